@@ -1,0 +1,1 @@
+"""Inlay: a tensor compiler for machines made of different parts."""
