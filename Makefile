@@ -1,0 +1,77 @@
+# Every target is listed by `make help`. All of them work in a fresh checkout.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+PY := $(VENV)/bin/python
+JOBS ?= 2
+PIP := $(PY) -m pip install --disable-pip-version-check
+NATIVE := $(shell find runtime src/inlay/runtime/_ext -name '*.[ch]' -o -name '*.inc' 2>/dev/null)
+
+.PHONY: help setup setup-dev run test test-all sample lint types imports format bench clean
+
+help:  ## Print this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.stamp-run $(VENV)/.stamp-native  ## Create .venv and install what `make run` needs
+
+setup-dev: $(VENV)/.stamp-dev $(VENV)/.stamp-native  ## ... and what tests and checks need
+
+run: setup  ## Compile and run a real model, and report on it
+	@$(PY) examples/first_light/run.py
+
+test: setup-dev  ## Lint, types (report), layers, and the tests that are not marked slow
+	@$(MAKE) --no-print-directory lint
+	-@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory imports
+	@$(MAKE) --no-print-directory sample
+
+sample: setup-dev  # The test run of `make test`, alone
+	$(PY) -m pytest -n $(JOBS) -q -m "not slow"
+
+test-all: setup-dev  ## All tests, slow ones included
+	@$(MAKE) --no-print-directory lint imports
+	$(PY) -m pytest -n $(JOBS) -q
+
+lint: setup-dev  ## Check style
+	$(PY) -m ruff check .
+
+types: setup-dev  ## Check types; the number of errors may only fall
+	$(PY) tools/check_types.py
+
+imports: setup-dev  ## Check that packages import only from lower layers
+	$(VENV)/bin/lint-imports --no-cache
+
+format: setup-dev  ## Format Python sources in place
+	$(PY) -m ruff check --fix --quiet . || true
+	$(PY) -m ruff format .
+
+bench: setup-dev  ## Measure compile time and run time
+	@for script in benchmarks/*.py; do [ -e "$$script" ] && $(PY) "$$script" || true; done
+
+clean:  ## Remove build products and the environment
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests tools -name __pycache__ -prune -exec rm -rf {} +
+	find src -name '*.so' -delete
+
+$(VENV)/.stamp-venv:
+	@tools/check_machine.sh $(PYTHON)
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.stamp-run: pyproject.toml setup.py | $(VENV)/.stamp-venv
+	@echo "Installing inlay and what it runs with into $(VENV)"
+	$(PIP) -e '.[bench,progress]'
+	@touch $@
+
+$(VENV)/.stamp-dev: pyproject.toml setup.py | $(VENV)/.stamp-venv
+	@echo "Installing inlay and the tools of development into $(VENV)"
+	$(PIP) -e '.[dev]'
+	@touch $(VENV)/.stamp-run $@
+
+# The extension module is built in place, so that a change of C needs no reinstallation.
+$(VENV)/.stamp-native: $(NATIVE) setup.py | $(VENV)/.stamp-venv
+	@$(PY) -c 'import setuptools' 2>/dev/null || $(PIP) 'setuptools>=77'
+	$(PY) setup.py --quiet build_ext --inplace --parallel $(JOBS)
+	@touch $@

@@ -1,0 +1,67 @@
+"""Build of the one native part: the C runtime and its extension module.
+
+Everything else is declared in pyproject.toml. The portable runtime lives in ``runtime/`` (C99, one
+public header); ``src/inlay/runtime/_ext`` wraps it for Python with the limited API, so one wheel
+serves every Python from 3.11 on. Sources are found by glob: a new ``.c`` file needs no edit here.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+ROOT = Path(__file__).parent
+# One platform layer is chosen per build; the extension module runs on hosts.
+OTHER_PLATFORMS = {"bare.c"} | ({"win32.c"} if sys.platform != "win32" else {"posix.c"})
+LIMITED_API = "0x030B0000"
+
+
+def _files(*patterns: str) -> list[str]:
+    found = (path for pattern in patterns for path in ROOT.glob(pattern))
+    return sorted(path.relative_to(ROOT).as_posix() for path in found)
+
+
+def _extensions() -> list[Extension]:
+    wrapper = _files("src/inlay/runtime/_ext/*.c")
+    if not wrapper:
+        return []
+    portable = [
+        path
+        for path in _files("runtime/src/**/*.c")
+        if not (path.startswith("runtime/src/platform/") and Path(path).name in OTHER_PLATFORMS)
+    ]
+    headers = _files(
+        "runtime/include/**/*.h",
+        "runtime/src/**/*.h",
+        "runtime/src/**/*.inc",
+        "src/inlay/runtime/_ext/*.h",
+    )
+    return [
+        Extension(
+            "inlay.runtime._runtime",
+            sources=wrapper + portable,
+            depends=headers,
+            include_dirs=["runtime/include", "runtime/src", "src/inlay/runtime/_ext"],
+            define_macros=[("Py_LIMITED_API", LIMITED_API)],
+            extra_compile_args=[
+                "-std=c11",
+                "-O2",
+                "-g0",
+                "-pthread",
+                "-fvisibility=hidden",
+                "-Wall",
+                "-Wextra",
+                "-Wshadow",
+                "-Wstrict-prototypes",
+                "-Wundef",
+            ],
+            extra_link_args=["-pthread"],
+            libraries=["m"],
+            py_limited_api=True,
+        )
+    ]
+
+
+setup(ext_modules=_extensions(), options={"bdist_wheel": {"py_limited_api": "cp311"}})

@@ -1,0 +1,1 @@
+"""Tests of Inlay; `tests.data` finds the shared models."""

@@ -1,0 +1,32 @@
+"""What every test gets: the bounded hypothesis profile and the place of the shared data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests import data
+
+# Derandomized: a failure found on one machine is found on every machine.
+settings.register_profile(
+    "bounded",
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.register_profile("thorough", settings.get_profile("bounded"), max_examples=1000)
+settings.load_profile("bounded")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shared-data", help="folder of the shared models (default: found beside)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    chosen = config.getoption("--shared-data")
+    if chosen:
+        data.use(Path(chosen))
