@@ -1,0 +1,142 @@
+"""Scalar formats: the element types of tensors and the types of scalar code.
+
+One table is the source of every spelling (text form, NumPy, C, LLVM). `string` is a host-only
+format for opaque kernels; it has no width. Sub-byte formats exist only at interfaces and in
+packed weights and occupy a whole byte in every buffer of the compiler.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+
+class Kind(StrEnum):
+    """The arithmetic a format takes part in."""
+
+    FLOAT = "float"
+    INT = "int"
+    UINT = "uint"
+    BOOL = "bool"
+    STRING = "string"
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """A scalar format.
+
+    Attributes:
+        name: the spelling in text form (`f32`, `i64`, `u8`, `bool`).
+        kind: the arithmetic.
+        bits: information bits; `itemsize` is what one element occupies in memory, in bytes.
+    """
+
+    name: str
+    kind: Kind
+    bits: int
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element in a buffer; 0 for strings, which have no bytes there."""
+        return (self.bits + 7) // 8
+
+    @property
+    def is_float(self) -> bool:
+        """Whether values are floating point."""
+        return self.kind is Kind.FLOAT
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether values are signed or unsigned integers (booleans are not)."""
+        return self.kind in (Kind.INT, Kind.UINT)
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether values may be negative."""
+        return self.kind in (Kind.FLOAT, Kind.INT)
+
+    @property
+    def numpy(self) -> np.dtype:
+        """The NumPy dtype of a buffer of this format (object for strings)."""
+        if self.name == "bf16":
+            return _bfloat16()
+        return _NUMPY[self.name]
+
+    @property
+    def c(self) -> str:
+        """The C99 type that holds one element."""
+        return _C[self.name]
+
+    @property
+    def llvm(self) -> str:
+        """The LLVM type of one value in a register (`i1` for booleans)."""
+        return _LLVM[self.name]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+F16 = DType("f16", Kind.FLOAT, 16)
+BF16 = DType("bf16", Kind.FLOAT, 16)
+F32 = DType("f32", Kind.FLOAT, 32)
+F64 = DType("f64", Kind.FLOAT, 64)
+I8 = DType("i8", Kind.INT, 8)
+I16 = DType("i16", Kind.INT, 16)
+I32 = DType("i32", Kind.INT, 32)
+I64 = DType("i64", Kind.INT, 64)
+U8 = DType("u8", Kind.UINT, 8)
+U16 = DType("u16", Kind.UINT, 16)
+U32 = DType("u32", Kind.UINT, 32)
+U64 = DType("u64", Kind.UINT, 64)
+BOOL = DType("bool", Kind.BOOL, 8)
+STRING = DType("string", Kind.STRING, 0)
+
+ALL: tuple[DType, ...] = (
+    F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, BOOL, STRING,
+)  # fmt: skip
+BY_NAME: dict[str, DType] = {d.name: d for d in ALL}
+
+_NUMPY: dict[str, np.dtype] = {
+    "f16": np.dtype(np.float16),
+    "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
+    "i8": np.dtype(np.int8), "i16": np.dtype(np.int16),
+    "i32": np.dtype(np.int32), "i64": np.dtype(np.int64),
+    "u8": np.dtype(np.uint8), "u16": np.dtype(np.uint16),
+    "u32": np.dtype(np.uint32), "u64": np.dtype(np.uint64),
+    "bool": np.dtype(np.bool_), "string": np.dtype(object),
+}  # fmt: skip
+_C = {
+    "f16": "uint16_t", "bf16": "uint16_t", "f32": "float", "f64": "double",
+    "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t",
+    "u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t",
+    "bool": "uint8_t", "string": "void *",
+}  # fmt: skip
+_LLVM = {
+    "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double",
+    "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",
+    "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64",
+    "bool": "i1", "string": "ptr",
+}  # fmt: skip
+_FROM_NUMPY: dict[np.dtype, DType] = {n: BY_NAME[k] for k, n in _NUMPY.items() if k != "string"}
+
+
+def from_numpy(dtype: np.dtype) -> DType:
+    """Return the format of a NumPy dtype.
+
+    Raises:
+        KeyError: there is none (complex, structured and datetime dtypes).
+    """
+    if dtype.kind in "OUS":
+        return STRING
+    if dtype.name == "bfloat16":
+        return BF16
+    return _FROM_NUMPY[dtype.newbyteorder("=")]
+
+
+def _bfloat16() -> np.dtype:
+    """NumPy has no bfloat16 of its own; `ml_dtypes` comes with onnx and is loaded only here."""
+    import ml_dtypes
+
+    return np.dtype(ml_dtypes.bfloat16)

@@ -1,0 +1,113 @@
+"""Kernels: the black boxes of the tensor IR.
+
+A kernel is an implementation of a tensor-to-tensor computation: generated loop code, a library
+symbol, a Python or C function, an accelerator's blob. The tensor IR sees its ports, workspaces,
+effect and cost; the body is opaque behind `KernelBody`. A call of a kernel is an ordinary call whose
+callee is a `GlobalVar` with the kernel's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+
+from inlay.arith.expr import Int, Sym
+from inlay.ir.types import FuncType, TensorType
+
+
+class Access(StrEnum):
+    """What a kernel does with a port."""
+
+    READ = "read"
+    WRITE = "write"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One tensor operand of a kernel.
+
+    Attributes:
+        name: for people.
+        type: shape over the kernel's dims, and dtype.
+        access: read, write (every element is written, none is read) or update.
+        memories: names of allowed memories, None = any the device addresses.
+        may_alias: index of a read port whose buffer this write port may share, element by element
+            in place (each element is read before the same element is written).
+    """
+
+    name: str
+    type: TensorType
+    access: Access
+    memories: tuple[str, ...] | None = None
+    may_alias: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Scratch bytes a kernel needs while it runs.
+
+    Attributes:
+        bytes: size over the kernel's dims.
+        alignment: in bytes.
+        per_part: one for each thread rather than one in all.
+    """
+
+    bytes: Int
+    alignment: int = 64
+    per_part: bool = False
+
+
+class KernelBody(Protocol):
+    """The opaque inside of a kernel."""
+
+    @property
+    def kind(self) -> str:
+        """`loops`, `python`, `symbol`, ...: says which part of the compiler understands it."""
+        ...
+
+    def text(self) -> str:
+        """Return a form for people, and for hashing when it determines the behavior."""
+        ...
+
+    def digest(self) -> str:
+        """Return a hash of the content, equal for bodies that behave the same."""
+        ...
+
+    def evaluate(
+        self, inputs: Sequence[np.ndarray], dims: Mapping[Sym, int]
+    ) -> tuple[np.ndarray, ...]:
+        """Compute the write ports from the read ports: the meaning, slow."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """A kernel of a module.
+
+    Attributes:
+        name: as in `GlobalVar`.
+        type: what callers see: read ports in order are the parameters; one write port is the
+            result, several are a tuple. `type.dims` are bound by the ports.
+        ports: reads first, then writes.
+        ints: integer arguments after the ports: dims that the code needs, over `type.dims`.
+        workspaces: scratch memory.
+        resource: name of the resource whose order its calls keep; None for pure kernels.
+        cost_ns: predicted time over the dims, None when unknown.
+        body: the implementation.
+        origin: what it was made from, for reports (`conv2d+add+relu`).
+    """
+
+    name: str
+    type: FuncType
+    ports: tuple[Port, ...]
+    body: KernelBody
+    ints: tuple[Int, ...] = ()
+    workspaces: tuple[Workspace, ...] = ()
+    resource: str | None = None
+    cost_ns: Int | None = None
+    origin: str = ""

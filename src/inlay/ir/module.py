@@ -1,0 +1,65 @@
+"""A module: functions, data types and kernels. Immutable; updates return a new module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from inlay.ir.expr import Function
+from inlay.ir.kernel import Kernel
+from inlay.ir.types import Type, TypeVar
+
+
+@dataclass(frozen=True, slots=True)
+class Constructor:
+    """One way to build a value of a data type; `tag` is its index."""
+
+    name: str
+    tag: int
+    fields: tuple[Type, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Adt:
+    """An algebraic data type. Fields may have `some` types: elements of differing sizes."""
+
+    name: str
+    params: tuple[TypeVar, ...]
+    constructors: tuple[Constructor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryNames:
+    """The names by which a user gives inputs to, and gets outputs from, an entry function."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Module:
+    """A whole program.
+
+    Attributes:
+        functions: by name, in order of definition.
+        adts: by name.
+        kernels: by name; functions and kernels share one name space.
+        entries: for functions a user calls (`main` unless said otherwise), the names of inputs and
+            outputs. An entry returns one value, or a tuple when it has several outputs.
+        entry: the name of the function to run.
+    """
+
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    adts: Mapping[str, Adt] = field(default_factory=dict)
+    kernels: Mapping[str, Kernel] = field(default_factory=dict)
+    entries: Mapping[str, EntryNames] = field(default_factory=dict)
+    entry: str = "main"
+
+    def with_functions(self, functions: Mapping[str, Function]) -> Module:
+        """Return the module with these functions instead."""
+        return replace(self, functions=MappingProxyType(dict(functions)))
+
+    def with_kernels(self, kernels: Mapping[str, Kernel]) -> Module:
+        """Return the module with these kernels instead."""
+        return replace(self, kernels=MappingProxyType(dict(kernels)))

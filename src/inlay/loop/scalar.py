@@ -1,0 +1,236 @@
+"""Scalar expressions of the loop IR.
+
+    s ::= 1.5:f32            Lit       a number
+        | i*4 + j            Index     an integer expression over loop variables and dims, as i64
+        | A[i, j]            Load
+        | x                  Name      a scalar bound by `let`
+        | -s, sqrt(s), ...   Unary
+        | s + s, s < s, ...  Binary
+        | select(c, s, s)    Select    both sides are evaluated; the loads in them must be in bounds
+                                       only on the side that is chosen (a load guarded by its own
+                                       select is legal: code generators mask or branch)
+        | f32(s)             Cast
+        | fma(a, b, c), ...  Intrinsic
+        | let x = s in s     Bind      an i64 scalar that indices of the body may use (gather)
+        | sum(k < n) s       Reduce    only in tensor expressions, at the top of a compute
+
+Integer arithmetic wraps. Integer division and remainder truncate toward zero (`DIV`, `REM`);
+`FLOORDIV` and `FLOORMOD` round toward minus infinity; all are undefined for a zero divisor. Shifts
+by the width or more give 0 (or the sign). Float operations are IEEE, round to nearest; `MIN`/`MAX`
+propagate NaN. Float to integer casts truncate; out of range is undefined and must be clamped first.
+Reassociation is never done behind the schedule's back: the order of a sum is the order of its loops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from inlay.arith.dtype import DType, I64
+from inlay.arith.expr import Int, Sym
+from inlay.loop.buffer import Buffer
+
+
+class UnaryOp(StrEnum):
+    """Operations on one value; the result has the operand's dtype, for `NOT` bool."""
+
+    NEG = "neg"
+    ABS = "abs"
+    NOT = "not"
+    BITNOT = "bitnot"
+    SQRT = "sqrt"
+    FLOOR = "floor"
+    CEIL = "ceil"
+    TRUNC = "trunc"
+    ROUND_EVEN = "round_even"
+
+
+class BinaryOp(StrEnum):
+    """Operations on two values of one dtype; comparisons give bool."""
+
+    ADD = "add"
+    SUB = "sub"
+    MUL = "mul"
+    DIV = "div"
+    REM = "rem"
+    FLOORDIV = "floordiv"
+    FLOORMOD = "floormod"
+    MIN = "min"
+    MAX = "max"
+    AND = "and"
+    OR = "or"
+    XOR = "xor"
+    SHL = "shl"
+    SHR = "shr"
+    EQ = "eq"
+    NE = "ne"
+    LT = "lt"
+    LE = "le"
+
+
+COMPARISONS = frozenset({BinaryOp.EQ, BinaryOp.NE, BinaryOp.LT, BinaryOp.LE})
+
+
+class IntrinsicOp(StrEnum):
+    """Functions that a code generator expands into vector code; accuracy in the tolerance table."""
+
+    FMA = "fma"
+    EXP = "exp"
+    LOG = "log"
+    SIN = "sin"
+    COS = "cos"
+    TAN = "tan"
+    ASIN = "asin"
+    ACOS = "acos"
+    ATAN = "atan"
+    SINH = "sinh"
+    COSH = "cosh"
+    TANH = "tanh"
+    ASINH = "asinh"
+    ACOSH = "acosh"
+    ATANH = "atanh"
+    ERF = "erf"
+    SIGMOID = "sigmoid"
+    RSQRT = "rsqrt"
+    POW = "pow"
+    IS_NAN = "is_nan"
+    IS_INF = "is_inf"
+    BITCAST = "bitcast"
+    MUL_HIGH = "mul_high"
+
+
+class ReduceOp(StrEnum):
+    """How a reduction combines; each has an identity element for every dtype it allows."""
+
+    SUM = "sum"
+    PRODUCT = "product"
+    MIN = "min"
+    MAX = "max"
+    AND = "and"
+    OR = "or"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lit:
+    """A number; `inf`, `-inf` and `nan` are allowed for floats."""
+
+    value: int | float | bool
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Index:
+    """An integer expression over loop variables, dims and integer lets, as a scalar."""
+
+    value: Int
+    dtype: DType = I64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Name:
+    """A scalar bound by a `Let` statement. (An i64 let also binds a `Sym` usable in indices.)"""
+
+    sym: Sym
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """One element of a buffer."""
+
+    buffer: Buffer
+    indices: tuple[Int, ...]
+
+    @property
+    def dtype(self) -> DType:
+        """The element format."""
+        return self.buffer.dtype
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unary:
+    """An operation on one value."""
+
+    op: UnaryOp
+    operand: Scalar
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binary:
+    """An operation on two values of one dtype."""
+
+    op: BinaryOp
+    lhs: Scalar
+    rhs: Scalar
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Select:
+    """One of two values."""
+
+    condition: Scalar
+    then: Scalar
+    otherwise: Scalar
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cast:
+    """A conversion of value; bool to number gives 0 or 1, number to bool compares with 0."""
+
+    operand: Scalar
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intrinsic:
+    """A named function of scalars."""
+
+    op: IntrinsicOp
+    args: tuple[Scalar, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceAxis:
+    """A reduction variable with extent; it runs from 0."""
+
+    sym: Sym
+    extent: Int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduce:
+    """A reduction over axes, outermost first. Only as the whole body of a `te.compute`.
+
+    Attributes:
+        init: starting value; None = the identity of `op`.
+    """
+
+    op: ReduceOp
+    axes: tuple[ReduceAxis, ...]
+    body: Scalar
+    dtype: DType
+    init: Scalar | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bind:
+    """Bind an i64 scalar to a symbol for use in the indices of `body`.
+
+    In tensor expressions and blocks; lowering turns it into `Let` statements.
+    """
+
+    sym: Sym
+    value: Scalar
+    body: Scalar
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the body."""
+        return self.body.dtype
+
+
+Scalar = Lit | Index | Name | Load | Unary | Binary | Select | Cast | Intrinsic | Bind | Reduce
