@@ -1,0 +1,14 @@
+"""Errors of names in tables: passes, operators, boards, architectures, commands."""
+
+from __future__ import annotations
+
+from inlay.base.catalog.entry import Entry
+
+ENTRIES = (
+    Entry(
+        id="name.unknown",
+        title="a name that the table does not have",
+        explanation="Something was asked for by name and nothing has that name.",
+        remedy=("Use one of the near names in the message, or list them all with `inlay targets`."),
+    ),
+)

@@ -1,0 +1,20 @@
+"""Errors of options, wherever they are given."""
+
+from __future__ import annotations
+
+from inlay.base.catalog.entry import Entry
+
+ENTRIES = (
+    Entry(
+        id="option.unknown",
+        title="an option that does not exist",
+        explanation="An option was named that the command or pass does not have.",
+        remedy="Use one of the names in the message.",
+    ),
+    Entry(
+        id="option.bad-value",
+        title="an option with a value it cannot take",
+        explanation="The value could not be read as the type of the option.",
+        remedy="Give a value of the type in the message.",
+    ),
+)

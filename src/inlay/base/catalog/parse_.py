@@ -1,0 +1,38 @@
+"""Errors of the text formats: tensor IR, loop IR, bytecode listings."""
+
+from __future__ import annotations
+
+from inlay.base.catalog.entry import Entry
+
+ENTRIES = (
+    Entry(
+        id="parse.unexpected-character",
+        title="a character that no token starts with",
+        explanation=(
+            "The text holds a character that the language does not use outside "
+            "strings and comments."
+        ),
+        remedy="Remove the character, or put it inside a string.",
+    ),
+    Entry(
+        id="parse.unterminated-string",
+        title="a string without its closing quote",
+        explanation="A string literal ends on the line it begins; the line ended first.",
+        remedy="Close the string, and write a line break inside it as \\n.",
+    ),
+    Entry(
+        id="parse.expected",
+        title="another token was needed here",
+        explanation=(
+            "The text so far is right, and what follows is not what the grammar "
+            "allows at this place. The message names both."
+        ),
+        remedy="Compare with the grammar in docs/language.",
+    ),
+    Entry(
+        id="parse.bad-number",
+        title="a number that cannot be read",
+        explanation="A numeric literal is malformed or out of the range of its type.",
+        remedy="Write a decimal integer, 0x hexadecimal, or a float such as 1.5e-3.",
+    ),
+)
