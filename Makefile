@@ -34,8 +34,9 @@ test-all: setup-dev  ## All tests, slow ones included
 	@$(MAKE) --no-print-directory lint imports
 	$(PY) -m pytest -n $(JOBS) -q
 
-lint: setup-dev  ## Check style
+lint: setup-dev  ## Check style, and list long files and functions
 	$(PY) -m ruff check .
+	@$(PY) tools/report_sizes.py
 
 types: setup-dev  ## Check types; the number of errors may only fall
 	$(PY) tools/check_types.py

@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -257,7 +257,7 @@ class Collector:
         self.add(*failure.diagnostics)
 
     @contextlib.contextmanager
-    def catching(self) -> Iterator[None]:
+    def catching(self) -> Generator[None, None, None]:
         """Turn an error raised in the body into findings, and go on after it."""
         try:
             yield

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -31,9 +32,7 @@ class Source:
 
     @functools.cached_property
     def _starts(self) -> tuple[int, ...]:
-        starts = [0]
-        starts.extend(i + 1 for i, c in enumerate(self.text) if c == "\n")
-        return tuple(starts)
+        return (0, *(found.end() for found in re.finditer("\n", self.text)))
 
     @property
     def line_count(self) -> int:
@@ -134,9 +133,9 @@ def excerpt(marks: Sequence[tuple[Span, str]], *, primary: int = 0) -> str:
         Lines joined by newlines, empty if nothing can be shown. Adjacent marked lines stay
         together; a jump is shown as ``...``. Of a span over several lines the first is shown.
     """
-    if not marks or marks[primary][0].source is None:
+    source = marks[primary][0].source if marks else None
+    if source is None:
         return ""
-    source = marks[primary][0].source
     rows: dict[int, list[tuple[int, int, str, str]]] = {}
     for index, (span, words) in enumerate(marks):
         if span.source is not source:

@@ -11,4 +11,10 @@ ENTRIES = (
         explanation="Something was asked for by name and nothing has that name.",
         remedy=("Use one of the near names in the message, or list them all with `inlay targets`."),
     ),
+    Entry(
+        id="name.duplicate",
+        title="an installed package adds a name that is taken",
+        explanation="Two entries of one table have the same name, so neither can be meant by it.",
+        remedy="Rename the entry point of the installed package, or uninstall it.",
+    ),
 )

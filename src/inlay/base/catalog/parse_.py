@@ -30,9 +30,9 @@ ENTRIES = (
         remedy="Compare with the grammar in docs/language.",
     ),
     Entry(
-        id="parse.bad-number",
-        title="a number that cannot be read",
-        explanation="A numeric literal is malformed or out of the range of its type.",
-        remedy="Write a decimal integer, 0x hexadecimal, or a float such as 1.5e-3.",
+        id="parse.bad-escape",
+        title="a string with an escape that does not exist",
+        explanation="Strings use the escapes of JSON and no others.",
+        remedy="Write a backslash as two, or use one of the escapes of JSON.",
     ),
 )

@@ -1,0 +1,233 @@
+"""Options as values: frozen dataclasses, filled from layers, each value with its provenance.
+
+Options are declared as dataclass fields with `option`, which adds help and allowed values:
+
+    @dataclass(frozen=True, slots=True)
+    class FuseOptions:
+        limit: int = option(256, help="largest number of operators in one group")
+
+`resolve` fills one from layers in increasing order of authority (defaults, a file, the
+environment, the command line, keywords) and says where each value came from. Values may be given
+as text; they are read as the type of the field.
+
+This file is the only one below the command line that reads environment variables, and it does so
+only when `environment` is called: a library call depends on its arguments alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import enum
+import os
+import tomllib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from inlay.base.diagnostics import Collector
+from inlay.base.registry import nearest
+from inlay.base.span import Span
+
+T = TypeVar("T")
+
+_BOOLEANS = {
+    "1": True, "true": True, "yes": True, "on": True,
+    "0": False, "false": False, "no": False, "off": False,
+}  # fmt: skip
+
+
+def option(default: Any, *, help: str, choices: Sequence[Any] = ()) -> Any:
+    """Declare a field of an options class: its default, what it does, and what it may be."""
+    return dataclasses.field(default=default, metadata={"help": help, "choices": tuple(choices)})
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Values from one origin.
+
+    Attributes:
+        origin: How errors and reports call it, as in "inlay.toml" or "command line".
+        values: Option names (with underscores) and values, which may be text.
+    """
+
+    origin: str
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved(Generic[T]):
+    """Options and, for each field, the origin of its value."""
+
+    options: T
+    provenance: Mapping[str, str]
+
+    def describe(self) -> str:
+        """Return one line for each option: name, value, origin."""
+        return "\n".join(
+            f"{name} = {getattr(self.options, name)!r}  ({origin})"
+            for name, origin in self.provenance.items()
+        )
+
+
+def resolve(kind: type[T], *layers: Layer) -> Resolved[T]:
+    """Fill an options class from layers, the last one winning.
+
+    Raises:
+        CompileError: All ``option.unknown`` and ``option.bad-value`` at once.
+    """
+    findings = Collector()
+    hints = typing.get_type_hints(kind)
+    fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    provenance = dict.fromkeys(fields, "default")
+    for layer in layers:
+        for name, given in layer.values.items():
+            place = Span.named(layer.origin)
+            if name not in fields:
+                close = nearest(name, fields)
+                findings.error(
+                    "option.unknown",
+                    f"found option '{name}', which does not exist",
+                    span=place,
+                    notes=() if close else (f"known: {', '.join(fields)}",),
+                    hint=f"did you mean {' or '.join(close)}?" if close else "",
+                )
+                continue
+            try:
+                value = _read(given, hints[name])
+                _check_choice(value, fields[name].metadata.get("choices", ()))
+            except ValueError as failure:
+                findings.error(
+                    "option.bad-value", f"found {name}={given!r}, needed {failure}", span=place
+                )
+                continue
+            values[name] = value
+            provenance[name] = layer.origin
+    findings.raise_if_fatal()
+    return Resolved(kind(**values), types.MappingProxyType(provenance))
+
+
+def _check_choice(value: Any, choices: Sequence[Any]) -> None:
+    if choices and value not in choices:
+        raise ValueError(f"one of {', '.join(map(str, choices))}")
+
+
+def _read(given: Any, hint: Any) -> Any:
+    """Return a value as the type of a field; a ValueError says what was needed."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _read_union(given, arguments)
+    if origin is typing.Literal:
+        _check_choice(given, arguments)
+        return given
+    if origin is tuple:
+        items = [x for x in given.split(",") if x] if isinstance(given, str) else list(given)
+        return tuple(_read(item, arguments[0]) for item in items)
+    if hint is Any or (isinstance(hint, type) and type(given) is hint):
+        return given
+    return _read_scalar(given, hint)
+
+
+def _read_union(given: Any, arguments: tuple[Any, ...]) -> Any:
+    if given is None or (isinstance(given, str) and given.lower() == "none"):
+        if type(None) in arguments:
+            return None
+        raise ValueError("a value")
+    needed: list[str] = []
+    for argument in arguments:
+        if argument is not type(None):
+            try:
+                return _read(given, argument)
+            except ValueError as failure:
+                needed.append(str(failure))
+    raise ValueError(" or ".join(needed))
+
+
+def _read_scalar(given: Any, hint: type[Any]) -> Any:
+    if hint is bool:
+        if isinstance(given, str) and given.lower() in _BOOLEANS:
+            return _BOOLEANS[given.lower()]
+        raise ValueError("true or false")
+    if hint is int:
+        if isinstance(given, str):
+            try:
+                return int(given, 0)
+            except ValueError:
+                pass
+        raise ValueError("an integer")
+    if hint is float:
+        if isinstance(given, (str, int)) and not isinstance(given, bool):
+            try:
+                return float(given)
+            except ValueError:
+                pass
+        raise ValueError("a number")
+    if hint is Path and isinstance(given, (str, Path)):
+        return Path(given)
+    if issubclass(hint, enum.Enum):
+        for member in hint:
+            if given in (member.value, member.name.lower()):
+                return member
+        raise ValueError(f"one of {', '.join(str(member.value) for member in hint)}")
+    raise ValueError("text" if hint is str else f"a {hint.__name__}")
+
+
+def environment(prefix: str = "INLAY_", variables: Mapping[str, str] | None = None) -> Layer:
+    """Return the layer of environment variables with a prefix: ``INLAY_THREADS`` is ``threads``.
+
+    Args:
+        prefix: What the variables begin with.
+        variables: The environment to read; that of the process if absent.
+    """
+    source = os.environ if variables is None else variables
+    found = {
+        name.removeprefix(prefix).lower(): value
+        for name, value in sorted(source.items())
+        if name.startswith(prefix)
+    }
+    return Layer("environment", found)
+
+
+def toml_file(path: Path, *, section: str = "") -> Layer:
+    """Return the layer of a TOML file, or of one dotted section of it; empty without the section.
+
+    Raises:
+        CompileError: ``option.bad-file`` where the file cannot be read.
+    """
+    findings = Collector()
+    table: Any = {}
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as failure:
+        findings.error("option.bad-file", f"found {failure}", span=Span.named(str(path)))
+    findings.raise_if_fatal()
+    for part in section.split(".") if section else ():
+        table = table.get(part, {})
+    return Layer(str(path), {name.replace("-", "_"): value for name, value in table.items()})
+
+
+def add_arguments(parser: argparse.ArgumentParser, kind: type) -> None:
+    """Give a command line an argument for each option; absent ones stay out of the result."""
+    hints = typing.get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        settings: dict[str, Any] = {
+            "help": field.metadata.get("help", ""),
+            "default": argparse.SUPPRESS,
+            "dest": field.name,
+        }
+        if hints[field.name] is bool:
+            settings["action"] = argparse.BooleanOptionalAction
+        else:
+            settings["metavar"] = field.name.upper()
+        parser.add_argument("--" + field.name.replace("_", "-"), **settings)
+
+
+def arguments_layer(arguments: argparse.Namespace, kind: type) -> Layer:
+    """Return the layer of what a command line gave for an options class."""
+    names = [f.name for f in dataclasses.fields(kind)]
+    given = vars(arguments)
+    return Layer("command line", {name: given[name] for name in names if name in given})

@@ -1,0 +1,145 @@
+"""Tables of named things, built explicitly; and the modules of a package, found by file name.
+
+Nothing registers itself by being imported. A `Registry` is made in one place from what it holds,
+and is immutable. A `ModuleTable` is the table whose entries are files: the names come from listing
+the package, and a file is imported when its name is first asked for, so that a command that needs
+one pass does not load them all.
+
+    PASSES = ModuleTable("pass", "inlay.transforms", pick=lambda module: module.PASS)
+    PASSES["fold-constants"]          # imports inlay/transforms/fold_constants.py
+
+Names are kebab; the file of ``fold-constants`` is ``fold_constants.py``. A file whose name begins
+with an underscore holds no entry. An unknown name is an error that lists the nearest.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.metadata
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import ModuleType
+from typing import TypeVar
+
+from inlay.base.diagnostics import CompileError, error
+
+T = TypeVar("T")
+
+
+def nearest(name: str, names: Iterable[str], count: int = 3) -> list[str]:
+    """Return the names that look most like one, best first."""
+    return difflib.get_close_matches(name, list(names), n=count, cutoff=0.5)
+
+
+def unknown_name(kind: str, name: str, names: Iterable[str]) -> CompileError:
+    """Return the error ``name.unknown`` with the nearest names as its hint."""
+    known = list(names)
+    close = nearest(name, known)
+    notes = () if close or len(known) > 20 else (f"known: {', '.join(known) or 'none'}",)
+    hint = f"did you mean {' or '.join(close)}?" if close else ""
+    return error("name.unknown", f"found no {kind} named '{name}'", notes=notes, hint=hint)
+
+
+class Registry(Mapping[str, T]):
+    """An immutable table of named things of one kind.
+
+    Args:
+        kind: What an entry is called in errors, as in "pass".
+        entries: Names and things. A name given twice is a fault of ours.
+    """
+
+    def __init__(self, kind: str, entries: Iterable[tuple[str, T]]) -> None:
+        self.kind = kind
+        self._entries: dict[str, T] = {}
+        for name, thing in entries:
+            assert name not in self._entries, f"two entries named {name!r} of kind {kind}"
+            self._entries[name] = thing
+
+    def __getitem__(self, name: str) -> T:
+        """Return the thing of a name.
+
+        Raises:
+            CompileError: ``name.unknown``.
+        """
+        if name not in self._entries:
+            raise unknown_name(self.kind, name, self._entries)
+        return self._entries[name]
+
+    def get(self, name: str, default: T | None = None) -> T | None:  # type: ignore[override]
+        """Return the thing of a name, or the default."""
+        return self._entries.get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"Registry({self.kind!r}, {list(self._entries)})"
+
+
+def module_names(package: str) -> dict[str, str]:
+    """Return for each entry of a package, by kebab name, the full name of its module, sorted.
+
+    Sub-packages count as entries; names that begin with an underscore do not.
+    """
+    paths = importlib.import_module(package).__path__
+    found = sorted(info.name for info in pkgutil.iter_modules(paths))
+    return {
+        name.replace("_", "-"): f"{package}.{name}" for name in found if not name.startswith("_")
+    }
+
+
+class ModuleTable(Mapping[str, T]):
+    """A table whose entries are the modules of a package, each imported when first used.
+
+    Args:
+        kind: What an entry is called in errors.
+        package: The package that is listed.
+        pick: Takes the entry out of its module.
+        group: Entry-point group by which installed packages add entries; each entry point names
+            the module.
+    """
+
+    def __init__(
+        self, kind: str, package: str, pick: Callable[[ModuleType], T], *, group: str = ""
+    ) -> None:
+        self.kind = kind
+        self._pick = pick
+        self._modules = module_names(package)
+        self._loaded: dict[str, T] = {}
+        for point in importlib.metadata.entry_points(group=group) if group else ():
+            if point.name in self._modules:
+                raise error(
+                    "name.duplicate",
+                    f"found two {kind} entries named '{point.name}': "
+                    f"{self._modules[point.name]} and {point.value}",
+                    hint="rename the entry point of the installed package",
+                )
+            self._modules[point.name] = point.value
+
+    def __getitem__(self, name: str) -> T:
+        """Return the entry of a name.
+
+        Raises:
+            CompileError: ``name.unknown``.
+        """
+        if name not in self._loaded:
+            if name not in self._modules:
+                raise unknown_name(self.kind, name, self._modules)
+            self._loaded[name] = self._pick(importlib.import_module(self._modules[name]))
+        return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._modules
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)

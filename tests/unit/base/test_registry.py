@@ -1,0 +1,64 @@
+"""Tables of named things and of modules."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from inlay.base.diagnostics import CompileError
+from inlay.base.registry import ModuleTable, Registry, module_names, nearest
+
+
+def test_an_unknown_name_hints_at_the_nearest() -> None:
+    table = Registry("pass", [("fold-constants", 1), ("fuse-ops", 2)])
+    assert table["fuse-ops"] == 2
+    assert list(table) == ["fold-constants", "fuse-ops"]
+    assert "fuse" not in table
+    assert table.get("fuse") is None
+    with pytest.raises(CompileError) as caught:
+        table["fuse-op"]
+    assert caught.value.ids == ("name.unknown",)
+    assert caught.value.diagnostics[0].hint == "did you mean fuse-ops?"
+    with pytest.raises(CompileError) as caught:
+        table["zzz"]
+    assert caught.value.diagnostics[0].notes == ("known: fold-constants, fuse-ops",)
+
+
+def test_a_name_given_twice_is_our_fault() -> None:
+    with pytest.raises(AssertionError):
+        Registry("op", [("a", 1), ("a", 2)])
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    folder = tmp_path / "sample_passes"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "fold_all.py").write_text("PASS = 'fold'\n")
+    (folder / "broken.py").write_text("raise RuntimeError('imported')\n")
+    (folder / "_shared.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield "sample_passes"
+    for name in [x for x in sys.modules if x.startswith("sample_passes")]:
+        del sys.modules[name]
+
+
+def test_modules_are_found_by_file_name_and_imported_on_use(package: str) -> None:
+    assert module_names(package) == {
+        "broken": "sample_passes.broken",
+        "fold-all": "sample_passes.fold_all",
+    }
+    table = ModuleTable("pass", package, lambda module: module.PASS)
+    assert sorted(table) == ["broken", "fold-all"]
+    assert "sample_passes.fold_all" not in sys.modules
+    assert table["fold-all"] == "fold"
+    with pytest.raises(RuntimeError, match="imported"):
+        table["broken"]
+    with pytest.raises(CompileError, match="did you mean fold-all"):
+        table["fold-al"]
+
+
+def test_nearest_is_best_first() -> None:
+    assert nearest("matmull", ["matmul", "batch-matmul", "add"])[0] == "matmul"
