@@ -1,0 +1,77 @@
+"""Errors while an executable runs. It stays usable after each of them."""
+
+from __future__ import annotations
+
+from inlay.base.catalog.entry import Entry
+
+_RELATION = "Check the sizes of the inputs against what the model expects."
+_REPORT = "Report it: the compiler should have refused the program."
+
+ENTRIES = (
+    Entry(
+        id="run.check-failed",
+        title="a condition that could only be checked while running does not hold",
+        explanation=(
+            "Some relations between sizes, or values such as indices, are known only when the "
+            "model runs. One of them does not hold; the message says which."
+        ),
+        remedy=_RELATION,
+    ),
+    Entry(
+        id="run.int-overflow",
+        title="an integer that does not fit",
+        explanation="Sizes and counters are 64-bit integers, and a result does not fit its type.",
+        remedy=_RELATION,
+    ),
+    Entry(
+        id="run.divide-by-zero",
+        title="a size is divided by zero",
+        explanation="A size is computed by a division whose divisor is zero for these inputs.",
+        remedy=_RELATION,
+    ),
+    Entry(
+        id="run.bad-dims",
+        title="dims that no tensor can have here",
+        explanation=(
+            "A dim is negative, a tensor is larger than its storage, or two tensors that must "
+            "have equal dims do not."
+        ),
+        remedy=_RELATION,
+    ),
+    Entry(
+        id="run.out-of-range",
+        title="an index beyond the end",
+        explanation="A row, axis or field is asked for that the value does not have.",
+        remedy=_RELATION,
+    ),
+    Entry(
+        id="run.kind-mismatch",
+        title="an instruction meets a value of another kind",
+        explanation="A value that came out of a data structure is not of the kind needed.",
+        remedy=_REPORT,
+    ),
+    Entry(
+        id="run.stack-limit",
+        title="calls nest too deep",
+        explanation="The stack of the machine reached its limit, usually by endless recursion.",
+        remedy="Raise the limit with `stack_bytes`, or check that the recursion ends.",
+    ),
+    Entry(
+        id="run.out-of-memory",
+        title="memory ran out",
+        explanation="The system refused memory for a tensor, for the stack or for an object.",
+        remedy="Use smaller inputs, or free memory.",
+    ),
+    Entry(
+        id="run.kernel-failed",
+        title="a kernel reports an error",
+        explanation="A function given by the embedding program failed.",
+        remedy="See the error of that function, which is attached.",
+    ),
+    Entry(
+        id="run.cancelled",
+        title="the run was interrupted",
+        explanation="The caller or the user asked the run to stop.",
+        remedy="Run again.",
+    ),
+)

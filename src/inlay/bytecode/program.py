@@ -1,0 +1,246 @@
+"""A program for the machine, as data: functions, constants, kernels, entries.
+
+Everything is referred to by position: instructions hold indices into the tables of their
+`Program`. `builder.py` makes programs, `container.py` stores them, `verify.py` checks them,
+`disasm.py` writes and reads their text.
+
+**Entries.** A program is called through an `Entry`: a name, a function whose parameters and
+results are tensors, and a description of them. Dims of inputs are formulas over the *symbols* of
+the entry. A symbol gets its value from one dim of one input (`n` from axis 0 of `x`; with a
+solution formula also from a dim such as `2*n`); every dim is then compared with its formula, and
+every `Requirement` (a bound, a divisibility, an equation between symbols) is evaluated. So binding
+is straight-line work, and an error can name input, expectation and finding. The function itself
+gets tensors alone and reads dims with `DIM`.
+
+**Kernels** are what `INVOKE` runs: so many tensors, so many integers, and a body. The body of
+native code is a list of phases, each a function
+`void phase(void *const *buffers, const int64_t *ints, int64_t part, int64_t parts)` in the image
+of the program. `buffers` are the addresses of the tensors in order, then the workspace where there
+is one. All parts of a phase end before the next phase starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TypeAlias
+
+import numpy as np
+
+from inlay.bytecode.formula import Formula
+from inlay.bytecode.isa import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """Code with its interface.
+
+    Attributes:
+        name: for people; need not be unique.
+        params: kinds of the first slots of the frame.
+        results: kinds of what `RETURN` leaves to the caller.
+        frame: slots that the frame needs at most.
+        code: 32-bit words.
+        spans: (word position, index into the strings of the program), ascending: where the
+            instructions from that position on come from.
+    """
+
+    name: str
+    params: tuple[Kind, ...]
+    results: tuple[Kind, ...]
+    frame: int
+    code: tuple[int, ...]
+    spans: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """A tensor of the program: the bytes of `data` in row-major order, read as `dtype`[dims]."""
+
+    dtype: str
+    dims: tuple[int, ...]
+    data: np.ndarray | bytes | memoryview
+
+    def bytes(self) -> memoryview:
+        """Return the contents as bytes, without copying what is contiguous."""
+        if isinstance(self.data, np.ndarray):
+            return np.ascontiguousarray(self.data).reshape(-1).view(np.uint8).data
+        return memoryview(self.data).cast("B")
+
+
+class Access(IntEnum):
+    """What a kernel does to one of its tensors."""
+
+    READ = 1
+    WRITE = 2
+    READ_WRITE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A step of a native kernel.
+
+    Attributes:
+        offset: of its first instruction in the image, in bytes.
+        parallel: whether it is called once for each of `parts` parts (else once, as part 0 of 1).
+    """
+
+    offset: int
+    parallel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ImageBody:
+    """Native code in the image of the program."""
+
+    phases: tuple[Phase, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolBody:
+    """A C function with the signature of a phase, found by name when the program is loaded."""
+
+    symbol: str
+    parallel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HostBody:
+    """A callback of the embedding program (in Python: a function of arrays and integers)."""
+
+    name: str
+
+
+Body: TypeAlias = ImageBody | SymbolBody | HostBody
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What `INVOKE` runs.
+
+    Attributes:
+        name: for reports and profiles.
+        ports: what happens to each tensor, in the order of `buffers`.
+        ints: how many integers are passed.
+        body: how it runs.
+        workspace: bytes of scratch, a formula over the integers; None for none.
+        workspace_per_part: whether every part gets so many bytes: part p uses those from
+            p * workspace (rounded up to 64) on.
+        cost: predicted time on one thread in nanoseconds, a formula over the integers. A kernel
+            predicted to be shorter than a hand-off runs as part 0 of 1.
+    """
+
+    name: str
+    ports: tuple[Access, ...]
+    ints: int
+    body: Body
+    workspace: Formula | None = None
+    workspace_per_part: bool = False
+    cost: Formula = (1_000_000_000,)
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """A dim of a signature: text for people, and its value as a formula over the symbols.
+
+    The formula is None for a dim of an output that only running tells.
+    """
+
+    text: str
+    value: Formula | None
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """An input or output of an entry."""
+
+    name: str
+    dtype: str
+    dims: tuple[Dim, ...]
+
+    @property
+    def shape_text(self) -> str:
+        """The dims as `[n, 64]`."""
+        return "[" + ", ".join(dim.text for dim in self.dims) + "]"
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A size that the inputs decide.
+
+    Attributes:
+        name: as the user knows it.
+        input: which input it is read from.
+        axis: which dim of that input.
+        solution: its value; argument 0 is the dim found, argument k + 1 is symbol k, which
+            precedes this one.
+    """
+
+    name: str
+    input: int
+    axis: int
+    solution: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A relation between symbols that must hold: `value` (over the symbols) is not 0."""
+
+    text: str
+    value: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A function that the outside calls by name, with what it takes and gives."""
+
+    name: str
+    function: int
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    symbols: tuple[Symbol, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The machine that the image needs.
+
+    Attributes:
+        triple: as LLVM writes it; empty for a program without native code.
+        features: CPU features as LLVM names them, sorted.
+    """
+
+    triple: str = ""
+    features: tuple[str, ...] = ()
+
+
+NO_TARGET = Target()
+"""What a program without native code needs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """All of an executable.
+
+    Attributes:
+        functions, constants, kernels, entries: the tables.
+        pool: integers that do not fit an instruction word.
+        strings: messages and spans, referred to by position.
+        memories: names of the memories that `STORAGE` may ask for; memory 0 is the host's.
+        target: what the image was compiled for.
+        image: native code: position independent, no relocations left, mapped at a page.
+        properties: free-form facts for people (name of the model, version of the compiler).
+    """
+
+    functions: tuple[Function, ...]
+    entries: tuple[Entry, ...] = ()
+    constants: tuple[Constant, ...] = ()
+    kernels: tuple[Kernel, ...] = ()
+    pool: tuple[int, ...] = ()
+    strings: tuple[str, ...] = ()
+    memories: tuple[str, ...] = ("host",)
+    target: Target = NO_TARGET
+    image: bytes = b""
+    properties: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -1,0 +1,424 @@
+"""Static checks of a program, after which an interpreter may trust it.
+
+**What is established.** Every index names something that exists; jumps go to instructions of the
+same function; at each instruction the depth of the stack is one known number, at most the frame
+size, and never too small for what is popped; it is known which slots are empty, and an empty slot
+is never read; kinds never conflict for certain (`isa.Kind.ANY` is tested when executed). Formulas
+are well formed. Hence no instruction reads or writes outside its frame or the tables.
+
+**How.** Code is visited once, front to back. The state before an instruction is the list of kinds
+of its slots. It comes from the instruction before it or from an earlier jump; two ways that meet
+must agree in depth and emptiness, and where one knows a kind and the other does not, the meeting
+knows it not (`ANY`). A jump backwards must arrive with the state its target was visited with. What
+is reached only from below is refused, so one pass is enough and no fixed point is sought.
+
+Cost: time linear in the code, plus the depth for each jump. States are kept only between a jump
+and its target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from inlay.bytecode import formula
+from inlay.bytecode.isa import (
+    DTYPES,
+    INSTRUCTIONS,
+    MAX_ALIGN,
+    MAX_COUNT,
+    MAX_FRAME,
+    MAX_RANK,
+    Instruction,
+    Item,
+    Kind,
+    OperandKind,
+)
+from inlay.bytecode.program import Entry, Function, HostBody, ImageBody, Kernel, Program, SymbolBody
+
+_VALUES = frozenset(
+    (Kind.INT, Kind.TENSOR, Kind.STORAGE, Kind.TUPLE, Kind.ADT, Kind.CLOSURE, Kind.CELL, Kind.ANY)
+)
+MAX_PORTS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something wrong: where (a function and word, or a table row), and what."""
+
+    where: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}"
+
+
+class _WrongError(Exception):
+    """Ends the check of one function; its text is the message of the finding."""
+
+
+def findings(program: Program) -> list[Finding]:
+    """Return what is wrong with the program: at most one finding for each function and row."""
+    found = list(_table_findings(program))
+    if found:
+        return found
+    for index, function in enumerate(program.functions):
+        checker = _FunctionChecker(program, function)
+        try:
+            checker.run()
+        except _WrongError as wrong:
+            where = f"function {index} '{function.name}' at word {checker.pc}"
+            found.append(Finding(where, str(wrong)))
+    return found
+
+
+def instructions(code: Sequence[int]) -> Iterator[tuple[int, Instruction, tuple[int, ...]]]:
+    """Yield position, row and operand words of each instruction (the targets of a switch listed).
+
+    Raises:
+        ValueError: a word is not an instruction, or the last one lacks operands.
+    """
+    pc = 0
+    while pc < len(code):
+        number = code[pc]
+        if number >= len(INSTRUCTIONS):
+            raise ValueError(f"{number} at word {pc} is not an instruction")
+        row = INSTRUCTIONS[number]
+        if row.operands and row.operands[0][1] is OperandKind.TARGETS:
+            count = code[pc + 1] if pc + 1 < len(code) else 0
+            end = pc + 2 + count
+            words = tuple(code[pc + 2 : end])
+            if count < 1 or end > len(code):
+                raise ValueError(f"{row.name} at word {pc} lacks targets")
+        else:
+            end = pc + 1 + len(row.operands)
+            words = tuple(code[pc + 1 : end])
+            if end > len(code):
+                raise ValueError(f"{row.name} at word {pc} lacks operands")
+        yield pc, row, words
+        pc = end
+
+
+class _FunctionChecker:
+    """The visit of one function; `pc` is where it is."""
+
+    def __init__(self, program: Program, function: Function) -> None:
+        self.program = program
+        self.function = function
+        self.pc = 0
+        self.stack = bytearray(function.params)
+        self.reachable = True
+        self.states: dict[int, bytearray] = {}
+        self.headers: set[int] = set()
+
+    def run(self) -> None:
+        """Visit the code.
+
+        Raises:
+            _WrongError: the first thing that is wrong.
+        """
+        rows = self._decode()
+        for pc, row, words in rows:
+            self.pc = pc
+            self._arrive(pc)
+            self._operands(row, words)
+            self._execute(row, words)
+            if len(self.stack) > self.function.frame:
+                raise _WrongError(f"needs more than the {self.function.frame} slots of its frame")
+            self.reachable = not row.ends
+        if self.reachable:
+            raise _WrongError("control runs off the end of the code")
+
+    def _decode(self) -> list[tuple[int, Instruction, tuple[int, ...]]]:
+        try:
+            rows = list(instructions(self.function.code))
+        except ValueError as error:
+            raise _WrongError(str(error)) from error
+        starts = {pc for pc, _, _ in rows}
+        for pc, row, words in rows:
+            if row.operands and row.operands[0][1] in (OperandKind.TARGET, OperandKind.TARGETS):
+                self.pc = pc
+                for target in words:
+                    if target not in starts:
+                        raise _WrongError(f"{row.name} goes to word {target}, no instruction")
+                    if target <= pc:
+                        self.headers.add(target)
+        return rows
+
+    def _arrive(self, pc: int) -> None:
+        waiting = self.states.get(pc)
+        if waiting is not None:
+            if self.reachable:
+                self._join(waiting, self.stack)
+            self.stack = waiting
+            del self.states[pc]
+        elif not self.reachable:
+            raise _WrongError("control never comes here")
+        if pc in self.headers:
+            self.states[pc] = bytearray(self.stack)
+        self.reachable = True
+
+    def _jump(self, target: int) -> None:
+        waiting = self.states.get(target)
+        if waiting is None:
+            # A target behind us was visited, and left its state because it is a header.
+            self.states[target] = bytearray(self.stack)
+        elif target > self.pc:
+            self._join(waiting, self.stack)
+        else:
+            self._join(bytearray(waiting), self.stack)
+
+    def _join(self, state: bytearray, other: bytearray) -> None:
+        """Make ``state`` what is known on both ways."""
+        if state == other:
+            return
+        if len(state) != len(other):
+            raise _WrongError(f"two ways meet with {len(state)} and {len(other)} slots")
+        for slot, (a, b) in enumerate(zip(state, other, strict=True)):
+            if a == b:
+                continue
+            if Kind.EMPTY in (a, b) or Kind.ANY not in (a, b):
+                names = f"{Kind(a).name.lower()} and {Kind(b).name.lower()}"
+                raise _WrongError(f"two ways meet with {names} in slot {slot}")
+            state[slot] = Kind.ANY
+
+    def _operands(self, row: Instruction, words: tuple[int, ...]) -> None:
+        for (label, kind), word in zip(row.operands, words, strict=False):
+            limit = self._limit(kind)
+            if limit is not None and word >= limit:
+                raise _WrongError(f"{label} {word} of {row.name} is not below {limit}")
+            if kind is OperandKind.ALIGN and (word == 0 or word & (word - 1) or word > MAX_ALIGN):
+                raise _WrongError(f"{word} is not a power of two up to {MAX_ALIGN}")
+
+    def _limit(self, kind: OperandKind) -> int | None:
+        match kind:
+            case OperandKind.IMMEDIATE | OperandKind.TARGET | OperandKind.TARGETS:
+                return None
+            case OperandKind.ALIGN:
+                return None
+            case OperandKind.POOL:
+                return len(self.program.pool)
+            case OperandKind.COUNT | OperandKind.INDEX:
+                return MAX_COUNT + 1
+            case OperandKind.TAG:
+                return 1 << 31
+            case OperandKind.SLOT:
+                return len(self.stack)
+            case OperandKind.CONSTANT:
+                return len(self.program.constants)
+            case OperandKind.FUNCTION:
+                return len(self.program.functions)
+            case OperandKind.KERNEL:
+                return len(self.program.kernels)
+            case OperandKind.MESSAGE:
+                return len(self.program.strings)
+            case OperandKind.MEMORY:
+                return len(self.program.memories)
+            case OperandKind.DTYPE:
+                return len(DTYPES)
+            case OperandKind.RANK:
+                return MAX_RANK + 1
+
+    def _execute(self, row: Instruction, words: tuple[int, ...]) -> None:
+        if row.effect is None:
+            self._special(row.name, words)
+            return
+        if row.name == "CLOSURE":
+            self._captures(words)
+        popped, pushed = row.effect
+        labels = [label for label, _ in row.operands]
+        for item in reversed(popped):
+            self._pop(self._kinds(item, labels, words), row.name)
+        if row.operands and row.operands[0][1] in (OperandKind.TARGET, OperandKind.TARGETS):
+            for target in words:
+                self._jump(target)
+        for item in pushed:
+            self.stack += self._kinds(item, labels, words)
+
+    def _kinds(self, item: Item, labels: list[str], words: tuple[int, ...]) -> bytes:
+        if isinstance(item.times, int):
+            assert item.kind is not None, "only functions declare kinds"
+            return bytes((item.kind,)) * item.times
+        value = words[labels.index(item.times)]
+        match item.of:
+            case "params":
+                return bytes(self.program.functions[value].params)
+            case "results":
+                return bytes(self.program.functions[value].results)
+            case "value":
+                count = value
+            case "tensors":
+                count = len(self.program.kernels[value].ports)
+            case "ints":
+                count = self.program.kernels[value].ints
+        assert item.kind is not None, "counted items have a kind"
+        return bytes((item.kind,)) * count
+
+    def _pop(self, wanted: bytes, name: str) -> None:
+        if wanted:
+            del self.stack[self._match(wanted, name) :]
+
+    def _match(self, wanted: bytes, name: str) -> int:
+        """Check the kinds of the top slots; return where they begin."""
+        if len(wanted) > len(self.stack):
+            raise _WrongError(f"{name} pops {len(wanted)} of {len(self.stack)} slots")
+        base = len(self.stack) - len(wanted)
+        for slot, want in enumerate(wanted, base):
+            found = self.stack[slot]
+            if found == Kind.EMPTY or (found != want and Kind.ANY not in (found, want)):
+                needed, held = Kind(want).name.lower(), Kind(found).name.lower()
+                raise _WrongError(f"{name} needs {needed} in slot {slot}, which holds {held}")
+        return base
+
+    def _captures(self, words: tuple[int, ...]) -> None:
+        params = self.program.functions[words[0]].params
+        if words[1] > len(params):
+            raise _WrongError(f"a closure captures {words[1]} values for {len(params)} params")
+        self._match(bytes(params[: words[1]]), "CLOSURE")
+
+    def _special(self, name: str, words: tuple[int, ...]) -> None:
+        stack = self.stack
+        match name:
+            case "COPY" | "MOVE" | "DROP":
+                kind = stack[words[0]]
+                if kind == Kind.EMPTY:
+                    raise _WrongError(f"{name} of slot {words[0]}, which is empty")
+                if name != "COPY":
+                    stack[words[0]] = Kind.EMPTY
+                if name != "DROP":
+                    stack.append(kind)
+            case "POP":
+                self._need(words[0], name)
+                del stack[len(stack) - words[0] :]
+            case "SLIDE":
+                keep, count = words
+                self._need(keep + count, name)
+                top = len(stack) - keep
+                del stack[top - count : top]
+            case "TAIL_CALL":
+                callee = self.program.functions[words[0]]
+                self._pop(bytes(callee.params), name)
+                self._same_results(callee.results)
+            case "TAIL_CALL_CLOSURE":
+                self._pop(bytes((Kind.CLOSURE,)) + bytes((Kind.ANY,)) * words[0], name)
+            case _:
+                assert name == "RETURN", f"{name} has no case in the verifier"
+                self._pop(bytes(self.function.results), name)
+
+    def _need(self, count: int, name: str) -> None:
+        if count > len(self.stack):
+            raise _WrongError(f"{name} needs {count} of {len(self.stack)} slots")
+
+    def _same_results(self, results: tuple[Kind, ...]) -> None:
+        mine = self.function.results
+        same = len(mine) == len(results) and all(
+            a == b or Kind.ANY in (a, b) for a, b in zip(mine, results, strict=True)
+        )
+        if not same:
+            raise _WrongError("a tail call returns other results than its caller")
+
+
+def _table_findings(program: Program) -> Iterator[Finding]:
+    """Check all but code."""
+    for index, function in enumerate(program.functions):
+        where = f"function {index} '{function.name}'"
+        if not _VALUES.issuperset(function.params + function.results):
+            yield Finding(where, "a param or result has a kind that no value has")
+        if not len(function.params) <= function.frame <= MAX_FRAME:
+            yield Finding(where, f"a frame of {function.frame} slots is not possible")
+        if len(function.params) > MAX_COUNT or len(function.results) > MAX_COUNT:
+            yield Finding(where, "too many params or results")
+        last = -1
+        for pc, span in function.spans:
+            if pc <= last or pc > len(function.code) or span >= len(program.strings):
+                yield Finding(where, "the span table is not ascending or leaves its tables")
+                break
+            last = pc
+    for index, constant in enumerate(program.constants):
+        yield from _constant_findings(f"constant {index}", constant.dtype, constant.dims,
+                                      constant.bytes().nbytes)  # fmt: skip
+    for index, kernel in enumerate(program.kernels):
+        yield from _kernel_findings(f"kernel {index} '{kernel.name}'", kernel, program)
+    if not program.memories:
+        yield Finding("memories", "there is none")
+    for value in program.pool:
+        if not formula.INT_MIN <= value <= formula.INT_MAX:
+            yield Finding("pool", f"{value} does not fit 64 bits")
+    names: set[str] = set()
+    for entry in program.entries:
+        if entry.name in names:
+            yield Finding(f"entry '{entry.name}'", "the name is taken")
+        names.add(entry.name)
+        yield from _entry_findings(f"entry '{entry.name}'", entry, program)
+
+
+def _constant_findings(
+    where: str, dtype: str, dims: tuple[int, ...], size: int
+) -> Iterator[Finding]:
+    sizes = dict(DTYPES)
+    if dtype not in sizes:
+        yield Finding(where, f"there is no dtype {dtype}")
+        return
+    if len(dims) > MAX_RANK or any(dim < 0 for dim in dims):
+        yield Finding(where, f"dims {list(dims)} are not possible")
+        return
+    expected = sizes[dtype]
+    for dim in dims:
+        expected *= dim
+    if expected != size:
+        yield Finding(where, f"{dtype} {list(dims)} are {expected} bytes, not {size}")
+
+
+def _kernel_findings(where: str, kernel: Kernel, program: Program) -> Iterator[Finding]:
+    if len(kernel.ports) > MAX_PORTS or not 0 <= kernel.ints <= MAX_COUNT:
+        yield Finding(where, "too many tensors or integers")
+    formulas = [("cost", kernel.cost)]
+    if kernel.workspace is not None:
+        formulas.append(("workspace", kernel.workspace))
+    for label, steps in formulas:
+        if wrong := formula.check(steps, kernel.ints):
+            yield Finding(where, f"the {label} {wrong}")
+    match kernel.body:
+        case ImageBody(phases=phases):
+            if not phases:
+                yield Finding(where, "it has no phase")
+            for phase in phases:
+                if not 0 <= phase.offset < len(program.image):
+                    yield Finding(where, f"offset {phase.offset} is outside the image")
+        case SymbolBody(symbol=name) | HostBody(name=name):
+            if not name:
+                yield Finding(where, "its body has no name")
+
+
+def _entry_findings(where: str, entry: Entry, program: Program) -> Iterator[Finding]:
+    if not 0 <= entry.function < len(program.functions):
+        yield Finding(where, f"there is no function {entry.function}")
+        return
+    function = program.functions[entry.function]
+    for label, kinds, specs in (
+        ("params", function.params, entry.inputs),
+        ("results", function.results, entry.outputs),
+    ):
+        if list(kinds) != [Kind.TENSOR] * len(specs):
+            yield Finding(where, f"the {label} of its function are not {len(specs)} tensors")
+        if len({spec.name for spec in specs}) != len(specs):
+            yield Finding(where, f"two {label} have one name")
+        for spec in specs:
+            if spec.dtype not in dict(DTYPES) or len(spec.dims) > MAX_RANK:
+                yield Finding(where, f"'{spec.name}' has no possible type")
+            for dim in spec.dims:
+                if dim.value is None:
+                    if specs is entry.inputs:
+                        yield Finding(where, f"a dim of input '{spec.name}' has no value")
+                elif wrong := formula.check(dim.value, len(entry.symbols)):
+                    yield Finding(where, f"a dim of '{spec.name}' {wrong}")
+    for index, symbol in enumerate(entry.symbols):
+        if not 0 <= symbol.input < len(entry.inputs):
+            yield Finding(where, f"symbol '{symbol.name}' names input {symbol.input}")
+        elif not 0 <= symbol.axis < len(entry.inputs[symbol.input].dims):
+            yield Finding(where, f"symbol '{symbol.name}' names axis {symbol.axis}")
+        if wrong := formula.check(symbol.solution, index + 1):
+            yield Finding(where, f"the solution of symbol '{symbol.name}' {wrong}")
+    for requirement in entry.requirements:
+        if wrong := formula.check(requirement.value, len(entry.symbols)):
+            yield Finding(where, f"the requirement '{requirement.text}' {wrong}")

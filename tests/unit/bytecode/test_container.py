@@ -1,0 +1,163 @@
+"""The file format: what is written is read, and what is wrong is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from inlay.base.diagnostics import CompileError
+from inlay.bytecode import container, formula
+from inlay.bytecode.builder import ProgramBuilder
+from inlay.bytecode.isa import Kind
+from inlay.bytecode.program import (
+    Access,
+    Constant,
+    Dim,
+    Entry,
+    HostBody,
+    ImageBody,
+    Kernel,
+    Phase,
+    Program,
+    Requirement,
+    Symbol,
+    SymbolBody,
+    Target,
+    TensorSpec,
+)
+
+
+def sample() -> Program:
+    """A program that uses every table."""
+    n = ["n"]
+    b = ProgramBuilder(
+        target=Target("x86_64-unknown-linux-gnu", ("avx2", "fma")),
+        image=bytes(range(200)),
+        memories=("host", "sram"),
+        properties={"model": "sample", "compiler": "0"},
+    )
+    kernel = b.kernel(
+        Kernel("add", (Access.READ, Access.READ, Access.WRITE), 1,
+               ImageBody((Phase(0, parallel=True), Phase(16))),
+               formula.parse("4*n", n), True, formula.parse("10 + n//8", n))
+    )  # fmt: skip
+    b.kernel(Kernel("callback", (Access.READ_WRITE,), 0, HostBody("f")))
+    b.kernel(Kernel("library", (), 2, SymbolBody("cblas_x", parallel=True)))
+    constant = b.constant(Constant("f32", (2, 2), np.eye(2, dtype=np.float32)))
+    b.constant(Constant("u8", (3,), b"abc"))
+    b.constant(Constant("i64", (0,), b""))
+    main = b.function("main", [Kind.TENSOR], [Kind.TENSOR])
+    main.at("node 'x'")
+    main.emit("COPY", 0), main.emit("CONST", constant)
+    main.emit("INT", 2), main.emit("INT", 2), main.emit("ALLOCATE", "sram", "f32", 2)
+    main.emit("COPY", 1), main.emit("COPY", 2), main.emit("COPY", 3)
+    main.emit("INT", 1 << 40), main.emit("INVOKE", kernel)
+    main.emit("RETURN")
+    x = TensorSpec("x", "f32", (Dim("n", formula.parse("n", n)), Dim("2", (2,))))
+    y = TensorSpec("y", "f32", (Dim("?", None), Dim("2", (2,))))
+    b.entry(
+        Entry("main", main.index, (x,), (y,), (Symbol("n", 0, 0, formula.parse("d", ["d"])),),
+              (Requirement("n <= 8", formula.parse("n <= 8", n)),))
+    )  # fmt: skip
+    return b.finish()
+
+
+def plain(program: Program) -> tuple:
+    """All of a program in a form that compares by structure."""
+    constants = tuple((c.dtype, c.dims, bytes(c.bytes())) for c in program.constants)
+    return (
+        program.functions, program.entries, constants, program.kernels, program.pool,
+        program.memories, program.target, program.image, dict(program.properties),
+    )  # fmt: skip
+
+
+def test_round_trip():
+    program = sample()
+    data = container.to_bytes(program)
+    again = container.read(data)
+    assert plain(again) == plain(program)
+    assert again.strings[: len(program.strings)] == program.strings
+
+
+def test_deterministic_and_stable():
+    data = container.to_bytes(sample())
+    assert data == container.to_bytes(sample())
+    assert data == container.to_bytes(container.read(data))
+
+
+def test_alignment():
+    opened = container.Container(container.to_bytes(sample()))
+    assert opened.sections["IMAG"].offset % container.PAGE == 0
+    assert opened.sections["CDAT"].offset % container.PAGE == 0
+
+
+def test_save_replaces_at_once(tmp_path):
+    path = tmp_path / "a.inlay"
+    path.write_bytes(b"old")
+    container.save(sample(), path)
+    assert path.read_bytes() == container.to_bytes(sample())
+    assert [p.name for p in tmp_path.iterdir()] == ["a.inlay"]
+
+
+def test_every_truncation_is_refused():
+    data = container.to_bytes(sample())
+    for size in [*range(0, 1200, 7), *range(1200, len(data), 509)]:
+        with pytest.raises(CompileError) as caught:
+            container.read(data[:size])
+        assert caught.value.ids[0].startswith("container."), size
+
+
+def reseal(data: bytearray) -> bytes:
+    """Make all digests right again, so that only the structure is at fault."""
+    import hashlib
+    import struct
+
+    count = struct.unpack_from("<I", data, 12)[0]
+    for index in range(min(count, 11)):
+        row = 64 + 64 * index
+        offset, size = struct.unpack_from("<QQ", data, row + 8)
+        if offset + size <= len(data):
+            data[row + 32 : row + 64] = hashlib.sha256(data[offset : offset + size]).digest()
+    data[32:64] = hashlib.sha256(data[64 : 64 + 64 * 11]).digest()
+    return bytes(data)
+
+
+def test_every_flipped_byte_is_noticed():
+    data = container.to_bytes(sample())
+    places = [*range(64 + 64 * 11)]
+    for section in container.Container(data).sections.values():
+        places += range(section.offset, section.offset + section.size, 5)
+    for place in places:
+        wrong = bytearray(data)
+        wrong[place] ^= 0x41
+        with pytest.raises(CompileError) as caught:
+            container.read(wrong)
+        assert caught.value.ids[0].startswith("container."), place
+
+
+def test_forged_files_are_read_or_refused():
+    data = container.to_bytes(sample())
+    generator = np.random.default_rng(0)
+    opened = container.Container(data)
+    places = [p for s in opened.sections.values() for p in range(s.offset, s.offset + s.size)]
+    refused = accepted = 0
+    for _ in range(400):
+        wrong = bytearray(data)
+        for place in generator.choice(places, 3):
+            wrong[place] = generator.integers(256)
+        try:
+            container.read(reseal(wrong))
+        except CompileError as caught:
+            refused += caught.ids[0].startswith("container.")
+        else:
+            accepted += 1
+    assert refused > 100
+    assert refused + accepted == 400
+
+
+def test_constants_may_be_trusted():
+    data = bytearray(container.to_bytes(sample()))
+    data[-1] ^= 1
+    with pytest.raises(CompileError):
+        container.read(data)
+    assert container.read(data, check_constants=False).constants

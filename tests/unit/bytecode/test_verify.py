@@ -1,0 +1,100 @@
+"""The verifier: wrong programs are refused with the reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from inlay.bytecode import verify
+from inlay.bytecode.isa import CODES, INSTRUCTIONS, Kind
+from inlay.bytecode.program import Function, Program
+
+
+def check(*code, params=(), results=(), frame=8, extra=()):
+    words = [CODES[w] if isinstance(w, str) else w & 0xFFFFFFFF for w in code]
+    f = Function("f", tuple(params), tuple(results), frame, tuple(words))
+    return [str(x) for x in verify.findings(Program(functions=(f, *extra), strings=("s",)))]
+
+
+def test_accepts():
+    assert check("INT", 1, "POP", 1, "RETURN") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (["INT", 1], "runs off the end"),
+        ([], "runs off the end"),
+        ([999], "not an instruction"),
+        (["INT"], "lacks operands"),
+        (["SWITCH", 0], "lacks targets"),
+        (["SWITCH", 9, 0], "lacks targets"),
+        (["ADD", "RETURN"], "pops 1 of 0|pops 2 of 0"),
+        (["COPY", 0, "RETURN"], "not below 0"),
+        (["CONST", 0, "RETURN"], "not below 0"),
+        (["INT_WIDE", 0, "RETURN"], "not below 0"),
+        (["CALL", 1, "RETURN"], "not below 1"),
+        (["INT", 1, "INVOKE", 0, "RETURN"], "not below 0"),
+        (["FAIL", 0, 1], "not below 1"),
+        (["JUMP", 1], "goes to word 1"),
+        (["JUMP", 100], "goes to word 100"),
+        (["INT", 0, "MOVE", 0, "MOVE", 0, "RETURN"], "which is empty"),
+        (["INT", 0, "DROP", 0, "NEG", "RETURN"], "holds empty"),
+        (["INT", 0, "TAG", "RETURN"], "needs adt in slot 0, which holds int"),
+        (["INT", 0, "POP", 2, "RETURN"], "POP needs 2 of 1"),
+        (["INT", 0, "SLIDE", 1, 1, "RETURN"], "SLIDE needs 2 of 1"),
+        (["INT", 0, "STORAGE", 0, 3, "RETURN"], "power of two"),
+        (["INT", 0, "STORAGE", 1, 64, "RETURN"], "not below 1"),
+        (["INT", 0, "ALLOCATE", 0, 99, 1, "RETURN"], "dtype 99"),
+        (["INT", 0, "ALLOCATE", 0, 0, 17, "RETURN"], "rank 17"),
+        (["INT", 1] * 9 + ["RETURN"], "more than the 8 slots"),
+        (["RETURN", "RETURN"], "never comes here"),
+        # Two ways to word 6 with different depths; and with different kinds.
+        (["INT", 0, "JUMP_IF_FALSE", 6, "INT", 1, "RETURN"], "two ways meet with 0 and 1 slots"),
+        (["INT", 0, "COPY", 0, "JUMP_IF_FALSE", 8, "DROP", 0, "RETURN"], "int and empty"),
+        (["INT", 0, "INT", 0, "JUMP_IF_FALSE", 10, "TUPLE", 1, "JUMP", 10, "RETURN"],
+         "int and tuple|tuple and int"),
+        (["INT", 0, "JUMP", 0], "two ways meet with 0 and 1 slots|1 and 0"),
+    ],
+)  # fmt: skip
+def test_refuses(code, message):
+    import re
+
+    (found,) = check(*code)
+    assert re.search(message, found), found
+
+
+def test_results_and_arguments_have_their_kinds():
+    assert "RETURN needs tensor" in check("INT", 1, "RETURN", results=[Kind.TENSOR])[0]
+    g = Function("g", (Kind.TENSOR,), (), 1, (CODES["RETURN"],))
+    assert "CALL needs tensor" in check("INT", 1, "CALL", 1, "RETURN", extra=[g])[0]
+    assert "CLOSURE needs tensor" in check("INT", 1, "CLOSURE", 1, 1, "RETURN", extra=[g])[0]
+    assert "captures 2" in check("INT", 1, "INT", 1, "CLOSURE", 1, 2, "RETURN", extra=[g])[0]
+    h = Function("h", (), (Kind.INT,), 1, (CODES["INT"], 0, CODES["RETURN"]))
+    assert "other results" in check("TAIL_CALL", 1, extra=[h])[0]
+
+
+def test_unknown_kinds_meet_known_ones():
+    # A projection may be an integer: it meets one, and is taken where one is needed.
+    code = ["INT", 1, "TUPLE", 1, "PROJECT", 0, "INT", 0, "JUMP_IF_FALSE", 14,
+            "POP", 1, "INT", 2, "NEG", "RETURN"]  # fmt: skip
+    assert check(*code, results=[Kind.INT]) == []
+
+
+def test_loop_arrives_with_the_state_of_its_head():
+    assert check("INT", 5, "COPY", 0, "JUMP_IF_FALSE", 13, "COPY", 0, "NEG", "SLIDE", 1, 1,
+                 "JUMP", 2, "RETURN", results=[Kind.INT])  # fmt: skip
+    assert check("INT", 5, "COPY", 0, "JUMP_IF_FALSE", 14, "COPY", 0, "NEG", "SLIDE", 1, 1,
+                 "JUMP", 2, "RETURN", results=[Kind.INT]) == []  # fmt: skip
+
+
+def test_deep_frames_are_linear():
+    count = 20_000
+    code = ["INT", 1] * count + ["RETURN"]
+    assert check(*code, frame=count) == []
+
+
+def test_every_instruction_has_an_effect_or_a_case():
+    special = {r.name for r in INSTRUCTIONS if r.effect is None}
+    assert special == {
+        "COPY", "MOVE", "DROP", "POP", "SLIDE", "TAIL_CALL", "TAIL_CALL_CLOSURE", "RETURN",
+    }  # fmt: skip
