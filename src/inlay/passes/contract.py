@@ -2,11 +2,12 @@
 
 A pass is one file, and its record is the file's `PASS`:
 
-    PASS = Pass(__name__, run, requires=(Property.ANF,), establishes=(Property.FUSED,), options=Options)
+    PASS = Pass(__name__, run, "group operators into kernels",
+                requires=(Property.ANF,), establishes=(Property.FUSED,), options=FuseOptions)
 
-Its name is the file's name, in kebab case (`fuse-ops` for `fuse_ops.py`). `run` takes a module and a
-`PassContext` and returns a module; it changes nothing in place and keeps nothing between calls, so
-the same module and context give the same result.
+Its name is the file's name, in kebab case (`fuse-ops` for `fuse_ops.py`). `run` takes a module and
+a `PassContext` and returns a module; it changes nothing in place and keeps nothing between calls,
+so the same module and context give the same result.
 
 **Properties.** A pass never calls another pass. What it counts on is a `Property` that some pass
 before it has established and that none in between has lost. A pass keeps every property unless it
@@ -24,12 +25,13 @@ from enum import StrEnum
 from typing import Protocol, TypeVar
 
 from inlay.base.diagnostics import Collector
+from inlay.base.instrument import SILENT, Instrument
 from inlay.base.span import NO_SPAN, Span
 from inlay.ir.expr import ConstValue, Expr
 from inlay.ir.module import Module
 from inlay.ir.op import OpTable
 
-O = TypeVar("O")
+Options = TypeVar("Options")
 
 
 class Property(StrEnum):
@@ -128,6 +130,7 @@ class PassContext:
         evaluate: the evaluator of constant expressions; None where there is none, and then nothing
             is folded.
         options: options of passes by their record type; see `options_for`.
+        instrument: where times and progress go.
         diagnostics: where findings go that do not stop the pass at once.
         remarks: where decisions go.
     """
@@ -135,10 +138,11 @@ class PassContext:
     ops: OpTable
     evaluate: Evaluator | None = None
     options: Mapping[type, object] = field(default_factory=dict)
+    instrument: Instrument = SILENT
     diagnostics: Collector = field(default_factory=Collector)
     remarks: Remarks = field(default_factory=Remarks)
 
-    def options_for(self, kind: type[O]) -> O:
+    def options_for(self, kind: type[Options]) -> Options:
         """Return the options of that record type: those given, else its defaults."""
         found = self.options.get(kind)
         if found is None:

@@ -3,7 +3,7 @@
 The list is checked whole before anything runs: each pass must find the properties it requires
 among those given at the start or established before it and not lost since. While it runs, an
 observer sees the module after each pass (to dump, to draw, to compare), the caller's verifier may
-check every result, and the time of each pass is kept.
+check every result, and each pass is a timed span of the context's instrument.
 
 `bisect` finds the first pass after which something is wrong, for a compiler that makes a wrong
 program: it runs prefixes of the list, so it assumes that what is broken stays broken.
@@ -11,9 +11,8 @@ program: it runs prefixes of the list, so it assumes that what is broken stays b
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from inlay.base.diagnostics import CompileError, InternalError
 from inlay.ir.module import Module
@@ -24,14 +23,6 @@ Verify = Callable[[Module], None]
 
 Observe = Callable[[Pass, Module, Module], None]
 """Sees a pass with the module before and the module after it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """How long one pass took, in seconds of wall time, its verification not counted."""
-
-    name: str
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +44,6 @@ class Pipeline:
         for step in self.passes:
             held = _after(step, held)
         return held
-
-
-@dataclass(slots=True)
-class Report:
-    """What a run of a pipeline leaves behind, besides the module."""
-
-    timings: list[Timing] = field(default_factory=list)
 
 
 def make_pipeline(
@@ -88,7 +72,6 @@ def run_pipeline(
     *,
     verify: Verify | None = None,
     observe: Observe | None = None,
-    report: Report | None = None,
 ) -> Module:
     """Run the passes in order and return the last module.
 
@@ -98,18 +81,14 @@ def run_pipeline(
         context: what the passes may ask.
         verify: called on the result of every pass.
         observe: called after every pass, before its result is verified.
-        report: gets the timings.
 
     Raises:
         CompileError: a pass refuses the program.
         InternalError: a pass made a module that does not verify; names the pass.
     """
     for step in pipeline.passes:
-        start = time.perf_counter()
-        result = step.run(module, context)
-        seconds = time.perf_counter() - start
-        if report is not None:
-            report.timings.append(Timing(step.name, seconds))
+        with context.instrument.span(step.name):
+            result = step.run(module, context)
         if observe is not None:
             observe(step, module, result)
         if verify is not None:

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from inlay.base.diagnostics import InternalError, error
+from inlay.base.instrument import EventKind, Instrument
 from inlay.ir.module import Module
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.passes.manager import Report, bisect, make_pipeline, run_pipeline
+from inlay.passes.manager import bisect, make_pipeline, run_pipeline
 
 
 class NoOps:
@@ -79,18 +81,19 @@ def test_what_is_established_again_holds_again():
 
 def test_passes_run_in_order_and_are_observed_and_timed():
     seen = []
-    report = Report()
+    events = []
+    context = PassContext(NoOps(), instrument=Instrument(SimpleNamespace(emit=events.append)))
     result = run_pipeline(
         make_pipeline([step("a"), step("b"), step("c")]),
         Module(entry=""),
-        CONTEXT,
+        context,
         observe=lambda p, before, after: seen.append((p.name, before.entry, after.entry)),
-        report=report,
     )
     assert result.entry == "abc"
     assert seen == [("a", "", "a"), ("b", "a", "ab"), ("c", "ab", "abc")]
-    assert [t.name for t in report.timings] == ["a", "b", "c"]
-    assert all(t.seconds >= 0 for t in report.timings)
+    assert [(e.kind, e.name) for e in events] == [
+        (kind, name) for name in "abc" for kind in (EventKind.BEGIN, EventKind.END)
+    ]
 
 
 def test_an_ill_formed_result_is_our_fault_and_names_the_pass():
