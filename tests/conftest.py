@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import data
+from tests.text_files import TextFile
 
 # Derandomized: a failure found on one machine is found on every machine.
 settings.register_profile(
@@ -30,3 +31,9 @@ def pytest_configure(config: pytest.Config) -> None:
     chosen = config.getoption("--shared-data")
     if chosen:
         data.use(Path(chosen))
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if file_path.suffix == ".inl" and "text" in file_path.relative_to(data.REPOSITORY).parts:
+        return TextFile.from_parent(parent, path=file_path)
+    return None
