@@ -1,0 +1,95 @@
+"""Equality of loop functions up to the names of bound variables and buffers.
+
+Two functions are equal when one becomes the other by renaming. The comparison walks both at once and
+pairs binders as they come: a symbol or buffer of one side corresponds to exactly one of the other.
+Integers are compared as normal forms after renaming.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from inlay.arith.expr import Int, Sym, substitute, to_int
+from inlay.loop.buffer import Buffer
+from inlay.loop.func import LoopFunction
+from inlay.loop.scalar import Lit, Scalar
+from inlay.loop.stmt import Stmt
+
+
+def equal(a: LoopFunction, b: LoopFunction) -> bool:
+    """Whether two functions differ in names only; the functions' own names count."""
+    match = _Match()
+    return (
+        a.name == b.name
+        and a.n_reads == b.n_reads
+        and a.stage is b.stage
+        and match.same(a.dims, b.dims)
+        and match.same(a.params, b.params)
+        and match.same(a.workspaces, b.workspaces)
+        and match.same(a.body, b.body)
+    )
+
+
+def equal_stmts(a: Stmt, b: Stmt) -> bool:
+    """Whether two statements differ in bound names only; what is free must be the same object."""
+    return _Match().same(a, b)
+
+
+class _Match:
+    def __init__(self) -> None:
+        self._syms: dict[Sym, Int] = {}  # of b, to integers of a
+        self._taken: dict[Sym, Sym] = {}  # the inverse
+        self._buffers: dict[Buffer, Buffer] = {}
+        self._buffers_taken: dict[Buffer, Buffer] = {}
+
+    def same(self, a: object, b: object) -> bool:
+        """Compare anything that stands in a field of a node."""
+        if isinstance(a, Int):
+            return isinstance(b, Int) and a == substitute(b, self._syms)
+        if isinstance(a, Sym):
+            return isinstance(b, Sym) and self._pair_syms(a, b)
+        if isinstance(a, Buffer):
+            return isinstance(b, Buffer) and self._pair_buffers(a, b)
+        if type(a) is not type(b):
+            return False
+        if isinstance(a, tuple):
+            assert isinstance(b, tuple), "types were compared"
+            return self._same_items(a, b)
+        if isinstance(a, Lit):
+            assert isinstance(b, Lit), "types were compared"
+            return a.dtype == b.dtype and repr(a.value) == repr(b.value)
+        if isinstance(a, (Scalar, Stmt)) or dataclasses.is_dataclass(a):
+            return self._same_fields(a, b)
+        return a == b
+
+    def _same_items(self, a: Sequence[object], b: Sequence[object]) -> bool:
+        return len(a) == len(b) and all(map(self.same, a, b))
+
+    def _same_fields(self, a: object, b: object) -> bool:
+        names = type(a).__dataclass_fields__  # type: ignore[attr-defined]
+        return all(self.same(getattr(a, n), getattr(b, n)) for n in names)
+
+    def _pair_syms(self, a: Sym, b: Sym) -> bool:
+        if b in self._syms:
+            return self._syms[b] == to_int(a)
+        if a in self._taken:
+            return False
+        self._syms[b] = to_int(a)
+        self._taken[a] = b
+        return True
+
+    def _pair_buffers(self, a: Buffer, b: Buffer) -> bool:
+        if b in self._buffers:
+            return self._buffers[b] is a
+        if a in self._buffers_taken:
+            return False
+        self._buffers[b] = a
+        self._buffers_taken[a] = b
+        return (
+            a.dtype == b.dtype
+            and a.scope is b.scope
+            and a.per_part == b.per_part
+            and self.same(a.shape, b.shape)
+            and self.same(a.strides, b.strides)
+        )
