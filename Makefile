@@ -50,7 +50,7 @@ format: setup-dev  ## Format Python sources in place
 	$(PY) -m ruff format .
 
 bench: setup-dev  ## Measure compile time and run time
-	@for script in benchmarks/*.py; do [ -e "$$script" ] && $(PY) "$$script" || true; done
+	@status=0; for script in benchmarks/*.py; do $(PY) "$$script" || status=1; done; exit $$status
 
 clean:  ## Remove build products and the environment
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,4 +1,4 @@
-"""Every diagnostic id that the sources can raise has an entry in the catalog, and none is idle."""
+"""Every diagnostic id that the sources can raise has an entry in the catalog."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import re
 
 from tests.architecture.sources import PACKAGE, ROOT, modules, place, tracked, tree
 
+LARGE = 200_000
 # Spelled in pieces, so that this file does not find itself.
 FOREIGN = re.compile(
     r"(?<![\w.$}/])/(?:" + "home|root|Users|opt|work" + r")/[\w.-]+"
@@ -60,3 +61,9 @@ def test_unit_tests_stand_in_folders_named_like_packages() -> None:
     folders = {path.parent.relative_to(unit) for path in unit.rglob("test_*.py")}
     stray = [folder.as_posix() for folder in folders if not (PACKAGE / folder).is_dir()]
     assert not stray, "no package of that name: " + ", ".join(sorted(stray))
+
+
+def test_tracked_files_are_small() -> None:
+    """Larger data is generated, or read from the shared folder."""
+    large = [f"{place(p)}: {p.stat().st_size} bytes" for p in tracked() if p.stat().st_size > LARGE]
+    assert not large, "\n".join(large)

@@ -1,0 +1,68 @@
+"""Timing that can be compared: repeat, keep the median and the least, print one table.
+
+A benchmark is a script in this folder with a `main`. It prints a table, and with ``--json`` the
+same rows as JSON lines, so that two runs can be compared by a program. Numbers of a shared machine
+are noisy: the least is the best estimate of the work itself, the median of what one waits for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of several runs of one thing."""
+
+    runs: tuple[float, ...]
+
+    @property
+    def least(self) -> float:
+        """The shortest run."""
+        return min(self.runs)
+
+    @property
+    def median(self) -> float:
+        """The middle run."""
+        return statistics.median(self.runs)
+
+
+def measure(work: Callable[[], Any], *, repeat: int = 5, at_least: float = 0.0) -> Timing:
+    """Run ``work`` once to warm up, then time it ``repeat`` times, and on until ``at_least`` s."""
+    work()
+    runs: list[float] = []
+    while len(runs) < repeat or sum(runs) < at_least:
+        start = time.perf_counter()
+        work()
+        runs.append(time.perf_counter() - start)
+    return Timing(tuple(runs))
+
+
+class Report:
+    """Rows with the same columns, printed as they come so that waiting shows progress."""
+
+    def __init__(self, title: str, columns: list[str]) -> None:
+        parser = argparse.ArgumentParser(description=title)
+        parser.add_argument("--json", action="store_true", help="print rows as JSON lines")
+        self._as_json = parser.parse_args().json
+        self._columns = columns
+        self._title = title
+        if not self._as_json:
+            print(f"\n{title}\n" + "  ".join(f"{c:>16}" for c in columns))
+
+    def row(self, *values: object) -> None:
+        """Print a row."""
+        if self._as_json:
+            record = dict(zip(self._columns, values, strict=True))
+            print(json.dumps({"benchmark": self._title, **record}))
+        else:
+            shown = (f"{v:.4g}" if isinstance(v, float) else str(v) for v in values)
+            print("  ".join(f"{s:>16}" for s in shown))
+        sys.stdout.flush()
