@@ -1,0 +1,512 @@
+"""Symbols in types: which occur free, substitution, opening and packing of `some` types.
+
+A symbol is *bound* by a `FuncType` or an `ExistsType` and otherwise *free*: it belongs to the scope
+in which the type stands. Two operations move between the two:
+
+* **open**: a value of type `some k. T` is bound to a variable of type `T` with a fresh `k`. Unknown
+  control values open as well: a variable for an `int` has type `int[k]`, so that `k` can be a dim.
+* **pack**: where a value leaves the scope of `k` its type becomes `some k. T`, with `k` renamed, so
+  that a symbol is never both bound in a type and free in the scope around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import assert_never
+
+from inlay.arith import expr as arith
+from inlay.arith.expr import Int, Sym, from_atom
+from inlay.ir.types import (
+    INT_CONTROL,
+    AdtType,
+    BoolType,
+    DimParam,
+    ExistsType,
+    FuncType,
+    IntType,
+    RefType,
+    ShapeType,
+    StorageType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeVar,
+    UnknownType,
+)
+
+LEAST_INT = -(2**63)
+"""`DimParam.low` of a symbol that may be any control integer, negative ones included."""
+
+
+def free_symbols(t: Type) -> tuple[Sym, ...]:
+    """Return the symbols that occur free, in order of first appearance."""
+    found: dict[Sym, None] = {}
+    _collect(t, found, frozenset())
+    return tuple(found)
+
+
+def has_symbols(t: Type) -> bool:
+    """Whether any symbol occurs free."""
+    if isinstance(t, TensorType):
+        return any(d.value is None for d in t.shape)
+    return bool(free_symbols(t))
+
+
+def _collect(t: Type, found: dict[Sym, None], bound: frozenset[Sym]) -> None:
+    match t:
+        case TensorType(shape=values) | ShapeType(values=values):
+            for e in values:
+                _collect_int(e, found, bound)
+        case IntType(value=e):
+            _collect_int(e, found, bound)
+        case TupleType(fields=types) | AdtType(args=types):
+            for f in types:
+                _collect(f, found, bound)
+        case RefType(content=content):
+            _collect(content, found, bound)
+        case FuncType(params=params, result=result, dims=dims):
+            inner = bound.union(d.sym for d in dims)
+            for p in (*params, result):
+                _collect(p, found, inner)
+            _collect_highs(dims, found, inner)
+        case ExistsType(dims=dims, body=body):
+            inner = bound.union(d.sym for d in dims)
+            _collect(body, found, inner)
+            _collect_highs(dims, found, inner)
+        case TypeVar() | StorageType() | BoolType() | UnknownType():
+            pass
+        case _:
+            assert_never(t)
+
+
+def _collect_highs(
+    dims: tuple[DimParam, ...], found: dict[Sym, None], bound: frozenset[Sym]
+) -> None:
+    for d in dims:
+        _collect_int(d.high, found, bound)
+
+
+def _collect_int(e: Int | None, found: dict[Sym, None], bound: frozenset[Sym]) -> None:
+    if e is not None and e.value is None:
+        for s in arith.symbols(e):
+            if s not in bound:
+                found[s] = None
+
+
+_NO_TYPES: Mapping[str, Type] = {}
+
+
+def substitute_type(
+    t: Type, ints: Mapping[Sym, Int], types: Mapping[str, Type] = _NO_TYPES
+) -> Type:
+    """Replace free symbols and type variables; binders are renamed where they would capture."""
+    if not ints and not types:
+        return t
+    return _substitute(t, ints, types)
+
+
+def _substitute(t: Type, ints: Mapping[Sym, Int], types: Mapping[str, Type]) -> Type:
+    match t:
+        case TensorType(shape=shape, dtype=dtype):
+            return TensorType(tuple(arith.substitute(d, ints) for d in shape), dtype)
+        case IntType(value=value):
+            return t if value is None else IntType(arith.substitute(value, ints))
+        case ShapeType(values=values):
+            return ShapeType(
+                tuple(None if v is None else arith.substitute(v, ints) for v in values)
+            )
+        case TupleType(fields=fields):
+            return TupleType(tuple(_substitute(f, ints, types) for f in fields))
+        case AdtType(name=name, args=args):
+            return AdtType(name, tuple(_substitute(a, ints, types) for a in args)) if args else t
+        case RefType(content=content):
+            return RefType(_substitute(content, ints, types))
+        case TypeVar(name=name):
+            return types.get(name, t)
+        case FuncType(params=params, result=result, dims=dims, type_vars=type_vars):
+            inner, dims = _under(dims, ints, types)
+            if type_vars:
+                own = {v.name for v in type_vars}
+                types = {k: v for k, v in types.items() if k not in own}
+            return FuncType(
+                tuple(_substitute(p, inner, types) for p in params),
+                _substitute(result, inner, types),
+                dims,
+                type_vars,
+            )
+        case ExistsType(dims=dims, body=body):
+            inner, dims = _under(dims, ints, types)
+            return ExistsType(dims, _substitute(body, inner, types))
+        case StorageType() | BoolType() | UnknownType():
+            return t
+        case _:
+            assert_never(t)
+
+
+def _under(
+    dims: tuple[DimParam, ...], ints: Mapping[Sym, Int], types: Mapping[str, Type]
+) -> tuple[Mapping[Sym, Int], tuple[DimParam, ...]]:
+    """Return the mapping inside a binder, and the binder, renamed if it would capture."""
+    if not dims:
+        return ints, dims
+    bound = {d.sym for d in dims}
+    inner = {s: e for s, e in ints.items() if s not in bound}
+    incoming = {s for e in inner.values() for s in arith.symbols(e)}
+    for t in types.values():
+        incoming.update(free_symbols(t))
+    if incoming & bound:
+        renamed = rename_dims(dims)
+        inner.update({d.sym: from_atom(r.sym) for d, r in zip(dims, renamed, strict=True)})
+        dims = renamed
+    return inner, tuple(_substitute_param(d, inner) for d in dims)
+
+
+def _substitute_param(d: DimParam, ints: Mapping[Sym, Int]) -> DimParam:
+    if d.high is None or d.high.value is not None:
+        return d
+    return DimParam(d.sym, d.low, arith.substitute(d.high, ints), d.multiple_of, d.typical)
+
+
+def rename_dims(dims: Iterable[DimParam]) -> tuple[DimParam, ...]:
+    """Return the same bound dims with fresh symbols of the same names."""
+    dims = tuple(dims)
+    fresh = {d.sym: arith.fresh(d.sym.name) for d in dims}
+    ints = {s: from_atom(f) for s, f in fresh.items()}
+    return tuple(
+        DimParam(
+            fresh[d.sym],
+            d.low,
+            None if d.high is None else arith.substitute(d.high, ints),
+            d.multiple_of,
+            d.typical,
+        )
+        for d in dims
+    )
+
+
+def is_open(t: Type) -> bool:
+    """Whether opening would change nothing."""
+    match t:
+        case ExistsType() | IntType(value=None):
+            return False
+        case ShapeType(values=values):
+            return None not in values
+        case TupleType(fields=fields):
+            return all(map(is_open, fields))
+        case _:
+            return True
+
+
+def open_exists(t: Type, hint: str = "k") -> tuple[Type, tuple[DimParam, ...]]:
+    """Give names to what is not determined: `some k. T`, `int`, `shape[_, 4]`, also in tuples.
+
+    Args:
+        t: the type of a value that is about to be bound.
+        hint: name for symbols that have none.
+
+    Returns:
+        The type of the variable, and its fresh symbols with what is known of them. The second is
+        empty, and the first is `t` itself, when nothing is unknown.
+    """
+    if is_open(t):
+        return t, ()
+    opened: list[DimParam] = []
+    return _open(t, hint, opened), tuple(opened)
+
+
+def _open(t: Type, hint: str, opened: list[DimParam]) -> Type:
+    match t:
+        case ExistsType(dims=dims, body=body):
+            fresh = rename_dims(dims)
+            opened.extend(fresh)
+            ints = {d.sym: from_atom(f.sym) for d, f in zip(dims, fresh, strict=True)}
+            return _open(substitute_type(body, ints), hint, opened)
+        case TupleType(fields=fields):
+            return TupleType(tuple(_open(f, hint, opened) for f in fields))
+        case IntType(value=None):
+            return IntType(_fresh_int(hint, opened))
+        case ShapeType(values=values):
+            return ShapeType(tuple(_fresh_int(hint, opened) if v is None else v for v in values))
+        case _:
+            return t
+
+
+def _fresh_int(hint: str, opened: list[DimParam]) -> Int:
+    sym = arith.fresh(hint)
+    opened.append(DimParam(sym, LEAST_INT))
+    return from_atom(sym)
+
+
+def opened_dims(declared: Type, actual: Type) -> tuple[DimParam, ...]:
+    """Return the symbols that a binder of type `actual` opens for a value of type `declared`.
+
+    The inverse of `open_exists` on types it made: `some k. Tensor[k]` and `Tensor[j]` give `j` with
+    the bounds of `k`. Empty when the types agree.
+    """
+    if declared is actual or is_open(declared):
+        return ()
+    found: dict[Sym, DimParam] = {}
+    _opened(declared, actual, {}, found)
+    return tuple(found.values())
+
+
+def _opened(
+    declared: Type, actual: Type, bound: Mapping[Sym, DimParam], found: dict[Sym, DimParam]
+) -> None:
+    match declared, actual:
+        case ExistsType(dims=dims, body=body), _:
+            _opened(body, actual, {**bound, **{d.sym: d for d in dims}}, found)
+        case TensorType(shape=declared_dims), TensorType(shape=actual_dims):
+            for d, a in zip(declared_dims, actual_dims, strict=False):
+                _opened_int(d, a, bound, found)
+        case IntType(value=d), IntType(value=a):
+            _opened_int(d, a, bound, found)
+        case ShapeType(values=declared_values), ShapeType(values=actual_values):
+            for d, a in zip(declared_values, actual_values, strict=False):
+                _opened_int(d, a, bound, found)
+        case (TupleType(fields=declared_types), TupleType(fields=actual_types)) | (
+            AdtType(args=declared_types),
+            AdtType(args=actual_types),
+        ):
+            for d, a in zip(declared_types, actual_types, strict=False):
+                _opened(d, a, bound, found)
+        case RefType(content=d), RefType(content=a):
+            _opened(d, a, bound, found)
+        case _:
+            pass
+
+
+def _opened_int(
+    d: Int | None, a: Int | None, bound: Mapping[Sym, DimParam], found: dict[Sym, DimParam]
+) -> None:
+    if a is None:
+        return
+    if d is None:
+        if isinstance(a.atom, Sym):
+            found.setdefault(a.atom, DimParam(a.atom, LEAST_INT))
+        return
+    inside = [s for s in arith.symbols(d) if s in bound]
+    if len(inside) != 1:
+        return
+    for s in arith.symbols(a):
+        if s not in found and arith.substitute(d, {inside[0]: from_atom(s)}) == a:
+            known = bound[inside[0]]
+            found[s] = DimParam(s, known.low, known.high, known.multiple_of, known.typical)
+            return
+
+
+def pack(t: Type, dims: Iterable[DimParam]) -> Type:
+    """Quantify those of `dims` that occur free in `t`, renamed; `t` itself when none does.
+
+    A symbol that occurs once, as a control value of no known bounds, is forgotten instead: it would
+    say no more than `int`.
+    """
+    wanted = tuple(dims)
+    if not wanted:
+        return t
+    present = set(free_symbols(t))
+    kept = tuple(d for d in wanted if d.sym in present)
+    if not kept:
+        return t
+    lone = _lone_control_values(t, {d.sym for d in kept if d.low == LEAST_INT and d.high is None})
+    if lone:
+        t = _forget(t, lone)
+        kept = tuple(d for d in kept if d.sym not in lone)
+        if not kept:
+            return t
+    fresh = rename_dims(kept)
+    body = substitute_type(t, {d.sym: from_atom(f.sym) for d, f in zip(kept, fresh, strict=True)})
+    if isinstance(body, ExistsType):
+        return ExistsType((*fresh, *body.dims), body.body)
+    return ExistsType(fresh, body)
+
+
+def _lone_control_values(t: Type, candidates: set[Sym]) -> set[Sym]:
+    """Return the candidates whose only occurrence is as a whole control value outside functions."""
+    if not candidates:
+        return candidates
+    count: dict[Sym, int] = dict.fromkeys(candidates, 0)
+    whole: set[Sym] = set()
+
+    def visit(e: Int, *, control: bool) -> Int:
+        for s in arith.symbols(e):
+            if s in count:
+                count[s] += 1
+                if control and e.atom == s:
+                    whole.add(s)
+        return e
+
+    map_ints(t, visit)
+    return {s for s in whole if count[s] == 1}
+
+
+def _forget(t: Type, syms: set[Sym]) -> Type:
+    match t:
+        case IntType(value=Int(atom=Sym() as s)) if s in syms:
+            return INT_CONTROL
+        case ShapeType(values=values):
+            return ShapeType(tuple(None if v is not None and v.atom in syms else v for v in values))
+        case TupleType(fields=fields):
+            return TupleType(tuple(_forget(f, syms) for f in fields))
+        case AdtType(name=name, args=args):
+            return AdtType(name, tuple(_forget(a, syms) for a in args))
+        case ExistsType(dims=dims, body=body):
+            return ExistsType(dims, _forget(body, syms))
+        case FuncType(params=params, result=result, dims=dims, type_vars=type_vars):
+            return FuncType(
+                tuple(_forget(p, syms) for p in params), _forget(result, syms), dims, type_vars
+            )
+        case _:
+            return t
+
+
+def map_ints(t: Type, f: Callable[..., Int]) -> Type:
+    """Rebuild a type with `f(e, control=...)` for every integer in it, bound symbols included.
+
+    `control` is true for the values of control types and false for dims of tensors.
+    """
+    match t:
+        case TensorType(shape=shape, dtype=dtype):
+            return TensorType(tuple(f(d, control=False) for d in shape), dtype)
+        case IntType(value=value):
+            return t if value is None else IntType(f(value, control=True))
+        case ShapeType(values=values):
+            return ShapeType(tuple(None if v is None else f(v, control=True) for v in values))
+        case TupleType(fields=fields):
+            return TupleType(tuple(map_ints(x, f) for x in fields))
+        case AdtType(name=name, args=args):
+            return AdtType(name, tuple(map_ints(x, f) for x in args))
+        case RefType(content=content):
+            return RefType(map_ints(content, f))
+        case FuncType(params=params, result=result, dims=dims, type_vars=type_vars):
+            return FuncType(
+                tuple(map_ints(p, f) for p in params), map_ints(result, f), dims, type_vars
+            )
+        case ExistsType(dims=dims, body=body):
+            return ExistsType(dims, map_ints(body, f))
+        case TypeVar() | StorageType() | BoolType() | UnknownType():
+            return t
+        case _:
+            assert_never(t)
+
+
+def same_type(a: Type, b: Type) -> bool:
+    """Whether two types are equal up to renaming of bound symbols and type variables."""
+    return a is b or _same(a, b, {}, {})
+
+
+def _same(a: Type, b: Type, ints: Mapping[Sym, Int], types: Mapping[str, str]) -> bool:
+    match a, b:
+        case TensorType(shape=sa, dtype=da), TensorType(shape=sb, dtype=db):
+            return da == db and _same_ints(sa, sb, ints)
+        case IntType(value=va), IntType(value=vb):
+            return _same_ints((va,), (vb,), ints)
+        case ShapeType(values=sa), ShapeType(values=sb):
+            return _same_ints(sa, sb, ints)
+        case TupleType(fields=fa), TupleType(fields=fb):
+            return _same_types(fa, fb, ints, types)
+        case AdtType(name=na, args=fa), AdtType(name=nb, args=fb):
+            return na == nb and _same_types(fa, fb, ints, types)
+        case RefType(content=ca), RefType(content=cb):
+            return _same(ca, cb, ints, types)
+        case FuncType(), FuncType():
+            if len(a.dims) != len(b.dims) or len(a.type_vars) != len(b.type_vars):
+                return False
+            pairs = zip(a.type_vars, b.type_vars, strict=True)
+            inner = {**types, **{x.name: y.name for x, y in pairs}} if a.type_vars else types
+            bound = _bind(a.dims, b.dims, ints)
+            return (
+                bound is not None
+                and _same_types(a.params, b.params, bound, inner)
+                and _same(a.result, b.result, bound, inner)
+            )
+        case ExistsType(), ExistsType():
+            bound = _bind(a.dims, b.dims, ints) if len(a.dims) == len(b.dims) else None
+            return bound is not None and _same(a.body, b.body, bound, types)
+        case TypeVar(name=na), TypeVar(name=nb):
+            return types.get(na, na) == nb
+        case _:
+            return a == b
+
+
+def _same_types(
+    a: tuple[Type, ...], b: tuple[Type, ...], ints: Mapping[Sym, Int], types: Mapping[str, str]
+) -> bool:
+    return len(a) == len(b) and all(_same(x, y, ints, types) for x, y in zip(a, b, strict=True))
+
+
+def _same_ints(
+    a: tuple[Int | None, ...], b: tuple[Int | None, ...], ints: Mapping[Sym, Int]
+) -> bool:
+    if not ints:
+        return a == b
+    return len(a) == len(b) and all(
+        x is y or (x is not None and y is not None and arith.substitute(x, ints) == y)
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+def _bind(
+    a: tuple[DimParam, ...], b: tuple[DimParam, ...], ints: Mapping[Sym, Int]
+) -> Mapping[Sym, Int] | None:
+    """Return the renaming with the binder `a` mapped to `b`; None if their bounds differ."""
+    if not a:
+        return ints
+    inner = {**ints, **{x.sym: from_atom(y.sym) for x, y in zip(a, b, strict=True)}}
+    for x, y in zip(a, b, strict=True):
+        if (x.low, x.multiple_of, x.typical) != (y.low, y.multiple_of, y.typical):
+            return None
+        if not _same_ints((x.high,), (y.high,), inner):
+            return None
+    return inner
+
+
+def type_text(t: Type) -> str:
+    """Return a type in the spelling of the text form, with symbols by name: for messages."""
+    match t:
+        case TensorType(shape=shape, dtype=dtype):
+            return f"Tensor[{', '.join([*map(str, shape), str(dtype)])}]"
+        case IntType(value=value):
+            return "int" if value is None else f"int[{value}]"
+        case ShapeType(values=values):
+            return f"shape[{', '.join('_' if v is None else str(v) for v in values)}]"
+        case BoolType():
+            return "bool"
+        case StorageType():
+            return "Storage"
+        case UnknownType():
+            return "?"
+        case TypeVar(name=name):
+            return f"'{name}"
+        case TupleType(fields=fields):
+            inner = ", ".join(map(type_text, fields))
+            return f"({inner},)" if len(fields) == 1 else f"({inner})"
+        case AdtType(name=name, args=args):
+            return f"{name}[{', '.join(map(type_text, args))}]" if args else name
+        case RefType(content=content):
+            return f"Ref[{type_text(content)}]"
+        case FuncType(params=params, result=result, dims=dims, type_vars=type_vars):
+            bound = [f"'{v.name}" for v in type_vars] + [dim_text(d) for d in dims]
+            binder = f"<{', '.join(bound)}>" if bound else ""
+            return f"fn{binder}({', '.join(map(type_text, params))}) -> {type_text(result)}"
+        case ExistsType(dims=dims, body=body):
+            return f"some {', '.join(map(dim_text, dims))}. {type_text(body)}"
+        case _:
+            assert_never(t)
+
+
+def dim_text(d: DimParam, spell: Callable[[Int], str] = str) -> str:
+    """Return a bound dim as in text form: `n`, `n <= 512`, `n in 1..512 step 8`, `int k`."""
+    text = spell(from_atom(d.sym))
+    if d.low == LEAST_INT:
+        text = f"int {text}"
+    if d.high is not None:
+        bounded = d.low in (0, LEAST_INT)
+        text += f" <= {spell(d.high)}" if bounded else f" in {d.low}..{spell(d.high)}"
+    elif d.low not in (0, LEAST_INT):
+        text += f" >= {d.low}"
+    if d.multiple_of != 1:
+        text += f" step {d.multiple_of}"
+    if d.typical is not None:
+        text += f" typical {d.typical}"
+    return text

@@ -1,0 +1,717 @@
+"""Makes expressions, each with its type.
+
+Every function here checks its operands and computes the type of the node, so a program that was
+made is a program that is typed. Where a type rule asks for a relation of dims that cannot be proved
+the operand in question is wrapped in a check (`core_ops`): the relation is then part of the data
+flow, and making the node again needs no second check.
+
+    x = make.var("x", tensor_type((n, 64), F32))
+    y = make.call(RELU, (x,))
+    f = make.function((x,), y)                  # fn<n>(x: Tensor[n, 64, f32]) -> Tensor[n, 64, f32]
+
+A node over an operand of unknown type has unknown type; `analysis.infer_types` finds it.
+
+An operand whose type is `some k. T` is opened on the way, and the type of the node is packed again:
+`relu(nonzero(x))` has a `some` type without any let. Names for dims come from lets: see
+`dims.open_exists`, and `builder`, which does it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from inlay.arith import dtype as dtypes
+from inlay.arith import expr as arith
+from inlay.arith.dtype import DType
+from inlay.arith.expr import Int, Sym, substitute, to_int
+from inlay.base.diagnostics import InternalError, error
+from inlay.base.span import NO_SPAN, Span
+from inlay.ir.conform import Matching, conform, instantiate, join
+from inlay.ir.context import (
+    NOTHING_KNOWN,
+    Check,
+    Context,
+    EqualCheck,
+    Known,
+    LeastCheck,
+    simpler,
+)
+from inlay.ir.core_ops import (
+    CHECK_AT_LEAST,
+    CHECK_EQUAL,
+    CHECK_SHAPE,
+    CheckAttrs,
+    LeastAttrs,
+)
+from inlay.ir.dims import (
+    LEAST_INT,
+    free_symbols,
+    is_open,
+    map_ints,
+    open_exists,
+    opened_dims,
+    pack,
+    type_text,
+)
+from inlay.ir.expr import (
+    Arm,
+    Call,
+    Const,
+    ConstructorRef,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    OpRef,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    Project,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    Var,
+)
+from inlay.ir.module import Adt, Constructor
+from inlay.ir.op import Op
+from inlay.ir.place import Place
+from inlay.ir.types import (
+    BOOL_CONTROL,
+    UNIT,
+    UNKNOWN,
+    AdtType,
+    BoolType,
+    DimParam,
+    ExistsType,
+    FuncType,
+    IntType,
+    RefType,
+    ShapeType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeVar,
+    UnknownType,
+)
+
+_MOST_ROUNDS = 8
+"""How often a type rule may ask for new relations after the ones it asked for were checked."""
+
+
+# ---------------------------------------------------------------------------------- leaves
+
+
+def tensor_type(shape: Iterable[Int | int | Sym], dtype: DType) -> TensorType:
+    """Return a tensor type, with dims given as numbers, symbols or integers."""
+    return TensorType(tuple(map(to_int, shape)), dtype)
+
+
+def var(name: str, type: Type, span: Span = NO_SPAN, place: Place | None = None) -> Var:
+    """Return a new variable."""
+    return Var(name, type, span, place)
+
+
+def const(
+    value: object, dtype: DType | None = None, span: Span = NO_SPAN, place: Place | None = None
+) -> Const:
+    """Return a tensor constant.
+
+    Args:
+        value: an array, or what NumPy makes one of. Python floats are f32, ints i64. The array is
+            not copied if it is C-contiguous and of the right dtype, and must not be changed later.
+        dtype: converts the value.
+        span: where it comes from.
+        place: where it lives.
+    """
+    if isinstance(value, np.ndarray):
+        array = value
+    else:
+        array = np.asarray(value)
+        if dtype is None and array.dtype == np.float64 and not isinstance(value, np.floating):
+            dtype = dtypes.F32
+    if dtype is not None and array.dtype != dtype.numpy:
+        array = array.astype(dtype.numpy)
+    array = np.asarray(array, order="C").view()
+    array.flags.writeable = False
+    found = dtype or dtypes.from_numpy(array.dtype)
+    return Const(array, TensorType(tuple(map(arith.lit, array.shape)), found), span, place)
+
+
+def int_const(value: Int | int | Sym, span: Span = NO_SPAN) -> Const:
+    """Return a control integer, which may mention dims in scope."""
+    value = to_int(value)
+    return Const(value, IntType(value), span)
+
+
+def bool_const(value: bool, span: Span = NO_SPAN) -> Const:  # noqa: FBT001
+    """Return a control boolean."""
+    return Const(bool(value), BOOL_CONTROL, span)
+
+
+def shape_const(values: Iterable[Int | int | Sym], span: Span = NO_SPAN) -> Const:
+    """Return a shape, whose integers may mention dims in scope."""
+    ints = tuple(map(to_int, values))
+    return Const(ints, ShapeType(ints), span)
+
+
+def global_var(name: str, type: Type, span: Span = NO_SPAN) -> GlobalVar:
+    """Return a reference to a function or kernel of the module."""
+    return GlobalVar(name, type, span)
+
+
+def op_ref(op: Op, attrs: object = None, span: Span = NO_SPAN) -> OpRef:
+    """Return an operator with attributes, the defaults if none are given."""
+    return OpRef(op, op.attrs_type() if attrs is None else attrs, UNKNOWN, span)
+
+
+# ---------------------------------------------------------------------------------- calls
+
+
+def call(
+    callee: Op | Expr,
+    args: Sequence[Expr],
+    attrs: object = None,
+    *,
+    span: Span = NO_SPAN,
+    place: Place | None = None,
+    known: Known = NOTHING_KNOWN,
+) -> Expr:
+    """Return the application of an operator, constructor, global or function value.
+
+    Args:
+        callee: an operator (with `attrs`), or an expression.
+        args: operands.
+        attrs: the attribute record of an operator, None for its defaults.
+        span: where it comes from.
+        place: where the result lives.
+        known: what is known of the symbols in scope.
+
+    Returns:
+        A `Call`; its operands are wrapped in checks where a relation could not be proved. A `Let`
+        around it where a check has to name a dim of an operand of `some` type.
+
+    Raises:
+        CompileError: `type.arity`, `type.dim-mismatch`, `type.mismatch`, and what the rule raises.
+    """
+    if isinstance(callee, Op):
+        callee = op_ref(callee, attrs, span)
+    args = tuple(args)
+    types = tuple([a.type for a in args])
+    unknown = False
+    closed = False
+    for t in types:
+        if not isinstance(t, TensorType):
+            unknown = unknown or isinstance(t, UnknownType)
+            closed = closed or not is_open(t)
+    rule = _op_rule(callee, args, span) if isinstance(callee, OpRef) else _function_rule(callee)
+    if unknown or rule is None:
+        return Call(callee, args, UNKNOWN, span, place)
+    ctx = Context(_name(callee), span, known.facts)
+    opened: tuple[DimParam, ...] = ()
+    if closed:
+        types, opened = _open_all(types)
+    result = rule(ctx, types)
+    if not ctx.checks:
+        return Call(callee, args, pack(result, opened) if opened else result, span, place)
+    return _checked_call(callee, args, types, rule, ctx, place, known, opened)
+
+
+_Rule = Callable[[Context, tuple[Type, ...]], Type]
+
+
+def _op_rule(callee: OpRef, args: tuple[Expr, ...], span: Span) -> _Rule:
+    op, attrs = callee.op, callee.attrs
+    least, most = op.arity
+    if len(args) < least or (most is not None and len(args) > most):
+        needed = str(least) if least == most else f"{least} to {'any' if most is None else most}"
+        raise error(
+            "type.arity", f"{op.name}: found {len(args)} arguments, needed {needed}", span=span
+        )
+    type_rule = op.type_rule
+    return lambda ctx, types: type_rule(ctx, attrs, types)
+
+
+def _function_rule(callee: Expr) -> _Rule | None:
+    function = callee.type
+    if isinstance(function, UnknownType):
+        return None
+    if not isinstance(function, FuncType):
+        raise error(
+            "type.not-a-function",
+            f"found {type_text(function)}, needed a function to call",
+            span=callee.span,
+        )
+    return lambda ctx, types: instantiate(function, types, ctx)[0]
+
+
+def _name(callee: Expr) -> str:
+    match callee:
+        case OpRef(op=op):
+            return op.name
+        case GlobalVar(name=name) | Var(name=name) | ConstructorRef(name=name):
+            return name
+        case _:
+            return "function"
+
+
+def _open_all(types: tuple[Type, ...]) -> tuple[tuple[Type, ...], tuple[DimParam, ...]]:
+    pairs = [open_exists(t) for t in types]
+    return tuple(t for t, _ in pairs), tuple(d for _, dims in pairs for d in dims)
+
+
+def _checked_call(
+    callee: Expr,
+    args: tuple[Expr, ...],
+    types: tuple[Type, ...],
+    rule: _Rule,
+    ctx: Context,
+    place: Place | None,
+    known: Known,
+    opened: tuple[DimParam, ...],
+) -> Expr:
+    """Finish a call whose rule asked for relations that could not be proved."""
+    span = ctx.span
+    lets: list[tuple[Var, Expr]] = []
+    if opened:  # checks may name the opened dims: bind all operands, to keep their order
+        names = [Var(f"a{i}", t, a.span, a.place) for i, (t, a) in enumerate(zip(types, args))]
+        lets = list(zip(names, args, strict=True))
+        args = tuple(names)
+    args, result = _settle(args, rule, ctx, known)
+    made: Expr = Call(callee, args, result, span, place)
+    for v, value in reversed(lets):
+        made = let(v, value, made, span=span)
+    return made
+
+
+def _settle(
+    args: tuple[Expr, ...], rule: _Rule, ctx: Context, known: Known
+) -> tuple[tuple[Expr, ...], Type]:
+    """Wrap operands in checks until the rule is content."""
+    checked = list(args)
+    for _ in range(_MOST_ROUNDS):
+        ctx.checks.clear()
+        result = rule(ctx, tuple([a.type for a in checked]))
+        established = _established(checked, known)
+        missing = [c for c in dict.fromkeys(ctx.checks) if _key(c) not in established]
+        if not missing:
+            return tuple(checked), result
+        if not checked:
+            raise ctx.fail(f"found nothing to check {missing[0].why} on", id="type.dim-unproved")
+        _insert_checks(checked, missing, ctx.span)
+    raise InternalError(
+        f"the type rule of {ctx.what} asks for ever new relations", where=str(ctx.span)
+    )
+
+
+def _key(check: Check) -> tuple[object, ...]:
+    if isinstance(check, EqualCheck):
+        return (check.left - check.right,)
+    return (check.value, check.low)
+
+
+def _established(args: Iterable[Expr], known: Known) -> set[tuple[object, ...]]:
+    """Return the relations that checks on the way to the operands have made sure of."""
+    found: set[tuple[object, ...]] = set()
+    for arg in args:
+        node: object = arg
+        while True:
+            if isinstance(node, Var):
+                node = known.definition(node)
+            match node:
+                case Call(
+                    callee=OpRef(op=op),
+                    args=(inner, Const(value=Int() as a), Const(value=Int() as b)),
+                ) if op is CHECK_EQUAL:
+                    found.update(((a - b,), (b - a,)))
+                    node = inner
+                case Call(
+                    callee=OpRef(op=op, attrs=LeastAttrs(low=low)),
+                    args=(inner, Const(value=Int() as a)),
+                ) if op is CHECK_AT_LEAST:
+                    found.add((a, low))
+                    node = inner
+                case Call(callee=OpRef(op=op), args=(inner, _)) if op is CHECK_SHAPE:
+                    node = inner
+                case _:
+                    break
+    return found
+
+
+def _insert_checks(args: list[Expr], checks: Iterable[Check], span: Span) -> None:
+    """Wrap operands so that each relation is checked; dims first, as they then hold by type."""
+    replaced: dict[Sym, Int] = {}
+    for check in checks:
+        if isinstance(check, LeastCheck):
+            where = _carrier(args)
+            args[where] = _check_at_least(args[where], check, span)
+            continue
+        left, right = substitute(check.left, replaced), substitute(check.right, replaced)
+        if left == right:
+            continue
+        keep = simpler(left, right)
+        drop = right if keep is left else left
+        if _check_dims(args, keep, drop, check.why, span):
+            atom = drop.atom
+            if isinstance(atom, Sym):
+                replaced[atom] = keep
+        elif not _check_dims(args, drop, keep, check.why, span):
+            where = _carrier(args)
+            ints = (int_const(check.left, span), int_const(check.right, span))
+            args[where] = Call(
+                op_ref(CHECK_EQUAL, CheckAttrs(check.why), span),
+                (args[where], *ints),
+                args[where].type,
+                span,
+                args[where].place,
+            )
+
+
+def _carrier(args: Sequence[Expr]) -> int:
+    """Return the operand that carries a check: the first tensor, as that is what gets used."""
+    return next((i for i, a in enumerate(args) if isinstance(a.type, TensorType)), 0)
+
+
+def _check_at_least(arg: Expr, check: LeastCheck, span: Span) -> Expr:
+    callee = op_ref(CHECK_AT_LEAST, LeastAttrs(check.low, check.why), span)
+    return Call(callee, (arg, int_const(check.value, span)), arg.type, span, arg.place)
+
+
+def _check_dims(args: list[Expr], keep: Int, drop: Int, why: str, span: Span) -> bool:
+    """Check operands that have a dim `drop` to have `keep` there."""
+    done = False
+    for i, arg in enumerate(args):
+        t = arg.type
+        if isinstance(t, TensorType) and drop in t.shape:
+            shape = shape_const((keep if d == drop else d for d in t.shape), span)
+            callee = op_ref(CHECK_SHAPE, CheckAttrs(why), span)
+            checked = TensorType(shape.value, t.dtype)  # type: ignore[arg-type]
+            args[i] = Call(callee, (arg, shape), checked, span, arg.place)
+            done = True
+    return done
+
+
+def coerce(value: Expr, declared: Type, why: str, *, known: Known = NOTHING_KNOWN) -> Expr:
+    """Return the value, checked where it is not provably of a declared type.
+
+    The type of what is returned is at least as exact as `declared`.
+    """
+    if value.type is declared or value.type == declared or isinstance(value.type, UnknownType):
+        return value
+    ctx = Context(why, value.span, known.facts)
+
+    def rule(ctx: Context, types: tuple[Type, ...]) -> Type:
+        conform(declared, types[0], ctx, why)
+        return types[0]
+
+    rule(ctx, (value.type,))
+    if not ctx.checks:
+        return value
+    if is_open(value.type):
+        return _settle((value,), rule, ctx, known)[0][0]
+    opened, _ = open_exists(value.type)
+    bound = Var("a", opened, value.span, value.place)
+    (checked,), _ = _settle((bound,), rule, ctx, known)
+    return let(bound, value, checked, span=value.span)
+
+
+def assume_shape(value: Expr, shape: Iterable[Int | int | Sym], why: str = "") -> Expr:
+    """Return a tensor as one of this shape, checked when the program runs unless it is known."""
+    ctx = Context("check_shape", value.span)
+    dims = shape_const(shape, value.span)
+    result = CHECK_SHAPE.type_rule(ctx, CheckAttrs(why), (value.type, dims.type))
+    if result == value.type:
+        return value
+    return Call(op_ref(CHECK_SHAPE, CheckAttrs(why), value.span), (value, dims), result, value.span)
+
+
+# ---------------------------------------------------------------------------------- binding
+
+
+def let(
+    var: Var, value: Expr, body: Expr, *, span: Span = NO_SPAN, place: Place | None = None
+) -> Let:
+    """Return `let var = value; body`.
+
+    The symbols that `var` opens (`var.type` is from `open_exists(value.type)`) are packed in the
+    type of the result.
+    """
+    type = body.type
+    if value.type is not var.type:
+        opened = opened_dims(value.type, var.type)
+        if opened:
+            type = pack(type, opened)
+    return Let(var, value, body, type, span or value.span, place)
+
+
+def lets(bindings: Iterable[tuple[Var, Expr]], body: Expr) -> Expr:
+    """Return nested lets, the first binding outermost."""
+    for v, value in reversed(tuple(bindings)):
+        body = let(v, value, body)
+    return body
+
+
+def function(
+    params: Sequence[Var],
+    body: Expr,
+    result: Type | None = None,
+    dims: Iterable[DimParam | Sym] | None = None,
+    *,
+    outer: Iterable[Sym] = (),
+    param_types: Sequence[Type] | None = None,
+    type_vars: tuple[TypeVar, ...] = (),
+    span: Span = NO_SPAN,
+    place: Place | None = None,
+    primitive: str | None = None,
+    known: Known = NOTHING_KNOWN,
+) -> Function:
+    """Return a function literal.
+
+    Args:
+        params: parameters.
+        body: the body.
+        result: the declared result type, at most as exact as the body's, which is the default.
+        dims: the dims it is polymorphic in. By default all symbols of the parameters' types that
+            are not in `outer`: right for global functions; a local function names them, or says
+            which symbols belong to the scope around it.
+        outer: see `dims`.
+        param_types: the types callers see, where they differ from those of the parameters: a
+            parameter of `some` type has a variable of the opened type.
+        type_vars: the type variables it is polymorphic in.
+        span: where it comes from.
+        place: where the function value lives.
+        primitive: see `Function`.
+        known: what is known of the symbols in scope of the body.
+    """
+    declared = tuple([p.type for p in params]) if param_types is None else tuple(param_types)
+    if dims is None:
+        excluded = set(outer)
+        bound = tuple(d for d in _dim_params(declared) if d.sym not in excluded)
+    else:
+        bound = tuple(d if isinstance(d, DimParam) else DimParam(d) for d in dims)
+    if result is not None:
+        body = coerce(body, result, "result of the function", known=known)
+    type = FuncType(declared, body.type if result is None else result, bound, type_vars)
+    return Function(tuple(params), body, type, span, place, primitive)
+
+
+def _dim_params(types: Iterable[Type]) -> list[DimParam]:
+    """Return the free symbols, as dims where they are one, else as any integer."""
+    found: dict[Sym, DimParam] = {}
+    dims: set[Sym] = set()
+
+    def visit(e: Int, *, control: bool) -> Int:
+        if not control:
+            dims.update(arith.symbols(e))
+        return e
+
+    for t in types:
+        map_ints(t, visit)
+        for s in free_symbols(t):
+            found.setdefault(s, DimParam(s))
+    return [d if d.sym in dims else DimParam(d.sym, LEAST_INT) for d in found.values()]
+
+
+# ---------------------------------------------------------------------------------- branches
+
+
+def if_(
+    condition: Expr,
+    then: Expr,
+    otherwise: Expr,
+    *,
+    span: Span = NO_SPAN,
+    place: Place | None = None,
+    known: Known = NOTHING_KNOWN,
+) -> If:
+    """Return a branch; its type is the join of both."""
+    if not isinstance(condition.type, (BoolType, UnknownType)):
+        raise error(
+            "type.mismatch",
+            f"found {type_text(condition.type)}, needed bool as the condition",
+            span=condition.span or span,
+            hint="use to_control" if isinstance(condition.type, TensorType) else "",
+        )
+    type = join(then.type, otherwise.type, Context("if", span, known.facts), "branches")
+    return If(condition, then, otherwise, type, span, place)
+
+
+def match(
+    scrutinee: Expr,
+    arms: Sequence[Arm | tuple[Pattern, Expr]],
+    *,
+    span: Span = NO_SPAN,
+    place: Place | None = None,
+    known: Known = NOTHING_KNOWN,
+) -> Match:
+    """Return a match; its type is the join of all arms, out of the scope of pattern variables."""
+    made = tuple(a if isinstance(a, Arm) else Arm(*a) for a in arms)
+    if not made:
+        raise error("type.no-arms", "found a match without arms, needed at least one", span=span)
+    ctx = Context("match", span, known.facts)
+    outer = set(free_symbols(scrutinee.type))
+    type: Type | None = None
+    for arm in made:
+        own = arm.body.type
+        if not isinstance(own, UnknownType):
+            variables = [v.type for v in pattern_vars(arm.pattern)]
+            own = pack(own, [d for d in _dim_params(variables) if d.sym not in outer])
+        type = own if type is None else join(type, own, ctx, "arms of match")
+    assert type is not None
+    return Match(scrutinee, made, type, span, place)
+
+
+def pattern_vars(pattern: Pattern) -> list[Var]:
+    """Return the variables a pattern binds, left to right."""
+    found: list[Var] = []
+    stack: list[Pattern] = [pattern]
+    while stack:
+        match stack.pop():
+            case PatternVar(var=v):
+                found.append(v)
+            case PatternConstructor(fields=fields) | PatternTuple(fields=fields):
+                stack.extend(reversed(fields))
+            case PatternWildcard():
+                pass
+    return found
+
+
+def pattern(adt: Adt, name: str, fields: Sequence[Pattern | Var] = ()) -> PatternConstructor:
+    """Return the pattern of a constructor; variables stand for patterns that bind them."""
+    c = find_constructor(adt, name)
+    subpatterns = tuple(PatternVar(f) if isinstance(f, Var) else f for f in fields)
+    if len(subpatterns) != len(c.fields):
+        raise error(
+            "type.arity",
+            f"pattern {name}: found {len(subpatterns)} fields, needed {len(c.fields)}",
+        )
+    return PatternConstructor(adt.name, name, c.tag, subpatterns)
+
+
+# ---------------------------------------------------------------------------------- data
+
+
+def tuple_(fields: Sequence[Expr], *, span: Span = NO_SPAN, place: Place | None = None) -> Tuple:
+    """Return a tuple."""
+    types = tuple([f.type for f in fields])
+    unknown = any(isinstance(t, UnknownType) for t in types)
+    return Tuple(tuple(fields), UNKNOWN if unknown else TupleType(types), span, place)
+
+
+def project(
+    value: Expr, index: int, *, span: Span = NO_SPAN, place: Place | None = None
+) -> Project:
+    """Return a field of a tuple."""
+    t = value.type
+    if isinstance(t, UnknownType):
+        return Project(value, index, UNKNOWN, span, place)
+    dims: tuple[DimParam, ...] = ()
+    if isinstance(t, ExistsType):
+        t, dims = open_exists(t)
+    if not isinstance(t, TupleType):
+        raise error("type.mismatch", f"found {type_text(t)}, needed a tuple", span=span)
+    if not 0 <= index < len(t.fields):
+        raise error(
+            "type.tuple-index",
+            f"found field {index}, needed 0 to {len(t.fields) - 1} of {type_text(t)}",
+            span=span,
+        )
+    return Project(value, index, pack(t.fields[index], dims), span, place)
+
+
+def find_constructor(adt: Adt, name: str) -> Constructor:
+    """Return a constructor of a data type by name."""
+    for c in adt.constructors:
+        if c.name == name:
+            return c
+    names = ", ".join(c.name for c in adt.constructors)
+    raise error("name.unknown", f"found constructor {name}, needed one of {adt.name}: {names}")
+
+
+def constructor_ref(
+    adt: Adt, name: str, type_args: Sequence[Type] | None = None, *, span: Span = NO_SPAN
+) -> ConstructorRef:
+    """Return a constructor as a function; without type arguments it is polymorphic in them."""
+    c = find_constructor(adt, name)
+    generic = FuncType(c.fields, AdtType(adt.name, adt.params), (), adt.params)
+    if type_args is None:
+        return ConstructorRef(adt.name, name, c.tag, generic, span)
+    if len(type_args) != len(adt.params):
+        raise error(
+            "type.arity",
+            f"{adt.name}: found {len(type_args)} type arguments, needed {len(adt.params)}",
+            span=span,
+        )
+    matching = Matching(Context(name, span))
+    matching.types.update((p.name, t) for p, t in zip(adt.params, type_args, strict=True))
+    fields = tuple(matching.solve(f) for f in c.fields)
+    type = FuncType(fields, AdtType(adt.name, tuple(type_args)))
+    return ConstructorRef(adt.name, name, c.tag, type, span)
+
+
+def construct(
+    adt: Adt,
+    name: str,
+    args: Sequence[Expr],
+    type_args: Sequence[Type] | None = None,
+    *,
+    span: Span = NO_SPAN,
+    place: Place | None = None,
+    known: Known = NOTHING_KNOWN,
+) -> Expr:
+    """Return a value of a data type.
+
+    Args:
+        adt: the data type.
+        name: of the constructor.
+        args: its fields.
+        type_args: arguments of the data type, where the fields do not determine them (`Nil`) or
+            determine a type that is too exact (a list of `some` elements).
+        span: where it comes from.
+        place: where it lives.
+        known: what is known of the symbols in scope.
+    """
+    ref = constructor_ref(adt, name, type_args, span=span)
+    return call(ref, args, span=span, place=place, known=known)
+
+
+def ref_create(value: Expr, *, span: Span = NO_SPAN, place: Place | None = None) -> RefCreate:
+    """Return a new cell."""
+    t = value.type
+    return RefCreate(value, UNKNOWN if isinstance(t, UnknownType) else RefType(t), span, place)
+
+
+def ref_read(ref: Expr, *, span: Span = NO_SPAN, place: Place | None = None) -> RefRead:
+    """Return the content of a cell."""
+    return RefRead(ref, _content(ref), span, place)
+
+
+def ref_write(
+    ref: Expr,
+    value: Expr,
+    *,
+    span: Span = NO_SPAN,
+    place: Place | None = None,
+    known: Known = NOTHING_KNOWN,
+) -> RefWrite:
+    """Return the replacement of the content of a cell; its value is unit."""
+    content = _content(ref)
+    if not isinstance(content, UnknownType):
+        value = coerce(value, content, "content of the cell", known=known)
+    return RefWrite(ref, value, UNIT, span, place)
+
+
+def _content(ref: Expr) -> Type:
+    match ref.type:
+        case RefType(content=content):
+            return content
+        case UnknownType():
+            return UNKNOWN
+        case other:
+            raise error("type.mismatch", f"found {type_text(other)}, needed a cell", span=ref.span)
