@@ -100,16 +100,16 @@ def strong_components(nodes: Iterable[T], successors: Successors[T]) -> list[lis
     low: dict[T, int] = {}
     open_nodes: dict[T, None] = {}
     components: list[list[T]] = []
+    work: list[tuple[T, Iterator[T]]] = []
+
+    def enter(node: T) -> None:
+        index[node] = low[node] = len(index)
+        open_nodes[node] = None
+        work.append((node, iter(successors(node))))
+
     for root in nodes:
         if root in index:
             continue
-        work: list[tuple[T, Iterator[T]]] = []
-
-        def enter(node: T, work: list[tuple[T, Iterator[T]]] = work) -> None:
-            index[node] = low[node] = len(index)
-            open_nodes[node] = None
-            work.append((node, iter(successors(node))))
-
         enter(root)
         while work:
             node, rest = work[-1]

@@ -135,6 +135,10 @@ class ModuleTable(Mapping[str, T]):
             self._loaded[name] = self._pick(importlib.import_module(self._modules[name]))
         return self._loaded[name]
 
+    def get(self, name: str, default: T | None = None) -> T | None:  # type: ignore[override]
+        """Return the entry of a name, or the default."""
+        return self[name] if name in self._modules else default
+
     def __contains__(self, name: object) -> bool:
         return name in self._modules
 

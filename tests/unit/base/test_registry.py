@@ -54,6 +54,8 @@ def test_modules_are_found_by_file_name_and_imported_on_use(package: str) -> Non
     assert sorted(table) == ["broken", "fold-all"]
     assert "sample_passes.fold_all" not in sys.modules
     assert table["fold-all"] == "fold"
+    assert table.get("fold-all") == "fold"
+    assert table.get("absent") is None
     with pytest.raises(RuntimeError, match="imported"):
         table["broken"]
     with pytest.raises(CompileError, match="did you mean fold-all"):
