@@ -17,7 +17,7 @@ from typing import assert_never
 from inlay.arith.dtype import I64
 from inlay.arith.expr import Int, Sym, substitute, symbols, to_int
 from inlay.loop.buffer import Buffer, Scope
-from inlay.loop.func import LoopFunction, Stage
+from inlay.loop.func import LoopFunction
 from inlay.loop.scalar import (
     Binary,
     BinaryOp,
@@ -49,10 +49,7 @@ INFIX: dict[BinaryOp, str] = {
     BinaryOp.LE: "<=",
 }
 RESERVED = frozenset(
-    "alloc assert bind block bool else false for func if in inf init let lowered max min nan over"
-    " over param parallel per_part reduce register schedulable select serial spatial stack strides"
-    " true unroll uses vector where while workspace"
-    " f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 string".split()
+    ["alloc", "assert", "bind", "block", "bool", "else", "false", "for", "func", "if", "in", "inf", "init", "let", "lowered", "max", "min", "nan", "over", "over", "param", "parallel", "per_part", "reduce", "register", "schedulable", "select", "serial", "spatial", "stack", "strides", "true", "unroll", "uses", "vector", "where", "while", "workspace", "f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "string"]
 )
 
 

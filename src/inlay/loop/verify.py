@@ -210,7 +210,7 @@ class _Checker:
         if s.init is not None and all(i.kind is IterKind.SPATIAL for i in s.iters):
             self._report("block", "found an init in a block that does not reduce")
         outer = self._syms
-        self._syms = {d: I64 for d in self._f.dims} | {i.sym: I64 for i in s.iters}
+        self._syms = dict.fromkeys(self._f.dims, I64) | {i.sym: I64 for i in s.iters}
         outer_in, self._in_block = self._in_block, True
         if s.init is not None:
             self._stmt(s.init)

@@ -18,11 +18,33 @@ from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.parser import parse_function
 from inlay.loop.printer import print_function
 from inlay.loop.scalar import (
-    Binary, BinaryOp, Bind, Cast, Index, Intrinsic, IntrinsicOp, Lit, Load, Name, Select, Unary,
+    Binary,
+    BinaryOp,
+    Bind,
+    Cast,
+    Index,
+    Intrinsic,
+    IntrinsicOp,
+    Lit,
+    Load,
+    Name,
+    Select,
+    Unary,
     UnaryOp,
 )  # fmt: skip
 from inlay.loop.stmt import (
-    Alloc, Assert, Block, BlockIter, For, If, IterKind, Let, LoopKind, Seq, Store, While,
+    Alloc,
+    Assert,
+    Block,
+    BlockIter,
+    For,
+    If,
+    IterKind,
+    Let,
+    LoopKind,
+    Seq,
+    Store,
+    While,
 )  # fmt: skip
 from inlay.loop.verify import verify
 

@@ -1,0 +1,638 @@
+"""The meaning of loop functions: element by element, with checks.
+
+Both stages are evaluated. Integers are Python integers wrapped to their width after each operation,
+floats are NumPy scalars of their own format, so that f32 arithmetic is done in f32. Functions such as
+`exp` are computed in f64 and rounded once.
+
+What compiled code leaves undefined is an error here:
+
+* an index outside its buffer, and a block's iter outside its domain (`loop.out-of-bounds`);
+* a read of an element that nobody wrote, and an output that was not written (`loop.undefined`);
+* an integer division by zero (`loop.undefined`);
+* two iterations of a parallel or vector loop that touch one element, one of them writing
+  (`loop.race`). Buffers allocated inside the loop, and workspaces that each part has for itself,
+  cannot race; the latter lose their contents between iterations.
+
+Statements and scalars are turned into closures once and then run; `env` maps symbols to values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, assert_never
+
+import numpy as np
+
+from inlay.arith.dtype import DType, Kind
+from inlay.arith.expr import Atom, FloorDiv, Int, Max, Min, Mod, Sym, evaluate
+from inlay.base.diagnostics import CompileError, error
+from inlay.loop.buffer import Buffer
+from inlay.loop.func import LoopFunction
+from inlay.loop.printer import print_scalar, print_stmt
+from inlay.loop.scalar import (
+    Binary,
+    BinaryOp,
+    Bind,
+    Cast,
+    Index,
+    Intrinsic,
+    IntrinsicOp,
+    Lit,
+    Load,
+    Name,
+    Reduce,
+    Scalar,
+    Select,
+    Unary,
+    UnaryOp,
+)
+from inlay.loop.stmt import (
+    Alloc,
+    Assert,
+    Block,
+    For,
+    If,
+    IterKind,
+    Let,
+    LoopKind,
+    Seq,
+    Stmt,
+    Store,
+    While,
+)
+
+Env = dict[Sym, Any]
+"""Values of symbols: Python integers, and NumPy scalars for lets of floats."""
+Code = Callable[[Env], Any]
+
+
+def run(
+    f: LoopFunction, inputs: Sequence[np.ndarray], dims: Mapping[Sym, int] | None = None
+) -> tuple[np.ndarray, ...]:
+    """Evaluate a function and return what it writes.
+
+    Args:
+        f: schedulable or lowered, well formed.
+        inputs: one array for each read parameter.
+        dims: values of `f.dims`.
+
+    Raises:
+        CompileError: `loop.argument`, `loop.out-of-bounds`, `loop.undefined`, `loop.race`,
+            `loop.assert`.
+    """
+    env: Env = dict(dims or {})
+    machine = _Machine(f, env)
+    reads, writes = f.params[: f.n_reads], f.params[f.n_reads :]
+    if len(inputs) != len(reads):
+        raise error("loop.argument", f"found {len(inputs)} inputs, {f.name} takes {len(reads)}")
+    for b, array in zip(reads, inputs, strict=True):
+        machine.give(b, array)
+    for b in (*writes, *f.workspaces):
+        machine.allocate(b)
+    with np.errstate(all="ignore"):
+        machine.stmt(f.body)(env)
+    for b in writes:
+        if not machine.memory[b].defined.all():
+            missing = np.argwhere(~machine.memory[b].defined)[0].tolist()
+            raise _fault("undefined", f"found output {b.name} without a value at {missing}", f)
+    return tuple(machine.memory[b].array for b in writes)
+
+
+def _fault(kind: str, message: str, f: LoopFunction, where: str = "") -> CompileError:
+    notes = [f"in: {where}"] if where else []
+    return error(f"loop.{kind}", message, notes=[*notes, f"function {f.name}"])
+
+
+class _Memory:
+    """The contents of a buffer, and which elements have been written.
+
+    Attributes:
+        depth: number of racing loops (parallel or vector) outside its allocation.
+    """
+
+    __slots__ = ("array", "defined", "depth", "integer", "is_bool")
+
+    def __init__(self, array: np.ndarray, *, defined: bool, depth: int, dtype: DType) -> None:
+        self.array = array
+        self.defined = np.full(array.shape, defined)
+        self.depth = depth
+        self.integer = dtype.is_integer
+        self.is_bool = dtype.kind is Kind.BOOL
+
+
+class _Race:
+    """Who touched what in one run of a parallel or vector loop.
+
+    `touched` maps an element to the iteration that did and whether it wrote; iteration -1 stands
+    for several readers.
+    """
+
+    __slots__ = ("iteration", "loop", "touched")
+
+    def __init__(self, loop: For) -> None:
+        self.loop = loop
+        self.iteration = 0
+        self.touched: dict[tuple[Buffer, tuple[int, ...]], tuple[int, bool]] = {}
+
+    def clashes(self, key: tuple[Buffer, tuple[int, ...]], *, writes: bool) -> bool:
+        before = self.touched.get(key)
+        if before is None:
+            self.touched[key] = (self.iteration, writes)
+            return False
+        who, wrote = before
+        if who == self.iteration:
+            self.touched[key] = (who, wrote or writes)
+            return False
+        if writes or wrote:
+            return True
+        self.touched[key] = (-1, False)
+        return False
+
+
+class _Machine:
+    """Turns nodes into closures over one set of memories."""
+
+    def __init__(self, f: LoopFunction, env: Env) -> None:
+        self._f = f
+        self._env = env
+        self._races: list[_Race] = []
+        self._index_code: dict[Int, Callable[[Env], int]] = {}
+        self._never_written = set(f.params[: f.n_reads])
+        self.memory: dict[Buffer, _Memory] = {}
+
+    # ---------------------------------------------------------------- memory
+
+    def give(self, b: Buffer, array: np.ndarray) -> None:
+        """Bind a read parameter."""
+        shape = self._shape(b)
+        if array.shape != shape or array.dtype != b.dtype.numpy:
+            raise error(
+                "loop.argument",
+                f"found {array.dtype}{list(array.shape)} for {b.name}, "
+                f"needed {b.dtype}{list(shape)}",
+            )
+        self.memory[b] = _Memory(array, defined=True, depth=0, dtype=b.dtype)
+
+    def allocate(self, b: Buffer) -> None:
+        """Make a buffer without contents."""
+        array = np.zeros(self._shape(b), b.dtype.numpy)
+        self.memory[b] = _Memory(array, defined=False, depth=len(self._races), dtype=b.dtype)
+
+    def _shape(self, b: Buffer) -> tuple[int, ...]:
+        return tuple(evaluate(e, self._env) for e in b.shape)
+
+    def _touch(self, b: Buffer, at: tuple[int, ...], memory: _Memory, *, writes: bool) -> None:
+        if b.per_part or b in self._never_written:
+            return
+        for race in self._races[memory.depth :]:
+            if race.clashes((b, at), writes=writes):
+                raise _fault(
+                    "race",
+                    f"found element {list(at)} of {b.name} touched by iterations "
+                    f"{race.touched[b, at][0]} and {race.iteration} of {race.loop.kind} loop "
+                    f"{race.loop.var.name}",
+                    self._f,
+                )
+
+    def _address(self, b: Buffer, indices: tuple[Int, ...], where: Callable[[], str]) -> Code:
+        codes = [self.int(e) for e in indices]
+        memory = self.memory
+
+        def address(env: Env) -> tuple[int, ...]:
+            at = tuple([code(env) for code in codes])
+            for i, n in zip(at, memory[b].array.shape, strict=True):
+                if not 0 <= i < n:
+                    shape = list(memory[b].array.shape)
+                    message = f"found index {list(at)} into {b.name} of shape {shape}"
+                    raise _fault("out-of-bounds", message, self._f, where())
+            return at
+
+        return address
+
+    # ---------------------------------------------------------------- integers
+
+    def int(self, e: Int) -> Callable[[Env], int]:
+        """Return code for an integer expression."""
+        code = self._index_code.get(e)
+        if code is None:
+            code = self._index_code[e] = _int_code(e)
+        return code
+
+    # ---------------------------------------------------------------- statements
+
+    def stmt(self, s: Stmt) -> Code:
+        """Return code that runs a statement."""
+        match s:
+            case Store():
+                return self._store(s)
+            case For():
+                return self._for(s)
+            case Seq(stmts=stmts):
+                return self._sequence(stmts)
+            case Block():
+                return self._block(s)
+            case Let(sym=sym, value=value, body=body):
+                return self._let(sym, self.scalar(value), self.stmt(body))
+            case Alloc(buffer=buffer, body=body):
+                return self._alloc(buffer, body)
+            case If(condition=condition, then=then, otherwise=otherwise):
+                other = None if otherwise is None else self.stmt(otherwise)
+                return self._if(self.scalar(condition), self.stmt(then), other)
+            case While(condition=condition, body=body):
+                return self._while(self.scalar(condition), self.stmt(body))
+            case Assert():
+                return self._assert(s)
+            case _:
+                assert_never(s)
+
+    def _sequence(self, stmts: tuple[Stmt, ...]) -> Code:
+        codes = [self.stmt(x) for x in stmts]
+
+        def run_all(env: Env) -> None:
+            for code in codes:
+                code(env)
+
+        return run_all
+
+    def _store(self, s: Store) -> Code:
+        value = self.scalar(s.value)
+        address = self._address(s.buffer, s.indices, lambda: print_stmt(s))
+        b = s.buffer
+
+        def store(env: Env) -> None:
+            result = value(env)
+            at = address(env)
+            memory = self.memory[b]
+            if self._races:
+                self._touch(b, at, memory, writes=True)
+            memory.array[at] = result
+            memory.defined[at] = True
+
+        return store
+
+    def _for(self, s: For) -> Code:
+        lo, extent, body, var = self.int(s.lo), self.int(s.extent), self.stmt(s.body), s.var
+        if s.kind in (LoopKind.PARALLEL, LoopKind.VECTOR):
+            return self._racing_for(s, body)
+
+        def loop(env: Env) -> None:
+            first = lo(env)
+            for i in range(first, first + extent(env)):
+                env[var] = i
+                body(env)
+
+        return loop
+
+    def _racing_for(self, s: For, body: Code) -> Code:
+        lo, extent, var = self.int(s.lo), self.int(s.extent), s.var
+
+        def loop(env: Env) -> None:
+            race = _Race(s)
+            self._races.append(race)
+            first = lo(env)
+            for i in range(first, first + extent(env)):
+                race.iteration = env[var] = i
+                if s.kind is LoopKind.PARALLEL:
+                    self._forget_parts()
+                body(env)
+            self._races.pop()
+
+        return loop
+
+    def _forget_parts(self) -> None:
+        for b, memory in self.memory.items():
+            if b.per_part:
+                memory.defined.fill(False)  # noqa: FBT003
+
+    def _block(self, s: Block) -> Code:
+        bindings = [(i.sym, self.int(i.extent), self.int(b)) for i, b in zip(s.iters, s.bindings)]
+        reduces = [i.sym for i in s.iters if i.kind is IterKind.REDUCE]
+        predicate = None if s.predicate is None else self.scalar(s.predicate)
+        init = None if s.init is None else self.stmt(s.init)
+        body = self.stmt(s.body)
+
+        def block(env: Env) -> None:
+            if predicate is not None and not predicate(env):
+                return
+            for sym, extent, binding in bindings:
+                at = env[sym] = binding(env)
+                if not 0 <= at < extent(env):
+                    message = f"found {sym.name} = {at} in a domain of {extent(env)}"
+                    raise _fault("out-of-bounds", message, self._f, f"block {s.name}")
+            if init is not None and not any(env[r] for r in reduces):
+                init(env)
+            body(env)
+
+        return block
+
+    def _let(self, sym: Sym, value: Code, body: Code) -> Code:
+        def let(env: Env) -> None:
+            env[sym] = value(env)
+            body(env)
+
+        return let
+
+    def _alloc(self, b: Buffer, body: Stmt) -> Code:
+        code = self.stmt(body)
+
+        def alloc(env: Env) -> None:
+            self.allocate(b)
+            code(env)
+
+        return alloc
+
+    def _if(self, condition: Code, then: Code, otherwise: Code | None) -> Code:
+        def branch(env: Env) -> None:
+            if condition(env):
+                then(env)
+            elif otherwise is not None:
+                otherwise(env)
+
+        return branch
+
+    def _while(self, condition: Code, body: Code) -> Code:
+        def loop(env: Env) -> None:
+            while condition(env):
+                body(env)
+
+        return loop
+
+    def _assert(self, s: Assert) -> Code:
+        condition = self.scalar(s.condition)
+
+        def check(env: Env) -> None:
+            if not condition(env):
+                raise _fault("assert", s.message, self._f, print_scalar(s.condition))
+
+        return check
+
+    # ---------------------------------------------------------------- scalars
+
+    def scalar(self, x: Scalar) -> Code:
+        """Return code for a scalar: a Python integer or bool, or a NumPy float."""
+        match x:
+            case Lit(value=value, dtype=dtype):
+                constant = dtype.numpy.type(value) if dtype.is_float else value
+                return lambda env: constant
+            case Index(value=value, dtype=dtype):
+                code = self.int(value)
+                return lambda env: wrap(code(env), dtype)
+            case Name(sym=sym):
+                return lambda env: env[sym]
+            case Load():
+                return self._load(x)
+            case Unary(op=op, operand=operand):
+                return _apply1(_unary(op, x.dtype), self.scalar(operand))
+            case Binary(op=op, lhs=lhs, rhs=rhs):
+                return self._binary(op, lhs, rhs)
+            case Select(condition=condition, then=then, otherwise=otherwise):
+                c, a, b = self.scalar(condition), self.scalar(then), self.scalar(otherwise)
+                return lambda env: a(env) if c(env) else b(env)
+            case Cast(operand=operand, dtype=dtype):
+                return _apply1(lambda v: convert(v, dtype), self.scalar(operand))
+            case Intrinsic(op=op, args=args, dtype=dtype):
+                function = intrinsic(op, args[0].dtype, dtype)
+                codes = [self.scalar(a) for a in args]
+                return lambda env: function(*[code(env) for code in codes])
+            case Bind(sym=sym, value=value, body=body):
+                return self._bind(sym, self.scalar(value), self.scalar(body))
+            case Reduce():
+                raise _fault("stage", "found a reduce in a statement", self._f)
+            case _:
+                assert_never(x)
+
+    def _load(self, x: Load) -> Code:
+        b = x.buffer
+        address = self._address(b, x.indices, lambda: print_scalar(x))
+
+        def load(env: Env) -> Any:
+            at = address(env)
+            memory = self.memory[b]
+            if not memory.defined[at]:
+                raise _fault("undefined", f"found {b.name}{list(at)} without a value", self._f)
+            if self._races:
+                self._touch(b, at, memory, writes=False)
+            value = memory.array[at]
+            if memory.integer:
+                return int(value)
+            return bool(value) if memory.is_bool else value
+
+        return load
+
+    def _binary(self, op: BinaryOp, lhs: Scalar, rhs: Scalar) -> Code:
+        function, a, b = binary(op, lhs.dtype), self.scalar(lhs), self.scalar(rhs)
+        where = print_scalar
+
+        def apply(env: Env) -> Any:
+            try:
+                return function(a(env), b(env))
+            except ZeroDivisionError:
+                message = "found an integer division by zero"
+                raise _fault("undefined", message, self._f, where(rhs)) from None
+
+        return apply
+
+    def _bind(self, sym: Sym, value: Code, body: Code) -> Code:
+        def bind(env: Env) -> Any:
+            env[sym] = value(env)
+            return body(env)
+
+        return bind
+
+
+def _apply1(function: Callable[[Any], Any], operand: Code) -> Code:
+    return lambda env: function(operand(env))
+
+
+# --------------------------------------------------------------------------- integer expressions
+
+
+def _int_code(e: Int) -> Callable[[Env], int]:
+    """Compile an integer expression through Python's own compiler: indices are most of the work."""
+    if e.value is not None:
+        constant = e.value
+        return lambda env: constant
+    syms: list[Sym] = []
+
+    def atom(a: Atom) -> str:
+        match a:
+            case Sym():
+                syms.append(a)
+                return f"env[s[{len(syms) - 1}]]"
+            case FloorDiv(numerator=x, denominator=y):
+                return f"({text(x)} // {text(y)})"
+            case Mod(numerator=x, denominator=y):
+                return f"({text(x)} % {text(y)})"
+            case Min(args=args):
+                return f"min({', '.join(map(text, args))})"
+            case Max(args=args):
+                return f"max({', '.join(map(text, args))})"
+            case _:
+                assert_never(a)
+
+    def text(x: Int) -> str:
+        terms = ["*".join([str(c), *map(atom, monomial)]) for monomial, c in x.terms]
+        return f"({' + '.join(terms)})" if terms else "0"
+
+    return eval(f"lambda env, s=s: {text(e)}", {"s": syms})
+
+
+# --------------------------------------------------------------------------- operations
+
+
+def wrap(value: int, dtype: DType) -> int:
+    """Return an integer reduced to its format, as two's complement does."""
+    mask = (1 << dtype.bits) - 1
+    value &= mask
+    return value - mask - 1 if dtype.is_signed and value >> (dtype.bits - 1) else value
+
+
+def convert(value: Any, dtype: DType) -> Any:
+    """Return a value in another format; floats truncate toward zero on their way to integers."""
+    if dtype.kind is Kind.BOOL:
+        return bool(value != 0)
+    if dtype.is_float:
+        return dtype.numpy.type(value)
+    if isinstance(value, (int, bool)):
+        return wrap(int(value), dtype)
+    number = float(value)
+    # Out of range is undefined; some value is given, so that unused lanes do no harm.
+    return wrap(int(number), dtype) if math.isfinite(number) else 0
+
+
+def _truncated(a: int, b: int) -> int:
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def _shift_right(a: int, b: int) -> int:
+    return a >> min(b, 128)
+
+
+_INTEGER: dict[BinaryOp, Callable[[int, int], int]] = {
+    BinaryOp.ADD: lambda a, b: a + b,
+    BinaryOp.SUB: lambda a, b: a - b,
+    BinaryOp.MUL: lambda a, b: a * b,
+    BinaryOp.DIV: _truncated,
+    BinaryOp.REM: lambda a, b: a - b * _truncated(a, b),
+    BinaryOp.FLOORDIV: lambda a, b: a // b,
+    BinaryOp.FLOORMOD: lambda a, b: a % b,
+    BinaryOp.MIN: min,
+    BinaryOp.MAX: max,
+    BinaryOp.AND: lambda a, b: a & b,
+    BinaryOp.OR: lambda a, b: a | b,
+    BinaryOp.XOR: lambda a, b: a ^ b,
+    BinaryOp.SHL: lambda a, b: a << min(b, 128),
+    BinaryOp.SHR: _shift_right,
+}
+_FLOAT: dict[BinaryOp, Callable[[Any, Any], Any]] = {
+    BinaryOp.ADD: lambda a, b: a + b,
+    BinaryOp.SUB: lambda a, b: a - b,
+    BinaryOp.MUL: lambda a, b: a * b,
+    BinaryOp.DIV: lambda a, b: a / b,
+    BinaryOp.REM: np.fmod,
+    BinaryOp.FLOORDIV: lambda a, b: np.floor(a / b),
+    BinaryOp.FLOORMOD: np.mod,
+    BinaryOp.MIN: np.minimum,
+    BinaryOp.MAX: np.maximum,
+}
+_COMPARE: dict[BinaryOp, Callable[[Any, Any], bool]] = {
+    BinaryOp.EQ: lambda a, b: bool(a == b),
+    BinaryOp.NE: lambda a, b: bool(a != b),
+    BinaryOp.LT: lambda a, b: bool(a < b),
+    BinaryOp.LE: lambda a, b: bool(a <= b),
+}
+_UNARY_FLOAT: dict[UnaryOp, Callable[[Any], Any]] = {
+    UnaryOp.NEG: lambda a: -a,
+    UnaryOp.ABS: abs,
+    UnaryOp.SQRT: np.sqrt,
+    UnaryOp.FLOOR: np.floor,
+    UnaryOp.CEIL: np.ceil,
+    UnaryOp.TRUNC: np.trunc,
+    UnaryOp.ROUND_EVEN: np.rint,
+}
+_UNARY_INTEGER: dict[UnaryOp, Callable[[int], int]] = {
+    UnaryOp.NEG: lambda a: -a,
+    UnaryOp.ABS: abs,
+    UnaryOp.BITNOT: lambda a: ~a,
+}
+
+
+def binary(op: BinaryOp, dtype: DType) -> Callable[[Any, Any], Any]:
+    """Return an operation on two values of a format."""
+    if op in _COMPARE:
+        return _COMPARE[op]
+    if dtype.is_float:
+        return _FLOAT[op]
+    function = _INTEGER[op]
+    if dtype.kind is Kind.BOOL:
+        return lambda a, b: bool(function(a, b))
+    return lambda a, b: wrap(function(a, b), dtype)
+
+
+def _unary(op: UnaryOp, dtype: DType) -> Callable[[Any], Any]:
+    if op is UnaryOp.NOT:
+        return lambda a: not a
+    if dtype.is_float:
+        return _UNARY_FLOAT[op]
+    function = _UNARY_INTEGER[op]
+    return lambda a: wrap(function(a), dtype)
+
+
+def _sigmoid(x: float) -> float:
+    return 1.0 / (1.0 + np.exp(-x)) if x >= 0 else np.exp(x) / (1.0 + np.exp(x))
+
+
+_IN_F64: dict[IntrinsicOp, Callable[..., Any]] = {
+    IntrinsicOp.EXP: np.exp,
+    IntrinsicOp.LOG: np.log,
+    IntrinsicOp.SIN: np.sin,
+    IntrinsicOp.COS: np.cos,
+    IntrinsicOp.TAN: np.tan,
+    IntrinsicOp.ASIN: np.arcsin,
+    IntrinsicOp.ACOS: np.arccos,
+    IntrinsicOp.ATAN: np.arctan,
+    IntrinsicOp.SINH: np.sinh,
+    IntrinsicOp.COSH: np.cosh,
+    IntrinsicOp.TANH: np.tanh,
+    IntrinsicOp.ASINH: np.arcsinh,
+    IntrinsicOp.ACOSH: np.arccosh,
+    IntrinsicOp.ATANH: np.arctanh,
+    IntrinsicOp.ERF: math.erf,
+    IntrinsicOp.SIGMOID: _sigmoid,
+    IntrinsicOp.RSQRT: lambda a: 1.0 / np.sqrt(a),
+    IntrinsicOp.POW: np.power,
+}
+
+
+def intrinsic(op: IntrinsicOp, operand: DType, result: DType) -> Callable[..., Any]:
+    """Return a function of scalars of one format."""
+    if op is IntrinsicOp.IS_NAN:
+        return lambda a: bool(np.isnan(a))
+    if op is IntrinsicOp.IS_INF:
+        return lambda a: bool(np.isinf(a))
+    if op is IntrinsicOp.MUL_HIGH:
+        return lambda a, b: wrap((a * b) >> operand.bits, operand)
+    if op is IntrinsicOp.BITCAST:
+        return lambda a: _bitcast(a, operand, result)
+    rounded = operand.numpy.type
+    if op is IntrinsicOp.FMA:
+        if operand.bits == 64:
+            return _fused
+        return lambda a, b, c: rounded(np.float64(a) * np.float64(b) + np.float64(c))
+    function = _IN_F64[op]
+    return lambda *args: rounded(function(*map(np.float64, args)))
+
+
+def _bitcast(value: Any, operand: DType, result: DType) -> Any:
+    seen = np.array([value], operand.numpy).view(result.numpy)[0]
+    return int(seen) if result.is_integer else seen
+
+
+def _fused(a: Any, b: Any, c: Any) -> Any:
+    """Multiply and add in f64 with one rounding."""
+    if not all(map(math.isfinite, (a, b, c))):
+        return a * b + c
+    return np.float64(float(Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))))
