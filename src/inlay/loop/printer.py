@@ -49,7 +49,12 @@ INFIX: dict[BinaryOp, str] = {
     BinaryOp.LE: "<=",
 }
 RESERVED = frozenset(
-    ["alloc", "assert", "bind", "block", "bool", "else", "false", "for", "func", "if", "in", "inf", "init", "let", "lowered", "max", "min", "nan", "over", "over", "param", "parallel", "per_part", "reduce", "register", "schedulable", "select", "serial", "spatial", "stack", "strides", "true", "unroll", "uses", "vector", "where", "while", "workspace", "f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "string"]
+    """
+    alloc assert bind block bool else false for func if in inf init let lowered max min nan
+    over param parallel per_part reduce register schedulable select serial spatial stack
+    strides true unroll uses vector where while workspace f16 bf16 f32 f64 i8 i16 i32 i64 u8
+    u16 u32 u64 string
+    """.split()
 )
 
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from inlay.arith.dtype import DType, I64
+from inlay.arith.dtype import I64, DType
 from inlay.arith.expr import Int, Sym
 from inlay.loop.buffer import Buffer
 

@@ -15,10 +15,9 @@ stored form is `loop.scalar`. An index may itself be a scalar that loads (gather
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from inlay.arith.expr import Int, Sym
+from inlay.arith.expr import Sym
 from inlay.loop.buffer import Buffer
 from inlay.loop.scalar import Scalar
 
