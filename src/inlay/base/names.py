@@ -12,7 +12,7 @@ _C_WORDS = frozenset(
     double else enum extern false float for goto if imaginary inline int long main nullptr
     register restrict return short signed sizeof static struct switch thread_local true typedef
     typeof union unsigned void volatile while
-    """.split()  # noqa: SIM905 (read as text)
+    """.split()
 )
 _NUMBERED = re.compile(r"(.+)_[0-9]+")
 _ESCAPED = re.compile(r"^[0-9]|[^A-Za-z0-9]")
