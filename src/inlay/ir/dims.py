@@ -241,12 +241,16 @@ def opened_dims(declared: Type, actual: Type) -> tuple[DimParam, ...]:
     """Return the symbols that a binder of type `actual` opens for a value of type `declared`.
 
     The inverse of `open_exists` on types it made: `some k. Tensor[k]` and `Tensor[j]` give `j` with
-    the bounds of `k`. Empty when the types agree.
+    the bounds of `k`. A value whose type has become more exact since still gives a value to each
+    symbol: `Tensor[5]` and `Tensor[j]` give `j`. Empty when the types agree.
     """
-    if declared is actual or is_open(declared):
+    if declared is actual or declared == actual:
         return ()
     found: dict[Sym, DimParam] = {}
     _opened(declared, actual, {}, found)
+    if found:
+        for s in free_symbols(declared):
+            found.pop(s, None)
     return tuple(found.values())
 
 
@@ -258,12 +262,12 @@ def _opened(
             _opened(body, actual, {**bound, **{d.sym: d for d in dims}}, found)
         case TensorType(shape=declared_dims), TensorType(shape=actual_dims):
             for d, a in zip(declared_dims, actual_dims, strict=False):
-                _opened_int(d, a, bound, found)
+                _opened_int(d, a, bound, found, 0)
         case IntType(value=d), IntType(value=a):
-            _opened_int(d, a, bound, found)
+            _opened_int(d, a, bound, found, LEAST_INT)
         case ShapeType(values=declared_values), ShapeType(values=actual_values):
             for d, a in zip(declared_values, actual_values, strict=False):
-                _opened_int(d, a, bound, found)
+                _opened_int(d, a, bound, found, LEAST_INT)
         case (TupleType(fields=declared_types), TupleType(fields=actual_types)) | (
             AdtType(args=declared_types),
             AdtType(args=actual_types),
@@ -277,16 +281,18 @@ def _opened(
 
 
 def _opened_int(
-    d: Int | None, a: Int | None, bound: Mapping[Sym, DimParam], found: dict[Sym, DimParam]
+    d: Int | None,
+    a: Int | None,
+    bound: Mapping[Sym, DimParam],
+    found: dict[Sym, DimParam],
+    low: int,
 ) -> None:
-    if a is None:
+    if a is None or d == a:
         return
-    if d is None:
-        if isinstance(a.atom, Sym):
-            found.setdefault(a.atom, DimParam(a.atom, LEAST_INT))
-        return
-    inside = [s for s in arith.symbols(d) if s in bound]
-    if len(inside) != 1:
+    inside = () if d is None else tuple(s for s in arith.symbols(d) if s in bound)
+    if isinstance(a.atom, Sym) and not inside:
+        found.setdefault(a.atom, DimParam(a.atom, low))
+    if d is None or len(inside) != 1:
         return
     for s in arith.symbols(a):
         if s not in found and arith.substitute(d, {inside[0]: from_atom(s)}) == a:
