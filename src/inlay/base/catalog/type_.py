@@ -68,6 +68,24 @@ ENTRIES = (
         remedy="Give the shape a known number of elements.",
     ),
     Entry(
+        id="type.loop-carried",
+        title="a carried value that changes its kind",
+        explanation=(
+            "What a loop hands from one step to the next may change its dims, but not its rank, its "
+            "element type or its kind, and each step hands on as many values as it gets."
+        ),
+        remedy="Start with a value of the type that the steps make, or convert it in the step.",
+    ),
+    Entry(
+        id="type.stacked-rows",
+        title="rows that may differ in size",
+        explanation=(
+            "The results of the steps of a loop are stacked along a new dim, which takes rows of "
+            "one size that is known before the loop."
+        ),
+        remedy="Relate the size to a dim outside of the loop, or collect the rows in a list.",
+    ),
+    Entry(
         id="type.mismatch",
         title="a value of another type than needed",
         explanation=(
