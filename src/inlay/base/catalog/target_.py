@@ -1,0 +1,26 @@
+"""Errors about the machine that code is made for."""
+
+from __future__ import annotations
+
+from inlay.base.catalog.entry import Entry
+
+ENTRIES = (
+    Entry(
+        id="target.unknown-host",
+        title="a processor that no code generator knows",
+        explanation=(
+            "Code is generated for x86_64 and aarch64. The processor of this machine, or the level "
+            "that was asked for, is another one."
+        ),
+        remedy="Compile for one of the architectures that `inlay targets` lists.",
+    ),
+    Entry(
+        id="target.missing-feature",
+        title="a processor without instructions that generated code needs",
+        explanation=(
+            "Rounding and conversions are compiled to single instructions (SSE 4.1 on x86_64), "
+            "because generated code may not call a mathematical library."
+        ),
+        remedy="Use a processor from 2008 or later.",
+    ),
+)

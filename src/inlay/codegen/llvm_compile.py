@@ -1,0 +1,109 @@
+"""LLVM text to relocatable objects, through llvmlite.
+
+This is the only module that imports llvmlite, and it does so when the first text is compiled, so
+that a program whose objects are all cached starts without it. Typing of llvmlite is partial, hence
+`Any` here.
+
+Two pipelines: none for text with explicit vectors, where `llvm_builder` has already done what
+passes would do, and O3 for scalar loops. A back end that cannot select an instruction aborts the
+process, so other machines than the host are compiled in a child process.
+"""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+from inlay.base.diagnostics import InternalError
+from inlay.codegen.target import Target, host
+
+COMPILER_VERSION = 1
+"""Changes whenever the same loop function gives other code; part of every cache key."""
+
+
+@functools.cache
+def _llvm() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+@functools.cache
+def _machine(target: Target, level: int) -> Any:
+    llvm = _llvm()
+    if target.arch != host().arch:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+    chosen = llvm.Target.from_triple(target.triple)
+    return chosen.create_target_machine(
+        cpu=target.cpu, features=target.feature_text, opt=level, reloc="pic", codemodel="small"
+    )
+
+
+def compile_text(text: str, target: Target, *, optimize: bool) -> bytes:
+    """Return the object of a module.
+
+    Raises:
+        InternalError: LLVM does not accept the text.
+    """
+    module, machine = _prepared(text, target, optimize=optimize)
+    return machine.emit_object(module)
+
+
+def assembly(text: str, target: Target, *, optimize: bool) -> str:
+    """Return the assembly of a module, for people and for tests."""
+    module, machine = _prepared(text, target, optimize=optimize)
+    return machine.emit_assembly(module)
+
+
+def _prepared(text: str, target: Target, *, optimize: bool) -> tuple[Any, Any]:
+    llvm = _llvm()
+    machine = _machine(target, 3 if optimize else 2)
+    try:
+        module = llvm.parse_assembly(text)
+    except RuntimeError as failure:
+        raise InternalError(
+            f"LLVM does not accept the emitted text: {failure}",
+            where="codegen.llvm",
+            reproduce=text if len(text) < 20000 else text[:20000] + "\n...",
+        ) from None
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    if optimize:
+        tuning = llvm.create_pipeline_tuning_options(speed_level=3)
+        tuning.loop_vectorization = tuning.slp_vectorization = tuning.loop_interleaving = True
+        builder = llvm.create_pass_builder(machine, tuning)
+        builder.getModulePassManager().run(module, builder)
+    return module, machine
+
+
+def compile_in_child(text: str, target: Target, *, optimize: bool) -> bytes:
+    """Return the object of a module, made in a child process that may abort.
+
+    Raises:
+        InternalError: the back end aborted or refused; the message has its last words.
+    """
+    program = (
+        "import sys, pickle; from inlay.codegen.llvm_compile import compile_text; "
+        "text, target, optimize = pickle.load(sys.stdin.buffer); "
+        "sys.stdout.buffer.write(compile_text(text, target, optimize=optimize))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=pickle.dumps((text, target, optimize)),
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-3:]
+        raise InternalError(
+            f"the back end for {target.triple} failed: {' / '.join(last)}",
+            where="codegen.llvm_compile",
+            reproduce=text if len(text) < 20000 else text[:20000] + "\n...",
+        )
+    return done.stdout

@@ -1,0 +1,360 @@
+"""Integer polynomials of the loop IR as i64 instructions.
+
+While code is emitted every symbol stands for a `Linear`: a sum of products of SSA values with
+integer coefficients. An unrolled variable is a number, a serial loop's variable one SSA name, and
+the variable of a vector loop is its first value plus `LANE`, the number of the lane. So the value
+of an index polynomial falls into parts that are treated differently:
+
+    constant   ends up in the displacement of an address
+    scalar     i64 arithmetic, added up from the outermost loop inward so that each partial sum is
+               computed in the loop where it changes
+    LANE       its coefficient is the stride of a vector access
+    vectors    products with values that differ by lane: a gather
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import gcd
+from typing import TypeAlias, assert_never
+
+from inlay.arith.expr import Atom, FloorDiv, Int, Max, Min, Mod, Sym
+from inlay.base.diagnostics import InternalError
+from inlay.codegen.llvm_builder import Builder
+
+LANE = "lane"
+Product: TypeAlias = tuple[str, ...]
+Linear: TypeAlias = dict[Product, int]
+
+ZERO: Linear = {}
+
+
+def number(value: int) -> Linear:
+    """Return the constant."""
+    return {(): value} if value else {}
+
+
+def name(value: str) -> Linear:
+    """Return one SSA value."""
+    return {(value,): 1}
+
+
+def constant_of(e: Linear) -> int | None:
+    """Return the number, when there is nothing else in it."""
+    if not e:
+        return 0
+    return e[()] if len(e) == 1 and () in e else None
+
+
+def add(a: Linear, b: Linear) -> Linear:
+    """Return the sum."""
+    out = dict(a)
+    for product, c in b.items():
+        total = out.get(product, 0) + c
+        if total:
+            out[product] = total
+        else:
+            del out[product]
+    return out
+
+
+def multiply(a: Linear, b: Linear) -> Linear:
+    """Return the product."""
+    out: Linear = {}
+    for pa, ca in a.items():
+        for pb, cb in b.items():
+            product = tuple(sorted((*pa, *pb))) if pa and pb else pa or pb
+            total = out.get(product, 0) + ca * cb
+            if total:
+                out[product] = total
+            else:
+                out.pop(product, None)
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A value by kind of part.
+
+    Attributes:
+        constant: the number in it.
+        scalar: products of values that are equal in all lanes.
+        stride: coefficient of `LANE`, if it is a number; None when lanes differ otherwise.
+        lanes: products that differ by lane, other than a constant multiple of `LANE`.
+    """
+
+    constant: int
+    scalar: Linear
+    stride: int | None
+    lanes: Linear
+
+
+class IndexEmitter:
+    """Evaluates index polynomials under an environment of symbols.
+
+    Attributes:
+        env: value of every symbol in scope.
+        width: lanes of the vector loop around the present statement, 0 outside.
+        vectors: names of SSA values of type `<width x i64>`.
+    """
+
+    def __init__(self, builder: Builder, env: Mapping[Sym, Linear]) -> None:
+        self.builder = builder
+        self.env: dict[Sym, Linear] = dict(env)
+        self.width = 0
+        self.vectors: set[str] = set()
+
+    def linear(self, e: Int) -> Linear:
+        """Return the value of a polynomial."""
+        out: Linear = {}
+        for monomial, c in e.terms:
+            if not monomial:
+                out[()] = out.get((), 0) + c
+                if not out[()]:
+                    del out[()]
+                continue
+            term = self._atom(monomial[0])
+            for atom in monomial[1:]:
+                term = multiply(term, self._atom(atom))
+            for product, k in term.items():
+                total = out.get(product, 0) + c * k
+                if total:
+                    out[product] = total
+                else:
+                    out.pop(product, None)
+        return out
+
+    def _atom(self, atom: Atom) -> Linear:
+        match atom:
+            case Sym():
+                found = self.env.get(atom)
+                if found is None:
+                    raise InternalError(f"symbol {atom} is not in scope", where="codegen.llvm")
+                return found
+            case FloorDiv(numerator=n, denominator=d):
+                return self._divide(self.linear(n), self.linear(d), want_quotient=True)
+            case Mod(numerator=n, denominator=d):
+                return self._divide(self.linear(n), self.linear(d), want_quotient=False)
+            case Min(args=args):
+                return self._extreme([self.linear(a) for a in args], "smin")
+            case Max(args=args):
+                return self._extreme([self.linear(a) for a in args], "smax")
+            case _:
+                assert_never(atom)
+
+    def _divide(self, n: Linear, d: Linear, *, want_quotient: bool) -> Linear:
+        divisor, whole = constant_of(d), constant_of(n)
+        if divisor is not None and divisor > 0:
+            if whole is not None:
+                return number(whole // divisor if want_quotient else whole % divisor)
+            # Terms the divisor divides leave the division; what is left may be small enough to
+            # vanish: (16*i + lane) // 16 is i, and its remainder is the lane.
+            outside = {p: c // divisor for p, c in n.items() if c % divisor == 0}
+            inside = {p: c for p, c in n.items() if c % divisor}
+            settled = self._divide_lanes(inside, divisor)
+            if settled is not None:
+                quotient, remainder = settled
+                return add(outside, quotient) if want_quotient else remainder
+            made = self._floor_division(inside, number(divisor), want_quotient=want_quotient)
+            return add(outside, made) if want_quotient else made
+        return self._floor_division(n, d, want_quotient=want_quotient)
+
+    def _divide_lanes(self, n: Linear, divisor: int) -> tuple[Linear, Linear] | None:
+        """Divide `aligned + lane + small` when adding the lane cannot cross a multiple."""
+        small = n.get((), 0)
+        if n.get((LANE,), 0) != 1 or not self.width:
+            return None
+        rest = {p: c for p, c in n.items() if p and p != (LANE,)}
+        if any(self._is_vector(p) for p in rest):
+            return None
+        step = divisor
+        for c in rest.values():
+            step = gcd(step, c)
+        offset = small % step
+        if offset + self.width > step:
+            return None
+        lane = add(name(LANE), number(offset))
+        base = add(rest, number(small - offset))
+        if not base:
+            return ZERO, lane
+        known = constant_of(base)
+        if known is not None:
+            return number(known // divisor), add(number(known % divisor), lane)
+        d = number(divisor)
+        quotient = self._floor_division(base, d, want_quotient=True)
+        remainder = self._floor_division(base, d, want_quotient=False)
+        return quotient, add(remainder, lane)
+
+    def _floor_division(self, n: Linear, d: Linear, *, want_quotient: bool) -> Linear:
+        wide = self.is_vector(n) or self.is_vector(d)
+        a, b = self.value(n, wide=wide), self.value(d, wide=wide)
+        divisor = constant_of(d)
+        type = f"<{self.width} x i64>" if wide else "i64"
+        emit = self.builder
+        zero = "zeroinitializer" if wide else "0"
+
+        def pure(text: str, *operands: str) -> str:
+            # A division by a number cannot trap; any other stays where it is written.
+            if divisor:
+                return emit.pure(text, operands, cheap=True)
+            return emit.define(text)
+
+        if divisor is not None and divisor > 0 and divisor & (divisor - 1) == 0:
+            amount = divisor.bit_length() - 1 if want_quotient else divisor - 1
+            other = f"splat (i64 {amount})" if wide else str(amount)
+            result = pure(f"{'ashr' if want_quotient else 'and'} {type} {a}, {other}", a)
+        else:
+            # Round toward minus infinity: correct where remainder and divisor differ in sign.
+            remainder = pure(f"srem {type} {a}, {b}", a, b)
+            signs = pure(f"xor {type} {remainder}, {b}", remainder, b)
+            differ = pure(f"icmp slt {type} {signs}, {zero}", signs)
+            nonzero = pure(f"icmp ne {type} {remainder}, {zero}", remainder)
+            condition = f"<{self.width} x i1>" if wide else "i1"
+            fix = pure(f"and {condition} {differ}, {nonzero}", differ, nonzero)
+            if want_quotient:
+                quotient = pure(f"sdiv {type} {a}, {b}", a, b)
+                extended = pure(f"sext {condition} {fix} to {type}", fix)
+                result = pure(f"add {type} {quotient}, {extended}", quotient, extended)
+            else:
+                moved = pure(f"add {type} {remainder}, {b}", remainder, b)
+                result = pure(
+                    f"select {condition} {fix}, {type} {moved}, {type} {remainder}",
+                    fix, moved, remainder,
+                )  # fmt: skip
+        if wide:
+            self.vectors.add(result)
+        return name(result)
+
+    def _extreme(self, args: list[Linear], function: str) -> Linear:
+        numbers = [constant_of(a) for a in args]
+        if all(n is not None for n in numbers):
+            choose = min if function == "smin" else max
+            return number(choose(n for n in numbers if n is not None))
+        wide = any(self.is_vector(a) for a in args)
+        type = f"<{self.width} x i64>" if wide else "i64"
+        suffix = f"v{self.width}i64" if wide else "i64"
+        result = self.value(args[0], wide=wide)
+        for a in args[1:]:
+            b = self.value(a, wide=wide)
+            call = f"call {type} @llvm.{function}.{suffix}({type} {result}, {type} {b})"
+            result = self.builder.pure(call, (result, b), cheap=True)
+        if wide:
+            self.vectors.add(result)
+        return name(result)
+
+    # ------------------------------------------------------------------ values
+
+    def _is_vector(self, product: Product) -> bool:
+        return any(n == LANE or n in self.vectors for n in product)
+
+    def is_vector(self, e: Linear) -> bool:
+        """Whether the value differs by lane."""
+        return any(self._is_vector(p) for p in e)
+
+    def split(self, e: Linear) -> Split:
+        """Return the parts of a value."""
+        scalar: Linear = {}
+        lanes: Linear = {}
+        stride: int | None = 0
+        constant = 0
+        for product, c in e.items():
+            if not product:
+                constant = c
+            elif product == (LANE,):
+                stride = c
+            elif self._is_vector(product):
+                lanes[product] = c
+            else:
+                scalar[product] = c
+        if lanes:
+            if stride:
+                lanes[(LANE,)] = stride
+            stride = None
+        return Split(constant, scalar, stride, lanes)
+
+    def value(self, e: Linear, *, wide: bool = False) -> str:
+        """Return an i64 operand; with `wide`, a vector of one per lane."""
+        parts = self.split(e)
+        varying = parts.lanes if parts.stride is None else {}
+        if parts.stride:
+            varying = {(LANE,): parts.stride}
+        if not varying:
+            scalar = self.scalar(parts.scalar, parts.constant)
+            return self.splat(scalar) if wide else scalar
+        total = self.lanes(varying)
+        if parts.scalar or parts.constant:
+            base = self.splat(self.scalar(parts.scalar, parts.constant))
+            total = self.builder.pure(
+                f"add <{self.width} x i64> {total}, {base}", (total, base), cheap=True
+            )
+        self.vectors.add(total)
+        return total
+
+    def splat(self, scalar: str) -> str:
+        """Return an i64 in every lane."""
+        if not scalar.startswith("%"):
+            return f"splat (i64 {scalar})"
+        emit, w = self.builder, self.width
+        one = emit.pure(
+            f"insertelement <{w} x i64> poison, i64 {scalar}, i32 0", (scalar,), cheap=True
+        )
+        all_lanes = emit.pure(
+            f"shufflevector <{w} x i64> {one}, <{w} x i64> poison, <{w} x i32> zeroinitializer",
+            (one,), cheap=True,
+        )  # fmt: skip
+        self.vectors.add(all_lanes)
+        return all_lanes
+
+    def scalar(self, e: Linear, constant: int = 0) -> str:
+        """Return the sum of scalar products and a number, added from the outermost loop inward."""
+        emit = self.builder
+        total = ""
+        for product, c in sorted(e.items(), key=lambda t: self._place(t[0])):
+            term = self._product(product, c)
+            total = term if not total else emit.pure(
+                f"add nsw i64 {total}, {term}", (total, term), cheap=True
+            )  # fmt: skip
+        if not total:
+            return str(constant)
+        if constant:
+            total = emit.pure(f"add nsw i64 {total}, {constant}", (total,), cheap=True)
+        return total
+
+    def _product(self, product: Product, c: int) -> str:
+        emit = self.builder
+        value = ""
+        for factor in sorted(product, key=lambda n: (emit.depth_of(n), n)):
+            value = factor if not value else emit.pure(
+                f"mul nsw i64 {value}, {factor}", (value, factor), cheap=True
+            )  # fmt: skip
+        if c != 1:
+            value = emit.pure(f"mul nsw i64 {value}, {c}", (value,), cheap=True)
+        return value
+
+    def _place(self, product: Product) -> tuple[int, int, Product]:
+        return (max(self.builder.depth_of(n) for n in product), len(product), product)
+
+    def lanes(self, e: Linear) -> str:
+        """Return the vector sum of products that differ by lane."""
+        emit, w = self.builder, self.width
+        total = ""
+        for product, c in e.items():
+            term = ""
+            for factor in product:
+                if factor == LANE:
+                    operand = "<" + ", ".join(f"i64 {i}" for i in range(w)) + ">"
+                elif factor in self.vectors:
+                    operand = factor
+                else:
+                    operand = self.splat(factor)
+                term = operand if not term else emit.pure(
+                    f"mul <{w} x i64> {term}, {operand}", (term, operand), cheap=True
+                )  # fmt: skip
+            if c != 1:
+                term = emit.pure(f"mul <{w} x i64> {term}, splat (i64 {c})", (term,), cheap=True)
+            total = term if not total else emit.pure(
+                f"add <{w} x i64> {total}, {term}", (total, term), cheap=True
+            )  # fmt: skip
+        self.vectors.add(total)
+        return total

@@ -1,0 +1,398 @@
+"""Buffers in emitted code: addresses, vector loads and stores, and buffers that live in registers.
+
+**Memory.** An element's address is the buffer's pointer, plus index parts from the outermost loop
+inward (each partial pointer is computed where it changes), plus a constant. A vector access is
+
+    stride 0    one scalar
+    stride 1    one vector load or store, masked where lanes are off
+    |stride|<=4 a few vector loads that stay inside the touched range, and shuffles
+    otherwise   a gather or scatter
+
+**Registers.** A `REGISTER` buffer is cut into *cells*, vectors as wide as the vector loops that
+access it, and each cell is an SSA value: stores replace it, loops carry it, branches merge it.
+No memory, no promotion pass. This needs indices that are numbers when code is emitted; a buffer
+with other indices gets an allocation on the stack instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+
+from inlay.arith.dtype import DType
+from inlay.arith.expr import Int, lit
+from inlay.base.diagnostics import InternalError
+from inlay.codegen.llvm_builder import Builder, Carried
+from inlay.codegen.llvm_index import LANE, IndexEmitter, Linear, Split, constant_of
+from inlay.codegen.llvm_ops import Operations
+from inlay.codegen.llvm_types import (
+    Value,
+    memory_element,
+    register_type,
+    suffix,
+    vector,
+)
+from inlay.loop.buffer import Buffer
+
+MAX_SHUFFLED_STRIDE = 4
+
+
+@dataclass(slots=True)
+class Registers:
+    """A buffer in registers: cells of `width` elements (0: scalars); None = undefined so far."""
+
+    dtype: DType
+    width: int
+    cells: list[str | None]
+
+    @property
+    def type(self) -> str:
+        """The LLVM type of a cell."""
+        return register_type(self.dtype, self.width)
+
+
+class Memory:
+    """Loads and stores of the buffers in scope."""
+
+    def __init__(self, builder: Builder, index: IndexEmitter, ops: Operations) -> None:
+        self.builder = builder
+        self.index = index
+        self.ops = ops
+        self.pointers: dict[Buffer, str] = {}
+        self.registers: dict[Buffer, Registers] = {}
+        self.prefetch: dict[str, int] = {}
+        self._version: dict[Buffer, int] = {}
+        self._flat: dict[tuple[Buffer, tuple[Int, ...]], Int] = {}
+        self.needs_zero = False
+
+    # ------------------------------------------------------------------ buffers
+
+    def add_pointer(self, buffer: Buffer, pointer: str) -> None:
+        """Note where a buffer is in memory."""
+        self.pointers[buffer] = pointer
+
+    def add_stack(self, buffer: Buffer) -> None:
+        """Give a buffer bytes in the frame of the function."""
+        total = prod(self._extent(buffer, e) for e in buffer.shape)
+        element = memory_element(buffer.dtype)
+        self.pointers[buffer] = self.builder.alloca(f"[{max(total, 1)} x {element}], align 64")
+
+    def add_registers(self, buffer: Buffer, width: int) -> None:
+        """Keep a buffer in cells of so many elements."""
+        total = prod(self._extent(buffer, e) for e in buffer.shape)
+        count = -(-total // max(width, 1))
+        self.registers[buffer] = Registers(buffer.dtype, width, [None] * count)
+
+    def _extent(self, buffer: Buffer, extent: Int) -> int:
+        value = constant_of(self.index.linear(extent))
+        if value is None:
+            raise InternalError(
+                f"buffer {buffer.name} of scope {buffer.scope} has the extent {extent}, "
+                "which is no number",
+                where="codegen.llvm",
+            )
+        return value
+
+    def flat(self, buffer: Buffer, indices: tuple[Int, ...]) -> Int:
+        """Return the distance of an element from the start, in elements."""
+        key = (buffer, indices)
+        found = self._flat.get(key)
+        if found is None:
+            found = lit(0)
+            for i, stride in zip(indices, strides_of(buffer), strict=True):
+                found = found + i * stride
+            self._flat[key] = found
+        return found
+
+    def changed(self, buffers: Iterable[Buffer]) -> None:
+        """Forget what was loaded from buffers: they are about to be written."""
+        for b in buffers:
+            self._version[b] = self._version.get(b, 0) + 1
+
+    def is_wide(self, buffer: Buffer, indices: tuple[Int, ...]) -> bool:
+        """Whether an access differs by lane."""
+        return self.index.is_vector(self.index.linear(self.flat(buffer, indices)))
+
+    # ------------------------------------------------------------------ access
+
+    def load(self, buffer: Buffer, indices: tuple[Int, ...], mask: Value | None) -> Value:
+        """Return an element, or a vector of them where the index differs by lane."""
+        where = self.index.split(self.index.linear(self.flat(buffer, indices)))
+        if buffer in self.registers:
+            return self._read_cell(buffer, where)
+        version = self._version.get(buffer, 0)
+        dtype = buffer.dtype
+        element = memory_element(dtype)
+        lanes = self.index.width
+        match where.stride:
+            case 0:
+                pointer = self._address(buffer, where)
+                if mask is not None:
+                    pointer = self._safe_pointer(pointer, mask)
+                text = f"load {element}, ptr {pointer}, align {dtype.itemsize}"
+                return self.ops.from_memory(self.builder.load(text, version), dtype, 0)
+            case 1:
+                pointer = self._address(buffer, where)
+                text = self._contiguous(vector(element, lanes), pointer, dtype, mask)
+                bits = self.builder.load(text, version)
+                self._emit_prefetch(buffer, pointer, lanes * dtype.itemsize)
+            case int() as stride if mask is None and abs(stride) <= MAX_SHUFFLED_STRIDE < lanes:
+                bits = self._strided(buffer, where, stride, version)
+            case _:
+                pointers = self._addresses(buffer, where)
+                on = self._mask_text(mask)
+                text = (
+                    f"call {vector(element, lanes)} @llvm.masked.gather.{suffix(element, lanes)}"
+                    f".v{lanes}p0(<{lanes} x ptr> align {dtype.itemsize} {pointers}, {on}, "
+                    f"{vector(element, lanes)} zeroinitializer)"
+                )
+                bits = self.builder.load(text, version)
+        return self.ops.from_memory(bits, dtype, lanes)
+
+    def _contiguous(self, type: str, pointer: str, dtype: DType, mask: Value | None) -> str:
+        if mask is None:
+            return f"load {type}, ptr {pointer}, align {dtype.itemsize}"
+        name = f"llvm.masked.load.{suffix(memory_element(dtype), self.index.width)}.p0"
+        return (
+            f"call {type} @{name}(ptr align {dtype.itemsize} {pointer}, "
+            f"{self._mask_text(mask)}, {type} zeroinitializer)"
+        )
+
+    def store(
+        self, buffer: Buffer, indices: tuple[Int, ...], value: Value, mask: Value | None
+    ) -> None:
+        """Write an element, or a vector of them where index or value differs by lane."""
+        where = self.index.split(self.index.linear(self.flat(buffer, indices)))
+        if value.dtype != buffer.dtype:
+            value = self.ops.cast(value, buffer.dtype)
+        if buffer in self.registers:
+            self._write_cell(buffer, where, value, mask)
+            return
+        self.changed((buffer,))
+        lanes = self.index.width
+        size = buffer.dtype.itemsize
+        if where.stride == 0:
+            self._store_uniform(buffer, where, value, mask)
+            return
+        value = self.ops.widen(value, lanes)
+        bits = self.ops.to_memory(value)
+        element = memory_element(buffer.dtype)
+        typed = f"{vector(element, lanes)} {bits}"
+        if where.stride == 1:
+            pointer = self._address(buffer, where)
+            if mask is None:
+                self.builder.line(f"store {typed}, ptr {pointer}, align {size}")
+                return
+            name = f"llvm.masked.store.{suffix(element, lanes)}.p0"
+            self.builder.line(
+                f"call void @{name}({typed}, ptr align {size} {pointer}, {self._mask_text(mask)})"
+            )
+            return
+        pointers = self._addresses(buffer, where)
+        name = f"llvm.masked.scatter.{suffix(element, lanes)}.v{lanes}p0"
+        self.builder.line(
+            f"call void @{name}({typed}, <{lanes} x ptr> align {size} {pointers}, "
+            f"{self._mask_text(mask)})"
+        )
+
+    def _store_uniform(
+        self, buffer: Buffer, where: Split, value: Value, mask: Value | None
+    ) -> None:
+        """All lanes write one place: the last one wanted wins, as in the serial loop."""
+        pointer = self._address(buffer, where)
+        element, size = memory_element(buffer.dtype), buffer.dtype.itemsize
+        if mask is None or not mask.lanes:
+            if value.lanes:
+                value = self.ops.extract(value, value.lanes - 1)
+            if mask is None:
+                bits = self.ops.to_memory(value)
+                self.builder.line(f"store {element} {bits}, ptr {pointer}, align {size}")
+                return
+            mask = self.ops.widen(mask, max(self.index.width, 1))
+        value = self.ops.widen(value, mask.lanes)
+        for lane in range(mask.lanes):
+            on, one = self.ops.extract(mask, lane), self.ops.extract(value, lane)
+
+            def write(one: Value = one) -> list[Carried]:
+                bits = self.ops.to_memory(one)
+                self.builder.line(f"store {element} {bits}, ptr {pointer}, align {size}")
+                return []
+
+            self.builder.branch(on.text, write, list)
+
+    # ------------------------------------------------------------------ addresses
+
+    def _address(self, buffer: Buffer, where: Split) -> str:
+        """Return the address of the first lane."""
+        emit = self.builder
+        size = buffer.dtype.itemsize
+        pointer = self._base(buffer)
+        by_depth: dict[int, Linear] = {}
+        for product, c in where.scalar.items():
+            depth = max(emit.depth_of(n) for n in product)
+            by_depth.setdefault(depth, {})[product] = c * size
+        for depth in sorted(by_depth):
+            offset = self.index.scalar(by_depth[depth])
+            text = f"getelementptr i8, ptr {pointer}, i64 {offset}"
+            pointer = emit.pure(text, (pointer, offset), cheap=True)
+        if where.constant:
+            text = f"getelementptr i8, ptr {pointer}, i64 {where.constant * size}"
+            pointer = emit.pure(text, (pointer,), cheap=True)
+        return pointer
+
+    def _base(self, buffer: Buffer) -> str:
+        pointer = self.pointers.get(buffer)
+        if pointer is None:
+            raise InternalError(f"buffer {buffer.name} is not in scope", where="codegen.llvm")
+        return pointer
+
+    def _addresses(self, buffer: Buffer, where: Split) -> str:
+        """Return a vector of addresses."""
+        lanes = self.index.width
+        base = self._address(buffer, where)
+        varying = where.lanes if where.stride is None else {(LANE,): where.stride}
+        scaled = {p: c * buffer.dtype.itemsize for p, c in varying.items()}
+        offsets = self.index.lanes(scaled)
+        text = f"getelementptr i8, ptr {base}, <{lanes} x i64> {offsets}"
+        return self.builder.pure(text, (base, offsets), cheap=True)
+
+    def _safe_pointer(self, pointer: str, mask: Value) -> str:
+        """Return an address that may be read whatever the mask: a zero where no lane is on."""
+        on = self.ops.any_lane(mask)
+        self.needs_zero = True
+        return self.builder.pure(
+            f"select i1 {on.text}, ptr {pointer}, ptr @inlay.zero", (on.text, pointer)
+        )
+
+    def _mask_text(self, mask: Value | None) -> str:
+        lanes = self.index.width
+        if mask is None:
+            return f"<{lanes} x i1> splat (i1 true)"
+        return self.ops.widen(mask, lanes).typed
+
+    def _strided(self, buffer: Buffer, where: Split, stride: int, version: int) -> str:
+        """Load every `stride`-th element with contiguous loads inside the touched range.
+
+        Lane l wants element l*|stride| of the range (from its end for negative strides). Load j
+        covers elements from j*lanes on; the last one is moved back to end with the range.
+        """
+        emit, lanes = self.builder, self.index.width
+        step, element = abs(stride), memory_element(buffer.dtype)
+        type = vector(element, lanes)
+        last = (lanes - 1) * step
+        first = where.constant - (last if stride < 0 else 0)
+        starts = [*range(0, last - lanes + 1, lanes), last - lanes + 1] if step > 1 else [0]
+        result = ""
+        for start in starts:
+            pointer = self._address(buffer, Split(first + start, where.scalar, 1, {}))
+            loaded = emit.load(
+                f"load {type}, ptr {pointer}, align {buffer.dtype.itemsize}", version
+            )
+            wanted: list[str] = []
+            for lane in range(lanes):
+                at = (lane if stride > 0 else lanes - 1 - lane) * step - start
+                if 0 <= at < lanes:
+                    wanted.append(f"i32 {at if not result else lanes + at}")
+                else:
+                    wanted.append(f"i32 {lane}" if result else "i32 poison")
+            a, b = (result, loaded) if result else (loaded, "poison")
+            text = f"shufflevector {type} {a}, {type} {b}, <{lanes} x i32> <{', '.join(wanted)}>"
+            result = emit.pure(text, (a, b))
+        return result
+
+    def _emit_prefetch(self, buffer: Buffer, pointer: str, size: int) -> None:
+        """Write the prefetches that a loop's notes ask for, one per cache line."""
+        distance = self.prefetch.get(buffer.name)
+        if distance is None:
+            return
+        for line in range(0, size, 64):
+            text = f"getelementptr i8, ptr {pointer}, i64 {distance + line}"
+            ahead = self.builder.pure(text, (pointer,), cheap=True)
+            self.builder.line(f"call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 2, i32 1)")
+
+    # ------------------------------------------------------------------ registers
+
+    def _cell(self, buffer: Buffer, where: Split) -> tuple[Registers, int, int]:
+        """Return the cells of a buffer and cell number and offset of an access."""
+        registers = self.registers[buffer]
+        if where.scalar or where.lanes or where.stride not in (0, 1):
+            raise InternalError(
+                f"register buffer {buffer.name} is accessed at an index that is no number",
+                where="codegen.llvm",
+            )
+        width = max(registers.width, 1)
+        cell, offset = divmod(where.constant, width)
+        if not 0 <= cell < len(registers.cells) or (where.stride and offset):
+            raise InternalError(
+                f"register buffer {buffer.name} is accessed at element {where.constant} with "
+                f"stride {where.stride} and cells of {width}",
+                where="codegen.llvm",
+            )
+        return registers, cell, offset
+
+    def _read_cell(self, buffer: Buffer, where: Split) -> Value:
+        registers, cell, offset = self._cell(buffer, where)
+        text = registers.cells[cell]
+        value = Value(text if text is not None else "poison", buffer.dtype, registers.width)
+        if where.stride == 1 or not registers.width:
+            return value
+        return self.ops.extract(value, offset)
+
+    def _write_cell(self, buffer: Buffer, where: Split, value: Value, mask: Value | None) -> None:
+        registers, cell, offset = self._cell(buffer, where)
+        old = registers.cells[cell]
+        before = Value(old if old is not None else "poison", buffer.dtype, registers.width)
+        if where.stride == 1:
+            value = self.ops.widen(value, registers.width)
+            if mask is not None:
+                value = self.ops.select(mask, value, before)
+            registers.cells[cell] = value.text
+            return
+        if value.lanes:
+            if mask is not None:
+                raise InternalError(
+                    f"all lanes of a masked loop write one element of register {buffer.name}"
+                )
+            value = self.ops.extract(value, value.lanes - 1)
+        if registers.width:
+            element = self.ops.extract(before, offset)
+        else:
+            element = before
+        if mask is not None:
+            value = self.ops.select(self.ops.any_lane(mask), value, element)
+        if registers.width:
+            value = self.ops.insert(before, value, offset)
+        registers.cells[cell] = value.text
+
+    def carried(self, buffers: Iterable[Buffer]) -> list[tuple[Registers, int]]:
+        """Return the cells that stores to these buffers may change."""
+        found = [self.registers[b] for b in buffers if b in self.registers]
+        return [(r, i) for r in found for i in range(len(r.cells))]
+
+
+def carried_values(cells: Iterable[tuple[Registers, int]]) -> list[Carried]:
+    """Return the present values of cells, undefined ones as poison."""
+    out: list[Carried] = []
+    for registers, i in cells:
+        value = registers.cells[i]
+        out.append(Carried(registers.type, "poison" if value is None else value))
+    return out
+
+
+def set_cells(cells: Iterable[tuple[Registers, int]], values: Iterable[str]) -> None:
+    """Replace the values of cells."""
+    for (registers, i), value in zip(cells, values, strict=True):
+        registers.cells[i] = None if value == "poison" else value
+
+
+def strides_of(buffer: Buffer) -> tuple[Int, ...]:
+    """Return the distance between neighbors of each axis, in elements."""
+    if buffer.strides is not None:
+        return buffer.strides
+    out: list[Int] = []
+    step = lit(1)
+    for extent in reversed(buffer.shape):
+        out.append(step)
+        step = step * extent
+    return tuple(reversed(out))

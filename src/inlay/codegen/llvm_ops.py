@@ -1,0 +1,512 @@
+"""Operations on values in registers: arithmetic, comparison, conversion, as instructions.
+
+`Operations` knows formats and lanes; it does not know loops or buffers. Every operation accepts a
+mixture of scalars and vectors and copies the scalars to all lanes. The meaning is that of
+`loop.scalar`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from inlay.arith.dtype import BOOL, F32, F64, I16, I32, U16, U32, DType, Kind
+from inlay.base.diagnostics import InternalError
+from inlay.codegen.llvm_builder import Builder
+from inlay.codegen.llvm_types import (
+    Value,
+    literal,
+    memory_element,
+    register_element,
+    suffix,
+    vector,
+)
+from inlay.codegen.target import Target
+from inlay.loop.scalar import COMPARISONS, BinaryOp, UnaryOp
+
+_INT_BINARY = {
+    BinaryOp.ADD: "add", BinaryOp.SUB: "sub", BinaryOp.MUL: "mul",
+    BinaryOp.AND: "and", BinaryOp.OR: "or", BinaryOp.XOR: "xor",
+}  # fmt: skip
+_FLOAT_BINARY = {
+    BinaryOp.ADD: "fadd", BinaryOp.SUB: "fsub", BinaryOp.MUL: "fmul", BinaryOp.DIV: "fdiv",
+}  # fmt: skip
+_ORDER = {BinaryOp.LT: "lt", BinaryOp.LE: "le"}
+_ROUNDING = {
+    UnaryOp.SQRT: "sqrt", UnaryOp.FLOOR: "floor", UnaryOp.CEIL: "ceil",
+    UnaryOp.TRUNC: "trunc", UnaryOp.ROUND_EVEN: "roundeven",
+}  # fmt: skip
+
+
+class Operations:
+    """Writes operations through a `Builder`.
+
+    Attributes:
+        builder: where instructions go.
+        has_half: whether the machine converts f16 itself (else integer code does).
+        has_fma: whether the machine multiplies and adds with one rounding.
+        helpers: names of helper functions that are called.
+    """
+
+    def __init__(self, builder: Builder, target: Target) -> None:
+        self.builder = builder
+        self.has_half = target.has_half
+        self.has_fma = target.has_fma
+        self.helpers: set[str] = set()
+
+    # ------------------------------------------------------------------ plumbing
+
+    def pure(self, text: str, dtype: DType, lanes: int, *operands: Value) -> Value:
+        """Write an instruction without effect."""
+        return Value(self.builder.pure(text, [o.text for o in operands]), dtype, lanes)
+
+    def widen(self, value: Value, lanes: int) -> Value:
+        """Return a value with so many lanes, copying a scalar to all."""
+        if value.lanes == lanes:
+            return value
+        if value.lanes:
+            raise InternalError(f"a vector of {value.lanes} lanes where {lanes} are needed")
+        element = register_element(value.dtype)
+        if value.text == "poison":
+            return Value("poison", value.dtype, lanes)
+        if not value.text.startswith("%"):
+            return Value(f"splat ({element} {value.text})", value.dtype, lanes)
+        one = self.builder.pure(
+            f"insertelement <{lanes} x {element}> poison, {value.typed}, i32 0",
+            (value.text,), cheap=True,
+        )  # fmt: skip
+        every = self.builder.pure(
+            f"shufflevector <{lanes} x {element}> {one}, <{lanes} x {element}> poison, "
+            f"<{lanes} x i32> zeroinitializer",
+            (one,), cheap=True,
+        )  # fmt: skip
+        return Value(every, value.dtype, lanes)
+
+    def unify(self, *values: Value) -> list[Value]:
+        """Return values with equal lanes."""
+        lanes = max(v.lanes for v in values)
+        return [self.widen(v, lanes) for v in values]
+
+    def call(self, function: str, dtype: DType, *args: Value, extra: str = "") -> Value:
+        """Call an intrinsic that is overloaded on its result."""
+        values = self.unify(*args)
+        lanes = values[0].lanes
+        element = register_element(dtype)
+        listed = ", ".join(v.typed for v in values) + extra
+        text = f"call {vector(element, lanes)} @llvm.{function}.{suffix(element, lanes)}({listed})"
+        return self.pure(text, dtype, lanes, *values)
+
+    def rounded(self, value: Value) -> Value:
+        """Round an f32 result to the 16-bit format that the value stands for."""
+        if value.dtype.kind is Kind.FLOAT and value.dtype.bits == 16:
+            return self.from_memory(self.to_memory(value), value.dtype, value.lanes)
+        return value
+
+    # ------------------------------------------------------------------ arithmetic
+
+    def binary(self, op: BinaryOp, a: Value, b: Value, guard: Value | None = None) -> Value:
+        """Return `a op b`; lanes that `guard` turns off must not trap."""
+        a, b = self.unify(a, b)
+        if op in COMPARISONS:
+            return self.compare(op, a, b)
+        dtype = a.dtype
+        if op in (BinaryOp.MIN, BinaryOp.MAX):
+            return self.extreme(op, a, b)
+        if op in (BinaryOp.SHL, BinaryOp.SHR):
+            return self._shift(op, a, b)
+        if dtype.is_float:
+            if op in _FLOAT_BINARY:
+                return self.rounded(
+                    self.pure(f"{_FLOAT_BINARY[op]} {a.typed}, {b.text}", dtype, a.lanes, a, b)
+                )
+            return self.rounded(self._float_division(op, a, b))
+        if op in _INT_BINARY:
+            return self.pure(f"{_INT_BINARY[op]} {a.typed}, {b.text}", dtype, a.lanes, a, b)
+        if dtype.kind is Kind.BOOL:
+            raise InternalError(f"{op} on bool")
+        return self._int_division(op, a, b, guard)
+
+    def add(self, a: Value, b: Value) -> Value:
+        """Return the sum."""
+        return self.binary(BinaryOp.ADD, a, b)
+
+    def mul(self, a: Value, b: Value) -> Value:
+        """Return the product."""
+        return self.binary(BinaryOp.MUL, a, b)
+
+    def compare(self, op: BinaryOp, a: Value, b: Value) -> Value:
+        """Return a truth value per lane; NaN is unequal to all and not ordered."""
+        a, b = self.unify(a, b)
+        if a.dtype.is_float:
+            code = "fcmp " + {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole"}[op.value]
+        elif op in _ORDER:
+            code = "icmp " + ("s" if a.dtype.is_signed else "u") + _ORDER[op]
+        else:
+            code = f"icmp {op.value}"
+        return self.pure(f"{code} {a.typed}, {b.text}", BOOL, a.lanes, a, b)
+
+    def extreme(self, op: BinaryOp, a: Value, b: Value) -> Value:
+        """Return the minimum or maximum; a NaN on either side is the result."""
+        a, b = self.unify(a, b)
+        dtype, lanes = a.dtype, a.lanes
+        if dtype.kind is Kind.BOOL:
+            return self.binary(BinaryOp.AND if op is BinaryOp.MIN else BinaryOp.OR, a, b)
+        if not dtype.is_float:
+            return self.call(f"{'s' if dtype.is_signed else 'u'}{op.value}", dtype, a, b)
+        # `a < b ? a : b` is b when either is NaN, and one instruction on x86: so the operand that
+        # can be NaN goes second, and only two such operands need a second look at the first.
+        if _is_number(b.text):
+            a, b = b, a
+        order = "olt" if op is BinaryOp.MIN else "ogt"
+        test = self.pure(f"fcmp {order} {a.typed}, {b.text}", BOOL, lanes, a, b)
+        best = self.select(test, a, b)
+        if _is_number(a.text):
+            return best
+        is_nan = self.pure(f"fcmp uno {a.typed}, {a.text}", BOOL, lanes, a)
+        return self.select(is_nan, a, best)
+
+    def select(self, condition: Value, a: Value, b: Value) -> Value:
+        """Return `a` where the condition holds, else `b`."""
+        a, b = self.unify(a, b)
+        if a.text == b.text:
+            return a
+        lanes = max(a.lanes, condition.lanes)
+        a, b = self.widen(a, lanes), self.widen(b, lanes)
+        text = f"select {condition.typed}, {a.typed}, {b.typed}"
+        return self.pure(text, a.dtype, lanes, condition, a, b)
+
+    def unary(self, op: UnaryOp, a: Value) -> Value:
+        """Return `op a`."""
+        dtype, lanes = a.dtype, a.lanes
+        match op:
+            case UnaryOp.NEG if dtype.is_float:
+                return self.pure(f"fneg {a.typed}", dtype, lanes, a)
+            case UnaryOp.NEG:
+                return self.binary(BinaryOp.SUB, literal(0, dtype, lanes), a)
+            case UnaryOp.ABS if dtype.is_float:
+                return self.call("fabs", dtype, a)
+            case UnaryOp.ABS:
+                return self.call("abs", dtype, a, extra=", i1 false") if dtype.is_signed else a
+            case UnaryOp.NOT | UnaryOp.BITNOT:
+                if op is UnaryOp.NOT and dtype.kind is not Kind.BOOL:
+                    a = self.cast(a, BOOL)
+                ones = literal(1 if a.dtype.kind is Kind.BOOL else -1, a.dtype, lanes)
+                return self.binary(BinaryOp.XOR, a, ones)
+            case UnaryOp.SQRT | UnaryOp.FLOOR | UnaryOp.CEIL | UnaryOp.TRUNC | UnaryOp.ROUND_EVEN:
+                if not dtype.is_float:
+                    return a
+                return self.rounded(self.call(_ROUNDING[op], dtype, a))
+
+    def fma(self, a: Value, b: Value, c: Value) -> Value:
+        """Return `a * b + c`, rounded once for floats (f64 on machines without it: twice)."""
+        dtype = a.dtype
+        if not dtype.is_float or (not self.has_fma and dtype.bits == 64):
+            return self.add(self.mul(a, b), c)
+        if not self.has_fma:
+            x, y, z = (self.cast(v, F64) for v in (a, b, c))
+            return self.cast(self.add(self.mul(x, y), z), dtype)
+        return self.rounded(self.call("fma", a.dtype, a, b, c))
+
+    def _shift(self, op: BinaryOp, a: Value, b: Value) -> Value:
+        dtype, lanes, bits = a.dtype, a.lanes, a.dtype.bits
+        limit = literal(bits - 1, dtype, lanes)
+        amount = b if _is_literal(b.text) else self._unsigned_min(b, limit)
+        if op is BinaryOp.SHR and dtype.is_signed:
+            return self.pure(f"ashr {a.typed}, {amount.text}", dtype, lanes, a, amount)
+        code = "shl" if op is BinaryOp.SHL else "lshr"
+        moved = self.pure(f"{code} {a.typed}, {amount.text}", dtype, lanes, a, amount)
+        if amount is b:
+            return moved
+        fits = self.pure(f"icmp ule {b.typed}, {limit.text}", BOOL, lanes, b)
+        return self.select(fits, moved, literal(0, dtype, lanes))
+
+    def _unsigned_min(self, a: Value, b: Value) -> Value:
+        return self.call("umin", a.dtype, a, b)
+
+    def _int_division(self, op: BinaryOp, a: Value, b: Value, guard: Value | None) -> Value:
+        dtype, lanes = a.dtype, a.lanes
+        if guard is not None and not _is_literal(b.text):
+            b = self.select(guard, b, literal(1, dtype, lanes))
+        kind = "s" if dtype.is_signed else "u"
+        may_trap = not _is_literal(b.text)
+
+        def divide(code: str) -> Value:
+            text = f"{kind}{code} {a.typed}, {b.text}"
+            if may_trap:
+                return Value(self.builder.define(text), dtype, lanes)
+            return self.pure(text, dtype, lanes, a)
+
+        if op is BinaryOp.DIV or (op is BinaryOp.FLOORDIV and not dtype.is_signed):
+            return divide("div")
+        if op is BinaryOp.REM or (op is BinaryOp.FLOORMOD and not dtype.is_signed):
+            return divide("rem")
+        zero = literal(0, dtype, lanes)
+        remainder = divide("rem")
+        opposite = self.compare(BinaryOp.LT, self.binary(BinaryOp.XOR, remainder, b), zero)
+        inexact = self.compare(BinaryOp.NE, remainder, zero)
+        fix = self.binary(BinaryOp.AND, opposite, inexact)
+        if op is BinaryOp.FLOORMOD:
+            return self.select(fix, self.add(remainder, b), remainder)
+        return self.add(divide("div"), self.select(fix, literal(-1, dtype, lanes), zero))
+
+    def _float_division(self, op: BinaryOp, a: Value, b: Value) -> Value:
+        """Remainders and floor division of floats, as NumPy defines them."""
+        dtype, lanes = a.dtype, a.lanes
+        remainder = self.fmod(a, b)
+        if op is BinaryOp.REM:
+            return remainder
+        zero = literal(0.0, dtype, lanes)
+        opposite = self.binary(
+            BinaryOp.XOR,
+            self.compare(BinaryOp.LT, b, zero),
+            self.compare(BinaryOp.LT, remainder, zero),
+        )
+        fix = self.binary(BinaryOp.AND, opposite, self.compare(BinaryOp.NE, remainder, zero))
+        floored = self.select(fix, self.add(remainder, b), remainder)
+        if op is BinaryOp.FLOORMOD:
+            signed_zero = self.call("copysign", dtype, zero, b)
+            is_zero = self.compare(BinaryOp.EQ, remainder, zero)
+            return self.select(is_zero, signed_zero, floored)
+        if op is not BinaryOp.FLOORDIV:
+            raise InternalError(f"{op} on {dtype}")
+        plain = self.binary(BinaryOp.DIV, a, b)
+        whole = self.binary(BinaryOp.DIV, self.binary(BinaryOp.SUB, a, floored), b)
+        nearest = self.unary(UnaryOp.ROUND_EVEN, whole)
+        finite = self.binary(
+            BinaryOp.AND,
+            self.compare(BinaryOp.NE, b, zero),
+            self.compare(BinaryOp.EQ, nearest, nearest),
+        )
+        return self.select(finite, nearest, plain)
+
+    def fmod(self, a: Value, b: Value) -> Value:
+        """Return the exact remainder of truncated division, by a helper function per lane."""
+        self.helpers.add("fmod")
+        wide_a, wide_b = self.cast(a, F64), self.cast(b, F64)
+        if not a.lanes:
+            text = f"call double @inlay.fmod({wide_a.typed}, {wide_b.typed})"
+            return self.cast(self.pure(text, F64, 0, wide_a, wide_b), a.dtype)
+        out = Value("poison", F64, a.lanes)
+        for i in range(a.lanes):
+            x, y = self.extract(wide_a, i), self.extract(wide_b, i)
+            text = f"call double @inlay.fmod({x.typed}, {y.typed})"
+            out = self.insert(out, self.pure(text, F64, 0, x, y), i)
+        return self.cast(out, a.dtype)
+
+    def extract(self, value: Value, lane: int) -> Value:
+        """Return one lane as a scalar."""
+        text = f"extractelement {value.typed}, i64 {lane}"
+        return Value(self.builder.pure(text, (value.text,), cheap=True), value.dtype)
+
+    def insert(self, value: Value, element: Value, lane: int) -> Value:
+        """Return a vector with one lane replaced."""
+        text = f"insertelement {value.typed}, {element.typed}, i64 {lane}"
+        return self.pure(text, value.dtype, value.lanes, value, element)
+
+    # ------------------------------------------------------------------ conversion
+
+    def cast(self, value: Value, to: DType) -> Value:
+        """Convert the value: truncation toward zero, wrapping between integers, `!= 0` to bool."""
+        source, lanes = value.dtype, value.lanes
+        if source == to:
+            return value
+        if to.kind is Kind.BOOL:
+            code = "fcmp une" if source.is_float else "icmp ne"
+            zero = literal(0, source, lanes)
+            return self.pure(f"{code} {value.typed}, {zero.text}", BOOL, lanes, value)
+        if source.is_float and to.is_float:
+            return self._convert_float(value, to)
+        if to.is_float:
+            via = F32 if to.bits == 16 else to
+            code = "sitofp" if source.is_signed else "uitofp"
+            got = self._conversion(code, value, via)
+            return self.rounded(Value(got.text, to, lanes))
+        if source.is_float:
+            return self._conversion("fptosi" if to.is_signed else "fptoui", value, to)
+        if source.kind is Kind.BOOL:
+            return self._conversion("zext", value, to)
+        if to.bits == source.bits:
+            return Value(value.text, to, lanes)
+        if to.bits < source.bits:
+            return self._conversion("trunc", value, to)
+        return self._conversion("sext" if source.is_signed else "zext", value, to)
+
+    def _conversion(self, code: str, value: Value, to: DType) -> Value:
+        target = vector(register_element(to), value.lanes)
+        return self.pure(f"{code} {value.typed} to {target}", to, value.lanes, value)
+
+    def _convert_float(self, value: Value, to: DType) -> Value:
+        source, lanes = value.dtype, value.lanes
+        if to.bits == 64:
+            return self._conversion("fpext", value, to)
+        if source.bits == 64:
+            if to.bits == 16:
+                narrow = self._round_to_odd(value)
+                return self.rounded(Value(narrow.text, to, lanes))
+            return self._conversion("fptrunc", value, to)
+        # Registers hold 16-bit floats as f32, so widening is nothing and narrowing is rounding.
+        return self.rounded(Value(value.text, to, lanes))
+
+    def _round_to_odd(self, value: Value) -> Value:
+        """f64 to f32 such that rounding again to 16 bits is as rounding once (Boldo 2008)."""
+        lanes = value.lanes
+        near = self._conversion("fptrunc", value, F32)
+        back = self._conversion("fpext", near, F64)
+        bits = self.bitcast(near, I32)
+        odd = self.compare(
+            BinaryOp.NE,
+            self.binary(BinaryOp.AND, bits, literal(1, I32, lanes)),
+            literal(0, I32, lanes),
+        )
+        exact = self.compare(BinaryOp.EQ, back, value)
+        magnitude, wide = self.call("fabs", F64, value), self.call("fabs", F64, back)
+        # One step toward the true value: up where the rounding went down, down where it went up.
+        step = self.select(
+            self.compare(BinaryOp.LT, wide, magnitude),
+            literal(1, I32, lanes),
+            literal(-1, I32, lanes),
+        )
+        nan = self.compare(BinaryOp.NE, value, value)
+        keep = self.binary(BinaryOp.OR, self.binary(BinaryOp.OR, odd, exact), nan)
+        return self.bitcast(self.select(keep, bits, self.add(bits, step)), F32)
+
+    def bitcast(self, value: Value, to: DType) -> Value:
+        """Return the same bits as another format of equal width."""
+        bits = self.to_memory(value)
+        source = vector(memory_element(value.dtype), value.lanes)
+        target = vector(memory_element(to), value.lanes)
+        if source != target:
+            bits = self.builder.pure(f"bitcast {source} {bits} to {target}", (bits,))
+        return self.from_memory(bits, to, value.lanes)
+
+    def to_memory(self, value: Value) -> str:
+        """Return what is stored for a value, of the format's memory type."""
+        lanes, emit = value.lanes, self.builder
+        match value.dtype.name:
+            case "bool":
+                return emit.pure(f"zext {value.typed} to {vector('i8', lanes)}", (value.text,))
+            case "f16" if self.has_half:
+                return emit.pure(f"fptrunc {value.typed} to {vector('half', lanes)}", (value.text,))
+            case "f16":
+                bits = self._half_bits(Value(value.text, F32, lanes))
+                return emit.pure(f"bitcast {bits.typed} to {vector('half', lanes)}", (bits.text,))
+            case "bf16":
+                return self._bfloat_bits(Value(value.text, F32, lanes)).text
+            case _:
+                return value.text
+
+    def from_memory(self, text: str, dtype: DType, lanes: int) -> Value:
+        """Return the value of what was loaded."""
+        emit = self.builder
+        match dtype.name:
+            case "bool":
+                type = vector("i8", lanes)
+                zero = "zeroinitializer" if lanes else "0"
+                return Value(emit.pure(f"icmp ne {type} {text}, {zero}", (text,)), dtype, lanes)
+            case "f16" if self.has_half:
+                source, target = vector("half", lanes), vector("float", lanes)
+                return Value(emit.pure(f"fpext {source} {text} to {target}", (text,)), dtype, lanes)
+            case "f16":
+                source, target = vector("half", lanes), vector("i16", lanes)
+                bits = emit.pure(f"bitcast {source} {text} to {target}", (text,))
+                return Value(self._half_value(Value(bits, U16, lanes)).text, dtype, lanes)
+            case "bf16":
+                wide = self.cast(Value(text, U16, lanes), U32)
+                high = self.binary(BinaryOp.SHL, wide, literal(16, U32, lanes))
+                return Value(self.bitcast(high, F32).text, dtype, lanes)
+            case _:
+                return Value(text, dtype, lanes)
+
+    def _bfloat_bits(self, value: Value) -> Value:
+        """Round f32 to bf16 bits: to nearest even, NaN stays a quiet NaN."""
+        lanes = value.lanes
+        bits = self.bitcast(value, U32)
+        upper = self.binary(BinaryOp.SHR, bits, literal(16, U32, lanes))
+        odd = self.binary(BinaryOp.AND, upper, literal(1, U32, lanes))
+        bias = self.add(odd, literal(0x7FFF, U32, lanes))
+        rounded = self.binary(BinaryOp.SHR, self.add(bits, bias), literal(16, U32, lanes))
+        quiet = self.binary(BinaryOp.OR, upper, literal(0x40, U32, lanes))
+        is_nan = self.compare(BinaryOp.NE, value, value)
+        return self.cast(self.select(is_nan, quiet, rounded), U16)
+
+    def _half_value(self, bits: Value) -> Value:
+        """f16 bits to f32 with integer operations, for machines that cannot convert."""
+        lanes = bits.lanes
+        wide = self.cast(bits, U32)
+
+        def number(x: int) -> Value:
+            return literal(x, U32, lanes)
+
+        sign = self.binary(
+            BinaryOp.SHL, self.binary(BinaryOp.AND, wide, number(0x8000)), number(16)
+        )
+        rest = self.binary(BinaryOp.AND, wide, number(0x7FFF))
+        moved = self.bitcast(self.binary(BinaryOp.SHL, rest, number(13)), F32)
+        # The exponent is rebased by a multiplication, which also makes subnormals normal.
+        scaled = self.mul(moved, literal(2.0**112, F32, lanes))
+        special = self.compare(BinaryOp.LE, number(0x7C00), rest)
+        infinite = self.binary(BinaryOp.OR, self.bitcast(scaled, U32), number(0x7F800000))
+        magnitude = self.select(special, infinite, self.bitcast(scaled, U32))
+        return self.bitcast(self.binary(BinaryOp.OR, magnitude, sign), F32)
+
+    def _half_bits(self, value: Value) -> Value:
+        """f32 to f16 bits with integer operations: to nearest even, NaN stays a quiet NaN."""
+        lanes = value.lanes
+
+        def number(x: int) -> Value:
+            return literal(x, U32, lanes)
+
+        bits = self.bitcast(value, U32)
+        sign = self.binary(BinaryOp.AND, bits, number(0x80000000))
+        rest = self.binary(BinaryOp.XOR, bits, sign)
+        odd = self.binary(BinaryOp.AND, self.binary(BinaryOp.SHR, rest, number(13)), number(1))
+        # Normal results: rebase the exponent and round by adding just under half a unit.
+        rebased = self.add(self.add(rest, number(0xC8000FFF)), odd)
+        normal = self.binary(BinaryOp.SHR, rebased, number(13))
+        # Subnormal results: adding a float whose unit is the smallest f16 rounds in hardware.
+        magic = number(126 << 23)
+        aligned = self.add(self.bitcast(rest, F32), self.bitcast(magic, F32))
+        tiny = self.binary(BinaryOp.SUB, self.bitcast(aligned, U32), magic)
+        finite = self.select(self.compare(BinaryOp.LT, rest, number(113 << 23)), tiny, normal)
+        is_nan = self.compare(BinaryOp.LT, number(0x7F800000), rest)
+        special = self.select(is_nan, number(0x7E00), number(0x7C00))
+        overflows = self.compare(BinaryOp.LE, number(143 << 23), rest)
+        magnitude = self.select(overflows, special, finite)
+        shifted = self.binary(BinaryOp.SHR, sign, number(16))
+        return self.cast(self.binary(BinaryOp.OR, magnitude, shifted), I16)
+
+    def mul_high(self, a: Value, b: Value) -> Value:
+        """Return the upper half of the double-width product of integers."""
+        a, b = self.unify(a, b)
+        bits, lanes = a.dtype.bits, a.lanes
+        narrow, wide = vector(f"i{bits}", lanes), vector(f"i{2 * bits}", lanes)
+        extend = "sext" if a.dtype.is_signed else "zext"
+        emit = self.builder
+        x = emit.pure(f"{extend} {a.typed} to {wide}", (a.text,))
+        y = emit.pure(f"{extend} {b.typed} to {wide}", (b.text,))
+        product = emit.pure(f"mul {wide} {x}, {y}", (x, y))
+        amount = f"splat (i{2 * bits} {bits})" if lanes else str(bits)
+        high = emit.pure(f"lshr {wide} {product}, {amount}", (product,))
+        return Value(emit.pure(f"trunc {wide} {high} to {narrow}", (high,)), a.dtype, lanes)
+
+    def any_lane(self, mask: Value) -> Value:
+        """Return whether a mask holds in some lane."""
+        if not mask.lanes:
+            return mask
+        text = f"call i1 @llvm.vector.reduce.or.v{mask.lanes}i1({mask.typed})"
+        return self.pure(text, BOOL, 0, mask)
+
+    def all_of(self, values: Sequence[Value]) -> Value:
+        """Return the conjunction of truth values."""
+        out = values[0]
+        for v in values[1:]:
+            out = self.binary(BinaryOp.AND, out, v)
+        return out
+
+
+def _is_literal(text: str) -> bool:
+    return not text.startswith("%")
+
+
+def _is_number(text: str) -> bool:
+    """Whether an operand is a float literal other than NaN (`0x7FF8...`)."""
+    return _is_literal(text) and "0x7FF8" not in text and "poison" not in text

@@ -1,0 +1,200 @@
+"""What the code generator knows about a machine: instruction set, registers, caches.
+
+The host is described from `/proc/cpuinfo` and `/sys` (or `sysctl`-free defaults elsewhere), without
+importing llvmlite: a program whose kernels are all cached never needs it. The names of features are
+LLVM's.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+from inlay.base.diagnostics import unsupported
+
+# What must be there for arithmetic to be inlined: below this LLVM calls a math library.
+_NEEDED = {"x86_64": frozenset({"sse4.1"}), "aarch64": frozenset[str]()}
+
+# Linux spells a few features of x86 differently from LLVM; others differ only by underscores.
+_X86_NAMES = {
+    "sse4_1": "sse4.1", "sse4_2": "sse4.2", "avx512_vnni": "avx512vnni",
+    "avx512_bf16": "avx512bf16", "avx512_fp16": "avx512fp16", "avx512_vbmi2": "avx512vbmi2",
+    "avx512_bitalg": "avx512bitalg",
+    "avx512_vpopcntdq": "avx512vpopcntdq", "lahf_lm": "sahf", "abm": "lzcnt",
+}  # fmt: skip
+# Features that change which code is selected; the rest of the flags do not matter here.
+_X86_USED = (
+    "sse3", "ssse3", "sse4.1", "sse4.2", "popcnt", "lzcnt", "bmi", "bmi2", "movbe", "avx", "avx2",
+    "fma", "f16c", "avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl", "avx512vnni",
+    "avx512vbmi", "avx512vbmi2", "avx512ifma", "avx512bf16", "avx512fp16", "avx512bitalg",
+    "avx512vpopcntdq", "avxvnni", "cx16", "sahf",
+)  # fmt: skip
+_ARM_NAMES = {"asimd": "neon", "asimddp": "dotprod", "fphp": "fullfp16", "i8mm": "i8mm",
+              "bf16": "bf16", "sve": "sve", "sve2": "sve2", "atomics": "lse"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A machine to generate code for.
+
+    Attributes:
+        arch: `x86_64` or `aarch64`.
+        cpu: LLVM's name of a processor, for instruction timing; `generic` is always right.
+        features: LLVM's names of the features that may be used, sorted.
+        vector_bytes: width of the widest vector registers.
+        vector_registers: how many there are.
+        l1_bytes, l2_bytes, l3_bytes: data cache sizes, per core except the last.
+    """
+
+    arch: str
+    cpu: str
+    features: tuple[str, ...]
+    vector_bytes: int
+    vector_registers: int
+    l1_bytes: int = 32 << 10
+    l2_bytes: int = 512 << 10
+    l3_bytes: int = 8 << 20
+
+    @property
+    def triple(self) -> str:
+        """LLVM's name of architecture and object format; code depends on no operating system."""
+        return f"{self.arch}-unknown-linux-gnu"
+
+    @property
+    def feature_text(self) -> str:
+        """The features as LLVM reads them."""
+        return ",".join(f"+{f}" for f in self.features)
+
+    @property
+    def has_half(self) -> bool:
+        """Whether f16 is converted by an instruction."""
+        return self.arch == "aarch64" or "f16c" in self.features
+
+    @property
+    def has_fma(self) -> bool:
+        """Whether a multiplication and addition with one rounding is an instruction."""
+        return self.arch == "aarch64" or "fma" in self.features
+
+    def lanes(self, itemsize: int) -> int:
+        """Return how many elements of so many bytes a vector register holds."""
+        return max(1, self.vector_bytes // itemsize)
+
+    @property
+    def key(self) -> str:
+        """What code depends on, as text for cache keys."""
+        return f"{self.triple}|{self.cpu}|{self.feature_text}"
+
+
+@functools.cache
+def host() -> Target:
+    """Describe the machine this runs on.
+
+    Raises:
+        UnsupportedError: `target.unknown-host`, `target.missing-feature`.
+    """
+    arch = {"amd64": "x86_64", "arm64": "aarch64"}.get(
+        platform.machine().lower(), platform.machine()
+    )
+    if arch not in _NEEDED:
+        raise unsupported(
+            "target.unknown-host",
+            f"found a processor of architecture {arch!r}, needed one of {sorted(_NEEDED)}",
+            hint="compile for one of the architectures that `inlay targets` lists",
+        )
+    info = _cpu_info()
+    features = _features(arch, info)
+    missing = sorted(_NEEDED[arch] - set(features))
+    if missing:
+        raise unsupported(
+            "target.missing-feature",
+            f"found a processor without {', '.join(missing)}, which generated code needs",
+        )
+    wide, registers = _vectors(arch, features)
+    l1, l2, l3 = _caches()
+    return Target(arch, _cpu_name(arch, info, features), features, wide, registers, l1, l2, l3)
+
+
+def baseline(arch: str, level: str = "") -> Target:
+    """Return a target that many machines have: `x86_64` v2, v3 or v4, or `aarch64`."""
+    if arch == "aarch64":
+        return Target(arch, "generic", ("neon",), 16, 32)
+    v2 = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
+    v3 = tuple(sorted((*v2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")))
+    v4 = tuple(sorted((*v3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")))
+    match level or "v3":
+        case "v2":
+            return Target(arch, "x86-64-v2", v2, 16, 16)
+        case "v3":
+            return Target(arch, "x86-64-v3", v3, 32, 16)
+        case "v4":
+            return Target(arch, "x86-64-v4", v4, 64, 32)
+        case _:
+            raise unsupported("target.unknown-host", f"no level {level!r} of {arch}")
+
+
+def _cpu_info() -> dict[str, str]:
+    """Return the fields of the first processor."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}
+    fields: dict[str, str] = {}
+    for line in text.split("\n\n", 1)[0].splitlines():
+        key, _, value = line.partition(":")
+        fields.setdefault(key.strip().lower(), value.strip())
+    return fields
+
+
+def _features(arch: str, info: dict[str, str]) -> tuple[str, ...]:
+    if arch == "x86_64":
+        flags = {_X86_NAMES.get(f, f) for f in info.get("flags", "").split()}
+        flags |= {{"bmi1": "bmi", "avx_vnni": "avxvnni", "pni": "sse3"}.get(f, f) for f in flags}
+        return tuple(sorted(flags & set(_X86_USED)))
+    flags = info.get("features", "asimd").split()
+    return tuple(sorted({_ARM_NAMES[f] for f in flags if f in _ARM_NAMES} | {"neon"}))
+
+
+def _vectors(arch: str, features: tuple[str, ...]) -> tuple[int, int]:
+    if arch == "aarch64":
+        return 16, 32
+    if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= set(features):
+        return 64, 32
+    return (32, 16) if "avx2" in features and "fma" in features else (16, 16)
+
+
+def _cpu_name(arch: str, info: dict[str, str], features: tuple[str, ...]) -> str:
+    """Return a name LLVM knows; a wrong one would only cost speed, so few are told apart."""
+    if arch == "aarch64":
+        return "generic"
+    known = set(features)
+    family, model = (int(info.get(k, "0") or 0) for k in ("cpu family", "model"))
+    if "AMD" in info.get("vendor_id", "") and family in (0x17, 0x19, 0x1A):
+        if family == 0x1A:
+            return "znver5" if "avx512f" in known else "znver3"
+        if family == 0x19:
+            return "znver4" if "avx512f" in known else "znver3"
+        return "znver2" if model >= 0x30 else "znver1"
+    if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= known:
+        if "avx512fp16" in known:
+            return "sapphirerapids"
+        return "icelake-server" if "avx512vnni" in known else "skylake-avx512"
+    if "avx2" in known and "fma" in known:
+        return "x86-64-v3"
+    return "x86-64-v2" if "sse4.2" in known else "x86-64"
+
+
+def _caches() -> tuple[int, int, int]:
+    sizes = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
+    root = Path("/sys/devices/system/cpu/cpu0/cache")
+    for index in sorted(root.glob("index*")):
+        try:
+            kind = (index / "type").read_text().strip()
+            level = int((index / "level").read_text())
+            size = (index / "size").read_text().strip()
+        except (OSError, ValueError):
+            continue
+        if kind != "Instruction" and size.endswith("K") and level in sizes:
+            sizes[level] = int(size[:-1]) << 10
+    return sizes[1], sizes[2], sizes[3]

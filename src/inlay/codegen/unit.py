@@ -1,0 +1,115 @@
+"""One compiled kernel as bytes: what the object cache stores.
+
+A unit is an object and the facts that go with it, independent of the kernel's name and of the
+identity of its dims, so that equal kernels of different programs are one entry.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from inlay.arith.expr import (
+    Atom,
+    FloorDiv,
+    Int,
+    Max,
+    Min,
+    Mod,
+    Sym,
+    floordiv,
+    fresh,
+    lit,
+    maximum,
+    minimum,
+    mod,
+    to_int,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A compiled kernel.
+
+    Attributes:
+        data: relocatable object.
+        phases: symbol of each phase and whether parts share it.
+        dims: symbols of `workspace`.
+        workspace: bytes per part, over `dims`.
+        workspace_per_part: whether parts need bytes of their own.
+        assertions: messages, in order.
+    """
+
+    data: bytes
+    phases: tuple[tuple[str, bool], ...]
+    dims: tuple[Sym, ...]
+    workspace: Int
+    workspace_per_part: bool
+    assertions: tuple[str, ...]
+
+    def to_bytes(self) -> bytes:
+        """Return the stored form: a JSON head of known length, then the object."""
+        head = json.dumps(
+            {
+                "phases": self.phases,
+                "dims": [d.name for d in self.dims],
+                "workspace": _dump(self.workspace, self.dims),
+                "per_part": self.workspace_per_part,
+                "assertions": self.assertions,
+            }
+        ).encode()
+        return len(head).to_bytes(4, "little") + head + self.data
+
+
+def from_bytes(data: bytes) -> Unit:
+    """Read the stored form; dims are fresh symbols."""
+    size = int.from_bytes(data[:4], "little")
+    head = json.loads(data[4 : 4 + size])
+    dims = tuple(fresh(name) for name in head["dims"])
+    return Unit(
+        data[4 + size :],
+        tuple((symbol, parallel) for symbol, parallel in head["phases"]),
+        dims,
+        _read(head["workspace"], dims),
+        head["per_part"],
+        tuple(head["assertions"]),
+    )
+
+
+def _dump(e: Int, dims: Sequence[Sym]) -> list[Any]:
+    return [[c, [_dump_atom(a, dims) for a in monomial]] for monomial, c in e.terms]
+
+
+def _dump_atom(atom: Atom, dims: Sequence[Sym]) -> Any:
+    match atom:
+        case Sym():
+            return dims.index(atom)
+        case FloorDiv(numerator=n, denominator=d):
+            return ["div", _dump(n, dims), _dump(d, dims)]
+        case Mod(numerator=n, denominator=d):
+            return ["mod", _dump(n, dims), _dump(d, dims)]
+        case Min(args=args):
+            return ["min", *(_dump(a, dims) for a in args)]
+        case Max(args=args):
+            return ["max", *(_dump(a, dims) for a in args)]
+
+
+def _read(terms: list[Any], dims: Sequence[Sym]) -> Int:
+    total = lit(0)
+    for c, atoms in terms:
+        product = lit(c)
+        for atom in atoms:
+            product = product * _read_atom(atom, dims)
+        total = total + product
+    return total
+
+
+def _read_atom(atom: Any, dims: Sequence[Sym]) -> Int:
+    if isinstance(atom, int):
+        return to_int(dims[atom])
+    kind, *rest = atom
+    args = [_read(a, dims) for a in rest]
+    make = {"div": floordiv, "mod": mod, "min": minimum, "max": maximum}[kind]
+    return make(*args)
