@@ -1,0 +1,241 @@
+"""What an operator is: one record that holds everything about it.
+
+`ir.op.Op` is what the IR sees (name, attributes, type rule, effects). `OpDef` adds what the layers
+above need: the meaning in NumPy, how to compute it, what fusion may assume, and sample inputs that
+the differential tests run through every executor. A family file makes its records with `define` and
+lists them in `DEFINITIONS`; `table.py` collects the files.
+
+**Operands.** Rules see an argument by its type: a tensor is an array (reference), a `te.Tensor`
+(compute) or a `Buffer` (loops); an `int` operand is a Python int, or an `Int` when compiling; a
+`shape` operand is a tuple of those; a `bool` operand is a Python bool and never reaches a compute
+rule. Numbers that are not known when compiling arrive as symbols.
+
+**Ways to compute**, in order of preference: `compute` (tensor expressions, fusable), `loops` (a
+lowered body, for what is not one value per element), `decompose` (other operators). Operators of
+pattern `CONTROL` have none: they work on unboxed values and the virtual machine runs them itself.
+
+**Numerics.** `f16` and `bf16` compute in f32 and round once at the end. Integers wrap, and integer
+division is total: dividing by zero gives 0. Sums of floats have the order of the schedule; the
+reference sums pairwise, and tests compare within `tests/tolerance.py`. A reference never warns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from inlay.arith.dtype import from_numpy
+from inlay.arith.expr import Int, Sym, fresh, to_int
+from inlay.ir.expr import Expr
+from inlay.ir.op import Effect, Op, TypeContext, TypeRule
+from inlay.ir.types import BOOL_CONTROL, IntType, ShapeType, TensorType, Type
+from inlay.loop import te
+from inlay.loop.buffer import Buffer
+from inlay.loop.stmt import Stmt
+
+Operand = te.Tensor | Int | tuple[Int, ...]
+"""An argument as a compute rule sees it."""
+
+LoopOperand = Buffer | Int | tuple[Int, ...]
+"""An argument as a loops rule sees it."""
+
+Argument = np.ndarray | int | bool | tuple[int, ...] | tuple[np.ndarray, ...]
+"""An argument or result as a reference sees it."""
+
+ComputeRule = Callable[[Any, Sequence[Any], Any], te.Tensor | tuple[te.Tensor, ...]]
+"""`(attrs, operands, result type)` to the result, or one tensor per field of a tuple result."""
+
+LoopsRule = Callable[[Any, Sequence[Any], Sequence[Buffer]], Stmt]
+"""`(attrs, operands, outputs)` to a lowered statement that writes every element of the outputs."""
+
+DecomposeRule = Callable[[Any, tuple[Expr, ...]], Expr]
+"""`(attrs, args)` to an expression of other operators."""
+
+Reference = Callable[..., Any]
+"""`(attrs, *args)` to the result: the meaning."""
+
+
+class Pattern(StrEnum):
+    """What one element of the result reads: the question that fusion asks.
+
+    The members are ordered from easy to hard to fuse. A property holds for every call of an
+    operator; fusion may find more (a broadcast between equal shapes is element-wise).
+    """
+
+    ELEMENTWISE = "elementwise"
+    """The element at the same index of every operand."""
+    BROADCAST = "broadcast"
+    """One element of every operand, at the same index or with indices left out."""
+    LAYOUT = "layout"
+    """One element of one operand, at an index computed from the result's (reshape, gather)."""
+    REDUCTION = "reduction"
+    """Many elements; further work on the result can follow in the same kernel."""
+    CONTRACTION = "contraction"
+    """Sums of products that pay for tiling; element-wise work may follow."""
+    OPAQUE = "opaque"
+    """Anything; stands alone in its kernel."""
+    CONTROL = "control"
+    """Not a tensor computation: unboxed values, checks, storage."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """One call to try: attributes, values, and which dims to make symbolic.
+
+    Attributes:
+        name: what is special about it.
+        attrs: the attribute record.
+        args: the values; their types follow from them.
+        symbolic: for each argument the dims (of a tensor) or values (of an int or shape) as names
+            or numbers; a name stands for a symbol whose value is what `args` has there. Empty when
+            the sample has no symbolic variant.
+        exact: whether float results must agree to the bit.
+    """
+
+    name: str
+    attrs: object
+    args: tuple[Argument, ...]
+    symbolic: tuple[tuple[str | int, ...] | str | int | None, ...] = ()
+    exact: bool = False
+
+    def types(self) -> tuple[Type, ...]:
+        """Return the types of the arguments, with every dim and control value known."""
+        return tuple(_type_of(a) for a in self.args)
+
+    def symbolic_types(self) -> tuple[tuple[Type, ...], dict[Sym, int]]:
+        """Return the types with symbols in them, and what the symbols stand for."""
+        names: dict[str, Sym] = {}
+        values: dict[Sym, int] = {}
+
+        def dim(spelled: str | int, value: int) -> Int:
+            if isinstance(spelled, int):
+                assert spelled == value, f"sample {self.name}: {spelled} is spelled for {value}"
+                return to_int(spelled)
+            sym = names.setdefault(spelled, fresh(spelled))
+            assert values.setdefault(sym, value) == value, f"sample {self.name}: {spelled} varies"
+            return to_int(sym)
+
+        types: list[Type] = []
+        for arg, spelled in zip(self.args, self.symbolic, strict=True):
+            known = _type_of(arg)
+            match known:
+                case TensorType(dtype=dtype) if isinstance(spelled, tuple):
+                    assert isinstance(arg, np.ndarray)
+                    pairs = zip(spelled, arg.shape, strict=True)
+                    types.append(TensorType(tuple(dim(s, v) for s, v in pairs), dtype))
+                case ShapeType() if isinstance(spelled, tuple):
+                    pairs = zip(spelled, cast(tuple[int, ...], arg), strict=True)
+                    types.append(ShapeType(tuple(dim(s, v) for s, v in pairs)))
+                case IntType() if isinstance(spelled, str):
+                    types.append(IntType(dim(spelled, cast(int, arg))))
+                case _:
+                    types.append(known)
+        return tuple(types), values
+
+
+def _type_of(arg: Argument) -> Type:
+    match arg:
+        case np.ndarray():
+            return TensorType(tuple(map(to_int, arg.shape)), from_numpy(arg.dtype))
+        case bool():
+            return BOOL_CONTROL
+        case int():
+            return IntType(to_int(arg))
+        case _:
+            return ShapeType(tuple(to_int(cast(int, v)) for v in arg))
+
+
+def no_samples() -> Sequence[Sample]:
+    """Return no samples: for operators that only the machine can run."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpDef:
+    """Everything about an operator.
+
+    Attributes:
+        op: what the IR sees; `op.in_place` and `op.alias` are the in-place facts. An in-place
+            argument may give its buffer to the result only where both types are equal.
+        pattern: what fusion may assume.
+        reference: the meaning in NumPy; None for what only exists in explicit storage.
+        compute: the result as tensor expressions.
+        loops: the result as a lowered loop body.
+        decompose: the result in terms of other operators.
+        commutative: for binary operators, whether the operands may be exchanged.
+        samples: makes the sample calls; a function, so that importing costs nothing.
+    """
+
+    op: Op
+    pattern: Pattern
+    reference: Reference | None = None
+    compute: ComputeRule | None = None
+    loops: LoopsRule | None = None
+    decompose: DecomposeRule | None = None
+    commutative: bool = False
+    samples: Callable[[], Sequence[Sample]] = no_samples
+
+    @property
+    def name(self) -> str:
+        """The name of the operator."""
+        return self.op.name
+
+    @property
+    def is_injective(self) -> bool:
+        """Whether each element of the result reads one element of each operand it reads."""
+        return self.pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST, Pattern.LAYOUT)
+
+    def evaluate(self, attrs: object, *args: Argument) -> Any:
+        """Run the reference, silently. Tensors come as arrays, those of rank 0 too."""
+        assert self.reference is not None, f"{self.name} has no meaning outside explicit storage"
+        with np.errstate(all="ignore"):
+            return _arrays(self.reference(attrs, *args))
+
+
+def _arrays(result: Any) -> Any:
+    """Make arrays of the scalars that NumPy returns for rank 0."""
+    if isinstance(result, tuple):
+        return tuple(map(_arrays, result))
+    return np.asarray(result) if isinstance(result, np.generic) else result
+
+
+A = TypeVar("A")
+
+
+def define(
+    name: str,
+    attrs: type[A],
+    rule: Callable[[TypeContext, A, tuple[Type, ...]], Type],
+    arity: int | tuple[int, int | None],
+    pattern: Pattern,
+    doc: str,
+    *,
+    reference: Reference | None = None,
+    compute: ComputeRule | None = None,
+    loops: LoopsRule | None = None,
+    decompose: DecomposeRule | None = None,
+    samples: Callable[[], Sequence[Sample]] = no_samples,
+    commutative: bool = False,
+    effect: Effect = Effect.PURE,
+    alias: int | None = None,
+    in_place: tuple[int, ...] = (),
+    data_dependent: bool = False,
+) -> OpDef:
+    """Make the record of an operator; see `OpDef` and `ir.op.Op` for the fields."""
+    op = Op(
+        name=name,
+        attrs_type=attrs,
+        # The table calls a rule with records of `attrs_type` only: that is what the cast says.
+        type_rule=cast(TypeRule, rule),
+        arity=(arity, arity) if isinstance(arity, int) else arity,
+        effect=effect,
+        alias=alias,
+        in_place=in_place,
+        data_dependent=data_dependent,
+        doc=doc,
+    )
+    return OpDef(op, pattern, reference, compute, loops, decompose, commutative, samples)
