@@ -247,7 +247,7 @@ def reduce_axis(name: str, extent: Int | int) -> Axis:
     return Axis(ReduceAxis(fresh(name), to_int(extent)))
 
 
-def const(value: float | bool, dtype: DType) -> Value:
+def const(value: float, dtype: DType) -> Value:
     """Return a number; floats may be infinite or NaN."""
     if dtype is BOOL:
         return Value(Lit(bool(value), dtype))

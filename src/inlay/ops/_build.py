@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from inlay.arith.dtype import BF16, F16, F32, F64, DType, from_numpy
+from inlay.arith.dtype import BF16, BOOL, F16, F32, F64, DType, from_numpy
 from inlay.arith.expr import Int, lit
 from inlay.loop import te
 from inlay.loop.scalar import IntrinsicOp
@@ -67,13 +67,15 @@ def highest(dtype: DType) -> float | int | bool:
     return int(np.iinfo(dtype.numpy).max) if dtype.is_integer else True
 
 
-def saturate(x: te.Value, dtype: DType, low: int | None = None, high: int | None = None) -> te.Value:
+def saturate(
+    x: te.Value, dtype: DType, low: int | None = None, high: int | None = None
+) -> te.Value:
     """Convert a float to an integer: truncated, clamped to the range, NaN to 0.
 
     The range ends need not be representable in the float format (2**31 - 1 in f32), so the value is
     clamped to what converts safely and the ends are chosen by comparison.
     """
-    assert x.dtype.is_float and dtype.is_integer, "saturate converts floats to integers"
+    assert x.dtype.is_float, "saturate converts floats"
     bounds = np.iinfo(dtype.numpy)
     low = int(bounds.min) if low is None else low
     high = int(bounds.max) if high is None else high
@@ -82,7 +84,7 @@ def saturate(x: te.Value, dtype: DType, low: int | None = None, high: int | None
     if int(top) > high:
         top = np.nextafter(top, last(0))
     clamped = te.maximum(te.minimum(x, float(top)), float(low))
-    is_nan = te.intrinsic(IntrinsicOp.IS_NAN, x, dtype=te.BOOL)
+    is_nan = te.intrinsic(IntrinsicOp.IS_NAN, x, dtype=BOOL)
     value = te.select(is_nan, 0.0, clamped).cast(dtype)
     if int(top) == high:
         return value

@@ -99,9 +99,7 @@ def accepted(
     """Return the numbers of a window that a type rule has accepted."""
     n = len(kernel)
     whole = pads or (0,) * (2 * n)
-    return Windows(
-        tuple(kernel), strides or (1,) * n, dilations or (1,) * n, whole[:n], whole[n:]
-    )
+    return Windows(tuple(kernel), strides or (1,) * n, dilations or (1,) * n, whole[:n], whole[n:])
 
 
 def padded(

@@ -79,7 +79,9 @@ class ConvTransposeAttrs:
     output_pads: tuple[int, ...] = ()
 
 
-def _operands(ctx: TypeContext, args: Types, *, last: bool = False) -> tuple[TensorType, TensorType]:
+def _operands(
+    ctx: TypeContext, args: Types, *, last: bool = False
+) -> tuple[TensorType, TensorType]:
     x, w = rules.tensors(ctx, args, NUMBERS)
     if not 3 <= len(x.shape) <= 5:
         raise ctx.fail(
@@ -134,9 +136,7 @@ def _grouped(x: Array, w: Array, windows: Windows, groups: int) -> Array:
     return np.ascontiguousarray(y.reshape(x.shape[0], w.shape[0], *out))
 
 
-def _conv_compute(
-    a: ConvAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
+def _conv_compute(a: ConvAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     x, w = operands
     wide = widened(x.dtype)
     windows = accepted(w.shape[2:], a.strides, a.dilations, a.pads)
@@ -222,9 +222,7 @@ def _pack_rule(ctx: TypeContext, a: PackAttrs, args: Types) -> TensorType:
     w = rules.least_rank(ctx, rules.tensor(ctx, args, 0, ELEMENTS), 3, "the weights")
     if a.panel < 1:
         raise ctx.fail(f"found panel {a.panel}, needed at least 1")
-    return TensorType(
-        (ceildiv(w.shape[-1], a.panel), *w.shape[:-1], lit(a.panel)), w.dtype
-    )
+    return TensorType((ceildiv(w.shape[-1], a.panel), *w.shape[:-1], lit(a.panel)), w.dtype)
 
 
 def _pack_reference(a: PackAttrs, w: Array) -> Array:

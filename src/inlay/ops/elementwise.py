@@ -111,17 +111,13 @@ def _binary(
 
     def rule(ctx: TypeContext, a: object, args: Types) -> TensorType:
         x, y = rules.tensors(ctx, args, domain)
-        return TensorType(
-            rules.broadcast(ctx, (x.shape, y.shape)), BOOL if to_bool else x.dtype
-        )
+        return TensorType(rules.broadcast(ctx, (x.shape, y.shape)), BOOL if to_bool else x.dtype)
 
     def reference(a: object, x: Array, y: Array) -> Array:
         return np.asarray(numpy(widen(x), widen(y))).astype(np.bool_ if to_bool else x.dtype)
 
     def compute(a: object, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
-        return pointwise(
-            result.shape, operands, lambda x, y: scalar(x, y).cast(result.dtype), name
-        )
+        return pointwise(result.shape, operands, lambda x, y: scalar(x, y).cast(result.dtype), name)
 
     def samples() -> list[Sample]:
         none = NoAttrs()

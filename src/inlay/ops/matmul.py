@@ -150,9 +150,7 @@ def _pack_reference(attrs: PackAttrs, w: Array) -> Array:
     return np.ascontiguousarray(full.reshape(k, panels, attrs.panel).transpose(1, 0, 2))
 
 
-def _pack_compute(
-    attrs: PackAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
+def _pack_compute(attrs: PackAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (w,) = operands
 
     def body(p: Int, k: Int, j: Int) -> te.Value:
@@ -213,9 +211,11 @@ def _packed_samples() -> list[Sample]:
         rows = tuple(f"m{i}" for i in range(len(shape) - 1))
         made.append(
             Sample(
-                f"{shape} to {n} by {panel}", PackedAttrs(panel, n), (noise(shape, F32), w),
+                f"{shape} to {n} by {panel}",
+                PackedAttrs(panel, n),
+                (noise(shape, F32), w),
                 ((*rows, "k"), (w.shape[0], "k", panel)),
-            )  # fmt: skip
+            )
         )
     return made
 

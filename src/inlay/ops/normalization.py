@@ -68,7 +68,7 @@ class GroupNormAttrs:
 
 @dataclass(frozen=True, slots=True)
 class LrnAttrs:
-    """`size`: channels in the window; the divisor is `(bias + alpha / size * sum of squares) ** beta`."""
+    """`size`: channels in a window; divided by `(bias + alpha / size * sum of squares) ** beta`."""
 
     size: int
     alpha: float = 1e-4
@@ -125,9 +125,7 @@ def _exp_stages(x: te.Tensor, axis: int) -> tuple[te.Tensor, te.Tensor, te.Tenso
     return top, e, total
 
 
-def _softmax_compute(
-    a: AxisAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
+def _softmax_compute(a: AxisAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (x,) = operands
     axis = a.axis % x.ndim
     _, e, total = _exp_stages(x, axis)
@@ -221,9 +219,7 @@ def _lp_samples() -> list[Sample]:
 # --------------------------------------------------------------------------- mean and variance
 
 
-def _standardized(
-    x: te.Tensor, axes: Sequence[int], epsilon: float
-) -> tuple[te.Tensor, te.Tensor]:
+def _standardized(x: te.Tensor, axes: Sequence[int], epsilon: float) -> tuple[te.Tensor, te.Tensor]:
     """Return mean and reciprocal standard deviation over axes, which stay as 1."""
     wide = widened(x.dtype)
     mean = mean_stage(x, axes, keepdims=True, name="mean")
@@ -245,7 +241,9 @@ def _rsqrt(v: te.Value) -> te.Value:
 def _standardize(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
     y = widen(x)
     centered = y - y.mean(axes, keepdims=True)
-    return centered / np.sqrt((centered * centered).mean(axes, keepdims=True) + y.dtype.type(epsilon))
+    return centered / np.sqrt(
+        (centered * centered).mean(axes, keepdims=True) + y.dtype.type(epsilon)
+    )
 
 
 def _trailing(ctx: TypeContext, x: TensorType, axis: int) -> tuple[Int, ...]:
@@ -301,9 +299,7 @@ def _rms_reference(a: LayerNormAttrs, x: Array, *weights: Array) -> Array:
     return (y * widen(weights[0]) if weights else y).astype(x.dtype)
 
 
-def _rms_compute(
-    a: LayerNormAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
+def _rms_compute(a: LayerNormAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     x, *weights = operands
     axes, wide = tuple(range(a.axis % x.ndim, x.ndim)), widened(x.dtype)
     mean = mean_stage(x, axes, lambda v: v * v, keepdims=True, name="mean_square")
@@ -386,9 +382,7 @@ def _batch_samples() -> list[Sample]:
 # --------------------------------------------------------------------------- groups
 
 
-def _group_rule(
-    ctx: TypeContext, a: GroupNormAttrs | InstanceNormAttrs, args: Types
-) -> TensorType:
+def _group_rule(ctx: TypeContext, a: GroupNormAttrs | InstanceNormAttrs, args: Types) -> TensorType:
     x, *weights = rules.tensors(ctx, args, FLOATS)
     rules.least_rank(ctx, x, 3, "the input")
     for w, what in zip(weights, ("scale", "bias"), strict=False):

@@ -147,9 +147,7 @@ def _index_reference(a: MaxPoolAttrs, x: Array) -> Array:
     return np.where(hit, places, np.iinfo(np.int64).max).min(axes)
 
 
-def _index_compute(
-    a: MaxPoolAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
+def _index_compute(a: MaxPoolAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (x,) = operands
     windows, first = _windows(a), _first(a)
     source = _filled(x, a, result)
@@ -190,7 +188,9 @@ def _average_reference(a: AveragePoolAttrs, x: Array) -> Array:
     total = window_view(widen(x), first, windows, out, 0).sum(axes)
     ones = np.ones(x.shape[first : first + len(out)], total.dtype)
     if a.count_include_pad:
-        ones = np.pad(ones, list(zip(windows.before, windows.after, strict=True)), constant_values=1)
+        ones = np.pad(
+            ones, list(zip(windows.before, windows.after, strict=True)), constant_values=1
+        )
         windows = accepted(windows.kernel, a.strides, a.dilations, ())
     count = window_view(ones, 0, windows, out, 0).sum(tuple(range(len(out), 2 * len(out))))
     if a.channels_last:

@@ -40,7 +40,7 @@ class ReduceAttrs:
 
 @dataclass(frozen=True, slots=True)
 class ArgReduceAttrs:
-    """`axis`: searched; `keepdims`: whether it stays as 1; `last`: the last of equals, not the first."""
+    """`axis`: searched; `keepdims`: whether it stays as 1; `last`: the last of equals, not first."""
 
     axis: int
     keepdims: bool = False
@@ -56,9 +56,7 @@ class CumulativeAttrs:
     reverse: bool = False
 
 
-def reduced_shape(
-    shape: Sequence[Int], axes: Sequence[int], *, keepdims: bool
-) -> tuple[Int, ...]:
+def reduced_shape(shape: Sequence[Int], axes: Sequence[int], *, keepdims: bool) -> tuple[Int, ...]:
     """Return the shape after reducing axes counted from the front."""
     if keepdims:
         return tuple(lit(1) if i in axes else d for i, d in enumerate(shape))
@@ -175,7 +173,12 @@ def mean_stage(
     """Return the mean of `element(x[...])` in the widened format, as a sum and a product."""
     wide = widened(x.dtype)
     total = reduce(
-        x, axes, ReduceOp.SUM, lambda v: element(v.cast(wide)), keepdims=keepdims, name=name + "_sum"
+        x,
+        axes,
+        ReduceOp.SUM,
+        lambda v: element(v.cast(wide)),
+        keepdims=keepdims,
+        name=name + "_sum",
     )
     count = rules.product(x.shape[a] for a in axes)
     return then(total, lambda v: v / te.index(count, wide), name)
@@ -205,7 +208,7 @@ def _mean_compute(a: ReduceAttrs, operands: Sequence[te.Tensor], result: TensorT
     return then(total, lambda v: te.trunc_div(v, count).cast(x.dtype), "mean")
 
 
-def _np_logsumexp(x: Array, axes: tuple[int, ...], keep: bool) -> Array:  # noqa: FBT001
+def _np_logsumexp(x: Array, axes: tuple[int, ...], keep: bool) -> Array:
     top = x.max(axes, keepdims=True, initial=-np.inf)
     finite = np.where(np.isinf(top), x.dtype.type(0), top)
     total = np.log(np.exp(x - finite).sum(axes, keepdims=True)) + finite
@@ -389,7 +392,7 @@ _log = lambda v: te.intrinsic(IntrinsicOp.LOG, v)  # noqa: E731
 _sqrt = lambda v: te.unary(UnaryOp.SQRT, v)  # noqa: E731
 
 
-def _np_sum(x: Array, axes: tuple[int, ...], keep: bool) -> Array:  # noqa: FBT001
+def _np_sum(x: Array, axes: tuple[int, ...], keep: bool) -> Array:
     return x.sum(axes, keepdims=keep, dtype=x.dtype)
 
 
