@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from inlay.arith.dtype import ALL, BF16, BOOL, F16, F32, F64, STRING, DType
 from inlay.arith.expr import Int, floordiv, lit, maximum, minimum
+from inlay.ir.dims import type_text
 from inlay.ir.op import TypeContext
 from inlay.ir.types import IntType, ShapeType, TensorType, Type
 
@@ -23,7 +24,7 @@ def tensor(ctx: TypeContext, args: Types, i: int, dtypes: Sequence[DType] = ALL)
     """Return the type of an argument that must be a tensor of one of these dtypes."""
     t = args[i]
     if not isinstance(t, TensorType):
-        raise ctx.fail(f"argument {i + 1} is {kind(t)}, needed a tensor")
+        raise ctx.fail(f"argument {i + 1} is {type_text(t)}, needed a tensor")
     if t.dtype not in dtypes:
         names = ", ".join(d.name for d in dtypes)
         raise ctx.fail(
@@ -82,7 +83,7 @@ def int_value(ctx: TypeContext, args: Types, i: int) -> Int:
     """Return the value of an argument that must be an `int`; a fresh symbol when unknown."""
     t = args[i]
     if not isinstance(t, IntType):
-        raise ctx.fail(f"argument {i + 1} is {kind(t)}, needed int", hint=_crossing(t))
+        raise ctx.fail(f"argument {i + 1} is {type_text(t)}, needed int", hint=_crossing(t))
     return _known(ctx, t.value)
 
 
@@ -90,7 +91,7 @@ def shape_values(ctx: TypeContext, args: Types, i: int) -> tuple[Int, ...]:
     """Return the values of an argument that must be a `shape` of known values."""
     t = args[i]
     if not isinstance(t, ShapeType):
-        raise ctx.fail(f"argument {i + 1} is {kind(t)}, needed shape", hint=_crossing(t))
+        raise ctx.fail(f"argument {i + 1} is {type_text(t)}, needed shape", hint=_crossing(t))
     return tuple(_known(ctx, v) for v in t.values)
 
 
@@ -98,7 +99,6 @@ def _known(ctx: TypeContext, value: Int | None) -> Int:
     if value is None:
         raise ctx.fail(
             "found a control value that has no name, needed one that is bound by a let",
-            id="type.unbound-control",
             hint="bind the operand with a let, which names its value",
         )
     return value
@@ -106,19 +106,6 @@ def _known(ctx: TypeContext, value: Int | None) -> Int:
 
 def _crossing(t: Type) -> str:
     return "use to_control" if isinstance(t, TensorType) else ""
-
-
-def kind(t: Type) -> str:
-    """Return a few words that say what a type is."""
-    match t:
-        case TensorType(shape=shape, dtype=dtype):
-            return f"Tensor[{', '.join([*map(str, shape), str(dtype)])}]"
-        case IntType():
-            return "int"
-        case ShapeType():
-            return "shape"
-        case _:
-            return type(t).__name__.removesuffix("Type").lower()
 
 
 def axis_of(ctx: TypeContext, axis: int, rank: int) -> int:

@@ -14,6 +14,15 @@ ENTRIES = (
         remedy="Give as many as the message says.",
     ),
     Entry(
+        id="type.bad-axis",
+        title="an axis that the tensor does not have",
+        explanation=(
+            "Axes are counted from 0, or from the end with negative numbers. One was named beyond "
+            "the rank of the tensor, or twice."
+        ),
+        remedy="Name each axis once, between minus the rank and the rank less one.",
+    ),
+    Entry(
         id="type.branches-differ",
         title="branches without a common type",
         explanation=(
@@ -60,6 +69,15 @@ ENTRIES = (
             "data structures, cells and function types there is no value to check."
         ),
         remedy="Relate the dims with check_shape before the value is stored or passed.",
+    ),
+    Entry(
+        id="type.dtype-mismatch",
+        title="an element type that the operator does not take",
+        explanation=(
+            "An operator takes certain element types, and tensors that it combines must have the "
+            "same one. Nothing is converted silently."
+        ),
+        remedy="Insert a cast.",
     ),
     Entry(
         id="type.dynamic-rank",
