@@ -197,10 +197,10 @@ class OpDef:
 
 
 def _arrays(result: Any) -> Any:
-    """Make arrays of the scalars that NumPy returns for rank 0."""
+    """Make dense arrays of results, also of the scalars that NumPy returns for rank 0."""
     if isinstance(result, tuple):
         return tuple(map(_arrays, result))
-    return np.asarray(result) if isinstance(result, np.generic) else result
+    return np.asarray(result, order="C") if isinstance(result, np.generic | np.ndarray) else result
 
 
 A = TypeVar("A")

@@ -133,7 +133,7 @@ def _grouped(x: Array, w: Array, windows: Windows, groups: int) -> Array:
     filters = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
     spatial, kernel = "xyz"[:s], "uvw"[:s]
     y = np.einsum(f"ngc{spatial}{kernel},gmc{kernel}->ngm{spatial}", view, filters, optimize=True)
-    return np.ascontiguousarray(y.reshape(x.shape[0], w.shape[0], *out))
+    return y.reshape(x.shape[0], w.shape[0], *out)
 
 
 def _conv_compute(a: ConvAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
@@ -165,7 +165,7 @@ def _last_rule(ctx: TypeContext, a: ConvAttrs, args: Types) -> TensorType:
 
 def _last_reference(a: ConvAttrs, x: Array, w: Array) -> Array:
     first = _conv_reference(a, np.moveaxis(x, -1, 1), np.moveaxis(w, (-1, -2), (0, 1)))
-    return np.ascontiguousarray(np.moveaxis(first, 1, -1))
+    return np.moveaxis(first, 1, -1)
 
 
 def _last_compute(a: ConvAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
@@ -230,7 +230,7 @@ def _pack_reference(a: PackAttrs, w: Array) -> Array:
     full = np.zeros((*w.shape[:-1], panels * a.panel), w.dtype)
     full[..., : w.shape[-1]] = w
     split = full.reshape(*w.shape[:-1], panels, a.panel)
-    return np.ascontiguousarray(np.moveaxis(split, -2, 0))
+    return np.moveaxis(split, -2, 0)
 
 
 def _pack_compute(a: PackAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
@@ -328,9 +328,7 @@ def _transpose_reference(a: ConvTransposeAttrs, x: Array, w: Array) -> Array:
         if x.size:
             y[(..., *place)] += part
     cut = tuple(slice(windows.before[i], whole[i] - windows.after[i]) for i in range(s))
-    return np.ascontiguousarray(
-        y.reshape(n, a.groups * per_group, *whole)[(..., *cut)].astype(x.dtype)
-    )
+    return y.reshape(n, a.groups * per_group, *whole)[(..., *cut)].astype(x.dtype)
 
 
 def _transpose_compute(

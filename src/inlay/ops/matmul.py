@@ -147,7 +147,7 @@ def _pack_reference(attrs: PackAttrs, w: Array) -> Array:
     panels = -(-n // attrs.panel)
     full = np.zeros((k, panels * attrs.panel), w.dtype)
     full[:, :n] = w
-    return np.ascontiguousarray(full.reshape(k, panels, attrs.panel).transpose(1, 0, 2))
+    return full.reshape(k, panels, attrs.panel).transpose(1, 0, 2)
 
 
 def _pack_compute(attrs: PackAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:

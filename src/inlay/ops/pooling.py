@@ -117,7 +117,7 @@ def _max_reference(a: MaxPoolAttrs, x: Array) -> Array:
     fill = -np.inf if x.dtype.kind in "fV" else np.iinfo(x.dtype).min
     view = window_view(x, _first(a), _windows(a), out, fill)
     axes = tuple(range(x.ndim, x.ndim + len(out)))
-    return np.ascontiguousarray(widen(view).max(axes).astype(x.dtype))
+    return widen(view).max(axes).astype(x.dtype)
 
 
 def _max_compute(a: MaxPoolAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
@@ -195,7 +195,7 @@ def _average_reference(a: AveragePoolAttrs, x: Array) -> Array:
     count = window_view(ones, 0, windows, out, 0).sum(tuple(range(len(out), 2 * len(out))))
     if a.channels_last:
         count = count[..., None]
-    return np.ascontiguousarray((total / np.maximum(count, 1)).astype(x.dtype))
+    return (total / np.maximum(count, 1)).astype(x.dtype)
 
 
 def _average_compute(
