@@ -331,6 +331,13 @@ class Container:
         words.end()
         return made
 
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Return the kernels; offsets into the image are not checked here."""
+        words = self._words("KERN")
+        made = tuple(words.kernel() for _ in range(words.count()))
+        words.end()
+        return made
+
     def program(self) -> Program:
         """Return the whole program, verified; constants and image refer to the buffer.
 
@@ -358,14 +365,11 @@ class Container:
         pool = self.bytes("POOL")
         if len(pool) % 8:
             _refuse("corrupt", f"section POOL has {len(pool)} bytes, which are no 64-bit integers")
-        kernels = self._words("KERN")
-        made_kernels = tuple(kernels.kernel() for _ in range(kernels.count()))
-        kernels.end()
         return Program(
             functions=self._functions(),
             entries=self.entries(),
             constants=self._constants(),
-            kernels=made_kernels,
+            kernels=self.kernels(),
             pool=struct.unpack(f"<{len(pool) // 8}q", pool),
             strings=tuple(self._strings),
             memories=memories,

@@ -22,7 +22,7 @@ from inlay.base.diagnostics import CompileError, error
 from inlay.bytecode.builder import span_of
 from inlay.bytecode.formula import INT_MAX, INT_MIN
 from inlay.bytecode.isa import DTYPES, Instruction
-from inlay.bytecode.program import Function, Kernel, Program
+from inlay.bytecode.program import Access, Function, Kernel, Program
 from inlay.bytecode.verify import instructions
 from inlay.runtime.value import (
     Adt,
@@ -216,6 +216,9 @@ class Interpreter:
                 kernel = self.program.kernels[words[0]]
                 integers = _ints(stack, kernel.ints)
                 tensors = [_tensor(value) for value in _take(stack, len(kernel.ports))]
+                for port, tensor in zip(kernel.ports, tensors, strict=True):
+                    if port is not Access.READ:
+                        _writable(tensor)
                 self.kernel(kernel, [tensor.array() for tensor in tensors], integers)
             case _ if name in _INT_BINARY:
                 a, b = _ints(stack, 2)
@@ -226,13 +229,14 @@ class Interpreter:
                 _TENSORS[name](stack, words, self.program)
 
     def _fail(self, message: int, values: list[int]) -> NoReturn:
-        raise _Failure("run.check-failed", fill(self.program.strings[message], values))
+        raise _Failure("run.check-failed", fill(self.program.strings[message], values[:16]))
 
     def _constant(self, index: int) -> Tensor:
         found = self._constants.get(index)
         if found is None:
             constant = self.program.constants[index]
             data = np.frombuffer(constant.bytes(), np.uint8)
+            data.flags.writeable = False
             found = Tensor(Storage(data), 0, constant.dtype, constant.dims)
             self._constants[index] = found
         return found
@@ -276,6 +280,11 @@ def _tensor(value: Value | None) -> Tensor:
     if not isinstance(value, Tensor):
         _mismatch("tensor", value)
     return value
+
+
+def _writable(tensor: Tensor) -> None:
+    if not tensor.storage.data.flags.writeable:
+        raise _Failure("run.read-only", "an input or constant would be written")
 
 
 def _fit(value: int) -> int:
@@ -508,7 +517,7 @@ def _append(stack: Stack, _: Words, __: Program) -> None:
     tensor = _tensor(stack.pop())
     if row.dtype != tensor.dtype or not tensor.dims or row.dims != tensor.dims[1:]:
         raise _Failure(
-            "run.bad-dims", f"a row {list(row.dims)} cannot be added to {list(tensor.dims)}"
+            "run.bad-dims", f"{list(row.dims)} cannot be added as a row to {list(tensor.dims)}"
         )
     stack.append(from_array(np.concatenate([tensor.array(), row.array()[None]])))
 
@@ -524,6 +533,7 @@ def _assign(stack: Stack, _: Words, __: Program) -> None:
         raise _Failure(
             "run.bad-dims", f"{list(source.dims)} cannot be assigned to {list(target.dims)}"
         )
+    _writable(target)
     target.array()[...] = source.array().copy()
 
 

@@ -17,7 +17,7 @@ from inlay.bytecode.isa import Kind
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Storage:
-    """Bytes in a memory."""
+    """Bytes in a memory; those of inputs and constants are not writable."""
 
     data: np.ndarray
 
@@ -113,7 +113,15 @@ def new_tensor(dtype: str, dims: tuple[int, ...]) -> Tensor:
 
 
 def from_array(array: np.ndarray) -> Tensor:
-    """Return an array as a tensor; contiguous ones share their bytes."""
+    """Return an array that we own as a tensor; contiguous ones share their bytes."""
     dtype = dtypes.from_numpy(array.dtype).name
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return Tensor(Storage(flat), 0, dtype, array.shape)
+
+
+def input_of(array: np.ndarray) -> Tensor:
+    """Return somebody else's array as a tensor that must not be written."""
+    made = from_array(array)
+    flat = made.storage.data.view()
+    flat.flags.writeable = False
+    return Tensor(Storage(flat), 0, made.dtype, made.dims)

@@ -45,6 +45,18 @@ ENTRIES = (
         remedy=_RELATION,
     ),
     Entry(
+        id="run.read-only",
+        title="an input or constant would be written",
+        explanation="A kernel writes to a tensor whose memory belongs to the caller or the file.",
+        remedy=_REPORT,
+    ),
+    Entry(
+        id="run.bad-argument",
+        title="the runtime is called wrongly",
+        explanation="The embedding program asks for an entry or gives room that does not exist.",
+        remedy="Mend the embedding program.",
+    ),
+    Entry(
         id="run.kind-mismatch",
         title="an instruction meets a value of another kind",
         explanation="A value that came out of a data structure is not of the kind needed.",

@@ -1,0 +1,181 @@
+/* The portable runtime: loads an executable, verifies it, runs it.
+ *
+ * The core allocates nothing by itself, keeps no globals and starts no threads: the embedding
+ * program gives an `inlay_host_t`. A module is immutable and may be used by any number of threads;
+ * an activation runs one call at a time and belongs to one thread while it does.
+ *
+ *     inlay_module_open  -> inlay_activation_create -> inlay_call -> ... -> inlay_result_release
+ *
+ * Sizes named `_bytes` are in bytes. Every function that can fail returns a status and, where it
+ * takes an `inlay_error_t`, explains itself there in one sentence.
+ */
+#ifndef INLAY_RT_H
+#define INLAY_RT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "inlay_rt_config.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Status codes, grouped: 0x1_ argument, 0x2_ resource, 0x3_ container, 0x5_ program. */
+typedef enum inlay_status {
+    INLAY_OK = 0x00,
+    INLAY_BAD_ARGUMENT = 0x10,     /* the embedding program misuses an interface */
+    INLAY_BAD_INPUT = 0x11,        /* an input does not fit the signature of the entry */
+    INLAY_OUT_OF_MEMORY = 0x20,
+    INLAY_STACK_LIMIT = 0x21,
+    INLAY_CANCELLED = 0x22,
+    INLAY_NOT_INLAY = 0x30,
+    INLAY_VERSION = 0x31,
+    INLAY_TRUNCATED = 0x32,
+    INLAY_CORRUPT = 0x33,
+    INLAY_DIGEST = 0x34,
+    INLAY_BYTECODE = 0x35,
+    INLAY_SYMBOL = 0x36,
+    INLAY_CHECK_FAILED = 0x50,
+    INLAY_INT_OVERFLOW = 0x51,
+    INLAY_DIVIDE_BY_ZERO = 0x52,
+    INLAY_BAD_DIMS = 0x53,
+    INLAY_OUT_OF_RANGE = 0x54,
+    INLAY_KIND_MISMATCH = 0x55,
+    INLAY_READ_ONLY = 0x56,
+    INLAY_KERNEL_FAILED = 0x57
+} inlay_status_t;
+
+/* Return the name of a status as diagnostics write it: "run.int-overflow". Never NULL. */
+const char *inlay_status_id(inlay_status_t status);
+
+/* What went wrong, where. Strings point into the module or are literals. */
+typedef struct inlay_error {
+    inlay_status_t status;
+    char message[INLAY_MESSAGE_BYTES];
+    uint32_t depth;                               /* frames below, innermost first */
+    const char *functions[INLAY_TRACE_DEPTH];     /* not terminated: see the sizes */
+    uint32_t function_bytes[INLAY_TRACE_DEPTH];
+    const char *spans[INLAY_TRACE_DEPTH];         /* NULL where unknown */
+    uint32_t span_bytes[INLAY_TRACE_DEPTH];
+} inlay_error_t;
+
+/* Element types; the numbers are those of the container. */
+typedef enum inlay_dtype {
+    INLAY_BOOL, INLAY_I8, INLAY_I16, INLAY_I32, INLAY_I64, INLAY_U8, INLAY_U16, INLAY_U32,
+    INLAY_U64, INLAY_F16, INLAY_BF16, INLAY_F32, INLAY_F64, INLAY_DTYPES
+} inlay_dtype_t;
+
+#define INLAY_MAX_RANK 16
+#define INLAY_MAX_SYMBOLS 256 /* of one entry */
+
+/* A row-major contiguous tensor of the embedding program. */
+typedef struct inlay_tensor {
+    void *data;
+    uint32_t dtype;
+    uint32_t rank;
+    const int64_t *dims;
+} inlay_tensor_t;
+
+/* A tensor that a call returns, with the memory it lives in: give it back with
+ * `inlay_result_release` when the last user of `data` is done. */
+typedef struct inlay_result {
+    void *data;
+    uint32_t dtype;
+    uint32_t rank;
+    int64_t dims[INLAY_MAX_RANK];
+    void *block;
+    size_t block_bytes;
+    size_t block_align;
+} inlay_result_t;
+
+/* A step of a native kernel; see the reference of the bytecode. */
+typedef void (*inlay_phase_t)(void *const *buffers, const int64_t *ints, int64_t part,
+                              int64_t parts);
+
+/* One part of parallel work. */
+typedef void (*inlay_part_t)(void *argument, int64_t part);
+
+/* What the embedding program provides. `user` is passed to each. Functions marked optional may
+ * be NULL. All of them are called by any thread that runs an activation. */
+typedef struct inlay_host {
+    void *user;
+    /* Return `bytes` at a multiple of `align` (a power of two), or NULL. */
+    void *(*allocate)(void *user, size_t bytes, size_t align);
+    void (*release)(void *user, void *memory, size_t bytes, size_t align);
+    /* Optional: run part(argument, p) for all 0 <= p < parts, in any order and concurrently, and
+     * return when all have ended. Without it they run one after the other. */
+    void (*parallel)(void *user, inlay_part_t part, void *argument, int64_t parts);
+    /* Optional: run a kernel whose body is a callback. A failure explains itself in `message`. */
+    inlay_status_t (*kernel)(void *user, uint32_t kernel, const inlay_tensor_t *tensors,
+                             uint32_t n_tensors, const int64_t *ints, uint32_t n_ints,
+                             char *message, size_t message_bytes);
+    /* Optional: find a C function by name; NULL where there is none. */
+    inlay_phase_t (*symbol)(void *user, const char *name, size_t name_bytes);
+    /* Optional: asked now and then; a value other than 0 ends the run as cancelled. */
+    int (*poll)(void *user);
+} inlay_host_t;
+
+typedef struct inlay_module inlay_module_t;
+typedef struct inlay_activation inlay_activation_t;
+
+/* ------------------------------------------------------------------------------- containers */
+
+/* Find a section ("IMAG", ...) of a file in memory. Checks header and table, not contents. */
+inlay_status_t inlay_container_section(const uint8_t *data, size_t bytes, const char *id,
+                                       size_t *offset, size_t *section_bytes,
+                                       inlay_error_t *error);
+
+/* Load and verify. `data` must stay where it is, aligned to 8, until the module is closed.
+ * `image` is an executable mapping of section IMAG, or NULL where there is no native code.
+ * With `check_constants` the digest of the constants is computed too. */
+inlay_status_t inlay_module_open(const uint8_t *data, size_t bytes, const void *image,
+                                 int check_constants, const inlay_host_t *host,
+                                 inlay_module_t **module, inlay_error_t *error);
+void inlay_module_close(inlay_module_t *module);
+
+/* Return the index of an entry, or -1. */
+int32_t inlay_module_entry(const inlay_module_t *module, const char *name);
+/* How many tensors an entry takes and gives. */
+void inlay_module_arity(const inlay_module_t *module, uint32_t entry, uint32_t *inputs,
+                        uint32_t *outputs);
+/* Element type of an input; INLAY_DTYPES where there is none. */
+uint32_t inlay_module_input_dtype(const inlay_module_t *module, uint32_t entry, uint32_t input);
+
+/* ------------------------------------------------------------------------------------ calls */
+
+typedef struct inlay_config {
+    size_t stack_bytes;    /* limit of the machine's stack; 0 for the default */
+    size_t cache_bytes;    /* freed tensor memory that is kept for reuse; 0 for the default */
+    int64_t parts;         /* parts of parallel work; at least 1 */
+    int64_t hand_off_ns;   /* kernels predicted to be shorter run in one part */
+} inlay_config_t;
+
+inlay_status_t inlay_activation_create(const inlay_module_t *module, const inlay_host_t *host,
+                                       const inlay_config_t *config,
+                                       inlay_activation_t **activation);
+void inlay_activation_destroy(inlay_activation_t *activation);
+
+/* Check inputs against the signature of an entry: dtypes, ranks, each dim, each requirement. */
+inlay_status_t inlay_bind(const inlay_module_t *module, uint32_t entry,
+                          const inlay_tensor_t *inputs, uint32_t n_inputs, inlay_error_t *error);
+
+/* Bind, then run. Inputs are read in place. On success all `results` are filled, and none of
+ * them shares memory with an input, a constant or another one; on failure none is. The activation
+ * is ready for the next call either way. */
+inlay_status_t inlay_call(inlay_activation_t *activation, uint32_t entry,
+                          const inlay_tensor_t *inputs, uint32_t n_inputs,
+                          inlay_result_t *results, uint32_t n_results, inlay_error_t *error);
+
+/* Give the memory of a result back; any thread, at any time while the host is alive. */
+void inlay_result_release(const inlay_host_t *host, inlay_result_t *result);
+
+/* Objects that are alive in an activation: 0 between calls, for tests. */
+size_t inlay_activation_live(const inlay_activation_t *activation);
+/* Instructions executed since the activation was made (INLAY_COUNT_INSTRUCTIONS builds). */
+uint64_t inlay_activation_steps(const inlay_activation_t *activation);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

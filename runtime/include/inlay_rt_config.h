@@ -1,0 +1,50 @@
+/* Every knob of the runtime, with its default and what it costs. Define before including. */
+#ifndef INLAY_RT_CONFIG_H
+#define INLAY_RT_CONFIG_H
+
+/* Bytes of an error message. Part of each inlay_error_t, which callers keep on their stack. */
+#ifndef INLAY_MESSAGE_BYTES
+#define INLAY_MESSAGE_BYTES 512
+#endif
+
+/* Frames named in an error; 24 bytes each in inlay_error_t. */
+#ifndef INLAY_TRACE_DEPTH
+#define INLAY_TRACE_DEPTH 8
+#endif
+
+/* Limit of the machine's stack where the configuration gives none; taken in segments as needed. */
+#ifndef INLAY_STACK_BYTES
+#define INLAY_STACK_BYTES ((size_t)256 << 20)
+#endif
+
+/* First segment of the stack; an activation holds at least this. Later ones double. */
+#ifndef INLAY_SEGMENT_BYTES
+#define INLAY_SEGMENT_BYTES ((size_t)32 << 10)
+#endif
+
+/* Largest regular segment. A larger frame still gets a segment of its own. */
+#ifndef INLAY_SEGMENT_MAX_BYTES
+#define INLAY_SEGMENT_MAX_BYTES ((size_t)1 << 20)
+#endif
+
+/* Objects are cut from chunks of this size, one list of chunks for each size class. */
+#ifndef INLAY_CHUNK_BYTES
+#define INLAY_CHUNK_BYTES ((size_t)16 << 10)
+#endif
+
+/* Freed tensor memory that an activation keeps, where the configuration says nothing. */
+#ifndef INLAY_CACHE_BYTES
+#define INLAY_CACHE_BYTES ((size_t)256 << 20)
+#endif
+
+/* Calls and backward jumps between two questions to host.poll. */
+#ifndef INLAY_POLL_INTERVAL
+#define INLAY_POLL_INTERVAL 65536
+#endif
+
+/* 1 counts executed instructions (one addition each). */
+#ifndef INLAY_COUNT_INSTRUCTIONS
+#define INLAY_COUNT_INSTRUCTIONS 0
+#endif
+
+#endif

@@ -1,0 +1,155 @@
+/* Activations and calls from outside: inputs become tensors, results leave the machine. */
+#include "machine.h"
+
+#include <string.h>
+
+static void *take(inlay_activation_t *m, size_t n, size_t item)
+{
+    return m->host->allocate(m->host->user, (n + 1) * item, 64);
+}
+
+static void give(inlay_activation_t *m, void *memory, size_t n, size_t item)
+{
+    if (memory) m->host->release(m->host->user, memory, (n + 1) * item, 64);
+}
+
+inlay_status_t inlay_activation_create(const inlay_module_t *module, const inlay_host_t *host,
+                                       const inlay_config_t *config,
+                                       inlay_activation_t **activation)
+{
+    inlay_activation_t *m = host->allocate(host->user, sizeof *m, 64);
+    *activation = NULL;
+    if (!m) return INLAY_OUT_OF_MEMORY;
+    memset(m, 0, sizeof *m);
+    m->module = module;
+    m->host = host;
+    m->config = *config;
+    if (!m->config.stack_bytes) m->config.stack_bytes = INLAY_STACK_BYTES;
+    if (!m->config.cache_bytes) m->config.cache_bytes = INLAY_CACHE_BYTES;
+    if (m->config.parts < 1) m->config.parts = 1;
+    inlay_heap_open(&m->heap, host, m->config.cache_bytes);
+    /* One more buffer than ports: the workspace. */
+    m->buffers = take(m, module->max_ports, sizeof *m->buffers);
+    m->tensors = take(m, module->max_ports, sizeof *m->tensors);
+    m->ints = take(m, module->max_ints, sizeof *m->ints);
+    if (!m->buffers || !m->tensors || !m->ints) {
+        inlay_activation_destroy(m);
+        return INLAY_OUT_OF_MEMORY;
+    }
+    *activation = m;
+    return INLAY_OK;
+}
+
+void inlay_activation_destroy(inlay_activation_t *m)
+{
+    if (!m) return;
+    inlay_stack_trim(m);
+    if (m->first) m->host->release(m->host->user, m->first, m->first->bytes, 64);
+    inlay_heap_close(&m->heap);
+    give(m, m->buffers, m->module->max_ports, sizeof *m->buffers);
+    give(m, m->tensors, m->module->max_ports, sizeof *m->tensors);
+    give(m, m->ints, m->module->max_ints, sizeof *m->ints);
+    m->host->release(m->host->user, m, sizeof *m, 64);
+}
+
+static inlay_status_t push_input(inlay_activation_t *m, inlay_slot_t *slot,
+                                 const inlay_tensor_t *input)
+{
+    int64_t bytes = inlay_tensor_bytes(input->dtype, input->dims, input->rank);
+    inlay_storage_t *storage;
+    inlay_view_t *view;
+    if (bytes < 0)
+        return inlay_fail(m->error, INLAY_BAD_ARGUMENT, "an input has impossible dims", NULL, 0);
+    storage = inlay_heap_borrow(&m->heap, input->data, (size_t)bytes);
+    view = storage ? inlay_heap_view(&m->heap, input->rank) : NULL;
+    if (!view) return inlay_no_memory(m);
+    view->storage = storage;
+    view->data = input->data;
+    view->bytes = (size_t)bytes;
+    view->dtype = input->dtype;
+    if (input->rank) memcpy(view->dims, input->dims, input->rank * sizeof *input->dims);
+    slot->tag = KIND_TENSOR;
+    slot->as.object = &view->header;
+    return INLAY_OK;
+}
+
+/* Move a result out. Its memory goes along where nothing else refers to it and it is most of its
+ * storage; otherwise it is copied. */
+static inlay_status_t export_result(inlay_activation_t *m, const inlay_slot_t *slot,
+                                    inlay_result_t *result)
+{
+    inlay_view_t *view;
+    inlay_storage_t *storage;
+    if (slot->tag != KIND_TENSOR) return inlay_wrong_kind(m, KIND_TENSOR, slot->tag);
+    view = (inlay_view_t *)(void *)slot->as.object;
+    storage = view->storage;
+    result->dtype = view->dtype;
+    result->rank = view->rank;
+    if (view->rank) memcpy(result->dims, view->dims, view->rank * sizeof *view->dims);
+    if (view->header.count == 1 && storage->header.count == 1 && storage->owned &&
+        (storage->capacity <= 4096 || view->bytes >= storage->capacity / 3)) {
+        result->data = view->data;
+        result->block = storage->data;
+        result->block_bytes = storage->capacity;
+        result->block_align = storage->align;
+        inlay_heap_disown(storage);
+    } else {
+        result->block_bytes = view->bytes;
+        result->block_align = BLOCK_ALIGN;
+        result->block = inlay_heap_take(&m->heap, &result->block_bytes, BLOCK_ALIGN);
+        if (!result->block) return inlay_no_memory(m);
+        result->data = result->block;
+        if (view->bytes) memcpy(result->data, view->data, view->bytes);
+    }
+    inlay_release(&m->heap, &view->header);
+    return INLAY_OK;
+}
+
+void inlay_result_release(const inlay_host_t *host, inlay_result_t *result)
+{
+    if (result->block) host->release(host->user, result->block, result->block_bytes,
+                                     result->block_align);
+    result->block = NULL;
+}
+
+static inlay_status_t run(inlay_activation_t *m, const inlay_entry_t *entry,
+                          const inlay_tensor_t *inputs, inlay_result_t *results)
+{
+    const inlay_function_t *f = &m->module->functions[entry->function];
+    inlay_status_t status;
+    uint32_t i, k;
+    INLAY_TRY(inlay_stack_root(m, f->frame));
+    for (i = 0; i < entry->n_inputs; i++)
+        INLAY_TRY(push_input(m, m->current->slots + i, &inputs[i]));
+    INLAY_TRY(inlay_vm_run(m, entry->function));
+    for (i = 0; i < entry->n_outputs; i++) {
+        status = export_result(m, m->first->slots + i, &results[i]);
+        if (status == INLAY_OK) continue;
+        for (k = 0; k < i; k++) inlay_result_release(m->host, &results[k]);
+        return status;
+    }
+    return INLAY_OK;
+}
+
+inlay_status_t inlay_call(inlay_activation_t *m, uint32_t index, const inlay_tensor_t *inputs,
+                          uint32_t n_inputs, inlay_result_t *results, uint32_t n_results,
+                          inlay_error_t *error)
+{
+    inlay_error_t unheard;
+    inlay_status_t status;
+    m->error = error ? error : &unheard;
+    m->error->depth = 0;
+    INLAY_TRY(inlay_bind(m->module, index, inputs, n_inputs, m->error));
+    if (n_results != m->module->entries[index].n_outputs)
+        return inlay_fail(m->error, INLAY_BAD_ARGUMENT, "room for another number of results", NULL,
+                          0);
+    status = run(m, &m->module->entries[index], inputs, results);
+    if (m->heap.live) inlay_heap_sweep(&m->heap);
+    inlay_stack_trim(m);
+    m->error = NULL;
+    return status;
+}
+
+size_t inlay_activation_live(const inlay_activation_t *m) { return m->heap.live; }
+
+uint64_t inlay_activation_steps(const inlay_activation_t *m) { return m->steps; }

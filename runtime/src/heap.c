@@ -1,0 +1,261 @@
+#include "heap.h"
+
+#include <string.h>
+
+static const uint16_t SIZES[HEAP_CLASSES] = {48, 64, 80, 112, 160, 256, 384, 640, 1024};
+
+#define CHUNK_HEAD ((sizeof(inlay_chunk_t) + 15) & ~(size_t)15)
+
+void inlay_heap_open(inlay_heap_t *heap, const inlay_host_t *host, size_t cache_limit)
+{
+    memset(heap, 0, sizeof *heap);
+    heap->host = host;
+    heap->cache_limit = cache_limit;
+    heap->large.next = heap->large.previous = &heap->large;
+}
+
+/* ---------------------------------------------------------------------------------- blocks */
+
+/* Class of a size and what it is rounded up to: 64, 80, 96, 112, 128, 160, ... */
+static uint32_t block_class(size_t bytes, size_t *rounded)
+{
+    size_t step = 16, base = 64;
+    uint32_t index = 0;
+    if (bytes < 64) bytes = 64;
+    while (bytes > 2 * base && index < BLOCK_CLASSES) {
+        base *= 2;
+        step *= 2;
+        index += 4;
+    }
+    index += (uint32_t)((bytes - base + step - 1) / step);
+    *rounded = base + (bytes - base + step - 1) / step * step;
+    return index;
+}
+
+static void drop_blocks(inlay_heap_t *heap)
+{
+    uint32_t index;
+    for (index = 0; index < BLOCK_CLASSES; index++) {
+        size_t base = (size_t)64 << (index / 4), bytes = base + base / 4 * (index % 4);
+        while (heap->blocks[index]) {
+            inlay_block_t *block = heap->blocks[index];
+            heap->blocks[index] = block->next;
+            heap->host->release(heap->host->user, block, bytes, BLOCK_ALIGN);
+        }
+    }
+    heap->cached_bytes = 0;
+}
+
+void *inlay_heap_take(inlay_heap_t *heap, size_t *bytes, size_t align)
+{
+    uint32_t index = block_class(*bytes, bytes);
+    inlay_block_t *block;
+    if (align <= BLOCK_ALIGN && index < BLOCK_CLASSES && heap->blocks[index]) {
+        block = heap->blocks[index];
+        heap->blocks[index] = block->next;
+        heap->cached_bytes -= *bytes;
+        return block;
+    }
+    if (align < BLOCK_ALIGN) align = BLOCK_ALIGN;
+    block = heap->host->allocate(heap->host->user, *bytes, align);
+    if (!block && heap->cached_bytes) {
+        drop_blocks(heap);
+        block = heap->host->allocate(heap->host->user, *bytes, align);
+    }
+    return block;
+}
+
+void inlay_heap_give(inlay_heap_t *heap, void *memory, size_t bytes, size_t align)
+{
+    size_t rounded;
+    uint32_t index = block_class(bytes, &rounded);
+    if (align <= BLOCK_ALIGN && index < BLOCK_CLASSES && rounded == bytes &&
+        bytes <= heap->cache_limit) {
+        inlay_block_t *block = memory;
+        /* A full cache holds sizes that were wanted once; start again with those wanted now. */
+        if (heap->cached_bytes > heap->cache_limit - bytes) drop_blocks(heap);
+        block->next = heap->blocks[index];
+        heap->blocks[index] = block;
+        heap->cached_bytes += bytes;
+        return;
+    }
+    heap->host->release(heap->host->user, memory, bytes, align < BLOCK_ALIGN ? BLOCK_ALIGN : align);
+}
+
+/* --------------------------------------------------------------------------------- objects */
+
+static inlay_object_t *allocate_large(inlay_heap_t *heap, size_t bytes)
+{
+    inlay_large_t *large;
+    inlay_object_t *object;
+    bytes += sizeof *large;
+    large = heap->host->allocate(heap->host->user, bytes, BLOCK_ALIGN);
+    if (!large) return NULL;
+    large->bytes = bytes;
+    large->next = heap->large.next;
+    large->previous = &heap->large;
+    large->next->previous = large;
+    heap->large.next = large;
+    object = (inlay_object_t *)(void *)(large + 1);
+    object->size_class = HEAP_LARGE;
+    return object;
+}
+
+static inlay_object_t *allocate(inlay_heap_t *heap, size_t bytes, uint32_t kind)
+{
+    uint16_t class = 0;
+    inlay_object_t *object;
+    while (class < HEAP_CLASSES && SIZES[class] < bytes) class++;
+    if (class == HEAP_CLASSES) {
+        object = allocate_large(heap, bytes);
+        if (!object) return NULL;
+    } else if (heap->free[class]) {
+        object = heap->free[class];
+        heap->free[class] = object->link;
+    } else {
+        inlay_chunk_t *chunk = heap->chunks[class];
+        size_t most = (INLAY_CHUNK_BYTES - CHUNK_HEAD) / SIZES[class];
+        if (!chunk || chunk->used == most) {
+            chunk = heap->host->allocate(heap->host->user, INLAY_CHUNK_BYTES, BLOCK_ALIGN);
+            if (!chunk) return NULL;
+            chunk->next = heap->chunks[class];
+            chunk->used = 0;
+            heap->chunks[class] = chunk;
+        }
+        object = (inlay_object_t *)(void *)((uint8_t *)chunk + CHUNK_HEAD +
+                                            chunk->used++ * SIZES[class]);
+        object->size_class = class;
+    }
+    object->count = 1;
+    object->kind = (uint16_t)kind;
+    heap->live++;
+    return object;
+}
+
+inlay_view_t *inlay_heap_view(inlay_heap_t *heap, uint32_t rank)
+{
+    inlay_view_t *view = (inlay_view_t *)(void *)allocate(
+        heap, sizeof(inlay_view_t) + rank * sizeof(int64_t), KIND_TENSOR);
+    if (view) view->rank = rank;
+    return view;
+}
+
+inlay_compound_t *inlay_heap_compound(inlay_heap_t *heap, uint32_t kind, uint32_t n)
+{
+    inlay_compound_t *compound = (inlay_compound_t *)(void *)allocate(
+        heap, sizeof(inlay_compound_t) + n * sizeof(inlay_slot_t), kind);
+    if (compound) compound->n = n;
+    return compound;
+}
+
+inlay_storage_t *inlay_heap_borrow(inlay_heap_t *heap, void *data, size_t bytes)
+{
+    inlay_storage_t *storage =
+        (inlay_storage_t *)(void *)allocate(heap, sizeof *storage, KIND_STORAGE);
+    if (!storage) return NULL;
+    storage->data = data;
+    storage->bytes = storage->capacity = bytes;
+    storage->align = BLOCK_ALIGN;
+    storage->owned = 0;
+    return storage;
+}
+
+inlay_storage_t *inlay_heap_storage(inlay_heap_t *heap, size_t bytes, size_t align)
+{
+    inlay_storage_t *storage;
+    size_t capacity = bytes;
+    void *data = inlay_heap_take(heap, &capacity, align);
+    if (!data) return NULL;
+    storage = inlay_heap_borrow(heap, data, bytes);
+    if (!storage) {
+        inlay_heap_give(heap, data, capacity, align);
+        return NULL;
+    }
+    storage->capacity = capacity;
+    storage->align = align < BLOCK_ALIGN ? BLOCK_ALIGN : align;
+    storage->owned = 1;
+    return storage;
+}
+
+void inlay_heap_disown(inlay_storage_t *storage) { storage->owned = 0; }
+
+/* Return the object's own memory, and a storage's bytes. Its items are the caller's business. */
+static void recycle(inlay_heap_t *heap, inlay_object_t *object)
+{
+    if (object->kind == KIND_STORAGE) {
+        inlay_storage_t *storage = (inlay_storage_t *)(void *)object;
+        if (storage->owned) inlay_heap_give(heap, storage->data, storage->capacity, storage->align);
+    }
+    heap->live--;
+    object->kind = KIND_EMPTY;
+    if (object->size_class == HEAP_LARGE) {
+        inlay_large_t *large = (inlay_large_t *)(void *)object - 1;
+        large->next->previous = large->previous;
+        large->previous->next = large->next;
+        heap->host->release(heap->host->user, large, large->bytes, BLOCK_ALIGN);
+        return;
+    }
+    object->link = heap->free[object->size_class];
+    heap->free[object->size_class] = object;
+}
+
+static inlay_object_t *drop(inlay_object_t *object, inlay_object_t *pending)
+{
+    if (object->count == IMMORTAL || --object->count) return pending;
+    object->link = pending;
+    return object;
+}
+
+void inlay_heap_free(inlay_heap_t *heap, inlay_object_t *object)
+{
+    inlay_object_t *pending = object;
+    object->link = NULL;
+    while (pending) {
+        object = pending;
+        pending = object->link;
+        if (object->kind == KIND_TENSOR) {
+            pending = drop(&((inlay_view_t *)(void *)object)->storage->header, pending);
+        } else if (object->kind != KIND_STORAGE) {
+            inlay_compound_t *compound = (inlay_compound_t *)(void *)object;
+            uint32_t i;
+            for (i = 0; i < compound->n; i++)
+                if (compound->items[i].tag > KIND_INT)
+                    pending = drop(compound->items[i].as.object, pending);
+        }
+        recycle(heap, object);
+    }
+}
+
+/* ----------------------------------------------------------------------------------- sweep */
+
+void inlay_heap_sweep(inlay_heap_t *heap)
+{
+    uint32_t class;
+    while (heap->large.next != &heap->large)
+        recycle(heap, (inlay_object_t *)(void *)(heap->large.next + 1));
+    for (class = 0; class < HEAP_CLASSES && heap->live; class++) {
+        inlay_chunk_t *chunk;
+        for (chunk = heap->chunks[class]; chunk; chunk = chunk->next) {
+            size_t i;
+            for (i = 0; i < chunk->used; i++) {
+                inlay_object_t *object = (inlay_object_t *)(void *)((uint8_t *)chunk + CHUNK_HEAD +
+                                                                    i * SIZES[class]);
+                if (object->kind != KIND_EMPTY) recycle(heap, object);
+            }
+        }
+    }
+}
+
+void inlay_heap_close(inlay_heap_t *heap)
+{
+    uint32_t class;
+    inlay_heap_sweep(heap);
+    for (class = 0; class < HEAP_CLASSES; class++) {
+        while (heap->chunks[class]) {
+            inlay_chunk_t *chunk = heap->chunks[class];
+            heap->chunks[class] = chunk->next;
+            heap->host->release(heap->host->user, chunk, INLAY_CHUNK_BYTES, BLOCK_ALIGN);
+        }
+    }
+    drop_blocks(heap);
+}

@@ -1,0 +1,81 @@
+/* The memory of one activation: objects in size classes, and freed tensor memory kept for reuse.
+ *
+ * Objects are cut from chunks and die by reference count, without recursion. At the end of a
+ * call everything that is still alive (cycles through cells, or anything after an error) is
+ * swept. Tensor memory is kept by size class up to a limit; beyond it, it goes back to the host.
+ */
+#ifndef INLAY_HEAP_H
+#define INLAY_HEAP_H
+
+#include "value.h"
+
+#define HEAP_CLASSES 9      /* objects of 48 .. 1024 bytes; larger ones are on their own */
+#define HEAP_LARGE HEAP_CLASSES
+#define BLOCK_CLASSES 160   /* four to each doubling, from 64 bytes */
+#define BLOCK_ALIGN 64
+
+typedef struct inlay_chunk {
+    struct inlay_chunk *next;
+    size_t used; /* objects cut so far */
+} inlay_chunk_t;
+
+/* A large object is preceded by this; all of them are in one list. */
+typedef struct inlay_large {
+    struct inlay_large *next, *previous;
+    size_t bytes;
+    size_t unused;
+} inlay_large_t;
+
+typedef struct inlay_block {
+    struct inlay_block *next;
+} inlay_block_t;
+
+typedef struct inlay_heap {
+    const inlay_host_t *host;
+    inlay_object_t *free[HEAP_CLASSES];
+    inlay_chunk_t *chunks[HEAP_CLASSES];
+    inlay_large_t large; /* head of a circular list */
+    size_t live;
+    inlay_block_t *blocks[BLOCK_CLASSES];
+    size_t cached_bytes, cache_limit;
+} inlay_heap_t;
+
+void inlay_heap_open(inlay_heap_t *heap, const inlay_host_t *host, size_t cache_limit);
+void inlay_heap_close(inlay_heap_t *heap);
+
+/* Free every object. */
+void inlay_heap_sweep(inlay_heap_t *heap);
+
+/* Each returns NULL where the host refuses memory. Counts are 1. */
+inlay_view_t *inlay_heap_view(inlay_heap_t *heap, uint32_t rank);
+inlay_compound_t *inlay_heap_compound(inlay_heap_t *heap, uint32_t kind, uint32_t n);
+inlay_storage_t *inlay_heap_storage(inlay_heap_t *heap, size_t bytes, size_t align);
+/* A storage whose bytes belong to somebody else. */
+inlay_storage_t *inlay_heap_borrow(inlay_heap_t *heap, void *data, size_t bytes);
+
+/* Tensor memory without an object; `bytes` is rounded up to what is given. */
+void *inlay_heap_take(inlay_heap_t *heap, size_t *bytes, size_t align);
+void inlay_heap_give(inlay_heap_t *heap, void *memory, size_t bytes, size_t align);
+
+/* Give a storage's memory away: the object stays, and no longer owns it. */
+void inlay_heap_disown(inlay_storage_t *storage);
+
+/* Free an object whose count has reached 0, and all that dies with it. */
+void inlay_heap_free(inlay_heap_t *heap, inlay_object_t *object);
+
+static inline void inlay_retain(inlay_object_t *object)
+{
+    if (object->count != IMMORTAL) object->count++;
+}
+
+static inline void inlay_release(inlay_heap_t *heap, inlay_object_t *object)
+{
+    if (object->count != IMMORTAL && --object->count == 0) inlay_heap_free(heap, object);
+}
+
+static inline void inlay_slot_release(inlay_heap_t *heap, const inlay_slot_t *slot)
+{
+    if (slot->tag > KIND_INT) inlay_release(heap, slot->as.object);
+}
+
+#endif

@@ -1,0 +1,117 @@
+/* A loaded executable: the tables of the container, decoded; words and strings stay in the file. */
+#ifndef INLAY_MODULE_H
+#define INLAY_MODULE_H
+
+#include "arena.h"
+#include "status.h"
+#include "value.h"
+
+/* Postfix over 64-bit integers: 0 low high | 1 argument | 2 + operator. See formula.py. */
+typedef struct inlay_formula {
+    const uint32_t *words;
+    uint32_t steps;
+} inlay_formula_t;
+
+typedef struct inlay_function {
+    inlay_text_t name;
+    const uint32_t *code;
+    const uint32_t *params;  /* kinds */
+    const uint32_t *results; /* kinds */
+    const uint32_t *spans;   /* pairs: word position, string */
+    uint32_t code_words, n_params, n_results, n_spans, frame;
+} inlay_function_t;
+
+typedef struct inlay_step {
+    inlay_phase_t run;
+    uint32_t parallel;
+} inlay_step_t;
+
+typedef struct inlay_kernel {
+    inlay_text_t name;
+    inlay_text_t symbol;     /* of a C function or callback */
+    const uint32_t *ports;   /* 0 read, 1 write, 2 both */
+    inlay_step_t *phases;
+    uint32_t n_ports, n_ints, n_phases;
+    uint32_t is_callback;
+    uint32_t workspace_kind; /* 0 none, 1 one for all parts, 2 one for each */
+    inlay_formula_t workspace, cost;
+} inlay_kernel_t;
+
+typedef struct inlay_dim {
+    inlay_text_t text;
+    inlay_formula_t value;
+    uint32_t known; /* dims of outputs may have no formula */
+} inlay_dim_t;
+
+typedef struct inlay_spec {
+    inlay_text_t name;
+    uint32_t dtype, rank;
+    inlay_dim_t *dims;
+} inlay_spec_t;
+
+typedef struct inlay_symbol {
+    inlay_text_t name;
+    uint32_t input, axis;
+    inlay_formula_t solution;
+} inlay_symbol_t;
+
+typedef struct inlay_requirement {
+    inlay_text_t text;
+    inlay_formula_t value;
+} inlay_requirement_t;
+
+typedef struct inlay_entry {
+    inlay_text_t name;
+    uint32_t function;
+    uint32_t n_inputs, n_outputs, n_symbols, n_requirements;
+    inlay_spec_t *inputs, *outputs;
+    inlay_symbol_t *symbols;
+    inlay_requirement_t *requirements;
+} inlay_entry_t;
+
+typedef struct inlay_section {
+    const uint8_t *data;
+    size_t bytes;
+} inlay_section_t;
+
+struct inlay_module {
+    const inlay_host_t *host;
+    inlay_arena_t arena;
+    inlay_section_t sections[11];
+    const uint8_t *image;
+    size_t image_bytes;
+    uint32_t n_strings;
+    const uint32_t *string_ends;
+    const char *string_text;
+    const uint8_t *pool; /* 64-bit integers */
+    size_t n_pool;
+    uint32_t n_memories, n_functions, n_constants, n_kernels, n_entries;
+    inlay_function_t *functions;
+    inlay_view_t **constants;
+    inlay_kernel_t *kernels;
+    inlay_entry_t *entries;
+    uint32_t max_ports, max_ints; /* of any kernel */
+};
+
+inlay_text_t inlay_module_string(const inlay_module_t *module, uint32_t index);
+int64_t inlay_module_integer(const inlay_module_t *module, uint32_t index);
+/* Text of the span that covers a word of a function; bytes are 0 where there is none. */
+inlay_text_t inlay_module_span(const inlay_module_t *module, const inlay_function_t *function,
+                               uint32_t pc);
+
+/* formula.c: check over so many arguments (0 where it is wrong); value, or 0 where undefined. */
+int inlay_formula_check(inlay_formula_t formula, uint32_t arity);
+int inlay_formula_value(inlay_formula_t formula, const int64_t *arguments, int64_t *value);
+
+/* verify.c: everything the dispatch loop relies on. */
+inlay_status_t inlay_verify(const inlay_module_t *module, inlay_error_t *error);
+
+/* Arithmetic that says whether the result fits. */
+int inlay_add(int64_t a, int64_t b, int64_t *sum);
+int inlay_subtract(int64_t a, int64_t b, int64_t *difference);
+int inlay_multiply(int64_t a, int64_t b, int64_t *product);
+/* b is not 0; a quotient that does not fit gives 0. */
+int inlay_floor_divide(int64_t a, int64_t b, int64_t *quotient);
+int64_t inlay_modulo(int64_t a, int64_t b);
+
+#endif

@@ -1,0 +1,449 @@
+/* Instructions that make, view, copy and read tensors. Messages are those of interp.py. */
+#include "machine.h"
+
+#include <string.h>
+
+static inlay_view_t *view_of(const inlay_slot_t *slot)
+{
+    return (inlay_view_t *)(void *)slot->as.object;
+}
+
+static inlay_status_t bad_dims(inlay_activation_t *m, int64_t bytes, const int64_t *dims,
+                               uint32_t rank)
+{
+    uint32_t i = 0;
+    if (bytes == -2)
+        return inlay_fail(m->error, INLAY_BAD_DIMS, "a tensor is larger than any memory", NULL, 0);
+    while (i < rank && dims[i] >= 0) i++;
+    return inlay_fail(m->error, INLAY_BAD_DIMS, "a tensor cannot have the dim {1}", dims + i, 1);
+}
+
+static void say_dims(inlay_activation_t *m, const int64_t *dims, uint32_t rank)
+{
+    uint32_t i;
+    inlay_say(m->error, "[");
+    for (i = 0; i < rank; i++) {
+        if (i) inlay_say(m->error, ", ");
+        inlay_say_int(m->error, dims[i]);
+    }
+    inlay_say(m->error, "]");
+}
+
+/* "[2, 3] cannot be <what> [6, 7]" */
+static inlay_status_t unlike(inlay_activation_t *m, const inlay_view_t *a, const char *what,
+                             const int64_t *dims, uint32_t rank)
+{
+    inlay_fail(m->error, INLAY_BAD_DIMS, "", NULL, 0);
+    say_dims(m, a->dims, a->rank);
+    inlay_say(m->error, what);
+    say_dims(m, dims, rank);
+    return INLAY_BAD_DIMS;
+}
+
+/* Read n integers from the stack into dims; fail on other kinds. */
+static inlay_status_t read_dims(inlay_activation_t *m, const inlay_slot_t *slots, uint32_t n,
+                                int64_t *dims)
+{
+    uint32_t i;
+    INLAY_TRY(inlay_need_ints(m, slots, n));
+    for (i = 0; i < n; i++) dims[i] = slots[i].as.integer;
+    return INLAY_OK;
+}
+
+static void set(inlay_slot_t *slot, uint32_t kind, inlay_object_t *object)
+{
+    slot->tag = kind;
+    slot->as.object = object;
+}
+
+/* A view that takes over one reference to the storage. */
+static inlay_view_t *new_view(inlay_activation_t *m, inlay_storage_t *storage, uint8_t *data,
+                              uint32_t dtype, const int64_t *dims, uint32_t rank, size_t bytes)
+{
+    inlay_view_t *view = inlay_heap_view(&m->heap, rank);
+    if (!view) {
+        inlay_no_memory(m);
+        return NULL;
+    }
+    view->storage = storage;
+    view->data = data;
+    view->bytes = bytes;
+    view->dtype = dtype;
+    if (rank) memcpy(view->dims, dims, rank * sizeof *dims);
+    return view;
+}
+
+/* A tensor in a storage of its own, of at least `capacity` bytes. */
+static inlay_view_t *new_tensor(inlay_activation_t *m, uint32_t dtype, const int64_t *dims,
+                                uint32_t rank, size_t bytes, size_t capacity)
+{
+    inlay_storage_t *storage =
+        inlay_heap_storage(&m->heap, capacity > bytes ? capacity : bytes, BLOCK_ALIGN);
+    if (!storage) {
+        inlay_no_memory(m);
+        return NULL;
+    }
+    return new_view(m, storage, storage->data, dtype, dims, rank, bytes);
+}
+
+inlay_status_t inlay_op_storage(inlay_activation_t *m, const uint32_t *operands)
+{
+    inlay_slot_t *top = m->sp - 1;
+    inlay_storage_t *storage;
+    INLAY_TRY(inlay_need_ints(m, top, 1));
+    if (top->as.integer < 0 || top->as.integer > INLAY_MAX_STORAGE)
+        return inlay_fail(m->error, INLAY_BAD_DIMS, "a storage cannot have {1} bytes",
+                          &top->as.integer, 1);
+    storage = inlay_heap_storage(&m->heap, (size_t)top->as.integer, operands[1]);
+    if (!storage) return inlay_no_memory(m);
+    set(top, KIND_STORAGE, &storage->header);
+    return INLAY_OK;
+}
+
+inlay_status_t inlay_op_tensor(inlay_activation_t *m, const uint32_t *operands)
+{
+    uint32_t dtype = operands[0], rank = operands[1];
+    inlay_slot_t *at = m->sp - rank - 2;
+    int64_t dims[INLAY_MAX_RANK], offset, bytes;
+    inlay_storage_t *storage;
+    inlay_view_t *view;
+    INLAY_TRY(inlay_need_ints(m, at + 1, rank + 1));
+    if (at->tag != KIND_STORAGE) return inlay_wrong_kind(m, KIND_STORAGE, at->tag);
+    INLAY_TRY(read_dims(m, at + 2, rank, dims));
+    storage = (inlay_storage_t *)(void *)at->as.object;
+    offset = at[1].as.integer;
+    bytes = inlay_tensor_bytes(dtype, dims, rank);
+    if (bytes < 0) return bad_dims(m, bytes, dims, rank);
+    if (offset < 0 || offset % inlay_dtype_bytes[dtype] || (uint64_t)offset > storage->bytes ||
+        (uint64_t)bytes > storage->bytes - (uint64_t)offset) {
+        int64_t values[3];
+        values[0] = bytes;
+        values[1] = offset;
+        values[2] = (int64_t)storage->bytes;
+        return inlay_fail(m->error, INLAY_BAD_DIMS,
+                          "{1} bytes at {2} do not fit a storage of {3}", values, 3);
+    }
+    /* The view takes over the stack's reference. */
+    view = new_view(m, storage, storage->data + offset, dtype, dims, rank, (size_t)bytes);
+    if (!view) return INLAY_OUT_OF_MEMORY;
+    set(at, KIND_TENSOR, &view->header);
+    m->sp = at + 1;
+    return INLAY_OK;
+}
+
+inlay_status_t inlay_op_allocate(inlay_activation_t *m, const uint32_t *operands)
+{
+    uint32_t dtype = operands[1], rank = operands[2];
+    inlay_slot_t *at = m->sp - rank;
+    int64_t dims[INLAY_MAX_RANK], bytes;
+    inlay_view_t *view;
+    INLAY_TRY(read_dims(m, at, rank, dims));
+    bytes = inlay_tensor_bytes(dtype, dims, rank);
+    if (bytes < 0) return bad_dims(m, bytes, dims, rank);
+    view = new_tensor(m, dtype, dims, rank, (size_t)bytes, 0);
+    if (!view) return INLAY_OUT_OF_MEMORY;
+    set(at, KIND_TENSOR, &view->header);
+    m->sp = at + 1;
+    return INLAY_OK;
+}
+
+inlay_status_t inlay_op_dims(inlay_activation_t *m, uint32_t rank)
+{
+    inlay_slot_t *at = m->sp - 1;
+    inlay_view_t *view;
+    uint32_t i;
+    if (at->tag != KIND_TENSOR) return inlay_wrong_kind(m, KIND_TENSOR, at->tag);
+    view = view_of(at);
+    if (view->rank != rank) {
+        int64_t values[2];
+        values[0] = view->rank;
+        values[1] = rank;
+        return inlay_fail(m->error, INLAY_KIND_MISMATCH,
+                          "a tensor of rank {1} where {2} is needed", values, 2);
+    }
+    for (i = 0; i < rank; i++) {
+        at[i].tag = KIND_INT;
+        at[i].as.integer = view->dims[i];
+    }
+    inlay_release(&m->heap, &view->header);
+    m->sp = at + rank;
+    return INLAY_OK;
+}
+
+/* Replace the tensor at `at` by a view into its storage. */
+static inlay_status_t narrow(inlay_activation_t *m, inlay_slot_t *at, size_t offset,
+                             const int64_t *dims, uint32_t rank, size_t bytes)
+{
+    inlay_view_t *view = view_of(at), *made;
+    made = new_view(m, view->storage, view->data + offset, view->dtype, dims, rank, bytes);
+    if (!made) return INLAY_OUT_OF_MEMORY;
+    inlay_retain(&view->storage->header);
+    inlay_release(&m->heap, &view->header);
+    set(at, KIND_TENSOR, &made->header);
+    m->sp = at + 1;
+    return INLAY_OK;
+}
+
+inlay_status_t inlay_op_reshape(inlay_activation_t *m, const uint32_t *operands)
+{
+    uint32_t rank = operands[0];
+    inlay_slot_t *at = m->sp - rank - 1;
+    int64_t dims[INLAY_MAX_RANK], bytes;
+    inlay_view_t *view;
+    INLAY_TRY(read_dims(m, at + 1, rank, dims));
+    if (at->tag != KIND_TENSOR) return inlay_wrong_kind(m, KIND_TENSOR, at->tag);
+    view = view_of(at);
+    bytes = inlay_tensor_bytes(view->dtype, dims, rank);
+    if (bytes < 0) return bad_dims(m, bytes, dims, rank);
+    if ((size_t)bytes != view->bytes) return unlike(m, view, " cannot be reshaped to ", dims, rank);
+    return narrow(m, at, 0, dims, rank, view->bytes);
+}
+
+inlay_status_t inlay_op_rows(inlay_activation_t *m, int is_single)
+{
+    inlay_slot_t *at = m->sp - (is_single ? 2 : 3);
+    int64_t dims[INLAY_MAX_RANK], start, n, values[3];
+    inlay_view_t *view;
+    size_t row;
+    INLAY_TRY(inlay_need_ints(m, at + 1, is_single ? 1 : 2));
+    if (at->tag != KIND_TENSOR) return inlay_wrong_kind(m, KIND_TENSOR, at->tag);
+    view = view_of(at);
+    start = at[1].as.integer;
+    n = is_single ? 1 : at[2].as.integer;
+    if (view->rank == 0)
+        return inlay_fail(m->error, INLAY_OUT_OF_RANGE, "a tensor of rank 0 has no rows", NULL, 0);
+    if (start < 0 || n < 0 || start > view->dims[0] || n > view->dims[0] - start) {
+        values[0] = start;
+        values[2] = view->dims[0];
+        inlay_fail(m->error, INLAY_OUT_OF_RANGE, "rows {1} to ", values, 1);
+        /* The end need not fit 64 bits; then it is far beyond anyway. */
+        if (!inlay_add(start, n, &values[1])) values[1] = INT64_MAX;
+        inlay_say_int(m->error, values[1]);
+        inlay_say(m->error, " of a tensor of ");
+        inlay_say_int(m->error, values[2]);
+        return INLAY_OUT_OF_RANGE;
+    }
+    row = view->dims[0] ? view->bytes / (size_t)view->dims[0] : 0;
+    if (is_single)
+        return narrow(m, at, (size_t)start * row, view->dims + 1, view->rank - 1, row);
+    memcpy(dims, view->dims, view->rank * sizeof *dims);
+    dims[0] = n;
+    return narrow(m, at, (size_t)start * row, dims, view->rank, (size_t)n * row);
+}
+
+/* Whether nothing else refers to the bytes of a tensor whose reference we hold. */
+static int is_unique(const inlay_view_t *view)
+{
+    return view->header.count == 1 && view->storage->header.count == 1 && view->storage->owned;
+}
+
+static inlay_status_t need_tensors(inlay_activation_t *m, const inlay_slot_t *a,
+                                   const inlay_slot_t *b)
+{
+    /* The top one first, as the reference interpreter does. */
+    if (b->tag != KIND_TENSOR) return inlay_wrong_kind(m, KIND_TENSOR, b->tag);
+    if (a->tag != KIND_TENSOR) return inlay_wrong_kind(m, KIND_TENSOR, a->tag);
+    return INLAY_OK;
+}
+
+inlay_status_t inlay_op_append(inlay_activation_t *m)
+{
+    inlay_slot_t *at = m->sp - 2;
+    inlay_view_t *view, *row, *made;
+    int64_t dims[INLAY_MAX_RANK];
+    size_t room;
+    INLAY_TRY(need_tensors(m, at, at + 1));
+    view = view_of(at);
+    row = view_of(at + 1);
+    if (row->dtype != view->dtype || view->rank != row->rank + 1 ||
+        memcmp(row->dims, view->dims + 1, row->rank * sizeof *dims) != 0)
+        return unlike(m, row, " cannot be added as a row to ", view->dims, view->rank);
+    room = view->storage->capacity - (size_t)(view->data - view->storage->data);
+    if (!is_unique(view) || room - view->bytes < row->bytes) {
+        memcpy(dims, view->dims, view->rank * sizeof *dims);
+        dims[0]++;
+        made = new_tensor(m, view->dtype, dims, view->rank, view->bytes + row->bytes,
+                          2 * view->bytes);
+        if (!made) return INLAY_OUT_OF_MEMORY;
+        if (view->bytes) memcpy(made->data, view->data, view->bytes);
+        if (row->bytes) memcpy(made->data + view->bytes, row->data, row->bytes);
+        inlay_release(&m->heap, &view->header);
+        set(at, KIND_TENSOR, &made->header);
+    } else {
+        if (row->bytes) memcpy(view->data + view->bytes, row->data, row->bytes);
+        view->bytes += row->bytes;
+        view->dims[0]++;
+    }
+    inlay_release(&m->heap, &row->header);
+    m->sp--;
+    return INLAY_OK;
+}
+
+inlay_status_t inlay_op_own(inlay_activation_t *m)
+{
+    inlay_slot_t *at = m->sp - 1;
+    inlay_view_t *view, *made;
+    if (at->tag != KIND_TENSOR) return inlay_wrong_kind(m, KIND_TENSOR, at->tag);
+    view = view_of(at);
+    if (is_unique(view)) return INLAY_OK;
+    made = new_tensor(m, view->dtype, view->dims, view->rank, view->bytes, 0);
+    if (!made) return INLAY_OUT_OF_MEMORY;
+    if (view->bytes) memcpy(made->data, view->data, view->bytes);
+    inlay_release(&m->heap, &view->header);
+    set(at, KIND_TENSOR, &made->header);
+    return INLAY_OK;
+}
+
+inlay_status_t inlay_op_assign(inlay_activation_t *m)
+{
+    inlay_slot_t *at = m->sp - 2;
+    inlay_view_t *target, *source;
+    INLAY_TRY(need_tensors(m, at, at + 1));
+    target = view_of(at);
+    source = view_of(at + 1);
+    if (source->dtype != target->dtype || source->rank != target->rank ||
+        memcmp(source->dims, target->dims, source->rank * sizeof *source->dims) != 0)
+        return unlike(m, source, " cannot be assigned to ", target->dims, target->rank);
+    if (!target->storage->owned)
+        return inlay_fail(m->error, INLAY_READ_ONLY,
+                          "an input or constant would be written", NULL, 0);
+    if (source->bytes) memmove(target->data, source->data, source->bytes);
+    inlay_release(&m->heap, &source->header);
+    inlay_release(&m->heap, &target->header);
+    m->sp -= 2;
+    return INLAY_OK;
+}
+
+/* -------------------------------------------------------------------------------- integers */
+
+/* Element i as an integer; 0 where it does not fit. */
+static int load(const inlay_view_t *view, size_t i, int64_t *value)
+{
+    const uint8_t *at = view->data + i * inlay_dtype_bytes[view->dtype];
+    int16_t i16;
+    int32_t i32;
+    uint16_t u16;
+    uint32_t u32;
+    uint64_t u64;
+    switch (view->dtype) {
+    case INLAY_BOOL: *value = *at != 0; return 1;
+    case INLAY_I8: *value = (int8_t)*at; return 1;
+    case INLAY_U8: *value = *at; return 1;
+    case INLAY_I16: memcpy(&i16, at, 2); *value = i16; return 1;
+    case INLAY_U16: memcpy(&u16, at, 2); *value = u16; return 1;
+    case INLAY_I32: memcpy(&i32, at, 4); *value = i32; return 1;
+    case INLAY_U32: memcpy(&u32, at, 4); *value = u32; return 1;
+    case INLAY_I64: memcpy(value, at, 8); return 1;
+    default: memcpy(&u64, at, 8); *value = (int64_t)u64; return u64 <= INT64_MAX;
+    }
+}
+
+static const char *const DTYPE_NAMES[INLAY_DTYPES] = {"bool", "i8",  "i16", "i32",  "i64", "u8", "u16",
+                                                      "u32",  "u64", "f16", "bf16", "f32", "f64"};
+
+inlay_status_t inlay_op_read_ints(inlay_activation_t *m, uint32_t n)
+{
+    inlay_slot_t *at = m->sp - 1;
+    inlay_view_t *view;
+    uint32_t i;
+    int64_t values[2];
+    if (at->tag != KIND_TENSOR) return inlay_wrong_kind(m, KIND_TENSOR, at->tag);
+    view = view_of(at);
+    if (view->dtype >= INLAY_F16) {
+        inlay_fail(m->error, INLAY_KIND_MISMATCH, "a tensor of ", NULL, 0);
+        inlay_say(m->error, DTYPE_NAMES[view->dtype]);
+        inlay_say(m->error, " holds no integers");
+        return INLAY_KIND_MISMATCH;
+    }
+    values[0] = n;
+    values[1] = (int64_t)(view->bytes / inlay_dtype_bytes[view->dtype]);
+    if (values[0] != values[1])
+        return inlay_fail(m->error, INLAY_BAD_DIMS,
+                          "{1} integers are read from a tensor of {2}", values, 2);
+    for (i = 0; i < n; i++) {
+        if (!load(view, i, &values[0]))
+            return inlay_fail(m->error, INLAY_INT_OVERFLOW, "integer arithmetic leaves 64 bits",
+                              NULL, 0);
+        at[i].tag = KIND_INT;
+        at[i].as.integer = values[0];
+    }
+    inlay_release(&m->heap, &view->header);
+    m->sp = at + n;
+    return INLAY_OK;
+}
+
+/* The integers of this magnitude that the type holds are held exactly. */
+static int holds(uint32_t dtype, int64_t value)
+{
+    switch (dtype) {
+    case INLAY_BOOL: return value == 0 || value == 1;
+    case INLAY_I8: return value == (int8_t)value;
+    case INLAY_I16: return value == (int16_t)value;
+    case INLAY_I32: return value == (int32_t)value;
+    case INLAY_I64: return 1;
+    case INLAY_U8: return value >= 0 && value <= UINT8_MAX;
+    case INLAY_U16: return value >= 0 && value <= UINT16_MAX;
+    case INLAY_U32: return value >= 0 && value <= (int64_t)UINT32_MAX;
+    case INLAY_U64: return value >= 0;
+    case INLAY_F16: return value >= -(1 << 11) && value <= 1 << 11;
+    case INLAY_BF16: return value >= -(1 << 8) && value <= 1 << 8;
+    case INLAY_F32: return value >= -(1 << 24) && value <= 1 << 24;
+    default: return value >= -((int64_t)1 << 53) && value <= (int64_t)1 << 53;
+    }
+}
+
+/* Bits of a half whose value is a small integer: rebias the single that holds it exactly. */
+static uint16_t half_bits(int64_t value)
+{
+    float single = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &single, 4);
+    if (value == 0) return 0;
+    return (uint16_t)((bits >> 16 & 0x8000u) | (((bits >> 23 & 0xffu) - 112u) << 10) |
+                      (bits >> 13 & 0x3ffu));
+}
+
+static void store(uint32_t dtype, uint8_t *at, int64_t value)
+{
+    float single = (float)value;
+    double twice = (double)value;
+    uint16_t half;
+    uint32_t bits;
+    switch (dtype) {
+    case INLAY_F16:
+        half = half_bits(value);
+        memcpy(at, &half, 2);
+        return;
+    case INLAY_BF16:
+        memcpy(&bits, &single, 4);
+        half = (uint16_t)(bits >> 16);
+        memcpy(at, &half, 2);
+        return;
+    case INLAY_F32: memcpy(at, &single, 4); return;
+    case INLAY_F64: memcpy(at, &twice, 8); return;
+    default: memcpy(at, &value, inlay_dtype_bytes[dtype]); return; /* little-endian */
+    }
+}
+
+inlay_status_t inlay_op_make_ints(inlay_activation_t *m, uint32_t dtype, uint32_t n, uint32_t rank)
+{
+    inlay_slot_t *at = m->sp - n;
+    int64_t dim = n;
+    inlay_view_t *made;
+    size_t item = inlay_dtype_bytes[dtype];
+    uint32_t i;
+    INLAY_TRY(inlay_need_ints(m, at, n));
+    for (i = 0; i < n; i++) {
+        if (holds(dtype, at[i].as.integer)) continue;
+        inlay_fail(m->error, INLAY_INT_OVERFLOW, "{1} has no exact value of type ",
+                   &at[i].as.integer, 1);
+        inlay_say(m->error, DTYPE_NAMES[dtype]);
+        return INLAY_INT_OVERFLOW;
+    }
+    made = new_tensor(m, dtype, &dim, rank, n * item, 0);
+    if (!made) return INLAY_OUT_OF_MEMORY;
+    for (i = 0; i < n; i++) store(dtype, made->data + i * item, at[i].as.integer);
+    set(at, KIND_TENSOR, &made->header);
+    m->sp = at + 1;
+    return INLAY_OK;
+}

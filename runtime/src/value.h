@@ -1,0 +1,83 @@
+/* Slots and objects.
+ *
+ *   slot    | tag:32 | unused:32 | integer or object:64 |
+ *
+ * An object begins with a header; `count` counts the references to it. A count of IMMORTAL is
+ * never changed: constants of a module are shared by threads that way.
+ */
+#ifndef INLAY_VALUE_H
+#define INLAY_VALUE_H
+
+#include "inlay_rt.h"
+
+/* Kinds; the numbers are those of bytecode/isa.py. */
+enum {
+    KIND_EMPTY = 0,
+    KIND_INT = 1,
+    KIND_TENSOR = 2,
+    KIND_STORAGE = 3,
+    KIND_TUPLE = 4,
+    KIND_ADT = 5,
+    KIND_CLOSURE = 6,
+    KIND_CELL = 7,
+    KIND_FUTURE = 8,
+    KIND_ANY = 15
+};
+
+#define IMMORTAL UINT32_MAX
+
+typedef struct inlay_object {
+    uint32_t count;
+    uint16_t kind;       /* KIND_EMPTY while the memory is free */
+    uint16_t size_class; /* of heap.c */
+    struct inlay_object *link; /* in a free list, or among objects about to be freed */
+} inlay_object_t;
+
+typedef struct inlay_slot {
+    uint32_t tag;
+    uint32_t unused;
+    union {
+        int64_t integer;
+        inlay_object_t *object;
+    } as;
+} inlay_slot_t;
+
+typedef struct inlay_storage {
+    inlay_object_t header;
+    uint8_t *data;
+    size_t bytes;      /* what was asked for */
+    size_t capacity;   /* what there is */
+    size_t align;
+    uint32_t owned;    /* given back when the object dies; such bytes may be written */
+    uint32_t unused;
+} inlay_storage_t;
+
+typedef struct inlay_view {
+    inlay_object_t header;
+    inlay_storage_t *storage;
+    uint8_t *data;
+    size_t bytes;
+    uint32_t dtype;
+    uint32_t rank;
+    int64_t dims[]; /* rank of them */
+} inlay_view_t;
+
+/* Tuple, ADT value, closure (captures) and cell (one item). */
+typedef struct inlay_compound {
+    inlay_object_t header;
+    uint32_t n;
+    uint32_t label; /* constructor tag, or function of a closure */
+    inlay_slot_t items[];
+} inlay_compound_t;
+
+extern const uint8_t inlay_dtype_bytes[INLAY_DTYPES];
+
+const char *inlay_kind_name(uint32_t kind);
+
+/* Bytes of a tensor, or a negative number: -1 for a negative dim, -2 for too large. */
+int64_t inlay_tensor_bytes(uint32_t dtype, const int64_t *dims, uint32_t rank);
+
+/* No storage may be larger; a request beyond it is a wrong size, not a lack of memory. */
+#define INLAY_MAX_STORAGE ((int64_t)1 << 46)
+
+#endif

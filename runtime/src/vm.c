@@ -1,0 +1,577 @@
+/* The dispatch loop. Code was verified: depths, slots, indices and targets are right, and empty
+ * slots are never read. Kinds are tested where the verifier could not know them.
+ *
+ * In the loop: f is the function, pc the instruction, base its first slot, sp the first free
+ * slot, top the newest call record. The current segment is m->current. */
+#include "machine.h"
+#include "opcodes.h"
+
+#include <string.h>
+
+inlay_status_t inlay_wrong_kind(inlay_activation_t *m, uint32_t wanted, uint32_t found)
+{
+    inlay_fail(m->error, INLAY_KIND_MISMATCH, "an instruction needs a value of kind ", NULL, 0);
+    inlay_say(m->error, inlay_kind_name(wanted));
+    inlay_say(m->error, ", found ");
+    inlay_say(m->error, inlay_kind_name(found));
+    return INLAY_KIND_MISMATCH;
+}
+
+inlay_status_t inlay_no_memory(inlay_activation_t *m)
+{
+    return inlay_fail(m->error, INLAY_OUT_OF_MEMORY, "the host has no more memory", NULL, 0);
+}
+
+inlay_status_t inlay_need_ints(inlay_activation_t *m, const inlay_slot_t *slots, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++)
+        if (slots[i].tag != KIND_INT) return inlay_wrong_kind(m, KIND_INT, slots[i].tag);
+    return INLAY_OK;
+}
+
+/* ------------------------------------------------------------------------------- out of line */
+
+static inlay_status_t fail_check(inlay_activation_t *m, uint32_t message, const inlay_slot_t *slots,
+                                 uint32_t n)
+{
+    int64_t values[16];
+    uint32_t i;
+    for (i = 0; i < n && i < 16; i++) values[i] = slots[i].as.integer;
+    return inlay_fail_text(m->error, INLAY_CHECK_FAILED, inlay_module_string(m->module, message),
+                           values, n < 16 ? n : 16);
+}
+
+static inlay_status_t overflow(inlay_activation_t *m)
+{
+    return inlay_fail(m->error, INLAY_INT_OVERFLOW, "integer arithmetic leaves 64 bits", NULL, 0);
+}
+
+static inlay_status_t division(inlay_activation_t *m)
+{
+    return inlay_fail(m->error, INLAY_DIVIDE_BY_ZERO, "integer division by zero", NULL, 0);
+}
+
+static inlay_status_t bad_axis(inlay_activation_t *m, uint32_t axis, uint32_t rank)
+{
+    int64_t values[2];
+    values[0] = axis;
+    values[1] = rank;
+    return inlay_fail(m->error, INLAY_OUT_OF_RANGE, "axis {1} of a tensor of rank {2}", values, 2);
+}
+
+/* Pop n slots into a new object, and push it. */
+static inlay_status_t construct(inlay_activation_t *m, uint32_t kind, uint32_t label, uint32_t n)
+{
+    inlay_compound_t *made = inlay_heap_compound(&m->heap, kind, n);
+    if (!made) return inlay_no_memory(m);
+    made->label = label;
+    m->sp -= n;
+    if (n) memcpy(made->items, m->sp, n * sizeof *m->sp);
+    m->sp->tag = kind;
+    m->sp->as.object = &made->header;
+    m->sp++;
+    return INLAY_OK;
+}
+
+/* Replace the top, a compound, by one of its items. */
+static inlay_status_t item(inlay_activation_t *m, uint32_t kind, uint32_t index)
+{
+    inlay_slot_t *top = m->sp - 1;
+    inlay_compound_t *compound;
+    if (top->tag != kind) return inlay_wrong_kind(m, kind, top->tag);
+    compound = (inlay_compound_t *)(void *)top->as.object;
+    if (index >= compound->n) {
+        int64_t values[2];
+        values[0] = index;
+        values[1] = compound->n;
+        return inlay_fail(m->error, INLAY_OUT_OF_RANGE, "field {1} of a value of {2} fields",
+                          values, 2);
+    }
+    *top = compound->items[index];
+    if (top->tag > KIND_INT) inlay_retain(top->as.object);
+    inlay_release(&m->heap, &compound->header);
+    return INLAY_OK;
+}
+
+static inlay_status_t unpack(inlay_activation_t *m, uint32_t n)
+{
+    inlay_slot_t *top = m->sp - 1;
+    inlay_compound_t *compound;
+    uint32_t i;
+    if (top->tag != KIND_TUPLE && top->tag != KIND_ADT)
+        return inlay_wrong_kind(m, KIND_TUPLE, top->tag);
+    compound = (inlay_compound_t *)(void *)top->as.object;
+    if (compound->n != n) {
+        int64_t values[2];
+        values[0] = compound->n;
+        values[1] = n;
+        return inlay_fail(m->error, INLAY_KIND_MISMATCH,
+                          "a value of {1} fields is unpacked to {2}", values, 2);
+    }
+    for (i = 0; i < n; i++) {
+        top[i] = compound->items[i];
+        if (top[i].tag > KIND_INT) inlay_retain(top[i].as.object);
+    }
+    inlay_release(&m->heap, &compound->header);
+    m->sp = top + n;
+    return INLAY_OK;
+}
+
+static inlay_status_t write_cell(inlay_activation_t *m)
+{
+    inlay_slot_t *top = m->sp - 1, *cell = m->sp - 2, old;
+    inlay_compound_t *compound;
+    if (cell->tag != KIND_CELL) return inlay_wrong_kind(m, KIND_CELL, cell->tag);
+    compound = (inlay_compound_t *)(void *)cell->as.object;
+    old = compound->items[0];
+    compound->items[0] = *top;
+    inlay_slot_release(&m->heap, &old);
+    inlay_release(&m->heap, &compound->header);
+    m->sp -= 2;
+    return INLAY_OK;
+}
+
+/* The closure below n arguments on the stack, fit to be called for so many results; NULL on
+ * failure, with the error set. */
+static inlay_compound_t *closure_below(inlay_activation_t *m, const inlay_slot_t *sp, uint32_t n,
+                                       uint32_t n_results)
+{
+    const inlay_slot_t *at = sp - n - 1;
+    const inlay_function_t *callee;
+    inlay_compound_t *closure;
+    if (at->tag != KIND_CLOSURE) {
+        inlay_wrong_kind(m, KIND_CLOSURE, at->tag);
+        return NULL;
+    }
+    closure = (inlay_compound_t *)(void *)at->as.object;
+    callee = &m->module->functions[closure->label];
+    if (closure->n + n == callee->n_params && n_results == callee->n_results) return closure;
+    inlay_fail(m->error, INLAY_KIND_MISMATCH, "a closure of '", NULL, 0);
+    inlay_say_text(m->error, callee->name);
+    inlay_say(m->error, "' is called with ");
+    inlay_say_int(m->error, n);
+    inlay_say(m->error, " arguments for ");
+    inlay_say_int(m->error, n_results);
+    inlay_say(m->error, " results");
+    return NULL;
+}
+
+/* Make the first slots of a frame: captures of the closure, if there is one, then arguments. */
+static void place_arguments(inlay_activation_t *m, inlay_slot_t *to, inlay_compound_t *closure,
+                            const inlay_slot_t *arguments, uint32_t n)
+{
+    uint32_t captures = closure ? closure->n : 0, i;
+    if (to + captures != arguments && n) memmove(to + captures, arguments, n * sizeof *to);
+    if (!closure) return;
+    for (i = 0; i < captures; i++) {
+        to[i] = closure->items[i];
+        if (to[i].tag > KIND_INT) inlay_retain(to[i].as.object);
+    }
+    inlay_release(&m->heap, &closure->header);
+}
+
+/* Say where: the frames from the innermost out. A caller's pc is already behind its call. */
+static void trace(inlay_activation_t *m, const inlay_function_t *f, const uint32_t *pc,
+                  const inlay_record_t *top)
+{
+    inlay_error_t *error = m->error;
+    const inlay_segment_t *segment = m->current;
+    error->depth = 0;
+    while (f && error->depth < INLAY_TRACE_DEPTH) {
+        inlay_text_t span = inlay_module_span(m->module, f, (uint32_t)(pc - f->code));
+        error->functions[error->depth] = f->name.at;
+        error->function_bytes[error->depth] = f->name.bytes;
+        error->spans[error->depth] = span.bytes ? span.at : NULL;
+        error->span_bytes[error->depth] = span.bytes;
+        error->depth++;
+        f = top->function;
+        pc = top->pc - 1;
+        if (top->segment != segment) {
+            segment = top->segment;
+            top = segment->top;
+        } else {
+            top++;
+        }
+    }
+}
+
+/* -------------------------------------------------------------------------------------- loop */
+
+#define PUSH_INT(value)               \
+    do {                              \
+        int64_t pushed_ = (value);    \
+        sp->tag = KIND_INT;           \
+        sp->as.integer = pushed_;     \
+        sp++;                         \
+    } while (0)
+
+#define NEED(slot, wanted)                                       \
+    do {                                                         \
+        if ((slot)->tag != (wanted)) {                           \
+            status = inlay_wrong_kind(m, (wanted), (slot)->tag); \
+            goto failed;                                         \
+        }                                                        \
+    } while (0)
+
+/* a b -> expression of them */
+#define BINARY(expression)                   \
+    do {                                     \
+        int64_t a, b;                        \
+        NEED(sp - 2, KIND_INT);              \
+        NEED(sp - 1, KIND_INT);              \
+        a = sp[-2].as.integer;               \
+        b = sp[-1].as.integer;               \
+        sp--;                                \
+        sp[-1].as.integer = (expression);    \
+    } while (0)
+
+/* a b -> result of a function that says whether it fits */
+#define CHECKED(function)                                                  \
+    do {                                                                   \
+        NEED(sp - 2, KIND_INT);                                            \
+        NEED(sp - 1, KIND_INT);                                            \
+        sp--;                                                              \
+        if (!function(sp[-1].as.integer, sp[0].as.integer, &sp[-1].as.integer)) { \
+            status = overflow(m);                                          \
+            goto failed;                                                   \
+        }                                                                  \
+    } while (0)
+
+/* An instruction outside the loop. */
+#define OUTSIDE(call)                       \
+    do {                                    \
+        m->sp = sp;                         \
+        status = (call);                    \
+        if (status != INLAY_OK) goto failed; \
+        sp = m->sp;                         \
+    } while (0)
+
+#define POLL()                                                             \
+    do {                                                                   \
+        if (--fuel == 0) {                                                 \
+            fuel = INLAY_POLL_INTERVAL;                                    \
+            if (m->host->poll && m->host->poll(m->host->user)) {           \
+                status = inlay_fail(m->error, INLAY_CANCELLED,             \
+                                    "the run was interrupted", NULL, 0);   \
+                goto failed;                                               \
+            }                                                              \
+        }                                                                  \
+    } while (0)
+
+static int fits(const inlay_slot_t *base, uint32_t slots, const inlay_record_t *top)
+{
+    size_t room = (size_t)((const uint8_t *)top - (const uint8_t *)base);
+    return (size_t)slots * sizeof *base + sizeof *top <= room;
+}
+
+inlay_status_t inlay_vm_run(inlay_activation_t *m, uint32_t function)
+{
+    const inlay_module_t *module = m->module;
+    const inlay_function_t *f = &module->functions[function];
+    const inlay_function_t *callee;
+    const uint32_t *pc = f->code;
+    inlay_slot_t *base = m->current->slots, *sp = base + f->n_params, *arguments, *to;
+    inlay_compound_t *closure;
+    inlay_record_t *top = inlay_segment_end(m->current), record;
+    inlay_status_t status = INLAY_OK;
+    uint32_t fuel = INLAY_POLL_INTERVAL, n;
+
+    memset(&record, 0, sizeof record);
+    record.sp = base;
+    record.segment = m->current;
+    *--top = record;
+
+    for (;;) {
+#if INLAY_COUNT_INSTRUCTIONS
+        m->steps++;
+#endif
+        switch (*pc) {
+        case OP_INT: PUSH_INT((int32_t)pc[1]); pc += 2; break;
+        case OP_INT_WIDE: PUSH_INT(inlay_module_integer(module, pc[1])); pc += 2; break;
+        case OP_CONST:
+            sp->tag = KIND_TENSOR;
+            sp->as.object = &module->constants[pc[1]]->header;
+            sp++;
+            pc += 2;
+            break;
+        case OP_COPY:
+            *sp = base[pc[1]];
+            if (sp->tag > KIND_INT) inlay_retain(sp->as.object);
+            sp++;
+            pc += 2;
+            break;
+        case OP_MOVE:
+            *sp++ = base[pc[1]];
+            base[pc[1]].tag = KIND_EMPTY;
+            pc += 2;
+            break;
+        case OP_DROP:
+            inlay_slot_release(&m->heap, &base[pc[1]]);
+            base[pc[1]].tag = KIND_EMPTY;
+            pc += 2;
+            break;
+        case OP_POP:
+            for (n = pc[1]; n; n--) inlay_slot_release(&m->heap, --sp);
+            pc += 2;
+            break;
+        case OP_SLIDE: {
+            uint32_t keep = pc[1], i;
+            inlay_slot_t *kept = sp - keep;
+            to = kept - pc[2];
+            for (n = 0; n < pc[2]; n++) inlay_slot_release(&m->heap, to + n);
+            for (i = 0; i < keep; i++) to[i] = kept[i];
+            sp = to + keep;
+            pc += 3;
+            break;
+        }
+
+        case OP_ADD: CHECKED(inlay_add); pc++; break;
+        case OP_SUB: CHECKED(inlay_subtract); pc++; break;
+        case OP_MUL: CHECKED(inlay_multiply); pc++; break;
+        case OP_FLOORDIV:
+            NEED(sp - 2, KIND_INT);
+            NEED(sp - 1, KIND_INT);
+            if (sp[-1].as.integer == 0) {
+                status = division(m);
+                goto failed;
+            }
+            CHECKED(inlay_floor_divide);
+            pc++;
+            break;
+        case OP_MOD:
+            NEED(sp - 2, KIND_INT);
+            NEED(sp - 1, KIND_INT);
+            if (sp[-1].as.integer == 0) {
+                status = division(m);
+                goto failed;
+            }
+            BINARY(inlay_modulo(a, b));
+            pc++;
+            break;
+        case OP_MIN: BINARY(a < b ? a : b); pc++; break;
+        case OP_MAX: BINARY(a > b ? a : b); pc++; break;
+        case OP_NEG:
+            NEED(sp - 1, KIND_INT);
+            if (!inlay_subtract(0, sp[-1].as.integer, &sp[-1].as.integer)) {
+                status = overflow(m);
+                goto failed;
+            }
+            pc++;
+            break;
+        case OP_EQ: BINARY(a == b); pc++; break;
+        case OP_NE: BINARY(a != b); pc++; break;
+        case OP_LT: BINARY(a < b); pc++; break;
+        case OP_LE: BINARY(a <= b); pc++; break;
+        case OP_AND: BINARY(a != 0 && b != 0); pc++; break;
+        case OP_OR: BINARY(a != 0 || b != 0); pc++; break;
+        case OP_NOT:
+            NEED(sp - 1, KIND_INT);
+            sp[-1].as.integer = sp[-1].as.integer == 0;
+            pc++;
+            break;
+        case OP_SELECT:
+            NEED(sp - 3, KIND_INT);
+            NEED(sp - 2, KIND_INT);
+            NEED(sp - 1, KIND_INT);
+            sp -= 2;
+            sp[-1].as.integer = sp[-1].as.integer ? sp[0].as.integer : sp[1].as.integer;
+            pc++;
+            break;
+
+        case OP_CHECK:
+            NEED(sp - 1, KIND_INT);
+            sp -= 1 + pc[1];
+            status = inlay_need_ints(m, sp, pc[1]);
+            if (status == INLAY_OK && sp[pc[1]].as.integer == 0)
+                status = fail_check(m, pc[2], sp, pc[1]);
+            if (status != INLAY_OK) goto failed;
+            pc += 3;
+            break;
+        case OP_FAIL:
+            sp -= pc[1];
+            status = inlay_need_ints(m, sp, pc[1]);
+            if (status == INLAY_OK) status = fail_check(m, pc[2], sp, pc[1]);
+            goto failed;
+        case OP_JUMP:
+            if (pc[1] <= (uint32_t)(pc - f->code)) POLL();
+            pc = f->code + pc[1];
+            break;
+        case OP_JUMP_IF_FALSE:
+            NEED(sp - 1, KIND_INT);
+            sp--;
+            pc = sp->as.integer ? pc + 2 : f->code + pc[1];
+            break;
+        case OP_SWITCH:
+            NEED(sp - 1, KIND_INT);
+            sp--;
+            n = pc[1] - 1;
+            if (sp->as.integer >= 0 && sp->as.integer < (int64_t)n) n = (uint32_t)sp->as.integer;
+            pc = f->code + pc[2 + n];
+            break;
+
+        case OP_CALL:
+            callee = &module->functions[pc[1]];
+            n = callee->n_params;
+            arguments = record.sp = sp - n;
+            closure = NULL;
+            record.pc = pc + 2;
+            goto call;
+        case OP_CALL_CLOSURE:
+            n = pc[1];
+            closure = closure_below(m, sp, n, pc[2]);
+            if (!closure) goto mismatch;
+            callee = &module->functions[closure->label];
+            arguments = sp - n;
+            record.sp = arguments - 1;
+            record.pc = pc + 3;
+        call:
+            POLL();
+            record.function = f;
+            record.base = base;
+            record.segment = m->current;
+            to = record.sp;
+            if (!fits(to, callee->frame, top)) {
+                inlay_segment_t *next = inlay_stack_next(m, callee->frame * sizeof *to);
+                if (!next) goto no_stack;
+                m->current->top = top;
+                m->current = next;
+                top = inlay_segment_end(next);
+                to = next->slots;
+            }
+            goto enter;
+        case OP_TAIL_CALL:
+            callee = &module->functions[pc[1]];
+            n = callee->n_params;
+            arguments = sp - n;
+            closure = NULL;
+            for (to = base; to < arguments; to++) inlay_slot_release(&m->heap, to);
+            goto tail_call;
+        case OP_TAIL_CALL_CLOSURE:
+            n = pc[1];
+            closure = closure_below(m, sp, n, f->n_results);
+            if (!closure) goto mismatch;
+            callee = &module->functions[closure->label];
+            arguments = sp - n;
+            for (to = base; to < arguments - 1; to++) inlay_slot_release(&m->heap, to);
+        tail_call:
+            POLL();
+            record = *top++;
+            to = base;
+            if (!fits(to, callee->frame, top)) {
+                inlay_segment_t *next = inlay_stack_next(m, callee->frame * sizeof *to);
+                if (!next) {
+                    top--;
+                    goto no_stack;
+                }
+                m->current->top = top;
+                m->current = next;
+                top = inlay_segment_end(next);
+                to = next->slots;
+            }
+        enter:
+            *--top = record;
+            place_arguments(m, to, closure, arguments, n);
+            f = callee;
+            base = to;
+            sp = base + f->n_params;
+            pc = f->code;
+            break;
+        case OP_RETURN:
+            n = f->n_results;
+            arguments = sp - n;
+            for (to = base; to < arguments; to++) inlay_slot_release(&m->heap, to);
+            record = *top++;
+            if (record.segment != m->current) {
+                m->current = record.segment;
+                top = m->current->top;
+            }
+            if (n) memmove(record.sp, arguments, n * sizeof *sp);
+            sp = record.sp + n;
+            f = record.function;
+            if (!f) {
+                m->sp = sp;
+                return INLAY_OK;
+            }
+            base = record.base;
+            pc = record.pc;
+            break;
+
+        case OP_CLOSURE: OUTSIDE(construct(m, KIND_CLOSURE, pc[1], pc[2])); pc += 3; break;
+        case OP_TUPLE: OUTSIDE(construct(m, KIND_TUPLE, 0, pc[1])); pc += 2; break;
+        case OP_CONSTRUCT: OUTSIDE(construct(m, KIND_ADT, pc[1], pc[2])); pc += 3; break;
+        case OP_PROJECT: OUTSIDE(item(m, KIND_TUPLE, pc[1])); pc += 2; break;
+        case OP_FIELD: OUTSIDE(item(m, KIND_ADT, pc[1])); pc += 2; break;
+        case OP_TAG: {
+            inlay_object_t *object = sp[-1].as.object;
+            NEED(sp - 1, KIND_ADT);
+            sp[-1].tag = KIND_INT;
+            sp[-1].as.integer = ((inlay_compound_t *)(void *)object)->label;
+            inlay_release(&m->heap, object);
+            pc++;
+            break;
+        }
+        case OP_UNPACK: OUTSIDE(unpack(m, pc[1])); pc += 2; break;
+        case OP_CELL_NEW: OUTSIDE(construct(m, KIND_CELL, 0, 1)); pc++; break;
+        case OP_CELL_READ: OUTSIDE(item(m, KIND_CELL, 0)); pc++; break;
+        case OP_CELL_WRITE: OUTSIDE(write_cell(m)); pc++; break;
+
+        case OP_STORAGE: OUTSIDE(inlay_op_storage(m, pc + 1)); pc += 3; break;
+        case OP_TENSOR: OUTSIDE(inlay_op_tensor(m, pc + 1)); pc += 3; break;
+        case OP_ALLOCATE: OUTSIDE(inlay_op_allocate(m, pc + 1)); pc += 4; break;
+        case OP_CHECK_TENSOR: {
+            const inlay_view_t *view = (const inlay_view_t *)(void *)sp[-1].as.object;
+            NEED(sp - 1, KIND_TENSOR);
+            if (view->dtype != pc[1] || view->rank != pc[2]) {
+                status = fail_check(m, pc[3], sp, 0);
+                goto failed;
+            }
+            pc += 4;
+            break;
+        }
+        case OP_DIM: {
+            inlay_view_t *view = (inlay_view_t *)(void *)sp[-1].as.object;
+            NEED(sp - 1, KIND_TENSOR);
+            if (pc[1] >= view->rank) {
+                status = bad_axis(m, pc[1], view->rank);
+                goto failed;
+            }
+            sp[-1].tag = KIND_INT;
+            sp[-1].as.integer = view->dims[pc[1]];
+            inlay_release(&m->heap, &view->header);
+            pc += 2;
+            break;
+        }
+        case OP_DIMS: OUTSIDE(inlay_op_dims(m, pc[1])); pc += 2; break;
+        case OP_ELEMENTS: {
+            inlay_view_t *view = (inlay_view_t *)(void *)sp[-1].as.object;
+            NEED(sp - 1, KIND_TENSOR);
+            sp[-1].tag = KIND_INT;
+            sp[-1].as.integer = (int64_t)(view->bytes / inlay_dtype_bytes[view->dtype]);
+            inlay_release(&m->heap, &view->header);
+            pc++;
+            break;
+        }
+        case OP_RESHAPE: OUTSIDE(inlay_op_reshape(m, pc + 1)); pc += 2; break;
+        case OP_ROW: OUTSIDE(inlay_op_rows(m, 1)); pc++; break;
+        case OP_ROWS: OUTSIDE(inlay_op_rows(m, 0)); pc++; break;
+        case OP_APPEND: OUTSIDE(inlay_op_append(m)); pc++; break;
+        case OP_OWN: OUTSIDE(inlay_op_own(m)); pc++; break;
+        case OP_ASSIGN: OUTSIDE(inlay_op_assign(m)); pc++; break;
+        case OP_INVOKE: OUTSIDE(inlay_invoke(m, pc[1])); pc += 2; break;
+        case OP_TO_INT: OUTSIDE(inlay_op_read_ints(m, 1)); pc++; break;
+        case OP_READ_INTS: OUTSIDE(inlay_op_read_ints(m, pc[1])); pc += 2; break;
+        case OP_TO_TENSOR: OUTSIDE(inlay_op_make_ints(m, pc[1], 1, 0)); pc += 2; break;
+        case OP_MAKE_INTS: OUTSIDE(inlay_op_make_ints(m, pc[1], pc[2], 1)); pc += 3; break;
+        default: /* the verifier refuses other numbers */ break;
+        }
+    }
+mismatch:
+    status = INLAY_KIND_MISMATCH;
+    goto failed;
+no_stack:
+    status = m->error->status;
+failed:
+    trace(m, f, pc, top);
+    return status;
+}

@@ -1,0 +1,64 @@
+"""Errors of inputs given to an executable. It stays usable after each of them."""
+
+from __future__ import annotations
+
+from inlay.base.catalog.entry import Entry
+
+_SEE = "Compare with `Executable.inputs`, and give what the message says is expected."
+
+ENTRIES = (
+    Entry(
+        id="input.missing",
+        title="an input that was not given",
+        explanation="Every input of the model needs a value in each call.",
+        remedy=_SEE,
+    ),
+    Entry(
+        id="input.unknown",
+        title="an input that the model does not have",
+        explanation="A value was given under a name that no input has.",
+        remedy=_SEE,
+    ),
+    Entry(
+        id="input.not-array",
+        title="an input that is no array",
+        explanation="The value is neither an array nor something that an array can be made of.",
+        remedy="Give a NumPy array, or an object that offers DLPack.",
+    ),
+    Entry(
+        id="input.dtype",
+        title="an input of another element type",
+        explanation=(
+            "Values are not converted behind your back: a conversion costs time and may lose "
+            "digits."
+        ),
+        remedy="Convert the array with `.astype`.",
+    ),
+    Entry(
+        id="input.rank",
+        title="an input with another number of dims",
+        explanation="The number of dims of each input is part of the model.",
+        remedy="Reshape the array; a single sample usually needs a leading dim of 1.",
+    ),
+    Entry(
+        id="input.dim",
+        title="an input with a dim that does not fit",
+        explanation=(
+            "A dim is fixed by the model, or must agree with a dim of another input; the message "
+            "says which one decided it."
+        ),
+        remedy=_SEE,
+    ),
+    Entry(
+        id="input.requirement",
+        title="inputs whose sizes break a condition",
+        explanation="The model limits its sizes, for instance by a largest sequence length.",
+        remedy=_SEE,
+    ),
+    Entry(
+        id="input.mismatch",
+        title="an input that does not fit the signature",
+        explanation="The C runtime found that an input differs from the signature of the entry.",
+        remedy=_SEE,
+    ),
+)

@@ -1,0 +1,488 @@
+/* inlay.runtime._runtime: executables for Python, over the portable runtime.
+ *
+ *     executable = load(path, buffer, threads, stack_bytes, cache_bytes, hand_off_ns,
+ *                       check_constants, activations, callbacks, symbols)
+ *     results = executable.call(entry, x, y, ...)
+ *
+ * `runtime/native.py` is the only caller and documents the arguments. Failures raise
+ * `Failure(id, message, [(function, span or None), ...])`. The GIL is released while a call runs,
+ * and taken again for callback kernels and to look for signals. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <errno.h>
+#include <semaphore.h>
+#include <string.h>
+
+#include "inlay_rt.h"
+#include "platform/posix.h"
+#include "result.h"
+
+typedef char dims_are_64_bits[sizeof(Py_ssize_t) == sizeof(int64_t) ? 1 : -1];
+
+#define STACK_INPUTS 32
+#define DEFAULT_ACTIVATIONS 16
+
+typedef struct module_state {
+    PyObject *failure, *result_type, *executable_type;
+} module_state;
+
+typedef struct executable_object {
+    PyObject_HEAD
+    Py_buffer buffer;         /* the file in memory; obj is NULL for a mapped file */
+    const uint8_t *mapped;    /* the file, mapped */
+    const uint8_t *data;
+    size_t bytes;
+    const void *image;
+    size_t image_bytes;
+    inlay_posix_t *posix;
+    inlay_host_t host;
+    inlay_config_t config;
+    inlay_module_t *module;
+    PyObject *callbacks;      /* dict: kernel index -> callable */
+    PyObject *symbols;        /* dict: name -> address; used while loading */
+    PyObject *failure, *result_type;
+    inlay_activation_t **idle; /* guarded by the GIL */
+    int n_idle, n_activations;
+    sem_t free;
+    int has_free;
+} executable_object;
+
+/* ---------------------------------------------------------------------------------- errors */
+
+static PyObject *text(const char *at, size_t bytes)
+{
+    return PyUnicode_DecodeUTF8(at, (Py_ssize_t)bytes, "replace");
+}
+
+static PyObject *raise_failure(PyObject *type, const inlay_error_t *error, inlay_status_t status)
+{
+    PyObject *frames = PyList_New(0), *message, *arguments;
+    uint32_t i;
+    if (!frames) return NULL;
+    for (i = 0; i < error->depth; i++) {
+        PyObject *name = text(error->functions[i], error->function_bytes[i]);
+        PyObject *span = error->spans[i] ? text(error->spans[i], error->span_bytes[i])
+                                         : Py_NewRef(Py_None);
+        PyObject *frame = name && span ? PyTuple_Pack(2, name, span) : NULL;
+        Py_XDECREF(name);
+        Py_XDECREF(span);
+        if (!frame || PyList_Append(frames, frame) != 0) {
+            Py_XDECREF(frame);
+            Py_DECREF(frames);
+            return NULL;
+        }
+        Py_DECREF(frame);
+    }
+    message = text(error->message, strlen(error->message));
+    arguments = message ? Py_BuildValue("(sNN)", inlay_status_id(status), message, frames) : NULL;
+    if (!message) Py_DECREF(frames);
+    if (arguments) PyErr_SetObject(type, arguments);
+    Py_XDECREF(arguments);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------ host */
+
+static void *host_allocate(void *user, size_t bytes, size_t align)
+{
+    return inlay_posix_allocate(((executable_object *)user)->posix, bytes, align);
+}
+
+static void host_release(void *user, void *memory, size_t bytes, size_t align)
+{
+    inlay_posix_release(((executable_object *)user)->posix, memory, bytes, align);
+}
+
+static void host_parallel(void *user, inlay_part_t part, void *argument, int64_t parts)
+{
+    inlay_posix_parallel(((executable_object *)user)->posix, part, argument, parts);
+}
+
+static int host_poll(void *user)
+{
+    PyGILState_STATE gil = PyGILState_Ensure();
+    int is_interrupted = PyErr_CheckSignals() != 0;
+    (void)user;
+    PyGILState_Release(gil);
+    return is_interrupted;
+}
+
+static inlay_phase_t host_symbol(void *user, const char *name, size_t name_bytes)
+{
+    executable_object *self = user;
+    PyObject *key = text(name, name_bytes), *found;
+    inlay_phase_t phase = NULL;
+    void *address;
+    if (!key) return NULL;
+    found = PyDict_GetItemWithError(self->symbols, key);
+    Py_DECREF(key);
+    if (!found) return NULL;
+    address = PyLong_AsVoidPtr(found);
+    memcpy(&phase, &address, sizeof phase);
+    return phase;
+}
+
+/* Call callback(arrays, integers) with the GIL held; its exception stays set. */
+static int run_callback(executable_object *self, uint32_t kernel, const inlay_tensor_t *tensors,
+                        uint32_t n_tensors, const int64_t *ints, uint32_t n_ints)
+{
+    PyObject *key = PyLong_FromUnsignedLong(kernel), *callback, *arrays, *integers, *answer = NULL;
+    uint32_t i;
+    callback = key ? PyDict_GetItemWithError(self->callbacks, key) : NULL;
+    Py_XDECREF(key);
+    arrays = PyList_New(n_tensors);
+    integers = PyList_New(n_ints);
+    if (!callback || !arrays || !integers) goto done;
+    for (i = 0; i < n_ints; i++) {
+        PyObject *value = PyLong_FromLongLong(ints[i]);
+        if (!value || PyList_SetItem(integers, i, value) != 0) goto done;
+    }
+    for (i = 0; i < n_tensors; i++) {
+        inlay_result_t shown;
+        PyObject *view;
+        memset(&shown, 0, sizeof shown);
+        shown.data = tensors[i].data;
+        shown.dtype = tensors[i].dtype;
+        shown.rank = tensors[i].rank;
+        memcpy(shown.dims, tensors[i].dims, shown.rank * sizeof *shown.dims);
+        view = inlay_ext_wrap(self->result_type, &shown, NULL, NULL, 0);
+        if (!view || PyList_SetItem(arrays, i, view) != 0) goto done;
+    }
+    answer = PyObject_CallFunctionObjArgs(callback, arrays, integers, NULL);
+done:
+    Py_XDECREF(arrays);
+    Py_XDECREF(integers);
+    if (!answer) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_LookupError, "no callback was given");
+        return -1;
+    }
+    Py_DECREF(answer);
+    return 0;
+}
+
+static inlay_status_t host_kernel(void *user, uint32_t kernel, const inlay_tensor_t *tensors,
+                                  uint32_t n_tensors, const int64_t *ints, uint32_t n_ints,
+                                  char *message, size_t message_bytes)
+{
+    PyGILState_STATE gil = PyGILState_Ensure();
+    int failed = run_callback(user, kernel, tensors, n_tensors, ints, n_ints);
+    (void)message;
+    (void)message_bytes;
+    PyGILState_Release(gil);
+    return failed ? INLAY_KERNEL_FAILED : INLAY_OK;
+}
+
+/* ----------------------------------------------------------------------------------- calls */
+
+/* Wait for the right to run, and take or make an activation; NULL with an exception. */
+static inlay_activation_t *acquire(executable_object *self)
+{
+    inlay_activation_t *activation = NULL;
+    inlay_status_t status;
+    while (sem_trywait(&self->free) != 0) {
+        int waited;
+        if (errno == EINTR) continue;
+        Py_BEGIN_ALLOW_THREADS
+        waited = sem_wait(&self->free);
+        Py_END_ALLOW_THREADS
+        if (waited == 0) break;
+        if (PyErr_CheckSignals() != 0) return NULL;
+    }
+    if (self->n_idle) return self->idle[--self->n_idle];
+    status = inlay_activation_create(self->module, &self->host, &self->config, &activation);
+    if (status == INLAY_OK) return activation;
+    sem_post(&self->free);
+    PyErr_NoMemory();
+    return NULL;
+}
+
+static void give_back(executable_object *self, inlay_activation_t *activation)
+{
+    self->idle[self->n_idle++] = activation;
+    sem_post(&self->free);
+}
+
+/* Run with inputs read; a list of results, or NULL with an exception. */
+static PyObject *run(executable_object *self, uint32_t entry, inlay_tensor_t *inputs,
+                     uint32_t n_inputs)
+{
+    inlay_result_t fixed[STACK_INPUTS], *results = fixed;
+    inlay_activation_t *activation = NULL;
+    inlay_status_t status;
+    inlay_error_t error;
+    PyObject *list = NULL;
+    uint32_t n_results, unused, i;
+    inlay_module_arity(self->module, entry, &unused, &n_results);
+    if (n_results > STACK_INPUTS) results = PyMem_Malloc(n_results * sizeof *results);
+    if (!results) return PyErr_NoMemory();
+    activation = acquire(self);
+    if (!activation) goto done;
+    Py_BEGIN_ALLOW_THREADS
+    status = inlay_call(activation, entry, inputs, n_inputs, results, n_results, &error);
+    Py_END_ALLOW_THREADS
+    give_back(self, activation);
+    if (status != INLAY_OK) {
+        /* An exception of a callback or signal handler says more than the status. */
+        if (!PyErr_Occurred()) raise_failure(self->failure, &error, status);
+        goto done;
+    }
+    list = PyList_New(n_results);
+    for (i = 0; i < n_results; i++) {
+        PyObject *wrapped = list ? inlay_ext_wrap(self->result_type, &results[i], (PyObject *)self,
+                                                  &self->host, 0)
+                                 : NULL;
+        if (wrapped) {
+            PyList_SetItem(list, i, wrapped);
+            continue;
+        }
+        for (; i < n_results; i++) inlay_result_release(&self->host, &results[i]);
+        Py_CLEAR(list);
+    }
+done:
+    if (results != fixed) PyMem_Free(results);
+    return list;
+}
+
+static PyObject *call(PyObject *object, PyObject *const *arguments, Py_ssize_t n)
+{
+    executable_object *self = (executable_object *)object;
+    Py_buffer fixed_views[STACK_INPUTS], *views = fixed_views;
+    inlay_tensor_t fixed_inputs[STACK_INPUTS], *inputs = fixed_inputs;
+    PyObject *answer = NULL;
+    Py_ssize_t i = 0, read = 0;
+    long entry = n > 0 ? PyLong_AsLong(arguments[0]) : -1;
+    if (entry < 0) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "the first argument is an entry");
+        return NULL;
+    }
+    n--;
+    arguments++;
+    if (n > STACK_INPUTS) {
+        views = PyMem_Malloc((size_t)n * sizeof *views);
+        inputs = PyMem_Malloc((size_t)n * sizeof *inputs);
+        if (!views || !inputs) {
+            PyErr_NoMemory();
+            goto done;
+        }
+    }
+    for (; read < n; read++) {
+        if (inlay_ext_read(arguments[read], &views[read], &inputs[read]) != 0) goto done;
+        /* bfloat16 comes as its bits; the Python side has looked at the real type. */
+        if (inputs[read].dtype == INLAY_U16 &&
+            inlay_module_input_dtype(self->module, (uint32_t)entry, (uint32_t)read) == INLAY_BF16)
+            inputs[read].dtype = INLAY_BF16;
+    }
+    answer = run(self, (uint32_t)entry, inputs, (uint32_t)n);
+done:
+    for (i = 0; i < read; i++) PyBuffer_Release(&views[i]);
+    if (views != fixed_views) PyMem_Free(views);
+    if (inputs != fixed_inputs) PyMem_Free(inputs);
+    return answer;
+}
+
+/* --------------------------------------------------------------------------------- loading */
+
+static void close_executable(executable_object *self)
+{
+    while (self->n_idle) inlay_activation_destroy(self->idle[--self->n_idle]);
+    PyMem_Free(self->idle);
+    inlay_module_close(self->module);
+    inlay_posix_close(self->posix);
+    inlay_posix_unmap(self->image, self->image_bytes);
+    inlay_posix_unmap(self->mapped, self->bytes);
+    if (self->buffer.obj) PyBuffer_Release(&self->buffer);
+    if (self->has_free) sem_destroy(&self->free);
+    Py_CLEAR(self->callbacks);
+    Py_CLEAR(self->symbols);
+    Py_CLEAR(self->failure);
+    Py_CLEAR(self->result_type);
+}
+
+static void dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    close_executable((executable_object *)object);
+    release(object);
+    Py_DECREF(type);
+}
+
+/* Map the file or take the buffer, and map the native code in it. 0, or -1 with an exception. */
+static int open_data(executable_object *self, const char *path, PyObject *source)
+{
+    inlay_error_t error;
+    inlay_status_t status;
+    size_t offset;
+    if (path) {
+        self->data = self->mapped = inlay_posix_map_file(path, &self->bytes);
+        if (!self->data) {
+            PyErr_SetFromErrnoWithFilename(PyExc_OSError, path);
+            return -1;
+        }
+    } else {
+        if (PyObject_GetBuffer(source, &self->buffer, PyBUF_SIMPLE) != 0) return -1;
+        self->data = self->buffer.buf;
+        self->bytes = (size_t)self->buffer.len;
+    }
+    status = inlay_container_section(self->data, self->bytes, "IMAG", &offset, &self->image_bytes,
+                                     &error);
+    if (status != INLAY_OK) {
+        raise_failure(self->failure, &error, status);
+        return -1;
+    }
+    if (!self->image_bytes) return 0;
+    self->image = path ? inlay_posix_map_code(path, offset, self->image_bytes)
+                       : inlay_posix_copy_code(self->data + offset, self->image_bytes);
+    if (self->image) return 0;
+    PyErr_SetFromErrno(PyExc_OSError);
+    return -1;
+}
+
+static int open_module(executable_object *self, int threads, int check_constants, int activations)
+{
+    inlay_error_t error;
+    inlay_status_t status;
+    self->posix = inlay_posix_open(threads);
+    self->idle = PyMem_Malloc((size_t)activations * sizeof *self->idle);
+    if (!self->posix || !self->idle || sem_init(&self->free, 0, (unsigned)activations) != 0) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    self->has_free = 1;
+    self->config.parts = threads;
+    self->host.user = self;
+    self->host.allocate = host_allocate;
+    self->host.release = host_release;
+    self->host.parallel = host_parallel;
+    self->host.kernel = host_kernel;
+    self->host.symbol = host_symbol;
+    self->host.poll = host_poll;
+    /* The GIL is kept: symbols are looked up in a dictionary. */
+    status = inlay_module_open(self->data, self->bytes, self->image, check_constants, &self->host,
+                               &self->module, &error);
+    if (status == INLAY_OK) return 0;
+    if (!PyErr_Occurred()) raise_failure(self->failure, &error, status);
+    return -1;
+}
+
+static PyObject *load(PyObject *module, PyObject *arguments)
+{
+    module_state *state = PyModule_GetState(module);
+    const char *path;
+    PyObject *source, *callbacks, *symbols;
+    int threads, check_constants, activations;
+    Py_ssize_t stack_bytes, cache_bytes;
+    long long hand_off_ns;
+    executable_object *self;
+    allocfunc allocate;
+    if (!PyArg_ParseTuple(arguments, "zOinnLpiO!O!", &path, &source, &threads, &stack_bytes,
+                          &cache_bytes, &hand_off_ns, &check_constants, &activations, &PyDict_Type,
+                          &callbacks, &PyDict_Type, &symbols))
+        return NULL;
+    if (threads < 1 || stack_bytes < 0 || cache_bytes < 0 || activations < 1) {
+        PyErr_SetString(PyExc_ValueError, "threads and activations are at least 1");
+        return NULL;
+    }
+    allocate = (allocfunc)PyType_GetSlot((PyTypeObject *)state->executable_type, Py_tp_alloc);
+    self = (executable_object *)allocate((PyTypeObject *)state->executable_type, 0);
+    if (!self) return NULL;
+    self->failure = Py_NewRef(state->failure);
+    self->result_type = Py_NewRef(state->result_type);
+    self->callbacks = Py_NewRef(callbacks);
+    self->symbols = Py_NewRef(symbols);
+    self->config.stack_bytes = (size_t)stack_bytes;
+    self->config.cache_bytes = (size_t)cache_bytes;
+    self->config.hand_off_ns = hand_off_ns;
+    if (open_data(self, path, source) != 0 ||
+        open_module(self, threads, check_constants, activations) != 0) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+/* ---------------------------------------------------------------------------------- module */
+
+static PyObject *live_objects(PyObject *object, PyObject *unused)
+{
+    executable_object *self = (executable_object *)object;
+    size_t live = 0;
+    int i;
+    (void)unused;
+    for (i = 0; i < self->n_idle; i++) live += inlay_activation_live(self->idle[i]);
+    return PyLong_FromSize_t(live);
+}
+
+static PyMethodDef executable_methods[] = {
+    {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL,
+     "call(entry, *inputs) -> list of Result"},
+    {"live_objects", live_objects, METH_NOARGS, "Objects alive in idle activations; 0 always."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot executable_slots[] = {
+    {Py_tp_doc, "A loaded executable."},
+    {Py_tp_dealloc, dealloc},
+    {Py_tp_methods, executable_methods},
+    {0, NULL},
+};
+
+static PyType_Spec executable_spec = {
+    .name = "inlay.runtime._runtime.Executable",
+    .basicsize = sizeof(executable_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = executable_slots,
+};
+
+static PyMethodDef functions[] = {
+    {"load", load, METH_VARARGS, "Load an executable; see inlay.runtime.native."},
+    {NULL, NULL, 0, NULL},
+};
+
+static int fill(PyObject *module)
+{
+    module_state *state = PyModule_GetState(module);
+    state->failure =
+        PyErr_NewException("inlay.runtime._runtime.Failure", PyExc_RuntimeError, NULL);
+    state->result_type = inlay_ext_make_result_type(module);
+    state->executable_type = PyType_FromModuleAndSpec(module, &executable_spec, NULL);
+    if (!state->failure || !state->result_type || !state->executable_type) return -1;
+    if (PyModule_AddObjectRef(module, "Failure", state->failure) != 0) return -1;
+    if (PyModule_AddObjectRef(module, "Result", state->result_type) != 0) return -1;
+    return PyModule_AddObjectRef(module, "Executable", state->executable_type);
+}
+
+static int visit_state(PyObject *module, visitproc visit, void *arg)
+{
+    module_state *state = PyModule_GetState(module);
+    Py_VISIT(state->failure);
+    Py_VISIT(state->result_type);
+    Py_VISIT(state->executable_type);
+    return 0;
+}
+
+static int clear_state(PyObject *module)
+{
+    module_state *state = PyModule_GetState(module);
+    Py_CLEAR(state->failure);
+    Py_CLEAR(state->result_type);
+    Py_CLEAR(state->executable_type);
+    return 0;
+}
+
+static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, fill}, {0, NULL}};
+
+static struct PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "_runtime",
+    .m_doc = "The C runtime of executables.",
+    .m_size = sizeof(module_state),
+    .m_methods = functions,
+    .m_slots = module_slots,
+    .m_traverse = visit_state,
+    .m_clear = clear_state,
+};
+
+PyMODINIT_FUNC PyInit__runtime(void);
+PyMODINIT_FUNC PyInit__runtime(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,26 @@
+from typing import Any
+
+class Failure(RuntimeError): ...
+
+class Result:
+    @property
+    def dtype(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+class Executable:
+    def call(self, entry: int, /, *inputs: Any) -> list[Result]: ...
+    def live_objects(self) -> int: ...
+
+def load(
+    path: str | None,
+    source: Any,
+    threads: int,
+    stack_bytes: int,
+    cache_bytes: int,
+    hand_off_ns: int,
+    check_constants: int,
+    activations: int,
+    callbacks: dict[int, Any],
+    symbols: dict[str, int],
+    /,
+) -> Executable: ...

@@ -1,0 +1,120 @@
+"""The C runtime as an engine: loads a container and calls its entries.
+
+Arrays go in without copies where they are contiguous, results come out as arrays over the memory
+that the runtime allocated, and the GIL is free while a call runs. A callback gets arrays over the
+memory of the machine: they are valid until it returns and must not be kept.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from inlay.arith import dtype as dtypes
+from inlay.base.diagnostics import CompileError, Diagnostic
+from inlay.bytecode.isa import DTYPE_CODES
+from inlay.bytecode.program import HostBody, Kernel
+from inlay.runtime import _runtime
+
+Callback: TypeAlias = Callable[[list[np.ndarray], list[int]], None]
+"""A kernel in Python: gets all tensors of its ports and its integers, writes the outputs."""
+
+_BF16 = DTYPE_CODES["bf16"]
+HAND_OFF_NS = 10_000
+"""Kernels predicted to be shorter stay on the calling thread: waking another costs as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How an executable runs.
+
+    Attributes:
+        threads: parts that parallel kernels are divided into, on as many threads.
+        stack_bytes: limit of the stack of the machine; 0 for the default of 256 MiB.
+        cache_bytes: freed tensor memory that each activation keeps; 0 for the default.
+        activations: calls that may run at once; further ones wait.
+        hand_off_ns: kernels predicted to be shorter run in one part.
+    """
+
+    threads: int = 1
+    stack_bytes: int = 0
+    cache_bytes: int = 0
+    activations: int = 16
+    hand_off_ns: int = HAND_OFF_NS
+
+
+class NativeEngine:
+    """An executable in the C runtime; may be called by any thread."""
+
+    def __init__(
+        self,
+        source: Path | mmap.mmap,
+        settings: Settings,
+        kernels: Sequence[Kernel],
+        callbacks: Mapping[str, Callback],
+        symbols: Mapping[str, int],
+    ) -> None:
+        wrapped = {
+            index: _shown(callbacks[kernel.body.name])
+            for index, kernel in enumerate(kernels)
+            if isinstance(kernel.body, HostBody)
+        }
+        is_file = isinstance(source, Path)
+        try:
+            self._executable = _runtime.load(
+                str(source) if is_file else None,
+                None if is_file else source,
+                settings.threads,
+                settings.stack_bytes,
+                settings.cache_bytes,
+                settings.hand_off_ns,
+                0,  # digests of constants are computed by the caller, with hashlib
+                settings.activations,
+                wrapped,
+                dict(symbols),
+            )
+        except _runtime.Failure as failure:
+            raise _error(failure) from None
+        self._call = self._executable.call
+
+    def call(self, entry: int, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the results of an entry.
+
+        Raises:
+            CompileError: `run.*`; `input.mismatch` where an input does not fit.
+            ValueError, BufferError: an array does not offer its memory in row-major order.
+        """
+        try:
+            return [
+                _array(result)
+                for result in self._call(entry, *arrays)
+            ]  # fmt: skip
+        except _runtime.Failure as failure:
+            raise _error(failure) from None
+
+    def live_objects(self) -> int:
+        """Return how many objects are alive between calls: none, or there is a leak."""
+        return self._executable.live_objects()
+
+
+def _array(result: Any) -> np.ndarray:
+    array = np.asarray(result)
+    return array if result.dtype != _BF16 else array.view(dtypes.BF16.numpy)
+
+
+def _shown(callback: Callback) -> Callable[[list[Any], list[int]], None]:
+    def run(tensors: list[Any], integers: list[int]) -> None:
+        callback([_array(tensor) for tensor in tensors], integers)
+
+    return run
+
+
+def _error(failure: Exception) -> CompileError:
+    id, message, frames = failure.args
+    notes = tuple(f"in '{name}'" + (f" at {span}" if span else "") for name, span in frames)
+    return CompileError(Diagnostic(id, message, notes=notes))

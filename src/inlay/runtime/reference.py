@@ -1,0 +1,93 @@
+"""The reference interpreter as an engine: slow, for tests and for finding faults.
+
+Native kernels run through ctypes from a copy of the image; all parts of a phase run one after the
+other on the calling thread, in the same division as the C runtime makes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from inlay.base.diagnostics import error
+from inlay.bytecode import formula
+from inlay.bytecode.program import HostBody, ImageBody, Kernel, Program, SymbolBody
+from inlay.runtime.interp import Interpreter
+from inlay.runtime.native import Callback, Settings
+from inlay.runtime.value import Tensor, input_of
+
+_PHASE = ctypes.CFUNCTYPE(
+    None,
+    ctypes.POINTER(ctypes.c_void_p),
+    ctypes.POINTER(ctypes.c_int64),
+    ctypes.c_int64,
+    ctypes.c_int64,
+)
+
+
+class ReferenceEngine:
+    """A program in the reference interpreter; one call at a time."""
+
+    def __init__(
+        self,
+        program: Program,
+        settings: Settings,
+        callbacks: Mapping[str, Callback],
+        symbols: Mapping[str, int],
+    ) -> None:
+        self._program = program
+        self._settings = settings
+        self._callbacks = callbacks
+        self._symbols = symbols
+        self._image = mmap.mmap(
+            -1,
+            max(len(program.image), 1),
+            prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC,
+        )
+        self._image.write(program.image)
+        self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._image))
+        self._interpreter = Interpreter(program, self._run_kernel)
+
+    def call(self, entry: int, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the results of an entry whose inputs were checked."""
+        function = self._program.entries[entry].function
+        results = self._interpreter.call(function, [input_of(array) for array in arrays])
+        return [value.array().copy() for value in results if isinstance(value, Tensor)]
+
+    def _run_kernel(self, kernel: Kernel, tensors: list[np.ndarray], integers: list[int]) -> None:
+        match kernel.body:
+            case HostBody(name=name):
+                self._callbacks[name](tensors, integers)
+                return
+            case ImageBody(phases=phases):
+                steps = [(self._base + phase.offset, phase.parallel) for phase in phases]
+            case SymbolBody(symbol=symbol, parallel=parallel):
+                steps = [(self._symbols[symbol], parallel)]
+        cost = formula.evaluate(kernel.cost, integers)
+        is_short = cost is not None and cost < self._settings.hand_off_ns
+        parts = 1 if is_short else self._settings.threads
+        addresses = [array.ctypes.data for array in tensors]
+        workspace = self._workspace(kernel, integers, parts)
+        if workspace is not None:
+            addresses.append(workspace.ctypes.data)
+        buffers = (ctypes.c_void_p * len(addresses))(*addresses)
+        numbers = (ctypes.c_int64 * max(len(integers), 1))(*integers)
+        for address, is_parallel in steps:
+            count = parts if is_parallel else 1
+            for part in range(count):
+                _PHASE(address)(buffers, numbers, part, count)
+
+    def _workspace(self, kernel: Kernel, integers: list[int], parts: int) -> np.ndarray | None:
+        if kernel.workspace is None:
+            return None
+        size = formula.evaluate(kernel.workspace, integers)
+        if size is None or size < 0:
+            raise error(
+                "run.bad-dims", f"the workspace of kernel '{kernel.name}' has no possible size"
+            )
+        if kernel.workspace_per_part:
+            size = -(-size // 64) * 64 * parts
+        return np.full(size + 1, 0xA5, np.uint8)

@@ -1,0 +1,256 @@
+"""Executables for people: load, look, call, save.
+
+    executable = load_executable("model.inlay", threads=2)
+    executable.inputs                      # names, dtypes, dims
+    outputs = executable.run({"x": x})     # {name: array}
+    y = executable(x)                      # the same by position
+
+An executable is immutable and may be called from any thread; the GIL is free while it runs. Inputs
+are NumPy arrays or anything that offers DLPack; contiguous ones are read in place. Outputs are
+NumPy arrays that own their memory (and offer DLPack). An input that does not fit is refused with
+a sentence, and the executable stays usable.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from inlay.base.diagnostics import CompileError, error
+from inlay.bytecode.container import Container, chunks
+from inlay.bytecode.program import (
+    Entry,
+    HostBody,
+    Kernel,
+    Program,
+    SymbolBody,
+    TensorSpec,
+)
+from inlay.runtime.binder import bind
+from inlay.runtime.host_cpu import check_target
+from inlay.runtime.native import Callback, NativeEngine, Settings
+from inlay.runtime.reference import ReferenceEngine
+
+EngineName = Literal["native", "python"]
+
+
+class Executable:
+    """A loaded program.
+
+    Attributes:
+        entries: what can be called; the first one is called where none is named.
+        threads: parts that parallel kernels are divided into.
+    """
+
+    def __init__(
+        self,
+        source: Path | mmap.mmap,
+        *,
+        settings: Settings,
+        engine: EngineName = "native",
+        verify: bool = True,
+        callbacks: Mapping[str, Callback] | None = None,
+        symbols: Mapping[str, int] | None = None,
+    ) -> None:
+        self._source = source
+        self._container = _open(source, verify=verify)
+        check_target(self._container.target())
+        self.entries: tuple[Entry, ...] = self._container.entries()
+        self.threads = settings.threads
+        kernels = self._container.kernels()
+        _check_given(kernels, callbacks or {}, symbols or {})
+        self._engine: NativeEngine | ReferenceEngine
+        if engine == "native":
+            self._engine = NativeEngine(source, settings, kernels, callbacks or {}, symbols or {})
+        else:
+            self._engine = ReferenceEngine(
+                self._container.program(), settings, callbacks or {}, symbols or {}
+            )
+        self._indices = {entry.name: index for index, entry in enumerate(self.entries)}
+        self._names = [
+            ([spec.name for spec in entry.inputs], [spec.name for spec in entry.outputs])
+            for entry in self.entries
+        ]
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """What the first entry takes."""
+        return self.entries[0].inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """What the first entry gives."""
+        return self.entries[0].outputs
+
+    @property
+    def program(self) -> Program:
+        """The program as data, read from the file."""
+        return self._container.program()
+
+    def run(self, inputs: Mapping[str, Any], *, entry: str | None = None) -> dict[str, np.ndarray]:
+        """Return the outputs by name.
+
+        Raises:
+            CompileError: `input.*` where inputs do not fit the signature; `run.*` where running
+                fails; `name.unknown` where there is no such entry.
+        """
+        index = self._index(entry)
+        names, results = self._names[index]
+        if len(inputs) == len(names):
+            try:
+                arrays = [inputs[name] for name in names]
+            except KeyError:
+                arrays = bind(self.entries[index], inputs)
+        else:
+            arrays = bind(self.entries[index], inputs)
+        return dict(zip(results, self._call(index, arrays), strict=True))
+
+    def __call__(self, *arrays: Any) -> np.ndarray | tuple[np.ndarray, ...]:
+        """Call the first entry by position; a single output comes alone, several in a tuple."""
+        found = self._call(0, list(arrays))
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the executable to a file; an existing one is replaced at once."""
+        target = Path(path)
+        partial = target.with_name(target.name + ".partial")
+        partial.write_bytes(self._container.buffer)
+        partial.replace(target)
+
+    def live_objects(self) -> int:
+        """Return how many objects of the machine are alive between calls (0, for tests)."""
+        return self._engine.live_objects() if isinstance(self._engine, NativeEngine) else 0
+
+    def _index(self, entry: str | None) -> int:
+        if entry is None:
+            return 0
+        index = self._indices.get(entry)
+        if index is None:
+            known = ", ".join(f"'{name}'" for name in self._indices)
+            raise error("name.unknown", f"there is no entry '{entry}'; there are {known}")
+        return index
+
+    def _call(self, index: int, arrays: list[Any]) -> list[np.ndarray]:
+        """Call the engine; where it does not take the arrays as they are, find out why."""
+        if isinstance(self._engine, NativeEngine):
+            try:
+                return self._engine.call(index, arrays)
+            except CompileError as problem:
+                if problem.ids != ("input.mismatch",):
+                    raise
+            except (ValueError, BufferError, TypeError):
+                # No row-major memory, or a type that the buffer protocol does not know.
+                pass
+        entry = self.entries[index]
+        names = self._names[index][0]
+        named = {names[i] if i < len(names) else f"#{i + 1}": a for i, a in enumerate(arrays)}
+        bound = bind(entry, named)
+        bits = [a.view(np.uint16) if a.dtype.name == "bfloat16" else a for a in bound]
+        return self._engine.call(index, bits if isinstance(self._engine, NativeEngine) else bound)
+
+
+def load_executable(
+    path: str | os.PathLike[str],
+    *,
+    threads: int | None = None,
+    engine: EngineName = "native",
+    verify: bool = True,
+    callbacks: Mapping[str, Callback] | None = None,
+    symbols: Mapping[str, int] | None = None,
+    settings: Settings | None = None,
+) -> Executable:
+    """Load an executable file; neither a compiler nor the model is needed.
+
+    Args:
+        path: an `.inlay` file. It must not change while the executable is in use.
+        threads: parts of parallel kernels; by default as many as there are usable processors.
+        engine: the C runtime, or the slow reference interpreter.
+        verify: whether the digest of the constants is checked too (the rest always is).
+        callbacks: Python functions that kernels name.
+        symbols: addresses of C functions that kernels name.
+        settings: everything else; `threads` overrides its own.
+
+    Raises:
+        CompileError: `container.*`.
+        OSError: the file cannot be read.
+    """
+    return Executable(
+        Path(path),
+        settings=_settings(settings, threads),
+        engine=engine,
+        verify=verify,
+        callbacks=callbacks,
+        symbols=symbols,
+    )
+
+
+def executable_of(
+    program: Program,
+    *,
+    threads: int | None = None,
+    engine: EngineName = "native",
+    callbacks: Mapping[str, Callback] | None = None,
+    symbols: Mapping[str, int] | None = None,
+    settings: Settings | None = None,
+) -> Executable:
+    """Return a program as an executable, without a file."""
+    pieces = list(chunks(program))
+    memory = mmap.mmap(-1, sum(len(piece) for piece in pieces))
+    for piece in pieces:
+        memory.write(piece)
+    return Executable(
+        memory,
+        settings=_settings(settings, threads),
+        engine=engine,
+        verify=False,
+        callbacks=callbacks,
+        symbols=symbols,
+    )
+
+
+def usable_processors() -> int:
+    """Return how many processors this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _settings(settings: Settings | None, threads: int | None) -> Settings:
+    base = settings or Settings(threads=usable_processors())
+    if threads is None:
+        return base
+    if threads < 1:
+        raise error("option.bad-value", f"threads is {threads}, and must be at least 1")
+    return Settings(threads, base.stack_bytes, base.cache_bytes, base.activations, base.hand_off_ns)
+
+
+def _open(source: Path | mmap.mmap, *, verify: bool) -> Container:
+    if isinstance(source, mmap.mmap):
+        return Container(memoryview(source), check_constants=verify)
+    with source.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        if size == 0:
+            return Container(b"")
+        mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    return Container(memoryview(mapped), check_constants=verify)
+
+
+def _check_given(
+    kernels: tuple[Kernel, ...], callbacks: Mapping[str, Callback], symbols: Mapping[str, int]
+) -> None:
+    for kernel in kernels:
+        match kernel.body:
+            case HostBody(name=name) if name not in callbacks:
+                raise error("container.symbol",
+                            f"kernel '{kernel.name}' needs the callback '{name}'",
+                            hint="pass it in `callbacks`")  # fmt: skip
+            case SymbolBody(symbol=name) if name not in symbols:
+                raise error("container.symbol", f"kernel '{kernel.name}' needs the symbol '{name}'",
+                            hint="pass its address in `symbols`")  # fmt: skip
+            case _:
+                pass
