@@ -89,9 +89,9 @@ typedef struct inlay_result {
     size_t block_align;
 } inlay_result_t;
 
-/* A step of a native kernel; see the reference of the bytecode. */
-typedef void (*inlay_phase_t)(void *const *buffers, const int64_t *ints, int64_t part,
-                              int64_t parts);
+/* A step of a native kernel: 0, or the number of the assertion that does not hold. */
+typedef int64_t (*inlay_phase_t)(void *const *buffers, const int64_t *ints, int64_t part,
+                                 int64_t parts);
 
 /* One part of parallel work. */
 typedef void (*inlay_part_t)(void *argument, int64_t part);

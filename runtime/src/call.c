@@ -32,7 +32,8 @@ inlay_status_t inlay_activation_create(const inlay_module_t *module, const inlay
     m->buffers = take(m, module->max_ports, sizeof *m->buffers);
     m->tensors = take(m, module->max_ports, sizeof *m->tensors);
     m->ints = take(m, module->max_ints, sizeof *m->ints);
-    if (!m->buffers || !m->tensors || !m->ints) {
+    m->answers = take(m, (size_t)m->config.parts, sizeof *m->answers);
+    if (!m->buffers || !m->tensors || !m->ints || !m->answers) {
         inlay_activation_destroy(m);
         return INLAY_OUT_OF_MEMORY;
     }
@@ -49,6 +50,7 @@ void inlay_activation_destroy(inlay_activation_t *m)
     give(m, m->buffers, m->module->max_ports, sizeof *m->buffers);
     give(m, m->tensors, m->module->max_ports, sizeof *m->tensors);
     give(m, m->ints, m->module->max_ints, sizeof *m->ints);
+    give(m, m->answers, (size_t)m->config.parts, sizeof *m->answers);
     m->host->release(m->host->user, m, sizeof *m, 64);
 }
 

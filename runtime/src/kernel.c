@@ -7,13 +7,33 @@ typedef struct job {
     inlay_phase_t run;
     void *const *buffers;
     const int64_t *ints;
+    int64_t *answers; /* one for each part */
     int64_t parts;
 } job_t;
 
 static void run_part(void *argument, int64_t part)
 {
     const job_t *job = argument;
-    job->run(job->buffers, job->ints, part, job->parts);
+    job->answers[part] = job->run(job->buffers, job->ints, part, job->parts);
+}
+
+/* The assertion that the first part complains of, so that it does not depend on timing. */
+static inlay_status_t check_answers(inlay_activation_t *m, const inlay_kernel_t *kernel,
+                                    int64_t parts)
+{
+    int64_t part = 0, answer;
+    while (part < parts && m->answers[part] == 0) part++;
+    if (part == parts) return INLAY_OK;
+    answer = m->answers[part];
+    if (answer >= 1 && answer <= (int64_t)kernel->n_assertions)
+        return inlay_fail_text(
+            m->error, INLAY_CHECK_FAILED,
+            inlay_module_string(m->module, kernel->assertions[answer - 1]), NULL, 0);
+    inlay_fail(m->error, INLAY_CHECK_FAILED, "kernel '", NULL, 0);
+    inlay_say_text(m->error, kernel->name);
+    inlay_say(m->error, "' answers ");
+    inlay_say_int(m->error, answer);
+    return INLAY_CHECK_FAILED;
 }
 
 static inlay_status_t run_phases(inlay_activation_t *m, const inlay_kernel_t *kernel, int64_t parts)
@@ -29,11 +49,13 @@ static inlay_status_t run_phases(inlay_activation_t *m, const inlay_kernel_t *ke
         job.run = phase->run;
         job.buffers = m->buffers;
         job.ints = m->ints;
+        job.answers = m->answers;
         job.parts = phase->parallel ? parts : 1;
         if (job.parts > 1 && m->host->parallel)
             m->host->parallel(m->host->user, run_part, &job, job.parts);
         else
             for (part = 0; part < job.parts; part++) run_part(&job, part);
+        INLAY_TRY(check_answers(m, kernel, job.parts));
     }
     return INLAY_OK;
 }

@@ -42,6 +42,7 @@ struct inlay_activation {
     void **buffers;        /* of the kernel that is invoked */
     int64_t *ints;
     inlay_tensor_t *tensors;
+    int64_t *answers;      /* of the parts of a phase */
     uint64_t steps;
 };
 

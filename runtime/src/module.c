@@ -401,6 +401,10 @@ static inlay_status_t read_kernels(inlay_module_t *module, inlay_error_t *error)
         kernel->workspace_kind = below(&reader, 3);
         if (kernel->workspace_kind) kernel->workspace = formula(&reader);
         kernel->cost = formula(&reader);
+        kernel->n_assertions = count(&reader);
+        kernel->assertions = take(&reader, kernel->n_assertions);
+        for (port = 0; !reader.failed && port < kernel->n_assertions; port++)
+            if (kernel->assertions[port] >= module->n_strings) reader.failed = 1;
         if (reader.failed) break;
         if ((kernel->workspace_kind && !inlay_formula_check(kernel->workspace, kernel->n_ints)) ||
             !inlay_formula_check(kernel->cost, kernel->n_ints))

@@ -30,8 +30,9 @@ typedef struct inlay_kernel {
     inlay_text_t name;
     inlay_text_t symbol;     /* of a C function or callback */
     const uint32_t *ports;   /* 0 read, 1 write, 2 both */
+    const uint32_t *assertions; /* strings */
     inlay_step_t *phases;
-    uint32_t n_ports, n_ints, n_phases;
+    uint32_t n_ports, n_ints, n_phases, n_assertions;
     uint32_t is_callback;
     uint32_t workspace_kind; /* 0 none, 1 one for all parts, 2 one for each */
     inlay_formula_t workspace, cost;

@@ -253,6 +253,7 @@ def _kernels(program: Program, strings: _Strings) -> bytes:
         else:
             words += [2 if k.workspace_per_part else 1, *_formula(k.workspace)]
         words += _formula(k.cost)
+        words += [len(k.assertions), *(strings(message) for message in k.assertions)]
     return _pack(words)
 
 
@@ -566,7 +567,14 @@ class _Words:
         workspace_kind = self.below(3, "workspace")
         workspace = self.formula() if workspace_kind else None
         return Kernel(
-            name, tuple(accesses), ints, body, workspace, workspace_kind == 2, self.formula()
+            name,
+            tuple(accesses),
+            ints,
+            body,
+            workspace,
+            workspace_kind == 2,
+            self.formula(),
+            tuple(self.strings()),
         )
 
     def _body(self) -> Body:

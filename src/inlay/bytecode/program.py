@@ -14,9 +14,10 @@ gets tensors alone and reads dims with `DIM`.
 
 **Kernels** are what `INVOKE` runs: so many tensors, so many integers, and a body. The body of
 native code is a list of phases, each a function
-`void phase(void *const *buffers, const int64_t *ints, int64_t part, int64_t parts)` in the image
-of the program. `buffers` are the addresses of the tensors in order, then the workspace where there
-is one. All parts of a phase end before the next phase starts.
+`int64_t phase(void *const *buffers, const int64_t *ints, int64_t part, int64_t parts)` in the
+image of the program. `buffers` are the addresses of the tensors in order, then the workspace where
+there is one. All parts of a phase end before the next phase starts. The result is 0, or k where
+assertion k of the kernel (counted from 1) does not hold: then the run fails with its message.
 """
 
 from __future__ import annotations
@@ -129,6 +130,7 @@ class Kernel:
             p * workspace (rounded up to 64) on.
         cost: predicted time on one thread in nanoseconds, a formula over the integers. A kernel
             predicted to be shorter than a hand-off runs as part 0 of 1.
+        assertions: messages of what a phase may find not to hold.
     """
 
     name: str
@@ -138,6 +140,7 @@ class Kernel:
     workspace: Formula | None = None
     workspace_per_part: bool = False
     cost: Formula = (1_000_000_000,)
+    assertions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

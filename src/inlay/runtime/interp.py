@@ -219,7 +219,11 @@ class Interpreter:
                 for port, tensor in zip(kernel.ports, tensors, strict=True):
                     if port is not Access.READ:
                         _writable(tensor)
-                self.kernel(kernel, [tensor.array() for tensor in tensors], integers)
+                try:
+                    self.kernel(kernel, [tensor.array() for tensor in tensors], integers)
+                except CompileError as problem:
+                    (first, *_) = problem.diagnostics
+                    raise _Failure(first.id, first.message) from None
             case _ if name in _INT_BINARY:
                 a, b = _ints(stack, 2)
                 stack.append(_fit(_INT_BINARY[name](a, b)))

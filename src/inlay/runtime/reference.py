@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from inlay.base.diagnostics import error
+from inlay.base.diagnostics import CompileError, error
 from inlay.bytecode import formula
 from inlay.bytecode.program import HostBody, ImageBody, Kernel, Program, SymbolBody
 from inlay.runtime.interp import Interpreter
@@ -20,12 +20,18 @@ from inlay.runtime.native import Callback, Settings
 from inlay.runtime.value import Tensor, input_of
 
 _PHASE = ctypes.CFUNCTYPE(
-    None,
+    ctypes.c_int64,
     ctypes.POINTER(ctypes.c_void_p),
     ctypes.POINTER(ctypes.c_int64),
     ctypes.c_int64,
     ctypes.c_int64,
 )
+
+
+def _assertion(kernel: Kernel, number: int) -> CompileError:
+    known = 1 <= number <= len(kernel.assertions)
+    message = kernel.assertions[number - 1] if known else f"kernel '{kernel.name}' answers {number}"
+    return error("run.check-failed", message)
 
 
 class ReferenceEngine:
@@ -77,8 +83,9 @@ class ReferenceEngine:
         numbers = (ctypes.c_int64 * max(len(integers), 1))(*integers)
         for address, is_parallel in steps:
             count = parts if is_parallel else 1
-            for part in range(count):
-                _PHASE(address)(buffers, numbers, part, count)
+            answers = [_PHASE(address)(buffers, numbers, part, count) for part in range(count)]
+            if failed := next((answer for answer in answers if answer), 0):
+                raise _assertion(kernel, failed)
 
     def _workspace(self, kernel: Kernel, integers: list[int], parts: int) -> np.ndarray | None:
         if kernel.workspace is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import platform
 import subprocess
 import sys
@@ -210,14 +211,19 @@ def test_bfloat16():
 
 
 ADD_ONE = """
-void first(void *const *b, const int64_t *n, int64_t part, int64_t parts) {
+int64_t first(void *const *b, const int64_t *n, int64_t part, int64_t parts) {
     const int64_t *x = b[0]; int64_t *scratch = b[2];
-    for (int64_t i = n[0] * part / parts; i < n[0] * (part + 1) / parts; i++) scratch[i] = x[i] + 1;
+    for (int64_t i = n[0] * part / parts; i < n[0] * (part + 1) / parts; i++) {
+        if (x[i] < 0) return x[i] < -1 ? 3 : 1;
+        scratch[i] = x[i] + 1;
+    }
+    return 0;
 }
-void second(void *const *b, const int64_t *n, int64_t part, int64_t parts) {
+int64_t second(void *const *b, const int64_t *n, int64_t part, int64_t parts) {
     int64_t *y = b[1]; const int64_t *scratch = b[2];
     for (int64_t i = n[0] * part / parts; i < n[0] * (part + 1) / parts; i++)
         y[i] = scratch[n[0] - 1 - i];
+    return 0;
 }
 """
 
@@ -230,7 +236,7 @@ def reversing(tmp_path, cost="1000000"):
     kernel = b.kernel(
         Kernel("reverse", (Access.READ, Access.WRITE), 1,
                ImageBody((Phase(first, parallel=True), Phase(second, parallel=True))),
-               formula.parse("8*n", n), cost=formula.parse(cost, n))
+               formula.parse("8*n", n), cost=formula.parse(cost, n), assertions=("x is not negative",))
     )  # fmt: skip
     main = b.function("main", [Kind.TENSOR], [Kind.TENSOR])
     (
@@ -293,17 +299,30 @@ def test_concurrent_parallel_kernels(tmp_path):
 
 
 @CODE
-def test_symbol_kernels(tmp_path):
-    import ctypes
+@pytest.mark.parametrize("engine", ENGINES)
+def test_kernels_assert(tmp_path, engine):
+    exe = executable_of(reversing(tmp_path), engine=engine, threads=2)
+    for value, message in ((-1, "x is not negative"), (-2, "kernel 'reverse' answers 3")):
+        x = np.arange(10)
+        x[7] = value
+        with pytest.raises(CompileError) as caught:
+            exe(x)
+        assert caught.value.diagnostics[0].id == "run.check-failed"
+        assert caught.value.diagnostics[0].message == message
+    assert (exe(np.arange(3)) == [3, 2, 1]).all()
 
-    address = ctypes.cast(ctypes.CDLL(None).abs, ctypes.c_void_p).value
+
+@CODE
+def test_symbol_kernels(tmp_path):
+    # A function with the signature of a phase that is in every C library: it ignores what it gets.
+    address = ctypes.cast(ctypes.CDLL(None).sched_yield, ctypes.c_void_p).value
     b = ProgramBuilder()
-    kernel = b.kernel(Kernel("abs", (), 0, SymbolBody("abs")))
+    kernel = b.kernel(Kernel("yield", (), 0, SymbolBody("sched_yield")))
     main = b.function("main", [], [])
     main.emit("INVOKE", kernel), main.emit("RETURN")
     b.entry(Entry("main", main.index, (), ()))
     for engine in ENGINES:
-        assert executable_of(b.finish(), symbols={"abs": address}, engine=engine)() == ()
+        assert executable_of(b.finish(), symbols={"sched_yield": address}, engine=engine)() == ()
         with pytest.raises(CompileError) as caught:
             executable_of(b.finish(), engine=engine)
         assert caught.value.ids == ("container.symbol",)
