@@ -56,7 +56,96 @@ done:
 }
 """
 
-_HELPERS = {"fmod": _FMOD}
+# The first 1216 bits of 2/pi after the point, behind a word of zeros for small exponents.
+_TWO_OVER_PI = (
+    0x0000000000000000, 0xA2F9836E4E441529, 0xFC2757D1F534DDC0, 0xDB6295993C439041,
+    0xFE5163ABDEBBC561, 0xB7246E3A424DD2E0, 0x06492EEA09D1921C, 0xFE1DEB1CB129A73E,
+    0xE88235F52EBB4484, 0xE99C7026B45F7E41, 0x3991D639835339F4, 0x9C845F8BBDF9283B,
+    0x1FF897FFDE05980F, 0xEF2F118B5A0A6D1F, 0x6D367ECF27CB09B7, 0x4F463F669E5FEA2D,
+    0x7527BAC7EBE5F17B, 0x3D0739F78A5292EA, 0x6BFB5FB11F8D5D08, 0x56033046FC7B6BAB,
+)  # fmt: skip
+
+# What is left of a large number after its multiples of pi/2 (Payne and Hanek): with x = m * 2^e,
+# the bits of 2/pi whose product with x is a multiple of 4 are skipped and the next 192 are
+# multiplied by m. The product has the quadrant in bits 191 and 190 and the fraction below.
+_REDUCE = f"""\
+@inlay.two_over_pi = private unnamed_addr constant [20 x i64] \
+[{", ".join(f"i64 {w}" for w in _TWO_OVER_PI)}], align 8
+define internal {{ double, i64 }} @inlay.reduce(double %x) noinline nounwind "no-builtins" {{
+entry:
+  %bits = bitcast double %x to i64
+  %field = lshr i64 %bits, 52
+  %exponent = and i64 %field, 2047
+  %finite = icmp ne i64 %exponent, 2047
+  br i1 %finite, label %reduce, label %invalid
+invalid:
+  ret {{ double, i64 }} {{ double 0x7FF8000000000000, i64 0 }}
+reduce:
+  %low52 = and i64 %bits, 4503599627370495
+  %m = or i64 %low52, 4503599627370496
+  %start = add i64 %exponent, -1013
+  %word = lshr i64 %start, 6
+  %shift = and i64 %start, 63
+  %p0 = getelementptr i64, ptr @inlay.two_over_pi, i64 %word
+  %p1 = getelementptr i8, ptr %p0, i64 8
+  %p2 = getelementptr i8, ptr %p0, i64 16
+  %p3 = getelementptr i8, ptr %p0, i64 24
+  %t0 = load i64, ptr %p0, align 8
+  %t1 = load i64, ptr %p1, align 8
+  %t2 = load i64, ptr %p2, align 8
+  %t3 = load i64, ptr %p3, align 8
+  %w2 = call i64 @llvm.fshl.i64(i64 %t0, i64 %t1, i64 %shift)
+  %w1 = call i64 @llvm.fshl.i64(i64 %t1, i64 %t2, i64 %shift)
+  %w0 = call i64 @llvm.fshl.i64(i64 %t2, i64 %t3, i64 %shift)
+  %mw = zext i64 %m to i128
+  %w0w = zext i64 %w0 to i128
+  %w1w = zext i64 %w1 to i128
+  %a0 = mul i128 %mw, %w0w
+  %a1 = mul i128 %mw, %w1w
+  %a2 = mul i64 %m, %w2
+  %a0h = lshr i128 %a0, 64
+  %mid = add i128 %a1, %a0h
+  %l1 = trunc i128 %mid to i64
+  %midh = lshr i128 %mid, 64
+  %carry = trunc i128 %midh to i64
+  %l2 = add i64 %a2, %carry
+  %q = lshr i64 %l2, 62
+  %l2w = zext i64 %l2 to i128
+  %l1w = zext i64 %l1 to i128
+  %l2s = shl i128 %l2w, 66
+  %l1s = shl i128 %l1w, 2
+  %f = or i128 %l2s, %l1s
+  %negative = icmp slt i128 %f, 0
+  %up = zext i1 %negative to i64
+  %quadrant = add i64 %q, %up
+  %fneg = sub i128 0, %f
+  %size = select i1 %negative, i128 %fneg, i128 %f
+  %zeros = call i128 @llvm.ctlz.i128(i128 %size, i1 false)
+  %safe = and i128 %zeros, 127
+  %normal = shl i128 %size, %safe
+  %top = lshr i128 %normal, 64
+  %topw = trunc i128 %top to i64
+  %value = uitofp i64 %topw to double
+  %zeros64 = trunc i128 %zeros to i64
+  %scale0 = sub i64 959, %zeros64
+  %scale1 = shl i64 %scale0, 52
+  %scale = bitcast i64 %scale1 to double
+  %fraction = fmul double %value, %scale
+  %r0 = fmul double %fraction, 0x3FF921FB54442D18
+  %sign = select i1 %negative, double -1.0, double 1.0
+  %r1 = fmul double %r0, %sign
+  %below = icmp slt i64 %bits, 0
+  %rneg = fneg double %r1
+  %qneg = sub i64 0, %quadrant
+  %r = select i1 %below, double %rneg, double %r1
+  %n = select i1 %below, i64 %qneg, i64 %quadrant
+  %out0 = insertvalue {{ double, i64 }} poison, double %r, 0
+  %out = insertvalue {{ double, i64 }} %out0, i64 %n, 1
+  ret {{ double, i64 }} %out
+}}
+"""
+
+_HELPERS = {"fmod": _FMOD, "reduce": _REDUCE}
 
 
 def helper_text(names: Iterable[str]) -> str:

@@ -489,10 +489,24 @@ def wrap(value: int, dtype: DType) -> int:
     return value - mask - 1 if dtype.is_signed and value >> (dtype.bits - 1) else value
 
 
+def _odd_single(value: Any) -> np.float32:
+    """Return a number in f32, rounded to odd, so that rounding it again is as rounding once."""
+    if isinstance(value, int):
+        return np.float32(value)
+    near, exact = np.float32(value), float(value)
+    if float(near) == exact or not math.isfinite(near) or near.view(np.uint32) & 1:
+        return near
+    toward = math.inf if float(near) < exact else -math.inf
+    return np.nextafter(near, np.float32(toward))
+
+
 def convert(value: Any, dtype: DType) -> Any:
     """Return a value in another format; floats truncate toward zero on their way to integers."""
     if dtype.kind is Kind.BOOL:
         return bool(value != 0)
+    if dtype.name == "bf16":
+        # ml_dtypes goes through f32, rounding twice, and refuses large integers.
+        return dtype.numpy.type(_odd_single(value))
     if dtype.is_float:
         return dtype.numpy.type(value)
     if isinstance(value, (int, bool)):
