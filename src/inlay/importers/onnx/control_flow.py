@@ -1,0 +1,170 @@
+"""If, Loop and Scan: branches and loops stay branches and loops.
+
+Loops become canonical loops of the IR (`ir.builder` finds the types of carried values). A `Loop`
+whose condition is constantly true runs a number of times that is known when it starts, so its
+stacked outputs are written into tensors of their final shape; otherwise they grow, and their
+length is existential.
+
+ONNX carries the condition as a value: the first is an input, the next is an output of the body. A
+condition that the body computes is carried as a boolean tensor and asked before each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from inlay.arith.expr import Int
+from inlay.importers.onnx.node import Node, Rule
+from inlay.importers.onnx.values import Value, known_scalar
+from inlay.ir import make
+from inlay.ir.builder import Builder, Step
+from inlay.ir.expr import Const, Expr, Var
+from inlay.ir.types import IntType
+
+
+def _if(node: Node) -> tuple[Value, ...]:
+    then, otherwise = node.graph("then_branch"), node.graph("else_branch")
+    condition = _condition(node, 0)
+
+    def branch(graph: onnx.GraphProto, scope: Builder) -> Expr | tuple[Expr, ...]:
+        results = node.subgraphs.run(graph, (), scope, node.span)
+        exprs = tuple(node.within(scope).as_tensor(r) for r in results)
+        return exprs[0] if len(exprs) == 1 else exprs
+
+    if isinstance(condition, Const):
+        return node.subgraphs.run(then if condition.value else otherwise, (), node.b, node.span)
+    result = node.b.if_(
+        condition, lambda s: branch(then, s), lambda s: branch(otherwise, s), name=node.result_name
+    )
+    if len(node.proto.output) == 1:
+        return (Value(result),)
+    return tuple(
+        Value(e) for e in node.b.unpack(result, [o or "unused" for o in node.proto.output])
+    )
+
+
+def _condition(node: Node, i: int) -> Expr:
+    """Return a boolean input as a control value."""
+    array = node.array(i)
+    if array is not None and array.size == 1:
+        return make.bool_const(value=bool(array.reshape(())))
+    return node.emit("to_control", node.reshape(node.tensor(i), ()))
+
+
+def _loop(node: Node) -> tuple[Value, ...]:
+    graph = node.graph("body")
+    n_carried = len(node.inputs) - 2
+    if len(graph.input) != n_carried + 2 or len(graph.output) < n_carried + 1:
+        raise node.invalid("has a body whose inputs or outputs do not fit its own")
+    count = _trip_count(node)
+    initial = [node.tensor(i + 2) for i in range(n_carried)]
+    asks = not _always_goes_on(node, graph)
+    if asks:
+        # The condition joins the carried values, as the last of them.
+        first = node.reshape(node.tensor(1), ()) if node.has(1) else make.const(_true())
+        initial.append(first)
+    elif count is None:
+        raise node.unsupported("never ends: it has neither a trip count nor a condition")
+
+    def body(scope: Builder, index: Int, carried: tuple[Var, ...]) -> Step:
+        inside = node.within(scope)
+        go = Value(carried[-1]) if asks else Value(make.const(_true()))
+        inputs = (known_scalar(index), go, *(Value(c) for c in carried[:n_carried]))
+        results = node.subgraphs.run(graph, inputs, scope, node.span)
+        tensors = [inside.as_tensor(r) for r in results]
+        values = tensors[1 : n_carried + 1]
+        if asks:
+            values.append(inside.reshape(tensors[0], ()))
+        return Step(values, tensors[n_carried + 1 :])
+
+    def condition(scope: Builder, _: Int, carried: tuple[Var, ...]) -> Expr:
+        return node.within(scope).emit("to_control", carried[-1])
+
+    done = node.b.loop(
+        initial,
+        body,
+        condition=condition if asks else None,
+        count=count,
+        names=[*(i.name for i in graph.input[2:]), "go"],
+        name=node.loop_name,
+    )
+    return tuple(Value(e) for e in (*done.carried[:n_carried], *done.stacked))
+
+
+def _true() -> np.ndarray:
+    return np.ones((), np.bool_)
+
+
+def _trip_count(node: Node) -> Int | None:
+    if not node.has(0):
+        return None
+    trip = node.control_int(0)
+    assert isinstance(trip.type, IntType), "a trip count is an int"
+    return trip.type.value
+
+
+def _always_goes_on(node: Node, graph: onnx.GraphProto) -> bool:
+    """Whether only the trip count ends the loop: the condition is true and stays so."""
+    if node.has(1):
+        first = node.array(1)
+        if first is None or not first.all():
+            return False
+    producers = {o: n for n in graph.node for o in n.output}
+    name = graph.output[0].name
+    while name in producers and producers[name].op_type == "Identity":
+        name = producers[name].input[0]
+    if name == graph.input[1].name:
+        return True
+    made = producers.get(name)
+    if made is not None and made.op_type == "Constant":
+        return any(a.name == "value" and numpy_helper.to_array(a.t).all() for a in made.attribute)
+    return any(t.name == name and numpy_helper.to_array(t).all() for t in graph.initializer)
+
+
+def _scan(node: Node) -> tuple[Value, ...]:
+    if node.opset < 9:
+        raise node.unsupported("of opset 8 has a batch axis", hint="convert to opset 9 or newer")
+    graph = node.graph("body")
+    n_scanned = node.int("num_scan_inputs", 0)
+    n_carried = len(node.inputs) - n_scanned
+    n_rows = len(graph.output) - n_carried
+    if n_scanned < 1 or n_carried < 0 or n_rows < 0:
+        raise node.invalid("has a body whose inputs or outputs do not fit its own")
+    in_axes = node.int_list("scan_input_axes") or (0,) * n_scanned
+    out_axes = node.int_list("scan_output_axes") or (0,) * n_rows
+    sequences = [
+        node.move_axis(node.tensor(i), node.axis(axis, node.rank(i)), 0)
+        for i, axis in enumerate(in_axes, n_carried)
+    ]
+
+    def body(scope: Builder, carried: tuple[Var, ...], rows: tuple[Expr, ...]) -> Step:
+        inputs = tuple(Value(e) for e in (*carried, *rows))
+        results = node.subgraphs.run(graph, inputs, scope, node.span)
+        tensors = [node.within(scope).as_tensor(r) for r in results]
+        return Step(tensors[:n_carried], tensors[n_carried:])
+
+    done = node.b.scan(
+        [node.tensor(i) for i in range(n_carried)],
+        sequences,
+        body,
+        reverse_sequences=_flags(node, "scan_input_directions"),
+        reverse_rows=_flags(node, "scan_output_directions"),
+        names=[i.name for i in graph.input[:n_carried]],
+        name=node.loop_name,
+    )
+    stacked = [
+        node.move_axis(s, 0, node.axis(axis, len(node.type_of(s).shape)))
+        for s, axis in zip(done.stacked, out_axes, strict=True)
+    ]
+    return tuple(Value(e) for e in (*done.carried, *stacked))
+
+
+def _flags(node: Node, name: str) -> tuple[bool, ...]:
+    return tuple(bool(b) for b in node.int_list(name) or ())
+
+
+RULES: Mapping[str, Rule] = {"If": _if, "Loop": _loop, "Scan": _scan}

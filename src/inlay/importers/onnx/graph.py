@@ -1,0 +1,434 @@
+"""From an ONNX graph to a module: names, scopes, symbols, and the walk over nodes.
+
+An ONNX graph is a list of nodes in topological order that name their inputs and outputs. Names of a
+graph are visible in the subgraphs of its nodes. Every node is handed to the rule of its operator;
+what a rule refuses is collected, its outputs are marked as missing, and the walk goes on, so that
+one run reports everything that stands in the way. Nodes that need a missing value are passed over
+in silence: their trouble is not their own.
+
+Axes that are named (`batch`) are one symbol wherever the inputs use the name; unnamed ones are a
+symbol each. Local functions of the model are expanded where they are called.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import onnx
+
+from inlay.arith.expr import Int, Sym, fresh, lit, to_int
+from inlay.base.diagnostics import Collector, error, unsupported
+from inlay.base.span import NO_SPAN, Span
+from inlay.importers.onnx import load, table
+from inlay.importers.onnx.node import Node, describe
+from inlay.importers.onnx.values import MAX_KNOWN, Value
+from inlay.ir import make
+from inlay.ir.builder import Builder
+from inlay.ir.expr import Const, Expr
+from inlay.ir.module import EntryNames, Module
+from inlay.ir.types import TensorType
+from inlay.ops._define import OpDef
+from inlay.ops.table import OperatorTable
+
+MAX_DEPTH = 64
+"""Subgraphs and local functions nested deeper than this are refused: no exporter writes them."""
+
+
+def load_model(path: str | Path, operators: OperatorTable) -> Module:
+    """Return the program in an ONNX file.
+
+    Raises:
+        CompileError: `import.*`; everything that stands in the way, at once.
+    """
+    file = Path(path)
+    return import_model(load.read_model(file), operators, folder=file.parent, name=str(path))
+
+
+def import_model(
+    model: onnx.ModelProto,
+    operators: OperatorTable,
+    *,
+    folder: Path | None = None,
+    name: str = "model",
+) -> Module:
+    """Return the program of a model that is already parsed; see `load_model`."""
+    importer = _Importer.of(model, operators, folder)
+    return importer.module(name)
+
+
+@dataclass(slots=True)
+class _Scope:
+    """Names of a graph and of the graphs around it. A value of None is missing (refused)."""
+
+    values: dict[str, Value | None] = field(default_factory=dict)
+    outer: _Scope | None = None
+    depth: int = 0
+
+    def find(self, name: str) -> tuple[bool, Value | None]:
+        """Return (whether the name is defined, its value)."""
+        scope: _Scope | None = self
+        while scope is not None:
+            if name in scope.values:
+                return True, scope.values[name]
+            scope = scope.outer
+        return False, None
+
+
+@dataclass(slots=True)
+class _Importer:
+    """One run over one model."""
+
+    model: onnx.ModelProto
+    operators: OperatorTable
+    folder: Path | None
+    opsets: dict[str, int]
+    functions: dict[tuple[str, str], onnx.FunctionProto]
+    findings: Collector = field(default_factory=Collector)
+    symbols: dict[str, Sym] = field(default_factory=dict)
+
+    @staticmethod
+    def of(model: onnx.ModelProto, operators: OperatorTable, folder: Path | None) -> _Importer:
+        """Read what the model declares outside its graph."""
+        opsets = {_domain(o.domain): o.version for o in model.opset_import}
+        functions = {(_domain(f.domain), f.name): f for f in model.functions}
+        return _Importer(model, operators, folder, opsets, functions)
+
+    # ------------------------------------------------------------------ the whole
+
+    def module(self, name: str) -> Module:
+        """Import the graph of the model as `main`."""
+        graph = self.model.graph
+        scope, b = _Scope(), Builder()
+        self._inputs(graph, scope, b)
+        results = self._graph(graph, scope, b)
+        self.findings.raise_if_fatal()
+        assert None not in results, "a missing output has a reason"
+        if not results:
+            raise error("import.invalid-graph", f"'{name}' has no outputs", hint="export it again")
+        at_end = _node(onnx.NodeProto(op_type="outputs"), (), b, self, scope, NO_SPAN)
+        exprs = [at_end.as_tensor(r) for r in results if r is not None]
+        main = b.function(exprs[0] if len(exprs) == 1 else exprs)
+        names = EntryNames(
+            tuple(v.name for v in graph.input if self._is_input(v.name)),
+            tuple(v.name for v in graph.output),
+        )
+        return Module(
+            functions=MappingProxyType({"main": main}), entries=MappingProxyType({"main": names})
+        )
+
+    def _is_input(self, name: str) -> bool:
+        return all(name != t.name for t in self.model.graph.initializer)
+
+    def _inputs(self, graph: onnx.GraphProto, scope: _Scope, b: Builder) -> None:
+        constants = {t.name for t in graph.initializer}
+        for info in graph.input:
+            if info.name in constants:
+                continue
+            span = Span.named(f"input '{info.name}'")
+            with self.findings.catching():
+                scope.values[info.name] = Value(
+                    b.param(info.name, self._input_type(info, span), span)
+                )
+            scope.values.setdefault(info.name, None)
+
+    def _input_type(self, info: onnx.ValueInfoProto, span: Span) -> TensorType:
+        kind = info.type.WhichOneof("value")
+        if kind != "tensor_type":
+            raise unsupported(
+                "import.input-type",
+                f"input '{info.name}' is a {(kind or 'value of no type').removesuffix('_type')}, "
+                "only tensors can be given",
+                span=span,
+                hint="split it into tensor inputs",
+            )
+        tensor = info.type.tensor_type
+        dtype = load.dtype_of(tensor.elem_type)
+        if dtype is None:
+            raise unsupported(
+                "import.dtype",
+                f"input '{info.name}' has element type {load.elem_type_name(tensor.elem_type)}",
+                span=span,
+                hint="convert the model to a supported type",
+            )
+        if not tensor.HasField("shape"):
+            raise unsupported(
+                "import.rank-unknown",
+                f"input '{info.name}' has no shape; its rank must be known",
+                span=span,
+                hint="export the model with named dynamic axes",
+            )
+        dims = [self._dim(d, info.name, i, span) for i, d in enumerate(tensor.shape.dim)]
+        return TensorType(tuple(dims), dtype)
+
+    def _dim(self, dim: onnx.TensorShapeProto.Dimension, name: str, axis: int, span: Span) -> Int:
+        if dim.WhichOneof("value") == "dim_value" and dim.dim_value >= 0:
+            if dim.dim_value > load.MAX_DIM:
+                raise error(
+                    "import.bad-dim",
+                    f"axis {axis} of input '{name}' has {dim.dim_value} elements",
+                    span=span,
+                    hint="the model is damaged; export it again",
+                )
+            return lit(dim.dim_value)
+        label = dim.dim_param if dim.WhichOneof("value") == "dim_param" else ""
+        if not label:
+            return to_int(fresh(f"{name}_{axis}"))
+        return to_int(self.symbols.setdefault(label, fresh(label)))
+
+    # ------------------------------------------------------------------ graphs
+
+    def _graph(self, graph: onnx.GraphProto, scope: _Scope, b: Builder) -> tuple[Value | None, ...]:
+        for tensor in graph.initializer:
+            span = Span.named(f"initializer '{tensor.name}'")
+            scope.values[tensor.name] = None
+            with self.findings.catching():
+                scope.values[tensor.name] = constant(load.read_tensor(tensor, self.folder, span))
+        if graph.sparse_initializer:
+            self.findings.unsupported(
+                "import.sparse",
+                f"{len(graph.sparse_initializer)} initializers are sparse tensors",
+                hint="convert them to dense initializers",
+            )
+            for sparse in graph.sparse_initializer:
+                scope.values[sparse.values.name] = None
+        for index, proto in enumerate(graph.node):
+            self._node(proto, index, scope, b)
+        return tuple(self._output(o.name, scope) for o in graph.output)
+
+    def _output(self, name: str, scope: _Scope) -> Value | None:
+        defined, value = scope.find(name)
+        if not defined:
+            self.findings.error(
+                "import.undefined-name",
+                f"output '{name}' is produced by no node",
+                span=Span.named(f"output '{name}'"),
+                hint="the model is damaged; export it again",
+            )
+        return value
+
+    def _node(self, proto: onnx.NodeProto, index: int, scope: _Scope, b: Builder) -> None:
+        span = Span.named(describe(proto, index))
+        for name in proto.output:
+            if name:
+                scope.values[name] = None
+        inputs: list[Value | None] = []
+        complete = True
+        for name in proto.input:
+            if not name:
+                inputs.append(None)
+                continue
+            defined, value = scope.find(name)
+            if not defined:
+                self.findings.error(
+                    "import.undefined-name",
+                    f"input '{name}' is produced by no earlier node",
+                    span=span,
+                    hint="nodes must be in topological order, without cycles",
+                )
+            complete = complete and value is not None
+            inputs.append(value)
+        if not complete:
+            self._check_known(proto, span)
+            return
+        with self.findings.catching():
+            results = self._expand(proto, tuple(inputs), scope, b, span)
+            for name, value in zip(proto.output, results, strict=False):
+                if name:
+                    scope.values[name] = value
+            short = [o for o in proto.output[len(results) :] if o]
+            if short:
+                raise unsupported(
+                    "import.unsupported",
+                    f"operator {proto.op_type} has outputs {', '.join(short)} that are not computed",
+                    span=span,
+                    hint="export the model without these outputs",
+                )
+
+    def _check_known(self, proto: onnx.NodeProto, span: Span) -> None:
+        """Report an unknown operator even where its inputs are missing: the list is complete."""
+        with self.findings.catching():
+            if (_domain(proto.domain), proto.op_type) not in self.functions:
+                self._rule(proto, span)
+
+    def _rule(self, proto: onnx.NodeProto, span: Span) -> table.Rule:
+        found = table.find(_domain(proto.domain), proto.op_type)
+        if found is None:
+            domain = f"{proto.domain}." if _domain(proto.domain) else ""
+            raise unsupported(
+                "import.unknown-operator",
+                f"operator {domain}{proto.op_type} is not known",
+                span=span,
+                hint="export without it, or give an implementation with `inlay.extern`",
+            )
+        return found
+
+    def _expand(
+        self,
+        proto: onnx.NodeProto,
+        inputs: tuple[Value | None, ...],
+        scope: _Scope,
+        b: Builder,
+        span: Span,
+    ) -> Sequence[Value]:
+        function = self.functions.get((_domain(proto.domain), proto.op_type))
+        if function is not None:
+            return self._call(function, proto, inputs, scope, b, span)
+        rule = self._rule(proto, span)
+        b.span = span
+        result = rule(_node(proto, inputs, b, self, scope, span))
+        return result if isinstance(result, tuple) else (result,)
+
+    def _call(
+        self,
+        function: onnx.FunctionProto,
+        proto: onnx.NodeProto,
+        inputs: tuple[Value | None, ...],
+        scope: _Scope,
+        b: Builder,
+        span: Span,
+    ) -> Sequence[Value]:
+        """Expand a local function: its nodes see its inputs and nothing of the caller."""
+        inner = _Scope(depth=_deeper(scope, span))
+        for i, name in enumerate(function.input):
+            inner.values[name] = inputs[i] if i < len(inputs) else None
+        given = {a.name: a for a in proto.attribute}
+        for default in function.attribute_proto:
+            given.setdefault(default.name, default)
+        for index, node in enumerate(function.node):
+            self._node(_with_attributes(node, given), index, inner, b)
+        results = [self._output(name, inner) for name in function.output]
+        self.findings.raise_if_fatal()
+        return [r for r in results if r is not None]
+
+    def subgraph(
+        self,
+        graph: onnx.GraphProto,
+        inputs: Sequence[Value],
+        b: Builder,
+        scope: _Scope,
+        span: Span,
+    ) -> tuple[Value, ...]:
+        """Import a subgraph into a b; names of the graphs around it are visible."""
+        inner = _Scope(outer=scope, depth=_deeper(scope, span))
+        if len(inputs) != len(graph.input):
+            raise error(
+                "import.invalid-graph",
+                f"subgraph '{graph.name}' has {len(graph.input)} inputs, needed {len(inputs)}",
+                span=span,
+                hint="the model is damaged; export it again",
+            )
+        for info, value in zip(graph.input, inputs, strict=True):
+            inner.values[info.name] = value
+        results = self._graph(graph, inner, b)
+        if any(r is None for r in results):
+            self.findings.raise_if_fatal()
+        return tuple(r for r in results if r is not None)
+
+    # ------------------------------------------------------------------ operations
+
+    def emit(
+        self, b: Builder, name: str, args: Sequence[Expr], attrs: Mapping[str, object], result: str
+    ) -> Expr:
+        """Emit an operation, or fold it; part of `node.Emitter`."""
+        definition = self.operators.definition(name)
+        record = definition.op.attrs_type(**attrs)
+        folded = _folded(definition, record, args)
+        return b.emit(definition.op, args, record, name=result) if folded is None else folded
+
+
+def _folded(definition: OpDef, attrs: object, args: Sequence[Expr]) -> Const | None:
+    """Return the constant that an operation on small constants is."""
+    values = [_number(a) for a in args]
+    if definition.reference is None or not any(isinstance(v, np.ndarray) for v in values):
+        return None
+    if any(v is None or (isinstance(v, np.ndarray) and v.size > MAX_KNOWN) for v in values):
+        return None
+    call = make.call(definition.op, args, attrs)
+    if not isinstance(call.type, TensorType):
+        return None
+    if math.prod(d.value or 0 for d in call.type.shape) > MAX_KNOWN:
+        return None
+    folded = definition.evaluate(attrs, *(v for v in values if v is not None))
+    return make.const(np.asarray(folded, call.type.dtype.numpy))
+
+
+def _number(e: Expr) -> np.ndarray | int | bool | tuple[int, ...] | None:
+    """Return the value of a constant as references take it; None where it is not a number."""
+    match e:
+        case Const(value=np.ndarray() | bool() as v):
+            return v
+        case Const(value=Int() as v):
+            return v.value
+        case Const(value=tuple() as v):
+            numbers = tuple(x.value for x in v if x.value is not None)
+            return numbers if len(numbers) == len(v) else None
+        case _:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Subgraphs:
+    """`node.Subgraphs` for the nodes of one scope."""
+
+    importer: _Importer
+    scope: _Scope
+
+    def run(
+        self, graph: onnx.GraphProto, inputs: Sequence[Value], b: Builder, span: Span
+    ) -> tuple[Value, ...]:
+        """Import a subgraph where the names of this scope are visible."""
+        return self.importer.subgraph(graph, inputs, b, self.scope, span)
+
+
+def constant(array: np.ndarray) -> Value:
+    """Return a constant; small integer vectors also have known content (see `Node.known`)."""
+    return Value(make.const(array))
+
+
+def _node(
+    proto: onnx.NodeProto,
+    inputs: tuple[Value | None, ...],
+    b: Builder,
+    importer: _Importer,
+    scope: _Scope,
+    span: Span,
+) -> Node:
+    opset = importer.opsets.get(_domain(proto.domain), 0)
+    return Node(proto, opset, inputs, b, importer, _Subgraphs(importer, scope), span)
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+def _deeper(scope: _Scope, span: Span) -> int:
+    if scope.depth >= MAX_DEPTH:
+        raise unsupported(
+            "import.too-deep",
+            f"subgraphs or local functions are nested more than {MAX_DEPTH} deep",
+            span=span,
+            hint="a function that calls itself cannot be expanded",
+        )
+    return scope.depth + 1
+
+
+def _with_attributes(node: onnx.NodeProto, given: dict[str, onnx.AttributeProto]) -> onnx.NodeProto:
+    """Return the node with references to attributes of the function replaced by their values."""
+    if not any(a.ref_attr_name for a in node.attribute):
+        return node
+    out = onnx.NodeProto()
+    out.CopyFrom(node)
+    del out.attribute[:]
+    for a in node.attribute:
+        if not a.ref_attr_name:
+            out.attribute.append(a)
+        elif a.ref_attr_name in given:
+            copy = out.attribute.add()
+            copy.CopyFrom(given[a.ref_attr_name])
+            copy.name = a.name
+    return out

@@ -1,0 +1,193 @@
+"""Reading an ONNX file: protobuf, external data, and what must hold before a node is looked at.
+
+External data is read only from files inside the model's own folder: a model is data, and data must
+not be able to make the compiler read `/etc/passwd` or follow a link out of its folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import TensorProto, numpy_helper
+
+from inlay.arith import dtype as dt
+from inlay.arith.dtype import DType
+from inlay.base.diagnostics import CompileError, error
+from inlay.base.span import Span
+
+_DTYPES: dict[int, DType] = {
+    TensorProto.FLOAT: dt.F32,
+    TensorProto.DOUBLE: dt.F64,
+    TensorProto.FLOAT16: dt.F16,
+    TensorProto.BFLOAT16: dt.BF16,
+    TensorProto.INT8: dt.I8,
+    TensorProto.INT16: dt.I16,
+    TensorProto.INT32: dt.I32,
+    TensorProto.INT64: dt.I64,
+    TensorProto.UINT8: dt.U8,
+    TensorProto.UINT16: dt.U16,
+    TensorProto.UINT32: dt.U32,
+    TensorProto.UINT64: dt.U64,
+    TensorProto.BOOL: dt.BOOL,
+    TensorProto.STRING: dt.STRING,
+}
+
+MAX_DIM = 2**47
+"""A dimension beyond this is damage, not a tensor: no machine addresses its bytes."""
+
+
+def dtype_of(elem_type: int) -> DType | None:
+    """Return the format of an ONNX element type, None when there is none here."""
+    return _DTYPES.get(elem_type)
+
+
+def elem_type_of(dtype: DType) -> int:
+    """Return the ONNX element type of a format."""
+    return next(k for k, v in _DTYPES.items() if v == dtype)
+
+
+def elem_type_name(elem_type: int) -> str:
+    """Return how ONNX spells an element type, for messages."""
+    try:
+        return TensorProto.DataType.Name(elem_type).lower()
+    except ValueError:
+        return f"element type {elem_type}"
+
+
+def read_model(path: Path) -> onnx.ModelProto:
+    """Return the model in a file, without its external data.
+
+    Raises:
+        CompileError: `import.unreadable`, `import.not-onnx`.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as failure:
+        raise error(
+            "import.unreadable",
+            f"cannot read '{path}': {failure.strerror or failure}",
+            hint="check the path and its permissions",
+        ) from None
+    return parse_model(data, str(path))
+
+
+def parse_model(data: bytes, name: str) -> onnx.ModelProto:
+    """Return the model in some bytes.
+
+    Raises:
+        CompileError: `import.not-onnx`.
+    """
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except (DecodeError, RecursionError, ValueError) as failure:
+        raise _not_onnx(name, str(failure)) from None
+    if not model.HasField("graph") or not model.opset_import:
+        raise _not_onnx(name, "it has no graph or names no operator set")
+    return model
+
+
+def _not_onnx(name: str, why: str) -> CompileError:
+    return error(
+        "import.not-onnx",
+        f"'{name}' is not an ONNX model: {why}",
+        hint="check that the file is complete and was written by an ONNX exporter",
+    )
+
+
+def external_file(tensor: TensorProto, folder: Path | None, span: Span) -> tuple[Path, int, int]:
+    """Return file, offset and length (-1 = to the end) of a tensor's external data.
+
+    Raises:
+        CompileError: `import.external-data` when the file lies outside the model's folder, is
+            missing or too short.
+    """
+    entries = {e.key: e.value for e in tensor.external_data}
+    location = entries.get("location", "")
+
+    def bad(why: str, hint: str) -> CompileError:
+        message = f"external data of tensor '{tensor.name}' {why}"
+        return error("import.external-data", message, span=span, hint=hint)
+
+    if folder is None:
+        raise bad(
+            f"is in file '{location}', and the model was given as bytes",
+            "load the model from its file, so that the folder of its data is known",
+        )
+    root = folder.resolve()
+    path = (root / location).resolve()
+    if not location or not path.is_relative_to(root):
+        raise bad(
+            f"is in '{location}', outside the folder of the model",
+            "put the data file beside the model",
+        )
+    try:
+        offset, length = int(entries.get("offset", "0")), int(entries.get("length", "-1"))
+    except ValueError:
+        raise bad("has an offset or length that is no number", "write the model anew") from None
+    if not path.is_file():
+        raise bad(f"is in '{location}', which does not exist", "copy that file beside the model")
+    size = path.stat().st_size
+    if offset < 0 or offset > size or (length >= 0 and offset + length > size):
+        raise bad(
+            f"needs bytes {offset} to {offset + max(length, 0)} of '{location}', which has {size}",
+            "check that the data file is complete",
+        )
+    return path, offset, length
+
+
+def read_tensor(tensor: TensorProto, folder: Path | None, span: Span) -> np.ndarray:
+    """Return the content of an initializer or tensor attribute, read-only, row-major.
+
+    External data is mapped, not read.
+
+    Raises:
+        CompileError: `import.external-data`, `import.bad-tensor`, `import.dtype`.
+    """
+
+    def bad(why: str) -> CompileError:
+        return error(
+            "import.bad-tensor",
+            f"tensor '{tensor.name}' {why}",
+            span=span,
+            hint="the model is damaged; export it again",
+        )
+
+    dtype = dtype_of(tensor.data_type)
+    if dtype is None:
+        raise error(
+            "import.dtype",
+            f"tensor '{tensor.name}' has element type {elem_type_name(tensor.data_type)}, "
+            "which is not supported",
+            span=span,
+            hint="convert the model to one of: " + ", ".join(d.name for d in _DTYPES.values()),
+        )
+    shape = tuple(tensor.dims)
+    count = 1
+    for n in shape:
+        count *= n
+        if n < 0 or count > MAX_DIM:
+            raise bad(f"has the impossible shape {list(shape)}")
+    if tensor.data_location == TensorProto.EXTERNAL:
+        path, offset, length = external_file(tensor, folder, span)
+        needed = count * dtype.itemsize
+        if dtype is dt.STRING or (length >= 0 and length != needed):
+            raise bad(f"needs {needed} bytes and its external data has {length}")
+        if path.stat().st_size - offset < needed:
+            raise bad(f"needs {needed} bytes and its external data file is too short")
+        if count == 0:
+            return np.zeros(shape, dtype.numpy)
+        array = np.memmap(path, dtype.numpy, "r", offset, shape)
+        return np.asarray(array)
+    try:
+        array = numpy_helper.to_array(tensor)
+    except Exception as failure:  # noqa: BLE001  onnx raises whatever NumPy does on damaged data
+        raise bad(f"cannot be decoded: {failure}") from None
+    if array.shape != shape:
+        raise bad(f"has {array.size} elements for shape {list(shape)}")
+    array = np.array(array, dtype=dtype.numpy, order="C", copy=None)
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,351 @@
+"""Element-wise arithmetic, comparisons, reductions and matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from inlay.arith import dtype as dt
+from inlay.arith.expr import Int, floordiv, maximum, minimum
+from inlay.importers.onnx import load
+from inlay.importers.onnx.node import Node, Rule
+from inlay.importers.onnx.values import Value, known, known_scalar
+from inlay.ir import make
+from inlay.ir.expr import Expr
+
+
+def _unary(name: str) -> Rule:
+    return lambda node: node.result(name, node.tensor(0))
+
+
+def _binary(name: str) -> Rule:
+    return lambda node: node.result(name, node.tensor(0), node.tensor(1))
+
+
+def _variadic(name: str) -> Rule:
+    def rule(node: Node) -> Value:
+        first, *rest = node.tensors()
+        for other in rest:
+            first = node.emit(name, first, other)
+        return Value(first)
+
+    return rule
+
+
+def on_ints(control: Callable[[Int, Int], Int | None], tensor: Rule) -> Rule:
+    """Compute on known integers while both operands are known, else on tensors.
+
+    Operands of rank 0 or length 1 broadcast. `control` gives None where it cannot decide.
+    """
+
+    def rule(node: Node) -> Value | tuple[Value, ...]:
+        known_result = _elementwise_ints(node, control)
+        return tensor(node) if known_result is None else known_result
+
+    return rule
+
+
+def _elementwise_ints(node: Node, control: Callable[[Int, Int], Int | None]) -> Value | None:
+    a, b = node.known(0), node.known(1)
+    if a is None or b is None or not (a and b):
+        return None
+    if node.value(0).ints is None and node.value(1).ints is None:
+        return None  # two constants: folded as tensors
+    length = max(len(a), len(b))
+    if not (len(a) in (1, length) and len(b) in (1, length)):
+        return None
+    out: list[Int] = []
+    for i in range(length):
+        value = control(a[i % len(a)], b[i % len(b)])
+        if value is None:
+            return None
+        out.append(value)
+    dtype = node.type(0).dtype
+    if node.rank(0) == 0 and node.rank(1) == 0:
+        return known_scalar(out[0], dtype=dtype)
+    return known(tuple(out), dtype=dtype)
+
+
+def _truncated_quotient(a: Int, b: Int) -> Int | None:
+    """ONNX divides integers toward zero; it is the floor where neither is negative.
+
+    Dims are never negative, so a quotient of polynomials without negative coefficients is decided.
+    """
+    if any(c < 0 for _, c in a.terms) or b.value == 0 or any(c < 0 for _, c in b.terms):
+        return None
+    return floordiv(a, b)
+
+
+def _mod(node: Node) -> Value:
+    name = "rem" if node.flag("fmod") else "mod"
+    return node.result(name, node.tensor(0), node.tensor(1))
+
+
+def _cast(node: Node) -> Value:
+    to = load.dtype_of(node.int("to", 0))
+    if to is None:
+        raise node.unsupported(f"converts to {load.elem_type_name(node.int('to', 0))}")
+    v = node.value(0)
+    if v.ints is not None and to in (dt.I64, dt.I32):
+        return Value(v.expr, v.ints, v.is_scalar, to)
+    return Value(node.cast(node.tensor(0), to))
+
+
+def _clip(node: Node) -> Value:
+    x = node.tensor(0)
+    dtype = node.type(0).dtype
+    bounds: list[Expr | None] = [None, None]
+    if node.opset < 11:
+        for i, name in enumerate(("min", "max")):
+            value = node.float(name, float("nan"))
+            bounds[i] = None if np.isnan(value) else make.const(np.array(value, dtype.numpy))
+    else:
+        bounds = [node.tensor(i) if node.has(i) else None for i in (1, 2)]
+    if bounds[0] is not None:
+        x = node.emit("maximum", x, bounds[0])
+    if bounds[1] is not None:
+        x = node.emit("minimum", x, bounds[1])
+    return Value(x)
+
+
+def _pow(node: Node) -> Value:
+    x, y = node.tensor(0), node.tensor(1)
+    t = node.type(0).dtype
+    if node.type(1).dtype == t:
+        return node.result("pow", x, y)
+    wide = node.type(1).dtype if node.type(1).dtype.is_float and not t.is_float else t
+    power = node.emit("pow", node.cast(x, wide), node.cast(y, wide))
+    return Value(node.cast(power, t))
+
+
+def _reduce(name: str, axes_input_since: int) -> Rule:
+    def rule(node: Node) -> Value:
+        rank = node.rank(0)
+        if node.opset >= axes_input_since:
+            given = node.numbers(1, "axes") if node.has(1) else None
+        else:
+            given = node.int_list("axes")
+        if not given:
+            if given is not None and node.flag("noop_with_empty_axes"):
+                return node.value(0)
+            if given is None and node.flag("noop_with_empty_axes"):
+                return node.value(0)
+            axes = tuple(range(rank))
+        else:
+            axes = tuple(sorted(node.axis(a, rank) for a in given))
+        keep = node.flag("keepdims", default=True)
+        known_product = _reduce_ints(node, name, keep=keep)
+        if known_product is not None:
+            return known_product
+        return node.result(name, node.tensor(0), axes=axes, keepdims=keep)
+
+    return rule
+
+
+_ON_INTS = ("reduce_prod", "reduce_sum", "reduce_max", "reduce_min")
+
+
+def _reduce_ints(node: Node, name: str, *, keep: bool) -> Value | None:
+    v = node.value(0)
+    if v.ints is None or v.is_scalar or name not in _ON_INTS or not v.ints:
+        return None
+    total = v.ints[0]
+    for i in v.ints[1:]:
+        match name:
+            case "reduce_prod":
+                total = total * i
+            case "reduce_sum":
+                total = total + i
+            case "reduce_max":
+                total = maximum(total, i)
+            case _:
+                total = minimum(total, i)
+    return known((total,), dtype=v.dtype) if keep else known_scalar(total, dtype=v.dtype)
+
+
+def _arg(name: str) -> Rule:
+    def rule(node: Node) -> Value:
+        axis = node.axis(node.int("axis", 0), node.rank(0))
+        return node.result(
+            name,
+            node.tensor(0),
+            axis=axis,
+            keepdims=node.flag("keepdims", default=True),
+            last=node.flag("select_last_index"),
+        )
+
+    return rule
+
+
+def _gemm(node: Node) -> Value:
+    a, b = node.tensor(0), node.tensor(1)
+    dtype = node.type(0).dtype
+    if node.flag("transA"):
+        a = node.emit("transpose", a, perm=(1, 0))
+    if node.flag("transB"):
+        b = node.emit("transpose", b, perm=(1, 0))
+    y = node.emit("matmul", a, b)
+    alpha, beta = node.float("alpha", 1.0), node.float("beta", 1.0)
+    if alpha != 1.0:
+        y = node.emit("mul", y, make.const(np.array(alpha, dtype.numpy)))
+    if node.has(2) and beta != 0.0:
+        c = node.tensor(2)
+        if beta != 1.0:
+            c = node.emit("mul", c, make.const(np.array(beta, dtype.numpy)))
+        y = node.emit("add", y, c)
+    return Value(y)
+
+
+def _select(node: Node) -> Value:
+    condition = node.array(0)
+    yes, no = node.known(1), node.known(2)
+    some_symbolic = node.value(1).ints is not None or node.value(2).ints is not None
+    if condition is not None and yes is not None and no is not None and some_symbolic:
+        flags = [bool(c) for c in condition.reshape(-1)]
+        length = max(len(flags), len(yes), len(no))
+        if all(len(x) in (1, length) for x in (flags, yes, no)):
+            out = tuple(
+                yes[i % len(yes)] if flags[i % len(flags)] else no[i % len(no)]
+                for i in range(length)
+            )
+            return known(out, dtype=node.type(1).dtype)
+    return node.result("select", *node.tensors())
+
+
+def _equal_ints(node: Node) -> Value | None:
+    """Compare known integers where every pair is decided: dims are never negative."""
+    a, b = node.known(0), node.known(1)
+    if a is None or b is None or (len(a) != len(b) and 1 not in (len(a), len(b))):
+        return None
+    out: list[bool] = []
+    for i in range(max(len(a), len(b))):
+        x, y = a[i % len(a)], b[i % len(b)]
+        difference = (x - y).value
+        if difference is not None:
+            out.append(difference == 0)
+        elif (_never_negative(x) and (y.value or 0) < 0) or (
+            _never_negative(y) and (x.value or 0) < 0
+        ):
+            out.append(False)
+        else:
+            return None
+    content = np.array(out)
+    scalar = node.rank(0) == 0 and node.rank(1) == 0
+    return Value(make.const(content.reshape(()) if scalar else content))
+
+
+def _never_negative(e: Int) -> bool:
+    return all(c >= 0 for _, c in e.terms)
+
+
+def _equal(node: Node) -> Value:
+    return _equal_ints(node) or node.result("equal", node.tensor(0), node.tensor(1))
+
+
+def _mean(node: Node) -> Value:
+    total = _variadic("add")(node)
+    assert isinstance(total, Value)
+    assert total.expr is not None
+    count = np.array(len(node.inputs), node.type(0).dtype.numpy)
+    return node.result("div", total.expr, make.const(count))
+
+
+def _scaled(name: str, **defaults: float) -> Rule:
+    """A unary operator whose attributes are floats with these defaults."""
+
+    def rule(node: Node) -> Value:
+        attrs = {k: node.float(k, d) for k, d in defaults.items()}
+        return node.result(name, node.tensor(0), **attrs)
+
+    return rule
+
+
+def _gelu(node: Node) -> Value:
+    form = "tanh" if node.string("approximate", "none") == "tanh" else "erf"
+    return node.result("gelu", node.tensor(0), form=form)
+
+
+def _prelu(node: Node) -> Value:
+    x, slope = node.tensor(0), node.tensor(1)
+    zero = make.const(np.zeros((), node.type(0).dtype.numpy))
+    return node.result("select", node.emit("less", x, zero), node.emit("mul", x, slope), x)
+
+
+def _bitshift(node: Node) -> Value:
+    left = node.string("direction", "LEFT") == "LEFT"
+    name = "shift_left" if left else "shift_right"
+    return node.result(name, node.tensor(0), node.tensor(1))
+
+
+def _cumsum(node: Node) -> Value:
+    axis = node.axis(node.numbers(1, "axis")[0], node.rank(0))
+    return node.result(
+        "cumsum",
+        node.tensor(0),
+        axis=axis,
+        exclusive=node.flag("exclusive"),
+        reverse=node.flag("reverse"),
+    )
+
+
+_UNARY = {
+    "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh",
+    "Atan": "atan", "Atanh": "atanh", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf",
+    "Exp": "exp", "Floor": "floor", "IsNaN": "is_nan", "Mish": "mish", "Log": "log", "Neg": "neg",
+    "Not": "logical_not",
+    "Relu": "relu", "Round": "round", "Sigmoid": "sigmoid", "Sign": "sign", "Sin": "sin",
+    "Sinh": "sinh", "Softplus": "softplus", "Softsign": "softsign", "Sqrt": "sqrt", "Tan": "tan",
+    "Tanh": "tanh", "BitwiseNot": "bitwise_not",
+}  # fmt: skip
+_BINARY = {
+    "Less": "less", "LessOrEqual": "less_equal", "Greater": "greater",
+    "GreaterOrEqual": "greater_equal", "And": "logical_and", "Or": "logical_or",
+    "Xor": "logical_xor", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor",
+}  # fmt: skip
+
+RULES: Mapping[str, Rule] = {
+    **{k: _unary(v) for k, v in _UNARY.items()},
+    **{k: _binary(v) for k, v in _BINARY.items()},
+    "Add": on_ints(lambda a, b: a + b, _binary("add")),
+    "Sub": on_ints(lambda a, b: a - b, _binary("sub")),
+    "Mul": on_ints(lambda a, b: a * b, _binary("mul")),
+    "Div": on_ints(_truncated_quotient, _binary("div")),
+    "Max": on_ints(maximum, _variadic("maximum")),
+    "Min": on_ints(minimum, _variadic("minimum")),
+    "Sum": _variadic("add"),
+    "Mean": _mean,
+    "Mod": _mod,
+    "Pow": _pow,
+    "Equal": _equal,
+    "Where": _select,
+    "Cast": _cast,
+    "Clip": _clip,
+    "Reciprocal": _unary("reciprocal"),
+    "PRelu": _prelu,
+    "BitShift": _bitshift,
+    "CumSum": _cumsum,
+    "Gelu": _gelu,
+    "Elu": _scaled("elu", alpha=1.0),
+    "Celu": _scaled("celu", alpha=1.0),
+    "Selu": _scaled("selu", alpha=1.67326319217681884765625, gamma=1.05070102214813232421875),
+    "LeakyRelu": _scaled("leaky_relu", alpha=0.01),
+    "ThresholdedRelu": _scaled("thresholded_relu", alpha=1.0),
+    "HardSigmoid": _scaled("hard_sigmoid", alpha=0.2, beta=0.5),
+    "HardSwish": _unary("hard_swish"),
+    "ReduceSum": _reduce("reduce_sum", 13),
+    "ReduceMean": _reduce("reduce_mean", 18),
+    "ReduceMax": _reduce("reduce_max", 18),
+    "ReduceMin": _reduce("reduce_min", 18),
+    "ReduceProd": _reduce("reduce_prod", 18),
+    "ReduceL1": _reduce("reduce_l1", 18),
+    "ReduceL2": _reduce("reduce_l2", 18),
+    "ReduceLogSum": _reduce("reduce_log_sum", 18),
+    "ReduceLogSumExp": _reduce("reduce_logsumexp", 18),
+    "ReduceSumSquare": _reduce("reduce_sum_square", 18),
+    "ArgMax": _arg("argmax"),
+    "ArgMin": _arg("argmin"),
+    "MatMul": _binary("matmul"),
+    "Gemm": _gemm,
+}

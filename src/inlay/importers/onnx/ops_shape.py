@@ -1,0 +1,326 @@
+"""Shapes as values, and the operators that give a tensor another shape.
+
+`Shape`, `Gather`, `Concat`, `Slice`, `Squeeze` and the like do their work on known integers when
+they can (`values.py`), so that the shape computations of exporters end here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from inlay.arith import dtype as dt
+from inlay.arith.expr import Int, ceildiv, floordiv, lit, maximum
+from inlay.importers.onnx.node import Node, Rule
+from inlay.importers.onnx.values import MAX_KNOWN, Value, known, known_scalar
+from inlay.ir import make
+
+
+def product(dims: Sequence[Int]) -> Int:
+    """Return the product of some dims."""
+    total = lit(1)
+    for d in dims:
+        total = total * d
+    return total
+
+
+def _shape(node: Node) -> Value:
+    dims = node.type(0).shape
+    rank = len(dims)
+    start = _clamped(node.int("start", 0), rank)
+    end = _clamped(node.int("end", rank), rank)
+    return known(dims[start : max(start, end)])
+
+
+def _clamped(axis: int, rank: int) -> int:
+    return min(max(axis + rank if axis < 0 else axis, 0), rank)
+
+
+def _size(node: Node) -> Value:
+    return known_scalar(product(node.type(0).shape))
+
+
+def _identity(node: Node) -> Value:
+    return node.value(0)
+
+
+def _dropout(node: Node) -> tuple[Value, ...]:
+    if node.has(2) and bool(node.constant(2, "training mode")):
+        raise node.unsupported("in training mode is random")
+    x = node.tensor(0)
+    if len(node.proto.output) < 2:
+        return (node.value(0),)
+    shape = make.shape_const(node.type_of(x).shape)
+    mask = node.emit("broadcast_to", make.const(np.ones((), np.bool_)), shape)
+    return node.value(0), Value(mask)
+
+
+def _constant(node: Node) -> Value:
+    array = node.tensor_attribute("value")
+    if array is not None:
+        return Value(make.const(array))
+    for name, dtype in (("value_float", np.float32), ("value_int", np.int64)):
+        if any(a.name == name for a in node.proto.attribute):
+            scalar = node.float(name, 0.0) if dtype is np.float32 else node.int(name, 0)
+            return Value(make.const(np.array(scalar, dtype)))
+    floats, ints = node.float_list("value_floats"), node.int_list("value_ints")
+    if floats is not None:
+        return Value(make.const(np.array(floats, np.float32)))
+    if ints is not None:
+        return Value(make.const(np.array(ints, np.int64)))
+    raise node.unsupported("has a value that is a string or sparse tensor")
+
+
+def _constant_of_shape(node: Node) -> Value:
+    fill = node.tensor_attribute("value")
+    fill = np.zeros((1,), np.float32) if fill is None else fill
+    shape = node.shape(0)
+    length = shape[0].value if len(shape) == 1 else None
+    if fill.dtype.kind in "iu" and length is not None and length <= MAX_KNOWN:
+        return known((lit(int(fill.reshape(-1)[0])),) * length, dtype=dt.from_numpy(fill.dtype))
+    return node.result("broadcast_to", make.const(fill.reshape(())), make.shape_const(shape))
+
+
+def _reshape(node: Node) -> Value:
+    v = node.value(0)
+    old = node.type(0).shape
+    if node.opset < 5:
+        given = node.int_list("shape")
+        wanted: tuple[Int, ...] = tuple(lit(i) for i in given or ())
+    else:
+        wanted = node.shape(1)
+    keep_zero = node.flag("allowzero")
+    new = [old[i] if d == 0 and not keep_zero and i < len(old) else d for i, d in enumerate(wanted)]
+    if any(d == 0 and not keep_zero for d in wanted[len(old) :]):
+        raise node.invalid("copies an axis that its input does not have")
+    unknown = [i for i, d in enumerate(new) if d == -1]
+    if len(unknown) > 1:
+        raise node.invalid("leaves more than one axis to be found")
+    if unknown:
+        others = product([d for i, d in enumerate(new) if i != unknown[0]])
+        new[unknown[0]] = _quotient(node, old, others)
+    if v.ints is not None and len(new) <= 1:
+        return Value(v.expr, v.ints, not new, v.dtype)
+    return Value(node.reshape(node.tensor(0), new))
+
+
+def _quotient(node: Node, old: Sequence[Int], others: Int) -> Int:
+    """Return the dim that makes a reshape keep the number of elements."""
+    total = product(old)
+    if others == 0:
+        raise node.invalid("has axes of size 0 and leaves one to be found")
+    return floordiv(total, others)
+
+
+def _flatten(node: Node) -> Value:
+    dims = node.type(0).shape
+    axis = node.int("axis", 1)
+    if not -len(dims) <= axis <= len(dims):
+        raise node.invalid(f"has axis {axis} of a tensor of rank {len(dims)}")
+    axis = axis + len(dims) if axis < 0 else axis
+    return Value(node.reshape(node.tensor(0), (product(dims[:axis]), product(dims[axis:]))))
+
+
+def _axes(node: Node) -> tuple[int, ...] | None:
+    if node.opset >= 13:
+        return node.numbers(1, "axes") if node.has(1) else None
+    return node.int_list("axes")
+
+
+def _unsqueeze(node: Node) -> Value:
+    v, axes = node.value(0), _axes(node)
+    if axes is None:
+        raise node.invalid("needs axes")
+    if v.ints is not None and v.is_scalar and axes in ((0,), (-1,)):
+        return Value(v.expr, v.ints, is_scalar=False, dtype=v.dtype)
+    dims = list(node.type(0).shape)
+    rank = len(dims) + len(axes)
+    for a in sorted(node.axis(a, rank) for a in axes):
+        dims.insert(a, lit(1))
+    return Value(node.reshape(node.tensor(0), dims))
+
+
+def _squeeze(node: Node) -> Value:
+    v, axes = node.value(0), _axes(node)
+    dims = node.type(0).shape
+    if axes is None:
+        unclear = [d for d in dims if d.value is None]
+        if unclear:
+            raise node.unsupported(
+                f"drops every axis of size 1, and whether {unclear[0]} is 1 is not known",
+                hint="name the axes to drop",
+            )
+        dropped = {i for i, d in enumerate(dims) if d == 1}
+    else:
+        dropped = {node.axis(a, len(dims)) for a in axes}
+    if v.ints is not None and not v.is_scalar and dropped == {0} and len(v.ints) == 1:
+        return Value(v.expr, v.ints, is_scalar=True, dtype=v.dtype)
+    return Value(node.reshape(node.tensor(0), [d for i, d in enumerate(dims) if i not in dropped]))
+
+
+def _transpose(node: Node) -> Value:
+    rank = node.rank(0)
+    perm = node.int_list("perm") or tuple(reversed(range(rank)))
+    if sorted(perm) != list(range(rank)):
+        raise node.invalid(f"has the permutation {list(perm)} of {rank} axes")
+    if perm == tuple(range(rank)):
+        return node.value(0)
+    return node.result("transpose", node.tensor(0), perm=perm)
+
+
+def _expand(node: Node) -> Value:
+    old, wanted = node.type(0).shape, node.shape(1)
+    rank = max(len(old), len(wanted))
+    a = (lit(1),) * (rank - len(old)) + old
+    b = (lit(1),) * (rank - len(wanted)) + wanted
+    dims = tuple(y if x == 1 else x for x, y in zip(a, b, strict=True))
+    # Where neither is 1 the two must be equal, and broadcast_to checks the one it is given.
+    target = tuple(x if y == 1 else y for x, y in zip(dims, b, strict=True))
+    v = node.value(0)
+    length = target[0].value if len(target) == 1 else None
+    if v.ints is not None and len(v.ints) == 1 and length is not None and length <= MAX_KNOWN:
+        return known(v.ints * length, dtype=v.dtype)
+    return node.result("broadcast_to", node.tensor(0), make.shape_const(target))
+
+
+def _concat(node: Node) -> Value:
+    values = [node.value(i) for i in range(len(node.inputs))]
+    parts = [node.known(i) for i in range(len(values))]
+    if all(p is not None for p in parts) and any(v.ints is not None for v in values):
+        return known(tuple(d for p in parts if p is not None for d in p), dtype=node.type(0).dtype)
+    axis = node.axis(node.int("axis", 1 if node.opset < 4 else 0), node.rank(0))
+    if len(values) == 1:
+        return values[0]
+    return node.result("concat", *node.tensors(), axis=axis)
+
+
+def _gather(node: Node) -> Value:
+    v, rank = node.value(0), node.rank(0)
+    axis = node.axis(node.int("axis", 0), rank)
+    indices = node.array(1)
+    if v.ints is not None and not v.is_scalar and indices is not None and indices.ndim <= 1:
+        length = len(v.ints)
+        picked = [int(i) for i in indices.reshape(-1)]
+        if any(not -length <= i < length for i in picked):
+            raise node.invalid(f"takes element {picked} of {length}")
+        found = tuple(v.ints[i] for i in picked)
+        if indices.ndim == 0:
+            return known_scalar(found[0], dtype=v.dtype)
+        return known(found, dtype=v.dtype)
+    return node.result("gather", node.tensor(0), node.tensor(1), axis=axis)
+
+
+def _slice(node: Node) -> Value:
+    v, dims = node.value(0), node.type(0).shape
+    rank = len(dims)
+    if node.opset < 10:
+        starts = tuple(lit(i) for i in node.int_list("starts") or ())
+        ends = tuple(lit(i) for i in node.int_list("ends") or ())
+        axes = node.int_list("axes")
+        steps: tuple[int, ...] = (1,) * len(starts)
+    else:
+        starts, ends = node.shape(1), node.shape(2)
+        axes = node.numbers(3, "axes") if node.has(3) else None
+        steps = node.numbers(4, "steps") if node.has(4) else (1,) * len(starts)
+    axes = tuple(range(len(starts))) if axes is None else axes
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise node.invalid("has starts, ends, axes and steps of different lengths")
+    if any(s == 0 for s in steps):
+        raise node.invalid("has a step of 0")
+    axes = tuple(node.axis(a, rank) for a in axes)
+    whole = _known_slice(v, starts, ends, steps) if axes == (0,) else None
+    if whole is not None:
+        return whole
+    ends = tuple(_end(e, s, dims[a]) for a, e, s in zip(axes, ends, steps, strict=True))
+    bounds = (make.shape_const(b) for b in (starts, ends, [lit(s) for s in steps]))
+    return node.result("slice", node.tensor(0), *bounds, axes=axes)
+
+
+def _end(end: Int, step: int, size: Int) -> Int:
+    """Return the end of a slice, with "as far as there is" spelled as the size."""
+    return size if step > 0 and end.value is not None and end.value >= 2**31 - 1 else end
+
+
+def _known_slice(
+    v: Value, starts: Sequence[Int], ends: Sequence[Int], steps: Sequence[int]
+) -> Value | None:
+    lo, hi = starts[0].value, ends[0].value
+    if v.ints is None or v.is_scalar or lo is None or hi is None:
+        return None
+    return known(v.ints[slice(lo, _python_end(hi, steps[0], len(v.ints)), steps[0])], dtype=v.dtype)
+
+
+def _python_end(end: int, step: int, length: int) -> int | None:
+    """ONNX counts an end below -length as "before the first"; Python writes that None."""
+    return None if step < 0 and end < -length else end
+
+
+def _split(node: Node) -> tuple[Value, ...]:
+    dims = node.type(0).shape
+    axis = node.axis(node.int("axis", 0), len(dims))
+    count = len(node.proto.output)
+    if node.opset >= 13:
+        sizes = node.shape(1) if node.has(1) else None
+    else:
+        given = node.int_list("split")
+        sizes = tuple(lit(i) for i in given) if given is not None else None
+    if sizes is None:
+        part = floordiv(dims[axis] + (count - 1), lit(count))
+        sizes = (part,) * (count - 1) + (dims[axis] - part * (count - 1),)
+    if len(sizes) != count:
+        raise node.invalid(f"has {count} outputs and {len(sizes)} sizes")
+    parts = node.emit("split", node.tensor(0), make.shape_const(sizes), axis=axis)
+    return tuple(Value(e) for e in node.b.unpack(parts, [o or "unused" for o in node.proto.output]))
+
+
+def _range(node: Node) -> Value:
+    dtype = node.type(0).dtype
+    if dtype.is_integer:
+        ints = [node.known(i) for i in range(3)]
+        if all(i is not None for i in ints):
+            start, limit, step = (i[0] for i in ints if i is not None)
+            if step.value is not None and step.value != 0:
+                span = limit - start if step.value > 0 else start - limit
+                count = maximum(ceildiv(span, abs(step.value)), 0)
+                return node.result(
+                    "range",
+                    make.int_const(start),
+                    make.int_const(count),
+                    make.int_const(step),
+                    dtype=dtype,
+                )
+        controls = [node.control_int(i) for i in range(3)]
+        count = node.emit("range_count", *controls)
+        return node.result("range", controls[0], count, controls[2], dtype=dtype)
+    arrays = [node.array(i) for i in range(3)]
+    if any(a is None for a in arrays):
+        raise node.unsupported("computes a range of floats from values that are not constant")
+    start, limit, step = (a.reshape(()) for a in arrays if a is not None)
+    return Value(make.const(np.arange(start, limit, step, dtype=dtype.numpy)))
+
+
+def _tile(node: Node) -> Value:
+    return node.result("tile", node.tensor(0), make.shape_const(node.shape(1)))
+
+
+RULES: Mapping[str, Rule] = {
+    "Shape": _shape,
+    "Size": _size,
+    "Identity": _identity,
+    "Dropout": _dropout,
+    "Constant": _constant,
+    "ConstantOfShape": _constant_of_shape,
+    "Reshape": _reshape,
+    "Flatten": _flatten,
+    "Unsqueeze": _unsqueeze,
+    "Squeeze": _squeeze,
+    "Transpose": _transpose,
+    "Expand": _expand,
+    "Concat": _concat,
+    "Gather": _gather,
+    "Slice": _slice,
+    "Split": _split,
+    "Range": _range,
+    "Tile": _tile,
+}

@@ -1,0 +1,118 @@
+"""Operators that move elements: gather, scatter, pad, resize, pixel shuffles, top-k."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from inlay.arith import dtype as dt
+from inlay.arith.expr import lit
+from inlay.importers.onnx.node import Node, Rule
+from inlay.importers.onnx.values import Value
+from inlay.ir import make
+
+
+def _depth_to_space(node: Node) -> Value:
+    column_row = node.string("mode", "DCR") == "CRD"
+    block = node.int("blocksize", 1)
+    return node.result("depth_to_space", node.tensor(0), block=block, column_row=column_row)
+
+
+def _space_to_depth(node: Node) -> Value:
+    return node.result("space_to_depth", node.tensor(0), block=node.int("blocksize", 1))
+
+
+def _pad(node: Node) -> Value:
+    rank = node.rank(0)
+    mode = node.string("mode", "constant")
+    dtype = node.type(0).dtype
+    if node.opset < 11:
+        flat = tuple(lit(p) for p in node.int_list("pads") or ())
+        fill = make.const(np.array(node.float("value", 0.0), dtype.numpy))
+    else:
+        flat = node.shape(1)
+        zero = make.const(np.zeros((), dtype.numpy))
+        fill = node.reshape(node.tensor(2), ()) if node.has(2) else zero
+    axes = tuple(range(rank))
+    if node.has(3):
+        axes = tuple(node.axis(a, rank) for a in node.numbers(3, "axes"))
+    if len(flat) != 2 * len(axes):
+        raise node.invalid(f"has {len(flat)} pads for {len(axes)} axes")
+    begin, end = [lit(0)] * rank, [lit(0)] * rank
+    for i, a in enumerate(axes):
+        begin[a], end[a] = flat[i], flat[i + len(axes)]
+    modes = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
+    if mode not in modes:
+        raise node.invalid(f"has mode '{mode}'")
+    pads = make.shape_const((*begin, *end))
+    return node.result("pad", node.tensor(0), pads, fill, mode=mode)
+
+
+def _gather_elements(node: Node) -> Value:
+    axis = node.axis(node.int("axis", 0), node.rank(0))
+    return node.result("gather_elements", node.tensor(0), node.tensor(1), axis=axis)
+
+
+def _gather_nd(node: Node) -> Value:
+    return node.result(
+        "gather_nd", node.tensor(0), node.tensor(1), batch_dims=node.int("batch_dims", 0)
+    )
+
+
+def _scatter_elements(node: Node) -> Value:
+    axis = node.axis(node.int("axis", 0), node.rank(0))
+    return node.result(
+        "scatter_elements", *node.tensors(), axis=axis, reduction=node.string("reduction", "none")
+    )
+
+
+def _scatter_nd(node: Node) -> Value:
+    return node.result("scatter_nd", *node.tensors(), reduction=node.string("reduction", "none"))
+
+
+def _one_hot(node: Node) -> Value:
+    depth = node.control_int(1)
+    rank = node.rank(0) + 1
+    indices = node.cast(node.tensor(0), dt.I64)
+    axis = node.axis(node.int("axis", -1), rank)
+    return node.result("one_hot", indices, depth, node.tensor(2), axis=axis)
+
+
+def _top_k(node: Node) -> tuple[Value, ...]:
+    axis = node.axis(node.int("axis", -1), node.rank(0))
+    k = make.int_const(lit(node.int("k", 1))) if node.opset < 10 else node.control_int(1)
+    both = node.emit(
+        "top_k",
+        node.tensor(0),
+        k,
+        axis=axis,
+        largest=node.flag("largest", default=True),
+        sorted=node.flag("sorted", default=True),
+    )
+    return tuple(Value(e) for e in node.b.unpack(both, [o or "unused" for o in node.proto.output]))
+
+
+def _trilu(node: Node) -> Value:
+    k = node.numbers(1, "diagonal")[0] if node.has(1) else 0
+    return node.result("trilu", node.tensor(0), upper=node.flag("upper", default=True), k=k)
+
+
+def _nonzero(node: Node) -> Value:
+    return node.result("nonzero", node.tensor(0))
+
+
+RULES: Mapping[str, Rule] = {
+    "DepthToSpace": _depth_to_space,
+    "SpaceToDepth": _space_to_depth,
+    "Pad": _pad,
+    "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
+    "ScatterElements": _scatter_elements,
+    "Scatter": _scatter_elements,
+    "ScatterND": _scatter_nd,
+    "OneHot": _one_hot,
+    "TopK": _top_k,
+    "Trilu": _trilu,
+    "NonZero": _nonzero,
+}

@@ -1,0 +1,33 @@
+"""Which rule imports which ONNX operator: the tables of the families, joined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from inlay.importers.onnx import (
+    control_flow,
+    ops_math,
+    ops_nn,
+    ops_shape,
+    ops_tensor,
+)
+from inlay.importers.onnx.node import Rule
+
+_FAMILIES = (ops_math.RULES, ops_nn.RULES, ops_shape.RULES, ops_tensor.RULES, control_flow.RULES)
+
+
+def _joined() -> Mapping[str, Rule]:
+    rules: dict[str, Rule] = {}
+    for family in _FAMILIES:
+        twice = rules.keys() & family.keys()
+        assert not twice, f"two rules for {sorted(twice)}"
+        rules.update(family)
+    return rules
+
+
+RULES: Mapping[str, Rule] = _joined()
+
+
+def find(domain: str, op_type: str) -> Rule | None:
+    """Return the rule of an operator of the core domain, None when there is none."""
+    return RULES.get(op_type) if domain == "" else None
