@@ -203,26 +203,30 @@ def map_children(s: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
 class Rewrite:
     """Replaces symbols, buffers and loads throughout statements and scalars.
 
-    Binders (loop variables, iters, lets) are kept; replacing a symbol that is bound inside is the
-    caller's mistake. One object remembers what it has rewritten, so reuse it for one substitution.
+    Binders (loop variables, iters, lets) are kept, and replacing a symbol that is bound inside is the
+    caller's mistake; only the symbols of `Bind` scalars are renamed, to a symbol, when asked. One
+    object remembers what it has rewritten, so use it for one substitution.
 
     Args:
         ints: replacement of symbols.
         buffers: replacement of buffers, of the same rank.
         load: called for each load with its new indices; None keeps the load.
+        access: gives the buffer and indices that each load and store is to have instead.
     """
 
-    __slots__ = ("_buffers", "_index_memo", "_ints", "_load", "_memo")
+    __slots__ = ("_access", "_buffers", "_index_memo", "_ints", "_load", "_memo")
 
     def __init__(
         self,
         ints: Mapping[Sym, Int] | None = None,
         buffers: Mapping[Buffer, Buffer] | None = None,
         load: Callable[[Load, tuple[Int, ...]], Scalar | None] | None = None,
+        access: Callable[[Buffer, tuple[Int, ...]], tuple[Buffer, tuple[Int, ...]]] | None = None,
     ) -> None:
         self._ints = ints or {}
         self._buffers = buffers or {}
         self._load = load
+        self._access = access
         self._index_memo: dict[Int, Int] = {}
         self._memo: dict[int, tuple[Scalar, Scalar]] = {}  # keeps the key's node alive
 
@@ -243,6 +247,13 @@ class Rewrite:
     def buffer(self, b: Buffer) -> Buffer:
         """Rewrite a buffer."""
         return self._buffers.get(b, b)
+
+    def _accessed(
+        self, buffer: Buffer, indices: tuple[Int, ...]
+    ) -> tuple[Buffer, tuple[Int, ...]]:
+        if self._access is not None:
+            return self._access(buffer, indices)
+        return self._buffers.get(buffer, buffer), indices
 
     def scalar(self, x: Scalar) -> Scalar:
         """Rewrite a scalar, keeping what is shared shared."""
@@ -269,13 +280,15 @@ class Rewrite:
                     replaced = self._load(x, new)
                     if replaced is not None:
                         return replaced
-                target = self._buffers.get(buffer, buffer)
+                target, new = self._accessed(buffer, new)
                 return x if target is buffer and new is indices else Load(target, new)
             case Index(value=value):
                 index = self.int(value)
                 return x if index is value else Index(index, x.dtype)
             case Bind(sym=sym, value=value, body=body):
-                return Bind(sym, self.scalar(value), self.scalar(body))
+                new_sym = self._ints[sym].atom if sym in self._ints else sym
+                assert isinstance(new_sym, Sym), "a bound scalar is renamed, never replaced"
+                return Bind(new_sym, self.scalar(value), self.scalar(body))
             case _:
                 return map_operands(x, self.scalar)
 
@@ -283,7 +296,8 @@ class Rewrite:
         """Rewrite a statement and all inside it."""
         match s:
             case Store(buffer=buffer, indices=indices, value=value):
-                return Store(self.buffer(buffer), self.ints(indices), self.scalar(value))
+                target, at = self._accessed(buffer, self.ints(indices))
+                return Store(target, at, self.scalar(value))
             case For(lo=lo, extent=extent, body=body):
                 return For(s.var, self.int(lo), self.int(extent), s.kind, self.stmt(body), s.note)
             case Block():
@@ -307,7 +321,7 @@ class Rewrite:
     def block(self, s: Block) -> Block:
         """Rewrite a block. Its body and init mention iters only, so integers stay as they are."""
         body, init = s.body, s.init
-        if self._buffers or self._load is not None:
+        if self._buffers or self._load is not None or self._access is not None:
             body = self.stmt(body)
             init = None if init is None else self.stmt(init)
         predicate = None if s.predicate is None else self.scalar(s.predicate)

@@ -1,0 +1,199 @@
+"""What blocks touch: accesses over loop variables, and the regions that inner loops sweep.
+
+The **hull** of an index over some loops is the interval it takes while those loops run and all others
+stand still: a first element, over the outer variables, and an extent. It is exact (*dense*: every
+element is met) when the index is a sum of variables in which each stride is at most the span of the
+smaller ones, as after splits. An index that is no such sum (a division, a gathered index) has no hull,
+and whoever asks must refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from inlay.arith.expr import Int, Sym, lit, substitute, symbols, to_int
+from inlay.loop.buffer import Buffer
+from inlay.loop.scalar import Load
+from inlay.loop.stmt import Block, For, Stmt, Store
+from inlay.loop.walk import Rewrite, child_stmts, own_scalars, scalars_below, stmts_below
+
+Ranges = Mapping[Sym, tuple[Int, Int]]
+"""Loop variables to their first value and extent."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Access:
+    """One load or store of a block, its indices over the loops around it.
+
+    Attributes:
+        loops: the loops around the block, outermost first.
+        order: position among the accesses of the statement that was asked.
+        gathers: an index mentions a value that was loaded.
+    """
+
+    block: Block
+    buffer: Buffer
+    indices: tuple[Int, ...]
+    writes: bool
+    loops: tuple[For, ...]
+    order: int
+    gathers: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """`lo .. lo + extent`; `dense` when each element is met."""
+
+    lo: Int
+    extent: Int
+    dense: bool
+
+
+def accesses(s: Stmt) -> list[Access]:
+    """Return what the blocks in a statement touch, in order; of a block, loads before stores."""
+    found: list[Access] = []
+    for block, loops in _blocks(s):
+        at = Rewrite({i.sym: b for i, b in zip(block.iters, block.bindings, strict=True)})
+        iters = {i.sym for i in block.iters}
+        for buffer, indices, writes in _touched(block):
+            gathers = not all(x in iters for e in indices for x in symbols(e))
+            found.append(
+                Access(block, buffer, at.ints(indices), writes, loops, len(found), gathers)
+            )
+    return found
+
+
+def _blocks(s: Stmt) -> Iterator[tuple[Block, tuple[For, ...]]]:
+    pending: list[tuple[Stmt, tuple[For, ...]]] = [(s, ())]
+    while pending:
+        top, loops = pending.pop()
+        if isinstance(top, Block):
+            yield top, loops
+            continue
+        inner = (*loops, top) if isinstance(top, For) else loops
+        pending.extend((child, inner) for child in reversed(child_stmts(top)))
+
+
+def _touched(block: Block) -> Iterator[tuple[Buffer, tuple[Int, ...], bool]]:
+    parts = (block.body,) if block.init is None else (block.init, block.body)
+    stores: list[Store] = []
+    for part in parts:
+        for s in stmts_below(part):
+            if isinstance(s, Store):
+                stores.append(s)
+            for value in own_scalars(s):
+                for x in scalars_below(value):
+                    if isinstance(x, Load):
+                        yield x.buffer, x.indices, False
+    for s in stores:
+        yield s.buffer, s.indices, True
+
+
+def ranges(loops: Iterable[For]) -> dict[Sym, tuple[Int, Int]]:
+    """Return the ranges of loops."""
+    return {x.var: (x.lo, x.extent) for x in loops}
+
+
+def hull(e: Int, inner: Ranges) -> Interval | None:
+    """Return the interval of an index while the loops of `inner` run; None when it has none."""
+    strides: list[tuple[int, Int]] = []
+    lo = e
+    for monomial, c in e.terms:
+        if not any(s in inner for atom in monomial for s in _atom_symbols(atom)):
+            continue
+        if len(monomial) != 1 or not isinstance(monomial[0], Sym):
+            return None
+        var = monomial[0]
+        first, extent = inner[var]
+        if any(s in inner for s in symbols(first)):
+            return None
+        start = first if c > 0 else first + extent - 1
+        lo = lo + (start - to_int(var)) * c
+        strides.append((abs(c), extent))
+    span, dense = lit(1), True
+    for stride, extent in sorted(strides, key=lambda x: x[0]):
+        reach = (span - stride).value
+        dense = dense and (reach is not None and reach >= 0)
+        span = span + (extent - 1) * stride
+    return Interval(lo, span, dense)
+
+
+def _atom_symbols(atom: object) -> tuple[Sym, ...]:
+    if isinstance(atom, Sym):
+        return (atom,)
+    return symbols(Int((((atom,), 1),)))  # type: ignore[arg-type]
+
+
+def inside(access: Access, loop: For | None) -> dict[Sym, tuple[Int, Int]]:
+    """Return the ranges of the loops around an access that are inside `loop` (None = all)."""
+    if loop is None:
+        return ranges(access.loops)
+    return ranges(access.loops[access.loops.index(loop) + 1 :])
+
+
+def region(access: Access, loop: For | None) -> tuple[Interval, ...] | None:
+    """Return what an access sweeps in one iteration of `loop`; None when it cannot be told."""
+    if access.gathers:
+        return None
+    inner = inside(access, loop)
+    found = [hull(e, inner) for e in access.indices]
+    return None if any(x is None for x in found) else tuple(x for x in found if x is not None)
+
+
+def covers(outer: tuple[Interval, ...] | None, inner: tuple[Interval, ...] | None) -> bool:
+    """Whether all of `inner` is certainly met by `outer`."""
+    if outer is None or inner is None:
+        return False
+    for a, b in zip(outer, inner, strict=True):
+        if not a.dense:
+            return False
+        before, after = (b.lo - a.lo).value, (a.lo + a.extent - b.lo - b.extent).value
+        if before is None or before < 0 or after is None or after < 0:
+            return False
+    return True
+
+
+def iteration_dim(found: list[tuple[tuple[Interval, ...], Sym]]) -> int | None:
+    """Return an axis along which iterations of loops are disjoint, None if there is none.
+
+    `found` has, for each access to one buffer, the region of one iteration and the variable of its
+    loop. Along the axis every region must lie in its own tile `[c*var + r, c*(var + 1) + r)` with
+    the same `c` and `r` for all: then different iterations never meet.
+    """
+    first, var = found[0]
+    for axis in range(len(first)):
+        stride = _stride(first[axis].lo, var)
+        if stride is None or stride <= 0:
+            continue
+        start = first[axis].lo - to_int(var) * stride
+        spans = [_span(r[axis], v, stride, start) for r, v in found]
+        lows = [x[0] for x in spans if x is not None]
+        highs = [x[1] for x in spans if x is not None]
+        if len(lows) == len(found) and max(highs) - min(lows) <= stride:
+            return axis
+    return None
+
+
+def _stride(lo: Int, var: Sym) -> int | None:
+    found = 0
+    for monomial, c in lo.terms:
+        if monomial == (var,):
+            found = c
+        elif any(var in _atom_symbols(atom) for atom in monomial):
+            return None
+    return found
+
+
+def _span(x: Interval, var: Sym, stride: int, start: Int) -> tuple[int, int] | None:
+    """Return the interval relative to the tile of the iteration, when it is made of numbers."""
+    if _stride(x.lo, var) != stride:
+        return None
+    low, extent = (x.lo - to_int(var) * stride - start).value, x.extent.value
+    return None if low is None or extent is None else (low, low + extent)
+
+
+def renamed(found: tuple[Interval, ...], old: Sym, new: Sym) -> tuple[Interval, ...]:
+    """Return a region with one loop variable called otherwise."""
+    mapping = {old: to_int(new)}
+    return tuple(Interval(substitute(x.lo, mapping), x.extent, x.dense) for x in found)

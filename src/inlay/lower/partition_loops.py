@@ -1,0 +1,151 @@
+"""Separate the iterations in which a condition certainly holds from the others.
+
+    for o in 0..(n + 15) / 16 {                  for o in 0..n / 16 {
+      for i in 0..16 vector {                      for i in 0..16 vector { y[16*o + i] = ... } }
+        if [16*o + i] < [n] { y[...] = ... } } }  for o in n / 16..(n + 15) / 16 {
+                                                   for i in 0..16 vector { if ... } }
+
+so that only the last tile of a split pays for its predicate. A parallel loop stays one loop, with a
+branch inside: two loops would be two phases. Conditions on several loops are separated one loop at a
+time, from the inside out; unrolled and vector loops are left alone, their conditions become masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from inlay.arith.dtype import BOOL
+from inlay.arith.expr import Int, Sym, floordiv, fresh, from_atom, lit, maximum, minimum, symbols
+from inlay.loop.ranges import Bounds
+from inlay.loop.scalar import Binary, BinaryOp, Index, Scalar
+from inlay.loop.stmt import For, If, LoopKind, Stmt
+from inlay.loop.walk import Rewrite, child_stmts, fresh_copy, map_children, seq
+
+
+def partition_loops(s: Stmt) -> Stmt:
+    """Return an equal statement.
+
+    Requires: no `Block`. Simplify afterwards: the conditions are still there.
+    """
+    return _Partition().stmt(s, Bounds())
+
+
+class _Partition:
+    def __init__(self) -> None:
+        self._copies = 0
+
+    def stmt(self, s: Stmt, bounds: Bounds) -> Stmt:
+        if not isinstance(s, For):
+            return map_children(s, lambda child: self.stmt(child, bounds))
+        inner = bounds.inside(s.var, s.lo, s.extent)
+        body = self.stmt(s.body, inner)
+        loop = s if body is s.body else For(s.var, s.lo, s.extent, s.kind, body, s.note)
+        if s.kind in (LoopKind.UNROLL, LoopKind.VECTOR):
+            return loop
+        at = _threshold(loop)
+        return loop if at is None else self._partitioned(loop, at, bounds)
+
+    def _partitioned(self, s: For, at: Int, bounds: Bounds) -> Stmt:
+        end = s.lo + s.extent
+        if not bounds.at_least(at - s.lo, 0):
+            at = maximum(at, s.lo)
+        if not bounds.at_least(end - at, 0):
+            at = minimum(at, end)
+        if at == end or at == s.lo:
+            return s
+        if s.kind is LoopKind.PARALLEL:
+            here = Binary(BinaryOp.LT, Index(from_atom(s.var)), Index(at), BOOL)
+            # Ranges do not follow branches, so the conditions are folded here.
+            full = _assume(s.body, s.var, at)
+            branch = If(here, full, self._copy(s.body))
+            return For(s.var, s.lo, s.extent, s.kind, branch, s.note)
+        self._copies += 1
+        var = fresh(f"{s.var.name}_t{self._copies}")
+        rest = Rewrite({s.var: from_atom(var)}).stmt(self._copy(s.body))
+        return seq(
+            For(s.var, s.lo, at - s.lo, s.kind, s.body, s.note),
+            For(var, at, end - at, s.kind, rest, s.note),
+        )
+
+    def _copy(self, s: Stmt) -> Stmt:
+        self._copies += 1
+        return fresh_copy(s, lambda name: f"{name}_t{self._copies}")
+
+
+def _threshold(loop: For) -> Int | None:
+    """Return the first iteration from which some condition may fail, for the first such condition."""
+    for condition, inner in _conditions(loop.body, {}):
+        at = _holds_before(condition, loop.var, inner)
+        if at is not None:
+            return at
+    return None
+
+
+def _conditions(
+    s: Stmt, inner: dict[Sym, tuple[Int, Int]]
+) -> Iterator[tuple[Scalar, dict[Sym, tuple[Int, Int]]]]:
+    """Yield the conditions of branches without alternative, and the loops around them."""
+    if isinstance(s, For):
+        inner = {**inner, s.var: (s.lo, s.extent)}
+    if isinstance(s, If) and s.otherwise is None:
+        for condition in _conjuncts(s.condition):
+            yield condition, inner
+    for child in child_stmts(s):
+        yield from _conditions(child, inner)
+
+
+def _conjuncts(x: Scalar) -> Iterator[Scalar]:
+    if isinstance(x, Binary) and x.op is BinaryOp.AND:
+        yield from _conjuncts(x.lhs)
+        yield from _conjuncts(x.rhs)
+    else:
+        yield x
+
+
+def _holds_before(x: Scalar, var: Sym, inner: dict[Sym, tuple[Int, Int]]) -> Int | None:
+    """Solve `a < b` for all inner iterations: `c*var + rest < 0` for the greatest `rest`."""
+    if not isinstance(x, Binary) or x.op is not BinaryOp.LT:
+        return None
+    if not isinstance(x.lhs, Index) or not isinstance(x.rhs, Index):
+        return None
+    e = x.lhs.value - x.rhs.value
+    for v in reversed(inner):
+        c = _coefficient(e, v)
+        if c is None:
+            return None
+        lo, extent = inner[v]
+        e = e + ((lo + extent - 1 if c > 0 else lo) - from_atom(v)) * c
+    c = _coefficient(e, var)
+    if c is None or c <= 0:
+        return None
+    rest = e - from_atom(var) * c
+    return floordiv(lit(c - 1) - rest, lit(c))
+
+
+def _coefficient(e: Int, v: Sym) -> int | None:
+    """Return the constant factor of a variable, None if it occurs in another way."""
+    found = 0
+    for monomial, c in e.terms:
+        if monomial == (v,):
+            found = c
+        elif any(v in symbols(from_atom(a)) for a in monomial):
+            return None
+    return found
+
+
+def _assume(s: Stmt, var: Sym, at: Int) -> Stmt:
+    """Drop the branches whose conditions hold while `var < at`."""
+
+    def walk(x: Stmt, inner: dict[Sym, tuple[Int, Int]]) -> Stmt:
+        if isinstance(x, For):
+            inner = {**inner, x.var: (x.lo, x.extent)}
+        if isinstance(x, If) and x.otherwise is None:
+            left = [c for c in _conjuncts(x.condition) if _holds_before(c, var, inner) != at]
+            body = walk(x.then, inner)
+            condition: Scalar | None = None
+            for c in left:
+                condition = c if condition is None else Binary(BinaryOp.AND, condition, c, BOOL)
+            return body if condition is None else If(condition, body)
+        return map_children(x, lambda child: walk(child, inner))
+
+    return walk(s, {})

@@ -1,0 +1,45 @@
+"""Make one loop of two nested ones."""
+
+from __future__ import annotations
+
+from inlay.arith.expr import lit, symbols, to_int
+from inlay.loop.stmt import For
+from inlay.loop.walk import Rewrite
+from inlay.schedule.primitives.split import require_serial
+from inlay.schedule.state import Schedule, chain, illegal, primitive
+
+
+@primitive
+def fuse(s: Schedule, outer: str, inner: str) -> str:
+    """Make one loop of two, where the inner is directly inside the outer.
+
+    Before:
+
+        for i in 0..4 { for j in 0..n { block b(u: spatial 4 = i, v: spatial n = j) { y[u, v] = x[u, v] } } }
+
+    After `fuse(s, "i", "j")`:
+
+        for i_j in 0..4*n {
+          block b(u: spatial 4 = (i_j / n), v: spatial n = (i_j % n)) { y[u, v] = x[u, v] } }
+
+    Returns:
+        The name of the new loop.
+
+    Raises:
+        Illegal: `schedule.not-nested`, `schedule.extent`, `schedule.kind`.
+    """
+    place = s.loop_place(outer)
+    nest = chain(place, s.loop_place(inner))
+    if len(nest) != 2:
+        raise illegal("not-nested", f"found loops between {outer} and {inner}")
+    a, b = nest
+    for x in nest:
+        require_serial(x)
+    if a.var in symbols(b.extent) or a.var in symbols(b.lo):
+        raise illegal("extent", f"found the range of {inner} to depend on {outer}")
+    var = s.fresh_loop(f"{outer}_{inner}")
+    at = to_int(var)
+    mapping = {a.var: a.lo + at // b.extent, b.var: b.lo + at % b.extent}
+    body = Rewrite(mapping).stmt(b.body)
+    s.replace(place, For(var, lit(0), a.extent * b.extent, a.kind, body, a.note))
+    return var.name

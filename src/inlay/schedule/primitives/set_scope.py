@@ -1,0 +1,92 @@
+"""Choose where a temporary lives, and for how long."""
+
+from __future__ import annotations
+
+from inlay.loop.buffer import Buffer, Scope
+from inlay.loop.stmt import Alloc, For, Stmt
+from inlay.loop.walk import Rewrite, map_children
+from inlay.loop.deps import Access, accesses, covers, region
+from inlay.schedule.state import Schedule, illegal, primitive
+
+
+@primitive
+def set_scope(s: Schedule, buffer: str, scope: str, at: str | None = None) -> str:
+    """Give a temporary a scope, and allocate it anew in each iteration of a loop.
+
+    Before:
+
+        alloc t: f32[n] workspace
+        for i in 0..n {
+          block a(v: spatial n = i) { t[v] = x[v] * 2.0:f32 }
+          block b(w: spatial n = i) { y[w] = t[w] + 1.0:f32 }
+        }
+
+    After `set_scope(s, "t", "register", at="i")`:
+
+        for i in 0..n {
+          alloc t_i: f32[n] register
+          block a(v: spatial n = i) { t_i[v] = x[v] * 2.0:f32 }
+          block b(w: spatial n = i) { y[w] = t_i[w] + 1.0:f32 }
+        }
+
+    Lowering shrinks the buffer to what one iteration touches (here, one element). Legal if an
+    iteration reads only what it wrote before, and nothing outside the loop reads what it writes.
+    Where several nests use one temporary, each is given its own with a call of its own.
+
+    Returns:
+        The name of the buffer inside the loop; the same buffer with a new scope if `at` is None.
+
+    Raises:
+        Illegal: `schedule.kind`, `schedule.dependence`.
+    """
+    old = s.buffer(buffer)
+    if old.scope is Scope.PARAM:
+        raise illegal("kind", f"found parameter {buffer}, needed a temporary")
+    if at is None:
+        new = Buffer(old.name, old.shape, old.dtype, Scope(scope), old.strides)
+        s.set_body(_with_buffer(s.body, old, new))
+        return new.name
+    place, loop = s.loop_place(at), s.loop(at)
+    everything = accesses(s.body)
+    mine = [x for x in everything if x.buffer is old and loop in x.loops]
+    others = [x for x in everything if x.buffer is old and loop not in x.loops]
+    _require_self_contained(mine, loop, f"one iteration of {at}")
+    _require_self_contained(others, None, f"what is outside {at}")
+    new = Buffer(s.fresh_name(f"{buffer}_{at}"), old.shape, old.dtype, Scope(scope), old.strides)
+    body = Alloc(new, Rewrite(buffers={old: new}).stmt(loop.body))
+    s.replace(place, For(loop.var, loop.lo, loop.extent, loop.kind, body, loop.note))
+    if not others:
+        s.set_body(_without_alloc(s.body, old))
+    return new.name
+
+
+def _require_self_contained(found: list[Access], loop: For | None, what: str) -> None:
+    """Each read is covered by one write that comes before it.
+
+    A block that updates reads its own element; its init is among its writes.
+    """
+    writes = [x for x in found if x.writes]
+    regions = {id(x): region(x, loop) for x in found}
+    for x in found:
+        if x.writes:
+            continue
+        earlier = [
+            w
+            for w in writes
+            if w.order < x.order or (w.block is x.block and x.block.init is not None)
+        ]
+        if not any(covers(regions[id(w)], regions[id(x)]) for w in earlier):
+            raise illegal(
+                "dependence",
+                f"found {x.block.name} to read {x.buffer.name}, which {what} does not write before",
+            )
+
+
+def _with_buffer(s: Stmt, old: Buffer, new: Buffer) -> Stmt:
+    return Rewrite(buffers={old: new}).stmt(s)
+
+
+def _without_alloc(s: Stmt, b: Buffer) -> Stmt:
+    if isinstance(s, Alloc) and s.buffer is b:
+        return s.body
+    return map_children(s, lambda child: _without_alloc(child, b))

@@ -1,0 +1,114 @@
+"""Split a loop into tiles of falling size, without predicates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inlay.arith.expr import Int, Sym, lit, symbols, to_int
+from inlay.loop.stmt import For, LoopKind, Stmt
+from inlay.loop.walk import Rewrite, blocks_of, fresh_copy, seq, stmts_below
+from inlay.schedule.primitives.split import require_serial
+from inlay.schedule.state import Schedule, illegal, primitive
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One of the nests that a cascade makes.
+
+    Attributes:
+        tile: its tile size.
+        outer: loop over the tiles.
+        inner: loop inside a tile, of extent `tile`.
+        names: old to new names of the loops and blocks inside; the first nest keeps them.
+    """
+
+    tile: int
+    outer: str
+    inner: str
+    names: dict[str, str]
+
+
+@primitive
+def split_cascade(s: Schedule, loop: str, tiles: Sequence[int]) -> tuple[Copy, ...]:
+    """Split a loop into full tiles of the first size, then what is left into tiles of the next.
+
+    Before:
+
+        for i in 0..n { block b(v: spatial n = i) { y[v] = x[v] } }
+
+    After `split_cascade(s, "i", (4, 1))`:
+
+        for i_o in 0..n / 4 { for i_i in 0..4 { block b(v: spatial n = 4*i_o + i_i) { y[v] = x[v] } } }
+        for i_o_1 in 0..(n % 4) { for i_i_1 in 0..1 {
+          block b_1(v: spatial n = 4*(n / 4) + i_o_1 + i_i_1) { y[v] = x[v] } } }
+
+    This is how an extent that is a symbol gets register tiles: every tile has a constant size and
+    no predicate. Copies that certainly run no tile are left out.
+
+    Args:
+        s: the schedule.
+        loop: which loop.
+        tiles: sizes, falling; the last divides whatever is left, so it is 1 unless more is known.
+
+    Returns:
+        The copies, in order of execution.
+
+    Raises:
+        Illegal: `schedule.kind`, `schedule.extent`.
+    """
+    place, old = s.loop_place(loop), s.loop(loop)
+    require_serial(old)
+    if not tiles or list(tiles) != sorted(set(tiles), reverse=True) or tiles[-1] < 1:
+        raise illegal("kind", f"found tiles {tuple(tiles)}, needed falling positive sizes")
+    if any(loops_in_extent(s, old)):
+        raise illegal("extent", f"found the extent of {loop} to depend on a loop")
+    parts = _parts(old.extent, tiles)
+    made: list[Stmt] = []
+    copies: list[Copy] = []
+    for start, count, tile in parts:
+        body, names = _copy(s, old.body, first=not made)
+        outer, inner = s.fresh_loop(f"{loop}_o"), s.fresh_loop(f"{loop}_i")
+        value = old.lo + start + to_int(outer) * tile + to_int(inner)
+        body = Rewrite({old.var: value}).stmt(body)
+        nest = For(inner, lit(0), lit(tile), LoopKind.SERIAL, body)
+        made.append(For(outer, lit(0), count, LoopKind.SERIAL, nest, old.note))
+        copies.append(Copy(tile, outer.name, inner.name, names))
+    s.replace(place, seq(*made))
+    return tuple(copies)
+
+
+def loops_in_extent(s: Schedule, loop: For) -> list[Sym]:
+    """Return the loop variables that the extent of a loop mentions."""
+    from_loops = {p.stmt.var for p in s.loop_place(loop.var.name).above() if isinstance(p.stmt, For)}
+    return [x for x in symbols(loop.extent) if x in from_loops]
+
+
+def _parts(extent: Int, tiles: Sequence[int]) -> list[tuple[Int, Int, int]]:
+    """Return (first iteration, number of tiles, tile size) of each part that may run."""
+    parts: list[tuple[Int, Int, int]] = []
+    start, left = lit(0), extent
+    for tile in tiles:
+        count = left // tile
+        if count != 0:
+            parts.append((start, count, tile))
+        start = start + count * tile
+        left = left % tile
+    if left != 0:
+        raise illegal("extent", f"found {left} iterations left, needed a last tile that divides")
+    return parts or [(lit(0), lit(0), tiles[0])]
+
+
+def _copy(s: Schedule, body: Stmt, *, first: bool) -> tuple[Stmt, dict[str, str]]:
+    own = [x.var.name for x in stmts_below(body) if isinstance(x, For)]
+    own += [b.name for b in blocks_of(body)]
+    if first:
+        return body, {n: n for n in own}
+    names: dict[str, str] = {}
+
+    def rename(name: str) -> str:
+        if name not in names:
+            names[name] = s.fresh_name(name)
+        return names[name]
+
+    return fresh_copy(body, rename), {n: rename(n) for n in own}

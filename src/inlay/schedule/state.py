@@ -1,0 +1,291 @@
+"""A schedule under construction: the function, where its parts are, and the trace.
+
+Loops and blocks are addressed by name. Names are unique in the function, survive every primitive
+that does not consume their owner, and depend only on the order of primitives; so a handle is a
+string, and a trace is a list of names and numbers that replays on any function made alike.
+
+A primitive is a function of a `Schedule` in a file of its name under `primitives/`, marked with
+`primitive`: that records the call. It checks that it is legal and raises `Illegal` with the reason
+before it changes anything; it changes the function through `replace` and `set_body`. Primitives
+that call others are recorded as one step.
+
+Statements are immutable: a change rebuilds the path from the root. Where things are is looked up in
+an index that is made again after a change, in one walk.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from inlay.arith.expr import Int, Sym, fresh
+from inlay.base.diagnostics import CompileError, Diagnostic
+from inlay.loop.buffer import Buffer
+from inlay.loop.func import LoopFunction, Stage
+from inlay.loop.stmt import Alloc, Block, For, If, Let, Seq, Stmt, While
+from inlay.loop.walk import child_stmts, map_children
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Illegal(CompileError):
+    """A primitive that would change the meaning, or does not apply; nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of a primitive; arguments are names, numbers and tuples of them."""
+
+    primitive: str
+    args: tuple[Any, ...]
+    keywords: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        shown = [repr(a) for a in self.args] + [f"{k}={v!r}" for k, v in self.keywords]
+        return f"{self.primitive}({', '.join(shown)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """A statement and the places around it, innermost first."""
+
+    stmt: Stmt
+    parent: Place | None
+
+    def above(self) -> Iterator[Place]:
+        """Yield the places around this one, innermost first."""
+        place = self.parent
+        while place is not None:
+            yield place
+            place = place.parent
+
+
+@dataclass(slots=True)
+class _Index:
+    loops: dict[str, Place]
+    blocks: dict[str, Place]
+    buffers: dict[str, Buffer]
+
+
+class Schedule:
+    """A loop function in transformation.
+
+    Attributes:
+        trace: the primitives applied so far.
+    """
+
+    def __init__(self, function: LoopFunction) -> None:
+        assert function.stage is Stage.SCHEDULABLE, "only schedulable functions are scheduled"
+        self._function = function
+        self._body = function.body
+        self._index: _Index | None = None
+        self._depth = 0
+        self._taken: set[str] = {b.name for b in function.params}
+        index = self._indexed()
+        self._taken.update(index.loops, index.blocks, index.buffers)
+        self.trace: list[Step] = []
+
+    # ---------------------------------------------------------------- looking
+
+    @property
+    def function(self) -> LoopFunction:
+        """The function as it is now."""
+        f = self._function
+        return LoopFunction(f.name, f.params, f.n_reads, f.dims, self._body)
+
+    @property
+    def body(self) -> Stmt:
+        """The body as it is now."""
+        return self._body
+
+    @property
+    def params(self) -> tuple[Buffer, ...]:
+        """The parameters."""
+        return self._function.params
+
+    @property
+    def outputs(self) -> tuple[Buffer, ...]:
+        """The parameters that are written."""
+        return self._function.params[self._function.n_reads :]
+
+    def loop(self, name: str) -> For:
+        """Return a loop by the name of its variable."""
+        stmt = self.loop_place(name).stmt
+        assert isinstance(stmt, For), "the index holds loops"
+        return stmt
+
+    def block(self, name: str) -> Block:
+        """Return a block by name."""
+        stmt = self.block_place(name).stmt
+        assert isinstance(stmt, Block), "the index holds blocks"
+        return stmt
+
+    def loop_place(self, name: str) -> Place:
+        """Return where a loop is."""
+        found = self._indexed().loops.get(name)
+        if found is None:
+            raise illegal("name", f"found no loop named {name}", f"loops: {self._names('loops')}")
+        return found
+
+    def block_place(self, name: str) -> Place:
+        """Return where a block is."""
+        found = self._indexed().blocks.get(name)
+        if found is None:
+            raise illegal("name", f"found no block named {name}", f"blocks: {self._names('blocks')}")
+        return found
+
+    def buffer(self, name: str) -> Buffer:
+        """Return a parameter or an allocated buffer by name."""
+        found = self._indexed().buffers.get(name)
+        if found is None:
+            raise illegal("name", f"found no buffer named {name}")
+        return found
+
+    def block_names(self) -> tuple[str, ...]:
+        """Return the names of all blocks, in order of execution."""
+        return tuple(self._indexed().blocks)
+
+    def loops_of(self, block: str) -> tuple[str, ...]:
+        """Return the names of the loops around a block, outermost first."""
+        around = [p.stmt.var.name for p in self.block_place(block).above() if isinstance(p.stmt, For)]
+        return tuple(reversed(around))
+
+    def _names(self, kind: str) -> str:
+        return ", ".join(getattr(self._indexed(), kind)) or "none"
+
+    def _indexed(self) -> _Index:
+        if self._index is None:
+            self._index = _make_index(self._body, self._function.params)
+        return self._index
+
+    # ---------------------------------------------------------------- changing
+
+    def fresh_name(self, base: str) -> str:
+        """Return a name that nothing in this schedule has had."""
+        name, count = base, 0
+        while name in self._taken:
+            count += 1
+            name = f"{base}_{count}"
+        self._taken.add(name)
+        return name
+
+    def fresh_loop(self, base: str) -> Sym:
+        """Return a variable for a new loop."""
+        return fresh(self.fresh_name(base))
+
+    def replace(self, place: Place, new: Stmt) -> None:
+        """Put a statement where another was."""
+        old = place.stmt
+        for above in place.above():
+            new, old = _with_child(above.stmt, old, new), above.stmt
+        self.set_body(new)
+
+    def set_body(self, body: Stmt) -> None:
+        """Replace the whole body."""
+        self._body = body
+        self._index = None
+
+    def record(self, step: Step) -> Callable[[], None]:
+        """Open a step; the result closes it. Inner steps are not recorded."""
+        self._depth += 1
+        if self._depth == 1:
+            self.trace.append(step)
+
+        def close() -> None:
+            self._depth -= 1
+
+        return close
+
+
+def _with_child(parent: Stmt, old: Stmt, new: Stmt) -> Stmt:
+    return map_children(parent, lambda child: new if child is old else child)
+
+
+def _make_index(body: Stmt, params: tuple[Buffer, ...]) -> _Index:
+    index = _Index({}, {}, {b.name: b for b in params})
+    pending = [Place(body, None)]
+    while pending:
+        place = pending.pop()
+        match place.stmt:
+            case For(var=var):
+                index.loops[var.name] = place
+            case Block(name=name):
+                index.blocks[name] = place
+                continue
+            case Alloc(buffer=buffer):
+                index.buffers[buffer.name] = buffer
+            case _:
+                pass
+        pending.extend(Place(child, place) for child in reversed(child_stmts(place.stmt)))
+    return index
+
+
+def primitive(
+    function: Callable[Concatenate[Schedule, P], R],
+) -> Callable[Concatenate[Schedule, P], R]:
+    """Mark a schedule primitive: its calls are recorded in the trace."""
+    name = function.__name__
+
+    @functools.wraps(function)
+    def recorded(s: Schedule, *args: P.args, **keywords: P.kwargs) -> R:
+        close = s.record(Step(name, args, tuple(keywords.items())))
+        try:
+            return function(s, *args, **keywords)
+        except Illegal:
+            if s.trace and s._depth == 1:  # noqa: SLF001 - the other half of `record`
+                s.trace.pop()
+            raise
+        finally:
+            close()
+
+    return recorded
+
+
+def illegal(kind: str, message: str, *notes: str, hint: str = "") -> Illegal:
+    """Return the refusal of a primitive, to be raised by it."""
+    return Illegal(Diagnostic(f"schedule.{kind}", message, notes=notes, hint=hint))
+
+
+# --------------------------------------------------------------------------- queries
+
+
+def chain(place: Place, inner: Place) -> list[For]:
+    """Return the loops from `place` down to `inner` when nothing else stands between them.
+
+    Raises:
+        Illegal: `schedule.not-nested`.
+    """
+    loops: list[For] = []
+    around = [inner, *inner.above()]
+    if place not in around:
+        raise illegal("not-nested", "found loops that are not inside one another")
+    for p in around[: around.index(place) + 1]:
+        if not isinstance(p.stmt, For):
+            kind = type(p.stmt).__name__.lower()
+            raise illegal(
+                "not-nested",
+                f"found a {kind} between the loops, needed loops directly inside one another",
+            )
+        loops.append(p.stmt)
+    return loops[::-1]
+
+
+def ranges_above(place: Place) -> dict[Sym, tuple[Int, Int]]:
+    """Return `lo` and `extent` of the loops around a place."""
+    return {p.stmt.var: (p.stmt.lo, p.stmt.extent) for p in place.above() if isinstance(p.stmt, For)}
+
+
+def is_plain(s: Stmt) -> bool:
+    """Whether a statement holds no branch and no binding outside its blocks."""
+    match s:
+        case If() | Let() | While():
+            return False
+        case Block():
+            return True
+        case For() | Seq() | Alloc():
+            return all(is_plain(child) for child in child_stmts(s))
+        case _:
+            return True
