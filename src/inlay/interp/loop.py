@@ -30,6 +30,7 @@ from inlay.arith.expr import Atom, FloorDiv, Int, Max, Min, Mod, Sym, evaluate
 from inlay.base.diagnostics import CompileError, error
 from inlay.loop.buffer import Buffer
 from inlay.loop.func import LoopFunction
+from inlay.loop.inits import hoist_inits
 from inlay.loop.printer import print_scalar, print_stmt
 from inlay.loop.scalar import (
     Binary,
@@ -54,7 +55,6 @@ from inlay.loop.stmt import (
     Block,
     For,
     If,
-    IterKind,
     Let,
     LoopKind,
     Seq,
@@ -92,7 +92,7 @@ def run(
     for b in (*writes, *f.workspaces):
         machine.allocate(b)
     with np.errstate(all="ignore"):
-        machine.stmt(f.body)(env)
+        machine.stmt(hoist_inits(f.body))(env)
     for b in writes:
         if not machine.memory[b].defined.all():
             missing = np.argwhere(~machine.memory[b].defined)[0].tolist()
@@ -308,9 +308,7 @@ class _Machine:
 
     def _block(self, s: Block) -> Code:
         bindings = [(i.sym, self.int(i.extent), self.int(b)) for i, b in zip(s.iters, s.bindings)]
-        reduces = [i.sym for i in s.iters if i.kind is IterKind.REDUCE]
         predicate = None if s.predicate is None else self.scalar(s.predicate)
-        init = None if s.init is None else self.stmt(s.init)
         body = self.stmt(s.body)
 
         def block(env: Env) -> None:
@@ -321,8 +319,6 @@ class _Machine:
                 if not 0 <= at < extent(env):
                     message = f"found {sym.name} = {at} in a domain of {extent(env)}"
                     raise _fault("out-of-bounds", message, self._f, f"block {s.name}")
-            if init is not None and not any(env[r] for r in reduces):
-                init(env)
             body(env)
 
         return block

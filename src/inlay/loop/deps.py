@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from inlay.arith.expr import Int, Sym, lit, substitute, symbols, to_int
 from inlay.loop.buffer import Buffer
+from inlay.loop.ranges import Bounds
 from inlay.loop.scalar import Load
 from inlay.loop.stmt import Block, For, Stmt, Store
 from inlay.loop.walk import Rewrite, child_stmts, own_scalars, scalars_below, stmts_below
@@ -110,7 +111,8 @@ def hull(e: Int, inner: Ranges) -> Interval | None:
             return None
         start = first if c > 0 else first + extent - 1
         lo = lo + (start - to_int(var)) * c
-        strides.append((abs(c), extent))
+        if extent != 1:
+            strides.append((abs(c), extent))
     span, dense = lit(1), True
     for stride, extent in sorted(strides, key=lambda x: x[0]):
         reach = (span - stride).value
@@ -197,3 +199,14 @@ def renamed(found: tuple[Interval, ...], old: Sym, new: Sym) -> tuple[Interval, 
     """Return a region with one loop variable called otherwise."""
     mapping = {old: to_int(new)}
     return tuple(Interval(substitute(x.lo, mapping), x.extent, x.dense) for x in found)
+
+
+def apart(a: tuple[Interval, ...] | None, b: tuple[Interval, ...] | None) -> bool:
+    """Whether two regions of one buffer certainly have no element in common."""
+    if a is None or b is None:
+        return False
+    nothing = Bounds()
+    return any(
+        nothing.at_least(y.lo - x.lo - x.extent, 0) or nothing.at_least(x.lo - y.lo - y.extent, 0)
+        for x, y in zip(a, b, strict=True)
+    )

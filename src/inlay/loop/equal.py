@@ -1,8 +1,8 @@
 """Equality of loop functions up to the names of bound variables and buffers.
 
 Two functions are equal when one becomes the other by renaming. The comparison walks both at once and
-pairs binders as they come: a symbol or buffer of one side corresponds to exactly one of the other.
-Integers are compared as normal forms after renaming.
+pairs binders as they come; what is bound in neighboring scopes may be one symbol on one side and two
+on the other. Integers are compared as normal forms after renaming.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from inlay.arith.expr import Int, Sym, substitute, to_int
 from inlay.loop.buffer import Buffer
 from inlay.loop.func import LoopFunction
-from inlay.loop.scalar import Lit, Scalar
+from inlay.loop.scalar import Lit, Name, Scalar
 from inlay.loop.stmt import Stmt
 
 
@@ -39,7 +39,6 @@ def equal_stmts(a: Stmt, b: Stmt) -> bool:
 class _Match:
     def __init__(self) -> None:
         self._syms: dict[Sym, Int] = {}  # of b, to integers of a
-        self._taken: dict[Sym, Sym] = {}  # the inverse
         self._buffers: dict[Buffer, Buffer] = {}
         self._buffers_taken: dict[Buffer, Buffer] = {}
 
@@ -48,7 +47,9 @@ class _Match:
         if isinstance(a, Int):
             return isinstance(b, Int) and a == substitute(b, self._syms)
         if isinstance(a, Sym):
-            return isinstance(b, Sym) and self._pair_syms(a, b)
+            assert isinstance(b, Sym), "a symbol stands where a symbol stands"
+            self._syms[b] = to_int(a)
+            return True
         if isinstance(a, Buffer):
             return isinstance(b, Buffer) and self._pair_buffers(a, b)
         if type(a) is not type(b):
@@ -59,6 +60,9 @@ class _Match:
         if isinstance(a, Lit):
             assert isinstance(b, Lit), "types were compared"
             return a.dtype == b.dtype and repr(a.value) == repr(b.value)
+        if isinstance(a, Name):
+            assert isinstance(b, Name), "types were compared"
+            return a.dtype == b.dtype and self._syms.get(b.sym, to_int(b.sym)) == to_int(a.sym)
         if isinstance(a, (Scalar, Stmt)) or dataclasses.is_dataclass(a):
             return self._same_fields(a, b)
         return a == b
@@ -69,15 +73,6 @@ class _Match:
     def _same_fields(self, a: object, b: object) -> bool:
         names = type(a).__dataclass_fields__  # type: ignore[attr-defined]
         return all(self.same(getattr(a, n), getattr(b, n)) for n in names)
-
-    def _pair_syms(self, a: Sym, b: Sym) -> bool:
-        if b in self._syms:
-            return self._syms[b] == to_int(a)
-        if a in self._taken:
-            return False
-        self._syms[b] = to_int(a)
-        self._taken[a] = b
-        return True
 
     def _pair_buffers(self, a: Buffer, b: Buffer) -> bool:
         if b in self._buffers:

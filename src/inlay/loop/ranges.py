@@ -39,6 +39,10 @@ class Bounds:
         self._loops: dict[Sym, tuple[Int, Int]] = dict(loops or {})
         self._memo: dict[Int, Int] = {}
 
+    def __contains__(self, var: Sym) -> bool:
+        """Whether a symbol is one of the loops."""
+        return var in self._loops
+
     def inside(self, var: Sym, lo: Int, extent: Int) -> Bounds:
         """Return the bounds one loop further in."""
         return Bounds({**self._loops, var: (lo, extent)})

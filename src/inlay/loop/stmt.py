@@ -87,7 +87,8 @@ class Block:
         bindings: value of each iter at the present point of the surrounding loops.
         predicate: the point belongs to the domain only if this holds (splits that do not divide);
             None = always.
-        init: run instead of nothing at the first point of the reduce iters, before `body`.
+        init: run once for each point of the spatial iters, before the outermost loop over which the
+            block reduces, so also when the reduction is empty (see `inits`).
         body: what is done at a point; it mentions iters, never outer loops.
     """
 

@@ -189,7 +189,8 @@ class _Checker:
         self._vector_body("allocation")
         if b.scope is Scope.PARAM:
             self._report("buffer", f"found an allocation of {b.name} with scope param")
-        if b.scope in (Scope.STACK, Scope.REGISTER) and any(e.value is None for e in b.shape):
+        small = b.scope in (Scope.STACK, Scope.REGISTER) and self._f.stage is Stage.LOWERED
+        if small and any(e.value is None for e in b.shape):
             shape = ", ".join(map(str, b.shape))
             self._report("buffer", f"found {b.scope} buffer {b.name} of shape [{shape}]")
         self._ints(b.shape)

@@ -248,9 +248,7 @@ class Rewrite:
         """Rewrite a buffer."""
         return self._buffers.get(b, b)
 
-    def _accessed(
-        self, buffer: Buffer, indices: tuple[Int, ...]
-    ) -> tuple[Buffer, tuple[Int, ...]]:
+    def _accessed(self, buffer: Buffer, indices: tuple[Int, ...]) -> tuple[Buffer, tuple[Int, ...]]:
         if self._access is not None:
             return self._access(buffer, indices)
         return self._buffers.get(buffer, buffer), indices

@@ -5,7 +5,8 @@
         if [16*o + i] < [n] { y[...] = ... } } }  for o in n / 16..(n + 15) / 16 {
                                                    for i in 0..16 vector { if ... } }
 
-so that only the last tile of a split pays for its predicate. A parallel loop stays one loop, with a
+so that only the last tile of a split pays for its predicate. The place of the cut is over dims only:
+loops inside a tile keep their conditions, which are gone from the full tiles in any case. A parallel loop stays one loop, with a
 branch inside: two loops would be two phases. Conditions on several loops are separated one loop at a
 time, from the inside out; unrolled and vector loops are left alone, their conditions become masks.
 """
@@ -43,7 +44,9 @@ class _Partition:
         if s.kind in (LoopKind.UNROLL, LoopKind.VECTOR):
             return loop
         at = _threshold(loop)
-        return loop if at is None else self._partitioned(loop, at, bounds)
+        if at is None or any(x in bounds for x in symbols(at)):
+            return loop
+        return self._partitioned(loop, at, bounds)
 
     def _partitioned(self, s: For, at: Int, bounds: Bounds) -> Stmt:
         end = s.lo + s.extent

@@ -155,4 +155,3 @@ class _Simplifier:
                 return None
             case _:
                 return None
-

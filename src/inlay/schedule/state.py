@@ -134,7 +134,9 @@ class Schedule:
         """Return where a block is."""
         found = self._indexed().blocks.get(name)
         if found is None:
-            raise illegal("name", f"found no block named {name}", f"blocks: {self._names('blocks')}")
+            raise illegal(
+                "name", f"found no block named {name}", f"blocks: {self._names('blocks')}"
+            )
         return found
 
     def buffer(self, name: str) -> Buffer:
@@ -150,7 +152,9 @@ class Schedule:
 
     def loops_of(self, block: str) -> tuple[str, ...]:
         """Return the names of the loops around a block, outermost first."""
-        around = [p.stmt.var.name for p in self.block_place(block).above() if isinstance(p.stmt, For)]
+        around = [
+            p.stmt.var.name for p in self.block_place(block).above() if isinstance(p.stmt, For)
+        ]
         return tuple(reversed(around))
 
     def _names(self, kind: str) -> str:
@@ -235,7 +239,7 @@ def primitive(
         try:
             return function(s, *args, **keywords)
         except Illegal:
-            if s.trace and s._depth == 1:  # noqa: SLF001 - the other half of `record`
+            if s.trace and s._depth == 1:
                 s.trace.pop()
             raise
         finally:
@@ -275,7 +279,9 @@ def chain(place: Place, inner: Place) -> list[For]:
 
 def ranges_above(place: Place) -> dict[Sym, tuple[Int, Int]]:
     """Return `lo` and `extent` of the loops around a place."""
-    return {p.stmt.var: (p.stmt.lo, p.stmt.extent) for p in place.above() if isinstance(p.stmt, For)}
+    return {
+        p.stmt.var: (p.stmt.lo, p.stmt.extent) for p in place.above() if isinstance(p.stmt, For)
+    }
 
 
 def is_plain(s: Stmt) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from inlay.arith.expr import Sym, to_int
 from inlay.loop.buffer import Buffer
+from inlay.loop.deps import Access, Interval, accesses, iteration_dim, region, renamed
 from inlay.loop.stmt import For, Seq
 from inlay.loop.walk import Rewrite, seq
-from inlay.loop.deps import Access, Interval, accesses, iteration_dim, region, renamed
 from inlay.schedule.state import Schedule, illegal, primitive
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from inlay.arith.expr import Sym, symbols
 from inlay.loop.buffer import Buffer
+from inlay.loop.deps import Interval, accesses, iteration_dim, region
 from inlay.loop.stmt import Alloc, For, IterKind, LoopKind
 from inlay.loop.walk import blocks_of, stmts_below
 from inlay.schedule.primitives.split import require_serial
-from inlay.loop.deps import Interval, accesses, iteration_dim, region
 from inlay.schedule.state import Schedule, illegal, primitive
 
 

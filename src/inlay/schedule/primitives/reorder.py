@@ -66,5 +66,3 @@ def _require_independent_extents(new: list[For]) -> None:
                 )
         if x.kind is LoopKind.PARALLEL and i:
             raise illegal("kind", f"found parallel loop {x.var.name} inside another loop")
-
-

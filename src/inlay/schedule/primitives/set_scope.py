@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from inlay.loop.buffer import Buffer, Scope
+from inlay.loop.deps import Access, accesses, covers, region
 from inlay.loop.stmt import Alloc, For, Stmt
 from inlay.loop.walk import Rewrite, map_children
-from inlay.loop.deps import Access, accesses, covers, region
 from inlay.schedule.state import Schedule, illegal, primitive
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from inlay.arith.dtype import BOOL
 from inlay.arith.expr import Int, ceildiv, lit, to_int
+from inlay.loop.inits import conjunction
 from inlay.loop.scalar import Binary, BinaryOp, Index, Scalar
 from inlay.loop.stmt import Block, For, LoopKind, Stmt
 from inlay.loop.walk import Rewrite, map_children
@@ -69,17 +70,3 @@ def with_predicate(s: Stmt, condition: Scalar) -> Stmt:
         both = condition if s.predicate is None else conjunction(s.predicate, condition)
         return Block(s.name, s.iters, s.bindings, s.body, s.init, both)
     return map_children(s, lambda child: with_predicate(child, condition))
-
-
-def conjunction(a: Scalar, b: Scalar) -> Scalar:
-    """Return the scalar `a & b`."""
-    return Binary(BinaryOp.AND, a, b, BOOL)
-
-
-def conjuncts(x: Scalar | None) -> list[Scalar]:
-    """Return the conditions that a predicate is made of."""
-    if x is None:
-        return []
-    if isinstance(x, Binary) and x.op is BinaryOp.AND:
-        return conjuncts(x.lhs) + conjuncts(x.rhs)
-    return [x]

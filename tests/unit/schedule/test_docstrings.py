@@ -1,0 +1,65 @@
+"""The examples of every primitive: before, the call, after; and the law on both."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import textwrap
+
+import pytest
+
+from inlay.loop.equal import equal
+from inlay.loop.parser import parse_function
+from inlay.loop.printer import print_function
+from inlay.loop.verify import check
+from inlay.schedule import primitives
+from inlay.schedule.state import Schedule
+from inlay.schedule.trace import find_primitive
+from tests.unit.schedule.programs import hold_law
+
+NAMES = sorted(info.name for info in pkgutil.iter_modules(primitives.__path__))
+HEADS = {
+    "split_vector": "(x: f32[8*n]) -> (y: f32[8*n]) over (n)",
+    "vectorize": "(x: f32[8*n]) -> (y: f32[8*n]) over (n)",
+    "unroll": "(x: f32[4]) -> (y: f32[4])",
+    "fuse": "(x: f32[4, n]) -> (y: f32[4, n]) over (n)",
+    "merge": "(x: f32[n]) -> (y: f32[n]) over (n)",
+    "reorder": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
+    "decompose_reduction": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
+    "rfactor": "(x: f32[n, 4*m]) -> (y: f32[n]) over (n, m)",
+    "merge_axes": "(x: f32[n, m]) -> (y: f32[n, m]) over (n, m)",
+    "cache_write": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
+}
+EXTRA = {
+    "merge": "alloc t: f32[n] workspace",
+    "move_after": "alloc t: f32[n] workspace alloc u: f32[n] workspace",
+}
+
+
+def example(name: str) -> tuple[str, str, str]:
+    doc = importlib.import_module(f"{primitives.__name__}.{name}").__dict__[name].__doc__
+    found = re.search(r"Before:\n\n(.*?)\n\n {4}After `(.*?)`:\n\n(.*?)(\n\n {4}\S|\Z)", doc, re.S)
+    assert found, f"{name} has no example"
+    before, call, after = found.group(1, 2, 3)
+    return textwrap.dedent(before), call, textwrap.dedent(after)
+
+
+def program(name: str, body: str) -> str:
+    if body.lstrip().startswith("schedulable"):
+        return body
+    head = HEADS.get(name, "(x: f32[n]) -> (y: f32[n]) over (n)")
+    return f"schedulable func f{head} {{ {EXTRA.get(name, '')}\n{body} }}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_example(name: str) -> None:
+    before, call, after = example(name)
+    f, expected = parse_function(program(name, before)), parse_function(program(name, after))
+    check(f)
+    check(expected)
+    s = Schedule(f)
+    eval(call, {name: find_primitive(name), "s": s})
+    assert equal(s.function, expected), print_function(s.function)
+    assert [step.primitive for step in s.trace] == [name]
+    hold_law(f, s, *[(3, 5)[: len(f.dims)], (9, 2)[: len(f.dims)]])
