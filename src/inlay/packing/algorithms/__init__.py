@@ -1,0 +1,1 @@
+"""Packing algorithms, one in each file; `plan.py` chooses among their results."""

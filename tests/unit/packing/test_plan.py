@@ -1,0 +1,132 @@
+"""Packing: plans are right, and good."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inlay.base.diagnostics import CompileError
+from inlay.packing import bounds
+from inlay.packing.buffer import Buffer, peak_of
+from inlay.packing.check import violations
+from inlay.packing.plan import names, plan
+from tests.data import data_path
+
+
+@st.composite
+def buffer_lists(draw):
+    made = []
+    for index in range(draw(st.integers(0, 12))):
+        lower = draw(st.integers(0, 10))
+        made.append(
+            Buffer(
+                str(index),
+                lower,
+                lower + draw(st.integers(0, 6)),
+                draw(st.integers(0, 40)),
+                draw(st.sampled_from([1, 1, 4, 16])),
+            )
+        )
+    return made
+
+
+@given(buffer_lists(), st.sampled_from([None, *names()]))
+def test_plans_are_right(buffers, algorithm):
+    found = plan(buffers, steps=200, algorithm=algorithm)
+    assert violations(buffers, found.offsets, capacity=found.peak) == []
+    assert found.peak >= found.lower_bound
+    assert found.peak == peak_of(buffers, found.offsets)
+
+
+@given(buffer_lists(), st.integers(0, 11), st.integers(0, 60))
+def test_the_checker_agrees_with_the_definition(buffers, which, offset):
+    offsets = list(plan(buffers, steps=0).offsets)
+    if offsets:
+        offsets[which % len(offsets)] = offset
+    wrong = any(o % b.alignment for b, o in zip(buffers, offsets, strict=True)) or any(
+        a.takes_space
+        and b.takes_space
+        and a.lower < b.upper
+        and b.lower < a.upper
+        and offsets[i] < offsets[j] + b.size
+        and offsets[j] < offsets[i] + a.size
+        for i, a in enumerate(buffers)
+        for j, b in enumerate(buffers[:i])
+    )
+    assert bool(violations(buffers, offsets)) == wrong
+
+
+@given(buffer_lists())
+def test_max_live_is_the_definition(buffers):
+    moments = range(20)
+    live = [sum(b.size for b in buffers if b.lower <= t < b.upper) for t in moments]
+    assert bounds.max_live(buffers) == max(live)
+    moment, set_ = bounds.critical(buffers)
+    if max(live):
+        assert sum(b.size for b in set_) == max(live) == live[moment]
+
+
+def test_checker_names_each_fault():
+    a, b = Buffer("a", 0, 2, 10, 8), Buffer("b", 1, 3, 10)
+    assert "not aligned" in violations([a], [4])[0]
+    assert "share" in violations([a, b], [0, 9])[0] or "same time" in violations([a, b], [0, 9])[0]
+    assert "beyond" in violations([a], [8], capacity=17)[0]
+    assert "is at -8" in violations([a], [-8])[0]
+    assert "offsets" in violations([a, b], [0])[0]
+
+
+def load(name):
+    with data_path("memplan", name).open() as stream:
+        return [
+            Buffer(row["id"], int(row["lower"]), int(row["upper"]), int(row["size"]))
+            for row in csv.DictReader(stream)
+        ]
+
+
+CASES = [*(f"{x}.1048576.csv" for x in "ABCDE"), "example.12.csv", "tvm_alloc_max.csv",
+         "tvm_deep_speech.csv", "tvm_five.csv", "tvm_simple.csv"]  # fmt: skip
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", CASES)
+def test_known_problems(name):
+    facts = json.loads(data_path("memplan", "info.json").read_text())[name]
+    buffers = load(name)
+    found = plan(buffers, steps=20_000)
+    assert found.lower_bound == facts["lower_bound"]
+    assert violations(buffers, found.offsets) == []
+    greedy = min(facts[key] for key in facts if key.startswith("greedy"))
+    assert found.peak <= greedy
+    if name.startswith(("tvm", "example")):
+        assert found.is_optimal
+
+
+def test_capacity():
+    buffers = [Buffer("a", 0, 2, 10), Buffer("b", 1, 3, 10)]
+    assert plan(buffers, capacity=20).peak == 20
+    with pytest.raises(CompileError, match="no plan exists") as caught:
+        plan(buffers, capacity=19)
+    assert caught.value.ids == ("memory.over-capacity",)
+    assert any("a: 10 bytes" in note for note in caught.value.diagnostics[0].notes)
+
+
+def test_unknown_algorithm():
+    with pytest.raises(CompileError, match="linear_scan"):
+        plan([Buffer("a", 0, 1, 1)], algorithm="magic")
+
+
+def test_large_chains_are_quick_and_tight():
+    buffers = [Buffer(str(i), i, i + 2, 64 + 64 * (i % 3), 64) for i in range(20_000)]
+    found = plan(buffers)
+    assert found.gap <= 0.34
+    wide = [Buffer(str(i), 0, 1 + i, 8) for i in range(3_500)]
+    assert plan(wide).is_optimal
+
+
+def test_plans_do_not_change_between_runs():
+    buffers = [Buffer(str(i), i % 7, i % 7 + 1 + i % 5, 13 * (i % 11) + 1) for i in range(60)]
+    assert plan(buffers, steps=3000) == plan(list(buffers), steps=3000)
