@@ -467,15 +467,24 @@ def _bind(
     return inner
 
 
-def type_text(t: Type) -> str:
-    """Return a type in the spelling of the text form, with symbols by name: for messages."""
+def type_text(t: Type, spell: Callable[[Int], str] = str) -> str:
+    """Return a type in the spelling of the text form.
+
+    Args:
+        t: the type.
+        spell: how to write an integer; by default symbols have their own names.
+    """
+
+    def many(types: Iterable[Type]) -> str:
+        return ", ".join([type_text(x, spell) for x in types])
+
     match t:
         case TensorType(shape=shape, dtype=dtype):
-            return f"Tensor[{', '.join([*map(str, shape), str(dtype)])}]"
+            return f"Tensor[{', '.join([*map(spell, shape), str(dtype)])}]"
         case IntType(value=value):
-            return "int" if value is None else f"int[{value}]"
+            return "int" if value is None else f"int[{spell(value)}]"
         case ShapeType(values=values):
-            return f"shape[{', '.join('_' if v is None else str(v) for v in values)}]"
+            return f"shape[{', '.join('_' if v is None else spell(v) for v in values)}]"
         case BoolType():
             return "bool"
         case StorageType():
@@ -485,18 +494,18 @@ def type_text(t: Type) -> str:
         case TypeVar(name=name):
             return f"'{name}"
         case TupleType(fields=fields):
-            inner = ", ".join(map(type_text, fields))
-            return f"({inner},)" if len(fields) == 1 else f"({inner})"
+            return f"({many(fields)},)" if len(fields) == 1 else f"({many(fields)})"
         case AdtType(name=name, args=args):
-            return f"{name}[{', '.join(map(type_text, args))}]" if args else name
+            return f"{name}[{many(args)}]" if args else name
         case RefType(content=content):
-            return f"Ref[{type_text(content)}]"
+            return f"Ref[{type_text(content, spell)}]"
         case FuncType(params=params, result=result, dims=dims, type_vars=type_vars):
-            bound = [f"'{v.name}" for v in type_vars] + [dim_text(d) for d in dims]
+            bound = [f"'{v.name}" for v in type_vars] + [dim_text(d, spell) for d in dims]
             binder = f"<{', '.join(bound)}>" if bound else ""
-            return f"fn{binder}({', '.join(map(type_text, params))}) -> {type_text(result)}"
+            return f"fn{binder}({many(params)}) -> {type_text(result, spell)}"
         case ExistsType(dims=dims, body=body):
-            return f"some {', '.join(map(dim_text, dims))}. {type_text(body)}"
+            bound = [dim_text(d, spell) for d in dims]
+            return f"some {', '.join(bound)}. {type_text(body, spell)}"
         case _:
             assert_never(t)
 
