@@ -35,7 +35,7 @@ from inlay.arith.solve import Facts
 from inlay.base.diagnostics import error
 from inlay.base.span import NO_SPAN, Span
 from inlay.ir import make
-from inlay.ir.conform import conforms, join
+from inlay.ir.conform import conforms, dim_range, join
 from inlay.ir.context import Context, Known
 from inlay.ir.core_ops import (
     BOOL_AND,
@@ -133,9 +133,7 @@ class Builder:
     def declare(self, dims: Sequence[DimParam]) -> None:
         """Take note of what is known of symbols."""
         for d in dims:
-            low = None if d.low == LEAST_INT else d.low
-            high = None if d.high is None else self.known.facts.range_of(d.high).high
-            self._ranges[d.sym] = Range(low, high, d.multiple_of, 0)
+            self._ranges[d.sym] = dim_range(d, self.known.facts)
 
     def param(self, name: str, type: Type, span: Span | None = None) -> Var:
         """Return a new parameter of the function this scope is the body of."""

@@ -19,8 +19,13 @@ difference the same dim.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from inlay.arith import expr as arith
+from inlay.arith.bounds import Range
 from inlay.arith.expr import Int, Sym, floordiv, from_atom, substitute, symbols
+from inlay.arith.solve import Facts
 from inlay.base.diagnostics import CompileError
 from inlay.ir.context import Context, StrictContext
 from inlay.ir.dims import (
@@ -70,6 +75,7 @@ class Matching:
         self._later: list[tuple[Int, Int, str, Context]] = []
         self._depth = 0  # inside elements of data, each of which has its own witnesses
         self._inner: set[Sym] = set()
+        self._known: dict[Sym, DimParam] = {}
 
     def bind(self, dims: tuple[DimParam, ...], type_vars: tuple[TypeVar, ...] = ()) -> None:
         """Make symbols and type variables bindable."""
@@ -81,7 +87,7 @@ class Matching:
         self._match(declared, actual, why, self.ctx)
 
     def _match(self, declared: Type, actual: Type, why: str, ctx: Context) -> None:
-        if declared is actual and not self._bindable and is_open(actual):
+        if declared is actual and not (self._bindable or self._type_vars) and is_open(actual):
             return
         if isinstance(declared, TypeVar) and declared.name in self._type_vars:
             self._match_type_var(declared, actual, why, ctx)
@@ -102,6 +108,8 @@ class Matching:
                 pass  # opened field by field, only where a name is needed
             elif not _accepts_unknown(declared, actual):
                 actual, dims = open_exists(actual)
+                self._known.update((d.sym, d) for d in dims)
+                ctx.facts = assume_dims(ctx.facts, dims)
                 if self._depth:
                     self._inner.update(d.sym for d in dims)
                 else:
@@ -228,6 +236,11 @@ class Matching:
         if value == from_atom(d.sym):
             return
         name = d.sym.name
+        known = self._known.get(value.atom) if isinstance(value.atom, Sym) else None
+        if known is not None and known.high == (
+            None if d.high is None else substitute(d.high, self.ints)
+        ):
+            d = replace(d, high=None)  # the bound that it was opened with
         if d.low not in (0, LEAST_INT):
             self.ctx.at_least(value, d.low, f"the least value of {name}")
         if d.high is not None:
@@ -246,6 +259,20 @@ class Matching:
             f"found {type_text(actual)}, needed {type_text(self.solve(declared))} ({why})",
             id="type.mismatch",
         )
+
+
+def assume_dims(facts: Facts, dims: Iterable[DimParam]) -> Facts:
+    """Return the facts with the bounds of opened dims; bounds that are symbols are left out."""
+    for d in dims:
+        facts = facts.assume_range(d.sym, dim_range(d, facts))
+    return facts
+
+
+def dim_range(d: DimParam, facts: Facts) -> Range:
+    """Return what the declaration of a dim says of its value."""
+    low = None if d.low == LEAST_INT else d.low
+    high = None if d.high is None else facts.range_of(d.high).high
+    return Range(low, high, d.multiple_of, 0)
 
 
 def _strict(ctx: Context) -> Context:

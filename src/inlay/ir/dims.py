@@ -12,6 +12,7 @@ in which the type stands. Two operations move between the two:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import assert_never
 
 from inlay.arith import expr as arith
@@ -396,9 +397,15 @@ def map_ints(t: Type, f: Callable[..., Int]) -> Type:
             assert_never(t)
 
 
-def same_type(a: Type, b: Type) -> bool:
-    """Whether two types are equal up to renaming of bound symbols and type variables."""
-    return a is b or _same(a, b, {}, {})
+def same_type(a: Type, b: Type, ints: Mapping[Sym, Int] = MappingProxyType({})) -> bool:
+    """Whether two types are equal up to renaming of bound symbols and type variables.
+
+    Args:
+        a: a type.
+        b: the other.
+        ints: what stands in `b` for free symbols of `a`.
+    """
+    return (a is b and not ints) or _same(a, b, ints, {})
 
 
 def _same(a: Type, b: Type, ints: Mapping[Sym, Int], types: Mapping[str, str]) -> bool:

@@ -28,7 +28,7 @@ from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, Sym, substitute, to_int
 from inlay.base.diagnostics import InternalError, error
 from inlay.base.span import NO_SPAN, Span
-from inlay.ir.conform import Matching, conform, instantiate, join
+from inlay.ir.conform import Matching, assume_dims, conform, instantiate, join
 from inlay.ir.context import (
     NOTHING_KNOWN,
     Check,
@@ -217,6 +217,7 @@ def call(
     opened: tuple[DimParam, ...] = ()
     if closed:
         types, opened = _open_all(types)
+        ctx.facts = assume_dims(ctx.facts, opened)
     result = rule(ctx, types)
     if not ctx.checks:
         return Call(callee, args, pack(result, opened) if opened else result, span, place)
@@ -397,14 +398,22 @@ def _check_dims(args: list[Expr], keep: Int, drop: Int, why: str, span: Span) ->
     return done
 
 
-def coerce(value: Expr, declared: Type, why: str, *, known: Known = NOTHING_KNOWN) -> Expr:
+def coerce(
+    value: Expr,
+    declared: Type,
+    why: str,
+    *,
+    span: Span = NO_SPAN,
+    known: Known = NOTHING_KNOWN,
+) -> Expr:
     """Return the value, checked where it is not provably of a declared type.
 
-    The type of what is returned is at least as exact as `declared`.
+    The type of what is returned is at least as exact as `declared`. The span is where the
+    declaration stands, for errors.
     """
     if value.type is declared or value.type == declared or isinstance(value.type, UnknownType):
         return value
-    ctx = Context(why, value.span, known.facts)
+    ctx = Context(why, span or value.span, known.facts)
 
     def rule(ctx: Context, types: tuple[Type, ...]) -> Type:
         conform(declared, types[0], ctx, why)
@@ -492,16 +501,16 @@ def function(
     declared = tuple([p.type for p in params]) if param_types is None else tuple(param_types)
     if dims is None:
         excluded = set(outer)
-        bound = tuple(d for d in _dim_params(declared) if d.sym not in excluded)
+        bound = tuple(d for d in dim_params(declared) if d.sym not in excluded)
     else:
         bound = tuple(d if isinstance(d, DimParam) else DimParam(d) for d in dims)
     if result is not None:
-        body = coerce(body, result, "result of the function", known=known)
+        body = coerce(body, result, "result of the function", span=body.span or span, known=known)
     type = FuncType(declared, body.type if result is None else result, bound, type_vars)
     return Function(tuple(params), body, type, span, place, primitive)
 
 
-def _dim_params(types: Iterable[Type]) -> list[DimParam]:
+def dim_params(types: Iterable[Type]) -> list[DimParam]:
     """Return the free symbols, as dims where they are one, else as any integer."""
     found: dict[Sym, DimParam] = {}
     dims: set[Sym] = set()
@@ -561,7 +570,7 @@ def match(
         own = arm.body.type
         if not isinstance(own, UnknownType):
             variables = [v.type for v in pattern_vars(arm.pattern)]
-            own = pack(own, [d for d in _dim_params(variables) if d.sym not in outer])
+            own = pack(own, [d for d in dim_params(variables) if d.sym not in outer])
         type = own if type is None else join(type, own, ctx, "arms of match")
     assert type is not None
     return Match(scrutinee, made, type, span, place)
@@ -703,7 +712,7 @@ def ref_write(
     """Return the replacement of the content of a cell; its value is unit."""
     content = _content(ref)
     if not isinstance(content, UnknownType):
-        value = coerce(value, content, "content of the cell", known=known)
+        value = coerce(value, content, "content of the cell", span=span, known=known)
     return RefWrite(ref, value, UNIT, span, place)
 
 

@@ -173,7 +173,7 @@ def _adt_doc(adt: Adt) -> Doc:
         c.name + (f"({', '.join(map(type_text, c.fields))})" if c.fields else "")
         for c in adt.constructors
     ]
-    return bracket(f"data {adt.name}{params} {{", constructors, "}")
+    return concat(f"data {adt.name}{params} {{ {', '.join(constructors)} }}")
 
 
 def _kernel_doc(kernel: Kernel) -> Doc:
@@ -316,7 +316,7 @@ class _FunctionPrinter:
         """Return an integer with names that are unique here."""
         text = self._ints.get(e)
         if text is None:
-            text = self._ints[e] = str(arith.rebuild(e, self._sym))
+            text = self._ints[e] = str(arith.rebuild(e, self._sym)).replace("//", "/")
         return text
 
     def type(self, t: Type) -> str:
@@ -358,7 +358,7 @@ class _FunctionPrinter:
                 return self._if(e)
             case Match(scrutinee=scrutinee, arms=arms):
                 parts = [
-                    concat(self._pattern(a.pattern), " => ", self.block(a.body), ",") for a in arms
+                    concat(self._pattern(a.pattern), " => ", self._arm(a.body), ",") for a in arms
                 ]
                 inner = nest(2, concat(hardline(), lines(parts)))
                 return concat("match ", self._operand(scrutinee), " {", inner, hardline(), "}")
@@ -406,6 +406,10 @@ class _FunctionPrinter:
         if chained and id(e.otherwise) not in self.bindings.names:
             return concat(head, self.docs[id(e.otherwise)])
         return concat(head, self.block(e.otherwise))
+
+    def _arm(self, body: Expr) -> Doc:
+        simple = not isinstance(body, Let) and not self.bindings.before(body)
+        return self.docs[id(body)] if simple else self.block(body)
 
     def _pattern(self, p: Pattern) -> str:
         match p:
@@ -607,4 +611,3 @@ class _Bindings:
                 self.names[id(e)] = f"%{number}"
                 statement = at_statement[position[id(e)]]
                 self._before.setdefault(id(statement), []).append(e)
-

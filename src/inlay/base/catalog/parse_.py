@@ -35,4 +35,16 @@ ENTRIES = (
         explanation="Strings use the escapes of JSON and no others.",
         remedy="Write a backslash as two, or use one of the escapes of JSON.",
     ),
+    Entry(
+        id="parse.nesting",
+        title="brackets that nest too deeply",
+        explanation="The text has more brackets inside one another than the parser follows.",
+        remedy="Name inner values with let.",
+    ),
+    Entry(
+        id="parse.bad-attribute",
+        title="an attribute that the operator does not have, or a value it cannot take",
+        explanation="The attributes of an operator are the fields of its record, each with a type.",
+        remedy="Use one of the names and kinds of value in the message.",
+    ),
 )
