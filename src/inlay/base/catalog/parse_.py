@@ -47,4 +47,13 @@ ENTRIES = (
         explanation="The attributes of an operator are the fields of its record, each with a type.",
         remedy="Use one of the names and kinds of value in the message.",
     ),
+    Entry(
+        id="parse.bad-number",
+        title="a number that is none of the values needed",
+        explanation=(
+            "An element of a constant is out of the range of its element type, a constant has "
+            "another number of elements than its shape, or a dim is divided by zero."
+        ),
+        remedy="Write a value of the element type, and as many as the shape says.",
+    ),
 )
