@@ -86,4 +86,25 @@ ENTRIES = (
         explanation="The caller or the user asked the run to stop.",
         remedy="Run again.",
     ),
+    Entry(
+        id="run.dim-mismatch",
+        title="a value has another size than its type says",
+        explanation=(
+            "A dim of a value contradicts the type of what it is bound to: two inputs that share a "
+            "named axis differ in it, or an axis is not the number it must be."
+        ),
+        remedy="Give values whose axes agree with the signature; the message names the axis.",
+    ),
+    Entry(
+        id="run.type-mismatch",
+        title="a value is not of the kind its type says",
+        explanation="A tensor of another rank, or something that is no tensor, was given.",
+        remedy="Give a value of the rank and kind in the signature.",
+    ),
+    Entry(
+        id="run.arity",
+        title="a function is called with another number of arguments",
+        explanation="A function takes exactly one argument for each parameter.",
+        remedy="Give one value for each parameter.",
+    ),
 )
