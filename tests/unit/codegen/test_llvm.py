@@ -325,3 +325,21 @@ def test_shared_expressions_are_walked_once() -> None:
     f = LoopFunction("f", (x, y), 1, (), Store(y, (lit(0),), value), Stage.LOWERED)
     [out] = run_native(f, [np.ones(1)])
     assert out[0] == 2.0**SHARED_POWER
+
+
+ODD_LANES = """\
+lowered func odd(x: f32[2, 48], y: f32[24]) -> (z: f32[2, 48], w: f32[24]) {
+  alloc acc: f32[2, 48] register
+  for r in 0..2 unroll { for l in 0..48 vector { acc[r, l] = x[r, l] } }
+  for k in 0..5 {
+    for r in 0..2 unroll { for l in 0..48 vector { acc[r, l] = acc[r, l] * x[r, 47 - l] } }
+  }
+  for r in 0..2 unroll { for l in 0..48 vector { z[r, l] = acc[r, l] + y[l / 2] } }
+  for l in 0..24 vector { w[l] = y[l] + f32([l % 5]) }
+}
+"""
+
+
+def test_lanes_that_are_no_power_of_two() -> None:
+    assert "alloca" not in emit_module(parsed(ODD_LANES), host()).text
+    check(ODD_LANES, [floats(2, 48), floats(24)], rtol=1e-6)
