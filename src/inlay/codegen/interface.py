@@ -17,7 +17,7 @@ from typing import Protocol
 
 from inlay.arith.expr import Int, Sym
 from inlay.codegen.image import Image
-from inlay.codegen.target import Target
+from inlay.machine.target import Target
 from inlay.loop.func import LoopFunction
 
 

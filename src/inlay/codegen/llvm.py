@@ -32,7 +32,7 @@ from inlay.codegen.llvm_memory import Memory, carried_values, set_cells
 from inlay.codegen.llvm_ops import Operations
 from inlay.codegen.llvm_scalar import ScalarEmitter
 from inlay.codegen.llvm_types import Value, literal
-from inlay.codegen.target import Target
+from inlay.machine.target import Target
 from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.scalar import BinaryOp, Load

@@ -18,7 +18,7 @@ import sys
 from typing import Any
 
 from inlay.base.diagnostics import InternalError
-from inlay.codegen.target import Target, host
+from inlay.machine.target import Target, host
 
 COMPILER_VERSION = 1
 """Changes whenever the same loop function gives other code; part of every cache key."""

@@ -20,7 +20,7 @@ from inlay.codegen.llvm_types import (
     suffix,
     vector,
 )
-from inlay.codegen.target import Target
+from inlay.machine.target import Target
 from inlay.loop.scalar import COMPARISONS, BinaryOp, UnaryOp
 
 _INT_BINARY = {

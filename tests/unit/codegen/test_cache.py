@@ -13,7 +13,7 @@ from inlay.codegen.cache import ObjectCache, key_of
 from inlay.codegen.interface import Request
 from inlay.codegen.llvm_generator import LlvmGenerator
 from inlay.codegen.native import MappedImage
-from inlay.codegen.target import host
+from inlay.machine.target import host
 from inlay.loop.func import LoopFunction
 from inlay.loop.parser import parse_function
 

@@ -9,7 +9,7 @@ from inlay.base.diagnostics import InternalError
 from inlay.codegen.image import link
 from inlay.codegen.llvm_compile import compile_text
 from inlay.codegen.native import MappedImage
-from inlay.codegen.target import baseline, host
+from inlay.machine.target import baseline, host
 
 
 def compiled(text: str) -> bytes:

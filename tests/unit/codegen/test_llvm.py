@@ -8,7 +8,7 @@ import pytest
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm import emit_module, phases_of, workspace_layout
 from inlay.codegen.llvm_compile import assembly
-from inlay.codegen.target import baseline, host
+from inlay.machine.target import baseline, host
 from tests.unit.codegen.support import check, parsed, run_native
 
 RNG = np.random.default_rng(7)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from inlay.arith import dtype as dt
-from inlay.codegen.target import baseline, host
+from inlay.machine.target import baseline, host
 from tests.unit.codegen.support import check, parsed, run_native
 
 RNG = np.random.default_rng(11)
