@@ -1,4 +1,4 @@
-"""What compute rules and references have in common: broadcasting loads, widening, windows."""
+"""What compute rules, loops and references have in common: broadcasting loads, widening, nests."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from inlay.arith.dtype import BF16, BOOL, F16, F32, F64, DType, from_numpy
-from inlay.arith.expr import Int, lit
+from inlay.arith.expr import Int, fresh, lit, to_int
 from inlay.loop import te
-from inlay.loop.scalar import IntrinsicOp
+from inlay.loop.buffer import Buffer
+from inlay.loop.scalar import IntrinsicOp, Load
+from inlay.loop.stmt import For, LoopKind, Seq, Stmt, Store
 
 
 def widened(dtype: DType) -> DType:
@@ -103,3 +105,21 @@ def saturate_array(
     clamped = np.where(np.isnan(x), x.dtype.type(0), np.clip(x, x.dtype.type(low), safe))
     value = np.trunc(clamped).astype(dtype.numpy)
     return np.where(x > safe, dtype.numpy.type(high), value) if int(top) > high else value
+
+
+def serial_loops(shape: Sequence[Int]) -> tuple[list[For], tuple[Int, ...]]:
+    """Return serial loops over a shape with empty bodies, and the index they run through."""
+    syms = [fresh(f"i{d}") for d in range(len(shape))]
+    made = [For(s, lit(0), n, LoopKind.SERIAL, Seq(())) for s, n in zip(syms, shape, strict=True)]
+    return made, tuple(map(to_int, syms))
+
+
+def nest(loops: Sequence[For], body: Stmt) -> Stmt:
+    for loop in reversed(loops):
+        body = For(loop.var, loop.lo, loop.extent, loop.kind, body)
+    return body
+
+
+def copy_buffer(source: Buffer, target: Buffer) -> Stmt:
+    loops, at = serial_loops(source.shape)
+    return nest(loops, Store(target, at, Load(source, at)))

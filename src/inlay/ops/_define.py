@@ -30,6 +30,7 @@ import numpy as np
 
 from inlay.arith.dtype import from_numpy
 from inlay.arith.expr import Int, Sym, fresh, to_int
+from inlay.ir.builder import Builder
 from inlay.ir.expr import Expr
 from inlay.ir.op import Effect, Op, TypeContext, TypeRule
 from inlay.ir.types import BOOL_CONTROL, IntType, ShapeType, TensorType, Type
@@ -52,8 +53,8 @@ ComputeRule = Callable[[Any, Sequence[Any], Any], te.Tensor | tuple[te.Tensor, .
 LoopsRule = Callable[[Any, Sequence[Any], Sequence[Buffer]], Stmt]
 """`(attrs, operands, outputs)` to a lowered statement that writes every element of the outputs."""
 
-DecomposeRule = Callable[[Any, tuple[Expr, ...]], Expr]
-"""`(attrs, args)` to an expression of other operators."""
+DecomposeRule = Callable[[Builder, Any, tuple[Expr, ...]], Expr]
+"""`(builder, attrs, args)` to other operators: emits lets and returns the result."""
 
 Reference = Callable[..., Any]
 """`(attrs, *args)` to the result: the meaning."""
@@ -239,3 +240,8 @@ def define(
         doc=doc,
     )
     return OpDef(op, pattern, reference, compute, loops, decompose, commutative, samples)
+
+
+def by_name(definitions: Sequence[OpDef]) -> dict[str, OpDef]:
+    """Return the records of a family by the names of their operators."""
+    return {d.name: d for d in definitions}
