@@ -2,8 +2,8 @@
 
     python tools/onnx_conformance.py [--list LIST.csv] [--only SUBSTRING] [--evaluate] [--json OUT]
 
-Each test is a model with inputs and expected outputs; they ship in the `onnx` package. `--evaluate`
-runs the tensor evaluator instead of compiled code. A list (a CSV with a column `name`) restricts the run to its tests. Outcomes:
+Each test is a model with inputs and expected outputs; they ship in the `onnx` package.
+`--evaluate` runs the tensor evaluator instead of compiled code. A list (a CSV with a column `name`) restricts the run to its tests. Outcomes:
 
 * ok: outputs agree within the tolerance of the ONNX test runner;
 * refused: a `CompileError` with a reason;
@@ -27,8 +27,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-from inlay.interp.tensor import evaluate
-from inlay.ops.table import table
 from onnx import numpy_helper
 from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import load_model_tests
@@ -36,7 +34,9 @@ from onnx.backend.test.loader import load_model_tests
 import inlay
 from inlay.base.diagnostics import CompileError
 from inlay.importers.onnx.graph import import_model
+from inlay.interp.tensor import evaluate
 from inlay.ir.module import Module
+from inlay.ops.table import table
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,7 @@ def data_sets(test: TestCase, model: onnx.ModelProto) -> Iterator[tuple[list[Any
 
 def compare(got: object, want: object, rtol: float, atol: float) -> str:
     """Return why an output is wrong, or nothing."""
+    want = np.asarray(want) if isinstance(want, np.generic) else want
     if not isinstance(want, np.ndarray) or not isinstance(got, np.ndarray):
         return f"{type(got).__name__} for {type(want).__name__}"
     if got.shape != want.shape or got.dtype != want.dtype:

@@ -17,8 +17,8 @@ from typing import Protocol
 
 from inlay.arith.expr import Int, Sym
 from inlay.codegen.image import Image
-from inlay.machine.target import Target
 from inlay.loop.func import LoopFunction
+from inlay.machine.target import Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,6 @@ from inlay.codegen.llvm_memory import Memory, carried_values, set_cells
 from inlay.codegen.llvm_ops import Operations
 from inlay.codegen.llvm_scalar import ScalarEmitter
 from inlay.codegen.llvm_types import Value, literal
-from inlay.machine.target import Target
 from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.scalar import BinaryOp, Load
@@ -50,6 +49,7 @@ from inlay.loop.stmt import (
     While,
 )
 from inlay.loop.walk import child_stmts, own_scalars, scalars_below, stmts_below, stores_of
+from inlay.machine.target import Target
 
 CACHE_LINE = 64
 _UNROLLED = -1

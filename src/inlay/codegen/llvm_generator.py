@@ -13,10 +13,10 @@ from inlay.codegen.image import link
 from inlay.codegen.interface import Artifact, KernelCode, PhaseCode, Request
 from inlay.codegen.llvm import assertions_of, emit_module, needs_optimizer, workspace_layout
 from inlay.codegen.llvm_compile import COMPILER_VERSION, compile_in_child, compile_text
-from inlay.machine.target import Target, host
 from inlay.codegen.unit import Unit, from_bytes
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
+from inlay.machine.target import Target, host
 
 
 @dataclass(frozen=True, slots=True)

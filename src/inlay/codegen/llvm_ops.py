@@ -20,8 +20,8 @@ from inlay.codegen.llvm_types import (
     suffix,
     vector,
 )
-from inlay.machine.target import Target
 from inlay.loop.scalar import COMPARISONS, BinaryOp, UnaryOp
+from inlay.machine.target import Target
 
 _INT_BINARY = {
     BinaryOp.ADD: "add", BinaryOp.SUB: "sub", BinaryOp.MUL: "mul",

@@ -272,7 +272,7 @@ class Node:
         single = self.known(i)
         if single is not None and len(single) == 1:
             return make.int_const(single[0])
-        found = self.emit("to_control", self.cast(self.tensor(i), dt.I64))
+        found = self.emit("to_control", self.reshape(self.cast(self.tensor(i), dt.I64), ()))
         assert isinstance(found.type, IntType), "to_control of an integer gives an int"
         return found
 

@@ -13,6 +13,7 @@ from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.values import Value, known, known_scalar
 from inlay.ir import make
 from inlay.ir.expr import Expr
+from inlay.ops.elementwise import GeluForm
 
 
 def _unary(name: str) -> Rule:
@@ -262,7 +263,8 @@ def _scaled(name: str, **defaults: float) -> Rule:
 
 
 def _gelu(node: Node) -> Value:
-    form = "tanh" if node.string("approximate", "none") == "tanh" else "erf"
+    tanh = node.string("approximate", "none") == "tanh"
+    form = GeluForm.TANH if tanh else GeluForm.ERF
     return node.result("gelu", node.tensor(0), form=form)
 
 

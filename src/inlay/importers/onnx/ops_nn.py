@@ -111,7 +111,10 @@ def _conv_transpose(node: Node) -> Value:
                 raise node.unsupported("has an output shape over an axis of unknown size")
             out = wanted[len(wanted) - spatial + i] if wanted is not None else n * strides[i]
             reach = (kernel[i] - 1) * dilations[i] + 1
-            totals.append(max((n - 1) * strides[i] + extra[i] + reach - out, 0))
+            totals.append((n - 1) * strides[i] + extra[i] + reach - out)
+        # What is missing for the wanted size is padding of the result.
+        extra = tuple(e + max(-t, 0) for e, t in zip(extra, totals, strict=True))
+        totals = [max(t, 0) for t in totals]
         resolved = _shared(totals, more_in_front=mode != "SAME_UPPER")
     else:
         resolved = _pads(node, x.shape[2:], kernel, strides, dilations)

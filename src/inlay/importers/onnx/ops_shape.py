@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from inlay.arith import dtype as dt
-from inlay.arith.expr import Int, ceildiv, floordiv, lit, maximum
+from inlay.arith.expr import Int, floordiv, lit
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.values import MAX_KNOWN, Value, known, known_scalar
 from inlay.ir import make
@@ -277,22 +277,7 @@ def _split(node: Node) -> tuple[Value, ...]:
 def _range(node: Node) -> Value:
     dtype = node.type(0).dtype
     if dtype.is_integer:
-        ints = [node.known(i) for i in range(3)]
-        if all(i is not None for i in ints):
-            start, limit, step = (i[0] for i in ints if i is not None)
-            if step.value is not None and step.value != 0:
-                span = limit - start if step.value > 0 else start - limit
-                count = maximum(ceildiv(span, abs(step.value)), 0)
-                return node.result(
-                    "range",
-                    make.int_const(start),
-                    make.int_const(count),
-                    make.int_const(step),
-                    dtype=dtype,
-                )
-        controls = [node.control_int(i) for i in range(3)]
-        count = node.emit("range_count", *controls)
-        return node.result("range", controls[0], count, controls[2], dtype=dtype)
+        return node.result("range", *(node.control_int(i) for i in range(3)), dtype=dtype)
     arrays = [node.array(i) for i in range(3)]
     if any(a is None for a in arrays):
         raise node.unsupported("computes a range of floats from values that are not constant")

@@ -11,6 +11,8 @@ from inlay.arith.expr import lit
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.values import Value
 from inlay.ir import make
+from inlay.ops.indexing import Combine
+from inlay.ops.layout import PadMode
 
 
 def _depth_to_space(node: Node) -> Value:
@@ -20,7 +22,9 @@ def _depth_to_space(node: Node) -> Value:
 
 
 def _space_to_depth(node: Node) -> Value:
-    return node.result("space_to_depth", node.tensor(0), block=node.int("blocksize", 1))
+    column_row = node.string("mode", "DCR") == "CRD"
+    block = node.int("blocksize", 1)
+    return node.result("space_to_depth", node.tensor(0), block=block, column_row=column_row)
 
 
 def _pad(node: Node) -> Value:
@@ -42,11 +46,10 @@ def _pad(node: Node) -> Value:
     begin, end = [lit(0)] * rank, [lit(0)] * rank
     for i, a in enumerate(axes):
         begin[a], end[a] = flat[i], flat[i + len(axes)]
-    modes = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
-    if mode not in modes:
+    if mode not in tuple(PadMode):
         raise node.invalid(f"has mode '{mode}'")
     pads = make.shape_const((*begin, *end))
-    return node.result("pad", node.tensor(0), pads, fill, mode=mode)
+    return node.result("pad", node.tensor(0), pads, fill, mode=PadMode(mode))
 
 
 def _gather_elements(node: Node) -> Value:
@@ -55,20 +58,25 @@ def _gather_elements(node: Node) -> Value:
 
 
 def _gather_nd(node: Node) -> Value:
-    return node.result(
-        "gather_nd", node.tensor(0), node.tensor(1), batch_dims=node.int("batch_dims", 0)
-    )
+    return node.result("gather_nd", node.tensor(0), node.tensor(1), batch=node.int("batch_dims", 0))
+
+
+def _combine(node: Node) -> Combine:
+    spelled = node.string("reduction", "none")
+    if spelled == "none":
+        return Combine.REPLACE
+    if spelled not in tuple(Combine):
+        raise node.invalid(f"has reduction '{spelled}'")
+    return Combine(spelled)
 
 
 def _scatter_elements(node: Node) -> Value:
     axis = node.axis(node.int("axis", 0), node.rank(0))
-    return node.result(
-        "scatter_elements", *node.tensors(), axis=axis, reduction=node.string("reduction", "none")
-    )
+    return node.result("scatter_elements", *node.tensors(), axis=axis, combine=_combine(node))
 
 
 def _scatter_nd(node: Node) -> Value:
-    return node.result("scatter_nd", *node.tensors(), reduction=node.string("reduction", "none"))
+    return node.result("scatter_nd", *node.tensors(), combine=_combine(node))
 
 
 def _one_hot(node: Node) -> Value:
@@ -88,14 +96,14 @@ def _top_k(node: Node) -> tuple[Value, ...]:
         k,
         axis=axis,
         largest=node.flag("largest", default=True),
-        sorted=node.flag("sorted", default=True),
     )
     return tuple(Value(e) for e in node.b.unpack(both, [o or "unused" for o in node.proto.output]))
 
 
 def _trilu(node: Node) -> Value:
-    k = node.numbers(1, "diagonal")[0] if node.has(1) else 0
-    return node.result("trilu", node.tensor(0), upper=node.flag("upper", default=True), k=k)
+    diagonal = node.control_int(1) if node.has(1) else make.int_const(0)
+    upper = node.flag("upper", default=True)
+    return node.result("trilu", node.tensor(0), diagonal, upper=upper)
 
 
 def _nonzero(node: Node) -> Value:
