@@ -595,6 +595,11 @@ def _sigmoid(x: float) -> float:
     return 1.0 / (1.0 + np.exp(-x)) if x >= 0 else np.exp(x) / (1.0 + np.exp(x))
 
 
+def _power(a: Any, b: Any) -> Any:
+    """Return `a ** b`; of arrays, because NumPy takes sqrt(a) for a scalar 0.5: NaN for -inf."""
+    return np.power(np.array([a]), np.array([b]))[0]
+
+
 _IN_F64: dict[IntrinsicOp, Callable[..., Any]] = {
     IntrinsicOp.EXP: np.exp,
     IntrinsicOp.LOG: np.log,
@@ -613,7 +618,7 @@ _IN_F64: dict[IntrinsicOp, Callable[..., Any]] = {
     IntrinsicOp.ERF: math.erf,
     IntrinsicOp.SIGMOID: _sigmoid,
     IntrinsicOp.RSQRT: lambda a: 1.0 / np.sqrt(a),
-    IntrinsicOp.POW: np.power,
+    IntrinsicOp.POW: _power,
 }
 
 

@@ -207,6 +207,12 @@ def _np_floor_div(x: Array, y: Array) -> Array:
     return np.floor(x / y) if x.dtype.kind == "f" else np.floor_divide(x, y)
 
 
+def _np_pow(x: Array, y: Array) -> Array:
+    # For a scalar exponent of 0.5 NumPy takes the square root, which is NaN of -inf.
+    base, exponent = np.broadcast_arrays(x, y)
+    return np.power(base.copy(), exponent.copy())
+
+
 def _np_mod(x: Array, y: Array) -> Array:
     if x.dtype.kind != "f":
         return np.mod(x, y)
@@ -444,7 +450,7 @@ DEFINITIONS: tuple[OpDef, ...] = (
             _rem, np.fmod),
     _binary("mod", "x - y * floor(x / y), with the sign of y; integers 0 where y is 0",
             _mod, _np_mod),
-    _binary("pow", "x to the power y", lambda x, y: te.intrinsic(IntrinsicOp.POW, x, y), np.power,
+    _binary("pow", "x to the power y", lambda x, y: te.intrinsic(IntrinsicOp.POW, x, y), _np_pow,
             domain=FLOATS),
     _binary("minimum", "the lesser; NaN if either is", te.minimum, np.minimum, commutative=True),
     _binary("maximum", "the greater; NaN if either is", te.maximum, np.maximum, commutative=True),

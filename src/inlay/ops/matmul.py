@@ -120,7 +120,7 @@ def _samples() -> list[Sample]:
         Sample("column", none, (a, b[:, 0].copy()), (("p", 3, "m", "k"), ("k",))),
         Sample("dot", none, (b[:, 0].copy(), b[:, 1].copy()), (("k",), ("k",))),
         Sample("rows, batched", none, (b[:, 0].copy(), c), (("k",), ("q", "k", "n"))),
-        Sample("larger", none, (noise((65, 130), F32), noise((130, 67), F32)),
+        Sample("larger", none, (noise((33, 70), F32), noise((70, 35), F32)),
                (("m", "k"), ("k", "n"))),
         Sample("nothing to add", none, (a[..., :0], b[:0]), ((2, 3, "m", "k"), ("k", 6))),
         Sample("no rows", none, (a[..., :0, :], b), ((2, 3, "m", 7), (7, 6))),

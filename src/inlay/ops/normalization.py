@@ -327,7 +327,7 @@ def _layer_samples(most: int) -> list[Sample]:
                (("a", "b", "c"), *((("b", "c"),) * most))),
         Sample("broadcast scale", LayerNormAttrs(1), (x, w), (("a", "b", "c"), ("c",))),
         Sample("f16", a, half, (("a", "b", "c"), *names)),
-        Sample("far from 0", a, (x + 1000, *extra)),
+        Sample("far from 0", a, (x + 30, *extra)),
         Sample("no rows", a, (x[:0], *extra), (("a", 3, "c"), *names)),
     ]  # fmt: skip
 

@@ -1,0 +1,136 @@
+"""Ways to run one operator on sample values: the columns of the differential test.
+
+An executor gets the record of an operator, a sample and whether its dims are symbolic, and returns
+the results as arrays; it says beforehand what it supports. Add one by adding a row to `EXECUTORS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from inlay.arith.expr import Sym, evaluate
+from inlay.interp import loop as loop_evaluator
+from inlay.ir.context import Context
+from inlay.ir.types import IntType, ShapeType, TensorType, TupleType, Type
+from inlay.loop import te
+from inlay.loop.buffer import Buffer
+from inlay.loop.from_te import from_te
+from inlay.loop.func import LoopFunction, Stage
+from inlay.loop.scalar import Reduce
+from inlay.loop.verify import verify
+from inlay.ops._define import OpDef, Pattern, Sample
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A sample made ready: types, values of the symbols, arrays of the tensor arguments."""
+
+    definition: OpDef
+    sample: Sample
+    types: tuple[Type, ...]
+    dims: dict[Sym, int]
+    result: tuple[TensorType, ...]
+    arrays: list[np.ndarray]
+
+    @property
+    def result_type(self) -> Type:
+        return self.definition.op.type_rule(Context(), self.sample.attrs, self.types)
+
+
+def prepare(d: OpDef, sample: Sample, *, symbolic: bool) -> Setup:
+    types, dims = sample.symbolic_types() if symbolic else (sample.types(), {})
+    result = d.op.type_rule(Context(d.name), sample.attrs, types)
+    fields = result.fields if isinstance(result, TupleType) else (result,)
+    arrays = [np.asarray(a, order="C") for a in sample.args if isinstance(a, np.ndarray)]
+    assert all(isinstance(f, TensorType) for f in fields)
+    return Setup(d, sample, types, dims, fields, arrays)  # type: ignore[arg-type]
+
+
+def operands(setup: Setup, tensor: Callable[[str, TensorType], object]) -> list[object]:
+    """Return the arguments as rules see them: what `tensor` makes of tensors, and integers."""
+    found: list[object] = []
+    for i, t in enumerate(setup.types):
+        match t:
+            case TensorType():
+                found.append(tensor(f"x{i}", t))
+            case IntType(value=value):
+                found.append(value)
+            case ShapeType(values=values):
+                found.append(values)
+            case _:
+                raise AssertionError(f"operand of type {t}")
+    return found
+
+
+def expressions(setup: Setup) -> tuple[list[te.Tensor], tuple[te.Tensor, ...]]:
+    """Return the placeholders and the results of the compute rule."""
+    rule = setup.definition.compute
+    assert rule is not None
+    args = operands(setup, lambda name, t: te.placeholder(t.shape, t.dtype, name))
+    made = rule(setup.sample.attrs, args, setup.result_type)
+    inputs = [a for a in args if isinstance(a, te.Tensor)]
+    return inputs, made if isinstance(made, tuple) else (made,)
+
+
+def sum_length(setup: Setup) -> int:
+    """Return how many terms the longest chain of reductions adds up."""
+    if setup.definition.compute is None:
+        return max([1, *(a.size for a in setup.arrays)])
+    total, seen = 0, set[te.Tensor]()
+    pending = list(expressions(setup)[1])
+    while pending:
+        t = pending.pop()
+        if t in seen:
+            continue
+        seen.add(t)
+        pending += t.inputs
+        if isinstance(t.body, Reduce):
+            total += prod(evaluate(a.extent, setup.dims) for a in t.body.axes)
+    return max(1, total)
+
+
+def kernel(setup: Setup) -> LoopFunction:
+    """Return the schedulable function of the compute rule."""
+    inputs, outputs = expressions(setup)
+    return from_te(setup.definition.name, inputs, outputs)
+
+
+def body(setup: Setup) -> LoopFunction:
+    """Return the lowered function of the loops rule."""
+    rule = setup.definition.loops
+    assert rule is not None
+    args = operands(setup, lambda name, t: Buffer(name, t.shape, t.dtype))
+    reads = [a for a in args if isinstance(a, Buffer)]
+    writes = [Buffer(f"y{i}", t.shape, t.dtype) for i, t in enumerate(setup.result)]
+    made = rule(setup.sample.attrs, args, writes)
+    params = (*reads, *writes)
+    name = setup.definition.name
+    return LoopFunction(name, params, len(reads), tuple(setup.dims), made, Stage.LOWERED)
+
+
+def evaluated(f: LoopFunction, setup: Setup) -> Sequence[np.ndarray]:
+    verify(f)
+    return loop_evaluator.run(f, setup.arrays, {d: setup.dims[d] for d in f.dims})
+
+
+@dataclass(frozen=True)
+class Executor:
+    """A column: which operators it runs, and how."""
+
+    name: str
+    supports: Callable[[OpDef], bool]
+    run: Callable[[Setup], Sequence[np.ndarray]]
+
+
+EXECUTORS: tuple[Executor, ...] = (
+    Executor(
+        "compute",
+        lambda d: d.compute is not None and d.pattern is not Pattern.CONTROL,
+        lambda setup: evaluated(kernel(setup), setup),
+    ),
+    Executor("loops", lambda d: d.loops is not None, lambda setup: evaluated(body(setup), setup)),
+)
