@@ -3,7 +3,8 @@
     python tools/onnx_conformance.py [--list LIST.csv] [--only SUBSTRING] [--evaluate] [--json OUT]
 
 Each test is a model with inputs and expected outputs; they ship in the `onnx` package.
-`--evaluate` runs the tensor evaluator instead of compiled code. A list (a CSV with a column `name`) restricts the run to its tests. Outcomes:
+`--evaluate` runs the tensor evaluator instead of compiled code. A list (a CSV with a column
+`name`) restricts the run to its tests. Outcomes:
 
 * ok: outputs agree within the tolerance of the ONNX test runner;
 * refused: a `CompileError` with a reason;
@@ -34,8 +35,9 @@ from onnx.backend.test.loader import load_model_tests
 import inlay
 from inlay.base.diagnostics import CompileError
 from inlay.importers.onnx.graph import import_model
-from inlay.interp.tensor import evaluate
+from inlay.interp.tensor import evaluate_entry
 from inlay.ir.module import Module
+from inlay.ir.op import Op
 from inlay.ops.table import table
 
 
@@ -106,11 +108,12 @@ def caller(module: Module, *, use_evaluator: bool) -> Callable[[Sequence[Any]], 
     names = module.entries["main"]
     if use_evaluator:
 
-        def evaluated(inputs: Sequence[Any]) -> tuple[Any, ...]:
-            result = evaluate(module, list(inputs), table())
-            return result if len(names.outputs) > 1 else (result,)
+        def meaning(op: Op, attrs: object, args: tuple[Any, ...]) -> Any:
+            return table().definition(op).evaluate(attrs, *args)
 
-        return evaluated
+        return lambda inputs: tuple(
+            evaluate_entry(module, dict(zip(names.inputs, inputs, strict=True)), meaning).values()
+        )
     executable = inlay.compile(module)
     return lambda inputs: tuple(
         executable.run(dict(zip(names.inputs, inputs, strict=True))).values()

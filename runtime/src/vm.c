@@ -186,6 +186,7 @@ static void trace(inlay_activation_t *m, const inlay_function_t *f, const uint32
         error->span_bytes[error->depth] = span.bytes;
         error->depth++;
         f = top->function;
+        if (!f) return;
         pc = top->pc - 1;
         if (top->segment != segment) {
             segment = top->segment;

@@ -1,41 +1,33 @@
-"""The meaning of the tensor IR: a slow, obvious evaluator in NumPy.
+"""The meaning of the tensor IR: a slow, obvious evaluator.
 
-Values:
+Values are NumPy arrays (tensors of any rank), Python ints and bools and tuples of ints (control
+values), tuples, `Data` (values of data types), `Closure`s and `Cell`s.
 
-    Tensor      np.ndarray            Ref        Cell (mutable, with identity)
-    int, bool   int, bool             function   Closure, or the operator or constructor itself
-    shape       tuple of int          data       Data(name, tag, fields)
-    (T, ...)    Fields (a tuple)      Storage    Cell of bytes (explicit-storage stage)
+The machine has an explicit stack, so recursion may be as deep as memory allows, and a call in tail
+position pushes nothing. A *frame* holds what one activation of a function knows: variables, dims,
+and values of nodes that are used more than once. A closure is a function and the frame it was made
+in, which is also how a let-bound function finds itself.
 
-**Machine.** Evaluating an expression is a Python generator that yields the operands it needs and is
-sent their values; `_run` keeps the waiting generators in a list. So the depth of programs is limited
-by memory and not by Python's stack, and the code of each form reads like its meaning. A generator
-that ends with `Tail` is replaced by the evaluation of another expression: tail calls and branches do
-not grow the list.
-
-**Frames.** Each activation of a function has one frame from variables and dims to values. Variables
-are unique, so branches share the frame of their function. An expression that is reached twice in an
-activation is evaluated once. A closure keeps what its function mentions.
-
-**Dims.** A symbol gets its value where it is bound, by matching the binder's type against the value:
-parameters of a call, a let or a pattern variable of opened type. A value that contradicts its
-declared type stops the program with `run.dim-mismatch`.
+Dims are bound by matching the types of binders against values, and every binder and every operator
+result is checked against its type on the way: a program whose types do not hold stops with an
+internal error, not with a wrong number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, assert_never
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from inlay.arith.expr import Int, Sym, lit, substitute, symbols
-from inlay.arith.expr import evaluate as evaluate_int
-from inlay.arith.solve import solve_for
-from inlay.base.diagnostics import CompileError, InternalError, error
-from inlay.base.span import Span
-from inlay.ir.dims import free_symbols, type_text
+from inlay.arith import expr as arith
+from inlay.arith.dtype import STRING
+from inlay.arith.expr import Int, Sym, from_atom
+from inlay.base.diagnostics import InternalError, error
+from inlay.interp.core import MEANINGS
+from inlay.ir import walk
+from inlay.ir.dims import type_text
 from inlay.ir.expr import (
     Call,
     Const,
@@ -59,29 +51,41 @@ from inlay.ir.expr import (
     Tuple,
     Var,
 )
-from inlay.ir.kernel import Kernel
+from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
-from inlay.ir.types import IntType, ShapeType, TensorType, TupleType, Type
-from inlay.ir.walk import free_vars, postorder
-from inlay.ops.table import OperatorTable
+from inlay.ir.op import Op
+from inlay.ir.types import (
+    ExistsType,
+    FuncType,
+    IntType,
+    RefType,
+    ShapeType,
+    TensorType,
+    TupleType,
+    Type,
+)
 
 Value = Any
-"""See the module docstring."""
-
-
-class Fields(tuple[Value, ...]):
-    """The value of a tuple; a plain Python tuple is a shape."""
-
-    __slots__ = ()
+Meanings = Callable[[Op, Any, tuple[Value, ...]], Value]
+"""`(op, attrs, args) -> result`: what operators other than those of `ir.core_ops` compute."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Data:
-    """A value of a data type: which constructor, and its fields."""
+    """A value of a data type."""
 
+    adt: str
     name: str
     tag: int
     fields: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Closure:
+    """A function value: a literal and the frame it was made in (None for a global function)."""
+
+    function: Function
+    frame: Frame | None
 
 
 @dataclass(slots=True, eq=False)
@@ -91,346 +95,438 @@ class Cell:
     content: Value
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Closure:
-    """A function with the values of what it mentions from outside; `frame` may contain itself."""
+class Frame:
+    """One activation of a function; names it does not have are those of `parent`."""
 
-    function: Function
-    frame: dict[object, Value]
+    __slots__ = ("dims", "parent", "shared", "values", "vars")
 
+    def __init__(self, parent: Frame | None, shared: frozenset[int]) -> None:
+        self.parent = parent
+        self.vars: dict[Var, Value] = {}
+        self.dims: dict[Sym, int] = {}
+        self.shared = shared
+        self.values: dict[int, Value] = {}
 
-@dataclass(slots=True)
-class _Frame:
-    """One activation: values of variables and dims, and of shared expressions already evaluated."""
+    def value(self, v: Var) -> Value:
+        """Return the value of a variable."""
+        frame: Frame | None = self
+        while frame is not None:
+            if v in frame.vars:
+                return frame.vars[v]
+            frame = frame.parent
+        raise InternalError(f"variable {v.name} has no value", where=str(v.span))
 
-    values: dict[object, Value]
-    shared: dict[Expr, Value] = field(default_factory=dict)
+    def dim(self, s: Sym) -> int | None:
+        """Return the value of a dim, None when it has none yet."""
+        frame: Frame | None = self
+        while frame is not None:
+            if s in frame.dims:
+                return frame.dims[s]
+            frame = frame.parent
+        return None
 
-
-@dataclass(frozen=True, slots=True)
-class Tail:
-    """The rest of an evaluation is the evaluation of this."""
-
-    expr: Expr
-    frame: _Frame
-
-
-_Steps = Generator[tuple[Expr, _Frame], Value, Value | Tail]
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """An evaluation that waits for an operand, and the expression and activation it is for."""
-
-    steps: _Steps
-    expr: Expr | None = None
-    frame: _Frame | None = None
+    def int(self, e: Int) -> int:
+        """Return the number an integer stands for."""
+        if e.value is not None:
+            return e.value
+        known: dict[Sym, int] = {}
+        for s in arith.symbols(e):
+            value = self.dim(s)
+            if value is None:
+                raise InternalError(f"dim {s} has no value")
+            known[s] = value
+        return arith.evaluate(e, known)
 
 
 def evaluate(
     module: Module,
-    inputs: Sequence[Value],
-    operators: OperatorTable,
-    *,
-    entry: str | None = None,
+    args: Sequence[Value],
+    meanings: Meanings,
+    function: str | None = None,
 ) -> Value:
-    """Return what a function of the module gives for these arguments.
-
-    Args:
-        module: the program, typed.
-        inputs: one value per parameter.
-        operators: the meanings of operators.
-        entry: the function to call; by default the entry of the module.
+    """Call a function of the module (its entry by default) and return the result.
 
     Raises:
-        CompileError: `run.*` where a check of the program fails or an input does not fit its type.
-
-    Cost: a few microseconds per operation besides the operations themselves.
+        CompileError: `run.check-failed` where a check of the program does not hold.
+        InternalError: where a value does not have the type that the program says.
     """
-    machine = _Machine(module, operators)
-    name = entry or module.entry
-    function = module.functions[name]
-    return machine.run(machine.enter(Closure(function, {}), inputs, Span.named(f"call of {name}")))
+    name = module.entry if function is None else function
+    machine = _Machine(module, meanings)
+    return machine.run_call(Closure(module.functions[name], None), tuple(map(_arrays, args)))
+
+
+def _arrays(value: Value) -> Value:
+    """Make arrays of the scalars that NumPy uses for rank 0."""
+    if isinstance(value, np.generic):
+        return np.asarray(value)
+    if isinstance(value, tuple):
+        return tuple(map(_arrays, value))
+    return value
+
+
+def evaluate_entry(
+    module: Module, inputs: Mapping[str, Value], meanings: Meanings
+) -> dict[str, Value]:
+    """Call the entry with inputs by name and return its outputs by name."""
+    names = module.entries[module.entry]
+    missing = [n for n in names.inputs if n not in inputs]
+    if missing or len(inputs) > len(names.inputs):
+        unknown = [n for n in inputs if n not in names.inputs]
+        raise error(
+            "run.bad-argument",
+            f"found inputs {', '.join(inputs) or 'none'}, needed {', '.join(names.inputs)}"
+            + (f"; unknown: {', '.join(unknown)}" if unknown else ""),
+        )
+    result = evaluate(module, [inputs[n] for n in names.inputs], meanings)
+    values = result if len(names.outputs) != 1 else (result,)
+    return dict(zip(names.outputs, values, strict=True))
+
+
+def evaluate_expr(
+    e: Expr,
+    meanings: Meanings,
+    *,
+    module: Module | None = None,
+    variables: Mapping[Var, Value] | None = None,
+    dims: Mapping[Sym, int] | None = None,
+) -> Value:
+    """Return the value of an expression; free variables and dims have the given values."""
+    machine = _Machine(module or Module(), meanings)
+    frame = Frame(None, _shared_nodes(e))
+    frame.vars.update(variables or {})
+    frame.dims.update(dims or {})
+    return machine.run(e, frame)
+
+
+def _shared_nodes(body: Expr) -> frozenset[int]:
+    """Return the nodes that are used several times, those inside of inner functions included."""
+    counts = walk.use_counts(body)
+    leaves = walk.LEAVES
+    return frozenset(
+        id(e) for e in walk.postorder(body) if counts[id(e)] > 1 and type(e) not in leaves
+    )
+
+
+# Continuations: what is done with the value of the subexpression being evaluated.
+@dataclass(slots=True)
+class _Operands:
+    """Collect the operands of a node, then apply it."""
+
+    node: Expr
+    frame: Frame
+    kids: tuple[Expr, ...]
+    values: list[Value]
 
 
 @dataclass(slots=True)
+class _Then:
+    """Bind a let, or choose an arm."""
+
+    node: Let | If | Match
+    frame: Frame
+
+
+@dataclass(slots=True)
+class _Remember:
+    """Keep the value of a shared node."""
+
+    node: Expr
+    frame: Frame
+
+
+_Continuation = _Operands | _Then | _Remember
+
+
 class _Machine:
-    """The module under evaluation, and free variables of its function literals."""
+    def __init__(self, module: Module, meanings: Meanings) -> None:
+        self.module = module
+        self.meanings = meanings
+        self._shared: dict[Function, frozenset[int]] = {}
+        self._stack: list[_Continuation] = []
 
-    module: Module
-    operators: OperatorTable
-    captured: dict[int, tuple[object, ...]] = field(default_factory=dict)
+    def run_call(self, closure: Closure, args: tuple[Value, ...]) -> Value:
+        return self.run(*self._enter(closure, args))
 
-    def run(self, start: Tail) -> Value:
-        """Evaluate until nothing waits."""
-        waiting = [_Waiting(self.steps(start.expr, start.frame))]
-        sent: Value = None
-        while waiting:
-            top = waiting[-1]
-            try:
-                expr, frame = top.steps.send(sent)
-            except StopIteration as stop:
-                sent = stop.value
-                if isinstance(sent, Tail):
-                    top.steps = self.steps(sent.expr, sent.frame)
-                    sent = None
-                    continue
-                waiting.pop()
-                if top.expr is not None and top.frame is not None:
-                    top.frame.shared[top.expr] = sent
-                continue
-            done, sent = self.ready(expr, frame)
-            if not done:
-                waiting.append(_Waiting(self.steps(expr, frame), expr, frame))
-                sent = None
-        return sent
+    def run(self, e: Expr, frame: Frame) -> Value:
+        """Evaluate, alternating between going down into `e` and handing a value up."""
+        depth = len(self._stack)
+        todo: tuple[Expr, Frame] | None = (e, frame)
+        value: Value = None
+        while True:
+            if todo is not None:
+                todo, value = self._down(*todo)
+            elif len(self._stack) == depth:
+                return value
+            else:
+                todo, value = self._up(self._stack.pop(), value)
 
-    def ready(self, e: Expr, frame: _Frame) -> tuple[bool, Value]:
-        """Return (True, value) of what needs no evaluation."""
+    # ------------------------------------------------------------------ down
+
+    def _down(self, e: Expr, frame: Frame) -> tuple[tuple[Expr, Frame] | None, Value]:
+        """Evaluate a leaf, or push what is to be done with a subexpression and go there."""
+        if id(e) in frame.shared:
+            if id(e) in frame.values:
+                return None, frame.values[id(e)]
+            self._stack.append(_Remember(e, frame))
         match e:
             case Var():
-                return True, frame.values[e]
+                return None, frame.value(e)
             case Const():
-                return True, constant(e, frame.values)
-            case OpRef() | ConstructorRef():
-                return True, e
+                return None, self._constant(e, frame)
             case GlobalVar(name=name):
-                found = self.module.functions.get(name)
-                return True, self.module.kernels[name] if found is None else Closure(found, {})
+                return None, self._global(name)
+            case OpRef() | ConstructorRef():
+                return None, e
             case Function():
-                return True, self.close(e, frame)
-            case _:
-                return e in frame.shared, frame.shared.get(e)
+                return None, Closure(e, frame)
+            case Let(value=first) | If(condition=first) | Match(scrutinee=first):
+                self._stack.append(_Then(e, frame))
+                return (first, frame), None
+            case Call() | Tuple() | Project() | RefCreate() | RefRead() | RefWrite():
+                kids = walk.children(e)
+                if not kids:
+                    return None, ()
+                self._stack.append(_Operands(e, frame, kids, []))
+                return (kids[0], frame), None
 
-    def close(self, f: Function, frame: _Frame) -> Closure:
-        """Return a function with what it mentions."""
-        names = self.captured.get(id(f))
-        if names is None:
-            names = (*free_vars(f), *_mentioned_dims(f))
-            self.captured[id(f)] = names
-        values = frame.values
-        return Closure(f, {n: values[n] for n in names if n in values})
+    def _constant(self, e: Const, frame: Frame) -> Value:
+        match e.value:
+            case Int() as value:
+                return frame.int(value)
+            case tuple() as values:
+                return tuple(frame.int(v) for v in values)
+            case value:
+                return value
 
-    def enter(self, closure: Closure, args: Sequence[Value], span: Span) -> Tail:
-        """Return the body of a function in a new frame with its parameters bound."""
-        f = closure.function
-        if len(args) != len(f.params):
-            raise error(
-                "run.arity", f"found {len(args)} arguments, needed {len(f.params)}", span=span
-            )
-        values = dict(closure.frame)
-        pairs = list(zip(f.params, args, strict=True))
-        values.update(pairs)
-        bind_dims([(p.type, a, p.name) for p, a in pairs], values, span)
-        return Tail(f.body, _Frame(values))
+    def _global(self, name: str) -> Value:
+        function = self.module.functions.get(name)
+        if function is not None:
+            return Closure(function, None)
+        kernel = self.module.kernels.get(name)
+        if kernel is None:
+            raise InternalError(f"the module has no function or kernel {name}")
+        return kernel
 
-    # ------------------------------------------------------------------ forms
+    # ------------------------------------------------------------------ up
 
-    def steps(self, e: Expr, frame: _Frame) -> _Steps:
-        """Evaluate an expression: the meaning of every form."""
-        while isinstance(e, Let):
-            value = yield e.value, frame
-            frame.values[e.var] = value
-            if isinstance(value, Closure) and isinstance(e.value, Function):
-                value.frame[e.var] = value  # the function may mention itself
-            if e.value.type is not e.var.type:
-                bind_dims([(e.var.type, value, e.var.name)], frame.values, e.span)
-            e = e.body
-        match e:
-            case Call():
-                return (yield from self.call(e, frame))
-            case If():
-                chosen = yield e.condition, frame
-                return Tail(e.then if chosen else e.otherwise, frame)
-            case Match():
-                return (yield from self.match(e, frame))
-            case Tuple(fields=fields):
-                out = []
-                for x in fields:
-                    out.append((yield x, frame))  # noqa: PERF401  a comprehension cannot yield
-                return Fields(out)
-            case Project(value=value, index=index):
-                return (yield value, frame)[index]
-            case RefCreate(value=value):
-                return Cell((yield value, frame))
-            case RefRead(ref=ref):
-                return (yield ref, frame).content
-            case RefWrite(ref=ref, value=value):
-                cell = yield ref, frame
-                cell.content = yield value, frame
-                return Fields()
-            case Var() | GlobalVar() | Const() | OpRef() | ConstructorRef() | Function():
-                return self.ready(e, frame)[1]
-            case _:
-                assert_never(e)
+    def _up(self, k: _Continuation, value: Value) -> tuple[tuple[Expr, Frame] | None, Value]:
+        match k:
+            case _Operands(node=node, frame=frame, kids=kids, values=values):
+                values.append(value)
+                if len(values) < len(kids):
+                    self._stack.append(k)
+                    return (kids[len(values)], frame), None
+                return self._apply(node, values, frame)
+            case _Remember(node=node, frame=frame):
+                frame.values[id(node)] = value
+                return None, value
+            case _Then(node=Let(var=v, body=body), frame=frame):
+                self._bind(v, value, frame)
+                return (body, frame), None
+            case _Then(node=If(then=then, otherwise=otherwise), frame=frame):
+                return (then if value else otherwise, frame), None
+            case _Then(node=Match(arms=arms) as node, frame=frame):
+                for arm in arms:
+                    bound: list[tuple[Var, Value]] = []
+                    if _matches(arm.pattern, value, bound):
+                        for v, field in bound:
+                            self._bind(v, field, frame)
+                        return (arm.body, frame), None
+                raise InternalError("no arm of a match fits the value", where=str(node.span))
+        raise AssertionError("continuations are closed")
 
-    def call(self, e: Call, frame: _Frame) -> _Steps:
-        """Evaluate callee and arguments, left to right, and apply."""
-        callee = yield e.callee, frame
-        args = []
-        for a in e.args:
-            args.append((yield a, frame))  # noqa: PERF401  a comprehension cannot yield
+    def _apply(
+        self, node: Expr, values: list[Value], frame: Frame
+    ) -> tuple[tuple[Expr, Frame] | None, Value]:
+        match node:
+            case Call(type=type_):
+                return self._call(node, type_, values[0], tuple(values[1:]), frame)
+            case Tuple():
+                return None, tuple(values)
+            case Project(index=index):
+                return None, values[0][index]
+            case RefCreate():
+                return None, Cell(values[0])
+            case RefRead():
+                return None, values[0].content
+            case RefWrite():
+                values[0].content = values[1]
+                return None, ()
+        raise AssertionError("nodes with operands are closed")
+
+    def _call(
+        self, node: Call, type_: Type, callee: Value, args: tuple[Value, ...], frame: Frame
+    ) -> tuple[tuple[Expr, Frame] | None, Value]:
         match callee:
-            case OpRef():
-                return self.apply(callee, args, e.span)
-            case ConstructorRef():
-                return Data(callee.name, callee.tag, tuple(args))
             case Closure():
-                return self.enter(callee, args, e.span)
+                return self._enter(callee, args), None
+            case OpRef(op=op, attrs=attrs):
+                meaning = MEANINGS.get(op)
+                if meaning is not None:
+                    result = meaning(attrs, node.span, args)
+                else:
+                    result = _arrays(self.meanings(op, attrs, args))
+                _check(type_, result, frame, f"result of {op.name}", node)
+                return None, result
+            case ConstructorRef(adt=adt, name=name, tag=tag):
+                return None, Data(adt, name, tag, args)
             case Kernel():
-                return run_kernel(callee, args, e.span)
-            case _:
-                raise InternalError(f"a {type(callee).__name__} is called", where=str(e.span))
+                result = _run_kernel(callee, args)
+                _check(type_, result, frame, f"result of {callee.name}", node)
+                return None, result
+        raise InternalError(f"called {callee!r}, which is no function", where=str(node.span))
 
-    def apply(self, ref: OpRef, args: list[Value], span: Span) -> Value:
-        """Return the result of an operator."""
-        try:
-            result = self.operators.definition(ref.op).evaluate(ref.attrs, *args)
-        except CompileError as failure:
-            if any(d.span for d in failure.diagnostics):
-                raise
-            raise _located(failure, span) from None
-        if isinstance(result, tuple) and result and isinstance(result[0], np.ndarray):
-            return Fields(result)
-        return np.asarray(result) if isinstance(result, np.generic) else result
+    def _enter(self, closure: Closure, args: tuple[Value, ...]) -> tuple[Expr, Frame]:
+        function = closure.function
+        shared = self._shared.get(function)
+        if shared is None:
+            shared = self._shared[function] = _shared_nodes(function.body)
+        frame = Frame(closure.frame, shared)
+        if len(args) != len(function.params):
+            raise InternalError(f"{len(args)} arguments for {len(function.params)} parameters")
+        own = {d.sym for d in function.dims}
+        solver = _Dims(frame, own)
+        for p, value in zip(function.params, args, strict=True):
+            frame.vars[p] = value
+            solver.match(p.type, value, p)
+        solver.finish()
+        return function.body, frame
 
-    def match(self, e: Match, frame: _Frame) -> _Steps:
-        """Take the first arm that fits."""
-        value = yield e.scrutinee, frame
-        for arm in e.arms:
-            bound: list[tuple[Var, Value]] = []
-            if fits(arm.pattern, value, bound):
-                frame.values.update(bound)
-                bind_dims([(v.type, x, v.name) for v, x in bound], frame.values, e.span)
-                return Tail(arm.body, frame)
-        raise InternalError("no arm of a match fits its value", where=str(e.span))
-
-
-def constant(e: Const, values: dict[object, Value]) -> Value:
-    """Return the value of a constant, its dims read from the frame."""
-    match e.value:
-        case Int() as i:
-            return evaluate_int(i, values)  # type: ignore[arg-type]  # symbols are keys among others
-        case tuple() as dims:
-            return tuple(evaluate_int(d, values) for d in dims)  # type: ignore[arg-type]
-        case other:
-            return other
+    def _bind(self, v: Var, value: Value, frame: Frame) -> None:
+        frame.vars[v] = value
+        solver = _Dims(frame, frozenset())
+        solver.match(v.type, value, v)
+        solver.finish()
 
 
-def fits(pattern: Pattern, value: Value, bound: list[tuple[Var, Value]]) -> bool:
-    """Whether a pattern matches; adds what its variables stand for."""
-    match pattern:
+def _matches(p: Pattern, value: Value, bound: list[tuple[Var, Value]]) -> bool:
+    match p:
         case PatternWildcard():
             return True
-        case PatternVar(var=var):
-            bound.append((var, value))
+        case PatternVar(var=v):
+            bound.append((v, value))
             return True
         case PatternConstructor(tag=tag, fields=fields):
             return value.tag == tag and all(
-                fits(p, x, bound) for p, x in zip(fields, value.fields, strict=True)
+                _matches(f, x, bound) for f, x in zip(fields, value.fields, strict=True)
             )
         case PatternTuple(fields=fields):
-            return all(fits(p, x, bound) for p, x in zip(fields, value, strict=True))
-        case _:
-            assert_never(pattern)
+            return all(_matches(f, x, bound) for f, x in zip(fields, value, strict=True))
 
 
-def run_kernel(kernel: Kernel, args: Sequence[Value], span: Span) -> Value:
-    """Return what a kernel computes."""
-    values: dict[object, Value] = {}
-    bind_dims([(t, a, "") for t, a in zip(kernel.type.params, args, strict=True)], values, span)
-    dims = {s: v for s, v in values.items() if isinstance(s, Sym)}
-    outputs = kernel.body.evaluate(list(args), dims)
-    return outputs[0] if len(outputs) == 1 else Fields(outputs)
+def _run_kernel(kernel: Kernel, args: tuple[Value, ...]) -> Value:
+    frame = Frame(None, frozenset())
+    solver = _Dims(frame, {d.sym for d in kernel.type.dims})
+    reads = [p for p in kernel.ports if p.access is not Access.WRITE]
+    for port, value in zip(reads, args, strict=True):
+        solver.match(port.type, value, port)
+    solver.finish()
+    results = kernel.body.evaluate(args, frame.dims)
+    return results[0] if len(results) == 1 else tuple(results)
 
 
-# ---------------------------------------------------------------------------------- dims
+# ---------------------------------------------------------------------------------- types
 
 
-def bind_dims(
-    bindings: Iterable[tuple[Type, Value, str]], values: dict[object, Value], span: Span
-) -> None:
-    """Give values to the symbols of types that stand for these values, and check the others.
-
-    Raises:
-        CompileError: `run.dim-mismatch`.
-    """
-    open_relations: list[tuple[Int, int, str]] = []
-    for type_, value, name in bindings:
-        for declared, found, where in _dims_of(type_, value, name):
-            atom = declared.atom
-            if isinstance(atom, Sym) and atom not in values:
-                values[atom] = found
-            else:
-                open_relations.append((declared, found, where))
-    for declared, found, where in open_relations:
-        _settle(declared, found, where, values, span)
+def _check(type_: Type, value: Value, frame: Frame, what: str, node: Expr) -> None:
+    """Check a result against its type; what is not determined by the inputs is left open."""
+    if isinstance(type_, TensorType):
+        _check_tensor(type_, value, node)
+        for d, n in zip(type_.shape, value.shape, strict=True):
+            if frame.int(d) != n:
+                raise _wrong(type_, value, what, node)
+    elif isinstance(type_, ExistsType) and isinstance(type_.body, TensorType):
+        _check_tensor(type_.body, value, node)
 
 
-def _settle(declared: Int, found: int, where: str, values: dict[object, Value], span: Span) -> None:
-    """Check a relation, or solve it for its one symbol without a value."""
-    unknown = [s for s in symbols(declared) if s not in values]
-    if len(unknown) == 1:
-        known = {s: lit(values[s]) for s in symbols(declared) if s in values}
-        solution = solve_for(substitute(declared, known) - found, unknown[0])
-        if solution is not None and solution.value is not None:
-            values[unknown[0]] = solution.value
-            return
-    needed = evaluate_int(declared, values)  # type: ignore[arg-type]
-    if needed != found:
-        raise error(
-            "run.dim-mismatch",
-            f"found {found} as {where}, needed {declared}"
-            + ("" if declared.value is not None else f", which is {needed}"),
-            span=span,
-        )
+def _check_tensor(t: TensorType, value: Value, node: object) -> None:
+    if not isinstance(value, np.ndarray) or value.ndim != len(t.shape):
+        raise _wrong(t, value, "value", node)
+    if t.dtype != STRING and value.dtype != t.dtype.numpy:
+        raise _wrong(t, value, "value", node)
 
 
-def _dims_of(t: Type, value: Value, name: str) -> Iterable[tuple[Int, int, str]]:
-    """Yield (declared, actual, what it is) for the dims and control values of a value."""
-    match t:
-        case TensorType(shape=shape):
-            if not isinstance(value, np.ndarray) or value.ndim != len(shape):
-                found = f"rank {value.ndim}" if isinstance(value, np.ndarray) else repr(value)
-                raise error("run.type-mismatch", f"found {found} as {name}, needed {type_text(t)}")
-            for i, (d, n) in enumerate(zip(shape, value.shape, strict=True)):
-                yield d, n, f"axis {i} of {name}"
-        case IntType(value=Int() as d):
-            yield d, value, name
-        case ShapeType(values=dims):
-            for i, (d, n) in enumerate(zip(dims, value, strict=True)):
-                if d is not None:
-                    yield d, n, f"element {i} of {name}"
-        case TupleType(fields=fields):
-            for i, (f, x) in enumerate(zip(fields, value, strict=True)):
-                yield from _dims_of(f, x, f"{name}.{i}")
-        case _:
-            return
+def _wrong(t: Type, value: Value, what: str, node: object) -> InternalError:
+    if isinstance(value, np.ndarray):
+        found = f"an array of shape {value.shape} and dtype {value.dtype}"
+    else:
+        found = repr(value)
+    return InternalError(
+        f"the {what} is {found}, and its type is {type_text(t)}",
+        where=f"{getattr(node, 'name', '')} {getattr(node, 'span', '')}".strip(),
+    )
 
 
-def _mentioned_dims(f: Function) -> tuple[Sym, ...]:
-    """Return the symbols that a function literal may need from the frame around it."""
-    found: dict[Sym, None] = {}
-    for e in postorder(f):
-        types = [e.type]
-        if isinstance(e, Function):
-            types += [p.type for p in e.params]
-        if isinstance(e, Let):
-            types.append(e.var.type)
-        for t in types:
-            found.update(dict.fromkeys(free_symbols(t)))
-        if isinstance(e, Const):
-            match e.value:
-                case Int() as i:
-                    found.update(dict.fromkeys(symbols(i)))
-                case tuple() as dims:
-                    for d in dims:
-                        found.update(dict.fromkeys(symbols(d)))
-                case _:
-                    pass
-    return tuple(found)
+class _Dims:
+    """Matches types of binders against values: gives dims their values, and checks the others."""
 
+    def __init__(self, frame: Frame, own: set[Sym] | frozenset[Sym]) -> None:
+        self._frame = frame
+        self._own = own
+        self._later: list[tuple[Int, int, Type, Value, object]] = []
 
-def _located(failure: CompileError, span: Span) -> CompileError:
-    """Return the failure with the place of the operation that found it."""
-    return type(failure)([replace(d, span=span) for d in failure.diagnostics])
+    def match(self, t: Type, value: Value, binder: object) -> None:
+        match t:
+            case TensorType(shape=shape):
+                _check_tensor(t, value, binder)
+                for d, n in zip(shape, value.shape, strict=True):
+                    self._int(d, n, t, value, binder)
+            case IntType(value=Int() as e):
+                self._int(e, value, t, value, binder)
+            case ShapeType(values=values):
+                if not isinstance(value, tuple) or len(value) != len(values):
+                    raise _wrong(t, value, "value", binder)
+                for e, n in zip(values, value, strict=True):
+                    if e is not None:
+                        self._int(e, n, t, value, binder)
+            case TupleType(fields=fields):
+                if not isinstance(value, tuple) or len(value) != len(fields):
+                    raise _wrong(t, value, "value", binder)
+                for f, x in zip(fields, value, strict=True):
+                    self.match(f, x, binder)
+            case RefType(content=content) if isinstance(value, Cell):
+                if not isinstance(content, (ExistsType, FuncType)):
+                    self.match(content, value.content, binder)
+            case _:
+                pass
+
+    def _int(self, e: Int, n: int, t: Type, value: Value, binder: object) -> None:
+        atom = e.atom
+        if isinstance(atom, Sym) and self._known(atom) is None:
+            self._frame.dims[atom] = n
+        else:
+            self._later.append((e, n, t, value, binder))
+
+    def _known(self, s: Sym) -> int | None:
+        """A function's own dims hide those of the same symbol further out."""
+        return self._frame.dims.get(s) if s in self._own else self._frame.dim(s)
+
+    def finish(self) -> None:
+        """Solve what stands in an integer with one unknown; check what is known."""
+        waiting = self._later
+        while waiting:
+            again = [item for item in waiting if not self._resolve(*item)]
+            if len(again) == len(waiting):
+                break
+            waiting = again
+
+    def _resolve(self, e: Int, n: int, t: Type, value: Value, binder: object) -> bool:
+        known = {s: self._known(s) for s in arith.symbols(e)}
+        unknown = [s for s, v in known.items() if v is None]
+        if len(unknown) > 1:
+            return False
+        numbers = {s: arith.lit(v) for s, v in known.items() if v is not None}
+        rest = arith.substitute(e, numbers)
+        if unknown:
+            c = arith.coefficient(rest, unknown[0])
+            if c is None or not c.value:
+                return False
+            offset = (rest - c * from_atom(unknown[0])).value
+            assert offset is not None
+            quotient, remainder = divmod(n - offset, c.value)
+            if remainder:
+                raise _wrong(t, value, "value", binder)
+            self._frame.dims[unknown[0]] = quotient
+        elif rest.value != n:
+            raise _wrong(t, value, "value", binder)
+        return True

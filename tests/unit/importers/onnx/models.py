@@ -10,8 +10,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from inlay.importers.onnx.graph import import_model
-from inlay.interp.tensor import evaluate
+from inlay.interp.tensor import evaluate_entry
 from inlay.ir.module import Module
+from inlay.ir.op import Op
 from inlay.ops.table import table
 
 Shape = Sequence[int | str | None] | None
@@ -42,11 +43,11 @@ def load(m: onnx.ModelProto) -> Module:
     return import_model(m, table())
 
 
+def meaning(op: Op, attrs: object, args: tuple[Any, ...]) -> Any:
+    """Return what an operator computes."""
+    return table().definition(op).evaluate(attrs, *args)
+
+
 def run(m: onnx.ModelProto | Module, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Import a model and evaluate it; outputs by name."""
-    module = m if isinstance(m, Module) else load(m)
-    names = module.entries["main"]
-    results = evaluate(module, [inputs[n] for n in names.inputs], table())
-    if len(names.outputs) == 1:
-        results = (results,)
-    return dict(zip(names.outputs, results, strict=True))
+    return evaluate_entry(m if isinstance(m, Module) else load(m), inputs, meaning)

@@ -1,0 +1,196 @@
+/* Runs executables under sanitizers, without Python.
+ *
+ *     driver LIMIT file...
+ *
+ * For each file: load it, call its first entry on fixed inputs, print one line with the status and
+ * the bytes of the results. With LIMIT > 0, the host refuses memory from the LIMIT-th request on,
+ * for LIMIT, LIMIT + 1, ... until a run asks for less. Whatever the file holds, this must neither
+ * read nor write out of bounds, nor leak, nor hang. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "inlay_rt.h"
+
+#define MOST_BYTES ((size_t)256 << 20)
+
+typedef struct tester {
+    size_t bytes; /* in use */
+    long requests, limit;
+    int polls;
+} tester_t;
+
+static void *take(void *user, size_t bytes, size_t align)
+{
+    tester_t *t = user;
+    void *memory = NULL;
+    t->requests++;
+    if (t->limit && t->requests >= t->limit) return NULL;
+    if (bytes > MOST_BYTES - t->bytes) return NULL;
+    if (posix_memalign(&memory, align, bytes) != 0) return NULL;
+    t->bytes += bytes;
+    return memory;
+}
+
+static void give(void *user, void *memory, size_t bytes, size_t align)
+{
+    tester_t *t = user;
+    (void)align;
+    t->bytes -= bytes;
+    free(memory);
+}
+
+static int poll(void *user) { return ++((tester_t *)user)->polls > 20; }
+
+static int64_t elements(const inlay_tensor_t *t)
+{
+    int64_t n = 1;
+    uint32_t i;
+    for (i = 0; i < t->rank; i++) n *= t->dims[i];
+    return n;
+}
+
+static int64_t load(const inlay_tensor_t *t, int64_t i)
+{
+    switch (t->dtype) {
+    case INLAY_I64: return ((const int64_t *)t->data)[i];
+    case INLAY_F32: return (int64_t)((const float *)t->data)[i];
+    case INLAY_U8: return ((const uint8_t *)t->data)[i];
+    default: return 0;
+    }
+}
+
+static void store(const inlay_tensor_t *t, int64_t i, int64_t value)
+{
+    switch (t->dtype) {
+    case INLAY_I64: ((int64_t *)t->data)[i] = value; break;
+    case INLAY_F32: ((float *)t->data)[i] = (float)value; break;
+    case INLAY_U8: ((uint8_t *)t->data)[i] = (uint8_t)value; break;
+    default: break;
+    }
+}
+
+static int64_t modulo(int64_t a, int64_t b) { return (a % b + b) % b; }
+
+/* The callbacks of generate.py. */
+static inlay_status_t kernel(void *user, uint32_t index, const inlay_tensor_t *tensors,
+                             uint32_t n_tensors, const int64_t *ints, uint32_t n_ints,
+                             char *message, size_t message_bytes)
+{
+    const inlay_tensor_t *out = tensors + n_tensors - 1;
+    int64_t i, k = n_ints ? ints[0] : 0, total = 0;
+    (void)user;
+    (void)index;
+    (void)message;
+    (void)message_bytes;
+    if (!n_tensors) return INLAY_OK;
+    if (n_tensors == 1) {
+        for (i = 0; i < elements(out); i++) store(out, i, modulo(i * 7 + k % 50, 50));
+        return INLAY_OK;
+    }
+    for (i = 0; i < elements(tensors); i++) total = modulo(total + load(tensors, i) % 97, 97);
+    for (i = 0; i < elements(out); i++)
+        store(out, i, modulo(load(out, i) % 50 + total + k % 50, 50));
+    return INLAY_OK;
+}
+
+static void print_results(const inlay_host_t *host, inlay_result_t *results, uint32_t n)
+{
+    static const uint8_t sizes[INLAY_DTYPES] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8};
+    uint32_t i, k;
+    for (i = 0; i < n; i++) {
+        size_t bytes = sizes[results[i].dtype], at;
+        printf(" %" PRIu32 ":", results[i].dtype);
+        for (k = 0; k < results[i].rank; k++) {
+            bytes *= (size_t)results[i].dims[k];
+            printf("%" PRId64 ",", results[i].dims[k]);
+        }
+        printf(":");
+        for (at = 0; at < bytes; at++) printf("%02x", ((const uint8_t *)results[i].data)[at]);
+        inlay_result_release(host, &results[i]);
+    }
+}
+
+static inlay_status_t run(const inlay_host_t *host, const uint8_t *data, size_t bytes, int silent)
+{
+    static int64_t x[3] = {1, 2, 3};
+    static float y[6] = {0, 1, 2, 3, 4, 5};
+    static const int64_t x_dims[1] = {3}, y_dims[2] = {2, 3};
+    inlay_tensor_t inputs[2] = {{x, INLAY_I64, 1, x_dims}, {y, INLAY_F32, 2, y_dims}};
+    inlay_config_t config = {(size_t)1 << 20, (size_t)1 << 20, 2, 0};
+    inlay_result_t results[8];
+    inlay_activation_t *activation;
+    inlay_module_t *module;
+    inlay_error_t error;
+    uint32_t n_inputs, n_results, round;
+    inlay_status_t status = inlay_module_open(data, bytes, NULL, 1, host, &module, &error);
+    if (status != INLAY_OK) {
+        if (!silent) printf("%s %s\n", inlay_status_id(status), error.message);
+        return status;
+    }
+    status = inlay_activation_create(module, host, &config, &activation);
+    inlay_module_arity(module, 0, &n_inputs, &n_results);
+    for (round = 0; status == INLAY_OK && round < 2; round++) {
+        ((tester_t *)host->user)->polls = 0;
+        status = inlay_call(activation, 0, inputs, n_inputs < 2 ? n_inputs : 2, results,
+                            n_results < 8 ? n_results : 8, &error);
+        if (inlay_activation_live(activation)) printf("LIVE ");
+        if (status == INLAY_OK && silent)
+            while (n_results) inlay_result_release(host, &results[--n_results]);
+        if (status == INLAY_OK && !silent) {
+            if (round) printf("ok");
+            if (round) print_results(host, results, n_results);
+            else for (n_inputs = 0; n_inputs < n_results; n_inputs++)
+                inlay_result_release(host, &results[n_inputs]);
+            inlay_module_arity(module, 0, &n_inputs, &n_results);
+        }
+        if (silent) break;
+    }
+    if (status != INLAY_OK && !silent) printf("%s %s", inlay_status_id(status), error.message);
+    if (!silent) printf("\n");
+    inlay_activation_destroy(activation);
+    inlay_module_close(module);
+    return status;
+}
+
+static uint8_t *read_file(const char *path, size_t *bytes)
+{
+    FILE *file = fopen(path, "rb");
+    uint8_t *data;
+    long size;
+    if (!file) exit(2);
+    fseek(file, 0, SEEK_END);
+    size = ftell(file);
+    rewind(file);
+    /* Exactly as long as the file, so that reading beyond it is seen. */
+    data = malloc(size ? (size_t)size : 1);
+    *bytes = fread(data, 1, (size_t)size, file);
+    fclose(file);
+    return data;
+}
+
+int main(int argc, char **argv)
+{
+    tester_t tester = {0, 0, 0, 0};
+    inlay_host_t host = {&tester, take, give, NULL, kernel, NULL, poll};
+    long limit = atol(argv[1]);
+    int i;
+    for (i = 2; i < argc; i++) {
+        size_t bytes;
+        uint8_t *data = read_file(argv[i], &bytes);
+        if (!limit) run(&host, data, bytes, 0);
+        for (tester.limit = limit; limit; tester.limit++) {
+            tester.requests = 0;
+            run(&host, data, bytes, 1);
+            if (tester.requests < tester.limit) break;
+        }
+        if (tester.bytes) {
+            printf("LEAK %zu bytes\n", tester.bytes);
+            return 1;
+        }
+        tester.limit = 0;
+        free(data);
+    }
+    return 0;
+}

@@ -1,0 +1,178 @@
+"""The C core without Python: strict C99, and sanitizers over valid, broken and forged files."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from inlay.base.diagnostics import CompileError
+from inlay.bytecode import container
+from inlay.bytecode.document import c_table, markdown_table
+from inlay.bytecode.isa import DTYPE_CODES
+from inlay.runtime.session import executable_of
+from tests.data import REPOSITORY
+from tests.unit.bytecode.test_container import reseal
+from tests.unit.runtime.generate import CALLBACKS, Generator
+from tests.unit.runtime.test_agreement import ARGUMENTS
+
+CORE = sorted((REPOSITORY / "runtime" / "src").glob("*.c"))
+INCLUDES = ["-I", str(REPOSITORY / "runtime" / "include"), "-I", str(REPOSITORY / "runtime/src")]
+STRICT = [
+    "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wstrict-prototypes",
+    "-Wundef", "-Wdouble-promotion", "-Werror",
+]  # fmt: skip
+
+pytestmark = [
+    pytest.mark.cc,
+    pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler"),
+]
+
+
+def test_generated_files_are_fresh():
+    assert (REPOSITORY / "runtime/src/opcodes.inc").read_text() == c_table()
+    assert (REPOSITORY / "docs/language/bytecode_table.md").read_text() == markdown_table()
+
+
+@pytest.fixture(scope="module")
+def strict_objects(tmp_path_factory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("strict")
+    found = []
+    for source in CORE:
+        found.append(folder / f"{source.stem}.o")
+        command = ["gcc", *STRICT, "-O1", *INCLUDES, "-c", source, "-o", found[-1]]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    return found
+
+
+def test_core_needs_only_memory_functions_of_libc(strict_objects):
+    table = subprocess.run(
+        ["nm", "-u", *strict_objects], check=True, capture_output=True, text=True
+    ).stdout
+    needed = {line.split()[-1] for line in table.splitlines() if " U " in f" {line}"}
+    foreign = {n for n in needed if not n.startswith("inlay_") and n != "_GLOBAL_OFFSET_TABLE_"}
+    assert foreign <= {"memcpy", "memset", "memmove", "memcmp", "strlen", "strcmp"}, foreign
+
+
+def test_core_keeps_no_globals(strict_objects):
+    table = subprocess.run(["nm", *strict_objects], check=True, capture_output=True, text=True)
+    writable = [line for line in table.stdout.splitlines() if line[17:18] in "bBdDcC" and line[17:]]
+    # Relocated constant tables (`.data.rel.ro`) are read-only once loaded.
+    assert [line for line in writable if line[17:18] in "bBcC"] == []
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory) -> Path:
+    program = tmp_path_factory.mktemp("driver") / "driver"
+    sources = [*CORE, REPOSITORY / "tests/runtime_c/driver.c"]
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-fsanitize=address,undefined",
+             "-fno-sanitize-recover=all", "-DINLAY_POLL_INTERVAL=500"]  # fmt: skip
+    done = subprocess.run(
+        ["gcc", *flags, *INCLUDES, *sources, "-o", program],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode and "sanitize" in done.stderr + "asan":
+        probe = subprocess.run(
+            ["gcc", "-fsanitize=address", "-x", "c", "-", "-o", "/dev/null"],
+            input="int main(void){return 0;}", check=False, capture_output=True, text=True,
+        )  # fmt: skip
+        if probe.returncode:
+            pytest.skip("the C compiler has no sanitizers")
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+def drive(driver: Path, files: list[Path], limit: int = 0) -> list[str]:
+    done = subprocess.run(
+        [driver, str(limit), *files], check=False, capture_output=True, text=True, errors="replace",
+        timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
+    return done.stdout.splitlines()
+
+
+def write(folder: Path, datas: list[bytes]) -> list[Path]:
+    paths = [folder / f"{index}.inlay" for index in range(len(datas))]
+    for path, data in zip(paths, datas, strict=True):
+        path.write_bytes(data)
+    return paths
+
+
+def expected(seed: int) -> str:
+    exe = executable_of(Generator(seed).program_of(), engine="python", callbacks=CALLBACKS)
+    try:
+        results = exe(*ARGUMENTS)
+    except CompileError as caught:
+        return f"{caught.ids[0]} {caught.diagnostics[0].message}"
+    names = {"int64": "i64", "float32": "f32"}
+    shown = [
+        f"{DTYPE_CODES[names[r.dtype.name]]}:{''.join(f'{d},' for d in r.shape)}:{r.tobytes().hex()}"
+        for r in results
+    ]
+    return " ".join(["ok", *shown])
+
+
+def test_valid_programs_under_sanitizers(driver, tmp_path):
+    seeds = list(range(5000, 5150))
+    files = write(tmp_path, [container.to_bytes(Generator(s).program_of()) for s in seeds])
+    for seed, line in zip(seeds, drive(driver, files), strict=True):
+        assert line == expected(seed), seed
+
+
+def test_refused_memory_under_sanitizers(driver, tmp_path):
+    files = write(tmp_path, [container.to_bytes(Generator(s).program_of()) for s in range(6)])
+    assert drive(driver, files, limit=1) == []
+
+
+def mutations(count: int) -> list[bytes]:
+    """Files with a few changed bytes or words, whose digests are right again."""
+    generator = random.Random(1)
+    made = []
+    for index in range(count):
+        data = bytearray(container.to_bytes(Generator(index % 40).program_of()))
+        sections = container.Container(bytes(data)).sections
+        names = ["CODE"] * 6 + ["FUNC", "KERN", "ENTR", "CONS", "STRS", "META", "SMAP", "POOL"]
+        for _ in range(generator.randint(1, 3)):
+            section = sections[generator.choice(names)]
+            if not section.size:
+                continue
+            place = section.offset + generator.randrange(section.size)
+            if generator.random() < 0.7:
+                place = place // 4 * 4
+                word = generator.choice([0, 1, 2, 3, 7, 60, 0xFFFF, 0xFFFFFFFF, 0x7FFFFFFF])
+                data[place : place + 4] = word.to_bytes(4, "little")
+            else:
+                data[place] = generator.randrange(256)
+        made.append(reseal(data))
+    return made
+
+
+def test_forged_files_under_sanitizers(driver, tmp_path):
+    """What the verifier accepts is executed too: it must stay within bounds and end."""
+    datas = mutations(600)
+    lines = drive(driver, write(tmp_path, datas))
+    assert len(lines) == len(datas)
+    assert not any("LIVE" in line for line in lines)
+    refused = [line.startswith("container.") for line in lines]
+    assert 100 < sum(refused) < len(datas)
+    for data, is_refused, line in zip(datas, refused, lines, strict=True):
+        try:
+            container.read(data)
+        except CompileError as caught:
+            # Strings are only shown, so the core does not look into them.
+            assert is_refused or "UTF-8" in str(caught), "C accepts what Python refuses: " + line
+        else:
+            assert not is_refused, "Python accepts what C refuses: " + line
+
+
+def test_truncated_files_under_sanitizers(driver, tmp_path):
+    data = container.to_bytes(Generator(3).program_of())
+    datas = [data[:size] for size in range(0, len(data), 97)]
+    lines = drive(driver, write(tmp_path, datas))
+    assert all(line.startswith("container.") for line in lines)

@@ -1,0 +1,47 @@
+"""The C runtime and the reference interpreter agree on random programs, failures included."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from inlay.base.diagnostics import CompileError
+from inlay.bytecode import container
+from inlay.runtime.session import executable_of
+from tests.unit.runtime.generate import CALLBACKS, Generator
+
+ARGUMENTS = (np.array([1, 2, 3]), np.arange(6, dtype=np.float32).reshape(2, 3))
+
+
+def outcome(exe):
+    """What a call gives: results as bytes, or the failure with its text and place."""
+    try:
+        results = exe(*ARGUMENTS)
+    except CompileError as caught:
+        (found,) = caught.diagnostics
+        return (found.id, found.message, found.notes)
+    return tuple((r.dtype.name, r.shape, r.tobytes()) for r in results)
+
+
+def compare(seed: int) -> str:
+    program = Generator(seed).program_of()
+    reference = outcome(executable_of(program, engine="python", callbacks=CALLBACKS))
+    native = executable_of(program, engine="native", callbacks=CALLBACKS)
+    for _ in range(2):
+        assert outcome(native) == reference, seed
+        assert native.live_objects() == 0, seed
+    return reference[0] if isinstance(reference[0], str) else "ok"
+
+
+@pytest.mark.parametrize("block", range(8))
+def test_engines_agree(block):
+    seen = [compare(1000 * block + index) for index in range(40)]
+    assert seen.count("ok") > 15
+    assert len(set(seen)) > 2, "failures are compared too"
+
+
+def test_generated_programs_survive_the_container():
+    for seed in range(20):
+        program = Generator(seed).program_of()
+        data = container.to_bytes(program)
+        assert container.to_bytes(container.read(data)) == data
