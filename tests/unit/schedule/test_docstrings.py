@@ -25,6 +25,7 @@ HEADS = {
     "unroll": "(x: f32[4]) -> (y: f32[4])",
     "fuse": "(x: f32[4, n]) -> (y: f32[4, n]) over (n)",
     "merge": "(x: f32[n]) -> (y: f32[n]) over (n)",
+    "use_fma": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
     "reorder": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
     "decompose_reduction": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
     "rfactor": "(x: f32[n, 4*m]) -> (y: f32[n]) over (n, m)",
@@ -32,6 +33,7 @@ HEADS = {
     "cache_write": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
 }
 EXTRA = {
+    "distribute": "alloc t: f32[n] workspace",
     "merge": "alloc t: f32[n] workspace",
     "move_after": "alloc t: f32[n] workspace alloc u: f32[n] workspace",
 }
