@@ -55,6 +55,7 @@ from inlay.ir.expr import (
 from inlay.ir.kernel import Kernel
 from inlay.ir.module import Adt, Module
 from inlay.ir.place import Origin, Place
+from inlay.ir.positions import Positions
 from inlay.ir.types import ExistsType, FuncType, Type, UnknownType
 
 KEYWORDS = frozenset(
@@ -264,11 +265,10 @@ class _FunctionPrinter:
         self._sym_names: dict[Sym, Int] = {}
         self._types: dict[Type, str] = {}
         self._ints: dict[Int, str] = {}
-        order = list(walk.postorder(root))
         self._name_binders()
-        self.bindings = _Bindings(root, order)
+        self.bindings = _Bindings(root)
         self.docs: dict[int, Doc] = {}
-        for e in order:
+        for e in self.bindings.order:
             if isinstance(e, Let) and self.bindings.is_inner_let(e):
                 continue
             doc = self._doc(e)
@@ -497,30 +497,25 @@ class _FunctionPrinter:
 # ---------------------------------------------------------------------------------- bindings
 
 
-_Position = tuple[int, int]
-"""A block (its number) and a statement in it."""
-
-
 class _Bindings:
-    """Which nodes need a graph binding, and before which statement it stands.
+    """Which nodes need a graph binding, and before which statement it stands."""
 
-    Statement `i` of a block is its `i`-th let, the last one its result. A node's position is the
-    latest that comes before all its uses: the least common ancestor in the tree of blocks.
-    """
-
-    def __init__(self, root: Expr, order: list[Expr]) -> None:
+    def __init__(self, root: Expr) -> None:
         self.names: dict[int, str] = {}
         self.docs: dict[int, Doc] = {}
         self._before: dict[int, list[Expr]] = {}
         self._inner_lets: set[int] = set()
-        self._uses = {id(root): 0}
+        positions = Positions(root)
+        order = positions.order
+        self._uses = walk.use_counts(root)
         for e in order:
-            for c in walk.children(e):
-                self._uses[id(c)] = self._uses.get(id(c), 0) + 1
-        self._find_spines(order)
-        bound = self._find_bound(order)
-        if bound:
-            self._locate(root, order, bound)
+            if isinstance(e, Let) and isinstance(e.body, Let) and self._uses[id(e.body)] == 1:
+                self._inner_lets.add(id(e.body))
+        for number, e in enumerate(self._find_bound(order), start=1):
+            self.names[id(e)] = f"%{number}"
+            statement = positions.statements[positions.of[id(e)]]
+            self._before.setdefault(id(statement), []).append(e)
+        self.order = order
 
     def is_inner_let(self, e: Expr) -> bool:
         """Whether the node is a let that continues the spine of another."""
@@ -530,84 +525,18 @@ class _Bindings:
         """Return the nodes bound just before a statement, given its let or its result."""
         return self._before.get(id(e), [])
 
-    def _find_spines(self, order: list[Expr]) -> None:
-        for e in order:
-            if isinstance(e, Let) and isinstance(e.body, Let) and self._uses[id(e.body)] == 1:
-                self._inner_lets.add(id(e.body))
-
-    def _find_bound(self, order: list[Expr]) -> set[int]:
+    def _find_bound(self, order: list[Expr]) -> list[Expr]:
         """Return nodes with several uses, and those that would nest too deeply."""
-        bound: set[int] = set()
+        bound: list[Expr] = []
         height: dict[int, int] = {}
         for e in order:
             if type(e) in walk.LEAVES:
                 continue
-            inline = [height.get(id(c), 0) for c in walk.children(e)]
-            h = 1 + max(inline, default=0)
+            h = 1 + max([height.get(id(c), 0) for c in walk.children(e)], default=0)
             if isinstance(e, (Let, If, Match, Function)):
                 h = 1
             if self._uses[id(e)] > 1 or (h > _DEEPEST and not self.is_inner_let(e)):
-                bound.add(id(e))
+                bound.append(e)
                 h = 0
             height[id(e)] = h
         return bound
-
-    def _locate(self, root: Expr, order: list[Expr], bound: set[int]) -> None:
-        parents: list[_Position | None] = [None]  # by block
-        depth = [0]
-        position: dict[int, _Position] = {id(root): (0, 0)}
-        at_statement: dict[_Position, Expr] = {(0, 0): root}
-
-        def open_block(e: Expr, parent: _Position) -> _Position:
-            parents.append(parent)
-            depth.append(depth[parent[0]] + 1)
-            start = (len(parents) - 1, 0)
-            at_statement[start] = e
-            return start
-
-        def meet(a: _Position, b: _Position) -> _Position:
-            while a[0] != b[0]:
-                if depth[a[0]] >= depth[b[0]]:
-                    a = parents[a[0]]  # type: ignore[assignment]
-                else:
-                    b = parents[b[0]]  # type: ignore[assignment]
-            return min(a, b)
-
-        def use(c: Expr, where: _Position) -> None:
-            known = position.get(id(c))
-            position[id(c)] = where if known is None else meet(known, where)
-
-        for e in reversed(order):
-            here = position[id(e)]
-            match e:
-                case Let(value=value, body=body):
-                    if at_statement.get(here) is not e:
-                        here = open_block(e, here)
-                    use(value, here)
-                    after = (here[0], here[1] + 1)
-                    at_statement.setdefault(after, body)
-                    use(body, after)
-                case Function(body=body):
-                    use(body, open_block(body, here))
-                case If(condition=condition, then=then, otherwise=otherwise):
-                    use(condition, here)
-                    use(then, open_block(then, here))
-                    use(otherwise, open_block(otherwise, here))
-                case Match(scrutinee=scrutinee, arms=arms):
-                    use(scrutinee, here)
-                    for a in arms:
-                        use(a.body, open_block(a.body, here))
-                case _:
-                    for c in walk.children(e):
-                        if type(c) not in walk.LEAVES:
-                            use(c, here)
-            for c in walk.children(e):
-                if type(c) in walk.LEAVES:
-                    position.setdefault(id(c), here)
-        number = 0
-        for e in order:
-            if id(e) in bound:
-                number += 1
-                self.names[id(e)] = f"%{number}"
-                statement = at_statement[position[id(e)]]
-                self._before.setdefault(id(statement), []).append(e)

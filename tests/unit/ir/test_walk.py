@@ -159,9 +159,14 @@ def test_programs_deeper_than_the_stack(build):
     assert walk.free_vars(body) == (x,)
     made = walk.rewrite(body, neg_to_double)
     assert sum(1 for e in walk.postorder(made) if is_op(e, ADD)) == N
-    assert walk.rewrite_down(made, lambda e: None) is made
-    copied = walk.copy(made, {x: tensor("y", 4)})
-    assert copied is not made
+
+
+@pytest.mark.parametrize("build", [long_spine, deep_calls])
+def test_deep_programs_are_walked_down_and_copied(build):
+    x, body = build(N // 5)
+    assert walk.rewrite_down(body, lambda e: None) is body
+    copied = walk.copy(body, {x: tensor("y", 4)})
+    assert copied is not body
     assert not walk.bound_symbols(copied)
 
 
