@@ -109,4 +109,13 @@ ENTRIES = (
         explanation="The program itself demands the condition; the message is the program's.",
         remedy="Give inputs for which it holds.",
     ),
+    Entry(
+        id="loop.no-rule",
+        title="an operator that cannot be turned into loops here",
+        explanation=(
+            "A group of operations becomes a kernel through the compute rules of its operators. "
+            "The operator has none, or needs a value that is not known while compiling."
+        ),
+        remedy="Keep the operator in a group of its own, or run it with the virtual machine.",
+    ),
 )

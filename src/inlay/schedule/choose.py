@@ -1,0 +1,42 @@
+"""Choose a default schedule for a loop function.
+
+Rules are tried in order; the first that applies decides. A rule is a function of a schedule and a
+target: it returns True when it has scheduled the function, and False, having changed nothing, when
+the function is not of its class. What no rule takes stays serial loops, which is always right.
+
+A rule that meets a refusal half-way is given up: the function is scheduled anew by the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from inlay.loop.func import LoopFunction, Stage
+from inlay.schedule.rules.injective import injective
+from inlay.schedule.rules.rows import rows
+from inlay.schedule.state import Illegal, Schedule
+from inlay.schedule.target import Target
+
+Rule = Callable[[Schedule, Target], bool]
+
+RULES: tuple[Rule, ...] = (injective, rows)
+"""In order; the more special first."""
+
+
+def schedule(f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES) -> LoopFunction:
+    """Return the scheduled function; one that is lowered already is returned as it is."""
+    if f.stage is Stage.LOWERED:
+        return f
+    return choose(f, target, rules).function
+
+
+def choose(f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES) -> Schedule:
+    """Return the schedule of the first rule that takes the function."""
+    for rule in rules:
+        s = Schedule(f)
+        try:
+            if rule(s, target):
+                return s
+        except Illegal:
+            continue
+    return Schedule(f)

@@ -1,0 +1,70 @@
+"""Every operator through its compute rule, the evaluator and lowering, against its reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from inlay.interp import loop as interp
+from inlay.loop.verify import check
+from inlay.lower.lower import lower
+from inlay.lower.ops_to_loops import ops_to_loops
+from inlay.ops._define import OpDef, Pattern, Sample
+from inlay.ops.table import table
+from tests.unit.lower.op_functions import function_of
+
+LARGEST = 600
+"""Elements of a sample's inputs and outputs beyond which the evaluator is too slow for a test."""
+
+
+def small(s: Sample) -> bool:
+    return sum(a.size for a in s.args if isinstance(a, np.ndarray)) <= LARGEST
+
+
+CASES = [
+    pytest.param(d, s, symbolic, id=f"{d.name}-{s.name}{'-symbolic' * symbolic}")
+    for d in table()
+    if d.compute is not None or d.loops is not None
+    for s in d.samples()
+    if small(s)
+    for symbolic in ([False, True] if s.symbolic else [False])
+]
+
+
+def agree(got: np.ndarray, want: np.ndarray, d: OpDef, s: Sample) -> None:
+    """Formats of floats have a relative tolerance; sums also one in the last digits of the terms."""
+    assert got.dtype == want.dtype and got.shape == want.shape
+    rtol = {"float16": 4e-3, "bfloat16": 2e-2, "float32": 2e-5, "float64": 1e-9}.get(
+        want.dtype.name
+    )
+    if rtol is None:
+        np.testing.assert_array_equal(got, want)
+        return
+    got, want = got.astype(np.float64), want.astype(np.float64)
+    atol = rtol * max(_largest(want), 1e-3)
+    if d.pattern in (Pattern.REDUCTION, Pattern.CONTRACTION):
+        terms = max(_largest(a) for a in s.args if isinstance(a, np.ndarray))
+        atol = max(atol, 4 * terms * 2.0**-24)
+    np.testing.assert_allclose(got, want, rtol=rtol, atol=atol)
+
+
+def _largest(a: np.ndarray) -> float:
+    wide = np.abs(a.astype(np.float64))
+    return float(np.max(wide, initial=0, where=np.isfinite(wide)))
+
+
+@pytest.mark.parametrize(("d", "s", "symbolic"), CASES)
+def test_operator(d: OpDef, s: Sample, symbolic: bool) -> None:
+    made = function_of(d, s, symbolic=symbolic)
+    if made is None:
+        pytest.skip("an operand or result that kernels do not have")
+    function, inputs, values = made
+    f = ops_to_loops(function, table().definition)
+    check(f)
+    lowered = lower(f)
+    check(lowered)
+    expected = d.evaluate(s.attrs, *s.args)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    env = {dim: values[dim] for dim in lowered.dims}
+    for got, want in zip(interp.run(lowered, inputs, env), expected, strict=True):
+        agree(got, want, d, s)
