@@ -75,7 +75,8 @@ def run(
 
     Args:
         f: schedulable or lowered, well formed.
-        inputs: one array for each read parameter.
+        inputs: one array for each read parameter, or one of another shape with as many elements:
+            a kernel sees bytes, in row-major order.
         dims: values of `f.dims`.
 
     Raises:
@@ -167,6 +168,8 @@ class _Machine:
     def give(self, b: Buffer, array: np.ndarray) -> None:
         """Bind a read parameter."""
         shape = self._shape(b)
+        if array.size == math.prod(shape):
+            array = array.reshape(shape)
         if array.shape != shape or array.dtype != b.dtype.numpy:
             raise error(
                 "loop.argument",

@@ -13,25 +13,17 @@ from collections.abc import Callable, Sequence
 
 from inlay.loop.func import LoopFunction, Stage
 from inlay.schedule.rules.injective import injective
-from inlay.schedule.rules.rows import rows
 from inlay.schedule.state import Illegal, Schedule
 from inlay.schedule.target import Target
 
 Rule = Callable[[Schedule, Target], bool]
 
-RULES: tuple[Rule, ...] = (injective, rows)
+RULES: tuple[Rule, ...] = (injective,)
 """In order; the more special first."""
 
 
-def schedule(f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES) -> LoopFunction:
-    """Return the scheduled function; one that is lowered already is returned as it is."""
-    if f.stage is Stage.LOWERED:
-        return f
-    return choose(f, target, rules).function
-
-
-def choose(f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES) -> Schedule:
-    """Return the schedule of the first rule that takes the function."""
+def schedule(f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES) -> Schedule:
+    """Return the schedule of the first rule that takes a schedulable function."""
     for rule in rules:
         s = Schedule(f)
         try:
@@ -40,3 +32,10 @@ def choose(f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES) -> Sc
         except Illegal:
             continue
     return Schedule(f)
+
+
+def schedule_function(
+    f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES
+) -> LoopFunction:
+    """Return the scheduled function; one that is lowered already is returned as it is."""
+    return f if f.stage is Stage.LOWERED else schedule(f, target, rules).function

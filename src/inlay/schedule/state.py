@@ -187,6 +187,11 @@ class Schedule:
             new, old = _with_child(above.stmt, old, new), above.stmt
         self.set_body(new)
 
+    def set_params(self, params: tuple[Buffer, ...]) -> None:
+        """Give the parameters other shapes of the same bytes; the body must follow."""
+        f = self._function
+        self._function = LoopFunction(f.name, params, f.n_reads, f.dims, self._body)
+
     def set_body(self, body: Stmt) -> None:
         """Replace the whole body."""
         self._body = body

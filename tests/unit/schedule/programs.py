@@ -40,7 +40,7 @@ def hold_law(before: LoopFunction, s: Schedule, *sizes: tuple[int, ...]) -> Loop
         expected = interp.run(before, inputs, env)
         for f in (after, lowered):
             for want, got in zip(expected, interp.run(f, inputs, env), strict=True):
-                np.testing.assert_array_equal(got, want)
+                np.testing.assert_array_equal(got.reshape(want.shape), want)
     again = replay(before, parse_trace(print_trace(s.trace)))
     assert equal(again.function, after)
     return lowered

@@ -1,0 +1,58 @@
+"""Element-wise, broadcast and layout kernels: no block reduces.
+
+    for i in 0..(n + 63) / 64 parallel {       after `merge_axes`, each nest has few axes; the last
+      for u in 0..4 unroll {                   becomes vectors, the first is shared by the threads
+        for v in 0..16 vector { y[64*i + 16*u + v] = ... } } }
+
+Nests that walk the same range in the same way are merged, so that several results of one group take
+one pass.
+"""
+
+from __future__ import annotations
+
+from inlay.loop.walk import blocks_of
+from inlay.schedule.primitives.fuse import fuse
+from inlay.schedule.primitives.merge import merge
+from inlay.schedule.primitives.merge_axes import merge_axes
+from inlay.schedule.rules.nests import parallelize, vectorize_nest
+from inlay.schedule.state import Illegal, Schedule
+from inlay.schedule.target import Target
+
+FEW_ITERATIONS = 8
+"""An outermost loop with fewer iterations is fused with the next, to have enough to share."""
+
+
+def injective(s: Schedule, target: Target) -> bool:
+    """Schedule a function without reductions."""
+    if any(block.init is not None for block in blocks_of(s.body)):
+        return False
+    merge_axes(s)
+    outermost: list[str] = []
+    for block in s.block_names():
+        loops = s.loops_of(block)
+        if not loops:
+            continue
+        inner = vectorize_nest(s, loops[-1], target)
+        outer = [*loops[:-1], inner]
+        while len(outer) > 2 and _is_short(s, outer[0]):
+            outer[:2] = [fuse(s, outer[0], outer[1])]
+        outermost.append(outer[0])
+    for loop in _merged(s, outermost):
+        parallelize(s, loop)
+    return True
+
+
+def _is_short(s: Schedule, loop: str) -> bool:
+    extent = s.loop(loop).extent.value
+    return extent is not None and extent < FEW_ITERATIONS
+
+
+def _merged(s: Schedule, loops: list[str]) -> list[str]:
+    """Merge neighbors where that is legal, and return the loops that are left."""
+    left = loops[:1]
+    for loop in loops[1:]:
+        try:
+            merge(s, left[-1], loop)
+        except Illegal:
+            left.append(loop)
+    return left
