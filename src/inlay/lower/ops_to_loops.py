@@ -42,6 +42,7 @@ from inlay.loop.from_te import free_symbols, from_te
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.scalar import Lit
 from inlay.loop.stmt import Stmt
+from inlay.lower.lower_binds import lower_binds
 from inlay.lower.place_buffers import place_buffers
 
 
@@ -245,7 +246,8 @@ def _opaque(
         while out in taken:
             out += "_"
         writes.append(Buffer(out, t.shape, t.dtype))
-    body, workspaces = place_buffers(rule(callee.attrs, operands, writes))
+    written = lower_binds(rule(callee.attrs, operands, writes))
+    body, workspaces = place_buffers(written)
     params = (*reads.values(), *writes)
     dims = tuple(free_symbols(params, body))
     return LoopFunction(name, params, len(reads), dims, body, Stage.LOWERED, workspaces)
