@@ -1,0 +1,490 @@
+"""The driver of passes that go through blocks from top to bottom.
+
+A pass in this style is a *step*: a function that is shown one value at a time, in program order,
+with its operands already rewritten and its nested blocks already gone through, and that answers
+what should be bound instead:
+
+* ``None``: the value as it is;
+* an atom: the variable is replaced by it wherever it is read;
+* another operation: it is bound instead.
+
+On the way it may bind further values in front (`Block.bind`, `Block.call`), look at what operands
+are bound to (`Block.definition`), and move the rewritten arms of a branch into the block
+(`Block.splice`).
+
+**Types.** A new value may have a more exact type than the old one. Then the variable gets a new
+type, and symbols that the old let opened (the `k` of a `some k. T`) are replaced by what they turn
+out to be, in types, constants and functions further down. An operation whose operands keep their
+types keeps its own; any other is made again by `ir.make`. An answer of a less exact type would lose
+a check, and is declined.
+
+**Spans and places.** What a step makes has the span and place of the value it stands for, unless it
+says otherwise. What is unchanged stays the same object, up to whole functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
+
+from inlay.analysis.blocks import ATOMS, is_tail_form
+from inlay.arith.bounds import Range
+from inlay.arith.expr import Int, Sym, substitute
+from inlay.arith.solve import Facts
+from inlay.base.diagnostics import CompileError
+from inlay.base.span import NO_SPAN, Span
+from inlay.ir import make, walk
+from inlay.ir.conform import Matching
+from inlay.ir.context import Known, StrictContext
+from inlay.ir.dims import LEAST_INT, open_exists, opened_dims, same_type, substitute_type
+from inlay.ir.expr import (
+    Arm,
+    Call,
+    Const,
+    Expr,
+    Function,
+    If,
+    Let,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    Project,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    Var,
+)
+from inlay.ir.module import Module
+from inlay.ir.op import Op
+from inlay.ir.place import Place
+from inlay.ir.types import (
+    DimParam,
+    FuncType,
+    IntType,
+    ShapeType,
+    TensorType,
+    Type,
+)
+
+Step = Callable[["Block", Expr], Expr | None]
+"""Answers what to bind instead of a value; see the module docstring."""
+
+
+def keep(_block: Block, _value: Expr) -> Expr | None:
+    """The step that changes nothing."""
+    return None
+
+
+def rewrite_module(module: Module, step: Step) -> Module:
+    """Rewrite every function of a module. Cost: linear, if the step takes constant time."""
+    functions = {name: rewrite_function(f, step) for name, f in module.functions.items()}
+    if all(functions[name] is f for name, f in module.functions.items()):
+        return module
+    return module.with_functions(functions)
+
+
+def rewrite_function(function: Function, step: Step) -> Function:
+    """Rewrite the body of a global function. Its type stays what was declared."""
+    body = _Rewriting(step, function.dims).block(function.body, None)
+    return function if body is function.body else replace(function, body=body)
+
+
+class Block:
+    """The block that is being written.
+
+    Attributes:
+        parent: the block around it.
+        notes: whatever a pass wants to remember of this block; see `note`.
+        current: the value that the step is being shown.
+    """
+
+    __slots__ = ("_lets", "_remembered", "_rewriting", "current", "notes", "parent")
+
+    def __init__(self, rewriting: _Rewriting, parent: Block | None) -> None:
+        self.parent = parent
+        self.notes: dict[Hashable, object] = {}
+        self.current: Expr | None = None
+        self._remembered: Hashable = None
+        self._rewriting = rewriting
+        self._lets: list[tuple[Var, Expr, Let | None]] = []
+
+    def definition(self, atom: Expr) -> Expr:
+        """Return what a variable is bound to by a let above; any other atom itself."""
+        if isinstance(atom, Var):
+            return self._rewriting.values.get(atom, atom)
+        return atom
+
+    def note(self, key: Hashable) -> object | None:
+        """Return what this block or the nearest block around it noted under a key."""
+        block: Block | None = self
+        while block is not None:
+            found = block.notes.get(key)
+            if found is not None:
+                return found
+            block = block.parent
+        return None
+
+    def remember(self, key: Hashable) -> None:
+        """Note under this key, once it is bound, the variable of the value that is shown now."""
+        self._remembered = key
+
+    @property
+    def known(self) -> Known:
+        """What is known of the symbols in scope, for `ir.make`."""
+        return self._rewriting.known
+
+    def make(self, callee: Op | Expr, args: Sequence[Expr], attrs: object = None) -> Expr:
+        """Return a call with the span and place of the current value, its checks bound in front."""
+        span, place = self._origin()
+        return self._flatten(
+            make.call(callee, args, attrs, span=span, place=place, known=self.known)
+        )
+
+    def call(
+        self, callee: Op | Expr, args: Sequence[Expr], attrs: object = None, name: str = ""
+    ) -> Expr:
+        """Bind such a call to a new variable and return the variable."""
+        made = self.make(callee, args, attrs)
+        return self.bind(made, name or (callee.name if isinstance(callee, Op) else "t"))
+
+    def bind(self, value: Expr, name: str = "t") -> Expr:
+        """Bind a value to a new variable and return that; an atom is returned as it is."""
+        if isinstance(value, ATOMS):
+            return value
+        value = self._flatten(value)
+        if isinstance(value, ATOMS):
+            return value
+        type, dims = open_exists(value.type)
+        return self._add(Var(name.rpartition(".")[2], type, value.span, value.place), value, dims)
+
+    def splice(self, block: Expr) -> Expr:
+        """Move the lets of a rewritten block to here and return its tail."""
+        lets, tail = walk.spine(block)
+        for let in lets:
+            self._add(let.var, let.value, opened_dims(let.value.type, let.var.type), let)
+        return tail
+
+    def inline(self, function: Function, args: Sequence[Expr]) -> Expr | None:
+        """Put a copy of a function's body here and return its tail.
+
+        None, with nothing done, where the types of the arguments do not provably fit.
+        """
+        matching = Matching(StrictContext())
+        matching.bind(function.dims, function.type.type_vars)
+        try:
+            for param, declared, arg in zip(
+                function.params, function.type.params, args, strict=True
+            ):
+                matching.bind(opened_dims(declared, param.type))
+                matching.match(param.type, arg.type, "argument")
+            matching.finish()
+        except CompileError:
+            return None
+        vars = dict(zip(function.params, args, strict=True))
+        return self.splice(walk.copy(function.body, vars, matching.ints, matching.types))
+
+    def _origin(self) -> tuple[Span, Place | None]:
+        value = self.current
+        return (NO_SPAN, None) if value is None else (value.span, value.place)
+
+    def _add(self, var: Var, value: Expr, dims: Iterable[DimParam], let: Let | None = None) -> Var:
+        self._rewriting.define(var, value, dims)
+        self._lets.append((var, value, let))
+        return var
+
+    def _flatten(self, value: Expr) -> Expr:
+        """Bind operands that `ir.make` wrapped in checks, and lets that it put around the call."""
+        while isinstance(value, Let):
+            self._add(
+                value.var, self._flatten(value.value), opened_dims(value.value.type, value.var.type)
+            )
+            value = value.body
+        if isinstance(value, Call) and not all(isinstance(a, ATOMS) for a in value.args):
+            args = tuple([self.bind(a, "checked") for a in value.args])
+            return Call(value.callee, args, value.type, value.span, value.place)
+        return value
+
+    def finish(self, tail: Expr) -> Expr:
+        """Return the finished block."""
+        result = tail
+        for var, value, let in reversed(self._lets):
+            if let is None:
+                result = make.let(var, value, result)
+            elif let.body is result and let.value is value and let.var is var:
+                result = let
+            else:
+                result = make.let(var, value, result, span=let.span, place=let.place)
+        return result
+
+
+class _Rewriting:
+    """One run of the driver over a function.
+
+    Attributes:
+        step: the pass.
+        replaced: atoms for variables of the old program.
+        ints: integers for symbols of the old program.
+        values: what each variable of the new program is bound to by a let.
+    """
+
+    def __init__(self, step: Step, dims: Iterable[DimParam]) -> None:
+        self.step = step
+        self.replaced: dict[Var, Expr] = {}
+        self.ints: dict[Sym, Int] = {}
+        self.values: dict[Var, Expr] = {}
+        # Grows as symbols come into scope; the facts below look at this very table.
+        self._ranges: dict[Sym, Range] = {}
+        self.known = Known(Facts(ranges=self._ranges), self._value_of)
+        self._learn(dims)
+
+    def _value_of(self, node: object) -> object | None:
+        return self.values.get(node) if isinstance(node, Var) else None
+
+    def _learn(self, dims: Iterable[DimParam]) -> None:
+        for d in dims:
+            if (d.low, d.high, d.multiple_of) != (0, None, 1):
+                low = None if d.low == LEAST_INT else d.low
+                high = None if d.high is None else self.known.facts.range_of(d.high).high
+                self._ranges[d.sym] = Range(low, high, d.multiple_of, 0)
+
+    def define(self, var: Var, value: Expr, dims: Iterable[DimParam]) -> None:
+        """Note what a variable of the new program is bound to, and the symbols it opens."""
+        self.values[var] = value
+        self._learn(dims)
+
+    # ------------------------------------------------------------------------ blocks
+
+    def block(self, old: Expr, parent: Block | None) -> Expr:
+        """Rewrite a block; the same object if nothing in it changes."""
+        lets, tail = walk.spine(old)
+        block = Block(self, parent)
+        for let in lets:
+            self._let(block, let)
+        return block.finish(self._tail(block, tail))
+
+    def _let(self, block: Block, let: Let) -> None:
+        value = let.value
+        if isinstance(value, Function):  # it may mention its own name
+            self._recursive_let(block, let, value)
+            return
+        rewritten = self._value(block, value)
+        block.current = rewritten
+        block._remembered = None
+        answer = self.step(block, rewritten)
+        if answer is not None and answer is not rewritten and self._bind(block, let, answer):
+            return
+        if not self._bind(block, let, rewritten):
+            raise AssertionError(f"'{let.var.name}' lost its type {let.var.type}")
+        if block._remembered is not None:
+            block.notes[block._remembered] = self.replaced.get(let.var, let.var)
+
+    def _recursive_let(self, block: Block, let: Let, function: Function) -> None:
+        type = self.type(let.var.type)
+        var = let.var
+        if type is not var.type:
+            var = Var(var.name, type, var.span, var.place)
+            self.replaced[let.var] = var
+        # A call inside the function is not to see through its own definition.
+        value = self._function(block, function)
+        block.current = value
+        answer = self.step(block, value)
+        if isinstance(answer, Function):
+            value = answer
+        block._add(var, value, (), let)  # two halves of one driver
+
+    def _bind(self, block: Block, let: Let, value: Expr) -> bool:
+        """Bind what stands for a let; False, with nothing done, if the value is not exact enough."""
+        value = block._flatten(value)
+        old = let.var
+        if isinstance(value, ATOMS):
+            if not self._solve(let, value.type):
+                return False
+            self.replaced[old] = value
+            return True
+        if value is let.value or self._same(value.type, let.value.type):
+            type = self.type(old.type)
+            var = old
+            if type is not old.type:
+                var = self._rename(old, type)
+            dims = () if old.type is value.type else opened_dims(value.type, type)
+            block._add(var, value, dims, let)
+            return True
+        type, dims = open_exists(value.type, old.name)
+        if not self._solve(let, type):
+            return False
+        block._add(self._rename(old, type), value, dims, let)
+        return True
+
+    def _same(self, new: Type, old: Type) -> bool:
+        return new is old or same_type(new, self.type(old))
+
+    def _rename(self, old: Var, type: Type) -> Var:
+        var = Var(old.name, type, old.span, old.place)
+        self.replaced[old] = var
+        return var
+
+    def _solve(self, let: Let, type: Type) -> bool:
+        """Match the type of a let's variable with the more exact one of what replaces it."""
+        wanted = self.type(let.var.type)
+        if wanted is type or wanted == type:
+            return True
+        matching = Matching(StrictContext())
+        matching.bind(tuple(d for d in opened_dims(let.value.type, let.var.type)))
+        try:
+            matching.match(wanted, type, "")
+            matching.finish()
+        except CompileError:
+            return False
+        self.ints.update(matching.ints)
+        return True
+
+    def _tail(self, block: Block, tail: Expr) -> Expr:
+        rewritten = self._value(block, tail)
+        block.current = rewritten
+        answer = self.step(block, rewritten)
+        result = rewritten if answer is None else block._flatten(answer)
+        return result if is_tail_form(result) else block.bind(result, "result")
+
+    # ------------------------------------------------------------------------ values
+
+    def type(self, t: Type) -> Type:
+        """Return a type of the old program as one of the new."""
+        return substitute_type(t, self.ints) if self.ints else t
+
+    def atom(self, old: Expr) -> Expr:
+        """Return an operand of the old program as one of the new."""
+        if isinstance(old, Var):
+            return self.replaced.get(old, old)
+        if self.ints and isinstance(old, Const) and not isinstance(old.type, TensorType):
+            return self._control_const(old)
+        if isinstance(old, ATOMS):
+            return old
+        raise AssertionError(f"an operand without a name: {type(old).__name__}")
+
+    def _control_const(self, old: Const) -> Const:
+        value = old.value
+        if isinstance(value, Int):
+            new: Int | tuple[Int, ...] = substitute(value, self.ints)
+        elif isinstance(value, tuple):
+            new = tuple([substitute(v, self.ints) for v in value])
+        else:
+            return old
+        if new == value:
+            return old
+        t = IntType(new) if isinstance(new, Int) else ShapeType(new)
+        return Const(new, t, old.span, old.place)
+
+    def _value(self, block: Block, value: Expr) -> Expr:
+        """Return a value over the new program's operands, its nested blocks rewritten."""
+        if isinstance(value, Call):
+            return self._call(block, value)
+        if isinstance(value, ATOMS):
+            return self.atom(value)
+        span, place = value.span, value.place
+        match value:
+            case Tuple(fields=fields):
+                new = tuple([self.atom(f) for f in fields])
+                return value if _all_same(new, fields) else make.tuple_(new, span=span, place=place)
+            case Project(value=inner, index=index):
+                new = self.atom(inner)
+                if new is inner:
+                    return value
+                return make.project(new, index, span=span, place=place)
+            case RefCreate(value=inner):
+                new = self.atom(inner)
+                if new is inner:
+                    return value
+                return RefCreate(new, self.type(value.type), span, place)
+            case RefRead(ref=inner):
+                new = self.atom(inner)
+                return value if new is inner else make.ref_read(new, span=span, place=place)
+            case RefWrite(ref=ref, value=inner):
+                new_ref, new = self.atom(ref), self.atom(inner)
+                if new_ref is ref and new is inner:
+                    return value
+                return make.ref_write(new_ref, new, span=span, place=place, known=self.known)
+            case If():
+                return self._if(block, value)
+            case Match():
+                return self._match(block, value)
+            case Function():
+                return self._function(block, value)
+            case _:
+                raise AssertionError(f"not in A-normal form: {type(value).__name__}")
+
+    def _call(self, block: Block, value: Call) -> Expr:
+        old = (value.callee, *value.args)
+        new = tuple([self.atom(a) for a in old])
+        if _all_same(new, old):
+            return value
+        callee, args = new[0], new[1:]
+        if all(a.type is b.type or a.type == b.type for a, b in zip(new, old, strict=True)):
+            return Call(callee, args, self.type(value.type), value.span, value.place)
+        made = make.call(callee, args, span=value.span, place=value.place, known=self.known)
+        return block._flatten(made)
+
+    def _if(self, block: Block, value: If) -> Expr:
+        condition = self.atom(value.condition)
+        then = self.block(value.then, block)
+        otherwise = self.block(value.otherwise, block)
+        if condition is value.condition and then is value.then and otherwise is value.otherwise:
+            return value
+        pairs = ((then.type, value.then.type), (otherwise.type, value.otherwise.type))
+        if not self.ints and all(self._same(new, old) for new, old in pairs):
+            return If(condition, then, otherwise, value.type, value.span, value.place)
+        return make.if_(
+            condition, then, otherwise, span=value.span, place=value.place, known=self.known
+        )
+
+    def _match(self, block: Block, value: Match) -> Expr:
+        scrutinee = self.atom(value.scrutinee)
+        arms = tuple([self._arm(block, arm) for arm in value.arms])
+        if scrutinee is value.scrutinee and _all_same(arms, value.arms):
+            return value
+        pairs = zip(arms, value.arms, strict=True)
+        if not self.ints and all(self._same(new.body.type, old.body.type) for new, old in pairs):
+            return Match(scrutinee, arms, value.type, value.span, value.place)
+        return make.match(scrutinee, arms, span=value.span, place=value.place, known=self.known)
+
+    def _arm(self, block: Block, arm: Arm) -> Arm:
+        pattern = self._pattern(arm.pattern)
+        body = self.block(arm.body, block)
+        return arm if pattern is arm.pattern and body is arm.body else Arm(pattern, body)
+
+    def _pattern(self, pattern: Pattern) -> Pattern:
+        match pattern:
+            case PatternVar(var=var):
+                new = self._parameter(var)
+                return pattern if new is var else PatternVar(new)
+            case PatternConstructor(fields=fields) | PatternTuple(fields=fields):
+                inner = tuple([self._pattern(f) for f in fields])
+                return pattern if _all_same(inner, fields) else replace(pattern, fields=inner)
+            case _:
+                return pattern
+
+    def _parameter(self, var: Var) -> Var:
+        type = self.type(var.type)
+        return var if type is var.type else self._rename(var, type)
+
+    def _function(self, block: Block, value: Function) -> Function:
+        type = value.type
+        self._learn(type.dims)
+        params = tuple([self._parameter(p) for p in value.params])
+        body = self.block(value.body, block)
+        if self.ints:
+            type = FuncType(
+                tuple([self.type(p) for p in type.params]),
+                self.type(type.result),
+                type.dims,
+                type.type_vars,
+            )
+        if body is value.body and _all_same(params, value.params) and type == value.type:
+            return value
+        return Function(params, body, type, value.span, value.place, value.primitive)
+
+
+def _all_same(new: Iterable[object], old: Iterable[object]) -> bool:
+    return all(a is b for a, b in zip(new, old, strict=True))
