@@ -1,0 +1,493 @@
+"""Which operators of a block become one kernel: the decision behind `fuse_ops`, without the rewriting.
+
+Terms. A *node* is a let whose value is a call of a tensor operator. A *group* is a set of nodes of one
+block and one place that becomes one kernel. Every group has one *result*: the value of its last node;
+what its other nodes compute is read inside the group only. So no path leaves a group and comes back,
+and the kernel can stand where the last node stood.
+
+Four kinds of groups are formed, the ones with most to lose first:
+
+1. **Contraction**: a convolution or matrix product, and the element-wise work on its result (bias,
+   activation, residual) as long as it has the shape of the result: it is done on tiles that are still
+   in registers. Element-wise work on an *operand* would be repeated for every output it contributes
+   to, so it is left out; a transpose of an operand that keeps the last axis only changes strides.
+2. **Rows**: reductions over the same trailing axes (softmax, layer_norm, or spelled-out forms), with
+   element-wise work before, between and after them, on whole rows or on one number per row. A kernel
+   goes row by row, so what several stages read is computed once per row.
+3. **Other reductions**: any other reduction with element-wise work before it (each element is read
+   once) and after it. Windows of pools overlap, so nothing is put before them.
+4. **Injective**: what is left of element-wise work and data movement, in chains and diamonds.
+
+Reshapes and other views move nothing and stay outside. Concatenation and padding stand alone: a kernel
+for one is a copy per operand, and together with other work it would ask at every element where it is.
+
+Growing a group forward walks the candidates in program order and remembers the last point where only
+the newest node is read from outside: that is the largest group with one result. Cost: linear, as every
+node is taken by one group, and what is looked at in vain is bounded by the limit of a group.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from inlay.arith.expr import Int, lit
+from inlay.ir.expr import Call, Const, Let, OpRef, Var
+from inlay.ir.op import Effect
+from inlay.ir.place import Place
+from inlay.ir.types import TensorType, Type
+from inlay.ops._define import OpDef, Pattern
+from inlay.ops.normalization import AxisAttrs, LayerNormAttrs, LpNormAttrs
+from inlay.ops.reduction import ReduceAttrs
+
+_ALONE = frozenset({"concat", "pad", "split"})
+_COSTLY = frozenset({
+    "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
+    "acosh", "atanh", "erf", "sigmoid", "elu", "celu", "selu", "gelu", "silu", "mish", "softplus",
+    "pow", "div", "sqrt", "rsqrt", "reciprocal", "rem", "mod", "floor_div",
+})  # fmt: skip
+"""Element-wise operators that are not to be computed more often than there are elements."""
+
+
+class Reason(StrEnum):
+    """Why a producer and its reader are in different kernels."""
+
+    SEVERAL_READERS = "several-readers"
+    OTHER_PLACE = "other-place"
+    TWO_ANCHORS = "two-anchors"
+    REPEATED_WORK = "repeated-work"
+    OTHER_SHAPE = "other-shape"
+    STANDS_ALONE = "stands-alone"
+    LIMIT = "limit"
+
+
+REASONS: dict[Reason, str] = {
+    Reason.SEVERAL_READERS: "its result is read outside the kernel too",
+    Reason.OTHER_PLACE: "they run on different places",
+    Reason.TWO_ANCHORS: "both are contractions or reductions, and their loops differ",
+    Reason.REPEATED_WORK: "its work would be repeated for every element that reads it",
+    Reason.OTHER_SHAPE: "it computes another shape than the kernel",
+    Reason.STANDS_ALONE: "one of them is a kernel of its own",
+    Reason.LIMIT: "the kernel would have too many operators",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """An operator of the block.
+
+    Attributes:
+        index: position among the lets of the block.
+        let: the let.
+        call: its value.
+        definition: the record of the operator.
+        type: the type of the result.
+    """
+
+    index: int
+    let: Let
+    call: Call
+    definition: OpDef
+    type: Type
+
+    @property
+    def place(self) -> Place | None:
+        """Where it runs."""
+        return self.call.place
+
+    @property
+    def name(self) -> str:
+        """The name of the operator."""
+        return self.definition.name
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether an element of the result reads its operands at that element only."""
+        return self.definition.pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST)
+
+    @property
+    def is_costly(self) -> bool:
+        """Whether computing an element twice is to be avoided."""
+        return self.name in _COSTLY
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Nodes that become one kernel, in program order; the last gives the result.
+
+    Attributes:
+        nodes: the members.
+        anchor: the node that decides how the kernel is scheduled; the last of injective groups.
+    """
+
+    nodes: list[Node]
+    anchor: Node
+    members: set[Var] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.members = {n.let.var for n in self.nodes}
+
+    @property
+    def result(self) -> Node:
+        """The node whose value is the result."""
+        return self.nodes[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOptions:
+    """What a group may be.
+
+    Attributes:
+        limit: most operators in one group.
+        operand_transposes: whether a transpose of an operand that keeps the last axis becomes part
+            of a contraction.
+    """
+
+    limit: int = 48
+    operand_transposes: bool = True
+
+
+class Grouping:
+    """Forms the groups of one block.
+
+    Args:
+        lets: the lets of the block.
+        define: the record of an operator.
+        reads: how often each variable is read in the whole function.
+        options: see `GroupOptions`.
+    """
+
+    def __init__(
+        self,
+        lets: Sequence[Let],
+        define: Callable[[OpRef], OpDef],
+        reads: dict[Var, int],
+        options: GroupOptions,
+    ) -> None:
+        self.nodes: dict[Var, Node] = {}
+        self.group_of: dict[Var, Group] = {}
+        self.groups: list[Group] = []
+        self._reads = reads
+        self._options = options
+        self._readers: dict[Var, list[Node]] = {}
+        for index, let in enumerate(lets):
+            node = _node(index, let, define)
+            if node is None:
+                continue
+            self.nodes[let.var] = node
+            for arg in dict.fromkeys(node.call.args):
+                if isinstance(arg, Var):
+                    self._readers.setdefault(arg, []).append(node)
+        self._form()
+
+    # ------------------------------------------------------------------------ phases
+
+    def _form(self) -> None:
+        nodes = list(self.nodes.values())
+        # The later of two contractions that meet in a sum takes the sum: its result is newest.
+        for node in reversed(nodes):
+            if node.definition.pattern is Pattern.CONTRACTION and self._is_free(node):
+                self._take(self._contraction(node), node)
+        for node in nodes:
+            if self._is_free(node) and _row_axis(node) is not None:
+                self._take(self._rows(node), node)
+        for node in nodes:
+            if self._is_free(node) and node.definition.pattern is Pattern.REDUCTION:
+                self._take(self._reduction(node), node)
+        for node in reversed(nodes):
+            if self._is_free(node):
+                self._take(self._injective(node), node)
+        self.groups.sort(key=lambda g: g.result.index)
+
+    def _take(self, nodes: Iterable[Node], anchor: Node) -> None:
+        group = Group(sorted(nodes, key=lambda n: n.index), anchor)
+        self.groups.append(group)
+        for node in group.nodes:
+            self.group_of[node.let.var] = group
+
+    def _is_free(self, node: Node) -> bool:
+        return node.let.var not in self.group_of
+
+    def _contraction(self, anchor: Node) -> list[Node]:
+        def accepts(node: Node, chosen: set[Var]) -> bool:
+            return node.is_pointwise and _keeps_shape(node, anchor, chosen)
+
+        nodes = self._grow(anchor, accepts)
+        chosen = {n.let.var for n in nodes}
+        nodes += self._absorb_beside(anchor, nodes, chosen)
+        if self._options.operand_transposes:
+            nodes += self._operand_transposes(anchor, chosen)
+        return nodes
+
+    def _absorb_beside(self, anchor: Node, nodes: Sequence[Node], chosen: set[Var]) -> list[Node]:
+        """Return the point-wise producers of what follows an anchor, but of nothing it reads."""
+        behind = [n for n in nodes if n.index > anchor.index]
+        assert isinstance(anchor.type, TensorType), "anchors have one result"
+        return self._absorb(
+            behind,
+            chosen,
+            lambda n: n.is_pointwise and n.let.var not in anchor.call.args,
+            anchor.type,
+        )
+
+    def _operand_transposes(self, anchor: Node, chosen: set[Var]) -> list[Node]:
+        """Return the transposes of the operands of a product that keep the last axis."""
+        found: list[Node] = []
+        if anchor.name not in ("matmul", "matmul_packed"):
+            return found
+        for arg in dict.fromkeys(anchor.call.args):
+            node = self.nodes.get(arg) if isinstance(arg, Var) else None
+            if node is None or not self._may_join(node, anchor, chosen):
+                continue
+            perm = getattr(node.call.callee.attrs, "perm", None)  # type: ignore[union-attr]
+            if node.name == "transpose" and perm and perm[-1] == len(perm) - 1:
+                found.append(node)
+                chosen.add(node.let.var)
+        return found
+
+    def _rows(self, anchor: Node) -> list[Node]:
+        axis = _row_axis(anchor)
+        source = _operand_type(anchor, 0)
+        assert axis is not None and source is not None, "a row reduction has rows"
+        outer, row = source.shape[:axis], source.shape[axis:]
+        per_row = (outer, (*outer, *_ones(row)))
+
+        def accepts(node: Node, chosen: set[Var]) -> bool:
+            if node.is_pointwise:
+                return _shape(node) in (source.shape, *per_row)
+            operand = _operand_type(node, 0)
+            return _row_axis(node) == axis and operand is not None and operand.shape == source.shape
+
+        nodes = self._grow(anchor, accepts)
+        chosen = {n.let.var for n in nodes}
+        return nodes + self._absorb(nodes, chosen, _may_precede, source)
+
+    def _reduction(self, anchor: Node) -> list[Node]:
+        def accepts(node: Node, chosen: set[Var]) -> bool:
+            return node.is_pointwise and _keeps_shape(node, anchor, chosen)
+
+        nodes = self._grow(anchor, accepts)
+        chosen = {n.let.var for n in nodes}
+        source = _operand_type(anchor, 0)
+        if source is not None and isinstance(anchor.call.callee, OpRef):
+            if isinstance(anchor.call.callee.attrs, ReduceAttrs):
+                nodes += self._absorb([anchor], chosen, _may_precede, source)
+        return nodes + self._absorb_beside(anchor, nodes, chosen)
+
+    def _injective(self, last: Node) -> list[Node]:
+        if last.name in _ALONE or not last.definition.is_injective:
+            return [last]
+        assert isinstance(last.type, TensorType), "injective operators have one result"
+        chosen = {last.let.var}
+        return [last, *self._absorb([last], chosen, _may_precede, last.type)]
+
+    # ------------------------------------------------------------------------ growth
+
+    def _may_join(self, node: Node, member: Node, chosen: set[Var]) -> bool:
+        """Whether a producer is free, here, and read inside the group only."""
+        return (
+            self._is_free(node)
+            and node.let.var not in chosen
+            and node.place == member.place
+            and len(chosen) < self._options.limit
+            and self._is_inner(node, chosen)
+        )
+
+    def _is_inner(self, node: Node, chosen: set[Var]) -> bool:
+        """Whether everything that reads a node is chosen."""
+        reads = self._reads.get(node.let.var, 0)
+        if reads > 2 * self._options.limit:
+            return False
+        inside = sum(
+            reader.call.args.count(node.let.var)
+            for reader in self._readers.get(node.let.var, ())
+            if reader.let.var in chosen
+        )
+        return inside == reads
+
+    def _grow(self, anchor: Node, accepts: Callable[[Node, set[Var]], bool]) -> list[Node]:
+        """Return the anchor and the largest set of readers after it that has one result."""
+        limit = self._options.limit
+        taken = [anchor]
+        chosen = {anchor.let.var}
+        outside = {anchor.let.var: self._reads.get(anchor.let.var, 0)}
+        read_outside = 1  # members that something outside reads
+        best = 1
+        waiting: list[tuple[int, Var]] = []
+        self._wait_for_readers(anchor, waiting)
+        for _ in range(2 * limit):
+            if not waiting or len(taken) == limit:
+                break
+            node = self.nodes[heapq.heappop(waiting)[1]]
+            if (
+                node.let.var in chosen
+                or not self._is_free(node)
+                or node.place != anchor.place
+                or node.name in _ALONE
+                or not accepts(node, chosen)
+            ):
+                continue
+            taken.append(node)
+            chosen.add(node.let.var)
+            for arg in node.call.args:
+                if isinstance(arg, Var) and arg in outside:
+                    outside[arg] -= 1
+                    read_outside -= outside[arg] == 0
+            outside[node.let.var] = self._reads.get(node.let.var, 0)
+            read_outside += outside[node.let.var] > 0
+            if read_outside == 1 and outside[node.let.var] > 0:
+                best = len(taken)
+            self._wait_for_readers(node, waiting)
+        return taken[:best]
+
+    def _wait_for_readers(self, node: Node, waiting: list[tuple[int, Var]]) -> None:
+        """Add the readers of a node, unless they are too many to be all in one group."""
+        readers = self._readers.get(node.let.var, ())
+        if len(readers) <= self._options.limit:
+            for reader in readers:
+                heapq.heappush(waiting, (reader.index, reader.let.var))
+
+    def _absorb(
+        self,
+        into: Sequence[Node],
+        chosen: set[Var],
+        accepts: Callable[[Node], bool],
+        space: TensorType,
+    ) -> list[Node]:
+        """Return the producers, in any number of steps, that are read by the group only.
+
+        Args:
+            into: members whose operands are looked at.
+            chosen: variables of the group so far; those that are found are added.
+            accepts: what kind of operator may precede.
+            space: the loops of the group; what computes fewer elements is repeated in them.
+        """
+        found: list[Node] = []
+        pending = [n for member in into for n in self._producers(member)]
+        while pending:
+            node = max(pending, key=lambda n: n.index)
+            pending.remove(node)
+            if not self._may_join(node, into[0], chosen) or not accepts(node):
+                continue
+            if node.is_costly and _shape(node) != space.shape:
+                continue
+            found.append(node)
+            chosen.add(node.let.var)
+            pending.extend(self._producers(node))
+        return found
+
+    def _producers(self, node: Node) -> list[Node]:
+        args = dict.fromkeys(a for a in node.call.args if isinstance(a, Var))
+        return [self.nodes[a] for a in args if a in self.nodes]
+
+    # ------------------------------------------------------------------------ reasons
+
+    def refusals(self) -> Iterable[tuple[Node, Node, Reason]]:
+        """Yield producer, reader and reason wherever both are operators of different groups."""
+        for var, readers in self._readers.items():
+            producer = self.nodes.get(var)
+            for reader in readers if producer is not None else ():
+                if self.group_of[var] is not self.group_of[reader.let.var]:
+                    assert producer is not None, "readers of no operator were left out"
+                    yield producer, reader, self._reason(producer, reader)
+
+    def _reason(self, producer: Node, reader: Node) -> Reason:
+        group = self.group_of[reader.let.var]
+        if producer.place != reader.place:
+            return Reason.OTHER_PLACE
+        if producer.name in _ALONE or reader.name in _ALONE or Pattern.OPAQUE in (
+            producer.definition.pattern,
+            reader.definition.pattern,
+        ):
+            return Reason.STANDS_ALONE
+        if not self._is_inner(producer, group.members):
+            return Reason.SEVERAL_READERS
+        anchors = (self.group_of[producer.let.var].anchor, group.anchor)
+        if all(not a.definition.is_injective for a in anchors):
+            return Reason.TWO_ANCHORS
+        if len(group.nodes) >= self._options.limit:
+            return Reason.LIMIT
+        if producer.definition.is_injective:
+            return Reason.REPEATED_WORK
+        return Reason.OTHER_SHAPE
+
+
+def _node(index: int, let: Let, define: Callable[[OpRef], OpDef]) -> Node | None:
+    """Return a let as a node, None if its value is no tensor operator that can be in a kernel."""
+    value = let.value
+    if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
+        return None
+    definition = define(value.callee)
+    if definition.pattern is Pattern.CONTROL or value.callee.op.effect is not Effect.PURE:
+        return None
+    if value.callee.op.alias is not None:
+        return None
+    return Node(index, let, value, definition, value.type)
+
+
+def _keeps_shape(node: Node, anchor: Node, chosen: set[Var]) -> bool:
+    """Whether a point-wise node reads what is chosen element by element: no broadcast of it."""
+    shape = _shape(anchor)
+    return _shape(node) == shape and all(
+        isinstance(a.type, TensorType) and a.type.shape == shape
+        for a in node.call.args
+        if isinstance(a, Var) and a in chosen
+    )
+
+
+def _shape(node: Node) -> tuple[Int, ...] | None:
+    """Return the shape of a result, None where there are several results."""
+    return node.type.shape if isinstance(node.type, TensorType) else None
+
+
+def _may_precede(node: Node) -> bool:
+    """Whether a node may be computed element by element where its result is read."""
+    if node.name in _ALONE or not node.definition.is_injective:
+        return False
+    if node.name == "gather":  # rows of a table are read in order, scattered elements are not
+        operand = _operand_type(node, 0)
+        assert operand is not None and isinstance(node.call.callee, OpRef), "it is an operator"
+        axis = getattr(node.call.callee.attrs, "axis", 0)
+        return axis % len(operand.shape) < len(operand.shape) - 1
+    return True
+
+
+def _row_axis(node: Node) -> int | None:
+    """Return the first of the trailing axes that a node reduces over, None for other operators."""
+    operand = _operand_type(node, 0)
+    if operand is None or not isinstance(node.call.callee, OpRef):
+        return None
+    rank = len(operand.shape)
+    match node.call.callee.attrs:
+        case AxisAttrs(axis=axis) | LpNormAttrs(axis=axis):
+            is_last = node.definition.pattern is Pattern.REDUCTION and axis % rank == rank - 1
+            return rank - 1 if is_last else None
+        case LayerNormAttrs(axis=axis):
+            return axis % rank
+        case ReduceAttrs(axes=axes):
+            found = sorted(a % rank for a in axes)
+            is_trailing = bool(found) and found == list(range(rank - len(found), rank))
+            return found[0] if is_trailing else None
+        case _:
+            return None
+
+
+def _operand_type(node: Node, index: int) -> TensorType | None:
+    if index >= len(node.call.args):
+        return None
+    t = node.call.args[index].type
+    return t if isinstance(t, TensorType) else None
+
+
+def _ones(row: Sequence[Int]) -> tuple[Int, ...]:
+    return (lit(1),) * len(row)
+
+
+def is_literal(arg: object) -> bool:
+    """Whether an operand is written into the kernel: numbers, not tables."""
+    if not isinstance(arg, Const):
+        return False
+    size = getattr(arg.value, "size", 1)
+    return bool(size == 1)

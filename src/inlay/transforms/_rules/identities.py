@@ -1,0 +1,186 @@
+"""Operators that do nothing, undo each other, or are a cheaper one in disguise.
+
+The values are the same to the bit, except that adding zero to minus zero gives zero.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from inlay.arith.dtype import DType, Kind
+from inlay.ir.expr import Const, Expr
+from inlay.ir.types import TensorType
+from inlay.ops.elementwise import CastAttrs, ClipAttrs
+from inlay.transforms._rules.site import Rule, Site, array, attrs_of, is_exactly, scalar
+
+
+def _all_equal(atom: Expr, number: float) -> bool:
+    """Whether an atom is a constant tensor with this number in every element."""
+    value = array(atom)
+    return value is not None and value.dtype != object and bool((value == number).all())
+
+
+def _right_identity(number: float) -> Rule:
+    def rule(site: Site) -> Expr | None:
+        x, y = site.args
+        return x if x.type == site.call.type and _all_equal(y, number) else None
+
+    return rule
+
+
+def _left_identity(number: float) -> Rule:
+    def rule(site: Site) -> Expr | None:
+        x, y = site.args
+        return y if y.type == site.call.type and _all_equal(x, number) else None
+
+    return rule
+
+
+def _involution(name: str) -> Rule:
+    """f(f(x)) = x."""
+
+    def rule(site: Site) -> Expr | None:
+        inner = site.producer(site.args[0], name)
+        return None if inner is None else inner.args[0]
+
+    return rule
+
+
+def _idempotent(name: str) -> Rule:
+    """f(f(x)) = f(x)."""
+
+    def rule(site: Site) -> Expr | None:
+        return None if site.producer(site.args[0], name) is None else site.args[0]
+
+    return rule
+
+
+def _power(site: Site) -> Expr | None:
+    """Small whole powers are products."""
+    x, y = site.args
+    if site.type is None or not site.type.dtype.is_float or x.type != site.type:
+        return None
+    match scalar(y):
+        case 1.0:
+            return x
+        case 2.0:
+            return site.make("mul", (x, x))
+        case 3.0:
+            return site.make("mul", (site.bind("mul", (x, x)), x))
+        case -1.0:
+            return site.make("reciprocal", (x,))
+        case _:
+            return None
+
+
+def _division(site: Site) -> Expr | None:
+    """Dividing by a power of two is multiplying by its inverse, exactly."""
+    x, y = site.args
+    number = scalar(y)
+    if number is None or number == 0 or site.type is None or not site.type.dtype.is_float:
+        return None
+    fraction, exponent = np.frexp(number)
+    if abs(fraction) != 0.5 or abs(int(exponent)) > 10:
+        return None
+    value = array(y)
+    assert value is not None, "a constant with a number has an array"
+    inverse = np.asarray(1 / value.astype(np.float64)).astype(value.dtype).reshape(value.shape)
+    constant = Const(inverse, y.type, y.span, y.place)
+    return site.make("mul", (x, constant))
+
+
+def _reciprocal_division(site: Site) -> Expr | None:
+    """x / sqrt(y) stays; 1 / x is a reciprocal."""
+    x, y = site.args
+    if is_exactly(x, 1.0) and y.type == site.call.type and site.type is not None:
+        return site.make("reciprocal", (y,)) if site.type.dtype.is_float else None
+    return None
+
+
+def _cast(site: Site) -> Expr | None:
+    """A cast to the same format, or over a format that held every value."""
+    x = site.args[0]
+    if x.type == site.call.type:
+        return x
+    inner = site.producer(x, "cast")
+    if inner is None:
+        return None
+    source = inner.args[0].type
+    assert isinstance(source, TensorType) and isinstance(x.type, TensorType), "casts of tensors"
+    if not _holds(x.type.dtype, source.dtype):
+        return None
+    if source == site.call.type:
+        return inner.args[0]
+    return site.make("cast", (inner.args[0],), site.attrs(CastAttrs))
+
+
+def _holds(wide: DType, narrow: DType) -> bool:
+    """Whether every value of one format is a value of the other, and means the same there."""
+    if narrow.kind is Kind.BOOL:
+        return wide.is_integer or wide.is_float
+    if wide.is_float:
+        digits = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
+        if narrow.is_float:
+            return wide.bits > narrow.bits
+        return narrow.is_integer and narrow.bits <= digits[wide.name]
+    if wide.is_integer and narrow.is_integer:
+        if wide.kind is narrow.kind:
+            return wide.bits >= narrow.bits
+        return wide.kind is Kind.INT and wide.bits > narrow.bits
+    return False
+
+
+def _relu_of_clip(site: Site) -> Expr | None:
+    """max(clip(x), 0) is a clip with another lower end."""
+    inner = site.only_producer(site.args[0], "clip")
+    if inner is None:
+        return None
+    bounds = attrs_of(inner, ClipAttrs)
+    if bounds.low >= 0:
+        return site.args[0]
+    return site.make("clip", inner.args, ClipAttrs(0.0, max(bounds.high, 0.0)))
+
+
+def _clip_of_clip(site: Site) -> Expr | None:
+    bounds = site.attrs(ClipAttrs)
+    inner = site.only_producer(site.args[0], "clip")
+    if inner is None:
+        return None
+    before = attrs_of(inner, ClipAttrs)
+    low = min(max(before.low, bounds.low), bounds.high)
+    high = min(max(before.high, bounds.low), bounds.high)
+    return site.make("clip", inner.args, ClipAttrs(low, high))
+
+
+def _clip_as_relu(site: Site) -> Expr | None:
+    if site.attrs(ClipAttrs) == ClipAttrs(0.0):
+        return site.make("relu", site.args)
+    return None
+
+
+def _bound(site: Site) -> Expr | None:
+    """maximum(x, 0) is relu."""
+    for x, y in (site.args, site.args[::-1]):
+        if _all_equal(y, 0.0) and x.type == site.call.type and site.type is not None:
+            return site.make("relu", (x,)) if site.type.dtype.is_float else None
+    return None
+
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "add": (_right_identity(0.0), _left_identity(0.0)),
+    "sub": (_right_identity(0.0),),
+    "mul": (_right_identity(1.0), _left_identity(1.0)),
+    "div": (_right_identity(1.0), _division, _reciprocal_division),
+    "pow": (_power,),
+    "neg": (_involution("neg"),),
+    "logical_not": (_involution("logical_not"),),
+    "bitwise_not": (_involution("bitwise_not"),),
+    "relu": (_idempotent("relu"), _relu_of_clip),
+    "abs": (_idempotent("abs"),),
+    "floor": (_idempotent("floor"),),
+    "ceil": (_idempotent("ceil"),),
+    "round": (_idempotent("round"),),
+    "cast": (_cast,),
+    "clip": (_clip_as_relu, _clip_of_clip),
+    "maximum": (_bound,),
+}

@@ -1,0 +1,140 @@
+"""Constant factors and offsets move into weights, and meet each other.
+
+A convolution or product with constant weights, times a constant per output channel, is one with
+other weights; a batch normalization with constant statistics is such a factor and an offset. Sums
+and products of floats are reassociated, so results change by rounding.
+"""
+
+from __future__ import annotations
+
+
+import numpy as np
+
+from inlay.ir import make
+from inlay.ir.expr import Call, Expr, OpRef
+from inlay.ir.types import TensorType
+from inlay.ops.normalization import BatchNormAttrs
+from inlay.transforms._rules.site import Rule, Site, array, rank
+
+_CHANNEL_AXIS = {"conv": 1, "conv_nhwc": -1, "depthwise_conv_nhwc": -1, "matmul": -1}
+"""Axis of the output channels in the result of operators whose second operand are weights."""
+
+_WEIGHT_AXIS = {"conv": 0, "conv_nhwc": -1, "depthwise_conv_nhwc": -1, "matmul": -1}
+"""Axis of the output channels in the weights."""
+
+
+def _batch_norm(site: Site) -> Expr | None:
+    """A factor and an offset per channel, when the statistics are constant."""
+    x, *parameters = site.args
+    values = [array(p) for p in parameters]
+    if site.type is None or not site.type.dtype.is_float or any(v is None for v in values):
+        return None
+    attrs = site.attrs(BatchNormAttrs)
+    wide = [np.asarray(v, np.float64) for v in values]
+    factor = wide[0] / np.sqrt(wide[3] + attrs.epsilon)
+    offset = wide[1] - wide[2] * factor
+    behind = rank(x) - 1 - attrs.axis % rank(x)
+    dtype = site.type.dtype
+    shape = (-1, *(1,) * behind)
+    constants = [
+        make.const(v.reshape(shape), dtype, site.call.span, site.call.place)
+        for v in (factor, offset)
+    ]
+    product = site.bind("mul", (x, constants[0]))
+    return site.make("add", (product, constants[1]))
+
+
+def _weighted(site: Site, atom: Expr, *, alone: bool = True) -> Call | None:
+    """Return the contraction with constant float weights that an atom is bound to."""
+    for name in _CHANNEL_AXIS:
+        found = site.only_producer(atom, name) if alone else site.producer(atom, name)
+        if found is not None and array(found.args[1]) is not None:
+            weights = found.args[1].type
+            assert isinstance(weights, TensorType), "weights are a tensor"
+            is_matrix = name != "matmul" or len(weights.shape) == 2
+            return found if weights.dtype.is_float and is_matrix else None
+    return None
+
+
+def _per_channel(factor: Expr, result: TensorType, axis: int) -> np.ndarray | None:
+    """Return a constant as one number per channel, or one in all; None if it varies elsewhere."""
+    value = array(factor)
+    if value is None or value.ndim > len(result.shape):
+        return None
+    shape = (1,) * (len(result.shape) - value.ndim) + value.shape
+    channel = axis % len(result.shape)
+    if any(d != 1 for i, d in enumerate(shape) if i != channel):
+        return None
+    return value.reshape(-1)
+
+
+def _scaled_weights(site: Site) -> Expr | None:
+    """(x conv W) * c = x conv (W * c)."""
+    for y, factor in (site.args, site.args[::-1]):
+        contraction = _weighted(site, y)
+        if contraction is None or y.type != site.call.type or site.type is None:
+            continue
+        assert isinstance(contraction.callee, OpRef), "a contraction is an operator"
+        name = contraction.callee.op.name
+        numbers = _per_channel(factor, site.type, _CHANNEL_AXIS[name])
+        if numbers is None:
+            continue
+        x, weights = contraction.args
+        shape = [1] * rank(weights)
+        shape[_WEIGHT_AXIS[name]] = numbers.size
+        scale = make.const(numbers.reshape(shape), span=site.call.span, place=site.call.place)
+        scaled = site.bind("mul", (weights, scale))
+        return site.make(name, (x, scaled), contraction.callee.attrs)
+    return None
+
+
+def _scaled_bias(site: Site) -> Expr | None:
+    """(x conv W + b) * c = x conv (W * c) + b * c."""
+    for y, factor in (site.args, site.args[::-1]):
+        total = site.only_producer(y, "add")
+        if total is None or array(factor) is None or y.type != site.call.type:
+            continue
+        for inner, bias in (total.args, total.args[::-1]):
+            if array(bias) is None or inner.type != y.type or _weighted(site, inner) is None:
+                continue
+            contraction = _weighted(site, inner)
+            assert contraction is not None and isinstance(contraction.callee, OpRef), "seen above"
+            axis = _CHANNEL_AXIS[contraction.callee.op.name]
+            if site.type is None or _per_channel(factor, site.type, axis) is None:
+                continue
+            product = site.bind("mul", (inner, factor))
+            return site.make("add", (product, site.bind("mul", (bias, factor))))
+    return None
+
+
+def _merged(name: str) -> Rule:
+    """(x + a) + b = x + (a + b) for constants; the same for products."""
+
+    def rule(site: Site) -> Expr | None:
+        for y, outer in (site.args, site.args[::-1]):
+            inner = site.only_producer(y, name)
+            if inner is None or array(outer) is None or y.type != site.call.type:
+                continue
+            for x, constant in (inner.args, inner.args[::-1]):
+                if array(constant) is None or array(x) is not None or x.type != y.type:
+                    continue
+                return site.make(name, (x, site.bind(name, (constant, outer))))
+        return None
+
+    return rule
+
+
+def _subtracted(site: Site) -> Expr | None:
+    """x - c = x + (-c): so that it meets other offsets."""
+    x, y = site.args
+    if array(y) is None or site.type is None or not site.type.dtype.is_signed:
+        return None
+    return site.make("add", (x, site.bind("neg", (y,))))
+
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "batch_norm": (_batch_norm,),
+    "mul": (_merged("mul"), _scaled_weights, _scaled_bias),
+    "add": (_merged("add"),),
+    "sub": (_subtracted,),
+}

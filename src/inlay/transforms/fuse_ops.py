@@ -1,0 +1,295 @@
+"""Makes kernels to be: groups of operators become functions marked `primitive`.
+
+`_groups.py` decides what goes together and why; here the groups are taken out of their blocks. Each
+becomes a global function without free variables whose name tells what is in it, and whose body is a
+block of operator calls:
+
+    let y = conv_nhwc_packed(x, w);                let r = @conv_add_relu(x, w, b);
+    let z = add(y, b);                      ->     ...
+    let r = relu(z);                               fn @conv_add_relu primitive<n>(x: ..., w: ..., b: ...)
+
+* What a group reads from outside is a parameter: tensors in the order in which they are met, then
+  integers for dims that no parameter's shape has by itself. Large constants are parameters too, so
+  that layers with different weights share a kernel; single numbers are written into it.
+* Groups that are equal up to names are one function.
+* An operator that is alone is a group of one. Views, checks, control values and operators with an
+  effect stay as they are.
+
+Nothing moves across blocks, places, effects or functions. Why neighbors were not put together is in
+the remarks of the pass context (`not-fused`, with the reason of `_groups.Reason`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from inlay.analysis.blocks import count_uses, nested
+from inlay.arith.expr import Int, Sym, fresh, from_atom
+from inlay.base.names import NameSupply
+from inlay.base.options import option
+from inlay.ir import make, walk
+from inlay.ir.dims import free_symbols, open_exists, substitute_type
+from inlay.ir.expr import Call, Const, Expr, Function, GlobalVar, If, Let, Match, OpRef, Var
+from inlay.ir.module import Module
+from inlay.ir.types import IntType, ShapeType, TensorType
+from inlay.ops.table import OperatorTable
+from inlay.passes.contract import Pass, PassContext, Property, Remark
+from inlay.transforms._groups import REASONS, Group, GroupOptions, Grouping, is_literal
+
+
+@dataclass(frozen=True, slots=True)
+class FuseOptions:
+    """Options of this pass."""
+
+    limit: int = option(48, help="most operators in one kernel")
+    operand_transposes: bool = option(
+        True, help="read operands of products through transposes that keep the last axis"
+    )
+
+
+def run(module: Module, context: PassContext) -> Module:
+    """Group the operators of every block into primitive functions. Cost: linear."""
+    assert isinstance(context.ops, OperatorTable), "tensor passes run with the table of operators"
+    fusing = _Fusing(module, context, context.ops)
+    functions = {
+        name: f if f.primitive is not None else fusing.function(f)
+        for name, f in module.functions.items()
+    }
+    return module.with_functions({**functions, **fusing.made})
+
+
+class _Fusing:
+    """Fuses the functions of one module.
+
+    Attributes:
+        made: the primitive functions, by name.
+    """
+
+    def __init__(self, module: Module, context: PassContext, ops: OperatorTable) -> None:
+        self.made: dict[str, Function] = {}
+        self._names = NameSupply([*module.functions, *module.kernels])
+        self._by_key: dict[Hashable, GlobalVar] = {}
+        self._context = context
+        self._ops = ops
+        options = context.options_for(FuseOptions)
+        self._options = GroupOptions(options.limit, options.operand_transposes)
+        self._reads: dict[Var, int] = {}
+
+    def function(self, function: Function) -> Function:
+        """Return a function with its operators in groups."""
+        self._reads = count_uses(function.body)
+        body = self._block(function.body)
+        return function if body is function.body else replace(function, body=body)
+
+    def _block(self, block: Expr) -> Expr:
+        lets, result = walk.spine(block)
+        grouping = Grouping(
+            lets, lambda ref: self._ops.definition(ref.op), self._reads, self._options
+        )
+        self._remark(grouping)
+        result = self._value(result)
+        for let in reversed(lets):
+            group = grouping.group_of.get(let.var)
+            if group is None:
+                value = self._value(let.value)
+                same = value is let.value and result is let.body
+                result = let if same else _relet(let, value, result)
+            elif group.result.let is let:
+                result = _relet(let, self._call(group), result)
+        return result
+
+    def _value(self, value: Expr) -> Expr:
+        """Return a value with its nested blocks fused."""
+        blocks = nested(value)
+        if not blocks:
+            return value
+        new = tuple([self._block(b) for b in blocks])
+        if all(a is b for a, b in zip(new, blocks, strict=True)):
+            return value
+        match value:
+            case Function():
+                return replace(value, body=new[0])
+            case If():
+                return replace(value, then=new[0], otherwise=new[1])
+            case Match(arms=arms):
+                made = tuple([replace(a, body=b) for a, b in zip(arms, new, strict=True)])
+                return replace(value, arms=made)
+            case _:
+                raise AssertionError(f"no blocks in {type(value).__name__}")
+
+    def _call(self, group: Group) -> Call:
+        """Return the call of a group's kernel."""
+        kernel = _Kernel(group)
+        callee = self._by_key.get(kernel.key)
+        if callee is None:
+            name = self._names.fresh(_name(group))
+            function = kernel.function()
+            callee = GlobalVar(name, function.type, function.span)
+            self._by_key[kernel.key] = callee
+            self.made[name] = function
+        last = group.result.call
+        return Call(callee, kernel.args, last.type, last.span, last.place)
+
+    def _remark(self, grouping: Grouping) -> None:
+        for producer, reader, reason in grouping.refusals():
+            message = f"{producer.name} is not in the kernel of {reader.name}: {REASONS[reason]}"
+            self._context.remarks.add(
+                Remark(
+                    PASS.name, "not-fused", reason, message, producer.call.span, reader.call.span
+                )
+            )
+
+
+def _relet(let: Let, value: Expr, body: Expr) -> Let:
+    """Return a let with another value of the same type, and another body."""
+    return Let(let.var, value, body, let.type, let.span, let.place)
+
+
+def _name(group: Group) -> str:
+    """Return a name that tells what is in a group: its anchor first."""
+    words = [group.anchor.name, *(n.name for n in group.nodes if n is not group.anchor)]
+    shown = [w.rpartition(".")[2] for w in words[:4]]
+    return "_".join(shown) + (f"_and_{len(words) - 4}" if len(words) > 4 else "")
+
+
+class _Kernel:
+    """The function of one group.
+
+    Attributes:
+        args: what the call passes: atoms of the block.
+        key: equal for groups that are the same function.
+    """
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._numbers: dict[Sym, int] = {}
+        self._index = {n.let.var: i for i, n in enumerate(group.nodes)}
+        self._tensors: dict[Expr, int] = {}
+        for node in group.nodes:
+            for arg in node.call.args:
+                if self._is_parameter(arg):
+                    self._tensors.setdefault(arg, len(self._tensors))
+        self._ints = self._undetermined()
+        ints = [make.int_const(s, group.anchor.call.span) for s in self._ints]
+        self.args: tuple[Expr, ...] = (*self._tensors, *ints)
+        self.key = self._make_key()
+
+    def _is_parameter(self, arg: Expr) -> bool:
+        if isinstance(arg, Var):
+            is_control = isinstance(arg.type, IntType | ShapeType)
+            return arg not in self._index and not is_control
+        return isinstance(arg, Const) and isinstance(arg.type, TensorType) and not is_literal(arg)
+
+    def _undetermined(self) -> list[Sym]:
+        """Return the symbols in the group that are not by themselves a dim of a parameter."""
+        determined: set[Sym] = set()
+        for arg in self._tensors:
+            if isinstance(arg.type, TensorType):
+                determined.update(d.atom for d in arg.type.shape if isinstance(d.atom, Sym))
+        found: dict[Sym, None] = {}
+        for arg in self._tensors:
+            found.update(dict.fromkeys(free_symbols(arg.type)))
+        for node in self._group.nodes:
+            for e in (*node.call.args, node.call):
+                found.update(dict.fromkeys(free_symbols(e.type)))
+        for s in found:
+            self._numbers[s] = len(self._numbers)
+        return [s for s in found if s not in determined]
+
+    # ------------------------------------------------------------------------ identity
+
+    def _make_key(self) -> Hashable:
+        """Return the structure of the group, with symbols and operands by number."""
+        canonical = {s: from_atom(Sym("s", -1 - i)) for s, i in self._numbers.items()}
+        operators: list[Hashable] = []
+        for node in self._group.nodes:
+            assert isinstance(node.call.callee, OpRef), "nodes are calls of operators"
+            operands = tuple([self._operand_key(a, canonical) for a in node.call.args])
+            callee = node.call.callee
+            result = substitute_type(node.call.type, canonical)
+            operators.append((callee.op, _attrs_key(callee.attrs), operands, result))
+        parameters = tuple([substitute_type(a.type, canonical) for a in self._tensors])
+        ints = tuple([self._numbers[s] for s in self._ints])
+        return (tuple(operators), parameters, ints, self._group.result.place)
+
+    def _operand_key(self, arg: Expr, canonical: Mapping[Sym, Int]) -> Hashable:
+        if arg in self._tensors:
+            return ("parameter", self._tensors[arg])
+        if isinstance(arg, Var) and arg in self._index:
+            return ("node", self._index[arg])
+        if isinstance(arg, Const) and isinstance(arg.value, np.ndarray):
+            return (arg.value.dtype.str, arg.value.shape, arg.value.tobytes())
+        return ("control", substitute_type(arg.type, canonical))
+
+    # ------------------------------------------------------------------------ function
+
+    def function(self) -> Function:
+        """Return the function, with variables and symbols of its own."""
+        own = {s: fresh(s.name) for s in self._numbers}
+        ints = {s: from_atom(f) for s, f in own.items()}
+        replaced: dict[Expr, Expr] = {}
+        params: list[Var] = []
+        for i, arg in enumerate(self._tensors):
+            name = arg.name if isinstance(arg, Var) else f"c{i}"
+            param = Var(name, substitute_type(arg.type, ints), arg.span, arg.place)
+            params.append(param)
+            replaced[arg] = param
+        for s in self._ints:
+            params.append(Var(s.name, IntType(ints[s]), self._group.anchor.call.span))
+        anchor = self._group.anchor.call
+        return make.function(
+            params,
+            self._body(replaced, ints),
+            span=anchor.span,
+            place=anchor.place,
+            primitive="+".join(n.name for n in self._group.nodes),
+        )
+
+    def _body(self, replaced: dict[Expr, Expr], ints: Mapping[Sym, Int]) -> Expr:
+        bound: list[tuple[Var, Call]] = []
+        for node in self._group.nodes:
+            call, old = node.call, node.let.var
+            args = tuple([_inside(a, replaced, ints) for a in call.args])
+            type = substitute_type(call.type, ints)
+            value = Call(call.callee, args, type, call.span, call.place)
+            var = Var(old.name, open_exists(type)[0], old.span, old.place)
+            replaced[old] = var
+            bound.append((var, value))
+        return make.lets(bound, bound[-1][0])
+
+
+def _inside(arg: Expr, replaced: Mapping[Expr, Expr], ints: Mapping[Sym, Int]) -> Expr:
+    """Return an operand as the kernel sees it."""
+    found = replaced.get(arg)
+    if found is not None:
+        return found
+    type = substitute_type(arg.type, ints)
+    match type:
+        case IntType(value=Int() as value):
+            return Const(value, type, arg.span)
+        case ShapeType(values=values) if None not in values:
+            return Const(tuple([v for v in values if v is not None]), type, arg.span)
+        case _:
+            return arg
+
+
+def _attrs_key(attrs: object) -> Hashable:
+    """Return attributes as a key; those that cannot be hashed are only equal to themselves."""
+    try:
+        hash(attrs)
+    except TypeError:
+        return id(attrs)
+    return attrs
+
+
+PASS = Pass(
+    __name__,
+    run,
+    "group operators into primitive functions, each to become one kernel",
+    requires=(Property.ANF,),
+    establishes=(Property.FUSED,),
+    options=FuseOptions,
+)
