@@ -27,7 +27,7 @@ from typing import Protocol, TypeVar
 from inlay.base.diagnostics import Collector
 from inlay.base.instrument import SILENT, Instrument
 from inlay.base.span import NO_SPAN, Span
-from inlay.ir.expr import ConstValue, Expr
+from inlay.ir.expr import Expr
 from inlay.ir.module import Module
 from inlay.ir.op import OpTable
 
@@ -71,8 +71,8 @@ class NoOptions:
 class Evaluator(Protocol):
     """Computes the values of expressions without free variables; given by the layers above."""
 
-    def __call__(self, expression: Expr) -> ConstValue | tuple[object, ...]:
-        """Return the value: an array, a control value, or a tuple of values.
+    def __call__(self, expression: Expr) -> object:
+        """Return the value: an array, an int, a bool, a tuple of ints (shape), a tuple of values.
 
         Raises:
             CompileError: evaluation fails, as it would at run time.

@@ -250,11 +250,12 @@ class Grouping:
     def _rows(self, anchor: Node) -> list[Node]:
         axis = _row_axis(anchor)
         source = _operand_type(anchor, 0)
-        assert axis is not None and source is not None, "a row reduction has rows"
+        assert axis is not None, "a row reduction has rows"
+        assert source is not None, "a row reduction has rows"
         outer, row = source.shape[:axis], source.shape[axis:]
         per_row = (outer, (*outer, *_ones(row)))
 
-        def accepts(node: Node, chosen: set[Var]) -> bool:
+        def accepts(node: Node, _chosen: set[Var]) -> bool:
             if node.is_pointwise:
                 return _shape(node) in (source.shape, *per_row)
             operand = _operand_type(node, 0)
@@ -397,9 +398,14 @@ class Grouping:
         group = self.group_of[reader.let.var]
         if producer.place != reader.place:
             return Reason.OTHER_PLACE
-        if producer.name in _ALONE or reader.name in _ALONE or Pattern.OPAQUE in (
-            producer.definition.pattern,
-            reader.definition.pattern,
+        if (
+            producer.name in _ALONE
+            or reader.name in _ALONE
+            or Pattern.OPAQUE
+            in (
+                producer.definition.pattern,
+                reader.definition.pattern,
+            )
         ):
             return Reason.STANDS_ALONE
         if not self._is_inner(producer, group.members):
@@ -420,7 +426,9 @@ def _node(index: int, let: Let, define: Callable[[OpRef], OpDef]) -> Node | None
     if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
         return None
     definition = define(value.callee)
-    if definition.pattern is Pattern.CONTROL or value.callee.op.effect is not Effect.PURE:
+    if definition.pattern is Pattern.CONTROL or definition.name == "device_copy":
+        return None
+    if value.callee.op.effect is not Effect.PURE:
         return None
     if value.callee.op.alias is not None:
         return None
@@ -448,7 +456,8 @@ def _may_precede(node: Node) -> bool:
         return False
     if node.name == "gather":  # rows of a table are read in order, scattered elements are not
         operand = _operand_type(node, 0)
-        assert operand is not None and isinstance(node.call.callee, OpRef), "it is an operator"
+        assert operand is not None, "gather reads a tensor"
+        assert isinstance(node.call.callee, OpRef), "gather is an operator"
         axis = getattr(node.call.callee.attrs, "axis", 0)
         return axis % len(operand.shape) < len(operand.shape) - 1
     return True

@@ -223,7 +223,7 @@ def _constant(result: object, value: Call) -> Expr | None:
             return make.const(result, span=span, place=place)
         case bool():
             return make.bool_const(result, span)
-        case Int():
+        case int():
             return make.int_const(result, span)
         case tuple() if isinstance(value.type, ShapeType):
             return make.shape_const(result, span)

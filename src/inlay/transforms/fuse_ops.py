@@ -6,7 +6,7 @@ block of operator calls:
 
     let y = conv_nhwc_packed(x, w);                let r = @conv_add_relu(x, w, b);
     let z = add(y, b);                      ->     ...
-    let r = relu(z);                               fn @conv_add_relu primitive<n>(x: ..., w: ..., b: ...)
+    let r = relu(z);                               fn @conv_add_relu<n>(x: ..., w: ..., b: ...)
 
 * What a group reads from outside is a parameter: tensors in the order in which they are met, then
   integers for dims that no parameter's shape has by itself. Large constants are parameters too, so
@@ -37,7 +37,7 @@ from inlay.ir.module import Module
 from inlay.ir.types import IntType, ShapeType, TensorType
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property, Remark
-from inlay.transforms._groups import REASONS, Group, GroupOptions, Grouping, is_literal
+from inlay.transforms._groups import REASONS, Group, Grouping, GroupOptions, is_literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class FuseOptions:
 
     limit: int = option(48, help="most operators in one kernel")
     operand_transposes: bool = option(
-        True, help="read operands of products through transposes that keep the last axis"
+        default=True, help="read operands of products through transposes that keep the last axis"
     )
 
 
@@ -90,6 +90,8 @@ class _Fusing:
             lets, lambda ref: self._ops.definition(ref.op), self._reads, self._options
         )
         self._remark(grouping)
+        # In program order, so that names count upward.
+        calls = {g.result.let.var: self._call(g) for g in grouping.groups}
         result = self._value(result)
         for let in reversed(lets):
             group = grouping.group_of.get(let.var)
@@ -98,7 +100,7 @@ class _Fusing:
                 same = value is let.value and result is let.body
                 result = let if same else _relet(let, value, result)
             elif group.result.let is let:
-                result = _relet(let, self._call(group), result)
+                result = _relet(let, calls[let.var], result)
         return result
 
     def _value(self, value: Expr) -> Expr:
@@ -237,9 +239,8 @@ class _Kernel:
             param = Var(name, substitute_type(arg.type, ints), arg.span, arg.place)
             params.append(param)
             replaced[arg] = param
-        for s in self._ints:
-            params.append(Var(s.name, IntType(ints[s]), self._group.anchor.call.span))
         anchor = self._group.anchor.call
+        params.extend(Var(s.name, IntType(ints[s]), anchor.span) for s in self._ints)
         return make.function(
             params,
             self._body(replaced, ints),

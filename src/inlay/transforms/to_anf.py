@@ -150,9 +150,9 @@ class _Naming:
         for node in reversed(order):
             home = self._home[node]
             for index, child in enumerate(walk.children(node)):
+                scope = self._child_scope(node, index, home)
                 if isinstance(child, ATOMS):
                     continue
-                scope = self._child_scope(node, index, home)
                 before = self._home.get(child)
                 if before is None:
                     self._home[child] = scope

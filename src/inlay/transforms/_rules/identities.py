@@ -90,7 +90,7 @@ def _division(site: Site) -> Expr | None:
 
 
 def _reciprocal_division(site: Site) -> Expr | None:
-    """x / sqrt(y) stays; 1 / x is a reciprocal."""
+    """X / sqrt(y) stays; 1 / x is a reciprocal."""
     x, y = site.args
     if is_exactly(x, 1.0) and y.type == site.call.type and site.type is not None:
         return site.make("reciprocal", (y,)) if site.type.dtype.is_float else None
@@ -106,7 +106,8 @@ def _cast(site: Site) -> Expr | None:
     if inner is None:
         return None
     source = inner.args[0].type
-    assert isinstance(source, TensorType) and isinstance(x.type, TensorType), "casts of tensors"
+    assert isinstance(source, TensorType), "a cast of a tensor"
+    assert isinstance(x.type, TensorType), "a cast of a tensor"
     if not _holds(x.type.dtype, source.dtype):
         return None
     if source == site.call.type:

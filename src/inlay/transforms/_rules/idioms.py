@@ -161,7 +161,7 @@ def _factors(site: Site, atom: Expr | Call, depth: int = 3) -> list[Expr]:
 
 
 def _gelu(site: Site) -> Expr | None:
-    """x * 0.5 * (1 + erf(x / sqrt 2)), and the form with tanh, in any order of the factors."""
+    """X * 0.5 * (1 + erf(x / sqrt 2)), and the form with tanh, in any order of the factors."""
     factors = _factors(site, site.call)
     if len(factors) != 3:
         return None
@@ -234,7 +234,7 @@ def _is_cube_term(site: Site, atom: Expr, x: Expr) -> bool:
 
 
 def _gated(gate: str, activation: str) -> Rule:
-    """x * gate(x) is an activation of its own."""
+    """X * gate(x) is an activation of its own."""
 
     def rule(site: Site) -> Expr | None:
         for x, y in _swapped(site.call):
@@ -247,7 +247,7 @@ def _gated(gate: str, activation: str) -> Rule:
 
 
 def _hard_swish(site: Site) -> Expr | None:
-    """x * hard_sigmoid(x) with slope 1/6 and offset 1/2."""
+    """X * hard_sigmoid(x) with slope 1/6 and offset 1/2."""
     for x, y in _swapped(site.call):
         inner = site.producer(y, "hard_sigmoid")
         if inner is not None and inner.args[0] is x:

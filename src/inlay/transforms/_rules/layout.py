@@ -36,7 +36,8 @@ def _identity_transpose(site: Site) -> Expr | None:
     perm = site.attrs(PermAttrs).perm
     if perm == tuple(range(len(perm))):
         return x
-    assert isinstance(x.type, TensorType) and site.type is not None, "a transpose of a tensor"
+    assert isinstance(x.type, TensorType), "a transpose of a tensor"
+    assert site.type is not None, "a transpose of a tensor"
     moved = [axis for axis in perm if x.type.shape[axis] != 1]
     if moved != sorted(moved):
         return None
@@ -62,7 +63,8 @@ def _transpose_over_reshape(site: Site) -> Expr | None:
     if reshape is None or inner is None:
         return None
     middle, split = reshape.args[0].type, site.args[0].type
-    assert isinstance(middle, TensorType) and isinstance(split, TensorType), "reshape of a tensor"
+    assert isinstance(middle, TensorType), "a reshape of a tensor"
+    assert isinstance(split, TensorType), "a reshape of a tensor"
     parts = _split_axes(middle.shape, split.shape)
     if parts is None:
         return None
@@ -110,7 +112,11 @@ def _whole_slice(site: Site) -> Expr | None:
 
 def _no_padding(site: Site) -> Expr | None:
     pads = site.args[1]
-    if isinstance(pads, Const) and isinstance(pads.value, tuple) and all(p == 0 for p in pads.value):
+    if (
+        isinstance(pads, Const)
+        and isinstance(pads.value, tuple)
+        and all(p == 0 for p in pads.value)
+    ):
         return _unchanged(site)
     return None
 
@@ -175,11 +181,10 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "reshape": (_unchanged, _reshape_of_reshape),
     "transpose": (_identity_transpose, _transpose_of_transpose, _transpose_over_reshape),
     "broadcast_to": (_unchanged,),
-    
     "slice": (_whole_slice,),
     "pad": (_no_padding,),
     "concat": (_single,),
     "conv": (_padded_convolution,),
     "conv_nhwc": (_padded_convolution,),
-    **{name: (_unbroadcast,) for name in _BROADCASTING},
+    **dict.fromkeys(_BROADCASTING, (_unbroadcast,)),
 }

@@ -7,7 +7,6 @@ and products of floats are reassociated, so results change by rounding.
 
 from __future__ import annotations
 
-
 import numpy as np
 
 from inlay.ir import make
@@ -95,10 +94,10 @@ def _scaled_bias(site: Site) -> Expr | None:
         if total is None or array(factor) is None or y.type != site.call.type:
             continue
         for inner, bias in (total.args, total.args[::-1]):
-            if array(bias) is None or inner.type != y.type or _weighted(site, inner) is None:
-                continue
             contraction = _weighted(site, inner)
-            assert contraction is not None and isinstance(contraction.callee, OpRef), "seen above"
+            if array(bias) is None or inner.type != y.type or contraction is None:
+                continue
+            assert isinstance(contraction.callee, OpRef), "a contraction is an operator"
             axis = _CHANNEL_AXIS[contraction.callee.op.name]
             if site.type is None or _per_channel(factor, site.type, axis) is None:
                 continue
@@ -125,7 +124,7 @@ def _merged(name: str) -> Rule:
 
 
 def _subtracted(site: Site) -> Expr | None:
-    """x - c = x + (-c): so that it meets other offsets."""
+    """X - c = x + (-c): so that it meets other offsets."""
     x, y = site.args
     if array(y) is None or site.type is None or not site.type.dtype.is_signed:
         return None
