@@ -29,7 +29,7 @@ def fused(module, *options):
 
 
 def test_a_product_takes_its_bias_activation_and_residual():
-    p, (m, n) = Program(), dims("m", "n")
+    p, m = Program(), dims("m")
     x, r = p.input("x", m, 8), p.input("r", m, 6)
     w, b = make.const(noise(8, 6)), make.const(noise(6))
     y = p.op("relu", p.op("add", p.op("add", p.op("matmul", x, w), b), r))
