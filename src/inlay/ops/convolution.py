@@ -107,7 +107,8 @@ def _widened(y: te.Tensor, result: TensorType) -> te.Tensor:
 # --------------------------------------------------------------------------- channels first
 
 
-def _conv_rule(ctx: TypeContext, a: ConvAttrs, args: Types) -> TensorType:
+def conv_rule(ctx: TypeContext, a: ConvAttrs, args: Types) -> TensorType:
+    """Return the type of a convolution of `[n, c, *s]` with `[oc, c/groups, *k]`."""
     x, w = _operands(ctx, args)
     rules.of_rank(ctx, w, len(x.shape), "the weights")
     _channels(ctx, x.shape[1], w.shape[1], w.shape[0], a.groups)
@@ -115,7 +116,8 @@ def _conv_rule(ctx: TypeContext, a: ConvAttrs, args: Types) -> TensorType:
     return TensorType((x.shape[0], w.shape[0], *windows.out(ctx, x.shape[2:])), x.dtype)
 
 
-def _conv_reference(a: ConvAttrs, x: Array, w: Array) -> Array:
+def conv_reference(a: ConvAttrs, x: Array, w: Array) -> Array:
+    """Convolve arrays `[n, c, *s]` with `[oc, c/groups, *k]`."""
     windows = accepted([lit(k) for k in w.shape[2:]], a.strides, a.dilations, a.pads)
     return _grouped(widen(x), widen(w), windows, a.groups).astype(x.dtype)
 
@@ -136,7 +138,8 @@ def _grouped(x: Array, w: Array, windows: Windows, groups: int) -> Array:
     return y.reshape(x.shape[0], w.shape[0], *out)
 
 
-def _conv_compute(a: ConvAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
+def conv_compute(a: ConvAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
+    """Return the stages of a convolution; padding is one of them, where there is any."""
     x, w = operands
     wide = widened(x.dtype)
     windows = accepted(w.shape[2:], a.strides, a.dilations, a.pads)
@@ -164,7 +167,7 @@ def _last_rule(ctx: TypeContext, a: ConvAttrs, args: Types) -> TensorType:
 
 
 def _last_reference(a: ConvAttrs, x: Array, w: Array) -> Array:
-    first = _conv_reference(a, np.moveaxis(x, -1, 1), np.moveaxis(w, (-1, -2), (0, 1)))
+    first = conv_reference(a, np.moveaxis(x, -1, 1), np.moveaxis(w, (-1, -2), (0, 1)))
     return np.moveaxis(first, 1, -1)
 
 
@@ -488,9 +491,9 @@ def _transpose_samples() -> list[Sample]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("conv", ConvAttrs, _conv_rule, 2, Pattern.CONTRACTION,
+    define("conv", ConvAttrs, conv_rule, 2, Pattern.CONTRACTION,
            "convolution of [n, c, *s] with [oc, c/groups, *k]",
-           reference=_conv_reference, compute=_conv_compute, samples=_conv_samples),
+           reference=conv_reference, compute=conv_compute, samples=_conv_samples),
     define("conv_nhwc", ConvAttrs, _last_rule, 2, Pattern.CONTRACTION,
            "convolution of [n, *s, c] with [*k, c/groups, oc]",
            reference=_last_reference, compute=_last_compute, samples=_last_samples),

@@ -1,0 +1,318 @@
+"""Resampling of the axes of a tensor to another shape: nearest, linear, cubic.
+
+Every axis is resampled on its own: an element of the result lies at a real coordinate of the operand,
+and is a weighted sum of the elements around it (taps); outside the operand the edge is repeated.
+An axis that keeps its size and has no scale is left alone. Coordinates are computed in f32, in the
+order that is written down in `_coordinate`, because for nearest the last bit decides.
+
+Source: the Resize operator of ONNX (without cropping and antialiasing).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import product
+
+import numpy as np
+
+from inlay.arith.dtype import F16, F32, I64, U8
+from inlay.arith.expr import Int
+from inlay.ir.op import TypeContext
+from inlay.ir.types import TensorType
+from inlay.loop import te
+from inlay.loop.scalar import UnaryOp
+from inlay.ops import _rules as rules
+from inlay.ops._build import widen, widened
+from inlay.ops._define import OpDef, Pattern, Sample, define
+from inlay.ops._rules import ELEMENTS, FLOATS, Types
+from inlay.ops._samples import noise
+
+Array = np.ndarray
+
+
+class Mode(StrEnum):
+    """How an element is made from those around it."""
+
+    NEAREST = "nearest"
+    LINEAR = "linear"
+    CUBIC = "cubic"
+
+
+class Coordinates(StrEnum):
+    """Where an element of the result lies in the operand."""
+
+    HALF_PIXEL = "half_pixel"
+    HALF_PIXEL_SYMMETRIC = "half_pixel_symmetric"
+    PYTORCH_HALF_PIXEL = "pytorch_half_pixel"
+    ALIGN_CORNERS = "align_corners"
+    ASYMMETRIC = "asymmetric"
+
+
+class Nearest(StrEnum):
+    """Which neighbor of a coordinate is nearest."""
+
+    ROUND_PREFER_FLOOR = "round_prefer_floor"
+    ROUND_PREFER_CEIL = "round_prefer_ceil"
+    FLOOR = "floor"
+    CEIL = "ceil"
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeAttrs:
+    """`mode`, `coordinates`, `nearest`: see their classes; `scales`: result over operand.
+
+    `scales` has one number per axis, or none for the ratios of sizes; `cubic_a`: coefficient of the
+    cubic; `exclude_outside`: taps of the cubic that are outside weigh nothing.
+    """
+
+    mode: Mode = Mode.NEAREST
+    coordinates: Coordinates = Coordinates.HALF_PIXEL
+    nearest: Nearest = Nearest.ROUND_PREFER_FLOOR
+    scales: tuple[float, ...] = ()
+    cubic_a: float = -0.75
+    exclude_outside: bool = False
+
+
+Tap = tuple[te.Value, te.Value]
+"""An index into an axis (i64, inside) and a weight (f32)."""
+
+
+def _rule(ctx: TypeContext, a: ResizeAttrs, args: Types) -> TensorType:
+    x = rules.tensor(ctx, args, 0, ELEMENTS if a.mode is Mode.NEAREST else FLOATS)
+    shape = rules.shape_values(ctx, args, 1)
+    rank = len(x.shape)
+    if len(shape) != rank or len(a.scales) not in (0, rank):
+        raise ctx.fail(
+            f"found a shape of {len(shape)} and {len(a.scales)} scales, needed {rank} dims, and as "
+            "many scales or none",
+            id="type.rank-mismatch",
+        )
+    if any(not (s > 0 and math.isfinite(s)) for s in a.scales):
+        raise ctx.fail(f"found scales {a.scales}, needed positive numbers")
+    for d in range(rank):
+        ctx.at_least(shape[d], 0, f"dim {d} of the new shape")
+        if _resized(a, d, x.shape[d], shape[d]):
+            ctx.at_least(x.shape[d], 1, f"an element of axis {d} to resample")
+    return TensorType(shape, x.dtype)
+
+
+def _resized(a: ResizeAttrs, axis: int, old: object, new: object) -> bool:
+    return old != new or bool(a.scales and a.scales[axis] != 1.0)
+
+
+# --------------------------------------------------------------------------- tensor expressions
+
+
+def _compute(a: ResizeAttrs, operands: Sequence[object], result: TensorType) -> te.Tensor:
+    x = operands[0]
+    assert isinstance(x, te.Tensor)
+    axes = [d for d in range(x.ndim) if _resized(a, d, x.shape[d], result.shape[d])]
+    wide = widened(x.dtype)
+
+    def body(*i: Int) -> te.Value:
+        taps = [_taps(a, d, i[d], x.shape[d], result.shape[d]) for d in axes]
+        total: te.Value | None = None
+        for choice in product(*taps):
+            at: list[Int | te.Value] = list(i)
+            for d, (index, _) in zip(axes, choice, strict=True):
+                at[d] = index
+            value = x[tuple(at)]
+            if a.mode is Mode.NEAREST:
+                return value
+            value = value.cast(wide)
+            for _, weight in choice:
+                value = value * weight.cast(wide)
+            total = value if total is None else total + value
+        assert total is not None, "there is at least one tap"
+        return total.cast(x.dtype)
+
+    return te.compute(result.shape, body, name="resize")
+
+
+def _coordinate(a: ResizeAttrs, axis: int, i: Int, old: Int, new: Int) -> te.Value:
+    at, size, count = te.index(i, F32), te.index(old, F32), te.index(new, F32)
+    scale = te.const(a.scales[axis], F32) if a.scales else count / size
+    match a.coordinates:
+        case Coordinates.HALF_PIXEL:
+            return (at + 0.5) / scale - 0.5
+        case Coordinates.PYTORCH_HALF_PIXEL:
+            return te.select(count > 1, (at + 0.5) / scale - 0.5, 0)
+        case Coordinates.HALF_PIXEL_SYMMETRIC:
+            # The result is centered where the scale does not fit a whole number of elements.
+            adjust = count / (scale * size)
+            offset = (1.0 - adjust) * (size * 0.5)
+            return offset + (at + 0.5) / scale - 0.5
+        case Coordinates.ALIGN_CORNERS:
+            return te.select(count > 1, at * (size - 1.0) / te.maximum(count - 1.0, 1.0), 0)
+        case Coordinates.ASYMMETRIC:
+            return at / scale
+
+
+def _clamped(place: te.Value, old: Int) -> te.Value:
+    """Return a whole coordinate as an index inside the axis."""
+    inside = te.minimum(te.maximum(place, 0), te.index(old - 1, F32))
+    return inside.cast(I64)
+
+
+def _taps(a: ResizeAttrs, axis: int, i: Int, old: Int, new: Int) -> list[Tap]:
+    at = _coordinate(a, axis, i, old, new)
+    one = te.const(1, F32)
+    if a.mode is Mode.NEAREST:
+        return [(_clamped(_nearest(a.nearest, at), old), one)]
+    if a.mode is Mode.LINEAR:
+        at = te.minimum(te.maximum(at, 0), te.index(old - 1, F32))
+        low = te.unary(UnaryOp.FLOOR, at)
+        return [(_clamped(low, old), 1.0 - (at - low)), (_clamped(low + 1.0, old), at - low)]
+    low = te.unary(UnaryOp.FLOOR, at)
+    places = [low + float(k) for k in (-1, 0, 1, 2)]
+    weights = _cubic(a.cubic_a, at - low)
+    if a.exclude_outside:
+        last = te.index(old - 1, F32)
+        weights = [
+            te.select((p >= 0) & (p <= last), w, 0) for p, w in zip(places, weights, strict=True)
+        ]
+        total = weights[0] + weights[1] + weights[2] + weights[3]
+        weights = [w / total for w in weights]
+    return [(_clamped(p, old), w) for p, w in zip(places, weights, strict=True)]
+
+
+def _nearest(nearest: Nearest, at: te.Value) -> te.Value:
+    match nearest:
+        case Nearest.ROUND_PREFER_FLOOR:
+            return te.unary(UnaryOp.CEIL, at - 0.5)
+        case Nearest.ROUND_PREFER_CEIL:
+            return te.unary(UnaryOp.FLOOR, at + 0.5)
+        case Nearest.FLOOR:
+            return te.unary(UnaryOp.FLOOR, at)
+        case Nearest.CEIL:
+            return te.unary(UnaryOp.CEIL, at)
+
+
+def _cubic(a: float, t: te.Value) -> list[te.Value]:
+    """Return the weights of the four elements around a coordinate (Keys 1981)."""
+    return [
+        _cubic_far(a, t + 1.0),
+        _cubic_near(a, t),
+        _cubic_near(a, 1.0 - t),
+        _cubic_far(a, 2.0 - t),
+    ]
+
+
+def _cubic_near(a: float, d: te.Value) -> te.Value:
+    return ((d * (a + 2)) - (a + 3)) * d * d + 1.0
+
+
+def _cubic_far(a: float, d: te.Value) -> te.Value:
+    return ((d * a - 5 * a) * d + 8 * a) * d - 4 * a
+
+
+# --------------------------------------------------------------------------- reference
+
+
+def _reference(a: ResizeAttrs, x: Array, shape: tuple[int, ...]) -> Array:
+    y = x if a.mode is Mode.NEAREST else widen(x)
+    for d in range(x.ndim):
+        if _resized(a, d, x.shape[d], shape[d]):
+            y = _resample(a, y, d, shape[d])
+    return y.astype(x.dtype)
+
+
+def _resample(a: ResizeAttrs, x: Array, axis: int, new: int) -> Array:
+    old = x.shape[axis]
+    at = _np_coordinates(a, axis, old, new)
+    last = old - 1
+    if a.mode is Mode.NEAREST:
+        place = {
+            Nearest.ROUND_PREFER_FLOOR: lambda v: np.ceil(v - np.float32(0.5)),
+            Nearest.ROUND_PREFER_CEIL: lambda v: np.floor(v + np.float32(0.5)),
+            Nearest.FLOOR: np.floor,
+            Nearest.CEIL: np.ceil,
+        }[a.nearest](at)
+        return np.take(x, np.clip(place, 0, last).astype(np.int64), axis)
+    if a.mode is Mode.LINEAR:
+        at = np.clip(at, 0, last)
+        low = np.floor(at)
+        places, weights = [low, low + 1], [1 - (at - low), at - low]
+    else:
+        low = np.floor(at)
+        t, c = at - low, np.float32(a.cubic_a)
+        places = [low - 1, low, low + 1, low + 2]
+        near = [((c + 2) * d - (c + 3)) * d * d + 1 for d in (t, 1 - t)]
+        far = [((c * d - 5 * c) * d + 8 * c) * d - 4 * c for d in (t + 1, 2 - t)]
+        weights = [far[0], near[0], near[1], far[1]]
+        if a.exclude_outside:
+            weights = [
+                np.where((p >= 0) & (p <= last), w, 0) for p, w in zip(places, weights, strict=True)
+            ]
+            total = sum(weights)
+            weights = [w / total for w in weights]
+    along = [1] * x.ndim
+    along[axis] = new
+    parts = [
+        np.take(x, np.clip(p, 0, last).astype(np.int64), axis) * w.astype(x.dtype).reshape(along)
+        for p, w in zip(places, weights, strict=True)
+    ]
+    return np.asarray(sum(parts))
+
+
+def _np_coordinates(a: ResizeAttrs, axis: int, old: int, new: int) -> Array:
+    f = np.float32
+    at, size, count, half = np.arange(new, dtype=f), f(old), f(new), f(0.5)
+    scale = f(a.scales[axis]) if a.scales else count / size
+    match a.coordinates:
+        case Coordinates.HALF_PIXEL:
+            return (at + half) / scale - half
+        case Coordinates.PYTORCH_HALF_PIXEL:
+            return (at + half) / scale - half if new > 1 else at * 0
+        case Coordinates.HALF_PIXEL_SYMMETRIC:
+            offset = (f(1) - count / (scale * size)) * (size * half)
+            return offset + (at + half) / scale - half
+        case Coordinates.ALIGN_CORNERS:
+            return at * (size - f(1)) / (count - f(1)) if new > 1 else at * 0
+        case Coordinates.ASYMMETRIC:
+            return at / scale
+
+
+def _samples() -> list[Sample]:
+    x = noise((1, 2, 4, 5), F32, seed="resize")
+    n: tuple[str | int, ...] = (1, 2, "h", "w")
+    made = [
+        Sample(f"{mode} {c} {size}", ResizeAttrs(mode, c), (x, (1, 2, *size)),
+               (n, (1, 2, "p", "q")))
+        for mode in Mode
+        for c in Coordinates
+        for size in ((8, 10), (3, 7), (1, 1))
+    ]  # fmt: skip
+    made += [
+        Sample(f"{r} {c}", ResizeAttrs(coordinates=c, nearest=r), (x, (1, 2, 6, 10)),
+               (n, (1, 2, "p", "q")), exact=True)
+        for r in Nearest
+        for c in (Coordinates.HALF_PIXEL, Coordinates.ASYMMETRIC)
+    ]  # fmt: skip
+    scales = ResizeAttrs(Mode.LINEAR, scales=(1.0, 1.0, 1.6, 0.6))
+    symmetric = ResizeAttrs(
+        Mode.LINEAR, Coordinates.HALF_PIXEL_SYMMETRIC, scales=(1.0, 1.0, 1.6, 0.7)
+    )
+    return [
+        *made,
+        Sample("scales", scales, (x, (1, 2, 6, 3))),
+        Sample("symmetric", symmetric, (x, (1, 2, 6, 3))),
+        Sample("outside", ResizeAttrs(Mode.CUBIC, exclude_outside=True), (x, (1, 2, 9, 3))),
+        Sample("sharper", ResizeAttrs(Mode.CUBIC, cubic_a=-0.5), (x, (1, 2, 9, 3))),
+        Sample("channels too", ResizeAttrs(Mode.LINEAR), (x, (2, 3, 4, 5))),
+        Sample("same", ResizeAttrs(Mode.LINEAR), (x, (1, 2, 4, 5)), exact=True),
+        Sample("u8", ResizeAttrs(), (noise((2, 3), U8, high=255), (4, 2)), exact=True),
+        Sample("f16", ResizeAttrs(Mode.LINEAR), (x.astype(np.float16), (1, 2, 7, 7))),
+        Sample("f16 nearest", ResizeAttrs(), (noise((2, 3), F16), (4, 2)), exact=True),
+        Sample("to nothing", ResizeAttrs(Mode.LINEAR), (x, (1, 2, 0, 5))),
+    ]
+
+
+DEFINITIONS: tuple[OpDef, ...] = (
+    define("resize", ResizeAttrs, _rule, 2, Pattern.LAYOUT,
+           "x resampled to a shape",
+           reference=_reference, compute=_compute, samples=_samples),
+)  # fmt: skip
