@@ -1,0 +1,294 @@
+"""Makes convolutions read and write channels-last tensors, and everything between them with it.
+
+Exporters write `[n, c, h, w]`; vector code wants the channels of a pixel side by side. The pass goes
+through a block once, from top to bottom, with one idea: a value `x` has a **twin** if it is bound to
+`transpose(t)` with the permutation that moves the last axis to position 1; then `t` is the same value,
+channels last. A convolution always computes a twin and binds its result to the transpose of it. An
+operator that can work on twins does, and binds its result likewise. Readers that cannot (reshape,
+outputs) read the transposed value. A transpose that nobody reads is dead, so between two
+convolutions no transpose is left.
+
+What can work on a twin: element-wise operators (constants and values that broadcast are transposed
+with it), pools, batch normalization, concatenation, padding, reductions, softmax, and transposes,
+which compose. An operator with several large operands changes over if at least half of them have a
+twin already; then the others are transposed, which costs no more than transposing back.
+
+Weights that are constants are rewritten here: `[oc, c, *k]` to `[*k, c, oc]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from inlay.transforms._blocks import Block, rewrite_module
+
+from inlay.arith.expr import lit
+from inlay.ir import make
+from inlay.ir.expr import Call, Const, Expr, OpRef
+from inlay.ir.module import Module
+from inlay.ir.types import ShapeType, TensorType
+from inlay.ops._define import OpDef, Pattern
+from inlay.ops.convolution import ConvAttrs, DepthwiseAttrs
+from inlay.ops.layout import PadAttrs, PermAttrs
+from inlay.ops.table import OperatorTable
+from inlay.passes.contract import Pass, PassContext, Property
+
+
+def run(module: Module, context: PassContext) -> Module:
+    """Change layouts. Cost: linear."""
+    operators = context.ops
+    assert isinstance(operators, OperatorTable), "tensor passes run with the table of operators"
+
+    def step(block: Block, value: Expr) -> Expr | None:
+        if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
+            return None
+        definition = operators.definition(value.callee.op)
+        rule = _RULES.get(definition.name)
+        if rule is None and definition.pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST):
+            rule = _elementwise
+        if rule is None or not isinstance(value.type, TensorType):
+            return None
+        return rule(_Site(operators, block, definition, value, value.callee.attrs))
+
+    return rewrite_module(module, step)
+
+
+def to_last(rank: int) -> tuple[int, ...]:
+    """Return the permutation that moves axis 1 to the end."""
+    return (0, *range(2, rank), 1)
+
+
+def to_second(rank: int) -> tuple[int, ...]:
+    """Return the permutation that moves the last axis to position 1."""
+    return (0, rank - 1, *range(1, rank - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """A call under consideration."""
+
+    operators: OperatorTable
+    block: Block
+    definition: OpDef
+    call: Call
+    attrs: object
+
+    @property
+    def rank(self) -> int:
+        """The rank of the first operand."""
+        return self.rank_of(self.call.args[0])
+
+    def rank_of(self, e: Expr) -> int:
+        """Return the rank of a tensor."""
+        assert isinstance(e.type, TensorType), "operands of tensor operators are tensors"
+        return len(e.type.shape)
+
+    def twin(self, e: Expr) -> Expr | None:
+        """Return the same value with channels last, where it is at hand."""
+        found = self.block.definition(e)
+        if not isinstance(found, Call) or not isinstance(found.callee, OpRef):
+            return None
+        attrs = found.callee.attrs
+        if not isinstance(attrs, PermAttrs) or found.place != self.call.place:
+            return None
+        return found.args[0] if attrs.perm == to_second(len(attrs.perm)) else None
+
+    def transposed(self, e: Expr, perm: tuple[int, ...]) -> Expr:
+        """Return a value with its axes in another order; constants are rewritten."""
+        if isinstance(e, Const) and isinstance(e.value, np.ndarray):
+            return make.const(np.ascontiguousarray(e.value.transpose(perm)), span=e.span)
+        return self.op("transpose", (e,), PermAttrs(perm))
+
+    def last(self, e: Expr) -> Expr:
+        """Return a value with channels last."""
+        found = self.twin(e)
+        return self.transposed(e, to_last(self.rank_of(e))) if found is None else found
+
+    def op(self, name: str, args: Sequence[Expr], attrs: object) -> Expr:
+        """Bind another operation in front of this one."""
+        return self.block.call(self.operators.definition(name).op, args, attrs)
+
+    def instead(self, args: Sequence[Expr], attrs: object, name: str = "") -> Expr:
+        """Return the answer: the operation on channels-last operands, transposed."""
+        made = self.op(name or self.definition.name, args, attrs)
+        return self.back(made)
+
+    def back(self, e: Expr) -> Expr:
+        """Return the transpose that stands for a channels-last value."""
+        perm = PermAttrs(to_second(self.rank_of(e)))
+        return self.block.make(self.operators.definition("transpose").op, (e,), perm)
+
+
+_Rule = Callable[[_Site], "Expr | None"]
+
+
+def _conv(site: _Site) -> Expr | None:
+    attrs = site.attrs
+    assert isinstance(attrs, ConvAttrs)
+    x, w = site.call.args
+    rank = site.rank
+    if _is_depthwise(x, w, attrs):
+        taps = site.transposed(w, (*range(2, rank), 0, 1))
+        assert isinstance(taps.type, TensorType)
+        shape = taps.type.shape[:-1]
+        if isinstance(taps, Const) and isinstance(taps.value, np.ndarray):
+            taps = make.const(taps.value.reshape(taps.value.shape[:-1]), span=taps.span)
+        else:
+            taps = site.op("reshape", (taps, make.shape_const(shape)), None)
+        depthwise = DepthwiseAttrs(attrs.strides, attrs.pads, attrs.dilations)
+        return site.instead((site.last(x), taps), depthwise, "depthwise_conv_nhwc")
+    weights = site.transposed(w, (*range(2, rank), 1, 0))
+    return site.instead((site.last(x), weights), attrs, "conv_nhwc")
+
+
+def _is_depthwise(x: Expr, w: Expr, attrs: ConvAttrs) -> bool:
+    assert isinstance(x.type, TensorType)
+    assert isinstance(w.type, TensorType)
+    channels, outputs = x.type.shape[1], w.type.shape[0]
+    return attrs.groups > 1 and channels == attrs.groups and outputs == channels
+
+
+def _pool(site: _Site) -> Expr | None:
+    x = site.twin(site.call.args[0])
+    if x is None or getattr(site.attrs, "channels_last", True):
+        return None
+    return site.instead((x,), replace(site.attrs, channels_last=True))  # type: ignore[type-var]
+
+
+def _moved_axis(axis: int, rank: int) -> int:
+    """Return where an axis of `[n, c, *s]` is in `[n, *s, c]`."""
+    return to_last(rank).index(axis % rank)
+
+
+def _one_axis(site: _Site) -> Expr | None:
+    """An operator whose first operand has an attribute `axis`; the others have rank 1 or less."""
+    x, *others = site.call.args
+    twin = site.twin(x)
+    if twin is None or any(site.rank_of(o) > 1 for o in others):
+        return None
+    axis = _moved_axis(site.attrs.axis, site.rank)  # type: ignore[attr-defined]
+    return site.instead((twin, *others), replace(site.attrs, axis=axis))  # type: ignore[type-var]
+
+
+def _concat(site: _Site) -> Expr | None:
+    args = site.call.args
+    twins = sum(site.twin(a) is not None for a in args)
+    if site.rank < 3 or twins == 0 or 2 * twins < len(args):
+        return None
+    axis = _moved_axis(site.attrs.axis, site.rank)  # type: ignore[attr-defined]
+    attrs = replace(site.attrs, axis=axis)  # type: ignore[type-var]
+    return site.instead([site.last(a) for a in args], attrs)
+
+
+def _pad(site: _Site) -> Expr | None:
+    x, pads, *fill = site.call.args
+    twin = site.twin(x)
+    values = pads.type.values if isinstance(pads.type, ShapeType) else ()
+    if twin is None or None in values or not isinstance(site.attrs, PadAttrs):
+        return None
+    rank, order = site.rank, to_last(site.rank)
+    moved = [values[side * rank + axis] for side in (0, 1) for axis in order]
+    shape = make.shape_const([v for v in moved if v is not None])
+    return site.instead((twin, shape, *fill), site.attrs)
+
+
+def _reduce(site: _Site) -> Expr | None:
+    twin = site.twin(site.call.args[0])
+    if twin is None:
+        return None
+    rank = site.rank
+    axes = {a % rank for a in site.attrs.axes}  # type: ignore[attr-defined]
+    moved = replace(  # type: ignore[type-var]
+        site.attrs, axes=tuple(sorted(_moved_axis(a, rank) for a in axes))
+    )
+    if site.attrs.keepdims:  # type: ignore[attr-defined]
+        return site.instead((twin,), moved)
+    kept = [a for a in to_last(rank) if a not in axes]
+    if kept != sorted(kept):
+        return None
+    return site.block.make(site.definition.op, (twin,), moved)
+
+
+def _transpose(site: _Site) -> Expr | None:
+    """A transpose of a transpose is one, or nothing."""
+    twin = site.twin(site.call.args[0])
+    if twin is None or not isinstance(site.attrs, PermAttrs):
+        return None
+    inner = to_second(site.rank)
+    perm = tuple(inner[a] for a in site.attrs.perm)
+    if perm == tuple(range(site.rank)):
+        return twin
+    return site.block.make(site.definition.op, (twin,), PermAttrs(perm))
+
+
+def _elementwise(site: _Site) -> Expr | None:
+    assert isinstance(site.call.type, TensorType)
+    rank = len(site.call.type.shape)
+    if rank < 3:
+        return None
+    args = site.call.args
+    if not all(isinstance(a.type, TensorType) for a in args):
+        return None  # shapes and other control operands say where axes are
+    twins = [site.twin(a) if site.rank_of(a) == rank else None for a in args]
+    has = sum(t is not None for t in twins)
+    costly = sum(t is None and not _is_small(a, rank) for t, a in zip(twins, args, strict=True))
+    if has == 0 or costly > has:
+        return None
+    moved = [
+        _aligned(site, a, rank) if t is None else t for t, a in zip(twins, args, strict=True)
+    ]
+    return site.instead(moved, site.attrs)
+
+
+def _is_small(e: Expr, rank: int) -> bool:
+    """Whether transposing costs nothing that matters: a constant, or few axes that are not 1."""
+    assert isinstance(e.type, TensorType)
+    if isinstance(e, Const):
+        return True
+    return sum(d != 1 for d in e.type.shape) <= 1 and len(e.type.shape) <= rank
+
+
+def _aligned(site: _Site, e: Expr, rank: int) -> Expr:
+    """Return an operand that broadcasts against `[n, c, *s]` so that it does against `[n, *s, c]`."""
+    assert isinstance(e.type, TensorType)
+    shape = e.type.shape
+    if all(d == 1 for d in shape) and len(shape) <= 1:
+        return e
+    if len(shape) < rank:
+        wide = (*(lit(1) for _ in range(rank - len(shape))), *shape)
+        if isinstance(e, Const) and isinstance(e.value, np.ndarray):
+            numbers = [1] * (rank - len(shape)) + list(e.value.shape)
+            e = make.const(e.value.reshape(numbers), span=e.span)
+        else:
+            e = site.op("reshape", (e, make.shape_const(wide)), None)
+    return site.transposed(e, to_last(rank))
+
+
+_REDUCTIONS = (
+    "reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_any", "reduce_all",
+    "reduce_l1", "reduce_l2", "reduce_sum_square", "reduce_log_sum", "reduce_logsumexp",
+    "reduce_mean",
+)  # fmt: skip
+
+_RULES: Mapping[str, _Rule] = {
+    "conv": _conv,
+    "max_pool": _pool,
+    "average_pool": _pool,
+    "batch_norm": _one_axis,
+    "softmax": _one_axis,
+    "log_softmax": _one_axis,
+    "concat": _concat,
+    "pad": _pad,
+    "transpose": _transpose,
+    **dict.fromkeys(_REDUCTIONS, _reduce),
+}
+
+PASS = Pass(
+    __name__,
+    run,
+    "make convolutions and what is between them channels-last",
+    requires=(Property.ANF,),
+    establishes=(Property.CHANNELS_LAST,),
+)

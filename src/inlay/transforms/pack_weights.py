@@ -1,0 +1,103 @@
+"""Packs constant right-hand sides of contractions into panels.
+
+A matrix product streams its right operand; in panels of a few vectors of columns, `[n/panel, k,
+panel]`, every load is the next one in memory. The right operand of `matmul` and the weights of
+`conv_nhwc` are packed here when they are constants; what is not constant is packed by the kernel
+that reads it, if that pays. The original constant goes when nobody reads it.
+
+**Panel width.** As many columns as the registers of a tile hold: two vectors if that wastes no more
+than other widths, because a tile of 14 rows by 2 vectors keeps 28 of 32 registers busy and needs one
+load of a row for two multiplications. Narrow results take one vector.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from inlay.transforms._blocks import Block, rewrite_module
+
+from inlay.ir import make
+from inlay.ir.expr import Call, Const, Expr, OpRef
+from inlay.ir.module import Module
+from inlay.ir.op import NoAttrs
+from inlay.ir.types import TensorType
+from inlay.ops.convolution import ConvAttrs, PackedConvAttrs
+from inlay.ops.matmul import PackAttrs, PackedAttrs
+from inlay.ops.table import OperatorTable
+from inlay.passes.contract import Pass, PassContext, Property
+
+
+@dataclass(frozen=True, slots=True)
+class PackOptions:
+    """What packing must know of the machine.
+
+    Attributes:
+        lanes: elements of 32 bits in a vector register.
+        panel: width of all panels, in elements; None = chosen for each product.
+    """
+
+    lanes: int = 16
+    panel: int | None = None
+
+    def width(self, n: int) -> int:
+        """Return the panel width for `n` columns: least padding first, two vectors if equal."""
+        if self.panel is not None:
+            return self.panel
+        candidates = (2 * self.lanes, self.lanes)
+        return min(candidates, key=lambda w: (-(-n // w) * w, -w))
+
+
+def run(module: Module, context: PassContext) -> Module:
+    """Pack what is constant. Cost: linear in the program and in the bytes packed."""
+    operators = context.ops
+    assert isinstance(operators, OperatorTable), "tensor passes run with the table of operators"
+    options = context.options_for(PackOptions)
+    packed: dict[tuple[int, int], Const] = {}
+
+    def pack(w: Const, pack_op: str, panel: int) -> Const:
+        """Return the packed constant; one array is packed once."""
+        assert isinstance(w.value, np.ndarray)
+        key = (id(w.value), panel)
+        if key not in packed:
+            array = operators.definition(pack_op).evaluate(PackAttrs(panel), w.value)
+            packed[key] = make.const(np.ascontiguousarray(array), span=w.span)
+        return packed[key]
+
+    def step(block: Block, value: Expr) -> Expr | None:
+        if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
+            return None
+        name = value.callee.op.name
+        if name not in ("matmul", "conv_nhwc"):
+            return None
+        x, w = value.args
+        if not isinstance(w, Const) or not isinstance(w.value, np.ndarray) or not w.value.size:
+            return None
+        if not isinstance(x.type, TensorType) or not x.type.dtype.is_float:
+            return None
+        columns = w.value.shape[-1]
+        panel = options.width(columns)
+        match value.callee.attrs:
+            case ConvAttrs(groups=1) as conv:
+                op = operators.definition("conv_nhwc_packed").op
+                same = {f.name: getattr(conv, f.name) for f in fields(conv)}
+                attrs = PackedConvAttrs(panel=panel, channels=columns, **same)
+                return block.make(op, (x, pack(w, "pack_conv_weights", panel)), attrs)
+            case NoAttrs() if w.value.ndim == 2 and len(x.type.shape) >= 2:
+                op = operators.definition("matmul_packed").op
+                packed_w = pack(w, "pack_weights", panel)
+                return block.make(op, (x, packed_w), PackedAttrs(panel, columns))
+            case _:
+                return None
+
+    return rewrite_module(module, step)
+
+
+PASS = Pass(
+    __name__,
+    run,
+    "pack constant right-hand sides of contractions",
+    requires=(Property.ANF,),
+    establishes=(Property.PACKED,),
+    options=PackOptions,
+)

@@ -1,0 +1,152 @@
+"""Channels-last: the same values, and no transposes left between convolutions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from inlay.interp.tensor import evaluate_entry
+from inlay.ir.expr import Call, OpRef
+from inlay.ir.module import Module
+from inlay.ir.verify import verify
+from inlay.ir.walk import postorder
+from inlay.ops.table import table
+from inlay.passes.contract import PassContext
+from inlay.transforms import convert_layout, eliminate_dead, pack_weights, to_anf
+from tests.unit.importers.onnx.models import load, meaning, model, value
+
+node = helper.make_node
+SHAPE = (2, 3, 9, 8)
+
+
+def noise(*shape: int) -> np.ndarray:
+    """Return reproducible noise."""
+    return np.random.default_rng(len(shape) + shape[0]).standard_normal(shape).astype(np.float32)
+
+
+def convert(module: Module, *, pack: bool = False) -> Module:
+    """Run the pass between the two that it lives with."""
+    context = PassContext(table())
+    for p in (to_anf, convert_layout, *((pack_weights,) if pack else ()), eliminate_dead):
+        module = p.PASS.run(module, context)
+    assert not verify(module)
+    return module
+
+
+def operators(module: Module) -> Counter[str]:
+    """Count calls by operator."""
+    calls = (e for f in module.functions.values() for e in postorder(f) if isinstance(e, Call))
+    return Counter(c.callee.op.name for c in calls if isinstance(c.callee, OpRef))
+
+
+def check(m: onnx.ModelProto, *, pack: bool = False, **inputs: np.ndarray) -> Counter[str]:
+    """Compare before and after, and count operators after."""
+    before = load(m)
+    after = convert(before, pack=pack)
+    want, got = (evaluate_entry(x, inputs, meaning) for x in (before, after))
+    for name, array in want.items():
+        np.testing.assert_allclose(got[name], array, rtol=1e-4, atol=1e-5)
+    return operators(after)
+
+
+def network(nodes: Sequence[onnx.NodeProto], weights: dict[str, np.ndarray], out: Sequence[object]):
+    """Return a model of one image."""
+    x = value("x", ["n", *SHAPE[1:]])
+    return model(nodes, [x], [value("y", out)], weights)
+
+
+def conv(x: str, w: str, y: str, **attributes: object) -> onnx.NodeProto:
+    """Return a convolution that keeps the size."""
+    return node("Conv", [x, w], [y], pads=[1, 1, 1, 1], **attributes)
+
+
+@pytest.mark.parametrize("pack", [False, True])
+def test_nothing_is_left_between_convolutions(pack: bool):
+    nodes = [
+        conv("x", "w1", "a"),
+        node("BatchNormalization", ["a", "s", "b", "m", "v"], ["bn"]),
+        node("Relu", ["bn"], ["r"]),
+        node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        conv("p", "w2", "q", group=6),
+        node("Add", ["q", "bias"], ["q1"]),
+        node("Add", ["q1", "p"], ["res"]),
+        node("Concat", ["res", "p"], ["c"], axis=1),
+        node("Pad", ["c", "pads"], ["c2"]),
+        node("Softmax", ["c2"], ["sm"], axis=1),
+        node("ReduceMean", ["sm"], ["y"], axes=[2, 3], keepdims=0),
+    ]
+    weights = {
+        "w1": noise(6, 3, 3, 3), "w2": noise(6, 1, 3, 3), "bias": noise(6, 1, 1),
+        "s": noise(6), "b": noise(6), "m": noise(6), "v": np.abs(noise(6)) + 1,
+        "pads": np.array([0, 0, 1, 0, 0, 0, 0, 2]),
+    }  # fmt: skip
+    count = check(network(nodes, weights, ["n", 12]), pack=pack, x=noise(*SHAPE))
+    assert count["transpose"] == 1  # of the input
+    assert count["conv"] == 0
+    assert count["depthwise_conv_nhwc"] == 1
+    assert count["conv_nhwc_packed" if pack else "conv_nhwc"] == 1
+
+
+def test_outputs_keep_their_layout():
+    m = network([conv("x", "w", "y")], {"w": noise(5, 3, 3, 3)}, ["n", 5, 9, 8])
+    assert check(m, x=noise(*SHAPE))["transpose"] == 2
+
+
+def test_transposes_compose():
+    nodes = [conv("x", "w", "a"), node("Transpose", ["a"], ["y"], perm=[0, 2, 3, 1])]
+    m = network(nodes, {"w": noise(5, 3, 3, 3)}, ["n", 9, 8, 5])
+    assert check(m, x=noise(*SHAPE))["transpose"] == 1
+    nodes = [conv("x", "w", "a"), node("Transpose", ["a"], ["y"], perm=[3, 1, 0, 2])]
+    m = network(nodes, {"w": noise(5, 3, 3, 3)}, [8, 5, "n", 9])
+    assert check(m, x=noise(*SHAPE))["transpose"] == 2
+
+
+def test_readers_that_need_the_order_get_it():
+    nodes = [conv("x", "w", "a"), node("Flatten", ["a"], ["y"])]
+    m = network(nodes, {"w": noise(5, 3, 3, 3)}, ["n", 360])
+    assert check(m, x=noise(*SHAPE))["transpose"] == 2
+
+
+@pytest.mark.parametrize(("groups", "channels"), [(3, 6), (1, 4)])
+def test_groups_and_strides(groups: int, channels: int):
+    weights = {"w": noise(channels, 3 // groups, 3, 3)}
+    nodes = [node("Conv", ["x", "w"], ["y"], group=groups, strides=[2, 1], dilations=[1, 2])]
+    check(network(nodes, weights, ["n", channels, 4, 4]), x=noise(*SHAPE))
+
+
+def test_one_dimensional_convolution():
+    m = model(
+        [node("Conv", ["x", "w"], ["a"], pads=[1, 1]), node("Relu", ["a"], ["y"])],
+        [value("x", [2, 3, "t"])],
+        [value("y", [2, 4, "t"])],
+        {"w": noise(4, 3, 3)},
+    )
+    check(m, x=noise(2, 3, 7))
+
+
+def test_matrix_products_with_constants_are_packed():
+    weights = {"w": noise(20, 37), "v": noise(37, 5)}
+    m = model(
+        [node("MatMul", ["x", "w"], ["a"]), node("MatMul", ["a", "v"], ["y"])],
+        [value("x", ["b", "s", 20])],
+        [value("y", ["b", "s", 5])],
+        weights,
+    )
+    count = check(m, pack=True, x=noise(2, 3, 20))
+    assert count["matmul_packed"] == 2
+    assert count["matmul"] == 0
+
+
+def test_products_of_two_activations_stay():
+    m = model(
+        [node("MatMul", ["x", "z"], ["y"])],
+        [value("x", ["s", 20]), value("z", [20, 4])],
+        [value("y", ["s", 4])],
+    )
+    count = check(m, pack=True, x=noise(2, 20), z=noise(20, 4))
+    assert count["matmul"] == 1
