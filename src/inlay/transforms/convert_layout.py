@@ -22,7 +22,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from inlay.transforms._blocks import Block, rewrite_module
 
 from inlay.arith.expr import lit
 from inlay.ir import make
@@ -34,6 +33,7 @@ from inlay.ops.convolution import ConvAttrs, DepthwiseAttrs
 from inlay.ops.layout import PadAttrs, PermAttrs
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
+from inlay.transforms._blocks import Block, rewrite_module
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -236,9 +236,7 @@ def _elementwise(site: _Site) -> Expr | None:
     costly = sum(t is None and not _is_small(a, rank) for t, a in zip(twins, args, strict=True))
     if has == 0 or costly > has:
         return None
-    moved = [
-        _aligned(site, a, rank) if t is None else t for t, a in zip(twins, args, strict=True)
-    ]
+    moved = [_aligned(site, a, rank) if t is None else t for t, a in zip(twins, args, strict=True)]
     return site.instead(moved, site.attrs)
 
 

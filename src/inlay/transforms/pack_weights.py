@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-from inlay.transforms._blocks import Block, rewrite_module
 
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
@@ -26,6 +25,7 @@ from inlay.ops.convolution import ConvAttrs, PackedConvAttrs
 from inlay.ops.matmul import PackAttrs, PackedAttrs
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
+from inlay.transforms._blocks import Block, rewrite_module
 
 
 @dataclass(frozen=True, slots=True)
