@@ -16,7 +16,7 @@ internal error, not with a wrong number.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,8 @@ import numpy as np
 from inlay.arith import expr as arith
 from inlay.arith.dtype import STRING
 from inlay.arith.expr import Int, Sym, from_atom
-from inlay.base.diagnostics import InternalError, error
-from inlay.interp.core import MEANINGS
+from inlay.base.diagnostics import CompileError, InternalError, error
+from inlay.base.span import Span
 from inlay.ir import walk
 from inlay.ir.dims import type_text
 from inlay.ir.expr import (
@@ -64,10 +64,16 @@ from inlay.ir.types import (
     TupleType,
     Type,
 )
+from inlay.ops.table import table
 
 Value = Any
 Meanings = Callable[[Op, Any, tuple[Value, ...]], Value]
-"""`(op, attrs, args) -> result`: what operators other than those of `ir.core_ops` compute."""
+"""`(op, attrs, args) -> result`: what operators compute."""
+
+
+def reference(op: Op, attrs: object, args: tuple[Value, ...]) -> Value:
+    """Return what an operator of the table computes, by its reference."""
+    return table().definition(op).evaluate(attrs, *args)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,10 +147,16 @@ class Frame:
 def evaluate(
     module: Module,
     args: Sequence[Value],
-    meanings: Meanings,
+    meanings: Meanings = reference,
     function: str | None = None,
 ) -> Value:
     """Call a function of the module (its entry by default) and return the result.
+
+    Args:
+        module: the program.
+        args: one value for each parameter.
+        meanings: what operators compute; by default their references.
+        function: which function to call.
 
     Raises:
         CompileError: `run.check-failed` where a check of the program does not hold.
@@ -165,7 +177,7 @@ def _arrays(value: Value) -> Value:
 
 
 def evaluate_entry(
-    module: Module, inputs: Mapping[str, Value], meanings: Meanings
+    module: Module, inputs: Mapping[str, Value], meanings: Meanings = reference
 ) -> dict[str, Value]:
     """Call the entry with inputs by name and return its outputs by name."""
     names = module.entries[module.entry]
@@ -184,7 +196,7 @@ def evaluate_entry(
 
 def evaluate_expr(
     e: Expr,
-    meanings: Meanings,
+    meanings: Meanings = reference,
     *,
     module: Module | None = None,
     variables: Mapping[Var, Value] | None = None,
@@ -361,11 +373,7 @@ class _Machine:
             case Closure():
                 return self._enter(callee, args), None
             case OpRef(op=op, attrs=attrs):
-                meaning = MEANINGS.get(op)
-                if meaning is not None:
-                    result = meaning(attrs, node.span, args)
-                else:
-                    result = _arrays(self.meanings(op, attrs, args))
+                result = self._operator(op, attrs, args, node.span)
                 _check(type_, result, frame, f"result of {op.name}", node)
                 return None, result
             case ConstructorRef(adt=adt, name=name, tag=tag):
@@ -375,6 +383,14 @@ class _Machine:
                 _check(type_, result, frame, f"result of {callee.name}", node)
                 return None, result
         raise InternalError(f"called {callee!r}, which is no function", where=str(node.span))
+
+    def _operator(self, op: Op, attrs: object, args: tuple[Value, ...], span: Span) -> Value:
+        try:
+            return _arrays(self.meanings(op, attrs, args))
+        except CompileError as failure:  # a check that does not hold: say where
+            raise CompileError(
+                replace(d, span=d.span or span) for d in failure.diagnostics
+            ) from None
 
     def _enter(self, closure: Closure, args: tuple[Value, ...]) -> tuple[Expr, Frame]:
         function = closure.function

@@ -11,6 +11,7 @@ from inlay.arith.expr import lit, to_int
 from inlay.ir.core_ops import CORE_OPS
 from inlay.ir.op import NoAttrs, Op, TypeContext
 from inlay.ir.types import DimParam, ExistsType, ShapeType, TensorType, Type
+from inlay.ops.control import DEFINITIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,9 @@ class Table:
 TABLE = Table()
 
 
+_CORE = {d.op: d for d in DEFINITIONS}
+
+
 def meaning(op: Op, attrs: object, args: tuple[object, ...]) -> object:
     """What an operator of `OPS` computes."""
     match op.name:
@@ -114,4 +118,4 @@ def meaning(op: Op, attrs: object, args: tuple[object, ...]) -> object:
             return np.flatnonzero(args[0])
         case "reshape":
             return args[0].reshape(args[1])
-    raise KeyError(op.name)
+    return _CORE[op].evaluate(attrs, *args)
