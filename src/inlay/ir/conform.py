@@ -165,8 +165,8 @@ class Matching:
             substitute_type(actual.result, ints),
         )
         for d, a in zip(declared.params, actual.params, strict=True):
-            if isinstance(d, TypeVar) and d.name in self._type_vars and d.name not in self.types:
-                self.types[d.name] = a
+            if self._has_unsolved(d):
+                self._match(d, a, why, strict)
                 continue
             inner = Matching(strict)
             inner.bind(fresh)
@@ -178,6 +178,19 @@ class Matching:
                 tuple(inner.solve(p) for p in actual.params), inner.solve(actual.result)
             )
         self._match(declared.result, actual.result, why, strict)
+
+    def _has_unsolved(self, t: Type) -> bool:
+        match t:
+            case TypeVar(name=name):
+                return name in self._type_vars and name not in self.types
+            case TupleType(fields=types) | AdtType(args=types):
+                return any(map(self._has_unsolved, types))
+            case FuncType(params=params, result=result):
+                return any(map(self._has_unsolved, (*params, result)))
+            case RefType(content=content):
+                return self._has_unsolved(content)
+            case _:
+                return False
 
     def _match_int(self, declared: Int, actual: Int, why: str, ctx: Context) -> None:
         atom = declared.atom

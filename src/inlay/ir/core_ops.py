@@ -240,3 +240,15 @@ CORE_OPS: tuple[Op, ...] = (
     INT_LESS, INT_LESS_EQUAL, INT_EQUAL, BOOL_AND, BOOL_OR, BOOL_NOT,
     TO_CONTROL, TO_TENSOR, GET_ROW, SET_ROW, PUSH_ROW, ZEROS,
 )  # fmt: skip
+
+
+class CoreTable:
+    """The table of these operators alone, for programs that use no others (the prelude)."""
+
+    def find(self, name: str) -> Op | None:
+        """Return the operator of that name, or None."""
+        return next((op for op in CORE_OPS if op.name == name), None)
+
+    def names(self) -> tuple[str, ...]:
+        """Return all names, sorted."""
+        return tuple(sorted(op.name for op in CORE_OPS))

@@ -85,6 +85,7 @@ def parse_module(
     name: str = "<text>",
     kernels: Mapping[str, Kernel] | None = None,
     resources: Mapping[str, np.ndarray] | None = None,
+    known: Module | None = None,
 ) -> Module:
     """Read a module.
 
@@ -94,12 +95,17 @@ def parse_module(
         name: of the text, for errors.
         kernels: kernels by digest of their bodies, which have no text form of their own here.
         resources: large constants by digest, besides those in the text.
+        known: a module whose data types and functions may be used (`prelude.prelude()`); they do
+            not become part of the result.
 
     Raises:
         CompileError: with all independent errors: `parse.*`, `name.*`, `type.*`.
     """
     tokens = TokenStream(Source(name, text))
-    return _Parser(tokens, ops, kernels or {}, resources or {}).module()
+    parser = _Parser(tokens, ops, kernels or {}, resources or {})
+    if known is not None:
+        parser.adopt(known)
+    return parser.module()
 
 
 def parse_expr(
@@ -171,6 +177,8 @@ class _Parser:
         self.adts: dict[str, Adt] = {}
         self.constructors: dict[str, list[Adt]] = {}
         self.kernels: dict[str, Kernel] = {}
+        self._defined: set[str] = set()
+        self._adopted: set[str] = set()
         self._kernel_bodies = kernels
         self._resources: dict[str, np.ndarray | str] = dict(resources)
         self._pending_resources = True
@@ -181,11 +189,12 @@ class _Parser:
         self.known = Known(Facts(MappingProxyType(ranges)), definitions.get)
 
     def adopt(self, module: Module) -> None:
-        """Make the names of a module known."""
+        """Make the names of a module known; the text may define them anew."""
         self.globals.update((n, f.type) for n, f in module.functions.items())
         self.globals.update((n, k.type) for n, k in module.kernels.items())
         for adt in module.adts.values():
             self._add_adt(adt)
+        self._adopted.update(module.adts)
 
     def raise_findings(self) -> None:
         """Raise what was found, in the order of the text."""
@@ -212,7 +221,8 @@ class _Parser:
             if name not in functions and name not in self.globals:
                 self._unknown("function", name, span, self.globals)
         self.raise_findings()
-        return Module(functions, self.adts, self.kernels, entries, entry[0])
+        adts = {n: a for n, a in self.adts.items() if n not in self._adopted}
+        return Module(functions, adts, self.kernels, entries, entry[0])
 
     def _scan_declarations(self) -> None:
         """Read data types first, and the resources: both may stand anywhere."""
@@ -230,7 +240,9 @@ class _Parser:
             if self.t.accept("data") and self.t.kind is TokenKind.NAME:
                 span = self.t.span
                 name = self.t.name()
-                if name in self.adts:
+                if name in self._adopted:
+                    self._forget_adt(name)
+                elif name in self.adts:
                     self.findings.error(
                         "name.duplicate", f"found a second data type {name}", span=span
                     )
@@ -258,8 +270,9 @@ class _Parser:
         elif t.accept("fn"):
             span = t.span
             name = t.name("the name of a function")
-            if name in self.globals:
+            if name in self._defined:
                 self.findings.error("name.duplicate", f"found a second {name}", span=span)
+            self._defined.add(name)
             outer = self._enter()
             signature = self._signature()
             self._leave(outer)
@@ -331,6 +344,13 @@ class _Parser:
         self.adts[adt.name] = adt
         for c in adt.constructors:
             self.constructors.setdefault(c.name, []).append(adt)
+
+    def _forget_adt(self, name: str) -> None:
+        self._adopted.discard(name)
+        del self.adts[name]
+        for constructor, owners in list(self.constructors.items()):
+            kept = [a for a in owners if a.name != name]
+            self.constructors[constructor] = kept
 
     def _resource_section(self) -> None:
         t = self.t
