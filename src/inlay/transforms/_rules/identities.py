@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from inlay.arith.dtype import DType, Kind
-from inlay.ir.expr import Const, Expr
+from inlay.ir import make
+from inlay.ir.expr import Expr
 from inlay.ir.types import TensorType
 from inlay.ops.elementwise import CastAttrs, ClipAttrs
 from inlay.transforms._rules.site import Rule, Site, array, attrs_of, is_exactly, scalar
@@ -84,8 +85,8 @@ def _division(site: Site) -> Expr | None:
         return None
     value = array(y)
     assert value is not None, "a constant with a number has an array"
-    inverse = np.asarray(1 / value.astype(np.float64)).astype(value.dtype).reshape(value.shape)
-    constant = Const(inverse, y.type, y.span, y.place)
+    inverse = (1 / value.astype(np.float64)).reshape(value.shape)
+    constant = make.const(inverse, site.type.dtype, span=y.span, place=y.place)
     return site.make("mul", (x, constant))
 
 
