@@ -55,7 +55,8 @@ class Positions:
                 self._use(value, here)
                 self.statements.setdefault(after, body)
                 self._use(body, after)
-                self.binders[v] = after
+                # A function may mention the variable it is bound to.
+                self.binders[v] = here if isinstance(value, Function) else after
             case Function(params=params, body=body):
                 start = self.bodies[id(e)] = self._open(body, here)
                 self._use(body, start)
