@@ -181,3 +181,20 @@ def test_truncated_files_under_sanitizers(driver, tmp_path):
     datas = [data[:size] for size in range(0, len(data), 97)]
     lines = drive(driver, write(tmp_path, datas))
     assert all(line.startswith("container.") for line in lines)
+
+
+def test_thread_pool_under_the_thread_sanitizer(tmp_path):
+    program = tmp_path / "pool"
+    sources = [REPOSITORY / "runtime/src/platform/posix.c", REPOSITORY / "tests/runtime_c/pool.c"]
+    flags = ["-std=c11", "-O1", "-g", "-fsanitize=thread", "-pthread"]
+    done = subprocess.run(
+        ["gcc", *flags, *INCLUDES, *sources, "-o", program],
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode and "tsan" in done.stderr:
+        pytest.skip("the C compiler has no thread sanitizer")
+    assert done.returncode == 0, done.stderr
+    ran = subprocess.run([program], check=False, capture_output=True, text=True, timeout=120)
+    if "unexpected memory mapping" in ran.stderr:
+        pytest.skip("the thread sanitizer does not run on this kernel")
+    assert ran.returncode == 0, ran.stdout + ran.stderr[-3000:]

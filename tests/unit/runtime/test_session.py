@@ -231,7 +231,7 @@ int64_t second(void *const *b, const int64_t *n, int64_t part, int64_t parts) {
 def reversing(tmp_path, cost="1000000"):
     """x: i64[n] -> (x + 1) reversed, in two phases over a workspace."""
     image, (first, second) = native_image(ADD_ONE, tmp_path, ["first", "second"])
-    b = ProgramBuilder(image=image, target=Target("x86_64-unknown-linux-gnu", ("sse2",)))
+    b = ProgramBuilder(image=image, target=Target("x86_64-unknown-linux-gnu", ("sse3",)))
     n = ["n"]
     kernel = b.kernel(
         Kernel("reverse", (Access.READ, Access.WRITE), 1,
