@@ -22,7 +22,15 @@ from dataclasses import dataclass, field
 
 from inlay.base.diagnostics import InternalError
 from inlay.bytecode import verify
-from inlay.bytecode.isa import BY_NAME, CODES, DTYPE_CODES, Item, Kind, OperandKind
+from inlay.bytecode.isa import (
+    BY_NAME,
+    CODES,
+    DTYPE_CODES,
+    INSTRUCTIONS,
+    Item,
+    Kind,
+    OperandKind,
+)
 from inlay.bytecode.program import (
     NO_TARGET,
     Constant,
@@ -31,6 +39,25 @@ from inlay.bytecode.program import (
     Kernel,
     Program,
     Target,
+)
+
+
+def _fixed_effects() -> dict[str, tuple[int, int]]:
+    """How many slots are popped and pushed by instructions for which operands do not matter."""
+    found = {"COPY": (0, 1), "MOVE": (0, 1), "DROP": (0, 0)}
+    for row in INSTRUCTIONS:
+        if row.effect is not None and all(
+            isinstance(item.times, int) for side in row.effect for item in side
+        ):
+            found[row.name] = (len(row.effect[0]), len(row.effect[1]))
+    return found
+
+
+_FIXED = _fixed_effects()
+_JUMPS = frozenset(
+    row.name
+    for row in INSTRUCTIONS
+    if row.operands and row.operands[0][1] in (OperandKind.TARGET, OperandKind.TARGETS)
 )
 
 
@@ -123,24 +150,17 @@ class FunctionBuilder:
             self._operand(kind, value)
             for (_, kind), value in zip(row.operands, operands, strict=True)
         ]
-        popped, pushed = self._effect(name, words)
+        popped, pushed = _FIXED.get(name) or self._effect(name, words)
         if popped > depth:
             raise InternalError(f"{name} pops {popped} of {depth} slots", where=self.name)
-        self._depth = depth - popped + pushed
-        self._frame = max(self._frame, self._depth)
-        for (_, kind), value in zip(row.operands, operands, strict=True):
-            if kind is OperandKind.TARGET:
-                assert isinstance(value, Label), "jumps go to labels"
-                self._meet(value)
-            elif kind is OperandKind.TARGETS:
-                assert isinstance(value, Sequence), "a switch has a list of labels"
-                for target in value:
-                    assert isinstance(target, Label), "a switch has a list of labels"
-                    self._meet(target)
+        after = self._depth = depth - popped + pushed
+        self._frame = max(self._frame, after)
+        if name in _JUMPS:
+            self._meet_targets(operands[0])
         if row.ends:
             self._depth = None
             return -1
-        return self._depth
+        return after
 
     def finish(self) -> Function:
         """Return the function, its labels resolved.
@@ -175,10 +195,6 @@ class FunctionBuilder:
             operands = {label: word for (label, _), word in zip(BY_NAME[name].operands, words)}
             return self._count(effect[0], operands), self._count(effect[1], operands)
         match name:
-            case "COPY" | "MOVE":
-                return 0, 1
-            case "DROP":
-                return 0, 0
             case "POP":
                 return words[0], 0
             case "SLIDE":
@@ -211,7 +227,20 @@ class FunctionBuilder:
                     total += self._program.kernels[value].ints
         return total
 
+    def _meet_targets(self, operand: OperandValue) -> None:
+        if isinstance(operand, Label):
+            self._meet(operand)
+            return
+        assert isinstance(operand, Sequence), "jumps go to labels"
+        for target in operand:
+            assert isinstance(target, Label), "jumps go to labels"
+            self._meet(target)
+
     def _operand(self, kind: OperandKind, value: OperandValue) -> int:
+        if type(value) is int and kind is not OperandKind.POOL:
+            # Nearly all operands; pooled integers are the only ones that are not what they say.
+            self._code.append(value & 0xFFFFFFFF)
+            return value
         match kind, value:
             case OperandKind.TARGET, Label():
                 return self._reference(value)
@@ -231,8 +260,6 @@ class FunctionBuilder:
                 word = self._program.integer(value)
             case OperandKind.MEMORY, str():
                 word = self._program.memories.index(value)
-            case _, int():
-                word = value
             case _:
                 raise InternalError(f"{value!r} cannot be a {kind}", where=self.name)
         self._code.append(word & 0xFFFFFFFF)

@@ -53,6 +53,25 @@ class Finding:
         return f"{self.where}: {self.message}"
 
 
+def _fixed_effects() -> dict[str, tuple[bytes, bytes]]:
+    """Kinds popped and pushed by instructions without jumps for which operands do not matter."""
+    found: dict[str, tuple[bytes, bytes]] = {}
+    for row in INSTRUCTIONS:
+        if row.effect is None or any(kind in _TARGETS for _, kind in row.operands):
+            continue
+        sides = [
+            [item.kind for item in side if item.kind is not None and item.times == 1]
+            for side in row.effect
+        ]
+        if [len(side) for side in sides] == [len(side) for side in row.effect]:
+            found[row.name] = (bytes(sides[0]), bytes(sides[1]))
+    return found
+
+
+_TARGETS = (OperandKind.TARGET, OperandKind.TARGETS)
+_FIXED = _fixed_effects()
+
+
 class _WrongError(Exception):
     """Ends the check of one function; its text is the message of the finding."""
 
@@ -110,6 +129,20 @@ class _FunctionChecker:
         self.reachable = True
         self.states: dict[int, bytearray] = {}
         self.headers: set[int] = set()
+        # The least value that an operand may not have; slots depend on the depth.
+        self.limits: dict[OperandKind, int] = {
+            OperandKind.POOL: len(program.pool),
+            OperandKind.COUNT: MAX_COUNT + 1,
+            OperandKind.INDEX: MAX_COUNT + 1,
+            OperandKind.TAG: 1 << 31,
+            OperandKind.CONSTANT: len(program.constants),
+            OperandKind.FUNCTION: len(program.functions),
+            OperandKind.KERNEL: len(program.kernels),
+            OperandKind.MESSAGE: len(program.strings),
+            OperandKind.MEMORY: len(program.memories),
+            OperandKind.DTYPE: len(DTYPES),
+            OperandKind.RANK: MAX_RANK + 1,
+        }
 
     def run(self) -> None:
         """Visit the code.
@@ -136,7 +169,7 @@ class _FunctionChecker:
             raise _WrongError(str(error)) from error
         starts = {pc for pc, _, _ in rows}
         for pc, row, words in rows:
-            if row.operands and row.operands[0][1] in (OperandKind.TARGET, OperandKind.TARGETS):
+            if row.operands and row.operands[0][1] in _TARGETS:
                 self.pc = pc
                 for target in words:
                     if target not in starts:
@@ -184,44 +217,20 @@ class _FunctionChecker:
 
     def _operands(self, row: Instruction, words: tuple[int, ...]) -> None:
         for (label, kind), word in zip(row.operands, words, strict=False):
-            limit = self._limit(kind)
+            limit = len(self.stack) if kind is OperandKind.SLOT else self.limits.get(kind)
             if limit is not None and word >= limit:
                 raise _WrongError(f"{label} {word} of {row.name} is not below {limit}")
             if kind is OperandKind.ALIGN and (word == 0 or word & (word - 1) or word > MAX_ALIGN):
                 raise _WrongError(f"{word} is not a power of two up to {MAX_ALIGN}")
 
-    def _limit(self, kind: OperandKind) -> int | None:
-        match kind:
-            case OperandKind.IMMEDIATE | OperandKind.TARGET | OperandKind.TARGETS:
-                return None
-            case OperandKind.ALIGN:
-                return None
-            case OperandKind.POOL:
-                return len(self.program.pool)
-            case OperandKind.COUNT | OperandKind.INDEX:
-                return MAX_COUNT + 1
-            case OperandKind.TAG:
-                return 1 << 31
-            case OperandKind.SLOT:
-                return len(self.stack)
-            case OperandKind.CONSTANT:
-                return len(self.program.constants)
-            case OperandKind.FUNCTION:
-                return len(self.program.functions)
-            case OperandKind.KERNEL:
-                return len(self.program.kernels)
-            case OperandKind.MESSAGE:
-                return len(self.program.strings)
-            case OperandKind.MEMORY:
-                return len(self.program.memories)
-            case OperandKind.DTYPE:
-                return len(DTYPES)
-            case OperandKind.RANK:
-                return MAX_RANK + 1
-
     def _execute(self, row: Instruction, words: tuple[int, ...]) -> None:
         if row.effect is None:
             self._special(row.name, words)
+            return
+        fixed = _FIXED.get(row.name)
+        if fixed is not None:
+            self._pop(fixed[0], row.name)
+            self.stack += fixed[1]
             return
         if row.name == "CLOSURE":
             self._captures(words)
@@ -229,7 +238,7 @@ class _FunctionChecker:
         labels = [label for label, _ in row.operands]
         for item in reversed(popped):
             self._pop(self._kinds(item, labels, words), row.name)
-        if row.operands and row.operands[0][1] in (OperandKind.TARGET, OperandKind.TARGETS):
+        if row.operands and row.operands[0][1] in _TARGETS:
             for target in words:
                 self._jump(target)
         for item in pushed:
@@ -263,6 +272,8 @@ class _FunctionChecker:
         if len(wanted) > len(self.stack):
             raise _WrongError(f"{name} pops {len(wanted)} of {len(self.stack)} slots")
         base = len(self.stack) - len(wanted)
+        if bytes(self.stack[base:]) == wanted:
+            return base
         for slot, want in enumerate(wanted, base):
             found = self.stack[slot]
             if found == Kind.EMPTY or (found != want and Kind.ANY not in (found, want)):
