@@ -1,0 +1,4 @@
+"""Tensor IR with explicit storage to bytecode, and bytecode with kernels to one container.
+
+May import everything up to `codegen`. Start reading at `code.py`, then `lower.py`.
+"""

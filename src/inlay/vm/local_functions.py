@@ -1,0 +1,118 @@
+"""Which local functions are loops: written in place, with jumps instead of calls.
+
+A let-bound function needs no code, frame or closure of its own when
+
+* every call of it from its own body is in tail position, and
+* it is called exactly once from elsewhere in the activation that defines it, and
+* it is mentioned in no other way.
+
+Then its body is written where it is called, its own calls jump back, and the values it captured are
+simply in scope. A function that never calls itself and is called once is such a loop, of one turn.
+
+"In its own body" sees through inner loops: if `g` is a loop written in tail position of `f`, a tail
+call of `f` in `g` is a tail call of `f`. Inner functions are therefore decided before outer ones.
+
+Cost: linear in the program times the depth of nested functions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from inlay.analysis.blocks import nested, operands
+from inlay.ir.expr import Call, Expr, Function, Let, Var
+
+
+@dataclass(frozen=True, slots=True)
+class _Mention:
+    """One occurrence of a local function.
+
+    Attributes:
+        home: the function whose body it directly stands in.
+        is_call: whether it is called there.
+        is_tail: whether it is in tail position of `home`.
+    """
+
+    home: Function
+    is_call: bool
+    is_tail: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Local:
+    """A let-bound function, where it is bound, and its mentions in order."""
+
+    var: Var
+    node: Function
+    home: Function
+    mentions: list[_Mention] = field(default_factory=list[_Mention])
+
+
+def find_loops(root: Function) -> frozenset[Var]:
+    """Return the let-bound variables under a function whose functions are loops."""
+    found = _collect(root)
+    by_node = {local.node: local for local in found.values()}
+    loops: dict[Var, _Mention] = {}
+    # A function is found before those bound in its body or behind it: decide in reverse.
+    for local in reversed(found.values()):
+        call = _outer_call(local, by_node, loops)
+        if call is not None:
+            loops[local.var] = call
+    return frozenset(loops)
+
+
+def _collect(root: Function) -> dict[Var, _Local]:
+    found: dict[Var, _Local] = {}
+    # (block, function it is in, whether its tail is that of the function)
+    pending: list[tuple[Expr, Function, bool]] = [(root.body, root, True)]
+    while pending:
+        block, home, is_tail = pending.pop()
+        inner: list[tuple[Expr, Function, bool]] = []
+        while True:
+            value = block.value if isinstance(block, Let) else block
+            ends = is_tail and block is value
+            for operand in (value,) if isinstance(value, Var) else operands(value):
+                if isinstance(operand, Var) and operand in found:
+                    called = isinstance(value, Call) and operand is value.callee
+                    passed = isinstance(value, Call) and operand in value.args
+                    mention = _Mention(home, called and not passed, ends)
+                    found[operand].mentions.append(mention)
+            if isinstance(value, Function):
+                if isinstance(block, Let):
+                    found[block.var] = _Local(block.var, value, home)
+                inner.append((value.body, value, True))
+            else:
+                inner.extend((x, home, ends) for x in nested(value))
+            if not isinstance(block, Let):
+                break
+            block = block.body
+        # A mention is recorded only after its binding was met: values behind go on the stack
+        # under those before, and every binding on this spine has been met by now.
+        pending.extend(reversed(inner))
+    return found
+
+
+def _outer_call(
+    local: _Local, by_node: dict[Function, _Local], loops: dict[Var, _Mention]
+) -> _Mention | None:
+    """Return the one call that a loop is written at; None if the function is no loop."""
+    outer: _Mention | None = None
+    for mention in local.mentions:
+        if not mention.is_call:
+            return None
+        home, is_tail = mention.home, mention.is_tail
+        # Climb out of loops: what stands in a loop stands where the loop is written.
+        while home is not local.node and home is not local.home:
+            inner = by_node.get(home)
+            site = loops.get(inner.var) if inner is not None else None
+            if site is None:
+                return None
+            home, is_tail = site.home, is_tail and site.is_tail
+        if home is local.node:
+            if not is_tail:
+                return None
+        elif outer is not None:
+            return None
+        else:
+            outer = mention
+    return outer
