@@ -1,39 +1,42 @@
-"""Explicit storage: what programs consist of once every tensor has its bytes.
+"""Explicit storage: what is left of results once somebody has decided where they live.
 
-    let s = alloc_storage{memory="heap", alignment=64}(int(4*n*m));
-    let t = tensor_at{dtype=f32}(s, int(0), shape(n, m));
-    invoke(@kernel, (a, b), (t,));
-    kill(s);
+`memory.explicit_alloc` turns `let y = @kernel(x)` into
 
-These have type rules only: `memory.explicit_alloc` writes them, the compilers to bytecode and C read
-them, and they run there. `invoke` writes its outputs; the order of effects keeps it before what reads
-them.
+    let s = alloc_storage(int(4*n));
+    let y = tensor_at{dtype=f32}(s, int(0), shape(n));
+    let _ = invoke(@kernel, x, y, shape(n));
+
+and `memory.plan_memory` then gives tensors their offsets in one storage per function. Storage is
+counted: it is free again when neither it nor a tensor in it can be reached, `kill` or not.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from inlay.arith.dtype import DType
-from inlay.ir.dims import type_text
+from inlay.arith.dtype import F32, DType
 from inlay.ir.op import Effect, NoAttrs, TypeContext
 from inlay.ir.types import (
     STORAGE,
     UNIT,
     FuncType,
+    IntType,
+    ShapeType,
     StorageType,
     TensorType,
-    TupleType,
     Type,
 )
-from inlay.ops import _rules as rules
 from inlay.ops._define import OpDef, Pattern, define
-from inlay.ops._rules import Types
 
 
 @dataclass(frozen=True, slots=True)
 class StorageAttrs:
-    """`memory`: name of the memory, empty for the default; `alignment`: in bytes."""
+    """Where storage is taken from.
+
+    Attributes:
+        memory: name of a memory of the board; empty for the host's.
+        alignment: of its first byte.
+    """
 
     memory: str = ""
     alignment: int = 64
@@ -41,55 +44,53 @@ class StorageAttrs:
 
 @dataclass(frozen=True, slots=True)
 class TensorAtAttrs:
-    """`dtype`: element type of the tensor."""
+    """`dtype` is how the bytes are read."""
 
-    dtype: DType
+    dtype: DType = F32
 
 
-def _storage_rule(ctx: TypeContext, a: StorageAttrs, args: Types) -> Type:
-    if a.alignment < 1 or a.alignment & (a.alignment - 1):
-        raise ctx.fail(f"found alignment {a.alignment}, needed a power of 2")
-    ctx.at_least(rules.int_value(ctx, args, 0), 0, "the size in bytes")
+@dataclass(frozen=True, slots=True)
+class InvokeAttrs:
+    """`writes` is how many of the tensors, the last ones, the kernel writes."""
+
+    writes: int = 1
+
+
+def _alloc_storage(ctx: TypeContext, attrs: StorageAttrs, args: tuple[Type, ...]) -> Type:
+    if not isinstance(args[0], IntType):
+        raise ctx.fail("argument 1 is not an int, needed a number of bytes")
     return STORAGE
 
 
-def _tensor_rule(ctx: TypeContext, a: TensorAtAttrs, args: Types) -> TensorType:
-    if not isinstance(args[0], StorageType):
-        raise ctx.fail(f"argument 1 is {type_text(args[0])}, needed Storage")
-    ctx.at_least(rules.int_value(ctx, args, 1), 0, "the offset in bytes")
-    return TensorType(rules.shape_values(ctx, args, 2), a.dtype)
+def _tensor_at(ctx: TypeContext, attrs: TensorAtAttrs, args: tuple[Type, ...]) -> Type:
+    storage, offset, shape = args
+    if not isinstance(storage, StorageType) or not isinstance(offset, IntType):
+        raise ctx.fail("needed a storage and an offset in bytes")
+    if not isinstance(shape, ShapeType) or any(v is None for v in shape.values):
+        raise ctx.fail("argument 3 is not a shape of known values")
+    return TensorType(tuple(v for v in shape.values if v is not None), attrs.dtype)
 
 
-def _invoke_rule(ctx: TypeContext, a: NoAttrs, args: Types) -> Type:
-    kernel, inputs, outputs = args
-    if not isinstance(kernel, FuncType):
-        raise ctx.fail(f"argument 1 is {type_text(kernel)}, needed a kernel")
-    if not isinstance(inputs, TupleType) or not isinstance(outputs, TupleType):
-        raise ctx.fail("found no tuples of inputs and outputs, needed one of each")
-    results = kernel.result.fields if isinstance(kernel.result, TupleType) else (kernel.result,)
-    if len(inputs.fields) != len(kernel.params) or len(outputs.fields) != len(results):
-        raise ctx.fail(
-            f"found {len(inputs.fields)} inputs and {len(outputs.fields)} outputs, needed "
-            f"{len(kernel.params)} and {len(results)}",
-            id="type.arity",
-        )
+def _invoke(ctx: TypeContext, attrs: InvokeAttrs, args: tuple[Type, ...]) -> Type:
+    if not isinstance(args[0], FuncType) or not isinstance(args[-1], ShapeType):
+        raise ctx.fail("needed a kernel, tensors, and the integers of the kernel as a shape")
     return UNIT
 
 
-def _kill_rule(ctx: TypeContext, a: NoAttrs, args: Types) -> Type:
+def _kill(ctx: TypeContext, attrs: NoAttrs, args: tuple[Type, ...]) -> Type:
     return UNIT
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("alloc_storage", StorageAttrs, _storage_rule, 1, Pattern.CONTROL,
-           "so many bytes (an int) in a memory", effect=Effect.ALLOCATES),
-    define("tensor_at", TensorAtAttrs, _tensor_rule, 3, Pattern.CONTROL,
-           "the tensor of a shape that begins at an offset (an int, in bytes) in a storage",
-           alias=0),
-    define("invoke", NoAttrs, _invoke_rule, 3, Pattern.CONTROL,
-           "run a kernel on a tuple of inputs; it writes the tuple of outputs",
+    define("alloc_storage", StorageAttrs, _alloc_storage, 1, Pattern.CONTROL,
+           "so many bytes of a memory", effect=Effect.ALLOCATES),
+    define("tensor_at", TensorAtAttrs, _tensor_at, 3, Pattern.CONTROL,
+           "the tensor of a shape whose first element is at a byte of a storage"),
+    define("invoke", InvokeAttrs, _invoke, (2, None), Pattern.CONTROL,
+           "run a kernel on tensors, the last of which it writes; its integers come last",
            effect=Effect.WRITES),
-    define("kill", NoAttrs, _kill_rule, 1, Pattern.CONTROL,
-           "the last use of a tensor or storage: its bytes may be used again",
-           effect=Effect.WRITES),
+    define("kill", NoAttrs, _kill, 1, Pattern.CONTROL,
+           "the value is not used any more", effect=Effect.WRITES),
 )  # fmt: skip
+
+ALLOC_STORAGE, TENSOR_AT, INVOKE, KILL = (d.op for d in DEFINITIONS)

@@ -1,0 +1,347 @@
+"""When storage is in use: one interval of positions for each storage of an activation.
+
+An *activation* is one run of a function with code of its own; loops written in place belong to the
+activation around them. Its lets and tails are numbered in the order in which they are written, arms
+of a branch one behind the other, so that storage used only inside one arm never overlaps storage
+used only inside the other.
+
+A variable *refers to* the storages whose bytes its value may show: a tensor in a storage to that one,
+a view to what its operand refers to, a tuple or branch to what its parts refer to. A storage is in
+use from the position that makes its tensor to the last position that mentions a variable that refers
+to it; what a loop uses from outside is in use until the loop ends.
+
+A storage *escapes* when something may hold its bytes beyond the interval we see: it is returned,
+passed to a function, carried round a loop, captured, put into a data type or a cell, or is the
+operand of an operator that takes it over (`op.in_place`). Such storage is counted at run time and
+gets an allocation of its own.
+
+Kernels may write a result over an operand that dies there (`Port.may_alias`): both storages become
+one *group* and share their bytes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from inlay.analysis.blocks import nested, operands, pattern_vars, spine
+from inlay.arith.expr import Int
+from inlay.base.diagnostics import InternalError
+from inlay.ir.expr import (
+    Call,
+    Const,
+    ConstructorRef,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Match,
+    OpRef,
+    Project,
+    Tuple,
+    Var,
+)
+from inlay.ir.kernel import Kernel
+from inlay.ir.module import Module
+from inlay.ops.memory import ALLOC_STORAGE, INVOKE, TENSOR_AT, InvokeAttrs, StorageAttrs
+
+NOTHING: frozenset[Var] = frozenset()
+
+
+@dataclass(slots=True, eq=False)
+class Storage:
+    """One storage, or several that share their bytes.
+
+    Attributes:
+        vars: the variables of `alloc_storage`, the first one made first.
+        bytes: the size.
+        alignment: of the first byte.
+        memory: where; empty for the host's.
+        start: the first position at which it is in use.
+        end: the last one.
+        escapes: why it may outlive its interval; empty when it does not.
+        name: of a tensor in it, for reports.
+    """
+
+    vars: list[Var]
+    bytes: Int
+    alignment: int
+    memory: str
+    start: int
+    end: int
+    escapes: str = ""
+    name: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Activation:
+    """The storages of one function with code of its own.
+
+    Attributes:
+        function: the function.
+        name: for reports.
+        outer: the function around it, None for a function of the module.
+        storages: in order of `start`.
+        positions: how many there are.
+    """
+
+    function: Function
+    name: str
+    outer: Function | None = None
+    storages: list[Storage] = field(default_factory=list[Storage])
+    positions: int = 0
+
+
+def find_lifetimes(
+    name: str, function: Function, module: Module, loops: frozenset[Var]
+) -> list[Activation]:
+    """Return the activations of a function of the module: its own, then those of local functions.
+
+    Args:
+        name: of the function.
+        function: in explicit storage.
+        module: for kernels.
+        loops: local functions that are written in place (`analysis.local_functions`).
+    """
+    found: list[Activation] = []
+    pending: deque[tuple[str, Function, Function | None]] = deque([(name, function, None)])
+    while pending:
+        label, node, outer = pending.popleft()
+        walker = _Walker(module.kernels, loops)
+        found.append(walker.run(label, node, outer))
+        pending.extend((f"{label}.{var.name}", inner, node) for var, inner in walker.lifted)
+    return found
+
+
+class _Walker:
+    """Walks one activation in order and numbers it."""
+
+    def __init__(self, kernels: Mapping[str, Kernel], loops: frozenset[Var]) -> None:
+        self.kernels = kernels
+        self.loops = loops
+        self.lifted: list[tuple[Var, Function]] = []
+        self._position = 0
+        self._refers: dict[Var, frozenset[Var]] = {}
+        self._storage: dict[Var, Storage] = {}
+        self._loop_bodies: dict[Var, Function] = {}
+        # For each loop being walked: where it began, and what it uses from outside.
+        self._open_loops: list[tuple[int, dict[Storage, None]]] = []
+        # What might be written over what, and where.
+        self._overwrites: list[tuple[Storage, Storage, int]] = []
+
+    def run(self, name: str, function: Function, outer: Function | None) -> Activation:
+        """Number the function and find its storages."""
+        result = self._block(function.body)
+        self._escape(result, "it is part of the result")
+        self._share()
+        distinct = dict.fromkeys(self._storage.values())
+        ordered = sorted(distinct, key=lambda s: (s.start, s.end))
+        return Activation(function, name, outer, ordered, self._position)
+
+    # ------------------------------------------------------------------ walking
+
+    def _block(self, block: Expr) -> frozenset[Var]:
+        """Number a block; return what its result refers to."""
+        lets, tail = spine(block)
+        for let in lets:
+            if isinstance(let.value, Function):
+                self._local(let.var, let.value)
+                continue
+            refers = self._value(let.value, let.var)
+            if refers:
+                self._refers[let.var] = refers
+        return self._value(tail, None)
+
+    def _local(self, var: Var, function: Function) -> None:
+        if var in self.loops:
+            self._loop_bodies[var] = function
+            return
+        self.lifted.append((var, function))
+        self._position += 1
+        self._escape(self._captured(function), "a local function captures it")
+
+    def _value(self, value: Expr, var: Var | None) -> frozenset[Var]:
+        """Number one value; return what it refers to."""
+        self._position += 1
+        match value:
+            case Var():
+                return self._use((value,))
+            case If(condition=condition, then=then, otherwise=otherwise):
+                self._use((condition,))
+                return self._block(then) | self._block(otherwise)
+            case Match(scrutinee=scrutinee, arms=arms):
+                refers = self._use((scrutinee,))
+                result = NOTHING
+                for arm in arms:
+                    for bound in pattern_vars(arm.pattern):
+                        self._refers[bound] = refers
+                    result |= self._block(arm.body)
+                return result
+            case Tuple(fields=fields):
+                return self._use(fields)
+            case Project(value=whole):
+                return self._use((whole,))
+            case Call():
+                return self._call(value, var)
+            case _:
+                self._escape(self._use(operands(value)), "a cell holds it")
+                return NOTHING
+
+    def _call(self, call: Call, var: Var | None) -> frozenset[Var]:
+        match call.callee:
+            case OpRef(op=op, attrs=attrs):
+                if op is ALLOC_STORAGE:
+                    assert isinstance(attrs, StorageAttrs), "alloc_storage has its attributes"
+                    self._make(call, attrs, var)
+                    return NOTHING
+                if op is TENSOR_AT:
+                    return self._tensor(call, var)
+                if op is INVOKE:
+                    self._invoke(call)
+                    return NOTHING
+                used = [self._use((arg,)) for arg in call.args]
+                for index in op.in_place:
+                    self._escape(used[index], f"{op.name} may take it over")
+                shared = NOTHING if op.alias is None else used[op.alias]
+                return shared.union(*(used[index] for index in op.in_place))
+            case Var() as callee if callee in self._loop_bodies:
+                self._escape(self._use(call.args), "a loop carries it")
+                return self._loop(callee)
+            case Var() as callee if callee in self.loops:
+                # A jump back to a loop that is being walked.
+                self._escape(self._use(call.args), "a loop carries it")
+                return NOTHING
+            case ConstructorRef():
+                self._escape(self._use(call.args), "a constructed value holds it")
+                return NOTHING
+            case Function() as function:
+                used = [self._use((arg,)) for arg in call.args]
+                for param, refers in zip(function.params, used, strict=True):
+                    self._refers[param] = refers
+                return self._block(function.body)
+            case _:
+                self._escape(self._use((call.callee, *call.args)), "a function takes it")
+                return NOTHING
+
+    def _loop(self, callee: Var) -> frozenset[Var]:
+        """Walk the body of a loop where it is written; what it uses from outside lives through it."""
+        body = self._loop_bodies.pop(callee)
+        self._open_loops.append((self._position, {}))
+        result = self._block(body.body)
+        _, outside = self._open_loops.pop()
+        for storage in outside:
+            self._touch(storage)
+        # What one turn makes may be the result of the loop, but not of two turns at once: it leaves
+        # the turn, so it cannot be planned as if each turn had it to itself.
+        self._escape(result, "it leaves a loop")
+        return result
+
+    # ------------------------------------------------------------------ storages
+
+    def _make(self, call: Call, attrs: StorageAttrs, var: Var | None) -> None:
+        size = call.args[0]
+        if not isinstance(size, Const) or not isinstance(size.value, Int) or var is None:
+            raise InternalError("storage of a size that is no constant", where=str(call.span))
+        at = self._position
+        self._storage[var] = Storage(
+            [var], size.value, attrs.alignment, attrs.memory, at, at,
+            name=var.name.removesuffix(".s"),
+        )  # fmt: skip
+
+    def _tensor(self, call: Call, var: Var | None) -> frozenset[Var]:
+        storage = call.args[0]
+        if not isinstance(storage, Var):
+            raise InternalError("a tensor is not in named storage", where=str(call.span))
+        found = self._storage.get(storage)
+        if found is None:
+            return NOTHING  # storage of another activation, which escapes there
+        self._touch(found)
+        return frozenset((storage,))
+
+    def _invoke(self, call: Call) -> None:
+        callee, attrs = call.callee, None
+        if isinstance(callee, OpRef):
+            attrs = callee.attrs
+        assert isinstance(attrs, InvokeAttrs), "invoke has its attributes"
+        kernel_ref, tensors = call.args[0], call.args[1:-1]
+        used = [self._use((t,)) for t in tensors]
+        kernel = self.kernels[kernel_ref.name] if isinstance(kernel_ref, GlobalVar) else None
+        if kernel is None:
+            return
+        reads = len(tensors) - attrs.writes
+        for index, port in enumerate(kernel.ports):
+            if index < reads or port.may_alias is None:
+                continue
+            written, read = used[index], used[port.may_alias]
+            if len(written) != 1 or len(read) != 1:
+                continue
+            others = [u for i, u in enumerate(used) if i not in (index, port.may_alias)]
+            if any(read & other for other in others):
+                continue  # read a second time, through another port
+            out, into = self._only(written), self._only(read)
+            self._overwrites.append((out, into, self._position))
+
+    def _only(self, refers: frozenset[Var]) -> Storage:
+        (var,) = refers
+        return self._storage[var]
+
+    def _share(self) -> None:
+        """Join storages of results with those of operands that die where the result is written."""
+        joined: dict[Storage, Storage] = {}
+        for out, read, position in self._overwrites:
+            into = read
+            while into in joined:
+                into = joined[into]
+            if (
+                out not in joined
+                and into is not out
+                and into.end == position
+                and into.start < out.start
+                and into.bytes == out.bytes
+                and into.memory == out.memory
+                and not into.escapes
+                and not out.escapes
+            ):
+                joined[out] = into
+                into.vars.extend(out.vars)
+                into.end = out.end
+                into.alignment = max(into.alignment, out.alignment)
+                for var in out.vars:
+                    self._storage[var] = into
+
+    # ------------------------------------------------------------------ references
+
+    def _use(self, exprs: Iterable[Expr]) -> frozenset[Var]:
+        """Note a use of everything that these refer to, here; return it."""
+        found = NOTHING
+        for e in exprs:
+            if isinstance(e, Var):
+                found |= self._refers.get(e, NOTHING)
+        for var in found:
+            self._touch(self._storage[var])
+        return found
+
+    def _touch(self, storage: Storage) -> None:
+        storage.end = self._position
+        if self._open_loops:
+            begin, outside = self._open_loops[-1]
+            if storage.start <= begin:
+                outside[storage] = None
+
+    def _escape(self, refers: frozenset[Var], why: str) -> None:
+        for var in refers:
+            storage = self._storage[var]
+            storage.escapes = storage.escapes or why
+
+    def _captured(self, function: Function) -> frozenset[Var]:
+        found = NOTHING
+        pending: list[Expr] = [function.body]
+        while pending:
+            lets, tail = spine(pending.pop())
+            for value in [*(let.value for let in lets), tail]:
+                for e in (value, *operands(value)):
+                    if isinstance(e, Var):
+                        found |= self._refers.get(e, NOTHING)
+                pending.extend(nested(value))
+        return found
