@@ -11,11 +11,12 @@ from types import MappingProxyType
 
 from inlay.bytecode.isa import Kind
 from inlay.ir.core_ops import CheckAttrs, LeastAttrs
-from inlay.ir.expr import Call
+from inlay.ir.expr import Call, GlobalVar
 from inlay.ir.types import BoolType, ExistsType, IntType, ShapeType, TensorType, Type
+from inlay.ops.memory import StorageAttrs, TensorAtAttrs
 from inlay.vm.code import Operand
 from inlay.vm.lower import Intrinsic, Lowering
-from inlay.vm.values import Fields, Value, as_operand
+from inlay.vm.values import UNIT, Fields, Value, as_operand
 
 
 def _check_equal(lower: Lowering, call: Call, attrs: object, args: list[Value]) -> Value:
@@ -119,6 +120,39 @@ def _push_row(lower: Lowering, call: Call, attrs: object, args: list[Value]) -> 
     return lower.writer.make("APPEND", args=operands, kind=Kind.TENSOR)
 
 
+def _alloc_storage(lower: Lowering, call: Call, attrs: object, args: list[Value]) -> Value:
+    assert isinstance(attrs, StorageAttrs)
+    memory = attrs.memory or 0
+    size = as_operand(args[0])
+    return lower.writer.make("STORAGE", memory, attrs.alignment, args=(size,), kind=Kind.STORAGE)
+
+
+def _tensor_at(lower: Lowering, call: Call, attrs: object, args: list[Value]) -> Value:
+    assert isinstance(attrs, TensorAtAttrs)
+    t = call.type
+    assert isinstance(t, TensorType), "tensor_at makes a tensor"
+    dims = [as_operand(d) for d in lower.fields(args[2], len(t.shape))]
+    operands = (lower.operand(args[0]), as_operand(args[1]), *dims)
+    return lower.writer.make(
+        "TENSOR", attrs.dtype.name, len(dims), args=operands, kind=Kind.TENSOR
+    )
+
+
+def _invoke(lower: Lowering, call: Call, attrs: object, args: list[Value]) -> Value:
+    kernel, ints = call.args[0], call.args[-1].type
+    assert isinstance(kernel, GlobalVar), "invoke names a kernel"
+    assert isinstance(ints, ShapeType), "the integers of a kernel are a shape"
+    tensors = [lower.operand(t) for t in args[1:-1]]
+    numbers = [as_operand(n) for n in lower.fields(args[-1], len(ints.values))]
+    index = lower.tables.kernel(kernel.name)
+    lower.writer.emit("INVOKE", index, args=(*tensors, *numbers))
+    return UNIT
+
+
+def _kill(lower: Lowering, call: Call, attrs: object, args: list[Value]) -> Value:
+    return UNIT
+
+
 def _open(t: Type) -> Type:
     return t.body if isinstance(t, ExistsType) else t
 
@@ -139,5 +173,9 @@ INTRINSICS: Mapping[str, Intrinsic] = MappingProxyType(
         "get_row": _get_row,
         "set_row": _set_row,
         "push_row": _push_row,
+        "memory.alloc_storage": _alloc_storage,
+        "memory.tensor_at": _tensor_at,
+        "memory.invoke": _invoke,
+        "memory.kill": _kill,
     }
 )

@@ -1,0 +1,271 @@
+"""A module in explicit storage, with its kernels compiled, to a bytecode program.
+
+Functions of the module become functions of the program, with parameters and results in flat form.
+Each entry gets a function that converts between tensors and what the function takes: control values
+are read from tensors, results that something else may still refer to are copied (`OWN`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from inlay.analysis.local_functions import find_loops
+from inlay.arith.dtype import from_numpy
+from inlay.base.diagnostics import InternalError, unsupported
+from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
+from inlay.bytecode.isa import Kind
+from inlay.bytecode.program import Constant, Kernel, Program, Target
+from inlay.ir.expr import Function
+from inlay.ir.module import Module
+from inlay.ir.types import (
+    BoolType,
+    ExistsType,
+    IntType,
+    ShapeType,
+    TensorType,
+    TupleType,
+    Type,
+)
+from inlay.vm.code import Block, Code, Operand, Register, Return
+from inlay.vm.emit import emit
+from inlay.vm.intrinsics import INTRINSICS
+from inlay.vm.lower import Intrinsic, Lowering, ReturnTo, needed_symbols
+from inlay.vm.signature import output_types, signature_of
+from inlay.vm.values import Fields, Value, as_operand, flat_kinds, kind_of, layout_of, spread_over
+from inlay.vm.writer import Writer
+
+_HASHED_BYTES = 1 << 16
+"""Constants up to this size are shared when their contents are equal; larger ones by identity."""
+
+
+def compile_module(
+    module: Module,
+    kernels: Mapping[str, Kernel],
+    *,
+    target: Target = Target(),
+    image: bytes = b"",
+    memories: Sequence[str] = ("host",),
+    properties: Mapping[str, str] | None = None,
+) -> Program:
+    """Return the program of a module.
+
+    Args:
+        module: in A-normal form and explicit storage.
+        kernels: the compiled kernels by name; those that are used go into the program.
+        target: what the image was compiled for.
+        image: native code of the kernels.
+        memories: names of the memories of the board, the host's first.
+        properties: facts for people.
+
+    Raises:
+        CompileError: an entry takes or gives what has no tensor form (`entry.type`, `entry.dim`).
+        UnsupportedError: `dtype.host-only` for string tensors.
+        InternalError: the module is not in the form that is required.
+
+    Cost: linear in the program.
+    """
+    program = ProgramBuilder(target=target, image=image, memories=memories, properties=properties)
+    compiler = _Compiler(module, kernels, program)
+    names = list(module.entries) or [module.entry]
+    for name in names:
+        compiler.entry(name)
+    compiler.finish()
+    return program.finish()
+
+
+class _Compiler:
+    """The tables of the program while it is made. Implements `lower.Tables`."""
+
+    def __init__(
+        self, module: Module, kernels: Mapping[str, Kernel], program: ProgramBuilder
+    ) -> None:
+        self.module = module
+        self.program = program
+        self._kernels = kernels
+        self._kernel_index: dict[str, int] = {}
+        self._constants: dict[object, int] = {}
+        self._kept: list[np.ndarray] = []
+        self._functions: dict[str, FunctionBuilder] = {}
+        self._boxed: dict[str, FunctionBuilder] = {}
+        self._pending: deque[Lowering] = deque()
+
+    # ------------------------------------------------------------------ Tables
+
+    def constant(self, array: np.ndarray) -> int:
+        """Return the index of a tensor in the constant table."""
+        key: object = id(array)
+        if array.nbytes <= _HASHED_BYTES:
+            key = (array.dtype.str, array.shape, hashlib.blake2b(array.tobytes()).digest())
+        found = self._constants.get(key)
+        if found is None:
+            dtype = from_numpy(array.dtype)
+            if dtype.itemsize == 0:
+                raise unsupported(
+                    "dtype.host-only", "found a constant of strings, which only the host can hold"
+                )
+            found = self.program.constant(Constant(dtype.name, array.shape, array))
+            self._constants[key] = found
+            self._kept.append(array)  # while it is kept, no other array has its id
+        return found
+
+    def kernel(self, name: str) -> int:
+        """Return the index of a kernel."""
+        found = self._kernel_index.get(name)
+        if found is None:
+            kernel = self._kernels.get(name)
+            if kernel is None:
+                raise InternalError(f"kernel '{name}' was not compiled")
+            found = self._kernel_index[name] = self.program.kernel(kernel)
+        return found
+
+    def function(self, name: str) -> FunctionBuilder:
+        """Return the builder of a function of the module; its code follows."""
+        found = self._functions.get(name)
+        if found is None:
+            node = self.module.functions[name]
+            kinds = [k for p in node.params for k in flat_kinds(p.type)]
+            found = self.program.function(name, kinds, flat_kinds(node.type.result))
+            self._functions[name] = found
+            self._prepare(found, node, boxed=False)
+        return found
+
+    def boxed_function(self, name: str) -> FunctionBuilder:
+        """Return code for closures of a function of the module."""
+        found = self._boxed.get(name)
+        if found is None:
+            node = self.module.functions[name]
+            if _is_boxed(node):
+                found = self.function(name)
+            else:
+                kinds = [kind_of(p.type) for p in node.params]
+                result = (kind_of(node.type.result),)
+                found = self.program.function(f"{name}.boxed", kinds, result)
+                self._prepare(found, node, boxed=True)
+            self._boxed[name] = found
+        return found
+
+    def new_function(
+        self, name: str, params: Sequence[Kind], results: Sequence[Kind]
+    ) -> FunctionBuilder:
+        """Add a function."""
+        return self.program.function(name, params, results)
+
+    def later(self, lowering: Lowering) -> None:
+        """Finish a lowering that was prepared, after the one in progress."""
+        self._pending.append(lowering)
+
+    def intrinsic(self, name: str) -> Intrinsic | None:
+        """Return how calls of an operator are written as instructions, if they are."""
+        return INTRINSICS.get(name)
+
+    # ------------------------------------------------------------------ functions
+
+    def _prepare(self, builder: FunctionBuilder, node: Function, *, boxed: bool) -> None:
+        lowering = Lowering(self, builder, find_loops(node), needed_symbols(node))
+        params: list[Register] = []
+        bound = []
+        for var in node.params:
+            kinds = (kind_of(var.type),) if boxed else flat_kinds(var.type)
+            own = [Register(kind) for kind in kinds]
+            params.extend(own)
+            bound.append((var, own[0] if boxed else spread_over(var.type, own)))
+        lowering.prepare(params, bound, node.body, ReturnTo(node.type.result, boxed))
+        self.later(lowering)
+
+    def finish(self) -> None:
+        """Write everything that was asked for."""
+        while self._pending:
+            emit(self._pending.popleft().finish())
+
+    # ------------------------------------------------------------------ entries
+
+    def entry(self, name: str) -> None:
+        """Make a function callable from outside."""
+        node = self.module.functions[name]
+        signature = signature_of(name, node, self.module.entries.get(name))
+        inner = self.function(name)
+        count = len(signature.inputs)
+        outer = self.program.function(
+            f"{name}.entry", [Kind.TENSOR] * count, [Kind.TENSOR] * len(signature.outputs)
+        )
+        params = [Register(Kind.TENSOR) for _ in range(count)]
+        writer = Writer()
+        block: Block = writer.block
+        args = [
+            x
+            for param, register in zip(node.type.params, params, strict=True)
+            for x in _from_tensor(writer, param, register)
+        ]
+        results = writer.emit("CALL", inner, args=args, kinds=flat_kinds(node.type.result))
+        value = spread_over(node.type.result, results)
+        outputs = [
+            writer.make("OWN", args=(_to_tensor(writer, t, part),), kind=Kind.TENSOR)
+            for t, part in zip(
+                output_types(node.type.result), _parts(writer, node.type.result, value), strict=True
+            )
+        ]
+        writer.end(Return(tuple(outputs)))
+        emit(Code(outer, tuple(params), block))
+        self.program.entry(signature.entry(name, outer.index))
+
+
+def _is_boxed(node: Function) -> bool:
+    """Whether flat and boxed form are the same for all parameters and the result."""
+    types = [*(p.type for p in node.params), node.type.result]
+    return all(layout_of(t) == 1 for t in types)
+
+
+def _from_tensor(writer: Writer, t: Type, tensor: Register) -> list[Operand]:
+    """Return the parameter of an entry in flat form."""
+    match t:
+        case ExistsType(body=body):
+            return _from_tensor(writer, body, tensor)
+        case IntType():
+            return [writer.make("TO_INT", args=(tensor,), kind=Kind.INT)]
+        case BoolType():
+            number = writer.make("TO_INT", args=(tensor,), kind=Kind.INT)
+            return [writer.binary("NE", number, 0)]
+        case ShapeType(values=values):
+            kinds = (Kind.INT,) * len(values)
+            return list(writer.emit("READ_INTS", len(kinds), args=(tensor,), kinds=kinds))
+        case _:
+            return [tensor]
+
+
+def _parts(writer: Writer, t: Type, value: Value) -> list[Value]:
+    """Return the outputs in a result, in the order of `output_types`."""
+    match t:
+        case ExistsType(body=body):
+            return _parts(writer, body, value)
+        case TupleType(fields=types):
+            if isinstance(value, Fields):
+                items = value.items
+            else:
+                whole = as_operand(value)
+                kinds = (Kind.ANY,) * len(types)
+                items = writer.emit("UNPACK", len(types), args=(whole,), kinds=kinds)
+            return [x for ft, item in zip(types, items, strict=True) for x in _parts(writer, ft, item)]
+        case _:
+            return [value]
+
+
+def _to_tensor(writer: Writer, t: Type, value: Value) -> Operand:
+    match t:
+        case ExistsType(body=body):
+            return _to_tensor(writer, body, value)
+        case TensorType():
+            return as_operand(value)
+        case ShapeType(values=values):
+            if isinstance(value, Fields):
+                ints: Sequence[Operand] = [as_operand(x) for x in value.items]
+            else:
+                kinds = (Kind.INT,) * len(values)
+                ints = writer.emit("UNPACK", len(kinds), args=(as_operand(value),), kinds=kinds)
+            return writer.make("MAKE_INTS", "i64", len(ints), args=ints, kind=Kind.TENSOR)
+        case _:
+            dtype = "bool" if isinstance(t, BoolType) else "i64"
+            return writer.make("TO_TENSOR", dtype, args=(as_operand(value),), kind=Kind.TENSOR)
