@@ -63,7 +63,7 @@ def compile_module(
 
     Raises:
         CompileError: an entry takes or gives what has no tensor form (`entry.type`, `entry.dim`).
-        UnsupportedError: `dtype.host-only` for string tensors.
+        UnsupportedError: `entry.host-dtype` for string tensors.
         InternalError: the module is not in the form that is required.
 
     Cost: linear in the program.
@@ -105,7 +105,7 @@ class _Compiler:
             dtype = from_numpy(array.dtype)
             if dtype.itemsize == 0:
                 raise unsupported(
-                    "dtype.host-only", "found a constant of strings, which only the host can hold"
+                    "entry.host-dtype", "found a constant of strings, which only the host can hold"
                 )
             found = self.program.constant(Constant(dtype.name, array.shape, array))
             self._constants[key] = found

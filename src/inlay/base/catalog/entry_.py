@@ -1,0 +1,37 @@
+"""Errors of entries: what an executable takes from outside, and what it gives."""
+
+from __future__ import annotations
+
+from inlay.base.catalog.entry import Entry
+
+ENTRIES = (
+    Entry(
+        id="entry.type",
+        title="an input or output that has no tensor form",
+        explanation=(
+            "An executable takes and gives tensors. Control values become small tensors, and a "
+            "tuple becomes several outputs; functions, cells and data types have no such form."
+        ),
+        remedy="Build or take apart such values inside the program.",
+        example="def @main(t: Tree[Tensor[4, f32]]) -> Tensor[4, f32] { ... }",
+    ),
+    Entry(
+        id="entry.dim",
+        title="a dim of an input that no input determines",
+        explanation=(
+            "When an executable is called, every symbol in the dims of its inputs is read from some "
+            "dim: from `n` itself, or from a dim such as `2*n` with one unknown. A symbol that "
+            "occurs only together with another unknown has no value."
+        ),
+        remedy="Let some input have the symbol as a dim of its own.",
+        example="def @main(x: Tensor[n + m, f32]) -> Tensor[n + m, f32] { x }",
+    ),
+    Entry(
+        id="entry.host-dtype",
+        title="a constant whose elements only the host can hold",
+        explanation=(
+            "Strings are host objects of Python; compiled programs hold numbers and booleans."
+        ),
+        remedy="Replace the strings by numbers before the model is compiled.",
+    ),
+)

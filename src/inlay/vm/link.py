@@ -1,0 +1,95 @@
+"""A planned module and the code of its kernels to one program.
+
+Each kernel of the module becomes an entry of the program's kernel table: what happens to its ports,
+where its phases are in the image, how much scratch it needs and how long it is predicted to take, as
+formulas over its integer arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from inlay.arith.expr import Int, Sym
+from inlay.base.diagnostics import InternalError
+from inlay.bytecode import program as bc
+from inlay.bytecode.formula import Formula
+from inlay.codegen.interface import Artifact, KernelCode
+from inlay.ir.kernel import Access, Kernel
+from inlay.ir.module import Module
+from inlay.vm.compile import compile_module
+from inlay.vm.signature import formula
+
+_ACCESS = {
+    Access.READ: bc.Access.READ,
+    Access.WRITE: bc.Access.WRITE,
+    Access.UPDATE: bc.Access.READ_WRITE,
+}
+
+
+def link(
+    module: Module,
+    artifact: Artifact,
+    triple: str,
+    *,
+    memories: Sequence[str] = ("host",),
+    properties: Mapping[str, str] | None = None,
+) -> bc.Program:
+    """Return the program of a module in explicit storage whose native kernels are compiled.
+
+    Args:
+        module: what `vm.compile` takes.
+        artifact: image and kernel codes; a kernel with a `python` body needs none.
+        triple: of the target, as LLVM writes it.
+        memories: names of the memories of the board, the host's first.
+        properties: facts for people.
+    """
+    kernels: dict[str, bc.Kernel] = {}
+    for name, kernel in module.kernels.items():
+        code = artifact.kernels.get(name)
+        kernels[name] = _native(kernel, code) if code is not None else _foreign(kernel)
+    return compile_module(
+        module,
+        kernels,
+        target=bc.Target(triple, tuple(sorted(artifact.image.features))),
+        image=artifact.image.data,
+        memories=memories,
+        properties=properties,
+    )
+
+
+def _native(kernel: Kernel, code: KernelCode) -> bc.Kernel:
+    if len(code.dims) != len(kernel.ints):
+        raise InternalError(
+            f"its code takes {len(code.dims)} integers, its calls give {len(kernel.ints)}",
+            where=kernel.name,
+        )
+    positions = {sym: index for index, sym in enumerate(code.dims)}
+    workspace = None if code.workspace.value == 0 else formula(code.workspace, positions)
+    phases = tuple(bc.Phase(p.offset, p.parallel) for p in code.phases)
+    return bc.Kernel(
+        kernel.name,
+        tuple(_ACCESS[p.access] for p in kernel.ports),
+        len(kernel.ints),
+        bc.ImageBody(phases),
+        workspace,
+        code.workspace_per_part,
+        _cost(kernel),
+    )
+
+
+def _foreign(kernel: Kernel) -> bc.Kernel:
+    if kernel.body.kind != "python":
+        raise InternalError(f"a kernel of kind {kernel.body.kind} has no code", where=kernel.name)
+    ports = tuple(_ACCESS[p.access] for p in kernel.ports)
+    body = bc.HostBody(kernel.name)
+    return bc.Kernel(kernel.name, ports, len(kernel.ints), body, cost=_cost(kernel))
+
+
+def _cost(kernel: Kernel) -> Formula:
+    """Return the predicted time over the integers; unknown costs count as long."""
+    positions: dict[Sym, int] = {}
+    for index, e in enumerate(kernel.ints):
+        if isinstance(e, Int) and isinstance(e.atom, Sym):
+            positions[e.atom] = index
+    found = None if kernel.cost_ns is None else formula(kernel.cost_ns, positions)
+    return (1_000_000_000,) if found is None else found
