@@ -1,1 +1,58 @@
-"""Inlay: a tensor compiler for machines made of different parts."""
+"""Inlay: a tensor compiler for machines made of different parts.
+
+    module = inlay.load("model.onnx")
+    executable = inlay.compile(module, board="host", threads=1)
+    outputs = executable.run({"x": x})
+    executable.save("model.inlay")
+    executable = inlay.load_executable("model.inlay")     # needs no compiler
+
+Names are resolved when they are first used: importing the package imports nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from inlay.api import compile, load
+    from inlay.base.diagnostics import CompileError, InternalError, UnsupportedError
+    from inlay.ir.module import Module
+    from inlay.runtime.session import Executable, load_executable
+
+__version__ = "0.1.0.dev0"
+
+_HOMES = {
+    "compile": "inlay.api",
+    "load": "inlay.api",
+    "load_executable": "inlay.runtime.session",
+    "Executable": "inlay.runtime.session",
+    "Module": "inlay.ir.module",
+    "CompileError": "inlay.base.diagnostics",
+    "InternalError": "inlay.base.diagnostics",
+    "UnsupportedError": "inlay.base.diagnostics",
+}
+
+__all__ = [
+    "CompileError",
+    "Executable",
+    "InternalError",
+    "Module",
+    "UnsupportedError",
+    "compile",
+    "load",
+    "load_executable",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'inlay' has no attribute '{name}'")
+    found = getattr(importlib.import_module(home), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

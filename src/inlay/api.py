@@ -1,0 +1,85 @@
+"""The facade: from a file to a module, from a module to an executable."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from inlay.base.diagnostics import error
+from inlay.base.instrument import SILENT, Instrument
+from inlay.base.options import Layer, resolve
+from inlay.base.registry import nearest
+from inlay.importers.onnx.graph import load_model
+from inlay.ir.module import Module
+from inlay.ir.parser import parse_module
+from inlay.ops.table import table
+from inlay.pipeline.compile import Compilation, compile_module
+from inlay.pipeline.options import CompileOptions
+from inlay.runtime.session import Executable, executable_of
+
+_SUFFIXES = (".onnx", ".inl")
+
+
+def load(path: str | os.PathLike[str], *, instrument: Instrument = SILENT) -> Module:
+    """Return the program in a file.
+
+    Args:
+        path: an ONNX model (`.onnx`) or the text form of a program (`.inl`).
+        instrument: where times go.
+
+    Raises:
+        CompileError: `load.missing`, `load.unknown-format`, and what reading the format raises.
+    """
+    file = Path(path)
+    if file.suffix == ".inlay":
+        raise error(
+            "load.executable",
+            f"found the executable {file}, needed a program",
+            hint="use inlay.load_executable, which needs no compiler",
+        )
+    if file.suffix not in _SUFFIXES:
+        close = nearest(file.suffix, _SUFFIXES)
+        raise error(
+            "load.unknown-format",
+            f"found {file.name}, needed a file that ends in {' or '.join(_SUFFIXES)}",
+            hint=f"is it a {close[0]} file?" if close else "",
+        )
+    if not file.is_file():
+        raise error("load.missing", f"found no file {file}")
+    with instrument.span("load", path=str(file)):
+        if file.suffix == ".onnx":
+            return load_model(file, table())
+        text = file.read_text(encoding="utf-8")
+        return infer_types(parse_module(text, table(), name=str(file)))
+
+
+def compile(
+    program: Module | str | os.PathLike[str],
+    board: str = "host",
+    threads: int | None = None,
+    **options: Any,
+) -> Executable:
+    """Return the executable of a program.
+
+    Args:
+        program: a module, or a file that `load` reads.
+        board: the machine to compile for, by name.
+        threads: on how many threads it runs here; all processors by default. It is no part of the
+            executable: a saved one may be loaded with another number.
+        options: see `inlay.pipeline.options.CompileOptions`.
+
+    Raises:
+        CompileError: the program is wrong, or an option is.
+        UnsupportedError: it is right and cannot be compiled.
+    """
+    return executable_of(compilation(program, board=board, **options).program, threads=threads)
+
+
+def compilation(
+    program: Module | str | os.PathLike[str], *, instrument: Instrument = SILENT, **options: Any
+) -> Compilation:
+    """Compile a program; return the executable as data, with the report of what was done."""
+    settings = resolve(CompileOptions, Layer("keywords", options)).options
+    module = program if isinstance(program, Module) else load(program, instrument=instrument)
+    return compile_module(module, settings, instrument)

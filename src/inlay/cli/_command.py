@@ -1,0 +1,48 @@
+"""What a command is, and how it speaks: text for people, JSON for programs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+class Output:
+    """Where a command's words go: text to people, or at the end one JSON object to programs."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self._record: dict[str, Any] = {}
+
+    def say(self, text: str = "") -> None:
+        """Print a line for people; programs do not see it."""
+        if not self.as_json:
+            print(text, flush=True)
+
+    def record(self, **facts: Any) -> None:
+        """Add facts to what programs get; people do not see them."""
+        self._record.update(facts)
+
+    def finish(self) -> None:
+        """Print what programs get."""
+        if self.as_json:
+            json.dump(self._record, sys.stdout, indent=2, default=str)
+            sys.stdout.write("\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command.
+
+    Attributes:
+        summary: one line for lists.
+        add_arguments: declares what it takes.
+        run: does it; returns the exit code.
+    """
+
+    summary: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace, Output], int]

@@ -1,0 +1,99 @@
+"""The entry point: finds the command, runs it, turns failures into words and exit codes.
+
+    0   done
+    1   the user's program or input is at fault, or asks for what we cannot do
+    2   wrong usage
+    70  our fault
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import traceback
+from collections.abc import Sequence
+
+from inlay.base.diagnostics import CompileError, InternalError, render, to_json
+from inlay.base.registry import ModuleTable
+from inlay.cli._command import Command, Output
+
+USAGE, FAULT = 2, 70
+
+
+def commands() -> ModuleTable[Command]:
+    """Return the commands by name; a file is imported when its command is asked for."""
+    return ModuleTable("command", "inlay.cli", lambda module: module.COMMAND)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; return the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    arguments = _parser(words).parse_args(words)
+    output = Output(as_json=arguments.json)
+    try:
+        code: int = arguments.command.run(arguments, output)
+    except CompileError as failure:
+        _report(failure, as_json=arguments.json)
+        return 1
+    except OSError as failure:
+        print(f"error: {failure}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0
+    except Exception as failure:  # the one broad handler: whatever is left is our fault
+        if arguments.traceback:
+            traceback.print_exc()
+        shown = failure if isinstance(failure, InternalError) else _unexpected(failure)
+        print(shown, file=sys.stderr)
+        return FAULT
+    output.finish()
+    return code
+
+
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="inlay", description="a tensor compiler for machines made of different parts"
+    )
+    chosen = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    table = commands()
+    names = [name for name in table if name != "main"]
+    # Only the command that is asked for is imported, unless somebody wants to see them all.
+    asked = [words[0]] if words and words[0] in names else names
+    for name in asked:
+        command = table[name]
+        sub = chosen.add_parser(name, help=command.summary, description=command.summary)
+        command.add_arguments(sub)
+        sub.add_argument("--json", action="store_true", help="print one JSON object")
+        sub.add_argument("--traceback", action="store_true", help=argparse.SUPPRESS)
+        sub.set_defaults(command=command)
+    return parser
+
+
+def _report(failure: CompileError, *, as_json: bool) -> None:
+    """Show findings one by one."""
+    if as_json:
+        json.dump({"errors": [to_json(d) for d in failure.diagnostics]}, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+        return
+    for finding in failure.diagnostics:
+        print(render(finding), file=sys.stderr)
+    if any(finding.id for finding in failure.diagnostics):
+        first = failure.diagnostics[0].id
+        print(f"`inlay errors {first}` explains", file=sys.stderr)
+
+
+def _unexpected(failure: Exception) -> InternalError:
+    frames = traceback.extract_tb(failure.__traceback__)
+    where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return InternalError(
+        f"{type(failure).__name__}: {failure}", where=where,
+        reproduce="the same command with --traceback",
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""What a compilation did, as data: operators, kernels, memory, times."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from inlay.analysis.blocks import operands, values
+from inlay.ir.expr import Call, Const, GlobalVar, OpRef
+from inlay.ir.module import Module
+from inlay.memory.plan_memory import FunctionPlan
+from inlay.ops.memory import INVOKE
+
+
+@dataclass(frozen=True, slots=True)
+class KernelUse:
+    """A kernel of the program.
+
+    Attributes:
+        name: in the program.
+        origin: the operators it was made from.
+        device: where it runs.
+        calls: in how many places it is invoked.
+        cached: whether its code came from the object cache.
+    """
+
+    name: str
+    origin: str
+    device: str
+    calls: int
+    cached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a compilation did.
+
+    Attributes:
+        operators: of the program as it was given, with how often each is called.
+        constant_bytes: of the program as it was given.
+        kernels: of the result, in order of first use.
+        machine: operators that the virtual machine runs itself, with how often each is called.
+        plans: the memory plan of each function.
+        image_bytes: of native code.
+        times: seconds of each pass and stage, in order.
+    """
+
+    operators: Mapping[str, int]
+    constant_bytes: int
+    kernels: tuple[KernelUse, ...]
+    machine: Mapping[str, int]
+    plans: tuple[FunctionPlan, ...]
+    image_bytes: int
+    times: tuple[tuple[str, float], ...] = ()
+
+    def to_json(self, *, times: bool = True) -> dict[str, Any]:
+        """Return plain data; without times it depends on program and target alone."""
+        found: dict[str, Any] = {
+            "operators": dict(self.operators),
+            "constant_bytes": self.constant_bytes,
+            "kernels": [
+                {"name": k.name, "origin": k.origin, "device": k.device, "calls": k.calls}
+                for k in self.kernels
+            ],
+            "machine": dict(self.machine),
+            "memory": [
+                {
+                    "function": p.name,
+                    "block_bytes": str(p.block),
+                    "lower_bound": str(p.bound),
+                    "unshared_bytes": str(p.total),
+                    "planned": p.planned,
+                    "counted": len(p.counted),
+                }
+                for p in self.plans
+            ],
+            "image_bytes": self.image_bytes,
+        }
+        if times:
+            found["times"] = dict(self.times)
+            found["cached_kernels"] = sum(k.cached for k in self.kernels)
+        return found
+
+
+def count_operators(module: Module) -> tuple[dict[str, int], int]:
+    """Return how often each operator is called, and the bytes of distinct constants."""
+    found: Counter[str] = Counter()
+    constants: dict[int, int] = {}
+    for function in module.functions.values():
+        for value in values(function.body):
+            if isinstance(value, Call) and isinstance(value.callee, OpRef):
+                found[value.callee.op.name] += 1
+            for e in (value, *operands(value)):
+                if isinstance(e, Const) and isinstance(e.value, np.ndarray):
+                    constants[id(e.value)] = e.value.nbytes
+    return dict(sorted(found.items())), sum(constants.values())
+
+
+def count_kernels(
+    module: Module, cached: Mapping[str, bool], host: str
+) -> tuple[tuple[KernelUse, ...], dict[str, int]]:
+    """Return the kernels that a module in explicit storage invokes, and its other operators."""
+    calls: Counter[str] = Counter()
+    devices: dict[str, str] = {}
+    machine: Counter[str] = Counter()
+    for function in module.functions.values():
+        for value in values(function.body):
+            if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
+                continue
+            if value.callee.op is INVOKE and isinstance(value.args[0], GlobalVar):
+                name = value.args[0].name
+                calls[name] += 1
+                devices.setdefault(name, value.place.device if value.place else host)
+            elif not value.callee.op.name.startswith("memory."):
+                machine[value.callee.op.name] += 1
+    kernels = tuple(
+        KernelUse(
+            name, module.kernels[name].origin, devices[name], count, cached.get(name, False)
+        )
+        for name, count in calls.items()
+    )
+    return kernels, dict(sorted(machine.items()))
+
+
+def seconds(durations: Sequence[tuple[str, int]]) -> tuple[tuple[str, float], ...]:
+    """Return nanoseconds as seconds."""
+    return tuple((name, ns / 1e9) for name, ns in durations)
