@@ -31,11 +31,15 @@ from inlay.ir.module import Module
 from inlay.ir.types import STORAGE
 from inlay.memory.lifetimes import Activation, Storage, find_lifetimes
 from inlay.ops.memory import ALLOC_STORAGE, TENSOR_AT, StorageAttrs
-from inlay.packing.pack import Interval, pack
+from inlay.packing.buffer import Buffer
+from inlay.packing.plan import plan as pack
 from inlay.passes.contract import Pass, PassContext, Property, Remark
 
 ALIGNMENT = 64
 """Bytes; every storage of a block begins at a multiple of it."""
+
+SEARCH_STEPS = 4_000
+"""Effort of the search behind the greedy orders; see `packing.plan`."""
 
 _ROUNDING = 16
 """A coefficient is rounded up to the alignment when that adds less than 1/16 of it."""
@@ -185,10 +189,10 @@ def _pack_class(unit: Int, members: Iterable[tuple[Storage, int]]) -> Packed:
     pairs = list(members)
     # A class of symbolic unit counts in units; its offsets need no alignment beyond that.
     step = gcd(*(count for _, count in pairs))
-    intervals = [Interval(s.start, s.end + 1, count // step) for s, count in pairs]
-    result = pack(intervals)
+    buffers = [Buffer(s.name, s.start, s.end + 1, count // step) for s, count in pairs]
+    result = pack(buffers, steps=SEARCH_STEPS)
     offsets = {s: o * step for (s, _), o in zip(pairs, result.offsets, strict=True)}
-    return Packed(unit, result.size * step, result.bound * step, offsets)
+    return Packed(unit, result.peak * step, result.lower_bound * step, offsets)
 
 
 class _Rewriter:
