@@ -1,8 +1,8 @@
 """Writes down where results of kernels are stored: storage, tensors in it, invocations.
 
-    let y = @kernel(x)      becomes      let y.s = memory.alloc_storage(int(size of y));
-                                         let y = memory.tensor_at(y.s, int(0), shape(dims of y));
-                                         let _ = memory.invoke(@kernel, x, y, shape(kernel ints));
+    let y = @kernel(x)      becomes      let y.s = alloc_storage(int(size of y));
+                                         let y = tensor_at(y.s, int(0), shape(dims of y));
+                                         let _ = invoke(@kernel, x, y, shape(kernel ints));
 
 Every result gets a storage of its own here; which of them share bytes is the business of
 `plan_memory`. Variables keep their names and types, so nothing else of the program changes. Sizes are

@@ -13,7 +13,7 @@ from inlay.analysis.blocks import operands, values
 from inlay.ir.expr import Call, Const, GlobalVar, OpRef
 from inlay.ir.module import Module
 from inlay.memory.plan_memory import FunctionPlan
-from inlay.ops.memory import INVOKE
+from inlay.ops.memory import ALLOC_STORAGE, INVOKE, KILL, TENSOR_AT
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def count_kernels(
                 name = value.args[0].name
                 calls[name] += 1
                 devices.setdefault(name, value.place.device if value.place else host)
-            elif not value.callee.op.name.startswith("memory."):
+            elif not value.callee.op in (ALLOC_STORAGE, TENSOR_AT, KILL):
                 machine[value.callee.op.name] += 1
     kernels = tuple(
         KernelUse(

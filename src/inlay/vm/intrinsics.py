@@ -1,6 +1,6 @@
 """Operators that the machine runs itself: checks, control values, rows, storage, views.
 
-Everything else is a kernel by the time it comes here and is run by `memory.invoke`. An operator
+Everything else is a kernel by the time it comes here and is run by `invoke`. An operator
 that is a view (`op.alias`) and not in this table is a reshape to the type of its result.
 """
 
@@ -173,9 +173,9 @@ INTRINSICS: Mapping[str, Intrinsic] = MappingProxyType(
         "get_row": _get_row,
         "set_row": _set_row,
         "push_row": _push_row,
-        "memory.alloc_storage": _alloc_storage,
-        "memory.tensor_at": _tensor_at,
-        "memory.invoke": _invoke,
-        "memory.kill": _kill,
+        "alloc_storage": _alloc_storage,
+        "tensor_at": _tensor_at,
+        "invoke": _invoke,
+        "kill": _kill,
     }
 )
