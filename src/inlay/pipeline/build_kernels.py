@@ -1,33 +1,36 @@
-"""Primitive functions to kernels: one kernel for each distinct group, lowered only when needed.
+"""Primitive functions to kernels, lowered only when their code is not at hand.
 
-Equal groups (up to names, by structural hash) share a kernel, so a network of repeated layers has
-few. The hash is also the first of the two keys under which compiled code is cached: what it names
-determines everything that lowering would do, so a kernel that was compiled before is neither lowered
-nor scheduled again, in this process or another.
+`fuse_ops` leaves one global function for each distinct group of operators. Each becomes a kernel
+whose ports are its tensor parameters and results and whose integers are the dims it is polymorphic
+in. The structural hash of the function names all that lowering depends on, so it is the first of the
+two keys under which compiled code is cached: a group that was compiled before is neither lowered nor
+scheduled again, in this process or another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from inlay.analysis.blocks import spine
-from inlay.arith.expr import Sym
+from inlay.arith.expr import Sym, from_atom
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.interface import Request
-from inlay.ir.dims import free_symbols
+from inlay.interp.tensor import Meanings, evaluate
 from inlay.ir.equal import structural_hash
-from inlay.ir.expr import Arm, Call, Expr, Function, GlobalVar, If, Let, Match, OpRef, Var
+from inlay.ir.expr import Call, Expr, Function, OpRef, Var
 from inlay.ir.kernel import Access, Kernel, Port
 from inlay.ir.module import Module
-from inlay.ir.types import DimParam, ExistsType, FuncType, TensorType, TupleType, Type
+from inlay.ir.types import ExistsType, IntType, TensorType, TupleType, Type
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
+from inlay.ops._define import Pattern
+from inlay.ops.table import OperatorTable
 
 LowerPrimitive = Callable[[Function, str], LoopFunction]
-"""From a primitive function and a name to a lowered loop function whose integers are its dims."""
+"""From a primitive function and a name to its lowered loops."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,11 +41,13 @@ class LoopBody:
         function: the primitive function.
         key: hash of its structure.
         lower: makes the loops.
+        meanings: of the operators in it.
     """
 
     function: Function
     key: str
     lower: Callable[[], LoopFunction]
+    meanings: Meanings
 
     @property
     def kind(self) -> str:
@@ -60,165 +65,143 @@ class LoopBody:
     def evaluate(
         self, inputs: Sequence[np.ndarray], dims: Mapping[Sym, int]
     ) -> tuple[np.ndarray, ...]:
-        """Refuse: the loops are evaluated by `interp.loop`, the group by `interp.tensor`."""
-        raise InternalError("evaluate the primitive function, or its loops", where="LoopBody")
+        """Evaluate the group."""
+        supply = iter(inputs)
+        args = [
+            next(supply) if isinstance(p.type, TensorType) else _number(p, dims)
+            for p in self.function.params
+        ]
+        result = evaluate(Module({"main": self.function}), args, self.meanings)
+        return result if isinstance(result, tuple) else (result,)
 
 
-@dataclass(slots=True)
-class KernelSet:
-    """The kernels of a module while they are collected.
+@dataclass(frozen=True, slots=True)
+class BuiltKernels:
+    """The result.
 
     Attributes:
-        lower: lowers a group.
-        version: names everything besides the group that determines the result of `lower`.
-        kernels: by name, in order of first use.
-        requests: what the code generator is asked for.
+        module: calls kernels where it called primitive functions.
+        requests: what the code generator is asked for, in order of definition.
     """
 
-    lower: LowerPrimitive
-    version: str
-    kernels: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
-    requests: list[Request] = field(default_factory=list[Request])
-    _by_key: dict[str, str] = field(default_factory=dict[str, str])
-    _taken: dict[str, int] = field(default_factory=dict[str, int])
+    module: Module
+    requests: tuple[Request, ...]
 
-    def add(self, function: Function) -> Kernel:
-        """Return the kernel of a group, a new one if no equal group was met before."""
+
+def build_kernels(
+    module: Module, operators: OperatorTable, lower: LowerPrimitive, version: str
+) -> BuiltKernels:
+    """Make a kernel of every primitive function.
+
+    Args:
+        module: fused.
+        operators: for properties and meanings of operators.
+        lower: makes the loops of a group; called lazily, at most once for each.
+        version: names everything besides the group that `lower` depends on.
+    """
+    kernels = dict(module.kernels)
+    requests: list[Request] = []
+    for name, function in module.functions.items():
+        if function.primitive is None:
+            continue
         key = structural_hash(function, places=False, primitive_names=False)
-        name = self._by_key.get(key)
-        if name is not None:
-            return self.kernels[name]
-        base = _identifier(function.primitive or "kernel")
-        count = self._taken[base] = self._taken.get(base, 0) + 1
-        name = base if count == 1 else f"{base}_{count}"
-        lowered: list[LoopFunction] = []
-
-        def lower() -> LoopFunction:
-            if not lowered:
-                lowered.append(self.lower(function, name))
-            return lowered[0]
-
-        self._by_key[key] = name
-        kernel = Kernel(
+        once = _Once(lower, function, name)
+        ports = _ports(function, operators)
+        kernels[name] = Kernel(
             name=name,
             type=function.type,
-            ports=_ports(function),
-            body=LoopBody(function, key, lower),
-            ints=tuple(_int(d) for d in function.type.dims),
+            ports=ports,
+            body=LoopBody(function, key, once, operators),
+            ints=tuple(from_atom(d.sym) for d in function.type.dims),
             origin=_origin(function),
         )
-        self.kernels[name] = kernel
-        shared = {
-            len([p for p in kernel.ports[:i]])
-            for i, port in enumerate(kernel.ports)
-            if port.may_alias is not None
-        } | {port.may_alias for port in kernel.ports if port.may_alias is not None}
-        self.requests.append(Request(name, lower, f"{self.version} {key}", frozenset(shared)))
-        return kernel
+        shared = {p.may_alias for p in ports if p.may_alias is not None}
+        shared |= {i for i, p in enumerate(ports) if p.may_alias is not None}
+        requests.append(Request(name, once, f"{version} {key}", frozenset(shared)))
+    functions = {n: f for n, f in module.functions.items() if f.primitive is None}
+    return BuiltKernels(
+        module.with_functions(functions).with_kernels(kernels), tuple(requests)
+    )
 
 
-def build_kernels(module: Module, kernels: KernelSet) -> Module:
-    """Return the module with every primitive function replaced by a kernel."""
-    rewriter = _Rewriter(kernels)
-    functions = {
-        name: replace(function, body=rewriter.block(function.body))
-        for name, function in module.functions.items()
-        if function.primitive is None
-    }
-    return module.with_functions(functions).with_kernels({**module.kernels, **kernels.kernels})
+class _Once:
+    """Lowers a group when first called, and gives the function all dims of the group."""
 
+    def __init__(self, lower: LowerPrimitive, function: Function, name: str) -> None:
+        self._lower = lower
+        self._function = function
+        self._name = name
+        self._made: LoopFunction | None = None
 
-class _Rewriter:
-    """Replaces calls of primitive functions, in all blocks."""
-
-    def __init__(self, kernels: KernelSet) -> None:
-        self.kernels = kernels
-        self._named: dict[Var, Function] = {}
-
-    def block(self, block: Expr) -> Expr:
-        """Rewrite a block."""
-        lets, tail = spine(block)
-        kept: list[tuple[Let, Expr]] = []
-        for let in lets:
-            value = let.value
-            if isinstance(value, Function) and value.primitive is not None:
-                self._named[let.var] = value
-            else:
-                kept.append((let, self._value(value)))
-        body = self._value(tail)
-        for let, value in reversed(kept):
-            body = Let(let.var, value, body, body.type, let.span, let.place)
-        return body
-
-    def _value(self, value: Expr) -> Expr:
-        match value:
-            case Function():
-                return replace(value, body=self.block(value.body))
-            case If(then=then, otherwise=otherwise):
-                return replace(value, then=self.block(then), otherwise=self.block(otherwise))
-            case Match(arms=arms):
-                return replace(
-                    value, arms=tuple(Arm(arm.pattern, self.block(arm.body)) for arm in arms)
+    def __call__(self) -> LoopFunction:
+        if self._made is None:
+            made = self._lower(self._function, self._name)
+            dims = tuple(d.sym for d in self._function.type.dims)
+            unknown = [s.name for s in made.dims if s not in dims]
+            if unknown:
+                raise InternalError(
+                    f"its loops mention {', '.join(unknown)}, which no parameter determines",
+                    where=self._name,
                 )
-            case Call(callee=Function(primitive=str()) as function):
-                return self._call(value, function)
-            case Call(callee=Var() as var) if var in self._named:
-                return self._call(value, self._named[var])
-            case _:
-                return value
-
-    def _call(self, call: Call, function: Function) -> Call:
-        kernel = self.kernels.add(function)
-        callee = GlobalVar(kernel.name, kernel.type, call.span)
-        return Call(callee, call.args, call.type, call.span, call.place)
+            # Callers give every dim, whether or not the loops happen to mention it: what they pass
+            # must not depend on whether the loops were made.
+            self._made = replace(made, dims=dims)
+        return self._made
 
 
-def _int(d: DimParam):  # noqa: ANN202
-    from inlay.arith.expr import from_atom  # noqa: PLC0415
-
-    return from_atom(d.sym)
-
-
-def _ports(function: Function) -> tuple[Port, ...]:
+def _ports(function: Function, operators: OperatorTable) -> tuple[Port, ...]:
     reads = [
-        Port(p.name, p.type, Access.READ)
-        for p in function.params
-        if isinstance(p.type, TensorType)
+        Port(p.name, p.type, Access.READ) for p in function.params if isinstance(p.type, TensorType)
     ]
-    alias = _overwritten(function)
-    results = _results(function.body.type)
+    result = function.body.type
+    if isinstance(result, ExistsType):
+        result = result.body
+    fields = result.fields if isinstance(result, TupleType) else (result,)
     writes = [
-        Port(f"out{i}" if len(results) > 1 else "out", t, Access.WRITE, may_alias=alias)
-        for i, t in enumerate(results)
+        Port(f"out{i}" if len(fields) > 1 else "out", t, Access.WRITE)
+        for i, t in enumerate(fields)
+        if isinstance(t, TensorType)
     ]
+    if len(writes) == 1:
+        alias = _overwritten(function, writes[0].type, reads, operators)
+        writes = [replace(writes[0], may_alias=alias)]
     return (*reads, *writes)
 
 
-def _overwritten(function: Function) -> int | None:
-    """Return the position of an operand that the result may be written over.
+def _overwritten(
+    function: Function, result: TensorType, reads: Sequence[Port], operators: OperatorTable
+) -> int | None:
+    """Return the position of a parameter that the result may be written over.
 
-    Only where every operator reads the element of that operand at the index it writes: then the
-    element is read before it is overwritten.
+    All operators of the group are element-wise, and what depends on the parameter has the shape of
+    the result: then each of its elements is read for the element at the same index only, and before
+    that is written.
     """
-    return None
+    lets, tail = spine(function.body)
+    for value in (*(let.value for let in lets), tail):
+        if isinstance(value, Call) and isinstance(value.callee, OpRef):
+            pattern = operators.definition(value.callee.op).pattern
+            if pattern not in (Pattern.ELEMENTWISE, Pattern.BROADCAST):
+                return None
+            shape = value.type.shape if isinstance(value.type, TensorType) else None
+            for arg in value.args:
+                if isinstance(arg.type, TensorType) and arg.type.shape == result.shape != shape:
+                    return None
+        elif not isinstance(value, Var):
+            return None
+    return next((i for i, port in enumerate(reads) if port.type == result), None)
 
 
-def _results(t: Type) -> list[TensorType]:
-    if isinstance(t, ExistsType):
-        t = t.body
-    fields = t.fields if isinstance(t, TupleType) else (t,)
-    return [f for f in fields if isinstance(f, TensorType)]
+def _number(p: Var, dims: Mapping[Sym, int]) -> int:
+    t: Type = p.type
+    assert isinstance(t, IntType) and t.value is not None, "parameters are tensors and known ints"
+    assert isinstance(t.value.atom, Sym), "an integer parameter is a dim"
+    return dims[t.value.atom]
 
 
 def _origin(function: Function) -> str:
     lets, tail = spine(function.body)
-    names = [
-        v.callee.op.name
-        for v in (*(let.value for let in lets), tail)
-        if isinstance(v, Call) and isinstance(v.callee, OpRef)
-    ]
-    return "+".join(names)
-
-
-def _identifier(name: str) -> str:
-    return "".join(c if c.isalnum() or c == "_" else "_" for c in name)
+    found: list[Expr] = [*(let.value for let in lets), tail]
+    return "+".join(
+        v.callee.op.name for v in found if isinstance(v, Call) and isinstance(v.callee, OpRef)
+    )

@@ -1,0 +1,111 @@
+"""Runs the route: a module in, a program and a report out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from inlay.base.diagnostics import unsupported
+from inlay.base.instrument import Instrument, ListSink
+from inlay.bytecode.program import Program
+from inlay.codegen.cache import ObjectCache
+from inlay.codegen.llvm_generator import LlvmGenerator
+from inlay.interp.tensor import evaluate_expr
+from inlay.ir.expr import Expr, Function
+from inlay.ir.module import Module
+from inlay.loop.func import LoopFunction
+from inlay.lower.lower import lower
+from inlay.lower.ops_to_loops import ops_to_loops
+from inlay.machine.board import Board, find_board
+from inlay.machine.target import Target, host
+from inlay.memory.plan_memory import plan_module
+from inlay.ops.table import OperatorTable, table
+from inlay.passes.contract import PassContext
+from inlay.passes.manager import run_pipeline
+from inlay.pipeline.build_kernels import build_kernels
+from inlay.pipeline.options import CompileOptions
+from inlay.pipeline.report import Report, count_kernels, count_operators
+from inlay.pipeline.route import memory_pipeline, tensor_pipeline
+from inlay.vm.link import link
+
+LOWERING_VERSION = "1"
+"""Part of the key of cached code; raised when rules of operators, schedules or lowering change what
+they make of an equal group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """What a compilation gives.
+
+    Attributes:
+        program: the executable as data.
+        module: the last module: kernels, explicit storage.
+        report: what was done.
+    """
+
+    program: Program
+    module: Module
+    report: Report
+
+
+def compile_module(
+    module: Module, options: CompileOptions, instrument: Instrument
+) -> Compilation:
+    """Compile a module for a board.
+
+    Raises:
+        CompileError, UnsupportedError: what passes and stages say of the program.
+    """
+    board = find_board(options.board)
+    target = _target(board)
+    operators = table()
+    operator_counts, constant_bytes = count_operators(module)
+    times = ListSink()
+    timed = Instrument(times, *_sinks(instrument))
+    context = PassContext(operators, _evaluator(operators), instrument=timed)
+    with timed.span("simplify-and-fuse"):
+        module = run_pipeline(tensor_pipeline(), module, context)
+    with timed.span("build-kernels"):
+        built = build_kernels(module, operators, _lowering(operators, target), LOWERING_VERSION)
+    with timed.span("plan"):
+        module = run_pipeline(memory_pipeline(), built.module, context)
+    with timed.span("generate"):
+        folder = options.cache_folder
+        cache = None if folder is None else ObjectCache(folder)
+        artifact = LlvmGenerator(target, cache).compile(built.requests)
+    cached = {name: code.cached for name, code in artifact.kernels.items()}
+    kernels, machine = count_kernels(module, cached, board.host.name)
+    plans = context.results.get(plan_module, ())
+    report = Report(operator_counts, constant_bytes, kernels, machine, plans, len(artifact.image.data))
+    with timed.span("link"):
+        program = link(
+            module,
+            artifact,
+            target.triple,
+            memories=tuple(m.name for m in board.memories),
+            properties={"report": json.dumps(report.to_json(times=False), sort_keys=True)},
+        )
+    return Compilation(program, module, report)
+
+
+def _target(board: Board) -> Target:
+    if board.host.arch != "native":
+        raise unsupported(
+            "target.no-generator",
+            f"found the architecture '{board.host.arch}' on board '{board.name}', which no code "
+            "generator supports",
+            hint="`inlay targets` lists what can be compiled for",
+        )
+    return host()
+
+
+def _evaluator(operators: OperatorTable) -> Callable[[Expr], object]:
+    return lambda e: evaluate_expr(e, operators)
+
+
+def _lowering(operators: OperatorTable, target: Target) -> Callable[[Function, str], LoopFunction]:
+    def run(function: Function, name: str) -> LoopFunction:
+        return lower(ops_to_loops(function, operators.definition, name))
+
+    return run

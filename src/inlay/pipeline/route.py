@@ -1,0 +1,51 @@
+"""The compile route: every pass and stage, in order. This is the only place that knows the order.
+
+    load          importers, parser                    file -> module
+    TENSOR        passes over tensor IR                 names, identities, constants, layouts, groups
+    build-kernels `build_kernels`                       groups -> kernels
+    MEMORY        passes over tensor IR                 storage, blocks
+    generate      codegen: schedules, loops, LLVM       kernels -> image (lazily, through the cache)
+    link          vm                                    module, image -> program
+"""
+
+from __future__ import annotations
+
+from inlay.memory import explicit_alloc, plan_memory
+from inlay.passes.contract import Property
+from inlay.passes.manager import Pipeline, make_pipeline
+from inlay.transforms import (
+    eliminate_common,
+    eliminate_dead,
+    fold_constants,
+    fuse_ops,
+    inline_functions,
+    simplify_algebra,
+    to_anf,
+)
+
+TENSOR = (
+    to_anf.PASS,
+    inline_functions.PASS,
+    eliminate_dead.PASS,
+    fold_constants.PASS,
+    simplify_algebra.PASS,
+    fold_constants.PASS,
+    eliminate_common.PASS,
+    eliminate_dead.PASS,
+    fuse_ops.PASS,
+)
+
+MEMORY = (
+    explicit_alloc.PASS,
+    plan_memory.PASS,
+)
+
+
+def tensor_pipeline() -> Pipeline:
+    """Return the passes before kernels are made."""
+    return make_pipeline(TENSOR, given=(Property.TYPED,))
+
+
+def memory_pipeline() -> Pipeline:
+    """Return the passes after kernels are made."""
+    return make_pipeline(MEMORY, given=(Property.TYPED, Property.ANF, Property.LOWERED))
