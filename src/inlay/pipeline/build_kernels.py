@@ -89,13 +89,18 @@ class BuiltKernels:
 
 
 def build_kernels(
-    module: Module, operators: OperatorTable, lower: LowerPrimitive, version: str
+    module: Module,
+    operators: OperatorTable,
+    meanings: Meanings,
+    lower: LowerPrimitive,
+    version: str,
 ) -> BuiltKernels:
     """Make a kernel of every primitive function.
 
     Args:
         module: fused.
-        operators: for properties and meanings of operators.
+        operators: for properties of operators.
+        meanings: of operators.
         lower: makes the loops of a group; called lazily, at most once for each.
         version: names everything besides the group that `lower` depends on.
     """
@@ -111,7 +116,7 @@ def build_kernels(
             name=name,
             type=function.type,
             ports=ports,
-            body=LoopBody(function, key, once, operators),
+            body=LoopBody(function, key, once, meanings),
             ints=tuple(from_atom(d.sym) for d in function.type.dims),
             origin=_origin(function),
         )

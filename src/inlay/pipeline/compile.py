@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from inlay.base.diagnostics import unsupported
-from inlay.base.instrument import Instrument, ListSink
+from inlay.base.instrument import Instrument
 from inlay.bytecode.program import Program
 from inlay.codegen.cache import ObjectCache
 from inlay.codegen.llvm_generator import LlvmGenerator
-from inlay.interp.tensor import evaluate_expr
-from inlay.ir.expr import Expr, Function
+from inlay.interp.tensor import Meanings, evaluate_expr
+from inlay.ir.expr import Function
 from inlay.ir.module import Module
 from inlay.loop.func import LoopFunction
 from inlay.lower.lower import lower
@@ -60,31 +60,33 @@ def compile_module(
     board = find_board(options.board)
     target = _target(board)
     operators = table()
+    meanings = meanings_of(operators)
     operator_counts, constant_bytes = count_operators(module)
-    times = ListSink()
-    timed = Instrument(times, *_sinks(instrument))
-    context = PassContext(operators, _evaluator(operators), instrument=timed)
-    with timed.span("simplify-and-fuse"):
-        module = run_pipeline(tensor_pipeline(), module, context)
-    with timed.span("build-kernels"):
-        built = build_kernels(module, operators, _lowering(operators, target), LOWERING_VERSION)
-    with timed.span("plan"):
-        module = run_pipeline(memory_pipeline(), built.module, context)
-    with timed.span("generate"):
+    context = PassContext(
+        operators, lambda e: evaluate_expr(e, meanings), instrument=instrument
+    )
+    module = run_pipeline(tensor_pipeline(), module, context)
+    with instrument.span("build-kernels"):
+        built = build_kernels(
+            module, operators, meanings, _lowering(operators, target), LOWERING_VERSION
+        )
+    module = run_pipeline(memory_pipeline(), built.module, context)
+    with instrument.span("plan-memory"):
+        module, plans = plan_module(module)
+    with instrument.span("generate"):
         folder = options.cache_folder
         cache = None if folder is None else ObjectCache(folder)
         artifact = LlvmGenerator(target, cache).compile(built.requests)
     cached = {name: code.cached for name, code in artifact.kernels.items()}
     kernels, machine = count_kernels(module, cached, board.host.name)
-    plans = context.results.get(plan_module, ())
     report = Report(operator_counts, constant_bytes, kernels, machine, plans, len(artifact.image.data))
-    with timed.span("link"):
+    with instrument.span("link"):
         program = link(
             module,
             artifact,
             target.triple,
             memories=tuple(m.name for m in board.memories),
-            properties={"report": json.dumps(report.to_json(times=False), sort_keys=True)},
+            properties={"report": json.dumps(report.to_json(), sort_keys=True)},
         )
     return Compilation(program, module, report)
 
@@ -100,8 +102,9 @@ def _target(board: Board) -> Target:
     return host()
 
 
-def _evaluator(operators: OperatorTable) -> Callable[[Expr], object]:
-    return lambda e: evaluate_expr(e, operators)
+def meanings_of(operators: OperatorTable) -> Meanings:
+    """Return the meanings of operators as the evaluator wants them."""
+    return lambda op, attrs, args: operators.definition(op).evaluate(attrs, *args)
 
 
 def _lowering(operators: OperatorTable, target: Target) -> Callable[[Function, str], LoopFunction]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,6 @@ class Report:
         machine: operators that the virtual machine runs itself, with how often each is called.
         plans: the memory plan of each function.
         image_bytes: of native code.
-        times: seconds of each pass and stage, in order.
     """
 
     operators: Mapping[str, int]
@@ -55,11 +54,10 @@ class Report:
     machine: Mapping[str, int]
     plans: tuple[FunctionPlan, ...]
     image_bytes: int
-    times: tuple[tuple[str, float], ...] = ()
 
-    def to_json(self, *, times: bool = True) -> dict[str, Any]:
-        """Return plain data; without times it depends on program and target alone."""
-        found: dict[str, Any] = {
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data, which depends on program and target alone."""
+        return {
             "operators": dict(self.operators),
             "constant_bytes": self.constant_bytes,
             "kernels": [
@@ -80,10 +78,6 @@ class Report:
             ],
             "image_bytes": self.image_bytes,
         }
-        if times:
-            found["times"] = dict(self.times)
-            found["cached_kernels"] = sum(k.cached for k in self.kernels)
-        return found
 
 
 def count_operators(module: Module) -> tuple[dict[str, int], int]:
@@ -124,8 +118,3 @@ def count_kernels(
         for name, count in calls.items()
     )
     return kernels, dict(sorted(machine.items()))
-
-
-def seconds(durations: Sequence[tuple[str, int]]) -> tuple[tuple[str, float], ...]:
-    """Return nanoseconds as seconds."""
-    return tuple((name, ns / 1e9) for name, ns in durations)

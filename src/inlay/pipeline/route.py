@@ -3,14 +3,15 @@
     load          importers, parser                    file -> module
     TENSOR        passes over tensor IR                 names, identities, constants, layouts, groups
     build-kernels `build_kernels`                       groups -> kernels
-    MEMORY        passes over tensor IR                 storage, blocks
+    MEMORY        passes over tensor IR                 storage
+    plan-memory   `memory.plan_memory`                  storage -> blocks, with a report
     generate      codegen: schedules, loops, LLVM       kernels -> image (lazily, through the cache)
     link          vm                                    module, image -> program
 """
 
 from __future__ import annotations
 
-from inlay.memory import explicit_alloc, plan_memory
+from inlay.memory import explicit_alloc
 from inlay.passes.contract import Property
 from inlay.passes.manager import Pipeline, make_pipeline
 from inlay.transforms import (
@@ -35,10 +36,7 @@ TENSOR = (
     fuse_ops.PASS,
 )
 
-MEMORY = (
-    explicit_alloc.PASS,
-    plan_memory.PASS,
-)
+MEMORY = (explicit_alloc.PASS,)
 
 
 def tensor_pipeline() -> Pipeline:

@@ -1,0 +1,33 @@
+"""Errors of measuring next to a peer."""
+
+from __future__ import annotations
+
+from inlay.base.catalog.entry import Entry
+
+ENTRIES = (
+    Entry(
+        id="bench.different",
+        title="a peer that gives another result",
+        explanation=(
+            "Before anything is timed, both sides run the same inputs and their outputs are "
+            "compared. They differ by more than the tolerance, so one of them is wrong, or the "
+            "model is sensitive to rounding."
+        ),
+        remedy=(
+            "Give inputs of the right kind with `--inputs`; if the difference is rounding, allow it "
+            "with `--atol` and `--rtol`. Otherwise report the model."
+        ),
+    ),
+    Entry(
+        id="bench.no-peer",
+        title="a peer that is not installed",
+        explanation="The peer is measured in this process, so its package must be importable.",
+        remedy="Install it: `pip install 'inlay[bench]'`.",
+    ),
+    Entry(
+        id="bench.peer-format",
+        title="a model that the peer cannot read",
+        explanation="The peer reads ONNX files only.",
+        remedy="Measure the ONNX file that the program was made from.",
+    ),
+)

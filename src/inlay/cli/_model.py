@@ -1,0 +1,274 @@
+"""What commands that take a model have in common: options, compiling, inputs, summaries."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from inlay.api import compilation, load
+from inlay.arith import dtype as dtypes
+from inlay.base.diagnostics import Collector, error
+from inlay.base.instrument import Instrument, ListSink
+from inlay.base.options import add_arguments, arguments_layer, environment, resolve
+from inlay.base.span import Span
+from inlay.bytecode import formula
+from inlay.bytecode.program import Entry, TensorSpec
+from inlay.cli._command import Output
+from inlay.cli._progress import watched
+from inlay.pipeline.options import CompileOptions
+from inlay.runtime.session import Executable, executable_of, load_executable
+
+_SIZES = (8, 1, 2, 4, 16, 32, 64, 128, 3, 5, 7)
+"""Sizes tried for a dim that nobody gave; one item for what is called a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model ready to run.
+
+    Attributes:
+        executable: what runs.
+        facts: the report of its compilation, as plain data.
+        times: nanoseconds of passes and stages; empty for a saved executable.
+        module_inputs: text of the signature.
+    """
+
+    executable: Executable
+    facts: Mapping[str, Any]
+    times: Mapping[str, int]
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the model and how it is compiled."""
+    parser.add_argument("model", type=Path, help="a model (.onnx), a program (.inl) or .inlay")
+    parser.add_argument("--threads", type=int, help="threads to run on; all processors by default")
+    parser.add_argument("--timings", action="store_true", help="print the time of every pass")
+    add_arguments(parser, CompileOptions)
+
+
+def add_input_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare where inputs come from."""
+    parser.add_argument("--inputs", type=Path, metavar="X.npz", help="arrays by input name")
+    parser.add_argument(
+        "--dim", action="append", default=[], metavar="NAME=SIZE", help="size of a symbolic dim"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of random inputs")
+
+
+def prepare(arguments: argparse.Namespace, output: Output) -> Loaded:
+    """Compile or load the model; show progress and, if asked, times."""
+    if arguments.model.suffix == ".inlay":
+        executable = load_executable(arguments.model, threads=arguments.threads)
+        facts = json.loads(executable.program.properties.get("report", "{}"))
+        return Loaded(executable, facts, {})
+    with watched(quiet=output.as_json) as (instrument, kept):
+        compiled = compile_arguments(arguments, instrument)
+        with instrument.span("load-image"):
+            executable = executable_of(compiled.program, threads=arguments.threads)
+    return Loaded(executable, compiled.report.to_json(), _times(arguments, output, kept))
+
+
+def compile_arguments(arguments: argparse.Namespace, instrument: Instrument):  # noqa: ANN201
+    """Compile the model as the arguments say; the command line overrides the environment."""
+    layers = (environment(), arguments_layer(arguments, CompileOptions))
+    known = {"board", "cache", "verify"}
+    environment_layer = type(layers[0])(
+        layers[0].origin, {k: v for k, v in layers[0].values.items() if k in known}
+    )
+    options = resolve(CompileOptions, environment_layer, layers[1]).options
+    module = load(arguments.model, instrument=instrument)
+    values = {name: getattr(options, name) for name in known}
+    return compilation(module, instrument=instrument, **values)
+
+
+def _times(
+    arguments: argparse.Namespace, output: Output, kept: ListSink
+) -> dict[str, int]:
+    times = kept.durations()
+    if arguments.timings:
+        for name, ns in times.items():
+            output.say(f"  {name:24}{ns / 1e6:10.1f} ms")
+    return times
+
+
+def inputs_of(arguments: argparse.Namespace, executable: Executable) -> dict[str, np.ndarray]:
+    """Return the inputs of a run: from a file, or random ones of the right types."""
+    if arguments.inputs is not None:
+        try:
+            with np.load(arguments.inputs, allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files}
+        except (OSError, ValueError) as failure:
+            raise error(
+                "load.bad-inputs",
+                f"found {failure}",
+                span=Span.named(str(arguments.inputs)),
+                hint="write it with numpy.savez",
+            ) from failure
+    entry = executable.entries[0]
+    sizes = _sizes(entry, _given(arguments.dim))
+    return {
+        spec.name: _random(spec, _shape(spec, sizes), arguments.seed) for spec in entry.inputs
+    }
+
+
+def _given(texts: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for text in texts:
+        name, sign, size = text.partition("=")
+        if not sign or not size.isdigit():
+            raise error("option.bad-value", f"found --dim {text}, needed NAME=SIZE")
+        found[name] = int(size)
+    return found
+
+
+def _sizes(entry: Entry, given: Mapping[str, int]) -> list[int]:
+    """Choose a size for every symbol: as given, else one that meets what is required."""
+    findings = Collector()
+    known = {s.name for s in entry.symbols}
+    for name in given:
+        if name not in known:
+            findings.error(
+                "option.bad-value",
+                f"found --dim {name}, which is no dim of the inputs",
+                hint=f"there are {', '.join(sorted(known)) or 'none'}",
+            )
+    findings.raise_if_fatal()
+    candidates = [
+        (given[s.name],) if s.name in given
+        else (1, *_SIZES) if "batch" in s.name.lower() or s.name in ("N", "B")
+        else _SIZES
+        for s in entry.symbols
+    ]  # fmt: skip
+    sizes = [options[0] for options in candidates]
+    for index, options in enumerate(candidates):
+        for size in options:
+            sizes[index] = size
+            if _meets(entry, sizes):
+                break
+    return sizes
+
+
+def _meets(entry: Entry, sizes: Sequence[int]) -> bool:
+    required = all(formula.evaluate(r.value, sizes) for r in entry.requirements)
+    dims = (d.value for spec in entry.inputs for d in spec.dims)
+    values = (formula.evaluate(v, sizes) for v in dims if v is not None)
+    return required and all(v is not None and v >= 0 for v in values)
+
+
+def _shape(spec: TensorSpec, sizes: Sequence[int]) -> tuple[int, ...]:
+    values = (formula.evaluate(d.value, sizes) if d.value else None for d in spec.dims)
+    return tuple(v or 0 for v in values)
+
+
+def _random(spec: TensorSpec, shape: tuple[int, ...], seed: int) -> np.ndarray:
+    """Return random numbers of a type: floats in [0, 1), integers and booleans 0 or 1."""
+    generator = np.random.default_rng([seed, zlib.crc32(spec.name.encode())])
+    dtype = dtypes.BY_NAME[spec.dtype]
+    if dtype.is_float:
+        return generator.random(shape, np.float32).astype(dtype.numpy)
+    return generator.integers(0, 2, shape).astype(dtype.numpy)
+
+
+def describe_import(model: Path, facts: Mapping[str, Any], output: Output) -> None:
+    """Say what was imported."""
+    operators = facts.get("operators", {})
+    total = sum(operators.values())
+    counted = ", ".join(
+        f"{n} {name}" for name, n in sorted(operators.items(), key=lambda x: (-x[1], x[0]))
+    )
+    output.say(f"{model.name}: {total} operators ({counted})")
+    output.say(f"  constants: {size_text(facts.get('constant_bytes', 0))}")
+
+
+def describe_placement(facts: Mapping[str, Any], output: Output, *, all_kernels: bool) -> None:
+    """Say where each operation runs."""
+    kernels = facts.get("kernels", [])
+    by_device: dict[str, int] = {}
+    for kernel in kernels:
+        by_device[kernel["device"]] = by_device.get(kernel["device"], 0) + kernel["calls"]
+    for device, calls in by_device.items():
+        output.say(f"  {device}: {calls} invocations of {len(kernels)} kernels")
+    shown = kernels if all_kernels else kernels[:0]
+    for kernel in shown:
+        times = f" x{kernel['calls']}" if kernel["calls"] > 1 else ""
+        output.say(f"    {kernel['device']:6} {kernel['name']}{times}: {kernel['origin']}")
+    machine = facts.get("machine", {})
+    if machine:
+        counted = ", ".join(f"{n} {name}" for name, n in machine.items())
+        output.say(f"  virtual machine: {counted}")
+    output.say(f"  native code: {size_text(facts.get('image_bytes', 0))}")
+
+
+def describe_memory(
+    facts: Mapping[str, Any], entry: Entry, inputs: Mapping[str, np.ndarray], output: Output
+) -> None:
+    """Say what the memory plan needs at its peak."""
+    sizes = _bound(entry, inputs)
+    names = [s.name for s in entry.symbols]
+    for plan in facts.get("memory", []):
+        block = _evaluated(plan["block_bytes"], names, sizes)
+        bound = _evaluated(plan["lower_bound"], names, sizes)
+        apart = _evaluated(plan["unshared_bytes"], names, sizes)
+        gap = f", {(block / bound - 1) * 100:.1f} % above the lower bound" if bound else ""
+        where = "" if plan["function"] == "main" else f" of {plan['function']}"
+        output.say(
+            f"  memory plan{where}: peak {size_text(block)} for {plan['planned']} buffers "
+            f"({size_text(apart)} unshared{gap}); {plan['counted']} buffers counted at run time"
+        )
+
+
+def _bound(entry: Entry, inputs: Mapping[str, np.ndarray]) -> list[int]:
+    sizes: list[int] = []
+    for symbol in entry.symbols:
+        array = inputs.get(entry.inputs[symbol.input].name)
+        found = array.shape[symbol.axis] if array is not None else 0
+        sizes.append(formula.evaluate(symbol.solution, [found, *sizes]) or 0)
+    return sizes
+
+
+def _evaluated(text: str, names: Sequence[str], sizes: Sequence[int]) -> int:
+    """Evaluate a size; symbols of inner functions are not known here and count as 0."""
+    try:
+        return formula.evaluate(formula.parse(text, names), sizes) or 0
+    except ValueError:
+        return 0
+
+
+def size_text(size: int) -> str:
+    """Return bytes in the unit that fits."""
+    value = float(size)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.2f} GiB"
+
+
+def describe_arrays(arrays: Mapping[str, np.ndarray], output: Output, *, what: str) -> None:
+    """Summarize arrays, one line each."""
+    for name, array in arrays.items():
+        dtype = dtypes.from_numpy(array.dtype).name
+        line = f"  {what} {name}: {dtype}{list(array.shape)}"
+        if array.size and array.dtype.kind in "fiu":
+            wide = array.astype(np.float64)
+            finite = wide[np.isfinite(wide)]
+            if finite.size:
+                line += f"  min {finite.min():.6g}  mean {finite.mean():.6g}  max {finite.max():.6g}"
+            if finite.size < wide.size:
+                line += f"  ({wide.size - finite.size} not finite)"
+        output.say(line)
+
+
+def arrays_record(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return the types of arrays as plain data."""
+    return {
+        name: {"dtype": dtypes.from_numpy(a.dtype).name, "shape": list(a.shape)}
+        for name, a in arrays.items()
+    }

@@ -1,0 +1,162 @@
+"""`inlay bench MODEL [--against onnxruntime]`: honest times, next to a peer's.
+
+Both run the same inputs in the same process, in interleaved rounds, so that a slow moment of the
+machine hits both. The first round is dropped. Outputs are compared before anything is timed: a fast
+wrong answer has no time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from inlay.base.diagnostics import error, unsupported
+from inlay.cli._command import Command, Output
+from inlay.cli._model import (
+    add_input_arguments,
+    add_model_arguments,
+    inputs_of,
+    prepare,
+)
+from inlay.cli._progress import ticking
+
+PEERS = ("onnxruntime",)
+Runner = Callable[[], Mapping[str, np.ndarray]]
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_model_arguments(parser)
+    add_input_arguments(parser)
+    parser.add_argument("--against", choices=PEERS, help="a peer to run next to it")
+    parser.add_argument("--rounds", type=int, default=12, help="interleaved rounds")
+    parser.add_argument("--seconds", type=float, default=0.25, help="of each side in a round")
+    parser.add_argument("--atol", type=float, default=1e-4, help="of the comparison of outputs")
+    parser.add_argument("--rtol", type=float, default=1e-3, help="of the comparison of outputs")
+
+
+def _run(arguments: argparse.Namespace, output: Output) -> int:
+    if arguments.threads is None:
+        arguments.threads = 1
+    loaded = prepare(arguments, output)
+    inputs = inputs_of(arguments, loaded.executable)
+    runners: dict[str, Runner] = {"inlay": lambda: loaded.executable.run(inputs)}
+    if arguments.against == "onnxruntime":
+        runners["onnxruntime"] = onnxruntime_runner(arguments.model, inputs, arguments.threads)
+        difference = compare(
+            runners["inlay"](), runners["onnxruntime"](), arguments.atol, arguments.rtol
+        )
+        output.say(f"outputs agree: largest difference {difference:.3g}")
+        output.record(largest_difference=difference)
+    times = measure(runners, arguments.rounds, arguments.seconds, quiet=output.as_json)
+    for name, values in times.items():
+        output.say(
+            f"{name:12} {statistics.median(values) * 1e3:9.3f} ms  "
+            f"(rounds from {min(values) * 1e3:.3f} to {max(values) * 1e3:.3f})"
+        )
+    output.record(
+        threads=arguments.threads,
+        milliseconds={n: statistics.median(v) * 1e3 for n, v in times.items()},
+    )
+    if len(times) == 2:
+        ratios = ratios_of(times["inlay"], times["onnxruntime"])
+        middle, low, high = statistics.median(ratios), min(ratios), max(ratios)
+        output.say(f"ratio to onnxruntime: {middle:.2f} (rounds from {low:.2f} to {high:.2f})")
+        output.record(ratio=middle, ratio_low=low, ratio_high=high)
+    return 0
+
+
+def onnxruntime_runner(model: Any, inputs: Mapping[str, np.ndarray], threads: int) -> Runner:
+    """Return a function that runs the model in onnxruntime.
+
+    Raises:
+        UnsupportedError: `bench.no-peer` where it is not installed.
+        CompileError: `bench.peer-format` where the model is no ONNX file.
+    """
+    if model.suffix != ".onnx":
+        raise error("bench.peer-format", f"found {model.name}, needed an .onnx file to run a peer")
+    try:
+        import onnxruntime
+    except ImportError:
+        raise unsupported(
+            "bench.no-peer",
+            "onnxruntime is not installed",
+            hint="install the extra: pip install 'inlay[bench]'",
+        ) from None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(
+        str(model), options, providers=["CPUExecutionProvider"]
+    )
+    names = [o.name for o in session.get_outputs()]
+    given = dict(inputs)
+    return lambda: dict(zip(names, session.run(names, given), strict=True))
+
+
+def compare(
+    ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray], atol: float, rtol: float
+) -> float:
+    """Return the largest difference.
+
+    Raises:
+        CompileError: `bench.different` where outputs do not agree.
+    """
+    largest = 0.0
+    for name, expected in theirs.items():
+        found = np.asarray(ours[name])
+        if found.shape != expected.shape:
+            raise error(
+                "bench.different",
+                f"output '{name}' has shape {list(found.shape)}, the peer's {list(expected.shape)}",
+            )
+        if expected.dtype.kind not in "fiub":
+            continue
+        a, b = found.astype(np.float64), expected.astype(np.float64)
+        if not np.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True):
+            raise error(
+                "bench.different",
+                f"output '{name}' differs from the peer's by {np.nanmax(np.abs(a - b)):.3g}",
+                hint="times of different results are not comparable; report this model",
+            )
+        if a.size:
+            largest = max(largest, float(np.nanmax(np.abs(a - b))))
+    return largest
+
+
+def measure(
+    runners: Mapping[str, Runner], rounds: int, seconds: float, *, quiet: bool
+) -> dict[str, list[float]]:
+    """Return for each runner the median time of a run in each round."""
+    times: dict[str, list[float]] = {name: [] for name in runners}
+    with ticking("round", rounds, quiet=quiet) as tick:
+        for index in range(rounds + 1):
+            for name, run in runners.items():
+                median = _one_round(run, seconds)
+                if index:
+                    times[name].append(median)
+            tick(index)
+    return times
+
+
+def _one_round(run: Runner, seconds: float) -> float:
+    found: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(found) < 3 or time.perf_counter() < end:
+        begun = time.perf_counter()
+        run()
+        found.append(time.perf_counter() - begun)
+    return statistics.median(found)
+
+
+def ratios_of(ours: list[float], theirs: list[float]) -> list[float]:
+    """Return our time over the peer's, round by round."""
+    return [a / b for a, b in zip(ours, theirs, strict=True)]
+
+
+COMMAND = Command("time a model, next to a peer", _arguments, _run)

@@ -1,0 +1,50 @@
+"""`inlay compile MODEL -o X.inlay`: write an executable that needs no compiler to run."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from inlay.bytecode.container import save
+from inlay.cli._command import Command, Output
+from inlay.cli._model import (
+    add_model_arguments,
+    compile_arguments,
+    describe_import,
+    describe_placement,
+    size_text,
+)
+from inlay.cli._progress import watched
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_model_arguments(parser)
+    parser.add_argument("-o", "--output", type=Path, required=True, help="the file to write")
+    parser.add_argument("--kernels", action="store_true", help="list every kernel")
+
+
+def _run(arguments: argparse.Namespace, output: Output) -> int:
+    begun = time.perf_counter()
+    with watched(quiet=output.as_json) as (instrument, kept):
+        compiled = compile_arguments(arguments, instrument)
+        with instrument.span("save"):
+            save(compiled.program, arguments.output)
+    seconds = time.perf_counter() - begun
+    facts = compiled.report.to_json()
+    describe_import(arguments.model, facts, output)
+    describe_placement(facts, output, all_kernels=arguments.kernels)
+    times = kept.durations()
+    if arguments.timings:
+        for name, ns in times.items():
+            output.say(f"  {name:24}{ns / 1e6:10.1f} ms")
+    size = arguments.output.stat().st_size
+    output.say(f"  {arguments.output}: {size_text(size)}, compiled in {seconds:.2f} s")
+    output.record(
+        model=str(arguments.model), output=str(arguments.output), bytes=size, seconds=seconds,
+        report=facts, times={name: ns / 1e9 for name, ns in times.items()},
+    )  # fmt: skip
+    return 0
+
+
+COMMAND = Command("compile a model to an executable file", _arguments, _run)

@@ -1,0 +1,62 @@
+"""`inlay run MODEL`: compile a model, run it once, and say what happened."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+
+from inlay.cli._command import Command, Output
+from inlay.cli._model import (
+    add_input_arguments,
+    add_model_arguments,
+    arrays_record,
+    describe_arrays,
+    describe_import,
+    describe_memory,
+    describe_placement,
+    inputs_of,
+    prepare,
+)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_model_arguments(parser)
+    add_input_arguments(parser)
+    parser.add_argument("--output", type=Path, metavar="Y.npz", help="where to write the outputs")
+    parser.add_argument("--kernels", action="store_true", help="list every kernel")
+
+
+def _run(arguments: argparse.Namespace, output: Output) -> int:
+    begun = time.perf_counter()
+    loaded = prepare(arguments, output)
+    compiled = time.perf_counter() - begun
+    inputs = inputs_of(arguments, loaded.executable)
+    begun = time.perf_counter()
+    outputs = loaded.executable.run(inputs)
+    first = time.perf_counter() - begun
+    if loaded.facts:
+        describe_import(arguments.model, loaded.facts, output)
+        describe_placement(loaded.facts, output, all_kernels=arguments.kernels)
+        describe_memory(loaded.facts, loaded.executable.entries[0], inputs, output)
+    describe_arrays(inputs, output, what="input")
+    describe_arrays(outputs, output, what="output")
+    output.say(f"  prepared in {compiled:.2f} s, ran in {first * 1e3:.2f} ms")
+    if arguments.output is not None:
+        np.savez(arguments.output, **outputs)
+        output.say(f"  outputs written to {arguments.output}")
+    output.record(
+        model=str(arguments.model),
+        report=dict(loaded.facts),
+        inputs=arrays_record(inputs),
+        outputs=arrays_record(outputs),
+        prepare_seconds=compiled,
+        run_seconds=first,
+        times={name: ns / 1e9 for name, ns in loaded.times.items()},
+    )
+    return 0
+
+
+COMMAND = Command("compile a model, run it, and say what happened", _arguments, _run)
