@@ -51,7 +51,7 @@ def load(path: str | os.PathLike[str], *, instrument: Instrument = SILENT) -> Mo
         if file.suffix == ".onnx":
             return load_model(file, table())
         text = file.read_text(encoding="utf-8")
-        return infer_types(parse_module(text, table(), name=str(file)))
+        return parse_module(text, table(), name=str(file))
 
 
 def compile(

@@ -75,7 +75,7 @@ def prepare(arguments: argparse.Namespace, output: Output) -> Loaded:
     return Loaded(executable, compiled.report.to_json(), _times(arguments, output, kept))
 
 
-def compile_arguments(arguments: argparse.Namespace, instrument: Instrument):  # noqa: ANN201
+def compile_arguments(arguments: argparse.Namespace, instrument: Instrument):
     """Compile the model as the arguments say; the command line overrides the environment."""
     layers = (environment(), arguments_layer(arguments, CompileOptions))
     known = {"board", "cache", "verify"}

@@ -1,9 +1,9 @@
 """The entry point: finds the command, runs it, turns failures into words and exit codes.
 
-    0   done
-    1   the user's program or input is at fault, or asks for what we cannot do
-    2   wrong usage
-    70  our fault
+0   done
+1   the user's program or input is at fault, or asks for what we cannot do
+2   wrong usage
+70  our fault
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from inlay.api import load
 from inlay.cli._command import Command, Output
 from inlay.interp.tensor import evaluate_expr
 from inlay.ir.printer import print_module
-from inlay.ir.verify import verify
+from inlay.ir.verify import check
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from inlay.passes.discover import pass_table, passes_named
@@ -34,7 +34,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     context = PassContext(operators, lambda e: evaluate_expr(e, meanings))
     # The order is the user's: what the passes require is not checked, what they make is.
     pipeline = Pipeline(passes, frozenset())
-    module = run_pipeline(pipeline, module, context, verify=verify)
+    module = run_pipeline(pipeline, module, context, verify=check)
     text = print_module(module)
     if arguments.output is not None:
         arguments.output.write_text(text, encoding="utf-8")

@@ -32,7 +32,7 @@ from inlay.passes.contract import Pass, PassContext, Property
 Binding = tuple[Var, Expr, Span]
 
 
-def run(module: Module, context: PassContext) -> Module:
+def run(module: Module, _context: PassContext) -> Module:
     """Make storage explicit in every function."""
     writer = _Writer(module.kernels)
     return module.with_functions(

@@ -196,7 +196,7 @@ class _Walker:
                     self._make(call, attrs, var)
                     return NOTHING
                 if op is TENSOR_AT:
-                    return self._tensor(call, var)
+                    return self._tensor(call)
                 if op is INVOKE:
                     self._invoke(call)
                     return NOTHING
@@ -249,7 +249,7 @@ class _Walker:
             name=var.name.removesuffix(".s"),
         )  # fmt: skip
 
-    def _tensor(self, call: Call, var: Var | None) -> frozenset[Var]:
+    def _tensor(self, call: Call) -> frozenset[Var]:
         storage = call.args[0]
         if not isinstance(storage, Var):
             raise InternalError("a tensor is not in named storage", where=str(call.span))

@@ -19,7 +19,7 @@ class is the largest sum of sizes in use at one position.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import gcd
 
 from inlay.analysis.blocks import spine
@@ -234,11 +234,14 @@ class _Rewriter:
                 return replace(
                     value, arms=tuple(Arm(arm.pattern, self._block(arm.body)) for arm in arms)
                 )
-            case Call(callee=OpRef(op=op), args=(Var() as storage, Const(value=Int() as at), shape)) if (
+            case Call(callee=OpRef(op=op), args=(Var() as storage, *_)) if (
                 op is TENSOR_AT and storage in self._offsets
             ):
                 block, offset = self._offsets[storage]
-                return replace(value, args=(block, make.int_const(offset + at), shape))
+                at, shape = value.args[1:]
+                assert isinstance(at, Const), "explicit-alloc puts a tensor at a number"
+                assert isinstance(at.value, Int), "explicit-alloc puts a tensor at a number"
+                return replace(value, args=(block, make.int_const(offset + at.value), shape))
             case _:
                 return value
 

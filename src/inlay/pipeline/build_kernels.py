@@ -16,6 +16,7 @@ import numpy as np
 
 from inlay.analysis.blocks import spine
 from inlay.arith.expr import Sym, from_atom
+from inlay.arith.expr import evaluate as evaluate_int
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.interface import Request
 from inlay.interp.tensor import Meanings, evaluate
@@ -199,9 +200,9 @@ def _overwritten(
 
 def _number(p: Var, dims: Mapping[Sym, int]) -> int:
     t: Type = p.type
-    assert isinstance(t, IntType) and t.value is not None, "parameters are tensors and known ints"
-    assert isinstance(t.value.atom, Sym), "an integer parameter is a dim"
-    return dims[t.value.atom]
+    assert isinstance(t, IntType), "parameters are tensors and ints"
+    assert t.value is not None, "an integer parameter has a value over the dims"
+    return evaluate_int(t.value, dims)
 
 
 def _origin(function: Function) -> str:

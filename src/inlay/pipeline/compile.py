@@ -107,7 +107,7 @@ def meanings_of(operators: OperatorTable) -> Meanings:
     return lambda op, attrs, args: operators.definition(op).evaluate(attrs, *args)
 
 
-def _lowering(operators: OperatorTable, target: Target) -> Callable[[Function, str], LoopFunction]:
+def _lowering(operators: OperatorTable, _target: Target) -> Callable[[Function, str], LoopFunction]:
     def run(function: Function, name: str) -> LoopFunction:
         return lower(ops_to_loops(function, operators.definition, name))
 

@@ -109,7 +109,7 @@ def count_kernels(
                 name = value.args[0].name
                 calls[name] += 1
                 devices.setdefault(name, value.place.device if value.place else host)
-            elif not value.callee.op in (ALLOC_STORAGE, TENSOR_AT, KILL):
+            elif value.callee.op not in (ALLOC_STORAGE, TENSOR_AT, KILL):
                 machine[value.callee.op.name] += 1
     kernels = tuple(
         KernelUse(

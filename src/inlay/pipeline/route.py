@@ -1,12 +1,12 @@
 """The compile route: every pass and stage, in order. This is the only place that knows the order.
 
-    load          importers, parser                    file -> module
-    TENSOR        passes over tensor IR                 names, identities, constants, layouts, groups
-    build-kernels `build_kernels`                       groups -> kernels
-    MEMORY        passes over tensor IR                 storage
-    plan-memory   `memory.plan_memory`                  storage -> blocks, with a report
-    generate      codegen: schedules, loops, LLVM       kernels -> image (lazily, through the cache)
-    link          vm                                    module, image -> program
+load          importers, parser                    file -> module
+TENSOR        passes over tensor IR                 names, identities, constants, layouts, groups
+build-kernels `build_kernels`                       groups -> kernels
+MEMORY        passes over tensor IR                 storage
+plan-memory   `memory.plan_memory`                  storage -> blocks, with a report
+generate      codegen: schedules, loops, LLVM       kernels -> image (lazily, through the cache)
+link          vm                                    module, image -> program
 """
 
 from __future__ import annotations

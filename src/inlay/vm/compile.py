@@ -38,6 +38,9 @@ from inlay.vm.signature import output_types, signature_of
 from inlay.vm.values import Fields, Value, as_operand, flat_kinds, kind_of, layout_of, spread_over
 from inlay.vm.writer import Writer
 
+NO_TARGET = Target()
+"""Of programs without native code."""
+
 _HASHED_BYTES = 1 << 16
 """Constants up to this size are shared when their contents are equal; larger ones by identity."""
 
@@ -46,7 +49,7 @@ def compile_module(
     module: Module,
     kernels: Mapping[str, Kernel],
     *,
-    target: Target = Target(),
+    target: Target = NO_TARGET,
     image: bytes = b"",
     memories: Sequence[str] = ("host",),
     properties: Mapping[str, str] | None = None,

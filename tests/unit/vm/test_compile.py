@@ -6,14 +6,19 @@ import numpy as np
 import pytest
 
 from inlay.arith.dtype import F32
-from inlay.arith.expr import Int, fresh, from_atom, lit, to_int
+from inlay.arith.expr import Int, fresh, from_atom, to_int
 from inlay.base.diagnostics import CompileError
 from inlay.ir import make
 from inlay.ir.builder import Builder, Step
-from inlay.ir.core_ops import INT_LESS, PUSH_ROW, TO_CONTROL, TO_TENSOR, ZEROS, DTypeAttrs
+from inlay.ir.core_ops import INT_LESS, TO_CONTROL
 from inlay.ir.expr import Expr, Function, Var
 from inlay.ir.module import Adt, Constructor, Module
-from inlay.ir.types import AdtType, ExistsType, DimParam, FuncType, IntType, TensorType, TupleType, TypeVar
+from inlay.ir.types import (
+    AdtType,
+    DimParam,
+    FuncType,
+    IntType,
+)
 from inlay.ops.table import table
 from tests.python_kernels import compile_with_python_kernels, run_program
 
