@@ -22,6 +22,7 @@ from inlay.bytecode import formula
 from inlay.bytecode.program import Entry, TensorSpec
 from inlay.cli._command import Output
 from inlay.cli._progress import watched
+from inlay.pipeline.compile import Compilation
 from inlay.pipeline.options import CompileOptions
 from inlay.runtime.session import Executable, executable_of, load_executable
 
@@ -75,7 +76,7 @@ def prepare(arguments: argparse.Namespace, output: Output) -> Loaded:
     return Loaded(executable, compiled.report.to_json(), _times(arguments, output, kept))
 
 
-def compile_arguments(arguments: argparse.Namespace, instrument: Instrument):
+def compile_arguments(arguments: argparse.Namespace, instrument: Instrument) -> Compilation:
     """Compile the model as the arguments say; the command line overrides the environment."""
     layers = (environment(), arguments_layer(arguments, CompileOptions))
     known = {"board", "cache", "verify"}

@@ -23,4 +23,13 @@ ENTRIES = (
         ),
         remedy="Use a processor from 2008 or later.",
     ),
+    Entry(
+        id="target.no-generator",
+        title="an architecture that no code generator supports",
+        explanation=(
+            "The host of a board runs the kernels that no accelerator takes, so code must be made "
+            "for its architecture, and none of the code generators can."
+        ),
+        remedy="Choose another board with `--board`; `inlay targets` lists them.",
+    ),
 )
