@@ -1073,6 +1073,9 @@ class _Parser:
         with self._deeper():
             if t.accept("_"):
                 return PatternWildcard()
+            if isinstance(type_, ExistsType):
+                type_, dims = open_exists(type_)
+                self._declare(dims)
             if t.at("("):
                 return self._tuple_pattern(type_)
             start = t.mark()

@@ -26,9 +26,9 @@ from inlay.arith.expr import Int, Sym, from_atom
 from inlay.base.doc import Doc, bracket, concat, hardline, lines, nest, render
 from inlay.base.lexer import quote
 from inlay.base.names import NameSupply
-from inlay.ir import walk
+from inlay.ir import make, walk
 from inlay.ir.attrs import attrs_text
-from inlay.ir.dims import dim_text, opened_dims, same_type, type_text
+from inlay.ir.dims import dim_text, free_symbols, opened_dims, same_type, type_text
 from inlay.ir.expr import (
     Call,
     Const,
@@ -357,9 +357,11 @@ class _FunctionPrinter:
             case If():
                 return self._if(e)
             case Match(scrutinee=scrutinee, arms=arms):
-                parts = [
-                    concat(self._pattern(a.pattern), " => ", self._arm(a.body), ",") for a in arms
-                ]
+                parts = []
+                for a in arms:
+                    visible = set(free_symbols(scrutinee.type))
+                    pattern = self._pattern(a.pattern, visible)
+                    parts.append(concat(pattern, " => ", self._arm(a.body), ","))
                 inner = nest(2, concat(hardline(), lines(parts)))
                 return concat("match ", self._operand(scrutinee), " {", inner, hardline(), "}")
             case Tuple(fields=fields):
@@ -411,17 +413,22 @@ class _FunctionPrinter:
         simple = not isinstance(body, Let) and not self.bindings.before(body)
         return self.docs[id(body)] if simple else self.block(body)
 
-    def _pattern(self, p: Pattern) -> str:
+    def _pattern(self, p: Pattern, visible: set[Sym]) -> str:
+        """Write a pattern; a symbol that is not visible yet is opened by the first variable."""
         match p:
             case PatternWildcard():
                 return "_"
             case PatternVar(var=v):
-                return f"{self._var(v)}{self._annotation(v.type)}"
+                own = v.type
+                opened = tuple(d for d in make.dim_params([own]) if d.sym not in visible)
+                visible.update(d.sym for d in opened)
+                annotation = self._annotation(ExistsType(opened, own) if opened else own)
+                return f"{self._var(v)}{self._place_of(v)}{annotation}"
             case PatternConstructor(adt=adt, name=name, fields=fields):
-                inner = f"({', '.join(map(self._pattern, fields))})" if fields else "()"
-                return self.shared.constructor(adt, name) + inner
+                inner = ", ".join([self._pattern(f, visible) for f in fields])
+                return f"{self.shared.constructor(adt, name)}({inner})"
             case PatternTuple(fields=fields):
-                inner = ", ".join(map(self._pattern, fields))
+                inner = ", ".join([self._pattern(f, visible) for f in fields])
                 return f"({inner},)" if len(fields) == 1 else f"({inner})"
 
     def _annotation(self, t: Type) -> str:
