@@ -445,11 +445,15 @@ def _run_kernel(kernel: Kernel, args: tuple[Value, ...]) -> Value:
 
 
 def _check(type_: Type, value: Value, frame: Frame, what: str, node: Expr) -> None:
-    """Check a result against its type; what is not determined by the inputs is left open."""
+    """Check a result against its type; what is not determined by the inputs is left open.
+
+    So is a dim of a function that stands in elements of data alone, as in `f<n>(xs: List[Tensor[n]])`:
+    its value is known once an element was looked at.
+    """
     if isinstance(type_, TensorType):
         _check_tensor(type_, value, node)
         for d, n in zip(type_.shape, value.shape, strict=True):
-            if frame.int(d) != n:
+            if all(frame.dim(s) is not None for s in arith.symbols(d)) and frame.int(d) != n:
                 raise _wrong(type_, value, what, node)
     elif isinstance(type_, ExistsType) and isinstance(type_.body, TensorType):
         _check_tensor(type_.body, value, node)

@@ -134,10 +134,10 @@ class Matching:
             case AdtType(), AdtType() if declared.name == actual.name:
                 self._depth += 1
                 for d, a in zip(declared.args, actual.args, strict=True):
-                    self._match(d, a, why, _strict(ctx))
+                    self._match(d, a, why, ctx.strict())
                 self._depth -= 1
             case RefType(content=d), RefType(content=a):
-                self._match(d, a, why, _strict(ctx))
+                self._match(d, a, why, ctx.strict())
                 if not same_type(self.solve(d), a):
                     raise self._different(declared, actual, why)
             case FuncType(), FuncType():
@@ -157,7 +157,7 @@ class Matching:
         """Parameters the other way round; the dims of `declared` are whatever a caller chooses."""
         if len(declared.params) != len(actual.params):
             raise self._different(declared, actual, why)
-        strict = _strict(ctx)
+        strict = ctx.strict()
         fresh = rename_dims(actual.dims)
         ints = {d.sym: from_atom(f.sym) for d, f in zip(actual.dims, fresh, strict=True)}
         actual = FuncType(
@@ -286,11 +286,6 @@ def dim_range(d: DimParam, facts: Facts) -> Range:
     low = None if d.low == LEAST_INT else d.low
     high = None if d.high is None else facts.range_of(d.high).high
     return Range(low, high, d.multiple_of, 0)
-
-
-def _strict(ctx: Context) -> Context:
-    """Return a context of the same place in which nothing can be checked at run time."""
-    return ctx if isinstance(ctx, StrictContext) else StrictContext(ctx.what, ctx.span, ctx.facts)
 
 
 def _accepts_unknown(declared: Type, actual: Type) -> bool:

@@ -105,6 +105,10 @@ class Context:
         """Return a new symbol."""
         return arith.fresh(name)
 
+    def strict(self) -> Context:
+        """Return a context of the same place in which nothing can be checked at run time."""
+        return StrictContext(self.what, self.span, self.facts)
+
     def fail(self, message: str, *, id: str = "type.op-argument", hint: str = "") -> CompileError:
         """Return the error to raise for arguments that can never be right."""
         return error(id, f"{self._who()}{message}", span=self.span, hint=hint)
@@ -125,6 +129,10 @@ class StrictContext(Context):
     """A context for places where no check can run: what cannot be proved is an error."""
 
     __slots__ = ()
+
+    def strict(self) -> Context:
+        """Return this context."""
+        return self
 
     def equal(self, a: Int, b: Int, why: str) -> Int:
         """Prove or refuse `a == b`."""

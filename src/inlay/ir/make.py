@@ -210,7 +210,7 @@ def call(
         if not isinstance(t, TensorType):
             unknown = unknown or isinstance(t, UnknownType)
             closed = closed or not is_open(t)
-    rule = _op_rule(callee, args, span) if isinstance(callee, OpRef) else _function_rule(callee)
+    rule = _op_rule(callee, args, span) if isinstance(callee, OpRef) else _function_rule(callee, span)
     if unknown or rule is None:
         return Call(callee, args, UNKNOWN, span, place)
     ctx = Context(_name(callee), span, known.facts)
@@ -239,7 +239,7 @@ def _op_rule(callee: OpRef, args: tuple[Expr, ...], span: Span) -> _Rule:
     return lambda ctx, types: type_rule(ctx, attrs, types)
 
 
-def _function_rule(callee: Expr) -> _Rule | None:
+def _function_rule(callee: Expr, span: Span) -> _Rule | None:
     function = callee.type
     if isinstance(function, UnknownType):
         return None
@@ -247,7 +247,7 @@ def _function_rule(callee: Expr) -> _Rule | None:
         raise error(
             "type.not-a-function",
             f"found {type_text(function)}, needed a function to call",
-            span=callee.span,
+            span=span or callee.span,
         )
     return lambda ctx, types: instantiate(function, types, ctx)[0]
 
@@ -456,6 +456,8 @@ def let(
         opened = opened_dims(value.type, var.type)
         if opened:
             type = pack(type, opened)
+        if isinstance(value.type, UnknownType):  # what the variable opens is not known yet
+            type = UNKNOWN
     return Let(var, value, body, type, span or value.span, place)
 
 

@@ -40,6 +40,7 @@ from inlay.ir.context import Known
 from inlay.ir.dims import LEAST_INT, open_exists, pack
 from inlay.ir.expr import (
     Arm,
+    Call,
     Const,
     Expr,
     Function,
@@ -886,7 +887,16 @@ class _Parser:
         self.t.expect("(")
         args = self.t.sequence(self.expr, ")")
         span = self.t.since(start)
-        return self._made(lambda: make.call(callee, args, span=span, known=self.known))
+        return self._made(lambda: self._applied(callee, args, span))
+
+    def _applied(self, callee: Expr, args: list[Expr], span: Span) -> Expr:
+        """Make a call; one like `Nil()` has a type that inference finds."""
+        try:
+            return make.call(callee, args, span=span, known=self.known)
+        except CompileError as failure:
+            if failure.ids != ("type.undetermined-argument",):
+                raise
+            return Call(callee, tuple(args), UNKNOWN, span)
 
     def _primary(self) -> Expr:
         t = self.t
