@@ -35,6 +35,15 @@ ENTRIES = (
         ),
     ),
     Entry(
+        id="type.cyclic",
+        title="a type that contains itself",
+        explanation=(
+            "Inference found that a type is part of itself, as that of a function that is passed "
+            "to itself. No such type is finite."
+        ),
+        remedy="Wrap the value in a data type, which may mention itself by name.",
+    ),
+    Entry(
         id="type.dim-mismatch",
         title="two dims that are never equal",
         explanation=(
@@ -130,6 +139,18 @@ ENTRIES = (
         remedy="Read what the operator takes in its documentation.",
     ),
     Entry(
+        id="type.polymorphic-recursion",
+        title="recursion with other sizes than those of the call",
+        explanation=(
+            "A function without annotations calls itself with a tensor of another size. Inference "
+            "gives each unannotated dim one value in all calls inside of a recursive group."
+        ),
+        remedy=(
+            "Annotate the function with dims that each call chooses, `fn<n>(x: Tensor[n, f32])`, "
+            "and its result, `some k. Tensor[k, f32]` where that varies."
+        ),
+    ),
+    Entry(
         id="type.rank-mismatch",
         title="another rank than needed",
         explanation="The tensor has more or fewer dims than the operation takes.",
@@ -140,6 +161,16 @@ ENTRIES = (
         title="a field that the tuple does not have",
         explanation="Fields are numbered from 0.",
         remedy="Use a number below the number of fields.",
+    ),
+    Entry(
+        id="type.undetermined",
+        title="a type that nothing determines",
+        explanation=(
+            "The operators in a function need to know the rank and the element type of a parameter, "
+            "and neither an annotation nor a call says them; or a function has no path on which it "
+            "returns without calling itself."
+        ),
+        remedy="Annotate the parameter or the result.",
     ),
     Entry(
         id="type.undetermined-argument",

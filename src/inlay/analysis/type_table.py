@@ -1,0 +1,253 @@
+"""What type inference knows: the table that its first walk fills and its second reads.
+
+Nodes are named by `id`: both walks hold the module, so the numbers stay what they are; they are never
+ordered nor printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar as GenericVar
+
+from inlay.analysis.solve_types import Solver, labeled, text
+from inlay.arith.expr import Sym
+from inlay.base.diagnostics import CompileError, Label
+from inlay.base.graph import strong_components
+from inlay.ir.expr import Call, Const, ConstructorRef, Expr, Function, GlobalVar, OpRef, Var
+from inlay.ir.module import Module
+from inlay.ir.types import (
+    UNKNOWN,
+    AdtType,
+    DimParam,
+    ExistsType,
+    FuncType,
+    RefType,
+    TupleType,
+    Type,
+    TypeVar,
+    UnknownType,
+)
+from inlay.ir.walk import bound_here, children, postorder
+
+T = GenericVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class Named:
+    """A function that has a name: a global, or let-bound.
+
+    Attributes:
+        name: for messages.
+        function: the literal.
+        since: the clock before its own unknowns were made.
+        type: with unknowns, until `done`.
+        open: whether its body, or that of a function it is recursive with, is being inferred.
+        recursive: whether a call inside that group was seen.
+        done: whether it is generalized.
+        varying: declared dims that a recursive call changes.
+        dropped: whether a branch was left out of a join because it calls the function itself.
+        params: types of the parameters as they were declared, unknowns in place: for explanations.
+        group: the functions it is recursive with, itself included; they are generalized together.
+        failed: whether an error was found in its body, so that errors of calls are no news.
+    """
+
+    name: str
+    function: Function
+    since: int = 0
+    type: FuncType = field(default_factory=lambda: FuncType((), UNKNOWN))
+    open: bool = True
+    recursive: bool = False
+    done: bool = False
+    varying: dict[Sym, None] = field(default_factory=dict)
+    dropped: bool = False
+    params: tuple[Type, ...] = ()
+    group: list[Named] = field(default_factory=list)
+    failed: bool = False
+
+
+@dataclass(slots=True)
+class Types:
+    """What the first walk found.
+
+    Attributes:
+        solver: gives final types with `zonk`.
+        functions: by `id` of the literal.
+        named: by `id` of the literal, for functions that have a name.
+        vars: the type of each variable.
+        opened: variables whose value is opened where they are bound, with the dims.
+        type_args: by `id` of the reference, the type arguments of constructors.
+        expanded: by `id`, the function that stands for an operator which is passed as a value.
+        typed: the `id` of nodes that were typed, with all that is in them.
+        since: by `id` of a function, the clock before its own unknowns were made.
+        claimed: dims that are open to the end, in parameters of a function that will bind them.
+    """
+
+    solver: Solver
+    functions: dict[int, FuncType] = field(default_factory=dict)
+    named: dict[int, Named] = field(default_factory=dict)
+    vars: dict[Var, Type] = field(default_factory=dict)
+    opened: dict[Var, tuple[DimParam, ...]] = field(default_factory=dict)
+    type_args: dict[int, tuple[Type, ...]] = field(default_factory=dict)
+    expanded: dict[int, Function] = field(default_factory=dict)
+    typed: frozenset[int] = frozenset()
+    since: dict[int, int] = field(default_factory=dict)
+    claimed: dict[Sym, None] = field(default_factory=dict)
+
+
+def has_unknown(t: Type) -> bool:
+    """Whether a type is not annotated, or not whole."""
+    match t:
+        case UnknownType():
+            return True
+        case TupleType(fields=types) | AdtType(args=types):
+            return any(map(has_unknown, types))
+        case FuncType(params=params, result=result):
+            return has_unknown(result) or any(map(has_unknown, params))
+        case RefType(content=inner) | ExistsType(body=inner):
+            return has_unknown(inner)
+        case _:
+            return False
+
+
+def typed_nodes(module: Module) -> frozenset[int]:
+    """Return the `id` of each node that has its type, and whose parts and binders have theirs."""
+    found: set[int] = set()
+    whole: dict[Type, bool] = {}
+
+    def known(t: Type) -> bool:
+        answer = whole.get(t)
+        if answer is None:
+            answer = whole[t] = not has_unknown(t)
+        return answer
+
+    for e in postorder(module.functions.values()):
+        match e:
+            case Var() | GlobalVar() | Const() | ConstructorRef():
+                if known(e.type):
+                    found.add(id(e))
+            case OpRef():
+                pass
+            case Call(callee=callee, args=args):
+                if (
+                    known(e.type)
+                    and (isinstance(callee, OpRef) or id(callee) in found)
+                    and all(id(a) in found for a in args)
+                ):
+                    found.add(id(e))
+            case _:
+                if (
+                    known(e.type)
+                    and all(id(c) in found for c in children(e))
+                    and all(known(v.type) for v in bound_here(e))
+                ):
+                    found.add(id(e))
+    return frozenset(found)
+
+
+def groups(module: Module) -> list[list[str]]:
+    """Return the names of functions in groups that call each other, callees first."""
+    mentions = {
+        name: list(
+            dict.fromkeys(
+                e.name
+                for e in postorder(f)
+                if isinstance(e, GlobalVar) and e.name in module.functions
+            )
+        )
+        for name, f in module.functions.items()
+    }
+    return strong_components(list(mentions), lambda name: mentions[name])
+
+
+def each(parts: Sequence[Expr]) -> Generator[Expr, T, list[T]]:
+    """Ask for each expression in turn; a step of walks whose stack are generators."""
+    found: list[T] = []
+    for e in parts:
+        found.append((yield e))  # noqa: PERF401  # a comprehension cannot yield
+    return found
+
+
+def declared_type_vars(module: Module) -> list[str]:
+    """Return the names of type variables that the program declares."""
+    found = {v.name: None for adt in module.adts.values() for v in adt.params}
+    for e in postorder(module.functions.values()):
+        if isinstance(e, Function):
+            found.update((v.name, None) for v in e.type.type_vars)
+    return list(found)
+
+
+def explained(failure: CompileError, args: Sequence[Expr]) -> CompileError:
+    """Add to an error of a call what its operands are, and where they come from."""
+    shown = [(a.span, f"{short_name(a, i)} is {text(a.type)}") for i, a in enumerate(args)]
+    return labeled(failure, tuple([Label(s, m) for s, m in shown if s])[:4])
+
+
+def short_name(a: Expr, i: int) -> str:
+    """Return how to call an operand in a message."""
+    return a.name if isinstance(a, Var) else f"argument {i + 1}"
+
+
+def called(callee: Expr) -> str:
+    """Return the name of what is called."""
+    match callee:
+        case Var(name=name) | GlobalVar(name=name) | ConstructorRef(name=name):
+            return name
+        case _:
+            return "function"
+
+
+def of(callee: Expr) -> str:
+    """Return the name of what is called, to end a phrase."""
+    return f" of {called(callee)}"
+
+
+def parts(a: Type, b: Type) -> list[tuple[Type, Type]]:
+    """Return the corresponding parts of two types of one kind, none for others."""
+    match a, b:
+        case (TupleType(fields=x), TupleType(fields=y)) | (AdtType(args=x), AdtType(args=y)):
+            return list(zip(x, y)) if len(x) == len(y) else []
+        case RefType(content=x), RefType(content=y):
+            return [(x, y)]
+        case FuncType(), FuncType() if len(a.params) == len(b.params):
+            return [*zip(a.params, b.params, strict=True), (a.result, b.result)]
+        case _:
+            return []
+
+
+def determined(generic: FuncType) -> bool:
+    """Whether the parameters mention every type variable."""
+    found = type_var_names(TupleType(generic.params))
+    return all(v.name in found for v in generic.type_vars)
+
+
+def type_var_names(t: Type) -> set[str]:
+    """Return the names of the type variables in a type."""
+    found: set[str] = set()
+    stack = [t]
+    while stack:
+        match stack.pop():
+            case TypeVar(name=name):
+                found.add(name)
+            case TupleType(fields=types) | AdtType(args=types):
+                stack.extend(types)
+            case FuncType(params=params, result=result):
+                stack.extend((*params, result))
+            case RefType(content=inner) | ExistsType(body=inner):
+                stack.append(inner)
+            case _:
+                pass
+    return found
+
+
+def holds_cells(t: Type) -> bool:
+    """Whether a value of the type holds a cell, so that its type must agree exactly."""
+    match t:
+        case RefType():
+            return True
+        case TupleType(fields=types) | AdtType(args=types):
+            return any(map(holds_cells, types))
+        case ExistsType(body=body):
+            return holds_cells(body)
+        case _:
+            return False
