@@ -143,15 +143,23 @@ def region(access: Access, loop: For | None) -> tuple[Interval, ...] | None:
     return None if any(x is None for x in found) else tuple(x for x in found if x is not None)
 
 
-def covers(outer: tuple[Interval, ...] | None, inner: tuple[Interval, ...] | None) -> bool:
-    """Whether all of `inner` is certainly met by `outer`."""
+def covers(
+    outer: tuple[Interval, ...] | None, inner: tuple[Interval, ...] | None, shape: tuple[Int, ...]
+) -> bool:
+    """Whether all elements of a buffer of `shape` that are in `inner` are certainly in `outer`.
+
+    Regions may reach beyond the buffer, where tiles do; the accesses do not.
+    """
     if outer is None or inner is None:
         return False
-    for a, b in zip(outer, inner, strict=True):
+    nothing = Bounds()
+    for a, b, n in zip(outer, inner, shape, strict=True):
         if not a.dense:
             return False
-        before, after = (b.lo - a.lo).value, (a.lo + a.extent - b.lo - b.extent).value
-        if before is None or before < 0 or after is None or after < 0:
+        if not (nothing.at_least(b.lo - a.lo, 0) or nothing.at_least(-a.lo, 0)):
+            return False
+        end = a.lo + a.extent
+        if not (nothing.at_least(end - b.lo - b.extent, 0) or nothing.at_least(end - n, 0)):
             return False
     return True
 

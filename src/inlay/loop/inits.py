@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from inlay.arith.dtype import BOOL
 from inlay.arith.expr import Int, Sym, fresh, symbols, to_int
 from inlay.loop.scalar import Binary, BinaryOp, Index, Scalar
-from inlay.loop.stmt import Block, For, IterKind, Stmt
+from inlay.loop.stmt import Block, BlockIter, For, IterKind, Stmt
 from inlay.loop.walk import Rewrite, map_children, scalars_below, seq
 
 
@@ -65,17 +65,24 @@ def init_nest(
 def init_block(block: Block, name: str, gone: set[Sym]) -> Block:
     """Return the init as a block over the spatial iters; conditions on `gone` loops are dropped."""
     assert block.init is not None, "the block has an init"
-    pairs = [
-        (i, b)
-        for i, b in zip(block.iters, block.bindings, strict=True)
-        if i.kind is IterKind.SPATIAL
-    ]
+    pairs = spatial_pairs(block)
+    iters, bindings = tuple(i for i, _ in pairs), tuple(b for _, b in pairs)
+    return Block(name, iters, bindings, block.init, None, predicate_without(block, gone))
+
+
+def spatial_pairs(block: Block) -> list[tuple[BlockIter, Int]]:
+    """Return the spatial iters of a block with their bindings."""
+    pairs = zip(block.iters, block.bindings, strict=True)
+    return [(i, b) for i, b in pairs if i.kind is IterKind.SPATIAL]
+
+
+def predicate_without(block: Block, gone: set[Sym]) -> Scalar | None:
+    """Return the conditions of a predicate that mention none of the loops that are `gone`."""
     predicate: Scalar | None = None
     for condition in conjuncts(block.predicate):
         if not gone.intersection(_mentioned(condition)):
             predicate = condition if predicate is None else conjunction(predicate, condition)
-    iters, bindings = tuple(i for i, _ in pairs), tuple(b for _, b in pairs)
-    return Block(name, iters, bindings, block.init, None, predicate)
+    return predicate
 
 
 def without_init(block: Block) -> Block:

@@ -1,9 +1,11 @@
 """Decide where the bytes of temporaries are.
 
-* REGISTER and STACK buffers stay where they are allocated.
-* A WORKSPACE buffer allocated inside a loop goes on the stack if its size is a small number. Else it
-  becomes a workspace of the function, one for each part when the loop is parallel.
-* A buffer allocated outside all loops connects phases, so it is always a workspace of the function.
+* A buffer that connects phases (a parallel loop is among the statements that use it) is a workspace of
+  the function.
+* REGISTER and STACK buffers of a constant size, not too large, else stay where they are allocated; at
+  the top of the function, around just the statements that use them.
+* Other WORKSPACE buffers go on the stack if their size is a small number. Else they become workspaces
+  of the function, one for each part inside a parallel loop.
 
 Requires that buffers have been compacted; establishes that every allocation left has a constant
 shape, and that the statements at the top of the function are its phases.
@@ -12,44 +14,72 @@ shape, and that the statements at the top of the function are its phases.
 from __future__ import annotations
 
 from inlay.arith.expr import Int, lit
-from inlay.base.diagnostics import InternalError
 from inlay.loop.buffer import Buffer, Scope
-from inlay.loop.stmt import Alloc, For, LoopKind, Stmt
-from inlay.loop.walk import Rewrite, map_children
+from inlay.loop.stmt import Alloc, For, LoopKind, Seq, Stmt
+from inlay.loop.walk import Rewrite, loads_of, map_children, seq, stmts_below, stores_of
 
 STACK_BYTES = 4096
 """Largest temporary that goes on the stack without being asked to."""
+LARGEST_STACK_BYTES = 32768
+"""Largest temporary that goes on the stack at all."""
 
 
 def place_buffers(s: Stmt) -> tuple[Stmt, tuple[Buffer, ...]]:
     """Return the statement and the workspaces of the function, in order."""
     found: dict[Buffer, Buffer] = {}
-    body = _walk(s, None, found)
+    body = _walk(_sunk(s), None, found)
     return Rewrite(buffers=found).stmt(body), tuple(
         b for b in found.values() if b.scope is Scope.WORKSPACE
     )
 
 
+def _sunk(s: Stmt) -> Stmt:
+    """Allocate what is allocated at the top around the statements that use it, and no others.
+
+    Runs of statements that share a buffer are kept together, each run with its allocations.
+    """
+    buffers: list[Buffer] = []
+    while isinstance(s, Alloc):
+        buffers.append(s.buffer)
+        s = s.body
+    stmts = s.stmts if isinstance(s, Seq) else (s,)
+    uses: list[tuple[int, int, list[Buffer]]] = []
+    for b in buffers:
+        at = [i for i, x in enumerate(stmts) if _uses(x, b)]
+        if at:
+            uses.append((at[0], at[-1], [b]))
+    runs: list[tuple[int, int, list[Buffer]]] = []
+    for first, last, own in sorted(uses, key=lambda x: x[0]):
+        if runs and first <= runs[-1][1]:
+            start, end, before = runs[-1]
+            runs[-1] = (start, max(end, last), before + own)
+        else:
+            runs.append((first, last, own))
+    result: list[Stmt] = []
+    done = 0
+    for first, last, own in runs:
+        result.extend(stmts[done:first])
+        run = seq(*stmts[first : last + 1])
+        for b in sorted(own, key=buffers.index, reverse=True):
+            run = Alloc(b, run)
+        result.append(run)
+        done = last + 1
+    return seq(*result, *stmts[done:])
+
+
+def _uses(s: Stmt, b: Buffer) -> bool:
+    return any(x.buffer is b for x in stores_of(s)) or any(x.buffer is b for x in loads_of(s))
+
+
 def _walk(s: Stmt, loop: LoopKind | None, found: dict[Buffer, Buffer]) -> Stmt:
-    """Take out allocations; `loop` says whether a loop, and a parallel one, is around."""
+    """Take out allocations; `loop` is the kind of the outermost loop around, if there is one."""
     if isinstance(s, For):
         inner = s.kind if loop is None else loop
         return map_children(s, lambda child: _walk(child, inner, found))
     if not isinstance(s, Alloc):
         return map_children(s, lambda child: _walk(child, loop, found))
     b = s.buffer
-    size = bytes_of(b).value
-    if loop is None:
-        scope = Scope.WORKSPACE
-    elif b.scope is not Scope.WORKSPACE:
-        scope = b.scope
-    else:
-        scope = Scope.STACK if size is not None and size <= STACK_BYTES else Scope.WORKSPACE
-    if scope in (Scope.STACK, Scope.REGISTER) and size is None:
-        raise InternalError(
-            f"{scope} buffer {b.name} of shape [{', '.join(map(str, b.shape))}] has no constant size",
-            where="lower.place_buffers",
-        )
+    scope = _scope(s, connects=loop is None and _has_parallel(s.body))
     per_part = scope is Scope.WORKSPACE and loop is LoopKind.PARALLEL
     if scope is not b.scope or per_part:
         found[b] = Buffer(b.name, b.shape, b.dtype, scope, b.strides, per_part=per_part)
@@ -57,6 +87,19 @@ def _walk(s: Stmt, loop: LoopKind | None, found: dict[Buffer, Buffer]) -> Stmt:
         found[b] = b
     body = _walk(s.body, loop, found)
     return body if scope is Scope.WORKSPACE else Alloc(b, body)
+
+
+def _scope(s: Alloc, *, connects: bool) -> Scope:
+    size = bytes_of(s.buffer).value
+    if connects or size is None:
+        return Scope.WORKSPACE
+    if s.buffer.scope is Scope.WORKSPACE:
+        return Scope.STACK if size <= STACK_BYTES else Scope.WORKSPACE
+    return s.buffer.scope if size <= LARGEST_STACK_BYTES else Scope.WORKSPACE
+
+
+def _has_parallel(s: Stmt) -> bool:
+    return any(isinstance(x, For) and x.kind is LoopKind.PARALLEL for x in stmts_below(s))
 
 
 def bytes_of(b: Buffer) -> Int:

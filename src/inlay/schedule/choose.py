@@ -13,25 +13,35 @@ from collections.abc import Callable, Sequence
 
 from inlay.loop.func import LoopFunction, Stage
 from inlay.schedule.rules.injective import injective
+from inlay.schedule.rules.rows import rows
 from inlay.schedule.state import Illegal, Schedule
 from inlay.schedule.target import Target
 
 Rule = Callable[[Schedule, Target], bool]
 
-RULES: tuple[Rule, ...] = (injective,)
+RULES: tuple[Rule, ...] = (injective, rows)
 """In order; the more special first."""
 
 
 def schedule(f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES) -> Schedule:
-    """Return the schedule of the first rule that takes a schedulable function."""
+    """Return the schedule of the first rule that takes a schedulable function.
+
+    `Schedule.refusals` says which rules gave up on the way, and why.
+    """
+    refusals: list[tuple[str, Illegal]] = []
     for rule in rules:
         s = Schedule(f)
         try:
-            if rule(s, target):
-                return s
-        except Illegal:
+            taken = rule(s, target)
+        except Illegal as reason:
+            refusals.append((rule.__name__, reason))
             continue
-    return Schedule(f)
+        if taken:
+            break
+    else:
+        s = Schedule(f)
+    s.refusals.extend(refusals)
+    return s
 
 
 def schedule_function(

@@ -75,6 +75,7 @@ class Schedule:
 
     Attributes:
         trace: the primitives applied so far.
+        refusals: rules that were tried before and gave up, with their reasons.
     """
 
     def __init__(self, function: LoopFunction) -> None:
@@ -87,6 +88,7 @@ class Schedule:
         index = self._indexed()
         self._taken.update(index.loops, index.blocks, index.buffers)
         self.trace: list[Step] = []
+        self.refusals: list[tuple[str, Illegal]] = []
 
     # ---------------------------------------------------------------- looking
 

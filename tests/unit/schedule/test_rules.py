@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from inlay.arith.dtype import F32
 from inlay.arith.expr import Int
+from inlay.interp import loop as interp
 from inlay.loop import te
 from inlay.loop.from_te import from_te
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
+from inlay.loop.scalar import ReduceOp
+from inlay.loop.verify import check
+from inlay.lower.lower import lower
 from inlay.schedule.choose import schedule
 from inlay.schedule.target import GenericTarget
-from tests.unit.schedule.programs import dim, elementwise, gemm, hold_law
+from tests.unit.schedule.programs import dim, elementwise, gemm, hold_law, layer_norm, softmax
 
 TARGET = GenericTarget()
 
@@ -86,3 +91,106 @@ def test_anything_else_is_serial_loops() -> None:
 
 def test_choice_is_repeatable() -> None:
     assert scheduled(elementwise(70)) == scheduled(elementwise(70))
+
+
+# --------------------------------------------------------------------------- rows
+
+
+def rows_scheduled(f: LoopFunction, *sizes: tuple[int, ...]) -> str:
+    """Like `scheduled`, and no rule may have given up."""
+    s = schedule(f, TARGET)
+    assert s.refusals == []
+    return print_function(hold_law(f, s, *sizes))
+
+
+def test_softmax_of_any_size_is_one_phase_over_rows() -> None:
+    # Sums of exponentials depend on the order, so the inputs make them exact: all equal.
+    f = softmax(dim("m"), dim("n"))
+    s = schedule(f, TARGET)
+    assert s.refusals == []
+    lowered = lower(s.function)
+    check(lowered)
+    env = dict(zip(f.dims, (3, 37), strict=True))
+    x = np.random.default_rng(0).standard_normal((3, 37)).astype(np.float32)
+    (got,) = interp.run(lowered, [x], env)
+    e = np.exp(x - x.max(1, keepdims=True))
+    np.testing.assert_allclose(got, e / e.sum(1, keepdims=True), rtol=1e-5)
+    text = print_function(lowered)
+    assert text.count("\n  for") == 1
+    assert "workspace per_part" in text
+
+
+def test_layer_norm_keeps_rows_in_registers() -> None:
+    f = layer_norm(dim("m"), 32)
+    s = schedule(f, TARGET)
+    assert s.refusals == []
+    text = print_function(lower(s.function))
+    assert text.count("\n  for") == 1
+    assert "workspace" not in text and "stack" not in text
+
+
+def reduction(
+    shape: tuple[Int | int, ...], axes: tuple[int, ...], op: ReduceOp, *, then: bool = False
+) -> LoopFunction:
+    x = te.placeholder(shape, F32, "x")
+    kept = [d for d in range(len(shape)) if d not in axes]
+    k = {d: te.reduce_axis(f"k{d}", shape[d]) for d in axes}
+
+    def body(*i: Int) -> te.Value:
+        at = dict(zip(kept, i, strict=True)) | k
+        return te.reduce_over(op, list(k.values()), x[tuple(at[d] for d in range(len(shape)))])
+
+    y = te.compute([shape[d] for d in kept], body, name="r")
+    if then:
+        z = te.compute(shape, lambda *i: x[i] - y[tuple(i[d] for d in kept)], name="z")
+        return from_te("r", [x], [z])
+    return from_te("r", [x], [y])
+
+
+@pytest.mark.parametrize("op", [ReduceOp.SUM, ReduceOp.MAX, ReduceOp.MIN])
+@pytest.mark.parametrize("then", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((5, 64), (1,)), ((5, 37), (1,)), ((5, 3), (1,)), ((64,), (0,)), ((70,), (0,)), ((2, 3, 20), (1,)),
+     ((2, 3, 20), (0,)), ((2, 3, 20), (0, 2)), ((2, 3, 20), (0, 1, 2)), ((2, 3, 4, 9), (2, 3)),
+     ((1, 6, 1, 16), (1, 2))],
+)  # fmt: skip
+def test_reductions(
+    shape: tuple[int, ...], axes: tuple[int, ...], op: ReduceOp, then: bool
+) -> None:
+    rows_scheduled(reduction(shape, axes, op, then=then))
+
+
+def test_reductions_of_symbolic_size() -> None:
+    for axes in ((0,), (1,), (2,), (0, 2), (1, 2), (0, 1, 2)):
+        f = reduction((dim("a"), dim("b"), dim("c")), axes, ReduceOp.SUM)
+        rows_scheduled(f, (2, 3, 37), (3, 2, 5), (1, 1, 1), (2, 0, 3))
+
+
+def pool(n: Int | int, c: Int | int, *, channels_last: bool, mean: bool) -> LoopFunction:
+    shape = (n, 6, 6, c) if channels_last else (n, c, 6, 18)
+    x = te.placeholder(shape, F32, "x")
+    k, r = te.reduce_axis("k", 2), te.reduce_axis("r", 2)
+
+    def body(*i: Int) -> te.Value:
+        if channels_last:
+            return te.sum_over([k, r], x[i[0], i[1] * 2 + k, i[2] * 2 + r, i[3]])
+        return te.sum_over([k, r], x[i[0], i[1], i[2] * 2 + k, i[3] * 2 + r])
+
+    out = (n, 3, 3, c) if channels_last else (n, c, 3, 9)
+    y = te.compute(out, body, name="y", tag="pool")
+    if mean:
+        y = te.compute(out, lambda *i: y[i] * 0.25, name="z")
+    return from_te("pool", [x], [y])
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("mean", [False, True])
+def test_pooling(channels_last: bool, mean: bool) -> None:
+    rows_scheduled(pool(1, 16, channels_last=channels_last, mean=mean))
+    rows_scheduled(pool(dim("n"), 11, channels_last=channels_last, mean=mean), (2,), (0,))
+
+
+def test_contractions_without_a_rule_of_their_own() -> None:
+    rows_scheduled(gemm(3, 24, dim("k"), bias=True), (0,), (5,))
+    rows_scheduled(gemm(dim("m"), dim("n"), 7, bias=True), (3, 21), (2, 8), (1, 1))

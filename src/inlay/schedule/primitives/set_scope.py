@@ -75,7 +75,7 @@ def _require_self_contained(found: list[Access], loop: For | None, what: str) ->
             for w in writes
             if w.order < x.order or (w.block is x.block and x.block.init is not None)
         ]
-        if not any(covers(regions[id(w)], regions[id(x)]) for w in earlier):
+        if not any(covers(regions[id(w)], regions[id(x)], x.buffer.shape) for w in earlier):
             raise illegal(
                 "dependence",
                 f"found {x.block.name} to read {x.buffer.name}, which {what} does not write before",

@@ -1,0 +1,293 @@
+"""Reductions and what goes with them, row by row: softmax, normalization, pooling, means, argmax.
+
+Every nest of the group has some outermost loops that all share, the **rows**. The nests are merged
+along them, so that one iteration does all stages of one row while it is in the cache, rows are shared
+by the threads, and temporaries shrink to one row:
+
+    for row parallel {
+      lanes of the maximum; combine; exponentials; lanes of the sum; combine; quotients }
+
+Inside a row each nest gets vectors on its own:
+
+* A nest without reduction (`MAP`): along its last axis.
+* A reduction whose last spatial axis is contiguous in what it loads (`COLUMNS`; pooling channels
+  last): along that axis, one accumulator for each element, in registers.
+* A reduction along the contiguous axis itself (`LANES`): several accumulators, a fixed number of
+  lanes, combined in order. The result depends on neither the number of threads nor the size.
+* Anything else stays serial loops (`SERIAL`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from inlay.arith.expr import Int, Sym, coefficient, symbols
+from inlay.loop.buffer import Scope
+from inlay.loop.deps import accesses, region
+from inlay.loop.stmt import Block, IterKind
+from inlay.loop.walk import blocks_of, loads_of, stores_of
+from inlay.schedule.primitives.cache_write import cache_write
+from inlay.schedule.primitives.decompose_reduction import decompose_reduction
+from inlay.schedule.primitives.merge import merge
+from inlay.schedule.primitives.merge_axes import merge_axes
+from inlay.schedule.primitives.reorder import reorder
+from inlay.schedule.primitives.rfactor import rfactor
+from inlay.schedule.primitives.set_scope import set_scope
+from inlay.schedule.primitives.split import split
+from inlay.schedule.primitives.unroll import unroll
+from inlay.schedule.primitives.vectorize import vectorize
+from inlay.schedule.rules.nests import (
+    CHEAP_BODY,
+    UNROLLED_VECTORS,
+    operations,
+    parallelize,
+    vectorize_nest,
+    width,
+)
+from inlay.schedule.state import Illegal, Schedule
+from inlay.schedule.target import Target
+
+
+class _Form(Enum):
+    """Where the vectors of a nest are."""
+
+    MAP = auto()
+    COLUMNS = auto()
+    LANES = auto()
+    SERIAL = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _Nest:
+    """A block before anything was done to it.
+
+    Attributes:
+        spatial: extents of its spatial loops, outermost first.
+        size: lanes of a vector.
+    """
+
+    block: str
+    form: _Form
+    spatial: tuple[Int, ...]
+    size: int
+
+    @property
+    def rows(self) -> tuple[Int, ...]:
+        """Extents of the loops that others may share."""
+        return self.spatial[:-1] if self.form is _Form.COLUMNS else self.spatial
+
+
+def rows(s: Schedule, target: Target) -> bool:
+    """Schedule a function with reductions."""
+    if all(block.init is None for block in blocks_of(s.body)):
+        return False
+    merge_axes(s)
+    nests = [_classified(block, target) for block in blocks_of(s.body)]
+    shared = _shared(nests)
+    outer: list[list[str]] = []
+    for nest in nests:
+        outer += _vectorized(s, nest, shared, target)
+    for group in _merged(s, outer):
+        if len(group) == shared and group:
+            _own_temporaries(s, group[-1])
+        if group:
+            parallelize(s, group[0])
+    if not shared:
+        _parallelize_each(s)
+    return True
+
+
+def _classified(block: Block, target: Target) -> _Nest:
+    spatial = [i for i in block.iters if i.kind is IterKind.SPATIAL]
+    size = width(block, target)
+    extents = tuple(i.extent for i in spatial)
+    if block.init is None:
+        form = _Form.MAP
+    elif spatial and _runs_along(block, spatial[-1].sym, spatial[-1].extent, size):
+        form = _Form.COLUMNS
+    elif _runs_along(block, block.iters[-1].sym, block.iters[-1].extent, size):
+        form = _Form.LANES
+    else:
+        form = _Form.SERIAL
+    return _Nest(block.name, form, extents, size)
+
+
+def _runs_along(block: Block, sym: Sym, extent: Int, size: int) -> bool:
+    """Whether what a block loads is contiguous along an iter, and long enough for vectors."""
+    if extent.value is not None and extent.value < size:
+        return False
+    written = {x.buffer for x in stores_of(block.body)}
+    found = False
+    for load in loads_of(block.body):
+        if load.buffer in written or not any(sym in symbols(e) for e in load.indices):
+            continue
+        if any(sym in symbols(e) for e in load.indices[:-1]):
+            return False
+        if coefficient(load.indices[-1], sym) != 1:
+            return False
+        found = True
+    return found
+
+
+def _shared(nests: list[_Nest]) -> int:
+    """Return how many outermost loops all nests have in common, by their extents."""
+    common = nests[0].rows
+    for nest in nests[1:]:
+        same = 0
+        for a, b in zip(common, nest.rows, strict=False):
+            if a != b:
+                break
+            same += 1
+        common = common[:same]
+    return len(common)
+
+
+# --------------------------------------------------------------------------- one nest
+
+
+def _vectorized(s: Schedule, nest: _Nest, shared: int, target: Target) -> list[list[str]]:
+    """Put vectors into a nest; return the row loops of each nest that comes of it, in order."""
+    name = nest.block
+    loops = s.loops_of(name)
+    match nest.form:
+        case _Form.MAP:
+            if len(loops) > shared:
+                vectorize_nest(s, loops[-1], target)
+            return [list(loops[:shared])]
+        case _Form.COLUMNS:
+            return [_columns(s, nest)[:shared]]
+        case _Form.LANES:
+            return _lanes(s, nest, shared)
+        case _Form.SERIAL:
+            decompose_reduction(s, name, loops[len(nest.spatial)])
+            return [list(loops[:shared])]
+
+
+def _columns(s: Schedule, nest: _Nest) -> list[str]:
+    """Vectors along the last spatial axis, accumulators in registers, the reduction between.
+
+    Returns the loops outside the tiles.
+    """
+    name, axis = nest.block, len(nest.spatial) - 1
+    copy = cache_write(s, name, "register")
+    loops = s.loops_of(name)
+    tiles, lane = split(s, loops[axis], nest.size)
+    reduction = loops[axis + 1 :]
+    reorder(s, [*reduction, lane])
+    vectorize(s, lane)
+    decompose_reduction(s, name, reduction[0])
+    mine = s.loops_of(copy)
+    copy_tiles, copy_lane = split(s, mine[axis], nest.size)
+    vectorize(s, copy_lane)
+    for a, b in zip((*loops[:axis], tiles), (*mine[:axis], copy_tiles), strict=True):
+        merge(s, a, b)
+    set_scope(s, _written(s, name), "register", at=tiles)
+    return list(loops[:axis])
+
+
+def _lanes(s: Schedule, nest: _Nest, shared: int) -> list[list[str]]:
+    """Accumulators along the innermost axis: several vectors, then one vector, then one number."""
+    name, axis = nest.block, len(nest.spatial)
+    block = s.block(name)
+    copy = cache_write(s, name, "register") if _is_output(s, name) else None
+    loops = s.loops_of(name)
+    extent = s.loop(loops[-1]).extent.value
+    count = UNROLLED_VECTORS if operations(block.body) <= CHEAP_BODY else 2
+    while extent is not None and count > 1 and extent < nest.size * count:
+        count //= 2
+    _, inner = split(s, loops[-1], nest.size * count)
+    group, lane = split(s, inner, nest.size)
+    _accumulate(s, name, axis, [group, lane], [group])
+    if count > 1:
+        groups, lane = s.loops_of(name)[axis:]
+        _accumulate(s, name, axis, [lane], [groups])
+    else:
+        # One vector in all: the loop over the groups runs once.
+        unroll(s, s.loops_of(name)[-2])
+    reduction = s.loops_of(name)[axis:]
+    unroll(s, reduction[-1])
+    decompose_reduction(s, name, reduction[0])
+    rows_of = [list(loops[:shared])]
+    return rows_of if copy is None else [*rows_of, list(s.loops_of(copy)[:shared])]
+
+
+def _accumulate(s: Schedule, name: str, axis: int, lanes: list[str], unrolled: list[str]) -> None:
+    """Factor lanes out of a reduction; the innermost loop becomes a vector."""
+    many = rfactor(s, name, lanes)
+    reduction = s.loops_of(many)[axis:]
+    vectorize(s, reduction[-1])
+    for loop in unrolled:
+        unroll(s, loop)
+    decompose_reduction(s, many, reduction[0])
+    if axis:
+        set_scope(s, _written(s, many), "register", at=s.loops_of(many)[axis - 1])
+    else:
+        set_scope(s, _written(s, many), "register")
+
+
+def _written(s: Schedule, block: str) -> str:
+    return next(stores_of(s.block(block).body)).buffer.name
+
+
+def _is_output(s: Schedule, block: str) -> bool:
+    return s.buffer(_written(s, block)).scope is Scope.PARAM
+
+
+# --------------------------------------------------------------------------- all nests
+
+
+def _merged(s: Schedule, nests: list[list[str]]) -> list[list[str]]:
+    """Merge neighboring nests along their rows; return the loops of each that is left."""
+    groups: list[list[str]] = []
+    for nest in nests:
+        depth = _merge_into(s, groups[-1], nest) if groups else 0
+        if depth:
+            groups[-1] = groups[-1][:depth]
+        else:
+            groups.append(nest)
+    return groups
+
+
+def _merge_into(s: Schedule, group: list[str], nest: list[str]) -> int:
+    """Merge loops from the outside in; return how many could be."""
+    depth = 0
+    for a, b in zip(group, nest, strict=False):
+        try:
+            merge(s, a, b)
+        except Illegal:
+            break
+        depth += 1
+    return depth
+
+
+def _own_temporaries(s: Schedule, row: str) -> None:
+    """Give each row temporaries of its own where nothing else reads them."""
+    loop = s.loop(row)
+    inside: dict[str, bool] = {}
+    for x in accesses(s.body):
+        if x.buffer.scope is not Scope.WORKSPACE:
+            continue
+        at_row = loop in x.loops
+        swept = region(x, loop) if at_row else None
+        single = swept is not None and all(i.extent == 1 for i in swept)
+        inside[x.buffer.name] = inside.get(x.buffer.name, True) and single
+    for name, single in inside.items():
+        try:
+            set_scope(s, name, "register" if single else "workspace", at=row)
+        except Illegal:
+            continue
+
+
+def _parallelize_each(s: Schedule) -> None:
+    """Share the outermost loop of each nest, where its iterations are independent."""
+    seen: set[str] = set()
+    for block in s.block_names():
+        loops = s.loops_of(block)
+        if not loops or loops[0] in seen:
+            continue
+        seen.add(loops[0])
+        try:
+            parallelize(s, loops[0])
+        except Illegal:
+            continue
