@@ -27,11 +27,10 @@ from inlay.pipeline.build_kernels import build_kernels
 from inlay.pipeline.options import CompileOptions
 from inlay.pipeline.report import Report, count_kernels, count_operators
 from inlay.pipeline.route import memory_pipeline, tensor_pipeline
+from inlay.pipeline.version import lowering_version
+from inlay.schedule.choose import schedule_function
+from inlay.transforms.pack_weights import PackOptions
 from inlay.vm.link import link
-
-LOWERING_VERSION = "1"
-"""Part of the key of cached code; raised when rules of operators, schedules or lowering change what
-they make of an equal group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +62,15 @@ def compile_module(
     meanings = meanings_of(operators)
     operator_counts, constant_bytes = count_operators(module)
     context = PassContext(
-        operators, lambda e: evaluate_expr(e, meanings), instrument=instrument
+        operators,
+        lambda e: evaluate_expr(e, meanings),
+        options={PackOptions: PackOptions(lanes=target.lanes(4))},
+        instrument=instrument,
     )
     module = run_pipeline(tensor_pipeline(), module, context)
     with instrument.span("build-kernels"):
         built = build_kernels(
-            module, operators, meanings, _lowering(operators, target), LOWERING_VERSION
+            module, operators, meanings, _lowering(operators, target), lowering_version()
         )
     module = run_pipeline(memory_pipeline(), built.module, context)
     with instrument.span("plan-memory"):
@@ -107,8 +109,9 @@ def meanings_of(operators: OperatorTable) -> Meanings:
     return lambda op, attrs, args: operators.definition(op).evaluate(attrs, *args)
 
 
-def _lowering(operators: OperatorTable, _target: Target) -> Callable[[Function, str], LoopFunction]:
+def _lowering(operators: OperatorTable, target: Target) -> Callable[[Function, str], LoopFunction]:
     def run(function: Function, name: str) -> LoopFunction:
-        return lower(ops_to_loops(function, operators.definition, name))
+        loops = ops_to_loops(function, operators.definition, name)
+        return lower(schedule_function(loops, target))
 
     return run

@@ -15,11 +15,13 @@ from inlay.memory import explicit_alloc
 from inlay.passes.contract import Property
 from inlay.passes.manager import Pipeline, make_pipeline
 from inlay.transforms import (
+    convert_layout,
     eliminate_common,
     eliminate_dead,
     fold_constants,
     fuse_ops,
     inline_functions,
+    pack_weights,
     simplify_algebra,
     to_anf,
 )
@@ -31,6 +33,10 @@ TENSOR = (
     fold_constants.PASS,
     simplify_algebra.PASS,
     fold_constants.PASS,
+    convert_layout.PASS,
+    simplify_algebra.PASS,
+    fold_constants.PASS,
+    pack_weights.PASS,
     eliminate_common.PASS,
     eliminate_dead.PASS,
     fuse_ops.PASS,
