@@ -105,9 +105,14 @@ class Operations:
 
     def binary(self, op: BinaryOp, a: Value, b: Value, guard: Value | None = None) -> Value:
         """Return `a op b`; lanes that `guard` turns off must not trap."""
-        a, b = self.unify(a, b)
         if op in COMPARISONS:
             return self.compare(op, a, b)
+        if op in (BinaryOp.AND, BinaryOp.OR) and a.dtype.kind is Kind.BOOL:
+            # Conditions on unrolled loops are known, and decide others that are not.
+            for x, other in ((a, b), (b, a)):
+                if x.text in ("true", "false"):
+                    return x if (x.text == "true") == (op is BinaryOp.OR) else other
+        a, b = self.unify(a, b)
         dtype = a.dtype
         if op in (BinaryOp.MIN, BinaryOp.MAX):
             return self.extreme(op, a, b)
@@ -135,6 +140,9 @@ class Operations:
 
     def compare(self, op: BinaryOp, a: Value, b: Value) -> Value:
         """Return a truth value per lane; NaN is unequal to all and not ordered."""
+        known = _compare_numbers(op, a, b)
+        if known is not None:
+            return literal(known, BOOL)
         a, b = self.unify(a, b)
         if a.dtype.is_float:
             code = "fcmp " + {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole"}[op.value]
@@ -501,6 +509,18 @@ class Operations:
         for v in values[1:]:
             out = self.binary(BinaryOp.AND, out, v)
         return out
+
+
+def _compare_numbers(op: BinaryOp, a: Value, b: Value) -> bool | None:
+    """Return the outcome for two integers that are known."""
+    if a.lanes or b.lanes or not a.dtype.is_integer:
+        return None
+    if not (_is_literal(a.text) and _is_literal(b.text)):
+        return None
+    x, y = int(a.text), int(b.text)
+    if not a.dtype.is_signed:
+        x, y = x % 2**a.dtype.bits, y % 2**a.dtype.bits
+    return {BinaryOp.EQ: x == y, BinaryOp.NE: x != y, BinaryOp.LT: x < y, BinaryOp.LE: x <= y}[op]
 
 
 def _is_literal(text: str) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from inlay.loop.func import LoopFunction, Stage
+from inlay.schedule.rules.contraction import contraction
 from inlay.schedule.rules.injective import injective
 from inlay.schedule.rules.rows import rows
 from inlay.schedule.state import Illegal, Schedule
@@ -19,7 +20,7 @@ from inlay.schedule.target import Target
 
 Rule = Callable[[Schedule, Target], bool]
 
-RULES: tuple[Rule, ...] = (injective, rows)
+RULES: tuple[Rule, ...] = (injective, contraction, rows)
 """In order; the more special first."""
 
 

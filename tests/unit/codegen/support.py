@@ -12,11 +12,11 @@ from inlay.codegen.image import link
 from inlay.codegen.llvm import phases_of
 from inlay.codegen.llvm_generator import compile_function
 from inlay.codegen.native import MappedImage
-from inlay.machine.target import Target, host
 from inlay.interp.loop import run
 from inlay.loop.func import LoopFunction
 from inlay.loop.parser import parse_function
 from inlay.loop.verify import verify
+from inlay.machine.target import Target, host
 
 
 @functools.cache

@@ -8,6 +8,8 @@ import pytest
 
 from inlay.arith.dtype import F32, I32, DType
 from inlay.arith.expr import Int, lit, to_int
+from inlay.ir.context import Context
+from inlay.ir.op import NoAttrs
 from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.loop.from_te import from_te
@@ -16,9 +18,10 @@ from inlay.loop.printer import print_function
 from inlay.loop.stmt import For, LoopKind
 from inlay.loop.walk import stmts_below
 from inlay.machine.target import baseline
+from inlay.ops.convolution import DepthwiseAttrs, PackedConvAttrs
 from inlay.ops.matmul import PackedAttrs
 from inlay.ops.table import table
-from inlay.schedule.rules.contraction import contraction, even_tiles, row_tiles
+from inlay.schedule.rules.contraction import contract, contraction, even_tiles, row_tiles
 from inlay.schedule.state import Schedule
 from tests.unit.schedule.programs import dim, hold_law
 
@@ -50,7 +53,7 @@ def packed_matmul(
 def scheduled(f: LoopFunction) -> tuple[Schedule, tuple[str, ...]]:
     s = Schedule(f)
     [block] = [b for b in s.block_names() if s.block(b).init is not None]
-    return s, contraction(s, block, SMALL)
+    return s, contract(s, block, SMALL)
 
 
 @pytest.mark.parametrize("epilogue", ["", "relu"])
@@ -86,7 +89,7 @@ def test_integers_keep_their_two_operations() -> None:
 
 
 def test_the_reduction_is_the_only_serial_loop_in_a_tile() -> None:
-    s, _ = scheduled(packed_matmul((16, 7), 8, 8, epilogue="relu"))
+    s, _ = scheduled(packed_matmul((16, 17), 8, 8, epilogue="relu"))
     from inlay.lower.lower import lower
 
     serial = [
@@ -94,7 +97,7 @@ def test_the_reduction_is_the_only_serial_loop_in_a_tile() -> None:
         for x in stmts_below(lower(s.function).body)
         if isinstance(x, For) and x.kind is LoopKind.SERIAL
     ]
-    assert serial == [4, 7]
+    assert serial == [4, 17]
 
 
 def test_rows_are_divided_evenly() -> None:
@@ -106,3 +109,91 @@ def test_rows_are_divided_evenly() -> None:
     assert even_tiles(0, 8) == (1,)
     assert row_tiles(baseline("x86_64", "v3"), F32, 16, dim("m")) == (6, 4, 1)
     assert row_tiles(baseline("x86_64", "v4"), F32, 32, dim("m")) == (8, 4, 1)
+
+
+def convolution(
+    op: str, attrs: object, x: Sequence[Int | int], w: Sequence[int], *, epilogue: bool
+) -> LoopFunction:
+    source = te.placeholder([to_int(d) for d in x], F32, "x")
+    weights = te.placeholder(w, F32, "w")
+    definition = table().definition(op)
+    operands = [TensorType(t.shape, F32) for t in (source, weights)]
+    result = definition.op.type_rule(Context(), attrs, operands)
+    assert isinstance(result, TensorType)
+    y = definition.compute(attrs, [source, weights], result)
+    inputs = [source, weights]
+    if epilogue:
+        b = te.placeholder((result.shape[-1],), F32, "b")
+        inputs.append(b)
+        conv = y
+        y = te.compute(result.shape, lambda *i: te.maximum(conv[i] + b[i[-1]], 0), name="out")
+    return from_te("conv", inputs, [y])
+
+
+@pytest.mark.parametrize("epilogue", [False, True])
+@pytest.mark.parametrize(
+    ("image", "kernel", "channels", "stride", "pad"),
+    [
+        ((1, 5, 7, 3), 3, 8, 1, 1),
+        ((1, 6, 9, 3), 3, 10, 2, 1),
+        ((2, 4, 4, 9), 1, 16, 1, 0),
+        ((dim("n"), dim("h"), dim("w"), 2), 3, 8, 1, 1),
+        ((1, 3, 7, 2), 5, 9, 1, 2),
+    ],
+    ids=str,
+)
+def test_packed_convolution(
+    image: tuple, kernel: int, channels: int, stride: int, pad: int, epilogue: bool
+) -> None:
+    attrs = PackedConvAttrs(
+        strides=(stride, stride), pads=(pad,) * 4, panel=8, channels=channels
+    )  # fmt: skip
+    weights = (-(-channels // 8), kernel, kernel, image[-1], 8)
+    f = convolution("conv_nhwc_packed", attrs, image, weights, epilogue=epilogue)
+    s = Schedule(f)
+    assert contraction(s, SMALL)
+    hold_law(f, s, *([(1, 3, 9), (2, 1, 2)] if isinstance(image[0], Int) else [()]))
+
+
+@pytest.mark.parametrize(
+    ("image", "kernel", "stride", "pad"),
+    [
+        ((1, 5, 17, 8), 3, 1, 1),
+        ((1, 6, 9, 5), 3, 2, 1),
+        ((2, 4, 4, 12), 3, 1, 0),
+        ((1, dim("h"), dim("w"), 4), 3, 1, 1),
+        ((1, 3, 16, 4), 5, 1, 2),
+        ((1, 2, 2, 4), 5, 1, 2),
+    ],
+    ids=str,
+)
+def test_depthwise_convolution(image: tuple, kernel: int, stride: int, pad: int) -> None:
+    attrs = DepthwiseAttrs(strides=(stride, stride), pads=(pad,) * 4)
+    weights = (kernel, kernel, image[-1] if isinstance(image[-1], int) else 4)
+    f = convolution("depthwise_conv_nhwc", attrs, image, weights, epilogue=True)
+    s = Schedule(f)
+    assert contraction(s, SMALL)
+    lowered = hold_law(f, s, *([(3, 9), (1, 1), (2, 30)] if f.dims else [()]))
+    assert "select" not in print_function(lowered)
+
+
+def test_batches_come_first() -> None:
+    a, b = te.placeholder((1, 3, 5, 4), F32, "a"), te.placeholder((1, 3, 4, 6), F32, "b")
+    result = TensorType((lit(1), lit(3), lit(5), lit(6)), F32)
+    y = table().definition("matmul").compute(NoAttrs(), [a, b], result)
+    f = from_te("scores", [a, b], [y])
+    s = Schedule(f)
+    assert contraction(s, SMALL)
+    lowered = hold_law(f, s)
+    assert isinstance(lowered.body, For)
+    assert lowered.body.extent == 3
+    assert lowered.body.kind is LoopKind.PARALLEL
+
+
+def test_other_reductions_are_left_to_other_rules() -> None:
+    x = te.placeholder((4, 5), F32, "x")
+    k = te.reduce_axis("k", 5)
+    squares = te.compute((4,), lambda i: te.sum_over(k, x[i, k] * x[i, k]), name="y")
+    s = Schedule(from_te("norm", [x], [squares]))
+    assert not contraction(s, SMALL)
+    assert s.trace == []

@@ -11,41 +11,59 @@ reduction runs, each step loading one vector row of the panel and broadcasting o
             acc[r, l] = fma(A[row + r, k], B[panel, k, l], acc[r, l])
         epilogue(acc) -> C                     bias, residual, activation, in registers
 
-The panel of packed weights is read once per tile of rows, in order; all rows of A that a tile reads
-stay in L1. An epilogue joins the tile if it has one element for each accumulator; otherwise the
-accumulators are copied out and the epilogue is a nest of its own.
+*Columns* are the last axis of the result, along which everything is contiguous: columns of a
+matrix, channels of a channels-last convolution. *Rows* are the innermost other axis that the second
+operand does not depend on: rows of a matrix, pixels of a line; no unfolding of images is needed,
+since rows only have to be at fixed distances. An epilogue joins the tile if it has one element for
+each accumulator; otherwise the accumulators are copied out and the epilogue is a nest of its own.
 
-Sizes follow from the machine: a panel is two vectors wide (the packing decides), and a tile has as
-many rows as leave registers for one row of the panel and a broadcast, but not more than eight: rows
-whose distance is a multiple of 4 KB share their L1 sets, and a cache has eight or more ways (196 x
-256 x 1024 ran at 91 GFLOP/s with 14 rows and at 116 with 7, of 117). A number of rows known at
-compile time is divided evenly if possible; a symbol is covered by a cascade (8, 4, 1).
+**Order of the outer loops.** Axes that both operands depend on (batches, heads) come first.
+Otherwise panels come first, so that each is read from memory once and stays in L2 while all rows
+pass; with few panels, and where channels do not mix (depthwise), lines come first, so that threads
+have enough to share and an image is read in order.
+
+**Sizes** follow from the machine: a panel is two vectors wide (the packing decides), and a tile has
+as many rows as leave registers for one row of the panel and a broadcast, but not more than eight:
+rows whose distance is a multiple of 4 KB share their L1 sets, and a cache has eight or more ways
+(196 x 256 x 1024 ran at 91 GFLOP/s with 14 rows and at 116 with 7, of 117). A number of rows known
+at compile time is divided evenly if possible; a symbol is covered by a cascade (8, 4, 1).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from inlay.arith.dtype import DType
-from inlay.arith.expr import Int, Mod, symbols, to_int
+from inlay.arith.expr import Int, Mod, Sym, coefficient, symbols, to_int
 from inlay.loop.buffer import Buffer, Scope
-from inlay.loop.stmt import Block, IterKind
-from inlay.loop.walk import loads_of, stores_of
-from inlay.machine.target import Target
+from inlay.loop.inits import conjuncts
+from inlay.loop.scalar import Binary, BinaryOp, Index, Scalar
+from inlay.loop.stmt import Block, IterKind, LoopKind
+from inlay.loop.walk import loads_of, scalars_below, stores_of
 from inlay.schedule.primitives.cache_write import cache_write
+from inlay.schedule.primitives.clip import clip
+from inlay.schedule.primitives.cut import cut
 from inlay.schedule.primitives.decompose_reduction import decompose_reduction
 from inlay.schedule.primitives.distribute import distribute
 from inlay.schedule.primitives.merge import merge
 from inlay.schedule.primitives.parallel import parallel
 from inlay.schedule.primitives.reorder import reorder
 from inlay.schedule.primitives.set_scope import set_scope
+from inlay.schedule.primitives.skip_zero_terms import skip_zero_terms
 from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.split_cascade import Copy, split_cascade
 from inlay.schedule.primitives.unroll import unroll
 from inlay.schedule.primitives.use_fma import use_fma
 from inlay.schedule.primitives.vectorize import vectorize
+from inlay.schedule.rules.nests import parallelize, vectorize_nest
 from inlay.schedule.state import Illegal, Schedule
+from inlay.schedule.target import Target, lanes
 
+MAX_UNROLLED_STEPS = 16
+"""A reduction, or its innermost loops, of at most so many steps is written out."""
+MIN_PARALLEL_PANELS = 4
+"""With fewer panels than this, threads share lines instead."""
 MAX_ROWS = 8
 """More rows gain nothing, and lose when they share cache sets."""
 
@@ -65,13 +83,13 @@ class Tiling:
 
 def panel_width(target: Target, dtype: DType, columns: int | None = None) -> int:
     """Return how many columns weights should be packed by: two vectors, one for a few columns."""
-    lanes = target.lanes(dtype.itemsize)
-    return lanes if columns is not None and columns <= lanes else 2 * lanes
+    one = lanes(target, dtype)
+    return one if columns is not None and columns <= one else 2 * one
 
 
 def row_tiles(target: Target, dtype: DType, panel: int, rows: Int) -> tuple[int, ...]:
     """Return the rows of the tiles that cover so many rows."""
-    vectors = max(1, -(-panel // target.lanes(dtype.itemsize)))
+    vectors = max(1, -(-panel // lanes(target, dtype)))
     most = min(MAX_ROWS, max(1, (target.vector_registers - vectors - 1) // vectors))
     known = rows.value
     return (
@@ -94,12 +112,27 @@ def even_tiles(rows: int, most: int) -> tuple[int, ...]:
     return (size, left) if left else (size,)
 
 
-def contraction(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
-    """Schedule a sum of products over the columns of its last axis, with its epilogue.
+def contraction(s: Schedule, target: Target) -> bool:
+    """Schedule a function whose reductions are all contractions."""
+    blocks = s.block_names()
+    reductions = [b for b in blocks if s.block(b).init is not None]
+    if not reductions or not all(_is_contraction(s, b) for b in reductions):
+        return False
+    taken: list[str] = []
+    for block in reductions:
+        taken += contract(s, block, target)
+    for block in blocks:
+        if block not in taken:
+            _injective(s, block, target)
+    return True
+
+
+def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
+    """Schedule one contraction and its epilogue.
 
     Args:
-        s: the schedule, with the block still in the nest `from_te` made.
-        block: a block that reduces a product; its last spatial axis is contiguous in what it reads.
+        s: the schedule, with the block still in the nest that `from_te` made.
+        block: a block for which `_is_contraction` holds.
         target: the machine.
 
     Returns:
@@ -109,59 +142,158 @@ def contraction(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
     taken = (block,) if epilogue is None else (block, epilogue)
     if epilogue is None:
         epilogue = cache_write(s, block, Scope.REGISTER.value)
-    _use_fma(s, block)
+    for simplify in (skip_zero_terms, use_fma):
+        _attempt(simplify, s, block)
     temporary = _written(s.block(block))
-    *rows, column = _spatial_loops(s, block)
-    width = s.loop(column).extent.value
-    panel = _panel(s.block(block)) or panel_width(target, temporary.dtype, width)
-    panel = min(panel, width or panel)
-    outer = _merge_nests(s, block, epilogue, panel)
+    plan = _plan(s, block, target)
+    outer = _merge_nests(s, (block, epilogue), plan)
+    guarded = s.block(block).predicate is not None
     decompose_reduction(s, block, _reduce_loops(s, block)[0])
-    if rows:
-        extent = s.loop(rows[-1]).extent
-        tiles = split_cascade(s, rows[-1], row_tiles(target, temporary.dtype, panel, extent))
+    if plan.row is not None:
+        row = _row_loop(s, block)
+        if guarded:
+            _clip(s, block, row)
+        tiles = list(split_cascade(s, row, plan.tiles))
+        if guarded:
+            tiles = _edges(s, tiles)
         for tile in tiles:
             _micro_kernel(s, tile, temporary.name, tile.names[block])
     else:
-        _vectors(s, outer, temporary.name)
+        innermost = _spatial_loops(s, block)[-2]
+        _finish(s, innermost, temporary.name, block)
     parallel(s, outer)
     return taken
 
 
-def _merge_nests(s: Schedule, block: str, epilogue: str, panel: int) -> str:
-    """Put panels outside rows in both nests and join the nests around each row.
+def _injective(s: Schedule, block: str, target: Target) -> None:
+    """Schedule a nest beside the contraction: padding, packing, a conversion."""
+    vectorize_nest(s, s.loops_of(block)[-1], target)
+    loops = [x for x in s.loops_of(block) if s.loop(x).kind is LoopKind.SERIAL]
+    outer = next((x for x in loops if s.loop(x).extent != 1), None)
+    if outer is not None:
+        reorder(s, [outer, *(x for x in loops if x != outer)])
+        parallelize(s, outer)
 
-    Returns the loop over panels.
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Order and sizes for one contraction; axes are positions among its spatial iters.
+
+    Attributes:
+        before: axes outside the panels.
+        after: axes inside the panels, except the rows.
+        row: axis of the rows, None if there are none.
+        panel: columns in a panel.
+        tiles: rows of the tiles.
     """
-    for b in (block, epilogue):
-        column = _spatial_loops(s, b)[-1]
-        others = [x for x in _spatial_loops(s, b) if x != column]
-        reducing = _reduce_loops(s, b)
-        outer, inner = split(s, column, panel)
-        reorder(s, [outer, *others, *reducing, inner])
-    first, second = s.loops_of(block), s.loops_of(epilogue)
-    for a, b in zip(first, second[:-1], strict=False):
-        merge(s, a, b)
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    row: int | None
+    panel: int
+    tiles: tuple[int, ...]
+
+
+def _plan(s: Schedule, block: str, target: Target) -> _Plan:
+    b = s.block(block)
+    dtype = _written(b).dtype
+    spatial = [i for i in b.iters if i.kind is IterKind.SPATIAL]
+    column = spatial[-1]
+    columns = column.extent.value
+    second = [x for x in loads_of(b.body) if x.buffer is not _written(b)]
+    mixes = any(column.sym not in _symbols(x.indices) for x in second)
+    panel = _packed_panel(b) or panel_width(target, dtype, columns)
+    panel = min(panel, columns or panel)
+    while not mixes and columns is not None and columns % panel and panel > 4:
+        panel //= 2  # nothing is packed: a narrower panel without a remainder is better
+    by_column = [x for x in second if column.sym in _symbols(x.indices)]
+    batch = {y for x in by_column for y in _symbols(x.indices)} if mixes else set[Sym]()
+    others = range(len(spatial) - 1)
+    before = [i for i in others if spatial[i].sym in batch]
+    free = [i for i in others if i not in before]
+    row = free.pop() if free else None
+    few = columns is not None and columns < MIN_PARALLEL_PANELS * panel
+    if not before and (few or not mixes):
+        # Lines, from the inside out, so that neighbors are computed one after the other.
+        before, free = free[::-1], []
+    # The outermost loop is shared by threads: not one that is known to run once.
+    before.sort(key=lambda i: spatial[i].extent == 1)
+    tiles = row_tiles(target, dtype, panel, spatial[row].extent) if row is not None else ()
+    return _Plan(tuple(before), tuple(free), row, panel, tiles)
+
+
+def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: _Plan) -> str:
+    """Give both nests the order of the plan and join them around each row.
+
+    Returns the outermost loop.
+    """
+    for b in blocks:
+        spatial, reducing = _spatial_loops(s, b), _reduce_loops(s, b)
+        panel, lane = split(s, spatial[-1], plan.panel)
+        rows = [] if plan.row is None else [spatial[plan.row]]
+        order = [spatial[i] for i in plan.before]
+        order += [panel, *(spatial[i] for i in plan.after), *rows]
+        reorder(s, [*order, *reducing, lane])
+    first, second = s.loops_of(blocks[0]), s.loops_of(blocks[1])
+    for x, y in zip(first, second[:-1], strict=False):
+        merge(s, x, y)
     return first[0]
+
+
+def _row_loop(s: Schedule, block: str) -> str:
+    """Return the loop just outside the reduction."""
+    loops = s.loops_of(block)
+    return loops[loops.index(_reduce_loops(s, block)[0]) - 1]
+
+
+def _clip(s: Schedule, block: str, row: str) -> None:
+    """Let the bounds of reduction loops keep windows inside, except along the rows of a tile."""
+    var = s.loop(row).var
+    for loop in _reduce_loops(s, block):
+        own = s.loop(loop).var
+        found = [symbols_of(c) for c in conjuncts(s.block(block).predicate)]
+        if not any(own in f and var in f for f in found):
+            clip(s, block, loop)
+
+
+def _edges(s: Schedule, tiles: Sequence[Copy]) -> list[Copy]:
+    """Cut off the first and the last tile of a line: there alone windows reach over its ends."""
+    out = list(tiles)
+    for at, index in ((1, 0), (-1, -1)):
+        tile = out[index]
+        count = s.loop(tile.outer).extent.value
+        if count is None or count < 2:
+            continue
+        names = cut(s, tile.outer, at % count)
+        inner = {old: names[new] for old, new in tile.names.items()}
+        copy = Copy(tile.tile, names[tile.outer], names[tile.inner], inner)
+        out[index : len(out) + index + 1 if index < 0 else index + 1] = [tile, copy]
+    return out
 
 
 def _micro_kernel(s: Schedule, tile: Copy, temporary: str, block: str) -> None:
     """Give init, reduction and epilogue of a tile their own rows, and accumulate in registers."""
     nests = distribute(s, tile.inner)
-    reducing = _reduce_loops(s, block)
-    rows, inner = nests[1], s.loops_of(block)[-1]
-    reorder(s, [*reducing, rows, inner])
-    _vectors(s, tile.outer, temporary)
+    lane = s.loops_of(block)[-1]
+    reorder(s, [*_reduce_loops(s, block), nests[1], lane])
+    _finish(s, tile.outer, temporary, block)
     for loop in nests:
         unroll(s, loop)
 
 
-def _vectors(s: Schedule, around: str, temporary: str) -> None:
+def _finish(s: Schedule, around: str, temporary: str, block: str) -> None:
+    """Accumulate in registers inside a loop, with vectors, and short reductions written out."""
     set_scope(s, temporary, Scope.REGISTER.value, at=around)
     for b in s.block_names():
         loops = s.loops_of(b)
         if around in loops:
             vectorize(s, loops[-1])
+    steps = 1
+    for loop in reversed(_reduce_loops(s, block)):
+        steps *= s.loop(loop).extent.value or MAX_UNROLLED_STEPS + 1
+        if steps > MAX_UNROLLED_STEPS:
+            break
+        unroll(s, loop)
 
 
 # --------------------------------------------------------------------------- looking
@@ -196,13 +328,54 @@ def _write_indices(b: Block) -> tuple[Int, ...]:
     return next(stores_of(b.body)).indices
 
 
-def _panel(b: Block) -> int | None:
+def _packed_panel(b: Block) -> int | None:
     """Return the panel of packed weights: the divisor in their last index."""
     for load in loads_of(b.body):
         atom = load.indices[-1].atom if load.indices else None
         if isinstance(atom, Mod) and atom.denominator.value is not None:
             return atom.denominator.value
     return None
+
+
+def _is_contraction(s: Schedule, block: str) -> bool:
+    """Whether a block sums products, and its last spatial axis is contiguous wherever it occurs."""
+    b = s.block(block)
+    stores = list(stores_of(b.body))
+    spatial = [i for i in b.iters if i.kind is IterKind.SPATIAL]
+    if len(stores) != 1 or not spatial or not any(i.kind is IterKind.REDUCE for i in b.iters):
+        return False
+    value = stores[0].value
+    if not isinstance(value, Binary) or value.op is not BinaryOp.ADD:
+        return False
+    if not any(isinstance(x, Binary) and x.op is BinaryOp.MUL for x in (value.lhs, value.rhs)):
+        return False
+    column = spatial[-1].sym
+    found = False
+    for load in loads_of(b.body):
+        if column in _symbols(load.indices):
+            found = True
+            if not _is_contiguous(load.indices, column):
+                return False
+    return found
+
+
+def _is_contiguous(indices: Sequence[Int], column: Sym) -> bool:
+    """Whether an axis occurs as the last index, or as the last index of whole panels."""
+    last = indices[-1]
+    atom = last.atom
+    if isinstance(atom, Mod) and atom.numerator == to_int(column):
+        return True
+    outside = column in _symbols(indices[:-1])
+    return not outside and coefficient(last, column) == 1
+
+
+def symbols_of(x: Scalar) -> set[Sym]:
+    """Return the symbols in the integers of a scalar."""
+    return {y for z in scalars_below(x) if isinstance(z, Index) for y in symbols(z.value)}
+
+
+def _symbols(indices: Sequence[Int]) -> set[Sym]:
+    return {x for e in indices for x in symbols(e)}
 
 
 def _spatial_loops(s: Schedule, block: str) -> list[str]:
@@ -221,8 +394,9 @@ def _reduce_loops(s: Schedule, block: str) -> list[str]:
     return [x for x in s.loops_of(block) if s.loop(x).var in found]
 
 
-def _use_fma(s: Schedule, block: str) -> None:
+def _attempt(simplify: Callable[[Schedule, str], None], s: Schedule, block: str) -> None:
+    """Apply a primitive where it applies."""
     try:
-        use_fma(s, block)
+        simplify(s, block)
     except Illegal:
-        return  # integers, or something else than a product
+        return

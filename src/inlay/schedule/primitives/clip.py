@@ -1,0 +1,93 @@
+"""Tighten the range of a loop to where a predicate holds."""
+
+from __future__ import annotations
+
+import functools
+
+from inlay.arith.expr import (
+    Int,
+    Sym,
+    ceildiv,
+    coefficient,
+    floordiv,
+    from_atom,
+    lit,
+    maximum,
+    minimum,
+    symbols,
+)
+from inlay.loop.inits import conjunction, conjuncts, iter_symbols
+from inlay.loop.scalar import Binary, BinaryOp, Index, Lit, Scalar
+from inlay.loop.stmt import Block, For, IterKind, Stmt
+from inlay.schedule.primitives.split import require_serial
+from inlay.schedule.state import Schedule, chain, illegal, primitive
+
+
+@primitive
+def clip(s: Schedule, block: str, loop: str) -> None:
+    """Turn conditions of a predicate on a reduction loop into bounds of the loop.
+
+    Before:
+
+        for i in 0..n { for k in 0..m {
+          block b(v: spatial n = i, r: reduce m = k) where [i + k] < [n] {
+            init { y[v] = 0.0:f32 } y[v] = y[v] + x[v, r] } } }
+
+    After `clip(s, "b", "k")`:
+
+        for i in 0..n { for k in 0..min(m, n - i) {
+          block b(v: spatial n = i, r: reduce m = k) {
+            init { y[v] = 0.0:f32 } y[v] = y[v] + x[v, r] } } }
+
+    Conditions that are not linear in the loop, or mention a loop inside it, stay.
+
+    Raises:
+        Illegal: `schedule.kind`, `schedule.not-nested`.
+    """
+    place, inner = s.loop_place(loop), s.block_place(block)
+    old, b = s.loop(loop), s.block(block)
+    require_serial(old)
+    assert inner.parent is not None, "a loop is around the block"
+    below = chain(place, inner.parent)
+    if old.var not in iter_symbols(b, IterKind.REDUCE) or old.var in iter_symbols(
+        b, IterKind.SPATIAL
+    ):
+        raise illegal("kind", f"found {block} not to reduce over {loop}")
+    hidden = {x.var for x in below[1:]}
+    kept: list[Scalar] = []
+    lo, hi = old.lo, old.lo + old.extent
+    for condition in conjuncts(b.predicate):
+        bound = _bound(condition, old.var, hidden)
+        if bound is None:
+            kept.append(condition)
+        elif bound[0]:
+            lo = maximum(lo, bound[1])
+        else:
+            hi = minimum(hi, bound[1])
+    predicate = functools.reduce(conjunction, kept) if kept else None
+    result: Stmt = Block(b.name, b.iters, b.bindings, b.body, b.init, predicate)
+    for x in reversed(below[1:]):
+        result = For(x.var, x.lo, x.extent, x.kind, result, x.note)
+    s.replace(place, For(old.var, lo, hi - lo, old.kind, result, old.note))
+
+
+def _bound(x: Scalar, var: Sym, hidden: set[Sym]) -> tuple[bool, Int] | None:
+    """Return whether a condition bounds a variable from below, and the first value or the end."""
+    if not isinstance(x, Binary) or x.op not in (BinaryOp.LT, BinaryOp.LE):
+        return None
+    a, b = _integer(x.lhs), _integer(x.rhs)
+    if a is None or b is None:
+        return None
+    distance = b - a - (1 if x.op is BinaryOp.LT else 0)  # the condition is: distance >= 0
+    factor = coefficient(distance, var)
+    c = None if factor is None else factor.value
+    if not c or any(y in hidden for y in symbols(distance)):
+        return None
+    rest = distance - from_atom(var) * c
+    return (True, ceildiv(-rest, lit(c))) if c > 0 else (False, floordiv(rest, lit(-c)) + 1)
+
+
+def _integer(x: Scalar) -> Int | None:
+    if isinstance(x, Index):
+        return x.value
+    return lit(int(x.value)) if isinstance(x, Lit) and x.dtype.is_integer else None
