@@ -200,8 +200,10 @@ class OpDef:
 def _arrays(result: Any) -> Any:
     """Make dense arrays of results, also of the scalars that NumPy returns for rank 0."""
     if isinstance(result, tuple):
-        return tuple(map(_arrays, result))
-    return np.asarray(result, order="C") if isinstance(result, np.generic | np.ndarray) else result
+        return tuple([_arrays(r) for r in cast(tuple[Any, ...], result)])
+    if isinstance(result, np.generic | np.ndarray):
+        return np.asarray(cast(Any, result), order="C")
+    return result
 
 
 A = TypeVar("A")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from inlay.arith.dtype import ALL, BF16, BOOL, F16, F32, F64, STRING, DType
 from inlay.arith.expr import Int, floordiv, lit, maximum, minimum
@@ -18,6 +19,14 @@ BOOLS: tuple[DType, ...] = (BOOL,)
 ELEMENTS: tuple[DType, ...] = tuple(d for d in ALL if d is not STRING)
 
 Types = tuple[Type, ...]
+
+
+class Knows(Protocol):
+    """The part of a type context that only asks."""
+
+    def known_equal(self, a: Int, b: Int) -> bool:
+        """Whether two integers are proved equal."""
+        ...
 
 
 def tensor(ctx: TypeContext, args: Types, i: int, dtypes: Sequence[DType] = ALL) -> TensorType:
@@ -165,18 +174,18 @@ def product(dims: Iterable[Int]) -> Int:
     return total
 
 
-def non_negative(ctx: TypeContext, value: Int) -> Int:
+def non_negative(ctx: Knows, value: Int) -> Int:
     """Return `max(value, 0)`, as `value` itself where it is known not to be negative."""
     return greater(ctx, value, lit(0))
 
 
-def greater(ctx: TypeContext, a: Int, b: Int) -> Int:
+def greater(ctx: Knows, a: Int, b: Int) -> Int:
     """Return the greater of two, without `max` where the context knows which it is."""
     m = maximum(a, b)
     return a if ctx.known_equal(m, a) else b if ctx.known_equal(m, b) else m
 
 
-def lesser(ctx: TypeContext, a: Int, b: Int) -> Int:
+def lesser(ctx: Knows, a: Int, b: Int) -> Int:
     """Return the lesser of two, without `min` where the context knows which it is."""
     m = minimum(a, b)
     return a if ctx.known_equal(m, a) else b if ctx.known_equal(m, b) else m

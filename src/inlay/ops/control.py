@@ -18,7 +18,7 @@ from inlay.ir.op import NoAttrs, Op
 from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.ops._define import Argument, OpDef, Pattern, Sample, no_samples
-from inlay.ops._samples import ints, noise
+from inlay.ops._samples import ints
 
 Array = np.ndarray
 
@@ -55,6 +55,42 @@ def _to_tensor(a: NoAttrs, value: int | bool | tuple[int, ...]) -> Array:
     return np.array(value, np.bool_ if isinstance(value, bool) else np.int64)
 
 
+def _less(a: NoAttrs, i: int, j: int) -> bool:
+    return i < j
+
+
+def _less_equal(a: NoAttrs, i: int, j: int) -> bool:
+    return i <= j
+
+
+def _equal(a: NoAttrs, i: int, j: int) -> bool:
+    return i == j
+
+
+def _and(a: NoAttrs, p: bool, q: bool) -> bool:
+    return p and q
+
+
+def _or(a: NoAttrs, p: bool, q: bool) -> bool:
+    return p or q
+
+
+def _not(a: NoAttrs, p: bool) -> bool:
+    return not p
+
+
+def _get_row(a: NoAttrs, x: Array, i: int) -> Array:
+    return x[_row(x, i)]
+
+
+def _push_row(a: NoAttrs, x: Array, row: Array) -> Array:
+    return np.concatenate([x, row[None]])
+
+
+def _zeros(a: DTypeAttrs, shape: tuple[int, ...]) -> Array:
+    return np.zeros(shape, a.dtype.numpy)
+
+
 def _row(x: Array, i: int) -> int:
     if not 0 <= i < x.shape[0]:
         raise error("run.out-of-range", f"found row {i}, needed one of {x.shape[0]}")
@@ -89,26 +125,26 @@ def _zero_samples() -> list[Sample]:
 
 
 _INTS = ((1, 2), (2, 2), (3, 2), (-1, 0))
-_X = noise((3, 4), F32, seed="rows")
+_X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 DEFINITIONS: tuple[OpDef, ...] = (
     _control(core_ops.CHECK_SHAPE, _check_shape, _samples((_X, (3, 4)), attrs=CheckAttrs())),
     _control(core_ops.CHECK_EQUAL, _check_equal, _samples((_X, 3, 3), attrs=CheckAttrs())),
     _control(core_ops.CHECK_AT_LEAST, _check_at_least, _samples((_X, 3), attrs=LeastAttrs(2))),
-    _control(core_ops.INT_LESS, lambda a, i, j: i < j, _samples(*_INTS)),
-    _control(core_ops.INT_LESS_EQUAL, lambda a, i, j: i <= j, _samples(*_INTS)),
-    _control(core_ops.INT_EQUAL, lambda a, i, j: i == j, _samples(*_INTS)),
-    _control(core_ops.BOOL_AND, lambda a, p, q: p and q, _samples((True, False), (True, True))),
-    _control(core_ops.BOOL_OR, lambda a, p, q: p or q, _samples((True, False), (False, False))),
-    _control(core_ops.BOOL_NOT, lambda a, p: not p, _samples((True,), (False,))),
+    _control(core_ops.INT_LESS, _less, _samples(*_INTS)),
+    _control(core_ops.INT_LESS_EQUAL, _less_equal, _samples(*_INTS)),
+    _control(core_ops.INT_EQUAL, _equal, _samples(*_INTS)),
+    _control(core_ops.BOOL_AND, _and, _samples((True, False), (True, True))),
+    _control(core_ops.BOOL_OR, _or, _samples((True, False), (False, False))),
+    _control(core_ops.BOOL_NOT, _not, _samples((True,), (False,))),
     _control(core_ops.TO_CONTROL, _to_control,
              _samples((np.asarray(7),), (np.asarray(True),), (ints(2, -1, 0),))),
     _control(core_ops.TO_TENSOR, _to_tensor, _samples((7,), (True,), ((2, -1, 0),), ((),))),
-    _control(core_ops.GET_ROW, lambda a, x, i: x[_row(x, i)], _samples((_X, 0), (_X, 2))),
+    _control(core_ops.GET_ROW, _get_row, _samples((_X, 0), (_X, 2))),
     _control(core_ops.SET_ROW, _set_row, _samples((_X, 1, _X[2]))),
-    _control(core_ops.PUSH_ROW, lambda a, x, row: np.concatenate([x, row[None]]),
+    _control(core_ops.PUSH_ROW, _push_row,
              _samples((_X, _X[1]), (_X[:0], _X[1]))),
     OpDef(core_ops.ZEROS, Pattern.LAYOUT,
-          lambda a, shape: np.zeros(shape, a.dtype.numpy), _zeros_compute,
+          _zeros, _zeros_compute,
           samples=_zero_samples),
 )  # fmt: skip

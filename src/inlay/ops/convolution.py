@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inlay.arith.dtype import F32, I32
+from inlay.arith.dtype import F16, F32, I32
 from inlay.arith.expr import Int, ceildiv, floordiv, lit, mod
 from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
@@ -467,8 +467,8 @@ def _depthwise_samples() -> list[Sample]:
         x, w = noise(shape, F32, seed="x"), noise((*kernel, shape[-1]), F32, seed="w")
         names = ("n", *(f"s{i}" for i in range(len(kernel))), "c")
         made.append(Sample(f"{shape} {kernel}", attrs, (x, w), (names, (*kernel, "c"))))
-    f16 = [a.astype(np.float16) for a in (made[0].args[0], made[0].args[1])]  # type: ignore[union-attr]
-    made.append(Sample("f16", made[0].attrs, tuple(f16)))
+    x, w = noise((1, 7, 6, 5), F16, seed="x"), noise((3, 3, 5), F16, seed="w")
+    made.append(Sample("f16", made[0].attrs, (x, w)))
     return made
 
 

@@ -10,7 +10,7 @@ from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType, Type
 from inlay.loop import te
 from inlay.ops import _rules as rules
-from inlay.ops._define import OpDef, Pattern, Sample, define
+from inlay.ops._define import Argument, OpDef, Pattern, Sample, define
 from inlay.ops._rules import Types
 from inlay.ops._samples import noise
 
@@ -36,6 +36,10 @@ def _copy_compute(a: DeviceAttrs, operands: Sequence[te.Tensor], result: TensorT
     return te.compute(result.shape, lambda *i: x[i], name="copy")
 
 
+def _same(a: DeviceAttrs, x: Argument) -> Argument:
+    return x
+
+
 def _samples() -> list[Sample]:
     x = noise((2, 3), F32)
     return [Sample("copy", DeviceAttrs("cpu"), (x,), (("m", "n"),), exact=True)]
@@ -43,9 +47,9 @@ def _samples() -> list[Sample]:
 
 DEFINITIONS: tuple[OpDef, ...] = (
     define("device_copy", DeviceAttrs, _copy_rule, 1, Pattern.OPAQUE,
-           "x in a memory of a device", reference=lambda a, x: x, compute=_copy_compute,
+           "x in a memory of a device", reference=_same, compute=_copy_compute,
            samples=_samples),
     define("on_device", DeviceAttrs, _same_rule, 1, Pattern.CONTROL,
            "x, computed on a device: a wish of the user, gone once places are planned",
-           reference=lambda a, x: x, samples=_samples, alias=0),
+           reference=_same, samples=_samples, alias=0),
 )  # fmt: skip

@@ -10,11 +10,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from inlay.arith.dtype import BF16, BOOL, F16, F32, I64, U8, DType, from_numpy
+from inlay.arith.expr import Int
 from inlay.ir.op import NoAttrs, TypeContext
 from inlay.ir.types import TensorType
 from inlay.loop import te
@@ -28,6 +29,7 @@ from inlay.ops._samples import edges, noise, pairs
 
 Array = np.ndarray
 Domain = tuple[DType, ...]
+A = TypeVar("A")
 
 
 # --------------------------------------------------------------------------- families
@@ -36,65 +38,84 @@ Domain = tuple[DType, ...]
 def _unary(
     name: str,
     doc: str,
-    scalar: Callable[..., Value],
-    numpy: Callable[..., Array],
+    scalar: Callable[[Value], Value],
+    numpy: Callable[[Array], Array],
     *,
     domain: Domain = FLOATS,
-    attrs: type = NoAttrs,
-    settings: Sequence[object] = (),
     to_bool: bool = False,
-    low: float = -np.inf,
-    high: float = np.inf,
+) -> OpDef:
+    """Make an operator of one tensor without attributes; see `_mapped`."""
+    return _mapped(
+        name,
+        doc,
+        NoAttrs,
+        lambda _, x: scalar(x),
+        lambda _, x: numpy(x),
+        (NoAttrs(),),
+        domain=domain,
+        to_bool=to_bool,
+    )
+
+
+def _mapped(
+    name: str,
+    doc: str,
+    attrs: type[A],
+    scalar: Callable[[A, Value], Value],
+    numpy: Callable[[A, Array], Array],
+    settings: Sequence[A],
+    *,
+    domain: Domain = FLOATS,
+    to_bool: bool = False,
 ) -> OpDef:
     """Make an operator of one tensor.
 
     Args:
         name: of the operator.
         doc: its meaning in a line.
-        scalar: the element of the result, from an element; with attributes, `scalar(attrs, x)`.
-        numpy: the same on arrays.
-        domain: element types it takes.
         attrs: record of attributes.
+        scalar: the element of the result, from the attributes and an element.
+        numpy: the same on arrays.
         settings: attribute records to sample with.
+        domain: element types it takes.
         to_bool: whether the result is bool.
-        low: least value to sample with.
-        high: greatest value to sample with.
     """
-    has_attrs = attrs is not NoAttrs
 
-    def rule(ctx: TypeContext, a: object, args: Types) -> TensorType:
+    def rule(ctx: TypeContext, a: A, args: Types) -> TensorType:
         x = rules.tensor(ctx, args, 0, domain)
         return TensorType(x.shape, BOOL) if to_bool else x
 
-    def reference(a: object, x: Array) -> Array:
-        result = numpy(a, widen(x)) if has_attrs else numpy(widen(x))
-        return np.asarray(result).astype(np.bool_ if to_bool else x.dtype)
+    def reference(a: A, x: Array) -> Array:
+        return np.asarray(numpy(a, widen(x))).astype(np.bool_ if to_bool else x.dtype)
 
-    def compute(a: object, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
+    def compute(a: A, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
         def body(x: Value) -> Value:
-            return (scalar(a, x) if has_attrs else scalar(x)).cast(result.dtype)
+            return scalar(a, x).cast(result.dtype)
 
         return pointwise(result.shape, operands, body, name)
 
     def samples() -> list[Sample]:
-        bounds = (max(low, -3.0), min(high, 3.0))
         made: list[Sample] = []
-        for setting in settings or (attrs(),):
-            made += [
-                Sample(f"edges {d}", setting, (edges(d, low=low, high=high),), (("n",),))
-                for d in domain
-            ]
-            first = domain[0] if F32 not in domain else F32
-            x = noise((2, 3, 5), first, low=bounds[0], high=bounds[1], seed=name)
+        x = noise((2, 3, 5), F32 if F32 in domain else domain[0], low=-3, high=3, seed=name)
+        for setting in settings:
+            made += [Sample(f"edges {d}", setting, (edges(d),), (("n",),)) for d in domain]
             made.append(Sample("rank 3", setting, (x,), (("a", 3, "b"),)))
-        made.append(Sample("rank 0", made[0].attrs, (x[0, 0, 0:1].reshape(()),)))
-        made.append(Sample("empty", made[0].attrs, (x[:0],), (("a", 3, 5),)))
+        made.append(Sample("rank 0", settings[0], (x[0, 0, 0:1].reshape(()),)))
+        made.append(Sample("empty", settings[0], (x[:0],), (("a", 3, 5),)))
         return made
 
     return define(
-        name, attrs, rule, 1, Pattern.ELEMENTWISE, doc,
-        reference=reference, compute=compute, samples=samples, in_place=() if to_bool else (0,),
-    )  # fmt: skip
+        name,
+        attrs,
+        rule,
+        1,
+        Pattern.ELEMENTWISE,
+        doc,
+        reference=reference,
+        compute=compute,
+        samples=samples,
+        in_place=() if to_bool else (0,),
+    )
 
 
 def _binary(
@@ -117,7 +138,10 @@ def _binary(
         return np.asarray(numpy(widen(x), widen(y))).astype(np.bool_ if to_bool else x.dtype)
 
     def compute(a: object, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
-        return pointwise(result.shape, operands, lambda x, y: scalar(x, y).cast(result.dtype), name)
+        def body(x: Value, y: Value) -> Value:
+            return scalar(x, y).cast(result.dtype)
+
+        return pointwise(result.shape, operands, body, name)
 
     def samples() -> list[Sample]:
         none = NoAttrs()
@@ -151,7 +175,9 @@ def _is(op: IntrinsicOp) -> Callable[[Value], Value]:
 # --------------------------------------------------------------------------- division
 
 
-def _total(divide: Callable[[Value, Value], Value], by_minus_one: Callable[[Value], Value]):  # noqa: ANN202
+def _total(
+    divide: Callable[[Value, Value], Value], by_minus_one: Callable[[Value], Value]
+) -> Callable[[Value, Value], Value]:
     """Make integer division total: 0 by a divisor of 0, and no overflow at the least integer."""
 
     def scalar(x: Value, y: Value) -> Value:
@@ -198,9 +224,8 @@ def _np_div(x: Array, y: Array) -> Array:
     if x.dtype.kind == "u":
         return quotient
     inexact = quotient * y != x
-    return np.where(y == 0, x.dtype.type(0), quotient + (inexact & ((x < 0) != (y < 0)))).astype(
-        x.dtype
-    )
+    whole = quotient + (inexact & ((x < 0) != (y < 0)))
+    return np.asarray(np.where(y == 0, x.dtype.type(0), whole), x.dtype)
 
 
 def _np_floor_div(x: Array, y: Array) -> Array:
@@ -325,6 +350,11 @@ def _np_sigmoid(x: Array) -> Array:
     return np.where(x >= 0, 1 / (1 + small), small / (1 + small))
 
 
+def _np_selu(a: SeluAttrs, x: Array) -> Array:
+    negative = np.multiply(np.expm1(x), x.dtype.type(a.alpha))
+    return np.multiply(np.where(x < 0, negative, x), x.dtype.type(a.gamma))
+
+
 def _clip(a: ClipAttrs, x: Value) -> Value:
     if x.dtype.is_float:
         return te.minimum(te.maximum(x, a.low), a.high)
@@ -384,8 +414,12 @@ def _select_rule(ctx: TypeContext, attrs: NoAttrs, args: Types) -> TensorType:
     return TensorType(rules.broadcast(ctx, (condition.shape, x.shape, y.shape)), x.dtype)
 
 
+def _select_reference(a: NoAttrs, c: Array, x: Array, y: Array) -> Array:
+    return np.where(c, x, y).astype(x.dtype)
+
+
 def _select_compute(a: NoAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
-    def body(*i: Any) -> Value:
+    def body(*i: Int) -> Value:
         c, x, y = (element(t, i) for t in operands)
         return te.select(c, x, y)
 
@@ -485,47 +519,46 @@ DEFINITIONS: tuple[OpDef, ...] = (
     _unary("sigmoid", "1 / (1 + exp(-x))", _sigmoid, _np_sigmoid),
     _unary("relu", "max(x, 0)", lambda x: te.maximum(x, 0), lambda x: np.maximum(x, 0),
            domain=SIGNED),
-    _unary("leaky_relu", "x, or alpha * x where x < 0",
+    _mapped("leaky_relu", "x, or alpha * x where x < 0", AlphaAttrs,
            lambda a, x: te.select(x < 0, x * a.alpha, x),
            lambda a, x: np.where(x < 0, x * x.dtype.type(a.alpha), x),
-           attrs=AlphaAttrs, settings=(AlphaAttrs(0.01),)),
-    _unary("thresholded_relu", "x where x > alpha, else 0",
+           (AlphaAttrs(0.01),)),
+    _mapped("thresholded_relu", "x where x > alpha, else 0", AlphaAttrs,
            lambda a, x: te.select(x > a.alpha, x, 0.0),
            lambda a, x: np.where(x > x.dtype.type(a.alpha), x, 0),
-           attrs=AlphaAttrs, settings=(AlphaAttrs(1.0),)),
-    _unary("elu", "x, or alpha * (exp(x) - 1) where x < 0",
+           (AlphaAttrs(1.0),)),
+    _mapped("elu", "x, or alpha * (exp(x) - 1) where x < 0", AlphaAttrs,
            lambda a, x: te.select(x < 0, _expm1(te.minimum(x, 0.0)) * a.alpha, x),
            lambda a, x: np.where(x < 0, np.expm1(x) * x.dtype.type(a.alpha), x),
-           attrs=AlphaAttrs, settings=(AlphaAttrs(1.0), AlphaAttrs(0.5))),
-    _unary("celu", "max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))",
+           (AlphaAttrs(1.0), AlphaAttrs(0.5))),
+    _mapped("celu", "max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))", AlphaAttrs,
            lambda a, x: te.select(
                x < 0, _expm1(te.minimum(x, 0.0) / a.alpha) * a.alpha, x),
            lambda a, x: np.where(
                x < 0, np.expm1(x / x.dtype.type(a.alpha)) * x.dtype.type(a.alpha), x),
-           attrs=AlphaAttrs, settings=(AlphaAttrs(2.0),)),
-    _unary("selu", "gamma * x, or gamma * alpha * (exp(x) - 1) where x < 0",
+           (AlphaAttrs(2.0),)),
+    _mapped("selu", "gamma * x, or gamma * alpha * (exp(x) - 1) where x < 0", SeluAttrs,
            lambda a, x: te.select(
                x < 0, _expm1(te.minimum(x, 0.0)) * (a.alpha * a.gamma), x * a.gamma),
-           lambda a, x: np.where(
-               x < 0, np.expm1(x) * x.dtype.type(a.alpha * a.gamma), x * x.dtype.type(a.gamma)),
-           attrs=SeluAttrs),
-    _unary("gelu", "x times the normal distribution function of x", _gelu, _np_gelu,
-           attrs=GeluAttrs, settings=(GeluAttrs(), GeluAttrs(GeluForm.TANH))),
+           _np_selu,
+           (SeluAttrs(),)),
+    _mapped("gelu", "x times the normal distribution function of x", GeluAttrs, _gelu, _np_gelu,
+           (GeluAttrs(), GeluAttrs(GeluForm.TANH))),
     _unary("silu", "x * sigmoid(x)", lambda x: x * _sigmoid(x), lambda x: x * _np_sigmoid(x)),
     _unary("mish", "x * tanh(softplus(x))", lambda x: x * _tanh(_softplus(x)),
            lambda x: x * np.tanh(_np_softplus(x))),
     _unary("softplus", "log(1 + exp(x))", _softplus, _np_softplus),
     _unary("softsign", "x / (1 + |x|)", lambda x: x / (te.unary(UnaryOp.ABS, x) + 1.0),
            lambda x: x / (1 + np.abs(x))),
-    _unary("hard_sigmoid", "alpha * x + beta, clamped to 0..1",
+    _mapped("hard_sigmoid", "alpha * x + beta, clamped to 0..1", AlphaBetaAttrs,
            lambda a, x: te.minimum(te.maximum(x * a.alpha + a.beta, 0.0), 1.0),
            lambda a, x: np.clip(x * x.dtype.type(a.alpha) + x.dtype.type(a.beta), 0, 1),
-           attrs=AlphaBetaAttrs, settings=(AlphaBetaAttrs(), AlphaBetaAttrs(1 / 6, 0.5))),
+           (AlphaBetaAttrs(), AlphaBetaAttrs(1 / 6, 0.5))),
     _unary("hard_swish", "x * clamp(x / 6 + 1/2, 0, 1)",
            lambda x: x * te.minimum(te.maximum(x * (1 / 6) + 0.5, 0.0), 1.0),
            lambda x: x * np.clip(x * x.dtype.type(1 / 6) + x.dtype.type(0.5), 0, 1)),
-    _unary("clip", "clamped to low..high; NaN stays", _clip, _np_clip, domain=NUMBERS,
-           attrs=ClipAttrs, settings=(ClipAttrs(-1.5, 2.0), ClipAttrs(high=6.0), ClipAttrs(0.0))),
+    _mapped("clip", "clamped to low..high; NaN stays", ClipAttrs, _clip, _np_clip,
+           (ClipAttrs(-1.5, 2.0), ClipAttrs(high=6.0), ClipAttrs(0.0)), domain=NUMBERS),
     # Predicates, logic, bits
     _unary("is_nan", "whether x is NaN", _is(IntrinsicOp.IS_NAN), np.isnan, to_bool=True),
     _unary("is_inf", "whether x is infinite", _is(IntrinsicOp.IS_INF), np.isinf, to_bool=True),
@@ -558,7 +591,7 @@ DEFINITIONS: tuple[OpDef, ...] = (
     # Choice and conversion
     define("select", NoAttrs, _select_rule, 3, Pattern.BROADCAST,
            "x where the condition holds, else y",
-           reference=lambda a, c, x, y: np.where(c, x, y).astype(x.dtype),
+           reference=_select_reference,
            compute=_select_compute, samples=_select_samples, in_place=(1, 2)),
     define("cast", CastAttrs, _cast_rule, 1, Pattern.ELEMENTWISE,
            "value converted to dtype: floats to integers truncate and saturate, NaN gives 0; "

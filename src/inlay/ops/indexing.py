@@ -470,9 +470,8 @@ def _one_hot_reference(a: AxisAttrs, index: Array, depth: int, values: Array) ->
     wrapped = np.expand_dims(_np_wrapped(index, depth), axis)
     shape = [1] * (index.ndim + 1)
     shape[axis] = depth
-    return np.where(wrapped == np.arange(depth).reshape(shape), values[1], values[0]).astype(
-        values.dtype
-    )
+    hit = wrapped == np.arange(depth).reshape(shape)
+    return np.asarray(np.where(hit, values[1], values[0]), values.dtype)
 
 
 def _one_hot_compute(a: AxisAttrs, operands: Sequence[object], result: TensorType) -> te.Tensor:
@@ -513,12 +512,16 @@ def _range_rule(ctx: TypeContext, a: RangeAttrs, args: Types) -> TensorType:
 
 
 def _range_reference(a: RangeAttrs, start: int, limit: int, step: int) -> Array:
-    return np.arange(start, limit, step, np.int64).astype(a.dtype.numpy)
+    return np.array(range(start, limit, step), np.int64).astype(a.dtype.numpy)
 
 
 def _range_compute(a: RangeAttrs, operands: Sequence[Int], result: TensorType) -> te.Tensor:
     start, _, step = operands
-    return te.compute(result.shape, lambda i: te.index(start + i * step, a.dtype), name="range")
+
+    def body(i: Int) -> te.Value:
+        return te.index(start + i * step, a.dtype)
+
+    return te.compute(result.shape, body, name="range")
 
 
 def _range_samples() -> list[Sample]:
@@ -536,6 +539,10 @@ def _trilu_rule(ctx: TypeContext, a: TriluAttrs, args: Types) -> TensorType:
     x = rules.least_rank(ctx, rules.tensor(ctx, args, 0, ELEMENTS), 2, "the input")
     rules.int_value(ctx, args, 1)
     return x
+
+
+def _trilu_reference(a: TriluAttrs, x: Array, k: int) -> Array:
+    return np.triu(x, k) if a.upper else np.tril(x, k)
 
 
 def _trilu_compute(a: TriluAttrs, operands: Sequence[object], result: TensorType) -> te.Tensor:
@@ -589,6 +596,6 @@ DEFINITIONS: tuple[OpDef, ...] = (
            reference=_range_reference, compute=_range_compute, samples=_range_samples),
     define("trilu", TriluAttrs, _trilu_rule, 2, Pattern.ELEMENTWISE,
            "the upper or lower triangle of matrices from diagonal k (an int), else 0",
-           reference=lambda a, x, k: np.triu(x, k) if a.upper else np.tril(x, k),
+           reference=_trilu_reference,
            compute=_trilu_compute, samples=_trilu_samples, in_place=(0,)),
 )  # fmt: skip

@@ -1,8 +1,7 @@
-"""Layout: the same elements elsewhere. Reshape, transpose, concat, split, pad, slice, broadcast, tile.
+"""Layout: the same elements elsewhere. Reshape, transpose, pad, concat, split, broadcast, tile.
 
-Shapes, sizes, paddings and bounds are control operands (`shape`), so they may be symbolic; adding and
-removing dims of 1 is `reshape`, filling a tensor with one value is `broadcast_to`. `slice` has the
-meaning of Python's: negative bounds count from the end, and bounds beyond the ends are the ends.
+Shapes, sizes and paddings are control operands (`shape`), so they may be symbolic; adding and
+removing dims of 1 is `reshape`, filling a tensor with one value is `broadcast_to`.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from inlay.ops._rules import Types
 from inlay.ops._samples import noise
 
 Array = np.ndarray
+Ints = tuple[Int, ...]
+"""A shape operand as a compute rule sees it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +69,6 @@ class PadAttrs:
     mode: PadMode = PadMode.CONSTANT
 
 
-@dataclass(frozen=True, slots=True)
-class BlockAttrs:
-    """`block`: edge of a square; `column_row`: channels are the slowest part of depth, not the last."""
-
-    block: int
-    column_row: bool = False
-
-
 # --------------------------------------------------------------------------- reshape
 
 
@@ -84,6 +78,14 @@ def _reshape_rule(ctx: TypeContext, a: NoAttrs, args: Types) -> TensorType:
         ctx.at_least(d, 0, f"dim {i} of the new shape")
     ctx.equal(rules.product(x.shape), rules.product(shape), "elements before and after reshape")
     return TensorType(shape, x.dtype)
+
+
+def _reshape_reference(a: NoAttrs, x: Array, shape: tuple[int, ...]) -> Array:
+    return x.reshape(shape)
+
+
+def _reshape_compute(a: NoAttrs, operands: Sequence[Any], result: TensorType) -> te.Tensor:
+    return reshaped(operands[0], result.shape)
 
 
 def reshaped(x: te.Tensor, shape: Sequence[Int], name: str = "reshape") -> te.Tensor:
@@ -177,6 +179,10 @@ def _transpose_rule(ctx: TypeContext, a: PermAttrs, args: Types) -> TensorType:
     return TensorType(tuple(x.shape[p] for p in a.perm), x.dtype)
 
 
+def _transpose_reference(a: PermAttrs, x: Array) -> Array:
+    return x.transpose(a.perm)
+
+
 def _transpose_compute(
     a: PermAttrs, operands: Sequence[te.Tensor], result: TensorType
 ) -> te.Tensor:
@@ -207,6 +213,10 @@ def _flip_rule(ctx: TypeContext, a: AxesAttrs, args: Types) -> TensorType:
     return x
 
 
+def _flip_reference(a: AxesAttrs, x: Array) -> Array:
+    return np.flip(x, a.axes)
+
+
 def _flip_compute(a: AxesAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (x,) = operands
     axes = rules.fronts(a.axes, x.ndim)
@@ -215,6 +225,125 @@ def _flip_compute(a: AxesAttrs, operands: Sequence[te.Tensor], result: TensorTyp
         return x[tuple(x.shape[d] - 1 - v if d in axes else v for d, v in enumerate(i))]
 
     return te.compute(result.shape, body, name="flip")
+
+
+def _flip_samples() -> list[Sample]:
+    x = noise((2, 3, 4), F32, seed="flip")
+    return [
+        Sample("one", AxesAttrs((-1,)), (x,), (("a", "b", "c"),), exact=True),
+        Sample("two", AxesAttrs((0, 1)), (x,), (("a", "b", "c"),), exact=True),
+    ]
+
+
+# --------------------------------------------------------------------------- pad
+
+
+def _pad_rule(ctx: TypeContext, a: PadAttrs, args: Types) -> TensorType:
+    x, pads = rules.tensor(ctx, args, 0), rules.shape_values(ctx, args, 1)
+    rank = len(x.shape)
+    if len(pads) != 2 * rank:
+        raise ctx.fail(f"found {len(pads)} pads, needed {2 * rank}: all fronts, then all ends")
+    if len(args) > 2:
+        value = rules.of_rank(ctx, rules.tensor(ctx, args, 2), 0, "the value")
+        rules.same_dtype(ctx, x.dtype, value.dtype, "the value")
+    dims: list[Int] = []
+    for d in range(rank):
+        size = x.shape[d] + pads[d] + pads[rank + d]
+        ctx.at_least(size, 0, f"axis {d} after padding")
+        if a.mode is not PadMode.CONSTANT and not (pads[d] == 0 and pads[rank + d] == 0):
+            ctx.at_least(x.shape[d], 1, f"an element of axis {d} to repeat")
+        dims.append(size)
+    return TensorType(tuple(dims), x.dtype)
+
+
+def _source(mode: PadMode, i: Int, size: Int) -> Int:
+    """Return which element stands at an index that may be outside."""
+    match mode:
+        case PadMode.EDGE:
+            return minimum(maximum(i, 0), size - 1)
+        case PadMode.WRAP:
+            return mod(i, size)
+        case PadMode.REFLECT:
+            # The mirror images repeat with a period of 2 * (size - 1); one element has no mirror.
+            period = maximum((size - 1) * 2, 1)
+            once = mod(i, period)
+            return minimum(once, (size - 1) * 2 - once)
+        case PadMode.CONSTANT:
+            return i
+
+
+def _pad_compute(a: PadAttrs, operands: Sequence[Any], result: TensorType) -> te.Tensor:
+    x: te.Tensor = operands[0]
+    pads: Ints = operands[1]
+    value: Sequence[te.Tensor] = operands[2:]
+    rank = x.ndim
+
+    def body(*i: Int) -> te.Value:
+        at, inside = list(i), None
+        for d in range(rank):
+            if pads[d] == 0 and pads[rank + d] == 0:
+                continue
+            at[d] = _source(a.mode, i[d] - pads[d], x.shape[d])
+            if a.mode is PadMode.CONSTANT and pads[d] != 0:
+                inside = te.all_of(inside, te.index(at[d]) >= 0)
+            if a.mode is PadMode.CONSTANT and pads[rank + d] != 0:
+                inside = te.all_of(inside, te.index(at[d]) < te.index(x.shape[d]))
+        fill = value[0][()] if value else te.const(0, x.dtype)
+        return te.guarded(inside, x[tuple(at)], fill)
+
+    return te.compute(result.shape, body, name="pad", tag="pad")
+
+
+def _pad_reference(a: PadAttrs, x: Array, pads: tuple[int, ...], *value: Array) -> Array:
+    y = x
+    for d in range(x.ndim):
+        front, back = pads[d], pads[x.ndim + d]
+        size = y.shape[d]
+        places = np.array(range(-front, size + back), np.int64)
+        if front == back == 0:
+            continue
+        if a.mode is PadMode.CONSTANT:
+            fill = value[0] if value else np.zeros((), x.dtype)
+            inside = (places >= 0) & (places < size)
+            shape = [1] * y.ndim
+            shape[d] = len(places)
+            if size == 0:
+                new = [*y.shape]
+                new[d] = len(places)
+                y = np.full(new, fill, x.dtype)
+                continue
+            taken = np.take(y, np.clip(places, 0, size - 1), d)
+            y = np.asarray(np.where(inside.reshape(shape), taken, fill), x.dtype)
+        else:
+            y = np.take(y, [_place(a.mode, int(p), size) for p in places], d)
+    return y
+
+
+def _place(mode: PadMode, i: int, size: int) -> int:
+    value = _source(mode, lit(i), lit(size)).value
+    assert value is not None, "numbers give a number"
+    return value
+
+
+def _pad_samples() -> list[Sample]:
+    x = noise((3, 4), F32, seed="pad")
+    n = ("m", "n")
+    made = [
+        Sample(f"{mode}", PadAttrs(mode), (x, (1, 2, 2, 3)), (n, (1, 2, 2, 3)), exact=True)
+        for mode in PadMode
+    ]
+    return [
+        *made,
+        Sample("far", PadAttrs(PadMode.REFLECT), (x, (7, 0, 0, 9)), (n, (7, 0, 0, 9)), exact=True),
+        Sample("mirror of one", PadAttrs(PadMode.REFLECT), (x[:1], (2, 0, 1, 0)), exact=True),
+        Sample("far wrap", PadAttrs(PadMode.WRAP), (x, (7, 0, 0, 9)), exact=True),
+        Sample("value", PadAttrs(), (x, (0, 1, 2, 0), np.asarray(7, np.float32)),
+               (n, (0, 1, 2, 0), ()), exact=True),
+        Sample("cut", PadAttrs(), (x, (-1, 1, 0, -2)), (n, (-1, 1, 0, -2)), exact=True),
+        Sample("free", PadAttrs(), (x, (1, 2, 0, 1)), (n, ("p", "q", 0, 1)), exact=True),
+        Sample("none", PadAttrs(), (x, (0, 0, 0, 0)), exact=True),
+        Sample("around nothing", PadAttrs(), (x[:0], (1, 0, 1, 1)), exact=True),
+    ]  # fmt: skip
 
 
 # --------------------------------------------------------------------------- concat, split
@@ -233,6 +362,10 @@ def _concat_rule(ctx: TypeContext, a: AxisAttrs, args: Types) -> TensorType:
                 dims[d] = ctx.equal(dims[d], x.shape[d], f"axis {d} of concatenated tensors")
     dims[axis] = total
     return TensorType(tuple(dims), xs[0].dtype)
+
+
+def _concat_reference(a: AxisAttrs, *xs: Array) -> Array:
+    return np.concatenate(xs, a.axis)
 
 
 def _concat_compute(a: AxisAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
@@ -313,11 +446,10 @@ def _split_reference(a: AxisAttrs, x: Array, sizes: tuple[int, ...]) -> tuple[Ar
 
 
 def _split_compute(
-    a: AxisAttrs, operands: Sequence[object], result: TupleType
+    a: AxisAttrs, operands: Sequence[Any], result: TupleType
 ) -> tuple[te.Tensor, ...]:
-    x, sizes = operands
-    assert isinstance(x, te.Tensor)
-    assert isinstance(sizes, tuple)
+    x: te.Tensor = operands[0]
+    sizes: Ints = operands[1]
     axis = a.axis % x.ndim
     parts: list[te.Tensor] = []
     begin = lit(0)
@@ -347,279 +479,6 @@ def _split_samples() -> list[Sample]:
     ]  # fmt: skip
 
 
-# --------------------------------------------------------------------------- slice
-
-
-def _slice_rule(ctx: TypeContext, a: AxesAttrs, args: Types) -> TensorType:
-    x = rules.tensor(ctx, args, 0)
-    bounds = [rules.shape_values(ctx, args, k) for k in (1, 2, 3)]
-    axes = [rules.axis_of(ctx, v, len(x.shape)) for v in a.axes]
-    if len(set(axes)) != len(axes) or any(len(b) != len(axes) for b in bounds):
-        raise ctx.fail(
-            f"found axes {a.axes} with {[len(b) for b in bounds]} begins, ends and steps, needed "
-            "distinct axes and one of each for every axis"
-        )
-    dims = list(x.shape)
-    for d, begin, end, step in zip(axes, *bounds, strict=True):
-        if step.value is None:
-            ctx.at_least(step * step, 1, "the step is not 0")
-        elif step.value == 0:
-            raise ctx.fail("found a step of 0, needed any other")
-        first, last = _bounds(ctx, x.shape[d], begin, end, step)
-        dims[d] = rules.non_negative(ctx, -floordiv(first - last, step))
-    return TensorType(tuple(dims), x.dtype)
-
-
-class _Knows:
-    """A context that knows no more than normal forms tell: for rules that only compute."""
-
-    def known_equal(self, a: Int, b: Int) -> bool:
-        """Whether two integers have one normal form."""
-        return a == b
-
-
-def _bounds(ctx: object, size: Int, begin: Int, end: Int, step: Int) -> tuple[Int, Int]:
-    """Return the first index and the one behind the last, as Python's `slice.indices`.
-
-    The sign of a number that is not known is an integer too: `is_negative` is 0 or 1.
-    """
-    backward = _is_negative(step)
-    low, high = -backward, size - backward
-
-    def clamp(v: Int) -> Int:
-        v = v + size * _is_negative(v)
-        return rules.greater(ctx, rules.lesser(ctx, v, high), low)  # type: ignore[arg-type]
-
-    return clamp(begin), clamp(end)
-
-
-def _is_negative(v: Int) -> Int:
-    if v.value is not None:
-        return lit(int(v.value < 0))
-    return minimum(maximum(-v, 0), 1)
-
-
-def _slice_reference(
-    a: AxesAttrs, x: Array, begins: tuple[int, ...], ends: tuple[int, ...], steps: tuple[int, ...]
-) -> Array:
-    index: list[slice] = [slice(None)] * x.ndim
-    for axis, b, e, s in zip(a.axes, begins, ends, steps, strict=True):
-        first, last, _ = slice(b, e, s).indices(x.shape[axis])
-        index[axis] = slice(first, None if last < 0 else last, s)
-    return x[tuple(index)]
-
-
-def _slice_compute(a: AxesAttrs, operands: Sequence[object], result: TensorType) -> te.Tensor:
-    x, begins, ends, steps = operands
-    assert isinstance(x, te.Tensor)
-    moves: dict[int, tuple[Int, Int]] = {}
-    for axis, b, e, s in zip(a.axes, begins, ends, steps, strict=True):  # type: ignore[call-overload]
-        d = axis % x.ndim
-        first, _ = _bounds(_Knows(), x.shape[d], b, e, s)
-        moves[d] = (first, s)
-
-    def body(*i: Int) -> te.Value:
-        at = (moves[d][0] + v * moves[d][1] if d in moves else v for d, v in enumerate(i))
-        return x[tuple(at)]
-
-    return te.compute(result.shape, body, name="slice")
-
-
-def _slice_samples() -> list[Sample]:
-    x = noise((5, 9, 4), F32, seed="slice")
-    n = ("a", "b", "c")
-    far = 2**31 - 1
-
-    def one(name: str, axis: int, b: int, e: int, s: int, *names: object) -> Sample:
-        spelled = (n, *names) if names else (n, (b,), (e,), (s,))
-        return Sample(name, AxesAttrs((axis,)), (x, (b,), (e,), (s,)), spelled, exact=True)  # type: ignore[arg-type]
-
-    return [
-        one("middle", 1, 2, 7, 1),
-        one("step", 1, 1, 8, 3),
-        one("from the end", -1, -3, -1, 1),
-        one("to the end", 0, 1, far, 1),
-        one("from before", 0, -100, 3, 1),
-        one("backward", 1, -1, -far, -1),
-        one("backward step", 1, 7, 0, -2),
-        one("nothing", 1, 5, 2, 1),
-        one("behind", 1, 20, 30, 1),
-        one("free bounds", 1, 2, 7, 1, ("p",), ("q",), (1,)),
-        one("free negative", 1, -6, -2, 2, ("p",), ("q",), (2,)),
-        one("free step", 1, 8, 1, -3, ("p",), ("q",), ("s",)),
-        Sample("two axes", AxesAttrs((2, 0)), (x, (1, 0), (3, 5), (1, 2)),
-               (n, (1, 0), (3, 5), (1, 2)), exact=True),
-        Sample("no axes", AxesAttrs(()), (x, (), (), ()), exact=True),
-    ]  # fmt: skip
-
-
-def _update_rule(ctx: TypeContext, a: AxesAttrs, args: Types) -> TensorType:
-    x, u = rules.tensor(ctx, args, 0), rules.tensor(ctx, args, 1)
-    rules.same_dtype(ctx, x.dtype, u.dtype, "the update")
-    rules.of_rank(ctx, u, len(x.shape), "the update")
-    axes = [rules.axis_of(ctx, v, len(x.shape)) for v in a.axes]
-    begins = rules.shape_values(ctx, args, 2)
-    if len(set(axes)) != len(axes) or len(begins) != len(axes):
-        raise ctx.fail(f"found axes {a.axes} with {len(begins)} begins, needed one for each")
-    for d in range(len(x.shape)):
-        if d in axes:
-            begin = begins[axes.index(d)]
-            ctx.at_least(begin, 0, f"the update begins inside axis {d}")
-            ctx.at_least(x.shape[d] - begin - u.shape[d], 0, f"the update ends inside axis {d}")
-        else:
-            ctx.equal(x.shape[d], u.shape[d], f"axis {d} of the update")
-    return x
-
-
-def _update_reference(a: AxesAttrs, x: Array, u: Array, begins: tuple[int, ...]) -> Array:
-    index: list[slice] = [slice(None)] * x.ndim
-    for axis, b in zip(a.axes, begins, strict=True):
-        index[axis] = slice(b, b + u.shape[axis])
-    y = x.copy()
-    y[tuple(index)] = u
-    return y
-
-
-def _update_compute(a: AxesAttrs, operands: Sequence[object], result: TensorType) -> te.Tensor:
-    x, u, begins = operands
-    assert isinstance(x, te.Tensor)
-    assert isinstance(u, te.Tensor)
-    start = {axis % x.ndim: b for axis, b in zip(a.axes, begins, strict=True)}  # type: ignore[call-overload]
-
-    def body(*i: Int) -> te.Value:
-        at, inside = list(i), None
-        for d, b in start.items():
-            at[d] = i[d] - b
-            inside = te.all_of(inside, te.index(at[d]) >= 0)
-            inside = te.all_of(inside, te.index(at[d]) < te.index(u.shape[d]))
-        return te.guarded(inside, u[tuple(at)], x[i])
-
-    return te.compute(result.shape, body, name="update_slice")
-
-
-def _update_samples() -> list[Sample]:
-    x, u = noise((5, 6, 3), F32, seed="x"), noise((2, 6, 3), F32, seed="u")
-    return [
-        Sample("rows", AxesAttrs((0,)), (x, u, (1,)), (("n", "a", 3), ("k", "a", 3), ("b",)),
-               exact=True),
-        Sample("block", AxesAttrs((1, 0)), (x, u[:, :4].copy(), (2, 3)), exact=True),
-        Sample("nothing", AxesAttrs((0,)), (x, u[:0], (5,)), exact=True),
-    ]  # fmt: skip
-
-
-# --------------------------------------------------------------------------- pad
-
-
-def _pad_rule(ctx: TypeContext, a: PadAttrs, args: Types) -> TensorType:
-    x, pads = rules.tensor(ctx, args, 0), rules.shape_values(ctx, args, 1)
-    rank = len(x.shape)
-    if len(pads) != 2 * rank:
-        raise ctx.fail(f"found {len(pads)} pads, needed {2 * rank}: all fronts, then all ends")
-    if len(args) > 2:
-        value = rules.of_rank(ctx, rules.tensor(ctx, args, 2), 0, "the value")
-        rules.same_dtype(ctx, x.dtype, value.dtype, "the value")
-    dims: list[Int] = []
-    for d in range(rank):
-        size = x.shape[d] + pads[d] + pads[rank + d]
-        ctx.at_least(size, 0, f"axis {d} after padding")
-        if a.mode is not PadMode.CONSTANT and not (pads[d] == 0 and pads[rank + d] == 0):
-            ctx.at_least(x.shape[d], 1, f"an element of axis {d} to repeat")
-        dims.append(size)
-    return TensorType(tuple(dims), x.dtype)
-
-
-def _source(mode: PadMode, i: Int, size: Int) -> Int:
-    """Return which element stands at an index that may be outside."""
-    match mode:
-        case PadMode.EDGE:
-            return minimum(maximum(i, 0), size - 1)
-        case PadMode.WRAP:
-            return mod(i, size)
-        case PadMode.REFLECT:
-            # The mirror images repeat with a period of 2 * (size - 1); one element has no mirror.
-            period = maximum((size - 1) * 2, 1)
-            once = mod(i, period)
-            return minimum(once, (size - 1) * 2 - once)
-        case PadMode.CONSTANT:
-            return i
-
-
-def _pad_compute(a: PadAttrs, operands: Sequence[object], result: TensorType) -> te.Tensor:
-    x, pads, *value = operands
-    assert isinstance(x, te.Tensor)
-    assert isinstance(pads, tuple)
-    rank = x.ndim
-
-    def body(*i: Int) -> te.Value:
-        at, inside = list(i), None
-        for d in range(rank):
-            if pads[d] == 0 and pads[rank + d] == 0:
-                continue
-            at[d] = _source(a.mode, i[d] - pads[d], x.shape[d])
-            if a.mode is PadMode.CONSTANT and pads[d] != 0:
-                inside = te.all_of(inside, te.index(at[d]) >= 0)
-            if a.mode is PadMode.CONSTANT and pads[rank + d] != 0:
-                inside = te.all_of(inside, te.index(at[d]) < te.index(x.shape[d]))
-        if value:
-            assert isinstance(value[0], te.Tensor)
-        fill = value[0][()] if value else te.const(0, x.dtype)  # type: ignore[index]
-        return te.guarded(inside, x[tuple(at)], fill)
-
-    return te.compute(result.shape, body, name="pad", tag="pad")
-
-
-def _pad_reference(a: PadAttrs, x: Array, pads: tuple[int, ...], *value: Array) -> Array:
-    y = x
-    for d in range(x.ndim):
-        front, back = pads[d], pads[x.ndim + d]
-        size = y.shape[d]
-        places = np.arange(-front, size + back)
-        if front == back == 0:
-            continue
-        if a.mode is PadMode.CONSTANT:
-            fill = value[0] if value else np.zeros((), x.dtype)
-            inside = (places >= 0) & (places < size)
-            shape = [1] * y.ndim
-            shape[d] = len(places)
-            if size == 0:
-                new = [*y.shape]
-                new[d] = len(places)
-                y = np.full(new, fill, x.dtype)
-                continue
-            taken = np.take(y, np.clip(places, 0, size - 1), d)
-            y = np.where(inside.reshape(shape), taken, fill).astype(x.dtype)
-        else:
-            y = np.take(y, [_place(a.mode, int(p), size) for p in places], d)
-    return y
-
-
-def _place(mode: PadMode, i: int, size: int) -> int:
-    value = _source(mode, lit(i), lit(size)).value
-    assert value is not None, "numbers give a number"
-    return value
-
-
-def _pad_samples() -> list[Sample]:
-    x = noise((3, 4), F32, seed="pad")
-    n = ("m", "n")
-    made = [
-        Sample(f"{mode}", PadAttrs(mode), (x, (1, 2, 2, 3)), (n, (1, 2, 2, 3)), exact=True)
-        for mode in PadMode
-    ]
-    return [
-        *made,
-        Sample("far", PadAttrs(PadMode.REFLECT), (x, (7, 0, 0, 9)), (n, (7, 0, 0, 9)), exact=True),
-        Sample("mirror of one", PadAttrs(PadMode.REFLECT), (x[:1], (2, 0, 1, 0)), exact=True),
-        Sample("far wrap", PadAttrs(PadMode.WRAP), (x, (7, 0, 0, 9)), exact=True),
-        Sample("value", PadAttrs(), (x, (0, 1, 2, 0), np.float32([7])[0:1].reshape(())),
-               (n, (0, 1, 2, 0), ()), exact=True),
-        Sample("cut", PadAttrs(), (x, (-1, 1, 0, -2)), (n, (-1, 1, 0, -2)), exact=True),
-        Sample("free", PadAttrs(), (x, (1, 2, 0, 1)), (n, ("p", "q", 0, 1)), exact=True),
-        Sample("none", PadAttrs(), (x, (0, 0, 0, 0)), exact=True),
-        Sample("around nothing", PadAttrs(), (x[:0], (1, 0, 1, 1)), exact=True),
-    ]  # fmt: skip
-
-
 # --------------------------------------------------------------------------- broadcast, tile
 
 
@@ -634,9 +493,8 @@ def _broadcast_reference(a: NoAttrs, x: Array, shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, shape))
 
 
-def _broadcast_compute(a: NoAttrs, operands: Sequence[object], result: TensorType) -> te.Tensor:
-    x = operands[0]
-    assert isinstance(x, te.Tensor)
+def _broadcast_compute(a: NoAttrs, operands: Sequence[Any], result: TensorType) -> te.Tensor:
+    x: te.Tensor = operands[0]
     return te.compute(result.shape, lambda *i: element(x, i), name="broadcast_to")
 
 
@@ -661,10 +519,13 @@ def _tile_rule(ctx: TypeContext, a: NoAttrs, args: Types) -> TensorType:
     return TensorType(tuple(d * r for d, r in zip(x.shape, repeats, strict=True)), x.dtype)
 
 
-def _tile_compute(a: NoAttrs, operands: Sequence[object], result: TensorType) -> te.Tensor:
-    x, repeats = operands
-    assert isinstance(x, te.Tensor)
-    assert isinstance(repeats, tuple)
+def _tile_reference(a: NoAttrs, x: Array, repeats: tuple[int, ...]) -> Array:
+    return np.tile(x, repeats)
+
+
+def _tile_compute(a: NoAttrs, operands: Sequence[Any], result: TensorType) -> te.Tensor:
+    x: te.Tensor = operands[0]
+    repeats: Ints = operands[1]
 
     def body(*i: Int) -> te.Value:
         return x[tuple(v if repeats[d] == 1 else mod(v, x.shape[d]) for d, v in enumerate(i))]
@@ -682,143 +543,38 @@ def _tile_samples() -> list[Sample]:
     ]
 
 
-# --------------------------------------------------------------------------- blocks
-
-
-def _depth_to_space_rule(ctx: TypeContext, a: BlockAttrs, args: Types) -> TensorType:
-    x = rules.of_rank(ctx, rules.tensor(ctx, args, 0), 4, "the input")
-    n, c, h, w = x.shape
-    area = _area(ctx, a)
-    ctx.equal(mod(c, area), lit(0), "channels divide by the square of the block")
-    return TensorType((n, floordiv(c, area), h * a.block, w * a.block), x.dtype)
-
-
-def _area(ctx: TypeContext, a: BlockAttrs) -> Int:
-    if a.block < 1:
-        raise ctx.fail(f"found block {a.block}, needed at least 1")
-    return lit(a.block * a.block)
-
-
-def _depth_to_space_compute(
-    a: BlockAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
-    (x,) = operands
-    b, depth = lit(a.block), result.shape[1]
-
-    def body(n: Int, c: Int, h: Int, w: Int) -> te.Value:
-        inner = mod(h, b) * a.block + mod(w, b)
-        channel = c * (a.block * a.block) + inner if a.column_row else inner * depth + c
-        return x[n, channel, floordiv(h, b), floordiv(w, b)]
-
-    return te.compute(result.shape, body, name="depth_to_space")
-
-
-def _depth_to_space_reference(a: BlockAttrs, x: Array) -> Array:
-    n, c, h, w = x.shape
-    b = a.block
-    if a.column_row:
-        y = x.reshape(n, c // (b * b), b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
-    else:
-        y = x.reshape(n, b, b, c // (b * b), h, w).transpose(0, 3, 4, 1, 5, 2)
-    return y.reshape(n, c // (b * b), h * b, w * b)
-
-
-def _space_to_depth_rule(ctx: TypeContext, a: BlockAttrs, args: Types) -> TensorType:
-    x = rules.of_rank(ctx, rules.tensor(ctx, args, 0), 4, "the input")
-    n, c, h, w = x.shape
-    area, b = _area(ctx, a), lit(a.block)
-    for size, what in ((h, "rows"), (w, "columns")):
-        ctx.equal(mod(size, b), lit(0), f"{what} divide by the block")
-    return TensorType((n, c * area, floordiv(h, b), floordiv(w, b)), x.dtype)
-
-
-def _space_to_depth_compute(
-    a: BlockAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
-    (x,) = operands
-    b, area = lit(a.block), lit(a.block * a.block)
-
-    def body(n: Int, channel: Int, h: Int, w: Int) -> te.Value:
-        if a.column_row:
-            inner, c = mod(channel, area), floordiv(channel, area)
-        else:
-            inner, c = floordiv(channel, x.shape[1]), mod(channel, x.shape[1])
-        return x[n, c, h * a.block + floordiv(inner, b), w * a.block + mod(inner, b)]
-
-    return te.compute(result.shape, body, name="space_to_depth")
-
-
-def _space_to_depth_reference(a: BlockAttrs, x: Array) -> Array:
-    n, c, h, w = x.shape
-    b = a.block
-    y = x.reshape(n, c, h // b, b, w // b, b)
-    y = y.transpose(0, 1, 3, 5, 2, 4) if a.column_row else y.transpose(0, 3, 5, 1, 2, 4)
-    return y.reshape(n, c * b * b, h // b, w // b)
-
-
-def _block_samples() -> list[Sample]:
-    x = noise((2, 8, 4, 6), F32, seed="block")
-    return [
-        Sample(f"{a}", a, (x,), (("n", 8, 4, 6),), exact=True)
-        for a in (BlockAttrs(2), BlockAttrs(2, column_row=True), BlockAttrs(1))
-    ]
-
-
-def _flip_samples() -> list[Sample]:
-    x = noise((2, 3, 4), F32, seed="flip")
-    return [
-        Sample("one", AxesAttrs((-1,)), (x,), (("a", "b", "c"),), exact=True),
-        Sample("two", AxesAttrs((0, 1)), (x,), (("a", "b", "c"),), exact=True),
-    ]
-
-
 # --------------------------------------------------------------------------- the table
 
 DEFINITIONS: tuple[OpDef, ...] = (
     define("reshape", NoAttrs, _reshape_rule, 2, Pattern.LAYOUT,
            "x with another shape: the same elements in row-major order",
-           reference=lambda a, x, shape: x.reshape(shape),
-           compute=lambda a, operands, result: reshaped(operands[0], result.shape),
+           reference=_reshape_reference,
+           compute=_reshape_compute,
            samples=_reshape_samples, alias=0),
     define("transpose", PermAttrs, _transpose_rule, 1, Pattern.LAYOUT,
            "axes in another order: axis d of the result is axis perm[d] of x",
-           reference=lambda a, x: x.transpose(a.perm),
+           reference=_transpose_reference,
            compute=_transpose_compute, samples=_transpose_samples),
     define("flip", AxesAttrs, _flip_rule, 1, Pattern.LAYOUT, "axes reversed",
-           reference=lambda a, x: np.flip(x, a.axes),
+           reference=_flip_reference,
            compute=_flip_compute, samples=_flip_samples),
     define("concat", AxisAttrs, _concat_rule, (1, None), Pattern.LAYOUT,
            "tensors one after the other along an axis",
-           reference=lambda a, *xs: np.concatenate(xs, a.axis),
+           reference=_concat_reference,
            compute=_concat_compute, loops=_concat_loops, samples=_concat_samples),
     define("split", AxisAttrs, _split_rule, 2, Pattern.LAYOUT,
            "x cut along an axis into parts of sizes given by a shape; a tuple",
            reference=_split_reference, compute=_split_compute, samples=_split_samples),
-    define("slice", AxesAttrs, _slice_rule, 4, Pattern.LAYOUT,
-           "x[begin:end:step] along axes; begins, ends and steps are shapes",
-           reference=_slice_reference, compute=_slice_compute, samples=_slice_samples),
-    define("update_slice", AxesAttrs, _update_rule, 3, Pattern.LAYOUT,
-           "x with the block that begins at a shape replaced by the second operand",
-           reference=_update_reference, compute=_update_compute, samples=_update_samples,
-           in_place=(0,)),
-    define("pad", PadAttrs, _pad_rule, (2, 3), Pattern.LAYOUT,
-           "x with elements around it: pads is a shape of all fronts, then all ends; negative ones "
-           "cut; the value outside is 0 or a tensor of rank 0",
-           reference=_pad_reference, compute=_pad_compute, samples=_pad_samples),
     define("broadcast_to", NoAttrs, _broadcast_rule, 2, Pattern.BROADCAST,
            "x repeated to the common shape of its own and a given one",
            reference=_broadcast_reference, compute=_broadcast_compute,
            samples=_broadcast_samples),
     define("tile", NoAttrs, _tile_rule, 2, Pattern.LAYOUT,
            "x repeated along each axis as often as a shape says",
-           reference=lambda a, x, repeats: np.tile(x, repeats),
+           reference=_tile_reference,
            compute=_tile_compute, samples=_tile_samples),
-    define("depth_to_space", BlockAttrs, _depth_to_space_rule, 1, Pattern.LAYOUT,
-           "[n, c*b*b, h, w] as [n, c, h*b, w*b]",
-           reference=_depth_to_space_reference, compute=_depth_to_space_compute,
-           samples=_block_samples),
-    define("space_to_depth", BlockAttrs, _space_to_depth_rule, 1, Pattern.LAYOUT,
-           "[n, c, h*b, w*b] as [n, c*b*b, h, w]",
-           reference=_space_to_depth_reference, compute=_space_to_depth_compute,
-           samples=_block_samples),
+    define("pad", PadAttrs, _pad_rule, (2, 3), Pattern.LAYOUT,
+           "x with elements around it: pads is a shape of all fronts, then all ends; negative ones "
+           "cut; the value outside is 0 or a tensor of rank 0",
+           reference=_pad_reference, compute=_pad_compute, samples=_pad_samples),
 )  # fmt: skip

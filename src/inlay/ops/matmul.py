@@ -59,7 +59,8 @@ def matmul_shape(ctx: TypeContext, a: tuple[Int, ...], b: tuple[Int, ...]) -> tu
     """Return the shape of a product, and require that the inner dims agree."""
     if not a or not b:
         raise ctx.fail("found an operand of rank 0, needed rank 1 or more", id="type.rank-mismatch")
-    ctx.equal(a[-1], b[-2] if len(b) > 1 else b[-1], "columns of lhs and rows of rhs")
+    rows = b[-2:][0]
+    ctx.equal(a[-1], rows, "columns of lhs and rows of rhs")
     batch = rules.broadcast(ctx, (a[:-2], b[:-2]))
     return (*batch, *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
 

@@ -7,7 +7,7 @@ passes), not a difference of large numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -432,12 +432,12 @@ def _group_compute(
     wide, each = widened(x.dtype), floordiv(x.shape[1], lit(a.groups))
     count = rules.product((each, *x.shape[2:]))
 
-    def over_group(element: object, name: str) -> te.Tensor:
+    def over_group(element: Callable[[te.Value, Int, Int], te.Value], name: str) -> te.Tensor:
         def body(n: Int, g: Int) -> te.Value:
             c = te.reduce_axis("c", each)
             rest = [te.reduce_axis(f"r{d}", x.shape[d]) for d in range(2, x.ndim)]
             value = x[(n, g * each + c, *rest)].cast(wide)
-            return te.sum_over([c, *rest], element(value, n, g))  # type: ignore[operator]
+            return te.sum_over([c, *rest], element(value, n, g))
 
         return te.compute((x.shape[0], lit(a.groups)), body, name=name)
 

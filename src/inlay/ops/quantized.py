@@ -209,9 +209,9 @@ def _matmul_reference(a: NoAttrs, x: Array, w: Array, *zeros: Array) -> Array:
 
 def _matmul_compute(a: NoAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     x, w, *zeros = operands
-    shifted = [_shifted(x, zeros[0], -2) if zeros else _shifted(x, None, 0)]
-    shifted.append(_shifted(w, zeros[1], -1) if len(zeros) > 1 else _shifted(w, None, 0))
-    return product(*shifted, result.shape, lambda p, q: p * q, "matmul_integer")
+    lhs = _shifted(x, zeros[0] if zeros else None, -2)
+    rhs = _shifted(w, zeros[1] if len(zeros) > 1 else None, -1)
+    return product(lhs, rhs, result.shape, lambda p, q: p * q, "matmul_integer")
 
 
 def _shifted(x: te.Tensor, zero: te.Tensor | None, axis: int) -> te.Tensor:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inlay.arith.dtype import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, from_numpy
+from inlay.arith.dtype import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, DType, from_numpy
 from inlay.arith.expr import Int, fresh, lit, to_int
 from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
@@ -28,6 +28,9 @@ from inlay.ops._rules import BOOLS, FLOATS, NUMBERS, Types
 from inlay.ops._samples import noise
 
 Array = np.ndarray
+Domain = tuple[DType, ...]
+Numpy = Callable[[Array, tuple[int, ...], bool], Array]
+"""`(x, axes, keepdims)` to the reduced array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +103,11 @@ def _reduction(
     name: str,
     doc: str,
     op: ReduceOp,
-    numpy: Callable[..., Array],
+    numpy: Numpy,
     *,
     before: Callable[[te.Value], te.Value] = lambda v: v,
     after: Callable[[te.Value], te.Value] | None = None,
-    domain: tuple = NUMBERS,
+    domain: Domain = NUMBERS,
 ) -> OpDef:
     """Make a reduction: `after(combine(before(x)))`, in the widened format of floats.
 
@@ -135,7 +138,7 @@ def _reduction(
     )  # fmt: skip
 
 
-def _samples(domain: tuple) -> list[Sample]:
+def _samples(domain: Domain) -> list[Sample]:
     made: list[Sample] = []
     for d in (F32, F64, F16, BF16, I32, U8, BOOL):
         if d in domain:
@@ -165,7 +168,7 @@ def _samples(domain: tuple) -> list[Sample]:
 def mean_stage(
     x: te.Tensor,
     axes: Sequence[int],
-    element: Callable[..., te.Value] = lambda v: v,
+    element: Callable[[te.Value], te.Value] = lambda v: v,
     *,
     keepdims: bool,
     name: str,
@@ -210,9 +213,13 @@ def _mean_compute(a: ReduceAttrs, operands: Sequence[te.Tensor], result: TensorT
 
 def _np_logsumexp(x: Array, axes: tuple[int, ...], keep: bool) -> Array:
     top = x.max(axes, keepdims=True, initial=-np.inf)
-    finite = np.where(np.isinf(top), x.dtype.type(0), top)
-    total = np.log(np.exp(x - finite).sum(axes, keepdims=True)) + finite
+    finite = np.asarray(np.where(np.isinf(top), x.dtype.type(0), top), x.dtype)
+    total = np.asarray(np.log(np.exp(x - finite).sum(axes, keepdims=True)) + finite)
     return total if keep else np.squeeze(total, axes)
+
+
+def _logsumexp_reference(a: ReduceAttrs, x: Array) -> Array:
+    return _np_logsumexp(widen(x), rules.fronts(a.axes, x.ndim), a.keepdims).astype(x.dtype)
 
 
 def _logsumexp_compute(
@@ -387,17 +394,32 @@ def _cumulative_samples() -> list[Sample]:
 
 # --------------------------------------------------------------------------- the table
 
-_abs = lambda v: te.unary(UnaryOp.ABS, v) if v.dtype.is_signed else v  # noqa: E731
-_log = lambda v: te.intrinsic(IntrinsicOp.LOG, v)  # noqa: E731
-_sqrt = lambda v: te.unary(UnaryOp.SQRT, v)  # noqa: E731
+
+def _abs(v: te.Value) -> te.Value:
+    return te.unary(UnaryOp.ABS, v) if v.dtype.is_signed else v
+
+
+def _square(v: te.Value) -> te.Value:
+    return v * v
+
+
+def _log(v: te.Value) -> te.Value:
+    return te.intrinsic(IntrinsicOp.LOG, v)
+
+
+def _sqrt(v: te.Value) -> te.Value:
+    return te.unary(UnaryOp.SQRT, v)
 
 
 def _np_sum(x: Array, axes: tuple[int, ...], keep: bool) -> Array:
     return x.sum(axes, keepdims=keep, dtype=x.dtype)
 
 
-def _np_extreme(f: Callable[..., Array], start: Callable[..., object]) -> Callable[..., Array]:
-    return lambda x, axes, k: f(x, axes, keepdims=k, initial=start(from_numpy(x.dtype)))
+def _np_extreme(f: Callable[..., Array], start: Callable[[DType], object]) -> Numpy:
+    def extreme(x: Array, axes: tuple[int, ...], keep: bool) -> Array:
+        return f(x, axes, keepdims=keep, initial=start(from_numpy(x.dtype)))
+
+    return extreme
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
@@ -409,23 +431,22 @@ DEFINITIONS: tuple[OpDef, ...] = (
     _reduction("reduce_min", "least; NaN if any is", ReduceOp.MIN,
                _np_extreme(np.min, highest)),
     _reduction("reduce_any", "whether any holds", ReduceOp.OR,
-               lambda x, axes, k: x.any(axes, keepdims=k), domain=BOOLS),
+               lambda x, axes, k: np.asarray(x.any(axes, keepdims=k)), domain=BOOLS),
     _reduction("reduce_all", "whether all hold", ReduceOp.AND,
-               lambda x, axes, k: x.all(axes, keepdims=k), domain=BOOLS),
+               lambda x, axes, k: np.asarray(x.all(axes, keepdims=k)), domain=BOOLS),
     _reduction("reduce_l1", "sum of magnitudes", ReduceOp.SUM,
                lambda x, axes, k: _np_sum(np.abs(x), axes, k), before=_abs),
     _reduction("reduce_l2", "square root of the sum of squares", ReduceOp.SUM,
                lambda x, axes, k: np.sqrt(_np_sum(x * x, axes, k)),
-               before=lambda v: v * v, after=_sqrt, domain=FLOATS),
+               before=_square, after=_sqrt, domain=FLOATS),
     _reduction("reduce_sum_square", "sum of squares", ReduceOp.SUM,
-               lambda x, axes, k: _np_sum(x * x, axes, k), before=lambda v: v * v),
+               lambda x, axes, k: _np_sum(x * x, axes, k), before=_square),
     _reduction("reduce_log_sum", "logarithm of the sum", ReduceOp.SUM,
                lambda x, axes, k: np.log(_np_sum(x, axes, k)), after=_log, domain=FLOATS),
     define("reduce_logsumexp", ReduceAttrs,
            lambda ctx, a, args: _rule(ctx, a, rules.tensor(ctx, args, 0, FLOATS)),
            1, Pattern.REDUCTION, "log of the sum of exp(x), shifted by the maximum",
-           reference=lambda a, x: _np_logsumexp(
-               widen(x), rules.fronts(a.axes, x.ndim), a.keepdims).astype(x.dtype),
+           reference=_logsumexp_reference,
            compute=_logsumexp_compute, samples=lambda: _samples(FLOATS)),
     define("reduce_mean", ReduceAttrs,
            lambda ctx, a, args: _rule(ctx, a, rules.tensor(ctx, args, 0, NUMBERS)),

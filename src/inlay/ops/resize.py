@@ -225,12 +225,7 @@ def _resample(a: ResizeAttrs, x: Array, axis: int, new: int) -> Array:
     at = _np_coordinates(a, axis, old, new)
     last = old - 1
     if a.mode is Mode.NEAREST:
-        place = {
-            Nearest.ROUND_PREFER_FLOOR: lambda v: np.ceil(v - np.float32(0.5)),
-            Nearest.ROUND_PREFER_CEIL: lambda v: np.floor(v + np.float32(0.5)),
-            Nearest.FLOOR: np.floor,
-            Nearest.CEIL: np.ceil,
-        }[a.nearest](at)
+        place = _np_nearest(a.nearest, at)
         return np.take(x, np.clip(place, 0, last).astype(np.int64), axis)
     if a.mode is Mode.LINEAR:
         at = np.clip(at, 0, last)
@@ -256,6 +251,18 @@ def _resample(a: ResizeAttrs, x: Array, axis: int, new: int) -> Array:
         for p, w in zip(places, weights, strict=True)
     ]
     return np.asarray(sum(parts))
+
+
+def _np_nearest(nearest: Nearest, at: Array) -> Array:
+    match nearest:
+        case Nearest.ROUND_PREFER_FLOOR:
+            return np.ceil(at - np.float32(0.5))
+        case Nearest.ROUND_PREFER_CEIL:
+            return np.floor(at + np.float32(0.5))
+        case Nearest.FLOOR:
+            return np.floor(at)
+        case Nearest.CEIL:
+            return np.ceil(at)
 
 
 def _np_coordinates(a: ResizeAttrs, axis: int, old: int, new: int) -> Array:

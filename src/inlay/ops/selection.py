@@ -304,6 +304,10 @@ def _nonzero_rule(ctx: TypeContext, a: NoAttrs, args: Types) -> ExistsType:
     return ExistsType((found,), TensorType((lit(len(x.shape)), to_int(k)), I64))
 
 
+def _nonzero_reference(a: NoAttrs, x: Array) -> Array:
+    return np.array(np.nonzero(widen(x)), np.int64).reshape(x.ndim, -1)
+
+
 def _nonzero_decompose(b: Builder, a: NoAttrs, args: tuple[Expr, ...]) -> Expr:
     """Count, make the count a dim, fill."""
     (x,) = args
@@ -386,7 +390,7 @@ DEFINITIONS: tuple[OpDef, ...] = (
            reference=_top_k_reference, loops=_top_k_loops, samples=_top_k_samples),
     define("nonzero", NoAttrs, _nonzero_rule, 1, Pattern.OPAQUE,
            "the index of each element that is not 0, by columns: some k. Tensor[rank, k, i64]",
-           reference=lambda a, x: np.array(np.nonzero(widen(x)), np.int64).reshape(x.ndim, -1),
+           reference=_nonzero_reference,
            decompose=_nonzero_decompose, data_dependent=True,
            samples=lambda: [
                Sample(name, NoAttrs(), (x,), (tuple(f"n{d}" for d in range(x.ndim)),))
