@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from inlay.analysis.blocks import spine
+from inlay.analysis.cost import predicted_ns
 from inlay.arith.expr import Sym, from_atom
 from inlay.arith.expr import evaluate as evaluate_int
 from inlay.base.diagnostics import InternalError
@@ -119,6 +120,7 @@ def build_kernels(
             ports=ports,
             body=LoopBody(function, key, once, meanings),
             ints=tuple(from_atom(d.sym) for d in function.type.dims),
+            cost_ns=predicted_ns(function, operators),
             origin=_origin(function),
         )
         shared = {p.may_alias for p in ports if p.may_alias is not None}

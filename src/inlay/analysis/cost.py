@@ -1,0 +1,122 @@
+"""How long a group of operators takes, roughly: a roofline over dims.
+
+The estimate decides whether a kernel is worth sharing between threads, so what matters is the order
+of magnitude around ten microseconds. Time is work divided by speed plus bytes divided by bandwidth,
+with the figures of one core of a present-day server (`docs/design/0002-core-contracts.md` says where
+measured tables will take their place):
+
+* a multiply-add of a contraction: 1/40 ns;
+* an element of cheap element-wise work or of a reduction: 1/8 ns, of a costly function: 1 ns;
+* a byte of an operand or result: 1/12 ns.
+
+The result is an integer over the dims of the group, so it can be evaluated when sizes are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from inlay.arith.expr import Int, floordiv, lit
+from inlay.ir.expr import Call, Expr, Function, OpRef
+from inlay.ir.types import TensorType, TupleType, Type
+from inlay.ir.walk import postorder
+from inlay.ops._define import Pattern
+from inlay.ops.table import OperatorTable
+
+_MACS_PER_NS = 40
+_CHEAP_PER_NS = 8
+_BYTES_PER_NS = 12
+_COSTLY = frozenset({
+    "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
+    "acosh", "atanh", "erf", "sigmoid", "elu", "celu", "selu", "gelu", "silu", "mish", "softplus",
+    "pow", "softmax", "log_softmax", "layer_norm",
+})  # fmt: skip
+
+
+def predicted_ns(function: Function, operators: OperatorTable) -> Int:
+    """Return the predicted time of a primitive function on one core, in nanoseconds."""
+    macs, cheap, costly = lit(0), lit(0), lit(0)
+    for e in postorder(function.body):
+        if not isinstance(e, Call) or not isinstance(e.callee, OpRef):
+            continue
+        definition = operators.definition(e.callee.op)
+        size = _elements(e.type)
+        if definition.pattern is Pattern.CONTRACTION:
+            macs = macs + size * _terms(e)
+        elif definition.name in _COSTLY:
+            costly = costly + size
+        else:
+            cheap = cheap + _touched(size, e.args)
+    moved = _bytes([p.type for p in function.params]) + _bytes([function.body.type])
+    time = floordiv(macs, lit(_MACS_PER_NS)) + floordiv(cheap, lit(_CHEAP_PER_NS)) + costly
+    return time + floordiv(moved, lit(_BYTES_PER_NS)) + 1
+
+
+def _touched(size: Int, args: Sequence[Expr]) -> Int:
+    """Return how many elements are touched: of the result, or of the operand that is reduced."""
+    if not args:
+        return size
+    operand = _elements(args[0].type)
+    return operand if _surely_larger(operand, size) else size
+
+
+def _surely_larger(a: Int, b: Int) -> bool:
+    """Whether no coefficient of `a - b` is negative; dims are not negative."""
+    return all(c >= 0 for _, c in (a - b).terms)
+
+
+def _terms(call: Call) -> Int:
+    """Return how many products are summed for one element of a contraction.
+
+    Every element of the right operand takes part once for each column of the result that it belongs
+    to: its size divided by the number of columns (and of batches it has itself).
+    """
+    types = [a.type for a in call.args if isinstance(a.type, TensorType)]
+    if len(types) < 2:
+        return lit(1)
+    a, b = types[0].shape, types[1].shape
+    assert isinstance(call.callee, OpRef)
+    match call.callee.op.name:
+        case "matmul":
+            return a[-1]
+        case "matmul_packed":
+            return b[1]
+        case "conv":
+            return _product(b[1:])
+        case "conv_nhwc_packed":
+            return _product(b[1:-1])
+        case _:
+            return _product(b[:-1])
+
+
+def _elements(t: Type) -> Int:
+    match t:
+        case TensorType(shape=shape):
+            return _product(shape)
+        case TupleType(fields=fields):
+            total = lit(0)
+            for f in fields:
+                total = total + _elements(f)
+            return total
+        case _:
+            return lit(0)
+
+
+def _bytes(types: Sequence[Type]) -> Int:
+    total = lit(0)
+    for t in types:
+        match t:
+            case TensorType(shape=shape, dtype=dtype):
+                total = total + _product(shape) * dtype.itemsize
+            case TupleType(fields=fields):
+                total = total + _bytes(fields)
+            case _:
+                pass
+    return total
+
+
+def _product(dims: Sequence[Int]) -> Int:
+    total = lit(1)
+    for d in dims:
+        total = total * d
+    return total
