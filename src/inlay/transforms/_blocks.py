@@ -99,14 +99,16 @@ class Block:
         parent: the block around it.
         notes: whatever a pass wants to remember of this block; see `note`.
         current: the value that the step is being shown.
+        variable: what it is bound to in the old program; None at the end of a block.
     """
 
-    __slots__ = ("_lets", "_remembered", "_rewriting", "current", "notes", "parent")
+    __slots__ = ("_lets", "_remembered", "_rewriting", "current", "notes", "parent", "variable")
 
     def __init__(self, rewriting: _Rewriting, parent: Block | None) -> None:
         self.parent = parent
         self.notes: dict[Hashable, object] = {}
         self.current: Expr | None = None
+        self.variable: Var | None = None
         self._remembered: Hashable = None
         self._rewriting = rewriting
         self._lets: list[tuple[Var, Expr, Let | None]] = []
@@ -271,7 +273,7 @@ class _Rewriting:
             self._recursive_let(block, let, value)
             return
         rewritten = self._value(block, value)
-        block.current = rewritten
+        block.current, block.variable = rewritten, let.var
         block._remembered = None
         answer = self.step(block, rewritten)
         if answer is not None and answer is not rewritten and self._bind(block, let, answer):
@@ -289,7 +291,7 @@ class _Rewriting:
             self.replaced[let.var] = var
         # A call inside the function is not to see through its own definition.
         value = self._function(block, function)
-        block.current = value
+        block.current, block.variable = value, let.var
         answer = self.step(block, value)
         if isinstance(answer, Function):
             value = answer
@@ -343,7 +345,7 @@ class _Rewriting:
 
     def _tail(self, block: Block, tail: Expr) -> Expr:
         rewritten = self._value(block, tail)
-        block.current = rewritten
+        block.current, block.variable = rewritten, None
         answer = self.step(block, rewritten)
         result = rewritten if answer is None else block._flatten(answer)
         return result if is_tail_form(result) else block.bind(result, "result")

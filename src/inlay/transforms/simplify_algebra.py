@@ -15,7 +15,7 @@ another form, unless that is cheaper than what it replaces.
 from __future__ import annotations
 
 from inlay.analysis.blocks import count_uses
-from inlay.ir.expr import Call, Expr, Function, OpRef
+from inlay.ir.expr import Call, Expr, Function, OpRef, Var
 from inlay.ir.module import Module
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import Block, rewrite_function
@@ -46,6 +46,10 @@ def run(module: Module, context: PassContext) -> Module:
 
         def step(block: Block, value: Expr, scene: Scene = scene) -> Expr | None:
             answer = _simplify(scene, block, value)
+            if isinstance(answer, Var) and block.variable is not None:
+                # Whatever reads the result now reads the answer.
+                uses = scene.uses
+                uses[answer] = uses.get(answer, 2) + uses.get(block.variable, 2)
             return None if answer is value else answer
 
         functions[name] = rewrite_function(function, step)

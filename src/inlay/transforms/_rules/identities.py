@@ -5,6 +5,8 @@ The values are the same to the bit, except that adding zero to minus zero gives 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from inlay.arith.dtype import DType, Kind
@@ -184,5 +186,6 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "round": (_idempotent("round"),),
     "cast": (_cast,),
     "clip": (_clip_as_relu, _clip_of_clip),
-    "maximum": (_bound,),
+    "maximum": (_right_identity(-math.inf), _left_identity(-math.inf), _bound),
+    "minimum": (_right_identity(math.inf), _left_identity(math.inf)),
 }

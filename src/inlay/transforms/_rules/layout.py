@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from inlay.arith.expr import Int, lit
 from inlay.ir import make
-from inlay.ir.expr import Const, Expr, OpRef
+from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ir.types import TensorType
 from inlay.ops.convolution import ConvAttrs
 from inlay.ops.layout import PadAttrs, PadMode, PermAttrs
+from inlay.ops.reduction import ReduceAttrs
 from inlay.transforms._rules.site import Rule, Site, attrs_of, is_exactly, rank
 
 
@@ -25,6 +26,24 @@ def _unchanged(site: Site) -> Expr | None:
 def _reshape_of_reshape(site: Site) -> Expr | None:
     inner = site.producer(site.args[0], "reshape")
     return None if inner is None else site.make("reshape", (inner.args[0], site.args[1]))
+
+
+def _reshape_of_reduction(site: Site) -> Expr | None:
+    """A reduction that is given back its axes, each of length 1, may as well keep them."""
+    made = site.block.definition(site.args[0])
+    if not isinstance(made, Call) or not isinstance(made.callee, OpRef):
+        return None
+    name, attrs = made.callee.op.name, made.callee.attrs
+    if not isinstance(attrs, ReduceAttrs) or attrs.keepdims:
+        return None
+    x = made.args[0].type
+    if site.only_producer(site.args[0], name) is None or not isinstance(x, TensorType):
+        return None
+    axes = {a % len(x.shape) for a in attrs.axes}
+    kept = tuple([lit(1) if i in axes else d for i, d in enumerate(x.shape)])
+    if site.type is None or site.type.shape != kept:
+        return None
+    return site.make(name, made.args, replace(attrs, keepdims=True))
 
 
 # --------------------------------------------------------------------------- transpose
@@ -178,7 +197,7 @@ _BROADCASTING = (
 )  # fmt: skip
 
 RULES: dict[str, tuple[Rule, ...]] = {
-    "reshape": (_unchanged, _reshape_of_reshape),
+    "reshape": (_unchanged, _reshape_of_reshape, _reshape_of_reduction),
     "transpose": (_identity_transpose, _transpose_of_transpose, _transpose_over_reshape),
     "broadcast_to": (_unchanged,),
     "slice": (_whole_slice,),

@@ -8,7 +8,7 @@ between devices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -32,13 +32,13 @@ class Scene:
     Attributes:
         ops: finds operators.
         evaluate: computes constants; None where there is none.
-        uses: how often the variables of the program are read.
+        uses: how often variables are read, at most; those that are not in it may be read often.
         simplify: what all rules together make of a value.
     """
 
     ops: OpTable
     evaluate: Evaluator | None
-    uses: Mapping[Var, int]
+    uses: dict[Var, int]
     simplify: Callable[[Scene, Block, Expr], Expr]
 
 
@@ -90,7 +90,7 @@ class Site:
 
     def only_producer(self, atom: Expr, name: str) -> Call | None:
         """Return such a call if nothing else reads its result, so that it disappears."""
-        if isinstance(atom, Var) and self.scene.uses.get(atom, 1) > 1:
+        if isinstance(atom, Var) and self.scene.uses.get(atom, 2) > 1:
             return None
         return self.producer(atom, name)
 
@@ -114,9 +114,11 @@ class Site:
 
     def bind(self, name: str, args: Sequence[Expr], attrs: object = None) -> Expr:
         """Return an atom for such a call, itself simplified."""
-        return self.block.bind(
-            self.scene.simplify(self.scene, self.block, self.make(name, args, attrs)), name
-        )
+        made = self.scene.simplify(self.scene, self.block, self.make(name, args, attrs))
+        atom = self.block.bind(made, name)
+        if isinstance(atom, Var) and atom is not made:
+            self.scene.uses[atom] = 1
+        return atom
 
 
 Rule = Callable[[Site], Expr | None]
