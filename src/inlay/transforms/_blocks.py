@@ -175,12 +175,12 @@ class Block:
         None, with nothing done, where the types of the arguments do not provably fit.
         """
         matching = Matching(StrictContext())
-        matching.bind(function.dims, function.type.type_vars)
+        matching.bind(_without_bounds(function.dims), function.type.type_vars)
         try:
             for param, declared, arg in zip(
                 function.params, function.type.params, args, strict=True
             ):
-                matching.bind(opened_dims(declared, param.type))
+                matching.bind(_without_bounds(opened_dims(declared, param.type)))
                 matching.match(param.type, arg.type, "argument")
             matching.finish()
         except CompileError:
@@ -334,7 +334,7 @@ class _Rewriting:
         if wanted is type or wanted == type:
             return True
         matching = Matching(StrictContext())
-        matching.bind(tuple(d for d in opened_dims(let.value.type, let.var.type)))
+        matching.bind(_without_bounds(opened_dims(let.value.type, let.var.type)))
         try:
             matching.match(wanted, type, "")
             matching.finish()
@@ -486,6 +486,11 @@ class _Rewriting:
         if body is value.body and _all_same(params, value.params) and type == value.type:
             return value
         return Function(params, body, type, value.span, value.place, value.primitive)
+
+
+def _without_bounds(dims: Iterable[DimParam]) -> tuple[DimParam, ...]:
+    """Return dims to be solved for a value that is known to fit them."""
+    return tuple([DimParam(d.sym, LEAST_INT) for d in dims])
 
 
 def _all_same(new: Iterable[object], old: Iterable[object]) -> bool:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from inlay.analysis.blocks import anf_faults, values
+from inlay.analysis.blocks import anf_faults, is_anf, values
 from inlay.analysis.constants import constant_evaluator, operator_meanings
 from inlay.arith.dtype import F32
 from inlay.arith.expr import fresh
@@ -15,8 +15,9 @@ from inlay.ir import make
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Call, GlobalVar, OpRef
 from inlay.ir.module import EntryNames, Module
+from inlay.ir.verify import check
 from inlay.ops.table import table
-from inlay.passes.contract import PassContext
+from inlay.passes.contract import PassContext, Property
 from inlay.passes.discover import pass_table, passes_named
 from inlay.passes.manager import make_pipeline
 
@@ -32,7 +33,8 @@ def context(*options) -> PassContext:
 def run(passes: str, module: Module, *options, ctx: PassContext | None = None) -> Module:
     """The module after a list of passes."""
     ctx = ctx or context(*options)
-    for step in make_pipeline(passes_named(passes, [PASSES])).passes:
+    given = (Property.TYPED, *((Property.ANF,) if is_anf(module) else ()))
+    for step in make_pipeline(passes_named(passes, [PASSES]), given).passes:
         module = step.run(module, ctx)
     return module
 
@@ -80,6 +82,7 @@ def close(a, b, rtol=2e-5, atol=2e-6) -> bool:
 def same(before: Module, after: Module, *inputs, exact=False) -> None:
     """Assert that both modules give the same, and that the second is in A-normal form."""
     assert anf_faults(after) == []
+    check(after)
     a, b = value_of(before, *inputs), value_of(after, *inputs)
     if exact:
         np.testing.assert_equal(a, b)
