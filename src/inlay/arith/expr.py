@@ -131,7 +131,7 @@ class Int:
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
         """Wrap terms that are already normal; use `lit`, `sym` and the operators instead."""
         self.terms = terms
-        self._hash = hash(terms)
+        self._hash: int | None = None
         self._key: tuple[object, ...] | None = None
 
     @property
@@ -165,15 +165,23 @@ class Int:
     def __eq__(self, other: object) -> bool:
         if isinstance(other, int):
             return self.value == other
-        return self is other or (
-            isinstance(other, Int) and self._hash == other._hash and self.terms == other.terms
-        )
+        return self is other or (isinstance(other, Int) and self.terms == other.terms)
 
     def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(self.terms)
         return self._hash
 
     def __add__(self, other: Int | int) -> Int:
-        return _from_terms((*self.terms, *to_int(other).terms))
+        a, b = self.terms, (other if isinstance(other, Int) else lit(other)).terms
+        if not a or not b:
+            return Int(a or b)
+        # A constant is the first term, so adding one changes nothing else.
+        if len(b) == 1 and not b[0][0]:
+            return _add_constant(a, b[0][1])
+        if len(a) == 1 and not a[0][0]:
+            return _add_constant(b, a[0][1])
+        return _from_terms((*a, *b))
 
     def __neg__(self) -> Int:
         return Int(tuple((m, -c) for m, c in self.terms))
@@ -182,10 +190,13 @@ class Int:
         return self + -to_int(other)
 
     def __mul__(self, other: Int | int) -> Int:
-        rhs = to_int(other)
-        return _from_terms(
-            (_product(ma, mb), ca * cb) for ma, ca in self.terms for mb, cb in rhs.terms
-        )
+        a, b = self.terms, (other if isinstance(other, Int) else lit(other)).terms
+        if len(a) == 1 and not a[0][0]:
+            a, b = b, a
+        if len(b) == 1 and not b[0][0]:
+            c = b[0][1]
+            return self if c == 1 and a is self.terms else Int(tuple([(m, k * c) for m, k in a]))
+        return _from_terms((_product(ma, mb), ca * cb) for ma, ca in a for mb, cb in b)
 
     def __floordiv__(self, other: Int | int) -> Int:
         return floordiv(self, to_int(other))
@@ -248,14 +259,34 @@ def _monomial_key(m: Monomial) -> tuple[object, ...]:
     return (len(m), tuple(a.key for a in m))
 
 
+def _term_key(term: tuple[Monomial, int]) -> tuple[object, ...]:
+    return _monomial_key(term[0])
+
+
+def _linear_key(term: tuple[Monomial, int]) -> int:
+    """Order like `_term_key` where every monomial is empty or one symbol; the common case."""
+    return term[0][0].uid if term[0] else -1  # type: ignore[union-attr]
+
+
 def _from_terms(terms: Iterable[tuple[Monomial, int]]) -> Int:
     total: dict[Monomial, int] = {}
+    linear = True
     for monomial, c in terms:
         total[monomial] = total.get(monomial, 0) + c
-    kept = [(m, c) for m, c in total.items() if c]
+        if linear and monomial and (len(monomial) > 1 or type(monomial[0]) is not Sym):
+            linear = False
+    kept = [t for t in total.items() if t[1]]
     if len(kept) > 1:
-        kept.sort(key=lambda t: _monomial_key(t[0]))
+        kept.sort(key=_linear_key if linear else _term_key)
     return Int(tuple(kept))
+
+
+def _add_constant(terms: tuple[tuple[Monomial, int], ...], c: int) -> Int:
+    """Return terms, of which there are some, plus a number other than 0."""
+    if terms[0][0]:
+        return Int((((), c), *terms))
+    c += terms[0][1]
+    return Int((((), c), *terms[1:]) if c else terms[1:])
 
 
 _SMALL = {i: Int((((), i),) if i else ()) for i in range(-1, 1025)}
@@ -431,13 +462,26 @@ def substitute(e: Int, mapping: Mapping[Sym, Int]) -> Int:
 
 def rebuild(e: Int, replace: Callable[[Sym], Int | None]) -> Int:
     """Replace each symbol by `replace(symbol)` (None keeps it), re-normalizing."""
-    total = lit(0)
-    for monomial, c in e.terms:
-        term = lit(c)
+    terms: list[tuple[Monomial, int]] = []
+    changed = False
+    for term in e.terms:
+        monomial, c = term
+        new = lit(c)
+        same = True
         for atom in monomial:
-            term = term * _rebuild_atom(atom, replace)
-        total = total + term
-    return total
+            if type(atom) is Sym:
+                found = replace(atom)
+                same = same and found is None
+            else:
+                found = _rebuild_atom(atom, replace)
+                same = same and found.atom == atom
+            new = new * (from_atom(atom) if found is None else found)
+        if same:
+            terms.append(term)
+        else:
+            changed = True
+            terms.extend(new.terms)
+    return _from_terms(terms) if changed else e
 
 
 def _rebuild_atom(atom: Atom, replace: Callable[[Sym], Int | None]) -> Int:

@@ -51,18 +51,36 @@ class Interval:
     dense: bool
 
 
-def accesses(s: Stmt) -> list[Access]:
-    """Return what the blocks in a statement touch, in order; of a block, loads before stores."""
+Touched = tuple[tuple[Buffer, tuple[Int, ...], bool, bool], ...]
+"""Buffer, indices over loops, whether it is a store, whether an index was loaded."""
+
+
+def accesses(s: Stmt, known: dict[Block, Touched] | None = None) -> list[Access]:
+    """Return what the blocks in a statement touch, in order; of a block, loads before stores.
+
+    Args:
+        s: the statement.
+        known: remembers what each block touches, for callers that ask often.
+    """
     found: list[Access] = []
     for block, loops in _blocks(s):
-        at = Rewrite({i.sym: b for i, b in zip(block.iters, block.bindings, strict=True)})
-        iters = {i.sym for i in block.iters}
-        for buffer, indices, writes in _touched(block):
-            gathers = not all(x in iters for e in indices for x in symbols(e))
-            found.append(
-                Access(block, buffer, at.ints(indices), writes, loops, len(found), gathers)
-            )
+        touched = None if known is None else known.get(block)
+        if touched is None:
+            touched = _over_loops(block)
+            if known is not None:
+                known[block] = touched
+        for buffer, indices, writes, gathers in touched:
+            found.append(Access(block, buffer, indices, writes, loops, len(found), gathers))
     return found
+
+
+def _over_loops(block: Block) -> Touched:
+    at = Rewrite({i.sym: b for i, b in zip(block.iters, block.bindings, strict=True)})
+    iters = {i.sym for i in block.iters}
+    return tuple(
+        (buffer, at.ints(e), writes, not all(x in iters for i in e for x in symbols(i)))
+        for buffer, e, writes in _touched(block)
+    )
 
 
 def _blocks(s: Stmt) -> Iterator[tuple[Block, tuple[For, ...]]]:

@@ -241,8 +241,10 @@ class Rewrite:
 
     def ints(self, es: tuple[Int, ...]) -> tuple[Int, ...]:
         """Rewrite several integers; the same tuple when nothing changed."""
-        new = tuple(map(self.int, es))
-        return es if new == es else new
+        if not self._ints:
+            return es
+        new = tuple([self.int(e) for e in es])
+        return es if all(a is b for a, b in zip(new, es, strict=True)) else new
 
     def buffer(self, b: Buffer) -> Buffer:
         """Rewrite a buffer."""
@@ -291,30 +293,47 @@ class Rewrite:
                 return map_operands(x, self.scalar)
 
     def stmt(self, s: Stmt) -> Stmt:
-        """Rewrite a statement and all inside it."""
+        """Rewrite a statement and all inside it; the same object when nothing changed."""
         match s:
             case Store(buffer=buffer, indices=indices, value=value):
                 target, at = self._accessed(buffer, self.ints(indices))
-                return Store(target, at, self.scalar(value))
-            case For(lo=lo, extent=extent, body=body):
-                return For(s.var, self.int(lo), self.int(extent), s.kind, self.stmt(body), s.note)
+                new = self.scalar(value)
+                if target is buffer and at is indices and new is value:
+                    return s
+                return Store(target, at, new)
+            case For():
+                return self._for(s)
             case Block():
                 return self.block(s)
-            case Let(value=value, body=body):
-                return Let(s.sym, self.scalar(value), self.stmt(body))
-            case If(condition=condition, then=then, otherwise=otherwise):
-                other = None if otherwise is None else self.stmt(otherwise)
-                return If(self.scalar(condition), self.stmt(then), other)
-            case Seq(stmts=stmts):
-                return seq(*map(self.stmt, stmts))
-            case Alloc(buffer=buffer, body=body):
-                return Alloc(self.buffer(buffer), self.stmt(body))
+            case Let(value=value):
+                let = map_children(s, self.stmt)
+                new = self.scalar(value)
+                assert isinstance(let, Let), "children are replaced"
+                return let if new is value else Let(s.sym, new, let.body)
+            case If(condition=condition):
+                branch = map_children(s, self.stmt)
+                new = self.scalar(condition)
+                assert isinstance(branch, If), "children are replaced"
+                return branch if new is condition else If(new, branch.then, branch.otherwise)
+            case Seq():
+                return map_children(s, self.stmt)
+            case Alloc(buffer=buffer):
+                alloc = map_children(s, self.stmt)
+                target = self._buffers.get(buffer, buffer)
+                assert isinstance(alloc, Alloc), "children are replaced"
+                return alloc if target is buffer else Alloc(target, alloc.body)
             case While(condition=condition, body=body):
                 return While(self.scalar(condition), self.stmt(body))
             case Assert(condition=condition):
                 return Assert(self.scalar(condition), s.message)
             case _:
                 assert_never(s)
+
+    def _for(self, s: For) -> For:
+        lo, extent, body = self.int(s.lo), self.int(s.extent), self.stmt(s.body)
+        if lo is s.lo and extent is s.extent and body is s.body:
+            return s
+        return For(s.var, lo, extent, s.kind, body, s.note)
 
     def block(self, s: Block) -> Block:
         """Rewrite a block. Its body and init mention iters only, so integers stay as they are."""
@@ -323,7 +342,15 @@ class Rewrite:
             body = self.stmt(body)
             init = None if init is None else self.stmt(init)
         predicate = None if s.predicate is None else self.scalar(s.predicate)
-        return Block(s.name, s.iters, self.ints(s.bindings), body, init, predicate)
+        bindings = self.ints(s.bindings)
+        if (
+            body is s.body
+            and init is s.init
+            and predicate is s.predicate
+            and bindings is s.bindings
+        ):
+            return s
+        return Block(s.name, s.iters, bindings, body, init, predicate)
 
 
 def map_operands(x: Scalar, f: Callable[[Scalar], Scalar]) -> Scalar:

@@ -23,6 +23,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from inlay.arith.expr import Int, Sym, fresh
 from inlay.base.diagnostics import CompileError, Diagnostic
 from inlay.loop.buffer import Buffer
+from inlay.loop.deps import Access, Touched, accesses
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.stmt import Alloc, Block, For, If, Let, Seq, Stmt, While
 from inlay.loop.walk import child_stmts, map_children
@@ -83,6 +84,7 @@ class Schedule:
         self._function = function
         self._body = function.body
         self._index: _Index | None = None
+        self._touched: dict[Block, Touched] = {}
         self._depth = 0
         self._taken: set[str] = {b.name for b in function.params}
         index = self._indexed()
@@ -158,6 +160,10 @@ class Schedule:
             p.stmt.var.name for p in self.block_place(block).above() if isinstance(p.stmt, For)
         ]
         return tuple(reversed(around))
+
+    def accesses(self, s: Stmt) -> list[Access]:
+        """Return what the blocks in a statement touch (see `loop.deps.accesses`)."""
+        return accesses(s, self._touched)
 
     def _names(self, kind: str) -> str:
         return ", ".join(getattr(self._indexed(), kind)) or "none"

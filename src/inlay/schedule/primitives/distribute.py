@@ -41,7 +41,7 @@ def distribute(s: Schedule, loop: str) -> tuple[str, ...]:
     loops = [For(old.var, old.lo, old.extent, old.kind, body, old.note) for body in old.body.stmts]
     for i, first in enumerate(loops):
         for second in loops[i + 1 :]:
-            require_same_iteration(first, second)
+            require_same_iteration(s, first, second)
     made = [loops[0]]
     for one in loops[1:]:
         var = s.fresh_loop(loop)

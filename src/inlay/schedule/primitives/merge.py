@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inlay.arith.expr import Sym, to_int
 from inlay.loop.buffer import Buffer
-from inlay.loop.deps import Access, Interval, accesses, iteration_dim, region, renamed
+from inlay.loop.deps import Access, Interval, iteration_dim, region, renamed
 from inlay.loop.stmt import For, Seq
 from inlay.loop.walk import Rewrite, seq
 from inlay.schedule.state import Schedule, illegal, primitive
@@ -49,7 +49,7 @@ def merge(s: Schedule, first: str, second: str) -> None:
         )
     if a.kind is not b.kind:
         raise illegal("kind", f"found a {a.kind} loop and a {b.kind} loop")
-    require_same_iteration(a, b)
+    require_same_iteration(s, a, b)
     body = Rewrite({b.var: to_int(a.var)}).stmt(b.body)
     merged = For(a.var, a.lo, a.extent, a.kind, seq(a.body, body), a.note)
     stmts = (*siblings.stmts[:at], merged, *siblings.stmts[at + 2 :])
@@ -57,7 +57,7 @@ def merge(s: Schedule, first: str, second: str) -> None:
     s.replace(parent, seq(*stmts))
 
 
-def require_same_iteration(a: For, b: For) -> None:
+def require_same_iteration(s: Schedule, a: For, b: For) -> None:
     """Refuse if an iteration of one loop depends on another iteration of the other.
 
     Raises:
@@ -65,7 +65,7 @@ def require_same_iteration(a: For, b: For) -> None:
     """
     shared: dict[Buffer, list[tuple[Access, For]]] = {}
     for loop in (a, b):
-        for x in accesses(loop):
+        for x in s.accesses(loop):
             shared.setdefault(x.buffer, []).append((x, loop))
     for buffer, found in shared.items():
         if len({loop for _, loop in found}) < 2 or not any(x.writes for x, _ in found):

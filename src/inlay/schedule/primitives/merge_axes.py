@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from inlay.arith.expr import Int, Sym, lit, symbols, to_int
 from inlay.loop.buffer import Buffer
 from inlay.loop.scalar import Index, Load
-from inlay.loop.stmt import Alloc, Block, BlockIter, For, LoopKind, Seq, Stmt, Store
+from inlay.loop.stmt import Alloc, Block, BlockIter, For, IterKind, LoopKind, Seq, Stmt, Store
 from inlay.loop.walk import Rewrite, own_scalars, scalars_below, seq, stmts_below
 from inlay.schedule.state import Schedule, illegal, primitive
 
@@ -40,7 +41,7 @@ def merge_axes(s: Schedule) -> None:
         Illegal: `schedule.not-nested`.
     """
     temporaries, nests = _parts(s.body)
-    plan = _Plan(s.function.params, [b for b in temporaries], [b for b, _ in nests])
+    plan = _Plan(s.function.params, temporaries, [b for b, _ in nests])
     buffers = plan.buffers
     body = seq(*(_nest(block, loops, plan) for block, loops in nests))
     for b in reversed(temporaries):
@@ -125,7 +126,7 @@ class _Plan:
         used = set(_elsewhere(block))
         pairs = {
             (a.sym, b.sym)
-            for a, b in zip(left, left[1:])
+            for a, b in pairwise(left)
             if a.kind is b.kind and a.sym not in used and b.sym not in used
         }
         at = Rewrite(units)
@@ -226,6 +227,9 @@ def _nest(block: Block, loops: list[Sym], plan: _Plan) -> Stmt:
         iters.append(BlockIter(group[0].sym, extent, group[0].kind))
     init = None if block.init is None else rewrite.stmt(block.init)
     body = rewrite.stmt(block.body)
+    if init is not None and all(i.kind is IterKind.SPATIAL for i in iters):
+        # Every axis of the reduction had one point: it starts and updates at once.
+        init, body = None, seq(init, body)
     bindings = tuple(to_int(var_of[i.sym]) for i in iters)
     result: Stmt = Block(block.name, tuple(iters), bindings, body, init)
     for i in reversed(iters):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from inlay.loop.buffer import Buffer
-from inlay.loop.deps import Access, accesses, apart, region
+from inlay.loop.deps import Access, apart, region
 from inlay.loop.stmt import Seq, Stmt
 from inlay.loop.walk import seq
 from inlay.schedule.state import Place, Schedule, illegal, primitive
@@ -38,19 +38,19 @@ def move_after(s: Schedule, loop: str, target: str) -> None:
     stmts = list(siblings.stmts)
     start, end = stmts.index(place.stmt), stmts.index(at.stmt)
     passed = stmts[start + 1 : end + 1] if start < end else stmts[end + 1 : start]
-    _require_apart(place, passed)
+    _require_apart(s, place, passed)
     stmts.remove(place.stmt)
     stmts.insert(stmts.index(at.stmt) + 1, place.stmt)
     assert parent is not None, "the loops have a sequence around them"
     s.replace(parent, seq(*stmts))
 
 
-def _require_apart(place: Place, passed: list[Stmt]) -> None:
+def _require_apart(s: Schedule, place: Place, passed: list[Stmt]) -> None:
     mine: dict[Buffer, list[Access]] = {}
-    for x in accesses(place.stmt):
+    for x in s.accesses(place.stmt):
         mine.setdefault(x.buffer, []).append(x)
     for other in passed:
-        for y in accesses(other):
+        for y in s.accesses(other):
             for x in mine.get(y.buffer, ()):
                 if (x.writes or y.writes) and not apart(region(x, None), region(y, None)):
                     raise illegal(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from inlay.arith.expr import Sym, symbols
+from inlay.arith.expr import Int, symbols
 from inlay.loop.buffer import Buffer
-from inlay.loop.deps import Interval, accesses, iteration_dim, region
-from inlay.loop.stmt import Alloc, For, IterKind, LoopKind
-from inlay.loop.walk import blocks_of, stmts_below
+from inlay.loop.deps import Access, iteration_dim, region
+from inlay.loop.stmt import Alloc, Block, For, IterKind, LoopKind
+from inlay.loop.walk import blocks_of, stmts_below, stores_of
 from inlay.schedule.primitives.split import require_serial
 from inlay.schedule.state import Schedule, illegal, primitive
 
@@ -52,22 +52,38 @@ def require_independent(s: Schedule, loop: For) -> None:
                     "kind", f"found {block.name} to reduce over {loop.var.name}", hint="use rfactor"
                 )
     own = {x.buffer for x in stmts_below(loop.body) if isinstance(x, Alloc)}
-    touched: dict[Buffer, list[tuple[tuple[Interval, ...], Sym]]] = {}
-    written: set[Buffer] = set()
-    for x in accesses(loop):
-        if x.buffer in own or x.buffer.per_part:
-            continue
-        r = region(x, loop)
-        if r is not None:
-            touched.setdefault(x.buffer, []).append((r, loop.var))
-        if x.writes:
-            written.add(x.buffer)
-        if r is None and (x.writes or x.buffer in s.outputs):
-            raise illegal("dependence", f"found {x.buffer.name} indexed in a way not understood")
-    for buffer in touched:
-        if buffer in written and iteration_dim(touched[buffer]) is None:
+    touched: dict[Buffer, list[Access]] = {}
+    for x in s.accesses(loop):
+        if x.buffer not in own and not x.buffer.per_part:
+            touched.setdefault(x.buffer, []).append(x)
+    for buffer, found in touched.items():
+        if any(x.writes for x in found) and not _is_apart(found, loop):
             raise illegal(
                 "dependence",
                 f"found {buffer.name} shared by iterations of {loop.var.name}",
                 hint="give each iteration its own buffer with set_scope",
             )
+
+
+def _is_apart(found: list[Access], loop: For) -> bool:
+    """Whether different iterations touch different elements of a buffer that some write.
+
+    Either each iteration has a tile of its own along some axis; or one block alone touches the
+    buffer, always at the element that its spatial iters name: then different points, and so
+    different iterations, have different elements, however the loops are bound to the iters.
+    """
+    regions = [(r, loop.var) for r in (region(x, loop) for x in found) if r is not None]
+    if len(regions) == len(found) and iteration_dim(regions) is not None:
+        return True
+    first = found[0]
+    if any(x.block is not first.block or x.indices != first.indices for x in found):
+        return False
+    named = {x.atom for x in _stored_at(first.block, first.buffer)}
+    return all(
+        i.sym in named for i in first.block.iters if i.kind is IterKind.SPATIAL and i.extent != 1
+    )
+
+
+def _stored_at(block: Block, buffer: Buffer) -> tuple[Int, ...]:
+    """Return the indices, over the iters, at which a block stores to a buffer."""
+    return next(x.indices for x in stores_of(block.body) if x.buffer is buffer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from inlay.loop.buffer import Buffer, Scope
-from inlay.loop.deps import Access, accesses, covers, region
+from inlay.loop.deps import Access, covers, region
 from inlay.loop.stmt import Alloc, For, Stmt
 from inlay.loop.walk import Rewrite, map_children
 from inlay.schedule.state import Schedule, illegal, primitive
@@ -47,7 +47,7 @@ def set_scope(s: Schedule, buffer: str, scope: str, at: str | None = None) -> st
         s.set_body(_with_buffer(s.body, old, new))
         return new.name
     place, loop = s.loop_place(at), s.loop(at)
-    everything = accesses(s.body)
+    everything = s.accesses(s.body)
     mine = [x for x in everything if x.buffer is old and loop in x.loops]
     others = [x for x in everything if x.buffer is old and loop not in x.loops]
     _require_self_contained(mine, loop, f"one iteration of {at}")

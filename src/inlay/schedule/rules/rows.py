@@ -24,7 +24,7 @@ from enum import Enum, auto
 
 from inlay.arith.expr import Int, Sym, coefficient, symbols
 from inlay.loop.buffer import Scope
-from inlay.loop.deps import accesses, region
+from inlay.loop.deps import region
 from inlay.loop.stmt import Block, IterKind
 from inlay.loop.walk import blocks_of, loads_of, stores_of
 from inlay.schedule.primitives.cache_write import cache_write
@@ -265,7 +265,7 @@ def _own_temporaries(s: Schedule, row: str) -> None:
     """Give each row temporaries of its own where nothing else reads them."""
     loop = s.loop(row)
     inside: dict[str, bool] = {}
-    for x in accesses(s.body):
+    for x in s.accesses(s.body):
         if x.buffer.scope is not Scope.WORKSPACE:
             continue
         at_row = loop in x.loops
