@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from inlay.arith import expr as arith
 from inlay.arith.expr import Int, Sym, from_atom
+from inlay.base.span import Span
 from inlay.ir import make
 from inlay.ir.dims import free_symbols, opened_dims, substitute_type
 from inlay.ir.expr import (
@@ -127,6 +128,11 @@ def rebuild(e: Expr, new: tuple[Expr, ...]) -> Expr:
 def retyped(e: Expr, type_: Type) -> Expr:
     """Return the node with another type."""
     return e if e.type is type_ else replace(e, type=type_)  # type: ignore[arg-type]
+
+
+def with_span(e: Expr, span: Span) -> Expr:
+    """Return the node with another span."""
+    return replace(e, span=span)
 
 
 # ---------------------------------------------------------------------------------- visiting
