@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+
+import numpy as np
+import onnx
 import pytest
 
 import inlay
-from tests.data import model_case
+from tests.data import REPOSITORY, data_path, minilm, model_case
 
 MODELS = (
     "mnist8",
@@ -28,4 +32,27 @@ def test_stored_results(id, tmp_path):
     for executable in (compiled, inlay.load_executable(path, threads=2)):
         for run in case.runs():
             case.check(executable.run(run.inputs), run.outputs)
+    assert executable.live_objects() == 0
+
+
+@pytest.mark.llvm
+@pytest.mark.data
+def test_sentence_embeddings_of_any_batch_and_length(tmp_path):
+    """MiniLM with batch and sequence symbolic: one executable for all stored runs."""
+    minilm()  # skips where the weights are not installed
+    source = REPOSITORY / "examples" / "sentence_embedding" / "build_minilm.py"
+    spec = importlib.util.spec_from_file_location("build_minilm", source)
+    builder = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(builder)
+    path = tmp_path / "minilm.onnx"
+    onnx.save(builder.build(), path)
+    executable = inlay.compile(path, threads=2, cache=str(tmp_path / "cache"))
+    with np.load(data_path("minilm", "runs.npz")) as stored:
+        for run in range(3):
+            inputs = {
+                name: stored[f"run{run}/in/{name}"]
+                for name in ("input_ids", "attention_mask", "token_type_ids")
+            }
+            found = executable.run(inputs)["embedding"]
+            np.testing.assert_allclose(found, stored[f"run{run}/out/embedding"], atol=1e-5)
     assert executable.live_objects() == 0
