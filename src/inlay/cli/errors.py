@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from inlay.base.catalog.table import entries, find, near, page
+from inlay.base.catalog.table import entries, find, page
 from inlay.base.registry import unknown_name
 from inlay.cli._command import Command, Output
 
@@ -21,7 +21,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         return 0
     entry = find(arguments.id)
     if entry is None:
-        raise unknown_name("diagnostic", arguments.id, near(arguments.id))
+        raise unknown_name("diagnostic", arguments.id, entries())
     output.say(page(entry))
     output.record(
         id=entry.id, title=entry.title, explanation=entry.explanation, remedy=entry.remedy,

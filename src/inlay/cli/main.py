@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -33,24 +34,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     output = Output(as_json=arguments.json)
     try:
         code: int = arguments.command.run(arguments, output)
+        output.finish()
     except CompileError as failure:
         _report(failure, as_json=arguments.json)
         return 1
+    except BrokenPipeError:
+        # Whoever read us has seen enough; what Python would still flush has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as failure:
         print(f"error: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        return 0
     except Exception as failure:  # the one broad handler: whatever is left is our fault
         if arguments.traceback:
             traceback.print_exc()
         shown = failure if isinstance(failure, InternalError) else _unexpected(failure)
         print(shown, file=sys.stderr)
         return FAULT
-    output.finish()
     return code
 
 
