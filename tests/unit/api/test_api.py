@@ -1,0 +1,174 @@
+"""The facade: what a user of the Python interface meets."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import inlay
+
+SRC = Path(inlay.__file__).parent.parent
+
+
+def tiny_model(path: Path) -> Path:
+    """Write `y = relu(x) + x` over [n, 4] and a check of `z: [n]`."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"], name="r"),
+        helper.make_node("Add", ["r", "x"], ["s"], name="s"),
+        helper.make_node("Unsqueeze", ["z", "axes"], ["zz"], name="zz"),
+        helper.make_node("Mul", ["s", "zz"], ["y"], name="y"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "tiny",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4]),
+            helper.make_tensor_value_info("z", TensorProto.FLOAT, ["n"]),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4])],
+        [helper.make_tensor("axes", TensorProto.INT64, [1], [1])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def executable(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tiny")
+    return inlay.compile(tiny_model(folder / "tiny.onnx"), threads=1, cache=str(folder / "cache"))
+
+
+X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+Z = np.arange(3, dtype=np.float32)
+Y = (np.maximum(X, 0) + X) * Z[:, None]
+
+
+def test_run_by_name_and_by_position(executable):
+    np.testing.assert_allclose(executable.run({"z": Z, "x": X})["y"], Y)
+    np.testing.assert_allclose(executable(X, Z), Y)
+
+
+def test_layouts_that_are_not_contiguous_are_copied(executable):
+    strided = np.repeat(X, 2, axis=1)[:, ::2]
+    assert not strided.flags.c_contiguous
+    np.testing.assert_allclose(executable(np.asfortranarray(X), Z), Y)
+    np.testing.assert_allclose(executable(strided, Z), Y)
+
+
+def test_empty_and_nan(executable):
+    assert executable(X[:0], Z[:0]).shape == (0, 4)
+    spoiled = X.copy()
+    spoiled[0, 0] = np.nan
+    assert np.isnan(executable(spoiled, Z + 1)[0, 0])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        ({"x": X}, ["z"]),
+        ({"x": X, "q": Z}, ["q"]),
+        ({"x": X.astype(np.float64), "z": Z}, ["x", "f32", "f64"]),
+        ({"x": X[0], "z": Z}, ["x", "[4]"]),
+        ({"x": X[:, :3].copy(), "z": Z}, ["x", "4", "3"]),
+        ({"x": X, "z": Z[:2].copy()}, ["z", "2", "3"]),
+    ],
+)
+def test_bad_input_is_one_sentence_and_the_executable_stays_usable(executable, inputs, words):
+    with pytest.raises(inlay.CompileError) as failure:
+        executable.run(inputs)
+    text = str(failure.value)
+    for word in words:
+        assert word in text, text
+    assert all(d.message and "\n" not in d.message for d in failure.value.diagnostics)
+    np.testing.assert_allclose(executable(X, Z), Y)
+
+
+def test_a_saved_executable_runs_without_compiler_and_importer(executable, tmp_path):
+    path = tmp_path / "tiny.inlay"
+    executable.save(path)
+    np.savez(tmp_path / "io.npz", x=X, z=Z, y=Y)
+    script = f"""
+        import sys
+        class Refuse:
+            def find_spec(self, name, path=None, target=None):
+                if name.split(".")[0] in ("llvmlite", "onnx"):
+                    raise ImportError(name)
+        sys.meta_path.insert(0, Refuse())
+        import numpy as np
+        import inlay
+        io = np.load({str(tmp_path / "io.npz")!r})
+        executable = inlay.load_executable({str(path)!r}, threads=2)
+        assert np.allclose(executable.run({{"x": io["x"], "z": io["z"]}})["y"], io["y"])
+        heavy = [m for m in sys.modules if m.startswith(("inlay.ir", "inlay.ops", "inlay.loop"))]
+        assert not heavy, heavy
+    """
+    run_python(script)
+
+
+def test_importing_imports_little():
+    run_python(
+        """
+        import sys
+        import inlay
+        assert "numpy" not in sys.modules
+        assert [m for m in sys.modules if m.startswith("inlay.")] == []
+        assert "compile" in dir(inlay)
+        try:
+            inlay.nothing
+        except AttributeError as failure:
+            assert "nothing" in str(failure)
+        """
+    )
+
+
+def test_equal_bytes_under_different_hash_seeds(tmp_path):
+    model = tiny_model(tmp_path / "tiny.onnx")
+    script = """
+        import sys
+        from inlay.api import compilation
+        from inlay.bytecode.container import to_bytes
+        program = compilation(sys.argv[1], cache="none").program
+        open(sys.argv[2], "wb").write(to_bytes(program))
+    """
+    for seed in ("0", "1"):
+        run_python(script, str(model), str(tmp_path / seed), PYTHONHASHSEED=seed)
+    assert (tmp_path / "0").read_bytes() == (tmp_path / "1").read_bytes()
+
+
+def test_files_are_recognized(tmp_path, executable):
+    with pytest.raises(inlay.CompileError) as failure:
+        inlay.load(tmp_path / "absent.onnx")
+    assert failure.value.ids == ("load.missing",)
+    with pytest.raises(inlay.CompileError) as failure:
+        inlay.load(tmp_path / "model.tflite")
+    assert failure.value.ids == ("load.unknown-format",)
+    executable.save(tmp_path / "m.inlay")
+    with pytest.raises(inlay.CompileError) as failure:
+        inlay.load(tmp_path / "m.inlay")
+    assert failure.value.ids == ("load.executable",)
+
+
+def test_an_unknown_option_is_refused(tmp_path):
+    with pytest.raises(inlay.CompileError) as failure:
+        inlay.compile(tiny_model(tmp_path / "tiny.onnx"), bord="host")
+    assert failure.value.ids == ("option.unknown",)
+
+
+def run_python(script: str, *arguments: str, **environment: str) -> None:
+    """Run a script in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(SRC), "PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **environment},
+    )
+    assert done.returncode == 0, done.stderr

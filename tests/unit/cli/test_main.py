@@ -1,0 +1,110 @@
+"""The command line: results, exit codes, JSON."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from inlay.cli.main import commands, main
+from tests.unit.api.test_api import X, Y, Z, tiny_model
+
+
+@pytest.fixture
+def model(tmp_path):
+    return tiny_model(tmp_path / "tiny.onnx")
+
+
+@pytest.fixture
+def cache(tmp_path_factory):
+    return str(tmp_path_factory.getbasetemp() / "inlay-cache")
+
+
+def run_json(capsys, *words: str) -> dict:
+    assert main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_run_with_inputs_from_a_file(model, tmp_path, cache, capsys):
+    np.savez(tmp_path / "in.npz", x=X, z=Z)
+    out = tmp_path / "out.npz"
+    words = ["run", str(model), "--inputs", str(tmp_path / "in.npz"), "--output", str(out)]
+    assert main([*words, "--cache", cache]) == 0
+    with np.load(out) as found:
+        np.testing.assert_allclose(found["y"], Y)
+    text = capsys.readouterr().out
+    assert "cpu" in text
+    assert "memory plan" in text
+
+
+def test_run_makes_inputs_of_the_right_type(model, cache, capsys):
+    record = run_json(capsys, "run", str(model), "--cache", cache, "--dim", "n=5")
+    assert record["inputs"]["x"] == {"dtype": "f32", "shape": [5, 4]}
+    assert record["outputs"]["y"] == {"dtype": "f32", "shape": [5, 4]}
+    assert {k["device"] for k in record["report"]["kernels"]} == {"cpu"}
+
+
+def test_compile_writes_what_run_runs(model, tmp_path, cache, capsys):
+    path = tmp_path / "tiny.inlay"
+    record = run_json(capsys, "compile", str(model), "-o", str(path), "--cache", cache)
+    assert record["bytes"] == path.stat().st_size
+    assert "run" in commands()
+    record = run_json(capsys, "run", str(path))
+    assert record["report"]["kernels"]
+
+
+def test_bench_compares_before_it_measures(model, cache, capsys):
+    pytest.importorskip("onnxruntime")
+    words = ["--against", "onnxruntime", "--rounds", "2", "--seconds", "0.01", "--cache", cache]
+    record = run_json(capsys, "bench", str(model), *words)
+    assert record["ratio"] > 0
+    assert record["largest_difference"] <= 1e-6
+
+
+def test_targets_and_errors(capsys):
+    assert "host" in run_json(capsys, "targets")["boards"]
+    assert run_json(capsys, "errors", "load.missing")["remedy"]
+    assert "load.missing" in run_json(capsys, "errors")["errors"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "id"),
+    [
+        (["run", "absent.onnx"], 1, "load.missing"),
+        (["errors", "load.missin"], 1, "name.unknown"),
+        (["run", "absent.onnx", "--board", "nowhere"], 1, "load.missing"),
+    ],
+)
+def test_the_users_faults_are_words_and_code_1(words, code, id, capsys):
+    assert main(words) == code
+    captured = capsys.readouterr()
+    assert f"[{id}]" in captured.err
+    assert "Traceback" not in captured.err
+    assert main([*words, "--json"]) == code
+    assert json.loads(capsys.readouterr().out)["errors"][0]["id"] == id
+
+
+def test_wrong_usage_is_code_2(capsys):
+    for words in ([], ["nonsense"], ["run"]):
+        with pytest.raises(SystemExit) as stop:
+            main(words)
+        assert stop.value.code == 2
+
+
+def test_our_fault_is_code_70(model, cache, capsys, monkeypatch):
+    import inlay.cli.run as command
+
+    def broken(*_):
+        raise ValueError("boom")
+
+    monkeypatch.setattr(command, "inputs_of", broken)
+    assert main(["run", str(model), "--cache", cache]) == 70
+    assert "internal error: ValueError: boom" in capsys.readouterr().err
+
+
+def test_every_command_has_a_summary():
+    table = commands()
+    for name in table:
+        if name != "main":
+            assert table[name].summary
