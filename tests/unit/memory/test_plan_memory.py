@@ -110,7 +110,8 @@ def test_operands_that_die_are_overwritten():
 @st.composite
 def storages(draw) -> tuple[list[Storage], list]:
     syms = [fresh("n"), fresh("m")]
-    units = [lit(1), to_int(syms[0]), to_int(syms[0]) * syms[1], to_int(syms[1]) + 3]
+    n, m = map(to_int, syms)
+    units = [lit(1), n, n * m, m + 3]
     made = []
     for index in range(draw(st.integers(1, 12))):
         start = draw(st.integers(0, 20))
