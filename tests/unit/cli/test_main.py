@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from inlay.cli.main import commands, main
-from tests.unit.api.test_api import X, Y, Z, tiny_model
+from tests.unit.test_api import X, Y, Z, tiny_model
 
 
 @pytest.fixture
