@@ -10,7 +10,7 @@ and whoever asks must refuse.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from inlay.arith.expr import Int, Sym, lit, substitute, symbols, to_int
 from inlay.loop.buffer import Buffer
@@ -23,8 +23,7 @@ Ranges = Mapping[Sym, tuple[Int, Int]]
 """Loop variables to their first value and extent."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Access:
+class Access(NamedTuple):
     """One load or store of a block, its indices over the loops around it.
 
     Attributes:
@@ -42,8 +41,7 @@ class Access:
     gathers: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(NamedTuple):
     """`lo .. lo + extent`; `dense` when each element is met."""
 
     lo: Int
@@ -55,12 +53,15 @@ Touched = tuple[tuple[Buffer, tuple[Int, ...], bool, bool], ...]
 """Buffer, indices over loops, whether it is a store, whether an index was loaded."""
 
 
-def accesses(s: Stmt, known: dict[Block, Touched] | None = None) -> list[Access]:
+def accesses(
+    s: Stmt, known: dict[Block, Touched] | None = None, only: Buffer | None = None
+) -> list[Access]:
     """Return what the blocks in a statement touch, in order; of a block, loads before stores.
 
     Args:
         s: the statement.
         known: remembers what each block touches, for callers that ask often.
+        only: leave out other buffers.
     """
     found: list[Access] = []
     for block, loops in _blocks(s):
@@ -70,6 +71,8 @@ def accesses(s: Stmt, known: dict[Block, Touched] | None = None) -> list[Access]
             if known is not None:
                 known[block] = touched
         for buffer, indices, writes, gathers in touched:
+            if only is not None and buffer is not only:
+                continue
             found.append(Access(block, buffer, indices, writes, loops, len(found), gathers))
     return found
 
@@ -119,24 +122,35 @@ def hull(e: Int, inner: Ranges) -> Interval | None:
     strides: list[tuple[int, Int]] = []
     lo = e
     for monomial, c in e.terms:
-        if not any(s in inner for atom in monomial for s in _atom_symbols(atom)):
-            continue
-        if len(monomial) != 1 or not isinstance(monomial[0], Sym):
+        if len(monomial) == 1 and type(monomial[0]) is Sym:
+            swept = inner.get(monomial[0])
+            if swept is None:
+                continue
+        elif any(s in inner for atom in monomial for s in _atom_symbols(atom)):
             return None
-        var = monomial[0]
-        first, extent = inner[var]
-        if any(s in inner for s in symbols(first)):
+        else:
+            continue
+        first, extent = swept
+        if first.value is None and any(s in inner for s in symbols(first)):
             return None
         start = first if c > 0 else first + extent - 1
-        lo = lo + (start - to_int(var)) * c
+        lo = lo + Int(((monomial, -c),))
+        if start != 0:
+            lo = lo + start * c
         if extent != 1:
             strides.append((abs(c), extent))
-    span, dense = lit(1), True
-    for stride, extent in sorted(strides, key=lambda x: x[0]):
+    if not strides:
+        return Interval(lo, _ONE, dense=True)
+    span, dense = _ONE, True
+    strides.sort(key=lambda x: x[0])
+    for stride, extent in strides:
         reach = (span - stride).value
         dense = dense and (reach is not None and reach >= 0)
         span = span + (extent - 1) * stride
     return Interval(lo, span, dense)
+
+
+_ONE = lit(1)
 
 
 def _atom_symbols(atom: object) -> tuple[Sym, ...]:

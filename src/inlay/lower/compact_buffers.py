@@ -6,56 +6,62 @@
 Along each axis the region of all accesses, over the loops inside the allocation, gives a first
 element and an extent. An axis keeps its extent where that cannot be told (an index that is a division
 or was loaded) or is not smaller.
+
+All buffers are done in two walks: one collects the regions, the other rewrites.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 from inlay.arith.expr import Int, Sym, lit, symbols
 from inlay.loop.buffer import Buffer
 from inlay.loop.deps import Interval, hull
 from inlay.loop.scalar import Load
 from inlay.loop.stmt import Alloc, For, Let, Stmt, Store
-from inlay.loop.walk import Rewrite, child_stmts, map_children, own_scalars, scalars_below
+from inlay.loop.walk import Rewrite, child_stmts, own_scalars, scalars_below
 
 _Region = list[Interval | None]
+_Ranges = dict[Sym, tuple[Int, Int]]
 
 
 def compact_buffers(s: Stmt) -> Stmt:
-    """Return an equal statement with smaller buffers.
+    """Return an equal statement with smaller buffers; the same if there is nothing to shrink.
 
     Requires: no `Block`.
     """
-    return _walk(s, inside_loop=False)
-
-
-def _walk(s: Stmt, *, inside_loop: bool) -> Stmt:
-    inner = inside_loop or isinstance(s, For)
-    s = map_children(s, lambda child: _walk(child, inside_loop=inner))
-    return _compacted(s) if isinstance(s, Alloc) and inside_loop else s
-
-
-def _compacted(s: Alloc) -> Stmt:
-    b = s.buffer
-    found: list[_Region | None] = [None]
-    _collect(s.body, b, {}, set(), found)
-    region = found[0]
-    if region is None:
-        return s.body
-    keep = [_keeps(x, n) for x, n in zip(region, b.shape, strict=True)]
-    if all(keep):
+    found = _Regions()
+    found.walk(s, {}, inside_loop=False)
+    moved: dict[Buffer, tuple[Buffer, list[Int | None]]] = {}
+    for b, region in found.of.items():
+        smaller = _smaller(b, region)
+        if smaller is not None:
+            moved[b] = smaller
+    if not moved:
         return s
+
+    def access(b: Buffer, indices: tuple[Int, ...]) -> tuple[Buffer, tuple[Int, ...]]:
+        to = moved.get(b)
+        if to is None:
+            return b, indices
+        axes = zip(indices, to[1], strict=True)
+        return to[0], tuple([e if lo is None else e - lo for e, lo in axes])
+
+    return Rewrite(buffers={b: new for b, (new, _) in moved.items()}, access=access).stmt(s)
+
+
+def _smaller(b: Buffer, region: _Region | None) -> tuple[Buffer, list[Int | None]] | None:
+    """Return the buffer to have instead, and what to subtract from each index."""
+    if region is None:
+        return None
+    origins = [None if _keeps(x, n) or x is None else x.lo for x, n in zip(region, b.shape)]
+    if all(lo is None for lo in origins):
+        return None
     shape = tuple(
-        n if k or x is None else x.extent for x, n, k in zip(region, b.shape, keep, strict=True)
+        n if lo is None or x is None else x.extent
+        for x, n, lo in zip(region, b.shape, origins, strict=True)
     )
-    new = Buffer(b.name, shape, b.dtype, b.scope, None, b.per_part)
-
-    def access(buffer: Buffer, indices: tuple[Int, ...]) -> tuple[Buffer, tuple[Int, ...]]:
-        if buffer is not b:
-            return buffer, indices
-        axes = zip(indices, region, keep, strict=True)
-        return new, tuple(e if k or x is None else e - x.lo for e, x, k in axes)
-
-    return Alloc(new, Rewrite(access=access).stmt(s.body))
+    return Buffer(b.name, shape, b.dtype, b.scope, None, b.per_part), origins
 
 
 def _keeps(x: Interval | None, n: Int) -> bool:
@@ -69,36 +75,50 @@ def _keeps(x: Interval | None, n: Int) -> bool:
     return x.extent.value is None
 
 
-def _collect(
-    s: Stmt,
-    b: Buffer,
-    inner: dict[Sym, tuple[Int, Int]],
-    lets: set[Sym],
-    found: list[_Region | None],
-) -> None:
-    if isinstance(s, For):
-        inner = {**inner, s.var: (s.lo, s.extent)}
-    if isinstance(s, Let):
-        lets = lets | {s.sym}
-    if isinstance(s, Store) and s.buffer is b:
-        _include(s.indices, inner, lets, found)
-    for value in own_scalars(s):
-        for x in scalars_below(value):
-            if isinstance(x, Load) and x.buffer is b:
-                _include(x.indices, inner, lets, found)
-    for child in child_stmts(s):
-        _collect(child, b, inner, lets, found)
+@dataclass(slots=True)
+class _Regions:
+    """Collects what is touched of each buffer that is allocated inside a loop.
 
+    Attributes:
+        of: the region; None before the first access.
+        lets: symbols bound by lets: an index that mentions one cannot be told.
+    """
 
-def _include(
-    indices: tuple[Int, ...],
-    inner: dict[Sym, tuple[Int, Int]],
-    lets: set[Sym],
-    found: list[_Region | None],
-) -> None:
-    here = [None if any(x in lets for x in symbols(e)) else hull(e, inner) for e in indices]
-    before = found[0]
-    found[0] = here if before is None else [_union(x, y) for x, y in zip(before, here, strict=True)]
+    of: dict[Buffer, _Region | None] = field(default_factory=dict)
+    lets: set[Sym] = field(default_factory=set)
+
+    def walk(self, s: Stmt, live: dict[Buffer, _Ranges], *, inside_loop: bool) -> None:
+        """Visit a statement; `live` maps allocated buffers to the loops inside the allocation."""
+        if isinstance(s, For):
+            inside_loop = True
+            live = {b: {**inner, s.var: (s.lo, s.extent)} for b, inner in live.items()}
+        elif isinstance(s, Alloc) and inside_loop:
+            self.of[s.buffer] = None
+            live = {**live, s.buffer: {}}
+        elif isinstance(s, Let):
+            self.lets.add(s.sym)
+        elif isinstance(s, Store):
+            self._include(s.buffer, s.indices, live)
+        if live:
+            for value in own_scalars(s):
+                for x in scalars_below(value):
+                    if isinstance(x, Load):
+                        self._include(x.buffer, x.indices, live)
+        for child in child_stmts(s):
+            self.walk(child, live, inside_loop=inside_loop)
+
+    def _include(self, b: Buffer, indices: tuple[Int, ...], live: dict[Buffer, _Ranges]) -> None:
+        inner = live.get(b)
+        if inner is None:
+            return
+        here: _Region = [None if self._is_loaded(e) else hull(e, inner) for e in indices]
+        before = self.of[b]
+        self.of[b] = (
+            here if before is None else [_union(x, y) for x, y in zip(before, here, strict=True)]
+        )
+
+    def _is_loaded(self, e: Int) -> bool:
+        return bool(self.lets) and any(x in self.lets for x in symbols(e))
 
 
 def _union(x: Interval | None, y: Interval | None) -> Interval | None:

@@ -1,11 +1,9 @@
 """Schedulable functions to lowered ones: the list of passes, in order.
 
     flatten_blocks      blocks to statements, predicates to branches
-    simplify            indices and conditions, by the ranges of loops
     partition_loops     full tiles apart from the last
-    simplify            ... so that the conditions disappear
+    simplify            indices and conditions, by the ranges of loops
     compact_buffers     temporaries shrink to what is touched while they live
-    simplify            ... and so do their indices
     place_buffers       registers, stack, workspaces
 
 The statements at the top of the result are its phases (see `loop.func`).
@@ -25,12 +23,6 @@ def lower(f: LoopFunction) -> LoopFunction:
     """Return the lowered function; one that is lowered already is returned as it is."""
     if f.stage is Stage.LOWERED:
         return f
-    body = simplify(flatten_blocks(f.body))
-    parted = partition_loops(body)
-    if parted is not body:
-        body = simplify(parted)
-    compacted = compact_buffers(body)
-    if compacted is not body:
-        body = simplify(compacted)
+    body = compact_buffers(simplify(partition_loops(flatten_blocks(f.body))))
     body, workspaces = place_buffers(body)
     return LoopFunction(f.name, f.params, f.n_reads, f.dims, body, Stage.LOWERED, workspaces)

@@ -6,9 +6,10 @@
                                                    for i in 0..16 vector { if ... } }
 
 so that only the last tile of a split pays for its predicate. The place of the cut is over dims only:
-loops inside a tile keep their conditions, which are gone from the full tiles in any case. A parallel loop stays one loop, with a
-branch inside: two loops would be two phases. Conditions on several loops are separated one loop at a
-time, from the inside out; unrolled and vector loops are left alone, their conditions become masks.
+loops inside a tile keep their conditions, which are gone from the full tiles in any case. A parallel
+loop stays one loop, with a branch inside: two loops would be two phases. Conditions on several loops
+are separated one loop at a time, from the inside out; unrolled and vector loops are left alone, their
+conditions become masks.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from inlay.loop.walk import Rewrite, child_stmts, fresh_copy, map_children, seq
 def partition_loops(s: Stmt) -> Stmt:
     """Return an equal statement.
 
-    Requires: no `Block`. Simplify afterwards: the conditions are still there.
+    Requires: no `Block`.
     """
     return _Partition().stmt(s, Bounds())
 
@@ -56,17 +57,16 @@ class _Partition:
             at = minimum(at, end)
         if at == end or at == s.lo:
             return s
+        full = _assume(s.body, s.var, at)
         if s.kind is LoopKind.PARALLEL:
             here = Binary(BinaryOp.LT, Index(from_atom(s.var)), Index(at), BOOL)
-            # Ranges do not follow branches, so the conditions are folded here.
-            full = _assume(s.body, s.var, at)
             branch = If(here, full, self._copy(s.body))
             return For(s.var, s.lo, s.extent, s.kind, branch, s.note)
         self._copies += 1
         var = fresh(f"{s.var.name}_t{self._copies}")
         rest = Rewrite({s.var: from_atom(var)}).stmt(self._copy(s.body))
         return seq(
-            For(s.var, s.lo, at - s.lo, s.kind, s.body, s.note),
+            For(s.var, s.lo, at - s.lo, s.kind, full, s.note),
             For(var, at, end - at, s.kind, rest, s.note),
         )
 

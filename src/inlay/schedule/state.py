@@ -49,12 +49,17 @@ class Step:
         return f"{self.primitive}({', '.join(shown)})"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """A statement and the places around it, innermost first."""
+    """A statement and the places around it, innermost first.
 
-    stmt: Stmt
-    parent: Place | None
+    Not a dataclass: hundreds are made after each primitive.
+    """
+
+    __slots__ = ("parent", "stmt")
+
+    def __init__(self, stmt: Stmt, parent: Place | None) -> None:
+        self.stmt = stmt
+        self.parent = parent
 
     def above(self) -> Iterator[Place]:
         """Yield the places around this one, innermost first."""
@@ -161,9 +166,9 @@ class Schedule:
         ]
         return tuple(reversed(around))
 
-    def accesses(self, s: Stmt) -> list[Access]:
+    def accesses(self, s: Stmt, buffer: Buffer | None = None) -> list[Access]:
         """Return what the blocks in a statement touch (see `loop.deps.accesses`)."""
-        return accesses(s, self._touched)
+        return accesses(s, self._touched, buffer)
 
     def _names(self, kind: str) -> str:
         return ", ".join(getattr(self._indexed(), kind)) or "none"
@@ -226,17 +231,17 @@ def _make_index(body: Stmt, params: tuple[Buffer, ...]) -> _Index:
     pending = [Place(body, None)]
     while pending:
         place = pending.pop()
-        match place.stmt:
-            case For(var=var):
-                index.loops[var.name] = place
-            case Block(name=name):
-                index.blocks[name] = place
-                continue
-            case Alloc(buffer=buffer):
-                index.buffers[buffer.name] = buffer
-            case _:
-                pass
-        pending.extend(Place(child, place) for child in reversed(child_stmts(place.stmt)))
+        s = place.stmt
+        if isinstance(s, For):
+            index.loops[s.var.name] = place
+            pending.append(Place(s.body, place))
+        elif isinstance(s, Block):
+            index.blocks[s.name] = place
+        elif isinstance(s, Alloc):
+            index.buffers[s.buffer.name] = s.buffer
+            pending.append(Place(s.body, place))
+        else:
+            pending.extend([Place(child, place) for child in reversed(child_stmts(s))])
     return index
 
 

@@ -30,8 +30,8 @@ def reorder(s: Schedule, loops: Sequence[str]) -> None:
         Illegal: `schedule.not-nested`, `schedule.extent`, `schedule.kind`.
     """
     places = [s.loop_place(name) for name in loops]
-    if len(set(loops)) != len(loops) or len(loops) < 2:
-        raise illegal("kind", f"found loops {list(loops)}, needed two or more different ones")
+    if len(set(loops)) != len(loops) or not loops:
+        raise illegal("kind", f"found loops {list(loops)}, needed different ones")
     by_depth = sorted(places, key=lambda p: sum(1 for _ in p.above()))
     nest = chain(by_depth[0], by_depth[-1])
     _require_one_block(nest[-1].body)

@@ -47,9 +47,9 @@ def set_scope(s: Schedule, buffer: str, scope: str, at: str | None = None) -> st
         s.set_body(_with_buffer(s.body, old, new))
         return new.name
     place, loop = s.loop_place(at), s.loop(at)
-    everything = s.accesses(s.body)
-    mine = [x for x in everything if x.buffer is old and loop in x.loops]
-    others = [x for x in everything if x.buffer is old and loop not in x.loops]
+    everything = s.accesses(s.body, old)
+    mine = [x for x in everything if loop in x.loops]
+    others = [x for x in everything if loop not in x.loops]
     _require_self_contained(mine, loop, f"one iteration of {at}")
     _require_self_contained(others, None, f"what is outside {at}")
     new = Buffer(s.fresh_name(f"{buffer}_{at}"), old.shape, old.dtype, Scope(scope), old.strides)
