@@ -82,6 +82,18 @@ def test_packed_matmul(shape: tuple, n: int, sizes: list, epilogue: str) -> None
     assert " register" in print_function(lowered)
 
 
+def test_an_epilogue_that_broadcasts_over_an_axis_of_one_element() -> None:
+    x, w = te.placeholder((1, 6, 4), F32, "x"), te.placeholder((1, 4, 8), F32, "w")
+    b = te.placeholder((1, 1, 8), F32, "b")
+    result = TensorType((lit(1), lit(6), lit(8)), F32)
+    y = table().definition("matmul_packed").compute(PackedAttrs(8, 8), [x, w], result)
+    z = te.compute(result.shape, lambda _, i, j: y[0, i, j] + b[0, 0, j], name="z")
+    f = from_te("biased", [x, w, b], [z])
+    s, taken = scheduled(f)
+    assert len(taken) == 2
+    assert not hold_law(f, s).workspaces
+
+
 def test_integers_keep_their_two_operations() -> None:
     f = packed_matmul((6, 4), 8, 8, dtype=I32)
     s, _ = scheduled(f)

@@ -26,6 +26,7 @@ HEADS = {
     "fuse": "(x: f32[4, n]) -> (y: f32[4, n]) over (n)",
     "merge": "(x: f32[n]) -> (y: f32[n]) over (n)",
     "clip": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
+    "index_unit_axes": "(x: f32[1, 4]) -> (y: f32[1, 4])",
     "cut": "(x: f32[4]) -> (y: f32[4])",
     "skip_zero_terms": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
     "use_fma": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",

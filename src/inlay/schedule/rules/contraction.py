@@ -46,6 +46,7 @@ from inlay.schedule.primitives.clip import clip
 from inlay.schedule.primitives.cut import cut
 from inlay.schedule.primitives.decompose_reduction import decompose_reduction
 from inlay.schedule.primitives.distribute import distribute
+from inlay.schedule.primitives.index_unit_axes import index_unit_axes
 from inlay.schedule.primitives.merge import merge
 from inlay.schedule.primitives.parallel import parallel
 from inlay.schedule.primitives.reorder import reorder
@@ -306,6 +307,7 @@ def _epilogue(s: Schedule, block: str) -> str | None:
     result = _written(s.block(block))
     if at + 1 >= len(names) or result.scope is Scope.PARAM:
         return None
+    index_unit_axes(s, names[at + 1])
     following = s.block(names[at + 1])
     if any(i.kind is IterKind.REDUCE for i in following.iters):
         return None
