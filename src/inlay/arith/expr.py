@@ -173,7 +173,7 @@ class Int:
         return self._hash
 
     def __add__(self, other: Int | int) -> Int:
-        a, b = self.terms, (other if isinstance(other, Int) else lit(other)).terms
+        a, b = self.terms, (other if isinstance(other, Int) else to_int(other)).terms
         if not a or not b:
             return Int(a or b)
         # A constant is the first term, so adding one changes nothing else.
@@ -190,7 +190,7 @@ class Int:
         return self + -to_int(other)
 
     def __mul__(self, other: Int | int) -> Int:
-        a, b = self.terms, (other if isinstance(other, Int) else lit(other)).terms
+        a, b = self.terms, (other if isinstance(other, Int) else to_int(other)).terms
         if len(a) == 1 and not a[0][0]:
             a, b = b, a
         if len(b) == 1 and not b[0][0]:
