@@ -252,6 +252,43 @@ class TokenStream:
                 span=Span(span.source, span.start + failure.pos, span.start + failure.pos + 1),
             ) from None
 
+    def outside_braces(self, words: frozenset[str]) -> list[int]:
+        """Return the marks of these words where no brace around them is open, from here on."""
+        found: list[int] = []
+        depth = 0
+        texts = self._texts
+        for index in range(self._index, len(texts)):
+            text = texts[index]
+            if text == "{":
+                depth += 1
+            elif text == "}":
+                depth -= 1
+            elif depth == 0 and text in words:
+                found.append(index)
+        return found
+
+    def skip_braces(self) -> None:
+        """Go past an opening brace and all up to and past the one that closes it.
+
+        Raises:
+            CompileError: ``parse.expected`` where either is missing.
+        """
+        if self.text != "{":
+            raise self.failure("'{'")
+        depth = 0
+        texts = self._texts
+        for index in range(self._index, len(texts)):
+            text = texts[index]
+            if text == "{":
+                depth += 1
+            elif text == "}":
+                depth -= 1
+                if depth == 0:
+                    self.reset(index + 1)
+                    return
+        self.reset(len(texts) - 1)
+        raise self.failure("'}'")
+
     def sequence(self, item: Callable[[], T], close: str, *, separator: str = ",") -> list[T]:
         """Read items up to and past a closing sign; a separator after the last is allowed.
 

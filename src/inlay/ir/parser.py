@@ -229,13 +229,7 @@ class _Parser:
         """Read data types first, and the resources: both may stand anywhere."""
         self._entry_spans: list[tuple[str, Span]] = []
         start = self.t.mark()
-        depth = 0
-        heads: list[int] = []
-        while not self.t.is_end:
-            if depth == 0 and self.t.at("data", "resources"):
-                heads.append(self.t.mark())
-            depth += self.t.at("{") - self.t.at("}")
-            self.t.advance()
+        heads = self.t.outside_braces(frozenset({"data", "resources"}))
         for mark in heads:  # first the names, so that types may refer to each other
             self.t.reset(mark)
             if self.t.accept("data") and self.t.kind is TokenKind.NAME:
@@ -267,7 +261,7 @@ class _Parser:
         t = self.t
         if t.at("data", "resources"):
             self._skip_to_brace()
-            self._skip_braces()
+            self.t.skip_braces()
         elif t.accept("fn"):
             span = t.span
             name = t.name("the name of a function")
@@ -279,7 +273,7 @@ class _Parser:
             self._leave(outer)
             self.globals[name] = signature.type
             bodies.append((name, signature, t.mark()))
-            self._skip_braces()
+            self.t.skip_braces()
         elif t.accept("entry"):
             self._entry(entries, entry)
         elif t.accept("kernel"):
@@ -423,18 +417,6 @@ class _Parser:
     def _skip_to_brace(self) -> None:
         while not self.t.is_end and not self.t.at("{"):
             self.t.advance()
-
-    def _skip_braces(self) -> None:
-        t = self.t
-        if not t.at("{"):
-            raise t.failure("'{'")
-        depth = 0
-        while not t.is_end:
-            depth += t.at("{") - t.at("}")
-            t.advance()
-            if depth == 0:
-                return
-        raise t.failure("'}'")
 
     def _unknown(self, kind: str, name: str, span: Span, known: Iterable[str]) -> None:
         near = nearest(name, known)
@@ -953,7 +935,7 @@ class _Parser:
         known = [*self.vars, *self.ops.names(), *self.constructors]
         self._unknown("variable or operator", name, span, known)
         if t.at("{"):
-            self._skip_braces()
+            self.t.skip_braces()
         return Var("error", UNKNOWN, span)
 
     def _attrs(self, op: Op, span: Span) -> object:
@@ -967,7 +949,7 @@ class _Parser:
             raise error("parse.bad-attribute", f"{op.name} needs attributes", span=span) from None
         except CompileError:
             t.reset(start)
-            self._skip_braces()  # the statement around it is where reading goes on
+            self.t.skip_braces()  # the statement around it is where reading goes on
             raise
 
     def _constructor(self, name: str) -> tuple[Adt | None, str]:

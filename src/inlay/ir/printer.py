@@ -110,7 +110,7 @@ def print_expr(e: Expr, module: Module | None = None, options: PrintOptions | No
     """Return one expression as text: for messages and tests."""
     options = options or PrintOptions(resources=False)
     shared = _Shared.of(module or Module(), options, (e,))
-    printer = _FunctionPrinter(shared, e)
+    printer = _FunctionPrinter(shared, e, alone=True)
     if isinstance(e, Function):
         return render(printer.docs[id(e)], options.width)
     body = printer.block_body(e)
@@ -255,7 +255,7 @@ def array_text(array: np.ndarray, dtype: str, shared: _Shared) -> str:
 class _FunctionPrinter:
     """Prints one function, or one expression."""
 
-    def __init__(self, shared: _Shared, root: Expr) -> None:
+    def __init__(self, shared: _Shared, root: Expr, *, alone: bool = False) -> None:
         self.shared = shared
         self.options = shared.options
         self.root = root
@@ -269,8 +269,10 @@ class _FunctionPrinter:
         self.bindings = _Bindings(root)
         self.docs: dict[int, Doc] = {}
         for e in self.bindings.order:
-            if isinstance(e, Let) and self.bindings.is_inner_let(e):
+            if self.bindings.is_laid_out_by_user(e):
                 continue
+            if e is root and isinstance(e, Function) and not alone:
+                break
             doc = self._doc(e)
             name = self.bindings.names.get(id(e))
             self.docs[id(e)] = doc if name is None else concat(name)
@@ -504,6 +506,19 @@ class _FunctionPrinter:
 # ---------------------------------------------------------------------------------- bindings
 
 
+def _bodies(e: Expr) -> tuple[Expr, ...]:
+    """Return the children that are blocks of their own."""
+    match e:
+        case Function(body=body):
+            return (body,)
+        case If(then=then, otherwise=otherwise):
+            return (then, otherwise)
+        case Match(arms=arms):
+            return tuple([a.body for a in arms])
+        case _:
+            return ()
+
+
 class _Bindings:
     """Which nodes need a graph binding, and before which statement it stands."""
 
@@ -512,17 +527,27 @@ class _Bindings:
         self.docs: dict[int, Doc] = {}
         self._before: dict[int, list[Expr]] = {}
         self._inner_lets: set[int] = set()
+        self._bodies = {id(root)} if isinstance(root, Let) else set[int]()
         positions = Positions(root)
         order = positions.order
-        self._uses = walk.use_counts(root)
+        self._uses = {id(root): 0}
+        for e in order:
+            for c in walk.children(e):
+                self._uses[id(c)] = self._uses.get(id(c), 0) + 1
         for e in order:
             if isinstance(e, Let) and isinstance(e.body, Let) and self._uses[id(e.body)] == 1:
                 self._inner_lets.add(id(e.body))
+            elif not isinstance(e, Let):
+                self._bodies.update(id(b) for b in _bodies(e) if self._uses[id(b)] == 1)
         for number, e in enumerate(self._find_bound(order), start=1):
             self.names[id(e)] = f"%{number}"
             statement = positions.statements[positions.of[id(e)]]
             self._before.setdefault(id(statement), []).append(e)
         self.order = order
+
+    def is_laid_out_by_user(self, e: Expr) -> bool:
+        """Whether the node is a let that whoever uses it writes as part of a block."""
+        return isinstance(e, Let) and (id(e) in self._inner_lets or id(e) in self._bodies)
 
     def is_inner_let(self, e: Expr) -> bool:
         """Whether the node is a let that continues the spine of another."""
