@@ -59,8 +59,8 @@ from inlay.ir.positions import Positions
 from inlay.ir.types import ExistsType, FuncType, Type, UnknownType
 
 KEYWORDS = frozenset(
-    "fn let if else match true false int shape bool ref read write some in as step typical Tensor "
-    "Ref Storage data entry kernel resources inf nan none loop".split()
+    "fn let if else match true false int shape bool ref read write some in step typical Tensor "
+    "Ref Storage data entry kernel resources inf nan none".split()
 )
 _DEEPEST = 6
 _INLINE_ELEMENTS = 16
