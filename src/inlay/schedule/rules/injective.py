@@ -32,9 +32,9 @@ def injective(s: Schedule, target: Target) -> bool:
         loops = s.loops_of(block)
         if not loops:
             continue
-        inner = vectorize_nest(s, loops[-1], target)
-        outer = [*loops[:-1], inner]
-        while len(outer) > 2 and _is_short(s, outer[0]):
+        vectorize_nest(s, loops[-1], target)
+        outer = list(s.loops_of(block))
+        while len(outer) > 3 and _is_short(s, outer[0]):
             outer[:2] = [fuse(s, outer[0], outer[1])]
         outermost.append(outer[0])
     for loop in _merged(s, outermost):

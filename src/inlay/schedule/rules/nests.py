@@ -6,6 +6,7 @@ other threads for, and a body of many operations is not worth unrolling.
 
 from __future__ import annotations
 
+from inlay.arith.expr import Sym, coefficient, symbols
 from inlay.loop.scalar import Binary, BinaryOp, Intrinsic, IntrinsicOp, Select, Unary, UnaryOp
 from inlay.loop.stmt import Block, For, LoopKind, Stmt
 from inlay.loop.walk import (
@@ -19,6 +20,7 @@ from inlay.loop.walk import (
 )
 from inlay.schedule.primitives.annotate import annotate
 from inlay.schedule.primitives.parallel import parallel
+from inlay.schedule.primitives.reorder import reorder
 from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.unroll import unroll
 from inlay.schedule.primitives.vectorize import vectorize
@@ -30,6 +32,11 @@ PARALLEL_WORK = 16384
 CHEAP_BODY = 12
 """Operations up to which four vectors are computed at a time."""
 UNROLLED_VECTORS = 4
+UNROLLED_SCALARS = 8
+SHORT = 4
+"""Extents up to which strided copies are left to LLVM, which interleaves whole vectors."""
+TILE = 16
+"""Rows and columns of a tile that is copied across the grain: a cache line of f32 each way."""
 
 _HEAVY = {BinaryOp.DIV: 4, BinaryOp.REM: 10, BinaryOp.FLOORDIV: 10, BinaryOp.FLOORMOD: 10}
 _FUNCTION = 15
@@ -72,11 +79,14 @@ def vectorize_nest(s: Schedule, loop: str, target: Target) -> str:
     block = next(blocks_of(body))
     size = width(block, target)
     extent = body.extent.value
+    cheap = operations(block.body) <= CHEAP_BODY
+    if cheap and is_strided(block, body.var):
+        return _tile_strided(s, loop, block)
     if extent is not None and extent < size:
         if extent > 1 and 2 * extent >= size:
             vectorize(s, loop)
         return loop
-    count = UNROLLED_VECTORS if operations(block.body) <= CHEAP_BODY else 1
+    count = UNROLLED_VECTORS if cheap else 1
     while extent is not None and count > 1 and extent < size * count:
         count //= 2
     outer, inner = split(s, loop, size * count)
@@ -87,6 +97,53 @@ def vectorize_nest(s: Schedule, loop: str, target: Target) -> str:
     else:
         vectorize(s, inner)
     return outer
+
+
+def _tile_strided(s: Schedule, loop: str, block: Block) -> str:
+    """Copy across the grain: scalars, since gathered elements come one by one anyway.
+
+    If the loop next outside runs along what is loaded, both are tiled, so that a tile reads whole
+    cache lines and writes whole cache lines.
+    """
+    extent = s.loop(loop).extent.value
+    if extent is not None and extent <= TILE:
+        if extent > SHORT:
+            unroll(s, loop)
+        return loop
+    around = s.loops_of(block.name)
+    outside = around[-2] if len(around) > 1 and around[-1] == loop else None
+    if outside is None or not is_contiguous(block, s.loop(outside).var):
+        outer, inner = split(s, loop, UNROLLED_SCALARS)
+        unroll(s, inner)
+        return outer
+    _, row = split(s, outside, TILE)
+    outer, inner = split(s, loop, TILE)
+    reorder(s, [outer, row])
+    unroll(s, inner)
+    return outer
+
+
+def is_contiguous(block: Block, loop: Sym) -> bool:
+    """Whether all that a block loads along a loop is next to each other."""
+    iters = [i.sym for i, b in zip(block.iters, block.bindings, strict=True) if b.atom == loop]
+    found = False
+    for load in loads_of(block):
+        if any(x in symbols(e) for x in iters for e in load.indices[:-1]):
+            return False
+        found = found or any(coefficient(load.indices[-1], x) == 1 for x in iters)
+    return found
+
+
+def is_strided(block: Block, loop: Sym) -> bool:
+    """Whether a block loads along a loop in steps other than 0 and 1."""
+    iters = [i.sym for i, b in zip(block.iters, block.bindings, strict=True) if loop in symbols(b)]
+    for load in loads_of(block):
+        for axis, e in enumerate(load.indices):
+            if any(x in iters for x in symbols(e)):
+                last = axis == len(load.indices) - 1
+                if not last or any(coefficient(e, x) not in (0, 1) for x in iters):
+                    return True
+    return False
 
 
 def parallelize(s: Schedule, loop: str) -> bool:
