@@ -20,7 +20,7 @@ from inlay.pipeline.build_kernels import build_kernels
 from inlay.pipeline.compile import meanings_of
 from inlay.runtime.interp import Interpreter
 from inlay.runtime.value import from_array
-from inlay.transforms import fuse_ops, to_anf
+from inlay.transforms import decompose_ops, fuse_ops, to_anf
 from inlay.vm.compile import compile_module
 
 _ACCESS = {Access.READ: bc.Access.READ, Access.WRITE: bc.Access.WRITE}
@@ -30,7 +30,7 @@ def compile_with_python_kernels(module: Module, *, plan: bool = True) -> tuple[b
     """Return the program of a typed module, and the module as it was compiled."""
     operators = table()
     context = PassContext(operators)
-    for step in (to_anf.PASS, fuse_ops.PASS):
+    for step in (to_anf.PASS, decompose_ops.PASS, fuse_ops.PASS):
         module = step.run(module, context)
     module = build_kernels(module, operators, meanings_of(operators), _no_loops, "").module
     module = explicit_alloc.PASS.run(module, context)

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from inlay.analysis.infer_types import infer_types
 from inlay.base.diagnostics import error
 from inlay.base.instrument import SILENT, Instrument
 from inlay.base.options import Layer, resolve
@@ -51,7 +52,7 @@ def load(path: str | os.PathLike[str], *, instrument: Instrument = SILENT) -> Mo
         if file.suffix == ".onnx":
             return load_model(file, table())
         text = file.read_text(encoding="utf-8")
-        return parse_module(text, table(), name=str(file))
+        return infer_types(parse_module(text, table(), name=str(file)))
 
 
 def compile(

@@ -16,6 +16,7 @@ from inlay.passes.contract import Property
 from inlay.passes.manager import Pipeline, make_pipeline
 from inlay.transforms import (
     convert_layout,
+    decompose_ops,
     eliminate_common,
     eliminate_dead,
     fold_constants,
@@ -28,6 +29,7 @@ from inlay.transforms import (
 
 TENSOR = (
     to_anf.PASS,
+    decompose_ops.PASS,
     inline_functions.PASS,
     eliminate_dead.PASS,
     fold_constants.PASS,
