@@ -1,6 +1,7 @@
 """Removes what nobody can miss: unused lets, functions, kernels and data types.
 
-A let stays if its variable is read by something that stays or if its value may write, fail or call
+A let stays if its variable is read by something that stays, if a dim that it names (the `k` of a value
+of type `some k. T`) is mentioned by something that stays, or if its value may write, fail or call
 something unknown. One backward walk over each spine finds out: by the time a let is reached,
 everything that could read its variable has been seen. A call that may not return is no reason to
 keep it.
@@ -11,14 +12,16 @@ that stays mentions them. A module whose entry it does not define (a library) ke
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeVar
 
-from inlay.analysis.blocks import binders, operands, values
+from inlay.analysis.blocks import binders, nested, operands, values
 from inlay.analysis.call_graph import mentioned_globals
 from inlay.analysis.effects import EffectTable, effect_table
+from inlay.arith.expr import Sym
+from inlay.ir.dims import free_symbols, opened_dims
 from inlay.ir.expr import (
     Arm,
     ConstructorRef,
@@ -35,6 +38,7 @@ from inlay.ir.expr import (
 from inlay.ir.module import Adt, Module
 from inlay.ir.types import (
     AdtType,
+    DimParam,
     ExistsType,
     FuncType,
     RefType,
@@ -87,7 +91,9 @@ def _reached(module: Module) -> set[str]:
 
 
 def _trim(function: Function, table: EffectTable) -> Function:
-    body = _trim_block(function.body, _Trimming(table, set()))
+    opens = any(_opened(let) for let in _lets(function.body))
+    state = _Trimming(table, set(), set() if opens else None, set())
+    body = _trim_block(function.body, state)
     return function if body is function.body else replace(function, body=body)
 
 
@@ -98,10 +104,45 @@ class _Trimming:
     Attributes:
         table: effects of calls.
         live: variables that are read by what was kept so far.
+        dims: symbols that what was kept so far mentions; None where no let names any.
+        types: whose symbols were added.
     """
 
     table: EffectTable
     live: set[Var]
+    dims: set[Sym] | None
+    types: set[Type]
+
+    def is_live(self, let: Let) -> bool:
+        """Whether what a let binds is needed by what was kept."""
+        if let.var in self.live:
+            return True
+        return self.dims is not None and any(d.sym in self.dims for d in _opened(let))
+
+    def mention(self, *nodes: Expr) -> None:
+        """Note that nodes are kept, whose types and constants mention symbols."""
+        if self.dims is None:
+            return
+        for node in nodes:
+            if node.type not in self.types:
+                self.types.add(node.type)
+                self.dims.update(free_symbols(node.type))
+
+
+def _opened(let: Let) -> tuple[DimParam, ...]:
+    """Return the symbols that a let names."""
+    return () if let.var.type is let.value.type else opened_dims(let.value.type, let.var.type)
+
+
+def _lets(block: Expr) -> Iterator[Let]:
+    """Yield every let under a block, nested ones included."""
+    pending = [block]
+    while pending:
+        lets, tail = spine(pending.pop())
+        for let in lets:
+            yield let
+            pending.extend(nested(let.value))
+        pending.extend(nested(tail))
 
 
 def _trim_block(block: Expr, state: _Trimming) -> Expr:
@@ -111,9 +152,10 @@ def _trim_block(block: Expr, state: _Trimming) -> Expr:
     result, changed = new_tail, new_tail is not tail
     kept: list[tuple[Let, Expr]] = []
     for let in reversed(lets):
-        if let.var not in state.live and state.table.of(let.value).is_discardable:
+        if not state.is_live(let) and state.table.of(let.value).is_discardable:
             changed = True
             continue
+        state.mention(let.var)
         value = _trim_value(let.value, state)
         changed = changed or value is not let.value
         kept.append((let, value))
@@ -126,6 +168,7 @@ def _trim_block(block: Expr, state: _Trimming) -> Expr:
 
 def _trim_value(value: Expr, state: _Trimming) -> Expr:
     """Return the value with its nested blocks trimmed; what it reads becomes live."""
+    state.mention(value, *operands(value), *binders(value))
     if isinstance(value, Var):
         state.live.add(value)
         return value

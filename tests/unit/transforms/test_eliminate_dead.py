@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from inlay.arith.dtype import F32
 from inlay.ir import make
 from inlay.ir.builder import Step
-from inlay.ir.core_ops import CHECK_AT_LEAST
+from inlay.ir.core_ops import CHECK_AT_LEAST, INT_LESS
 from inlay.ir.expr import Function, RefWrite
 from inlay.ir.module import Adt, Constructor, Module
 from inlay.ir.types import AdtType
@@ -107,3 +109,15 @@ def test_functions_and_data_types_that_nothing_reaches_go():
     assert list(after.adts) == ["Box", "Inner"]
     library = replace(module, entry="other")
     assert list(run("eliminate-dead", library).functions) == ["main", "helper"]
+
+
+def test_a_value_that_names_a_dim_stays_while_the_dim_is_mentioned():
+    p = Program()
+    x = p.input("x", dims("n"))
+    k = p.op("nonzero", x).type.shape[1]
+    flag = p.emit(INT_LESS, (make.int_const(k), make.int_const(2)))
+    before = p.module(p.if_(flag, lambda s: s.emit(EXP, (x,)), lambda s: x))
+    after = run("to-anf,eliminate-dead", before)
+    assert operators(after)["nonzero"] == 1
+    same(before, after, np.array([0, 1, 2], np.float32))
+    same(before, after, np.array([0, 0, 2], np.float32))

@@ -3,6 +3,7 @@ changed where nothing is to do, and the file has a record."""
 
 from __future__ import annotations
 
+import functools
 import time
 
 import pytest
@@ -25,6 +26,7 @@ ADD, EXP, MUL, MATMUL, RELU, RESHAPE = (
 NAMES = list(PASSES)
 
 
+@functools.cache
 def chain(length: int) -> Module:
     """A program of so many lets in which every pass finds something to look at."""
     b = Builder()
