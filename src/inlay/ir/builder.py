@@ -55,6 +55,7 @@ from inlay.ir.expr import (
     Function,
     GlobalVar,
     OpRef,
+    Pattern,
     Var,
 )
 from inlay.ir.module import Adt
@@ -155,6 +156,10 @@ class Builder:
         self._definitions[v] = value
         return v
 
+    def bind_recursive(self, name: Var, function: Function) -> None:
+        """Bind a function to the variable that its own body calls."""
+        self._bindings.append((name, function))
+
     # ------------------------------------------------------------------ values
 
     def emit(
@@ -249,7 +254,7 @@ class Builder:
     ) -> Expr:
         """Bind a branch; several values make a tuple (see `unpack`)."""
         condition = self.bind(condition, "condition")
-        arms = []
+        arms: list[Expr] = []
         for fill in (then, otherwise):
             inner = self.scope()
             arms.append(inner.finish(fill(inner)))
@@ -276,10 +281,10 @@ class Builder:
         t = scrutinee.type
         assert isinstance(t, AdtType), "match takes a value of a data type"
         types = {p.name: a for p, a in zip(adt.params, t.args, strict=True)}
-        made = []
+        made: list[tuple[Pattern, Expr]] = []
         for c in adt.constructors:
             inner = self.scope()
-            fields = []
+            fields: list[Var] = []
             for i, declared in enumerate(c.fields):
                 opened, dims = open_exists(substitute_type(declared, {}, types))
                 self.declare(dims)
@@ -301,7 +306,7 @@ class Builder:
         own = Var(name, type, self.span)
         inner = self.scope()
         self.declare(type.dims)
-        params = []
+        params: list[Var] = []
         for i, t in enumerate(type.params):
             opened, dims = open_exists(t)
             self.declare(dims)
@@ -316,7 +321,7 @@ class Builder:
             span=self.span,
             known=self.known,
         )
-        self._bindings.append((own, made))
+        self.bind_recursive(own, made)
         return own
 
     # ------------------------------------------------------------------ loops
@@ -373,10 +378,12 @@ class Builder:
             name: of the loop function.
         """
         bound = self._of_one_length([self.bind(s) for s in sequences])
-        length = bound[0].type.shape[0]  # type: ignore[union-attr]
+        first = bound[0].type
+        assert isinstance(first, TensorType)
+        length = first.shape[0]
 
         def step(s: Builder, i: Int, values: tuple[Var, ...]) -> Step:
-            rows = []
+            rows: list[Expr] = []
             for j, x in enumerate(bound):
                 at = length - 1 - i if _flag(reverse_sequences, j) else i
                 rows.append(s.emit(GET_ROW, (x, make.int_const(at)), name="row"))
@@ -388,7 +395,7 @@ class Builder:
 
     def _of_one_length(self, sequences: list[Expr]) -> list[Expr]:
         assert sequences, "a scan needs a sequence"
-        found = []
+        found: list[Expr] = []
         first: Int | None = None
         for x in sequences:
             if not isinstance(x.type, TensorType) or not x.type.shape:
@@ -467,17 +474,18 @@ class _LoopTrace:
         """Return the first belief: all dims are kept, control integers change."""
         match t:
             case IntType():
-                return IntType(self._symbol("c", LEAST_INT))
+                return IntType(self.symbol("c", LEAST_INT))
             case TupleType(fields=fields):
                 return TupleType(tuple(map(self._start_type, fields)))
             case ShapeType(values=values) if None in values:
                 return ShapeType(
-                    tuple(self._symbol("c", LEAST_INT) if v is None else v for v in values)
+                    tuple(self.symbol("c", LEAST_INT) if v is None else v for v in values)
                 )
             case _:
                 return t
 
-    def _symbol(self, name: str, low: int) -> Int:
+    def symbol(self, name: str, low: int) -> Int:
+        """Return a new dim of the loop function."""
         sym = arith.fresh(name)
         self.dims[sym] = DimParam(sym, low)
         return from_atom(sym)
@@ -587,11 +595,14 @@ class _LoopTrace:
             )
             for j, r in enumerate(self.rows)
         ]
-        b._bindings.append((own, made))
+        b.bind_recursive(own, made)
         final = b.emit(own, (make.int_const(0), *self.carried, *starts), name=f"{self.name}_end")
         values = b.unpack(final, ("count", *self.names, *(f"stack{j}" for j in range(len(starts)))))
         n = len(self.carried)
-        count = values[0].type.value  # type: ignore[union-attr]
+        counter = values[0].type
+        assert isinstance(counter, IntType)
+        count = counter.value
+        assert count is not None, "the variable of an int has a name for it"
         if self.condition is None and self.count is not None:
             if b.known.facts.at_least(self.count, lit(0)):
                 count = self.count
@@ -676,5 +687,5 @@ class _Widening:
         key = (d, a)
         if key not in self.fresh:
             symbols = arith.symbols(d)
-            self.fresh[key] = self.loop._symbol(symbols[0].name if symbols else "k", low)
+            self.fresh[key] = self.loop.symbol(symbols[0].name if symbols else "k", low)
         return self.fresh[key]

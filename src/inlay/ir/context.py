@@ -90,7 +90,7 @@ class Context:
 
     def at_least(self, a: Int, low: int, why: str) -> None:
         """Prove, record or refute `a >= low`."""
-        value = a.value if isinstance(a, Int) else a
+        value = arith.to_int(a).value
         answer = self.facts.at_least(a, lit(low)) if value is None else value >= low
         if answer is None:
             self.checks.append(LeastCheck(a, low, why))

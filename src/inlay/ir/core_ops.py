@@ -164,7 +164,12 @@ def tensor(ctx: TypeContext, args: tuple[Type, ...], i: int) -> TensorType:
     return t
 
 
-def control(ctx: TypeContext, args: tuple[Type, ...], i: int, kind: type[Type]) -> Type:
+def control(
+    ctx: TypeContext,
+    args: tuple[Type, ...],
+    i: int,
+    kind: type[IntType] | type[BoolType] | type[ShapeType],
+) -> Type:
     """Return the type of an argument that must be a control value of a kind."""
     t = args[i]
     if not isinstance(t, kind):

@@ -130,6 +130,7 @@ def const(
         span: where it comes from.
         place: where it lives.
     """
+    array: np.ndarray
     if isinstance(value, np.ndarray):
         array = value
     else:
@@ -210,7 +211,9 @@ def call(
         if not isinstance(t, TensorType):
             unknown = unknown or isinstance(t, UnknownType)
             closed = closed or not is_open(t)
-    rule = _op_rule(callee, args, span) if isinstance(callee, OpRef) else _function_rule(callee, span)
+    rule = (
+        _op_rule(callee, args, span) if isinstance(callee, OpRef) else _function_rule(callee, span)
+    )
     if unknown or rule is None:
         return Call(callee, args, UNKNOWN, span, place)
     ctx = Context(_name(callee), span, known.facts)

@@ -50,10 +50,10 @@ class Module:
         entry: the name of the function to run.
     """
 
-    functions: Mapping[str, Function] = field(default_factory=dict)
-    adts: Mapping[str, Adt] = field(default_factory=dict)
-    kernels: Mapping[str, Kernel] = field(default_factory=dict)
-    entries: Mapping[str, EntryNames] = field(default_factory=dict)
+    functions: Mapping[str, Function] = field(default_factory=dict[str, Function])
+    adts: Mapping[str, Adt] = field(default_factory=dict[str, Adt])
+    kernels: Mapping[str, Kernel] = field(default_factory=dict[str, Kernel])
+    entries: Mapping[str, EntryNames] = field(default_factory=dict[str, EntryNames])
     entry: str = "main"
 
     def with_functions(self, functions: Mapping[str, Function]) -> Module:

@@ -201,7 +201,7 @@ def match(
 @dataclass(slots=True)
 class _State:
     definitions: Definitions
-    nodes: list[Expr] = field(default_factory=list)
+    nodes: list[Expr] = field(default_factory=list[Expr])
     refusal: Refusal | None = None
 
     def match(

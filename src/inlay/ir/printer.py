@@ -138,8 +138,8 @@ class _Shared:
     options: PrintOptions
     reserved: frozenset[str]
     constructors: dict[tuple[str, str], str]
-    resources: dict[str, np.ndarray] = field(default_factory=dict)
-    array_texts: dict[int, str] = field(default_factory=dict)
+    resources: dict[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
+    array_texts: dict[int, str] = field(default_factory=dict[int, str])
 
     @staticmethod
     def of(module: Module, options: PrintOptions, roots: tuple[Expr, ...] = ()) -> _Shared:
@@ -359,7 +359,7 @@ class _FunctionPrinter:
             case If():
                 return self._if(e)
             case Match(scrutinee=scrutinee, arms=arms):
-                parts = []
+                parts: list[Doc | str] = []
                 for a in arms:
                     visible = set(free_symbols(scrutinee.type))
                     pattern = self._pattern(a.pattern, visible)

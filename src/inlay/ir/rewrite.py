@@ -138,6 +138,6 @@ def _root_ops(p: DataflowPattern) -> frozenset[str] | None:
         case OrPattern(alternatives=alternatives):
             found = [_root_ops(a) for a in alternatives]
             sets = [f for f in found if f is not None]
-            return frozenset().union(*sets) if len(sets) == len(found) else None
+            return frozenset[str]().union(*sets) if len(sets) == len(found) else None
         case _:
             return None

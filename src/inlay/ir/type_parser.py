@@ -59,6 +59,7 @@ class TypeParser:
         findings: errors so far.
         syms: dims in scope by name.
         adts: data types by name.
+        depth: how many brackets are open.
         known: what is known of symbols, and the definitions of variables.
     """
 
@@ -68,7 +69,7 @@ class TypeParser:
         self.syms: dict[str, Sym] = {}
         self.adts: dict[str, Adt] = {}
         self._trail: list[tuple[dict[str, Any], str, Any]] = []
-        self._depth = 0
+        self.depth = 0
         self._ranges: dict[Sym, Range] = {}
         self._definitions: dict[object, object] = {}
         self.known = Known(Facts(MappingProxyType(self._ranges)), self._definitions.get)
@@ -375,8 +376,8 @@ class _Depth:
         self._parser = parser
 
     def __enter__(self) -> None:
-        self._parser._depth += 1
-        if self._parser._depth > _DEEPEST:
+        self._parser.depth += 1
+        if self._parser.depth > _DEEPEST:
             raise error(
                 "parse.nesting",
                 f"found more than {_DEEPEST} nested brackets",
@@ -385,7 +386,7 @@ class _Depth:
             )
 
     def __exit__(self, *_: object) -> None:
-        self._parser._depth -= 1
+        self._parser.depth -= 1
 
 
 class _Recovery:
@@ -394,7 +395,7 @@ class _Recovery:
     def __init__(self, parser: TypeParser, skip: Callable[[], None]) -> None:
         self._parser = parser
         self._skip = skip
-        self._depth = parser._depth
+        self._before = parser.depth
         self.failed = False
 
     def __enter__(self) -> _Recovery:
@@ -405,6 +406,6 @@ class _Recovery:
             return False
         self.failed = True
         self._parser.findings.absorb(failure)
-        self._parser._depth = self._depth
+        self._parser.depth = self._before
         self._skip()
         return True

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from inlay.arith import expr as arith
 from inlay.arith.expr import Int, Sym, from_atom
@@ -49,7 +50,8 @@ from inlay.ir.types import FuncType, Type
 
 LEAVES: frozenset[type] = frozenset({Var, GlobalVar, Const, OpRef, ConstructorRef})
 
-_CHILDREN: dict[type, Callable[[Expr], tuple[Expr, ...]]] = {
+# Tables by exact type: the checker cannot see that a key fits its function, hence `Any`.
+_CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
     Call: lambda e: (e.callee, *e.args),
     Let: lambda e: (e.value, e.body),
     Tuple: lambda e: e.fields,
@@ -70,7 +72,7 @@ def children(e: Expr) -> tuple[Expr, ...]:
 
 
 # One constructor call per kind, with the same type.
-_REPLACE: dict[type, Callable[[Expr, tuple[Expr, ...], Type], Expr]] = {
+_REPLACE: dict[type, Callable[[Any, tuple[Expr, ...], Any], Expr]] = {
     Call: lambda e, c, t: Call(c[0], c[1:], t, e.span, e.place),
     Let: lambda e, c, t: Let(e.var, c[0], c[1], t, e.span, e.place),
     Tuple: lambda e, c, t: Tuple(c, t, e.span, e.place),
@@ -83,7 +85,7 @@ _REPLACE: dict[type, Callable[[Expr, tuple[Expr, ...], Type], Expr]] = {
     RefWrite: lambda e, c, t: RefWrite(c[0], c[1], t, e.span, e.place),
 }
 
-_REMAKE: dict[type, Callable[[Expr, tuple[Expr, ...]], Expr]] = {
+_REMAKE: dict[type, Callable[[Any, tuple[Expr, ...]], Expr]] = {
     Call: lambda e, c: make.call(c[0], c[1:], span=e.span, place=e.place),
     Let: lambda e, c: make.let(e.var, c[0], c[1], span=e.span, place=e.place),
     Tuple: lambda e, c: make.tuple_(c, span=e.span, place=e.place),
@@ -127,7 +129,7 @@ def rebuild(e: Expr, new: tuple[Expr, ...]) -> Expr:
 
 def retyped(e: Expr, type_: Type) -> Expr:
     """Return the node with another type."""
-    return e if e.type is type_ else replace(e, type=type_)  # type: ignore[arg-type]
+    return e if e.type is type_ else replace(e, type=type_)
 
 
 def with_span(e: Expr, span: Span) -> Expr:
@@ -432,8 +434,7 @@ def copy(
     for v in all_vars(root):
         if v not in mapping:
             mapping[v] = Var(v.name, on_type(v.type), v.span, v.place)
-    on_int = (lambda e: arith.substitute(e, syms)) if syms else (lambda e: e)
-    return map_parts(root, on_type, on_int, mapping)
+    return map_parts(root, on_type, lambda e: arith.substitute(e, syms), mapping)
 
 
 def _rename(
