@@ -24,7 +24,7 @@ from inlay.loop.te import Value
 from inlay.ops import _rules as rules
 from inlay.ops._build import call, element, pointwise, saturate, saturate_array, widen
 from inlay.ops._define import OpDef, Pattern, Sample, define
-from inlay.ops._rules import BOOLS, ELEMENTS, FLOATS, INTEGERS, NUMBERS, SIGNED, Types
+from inlay.ops._rules import BOOLS, ELEMENTS, FLOATS, INTEGERS, NUMBERS, Types
 from inlay.ops._samples import edges, noise, pairs
 
 Array = np.ndarray
@@ -518,7 +518,7 @@ DEFINITIONS: tuple[OpDef, ...] = (
     # Activations
     _unary("sigmoid", "1 / (1 + exp(-x))", _sigmoid, _np_sigmoid),
     _unary("relu", "max(x, 0)", lambda x: te.maximum(x, 0), lambda x: np.maximum(x, 0),
-           domain=SIGNED),
+           domain=NUMBERS),
     _mapped("leaky_relu", "x, or alpha * x where x < 0", AlphaAttrs,
            lambda a, x: te.select(x < 0, x * a.alpha, x),
            lambda a, x: np.where(x < 0, x * x.dtype.type(a.alpha), x),
