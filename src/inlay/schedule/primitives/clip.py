@@ -75,7 +75,7 @@ def _bound(x: Scalar, var: Sym, hidden: set[Sym]) -> tuple[bool, Int] | None:
     """Return whether a condition bounds a variable from below, and the first value or the end."""
     if not isinstance(x, Binary) or x.op not in (BinaryOp.LT, BinaryOp.LE):
         return None
-    a, b = _integer(x.lhs), _integer(x.rhs)
+    a, b = as_integer(x.lhs), as_integer(x.rhs)
     if a is None or b is None:
         return None
     distance = b - a - (1 if x.op is BinaryOp.LT else 0)  # the condition is: distance >= 0
@@ -87,7 +87,8 @@ def _bound(x: Scalar, var: Sym, hidden: set[Sym]) -> tuple[bool, Int] | None:
     return (True, ceildiv(-rest, lit(c))) if c > 0 else (False, floordiv(rest, lit(-c)) + 1)
 
 
-def _integer(x: Scalar) -> Int | None:
+def as_integer(x: Scalar) -> Int | None:
+    """Return the integer expression that a scalar is, if it is one."""
     if isinstance(x, Index):
         return x.value
     return lit(int(x.value)) if isinstance(x, Lit) and x.dtype.is_integer else None

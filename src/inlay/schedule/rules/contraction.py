@@ -33,20 +33,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, Mod, Sym, coefficient, symbols, to_int
 from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.inits import conjuncts
-from inlay.loop.scalar import Binary, BinaryOp, Index, Scalar
+from inlay.loop.scalar import Binary, BinaryOp, Scalar, Select
 from inlay.loop.stmt import Block, IterKind, LoopKind
-from inlay.loop.walk import loads_of, scalars_below, stores_of
+from inlay.loop.walk import loads_of, stores_of
 from inlay.schedule.primitives.cache_write import cache_write
-from inlay.schedule.primitives.clip import clip
+from inlay.schedule.primitives.clip import as_integer, clip
 from inlay.schedule.primitives.cut import cut
 from inlay.schedule.primitives.decompose_reduction import decompose_reduction
 from inlay.schedule.primitives.distribute import distribute
 from inlay.schedule.primitives.index_unit_axes import index_unit_axes
+from inlay.schedule.primitives.inline import inline
 from inlay.schedule.primitives.merge import merge
 from inlay.schedule.primitives.parallel import parallel
 from inlay.schedule.primitives.reorder import reorder
@@ -65,6 +67,8 @@ MAX_UNROLLED_STEPS = 16
 """A reduction, or its innermost loops, of at most so many steps is written out."""
 MIN_PARALLEL_PANELS = 4
 """With fewer panels than this, threads share lines instead."""
+COPY_WORTH = 64
+"""Multiplications for each element of an input from which on a padded copy of it pays."""
 MAX_ROWS = 8
 """More rows gain nothing, and lose when they share cache sets."""
 
@@ -121,6 +125,7 @@ def contraction(s: Schedule, target: Target) -> bool:
         return False
     taken: list[str] = []
     for block in reductions:
+        taken += _inline_padding(s, block)
         taken += contract(s, block, target)
     for block in blocks:
         if block not in taken:
@@ -152,11 +157,8 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
     decompose_reduction(s, block, _reduce_loops(s, block)[0])
     if plan.row is not None:
         row = _row_loop(s, block)
-        if guarded:
-            _clip(s, block, row)
-        tiles = list(split_cascade(s, row, plan.tiles))
-        if guarded:
-            tiles = _edges(s, tiles)
+        edges = _clip(s, block, row) if guarded else (False, False)
+        tiles = _edges(s, split_cascade(s, row, plan.tiles), edges)
         for tile in tiles:
             _micro_kernel(s, tile, temporary.name, tile.names[block])
     else:
@@ -164,6 +166,33 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
         _finish(s, innermost, temporary.name, block)
     parallel(s, outer)
     return taken
+
+
+def _inline_padding(s: Schedule, block: str) -> list[str]:
+    """Compute padding in place where a padded copy costs too much; return the blocks that are gone.
+
+    A copy keeps tests out of the reduction, and takes about as long as 50 multiplications for an
+    element. With few channels and few filters that is not small; then the reduction along a line is
+    short and written out, so that its tests are settled when code is emitted.
+    """
+    extents = [i.extent.value for i in s.block(block).iters]
+    reducing = [s.loop(x).extent.value for x in _reduce_loops(s, block)]
+    if None in extents or prod(n or 0 for n in reducing[1:]) > MAX_UNROLLED_STEPS:
+        return []
+    read = {x.buffer for x in loads_of(s.block(block).body)}
+    gone: list[str] = []
+    for name in s.block_names():
+        b = s.block(name)
+        if b.init is None and _written(b) in read and isinstance(_value(b), Select):
+            copied = prod(n.value or 0 for n in _written(b).shape)
+            if prod(n or 0 for n in extents) < COPY_WORTH * copied:
+                _attempt(inline, s, name)
+                gone += [name] if name not in s.block_names() else []
+    return gone
+
+
+def _value(b: Block) -> Scalar:
+    return next(stores_of(b.body)).value
 
 
 def _injective(s: Schedule, block: str, target: Target) -> None:
@@ -247,28 +276,46 @@ def _row_loop(s: Schedule, block: str) -> str:
     return loops[loops.index(_reduce_loops(s, block)[0]) - 1]
 
 
-def _clip(s: Schedule, block: str, row: str) -> None:
-    """Let the bounds of reduction loops keep windows inside, except along the rows of a tile."""
+def _clip(s: Schedule, block: str, row: str) -> tuple[bool, bool]:
+    """Let the bounds of reduction loops keep windows inside, except along the rows of a tile.
+
+    Returns whether windows reach over the front and over the end of a line of rows.
+    """
     var = s.loop(row).var
     for loop in _reduce_loops(s, block):
         own = s.loop(loop).var
-        found = [symbols_of(c) for c in conjuncts(s.block(block).predicate)]
+        found = [set(symbols(d)) for d in _distances(s.block(block).predicate)]
         if not any(own in f and var in f for f in found):
             clip(s, block, loop)
+    along = [coefficient(d, var) for d in _distances(s.block(block).predicate)]
+    signs = [c.value for c in along if c is not None and c.value is not None]
+    return any(c > 0 for c in signs), any(c < 0 for c in signs)
 
 
-def _edges(s: Schedule, tiles: Sequence[Copy]) -> list[Copy]:
-    """Cut off the first and the last tile of a line: there alone windows reach over its ends."""
+def _distances(predicate: Scalar | None) -> list[Int]:
+    """Return what the comparisons of a predicate require not to be negative."""
+    out: list[Int] = []
+    for x in conjuncts(predicate):
+        if isinstance(x, Binary) and x.op in (BinaryOp.LT, BinaryOp.LE):
+            a, b = as_integer(x.lhs), as_integer(x.rhs)
+            if a is not None and b is not None:
+                out.append(b - a - (x.op is BinaryOp.LT))
+    return out
+
+
+def _edges(s: Schedule, tiles: Sequence[Copy], at: tuple[bool, bool]) -> list[Copy]:
+    """Cut off the first and the last tile of a line if windows reach over its ends there."""
     out = list(tiles)
-    for at, index in ((1, 0), (-1, -1)):
-        tile = out[index]
+    for wanted, iteration, index in zip(at, (1, -1), (0, len(out) - 1), strict=True):
+        tile = out[index + len(out) - len(tiles) if iteration < 0 else 0]
         count = s.loop(tile.outer).extent.value
-        if count is None or count < 2:
+        if not wanted or count is None or count < 2:
             continue
-        names = cut(s, tile.outer, at % count)
+        names = cut(s, tile.outer, iteration % count)
         inner = {old: names[new] for old, new in tile.names.items()}
-        copy = Copy(tile.tile, names[tile.outer], names[tile.inner], inner)
-        out[index : len(out) + index + 1 if index < 0 else index + 1] = [tile, copy]
+        out.insert(
+            out.index(tile) + 1, Copy(tile.tile, names[tile.outer], names[tile.inner], inner)
+        )
     return out
 
 
@@ -369,11 +416,6 @@ def _is_contiguous(indices: Sequence[Int], column: Sym) -> bool:
         return True
     outside = column in _symbols(indices[:-1])
     return not outside and coefficient(last, column) == 1
-
-
-def symbols_of(x: Scalar) -> set[Sym]:
-    """Return the symbols in the integers of a scalar."""
-    return {y for z in scalars_below(x) if isinstance(z, Index) for y in symbols(z.value)}
 
 
 def _symbols(indices: Sequence[Int]) -> set[Sym]:
