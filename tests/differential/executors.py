@@ -12,10 +12,18 @@ from math import prod
 
 import numpy as np
 
-from inlay.arith.expr import Sym, evaluate
+import inlay
+from inlay.arith.dtype import I64
+from inlay.arith.expr import Int, Sym, evaluate, substitute
 from inlay.interp import loop as loop_evaluator
+from inlay.ir import make
+from inlay.ir.builder import Builder
 from inlay.ir.context import Context
-from inlay.ir.types import IntType, ShapeType, TensorType, TupleType, Type
+from inlay.ir.core_ops import TO_CONTROL
+from inlay.ir.dims import free_symbols
+from inlay.ir.expr import Expr, Var
+from inlay.ir.module import EntryNames, Module
+from inlay.ir.types import ExistsType, IntType, ShapeType, TensorType, TupleType, Type
 from inlay.loop import te
 from inlay.loop.buffer import Buffer
 from inlay.loop.from_te import from_te
@@ -44,6 +52,7 @@ class Setup:
 def prepare(d: OpDef, sample: Sample, *, symbolic: bool) -> Setup:
     types, dims = sample.symbolic_types() if symbolic else (sample.types(), {})
     result = d.op.type_rule(Context(d.name), sample.attrs, types)
+    result = result.body if isinstance(result, ExistsType) else result
     fields = result.fields if isinstance(result, TupleType) else (result,)
     arrays = [np.asarray(a, order="C") for a in sample.args if isinstance(a, np.ndarray)]
     assert all(isinstance(f, TensorType) for f in fields)
@@ -117,6 +126,56 @@ def evaluated(f: LoopFunction, setup: Setup) -> Sequence[np.ndarray]:
     return loop_evaluator.run(f, setup.arrays, {d: setup.dims[d] for d in f.dims})
 
 
+def program(setup: Setup) -> tuple[Module, list[np.ndarray]]:
+    """Return a module whose entry makes the call, and the arrays of its inputs.
+
+    A symbol that no tensor has as a dim becomes an input of its own: an i64 of rank 0, which
+    `to_control` turns into a size, as in a model whose sizes are data.
+    """
+    b = Builder()
+    tensors = [
+        b.param(f"x{i}", t) if isinstance(t, TensorType) else None
+        for i, t in enumerate(setup.types)
+    ]
+    arrays = list(setup.arrays)
+    bound = {s for t in setup.types if isinstance(t, TensorType) for s in free_symbols(t)}
+    sizes: dict[Sym, Var] = {}
+    for s in setup.dims:
+        if s not in bound:
+            sizes[s] = b.param(s.name, TensorType((), I64))
+            arrays.append(np.asarray(setup.dims[s], np.int64))
+    known: dict[Sym, Int] = {}
+    for s, x in sizes.items():
+        size = b.emit(TO_CONTROL, (x,)).type
+        assert isinstance(size, IntType)
+        assert size.value is not None
+        known[s] = size.value
+    args: list[Expr] = []
+    for t, x in zip(setup.types, tensors, strict=True):
+        match t:
+            case IntType(value=Int() as v):
+                args.append(make.int_const(substitute(v, known)))
+            case ShapeType(values=values):
+                args.append(
+                    make.shape_const([substitute(v, known) for v in values if v is not None])
+                )
+            case _:
+                assert x is not None
+                args.append(x)
+    result = b.emit(setup.definition.op, args, setup.sample.attrs)
+    f = b.function(result)
+    count = len(result.type.fields) if isinstance(result.type, TupleType) else 1
+    names = EntryNames(tuple(p.name for p in f.params), tuple(f"y{i}" for i in range(count)))
+    return Module({"main": f}, entries={"main": names}), arrays
+
+
+def compiled(setup: Setup) -> Sequence[np.ndarray]:
+    module, arrays = program(setup)
+    result = inlay.compile(module, threads=1, cache="none")(*arrays)
+    found = result if isinstance(result, tuple) else (result,)
+    return [np.asarray(r) for r in found]
+
+
 @dataclass(frozen=True)
 class Executor:
     """A column: which operators it runs, and how."""
@@ -124,6 +183,8 @@ class Executor:
     name: str
     supports: Callable[[OpDef], bool]
     run: Callable[[Setup], Sequence[np.ndarray]]
+    share: int = 1
+    """Of the many like samples of element-wise operators, every how many-th runs by default."""
 
 
 EXECUTORS: tuple[Executor, ...] = (
@@ -133,4 +194,10 @@ EXECUTORS: tuple[Executor, ...] = (
         lambda setup: evaluated(kernel(setup), setup),
     ),
     Executor("loops", lambda d: d.loops is not None, lambda setup: evaluated(body(setup), setup)),
+    Executor(
+        "compiled",
+        lambda d: bool(d.compute or d.loops or d.decompose) and d.name != "device_copy",
+        compiled,
+        share=4,
+    ),
 )
