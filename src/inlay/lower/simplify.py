@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from inlay.arith.dtype import BOOL
-from inlay.arith.expr import Int
+from inlay.arith.dtype import BOOL, I64
+from inlay.arith.expr import Int, lit
 from inlay.loop.ranges import Bounds
 from inlay.loop.scalar import Binary, BinaryOp, Index, Lit, Load, Scalar, Select
 from inlay.loop.stmt import (
@@ -129,8 +129,9 @@ class _Simplifier:
 
     def _condition(self, x: Binary) -> Scalar:
         lhs, rhs = self.scalar(x.lhs), self.scalar(x.rhs)
-        if isinstance(lhs, Index) and isinstance(rhs, Index):
-            known = self._decide(x.op, lhs.value, rhs.value)
+        a, b = _integer(lhs), _integer(rhs)
+        if a is not None and b is not None:
+            known = self._decide(x.op, a, b)
             if known is not None:
                 return Lit(known, BOOL)
         for one, other in ((lhs, rhs), (rhs, lhs)):
@@ -155,3 +156,10 @@ class _Simplifier:
                 return None
             case _:
                 return None
+
+
+def _integer(x: Scalar) -> Int | None:
+    """Return the integer expression that a scalar is, if it is one."""
+    if isinstance(x, Index) and x.dtype == I64:
+        return x.value
+    return lit(int(x.value)) if isinstance(x, Lit) and x.dtype == I64 else None
