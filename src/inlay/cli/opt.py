@@ -28,7 +28,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     operators = table()
     meanings = meanings_of(operators)
-    tables = [pass_table("inlay.transforms"), pass_table("inlay.memory")]
+    tables = [pass_table(f"inlay.{p}") for p in ("placement", "memory", "transforms")]
     passes = passes_named(arguments.passes, tables) if arguments.passes else ()
     module = load(arguments.file)
     context = PassContext(operators, lambda e: evaluate_expr(e, meanings))

@@ -36,7 +36,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.passes:
         passes = {
             found.name: found.summary
-            for package in ("inlay.transforms", "inlay.memory")
+            for package in ("inlay.transforms", "inlay.placement", "inlay.memory")
             for found in all_passes(package)
         }
         output.say("passes:")

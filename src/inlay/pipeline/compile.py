@@ -28,6 +28,7 @@ from inlay.pipeline.options import CompileOptions
 from inlay.pipeline.report import Report, count_kernels, count_operators
 from inlay.pipeline.route import memory_pipeline, tensor_pipeline
 from inlay.pipeline.version import lowering_version
+from inlay.placement.place_on_host import HostOptions
 from inlay.schedule.choose import schedule_function
 from inlay.transforms.pack_weights import PackOptions
 from inlay.vm.link import link
@@ -64,7 +65,10 @@ def compile_module(
     context = PassContext(
         operators,
         lambda e: evaluate_expr(e, meanings),
-        options={PackOptions: PackOptions(lanes=target.lanes(4))},
+        options={
+            PackOptions: PackOptions(lanes=target.lanes(4)),
+            HostOptions: HostOptions(board.host.name),
+        },
         instrument=instrument,
     )
     module = run_pipeline(tensor_pipeline(), module, context)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from inlay.memory import explicit_alloc
 from inlay.passes.contract import Property
 from inlay.passes.manager import Pipeline, make_pipeline
+from inlay.placement import place_on_host
 from inlay.transforms import (
     convert_layout,
     decompose_ops,
@@ -41,6 +42,7 @@ TENSOR = (
     pack_weights.PASS,
     eliminate_common.PASS,
     eliminate_dead.PASS,
+    place_on_host.PASS,
     fuse_ops.PASS,
 )
 
