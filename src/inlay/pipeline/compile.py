@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from inlay.base.diagnostics import unsupported
 from inlay.base.instrument import Instrument
 from inlay.bytecode.program import Program
 from inlay.codegen.cache import ObjectCache
+from inlay.codegen.interface import Request
 from inlay.codegen.llvm_generator import LlvmGenerator
 from inlay.interp.tensor import Meanings, evaluate_expr
 from inlay.ir.expr import Function
@@ -82,7 +83,7 @@ def compile_module(
     with instrument.span("generate"):
         folder = options.cache_folder
         cache = None if folder is None else ObjectCache(folder)
-        artifact = LlvmGenerator(target, cache).compile(built.requests)
+        artifact = LlvmGenerator(target, cache).compile(_counted(built.requests, instrument))
     cached = {name: code.cached for name, code in artifact.kernels.items()}
     kernels, machine = count_kernels(module, cached, board.host.name)
     report = Report(operator_counts, constant_bytes, kernels, machine, plans, len(artifact.image.data))
@@ -95,6 +96,19 @@ def compile_module(
             properties={"report": json.dumps(report.to_json(), sort_keys=True)},
         )
     return Compilation(program, module, report)
+
+
+def _counted(requests: Sequence[Request], instrument: Instrument) -> list[Request]:
+    """Return requests that tell the instrument how far generating has come."""
+
+    def counted(index: int, request: Request) -> Request:
+        def lower() -> LoopFunction:
+            instrument.progress("kernels", index, len(requests))
+            return request.lower()
+
+        return replace(request, lower=lower)
+
+    return [counted(index, request) for index, request in enumerate(requests)]
 
 
 def _target(board: Board) -> Target:

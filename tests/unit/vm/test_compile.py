@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from inlay.api import compilation
 from inlay.arith.dtype import F32
 from inlay.arith.expr import Int, fresh, from_atom, to_int
 from inlay.base.diagnostics import CompileError
@@ -20,6 +21,7 @@ from inlay.ir.types import (
     IntType,
 )
 from inlay.ops.table import table
+from inlay.runtime.session import executable_of
 from tests.python_kernels import compile_with_python_kernels, run_program
 
 T4 = make.tensor_type((4,), F32)
@@ -242,6 +244,23 @@ def test_a_long_program_compiles_and_runs():
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_lets_compile():
-    program, _ = compile_with_python_kernels(long_program(100_000))
-    assert len(program.functions[0].code) > 100_000
+@pytest.mark.llvm
+def test_a_hundred_thousand_lets_go_through_the_whole_route(tmp_path):
+    """Every pass, storage, plan, bytecode; then it runs, on the C runtime."""
+    b = Builder()
+    x = b.param("x", make.tensor_type((fresh("n"), 4), F32))
+    w, one = make.const(np.eye(4, dtype=np.float32)), make.const(np.ones(4, np.float32))
+    older, y = x, x
+    for i in range(100_000):
+        match i % 4:
+            case 0:
+                y = b.emit(op("matmul"), (y, w))
+            case 1:
+                y = b.emit(op("sub"), (y, one))
+            case 2:
+                older, y = y, b.emit(op("minimum"), (y, older))
+            case _:
+                y = b.emit(op("relu"), (y,))
+    program = compilation(module(main=b.function(y)), cache=str(tmp_path)).program
+    found = executable_of(program, threads=1)(np.ones((2, 4), np.float32))
+    assert np.array_equal(found, np.zeros((2, 4), np.float32))
