@@ -11,6 +11,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -92,11 +93,33 @@ def onnxruntime_runner(model: Any, inputs: Mapping[str, np.ndarray], threads: in
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(
-        str(model), options, providers=["CPUExecutionProvider"]
+        constant_weights(model), options, providers=["CPUExecutionProvider"]
     )
     names = [o.name for o in session.get_outputs()]
     given = dict(inputs)
     return lambda: dict(zip(names, session.run(names, given), strict=True))
+
+
+def constant_weights(path: Path) -> str | bytes:
+    """Return the model for a peer, changed so that its weights are constants.
+
+    Old models list their weights among the inputs, and onnxruntime then folds nothing into them: on
+    such a model it would be measured at half its speed. We take weights as constants; so may the
+    peer. Other models are given as they are.
+    """
+    import onnx
+
+    model = onnx.load(path, load_external_data=False)
+    weights = {t.name for t in model.graph.initializer}
+    inputs = [i for i in model.graph.input if i.name not in weights]
+    if len(inputs) == len(model.graph.input) or any(
+        t.data_location == onnx.TensorProto.EXTERNAL for t in model.graph.initializer
+    ):
+        return str(path)
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    model.ir_version = max(model.ir_version, 4)
+    return model.SerializeToString()
 
 
 def compare(
