@@ -22,11 +22,11 @@ import numpy as np
 import onnx
 
 from inlay.arith.expr import Int, Sym, fresh, lit, to_int
-from inlay.base.diagnostics import Collector, error, unsupported
+from inlay.base.diagnostics import Collector, UnsupportedError, error, unsupported
 from inlay.base.span import NO_SPAN, Span
-from inlay.importers.onnx import load, table
+from inlay.importers.onnx import functions, load, table
 from inlay.importers.onnx.node import Node, describe
-from inlay.importers.onnx.values import MAX_KNOWN, Value
+from inlay.importers.onnx.values import ABSENT, MAX_KNOWN, Value
 from inlay.ir import make
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Const, Expr
@@ -63,11 +63,17 @@ def import_model(
 
 @dataclass(slots=True)
 class _Scope:
-    """Names of a graph and of the graphs around it. A value of None is missing (refused)."""
+    """Names of a graph and of the graphs around it. A value of None is missing (refused).
 
+    `opsets` are the versions of the operator sets that the nodes are written for, by domain;
+    `where` says for messages what the nodes are part of.
+    """
+
+    opsets: Mapping[str, int]
     values: dict[str, Value | None] = field(default_factory=dict)
     outer: _Scope | None = None
     depth: int = 0
+    where: str = ""
 
     def find(self, name: str) -> tuple[bool, Value | None]:
         """Return (whether the name is defined, its value)."""
@@ -103,7 +109,7 @@ class _Importer:
     def module(self, name: str) -> Module:
         """Import the graph of the model as `main`."""
         graph = self.model.graph
-        scope, b = _Scope(), Builder()
+        scope, b = _Scope(self.opsets), Builder()
         self._inputs(graph, scope, b)
         results = self._graph(graph, scope, b)
         self.findings.raise_if_fatal()
@@ -212,7 +218,7 @@ class _Importer:
         return value
 
     def _node(self, proto: onnx.NodeProto, index: int, scope: _Scope, b: Builder) -> None:
-        span = Span.named(describe(proto, index))
+        span = Span.named(describe(proto, index) + scope.where)
         for name in proto.output:
             if name:
                 scope.values[name] = None
@@ -231,9 +237,9 @@ class _Importer:
                     hint="nodes must be in topological order, without cycles",
                 )
             complete = complete and value is not None
-            inputs.append(value)
+            inputs.append(None if value is ABSENT else value)
         if not complete:
-            self._check_known(proto, span)
+            self._check_known(proto, scope, span)
             return
         with self.findings.catching():
             results = self._expand(proto, tuple(inputs), scope, b, span)
@@ -249,23 +255,13 @@ class _Importer:
                     hint="export the model without these outputs",
                 )
 
-    def _check_known(self, proto: onnx.NodeProto, span: Span) -> None:
+    def _check_known(self, proto: onnx.NodeProto, scope: _Scope, span: Span) -> None:
         """Report an unknown operator even where its inputs are missing: the list is complete."""
-        with self.findings.catching():
-            if (_domain(proto.domain), proto.op_type) not in self.functions:
-                self._rule(proto, span)
-
-    def _rule(self, proto: onnx.NodeProto, span: Span) -> table.Rule:
-        found = table.find(_domain(proto.domain), proto.op_type)
-        if found is None:
-            domain = f"{proto.domain}." if _domain(proto.domain) else ""
-            raise unsupported(
-                "import.unknown-operator",
-                f"operator {domain}{proto.op_type} is not known",
-                span=span,
-                hint="export without it, or give an implementation with `inlay.extern`",
-            )
-        return found
+        domain = _domain(proto.domain)
+        known = (domain, proto.op_type) in self.functions or table.find(domain, proto.op_type)
+        if not known and not functions.has_body(domain, proto.op_type, scope.opsets.get(domain, 0)):
+            with self.findings.catching():
+                raise _unknown(proto, span)
 
     def _expand(
         self,
@@ -274,14 +270,21 @@ class _Importer:
         scope: _Scope,
         b: Builder,
         span: Span,
-    ) -> Sequence[Value]:
-        function = self.functions.get((_domain(proto.domain), proto.op_type))
-        if function is not None:
-            return self._call(function, proto, inputs, scope, b, span)
-        rule = self._rule(proto, span)
-        b.span = span
-        result = rule(_node(proto, inputs, b, self, scope, span))
-        return result if isinstance(result, tuple) else (result,)
+    ) -> Sequence[Value | None]:
+        """Give a node to the model's own function, else our rule, else the operator's body."""
+        domain = _domain(proto.domain)
+        function = self.functions.get((domain, proto.op_type))
+        if function is None:
+            rule = table.find(domain, proto.op_type)
+            if rule is not None:
+                b.span = span
+                result = rule(_node(proto, inputs, b, self, scope, span))
+                return result if isinstance(result, tuple) else (result,)
+            version = scope.opsets.get(domain, 0)
+            function = functions.body_of(proto, domain, version, inputs)
+        if function is None:
+            raise _unknown(proto, span)
+        return self._call(function, proto, inputs, scope, b, span)
 
     def _call(
         self,
@@ -291,19 +294,26 @@ class _Importer:
         scope: _Scope,
         b: Builder,
         span: Span,
-    ) -> Sequence[Value]:
-        """Expand a local function: its nodes see its inputs and nothing of the caller."""
-        inner = _Scope(depth=_deeper(scope, span))
+    ) -> Sequence[Value | None]:
+        """Expand a function: its nodes see its inputs and nothing of the caller."""
+        opsets = {_domain(o.domain): o.version for o in function.opset_import}
+        where = f", in the body of {describe(proto, 0)}"
+        inner = _Scope({**scope.opsets, **opsets}, depth=_deeper(scope, span), where=where)
         for i, name in enumerate(function.input):
-            inner.values[name] = inputs[i] if i < len(inputs) else None
+            inner.values[name] = (inputs[i] if i < len(inputs) else None) or ABSENT
         given = {a.name: a for a in proto.attribute}
         for default in function.attribute_proto:
             given.setdefault(default.name, default)
         for index, node in enumerate(function.node):
             self._node(_with_attributes(node, given), index, inner, b)
-        results = [self._output(name, inner) for name in function.output]
-        self.findings.raise_if_fatal()
-        return [r for r in results if r is not None]
+        # A body need not produce an output that the node does not ask for.
+        asked = [
+            i < len(proto.output) and bool(proto.output[i]) for i in range(len(function.output))
+        ]
+        return [
+            self._output(name, inner) if wanted else None
+            for name, wanted in zip(function.output, asked, strict=True)
+        ]
 
     def subgraph(
         self,
@@ -314,7 +324,7 @@ class _Importer:
         span: Span,
     ) -> tuple[Value, ...]:
         """Import a subgraph into a b; names of the graphs around it are visible."""
-        inner = _Scope(outer=scope, depth=_deeper(scope, span))
+        inner = _Scope(scope.opsets, outer=scope, depth=_deeper(scope, span), where=scope.where)
         if len(inputs) != len(graph.input):
             raise error(
                 "import.invalid-graph",
@@ -398,8 +408,18 @@ def _node(
     scope: _Scope,
     span: Span,
 ) -> Node:
-    opset = importer.opsets.get(_domain(proto.domain), 0)
+    opset = scope.opsets.get(_domain(proto.domain), 0)
     return Node(proto, opset, inputs, b, importer, _Subgraphs(importer, scope), span)
+
+
+def _unknown(proto: onnx.NodeProto, span: Span) -> UnsupportedError:
+    domain = f"{proto.domain}." if _domain(proto.domain) else ""
+    return unsupported(
+        "import.unknown-operator",
+        f"operator {domain}{proto.op_type} is not known",
+        span=span,
+        hint="export without it, or give an implementation with `inlay.extern`",
+    )
 
 
 def _domain(name: str) -> str:

@@ -304,6 +304,10 @@ class Node:
         order.insert(target, source)
         return self.emit("transpose", x, perm=tuple(order))
 
+    def number(self, value: float, dtype: dt.DType) -> Expr:
+        """Return a constant of rank 0."""
+        return make.const(np.array(value, dtype.numpy))
+
     def cast(self, e: Expr, dtype: dt.DType) -> Expr:
         """Convert a tensor, if it is not of that format already."""
         return e if self.type_of(e).dtype == dtype else self.emit("cast", e, dtype=dtype)

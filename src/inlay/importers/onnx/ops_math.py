@@ -1,4 +1,4 @@
-"""Element-wise arithmetic, comparisons, reductions and matrix products."""
+"""Element-wise arithmetic, comparisons and matrix products."""
 
 from __future__ import annotations
 
@@ -120,65 +120,6 @@ def _pow(node: Node) -> Value:
     return Value(node.cast(power, t))
 
 
-def _reduce(name: str, axes_input_since: int) -> Rule:
-    def rule(node: Node) -> Value:
-        rank = node.rank(0)
-        if node.opset >= axes_input_since:
-            given = node.numbers(1, "axes") if node.has(1) else None
-        else:
-            given = node.int_list("axes")
-        if not given:
-            if given is not None and node.flag("noop_with_empty_axes"):
-                return node.value(0)
-            if given is None and node.flag("noop_with_empty_axes"):
-                return node.value(0)
-            axes = tuple(range(rank))
-        else:
-            axes = tuple(sorted(node.axis(a, rank) for a in given))
-        keep = node.flag("keepdims", default=True)
-        known_product = _reduce_ints(node, name, keep=keep)
-        if known_product is not None:
-            return known_product
-        return node.result(name, node.tensor(0), axes=axes, keepdims=keep)
-
-    return rule
-
-
-_ON_INTS = ("reduce_prod", "reduce_sum", "reduce_max", "reduce_min")
-
-
-def _reduce_ints(node: Node, name: str, *, keep: bool) -> Value | None:
-    v = node.value(0)
-    if v.ints is None or v.is_scalar or name not in _ON_INTS or not v.ints:
-        return None
-    total = v.ints[0]
-    for i in v.ints[1:]:
-        match name:
-            case "reduce_prod":
-                total = total * i
-            case "reduce_sum":
-                total = total + i
-            case "reduce_max":
-                total = maximum(total, i)
-            case _:
-                total = minimum(total, i)
-    return known((total,), dtype=v.dtype) if keep else known_scalar(total, dtype=v.dtype)
-
-
-def _arg(name: str) -> Rule:
-    def rule(node: Node) -> Value:
-        axis = node.axis(node.int("axis", 0), node.rank(0))
-        return node.result(
-            name,
-            node.tensor(0),
-            axis=axis,
-            keepdims=node.flag("keepdims", default=True),
-            last=node.flag("select_last_index"),
-        )
-
-    return rule
-
-
 def _gemm(node: Node) -> Value:
     a, b = node.tensor(0), node.tensor(1)
     dtype = node.type(0).dtype
@@ -280,17 +221,6 @@ def _bitshift(node: Node) -> Value:
     return node.result(name, node.tensor(0), node.tensor(1))
 
 
-def _cumsum(node: Node) -> Value:
-    axis = node.axis(node.numbers(1, "axis")[0], node.rank(0))
-    return node.result(
-        "cumsum",
-        node.tensor(0),
-        axis=axis,
-        exclusive=node.flag("exclusive"),
-        reverse=node.flag("reverse"),
-    )
-
-
 _UNARY = {
     "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh",
     "Atan": "atan", "Atanh": "atanh", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf",
@@ -327,7 +257,6 @@ RULES: Mapping[str, Rule] = {
     "Reciprocal": _unary("reciprocal"),
     "PRelu": _prelu,
     "BitShift": _bitshift,
-    "CumSum": _cumsum,
     "Gelu": _gelu,
     "Elu": _scaled("elu", alpha=1.0),
     "Celu": _scaled("celu", alpha=1.0),
@@ -336,18 +265,6 @@ RULES: Mapping[str, Rule] = {
     "ThresholdedRelu": _scaled("thresholded_relu", alpha=1.0),
     "HardSigmoid": _scaled("hard_sigmoid", alpha=0.2, beta=0.5),
     "HardSwish": _unary("hard_swish"),
-    "ReduceSum": _reduce("reduce_sum", 13),
-    "ReduceMean": _reduce("reduce_mean", 18),
-    "ReduceMax": _reduce("reduce_max", 18),
-    "ReduceMin": _reduce("reduce_min", 18),
-    "ReduceProd": _reduce("reduce_prod", 18),
-    "ReduceL1": _reduce("reduce_l1", 18),
-    "ReduceL2": _reduce("reduce_l2", 18),
-    "ReduceLogSum": _reduce("reduce_log_sum", 18),
-    "ReduceLogSumExp": _reduce("reduce_logsumexp", 18),
-    "ReduceSumSquare": _reduce("reduce_sum_square", 18),
-    "ArgMax": _arg("argmax"),
-    "ArgMin": _arg("argmin"),
     "MatMul": _binary("matmul"),
     "Gemm": _gemm,
 }

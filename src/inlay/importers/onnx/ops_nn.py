@@ -13,6 +13,7 @@ from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.ops_shape import product
 from inlay.importers.onnx.values import Value
 from inlay.ir.expr import Expr
+from inlay.ir.types import TensorType
 
 
 def _ints(node: Node, name: str, count: int, default: int) -> tuple[int, ...]:
@@ -60,14 +61,14 @@ def _shared(totals: Sequence[int], *, more_in_front: bool) -> tuple[int, ...]:
     return (*front, *(t - f for t, f in zip(totals, front, strict=True)))
 
 
-def _channel_bias(node: Node, y: Expr, bias: Expr, spatial: int) -> Expr:
+def channel_bias(node: Node, y: Expr, bias: Expr, spatial: int) -> Expr:
     """Add a vector over the channel axis of `[n, c, ...]`."""
     shape = (*node.type_of(bias).shape, *(lit(1),) * spatial)
     return node.emit("add", y, node.reshape(bias, shape))
 
 
-def _conv(node: Node) -> Value:
-    x, w = node.type(0), node.type(1)
+def conv_attributes(node: Node, x: TensorType, w: TensorType) -> dict[str, object]:
+    """Return strides, pads, dilations and groups of a convolution of `x` with weights `w`."""
     spatial = len(x.shape) - 2
     if spatial < 1 or len(w.shape) != len(x.shape):
         raise node.invalid(f"has an input of rank {len(x.shape)}, weights of {len(w.shape)}")
@@ -77,17 +78,16 @@ def _conv(node: Node) -> Value:
     sizes = tuple(k for k in kernel if k is not None)
     strides = _ints(node, "strides", spatial, 1)
     dilations = _ints(node, "dilations", spatial, 1)
-    y = node.emit(
-        "conv",
-        node.tensor(0),
-        node.tensor(1),
-        strides=strides,
-        pads=_pads(node, x.shape[2:], sizes, strides, dilations),
-        dilations=dilations,
-        groups=node.int("group", 1),
-    )
+    pads = _pads(node, x.shape[2:], sizes, strides, dilations)
+    groups = node.int("group", 1)
+    return {"strides": strides, "pads": pads, "dilations": dilations, "groups": groups}
+
+
+def _conv(node: Node) -> Value:
+    attrs = conv_attributes(node, node.type(0), node.type(1))
+    y = node.emit("conv", node.tensor(0), node.tensor(1), **attrs)
     if node.has(2):
-        y = _channel_bias(node, y, node.tensor(2), spatial)
+        y = channel_bias(node, y, node.tensor(2), node.rank(0) - 2)
     return Value(y)
 
 
@@ -129,7 +129,7 @@ def _conv_transpose(node: Node) -> Value:
         output_pads=extra,
     )
     if node.has(2):
-        y = _channel_bias(node, y, node.tensor(2), spatial)
+        y = channel_bias(node, y, node.tensor(2), spatial)
     return Value(y)
 
 

@@ -8,12 +8,22 @@ from inlay.importers.onnx import (
     control_flow,
     ops_math,
     ops_nn,
+    ops_quantized,
+    ops_reduce,
     ops_shape,
     ops_tensor,
 )
 from inlay.importers.onnx.node import Rule
 
-_FAMILIES = (ops_math.RULES, ops_nn.RULES, ops_shape.RULES, ops_tensor.RULES, control_flow.RULES)
+_FAMILIES = (
+    ops_math.RULES,
+    ops_nn.RULES,
+    ops_quantized.RULES,
+    ops_reduce.RULES,
+    ops_shape.RULES,
+    ops_tensor.RULES,
+    control_flow.RULES,
+)
 
 
 def _joined() -> Mapping[str, Rule]:

@@ -47,3 +47,7 @@ def known(ints: tuple[Int, ...], *, dtype: DType = I64) -> Value:
 def known_scalar(value: Int, *, dtype: DType = I64) -> Value:
     """Return a rank-0 value with known content."""
     return Value(ints=(value,), is_scalar=True, dtype=dtype)
+
+
+ABSENT = Value()
+"""What stands for an input that the caller of a function left out."""

@@ -1,0 +1,167 @@
+"""Quantization: conversions to and from integers, and integer products.
+
+Scales and zero points come as one number, as a vector along an axis, or in blocks along an axis;
+blocks are spread out to one number per element, since no operator of ours knows them. A product of
+quantized operands is the exact integer product, rescaled once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from inlay.arith import dtype as dt
+from inlay.arith.dtype import DType
+from inlay.importers.onnx import load
+from inlay.importers.onnx.node import Node, Rule
+from inlay.importers.onnx.ops_nn import channel_bias, conv_attributes
+from inlay.importers.onnx.term import Term, arange, term
+from inlay.importers.onnx.values import Value
+from inlay.ir.expr import Expr
+
+NARROW = (dt.I8, dt.U8, dt.I16, dt.U16)
+
+
+def _parameter(node: Node, i: int) -> Term:
+    """Return a scale or zero point; a vector of one number is a number."""
+    p = term(node, i)
+    return p.reshape() if p.rank == 1 and p.shape[0] == 1 else p
+
+
+def _spread(p: Term, x: Term, axis: int, block: int) -> Term:
+    """Return a parameter with one number for each element, or what broadcasts to that."""
+    if p.rank == 0:
+        return p
+    if p.rank == 1 and not block:
+        return p.along(axis, x.rank)
+    if not block:
+        raise p.node.invalid(f"has parameters of rank {p.rank} without blocks")
+    places = arange(p.node, x.shape[axis]) / block
+    return p.gather(places, axis=axis)
+
+
+def _quantize(node: Node) -> Value:
+    x, scale = term(node, 0), _parameter(node, 1)
+    zero = _parameter(node, 2) if node.has(2) else None
+    to = zero.dtype if zero is not None else _output_type(node)
+    if to not in NARROW:
+        raise node.unsupported(f"quantizes to {to}")
+    axis, block = _axis_and_block(node, x)
+    if not x.dtype.is_float:
+        x = x.cast(scale.dtype)
+    precision = load.dtype_of(node.int("precision", 0)) or scale.dtype
+    if not block and scale.rank <= 1 and x.dtype is precision is scale.dtype:
+        more = () if zero is None else (zero,)
+        return x.op("quantize", scale, *more, dtype=to, axis=axis).value
+    quotient = x.cast(precision) / _spread(scale, x, axis, block).cast(precision)
+    return _saturated(quotient, zero and _spread(zero, x, axis, block), to).value
+
+
+def _saturated(x: Term, zero: Term | None, to: DType) -> Term:
+    """Round to nearest, ties to even, add the zero point and clamp to a format."""
+    bounds = np.iinfo(to.numpy)
+    # Beyond any narrow format and its zero point, and exact in f32.
+    whole = x.cast(dt.F32).op("round").clamp(-float(2**20), float(2**20)).cast(dt.I32)
+    if zero is not None:
+        whole = whole + zero.cast(dt.I32)
+    return whole.clamp(int(bounds.min), int(bounds.max)).cast(to)
+
+
+def _output_type(node: Node) -> DType:
+    asked = node.int("output_dtype", 0)
+    found = load.dtype_of(asked) if asked else dt.U8
+    if found is None:
+        raise node.unsupported(f"quantizes to {load.elem_type_name(asked)}")
+    return found
+
+
+def _axis_and_block(node: Node, x: Term) -> tuple[int, int]:
+    if term(node, 1).rank == 0 or (term(node, 1).shape == (1,) and x.rank != 1):
+        return 0, 0
+    return node.axis(node.int("axis", 1), x.rank), node.int("block_size", 0)
+
+
+def _dequantize(node: Node) -> Value:
+    q, scale = term(node, 0), _parameter(node, 1)
+    zero = _parameter(node, 2) if node.has(2) else None
+    axis, block = _axis_and_block(node, q)
+    asked = node.int("output_dtype", 0)
+    to = (load.dtype_of(asked) if asked else scale.dtype) or scale.dtype
+    if q.dtype not in (*NARROW, dt.I32):
+        raise node.unsupported(f"converts from {q.dtype}")
+    if not block and scale.rank <= 1:
+        more = () if zero is None else (zero,)
+        return q.op("dequantize", scale, *more, axis=axis).cast(to).value
+    whole = q.cast(dt.I32)
+    if zero is not None:
+        whole = whole - _spread(zero, q, axis, block).cast(dt.I32)
+    wide = dt.F32 if scale.dtype in (dt.F16, dt.BF16) else scale.dtype
+    return (whole.cast(wide) * _spread(scale, q, axis, block).cast(wide)).cast(to).value
+
+
+def _zeros(node: Node, *inputs: int) -> tuple[Expr, ...]:
+    """Return the zero points that are given; one that is left out before another is 0."""
+    last = max((i for i in inputs if node.has(i)), default=-1)
+    found: list[Expr] = []
+    for i in inputs:
+        if i <= last:
+            operand = i - inputs[0]
+            dtype = node.type(operand).dtype
+            zero = _parameter(node, i) if node.has(i) else None
+            found.append(node.number(0, dtype) if zero is None else zero.expr)
+    return tuple(found)
+
+
+def _matmul_integer(node: Node) -> Value:
+    zeros = _zeros(node, 2, 3)
+    if zeros and len(node.type_of(zeros[0]).shape) > 1:
+        raise node.unsupported("has zero points for each matrix of a batch")
+    return node.result("matmul_integer", node.tensor(0), node.tensor(1), *zeros)
+
+
+def _conv_integer(node: Node) -> Value:
+    attrs = conv_attributes(node, node.type(0), node.type(1))
+    return node.result("conv_integer", node.tensor(0), node.tensor(1), *_zeros(node, 2, 3), **attrs)
+
+
+def _q_linear_conv(node: Node) -> Value:
+    x, w = node.tensor(0), node.tensor(3)
+    attrs = conv_attributes(node, node.type(0), node.type(3))
+    zeros = (_parameter(node, 2).expr, _parameter(node, 5).expr)
+    total = node.emit("conv_integer", x, w, *zeros, **attrs)
+    spatial = node.rank(0) - 2
+    if node.has(8):
+        total = channel_bias(node, total, node.tensor(8), spatial)
+    scale = _parameter(node, 1) * _parameter(node, 4)
+    if scale.rank == 1:
+        scale = scale.along(1, node.rank(0))
+    return _rescaled(Term(node, total), scale, node).value
+
+
+def _q_linear_matmul(node: Node) -> Value:
+    """Inputs: a, its scale and zero point; b, its scale and zero point; scale and zero of y."""
+    a, b = node.tensor(0), node.tensor(3)
+    zeros = (_parameter(node, 2).expr, _parameter(node, 5).expr)
+    total = node.emit("matmul_integer", a, b, *zeros)
+    left, right = _parameter(node, 1), _parameter(node, 4)
+    if left.rank == 1:
+        left = left.reshape(left.shape[0], 1)
+    return _rescaled(Term(node, total), left * right, node).value
+
+
+def _rescaled(total: Term, scale: Term, node: Node) -> Term:
+    """Return a product in i32 as a quantized value of scale input 6 and zero point input 7."""
+    zero = _parameter(node, 7)
+    ratio = scale.cast(dt.F32) / _parameter(node, 6).cast(dt.F32)
+    return _saturated(total.cast(dt.F32) * ratio, zero, zero.dtype)
+
+
+RULES: Mapping[str, Rule] = {
+    "QuantizeLinear": _quantize,
+    "DequantizeLinear": _dequantize,
+    "MatMulInteger": _matmul_integer,
+    "ConvInteger": _conv_integer,
+    "QLinearConv": _q_linear_conv,
+    "QLinearMatMul": _q_linear_matmul,
+}
