@@ -259,10 +259,7 @@ class Node:
                 "is given a shape of unknown length, so the rank of its result depends on data",
                 hint="ranks must be static: export the model with a shape of fixed length",
             )
-        wide = self.cast(self.tensor(i), dt.I64)
-        s = self.emit("to_control", wide)
-        assert isinstance(s.type, ShapeType), "to_control of a vector gives a shape"
-        return tuple(v for v in s.type.values if v is not None)
+        return self.controls(self.tensor(i))
 
     def control_int(self, i: int) -> Expr:
         """Return input `i`, a one-element integer tensor, as a control integer."""
@@ -307,6 +304,20 @@ class Node:
     def number(self, value: float, dtype: dt.DType) -> Expr:
         """Return a constant of rank 0."""
         return make.const(np.array(value, dtype.numpy))
+
+    def is_one(self, e: Expr) -> bool:
+        """Whether a tensor is a constant that is 1 everywhere."""
+        content = e.value if isinstance(e, Const) else None
+        return isinstance(content, np.ndarray) and bool((content == 1).all())
+
+    def controls(self, e: Expr) -> tuple[Int, ...]:
+        """Wait for a vector of integers of static length; return them as control integers."""
+        content = e.value if isinstance(e, Const) else None
+        if isinstance(content, np.ndarray):
+            return tuple(lit(int(n)) for n in content)
+        s = self.emit("to_control", self.cast(e, dt.I64))
+        assert isinstance(s.type, ShapeType), "to_control of a vector gives a shape"
+        return tuple(v for v in s.type.values if v is not None)
 
     def cast(self, e: Expr, dtype: dt.DType) -> Expr:
         """Convert a tensor, if it is not of that format already."""

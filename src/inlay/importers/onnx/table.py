@@ -10,6 +10,7 @@ from inlay.importers.onnx import (
     ops_nn,
     ops_quantized,
     ops_reduce,
+    ops_resize,
     ops_shape,
     ops_tensor,
 )
@@ -20,6 +21,7 @@ _FAMILIES = (
     ops_nn.RULES,
     ops_quantized.RULES,
     ops_reduce.RULES,
+    ops_resize.RULES,
     ops_shape.RULES,
     ops_tensor.RULES,
     control_flow.RULES,

@@ -20,7 +20,6 @@ from inlay.importers.onnx.node import Node
 from inlay.importers.onnx.values import Value, known
 from inlay.ir import make
 from inlay.ir.expr import Expr
-from inlay.ir.types import ShapeType
 
 Operand = "Term | float | int | bool"
 
@@ -164,9 +163,7 @@ class Term:
 
     def controls(self) -> tuple[Int, ...]:
         """Wait for a vector of integers of static length; return them as control values."""
-        s = self.node.emit("to_control", self.cast(dt.I64).expr)
-        assert isinstance(s.type, ShapeType), "to_control of a vector gives a shape"
-        return tuple(v for v in s.type.values if v is not None)
+        return self.node.controls(self.expr)
 
     def control(self) -> Int:
         """Wait for one integer; return it as a control value."""
