@@ -164,6 +164,11 @@ def _by_scales(node: Node, spec: _Spec, scales: tuple[float, ...]) -> Value:
         raise node.invalid(f"has {len(scales)} scales for {len(spec.axes)} axes")
     if any(not (s > 0 and math.isfinite(s)) for s in scales):
         raise node.invalid(f"has scales {list(scales)}")
+    if spec.coordinates == "align_corners":
+        for axis, s in zip(spec.axes, scales, strict=True):
+            size = x.shape[axis].value
+            if s != int(s) and (size is None or size * s != int(size * s)):
+                raise node.unsupported(_FRACTION, hint="export the model with sizes")
     dims, every = list(x.shape), [1.0] * x.rank
     for axis, s in zip(spec.axes, scales, strict=True):
         dims[axis], every[axis] = _scaled(node, x.shape[axis], s), s
@@ -171,6 +176,10 @@ def _by_scales(node: Node, spec: _Spec, scales: tuple[float, ...]) -> Value:
         return _plain(node, spec, tuple(dims), tuple(every))
     axes = [_Axis(a, x.shape[a], dims[a], constant(node, every[a], dt.F32)) for a in spec.axes]
     return _composed(node, spec, axes)
+
+
+_FRACTION = "aligns corners where a size times a scale is no whole number"
+"""What the text of the specification and its reference implementation disagree about."""
 
 
 def _scaled(node: Node, size: Int, scale: float) -> Int:
@@ -189,7 +198,11 @@ def _scaled(node: Node, size: Int, scale: float) -> Int:
 def _axes_of_scales(node: Node, spec: _Spec, scales: Term) -> list[_Axis]:
     x = term(node, 0)
     old = integers(node, [x.shape[a] for a in spec.axes]).cast(dt.F32)
-    new = (old * scales).op("floor").controls()
+    sizes = old * scales
+    if spec.coordinates == "align_corners":
+        fractions = (sizes - sizes.op("floor")).op("sign").cast(dt.I64).over("max")
+        sizes = sizes.checked_zero(fractions, _FRACTION)
+    new = sizes.op("floor").controls()
     return [
         _Axis(a, x.shape[a], n, scales.at(0, i))
         for i, (a, n) in enumerate(zip(spec.axes, new, strict=True))

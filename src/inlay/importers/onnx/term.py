@@ -170,6 +170,12 @@ class Term:
         return self.reshape(1).controls()[0]
 
 
+    def checked_zero(self, number: Term, why: str) -> Term:
+        """Return this, after checking at run time that a number (i64) is 0."""
+        value, zero = make.int_const(number.control()), make.int_const(0)
+        return Term(self.node, self.node.emit("check_equal", self.expr, value, zero, why=why))
+
+
 def term(node: Node, i: int) -> Term:
     """Return an input of a node."""
     return Term(node, node.tensor(i))
