@@ -191,7 +191,7 @@ def _mean_reference(a: ReduceAttrs, x: Array) -> Array:
     axes = rules.fronts(a.axes, x.ndim)
     count = int(np.prod([x.shape[i] for i in axes], dtype=np.int64))
     if from_numpy(x.dtype).is_float:
-        total = widen(x).sum(axes, keepdims=a.keepdims)
+        total = _np_sum(widen(x), axes, a.keepdims)
         return np.asarray(total / total.dtype.type(count)).astype(x.dtype)
     total = x.astype(np.int64).sum(axes, keepdims=a.keepdims)
     return np.asarray(np.trunc(total / count) if count else np.zeros_like(total)).astype(x.dtype)
@@ -214,7 +214,7 @@ def _mean_compute(a: ReduceAttrs, operands: Sequence[te.Tensor], result: TensorT
 def _np_logsumexp(x: Array, axes: tuple[int, ...], keep: bool) -> Array:
     top = x.max(axes, keepdims=True, initial=-np.inf)
     finite = np.asarray(np.where(np.isinf(top), x.dtype.type(0), top), x.dtype)
-    total = np.asarray(np.log(np.exp(x - finite).sum(axes, keepdims=True)) + finite)
+    total = np.asarray(np.log(_np_sum(np.exp(x - finite), axes, True)) + finite)
     return total if keep else np.squeeze(total, axes)
 
 
@@ -412,7 +412,14 @@ def _sqrt(v: te.Value) -> te.Value:
 
 
 def _np_sum(x: Array, axes: tuple[int, ...], keep: bool) -> Array:
-    return x.sum(axes, keepdims=keep, dtype=x.dtype)
+    """Sum with the axes laid last: NumPy sums pairwise along contiguous elements only."""
+    if not axes or not x.size:
+        return x.sum(axes, keepdims=keep, dtype=x.dtype)
+    kept = tuple(d for d in range(x.ndim) if d not in axes)
+    rows = np.ascontiguousarray(x.transpose(*kept, *axes))
+    total = rows.reshape(*(x.shape[d] for d in kept), -1).sum(-1, dtype=x.dtype)
+    dims = tuple(1 if d in axes else n for d, n in enumerate(x.shape) if keep or d not in axes)
+    return np.asarray(total).reshape(dims)
 
 
 def _np_extreme(f: Callable[..., Array], start: Callable[[DType], object]) -> Numpy:

@@ -70,20 +70,21 @@ def _bounds(ctx: rules.Knows, size: Int, begin: Int, end: Int, step: Int) -> tup
 
     The sign of a number that is not known is an integer too: `is_negative` is 0 or 1.
     """
-    backward = _is_negative(step)
+    backward = _is_negative(ctx, step)
     low, high = -backward, size - backward
 
     def clamp(v: Int) -> Int:
-        v = v + size * _is_negative(v)
+        v = v + size * _is_negative(ctx, v)
         return rules.greater(ctx, rules.lesser(ctx, v, high), low)
 
     return clamp(begin), clamp(end)
 
 
-def _is_negative(v: Int) -> Int:
+def _is_negative(ctx: rules.Knows, v: Int) -> Int:
     if v.value is not None:
         return lit(int(v.value < 0))
-    return minimum(maximum(-v, 0), 1)
+    below = maximum(-v, 0)
+    return lit(0) if ctx.known_equal(below, lit(0)) else minimum(below, 1)
 
 
 def _slice_reference(

@@ -17,7 +17,9 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from inlay.arith import dtype as dt
 from inlay.arith.expr import Int
+from inlay.base.diagnostics import CompileError
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.values import Value, known_scalar
 from inlay.ir import make
@@ -37,14 +39,49 @@ def _if(node: Node) -> tuple[Value, ...]:
 
     if isinstance(condition, Const):
         return node.subgraphs.run(then if condition.value else otherwise, (), node.b, node.span)
-    result = node.b.if_(
-        condition, lambda s: branch(then, s), lambda s: branch(otherwise, s), name=node.result_name
-    )
+    try:
+        result = node.b.if_(
+            condition,
+            lambda s: branch(then, s),
+            lambda s: branch(otherwise, s),
+            name=node.result_name,
+        )
+    except CompileError as failure:
+        if any(d.id != "type.branches-differ" for d in failure.diagnostics):
+            raise
+        return _supposed(node, then, otherwise)
     if len(node.proto.output) == 1:
         return (Value(result),)
     return tuple(
         Value(e) for e in node.b.unpack(result, [o or "unused" for o in node.proto.output])
     )
+
+
+def _supposed(node: Node, then: onnx.GraphProto, otherwise: onnx.GraphProto) -> tuple[Value, ...]:
+    """Import one branch of two whose results differ in rank, and check that it is the right one.
+
+    Ranks are static here. Exporters write such branches for `squeeze` of an axis that may be 1:
+    what follows usually makes sense for one of them. The lower rank, which stands for the special
+    case, is supposed; the program stops where the condition says otherwise.
+    """
+    ranks = [sum(_declared_rank(o) for o in g.output) for g in (then, otherwise)]
+    taken = ranks[0] <= ranks[1]
+    results = node.subgraphs.run(then if taken else otherwise, (), node.b, node.span)
+    flag = node.cast(node.reshape(node.tensor(0), ()), dt.I64)
+    found = node.emit("to_control", flag)
+    first, *rest = (node.as_tensor(r) for r in results)
+    checked = node.emit(
+        "check_equal",
+        first,
+        found,
+        make.int_const(int(taken)),
+        why=f"the branch that '{node.proto.name}' was imported for (the other has another rank)",
+    )
+    return tuple(Value(e) for e in (checked, *rest))
+
+
+def _declared_rank(output: onnx.ValueInfoProto) -> int:
+    return len(output.type.tensor_type.shape.dim)
 
 
 def _condition(node: Node, i: int) -> Expr:

@@ -77,9 +77,10 @@ def _output_type(node: Node) -> DType:
 
 
 def _axis_and_block(node: Node, x: Term) -> tuple[int, int]:
-    if term(node, 1).rank == 0 or (term(node, 1).shape == (1,) and x.rank != 1):
+    block = node.int("block_size", 0)
+    if not block and _parameter(node, 1).rank == 0:
         return 0, 0
-    return node.axis(node.int("axis", 1), x.rank), node.int("block_size", 0)
+    return node.axis(node.int("axis", 1), x.rank), block
 
 
 def _dequantize(node: Node) -> Value:

@@ -222,9 +222,7 @@ def _is_plain(spec: _Spec, x: Term) -> bool:
     )
 
 
-def _plain(
-    node: Node, spec: _Spec, shape: tuple[Int, ...], scales: tuple[float, ...]
-) -> Value:
+def _plain(node: Node, spec: _Spec, shape: tuple[Int, ...], scales: tuple[float, ...]) -> Value:
     return node.result(
         "resize",
         node.tensor(0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from inlay.importers.onnx import (
+    contrib,
     control_flow,
     ops_math,
     ops_nn,
@@ -43,5 +44,5 @@ RULES: Mapping[str, Rule] = _joined()
 
 
 def find(domain: str, op_type: str) -> Rule | None:
-    """Return the rule of an operator of the core domain, None when there is none."""
-    return RULES.get(op_type) if domain == "" else None
+    """Return the rule of an operator, None when there is none."""
+    return RULES.get(op_type) if domain == "" else contrib.RULES.get((domain, op_type))

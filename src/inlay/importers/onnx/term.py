@@ -169,7 +169,6 @@ class Term:
         """Wait for one integer; return it as a control value."""
         return self.reshape(1).controls()[0]
 
-
     def checked_zero(self, number: Term, why: str) -> Term:
         """Return this, after checking at run time that a number (i64) is 0."""
         value, zero = make.int_const(number.control()), make.int_const(0)
