@@ -38,20 +38,18 @@ from dataclasses import dataclass
 from inlay.analysis.solve_types import Infer, Reason, Solver, dim_params, is_meta, labeled, text
 from inlay.analysis.type_table import (
     Named,
+    Survey,
     Types,
     called,
-    declared_type_vars,
     determined,
     each,
     explained,
-    groups,
     has_unknown,
     holds_cells,
     of,
     parts,
     short_name,
     type_var_names,
-    typed_nodes,
 )
 from inlay.arith.expr import from_atom
 from inlay.base.diagnostics import Collector, CompileError, error
@@ -106,24 +104,39 @@ _Steps = Generator[Expr, Type, Type]
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A computation of a type that waits for others; `result` is bound to what it returns."""
+    """A computation of a type that waits for others; `result` is bound to what it returns.
 
-    compute: Callable[[], Type]
-    result: TypeVar
+    Attributes:
+        compute: the computation; None says that it needs to know more.
+        result: the unknown that stands for the result.
+        needs: what it waits for: all of it, at all depths, unless it is `eager`.
+        span: where, for messages.
+        sides: for joins, the types that are joined.
+        eager: whether it is tried as soon as anything in `needs` becomes known.
+        done: whether it has its result.
+    """
+
+    compute: Callable[[], Type | None]
+    result: Type
     needs: tuple[Type, ...]
     span: Span
     sides: tuple[Type, ...] = ()
+    eager: bool = False
     done: bool = False
 
 
-def find_types(module: Module) -> Types:
+def find_types(module: Module, look: Survey) -> Types:
     """Return the types of a program, all annotations respected.
+
+    Args:
+        module: the program.
+        look: `survey(module)`.
 
     Raises:
         CompileError: with all independent findings: the ids of `type.*`, `name.unknown`.
     """
-    inference = _Inference(module)
-    for group in groups(module):
+    inference = _Inference(module, look)
+    for group in look.groups:
         inference.infer_group(group)
     inference.finish()
     inference.findings.raise_if_fatal()
@@ -133,11 +146,11 @@ def find_types(module: Module) -> Types:
 class _Inference:
     """The first walk."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, look: Survey) -> None:
         self.module = module
         self.findings = Collector()
-        self.solver = Solver(self._wake, declared_type_vars(module))
-        self.types = Types(self.solver, typed=typed_nodes(module))
+        self.solver = Solver(self._wake, look.type_vars)
+        self.types = Types(self.solver, look)
         self.known = Known(self.solver.facts)
         self.globals: dict[str, Named] = {}
         self.locals: dict[Var, Named] = {}
@@ -145,7 +158,8 @@ class _Inference:
         self._late: dict[Var, None] = {}  # variables whose type was not known where they were bound
         self._results: dict[str, Named] = {}  # metas that are results of functions
         self._params: dict[str, Var] = {}  # metas that are types of parameters
-        self._waiting: dict[str, list[_Waiting]] = {}
+        self._waiting: dict[str, list[_Waiting]] = {}  # by the meta that is waited for
+        self._pending: dict[str, _Waiting] = {}  # by the meta that stands for the result
         self._ready: deque[_Waiting] = deque()
         self._joins: list[_Waiting] = []
         self._retries: list[tuple[Call, tuple[Type, ...], TypeVar]] = []
@@ -188,7 +202,7 @@ class _Inference:
                 return e.type
             case GlobalVar():
                 return self._global(e)
-            case _ if id(e) in self.types.typed:
+            case _ if id(e) in self.types.survey.typed:
                 return e.type
             case _:
                 return self._memo.get(id(e))
@@ -231,33 +245,66 @@ class _Inference:
         sides: tuple[Type, ...] = (),
     ) -> Type:
         """Compute a type as soon as others are known, at all depths."""
-        blocked = next((m for t in needs for m in self.solver.type_metas(t)), None)
-        if blocked is None:
+        waiting = _Waiting(compute, UNKNOWN, tuple(needs), what.span, sides)
+        if not self._suspend(waiting):
             return compute()
-        waiting = _Waiting(compute, self.solver.new_type(what), tuple(needs), what.span, sides)
-        self._waiting.setdefault(blocked, []).append(waiting)
+        self._await(waiting, what)
         if sides:
             self._joins.append(waiting)
         return waiting.result
+
+    def _eagerly(
+        self,
+        compute: Callable[[], Type | None],
+        needs: Callable[[], tuple[Type, ...]],
+        what: Reason,
+    ) -> Type:
+        """Compute a type now, or try again whenever more is known of what it needs."""
+        t = compute()
+        if t is not None:
+            return t
+        waiting = _Waiting(compute, UNKNOWN, needs(), what.span, eager=True)
+        if not self._suspend(waiting):
+            return UNKNOWN
+        self._await(waiting, what)
+        return waiting.result
+
+    def _suspend(self, w: _Waiting) -> bool:
+        """Put a computation on the list of each type that it waits for; whether there is one."""
+        blocked = dict.fromkeys(m for t in w.needs for m in self.solver.type_metas(t))
+        for m in blocked:
+            self._waiting.setdefault(m, []).append(w)
+        return bool(blocked)
+
+    def _await(self, w: _Waiting, what: Reason) -> None:
+        """Give a suspended computation the unknown that stands for its result."""
+        result = self.solver.new_type(what)
+        w.result = result
+        self._pending[result.name] = w
 
     def _drain(self) -> None:
         """Run what has been woken."""
         while self._ready:
             w = self._ready.popleft()
-            if w.done:
+            if w.done or (not w.eager and self._suspend(w)):
                 continue
-            blocked = next((m for t in w.needs for m in self.solver.type_metas(t)), None)
-            if blocked is not None:
-                self._waiting.setdefault(blocked, []).append(w)
-                continue
-            w.done = True
             try:
-                self._settle(w.result, w.compute(), w.span)
+                t = w.compute()
+                if t is None and self._suspend(w):
+                    continue
+                self._settle(w, UNKNOWN if t is None else t)
             except CompileError as failure:
                 self.findings.absorb(failure)
-                self._settle(w.result, UNKNOWN, w.span)
+                self._settle(w, UNKNOWN)
 
-    def _settle(self, result: TypeVar, t: Type, span: Span) -> None:
+    def _settle(self, w: _Waiting, t: Type) -> None:
+        """Say what a computation gave."""
+        w.done = True
+        assert isinstance(w.result, TypeVar)
+        self._pending.pop(w.result.name, None)
+        self._bind_result(w.result, t, w.span)
+
+    def _bind_result(self, result: TypeVar, t: Type, span: Span) -> None:
         found = self.solver.find(result)
         if isinstance(found, TypeVar) and is_meta(found):
             self.solver.bind(found, t, Reason(span, "what it is computed from"))
@@ -272,15 +319,17 @@ class _Inference:
                 continue
             known = [s for s in w.sides if not self.solver.type_metas(s)]
             if known:
-                w.done = True
-                self._settle(w.result, known[0], w.span)
-                return True
-            for other in w.sides[1:]:
-                self.solver.unify(w.sides[0], other, Reason(w.span, "the other branch"))
-            w.done = True
-            self._settle(w.result, w.sides[0], w.span)
+                self._settle(w, known[0])
+            else:
+                self._unify_sides(w)
             return True
         return False
+
+    def _unify_sides(self, w: _Waiting) -> None:
+        """Give all sides of a join one type, as nothing tells them apart."""
+        for other in w.sides[1:]:
+            self.solver.unify(w.sides[0], other, Reason(w.span, "the other branch"))
+        self._settle(w, w.sides[0])
 
     def _retry(self) -> None:
         """Ask rules again that refused dims which were unknown then."""
@@ -288,14 +337,16 @@ class _Inference:
         self._last_try = True
         for call, types, result in waiting:
             try:
-                self._settle(result, self._apply_operator(call, types), call.span)
+                self._bind_result(result, self._apply_operator(call, types), call.span)
             except CompileError as failure:
                 self.findings.absorb(failure)
-                self._settle(result, UNKNOWN, call.span)
+                self._bind_result(result, UNKNOWN, call.span)
         self._last_try = False
 
     def finish(self) -> None:
         """Decide what is left; report what nothing determines."""
+        for named in self.types.named.values():
+            self._generalize(named)
         while True:
             self._drain()
             if self._retries:
@@ -350,8 +401,8 @@ class _Inference:
     def _var(self, v: Var) -> Type:
         named = self.locals.get(v)
         if named is not None:
-            named.recursive = named.recursive or named.open
-            return named.type
+            waits = not named.done and not named.open
+            return self._mention(v, named) if waits else self._named_type(named)
         t = self.types.vars.get(v)
         if t is None:
             raise error("name.unknown", f"found {v.name}, which is not in scope", span=v.span)
@@ -361,6 +412,10 @@ class _Inference:
                 del self._late[v]
                 t = self.types.vars[v] = self._open(v, self.solver.zonk(t))
         return t
+
+    def _named_type(self, named: Named) -> FuncType:
+        named.recursive = named.recursive or named.open
+        return named.type
 
     def _open(self, v: Var, t: Type) -> Type:
         """Name what is unknown in the type of a variable."""
@@ -384,8 +439,8 @@ class _Inference:
     def _global(self, e: GlobalVar) -> Type:
         named = self.globals.get(e.name)
         if named is not None:
-            named.recursive = named.recursive or named.open
-            return named.type
+            waits = not named.done and not named.open
+            return self._mention(e, named) if waits else self._named_type(named)
         kernel = self.module.kernels.get(e.name)
         if kernel is not None:
             return kernel.type
@@ -398,7 +453,7 @@ class _Inference:
         group = [self.globals.setdefault(n, Named(n, self.module.functions[n])) for n in names]
         since = self.solver.clock
         for named in group:
-            if id(named.function) in self.types.typed:
+            if id(named.function) in self.types.survey.typed:
                 named.type, named.done, named.open = named.function.type, True, False
         group = [named for named in group if not named.done]
         for named in group:
@@ -528,7 +583,7 @@ class _Inference:
         group = [n for n in named.group or [named] if not n.done]
         inputs = TupleType(tuple([p for n in group for p in n.type.params]))
         results = TupleType(tuple([n.type.result for n in group]))
-        if any(m in self._waiting for t in (inputs, results) for m in solver.type_metas(t)):
+        if self._is_blocked(TupleType((inputs, results)), named.since):
             return
         dims, type_vars = solver.quantify(inputs, named.since)
         for n in group:
@@ -543,7 +598,22 @@ class _Inference:
                 (*type.type_vars, *[v for v in type_vars if v.name in names]),
             )
             self.types.functions[id(n.function)] = n.type
-            n.done = not self._open_params(n)
+            n.done = True
+
+    def _is_blocked(self, t: Type, since: int) -> bool:
+        """Whether something waits for an unknown in a type, or will yet say what it is.
+
+        Unknowns that are older belong to the functions around, and are theirs to wait for. Joins do not hold up: if nothing else asks what their sides are, they are of one type.
+        """
+        while True:
+            metas = self.solver.own_types(t, since)
+            waiting = [w for m in metas for w in self._waiting.get(m, ()) if not w.done]
+            if any(not w.sides for w in waiting):
+                return True
+            if not waiting:
+                return any(m in self._pending for m in metas)
+            self._unify_sides(waiting[0])
+            self._drain()
 
     # ------------------------------------------------------------------ calls
 
@@ -558,7 +628,8 @@ class _Inference:
             case ConstructorRef():
                 function: Type = callee.type
             case _:
-                function = yield callee
+                named = self._callee(callee)
+                function = (yield callee) if named is None else self._named_type(named)
         return self._apply(e, function, tuple(types))
 
     def _operator(self, e: Call, types: tuple[Type, ...]) -> Type:
@@ -612,12 +683,15 @@ class _Inference:
             self._drain()
             return result
         named = self._callee(e.callee)
-        if named is not None and isinstance(function, FuncType) and not named.done:
-            if len(types) == len(function.params):
-                before = len(self.findings.diagnostics)
-                self._teach(named, types, why)
-                named.failed = named.failed or len(self.findings.diagnostics) > before
-            function = named.type
+        if named is not None and not named.done and not named.open:
+            return self._apply_later(e, named, types)
+        inner = named is not None and not named.done
+        if not inner and any(self._is_pending(t) for t in types):
+            return self._eagerly(
+                lambda: self._when_settled(e, function, types),
+                lambda: types,
+                Reason(e.span, f"the result{of(e.callee)}"),
+            )
         if not isinstance(function, FuncType) or len(function.params) != len(types):
             dummy = Var(called(e.callee), function, e.callee.span)
             return self._made(dummy, e, tuple([solver.zonk(t) for t in types]))
@@ -627,6 +701,15 @@ class _Inference:
             if named is not None and named.failed:
                 return UNKNOWN
             raise self._explained(failure, e, types) from None
+
+    def _is_pending(self, t: Type) -> bool:
+        """Whether a type is the result of something that waits; its dims are not to be guessed."""
+        found = self.solver.find(t)
+        return isinstance(found, TypeVar) and found.name in self._pending
+
+    def _when_settled(self, e: Call, function: Type, types: tuple[Type, ...]) -> Type | None:
+        waits = any(self._is_pending(t) for t in types)
+        return None if waits else self._apply(e, function, types)
 
     def _instantiated(
         self,
@@ -642,9 +725,11 @@ class _Inference:
             return UNKNOWN
         inner = named is not None and not named.done
         metas = any(map(solver.type_metas, types)) or bool(solver.type_metas(function))
-        if not (inner or metas or any(map(holds_cells, types))):
+        open_dims = any(map(solver.int_metas, types)) or bool(solver.int_metas(function))
+        exact = any(isinstance(t, FuncType) for t in types) and open_dims
+        if not (inner or metas or exact or any(map(holds_cells, types))):
             function = solver.zonk(function)  # type: ignore[assignment]
-            if any(map(solver.int_metas, types)) or solver.int_metas(function):
+            if open_dims:
                 opened = tuple([open_exists(t)[0] for t in types])
                 instantiate(function, opened, Infer(solver, called(e.callee), e.span))
                 function = solver.zonk(function)  # type: ignore[assignment]
@@ -669,28 +754,67 @@ class _Inference:
             case _:
                 return None
 
-    def _teach(self, named: Named, types: tuple[Type, ...], why: Reason) -> None:
-        """Let a call say the ranks of a function's unannotated parameters; generalize it then."""
-        learned = False
-        for v, p, t in zip(named.function.params, named.type.params, types, strict=True):
-            learned = self._feed(v, p, self.solver.zonk(t), named, why) or learned
-        if learned:
+    def _apply_later(self, e: Call, named: Named, types: tuple[Type, ...]) -> Type:
+        """Call a function whose body still waits for the ranks of its parameters.
+
+        Such a function is like an operator: the call says what it knows, and waits for the rest. No
+        unknown of the function gets into its callers, as it may be generalized any time.
+        """
+        return self._eagerly(
+            lambda: self._try_to_apply(e, named, types),
+            lambda: (*types, named.type),
+            Reason(e.span, f"the result{of(e.callee)}"),
+        )
+
+    def _try_to_apply(self, e: Call, named: Named, types: tuple[Type, ...]) -> Type | None:
+        before = len(self.findings.diagnostics)
+        if len(types) == len(named.type.params):
+            self._exchange(named, types, Reason(e.span, f"this call{of(e.callee)}"))
+        named.failed = named.failed or len(self.findings.diagnostics) > before
+        if named.done:
+            return self._apply(e, named.type, types)
+        return UNKNOWN if named.failed or UNKNOWN in types else None
+
+    def _exchange(self, named: Named, types: tuple[Type, ...], why: Reason) -> None:
+        """Let a call and a function tell each other ranks and element types, but no dims."""
+        learned = True
+        while learned and not named.done:
+            pairs = zip(named.function.params, named.type.params, types, strict=True)
+            told = [self._tell(v, p, t, named, why) for v, p, t in pairs]
+            learned = any(told)
             self._drain()
-        if not named.open:
             if self._retries and not self._open_params(named):
                 self._retry()
                 self._drain()
             self._generalize(named)
 
-    def _feed(self, v: Var, param: Type, t: Type, named: Named, why: Reason) -> bool:
-        param, solver = self.solver.find(param), self.solver
+    def _tell(self, v: Var, param: Type, t: Type, named: Named, why: Reason) -> bool:
+        """Give the unknown one of two types the skeleton of the other; whether there was one."""
+        solver = self.solver
+        param, t = solver.find(param), solver.find(t)
+        if isinstance(param, UnknownType) or isinstance(t, UnknownType):
+            return False
+        unknown = isinstance(t, TypeVar) and is_meta(t)
         if isinstance(param, TypeVar) and is_meta(param):
-            if solver.type_metas(t) or isinstance(t, UnknownType):
+            if unknown:
                 return False
             solver.bind(param, solver.skeleton(t, v.name, v.span, varying=named.recursive), why)
             return True
-        learned = [self._feed(v, p, x, named, why) for p, x in parts(param, t)]
-        return any(learned)
+        if isinstance(t, TypeVar) and unknown:
+            if t.name in self._pending:  # what it is will come, with the right dims
+                return False
+            solver.bind(t, solver.skeleton(param, v.name, why.span, varying=True), why)
+            return True
+        told = [self._tell(v, p, x, named, why) for p, x in parts(param, t)]
+        return any(told)
+
+    def _mention(self, e: Var | GlobalVar, named: Named) -> Type:
+        """Return the type of a function that is passed on while its body waits for ranks."""
+        why = Reason(e.span, f"this use of {named.name}")
+        args = tuple([Var(f"a{i}", UNKNOWN, e.span) for i in range(len(named.type.params))])
+        types = tuple([self.solver.new_type(why) for _ in args])
+        result = self._apply_later(Call(e, args, UNKNOWN, e.span), named, types)
+        return FuncType(types, result)
 
     def _constructor(
         self, e: Call, ref: ConstructorRef, generic: FuncType, types: tuple[Type, ...]
@@ -752,13 +876,13 @@ class _Inference:
         spine: list[Let] = []
         body: Expr = e
         while isinstance(body, Let) and (not spine or id(body) not in self._memo):
-            if id(body) in self.types.typed:
+            if id(body) in self.types.survey.typed:
                 break
             spine.append(body)
             v, value = body.var, body.value
             if isinstance(value, Function) and has_unknown(v.type):
                 named = self.locals[v] = Named(v.name, value)
-                if id(value) in self.types.typed:
+                if id(value) in self.types.survey.typed:
                     named.type, named.done, named.open = value.type, True, False
                 else:
                     yield from self._catching(self._function(value, named))
@@ -954,28 +1078,17 @@ class _Inference:
 
     def _project(self, e: Project) -> _Steps:
         t = yield e.value
-        return self._head_known(t, lambda: self._field(e, t), Reason(e.span, "a field"))
+        return self._eagerly(lambda: self._field(e, t), lambda: (t,), Reason(e.span, "a field"))
 
-    def _head_known(self, t: Type, compute: Callable[[], Type], what: Reason) -> Type:
+    def _field(self, e: Project, t: Type) -> Type | None:
         found = self.solver.find(t)
         if isinstance(found, TypeVar) and is_meta(found):
-            waiting = _Waiting(compute, self.solver.new_type(what), (), what.span)
-            self._waiting.setdefault(found.name, []).append(waiting)
-            return waiting.result
-        return compute()
-
-    def _field(self, e: Project, t: Type) -> Type:
-        found = self.solver.find(t)
-        if isinstance(found, TypeVar) and is_meta(found):
-            return self._project_again(e, found)
+            return None
         if isinstance(found, TupleType) and 0 <= e.index < len(found.fields):
             return found.fields[e.index]
         return make.project(
             Var("t", self.solver.zonk(found), e.value.span), e.index, span=e.span
         ).type
-
-    def _project_again(self, e: Project, t: TypeVar) -> Type:
-        return self._head_known(t, lambda: self._field(e, t), Reason(e.span, "a field"))
 
     def _reference(self, e: RefCreate | RefRead | RefWrite) -> _Steps:
         match e:

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from types import MappingProxyType
 
 from inlay.analysis.find_types import find_types
-from inlay.analysis.type_table import Named, Types, each, explained, groups, has_unknown
+from inlay.analysis.type_table import Named, Types, each, explained, has_unknown, survey
 from inlay.arith.bounds import Range
 from inlay.arith.expr import Sym, lit
 from inlay.arith.solve import Facts
@@ -59,10 +59,13 @@ def infer_types(module: Module) -> Module:
     Raises:
         CompileError: with all independent findings, of the ids `type.*` and `name.unknown`.
     """
-    types = find_types(module)
+    look = survey(module)
+    if all(id(f) in look.typed for f in module.functions.values()):
+        return module
+    types = find_types(module, look)
     maker = _Maker(module, types)
     made: dict[str, Function] = {}
-    for group in groups(module):
+    for group in look.groups:
         for name in group:
             made.update(maker.global_functions(name))
     maker.findings.raise_if_fatal()
@@ -103,7 +106,7 @@ class _Maker:
     def global_functions(self, name: str) -> dict[str, Function]:
         """Make a global function; its type is what mentions of it get."""
         f = self.module.functions[name]
-        if id(f) in self.types.typed:
+        if id(f) in self.types.survey.typed:
             self._globals[name] = f.type
             return {name: f}
         named = self.types.named[id(f)]
@@ -147,7 +150,7 @@ class _Maker:
             case GlobalVar(name=name):
                 t = self._globals.get(name)
                 return e if t is None or t == e.type else GlobalVar(name, t, e.span, e.place)
-            case _ if id(e) in self.types.typed:
+            case _ if id(e) in self.types.survey.typed:
                 return e
             case _:
                 return self._memo.get(id(e))
@@ -258,7 +261,7 @@ class _Maker:
         spine: list[tuple[Let, Var, Expr]] = []
         body: Expr = e
         while isinstance(body, Let) and id(body) not in self._memo:
-            if id(body) in self.types.typed:
+            if id(body) in self.types.survey.typed:
                 break
             v, value = body.var, body.value
             named = self.types.named.get(id(value))

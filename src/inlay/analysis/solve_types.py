@@ -316,6 +316,10 @@ class Solver:
             if s not in keep:
                 self._ints[s] = (lit(max(0, self._int_metas[s].low)), self._int_metas[s].origin)
 
+    def own_types(self, t: Type, since: int) -> tuple[str, ...]:
+        """Return the unsolved type metas of a type that are younger than a time."""
+        return tuple([m for m in self.type_metas(t) if self._type_metas[m].scope > since])
+
     def own_ints(self, t: Type, since: int) -> tuple[Sym, ...]:
         """Return the unsolved dim metas of a type that are younger than a time."""
         return tuple([s for s in self.int_metas(t) if self._int_metas[s].scope > since])
@@ -459,6 +463,8 @@ class Solver:
 
         def walk(t: Type, *, inside: bool) -> Type:
             match self.find(t):
+                case TypeVar() as unknown if is_meta(unknown):
+                    return self.new_type(origin)
                 case TensorType(shape=shape, dtype=dtype):
                     return TensorType(tuple([fresh(0) for _ in shape]), dtype)
                 case IntType():

@@ -14,7 +14,7 @@ from inlay.analysis.solve_types import Solver, labeled, text
 from inlay.arith.expr import Sym
 from inlay.base.diagnostics import CompileError, Label
 from inlay.base.graph import strong_components
-from inlay.ir.expr import Call, Const, ConstructorRef, Expr, Function, GlobalVar, OpRef, Var
+from inlay.ir.expr import Call, Const, ConstructorRef, Expr, Function, GlobalVar, Let, OpRef, Var
 from inlay.ir.module import Module
 from inlay.ir.types import (
     UNKNOWN,
@@ -23,6 +23,7 @@ from inlay.ir.types import (
     ExistsType,
     FuncType,
     RefType,
+    TensorType,
     TupleType,
     Type,
     TypeVar,
@@ -72,25 +73,25 @@ class Types:
 
     Attributes:
         solver: gives final types with `zonk`.
+        survey: of the module.
         functions: by `id` of the literal.
         named: by `id` of the literal, for functions that have a name.
         vars: the type of each variable.
         opened: variables whose value is opened where they are bound, with the dims.
         type_args: by `id` of the reference, the type arguments of constructors.
         expanded: by `id`, the function that stands for an operator which is passed as a value.
-        typed: the `id` of nodes that were typed, with all that is in them.
         since: by `id` of a function, the clock before its own unknowns were made.
         claimed: dims that are open to the end, in parameters of a function that will bind them.
     """
 
     solver: Solver
+    survey: Survey
     functions: dict[int, FuncType] = field(default_factory=dict)
     named: dict[int, Named] = field(default_factory=dict)
     vars: dict[Var, Type] = field(default_factory=dict)
     opened: dict[Var, tuple[DimParam, ...]] = field(default_factory=dict)
     type_args: dict[int, tuple[Type, ...]] = field(default_factory=dict)
     expanded: dict[int, Function] = field(default_factory=dict)
-    typed: frozenset[int] = frozenset()
     since: dict[int, int] = field(default_factory=dict)
     claimed: dict[Sym, None] = field(default_factory=dict)
 
@@ -110,54 +111,62 @@ def has_unknown(t: Type) -> bool:
             return False
 
 
-def typed_nodes(module: Module) -> frozenset[int]:
-    """Return the `id` of each node that has its type, and whose parts and binders have theirs."""
-    found: set[int] = set()
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What one look over a module says.
+
+    Attributes:
+        typed: the `id` of each node that has its type, and whose parts and binders have theirs.
+        groups: the names of functions in groups that call each other, callees first.
+        type_vars: the names of type variables that the program declares.
+    """
+
+    typed: frozenset[int]
+    groups: list[list[str]]
+    type_vars: tuple[str, ...]
+
+
+def survey(module: Module) -> Survey:
+    """Look over a module, each node once."""
+    typed: set[int] = set()
+    mentions: dict[str, dict[str, None]] = {}
+    type_vars = {v.name: None for adt in module.adts.values() for v in adt.params}
     whole: dict[Type, bool] = {}
 
     def known(t: Type) -> bool:
+        if isinstance(t, TensorType):
+            return True
         answer = whole.get(t)
         if answer is None:
             answer = whole[t] = not has_unknown(t)
         return answer
 
-    for e in postorder(module.functions.values()):
-        match e:
-            case Var() | GlobalVar() | Const() | ConstructorRef():
-                if known(e.type):
-                    found.add(id(e))
-            case OpRef():
-                pass
-            case Call(callee=callee, args=args):
-                if (
-                    known(e.type)
-                    and (isinstance(callee, OpRef) or id(callee) in found)
-                    and all(id(a) in found for a in args)
-                ):
-                    found.add(id(e))
-            case _:
-                if (
-                    known(e.type)
-                    and all(id(c) in found for c in children(e))
-                    and all(known(v.type) for v in bound_here(e))
-                ):
-                    found.add(id(e))
-    return frozenset(found)
-
-
-def groups(module: Module) -> list[list[str]]:
-    """Return the names of functions in groups that call each other, callees first."""
-    mentions = {
-        name: list(
-            dict.fromkeys(
-                e.name
-                for e in postorder(f)
-                if isinstance(e, GlobalVar) and e.name in module.functions
-            )
-        )
-        for name, f in module.functions.items()
-    }
-    return strong_components(list(mentions), lambda name: mentions[name])
+    for name, f in module.functions.items():
+        mentioned = mentions[name] = {}
+        for e in postorder(f):
+            match e:
+                case OpRef():
+                    continue
+                case Var() | Const() | ConstructorRef():
+                    parts: tuple[Expr, ...] = ()
+                case GlobalVar(name=other):
+                    parts = ()
+                    if other in module.functions:
+                        mentioned[other] = None
+                case Call(callee=OpRef(), args=args):
+                    parts = args
+                case Let(var=v, value=value, body=body):
+                    parts = (value, body) if known(v.type) else (e,)
+                case Function(type=FuncType(type_vars=declared)):
+                    type_vars.update((v.name, None) for v in declared)
+                    parts = (e.body,) if all(known(v.type) for v in e.params) else (e,)
+                case _:
+                    parts = children(e) if all(known(v.type) for v in bound_here(e)) else (e,)
+            if known(e.type) and all(id(c) in typed for c in parts):
+                typed.add(id(e))
+    order = {name: list(mentioned) for name, mentioned in mentions.items()}
+    components = strong_components(list(order), lambda name: order[name])
+    return Survey(frozenset(typed), components, tuple(type_vars))
 
 
 def each(parts: Sequence[Expr]) -> Generator[Expr, T, list[T]]:
@@ -166,15 +175,6 @@ def each(parts: Sequence[Expr]) -> Generator[Expr, T, list[T]]:
     for e in parts:
         found.append((yield e))  # noqa: PERF401  # a comprehension cannot yield
     return found
-
-
-def declared_type_vars(module: Module) -> list[str]:
-    """Return the names of type variables that the program declares."""
-    found = {v.name: None for adt in module.adts.values() for v in adt.params}
-    for e in postorder(module.functions.values()):
-        if isinstance(e, Function):
-            found.update((v.name, None) for v in e.type.type_vars)
-    return list(found)
 
 
 def explained(failure: CompileError, args: Sequence[Expr]) -> CompileError:

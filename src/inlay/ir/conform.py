@@ -417,8 +417,11 @@ def instantiate(
         result = substitute_type(result, ints)
     matching = Matching(ctx)
     matching.bind(dims, function.type_vars)
-    for i, (declared, actual) in enumerate(zip(params, args, strict=True)):
-        matching.match(declared, actual, f"argument {i + 1}")
+    numbered = list(enumerate(zip(params, args, strict=True), 1))
+    # Functions last: theirs must agree with the dims that the other arguments decide.
+    numbered.sort(key=lambda item: isinstance(item[1][0], FuncType))
+    for i, (declared, actual) in numbered:
+        matching.match(declared, actual, f"argument {i}")
     matching.finish()
     for v in function.type_vars:
         if v.name not in matching.types:

@@ -1,7 +1,7 @@
 """The compile route: every pass and stage, in order. This is the only place that knows the order.
 
 load          importers, parser                    file -> module
-TENSOR        passes over tensor IR                 names, identities, constants, layouts, groups
+TENSOR        passes over tensor IR                 types, names, identities, constants, layouts, groups
 build-kernels `build_kernels`                       groups -> kernels
 MEMORY        passes over tensor IR                 storage
 plan-memory   `memory.plan_memory`                  storage -> blocks, with a report
@@ -22,6 +22,7 @@ from inlay.transforms import (
     eliminate_dead,
     fold_constants,
     fuse_ops,
+    infer_types,
     inline_functions,
     pack_weights,
     simplify_algebra,
@@ -29,6 +30,7 @@ from inlay.transforms import (
 )
 
 TENSOR = (
+    infer_types.PASS,
     to_anf.PASS,
     decompose_ops.PASS,
     inline_functions.PASS,
@@ -51,7 +53,7 @@ MEMORY = (explicit_alloc.PASS,)
 
 def tensor_pipeline() -> Pipeline:
     """Return the passes before kernels are made."""
-    return make_pipeline(TENSOR, given=(Property.TYPED,))
+    return make_pipeline(TENSOR)
 
 
 def memory_pipeline() -> Pipeline:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from inlay.analysis.constants import operator_meanings
 from inlay.analysis.infer_types import infer_types
 from inlay.base.diagnostics import CompileError
 from inlay.interp import tensor
@@ -18,11 +20,14 @@ from inlay.ir.equal import modules_equal
 from inlay.ir.expr import Expr, Function, Let, Var
 from inlay.ir.module import Module
 from inlay.ir.parser import parse_module
+from inlay.ir.prelude import prelude
 from inlay.ir.printer import print_module
-from inlay.ir.types import UNKNOWN, FuncType, UnknownType
+from inlay.ir.types import UNKNOWN, FuncType
+from inlay.ir.verify import verify
 from inlay.ir.walk import postorder
 from inlay.ops.table import table
-from tests.unit.analysis.programs import erase, programs
+from tests.property.gen_ir import Program, assert_same, programs
+from tests.unit.analysis.erase import erase
 
 LIST = "data List<'a> { Nil, Cons('a, List['a]) }\n"
 TREE = "data Tree<'a> { Leaf('a), Node(Tree['a], Tree['a]) }\n"
@@ -32,8 +37,8 @@ def infer(text: str) -> Module:
     return infer_types(parse_module(text, table()))
 
 
-def evaluate(module: Module, inputs: list[np.ndarray]) -> object:
-    return tensor.evaluate(module, inputs, operator_meanings(table()))
+def evaluate(module: Module, inputs: list[np.ndarray]) -> Any:
+    return tensor.evaluate(module, inputs)
 
 
 def signature(text: str, name: str = "f") -> str:
@@ -229,7 +234,7 @@ def test_a_list_of_elements_of_differing_sizes() -> None:
 def test_an_element_that_nobody_builds_may_have_any_size() -> None:
     m = infer("""
         data Option<'a> { None, Some('a) }
-        fn get(o, d) { match o { None => d, Some(x) => x } }
+        fn get(o, d) { match o { None => d, Some(x) => neg(x) } }
         fn main<n>(x: Tensor[n, f32], y: Tensor[4, f32]) { (@get(None(), x), @get(Some(y), x)) }
         """)
     assert "None[Tensor[0, f32]]" in print_module(m)
@@ -278,6 +283,41 @@ def test_all_independent_errors_are_reported_and_no_consequence_of_them() -> Non
     assert sorted(found.ids) == ["type.arity", "type.arity", "type.not-a-function"]
 
 
+def test_no_unknown_of_a_function_gets_into_its_callers() -> None:
+    m = infer("""
+        fn h(y) { @g(@g(y)) }
+        fn g(x) { relu(x) }
+        fn dense(x, w, b) { relu(add(matmul(x, w), b)) }
+        fn main<n>(x: Tensor[n, 8, f32], w: Tensor[8, 8, f32], b: Tensor[8, f32]) {
+          let f = fn(q) { @h(add(q, q)) };
+          let loop = fn<i>(i: int[i], h) {
+            if (int_less(int(i), int(3))) { loop(int(i + 1), @dense(h, w, b)) } else { h }
+          };
+          (f(x), @h(w), loop(int(0), x))
+        }""")
+    assert verify(m) == ()
+    assert type_text(m.functions["main"].type.result) == (
+        "(Tensor[n, 8, f32], Tensor[8, 8, f32], Tensor[n, 8, f32])"
+    )
+
+
+def test_functions_are_passed_on_before_their_ranks_are_known() -> None:
+    m = infer(
+        LIST
+        + """
+        fn act(x) { relu(x) }
+        fn map(f, xs) { match xs { Nil => Nil(), Cons(h, t) => Cons(f(h), @map(f, t)) } }
+        fn after(f, x) { neg(f(x)) }
+        fn main<n>(x: Tensor[n, f32], y: Tensor[4, f32]) {
+          (@map(@act, Cons(x, Nil())), @act(y), @after(fn(a) { exp(a) }, x), @after(@act, y))
+        }"""
+    )
+    assert verify(m) == ()
+    assert type_text(m.functions["main"].type.result) == (
+        "(List[Tensor[n, f32]], Tensor[4, f32], Tensor[n, f32], Tensor[4, f32])"
+    )
+
+
 def test_the_order_of_functions_does_not_matter() -> None:
     parts = [
         "fn f(x) { @g(relu(x)) }\n",
@@ -294,39 +334,104 @@ def test_the_order_of_functions_does_not_matter() -> None:
 # ---------------------------------------------------------------------------------- laws
 
 
-def all_typed(module: Module) -> bool:
-    for e in postorder(module.functions.values()):
-        if isinstance(e.type, UnknownType) and type(e).__name__ != "OpRef":
-            return False
-        if isinstance(e, Function) and "?" in type_text(e.type):
-            return False
-    return True
+@given(programs())
+def test_a_typed_program_stays_what_it_is(p: Program) -> None:
+    again = infer_types(p.module)
+    assert all(again.functions[n] is f for n, f in p.module.functions.items())
 
 
 @given(programs())
-def test_a_typed_program_stays_what_it_is(text: str) -> None:
-    module = parse_module(text, table())
-    again = infer_types(module)
-    assert all(again.functions[n] is f for n, f in module.functions.items())
-
-
-@given(programs())
-def test_erased_types_of_lets_and_results_are_found_again(text: str) -> None:
-    module = parse_module(text, table())
-    found = infer_types(erase(module))
-    assert modules_equal(module, found), print_module(found)
+def test_erased_types_of_lets_and_results_are_found_again(p: Program) -> None:
+    found = infer_types(erase(p.module))
+    assert modules_equal(p.module, found), print_module(found)
+    assert verify(found) == ()
 
 
 @given(programs())
 @settings(max_examples=25)
-def test_erased_types_of_parameters_keep_the_meaning(text: str) -> None:
-    module = parse_module(text, table())
-    found = infer_types(erase(module, params=True))
-    assert all_typed(found)
-    for n in (0, 3):
-        x = np.arange(n * 4, dtype=np.float32).reshape(n, 4) - 3
-        inputs = [x, x[:, 0].copy(), np.asarray(n > 0)]
-        np.testing.assert_array_equal(evaluate(found, inputs), evaluate(module, inputs))
+def test_erased_types_of_parameters_keep_the_meaning(p: Program) -> None:
+    found = infer_types(erase(p.module, params=True))
+    assert verify(found) == ()
+    assert_same(p, found)
+
+
+BARE_PRELUDE = """
+data Option<'a> { None, Some('a) }
+data List<'a> { Nil, Cons('a, List['a]) }
+data Tree<'a> { Rose('a, List[Tree['a]]) }
+fn option.map(f, x) { match x { None() => None(), Some(value) => Some(f(value)) } }
+fn option.get(x, otherwise) { match x { None() => otherwise, Some(value) => value } }
+fn list.map(f, xs) {
+  match xs { Nil() => Nil(), Cons(x, rest) => { let y = f(x); Cons(y, @list.map(f, rest)) } }
+}
+fn list.fold_left(f, start, xs) {
+  match xs { Nil() => start, Cons(x, rest) => @list.fold_left(f, f(start, x), rest) }
+}
+fn list.fold_right(f, xs, last) {
+  match xs { Nil() => last, Cons(x, rest) => f(x, @list.fold_right(f, rest, last)) }
+}
+fn list.filter(keep, xs) {
+  match xs {
+    Nil() => Nil(),
+    Cons(x, rest) => if (keep(x)) { Cons(x, @list.filter(keep, rest)) } else {
+      @list.filter(keep, rest)
+    },
+  }
+}
+fn list.reverse(xs) { @list.reverse_onto(xs, Nil()) }
+fn list.reverse_onto(xs, done) {
+  match xs { Nil() => done, Cons(x, rest) => @list.reverse_onto(rest, Cons(x, done)) }
+}
+fn list.append(xs, ys) { @list.reverse_onto(@list.reverse(xs), ys) }
+fn list.zip(xs, ys) {
+  match (xs, ys) {
+    (Cons(x, more_xs), Cons(y, more_ys)) => Cons((x, y), @list.zip(more_xs, more_ys)),
+    (_, _) => Nil(),
+  }
+}
+fn list.length(xs) { @list.count(xs, int(0)) }
+fn list.count(xs, so_far: some int n. int[n]) {
+  match xs { Nil() => so_far, Cons(_, rest) => @list.count(rest, int(n + 1)) }
+}
+fn list.nth(xs, index: some int i. int[i]) {
+  match xs {
+    Nil() => None(),
+    Cons(x, rest) => if (int_equal(int(i), int(0))) { Some(x) } else {
+      @list.nth(rest, int(i - 1))
+    },
+  }
+}
+fn tree.map(f, tree) {
+  match tree {
+    Rose(value, children) => {
+      let root = f(value);
+      let below = fn(child) { @tree.map(f, child) };
+      Rose(root, @list.map(below, children))
+    },
+  }
+}
+fn tree.fold(f, tree) {
+  match tree {
+    Rose(value, children) => {
+      let below = fn(child) { @tree.fold(f, child) };
+      f(value, @list.map(below, children))
+    },
+  }
+}
+"""
+
+
+def without_binder(t: FuncType) -> str:
+    """Return a type as text, its variables numbered as they appear."""
+    names: dict[str, str] = {}
+    text = type_text(replace(t, type_vars=()))
+    return re.sub(r"'\w+", lambda m: names.setdefault(m[0], f"'{len(names)}"), text)
+
+
+def test_the_functions_of_the_prelude_need_no_annotations() -> None:
+    found = infer(BARE_PRELUDE)
+    for name, f in prelude().functions.items():
+        assert without_binder(found.functions[name].type) == without_binder(f.type), name
 
 
 def test_a_long_spine_and_a_deep_nest_are_no_recursion() -> None:

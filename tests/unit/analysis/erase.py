@@ -1,91 +1,14 @@
-"""Generated programs in text form, all types said; and the same programs with types erased.
-
-Every program has `main<n>(x: Tensor[n, 4, f32], v: Tensor[n, f32], b: Tensor[bool])`, global helper
-functions, local functions, branches, tuples, lists, data-dependent sizes and loops. They are text, so
-that a failing one can be read and kept.
-"""
+"""Programs without the types that inference finds."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-
-from hypothesis import strategies as st
 
 from inlay.ir import walk
 from inlay.ir.dims import free_symbols, opened_dims
 from inlay.ir.expr import Const, Expr, Function, GlobalVar, Let, Match, Var
 from inlay.ir.module import Module
 from inlay.ir.types import UNKNOWN, FuncType
-
-HEAD = """
-data List<'a> { Nil, Cons('a, List['a]) }
-fn scale<n>(x: Tensor[n, 4, f32]) -> Tensor[n, 4, f32] { add(x, x) }
-fn rows<n>(x: Tensor[n, 4, f32], v: Tensor[n, f32]) -> Tensor[n, 4, f32] {
-  mul(x, reshape(v, shape(n, 1)))
-}
-fn sum<n>(xs: List[Tensor[n, 4, f32]], first: Tensor[n, 4, f32]) -> Tensor[n, 4, f32] {
-  match xs { Nil => first, Cons(h, t) => @sum(t, add(first, h)) }
-}
-"""
-
-STEPS = """
-let {r} = neg({a});
----
-let {r} = add({a}, {b});
----
-let {r} = relu(mul({a}, {b}));
----
-let {r} = @scale({a});
----
-let {r} = @rows({a}, v);
----
-let {r} = @rows(@scale({a}), neg(v));
----
-let {r} = if (c) {{ {a} }} else {{ let q = neg({b}); add(q, {a}) }};
----
-let f{r} = fn<m>(p: Tensor[m, 4, f32]) -> Tensor[m, 4, f32] {{ let q = relu(p); add(q, p) }};
-let {r} = f{r}({a});
----
-let g{r} = fn(p: Tensor[n, 4, f32]) -> Tensor[n, 4, f32] {{ add(p, {b}) }};
-let {r} = g{r}(g{r}({a}));
----
-let t{r} = ({a}, v, {b});
-let {r} = add(t{r}.0, t{r}.2);
----
-let {r} = match ({a}, {b}) {{ (l, _) => neg(l) }};
----
-let {r} = @sum(Cons({a}, Cons({b}, Nil[Tensor[n, 4, f32]]())), {a});
----
-let c{r} = ref({a});
-write(c{r}, add(read(c{r}), {b}));
-let {r} = read(c{r});
----
-let l{r} = fn<i>(i: int[i], acc: Tensor[n, 4, f32]) -> Tensor[n, 4, f32] {{
-  if (int_less(int(i), int(3))) {{ l{r}(int(i + 1), add(acc, {b})) }} else {{ acc }}
-}};
-let {r} = l{r}(int(0), {a});
----
-let k{r}: some k{r} <= n. Tensor[1, k{r}, i64] = nonzero(relu(v));
-let s{r} = cast{{dtype=f32}}(reshape(k{r}, shape(k{r})));
-let {r} = mul({a}, reduce_sum{{axes=[0]}}(s{r}));
-""".split("---")
-
-
-@st.composite
-def programs(draw: st.DrawFn) -> str:
-    """Return a program of a few steps, each on values made before it."""
-    names = ["x"]
-    body = ["let c = to_control(b);"]
-    for i in range(draw(st.integers(1, 6))):
-        step = draw(st.sampled_from(STEPS))
-        a, b = draw(st.sampled_from(names)), draw(st.sampled_from(names))
-        body.append(step.strip().format(r=f"y{i}", a=a, b=b))
-        names.append(f"y{i}")
-    lines = "\n  ".join(body)
-    return (
-        f"{HEAD}fn main<n>(x: Tensor[n, 4, f32], v: Tensor[n, f32], b: Tensor[bool]) {{\n"
-        f"  {lines}\n  {names[-1]}\n}}\n"
-    )
 
 
 def erase(module: Module, *, params: bool = False) -> Module:
@@ -96,8 +19,8 @@ def erase(module: Module, *, params: bool = False) -> Module:
     """
     functions: dict[str, Function] = {}
     for name, f in module.functions.items():
-        eraser = _Eraser(params=params and _is_called(module, name))
-        keep = name == "main" or _names_dims(f)
+        eraser = _Eraser(params=params)
+        keep = not _is_called(module, name) or _names_dims(f)
         made = eraser.function(f, keep=keep, recursive=_mentions(f.body, name))
         functions[name] = made
     return module.with_functions(functions)
@@ -125,6 +48,9 @@ class _Eraser:
 
     def bare(self, v: Var) -> Var:
         return self.vars.setdefault(v, Var(v.name, UNKNOWN, v.span))
+
+    def var(self, v: Var) -> Var:
+        return self.vars.get(v, v)
 
     def function(self, f: Function, *, keep: bool, recursive: bool) -> Function:
         t = f.type
@@ -157,11 +83,13 @@ class _Eraser:
                     made = self.expr(value)
                 return Let(self.vars.get(v, v), made, self.expr(e.body), UNKNOWN, e.span)
             case Match():
-                for a in e.arms:
-                    walk.map_pattern(a.pattern, self.bare)
+                outer = set(free_symbols(e.scrutinee.type))
+                for v in walk.bound_here(e):
+                    if outer.issuperset(free_symbols(v.type)):
+                        self.bare(v)
                 arms = tuple(
                     replace(
-                        a, pattern=walk.map_pattern(a.pattern, self.bare), body=self.expr(a.body)
+                        a, pattern=walk.map_pattern(a.pattern, self.var), body=self.expr(a.body)
                     )
                     for a in e.arms
                 )
