@@ -26,6 +26,7 @@ from inlay.arith import dtype as dtypes
 from inlay.arith import expr as arith
 from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, Sym, substitute, to_int
+from inlay.arith.solve import Facts, simplify
 from inlay.base.diagnostics import InternalError, error
 from inlay.base.span import NO_SPAN, Span
 from inlay.ir.conform import Matching, assume_dims, conform, instantiate, join
@@ -223,6 +224,7 @@ def call(
         ctx.facts = assume_dims(ctx.facts, opened)
     result = rule(ctx, types)
     if not ctx.checks:
+        result = _simplified(result, types, ctx.facts)
         return Call(callee, args, pack(result, opened) if opened else result, span, place)
     return _checked_call(callee, args, types, rule, ctx, place, known, opened)
 
@@ -305,13 +307,32 @@ def _settle(
         established = _established(checked, known)
         missing = [c for c in dict.fromkeys(ctx.checks) if _key(c) not in established]
         if not missing:
-            return tuple(checked), result
+            return tuple(checked), _simplified(result, [a.type for a in checked], ctx.facts)
         if not checked:
             raise ctx.fail(f"found nothing to check {missing[0].why} on", id="type.dim-unproved")
         _insert_checks(checked, missing, ctx.span)
     raise InternalError(
         f"the type rule of {ctx.what} asks for ever new relations", where=str(ctx.span)
     )
+
+
+def _simplified(result: Type, types: Sequence[Type], facts: Facts) -> Type:
+    """Simplify dims that are new here and have divisions, remainders or extremes in them."""
+    if not isinstance(result, TensorType) or all(map(_is_polynomial, result.shape)):
+        return result
+    given = {d for t in types if isinstance(t, TensorType) for d in t.shape}
+    shape = tuple(
+        d if d in given or _is_polynomial(d) else simplify(d, facts) for d in result.shape
+    )
+    return result if shape == result.shape else TensorType(shape, result.dtype)
+
+
+def _is_polynomial(e: Int) -> bool:
+    for monomial, _ in e.terms:
+        for atom in monomial:
+            if type(atom) is not Sym:
+                return False
+    return True
 
 
 def _key(check: Check) -> tuple[object, ...]:
