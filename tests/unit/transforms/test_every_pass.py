@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import time
+from pathlib import Path
 
 import pytest
 
@@ -120,3 +121,9 @@ def test_meaning_is_kept(name):
     module = ready(name, chain(23))
     after = PASSES[name].run(module, context())
     same(module, after, noise(3, 4))
+
+
+def test_every_pass_has_a_text_test_of_its_name():
+    folder = Path(__file__).resolve().parents[2] / "text" / "transforms"
+    missing = [n for n in NAMES if not (folder / f"{n.replace('-', '_')}.inl").exists()]
+    assert not missing

@@ -1,0 +1,35 @@
+// RUN: inlay opt %s --passes infer-types,to-anf,simplify-algebra,eliminate-dead | filecheck %s
+
+// A normalization that an exporter spelled out is the operator.
+
+// CHECK-LABEL: fn main
+// CHECK:         layer_norm{{.*}}(x)
+// CHECK-NOT:     div(
+fn main<n>(x: Tensor[n, 8, f32]) -> Tensor[n, 8, f32] {
+  let mean = reduce_mean{axes=[-1], keepdims=true}(x);
+  let centered = sub(x, mean);
+  let square = pow(centered, f32(2.0));
+  let variance = reduce_mean{axes=[-1], keepdims=true}(square);
+  div(centered, sqrt(add(variance, f32(1.0e-5))))
+}
+
+// Transposes that undo each other go.
+
+// CHECK-LABEL: fn back
+// CHECK-NOT:     transpose{
+fn back<n, m>(x: Tensor[n, m, f32]) -> Tensor[n, m, f32] {
+  relu(transpose{perm=[1, 0]}(transpose{perm=[1, 0]}(x)))
+}
+
+// A factor per channel moves into the weights.
+
+// CHECK-LABEL: fn scaled
+// CHECK:         matmul(x, f32[2, 2](2.0, 6.0, 0.0, 3.0))
+// CHECK-NOT:     mul(
+fn scaled<n>(x: Tensor[n, 2, f32]) -> Tensor[n, 2, f32] {
+  mul(matmul(x, f32[2, 2](1.0, 2.0, 0.0, 1.0)), f32[2](2.0, 3.0))
+}
+
+entry main("x") -> ("y");
+entry back("x") -> ("y");
+entry scaled("x") -> ("y");
