@@ -603,7 +603,8 @@ class _Inference:
     def _is_blocked(self, t: Type, since: int) -> bool:
         """Whether something waits for an unknown in a type, or will yet say what it is.
 
-        Unknowns that are older belong to the functions around, and are theirs to wait for. Joins do not hold up: if nothing else asks what their sides are, they are of one type.
+        Unknowns that are older belong to the functions around, and are theirs to wait for. Joins do
+        not hold up: if nothing else asks what their sides are, they are of one type.
         """
         while True:
             metas = self.solver.own_types(t, since)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from inlay.analysis.infer_types import infer_types
 from inlay.ir.equal import modules_equal
 from inlay.ir.parser import parse_module
 from inlay.ir.printer import KEYWORDS, print_module
@@ -23,6 +24,16 @@ def test_examples_are_programs(text):
     m = parse_module(text, table())
     assert verify(m) == ()
     assert modules_equal(m, parse_module(print_module(m), table()))
+
+
+@pytest.mark.parametrize("text", re.findall(r"```bare\n(.*?)```", PAGE, re.S))
+def test_examples_of_inference_are_programs(text):
+    m = infer_types(parse_module(text, table()))
+    assert verify(m) == ()
+    for name, params, result in re.findall(r"`(\w+)` becomes `fn<[^>]*>\((.*?)\) -> (.*?)`", PAGE):
+        shown = " ".join(print_module(m).split())
+        assert f"{result} {{" in shown, name
+        assert all(p in shown for p in re.findall(r"\w+: \w+\[[^]]*\]", params)), name
 
 
 def test_the_grammar_defines_what_it_uses():
