@@ -52,9 +52,20 @@ def _slice_rule(ctx: TypeContext, a: AxesAttrs, args: Types) -> TensorType:
             ctx.at_least(step * step, 1, "the step is not 0")
         elif step.value == 0:
             raise ctx.fail("found a step of 0, needed any other")
+        for v in (begin, end):
+            if _is_far(v, x.shape[d]) and abs(v.constant) < 2**62:
+                ctx.at_least(lit(abs(v.constant)) - x.shape[d], 0, "a bound beyond the axis")
         first, last = _bounds(ctx, x.shape[d], begin, end, step)
         dims[d] = rules.non_negative(ctx, -floordiv(first - last, step))
     return TensorType(tuple(dims), x.dtype)
+
+
+FAR = 2**31 - 1
+"""Bounds beyond this stand for an end of the axis: what exporters write for "to the end"."""
+
+
+def _is_far(v: Int, size: Int) -> bool:
+    return size.value is None and v.value is not None and abs(v.value) >= FAR
 
 
 class _NormalForms:
@@ -74,6 +85,8 @@ def _bounds(ctx: rules.Knows, size: Int, begin: Int, end: Int, step: Int) -> tup
     low, high = -backward, size - backward
 
     def clamp(v: Int) -> Int:
+        if _is_far(v, size):
+            return high if v.constant > 0 else low
         v = v + size * _is_negative(ctx, v)
         return rules.greater(ctx, rules.lesser(ctx, v, high), low)
 
