@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -265,6 +266,14 @@ def describe_arrays(arrays: Mapping[str, np.ndarray], output: Output, *, what: s
             if finite.size < wide.size:
                 line += f"  ({wide.size - finite.size} not finite)"
         output.say(line)
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write an .npz archive; any name will do, also those that `numpy.savez` keeps for itself."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
 
 
 def arrays_record(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -6,10 +6,12 @@ something else is going on, at most one a second. Progress goes to the error str
 
 from __future__ import annotations
 
+import importlib
 import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import Any
 
 from inlay.base.instrument import Event, EventKind, Instrument, ListSink
 
@@ -63,14 +65,15 @@ def watched(*, quiet: bool) -> Generator[tuple[Instrument, ListSink], None, None
         yield Instrument(kept, _Watcher(line.update, 100_000_000)), kept
 
 
-def _terminal_status():  # noqa: ANN202 (a type of an optional package)
+def _terminal_status() -> Any:
+    """Return a status line of `rich`, which is optional; None without it or without a terminal."""
     if not sys.stderr.isatty():
         return None
     try:
-        from rich.console import Console
+        rich: Any = importlib.import_module("rich.console")
     except ImportError:
         return None
-    return Console(stderr=True).status("")
+    return rich.Console(stderr=True).status("")
 
 
 @contextmanager

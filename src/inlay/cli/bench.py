@@ -8,6 +8,7 @@ wrong answer has no time.
 from __future__ import annotations
 
 import argparse
+import importlib
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -81,7 +82,7 @@ def onnxruntime_runner(model: Any, inputs: Mapping[str, np.ndarray], threads: in
     if model.suffix != ".onnx":
         raise error("bench.peer-format", f"found {model.name}, needed an .onnx file to run a peer")
     try:
-        import onnxruntime
+        onnxruntime: Any = importlib.import_module("onnxruntime")
     except ImportError:
         raise unsupported(
             "bench.no-peer",
@@ -107,8 +108,7 @@ def constant_weights(path: Path) -> str | bytes:
     such a model it would be measured at half its speed. We take weights as constants; so may the
     peer. Other models are given as they are.
     """
-    import onnx
-
+    onnx: Any = importlib.import_module("onnx")
     model = onnx.load(path, load_external_data=False)
     weights = {t.name for t in model.graph.initializer}
     inputs = [i for i in model.graph.input if i.name not in weights]

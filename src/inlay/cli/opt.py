@@ -31,7 +31,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     tables = [pass_table(f"inlay.{p}") for p in ("placement", "memory", "transforms")]
     passes = passes_named(arguments.passes, tables) if arguments.passes else ()
     module = load(arguments.file)
-    context = PassContext(operators, lambda e: evaluate_expr(e, meanings))
+    context = PassContext(operators, lambda expression: evaluate_expr(expression, meanings))
     # The order is the user's: what the passes require is not checked, what they make is.
     pipeline = Pipeline(passes, frozenset())
     module = run_pipeline(pipeline, module, context, verify=check)

@@ -6,8 +6,6 @@ import argparse
 import time
 from pathlib import Path
 
-import numpy as np
-
 from inlay.cli._command import Command, Output
 from inlay.cli._model import (
     add_input_arguments,
@@ -19,6 +17,7 @@ from inlay.cli._model import (
     describe_placement,
     inputs_of,
     prepare,
+    write_arrays,
 )
 
 
@@ -45,7 +44,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     describe_arrays(outputs, output, what="output")
     output.say(f"  prepared in {compiled:.2f} s, ran in {first * 1e3:.2f} ms")
     if arguments.output is not None:
-        np.savez(arguments.output, **outputs)
+        write_arrays(arguments.output, outputs)
         output.say(f"  outputs written to {arguments.output}")
     output.record(
         model=str(arguments.model),

@@ -209,7 +209,7 @@ class _Rewriter:
             return replace(function, body=self._block(function.body))
         self._offsets.update(placement.offsets)
         body = self._block(function.body)
-        for memory, (block, size) in reversed(placement.blocks.items()):
+        for memory, (block, size) in reversed(list(placement.blocks.items())):
             if size.value == 0:
                 size = lit(ALIGNMENT)
             attrs = StorageAttrs(memory, ALIGNMENT)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -74,7 +75,8 @@ class LoopBody:
             for p in self.function.params
         ]
         result = evaluate(Module({"main": self.function}), args, self.meanings)
-        return result if isinstance(result, tuple) else (result,)
+        found: tuple[Any, ...] = result if isinstance(result, tuple) else (result,)
+        return tuple(np.asarray(x) for x in found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from inlay.codegen.llvm_generator import LlvmGenerator
 from inlay.interp.tensor import Meanings, evaluate_expr
 from inlay.ir.expr import Function
 from inlay.ir.module import Module
+from inlay.ir.verify import check
 from inlay.loop.func import LoopFunction
 from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import ops_to_loops
@@ -65,21 +66,24 @@ def compile_module(
     operator_counts, constant_bytes = count_operators(module)
     context = PassContext(
         operators,
-        lambda e: evaluate_expr(e, meanings),
+        lambda expression: evaluate_expr(expression, meanings),
         options={
             PackOptions: PackOptions(lanes=target.lanes(4)),
             HostOptions: HostOptions(board.host.name),
         },
         instrument=instrument,
     )
-    module = run_pipeline(tensor_pipeline(), module, context)
+    verify = check if options.verify else None
+    module = run_pipeline(tensor_pipeline(), module, context, verify=verify)
     with instrument.span("build-kernels"):
         built = build_kernels(
             module, operators, meanings, _lowering(operators, target), lowering_version()
         )
-    module = run_pipeline(memory_pipeline(), built.module, context)
+    module = run_pipeline(memory_pipeline(), built.module, context, verify=verify)
     with instrument.span("plan-memory"):
         module, plans = plan_module(module)
+        if verify is not None:
+            verify(module)
     with instrument.span("generate"):
         folder = options.cache_folder
         cache = None if folder is None else ObjectCache(folder)

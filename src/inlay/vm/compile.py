@@ -19,7 +19,7 @@ from inlay.base.diagnostics import InternalError, unsupported
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import Constant, Kernel, Program, Target
-from inlay.ir.expr import Function
+from inlay.ir.expr import Function, Var
 from inlay.ir.module import Module
 from inlay.ir.types import (
     BoolType,
@@ -170,7 +170,7 @@ class _Compiler:
     def _prepare(self, builder: FunctionBuilder, node: Function, *, boxed: bool) -> None:
         lowering = Lowering(self, builder, find_loops(node), needed_symbols(node))
         params: list[Register] = []
-        bound = []
+        bound: list[tuple[Var, Value]] = []
         for var in node.params:
             kinds = (kind_of(var.type),) if boxed else flat_kinds(var.type)
             own = [Register(kind) for kind in kinds]

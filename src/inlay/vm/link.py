@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from inlay.arith.expr import Int, Sym
+from inlay.arith.expr import Sym
 from inlay.base.diagnostics import InternalError
 from inlay.bytecode import program as bc
 from inlay.bytecode.formula import Formula
@@ -89,7 +89,7 @@ def _cost(kernel: Kernel) -> Formula:
     """Return the predicted time over the integers; unknown costs count as long."""
     positions: dict[Sym, int] = {}
     for index, e in enumerate(kernel.ints):
-        if isinstance(e, Int) and isinstance(e.atom, Sym):
+        if isinstance(e.atom, Sym):
             positions[e.atom] = index
     found = None if kernel.cost_ns is None else formula(kernel.cost_ns, positions)
     return (1_000_000_000,) if found is None else found

@@ -360,12 +360,12 @@ class Lowering:
             case Call(callee=Function() as function):
                 self._bind_args(function, e)
                 self.at_ending(function.body, ending)
-            case Call(callee=Var(), args=args):
-                callee = self.variables[e.callee]
-                if isinstance(callee, LoopFunction):
-                    self._loop(callee, e, ending, None)
+            case Call(callee=Var() as var, args=args):
+                function = self.variables[var]
+                if isinstance(function, LoopFunction):
+                    self._loop(function, e, ending, None)
                 else:
-                    self._call_at(callee, args, e, ending)
+                    self._call_at(function, args, e, ending)
             case Call(callee=GlobalVar(name=name), args=args) if name in self._functions:
                 self._call_at(GlobalFunction(name), args, e, ending)
             case _:
