@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from typing import Any, assert_never
 
 import numpy as np
@@ -28,6 +27,7 @@ import numpy as np
 from inlay.arith.dtype import DType, Kind
 from inlay.arith.expr import Atom, FloorDiv, Int, Max, Min, Mod, Sym, evaluate
 from inlay.base.diagnostics import CompileError, error
+from inlay.interp.loop_scalars import binary, convert, intrinsic, unary, wrap
 from inlay.loop.buffer import Buffer
 from inlay.loop.func import LoopFunction
 from inlay.loop.inits import hoist_inits
@@ -39,7 +39,6 @@ from inlay.loop.scalar import (
     Cast,
     Index,
     Intrinsic,
-    IntrinsicOp,
     Lit,
     Load,
     Name,
@@ -47,7 +46,6 @@ from inlay.loop.scalar import (
     Scalar,
     Select,
     Unary,
-    UnaryOp,
 )
 from inlay.loop.stmt import (
     Alloc,
@@ -383,7 +381,7 @@ class _Machine:
             case Load():
                 return self._load(x)
             case Unary(op=op, operand=operand):
-                return _apply1(_unary(op, x.dtype), self.scalar(operand))
+                return _apply1(unary(op, x.dtype), self.scalar(operand))
             case Binary(op=op, lhs=lhs, rhs=rhs):
                 return self._binary(op, lhs, rhs)
             case Select(condition=condition, then=then, otherwise=otherwise):
@@ -476,181 +474,3 @@ def _int_code(e: Int) -> Callable[[Env], int]:
         return f"({' + '.join(terms)})" if terms else "0"
 
     return eval(f"lambda env, s=s: {text(e)}", {"s": syms})
-
-
-# --------------------------------------------------------------------------- operations
-
-
-def wrap(value: int, dtype: DType) -> int:
-    """Return an integer reduced to its format, as two's complement does."""
-    mask = (1 << dtype.bits) - 1
-    value &= mask
-    return value - mask - 1 if dtype.is_signed and value >> (dtype.bits - 1) else value
-
-
-def _odd_single(value: Any) -> np.float32:
-    """Return a number in f32, rounded to odd, so that rounding it again is as rounding once."""
-    if isinstance(value, int):
-        return np.float32(value)
-    near, exact = np.float32(value), float(value)
-    if float(near) == exact or not math.isfinite(near) or near.view(np.uint32) & 1:
-        return near
-    toward = math.inf if float(near) < exact else -math.inf
-    return np.nextafter(near, np.float32(toward))
-
-
-def convert(value: Any, dtype: DType) -> Any:
-    """Return a value in another format; floats truncate toward zero on their way to integers."""
-    if dtype.kind is Kind.BOOL:
-        return bool(value != 0)
-    if dtype.name == "bf16":
-        # ml_dtypes goes through f32, rounding twice, and refuses large integers.
-        return dtype.numpy.type(_odd_single(value))
-    if dtype.is_float:
-        return dtype.numpy.type(value)
-    if isinstance(value, (int, bool)):
-        return wrap(int(value), dtype)
-    number = float(value)
-    # Out of range is undefined; some value is given, so that unused lanes do no harm.
-    return wrap(int(number), dtype) if math.isfinite(number) else 0
-
-
-def _truncated(a: int, b: int) -> int:
-    quotient = abs(a) // abs(b)
-    return quotient if (a < 0) == (b < 0) else -quotient
-
-
-def _shift_right(a: int, b: int) -> int:
-    return a >> min(b, 128)
-
-
-_INTEGER: dict[BinaryOp, Callable[[int, int], int]] = {
-    BinaryOp.ADD: lambda a, b: a + b,
-    BinaryOp.SUB: lambda a, b: a - b,
-    BinaryOp.MUL: lambda a, b: a * b,
-    BinaryOp.DIV: _truncated,
-    BinaryOp.REM: lambda a, b: a - b * _truncated(a, b),
-    BinaryOp.FLOORDIV: lambda a, b: a // b,
-    BinaryOp.FLOORMOD: lambda a, b: a % b,
-    BinaryOp.MIN: min,
-    BinaryOp.MAX: max,
-    BinaryOp.AND: lambda a, b: a & b,
-    BinaryOp.OR: lambda a, b: a | b,
-    BinaryOp.XOR: lambda a, b: a ^ b,
-    BinaryOp.SHL: lambda a, b: a << min(b, 128),
-    BinaryOp.SHR: _shift_right,
-}
-_FLOAT: dict[BinaryOp, Callable[[Any, Any], Any]] = {
-    BinaryOp.ADD: lambda a, b: a + b,
-    BinaryOp.SUB: lambda a, b: a - b,
-    BinaryOp.MUL: lambda a, b: a * b,
-    BinaryOp.DIV: lambda a, b: a / b,
-    BinaryOp.REM: np.fmod,
-    BinaryOp.FLOORDIV: lambda a, b: np.floor(a / b),
-    BinaryOp.FLOORMOD: np.mod,
-    BinaryOp.MIN: np.minimum,
-    BinaryOp.MAX: np.maximum,
-}
-_COMPARE: dict[BinaryOp, Callable[[Any, Any], bool]] = {
-    BinaryOp.EQ: lambda a, b: bool(a == b),
-    BinaryOp.NE: lambda a, b: bool(a != b),
-    BinaryOp.LT: lambda a, b: bool(a < b),
-    BinaryOp.LE: lambda a, b: bool(a <= b),
-}
-_UNARY_FLOAT: dict[UnaryOp, Callable[[Any], Any]] = {
-    UnaryOp.NEG: lambda a: -a,
-    UnaryOp.ABS: abs,
-    UnaryOp.SQRT: np.sqrt,
-    UnaryOp.FLOOR: np.floor,
-    UnaryOp.CEIL: np.ceil,
-    UnaryOp.TRUNC: np.trunc,
-    UnaryOp.ROUND_EVEN: np.rint,
-}
-_UNARY_INTEGER: dict[UnaryOp, Callable[[int], int]] = {
-    UnaryOp.NEG: lambda a: -a,
-    UnaryOp.ABS: abs,
-    UnaryOp.BITNOT: lambda a: ~a,
-}
-
-
-def binary(op: BinaryOp, dtype: DType) -> Callable[[Any, Any], Any]:
-    """Return an operation on two values of a format."""
-    if op in _COMPARE:
-        return _COMPARE[op]
-    if dtype.is_float:
-        return _FLOAT[op]
-    function = _INTEGER[op]
-    if dtype.kind is Kind.BOOL:
-        return lambda a, b: bool(function(a, b))
-    return lambda a, b: wrap(function(a, b), dtype)
-
-
-def _unary(op: UnaryOp, dtype: DType) -> Callable[[Any], Any]:
-    if op is UnaryOp.NOT:
-        return lambda a: not a
-    if dtype.is_float:
-        return _UNARY_FLOAT[op]
-    function = _UNARY_INTEGER[op]
-    return lambda a: wrap(function(a), dtype)
-
-
-def _sigmoid(x: float) -> float:
-    return 1.0 / (1.0 + np.exp(-x)) if x >= 0 else np.exp(x) / (1.0 + np.exp(x))
-
-
-def _power(a: Any, b: Any) -> Any:
-    """Return `a ** b`; of arrays, because NumPy takes sqrt(a) for a scalar 0.5: NaN for -inf."""
-    return np.power(np.array([a]), np.array([b]))[0]
-
-
-_IN_F64: dict[IntrinsicOp, Callable[..., Any]] = {
-    IntrinsicOp.EXP: np.exp,
-    IntrinsicOp.LOG: np.log,
-    IntrinsicOp.SIN: np.sin,
-    IntrinsicOp.COS: np.cos,
-    IntrinsicOp.TAN: np.tan,
-    IntrinsicOp.ASIN: np.arcsin,
-    IntrinsicOp.ACOS: np.arccos,
-    IntrinsicOp.ATAN: np.arctan,
-    IntrinsicOp.SINH: np.sinh,
-    IntrinsicOp.COSH: np.cosh,
-    IntrinsicOp.TANH: np.tanh,
-    IntrinsicOp.ASINH: np.arcsinh,
-    IntrinsicOp.ACOSH: np.arccosh,
-    IntrinsicOp.ATANH: np.arctanh,
-    IntrinsicOp.ERF: math.erf,
-    IntrinsicOp.SIGMOID: _sigmoid,
-    IntrinsicOp.RSQRT: lambda a: 1.0 / np.sqrt(a),
-    IntrinsicOp.POW: _power,
-}
-
-
-def intrinsic(op: IntrinsicOp, operand: DType, result: DType) -> Callable[..., Any]:
-    """Return a function of scalars of one format."""
-    if op is IntrinsicOp.IS_NAN:
-        return lambda a: bool(np.isnan(a))
-    if op is IntrinsicOp.IS_INF:
-        return lambda a: bool(np.isinf(a))
-    if op is IntrinsicOp.MUL_HIGH:
-        return lambda a, b: wrap((a * b) >> operand.bits, operand)
-    if op is IntrinsicOp.BITCAST:
-        return lambda a: _bitcast(a, operand, result)
-    rounded = operand.numpy.type
-    if op is IntrinsicOp.FMA:
-        if operand.bits == 64:
-            return _fused
-        return lambda a, b, c: rounded(np.float64(a) * np.float64(b) + np.float64(c))
-    function = _IN_F64[op]
-    return lambda *args: rounded(function(*map(np.float64, args)))
-
-
-def _bitcast(value: Any, operand: DType, result: DType) -> Any:
-    seen = np.array([value], operand.numpy).view(result.numpy)[0]
-    return int(seen) if result.is_integer else seen
-
-
-def _fused(a: Any, b: Any, c: Any) -> Any:
-    """Multiply and add in f64 with one rounding."""
-    if not all(map(math.isfinite, (a, b, c))):
-        return a * b + c
-    return np.float64(float(Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))))

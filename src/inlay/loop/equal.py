@@ -8,7 +8,8 @@ on the other. Integers are compared as normal forms after renaming.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 from inlay.arith.expr import Int, Sym, substitute, to_int
 from inlay.loop.buffer import Buffer
@@ -55,8 +56,7 @@ class _Match:
         if type(a) is not type(b):
             return False
         if isinstance(a, tuple):
-            assert isinstance(b, tuple), "types were compared"
-            return self._same_items(a, b)
+            return self._same_items(cast("tuple[object, ...]", a), cast("tuple[object, ...]", b))
         if isinstance(a, Lit):
             assert isinstance(b, Lit), "types were compared"
             return a.dtype == b.dtype and repr(a.value) == repr(b.value)
@@ -71,7 +71,7 @@ class _Match:
         return len(a) == len(b) and all(map(self.same, a, b))
 
     def _same_fields(self, a: object, b: object) -> bool:
-        names = type(a).__dataclass_fields__  # type: ignore[attr-defined]
+        names: Iterable[str] = getattr(type(a), "__dataclass_fields__")  # noqa: B009
         return all(self.same(getattr(a, n), getattr(b, n)) for n in names)
 
     def _pair_buffers(self, a: Buffer, b: Buffer) -> bool:

@@ -24,7 +24,7 @@ from inlay.loop.func import LoopFunction
 from inlay.loop.lets import bind_lets, linearize
 from inlay.loop.reduction import combine, identity
 from inlay.loop.scalar import Index, Load, Reduce
-from inlay.loop.stmt import Alloc, Block, BlockIter, For, IterKind, LoopKind, Stmt, Store
+from inlay.loop.stmt import Alloc, Block, BlockIter, For, IterKind, Let, LoopKind, Stmt, Store
 from inlay.loop.te import Tensor
 from inlay.loop.te_inline import Root, inline
 from inlay.loop.walk import Rewrite, own_ints, own_scalars, scalars_below, seq, stmts_below
@@ -125,8 +125,10 @@ def free_symbols(params: Sequence[Buffer], body: Stmt) -> Iterator[Sym]:
                 bound.add(var)
             case Block(iters=iters):
                 bound.update(i.sym for i in iters)
+            case Let(sym=sym):
+                bound.add(sym)
             case _:
-                bound.update((s.sym,) if hasattr(s, "sym") else ())
+                pass
         _note(own_ints(s), seen)
         for value in own_scalars(s):
             for x in scalars_below(value):

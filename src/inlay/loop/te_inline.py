@@ -100,9 +100,9 @@ class _Group:
     outputs: set[Tensor]
     sizes: dict[Tensor, _Size]
     readers: dict[Tensor, list[Tensor]]
-    ends: dict[Tensor, set[Tensor]] = field(default_factory=dict)
-    reuse: dict[Tensor, _Reuse] = field(default_factory=dict)
-    roots: set[Tensor] = field(default_factory=set)
+    ends: dict[Tensor, set[Tensor]] = field(default_factory=dict[Tensor, "set[Tensor]"])
+    reuse: dict[Tensor, _Reuse] = field(default_factory=dict[Tensor, _Reuse])
+    roots: set[Tensor] = field(default_factory=set[Tensor])
 
 
 def inline(outputs: Sequence[Tensor]) -> tuple[Root, ...]:
@@ -116,11 +116,7 @@ def inline(outputs: Sequence[Tensor]) -> tuple[Root, ...]:
     group = _Group(order, set(outputs), {t: _size(t) for t in order}, readers)
     _choose_roots(group)
     inliner = _Inliner(group)
-    made: list[Root] = []
-    for t in group.order:
-        if t in group.roots:
-            made.append(inliner.root(t))
-    return tuple(made)
+    return tuple([inliner.root(t) for t in group.order if t in group.roots])
 
 
 def _topological(outputs: Sequence[Tensor]) -> list[Tensor]:

@@ -84,8 +84,8 @@ class _Regions:
         lets: symbols bound by lets: an index that mentions one cannot be told.
     """
 
-    of: dict[Buffer, _Region | None] = field(default_factory=dict)
-    lets: set[Sym] = field(default_factory=set)
+    of: dict[Buffer, _Region | None] = field(default_factory=dict[Buffer, "_Region | None"])
+    lets: set[Sym] = field(default_factory=set[Sym])
 
     def walk(self, s: Stmt, live: dict[Buffer, _Ranges], *, inside_loop: bool) -> None:
         """Visit a statement; `live` maps allocated buffers to the loops inside the allocation."""

@@ -196,7 +196,7 @@ def _distinct(outputs: list[te.Tensor], inputs: list[te.Tensor]) -> list[te.Tens
     result: list[te.Tensor] = []
     for t in outputs:
         if t in seen:
-            t = te.compute(t.shape, lambda *i, t=t: t[i], name=t.buffer.name)
+            t = te.compute(t.shape, t.__getitem__, name=t.buffer.name)
         seen.add(t)
         result.append(t)
     return result

@@ -15,8 +15,9 @@ an index that is made again after a change, in one walk.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -210,16 +211,20 @@ class Schedule:
         self._body = body
         self._index = None
 
-    def record(self, step: Step) -> Callable[[], None]:
-        """Open a step; the result closes it. Inner steps are not recorded."""
+    @contextlib.contextmanager
+    def recording(self, step: Step) -> Generator[None, None, None]:
+        """Record a step, unless it is part of another; one that is refused leaves no record."""
         self._depth += 1
-        if self._depth == 1:
-            self.trace.append(step)
-
-        def close() -> None:
+        try:
+            if self._depth == 1:
+                self.trace.append(step)
+            yield
+        except Illegal:
+            if self._depth == 1:
+                self.trace.pop()
+            raise
+        finally:
             self._depth -= 1
-
-        return close
 
 
 def _with_child(parent: Stmt, old: Stmt, new: Stmt) -> Stmt:
@@ -253,15 +258,8 @@ def primitive(
 
     @functools.wraps(function)
     def recorded(s: Schedule, *args: P.args, **keywords: P.kwargs) -> R:
-        close = s.record(Step(name, args, tuple(keywords.items())))
-        try:
+        with s.recording(Step(name, args, tuple(keywords.items()))):
             return function(s, *args, **keywords)
-        except Illegal:
-            if s.trace and s._depth == 1:
-                s.trace.pop()
-            raise
-        finally:
-            close()
 
     return recorded
 

@@ -61,10 +61,10 @@ def parse_trace(text: str) -> tuple[Step, ...]:
 
 def _step(s: ast.stmt) -> Step:
     if not isinstance(s, ast.Expr) or not isinstance(s.value, ast.Call):
-        raise ValueError("needed one call in each line")
+        raise ValueError("needed one call in each line")  # noqa: TRY004 - the text is wrong
     call = s.value
     if not isinstance(call.func, ast.Name):
-        raise ValueError("needed the name of a primitive")
+        raise ValueError("needed the name of a primitive")  # noqa: TRY004
     args = tuple(ast.literal_eval(a) for a in call.args)
     keywords = tuple((str(k.arg), ast.literal_eval(k.value)) for k in call.keywords)
     return Step(call.func.id, args, keywords)

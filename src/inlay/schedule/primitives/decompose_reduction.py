@@ -15,7 +15,8 @@ def decompose_reduction(s: Schedule, block: str, loop: str) -> str:
     Before:
 
         for i in 0..n { for k in 0..m {
-          block b(v: spatial n = i, r: reduce m = k) { init { y[v] = 0.0:f32 } y[v] = y[v] + x[v, r] } } }
+          block b(v: spatial n = i, r: reduce m = k) {
+            init { y[v] = 0.0:f32 } y[v] = y[v] + x[v, r] } } }
 
     After `decompose_reduction(s, "b", "k")`:
 

@@ -15,7 +15,8 @@ def fuse(s: Schedule, outer: str, inner: str) -> str:
 
     Before:
 
-        for i in 0..4 { for j in 0..n { block b(u: spatial 4 = i, v: spatial n = j) { y[u, v] = x[u, v] } } }
+        for i in 0..4 { for j in 0..n {
+          block b(u: spatial 4 = i, v: spatial n = j) { y[u, v] = x[u, v] } } }
 
     After `fuse(s, "i", "j")`:
 

@@ -16,12 +16,14 @@ def reorder(s: Schedule, loops: Sequence[str]) -> None:
     Before:
 
         for i in 0..n { for k in 0..m {
-          block b(v: spatial n = i, r: reduce m = k) { init { y[v] = 0.0:f32 } y[v] = y[v] + x[v, r] } } }
+          block b(v: spatial n = i, r: reduce m = k) {
+            init { y[v] = 0.0:f32 } y[v] = y[v] + x[v, r] } } }
 
     After `reorder(s, ["k", "i"])`:
 
         for k in 0..m { for i in 0..n {
-          block b(v: spatial n = i, r: reduce m = k) { init { y[v] = 0.0:f32 } y[v] = y[v] + x[v, r] } } }
+          block b(v: spatial n = i, r: reduce m = k) {
+            init { y[v] = 0.0:f32 } y[v] = y[v] + x[v, r] } } }
 
     Loops between them that are not named keep their places. The innermost must hold one block: its
     points are independent but for the order of its reduction, which is the order of its loops.
