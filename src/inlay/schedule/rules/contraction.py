@@ -33,7 +33,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 
 from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, Mod, Sym, coefficient, symbols, to_int
@@ -63,12 +62,10 @@ from inlay.schedule.rules.nests import parallelize, vectorize_nest
 from inlay.schedule.state import Illegal, Schedule
 from inlay.schedule.target import Target, lanes
 
-MAX_UNROLLED_STEPS = 16
+MAX_UNROLLED_STEPS = 24
 """A reduction, or its innermost loops, of at most so many steps is written out."""
 MIN_PARALLEL_PANELS = 4
 """With fewer panels than this, threads share lines instead."""
-COPY_WORTH = 64
-"""Multiplications for each element of an input from which on a padded copy of it pays."""
 MAX_ROWS = 8
 """More rows gain nothing, and lose when they share cache sets."""
 
@@ -158,9 +155,8 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
     if plan.row is not None:
         row = _row_loop(s, block)
         edges = _clip(s, block, row) if guarded else (False, False)
-        tiles = _edges(s, split_cascade(s, row, plan.tiles), edges)
-        for tile in tiles:
-            _micro_kernel(s, tile, temporary.name, tile.names[block])
+        for tile, crosses in _edges(s, split_cascade(s, row, plan.tiles), edges):
+            _micro_kernel(s, tile, temporary.name, tile.names[block], crosses=crosses)
     else:
         innermost = _spatial_loops(s, block)[-2]
         _finish(s, innermost, temporary.name, block)
@@ -169,25 +165,16 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
 
 
 def _inline_padding(s: Schedule, block: str) -> list[str]:
-    """Compute padding in place where a padded copy costs too much; return the blocks that are gone.
-
-    A copy keeps tests out of the reduction, and takes about as long as 50 multiplications for an
-    element. With few channels and few filters that is not small; then the reduction along a line is
-    short and written out, so that its tests are settled when code is emitted.
-    """
-    extents = [i.extent.value for i in s.block(block).iters]
-    reducing = [s.loop(x).extent.value for x in _reduce_loops(s, block)]
-    if None in extents or prod(n or 0 for n in reducing[1:]) > MAX_UNROLLED_STEPS:
+    """Compute padding where it is read instead of copying the input; return the blocks gone."""
+    if any(i.extent.value is None for i in s.block(block).iters):
         return []
     read = {x.buffer for x in loads_of(s.block(block).body)}
     gone: list[str] = []
     for name in s.block_names():
         b = s.block(name)
         if b.init is None and _written(b) in read and isinstance(_value(b), Select):
-            copied = prod(n.value or 0 for n in _written(b).shape)
-            if prod(n or 0 for n in extents) < COPY_WORTH * copied:
-                _attempt(inline, s, name)
-                gone += [name] if name not in s.block_names() else []
+            _attempt(inline, s, name)
+            gone += [name] if name not in s.block_names() else []
     return gone
 
 
@@ -303,30 +290,50 @@ def _distances(predicate: Scalar | None) -> list[Int]:
     return out
 
 
-def _edges(s: Schedule, tiles: Sequence[Copy], at: tuple[bool, bool]) -> list[Copy]:
-    """Cut off the first and the last tile of a line if windows reach over its ends there."""
-    out = list(tiles)
-    for wanted, iteration, index in zip(at, (1, -1), (0, len(out) - 1), strict=True):
-        tile = out[index + len(out) - len(tiles) if iteration < 0 else 0]
-        count = s.loop(tile.outer).extent.value
-        if not wanted or count is None or count < 2:
-            continue
-        names = cut(s, tile.outer, iteration % count)
-        inner = {old: names[new] for old, new in tile.names.items()}
-        out.insert(
-            out.index(tile) + 1, Copy(tile.tile, names[tile.outer], names[tile.inner], inner)
-        )
-    return out
+def _edges(s: Schedule, tiles: Sequence[Copy], at: tuple[bool, bool]) -> list[tuple[Copy, bool]]:
+    """Cut off the first and the last tile of a line if windows reach over its ends there.
+
+    Returns the tiles, and whether windows of each may reach over an end.
+    """
+    front, end = at
+    parts = list(tiles)
+    if any(s.loop(tile.outer).extent.value is None for tile in tiles):
+        return [(tile, front or end) for tile in tiles]
+    if front:
+        parts[:1] = _cut(s, parts[0], 1)
+    if end:
+        parts[-1:] = _cut(s, parts[-1], -1)
+    last = len(parts) - 1
+    return [(x, (front and i == 0) or (end and i == last)) for i, x in enumerate(parts)]
 
 
-def _micro_kernel(s: Schedule, tile: Copy, temporary: str, block: str) -> None:
+def _cut(s: Schedule, tile: Copy, iteration: int) -> list[Copy]:
+    """Cut a loop over tiles after its first or before its last iteration."""
+    count = s.loop(tile.outer).extent.value or 0
+    if count < 2:
+        return [tile]
+    names = cut(s, tile.outer, iteration % count)
+    inner = {old: names[new] for old, new in tile.names.items()}
+    return [tile, Copy(tile.tile, names[tile.outer], names[tile.inner], inner)]
+
+
+def _micro_kernel(s: Schedule, tile: Copy, temporary: str, block: str, *, crosses: bool) -> None:
     """Give init, reduction and epilogue of a tile their own rows, and accumulate in registers."""
     nests = distribute(s, tile.inner)
     lane = s.loops_of(block)[-1]
-    reorder(s, [*_reduce_loops(s, block), nests[1], lane])
+    reducing = _reduce_loops(s, block)
+    reorder(s, [*reducing, nests[1], lane])
     _finish(s, tile.outer, temporary, block)
     for loop in nests:
         unroll(s, loop)
+    if crosses:
+        # Tests of window against line are settled when code is emitted, if both are written out.
+        for loop in reducing:
+            tested = any(
+                s.loop(loop).var in symbols(d) for d in _distances(s.block(block).predicate)
+            )
+            if tested and s.loop(loop).kind is LoopKind.SERIAL and s.loop(loop).extent.value:
+                unroll(s, loop)
 
 
 def _finish(s: Schedule, around: str, temporary: str, block: str) -> None:
