@@ -48,6 +48,12 @@ def _machine(target: Target, level: int) -> Any:
     )
 
 
+def warm_up(target: Target) -> None:
+    """Load LLVM for a target now, so that forked children share it."""
+    for level in (2, 3):
+        _machine(target, level)
+
+
 def compile_text(text: str, target: Target, *, optimize: bool) -> bytes:
     """Return the object of a module.
 

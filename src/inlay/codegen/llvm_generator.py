@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +13,15 @@ from inlay.codegen.cache import ObjectCache, key_of
 from inlay.codegen.image import link
 from inlay.codegen.interface import Artifact, KernelCode, PhaseCode, Request
 from inlay.codegen.llvm import assertions_of, emit_module, needs_optimizer, workspace_layout
-from inlay.codegen.llvm_compile import COMPILER_VERSION, compile_in_child, compile_text
+from inlay.codegen.llvm_compile import COMPILER_VERSION, compile_in_child, compile_text, warm_up
 from inlay.codegen.unit import Unit, from_bytes
+from inlay.codegen.workers import processors, run_all
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
 from inlay.machine.target import Target, host
+
+FEW_KERNELS = 4
+"""Fewer than this are not worth another process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +31,12 @@ class LlvmGenerator:
     Attributes:
         target: the machine.
         cache: where objects are kept between runs, or None.
+        workers: processes that compile at once; 0 for one on each processor.
     """
 
     target: Target
     cache: ObjectCache | None = None
+    workers: int = 0
     name: str = "llvm"
 
     def supports(self, target: Target) -> bool:
@@ -38,41 +45,57 @@ class LlvmGenerator:
 
     def compile(self, requests: Sequence[Request]) -> Artifact:
         """Return the code of kernels in one image, in the order of the requests."""
-        units = [self._unit(r) for r in requests]
+        units, cached = self._units(requests)
         image = link(
-            [(r.name, unit.data) for r, (unit, _) in zip(requests, units, strict=True)],
+            [(r.name, unit.data) for r, unit in zip(requests, units, strict=True)],
             self.target.features,
         )
         kernels: dict[str, KernelCode] = {}
-        for r, (unit, cached) in zip(requests, units, strict=True):
+        for r, unit, hit in zip(requests, units, cached, strict=True):
             phases = tuple(
                 PhaseCode(image.symbols[f"{r.name}.{symbol}"], parallel)
                 for symbol, parallel in unit.phases
             )
             kernels[r.name] = KernelCode(
                 r.name, phases, unit.dims, unit.workspace, unit.workspace_per_part,
-                unit.assertions, cached,
+                unit.assertions, hit,
             )  # fmt: skip
         return Artifact(image, kernels)
 
-    def _unit(self, request: Request) -> tuple[Unit, bool]:
-        """Return a compiled kernel and whether it was cached."""
-        version = f"{COMPILER_VERSION} {importlib.metadata.version('llvmlite')}"
-        common = (version, self.target.key, repr(sorted(request.in_place)))
-        source_key = key_of("source", request.key, *common) if request.key else ""
-        found = self._cached(source_key)
-        if found is not None:
-            return found, True
+    def _units(self, requests: Sequence[Request]) -> tuple[list[Unit], list[bool]]:
+        """Return compiled kernels, and which of them were cached."""
+        keys = [self._key("source", r.key, r) if r.key else "" for r in requests]
+        units = [self._cached(key) for key in keys]
+        missing = [i for i, unit in enumerate(units) if unit is None]
+        jobs = [lambda r=requests[i]: self._make(r) for i in missing]
+        workers = self.workers or processors()
+        if len(missing) < FEW_KERNELS:
+            workers = 1
+        elif workers > 1:
+            warm_up(self.target)
+        cached = [unit is not None for unit in units]
+        for i, data in zip(missing, run_all(jobs, workers), strict=True):
+            unit = from_bytes(data[1:])
+            units[i], cached[i] = unit, data[0] == 1
+            self._store(keys[i], unit)
+        return [u for u in units if u is not None], cached
+
+    def _make(self, request: Request) -> bytes:
+        """Lower and compile a kernel, or find it by its text.
+
+        Returns a byte that says which, and the stored form.
+        """
         function = dataclasses.replace(request.lower(), name="kernel")
-        text_key = key_of("text", print_function(function), *common)
-        found = self._cached(text_key)
-        if found is not None:
-            self._store(source_key, found)
-            return found, True
+        key = self._key("text", print_function(function), request)
+        unit = self._cached(key)
+        if unit is not None:
+            return b"\1" + unit.to_bytes()
         unit = compile_function(function, self.target, request.in_place)
-        self._store(text_key, unit)
-        self._store(source_key, unit)
-        return unit, False
+        self._store(key, unit)
+        return b"\0" + unit.to_bytes()
+
+    def _key(self, kind: str, text: str, request: Request) -> str:
+        return key_of(kind, text, _version(), self.target.key, repr(sorted(request.in_place)))
 
     def _cached(self, key: str) -> Unit | None:
         data = self.cache.get(key) if self.cache is not None and key else None
@@ -81,6 +104,11 @@ class LlvmGenerator:
     def _store(self, key: str, unit: Unit) -> None:
         if self.cache is not None and key:
             self.cache.put(key, unit.to_bytes())
+
+
+@functools.cache
+def _version() -> str:
+    return f"{COMPILER_VERSION} {importlib.metadata.version('llvmlite')}"
 
 
 def compile_function(

@@ -101,7 +101,7 @@ def test_integers_keep_their_two_operations() -> None:
 
 
 def test_the_reduction_is_the_only_serial_loop_in_a_tile() -> None:
-    s, _ = scheduled(packed_matmul((16, 17), 8, 8, epilogue="relu"))
+    s, _ = scheduled(packed_matmul((16, 31), 8, 8, epilogue="relu"))
     from inlay.lower.lower import lower
 
     serial = [
@@ -109,7 +109,7 @@ def test_the_reduction_is_the_only_serial_loop_in_a_tile() -> None:
         for x in stmts_below(lower(s.function).body)
         if isinstance(x, For) and x.kind is LoopKind.SERIAL
     ]
-    assert serial == [4, 17]
+    assert serial == [4, 31]
 
 
 def test_rows_are_divided_evenly() -> None:
