@@ -305,27 +305,127 @@ def _opened_int(
 def pack(t: Type, dims: Iterable[DimParam]) -> Type:
     """Quantify those of `dims` that occur free in `t`, renamed; `t` itself when none does.
 
-    A symbol that occurs once, as a control value of no known bounds, is forgotten instead: it would
-    say no more than `int`.
+    Whoever opens the result finds each symbol in the value, so what a value does not determine is
+    said less exactly: `Tensor[j + k]` is packed as `some d. Tensor[d]`, a symbol inside of the
+    arguments of a data type is quantified there, and a bound by a symbol that is gone is dropped. A
+    symbol that occurs once, as a control value without bounds, says no more than `int`.
     """
-    wanted = tuple(dims)
-    if not wanted:
+    wanted = {d.sym: d for d in dims}
+    if not wanted or wanted.keys().isdisjoint(free_symbols(t)):
         return t
-    present = set(free_symbols(t))
-    kept = tuple(d for d in wanted if d.sym in present)
-    if not kept:
-        return t
+    determined = _determined(t, wanted.keys())
+    lost = {s: d for s, d in wanted.items() if s not in determined}
+    kept = [wanted[s] for s in wanted if s in determined]
+    if lost:
+        blurred: dict[Int, DimParam] = {}
+        t = _blur(t, lost, blurred)
+        # Cells and functions are what they are: their symbols are quantified, found or not.
+        held = {s: lost.pop(s) for s in free_symbols(t) if s in lost}
+        kept = [_without_bound(d, lost) for d in (*kept, *blurred.values(), *held.values())]
     lone = _lone_control_values(t, {d.sym for d in kept if d.low == LEAST_INT and d.high is None})
     if lone:
         t = _forget(t, lone)
-        kept = tuple(d for d in kept if d.sym not in lone)
-        if not kept:
-            return t
+        kept = [d for d in kept if d.sym not in lone]
+    if not kept:
+        return t
+    kept = _bounds_first(kept)
     fresh = rename_dims(kept)
     body = substitute_type(t, {d.sym: from_atom(f.sym) for d, f in zip(kept, fresh, strict=True)})
     if isinstance(body, ExistsType):
         return ExistsType((*fresh, *body.dims), body.body)
     return ExistsType(fresh, body)
+
+
+def _determined(t: Type, wanted: Iterable[Sym]) -> set[Sym]:
+    """Return the wanted symbols that a value of the type determines: `k`, `2*k + n`."""
+    unsolved = set(wanted)
+    waiting = [e for e in _visible_ints(t) if not unsolved.isdisjoint(arith.symbols(e))]
+    found: set[Sym] = set()
+    progress = True
+    while progress:
+        progress = False
+        for e in waiting:
+            inside = [s for s in arith.symbols(e) if s in unsolved]
+            if len(inside) != 1:
+                continue
+            c = arith.coefficient(e, inside[0])
+            if c is not None and c.value:
+                found.add(inside[0])
+                unsolved.discard(inside[0])
+                progress = True
+    return found
+
+
+def _visible_ints(t: Type) -> list[Int]:
+    """Return the integers that can be read off a value: outside of data types and functions."""
+    match t:
+        case TensorType(shape=values) | ShapeType(values=values):
+            return [v for v in values if v is not None]
+        case IntType(value=Int() as value):
+            return [value]
+        case TupleType(fields=fields):
+            return [e for f in fields for e in _visible_ints(f)]
+        case RefType(content=inner) | ExistsType(body=inner):
+            return _visible_ints(inner)
+        case _:
+            return []
+
+
+def _blur(t: Type, lost: Mapping[Sym, DimParam], blurred: dict[Int, DimParam]) -> Type:
+    """Rewrite a type so that symbols which values do not determine do not escape."""
+
+    def blur(e: Int, low: int) -> Int:
+        if lost.keys().isdisjoint(arith.symbols(e)):
+            return e
+        found = blurred.get(e)
+        if found is None:
+            found = blurred[e] = DimParam(arith.fresh("k"), low)
+        elif low == 0 and found.low == LEAST_INT:
+            found = blurred[e] = DimParam(found.sym, 0)
+        return from_atom(found.sym)
+
+    match t:
+        case TensorType(shape=shape, dtype=dtype):
+            return TensorType(tuple(blur(d, 0) for d in shape), dtype)
+        case IntType(value=Int() as value):
+            return IntType(blur(value, LEAST_INT))
+        case ShapeType(values=values):
+            return ShapeType(tuple(None if v is None else blur(v, LEAST_INT) for v in values))
+        case TupleType(fields=fields):
+            return TupleType(tuple(_blur(f, lost, blurred) for f in fields))
+        case AdtType(name=name, args=args):
+            return AdtType(name, tuple(pack(a, lost.values()) for a in args))
+        case ExistsType(dims=dims, body=body):
+            return ExistsType(
+                tuple(_without_bound(d, lost) for d in dims), _blur(body, lost, blurred)
+            )
+        case _:
+            return t
+
+
+def _bounds_first(dims: list[DimParam]) -> list[DimParam]:
+    """Order a binder so that a bound mentions only symbols before it."""
+    own = {d.sym for d in dims}
+    ordered: list[DimParam] = []
+    seen: set[Sym] = set()
+    while len(ordered) < len(dims):
+        ready = [
+            d
+            for d in dims
+            if d.sym not in seen
+            and (d.high is None or seen.issuperset(own.intersection(arith.symbols(d.high))))
+        ]
+        for d in ready:
+            ordered.append(d)
+            seen.add(d.sym)
+        assert ready, "bounds of dims do not depend on each other in a circle"
+    return ordered
+
+
+def _without_bound(d: DimParam, lost: Mapping[Sym, DimParam]) -> DimParam:
+    if d.high is None or lost.keys().isdisjoint(arith.symbols(d.high)):
+        return d
+    return DimParam(d.sym, d.low, None, d.multiple_of, d.typical)
 
 
 def _lone_control_values(t: Type, candidates: set[Sym]) -> set[Sym]:

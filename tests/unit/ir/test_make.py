@@ -19,7 +19,7 @@ from inlay.ir.core_ops import (
     ZEROS,
     DTypeAttrs,
 )
-from inlay.ir.dims import open_exists, same_type, type_text
+from inlay.ir.dims import open_exists, pack, same_type, type_text
 from inlay.ir.expr import Call, Const, Expr, Let, OpRef
 from inlay.ir.module import Adt, Constructor
 from inlay.ir.op import NoAttrs, Op, TypeContext
@@ -31,6 +31,7 @@ from inlay.ir.types import (
     FuncType,
     IntType,
     TensorType,
+    TupleType,
     Type,
     TypeVar,
 )
@@ -149,6 +150,26 @@ def test_let_packs_what_its_variable_opens():
     assert same_type(made.type, rows.type)
     inside = make.let(v, rows, make.int_const(dims[0].sym))
     assert text(inside) == "some k. int[k]"
+
+
+def test_what_a_value_does_not_determine_is_packed_less_exactly():
+    j, k, n = fresh("j"), fresh("k"), fresh("n")
+    dims = (DimParam(j), DimParam(k, high=to_int(n)), DimParam(n))
+
+    def packed(t: Type) -> str:
+        return type_text(pack(t, dims))
+
+    both = make.tensor_type((to_int(j) + k,), F32)
+    assert packed(both) == "some k. Tensor[k, f32]"
+    assert packed(TupleType((both, both))) == "some k. (Tensor[k, f32], Tensor[k, f32])"
+    pair = TupleType((both, make.tensor_type((k,), F32)))
+    assert packed(pair) == "some j, k. (Tensor[j + k, f32], Tensor[k, f32])"
+    assert packed(make.tensor_type((2 * to_int(k),), F32)) == "some k. Tensor[2*k, f32]"
+    assert packed(make.tensor_type((k, n), F32)) == "some n, k <= n. Tensor[k, n, f32]"
+    assert packed(AdtType("List", (make.tensor_type((j,), F32),))) == (
+        "List[some j. Tensor[j, f32]]"
+    )
+    assert packed(IntType(to_int(j) * k)) == "int"
 
 
 def test_ints_open_to_symbols():
