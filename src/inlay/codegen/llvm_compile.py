@@ -26,8 +26,9 @@ COMPILER_VERSION = 1
 
 @functools.cache
 def _llvm() -> Any:
-    import llvmlite.binding as llvm
+    import llvmlite.binding
 
+    llvm: Any = llvmlite.binding
     # Loop strength reduction takes half of the time of unrolled kernels and gains nothing: their
     # addresses are one pointer and constants, which x86 and Arm fold into loads.
     llvm.set_option("", "-disable-lsr")
