@@ -137,7 +137,7 @@ class PassContext:
 
     ops: OpTable
     evaluate: Evaluator | None = None
-    options: Mapping[type, object] = field(default_factory=dict)
+    options: Mapping[type, object] = field(default_factory=dict[type, object])
     instrument: Instrument = SILENT
     diagnostics: Collector = field(default_factory=Collector)
     remarks: Remarks = field(default_factory=Remarks)

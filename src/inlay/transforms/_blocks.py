@@ -100,16 +100,17 @@ class Block:
         notes: whatever a pass wants to remember of this block; see `note`.
         current: the value that the step is being shown.
         variable: what it is bound to in the old program; None at the end of a block.
+        remembered: the key under which its variable is to be noted; None for no key.
     """
 
-    __slots__ = ("_lets", "_remembered", "_rewriting", "current", "notes", "parent", "variable")
+    __slots__ = ("_lets", "_rewriting", "current", "notes", "parent", "remembered", "variable")
 
     def __init__(self, rewriting: _Rewriting, parent: Block | None) -> None:
         self.parent = parent
         self.notes: dict[Hashable, object] = {}
         self.current: Expr | None = None
         self.variable: Var | None = None
-        self._remembered: Hashable = None
+        self.remembered: Hashable = None
         self._rewriting = rewriting
         self._lets: list[tuple[Var, Expr, Let | None]] = []
 
@@ -131,7 +132,7 @@ class Block:
 
     def remember(self, key: Hashable) -> None:
         """Note under this key, once it is bound, the variable of the value that is shown now."""
-        self._remembered = key
+        self.remembered = key
 
     @property
     def known(self) -> Known:
@@ -141,7 +142,7 @@ class Block:
     def make(self, callee: Op | Expr, args: Sequence[Expr], attrs: object = None) -> Expr:
         """Return a call with the span and place of the current value, its checks bound in front."""
         span, place = self._origin()
-        return self._flatten(
+        return self.flatten(
             make.call(callee, args, attrs, span=span, place=place, known=self.known)
         )
 
@@ -156,17 +157,17 @@ class Block:
         """Bind a value to a new variable and return that; an atom is returned as it is."""
         if isinstance(value, ATOMS):
             return value
-        value = self._flatten(value)
+        value = self.flatten(value)
         if isinstance(value, ATOMS):
             return value
         type, dims = open_exists(value.type)
-        return self._add(Var(name.rpartition(".")[2], type, value.span, value.place), value, dims)
+        return self.add(Var(name.rpartition(".")[2], type, value.span, value.place), value, dims)
 
     def splice(self, block: Expr) -> Expr:
         """Move the lets of a rewritten block to here and return its tail."""
         lets, tail = walk.spine(block)
         for let in lets:
-            self._add(let.var, let.value, opened_dims(let.value.type, let.var.type), let)
+            self.add(let.var, let.value, opened_dims(let.value.type, let.var.type), let)
         return tail
 
     def inline(self, function: Function, args: Sequence[Expr]) -> Expr | None:
@@ -192,16 +193,17 @@ class Block:
         value = self.current
         return (NO_SPAN, None) if value is None else (value.span, value.place)
 
-    def _add(self, var: Var, value: Expr, dims: Iterable[DimParam], let: Let | None = None) -> Var:
+    def add(self, var: Var, value: Expr, dims: Iterable[DimParam], let: Let | None = None) -> Var:
+        """Bind a variable that is there already: what the driver does where a pass uses `bind`."""
         self._rewriting.define(var, value, dims)
         self._lets.append((var, value, let))
         return var
 
-    def _flatten(self, value: Expr) -> Expr:
+    def flatten(self, value: Expr) -> Expr:
         """Bind operands that `ir.make` wrapped in checks, and lets that it put around the call."""
         while isinstance(value, Let):
-            self._add(
-                value.var, self._flatten(value.value), opened_dims(value.value.type, value.var.type)
+            self.add(
+                value.var, self.flatten(value.value), opened_dims(value.value.type, value.var.type)
             )
             value = value.body
         if isinstance(value, Call) and not all(isinstance(a, ATOMS) for a in value.args):
@@ -274,14 +276,14 @@ class _Rewriting:
             return
         rewritten = self._value(block, value)
         block.current, block.variable = rewritten, let.var
-        block._remembered = None
+        block.remembered = None
         answer = self.step(block, rewritten)
         if answer is not None and answer is not rewritten and self._bind(block, let, answer):
             return
         if not self._bind(block, let, rewritten):
             raise AssertionError(f"'{let.var.name}' lost its type {let.var.type}")
-        if block._remembered is not None:
-            block.notes[block._remembered] = self.replaced.get(let.var, let.var)
+        if block.remembered is not None:
+            block.notes[block.remembered] = self.replaced.get(let.var, let.var)
 
     def _recursive_let(self, block: Block, let: Let, function: Function) -> None:
         type = self.type(let.var.type)
@@ -295,11 +297,11 @@ class _Rewriting:
         answer = self.step(block, value)
         if isinstance(answer, Function):
             value = answer
-        block._add(var, value, (), let)  # two halves of one driver
+        block.add(var, value, (), let)  # two halves of one driver
 
     def _bind(self, block: Block, let: Let, value: Expr) -> bool:
         """Bind what stands for a let; False, with nothing done, if the value is not exact enough."""
-        value = block._flatten(value)
+        value = block.flatten(value)
         old = let.var
         if isinstance(value, ATOMS):
             if not self._solve(let, value.type):
@@ -312,12 +314,12 @@ class _Rewriting:
             if type is not old.type:
                 var = self._rename(old, type)
             dims = () if old.type is value.type else opened_dims(value.type, type)
-            block._add(var, value, dims, let)
+            block.add(var, value, dims, let)
             return True
         type, dims = open_exists(value.type, old.name)
         if not self._solve(let, type):
             return False
-        block._add(self._rename(old, type), value, dims, let)
+        block.add(self._rename(old, type), value, dims, let)
         return True
 
     def _same(self, new: Type, old: Type) -> bool:
@@ -347,7 +349,7 @@ class _Rewriting:
         rewritten = self._value(block, tail)
         block.current, block.variable = rewritten, None
         answer = self.step(block, rewritten)
-        result = rewritten if answer is None else block._flatten(answer)
+        result = rewritten if answer is None else block.flatten(answer)
         return result if is_tail_form(result) else block.bind(result, "result")
 
     # ------------------------------------------------------------------------ values
@@ -426,7 +428,7 @@ class _Rewriting:
         if all(a.type is b.type or a.type == b.type for a, b in zip(new, old, strict=True)):
             return Call(callee, args, self.type(value.type), value.span, value.place)
         made = make.call(callee, args, span=value.span, place=value.place, known=self.known)
-        return block._flatten(made)
+        return block.flatten(made)
 
     def _if(self, block: Block, value: If) -> Expr:
         condition = self.atom(value.condition)

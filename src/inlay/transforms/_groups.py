@@ -124,7 +124,7 @@ class Group:
 
     nodes: list[Node]
     anchor: Node
-    members: set[Var] = field(default_factory=set)
+    members: set[Var] = field(default_factory=set[Var])
 
     def __post_init__(self) -> None:
         self.members = {n.let.var for n in self.nodes}

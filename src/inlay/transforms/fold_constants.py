@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -226,9 +227,9 @@ def _constant(result: object, value: Call) -> Expr | None:
         case int():
             return make.int_const(result, span)
         case tuple() if isinstance(value.type, ShapeType):
-            return make.shape_const(result, span)
+            return make.shape_const(cast(tuple[int, ...], result), span)
         case tuple() if isinstance(value.type, TupleType):
-            fields = [_constant(f, value) for f in result]
+            fields = [_constant(f, value) for f in cast(tuple[object, ...], result)]
             if any(f is None for f in fields):
                 return None
             return make.tuple_([f for f in fields if f is not None], span=span, place=place)

@@ -78,6 +78,8 @@ def _inline_in(function: Function, available: Mapping[str, Function], small: int
                 found = block.definition(callee)
                 if isinstance(found, Function) and callee in local:
                     return block.inline(found, value.args)
+            case _:
+                pass
         return None
 
     return rewrite_function(function, step)

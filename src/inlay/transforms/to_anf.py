@@ -98,8 +98,10 @@ class _Scope:
 
     parent: _Scope | None
     depth: int
-    lets: list[tuple[Var, Expr, Let | None]] = field(default_factory=list)
-    names: dict[Expr, Expr] = field(default_factory=dict)
+    lets: list[tuple[Var, Expr, Let | None]] = field(
+        default_factory=list[tuple[Var, Expr, Let | None]]
+    )
+    names: dict[Expr, Expr] = field(default_factory=dict[Expr, Expr])
 
     def name_of(self, node: Expr) -> Expr | None:
         """Return what a node is called in this scope, if it has a name."""

@@ -122,27 +122,24 @@ def _split_axes(whole: Sequence[Int], split: Sequence[Int]) -> list[list[int]] |
 
 def _whole_slice(site: Site) -> Expr | None:
     """A slice by steps of 1 that keeps every dim keeps every element."""
-    steps = site.args[3]
-    is_forward = isinstance(steps, Const) and isinstance(steps.value, tuple)
-    if not is_forward or any(s != 1 for s in steps.value):  # type: ignore[union-attr]
-        return None
-    return _unchanged(site)
+    return _unchanged(site) if _all_are(site.args[3], 1) else None
 
 
 def _no_padding(site: Site) -> Expr | None:
-    pads = site.args[1]
-    if (
-        isinstance(pads, Const)
-        and isinstance(pads.value, tuple)
-        and all(p == 0 for p in pads.value)
-    ):
-        return _unchanged(site)
-    return None
+    return _unchanged(site) if _all_are(site.args[1], 0) else None
+
+
+def _all_are(atom: Expr, number: int) -> bool:
+    """Whether an atom is a constant shape of this number over and over."""
+    if not isinstance(atom, Const) or not isinstance(atom.value, tuple):
+        return False
+    return all(v == number for v in atom.value)
 
 
 def _single(site: Site) -> Expr | None:
     """A concatenation of one tensor."""
-    return site.args[0] if len(site.args) == 1 else None
+    first, *others = site.args
+    return None if others else first
 
 
 def _padded_convolution(site: Site) -> Expr | None:
@@ -150,7 +147,7 @@ def _padded_convolution(site: Site) -> Expr | None:
     pad = site.only_producer(site.args[0], "pad")
     if pad is None or attrs_of(pad, PadAttrs).mode is not PadMode.CONSTANT:
         return None
-    if len(pad.args) > 2 and not is_exactly(pad.args[2], 0.0):
+    if any(not is_exactly(outside, 0.0) for outside in pad.args[2:]):
         return None
     count, pads = rank(site.args[0]), pad.args[1]
     if not isinstance(pads, Const) or not isinstance(pads.value, tuple):

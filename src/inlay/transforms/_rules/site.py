@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from inlay.base.diagnostics import CompileError
 from inlay.ir import make
@@ -23,6 +24,7 @@ from inlay.passes.contract import Evaluator
 from inlay.transforms._blocks import Block
 
 A = TypeVar("A")
+Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,8 @@ class Site:
             except CompileError:
                 return made
             if isinstance(value, np.ndarray):
-                return make.const(value, span=self.call.span, place=self.call.place)
+                computed = cast(Array, value)
+                return make.const(computed, span=self.call.span, place=self.call.place)
         return made
 
     def bind(self, name: str, args: Sequence[Expr], attrs: object = None) -> Expr:
