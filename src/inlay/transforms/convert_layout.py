@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -73,7 +74,7 @@ class _Site:
     block: Block
     definition: OpDef
     call: Call
-    attrs: object
+    attrs: Any
 
     @property
     def rank(self) -> int:
@@ -154,7 +155,7 @@ def _pool(site: _Site) -> Expr | None:
     x = site.twin(site.call.args[0])
     if x is None or getattr(site.attrs, "channels_last", True):
         return None
-    return site.instead((x,), replace(site.attrs, channels_last=True))  # type: ignore[type-var]
+    return site.instead((x,), replace(site.attrs, channels_last=True))
 
 
 def _moved_axis(axis: int, rank: int) -> int:
@@ -168,8 +169,8 @@ def _one_axis(site: _Site) -> Expr | None:
     twin = site.twin(x)
     if twin is None or any(site.rank_of(o) > 1 for o in others):
         return None
-    axis = _moved_axis(site.attrs.axis, site.rank)  # type: ignore[attr-defined]
-    return site.instead((twin, *others), replace(site.attrs, axis=axis))  # type: ignore[type-var]
+    axis = _moved_axis(site.attrs.axis, site.rank)
+    return site.instead((twin, *others), replace(site.attrs, axis=axis))
 
 
 def _concat(site: _Site) -> Expr | None:
@@ -177,8 +178,8 @@ def _concat(site: _Site) -> Expr | None:
     twins = sum(site.twin(a) is not None for a in args)
     if site.rank < 3 or twins == 0 or 2 * twins < len(args):
         return None
-    axis = _moved_axis(site.attrs.axis, site.rank)  # type: ignore[attr-defined]
-    attrs = replace(site.attrs, axis=axis)  # type: ignore[type-var]
+    axis = _moved_axis(site.attrs.axis, site.rank)
+    attrs = replace(site.attrs, axis=axis)
     return site.instead([site.last(a) for a in args], attrs)
 
 
@@ -199,11 +200,9 @@ def _reduce(site: _Site) -> Expr | None:
     if twin is None:
         return None
     rank = site.rank
-    axes = {a % rank for a in site.attrs.axes}  # type: ignore[attr-defined]
-    moved = replace(  # type: ignore[type-var]
-        site.attrs, axes=tuple(sorted(_moved_axis(a, rank) for a in axes))
-    )
-    if site.attrs.keepdims:  # type: ignore[attr-defined]
+    axes = {a % rank for a in site.attrs.axes}
+    moved = replace(site.attrs, axes=tuple(sorted(_moved_axis(a, rank) for a in axes)))
+    if site.attrs.keepdims:
         return site.instead((twin,), moved)
     kept = [a for a in to_last(rank) if a not in axes]
     if kept != sorted(kept):
