@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from inlay.arith.expr import Sym
 from inlay.base.diagnostics import InternalError
 from inlay.bytecode import program as bc
-from inlay.bytecode.formula import Formula
+from inlay.bytecode.formula import Formula, check
 from inlay.codegen.interface import Artifact, KernelCode
 from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
@@ -86,10 +86,12 @@ def _foreign(kernel: Kernel) -> bc.Kernel:
 
 
 def _cost(kernel: Kernel) -> Formula:
-    """Return the predicted time over the integers; unknown costs count as long."""
+    """Return the predicted time over the integers; unknown and unwieldy costs count as long."""
     positions: dict[Sym, int] = {}
     for index, e in enumerate(kernel.ints):
         if isinstance(e.atom, Sym):
             positions[e.atom] = index
     found = None if kernel.cost_ns is None else formula(kernel.cost_ns, positions)
-    return (1_000_000_000,) if found is None else found
+    if found is None or check(found, len(kernel.ints)) is not None:
+        return (1_000_000_000,)
+    return found

@@ -16,7 +16,8 @@ from inlay.ir.expr import Expr
 from inlay.ir.types import TensorType
 
 
-def _ints(node: Node, name: str, count: int, default: int) -> tuple[int, ...]:
+def ints_attribute(node: Node, name: str, count: int, default: int) -> tuple[int, ...]:
+    """Return an attribute with a number for each of so many axes."""
     found = node.int_list(name) or (default,) * count
     if len(found) != count:
         raise node.invalid(f"has {len(found)} {name} for {count} spatial axes")
@@ -34,7 +35,7 @@ def _pads(
     count = len(spatial)
     mode = node.string("auto_pad", "NOTSET")
     if mode in ("NOTSET", ""):
-        return _ints(node, "pads", 2 * count, 0)
+        return ints_attribute(node, "pads", 2 * count, 0)
     if mode == "VALID":
         return (0,) * (2 * count)
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
@@ -76,8 +77,8 @@ def conv_attributes(node: Node, x: TensorType, w: TensorType) -> dict[str, objec
     if any(k is None for k in kernel):
         raise node.unsupported("has weights whose spatial size is not known")
     sizes = tuple(k for k in kernel if k is not None)
-    strides = _ints(node, "strides", spatial, 1)
-    dilations = _ints(node, "dilations", spatial, 1)
+    strides = ints_attribute(node, "strides", spatial, 1)
+    dilations = ints_attribute(node, "dilations", spatial, 1)
     pads = _pads(node, x.shape[2:], sizes, strides, dilations)
     groups = node.int("group", 1)
     return {"strides": strides, "pads": pads, "dilations": dilations, "groups": groups}
@@ -98,9 +99,9 @@ def _conv_transpose(node: Node) -> Value:
     if any(k is None for k in sizes):
         raise node.unsupported("has weights whose spatial size is not known")
     kernel = tuple(k for k in sizes if k is not None)
-    strides = _ints(node, "strides", spatial, 1)
-    dilations = _ints(node, "dilations", spatial, 1)
-    extra = _ints(node, "output_padding", spatial, 0)
+    strides = ints_attribute(node, "strides", spatial, 1)
+    dilations = ints_attribute(node, "dilations", spatial, 1)
+    extra = ints_attribute(node, "output_padding", spatial, 0)
     wanted = node.int_list("output_shape")
     mode = node.string("auto_pad", "NOTSET")
     if wanted is not None or mode in ("SAME_UPPER", "SAME_LOWER"):
@@ -137,9 +138,9 @@ def _pool(name: str) -> Rule:
     def rule(node: Node) -> tuple[Value, ...]:
         dims = node.type(0).shape
         spatial = len(dims) - 2
-        kernel = _ints(node, "kernel_shape", spatial, 1)
-        strides = _ints(node, "strides", spatial, 1)
-        dilations = _ints(node, "dilations", spatial, 1)
+        kernel = ints_attribute(node, "kernel_shape", spatial, 1)
+        strides = ints_attribute(node, "strides", spatial, 1)
+        dilations = ints_attribute(node, "dilations", spatial, 1)
         pads = _pads(node, dims[2:], kernel, strides, dilations)
         attrs: dict[str, object] = {
             "kernel": kernel,

@@ -12,7 +12,7 @@ Source: the Resize operator of ONNX and its reference implementation.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -136,7 +136,7 @@ def _to_sizes(node: Node, spec: _Spec, i: int) -> Value:
         dims = list(x.shape)
         for axis, n in zip(spec.axes, wanted, strict=True):
             dims[axis] = n
-        if _is_plain(spec, x):
+        if _is_plain(spec, x, dims):
             return _plain(node, spec, tuple(dims), ())
         axes = [_Axis(a, x.shape[a], dims[a], _ratio(x, a, dims[a])) for a in spec.axes]
         return _composed(node, spec, axes)
@@ -172,7 +172,7 @@ def _by_scales(node: Node, spec: _Spec, scales: tuple[float, ...]) -> Value:
     dims, every = list(x.shape), [1.0] * x.rank
     for axis, s in zip(spec.axes, scales, strict=True):
         dims[axis], every[axis] = _scaled(node, x.shape[axis], s), s
-    if _is_plain(spec, x):
+    if _is_plain(spec, x, dims):
         return _plain(node, spec, tuple(dims), tuple(every))
     axes = [_Axis(a, x.shape[a], dims[a], constant(node, every[a], dt.F32)) for a in spec.axes]
     return _composed(node, spec, axes)
@@ -212,10 +212,16 @@ def _axes_of_scales(node: Node, spec: _Spec, scales: Term) -> list[_Axis]:
 # --------------------------------------------------------------------------- one operator
 
 
-def _is_plain(spec: _Spec, x: Term) -> bool:
-    """Whether the operator of ours can do it."""
+MAX_TAPS = 16
+"""The operator sums over the product of the taps of all axes; beyond this, axis by axis is less."""
+
+
+def _is_plain(spec: _Spec, x: Term, dims: Sequence[Int]) -> bool:
+    """Whether the operator of ours can do it, at a cost that does not explode."""
+    resampled = sum(old != new for old, new in zip(x.shape, dims, strict=True))
     return (
-        spec.coordinates in tuple(Coordinates)
+        (2 * _RADIUS.get(spec.mode, 0)) ** resampled <= MAX_TAPS
+        and spec.coordinates in tuple(Coordinates)
         and not spec.antialias
         and not (spec.outside and spec.mode != "cubic")
         and (spec.mode == "nearest" or x.dtype.is_float)

@@ -7,24 +7,28 @@ from collections.abc import Mapping
 from inlay.importers.onnx import (
     contrib,
     control_flow,
+    ops_linear,
     ops_math,
     ops_nn,
     ops_quantized,
     ops_recurrent,
     ops_reduce,
     ops_resize,
+    ops_sample,
     ops_shape,
     ops_tensor,
 )
 from inlay.importers.onnx.node import Rule
 
 _FAMILIES = (
+    ops_linear.RULES,
     ops_math.RULES,
     ops_nn.RULES,
     ops_quantized.RULES,
     ops_recurrent.RULES,
     ops_reduce.RULES,
     ops_resize.RULES,
+    ops_sample.RULES,
     ops_shape.RULES,
     ops_tensor.RULES,
     control_flow.RULES,
