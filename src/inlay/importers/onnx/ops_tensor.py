@@ -106,9 +106,6 @@ def _trilu(node: Node) -> Value:
     return node.result("trilu", node.tensor(0), diagonal, upper=upper)
 
 
-def _nonzero(node: Node) -> Value:
-    return node.result("nonzero", node.tensor(0))
-
 
 RULES: Mapping[str, Rule] = {
     "DepthToSpace": _depth_to_space,
@@ -122,5 +119,4 @@ RULES: Mapping[str, Rule] = {
     "OneHot": _one_hot,
     "TopK": _top_k,
     "Trilu": _trilu,
-    "NonZero": _nonzero,
 }

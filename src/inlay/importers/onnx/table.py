@@ -15,6 +15,7 @@ from inlay.importers.onnx import (
     ops_reduce,
     ops_resize,
     ops_sample,
+    ops_select,
     ops_shape,
     ops_tensor,
 )
@@ -29,6 +30,7 @@ _FAMILIES = (
     ops_reduce.RULES,
     ops_resize.RULES,
     ops_sample.RULES,
+    ops_select.RULES,
     ops_shape.RULES,
     ops_tensor.RULES,
     control_flow.RULES,

@@ -1,0 +1,171 @@
+"""Operators whose results have sizes that the data decide: Compress, Unique, NonMaxSuppression.
+
+Each is a composition around `nonzero`, which is where the size is found out; everything else is
+dense tensor work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from inlay.arith import dtype as dt
+from inlay.arith.expr import Int, minimum
+from inlay.importers.onnx.node import Node, Rule
+from inlay.importers.onnx.ops_shape import product
+from inlay.importers.onnx.term import Term, arange, concat, filled, integers, term
+from inlay.importers.onnx.values import Value
+from inlay.ir.builder import Builder, Step
+from inlay.ir.expr import Var
+
+
+def _nonzero(node: Node) -> Value:
+    x = term(node, 0)
+    if x.rank == 0:
+        x = x.reshape(1)
+        return x.op("nonzero").part(0, 0, 0).value
+    return x.op("nonzero").value
+
+
+def places(flags: Term) -> Term:
+    """Return the indices where a vector of truth values holds, as a vector."""
+    return flags.op("nonzero").at(0, 0)
+
+
+def _compress(node: Node) -> Value:
+    x, condition = term(node, 0), term(node, 1)
+    given = [a for a in node.proto.attribute if a.name == "axis"]
+    if not given:
+        return x.reshape(product(x.shape)).gather(places(condition)).value
+    axis = node.axis(node.int("axis", 0), x.rank)
+    return x.gather(places(condition), axis=axis).value
+
+
+# --------------------------------------------------------------------------- unique
+
+
+def _unique(node: Node) -> tuple[Value, ...]:
+    """Sort, keep what differs from its neighbor, and undo the sorting where asked to."""
+    x = term(node, 0)
+    has_axis = any(a.name == "axis" for a in node.proto.attribute)
+    axis = node.axis(node.int("axis", 0), x.rank) if has_axis else 0
+    items = x.move(axis, 0) if has_axis else x.reshape(product(x.shape))
+    count, rest = items.shape[0], items.shape[1:]
+    rows = items.reshape(count, product(rest))
+    order = _order(rows) if has_axis else _second(rows.reshape(count).op("sort", axis=0))
+    ordered = rows.gather(order)
+    changed = ~ordered.part(0, 1, count).equals(ordered.part(0, 0, count - 1))
+    first = filled(node, True, (minimum(count, 1),), dt.BOOL)
+    begins = concat([first, changed.over("any", 1)], 0)
+    starts = places(begins)
+    found = starts.shape[0]
+    group = begins.cast(dt.I64).op("cumsum", axis=0) - 1
+    indices = order.gather(starts)  # the sort is stable: the first of equals comes first
+    ends = concat([starts.part(0, 1, found), integers(node, (count,))], 0)
+    counts = ends - starts
+    inverse = filled(node, 0, (count,), dt.I64).op("scatter_elements", order, group, axis=0)
+    if not node.flag("sorted", default=True):
+        by_place = _second(indices.op("sort", axis=0))
+        rank = filled(node, 0, (found,), dt.I64)
+        rank = rank.op("scatter_elements", by_place, arange(node, found), axis=0)
+        indices, counts = indices.gather(by_place), counts.gather(by_place)
+        inverse = rank.gather(inverse)
+    values = items.gather(indices)
+    values = values.move(0, axis) if has_axis else values
+    return tuple(t.value for t in (values, indices, inverse, counts))
+
+
+def _second(pair: Term) -> Term:
+    return Term(pair.node, pair.node.b.unpack(pair.expr)[1])
+
+
+def _order(rows: Term) -> Term:
+    """Return the order of rows by their elements from the first to the last.
+
+    Sorting by the last column first, and stably, leaves them sorted by all.
+    """
+    node, (count, width) = rows.node, rows.shape
+
+    def step(scope: Builder, i: Int, carried: tuple[Var, ...]) -> Step:
+        inside = node.within(scope)
+        so_far = Term(inside, carried[0])
+        at = integers(inside, (width - 1 - i,))
+        column = Term(inside, rows.expr).gather(at, axis=1).reshape(count)
+        by_column = _second(column.gather(so_far).op("sort", axis=0))
+        return Step([so_far.gather(by_column).expr])
+
+    start = arange(node, count)
+    done = node.b.loop([start.expr], step, count=width, name=node.loop_name)
+    return Term(node, done.carried[0])
+
+
+# --------------------------------------------------------------------------- non-maximum suppression
+
+
+def _non_max_suppression(node: Node) -> Value:
+    """Take the best box of every batch and class in each step, and strike out what it overlaps.
+
+    All batches and classes go on side by side; those that have run out of boxes take part without
+    effect. What was selected is a dense table of steps, and `nonzero` of what counts orders it.
+    """
+    boxes, scores = term(node, 0), term(node, 1)
+    batches, classes, count = scores.shape
+    most = _most(node, count)
+    overlap = term(node, 3).reshape() if node.has(3) else filled(node, 0.0, (), dt.F32)
+    strikes = _overlaps(boxes, corners=not node.flag("center_point_box")) > overlap
+    alive = filled(node, True, scores.shape, dt.BOOL)
+    if node.has(4):
+        alive = scores > term(node, 4).reshape()
+
+    def step(scope: Builder, _: Int, carried: tuple[Var, ...]) -> Step:
+        inside = node.within(scope)
+        left = Term(inside, carried[0])
+        open_scores = left.where(Term(inside, scores.expr), float("-inf"))
+        best = open_scores.op("argmax", axis=2, keepdims=True)
+        counts = left.over("any", 2)
+        struck = Term(inside, strikes.expr).op("gather_nd", best, batch=1)
+        chosen = arange(inside, count).reshape(1, 1, count).equals(best)
+        left = left & ~(struck | chosen)
+        return Step([left.expr], [best.reshape(batches, classes).expr, counts.expr])
+
+    done = node.b.loop([alive.expr], step, count=most, name=node.loop_name)
+    best, counts = (Term(node, s).transpose(1, 2, 0) for s in done.stacked)
+    index = counts.op("nonzero").transpose(1, 0)
+    box = best.op("gather_nd", index, batch=0)
+    return concat([index.part(1, 0, 2), box.reshape(box.shape[0], 1)], 1).value
+
+
+def _most(node: Node, count: Int) -> Int:
+    if not node.has(2):
+        return count * 0
+    return minimum(term(node, 2).op("maximum", 0).control(), count)
+
+
+def _overlaps(boxes: Term, *, corners: bool) -> Term:
+    """Return for all pairs of boxes their intersection over their union: `[batch, n, n]`."""
+    batch, n, _ = boxes.shape
+    sides = [boxes.at(2, k) for k in range(4)]
+    if corners:  # y1, x1, y2, x2, in whichever order of the two corners
+        low = [sides[d].op("minimum", sides[d + 2]) for d in (0, 1)]
+        high = [sides[d].op("maximum", sides[d + 2]) for d in (0, 1)]
+    else:  # x, y of the center, width, height
+        low = [sides[d] - sides[d + 2] * 0.5 for d in (0, 1)]
+        high = [sides[d] + sides[d + 2] * 0.5 for d in (0, 1)]
+    common, area = None, None
+    for lo, hi in zip(low, high, strict=True):
+        top = hi.reshape(batch, n, 1).op("minimum", hi.reshape(batch, 1, n))
+        bottom = lo.reshape(batch, n, 1).op("maximum", lo.reshape(batch, 1, n))
+        side = (top - bottom).op("maximum", 0.0)
+        common = side if common is None else common * side
+        area = hi - lo if area is None else area * (hi - lo)
+    assert common is not None, "a box has two sides"
+    assert area is not None, "a box has two sides"
+    union = area.reshape(batch, n, 1) + area.reshape(batch, 1, n) - common
+    return (union > 0.0).where(common / union, 0.0)
+
+
+RULES: Mapping[str, Rule] = {
+    "NonZero": _nonzero,
+    "Compress": _compress,
+    "Unique": _unique,
+    "NonMaxSuppression": _non_max_suppression,
+}
