@@ -12,9 +12,12 @@ import numpy as np
 
 from inlay.arith import dtype as dt
 from inlay.arith.expr import Int, floordiv, lit
+from inlay.importers.onnx import axes as runtime_axes
 from inlay.importers.onnx.node import Node, Rule
+from inlay.importers.onnx.term import arange, concat, filled, integers, term
 from inlay.importers.onnx.values import MAX_KNOWN, Value, known, known_scalar
 from inlay.ir import make
+from inlay.ir.expr import Const
 
 
 def product(dims: Sequence[Int]) -> Int:
@@ -89,6 +92,8 @@ def _reshape(node: Node) -> Value:
         given = node.int_list("shape")
         wanted: tuple[Int, ...] = tuple(lit(i) for i in given or ())
     else:
+        if node.known(1) is None:
+            return _reshape_at_run_time(node)
         wanted = node.shape(1)
     keep_zero = node.flag("allowzero")
     new = [old[i] if d == 0 and not keep_zero and i < len(old) else d for i, d in enumerate(wanted)]
@@ -103,6 +108,24 @@ def _reshape(node: Node) -> Value:
     if v.ints is not None and len(new) <= 1:
         return Value(v.expr, v.ints, not new, v.dtype)
     return Value(node.reshape(node.tensor(0), new))
+
+
+def _reshape_at_run_time(node: Node) -> Value:
+    """Resolve 0 (the old dim) and -1 (what is left) where the program runs."""
+    x, wanted = term(node, 0), term(node, 1).cast(dt.I64)
+    rank = wanted.shape[0].value if wanted.rank == 1 else None
+    if rank is None:
+        raise node.unsupported(
+            "is given a shape of unknown length, so the rank of its result depends on data",
+            hint="ranks must be static: export the model with a shape of fixed length",
+        )
+    if not node.flag("allowzero") and rank:
+        old = (*x.shape[:rank], *(lit(0),) * (rank - x.rank))
+        wanted = wanted.equals(0).where(integers(node, old), wanted)
+    left = wanted.equals(-1)
+    others = left.where(1, wanted).over("prod").op("maximum", 1)
+    total = integers(node, (product(x.shape),)).reshape()
+    return x.reshape(*left.where(total / others, wanted).controls()).value
 
 
 def _quotient(node: Node, old: Sequence[Int], others: Int) -> Int:
@@ -128,7 +151,38 @@ def _axes(node: Node) -> tuple[int, ...] | None:
     return node.int_list("axes")
 
 
+def _axes_at_run_time(node: Node) -> bool:
+    return node.opset >= 13 and node.has(1) and node.array(1) is None
+
+
+def _count_of_axes(node: Node) -> int:
+    count = node.type(1).shape[0].value if node.rank(1) == 1 else None
+    if count is None:
+        raise node.unsupported(
+            "is given a number of axes that depends on data, so the rank of its result does too",
+            hint="ranks must be static: export the model with a fixed number of axes",
+        )
+    return count
+
+
+def _unsqueeze_at_run_time(node: Node) -> Value:
+    x = term(node, 0)
+    rank = x.rank + _count_of_axes(node)
+    new = runtime_axes.chosen(runtime_axes.given(node, 1, rank), rank)
+    source = (~new).cast(dt.I64).op("cumsum", axis=0) - 1
+    old = integers(node, (*x.shape, lit(1))).gather(source.op("maximum", 0))
+    return x.reshape(*new.where(1, old).controls()).value
+
+
+def _squeeze_at_run_time(node: Node) -> Value:
+    x = term(node, 0)
+    gone = runtime_axes.chosen(runtime_axes.given(node, 1, x.rank), x.rank)
+    return x.reshape(*runtime_axes.left(x, gone, _count_of_axes(node))).value
+
+
 def _unsqueeze(node: Node) -> Value:
+    if _axes_at_run_time(node):
+        return _unsqueeze_at_run_time(node)
     v, axes = node.value(0), _axes(node)
     if axes is None:
         raise node.invalid("needs axes")
@@ -142,21 +196,24 @@ def _unsqueeze(node: Node) -> Value:
 
 
 def _squeeze(node: Node) -> Value:
+    if _axes_at_run_time(node):
+        return _squeeze_at_run_time(node)
     v, axes = node.value(0), _axes(node)
     dims = node.type(0).shape
     if axes is None:
-        unclear = [d for d in dims if d.value is None]
-        if unclear:
-            raise node.unsupported(
-                f"drops every axis of size 1, and whether {unclear[0]} is 1 is not known",
-                hint="name the axes to drop",
-            )
         dropped = {i for i, d in enumerate(dims) if d == 1}
     else:
         dropped = {node.axis(a, len(dims)) for a in axes}
     if v.ints is not None and not v.is_scalar and dropped == {0} and len(v.ints) == 1:
         return Value(v.expr, v.ints, is_scalar=True, dtype=v.dtype)
-    return Value(node.reshape(node.tensor(0), [d for i, d in enumerate(dims) if i not in dropped]))
+    x = term(node, 0)
+    if axes is None:
+        # Ranks are static: a dim that is not known is taken to stay, and the program checks it.
+        for d in dims:
+            if d.value is None:
+                why = "an axis that might be dropped, but for that its size would have to be known"
+                x = x.checked_least((d - 1) * (d - 1), 1, why)
+    return x.reshape(*(d for i, d in enumerate(dims) if i not in dropped)).value
 
 
 def _transpose(node: Node) -> Value:
@@ -169,7 +226,26 @@ def _transpose(node: Node) -> Value:
     return node.result("transpose", node.tensor(0), perm=perm)
 
 
+def _expand_at_run_time(node: Node) -> Value:
+    """A dim of 1 adapts on either side, also where only the program knows the wanted shape."""
+    x, wanted = term(node, 0), term(node, 1).cast(dt.I64)
+    length = wanted.shape[0].value if wanted.rank == 1 else None
+    if length is None:
+        raise node.unsupported(
+            "is given a shape of unknown length, so the rank of its result depends on data",
+            hint="ranks must be static: export the model with a shape of fixed length",
+        )
+    rank = max(x.rank, length)
+    x = x.reshape(*(1,) * (rank - x.rank), *x.shape)
+    if length < rank:
+        wanted = concat([filled(node, 1, (rank - length,), dt.I64), wanted], 0)
+    target = wanted.equals(1).where(integers(node, x.shape), wanted).controls()
+    return x.broadcast(target).value
+
+
 def _expand(node: Node) -> Value:
+    if node.known(1) is None:
+        return _expand_at_run_time(node)
     old, wanted = node.type(0).shape, node.shape(1)
     rank = max(len(old), len(wanted))
     a = (lit(1),) * (rank - len(old)) + old
@@ -214,15 +290,18 @@ def _gather(node: Node) -> Value:
 def _slice(node: Node) -> Value:
     v, dims = node.value(0), node.type(0).shape
     rank = len(dims)
+    steps: tuple[Int, ...]
     if node.opset < 10:
         starts = tuple(lit(i) for i in node.int_list("starts") or ())
         ends = tuple(lit(i) for i in node.int_list("ends") or ())
         axes = node.int_list("axes")
-        steps: tuple[int, ...] = (1,) * len(starts)
+        steps = (lit(1),) * len(starts)
     else:
-        starts, ends = node.shape(1), node.shape(2)
+        if node.has(3) and node.array(3) is None:
+            return _slice_at_run_time(node)
+        starts, ends = _bounds(node, 1), _bounds(node, 2)
         axes = node.numbers(3, "axes") if node.has(3) else None
-        steps = node.numbers(4, "steps") if node.has(4) else (1,) * len(starts)
+        steps = node.shape(4) if node.has(4) else (lit(1),) * len(starts)
     axes = tuple(range(len(starts))) if axes is None else axes
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise node.invalid("has starts, ends, axes and steps of different lengths")
@@ -233,22 +312,47 @@ def _slice(node: Node) -> Value:
     if whole is not None:
         return whole
     ends = tuple(_end(e, s, dims[a]) for a, e, s in zip(axes, ends, steps, strict=True))
-    bounds = (make.shape_const(b) for b in (starts, ends, [lit(s) for s in steps]))
+    bounds = (make.shape_const(b) for b in (starts, ends, steps))
     return node.result("slice", node.tensor(0), *bounds, axes=axes)
 
 
-def _end(end: Int, step: int, size: Int) -> Int:
+FAR = 2**62
+"""Beyond any index; bounds at run time are limited to it, so that sums with sizes do not wrap."""
+
+
+def _bounds(node: Node, i: int) -> tuple[Int, ...]:
+    if node.known(i) is not None:
+        return node.shape(i)
+    return term(node, i).cast(dt.I64).clamp(-FAR, FAR).controls()
+
+
+def _slice_at_run_time(node: Node) -> Value:
+    """Slice along all axes: those that are not named from the first element to the last."""
+    x = term(node, 0)
+    axes = runtime_axes.given(node, 3, x.rank)
+    bounds = [term(node, i).cast(dt.I64).clamp(-FAR, FAR) for i in (1, 2)]
+    steps = term(node, 4) if node.has(4) else filled(node, 1, axes.shape, dt.I64)
+    every = [
+        runtime_axes.full(axes, values, x.rank, default)
+        for values, default in zip((*bounds, steps), (0, FAR, 1), strict=True)
+    ]
+    args = (make.shape_const(t.controls()) for t in every)
+    return node.result("slice", x.expr, *args, axes=tuple(range(x.rank)))
+
+
+def _end(end: Int, step: Int, size: Int) -> Int:
     """Return the end of a slice, with "as far as there is" spelled as the size."""
-    return size if step > 0 and end.value is not None and end.value >= 2**31 - 1 else end
+    forward = step.value is not None and step.value > 0
+    return size if forward and end.value is not None and end.value >= 2**31 - 1 else end
 
 
 def _known_slice(
-    v: Value, starts: Sequence[Int], ends: Sequence[Int], steps: Sequence[int]
+    v: Value, starts: Sequence[Int], ends: Sequence[Int], steps: Sequence[Int]
 ) -> Value | None:
-    lo, hi = starts[0].value, ends[0].value
-    if v.ints is None or v.is_scalar or lo is None or hi is None:
+    lo, hi, step = starts[0].value, ends[0].value, steps[0].value
+    if v.ints is None or v.is_scalar or lo is None or hi is None or step is None:
         return None
-    return known(v.ints[slice(lo, _python_end(hi, steps[0], len(v.ints)), steps[0])], dtype=v.dtype)
+    return known(v.ints[slice(lo, _python_end(hi, step, len(v.ints)), step)], dtype=v.dtype)
 
 
 def _python_end(end: int, step: int, length: int) -> int | None:
@@ -277,12 +381,16 @@ def _split(node: Node) -> tuple[Value, ...]:
 def _range(node: Node) -> Value:
     dtype = node.type(0).dtype
     if dtype.is_integer:
-        return node.result("range", *(node.control_int(i) for i in range(3)), dtype=dtype)
-    arrays = [node.array(i) for i in range(3)]
-    if any(a is None for a in arrays):
-        raise node.unsupported("computes a range of floats from values that are not constant")
-    start, limit, step = (a.reshape(()) for a in arrays if a is not None)
-    return Value(make.const(np.arange(start, limit, step, dtype=dtype.numpy)))
+        ends = [node.control_int(i) for i in range(3)]
+        numbers = [e.value.value if isinstance(e, Const) else None for e in ends]  # type: ignore[union-attr]
+        if None not in numbers and numbers[2] and dtype in (dt.I64, dt.I32):
+            content = range(*numbers)  # type: ignore[arg-type]
+            if len(content) <= MAX_KNOWN:
+                return known(tuple(lit(n) for n in content), dtype=dtype)
+        return node.result("range", *ends, dtype=dtype)
+    start, limit, step = (term(node, i).reshape().cast(dt.F64) for i in range(3))
+    count = ((limit - start) / step).op("ceil").op("maximum", 0.0).control()
+    return (arange(node, count, dt.F64) * step + start).cast(dtype).value
 
 
 def _tile(node: Node) -> Value:

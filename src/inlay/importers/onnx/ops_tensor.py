@@ -8,7 +8,9 @@ import numpy as np
 
 from inlay.arith import dtype as dt
 from inlay.arith.expr import lit
+from inlay.importers.onnx import axes as runtime_axes
 from inlay.importers.onnx.node import Node, Rule
+from inlay.importers.onnx.term import term
 from inlay.importers.onnx.values import Value
 from inlay.ir import make
 from inlay.ops.indexing import Combine
@@ -35,11 +37,16 @@ def _pad(node: Node) -> Value:
         flat = tuple(lit(p) for p in node.int_list("pads") or ())
         fill = make.const(np.array(node.float("value", 0.0), dtype.numpy))
     else:
-        flat = node.shape(1)
+        flat = () if node.has(3) and node.array(3) is None else node.shape(1)
         zero = make.const(np.zeros((), dtype.numpy))
         fill = node.reshape(node.tensor(2), ()) if node.has(2) else zero
     axes = tuple(range(rank))
-    if node.has(3):
+    if node.has(3) and node.array(3) is None:
+        named = runtime_axes.given(node, 3, rank)
+        both = term(node, 1).cast(dt.I64).reshape(2, named.shape[0])
+        sides = [runtime_axes.full(named, both.at(0, k), rank, 0).controls() for k in (0, 1)]
+        flat = (*sides[0], *sides[1])
+    elif node.has(3):
         axes = tuple(node.axis(a, rank) for a in node.numbers(3, "axes"))
     if len(flat) != 2 * len(axes):
         raise node.invalid(f"has {len(flat)} pads for {len(axes)} axes")

@@ -175,6 +175,14 @@ class Term:
         return Term(self.node, self.node.emit("check_equal", self.expr, value, zero, why=why))
 
 
+    def checked_least(self, number: Int, least: int, why: str) -> Term:
+        """Return this, after checking at run time that a number is not below another."""
+        value = make.int_const(number)
+        return Term(
+            self.node, self.node.emit("check_at_least", self.expr, value, low=least, why=why)
+        )
+
+
 def term(node: Node, i: int) -> Term:
     """Return an input of a node."""
     return Term(node, node.tensor(i))
