@@ -10,9 +10,10 @@ from inlay.arith import dtype as dt
 from inlay.arith.expr import Int, floordiv, maximum, minimum
 from inlay.importers.onnx import load
 from inlay.importers.onnx.node import Node, Rule
+from inlay.importers.onnx.term import Term, term
 from inlay.importers.onnx.values import Value, known, known_scalar
 from inlay.ir import make
-from inlay.ir.expr import Expr
+from inlay.ir.expr import Const, Expr
 from inlay.ops.elementwise import GeluForm
 
 
@@ -41,7 +42,7 @@ def on_ints(control: Callable[[Int, Int], Int | None], tensor: Rule) -> Rule:
     """
 
     def rule(node: Node) -> Value | tuple[Value, ...]:
-        known_result = _elementwise_ints(node, control)
+        known_result = _elementwise_ints(node, control) if len(node.inputs) == 2 else None
         return tensor(node) if known_result is None else known_result
 
     return rule
@@ -111,13 +112,35 @@ def _clip(node: Node) -> Value:
 
 
 def _pow(node: Node) -> Value:
-    x, y = node.tensor(0), node.tensor(1)
-    t = node.type(0).dtype
-    if node.type(1).dtype == t:
-        return node.result("pow", x, y)
-    wide = node.type(1).dtype if node.type(1).dtype.is_float and not t.is_float else t
-    power = node.emit("pow", node.cast(x, wide), node.cast(y, wide))
-    return Value(node.cast(power, t))
+    x, y = term(node, 0), term(node, 1)
+    t = x.dtype
+    if t.is_float:
+        return x.op("pow", y.cast(t)).value
+    if y.dtype.is_float:
+        return x.cast(dt.F64).op("pow", y.cast(dt.F64)).cast(t).value
+    return _integer_power(x, y.cast(t)).value
+
+
+def _integer_power(x: Term, y: Term) -> Term:
+    """Multiply the squares that the bits of the exponent name; integers wrap.
+
+    A negative exponent gives 1 for 1, 1 or -1 for -1, and 0 for all else.
+    """
+    content = y.expr.value if isinstance(y.expr, Const) else None
+    bits = x.dtype.bits
+    if isinstance(content, np.ndarray) and content.size and int(content.min()) >= 0:
+        bits = int(content.max()).bit_length()
+    result, square, left = x * 0 + 1, x, y
+    for i in range(bits):
+        odd = left.op("mod", 2).equals(1)
+        result = odd.where(result * square, result)
+        if i + 1 < bits:
+            square, left = square * square, left.op("floor_div", 2)
+    if not x.dtype.is_signed:
+        return result
+    unit = x.equals(1) | x.equals(-1)
+    parity = y.op("mod", 2).equals(0).where(x * x, x)
+    return (y < 0).where(unit.where(parity, 0), result)
 
 
 def _gemm(node: Node) -> Value:
@@ -215,6 +238,30 @@ def _prelu(node: Node) -> Value:
     return node.result("select", node.emit("less", x, zero), node.emit("mul", x, slope), x)
 
 
+def _is_inf(node: Node) -> Value:
+    x = term(node, 0)
+    up, down = (node.flag(f"detect_{sign}", default=True) for sign in ("positive", "negative"))
+    infinite = x.op("is_inf")
+    if up and down:
+        return infinite.value
+    if not up and not down:
+        return (infinite & False).value
+    return (infinite & (x > 0.0 if up else x < 0.0)).value
+
+
+def _shrink(node: Node) -> Value:
+    x = term(node, 0)
+    limit, bias = node.float("lambd", 0.5), node.float("bias", 0.0)
+    if not x.dtype.is_float:
+        wide = x.cast(dt.F64)
+        return _shrunk(wide, limit, bias).cast(x.dtype).value
+    return _shrunk(x, limit, bias).value
+
+
+def _shrunk(x: Term, limit: float, bias: float) -> Term:
+    return (x < -limit).where(x + bias, (x > limit).where(x - bias, 0.0))
+
+
 def _bitshift(node: Node) -> Value:
     left = node.string("direction", "LEFT") == "LEFT"
     name = "shift_left" if left else "shift_right"
@@ -255,6 +302,8 @@ RULES: Mapping[str, Rule] = {
     "Cast": _cast,
     "Clip": _clip,
     "Reciprocal": _unary("reciprocal"),
+    "IsInf": _is_inf,
+    "Shrink": _shrink,
     "PRelu": _prelu,
     "BitShift": _bitshift,
     "Gelu": _gelu,

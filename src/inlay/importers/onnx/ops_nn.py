@@ -1,4 +1,4 @@
-"""Convolution, pooling and normalization.
+"""Convolutions, and what pooling shares with them.
 
 Padding is resolved here: `auto_pad` and `ceil_mode` become explicit begin and end paddings, so that
 operators know one form only. `SAME_*` needs the spatial sizes as numbers when strides are not 1.
@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 
 from inlay.arith.expr import Int, lit
 from inlay.importers.onnx.node import Node, Rule
-from inlay.importers.onnx.ops_shape import product
 from inlay.importers.onnx.values import Value
 from inlay.ir.expr import Expr
 from inlay.ir.types import TensorType
@@ -24,7 +23,7 @@ def ints_attribute(node: Node, name: str, count: int, default: int) -> tuple[int
     return found
 
 
-def _pads(
+def resolved_pads(
     node: Node,
     spatial: Sequence[Int],
     kernel: Sequence[int],
@@ -79,7 +78,7 @@ def conv_attributes(node: Node, x: TensorType, w: TensorType) -> dict[str, objec
     sizes = tuple(k for k in kernel if k is not None)
     strides = ints_attribute(node, "strides", spatial, 1)
     dilations = ints_attribute(node, "dilations", spatial, 1)
-    pads = _pads(node, x.shape[2:], sizes, strides, dilations)
+    pads = resolved_pads(node, x.shape[2:], sizes, strides, dilations)
     groups = node.int("group", 1)
     return {"strides": strides, "pads": pads, "dilations": dilations, "groups": groups}
 
@@ -118,7 +117,7 @@ def _conv_transpose(node: Node) -> Value:
         totals = [max(t, 0) for t in totals]
         resolved = _shared(totals, more_in_front=mode != "SAME_UPPER")
     else:
-        resolved = _pads(node, x.shape[2:], kernel, strides, dilations)
+        resolved = resolved_pads(node, x.shape[2:], kernel, strides, dilations)
     y = node.emit(
         "conv_transpose",
         node.tensor(0),
@@ -134,98 +133,7 @@ def _conv_transpose(node: Node) -> Value:
     return Value(y)
 
 
-def _pool(name: str) -> Rule:
-    def rule(node: Node) -> tuple[Value, ...]:
-        dims = node.type(0).shape
-        spatial = len(dims) - 2
-        kernel = ints_attribute(node, "kernel_shape", spatial, 1)
-        strides = ints_attribute(node, "strides", spatial, 1)
-        dilations = ints_attribute(node, "dilations", spatial, 1)
-        pads = _pads(node, dims[2:], kernel, strides, dilations)
-        attrs: dict[str, object] = {
-            "kernel": kernel,
-            "strides": strides,
-            "pads": pads,
-            "dilations": dilations,
-            "ceil_mode": node.flag("ceil_mode"),
-        }
-        if name == "average_pool":
-            attrs["count_include_pad"] = node.flag("count_include_pad")
-        result = node.result(name, node.tensor(0), **attrs)
-        if len(node.proto.output) < 2:
-            return (result,)
-        if node.int("storage_order", 0):
-            raise node.unsupported("gives indices in column-major order")
-        return result, node.result("max_pool_index", node.tensor(0), **attrs)
-
-    return rule
-
-
-def _global(reduction: str) -> Rule:
-    def rule(node: Node) -> Value:
-        axes = tuple(range(2, node.rank(0)))
-        return node.result(reduction, node.tensor(0), axes=axes, keepdims=True)
-
-    return rule
-
-
-def _batch_norm(node: Node) -> Value:
-    if node.flag("training_mode"):
-        raise node.unsupported("is in training mode")
-    x, scale, bias, mean, variance = (node.tensor(i) for i in range(5))
-    return node.result(
-        "batch_norm", x, scale, bias, mean, variance, epsilon=node.float("epsilon", 1e-5)
-    )
-
-
-def _layer_norm(node: Node) -> Value:
-    if len([o for o in node.proto.output if o]) > 1:
-        raise node.unsupported("gives mean and deviation besides its result")
-    axis = node.axis(node.int("axis", -1), node.rank(0))
-    return node.result(
-        "layer_norm", *node.tensors(), axis=axis, epsilon=node.float("epsilon", 1e-5)
-    )
-
-
-def _instance_norm(node: Node) -> Value:
-    return node.result("instance_norm", *node.tensors(), epsilon=node.float("epsilon", 1e-5))
-
-
-def _softmax(name: str) -> Rule:
-    def rule(node: Node) -> Value:
-        dims = node.type(0).shape
-        axis = node.axis(node.int("axis", -1 if node.opset >= 13 else 1), len(dims))
-        if node.opset >= 13 or axis == len(dims) - 1:
-            return node.result(name, node.tensor(0), axis=axis)
-        # Before opset 13 the axes from `axis` on are one axis.
-        flat = node.reshape(node.tensor(0), (*dims[:axis], product(dims[axis:])))
-        return Value(node.reshape(node.emit(name, flat, axis=axis), dims))
-
-    return rule
-
-
-def _lrn(node: Node) -> Value:
-    return node.result(
-        "lrn",
-        node.tensor(0),
-        size=node.int("size", 1),
-        alpha=node.float("alpha", 1e-4),
-        beta=node.float("beta", 0.75),
-        bias=node.float("bias", 1.0),
-    )
-
-
 RULES: Mapping[str, Rule] = {
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
-    "MaxPool": _pool("max_pool"),
-    "AveragePool": _pool("average_pool"),
-    "GlobalAveragePool": _global("reduce_mean"),
-    "GlobalMaxPool": _global("reduce_max"),
-    "BatchNormalization": _batch_norm,
-    "LayerNormalization": _layer_norm,
-    "InstanceNormalization": _instance_norm,
-    "Softmax": _softmax("softmax"),
-    "LogSoftmax": _softmax("log_softmax"),
-    "LRN": _lrn,
 }

@@ -14,7 +14,7 @@ from inlay.arith import dtype as dt
 from inlay.arith.expr import Int, floordiv, lit
 from inlay.importers.onnx import axes as runtime_axes
 from inlay.importers.onnx.node import Node, Rule
-from inlay.importers.onnx.term import arange, concat, filled, integers, term
+from inlay.importers.onnx.term import arange, concat, constant, filled, integers, term
 from inlay.importers.onnx.values import MAX_KNOWN, Value, known, known_scalar
 from inlay.ir import make
 from inlay.ir.expr import Const
@@ -49,14 +49,21 @@ def _identity(node: Node) -> Value:
 
 
 def _dropout(node: Node) -> tuple[Value, ...]:
-    if node.has(2) and bool(node.constant(2, "training mode")):
-        raise node.unsupported("in training mode is random")
-    x = node.tensor(0)
+    """Pass the input on; dropping elements at random is refused, when the program runs at last."""
+    x = term(node, 0)
+    training = node.array(2) if node.has(2) else np.zeros((), np.bool_)
+    if training is None or training.any():
+        ratio = node.array(1) if node.has(1) else np.full((), 0.5)
+        if training is not None and ratio is not None and ratio.any():
+            raise node.unsupported("in training mode is random")
+        rate = (
+            term(node, 1).equals(0) if ratio is None else constant(node, not ratio.any(), dt.BOOL)
+        )
+        random = ~rate.reshape() & term(node, 2).reshape()
+        x = x.checked_zero(random.cast(dt.I64), "dropout in training mode, which is random")
     if len(node.proto.output) < 2:
-        return (node.value(0),)
-    shape = make.shape_const(node.type_of(x).shape)
-    mask = node.emit("broadcast_to", make.const(np.ones((), np.bool_)), shape)
-    return node.value(0), Value(mask)
+        return (x.value if training is None else node.value(0),)
+    return x.value, filled(node, True, x.shape, dt.BOOL).value
 
 
 def _constant(node: Node) -> Value:

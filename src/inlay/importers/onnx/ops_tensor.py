@@ -9,8 +9,9 @@ import numpy as np
 from inlay.arith import dtype as dt
 from inlay.arith.expr import lit
 from inlay.importers.onnx import axes as runtime_axes
+from inlay.importers.onnx import load
 from inlay.importers.onnx.node import Node, Rule
-from inlay.importers.onnx.term import term
+from inlay.importers.onnx.term import arange, concat, integers, term
 from inlay.importers.onnx.values import Value
 from inlay.ir import make
 from inlay.ops.indexing import Combine
@@ -113,6 +114,54 @@ def _trilu(node: Node) -> Value:
     return node.result("trilu", node.tensor(0), diagonal, upper=upper)
 
 
+def _eye_like(node: Node) -> Value:
+    dims = node.type(0).shape
+    if len(dims) != 2:
+        raise node.invalid(f"has an input of rank {len(dims)}, needed 2")
+    asked = node.int("dtype", 0)
+    dtype = load.dtype_of(asked) if asked else node.type(0).dtype
+    if dtype is None:
+        raise node.unsupported(f"gives {load.elem_type_name(asked)}")
+    rows, columns = arange(node, dims[0]).along(0, 2), arange(node, dims[1]).along(1, 2)
+    return (rows + node.int("k", 0)).equals(columns).cast(dtype).value
+
+
+def _reverse_sequence(node: Node) -> Value:
+    x, lengths = term(node, 0), term(node, 1).cast(dt.I64)
+    time = node.axis(node.int("time_axis", 0), x.rank)
+    batch = node.axis(node.int("batch_axis", 1), x.rank)
+    if {time, batch} != {0, 1}:
+        raise node.invalid(f"has time axis {time} and batch axis {batch}")
+    steps, count = x.shape[time], x.shape[batch]
+    at = arange(node, steps).along(time, 2)
+    ends = lengths.along(batch, 2)
+    source = (at < ends).where(ends - (at + 1), at)
+    other = arange(node, count).along(batch, 2).broadcast(source.shape)
+    pair = [source, other] if time == 0 else [other, source]
+    rows, columns = source.shape
+    index = concat([p.reshape(rows, columns, 1) for p in pair], 2)
+    return x.op("gather_nd", index, batch=0).value
+
+
+def _tensor_scatter(node: Node) -> Value:
+    """Write new entries into a cache of sequences, each at its own place; maybe in a circle."""
+    x, update = term(node, 0), term(node, 1)
+    axis = node.axis(node.int("axis", -2), x.rank)
+    mode = node.string("mode", "linear")
+    if axis == 0 or mode not in ("linear", "circular"):
+        raise node.invalid(f"has axis {axis} and mode '{mode}'")
+    cache, new = x.move(axis, 1), update.move(axis, 1)
+    batch, room, steps = cache.shape[0], cache.shape[1], new.shape[1]
+    at = arange(node, steps).reshape(1, steps)
+    if node.has(2):
+        at = at + term(node, 2).cast(dt.I64).reshape(batch, 1)
+    at = at.broadcast((batch, steps))
+    if mode == "circular":
+        at = at.op("mod", integers(node, (room,)).reshape())
+    rows = arange(node, batch).reshape(batch, 1).broadcast((batch, steps))
+    index = concat([t.reshape(batch, steps, 1) for t in (rows, at)], 2)
+    return cache.op("scatter_nd", index, new, combine=Combine.REPLACE).move(1, axis).value
+
 
 RULES: Mapping[str, Rule] = {
     "DepthToSpace": _depth_to_space,
@@ -126,4 +175,7 @@ RULES: Mapping[str, Rule] = {
     "OneHot": _one_hot,
     "TopK": _top_k,
     "Trilu": _trilu,
+    "EyeLike": _eye_like,
+    "ReverseSequence": _reverse_sequence,
+    "TensorScatter": _tensor_scatter,
 }

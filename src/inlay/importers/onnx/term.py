@@ -174,7 +174,6 @@ class Term:
         value, zero = make.int_const(number.control()), make.int_const(0)
         return Term(self.node, self.node.emit("check_equal", self.expr, value, zero, why=why))
 
-
     def checked_least(self, number: Int, least: int, why: str) -> Term:
         """Return this, after checking at run time that a number is not below another."""
         value = make.int_const(number)

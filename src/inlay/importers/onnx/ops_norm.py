@@ -1,0 +1,110 @@
+"""Normalization, softmax and their kin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from inlay.arith import dtype as dt
+from inlay.importers.onnx.node import Node, Rule
+from inlay.importers.onnx.ops_shape import product
+from inlay.importers.onnx.term import Term, term
+from inlay.importers.onnx.values import Value
+
+
+def _batch_norm(node: Node) -> tuple[Value, ...]:
+    epsilon = node.float("epsilon", 1e-5)
+    x, scale, bias, mean, variance = (term(node, i) for i in range(5))
+    if not node.flag("training_mode"):
+        return (x.op("batch_norm", scale, bias, mean, variance, epsilon=epsilon).value,)
+    momentum = node.float("momentum", 0.9)
+    others = tuple(d for d in range(x.rank) if d != 1)
+    own_mean = x.over("mean", *others)
+    centered = x - own_mean.along(1, x.rank)
+    own_variance = (centered * centered).over("mean", *others)
+    y = x.op("batch_norm", scale, bias, own_mean, own_variance, epsilon=epsilon)
+    running = [
+        old * momentum + new.cast(old.dtype) * (1.0 - momentum)
+        for old, new in ((mean, own_mean), (variance, own_variance))
+    ]
+    return tuple(t.value for t in (y, *running))
+
+
+def _layer_norm(node: Node) -> tuple[Value, ...]:
+    x, epsilon = term(node, 0), node.float("epsilon", 1e-5)
+    axis = node.axis(node.int("axis", -1), x.rank)
+    if not any(node.proto.output[1:]):
+        return (node.result("layer_norm", *node.tensors(), axis=axis, epsilon=epsilon),)
+    wide = x.cast(dt.F32) if x.dtype in (dt.F16, dt.BF16) else x
+    axes = tuple(range(axis, x.rank))
+    mean = wide.over("mean", *axes, keep=True)
+    centered = wide - mean
+    variance = (centered * centered).over("mean", *axes, keep=True)
+    deviation = (variance + epsilon).op("sqrt").op("reciprocal")
+    y = (centered * deviation).cast(x.dtype) * term(node, 1)
+    if node.has(2):
+        y = y + term(node, 2)
+    return tuple(t.value for t in (y, mean, deviation))
+
+
+def _instance_norm(node: Node) -> Value:
+    return node.result("instance_norm", *node.tensors(), epsilon=node.float("epsilon", 1e-5))
+
+
+def _softmax(name: str) -> Rule:
+    def rule(node: Node) -> Value:
+        dims = node.type(0).shape
+        axis = node.axis(node.int("axis", -1 if node.opset >= 13 else 1), len(dims))
+        if node.opset >= 13 or axis == len(dims) - 1:
+            return node.result(name, node.tensor(0), axis=axis)
+        # Before opset 13 the axes from `axis` on are one axis.
+        flat = node.reshape(node.tensor(0), (*dims[:axis], product(dims[axis:])))
+        return Value(node.reshape(node.emit(name, flat, axis=axis), dims))
+
+    return rule
+
+
+def _lrn(node: Node) -> Value:
+    return node.result(
+        "lrn",
+        node.tensor(0),
+        size=node.int("size", 1),
+        alpha=node.float("alpha", 1e-4),
+        beta=node.float("beta", 0.75),
+        bias=node.float("bias", 1.0),
+    )
+
+
+def _lp_normalization(node: Node) -> Value:
+    x = term(node, 0)
+    axis = node.axis(node.int("axis", -1), x.rank)
+    p = node.int("p", 2)
+    if p not in (1, 2):
+        raise node.invalid(f"has p = {p}, needed 1 or 2")
+    return x.op("lp_normalize", axis=axis, p=p).value
+
+
+def _rms_norm(node: Node) -> Value:
+    axis = node.axis(node.int("axis", -1), node.rank(0))
+    x, scale = term(node, 0), term(node, 1)
+    if x.dtype is not scale.dtype or scale.shape != x.shape[axis:]:
+        return _composed_rms_norm(node, x, scale, axis)
+    return x.op("rms_norm", scale, axis=axis, epsilon=node.float("epsilon", 1e-5)).value
+
+
+def _composed_rms_norm(node: Node, x: Term, scale: Term, axis: int) -> Value:
+    wide = x.cast(dt.F32) if x.dtype in (dt.F16, dt.BF16) else x
+    square = (wide * wide).over("mean", *range(axis, x.rank), keep=True)
+    normal = wide / (square + node.float("epsilon", 1e-5)).op("sqrt")
+    return (normal.cast(scale.dtype) * scale).value
+
+
+RULES: Mapping[str, Rule] = {
+    "BatchNormalization": _batch_norm,
+    "LayerNormalization": _layer_norm,
+    "RMSNormalization": _rms_norm,
+    "InstanceNormalization": _instance_norm,
+    "LpNormalization": _lp_normalization,
+    "Softmax": _softmax("softmax"),
+    "LogSoftmax": _softmax("log_softmax"),
+    "LRN": _lrn,
+}

@@ -1,0 +1,192 @@
+"""Pooling, its inverse, and the inverse of cutting an image into windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from inlay.arith import dtype as dt
+from inlay.arith.expr import Int, floordiv, lit, minimum
+from inlay.importers.onnx.node import Node, Rule
+from inlay.importers.onnx.ops_nn import ints_attribute, resolved_pads
+from inlay.importers.onnx.ops_shape import product
+from inlay.importers.onnx.term import Term, arange, constant, filled, integers, term
+from inlay.importers.onnx.values import Value
+from inlay.ir import make
+from inlay.ops.indexing import Combine
+
+
+def _pool(name: str) -> Rule:
+    def rule(node: Node) -> tuple[Value, ...]:
+        attrs = _window(node)
+        if name == "average_pool":
+            attrs["count_include_pad"] = node.flag("count_include_pad")
+        result = node.result(name, node.tensor(0), **attrs)
+        if len(node.proto.output) < 2:
+            return (result,)
+        index = Term(node, node.emit("max_pool_index", node.tensor(0), **attrs))
+        if node.flag("storage_order"):
+            index = _column_major(index, node.type(0).shape[2:])
+        return result, index.value
+
+    return rule
+
+
+def _window(node: Node) -> dict[str, object]:
+    dims = node.type(0).shape
+    spatial = len(dims) - 2
+    if spatial < 1:
+        raise node.invalid(f"has an input of rank {len(dims)}")
+    kernel = ints_attribute(node, "kernel_shape", spatial, 1)
+    strides = ints_attribute(node, "strides", spatial, 1)
+    dilations = ints_attribute(node, "dilations", spatial, 1)
+    pads = resolved_pads(node, dims[2:], kernel, strides, dilations)
+    return {
+        "kernel": kernel,
+        "strides": strides,
+        "pads": pads,
+        "dilations": dilations,
+        "ceil_mode": node.flag("ceil_mode"),
+    }
+
+
+def _column_major(index: Term, spatial: Sequence[Int]) -> Term:
+    """Number the elements of each image with the first spatial axis the fastest."""
+    node = index.node
+    size = integers(node, (product(spatial),)).reshape()
+    image, left = index / size, index.op("rem", size)
+    total, weight = image * size, size
+    for n in reversed(spatial):
+        count = integers(node, (n,)).reshape()
+        weight = weight / count
+        total = total + left.op("rem", count) * weight
+        left = left / count
+    return total
+
+
+def _lp_pool(node: Node) -> Value:
+    """Add up powers of magnitudes with a convolution by ones; take the root."""
+    x, p = term(node, 0), float(node.int("p", 2))
+    window = _window(node)
+    kernel, strides, dilations = (
+        ints_attribute(node, name, x.rank - 2, 1)
+        for name in ("kernel_shape", "strides", "dilations")
+    )
+    pads = list(window["pads"])  # type: ignore[call-overload]
+    n, c, *spatial = x.shape
+    count = len(spatial)
+    shape = [_windows(d, k, s, e, pads[i], pads[count + i], ceil=bool(window["ceil_mode"]))
+             for i, (d, k, s, e) in enumerate(zip(spatial, kernel, strides, dilations, strict=True))]  # fmt: skip
+    if window["ceil_mode"]:
+        pads[count:] = [p + s - 1 for p, s in zip(pads[count:], strides, strict=True)]
+    ones = constant(node, np.ones((1, 1, *kernel)), x.dtype)
+    powers = x.op("abs").op("pow", p).reshape(n * c, 1, *spatial)
+    total = powers.op("conv", ones, strides=strides, pads=tuple(pads), dilations=dilations)
+    for d, size in enumerate(shape):
+        total = total.part(2 + d, 0, size)
+    return total.reshape(n, c, *shape).op("pow", 1.0 / p).value
+
+
+def _windows(
+    size: Int, kernel: int, stride: int, dilation: int, front: int, end: int, *, ceil: bool
+) -> Int:
+    room = size + (front + end) - ((kernel - 1) * dilation + 1)
+    if not ceil:
+        return floordiv(room, lit(stride)) + 1
+    return minimum(
+        floordiv(room + (stride - 1), lit(stride)) + 1,
+        floordiv(size + (front + stride - 1), lit(stride)),
+    )
+
+
+def _global(reduction: str) -> Rule:
+    def rule(node: Node) -> Value:
+        axes = tuple(range(2, node.rank(0)))
+        return node.result(reduction, node.tensor(0), axes=axes, keepdims=True)
+
+    return rule
+
+
+def _global_lp_pool(node: Node) -> Value:
+    x, p = term(node, 0), float(node.int("p", 2))
+    powers = x.op("abs").op("pow", p)
+    return powers.over("sum", *range(2, x.rank), keep=True).op("pow", 1.0 / p).value
+
+
+def _max_unpool(node: Node) -> Value:
+    """Put every element where it came from; all else is 0."""
+    x, index = term(node, 0), term(node, 1)
+    count = x.rank - 2
+    kernel = ints_attribute(node, "kernel_shape", count, 1)
+    strides = ints_attribute(node, "strides", count, 1)
+    pads = ints_attribute(node, "pads", 2 * count, 0)
+    dims = list(x.shape)
+    for d in range(count):
+        dims[2 + d] = (x.shape[2 + d] - 1) * strides[d] + kernel[d] - pads[d] - pads[count + d]
+    total = product(dims)
+    flat = filled(node, 0, (total,), x.dtype)
+    size = product(x.shape)
+    flat = flat.op("scatter_elements", index.reshape(size), x.reshape(size), axis=0)
+    y = flat.reshape(*dims)
+    if not node.has(2):
+        return y.value
+    wanted = node.shape(2)
+    if len(wanted) != x.rank:
+        raise node.invalid(f"has an output shape of {len(wanted)} dims")
+    # The indices count in the smallest shape; the rest is padding behind.
+    ends = [w - d for w, d in zip(wanted, dims, strict=True)]
+    amounts = make.shape_const((*[lit(0)] * x.rank, *ends))
+    return node.result("pad", y.expr, amounts, node.number(0, x.dtype))
+
+
+def _col2im(node: Node) -> Value:
+    """Add up columns where their windows lie in the padded image, then cut the padding off."""
+    x = term(node, 0)
+    image, block = node.shape(1), node.shape(2)
+    count = len(image)
+    strides = ints_attribute(node, "strides", count, 1)
+    dilations = ints_attribute(node, "dilations", count, 1)
+    pads = ints_attribute(node, "pads", 2 * count, 0)
+    n, rows, columns = x.shape
+    padded = [image[d] + pads[d] + pads[count + d] for d in range(count)]
+    out = [
+        floordiv(padded[d] - (block[d] - 1) * dilations[d] - 1, lit(strides[d])) + 1
+        for d in range(count)
+    ]
+    taps = product(block)
+    place = filled(node, 0, (taps, columns), dt.I64)
+    for d in range(count):
+        tap = _digit(node, taps, block, d) * dilations[d]
+        window = _digit(node, columns, out, d) * strides[d]
+        size = integers(node, (padded[d],)).reshape()
+        place = place * size + tap.reshape(taps, 1) + window.reshape(1, columns)
+    channels = floordiv(rows, taps)
+    total = product(padded)
+    images = (n * channels, taps * columns)
+    index = place.reshape(1, images[1]).broadcast(images)
+    blank = filled(node, 0, (n * channels, total), x.dtype)
+    y = blank.op("scatter_elements", index, x.reshape(*images), axis=1, combine=Combine.ADD)
+    y = y.reshape(n * channels, *padded)
+    for d in range(count):
+        y = y.part(1 + d, pads[d], image[d] + pads[d])
+    return y.reshape(n, channels, *image).value
+
+
+def _digit(node: Node, count: Int, sizes: Sequence[Int], d: int) -> Term:
+    """Return the index along axis `d` of each of the elements of a box, in row-major order."""
+    weight = integers(node, (product(sizes[d + 1 :]),)).reshape()
+    size = integers(node, (sizes[d],)).reshape()
+    return (arange(node, count) / weight).op("rem", size)
+
+
+RULES: Mapping[str, Rule] = {
+    "MaxPool": _pool("max_pool"),
+    "AveragePool": _pool("average_pool"),
+    "LpPool": _lp_pool,
+    "GlobalAveragePool": _global("reduce_mean"),
+    "GlobalMaxPool": _global("reduce_max"),
+    "GlobalLpPool": _global_lp_pool,
+    "MaxUnpool": _max_unpool,
+    "Col2Im": _col2im,
+}
