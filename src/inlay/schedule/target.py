@@ -22,6 +22,11 @@ class Target(Protocol):
         ...
 
     @property
+    def has_fma(self) -> bool:
+        """Whether a multiplication and addition with one rounding is one instruction."""
+        ...
+
+    @property
     def l1_bytes(self) -> int:
         """Size of the data cache nearest to the core."""
         ...
@@ -40,6 +45,7 @@ class GenericTarget:
     vector_registers: int = 16
     l1_bytes: int = 32 << 10
     l2_bytes: int = 512 << 10
+    has_fma: bool = True
 
 
 def lanes(target: Target, dtype: DType) -> int:

@@ -100,6 +100,13 @@ def test_integers_keep_their_two_operations() -> None:
     assert "fma" not in print_function(hold_law(f, s))
 
 
+def test_machines_without_fma_multiply_and_add() -> None:
+    for target, expected in [(baseline("x86_64", "v2"), False), (baseline("x86_64", "v3"), True)]:
+        s = Schedule(packed_matmul((6, 4), 8, 8))
+        assert contraction(s, target)
+        assert ("fma" in print_function(s.function)) == expected
+
+
 def test_the_reduction_is_the_only_serial_loop_in_a_tile() -> None:
     s, _ = scheduled(packed_matmul((16, 31), 8, 8, epilogue="relu"))
     from inlay.lower.lower import lower

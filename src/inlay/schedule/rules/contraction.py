@@ -145,8 +145,9 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
     taken = (block,) if epilogue is None else (block, epilogue)
     if epilogue is None:
         epilogue = cache_write(s, block, Scope.REGISTER.value)
-    for simplify in (skip_zero_terms, use_fma):
-        _attempt(simplify, s, block)
+    _attempt(skip_zero_terms, s, block)
+    if target.has_fma:
+        _attempt(use_fma, s, block)
     temporary = _written(s.block(block))
     plan = _plan(s, block, target)
     outer = _merge_nests(s, (block, epilogue), plan)
