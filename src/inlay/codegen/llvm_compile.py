@@ -20,9 +20,6 @@ from typing import Any
 from inlay.base.diagnostics import InternalError
 from inlay.machine.target import Target, host
 
-COMPILER_VERSION = 1
-"""Changes whenever the same loop function gives other code; part of every cache key."""
-
 
 @functools.cache
 def _llvm() -> Any:

@@ -7,13 +7,14 @@ import functools
 import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from inlay.arith.expr import Int
 from inlay.codegen.cache import ObjectCache, key_of
 from inlay.codegen.image import link
 from inlay.codegen.interface import Artifact, KernelCode, PhaseCode, Request
 from inlay.codegen.llvm import assertions_of, emit_module, needs_optimizer, workspace_layout
-from inlay.codegen.llvm_compile import COMPILER_VERSION, compile_in_child, compile_text, warm_up
+from inlay.codegen.llvm_compile import compile_in_child, compile_text, warm_up
 from inlay.codegen.unit import Unit, from_bytes
 from inlay.codegen.workers import processors, run_all
 from inlay.loop.func import LoopFunction
@@ -108,7 +109,13 @@ class LlvmGenerator:
 
 @functools.cache
 def _version() -> str:
-    return f"{COMPILER_VERSION} {importlib.metadata.version('llvmlite')}"
+    """Return a text that changes with this package and with LLVM.
+
+    Files are told apart by size and time of change: a miss too many does no harm.
+    """
+    folder = Path(__file__).parent
+    facts = [(p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in sorted(folder.glob("*.py"))]
+    return f"llvmlite {importlib.metadata.version('llvmlite')} {facts}"
 
 
 def compile_function(
