@@ -14,11 +14,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import product
+from typing import Any
 
 import numpy as np
 
-from inlay.arith.dtype import F16, F32, I64, U8
+from inlay.arith.dtype import F16, F32, I64, U8, DType
 from inlay.arith.expr import Int
 from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
@@ -106,30 +106,48 @@ def _resized(a: ResizeAttrs, axis: int, old: object, new: object) -> bool:
 # --------------------------------------------------------------------------- tensor expressions
 
 
-def _compute(a: ResizeAttrs, operands: Sequence[object], result: TensorType) -> te.Tensor:
-    x = operands[0]
-    assert isinstance(x, te.Tensor)
+def _compute(a: ResizeAttrs, operands: Sequence[Any], result: TensorType) -> te.Tensor:
+    """Resample axis by axis, which takes fewer taps than all axes at once."""
+    x: te.Tensor = operands[0]
     axes = [d for d in range(x.ndim) if _resized(a, d, x.shape[d], result.shape[d])]
+    if a.mode is Mode.NEAREST or not axes:
+        return _picked(a, x, axes, result)
+    shape, y = list(x.shape), x
+    for d in axes:
+        shape[d] = result.shape[d]
+        last = d == axes[-1]
+        y = _along(a, y, d, x.shape[d], tuple(shape), x.dtype if last else widened(x.dtype))
+    return y
+
+
+def _picked(a: ResizeAttrs, x: te.Tensor, axes: Sequence[int], result: TensorType) -> te.Tensor:
+    """Return the nearest element along each axis: no arithmetic on elements."""
+
+    def body(*i: Int) -> te.Value:
+        at: list[Int | te.Value] = list(i)
+        for d in axes:
+            place = _coordinate(a, d, i[d], x.shape[d], result.shape[d])
+            at[d] = _clamped(_nearest(a.nearest, place), x.shape[d])
+        return x[tuple(at)]
+
+    return te.compute(result.shape, body, name="resize")
+
+
+def _along(
+    a: ResizeAttrs, x: te.Tensor, axis: int, old: Int, shape: tuple[Int, ...], dtype: DType
+) -> te.Tensor:
+    """Return the weighted sums of the taps along one axis."""
     wide = widened(x.dtype)
 
     def body(*i: Int) -> te.Value:
-        taps = [_taps(a, d, i[d], x.shape[d], result.shape[d]) for d in axes]
         total: te.Value | None = None
-        for choice in product(*taps):
-            at: list[Int | te.Value] = list(i)
-            for d, (index, _) in zip(axes, choice, strict=True):
-                at[d] = index
-            value = x[tuple(at)]
-            if a.mode is Mode.NEAREST:
-                return value
-            value = value.cast(wide)
-            for _, weight in choice:
-                value = value * weight.cast(wide)
-            total = value if total is None else total + value
+        for place, weight in _taps(a, axis, i[axis], old, shape[axis]):
+            term = x[(*i[:axis], place, *i[axis + 1 :])].cast(wide) * weight.cast(wide)
+            total = term if total is None else total + term
         assert total is not None, "there is at least one tap"
-        return total.cast(x.dtype)
+        return total.cast(dtype)
 
-    return te.compute(result.shape, body, name="resize")
+    return te.compute(shape, body, name="resize")
 
 
 def _coordinate(a: ResizeAttrs, axis: int, i: Int, old: Int, new: Int) -> te.Value:
@@ -159,9 +177,6 @@ def _clamped(place: te.Value, old: Int) -> te.Value:
 
 def _taps(a: ResizeAttrs, axis: int, i: Int, old: Int, new: Int) -> list[Tap]:
     at = _coordinate(a, axis, i, old, new)
-    one = te.const(1, F32)
-    if a.mode is Mode.NEAREST:
-        return [(_clamped(_nearest(a.nearest, at), old), one)]
     if a.mode is Mode.LINEAR:
         at = te.minimum(te.maximum(at, 0), te.index(old - 1, F32))
         low = te.unary(UnaryOp.FLOOR, at)
