@@ -158,6 +158,7 @@ def convolution(
         ((2, 4, 4, 9), 1, 16, 1, 0),
         ((dim("n"), dim("h"), dim("w"), 2), 3, 8, 1, 1),
         ((1, 3, 7, 2), 5, 9, 1, 2),
+        ((dim("n"), 4, 9, 2), 3, 8, 1, 1),
     ],
     ids=str,
 )
@@ -171,7 +172,9 @@ def test_packed_convolution(
     f = convolution("conv_nhwc_packed", attrs, image, weights, epilogue=epilogue)
     s = Schedule(f)
     assert contraction(s, SMALL)
-    hold_law(f, s, *([(1, 3, 9), (2, 1, 2)] if isinstance(image[0], Int) else [()]))
+    sizes = {0: [()], 1: [(2,), (0,)], 3: [(1, 3, 9), (2, 1, 2)]}[len(f.dims)]
+    lowered = hold_law(f, s, *sizes)
+    assert bool(lowered.workspaces) == (pad > 0 and len(f.dims) == 3)
 
 
 @pytest.mark.parametrize(

@@ -167,13 +167,16 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
 
 def _inline_padding(s: Schedule, block: str) -> list[str]:
     """Compute padding where it is read instead of copying the input; return the blocks gone."""
-    if any(i.extent.value is None for i in s.block(block).iters):
-        return []
     read = {x.buffer for x in loads_of(s.block(block).body)}
     gone: list[str] = []
     for name in s.block_names():
         b = s.block(name)
-        if b.init is None and _written(b) in read and isinstance(_value(b), Select):
+        value = _value(b)
+        if b.init is None and _written(b) in read and isinstance(value, Select):
+            # Only tests of known sizes are settled by bounds and edge tiles.
+            tested = {y for d in _distances(value.condition) for y in symbols(d)}
+            if any(i.extent.value is None for i in b.iters if i.sym in tested):
+                continue
             _attempt(inline, s, name)
             gone += [name] if name not in s.block_names() else []
     return gone
