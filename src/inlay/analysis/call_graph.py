@@ -1,18 +1,23 @@
-"""Which functions of a module mention which."""
+"""Which functions of a module in A-normal form mention which."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from inlay.analysis.blocks import operands, values
 from inlay.base.graph import strong_components
 from inlay.ir.expr import Expr, GlobalVar
 from inlay.ir.module import Module
-from inlay.ir.walk import postorder
 
 
 def mentioned_globals(root: Expr) -> tuple[str, ...]:
-    """Return the names of functions and kernels that an expression mentions, in order."""
-    return tuple(dict.fromkeys(n.name for n in postorder(root) if isinstance(n, GlobalVar)))
+    """Return the names of functions and kernels that a block mentions, in order."""
+    found: dict[str, None] = {}
+    for value in values(root):
+        for atom in (value, *operands(value)):
+            if isinstance(atom, GlobalVar):
+                found[atom.name] = None
+    return tuple(found)
 
 
 def call_graph(module: Module) -> dict[str, tuple[str, ...]]:

@@ -418,3 +418,60 @@ def test_what_no_rule_is_about_stays_the_same_object():
     p, n = Program(), dims("n")
     before = run("to-anf", p.module(p.op("tanh", p.input("x", n))))
     assert run("simplify-algebra", before) is before
+
+
+# --------------------------------------------------------------------------- restraint
+
+
+def test_adding_a_large_number_and_taking_it_off_again_rounds_on_purpose():
+    magic = np.float32(1.5 * 2**23)
+    p, n = Program(), dims("n")
+    x = p.input("x", n)
+    before = p.module(p.op("sub", p.op("add", x, number(magic)), number(magic)))
+    after = simplified(before)
+    same(before, after, np.array([0.4, 0.6, 2.5, 1e5], np.float32), exact=True)
+
+
+@pytest.mark.parametrize("factors", [(1e-30, 1e-30), (1e30, 1e30)])
+def test_factors_whose_product_is_no_normal_number_do_not_meet(factors):
+    p, n = Program(), dims("n")
+    x = p.input("x", n)
+    y = p.op("mul", p.op("mul", x, number(factors[0])), number(factors[1]))
+    before = p.module(y)
+    after = simplified(before)
+    assert operators(after) == {"mul": 2}
+    same(before, after, np.array([1.0, 1 / factors[0]], np.float32), exact=True)
+
+
+def test_weights_that_a_factor_takes_out_of_range_are_left_alone():
+    p, n = Program(), dims("n")
+    x = p.input("x", n, 2)
+    y = p.op("matmul", x, make.const(np.full((2, 2), 1e30, np.float32)))
+    before = p.module(p.op("mul", y, number(1e20)))
+    assert operators(simplified(before)) == {"matmul": 1, "mul": 1}
+
+
+def test_narrow_formats_are_not_reassociated():
+    p, n = Program(), dims("n")
+    x = p.input("x", n, dtype=F16)
+    one = number(0.1, F16)
+    before = p.module(p.op("add", p.op("add", x, one), one))
+    assert operators(simplified(before)) == {"add": 2}
+
+
+def test_integers_wrap_in_any_order():
+    p, n = Program(), dims("n")
+    x = p.input("x", n, dtype=I32)
+    big = number(2**31 - 1, I32)
+    before = p.module(p.op("add", p.op("add", x, big), big))
+    after = simplified(before)
+    assert operators(after) == {"add": 1}
+    same(before, after, np.array([-5, 0, 7], np.int32), exact=True)
+
+
+def test_statistics_that_divide_by_zero_are_left_to_the_program():
+    p, n = Program(), dims("n")
+    x = p.input("x", n, 2)
+    one, zero = make.const(np.ones(2, np.float32)), make.const(np.zeros(2, np.float32))
+    before = p.module(p.op("batch_norm", x, one, zero, zero, zero, epsilon=0.0))
+    assert operators(simplified(before)) == {"batch_norm": 1}

@@ -2,7 +2,9 @@
 
 A convolution or product with constant weights, times a constant per output channel, is one with
 other weights; a batch normalization with constant statistics is such a factor and an offset. Sums
-and products of floats are reassociated, so results change by rounding.
+and products of floats are reassociated, so results change by rounding. Where they could change by
+more nothing is done: large offsets (to add one and take it off again rounds on purpose), formats of
+16 bits, products that leave the range of normal numbers.
 """
 
 from __future__ import annotations
@@ -14,6 +16,9 @@ from inlay.ir.expr import Call, Expr, OpRef
 from inlay.ir.types import TensorType
 from inlay.ops.normalization import BatchNormAttrs
 from inlay.transforms._rules.site import Rule, Site, array, rank
+
+_SMALL = 1024.0
+"""Offsets up to this lose at most 2**-14 of an f32 that they are added to."""
 
 _CHANNEL_AXIS = {"conv": 1, "conv_nhwc": -1, "depthwise_conv_nhwc": -1, "matmul": -1}
 """Axis of the output channels in the result of operators whose second operand are weights."""
@@ -30,8 +35,11 @@ def _batch_norm(site: Site) -> Expr | None:
         return None
     attrs = site.attrs(BatchNormAttrs)
     wide = [np.asarray(v, np.float64) for v in values]
-    factor = wide[0] / np.sqrt(wide[3] + attrs.epsilon)
-    offset = wide[1] - wide[2] * factor
+    with np.errstate(all="ignore"):
+        factor = wide[0] / np.sqrt(wide[3] + attrs.epsilon)
+        offset = wide[1] - wide[2] * factor
+    if not (np.isfinite(factor).all() and np.isfinite(offset).all()):
+        return None
     behind = rank(x) - 1 - attrs.axis % rank(x)
     dtype = site.type.dtype
     shape = (-1, *(1,) * behind)
@@ -83,6 +91,8 @@ def _scaled_weights(site: Site) -> Expr | None:
         shape[_WEIGHT_AXIS[name]] = numbers.size
         scale = make.const(numbers.reshape(shape), span=site.call.span, place=site.call.place)
         scaled = site.bind("mul", (weights, scale))
+        if not _is_sound(scaled, weights, scale):
+            continue
         return site.make(name, (x, scaled), contraction.callee.attrs)
     return None
 
@@ -117,10 +127,43 @@ def _merged(name: str) -> Rule:
             for x, constant in (inner.args, inner.args[::-1]):
                 if array(constant) is None or array(x) is not None or x.type != y.type:
                     continue
-                return site.make(name, (x, site.bind(name, (constant, outer))))
+                if name == "add" and not (_is_small(constant) and _is_small(outer)):
+                    continue
+                merged = site.bind(name, (constant, outer))
+                if name == "mul" and not _is_sound(merged, constant, outer):
+                    continue
+                return site.make(name, (x, merged))
         return None
 
     return rule
+
+
+def _is_small(offset: Expr) -> bool:
+    """Whether another order of adding this constant changes results by rounding errors only."""
+    value = array(offset)
+    if value is None or value.dtype.kind in "iub":
+        return value is not None
+    return value.dtype.itemsize >= 4 and bool((np.abs(value) <= _SMALL).all())
+
+
+def _is_sound(product: Expr, *factors: Expr) -> bool:
+    """Whether a product of constants is zero only where a factor is, and normal everywhere else.
+
+    A product that is not computed yet, for want of an evaluator, is not known to be.
+    """
+    value = array(product)
+    arrays = [array(f) for f in factors]
+    if value is None or value.dtype.kind in "iub":
+        return value is not None
+    if value.dtype.itemsize < 4:
+        return False
+    zero = np.zeros(value.shape, bool)
+    for f in arrays:
+        assert f is not None, "the factors are constants"
+        zero = zero | (f == 0)
+    magnitude = np.abs(value)
+    limits = np.finfo(value.dtype)
+    return bool((zero | ((magnitude >= limits.tiny) & (magnitude <= limits.max))).all())
 
 
 def _subtracted(site: Site) -> Expr | None:
