@@ -386,7 +386,7 @@ def _insert_checks(args: list[Expr], checks: Iterable[Check], span: Span) -> Non
             atom = drop.atom
             if isinstance(atom, Sym):
                 replaced[atom] = keep
-        elif not _check_dims(args, drop, keep, check.why, span):
+        elif _is_repeated(args, keep) or not _check_dims(args, drop, keep, check.why, span):
             where = _carrier(args)
             ints = (int_const(check.left, span), int_const(check.right, span))
             args[where] = Call(
@@ -406,6 +406,13 @@ def _carrier(args: Sequence[Expr]) -> int:
 def _check_at_least(arg: Expr, check: LeastCheck, span: Span) -> Expr:
     callee = op_ref(CHECK_AT_LEAST, LeastAttrs(check.low, check.why), span)
     return Call(callee, (arg, int_const(check.value, span)), arg.type, span, arg.place)
+
+
+def _is_repeated(args: Iterable[Expr], dim: Int) -> bool:
+    """Whether a number stands in several places of an operand: one of them may be another's dim."""
+    types = (a.type for a in args)
+    shapes = (t.shape for t in types if isinstance(t, TensorType))
+    return dim.value is not None and any(shape.count(dim) > 1 for shape in shapes)
 
 
 def _check_dims(args: list[Expr], keep: Int, drop: Int, why: str, span: Span) -> bool:
@@ -446,6 +453,8 @@ def coerce(
     rule(ctx, (value.type,))
     if not ctx.checks:
         return value
+    if isinstance(declared, TensorType) and isinstance(value.type, TensorType):
+        return assume_shape(value, declared.shape, why)
     if is_open(value.type):
         return _settle((value,), rule, ctx, known)[0][0]
     opened, _ = open_exists(value.type)

@@ -86,6 +86,18 @@ def op_of(e: Expr) -> Op:
     return e.callee.op
 
 
+def test_one_of_several_equal_numbers_is_checked_against_a_dim():
+    n = fresh("n")
+    y = make.var("y", make.tensor_type((1, n), F32))
+    f = make.var("f", FuncType((y.type,), y.type))
+    z = make.var("z", make.tensor_type((1, 1), F32))
+    call = make.call(f, (z,))
+    assert isinstance(call, Call)
+    assert isinstance(call.args[0], Call)
+    assert call.args[0].callee.op is CHECK_EQUAL
+    assert make.coerce(z, y.type, "annotation").type == y.type
+
+
 def test_a_call_has_the_type_of_its_rule():
     n = fresh("n")
     made = make.call(ADD, (tensor("x", n, 4), tensor("y", n, 4)))
