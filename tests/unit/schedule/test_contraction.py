@@ -77,9 +77,10 @@ def test_packed_matmul(shape: tuple, n: int, sizes: list, epilogue: str) -> None
     assert len(taken) == (2 if epilogue else 1)
     lowered = hold_law(f, s, *sizes)
     assert not lowered.workspaces
-    assert isinstance(lowered.body, For)
-    assert lowered.body.kind is LoopKind.PARALLEL
-    assert " register" in print_function(lowered)
+    text = print_function(lowered)
+    # A known small number of operations is not worth waking other threads.
+    assert ("parallel" in text) == any(isinstance(d, Int) for d in shape)
+    assert " register" in text
 
 
 def test_an_epilogue_that_broadcasts_over_an_axis_of_one_element() -> None:
@@ -200,13 +201,14 @@ def test_depthwise_convolution(image: tuple, kernel: int, stride: int, pad: int)
 
 
 def test_batches_come_first() -> None:
-    a, b = te.placeholder((1, 3, 5, 4), F32, "a"), te.placeholder((1, 3, 4, 6), F32, "b")
-    result = TensorType((lit(1), lit(3), lit(5), lit(6)), F32)
+    m = dim("m")
+    a, b = te.placeholder((1, 3, m, 4), F32, "a"), te.placeholder((1, 3, 4, 6), F32, "b")
+    result = TensorType((lit(1), lit(3), m, lit(6)), F32)
     y = table().definition("matmul").compute(NoAttrs(), [a, b], result)
     f = from_te("scores", [a, b], [y])
     s = Schedule(f)
     assert contraction(s, SMALL)
-    lowered = hold_law(f, s)
+    lowered = hold_law(f, s, (5,))
     assert isinstance(lowered.body, For)
     assert lowered.body.extent == 3
     assert lowered.body.kind is LoopKind.PARALLEL

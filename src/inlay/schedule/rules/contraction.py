@@ -49,7 +49,6 @@ from inlay.schedule.primitives.distribute import distribute
 from inlay.schedule.primitives.index_unit_axes import index_unit_axes
 from inlay.schedule.primitives.inline import inline
 from inlay.schedule.primitives.merge import merge
-from inlay.schedule.primitives.parallel import parallel
 from inlay.schedule.primitives.reorder import reorder
 from inlay.schedule.primitives.set_scope import set_scope
 from inlay.schedule.primitives.skip_zero_terms import skip_zero_terms
@@ -161,7 +160,7 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
     else:
         innermost = _spatial_loops(s, block)[-2]
         _finish(s, innermost, temporary.name, block)
-    parallel(s, outer)
+    parallelize(s, outer)
     return taken
 
 
