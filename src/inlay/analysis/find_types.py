@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from inlay.analysis.solve_types import Infer, Reason, Solver, dim_params, is_meta, labeled, text
 from inlay.analysis.type_table import (
@@ -99,6 +99,9 @@ from inlay.ir.types import (
     UnknownType,
 )
 
+_DEEPEST = 12
+"""How deep a type may be that a call and a function tell each other."""
+
 _Steps = Generator[Expr, Type, Type]
 
 
@@ -114,6 +117,7 @@ class _Waiting:
         sides: for joins, the types that are joined.
         eager: whether it is tried as soon as anything in `needs` becomes known.
         done: whether it has its result.
+        lists: the metas on whose lists it is.
     """
 
     compute: Callable[[], Type | None]
@@ -123,6 +127,7 @@ class _Waiting:
     sides: tuple[Type, ...] = ()
     eager: bool = False
     done: bool = False
+    lists: set[str] = field(default_factory=set)
 
 
 def find_types(module: Module, look: Survey) -> Types:
@@ -165,6 +170,7 @@ class _Inference:
         self._retries: list[tuple[Call, tuple[Type, ...], TypeVar]] = []
         self._refs: dict[int, ConstructorRef] = {}
         self._last_try = False
+        self._draining = False
 
     # ------------------------------------------------------------------ driving
 
@@ -273,7 +279,9 @@ class _Inference:
         """Put a computation on the list of each type that it waits for; whether there is one."""
         blocked = dict.fromkeys(m for t in w.needs for m in self.solver.type_metas(t))
         for m in blocked:
-            self._waiting.setdefault(m, []).append(w)
+            if m not in w.lists:
+                w.lists.add(m)
+                self._waiting.setdefault(m, []).append(w)
         return bool(blocked)
 
     def _await(self, w: _Waiting, what: Reason) -> None:
@@ -283,7 +291,16 @@ class _Inference:
         self._pending[result.name] = w
 
     def _drain(self) -> None:
-        """Run what has been woken."""
+        """Run what has been woken. What runs may ask for it again: then the first one goes on."""
+        if self._draining:
+            return
+        self._draining = True
+        try:
+            self._run_ready()
+        finally:
+            self._draining = False
+
+    def _run_ready(self) -> None:
         while self._ready:
             w = self._ready.popleft()
             if w.done or (not w.eager and self._suspend(w)):
@@ -780,6 +797,7 @@ class _Inference:
         """Let a call and a function tell each other ranks and element types, but no dims."""
         learned = True
         while learned and not named.done:
+            self._no_deeper((*named.type.params, *types), why)
             pairs = zip(named.function.params, named.type.params, types, strict=True)
             told = [self._tell(v, p, t, named, why) for v, p, t in pairs]
             learned = any(told)
@@ -808,6 +826,21 @@ class _Inference:
             return True
         told = [self._tell(v, p, x, named, why) for p, x in parts(param, t)]
         return any(told)
+
+    def _no_deeper(self, types: tuple[Type, ...], why: Reason) -> None:
+        """Refuse types that grow with each telling: that of a function that gets itself."""
+        level, depth = list(types), 0
+        while level:
+            found = [self.solver.find(t) for t in level]
+            level = list(dict.fromkeys(x for t in found for x, _ in parts(t, t)))
+            depth += 1
+            if depth > _DEEPEST:
+                raise error(
+                    "type.cyclic",
+                    f"found a type that contains itself, from {why.text}",
+                    span=why.span,
+                    hint="wrap the value in a data type",
+                )
 
     def _mention(self, e: Var | GlobalVar, named: Named) -> Type:
         """Return the type of a function that is passed on while its body waits for ranks."""

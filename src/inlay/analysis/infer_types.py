@@ -66,6 +66,7 @@ def infer_types(module: Module) -> Module:
     maker = _Maker(module, types)
     made: dict[str, Function] = {}
     for group in look.groups:
+        maker.declare_recursive(group)
         for name in group:
             made.update(maker.global_functions(name))
     maker.findings.raise_if_fatal()
@@ -103,6 +104,14 @@ class _Maker:
 
     # ------------------------------------------------------------------ driving
 
+    def declare_recursive(self, names: list[str]) -> None:
+        """Say the types of functions that are mentioned before they are made."""
+        for name in names:
+            f = self.module.functions[name]
+            named = self.types.named.get(id(f))
+            if named is not None and named.recursive:
+                self._globals[name] = self._function_type(f, named)
+
     def global_functions(self, name: str) -> dict[str, Function]:
         """Make a global function; its type is what mentions of it get."""
         f = self.module.functions[name]
@@ -110,8 +119,6 @@ class _Maker:
             self._globals[name] = f.type
             return {name: f}
         named = self.types.named[id(f)]
-        if named.recursive:
-            self._globals[name] = self._function_type(f, named)
         made = self._run(f)
         assert isinstance(made, Function)
         self._globals[name] = made.type

@@ -100,7 +100,8 @@ class Matching:
             ints = {d.sym: from_atom(w.sym) for d, w in zip(declared.dims, witnesses, strict=True)}
             declared = substitute_type(declared.body, ints)
         if isinstance(declared, IntType) and declared.value is None:
-            if not isinstance(actual, (IntType, UnknownType)):
+            inner = actual.body if isinstance(actual, ExistsType) else actual
+            if not isinstance(inner, (IntType, UnknownType)):
                 raise self._different(declared, actual, why)
             return
         if not is_open(actual):

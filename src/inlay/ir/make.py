@@ -362,7 +362,12 @@ def _established(args: Iterable[Expr], known: Known) -> set[tuple[object, ...]]:
                 ) if op is CHECK_AT_LEAST:
                     found.add((a, low))
                     node = inner
-                case Call(callee=OpRef(op=op), args=(inner, _)) if op is CHECK_SHAPE:
+                case Call(callee=OpRef(op=op), args=(inner, shape)) if op is CHECK_SHAPE:
+                    if isinstance(inner.type, TensorType) and isinstance(shape.type, ShapeType):
+                        pairs = zip(inner.type.shape, shape.type.values, strict=False)
+                        for d, s in pairs:
+                            if s is not None:
+                                found.update(((d - s,), (s - d,)))
                     node = inner
                 case _:
                     break

@@ -163,6 +163,18 @@ def test_a_dim_that_varies_from_step_to_step_is_packed_in_the_result() -> None:
     assert evaluate(m, [np.ones(2, np.float32)]).shape == (3, 2)
 
 
+def test_a_count_that_is_given_back() -> None:
+    m = infer("""
+        fn main<n>(x: Tensor[n, f32]) {
+          let loop = fn<i>(i: int[i], h) {
+            if (int_less(int(i), int(3))) { loop(int(i + 1), neg(h)) } else { i }
+          };
+          loop(int(0), x)
+        }""")
+    assert verify(m) == ()
+    assert evaluate(m, [np.ones(2, np.float32)]) == 3
+
+
 def test_an_annotation_allows_polymorphic_recursion() -> None:
     m = infer("""
         fn grow<n>(x: Tensor[n, f32], i: int) -> some k. Tensor[k, f32] {
@@ -281,6 +293,13 @@ def test_all_independent_errors_are_reported_and_no_consequence_of_them() -> Non
         fn main<n>(x: Tensor[n, f32]) { let a = @f(x); let b = @g(a); neg(b); x(x) }"""
     found = failure(text)
     assert sorted(found.ids) == ["type.arity", "type.arity", "type.not-a-function"]
+
+
+def test_a_function_that_gets_itself_is_refused_in_the_end() -> None:
+    text = """
+        fn f(c, a, b) { if (c) { a } else { neg(b) } }
+        fn main<n>(x: Tensor[n, f32]) { @f(true, x, @f) }"""
+    assert failure(text).ids == ("type.cyclic",)
 
 
 def test_no_unknown_of_a_function_gets_into_its_callers() -> None:
