@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from inlay.importers.onnx import ops_quantized, ops_tensor
 from inlay.importers.onnx.node import Node, Rule
-from inlay.importers.onnx.term import term
+from inlay.importers.onnx.term import Term, term
 from inlay.importers.onnx.values import Value
 from inlay.ops.elementwise import GeluForm
 
@@ -44,6 +44,40 @@ def _fused_matmul(node: Node) -> Value:
     return (a.op("matmul", b) * node.float("alpha", 1.0)).value
 
 
+def _number(node: Node, i: int) -> Term:
+    p = term(node, i)
+    return p.reshape() if p.rank == 1 and p.shape[0] == 1 else p
+
+
+def _real(node: Node, first: int) -> Term:
+    """Return what three inputs stand for: a quantized tensor, its scale and its zero point."""
+    q, scale = term(node, first), _number(node, first + 1)
+    zero = (_number(node, first + 2),) if node.has(first + 2) else ()
+    return q.op("dequantize", scale, *zero, axis=0)
+
+
+def _quantized(node: Node, x: Term, first: int) -> Value:
+    """Quantize with the scale and zero point of two inputs, to the type of input 0."""
+    scale = _number(node, first)
+    zero = (_number(node, first + 1),) if node.has(first + 1) else ()
+    return x.op("quantize", scale, *zero, dtype=node.type(0).dtype, axis=0).value
+
+
+def _q_linear_binary(name: str) -> Rule:
+    """Inputs: a, scale, zero; b, scale, zero; scale and zero of the result."""
+    return lambda node: _quantized(node, _real(node, 0).op(name, _real(node, 3)), 6)
+
+
+def _q_linear_unary(name: str, **defaults: float) -> Rule:
+    """Inputs: x, scale, zero; scale and zero of the result."""
+
+    def rule(node: Node) -> Value:
+        attrs = {k: node.float(k, d) for k, d in defaults.items()}
+        return _quantized(node, _real(node, 0).op(name, **attrs), 3)
+
+    return rule
+
+
 RULES: Mapping[tuple[str, str], Rule] = {
     (MICROSOFT, "Gelu"): _gelu(GeluForm.ERF),
     (MICROSOFT, "BiasGelu"): _gelu(GeluForm.ERF),
@@ -52,5 +86,9 @@ RULES: Mapping[tuple[str, str], Rule] = {
     (MICROSOFT, "FusedMatMul"): _fused_matmul,
     (MICROSOFT, "QuantizeLinear"): ops_quantized.RULES["QuantizeLinear"],
     (MICROSOFT, "DequantizeLinear"): ops_quantized.RULES["DequantizeLinear"],
+    (MICROSOFT, "QLinearAdd"): _q_linear_binary("add"),
+    (MICROSOFT, "QLinearMul"): _q_linear_binary("mul"),
+    (MICROSOFT, "QLinearSigmoid"): _q_linear_unary("sigmoid"),
+    (MICROSOFT, "QLinearLeakyRelu"): _q_linear_unary("leaky_relu", alpha=0.01),
     (MICROSOFT, "Trilu"): ops_tensor.RULES["Trilu"],
 }

@@ -18,14 +18,14 @@ import onnx
 from onnx import numpy_helper
 
 from inlay.arith import dtype as dt
-from inlay.arith.expr import Int
+from inlay.arith.expr import Int, lit
 from inlay.base.diagnostics import CompileError
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.values import Value, known_scalar
 from inlay.ir import make
 from inlay.ir.builder import Builder, Step
 from inlay.ir.expr import Const, Expr, Var
-from inlay.ir.types import IntType
+from inlay.ir.types import IntType, TensorType
 
 
 def _if(node: Node) -> tuple[Value, ...]:
@@ -116,7 +116,9 @@ def _loop(node: Node) -> tuple[Value, ...]:
         values = tensors[1 : n_carried + 1]
         if asks:
             values.append(inside.reshape(tensors[0], ()))
-        return Step(values, tensors[n_carried + 1 :])
+        rows = tensors[n_carried + 1 :]
+        declared = graph.output[n_carried + 1 :]
+        return Step(values, [_as_declared(r, o) for r, o in zip(rows, declared, strict=True)])
 
     def condition(scope: Builder, _: Int, carried: tuple[Var, ...]) -> Expr:
         return node.within(scope).emit("to_control", carried[-1])
@@ -130,6 +132,22 @@ def _loop(node: Node) -> tuple[Value, ...]:
         name=node.loop_name,
     )
     return tuple(Value(e) for e in (*done.carried[:n_carried], *done.stacked))
+
+
+def _as_declared(row: Expr, info: onnx.ValueInfoProto) -> Expr:
+    """Hold a row to the sizes that the body declares for it: rows must have one size."""
+    if not isinstance(row.type, TensorType) or not info.type.tensor_type.HasField("shape"):
+        return row
+    declared = info.type.tensor_type.shape.dim
+    if len(declared) != len(row.type.shape):
+        return row
+    dims = [
+        lit(d.dim_value) if own.value is None and d.HasField("dim_value") else own
+        for own, d in zip(row.type.shape, declared, strict=True)
+    ]
+    if tuple(dims) == row.type.shape:
+        return row
+    return make.assume_shape(row, tuple(dims), "the size that the body of the loop declares")
 
 
 def _true() -> np.ndarray:

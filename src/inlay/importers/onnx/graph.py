@@ -21,10 +21,13 @@ from types import MappingProxyType
 import numpy as np
 import onnx
 
+from inlay.arith.dtype import I64
 from inlay.arith.expr import Int, Sym, fresh, lit, to_int
 from inlay.base.diagnostics import Collector, UnsupportedError, error, unsupported
+from inlay.base.graph import postorder
 from inlay.base.span import NO_SPAN, Span
 from inlay.importers.onnx import functions, load, table
+from inlay.importers.onnx.broadcast import stretched
 from inlay.importers.onnx.node import Node, describe
 from inlay.importers.onnx.values import ABSENT, MAX_KNOWN, Value
 from inlay.ir import make
@@ -32,7 +35,7 @@ from inlay.ir.builder import Builder
 from inlay.ir.expr import Const, Expr
 from inlay.ir.module import EntryNames, Module
 from inlay.ir.types import TensorType
-from inlay.ops._define import OpDef
+from inlay.ops._define import OpDef, Pattern
 from inlay.ops.table import OperatorTable
 
 MAX_DEPTH = 64
@@ -96,6 +99,7 @@ class _Importer:
     functions: dict[tuple[str, str], onnx.FunctionProto]
     findings: Collector = field(default_factory=Collector)
     symbols: dict[str, Sym] = field(default_factory=dict)
+    unnamed: set[Sym] = field(default_factory=set)
 
     @staticmethod
     def of(model: onnx.ModelProto, operators: OperatorTable, folder: Path | None) -> _Importer:
@@ -183,7 +187,9 @@ class _Importer:
             return lit(dim.dim_value)
         label = dim.dim_param if dim.WhichOneof("value") == "dim_param" else ""
         if not label:
-            return to_int(fresh(f"{name}_{axis}"))
+            symbol = fresh(f"{name}_{axis}")
+            self.unnamed.add(symbol)
+            return to_int(symbol)
         return to_int(self.symbols.setdefault(label, fresh(label)))
 
     # ------------------------------------------------------------------ graphs
@@ -202,8 +208,8 @@ class _Importer:
             )
             for sparse in graph.sparse_initializer:
                 scope.values[sparse.values.name] = None
-        for index, proto in enumerate(graph.node):
-            self._node(proto, index, scope, b)
+        for index in _order(graph.node):
+            self._node(graph.node[index], index, scope, b)
         return tuple(self._output(o.name, scope) for o in graph.output)
 
     def _output(self, name: str, scope: _Scope) -> Value | None:
@@ -304,8 +310,8 @@ class _Importer:
         given = {a.name: a for a in proto.attribute}
         for default in function.attribute_proto:
             given.setdefault(default.name, default)
-        for index, node in enumerate(function.node):
-            self._node(_with_attributes(node, given), index, inner, b)
+        for index in _order(function.node):
+            self._node(_with_attributes(function.node[index], given), index, inner, b)
         # A body need not produce an output that the node does not ask for.
         asked = [
             i < len(proto.output) and bool(proto.output[i]) for i in range(len(function.output))
@@ -346,9 +352,30 @@ class _Importer:
     ) -> Expr:
         """Emit an operation, or fold it; part of `node.Emitter`."""
         definition = self.operators.definition(name)
+        if self.unnamed and definition.pattern is Pattern.BROADCAST:
+            args = stretched(
+                args,
+                frozenset(self.unnamed),
+                lambda e, back, size: self._stretch(b, e, back, size),
+            )
         record = definition.op.attrs_type(**attrs)
         folded = _folded(definition, record, args)
         return b.emit(definition.op, args, record, name=result) if folded is None else folded
+
+
+    def _stretch(self, b: Builder, e: Expr, back: int, size: int) -> Expr:
+        """Read an axis of 1 or `size` elements as one of `size`; see `broadcast`."""
+        assert isinstance(e.type, TensorType), "only tensors are stretched"
+        axis = len(e.type.shape) - back
+        n = e.type.shape[axis]
+        whole = make.int_const((n - 1) * (n - size))
+        why = {"why": f"axis {axis} has 1 or {size} elements"}
+        e = self.emit(b, "check_equal", (e, whole, make.int_const(0)), why, "checked")
+        ends = [make.int_const(v) for v in (0, size, 1)]
+        places = self.emit(b, "range", ends, {"dtype": I64}, "places")
+        last = self.emit(b, "to_tensor", (make.int_const(n - 1),), {}, "last")
+        index = self.emit(b, "minimum", (places, last), {}, "places")
+        return self.emit(b, "gather", (e, index), {"axis": axis}, "stretched")
 
 
 def _folded(definition: OpDef, attrs: object, args: Sequence[Expr]) -> Const | None:
@@ -437,16 +464,51 @@ def _deeper(scope: _Scope, span: Span) -> int:
     return scope.depth + 1
 
 
+def _order(nodes: Sequence[onnx.NodeProto]) -> list[int]:
+    """Return the nodes so that each comes after those that make its inputs.
+
+    ONNX demands this of the list itself, but some writers do not care. A list in order keeps it; on
+    a cycle some node comes too early, and its inputs are reported as undefined.
+    """
+    producers = {name: i for i, node in enumerate(nodes) for name in node.output if name}
+    needs = [[producers[n] for n in _read_by(node) if n in producers] for node in nodes]
+    if all(p < i for i, before in enumerate(needs) for p in before):
+        return list(range(len(nodes)))
+    return postorder(range(len(nodes)), lambda i: needs[i])
+
+
+def _read_by(root: onnx.NodeProto) -> list[str]:
+    """Return all names that a node reads, in its subgraphs too, defined there or not."""
+    found: list[str] = []
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        found += node.input
+        for a in node.attribute:
+            for graph in (*([a.g] if a.HasField("g") else []), *a.graphs):
+                waiting += graph.node
+                found += (o.name for o in graph.output)
+    return found
+
+
 def _with_attributes(node: onnx.NodeProto, given: dict[str, onnx.AttributeProto]) -> onnx.NodeProto:
-    """Return the node with references to attributes of the function replaced by their values."""
-    if not any(a.ref_attr_name for a in node.attribute):
+    """Return the node with references to attributes of the function replaced by their values.
+
+    Subgraphs of the node refer to them too.
+    """
+    if not any(a.ref_attr_name or a.HasField("g") or a.graphs for a in node.attribute):
         return node
     out = onnx.NodeProto()
     out.CopyFrom(node)
     del out.attribute[:]
     for a in node.attribute:
         if not a.ref_attr_name:
-            out.attribute.append(a)
+            kept = out.attribute.add()
+            kept.CopyFrom(a)
+            for graph in (*([kept.g] if kept.HasField("g") else []), *kept.graphs):
+                inner = [_with_attributes(n, given) for n in graph.node]
+                del graph.node[:]
+                graph.node.extend(inner)
         elif a.ref_attr_name in given:
             copy = out.attribute.add()
             copy.CopyFrom(given[a.ref_attr_name])
