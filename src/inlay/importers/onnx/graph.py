@@ -362,7 +362,6 @@ class _Importer:
         folded = _folded(definition, record, args)
         return b.emit(definition.op, args, record, name=result) if folded is None else folded
 
-
     def _stretch(self, b: Builder, e: Expr, back: int, size: int) -> Expr:
         """Read an axis of 1 or `size` elements as one of `size`; see `broadcast`."""
         assert isinstance(e.type, TensorType), "only tensors are stretched"

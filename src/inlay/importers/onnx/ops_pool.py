@@ -76,9 +76,12 @@ def _lp_pool(node: Node) -> Value:
     pads = list(window["pads"])  # type: ignore[call-overload]
     n, c, *spatial = x.shape
     count = len(spatial)
-    shape = [_windows(d, k, s, e, pads[i], pads[count + i], ceil=bool(window["ceil_mode"]))
-             for i, (d, k, s, e) in enumerate(zip(spatial, kernel, strides, dilations, strict=True))]  # fmt: skip
-    if window["ceil_mode"]:
+    ceil = bool(window["ceil_mode"])
+    shape = [
+        _windows(d, kernel[i], strides[i], dilations[i], pads[i], pads[count + i], ceil=ceil)
+        for i, d in enumerate(spatial)
+    ]
+    if ceil:
         pads[count:] = [p + s - 1 for p, s in zip(pads[count:], strides, strict=True)]
     ones = constant(node, np.ones((1, 1, *kernel)), x.dtype)
     powers = x.op("abs").op("pow", p).reshape(n * c, 1, *spatial)

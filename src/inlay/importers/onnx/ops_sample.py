@@ -89,7 +89,7 @@ def sample(
     x: Term, places: Sequence[Term], mode: str, inside: Inside, combine: str = "add"
 ) -> Term:
     """Read `x` at places: `[n, c, points]`; the weighted taps are combined by an operator."""
-    n, c, *spatial = x.shape
+    n, _, *spatial = x.shape
     channels_last = x.transpose(0, *range(2, x.rank), 1)
     points = places[0].shape[1]
     per_axis: list[list[tuple[Term, Term]]] = []

@@ -54,7 +54,7 @@ def _unique(node: Node) -> tuple[Value, ...]:
     order = _order(rows) if has_axis else _second(rows.reshape(count).op("sort", axis=0))
     ordered = rows.gather(order)
     changed = ~ordered.part(0, 1, count).equals(ordered.part(0, 0, count - 1))
-    first = filled(node, True, (minimum(count, 1),), dt.BOOL)
+    first = filled(node, 1, (minimum(count, 1),), dt.BOOL)
     begins = concat([first, changed.over("any", 1)], 0)
     starts = places(begins)
     found = starts.shape[0]
@@ -112,7 +112,7 @@ def _non_max_suppression(node: Node) -> Value:
     most = _most(node, count)
     overlap = term(node, 3).reshape() if node.has(3) else filled(node, 0.0, (), dt.F32)
     strikes = _overlaps(boxes, corners=not node.flag("center_point_box")) > overlap
-    alive = filled(node, True, scores.shape, dt.BOOL)
+    alive = filled(node, 1, scores.shape, dt.BOOL)
     if node.has(4):
         alive = scores > term(node, 4).reshape()
 

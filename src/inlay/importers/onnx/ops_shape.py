@@ -63,7 +63,7 @@ def _dropout(node: Node) -> tuple[Value, ...]:
         x = x.checked_zero(random.cast(dt.I64), "dropout in training mode, which is random")
     if len(node.proto.output) < 2:
         return (x.value if training is None else node.value(0),)
-    return x.value, filled(node, True, x.shape, dt.BOOL).value
+    return x.value, filled(node, 1, x.shape, dt.BOOL).value
 
 
 def _constant(node: Node) -> Value:
