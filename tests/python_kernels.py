@@ -12,6 +12,7 @@ import numpy as np
 from inlay.bytecode import program as bc
 from inlay.ir.kernel import Access
 from inlay.ir.module import Module
+from inlay.ir.verify import check
 from inlay.memory import explicit_alloc
 from inlay.memory.plan_memory import plan_module
 from inlay.ops.table import table
@@ -36,6 +37,7 @@ def compile_with_python_kernels(module: Module, *, plan: bool = True) -> tuple[b
     module = explicit_alloc.PASS.run(module, context)
     if plan:
         module, _ = plan_module(module)
+    check(module)
     kernels = {
         name: bc.Kernel(
             name, tuple(_ACCESS[p.access] for p in k.ports), len(k.ints), bc.HostBody(name)

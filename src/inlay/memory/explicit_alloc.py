@@ -22,7 +22,7 @@ from inlay.ir import make
 from inlay.ir.conform import Matching
 from inlay.ir.context import Context
 from inlay.ir.dims import rename_dims, substitute_type
-from inlay.ir.expr import Arm, Call, Expr, Function, GlobalVar, If, Let, Match, Tuple, Var
+from inlay.ir.expr import Arm, Call, Expr, Function, GlobalVar, If, Match, Tuple, Var
 from inlay.ir.kernel import Kernel
 from inlay.ir.module import Module
 from inlay.ir.types import STORAGE, UNIT, ExistsType, TensorType, TupleType, Type
@@ -60,7 +60,7 @@ class _Writer:
         result = make.var("result", _open(tail.type), tail.span)
         tail = result if self._kernel_call(result, tail, bindings) else self._nested(tail)
         for var, value, span in reversed(bindings):
-            tail = Let(var, value, tail, tail.type, span)
+            tail = make.let(var, value, tail, span=span)
         return tail
 
     def _nested(self, value: Expr) -> Expr:

@@ -221,7 +221,7 @@ class _Rewriter:
         body = self._value(tail)
         for let in reversed(lets):
             if let.var not in self._offsets:
-                body = Let(let.var, self._value(let.value), body, body.type, let.span, let.place)
+                body = Let(let.var, self._value(let.value), body, let.type, let.span, let.place)
         return body
 
     def _value(self, value: Expr) -> Expr:

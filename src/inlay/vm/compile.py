@@ -2,7 +2,8 @@
 
 Functions of the module become functions of the program, with parameters and results in flat form.
 Each entry gets a function that converts between tensors and what the function takes: control values
-are read from tensors, results that something else may still refer to are copied (`OWN`).
+are read from tensors and made tensors. Results that something else still refers to are copied by the
+runtime, when they leave the machine.
 """
 
 from __future__ import annotations
@@ -206,7 +207,7 @@ class _Compiler:
         results = writer.emit("CALL", inner, args=args, kinds=flat_kinds(node.type.result))
         value = spread_over(node.type.result, results)
         outputs = [
-            writer.make("OWN", args=(_to_tensor(writer, t, part),), kind=Kind.TENSOR)
+            _to_tensor(writer, t, part)
             for t, part in zip(
                 output_types(node.type.result), _parts(writer, node.type.result, value), strict=True
             )
