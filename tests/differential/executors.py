@@ -13,8 +13,10 @@ from math import prod
 import numpy as np
 
 import inlay
+from inlay.arith.bounds import ANY, DIM
 from inlay.arith.dtype import I64
 from inlay.arith.expr import Int, Sym, evaluate, substitute
+from inlay.arith.solve import Facts
 from inlay.interp import loop as loop_evaluator
 from inlay.ir import make
 from inlay.ir.builder import Builder
@@ -46,17 +48,25 @@ class Setup:
 
     @property
     def result_type(self) -> Type:
-        return self.definition.op.type_rule(Context(), self.sample.attrs, self.types)
+        return self.definition.op.type_rule(
+            context(self.types, self.dims), self.sample.attrs, self.types
+        )
 
 
 def prepare(d: OpDef, sample: Sample, *, symbolic: bool) -> Setup:
     types, dims = sample.symbolic_types() if symbolic else (sample.types(), {})
-    result = d.op.type_rule(Context(d.name), sample.attrs, types)
+    result = d.op.type_rule(context(types, dims), sample.attrs, types)
     result = result.body if isinstance(result, ExistsType) else result
     fields = result.fields if isinstance(result, TupleType) else (result,)
     arrays = [np.asarray(a, order="C") for a in sample.args if isinstance(a, np.ndarray)]
     assert all(isinstance(f, TensorType) for f in fields)
     return Setup(d, sample, types, dims, fields, arrays)  # type: ignore[arg-type]
+
+
+def context(types: tuple[Type, ...], dims: dict[Sym, int]) -> Context:
+    """A context that knows which symbols are dims; values of control operands may be negative."""
+    sizes = {s for t in types if isinstance(t, TensorType) for s in free_symbols(t)}
+    return Context(facts=Facts(ranges={s: DIM if s in sizes else ANY for s in dims}))
 
 
 def operands(setup: Setup, tensor: Callable[[str, TensorType], object]) -> list[object]:

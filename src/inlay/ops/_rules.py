@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from inlay.arith.dtype import ALL, BF16, BOOL, F16, F32, F64, STRING, DType
-from inlay.arith.expr import Int, floordiv, lit, maximum, minimum
+from inlay.arith.expr import FloorDiv, Int, Max, Min, Mod, Sym, floordiv, lit, maximum, minimum
 from inlay.ir.dims import type_text
 from inlay.ir.op import TypeContext
 from inlay.ir.types import IntType, ShapeType, TensorType, Type
@@ -181,14 +181,38 @@ def non_negative(ctx: Knows, value: Int) -> Int:
 
 def greater(ctx: Knows, a: Int, b: Int) -> Int:
     """Return the greater of two, without `max` where the context knows which it is."""
-    m = maximum(a, b)
-    return a if ctx.known_equal(m, a) else b if ctx.known_equal(m, b) else m
+    return _decided(ctx, maximum(a, b), a, b)
 
 
 def lesser(ctx: Knows, a: Int, b: Int) -> Int:
     """Return the lesser of two, without `min` where the context knows which it is."""
-    m = minimum(a, b)
-    return a if ctx.known_equal(m, a) else b if ctx.known_equal(m, b) else m
+    return _decided(ctx, minimum(a, b), a, b)
+
+
+MOST_CHOICES = 3
+"""Extremes nested deeper than this are not asked about: each may double the time of an answer."""
+
+
+def _decided(ctx: Knows, extreme: Int, a: Int, b: Int) -> Int:
+    """Return which of two an extreme is, or the extreme where that is not known."""
+    if extreme.value is not None or _choices(extreme) > MOST_CHOICES:
+        return extreme
+    return a if ctx.known_equal(extreme, a) else b if ctx.known_equal(extreme, b) else extreme
+
+
+def _choices(e: Int) -> int:
+    """Count the minima and maxima in an integer, nested ones included."""
+    total = 0
+    for monomial, _ in e.terms:
+        for atom in monomial:
+            match atom:
+                case Min(args=args) | Max(args=args):
+                    total += 1 + sum(map(_choices, args))
+                case FloorDiv(numerator=p, denominator=q) | Mod(numerator=p, denominator=q):
+                    total += _choices(p) + _choices(q)
+                case Sym():
+                    pass
+    return total
 
 
 def per_axis(

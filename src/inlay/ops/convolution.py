@@ -260,7 +260,8 @@ def _packed_rule(ctx: TypeContext, a: PackedConvAttrs, args: Types) -> TensorTyp
 
 
 def _packed_reference(a: PackedConvAttrs, x: Array, w: Array) -> Array:
-    whole = np.moveaxis(w, 0, -2).reshape(*w.shape[1:-1], -1)[..., : a.channels]
+    columns = w.shape[0] * w.shape[-1]
+    whole = np.moveaxis(w, 0, -2).reshape(*w.shape[1:-1], columns)[..., : a.channels]
     return _last_reference(ConvAttrs(a.strides, a.pads, a.dilations, a.groups), x, whole)
 
 

@@ -179,7 +179,8 @@ def _packed_rule(ctx: TypeContext, attrs: PackedAttrs, args: Types) -> TensorTyp
 
 
 def _packed_reference(attrs: PackedAttrs, x: Array, w: Array) -> Array:
-    whole = widen(w).transpose(1, 0, 2).reshape(w.shape[1], -1)[:, : attrs.n]
+    panels, k, panel = w.shape
+    whole = widen(w).transpose(1, 0, 2).reshape(k, panels * panel)[:, : attrs.n]
     return np.asarray(np.matmul(widen(x), whole)).astype(x.dtype)
 
 

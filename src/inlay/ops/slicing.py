@@ -103,11 +103,10 @@ def _is_negative(ctx: rules.Knows, v: Int) -> Int:
 def _slice_reference(
     a: AxesAttrs, x: Array, begins: tuple[int, ...], ends: tuple[int, ...], steps: tuple[int, ...]
 ) -> Array:
-    index: list[slice] = [slice(None)] * x.ndim
-    for axis, b, e, s in zip(a.axes, begins, ends, steps, strict=True):
-        first, last, _ = slice(b, e, s).indices(x.shape[axis])
-        index[axis] = slice(first, None if last < 0 else last, s)
-    return x[tuple(index)]
+    for axis, begin, end, step in zip(a.axes, begins, ends, steps, strict=True):
+        places = range(*slice(begin, end, step).indices(x.shape[axis]))
+        x = np.take(x, np.array(places, np.int64), axis)
+    return x
 
 
 def _slice_compute(a: AxesAttrs, operands: Sequence[Any], result: TensorType) -> te.Tensor:
