@@ -99,8 +99,8 @@ from inlay.ir.types import (
     UnknownType,
 )
 
-_DEEPEST = 12
-"""How deep a type may be that a call and a function tell each other."""
+_DEEPEST, _DEEP, _WIDEST = 12, 5, 64
+"""How deep a type may be that a call and a function tell each other; how wide where it is deep."""
 
 _Steps = Generator[Expr, Type, Type]
 
@@ -834,7 +834,7 @@ class _Inference:
             found = [self.solver.find(t) for t in level]
             level = list(dict.fromkeys(x for t in found for x, _ in parts(t, t)))
             depth += 1
-            if depth > _DEEPEST:
+            if depth > _DEEPEST or (depth > _DEEP and len(level) > _WIDEST):
                 raise error(
                     "type.cyclic",
                     f"found a type that contains itself, from {why.text}",

@@ -118,7 +118,6 @@ class _Maker:
         if id(f) in self.types.survey.typed:
             self._globals[name] = f.type
             return {name: f}
-        named = self.types.named[id(f)]
         made = self._run(f)
         assert isinstance(made, Function)
         self._globals[name] = made.type
