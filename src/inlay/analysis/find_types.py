@@ -26,15 +26,15 @@ and control integers among its parameters may have any value. A branch that ends
 function itself says nothing new about the result and is left out of the join; the dims that vary
 from call to call are packed in what is left: `some k. Tensor[k, 4, f32]`.
 
-Everything here is linear in the size of the program, with explicit stacks.
+Everything here is linear in the size of the program, with explicit stacks: steps are generators, and
+what must wait is on the agenda.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Sequence
 
+from inlay.analysis.agenda import Agenda
 from inlay.analysis.solve_types import Infer, Reason, Solver, dim_params, is_meta, labeled, text
 from inlay.analysis.type_table import (
     Named,
@@ -105,31 +105,6 @@ _DEEPEST, _DEEP, _WIDEST = 12, 5, 64
 _Steps = Generator[Expr, Type, Type]
 
 
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    """A computation of a type that waits for others; `result` is bound to what it returns.
-
-    Attributes:
-        compute: the computation; None says that it needs to know more.
-        result: the unknown that stands for the result.
-        needs: what it waits for: all of it, at all depths, unless it is `eager`.
-        span: where, for messages.
-        sides: for joins, the types that are joined.
-        eager: whether it is tried as soon as anything in `needs` becomes known.
-        done: whether it has its result.
-        lists: the metas on whose lists it is.
-    """
-
-    compute: Callable[[], Type | None]
-    result: Type
-    needs: tuple[Type, ...]
-    span: Span
-    sides: tuple[Type, ...] = ()
-    eager: bool = False
-    done: bool = False
-    lists: set[str] = field(default_factory=set)
-
-
 def find_types(module: Module, look: Survey) -> Types:
     """Return the types of a program, all annotations respected.
 
@@ -154,7 +129,8 @@ class _Inference:
     def __init__(self, module: Module, look: Survey) -> None:
         self.module = module
         self.findings = Collector()
-        self.solver = Solver(self._wake, look.type_vars)
+        self.solver = Solver(look.type_vars)
+        self.agenda = Agenda(self.solver, self.findings)
         self.types = Types(self.solver, look)
         self.known = Known(self.solver.facts)
         self.globals: dict[str, Named] = {}
@@ -163,14 +139,9 @@ class _Inference:
         self._late: dict[Var, None] = {}  # variables whose type was not known where they were bound
         self._results: dict[str, Named] = {}  # metas that are results of functions
         self._params: dict[str, Var] = {}  # metas that are types of parameters
-        self._waiting: dict[str, list[_Waiting]] = {}  # by the meta that is waited for
-        self._pending: dict[str, _Waiting] = {}  # by the meta that stands for the result
-        self._ready: deque[_Waiting] = deque()
-        self._joins: list[_Waiting] = []
         self._retries: list[tuple[Call, tuple[Type, ...], TypeVar]] = []
         self._refs: dict[int, ConstructorRef] = {}
         self._last_try = False
-        self._draining = False
 
     # ------------------------------------------------------------------ driving
 
@@ -238,115 +209,7 @@ class _Inference:
             case Var() | GlobalVar() | Const():
                 raise AssertionError("leaves have no steps")
 
-    # ------------------------------------------------------------------ waiting
-
-    def _wake(self, meta: str) -> None:
-        self._ready += self._waiting.pop(meta, ())
-
-    def _when_known(
-        self,
-        needs: Sequence[Type],
-        compute: Callable[[], Type],
-        what: Reason,
-        sides: tuple[Type, ...] = (),
-    ) -> Type:
-        """Compute a type as soon as others are known, at all depths."""
-        waiting = _Waiting(compute, UNKNOWN, tuple(needs), what.span, sides)
-        if not self._suspend(waiting):
-            return compute()
-        self._await(waiting, what)
-        if sides:
-            self._joins.append(waiting)
-        return waiting.result
-
-    def _eagerly(
-        self,
-        compute: Callable[[], Type | None],
-        needs: Callable[[], tuple[Type, ...]],
-        what: Reason,
-    ) -> Type:
-        """Compute a type now, or try again whenever more is known of what it needs."""
-        t = compute()
-        if t is not None:
-            return t
-        waiting = _Waiting(compute, UNKNOWN, needs(), what.span, eager=True)
-        if not self._suspend(waiting):
-            return UNKNOWN
-        self._await(waiting, what)
-        return waiting.result
-
-    def _suspend(self, w: _Waiting) -> bool:
-        """Put a computation on the list of each type that it waits for; whether there is one."""
-        blocked = dict.fromkeys(m for t in w.needs for m in self.solver.type_metas(t))
-        for m in blocked:
-            if m not in w.lists:
-                w.lists.add(m)
-                self._waiting.setdefault(m, []).append(w)
-        return bool(blocked)
-
-    def _await(self, w: _Waiting, what: Reason) -> None:
-        """Give a suspended computation the unknown that stands for its result."""
-        result = self.solver.new_type(what)
-        w.result = result
-        self._pending[result.name] = w
-
-    def _drain(self) -> None:
-        """Run what has been woken. What runs may ask for it again: then the first one goes on."""
-        if self._draining:
-            return
-        self._draining = True
-        try:
-            self._run_ready()
-        finally:
-            self._draining = False
-
-    def _run_ready(self) -> None:
-        while self._ready:
-            w = self._ready.popleft()
-            if w.done or (not w.eager and self._suspend(w)):
-                continue
-            try:
-                t = w.compute()
-                if t is None and self._suspend(w):
-                    continue
-                self._settle(w, UNKNOWN if t is None else t)
-            except CompileError as failure:
-                self.findings.absorb(failure)
-                self._settle(w, UNKNOWN)
-
-    def _settle(self, w: _Waiting, t: Type) -> None:
-        """Say what a computation gave."""
-        w.done = True
-        assert isinstance(w.result, TypeVar)
-        self._pending.pop(w.result.name, None)
-        self._bind_result(w.result, t, w.span)
-
-    def _bind_result(self, result: TypeVar, t: Type, span: Span) -> None:
-        found = self.solver.find(result)
-        if isinstance(found, TypeVar) and is_meta(found):
-            self.solver.bind(found, t, Reason(span, "what it is computed from"))
-        else:
-            self.solver.unify(found, t, Reason(span, "its other uses"))
-
-    def _force_join(self) -> bool:
-        """Take the known side of a join that cannot wait any longer for the other."""
-        while self._joins:
-            w = self._joins.pop(0)
-            if w.done:
-                continue
-            known = [s for s in w.sides if not self.solver.type_metas(s)]
-            if known:
-                self._settle(w, known[0])
-            else:
-                self._unify_sides(w)
-            return True
-        return False
-
-    def _unify_sides(self, w: _Waiting) -> None:
-        """Give all sides of a join one type, as nothing tells them apart."""
-        for other in w.sides[1:]:
-            self.solver.unify(w.sides[0], other, Reason(w.span, "the other branch"))
-        self._settle(w, w.sides[0])
+    # ------------------------------------------------------------------ the end
 
     def _retry(self) -> None:
         """Ask rules again that refused dims which were unknown then."""
@@ -354,10 +217,10 @@ class _Inference:
         self._last_try = True
         for call, types, result in waiting:
             try:
-                self._bind_result(result, self._apply_operator(call, types), call.span)
+                self.agenda.bind_result(result, self._apply_operator(call, types), call.span)
             except CompileError as failure:
                 self.findings.absorb(failure)
-                self._bind_result(result, UNKNOWN, call.span)
+                self.agenda.bind_result(result, UNKNOWN, call.span)
         self._last_try = False
 
     def finish(self) -> None:
@@ -365,10 +228,10 @@ class _Inference:
         for named in self.types.named.values():
             self._generalize(named)
         while True:
-            self._drain()
+            self.agenda.drain()
             if self._retries:
                 self._retry()
-            elif not self._force_join():
+            elif not self.agenda.force_join():
                 break
         self._report_undetermined()
         claimed = self.types.claimed
@@ -392,7 +255,7 @@ class _Inference:
                     hint=f"annotate it: {v.name}: Tensor[n, f32]",
                 )
                 self.solver.bind(t, UNKNOWN, Reason(v.span, "an error"))
-                self._drain()
+                self.agenda.drain()
         for meta, named in self._results.items():
             t = self.solver.find(TypeVar(meta))
             if isinstance(t, TypeVar) and is_meta(t) and not self.findings.has_fatal:
@@ -560,19 +423,19 @@ class _Inference:
 
     def _finish_body(self, named: Named, body: Type) -> None:
         """Relate the type of a body to the result of its function."""
-        self._drain()
+        self.agenda.drain()
         if named.recursive:
-            while self.solver.type_metas(body) and self._force_join():
-                self._drain()
+            while self.solver.type_metas(body) and self.agenda.force_join():
+                self.agenda.drain()
         f, solver = named.function, self.solver
         opened = [d for v in f.params for d in self.types.opened.get(v, ())]
         if named.dropped:
             opened += [d for d in named.type.dims if d.sym in named.varying]
         self._result(f, named.type.result, pack(solver.zonk(body), opened))
-        self._drain()
+        self.agenda.drain()
         if self._retries and not self._open_params(named):
             self._retry()
-            self._drain()
+            self.agenda.drain()
 
     def _open_params(self, named: Named) -> bool:
         return any(self.solver.type_metas(p) for p in named.type.params)
@@ -600,7 +463,7 @@ class _Inference:
         group = [n for n in named.group or [named] if not n.done]
         inputs = TupleType(tuple([p for n in group for p in n.type.params]))
         results = TupleType(tuple([n.type.result for n in group]))
-        if self._is_blocked(TupleType((inputs, results)), named.since):
+        if self.agenda.is_blocked(TupleType((inputs, results)), named.since):
             return
         dims, type_vars = solver.quantify(inputs, named.since)
         for n in group:
@@ -616,22 +479,6 @@ class _Inference:
             )
             self.types.functions[id(n.function)] = n.type
             n.done = True
-
-    def _is_blocked(self, t: Type, since: int) -> bool:
-        """Whether something waits for an unknown in a type, or will yet say what it is.
-
-        Unknowns that are older belong to the functions around, and are theirs to wait for. Joins do
-        not hold up: if nothing else asks what their sides are, they are of one type.
-        """
-        while True:
-            metas = self.solver.own_types(t, since)
-            waiting = [w for m in metas for w in self._waiting.get(m, ()) if not w.done]
-            if any(not w.sides for w in waiting):
-                return True
-            if not waiting:
-                return any(m in self._pending for m in metas)
-            self._unify_sides(waiting[0])
-            self._drain()
 
     # ------------------------------------------------------------------ calls
 
@@ -653,7 +500,7 @@ class _Inference:
     def _operator(self, e: Call, types: tuple[Type, ...]) -> Type:
         callee = e.callee
         assert isinstance(callee, OpRef)
-        return self._when_known(
+        return self.agenda.when_known(
             types,
             lambda: self._apply_operator(e, types),
             Reason(e.span, f"the result of {callee.op.name}"),
@@ -698,14 +545,14 @@ class _Inference:
         if isinstance(function, TypeVar) and is_meta(function):
             result = solver.new_type(Reason(e.span, f"the result{of(e.callee)}"))
             solver.bind(function, FuncType(types, result), why)
-            self._drain()
+            self.agenda.drain()
             return result
         named = self._callee(e.callee)
         if named is not None and not named.done and not named.open:
             return self._apply_later(e, named, types)
         inner = named is not None and not named.done
-        if not inner and any(self._is_pending(t) for t in types):
-            return self._eagerly(
+        if not inner and any(self.agenda.is_pending(t) for t in types):
+            return self.agenda.eagerly(
                 lambda: self._when_settled(e, function, types),
                 lambda: types,
                 Reason(e.span, f"the result{of(e.callee)}"),
@@ -720,13 +567,8 @@ class _Inference:
                 return UNKNOWN
             raise self._explained(failure, e, types) from None
 
-    def _is_pending(self, t: Type) -> bool:
-        """Whether a type is the result of something that waits; its dims are not to be guessed."""
-        found = self.solver.find(t)
-        return isinstance(found, TypeVar) and found.name in self._pending
-
     def _when_settled(self, e: Call, function: Type, types: tuple[Type, ...]) -> Type | None:
-        waits = any(self._is_pending(t) for t in types)
+        waits = any(self.agenda.is_pending(t) for t in types)
         return None if waits else self._apply(e, function, types)
 
     def _instantiated(
@@ -756,7 +598,7 @@ class _Inference:
         instance, ints = solver.instance(function, why)
         for i, (p, t) in enumerate(zip(instance.params, types, strict=True)):
             solver.unify(p, t, Reason(e.args[i].span or e.span, f"argument {i + 1}{of(e.callee)}"))
-        self._drain()
+        self.agenda.drain()
         if named is not None:
             for s, meta in ints.items():
                 if solver.normal(meta) != from_atom(s):
@@ -778,7 +620,7 @@ class _Inference:
         Such a function is like an operator: the call says what it knows, and waits for the rest. No
         unknown of the function gets into its callers, as it may be generalized any time.
         """
-        return self._eagerly(
+        return self.agenda.eagerly(
             lambda: self._try_to_apply(e, named, types),
             lambda: (*types, named.type),
             Reason(e.span, f"the result{of(e.callee)}"),
@@ -801,10 +643,10 @@ class _Inference:
             pairs = zip(named.function.params, named.type.params, types, strict=True)
             told = [self._tell(v, p, t, named, why) for v, p, t in pairs]
             learned = any(told)
-            self._drain()
+            self.agenda.drain()
             if self._retries and not self._open_params(named):
                 self._retry()
-                self._drain()
+                self.agenda.drain()
             self._generalize(named)
 
     def _tell(self, v: Var, param: Type, t: Type, named: Named, why: Reason) -> bool:
@@ -820,7 +662,7 @@ class _Inference:
             solver.bind(param, solver.skeleton(t, v.name, v.span, varying=named.recursive), why)
             return True
         if isinstance(t, TypeVar) and unknown:
-            if t.name in self._pending:  # what it is will come, with the right dims
+            if self.agenda.is_pending(t):  # what it is will come, with the right dims
                 return False
             solver.bind(t, solver.skeleton(param, v.name, why.span, varying=True), why)
             return True
@@ -869,7 +711,7 @@ class _Inference:
         instance = self._fresh_constructor(ref, generic, id(e))
         for i, (p, t) in enumerate(zip(instance.params, types, strict=True)):
             solver.unify(p, t, Reason(e.args[i].span or e.span, f"field {i + 1} of {ref.name}"))
-        self._drain()
+        self.agenda.drain()
         return instance.result
 
     def _fresh_constructor(self, ref: ConstructorRef, generic: FuncType, key: int) -> FuncType:
@@ -992,7 +834,7 @@ class _Inference:
                 hint="use to_control",
             )
         self.solver.unify(needed, found, Reason(span, what))
-        self._drain()
+        self.agenda.drain()
 
     def _join(self, sides: tuple[Type, ...], span: Span, what: str) -> Type:
         """Return the least general type of all sides; calls of the function itself say nothing."""
@@ -1020,7 +862,7 @@ class _Inference:
 
         if len(kept) == 1:
             return self.solver.zonk(kept[0])
-        return self._when_known(kept, compute, Reason(span, what), tuple(kept))
+        return self.agenda.when_known(kept, compute, Reason(span, what), tuple(kept))
 
     def _match(self, e: Match) -> _Steps:
         scrutinee = yield e.scrutinee
@@ -1112,7 +954,9 @@ class _Inference:
 
     def _project(self, e: Project) -> _Steps:
         t = yield e.value
-        return self._eagerly(lambda: self._field(e, t), lambda: (t,), Reason(e.span, "a field"))
+        return self.agenda.eagerly(
+            lambda: self._field(e, t), lambda: (t,), Reason(e.span, "a field")
+        )
 
     def _field(self, e: Project, t: Type) -> Type | None:
         found = self.solver.find(t)
@@ -1136,7 +980,7 @@ class _Inference:
                 t = yield value
                 with self.findings.catching():
                     self._conform(content, t, Reason(e.span, "content of the cell"))
-                    self._drain()
+                    self.agenda.drain()
                 return UNIT
 
     def _content(self, t: Type, span: Span) -> Type:

@@ -111,14 +111,11 @@ class Solver:
         on_solved: called with the name of each type meta that was solved.
 
     Args:
-        on_solved: see above.
         reserved: names of type variables that the program declares.
     """
 
-    def __init__(
-        self, on_solved: Callable[[str], None] = lambda _: None, reserved: Iterable[str] = ()
-    ) -> None:
-        self.on_solved = on_solved
+    def __init__(self, reserved: Iterable[str] = ()) -> None:
+        self.on_solved: Callable[[str], None] = lambda _: None
         self._letters = _letters(frozenset(reserved))
         self._ranges: dict[Sym, Range] = {}
         self.facts = Facts(MappingProxyType(self._ranges))

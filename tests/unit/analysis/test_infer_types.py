@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import replace
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from inlay.analysis.infer_types import infer_types
 from inlay.base.diagnostics import CompileError
@@ -451,6 +454,24 @@ def test_the_functions_of_the_prelude_need_no_annotations() -> None:
     found = infer(BARE_PRELUDE)
     for name, f in prelude().functions.items():
         assert without_binder(found.functions[name].type) == without_binder(f.type), name
+
+
+MUTATED = re.findall(r'infer\([A-Z +]*"""(.*?)"""', Path(__file__).read_text("utf-8"), re.DOTALL)
+WORDS = ("neg", "add", "x", "y", "f", "@f", "@map", "2", "f32", "i", "int(3)", "Nil()")
+
+
+@given(st.sampled_from(MUTATED), st.randoms(use_true_random=False))
+@settings(max_examples=120)
+def test_a_program_that_is_spoiled_is_refused_and_no_crash(text: str, random: Random) -> None:
+    tokens = re.findall(r"\s+|[\w.@]+|.", LIST + TREE + text)
+    words = [i for i, token in enumerate(tokens) if re.match(r"[\w@]", token)]
+    for _ in range(random.randint(1, 2)):
+        tokens[random.choice(words)] = random.choice((*WORDS, tokens[random.choice(words)]))
+    try:
+        found = infer("".join(tokens))
+    except CompileError:
+        return
+    assert {d.id for d in verify(found)} <= {"ir.entry", "ir.incomplete-match"}
 
 
 def test_a_long_spine_and_a_deep_nest_are_no_recursion() -> None:
