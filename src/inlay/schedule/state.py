@@ -171,6 +171,18 @@ class Schedule:
         """Return what the blocks in a statement touch (see `loop.deps.accesses`)."""
         return accesses(s, self._touched, buffer)
 
+    def require_in_scope(self, block: Block, place: Place, *, but: Buffer | None = None) -> None:
+        """Refuse to move what a block reads and writes to where one of its buffers is not known.
+
+        Raises:
+            Illegal: `schedule.dependence`.
+        """
+        known = {p.stmt.buffer for p in place.above() if isinstance(p.stmt, Alloc)}
+        for x in self.accesses(block):
+            b = x.buffer
+            if b is not but and b not in known and b not in self._function.params:
+                raise illegal("dependence", f"found {b.name} allocated further inside")
+
     def _names(self, kind: str) -> str:
         return ", ".join(getattr(self._indexed(), kind)) or "none"
 
@@ -213,18 +225,22 @@ class Schedule:
 
     @contextlib.contextmanager
     def recording(self, step: Step) -> Generator[None, None, None]:
-        """Record a step, unless it is part of another; one that is refused leaves no record."""
-        self._depth += 1
+        """Record a step, unless it is part of another; one that is refused leaves no change."""
+        if self._depth:
+            yield
+            return
+        before = self._function, self._body, set(self._taken)
+        self._depth = 1
+        self.trace.append(step)
         try:
-            if self._depth == 1:
-                self.trace.append(step)
             yield
         except Illegal:
-            if self._depth == 1:
-                self.trace.pop()
+            self.trace.pop()
+            self._function, body, self._taken = before
+            self.set_body(body)
             raise
         finally:
-            self._depth -= 1
+            self._depth = 0
 
 
 def _with_child(parent: Stmt, old: Stmt, new: Stmt) -> Stmt:

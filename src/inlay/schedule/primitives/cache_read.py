@@ -31,21 +31,28 @@ def cache_read(s: Schedule, block: str, buffer: str, scope: str) -> str:
         The name of the copying block.
 
     Raises:
-        Illegal: `schedule.kind`.
+        Illegal: `schedule.kind`, `schedule.dependence`.
     """
     place, old = s.block_place(block), s.block(block)
     source = s.buffer(buffer)
     touched = [x for x in s.accesses(old) if x.buffer is source]
     if not touched or any(x.writes for x in touched):
         raise illegal("kind", f"found {block}, which does not only read {buffer}")
+    around = s.loops_of(block)
+    outermost = s.loop(around[0]) if around else s.body
+    first = min(x.order for x in s.accesses(s.body) if x.block is old)
+    for x in s.accesses(s.body, source):
+        inside = x.loops[:1] == (outermost,) or not around
+        if x.writes and (inside or x.order > first):
+            raise illegal("dependence", f"found {x.block.name} to write {buffer} after the copy")
+    s.require_in_scope(old, s.loop_place(around[0]) if around else s.block_place(block))
     copy = Buffer(s.fresh_name(f"{buffer}_{block}"), source.shape, source.dtype, Scope(scope))
     s.replace(place, Rewrite(buffers={source: copy}).block(old))
     name = s.fresh_name(f"{block}_{buffer}")
     nest = copy_nest(s, name, source, copy)
-    around = s.loops_of(block)
     if around:
-        outermost = s.loop_place(around[0])
-        s.replace(outermost, seq(nest, outermost.stmt))
+        place = s.loop_place(around[0])
+        s.replace(place, seq(nest, place.stmt))
     else:
         s.set_body(seq(nest, s.body))
     s.set_body(Alloc(copy, s.body))

@@ -35,7 +35,7 @@ def cache_write(s: Schedule, block: str, scope: str) -> str:
         The name of the copying block.
 
     Raises:
-        Illegal: `schedule.kind`.
+        Illegal: `schedule.kind`, `schedule.dependence`.
     """
     place, old = s.block_place(block), s.block(block)
     stores = list(stores_of(old.body))
@@ -45,6 +45,12 @@ def cache_write(s: Schedule, block: str, scope: str) -> str:
     plain = {to_int(i.sym) for i in old.iters if i.kind is IterKind.SPATIAL}
     if set(stores[0].indices) != plain or len(plain) != len(b.shape):
         raise illegal("kind", f"found {block} to write a part of {b.name}, needed all of it")
+    outermost = _outermost_loop(place)
+    within = s.body if outermost is None else s.loop(outermost)
+    others = [x for x in s.accesses(s.body, b) if x.block is not old]
+    inside = {x.block for x in s.accesses(within, b)}
+    if any(x.writes or x.block in inside for x in others):
+        raise illegal("dependence", f"found another block at work on {b.name}")
     temporary = Buffer(s.fresh_name(f"{b.name}_{block}"), b.shape, b.dtype, Scope(scope))
     rewrite = Rewrite(buffers={b: temporary})
     new = Block(
@@ -55,7 +61,6 @@ def cache_write(s: Schedule, block: str, scope: str) -> str:
         None if old.init is None else rewrite.stmt(old.init),
         old.predicate,
     )
-    outermost = _outermost_loop(place)
     s.replace(place, new)
     name = s.fresh_name(f"{block}_copy")
     nest = s.body if outermost is None else s.loop_place(outermost).stmt

@@ -42,6 +42,14 @@ def compute_at(s: Schedule, block: str, loop: str) -> None:
         Illegal: `schedule.kind`, `schedule.dependence`.
     """
     producer, consumer = s.block(block), s.loop(loop)
+    place = s.loop_place(loop)
+    for p in (place, *place.above()):
+        if isinstance(p.stmt, For) and p.stmt.kind in (LoopKind.PARALLEL, LoopKind.VECTOR):
+            raise illegal(
+                "kind",
+                f"found {p.stmt.kind} loop {p.stmt.var.name}, whose iterations would share the result",
+                hint="move the block first",
+            )
     target, axes = _whole_write(producer, block)
     reads = [x for x in s.accesses(s.body, target) if x.block is not producer]
     if not reads or any(x.writes or consumer not in x.loops for x in reads):
@@ -49,6 +57,7 @@ def compute_at(s: Schedule, block: str, loop: str) -> None:
     if any(isinstance(p.stmt, For) and p.stmt is consumer for p in s.block_place(block).above()):
         raise illegal("kind", f"found {block} inside {loop} already")
     _require_inputs_ready(s, producer, consumer)
+    s.require_in_scope(producer, place)
     needed = _needed(reads, consumer, target)
     nest = _nest(s, producer, axes, needed, {x.var: (x.lo, x.extent) for x in reads[0].loops})
     s.replace(s.block_place(block), Seq(()))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from inlay.arith.expr import lit, symbols, to_int
-from inlay.loop.stmt import For
-from inlay.loop.walk import Rewrite
+from inlay.loop.inits import iter_symbols
+from inlay.loop.stmt import For, IterKind
+from inlay.loop.walk import Rewrite, blocks_of
 from inlay.schedule.primitives.split import require_serial
 from inlay.schedule.state import Schedule, chain, illegal, primitive
 
@@ -38,6 +39,10 @@ def fuse(s: Schedule, outer: str, inner: str) -> str:
         require_serial(x)
     if a.var in symbols(b.extent) or a.var in symbols(b.lo):
         raise illegal("extent", f"found the range of {inner} to depend on {outer}")
+    for block in blocks_of(b.body):
+        reducing = iter_symbols(block, IterKind.REDUCE)
+        if block.init is not None and (a.var in reducing) != (b.var in reducing):
+            raise illegal("kind", f"found {block.name} to reduce over one of {outer} and {inner}")
     var = s.fresh_loop(f"{outer}_{inner}")
     at = to_int(var)
     mapping = {a.var: a.lo + at // b.extent, b.var: b.lo + at % b.extent}

@@ -44,6 +44,7 @@ def inline(s: Schedule, block: str) -> None:
         raise illegal("kind", f"found an init that reads {target.name}")
     _require_stable(s, producer)
     for name in dict.fromkeys(x.block.name for x in others):
+        s.require_in_scope(producer, s.block_place(name))
         reader = s.block(name)
         s.replace(s.block_place(name), with_values(reader, {target: element}))
     s.replace(s.block_place(block), Seq(()))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from inlay.arith.expr import symbols
-from inlay.loop.stmt import Block, For, LoopKind, Stmt
+from inlay.loop.inits import iter_symbols
+from inlay.loop.stmt import Block, For, IterKind, LoopKind, Stmt
 from inlay.schedule.state import Schedule, chain, illegal, primitive
 
 
@@ -36,10 +37,11 @@ def reorder(s: Schedule, loops: Sequence[str]) -> None:
         raise illegal("kind", f"found loops {list(loops)}, needed different ones")
     by_depth = sorted(places, key=lambda p: sum(1 for _ in p.above()))
     nest = chain(by_depth[0], by_depth[-1])
-    _require_one_block(nest[-1].body)
+    block = _one_block(nest[-1].body)
     order = [p.stmt for p in places]
     new = _new_order(nest, [x for x in order if isinstance(x, For)])
     _require_independent_extents(new)
+    _require_no_repetition(block, new)
     result = nest[-1].body
     for x in reversed(new):
         result = For(x.var, x.lo, x.extent, x.kind, result, x.note)
@@ -51,11 +53,23 @@ def _new_order(nest: list[For], order: list[For]) -> list[For]:
     return [next(queue) if x in order else x for x in nest]
 
 
-def _require_one_block(s: Stmt) -> None:
+def _one_block(s: Stmt) -> Block:
     while isinstance(s, For):
         s = s.body
     if not isinstance(s, Block):
         raise illegal("not-nested", "found several statements inside, needed one block")
+    return s
+
+
+def _require_no_repetition(block: Block, new: list[For]) -> None:
+    """A loop that only repeats a block must stay outside its reduction, which it starts anew."""
+    reducing = iter_symbols(block, IterKind.REDUCE)
+    bound = reducing | iter_symbols(block, IterKind.SPATIAL)
+    inside = False
+    for x in new:
+        inside = inside or x.var in reducing
+        if inside and x.var not in bound and x.extent != 1:
+            raise illegal("kind", f"found {x.var.name} to repeat {block.name} within its reduction")
 
 
 def _require_independent_extents(new: list[For]) -> None:
@@ -66,5 +80,7 @@ def _require_independent_extents(new: list[For]) -> None:
                 raise illegal(
                     "extent", f"found the range of {x.var.name} to depend on a loop inside it"
                 )
+        if x.kind is LoopKind.VECTOR and i + 1 < len(new):
+            raise illegal("kind", f"found vector loop {x.var.name} around another loop")
         if x.kind is LoopKind.PARALLEL and i:
             raise illegal("kind", f"found parallel loop {x.var.name} inside another loop")

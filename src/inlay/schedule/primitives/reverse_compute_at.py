@@ -42,6 +42,8 @@ def reverse_compute_at(s: Schedule, block: str, loop: str) -> None:
         Illegal: `schedule.kind`, `schedule.dependence`.
     """
     consumer, at = s.block(block), s.loop(loop)
+    if at.kind is LoopKind.VECTOR:
+        raise illegal("kind", f"found vector loop {loop}, which has no place for other loops")
     element_of(consumer, block)
     source, axes = _source(s, consumer, at, block)
     writes = [x for x in s.accesses(s.body, source) if x.writes]
@@ -50,6 +52,7 @@ def reverse_compute_at(s: Schedule, block: str, loop: str) -> None:
         raise illegal("dependence", f"found {source.name} written outside {loop}")
     producer = writers.pop()
     _require_inputs_ready(s, consumer, source, at)
+    s.require_in_scope(consumer, s.loop_place(loop))
     completed = _completed(writes[-1], producer, at, source)
     around = writes[-1].loops[: writes[-1].loops.index(at) + 1]
     nest = _nest(s, consumer, axes, completed, {x.var: (x.lo, x.extent) for x in around})

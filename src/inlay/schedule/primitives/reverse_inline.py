@@ -44,6 +44,7 @@ def reverse_inline(s: Schedule, block: str) -> None:
     if len(writers) != 1 or any(x.block is not consumer for x in touching if not x.writes):
         raise illegal("dependence", f"found {source.name} used by more than two blocks")
     producer = writers.pop()
+    s.require_in_scope(consumer, s.block_place(producer.name))
     written, (outer, inner) = element_of(producer, producer.name)
     assert written is source, "the writer writes what was asked for"
     reads = {x.indices for x in loads_of(consumer.body) if x.buffer is source}

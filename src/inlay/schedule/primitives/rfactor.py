@@ -58,6 +58,8 @@ def rfactor(s: Schedule, block: str, lanes: Sequence[str]) -> str:
     chosen = [x for x in inner if x.var.name in lanes]
     if len(chosen) != len(lanes):
         raise illegal("kind", f"found {list(lanes)}, needed loops over which {block} reduces")
+    if len(chosen) == len(inner):
+        raise illegal("kind", f"found no loop left over which the lanes of {block} reduce")
     if any(x.extent.value is None for x in chosen):
         raise illegal("not-constant", f"found lanes {list(lanes)} of unknown number")
     target = update.store.buffer

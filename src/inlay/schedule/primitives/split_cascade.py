@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inlay.arith.expr import Int, Sym, lit, symbols, to_int
-from inlay.loop.stmt import For, LoopKind, Stmt
+from inlay.loop.inits import iter_symbols
+from inlay.loop.stmt import For, IterKind, LoopKind, Stmt
 from inlay.loop.walk import Rewrite, blocks_of, fresh_copy, seq, stmts_below
 from inlay.schedule.primitives.split import require_serial
 from inlay.schedule.state import Schedule, illegal, primitive
@@ -61,6 +62,13 @@ def split_cascade(s: Schedule, loop: str, tiles: Sequence[int]) -> tuple[Copy, .
     require_serial(old)
     if not tiles or list(tiles) != sorted(set(tiles), reverse=True) or tiles[-1] < 1:
         raise illegal("kind", f"found tiles {tuple(tiles)}, needed falling positive sizes")
+    for block in blocks_of(old.body):
+        if block.init is not None and old.var in iter_symbols(block, IterKind.REDUCE):
+            raise illegal(
+                "kind",
+                f"found {block.name} to start its reduction over {loop}: each copy would",
+                hint="use decompose_reduction first",
+            )
     if any(loops_in_extent(s, old)):
         raise illegal("extent", f"found the extent of {loop} to depend on a loop")
     parts = _parts(old.extent, tiles)

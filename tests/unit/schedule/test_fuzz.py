@@ -1,0 +1,112 @@
+"""Random sequences of primitives: what is not refused keeps the meaning, and replays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inlay.arith.dtype import F32
+from inlay.loop import te
+from inlay.loop.from_te import from_te
+from inlay.loop.func import LoopFunction
+from inlay.loop.scalar import ReduceOp
+from inlay.schedule.state import Illegal, Schedule, illegal
+from inlay.schedule.trace import find_primitive
+from tests.unit.schedule.programs import dim, elementwise, gemm, hold_law
+from tests.unit.schedule.test_moves import stencil
+from tests.unit.schedule.test_rules import broadcast, pool, reduction, transpose
+
+
+def chain() -> LoopFunction:
+    """Two reductions and maps between them, over rows of unknown length."""
+    m, n = dim("m"), dim("n")
+    x = te.placeholder((m, n), F32, "x")
+    k, r = te.reduce_axis("k", n), te.reduce_axis("r", n)
+    a = te.compute((m,), lambda i: te.max_over(k, x[i, k]), name="a", tag="top")
+    b = te.compute(
+        (m, n), lambda i, j: (x[i, j] - a[i]) * (x[i, j] - a[i]) * 2.0, name="b", tag="sq"
+    )
+    c = te.compute((m,), lambda i: te.sum_over(r, b[i, r]), name="c", tag="sum")
+    y = te.compute((m, n), lambda i, j: b[i, j] + c[i], name="y", tag="out")
+    return from_te("chain", [x], [y])
+
+
+PROGRAMS: dict[str, tuple[Callable[[], LoopFunction], list[tuple[int, ...]]]] = {
+    "gemm": (lambda: gemm(dim("m"), 6, dim("k"), bias=True), [(3, 2), (5, 0), (0, 1)]),
+    "chain": (chain, [(2, 5), (1, 1)]),
+    "stencil": (lambda: stencil(dim("n")), [(2,)]),
+    "elementwise": (lambda: elementwise(dim("n"), 5), [(3,), (0,)]),
+    "broadcast": (lambda: broadcast(2, 3, 2), [()]),
+    "transpose": (lambda: transpose(1, 5, 3, 2), [()]),
+    "pool": (lambda: pool(1, 3, channels_last=True, mean=True), [()]),
+    "reduction": (lambda: reduction((3, 4, 5), (1,), ReduceOp.SUM, then=True), [()]),
+}
+STEPS = [
+    "split", "split", "split_cascade", "reorder", "reorder", "fuse", "merge", "merge", "move_after",
+    "decompose_reduction", "rfactor", "vectorize", "unroll", "parallel", "set_scope", "set_scope",
+    "cache_write", "cache_read", "compute_at", "compute_at", "reverse_compute_at", "inline",
+    "reverse_inline", "tile", "merge_axes", "distribute",
+]  # fmt: skip
+
+
+def apply_one(s: Schedule, name: str, draw: Callable[[int], int]) -> None:
+    """Call a primitive with arguments that exist, whether or not they make sense."""
+
+    def pick(items: list[str]) -> str:
+        if not items:
+            raise illegal("name", "found nothing to pick from")
+        return items[draw(len(items))]
+
+    loops = list(s._indexed().loops)
+    blocks = list(s.block_names())
+    temporaries = [n for n in s._indexed().buffers if n not in {b.name for b in s.params}]
+    number = [1, 2, 3, 4, 8][draw(5)]
+    match name:
+        case "split":
+            args: tuple = (pick(loops), number)
+        case "split_cascade":
+            args = (pick(loops), ((4, 1), (3, 2, 1), (2, 1))[draw(3)])
+        case "reorder":
+            around = list(s.loops_of(pick(blocks)))
+            args = ([pick(around), pick(around)],)
+        case "fuse" | "merge" | "move_after":
+            args = (pick(loops), pick(loops))
+        case "tile":
+            args = (pick(loops), pick(loops), number, 2)
+        case "decompose_reduction" | "compute_at" | "reverse_compute_at":
+            args = (pick(blocks), pick(loops))
+        case "rfactor":
+            block = pick(blocks)
+            args = (block, [pick(list(s.loops_of(block)))])
+        case "set_scope":
+            args = (pick(temporaries), ["stack", "register", "workspace"][draw(3)], pick(loops))
+        case "cache_write":
+            args = (pick(blocks), "register")
+        case "cache_read":
+            args = (pick(blocks), pick(list(s._indexed().buffers)), "workspace")
+        case "inline" | "reverse_inline":
+            args = (pick(blocks),)
+        case "merge_axes":
+            args = ()
+        case _:
+            args = (pick(loops),)
+    find_primitive(name)(s, *args)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@settings(max_examples=10)
+@given(st.data())
+def test_random_schedules(program: str, data: st.DataObject) -> None:
+    make, sizes = PROGRAMS[program]
+    f = make()
+    s = Schedule(f)
+    steps = data.draw(st.lists(st.sampled_from(STEPS), min_size=1, max_size=14))
+    for name in steps:
+        try:
+            apply_one(s, name, lambda n: data.draw(st.integers(0, n - 1)))
+        except Illegal:
+            continue
+    hold_law(f, s, *sizes)
