@@ -30,7 +30,9 @@ def run_checked(p: Program, module: Module, name: str, ctx: PassContext) -> Modu
     """The result of a pass, which must be well formed and mean the same."""
     result = PASSES[name].run(module, ctx)
     assert verify(result) == (), f"{p}\nafter {name}:\n{print_module(result)}"
-    if Property.ANF not in PASSES[name].loses:
+    if Property.ANF in PASSES[name].establishes or not (
+        Property.ANF in PASSES[name].loses or anf_faults(module)
+    ):
         assert anf_faults(result) == []
     assert_same(p, result)
     return result
