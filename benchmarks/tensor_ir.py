@@ -1,7 +1,8 @@
-"""What making, walking, verifying, printing and reading a program costs for each let: all linear."""
+"""What a program costs for each let, made, walked, verified, printed, read, inferred: all linear."""
 
 from __future__ import annotations
 
+from inlay.analysis.infer_types import infer_types
 from inlay.arith.dtype import F32
 from inlay.base.garbage import paused
 from inlay.ir import make, walk
@@ -30,15 +31,24 @@ def program(lets: int) -> Module:
     return Module({"main": make.function((x,), body)})
 
 
+def bare(lets: int) -> Module:
+    """Return such a program whose function says no type at all; its call does."""
+    op = ("relu(v{0})", "add(v{0}, x)")
+    body = "".join(f"let v{i + 1} = {op[i % 2].format(i)};\n" for i in range(lets))
+    text = f"fn f(x) {{ let v0 = x;\n{body} v{lets} }} fn main(x: Tensor[16, 64, f32]) {{ @f(x) }}"
+    return parse_module(text, table())
+
+
 def main() -> None:
     """Print microseconds for each let at growing lengths."""
-    columns = ["lets", "make", "rewrite", "copy", "verify", "hash", "print", "parse"]
+    columns = ["lets", "make", "rewrite", "copy", "verify", "hash", "print", "parse", "infer"]
     report = Report("programs in memory, microseconds a let", columns)
     for lets in (1_000, 10_000, 100_000):
         with paused():
             module = program(lets)
             main_function = module.functions["main"]
             text = print_module(module)
+            untyped = bare(lets)
             works = [
                 lambda lets=lets: program(lets),
                 lambda f=main_function: walk.rewrite(f, lambda e: e),
@@ -47,6 +57,7 @@ def main() -> None:
                 lambda f=main_function: structural_hash(f),
                 lambda m=module: print_module(m),
                 lambda t=text: parse_module(t, table()),
+                lambda m=untyped: infer_types(m),
             ]
             times = [measure(work, repeat=1).least for work in works]
         report.row(lets, *(t / lets * 1e6 for t in times))
