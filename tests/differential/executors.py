@@ -179,9 +179,9 @@ def program(setup: Setup) -> tuple[Module, list[np.ndarray]]:
     return Module({"main": f}, entries={"main": names}), arrays
 
 
-def compiled(setup: Setup) -> Sequence[np.ndarray]:
+def compiled(setup: Setup, threads: int = 1) -> Sequence[np.ndarray]:
     module, arrays = program(setup)
-    result = inlay.compile(module, threads=1, cache="none")(*arrays)
+    result = inlay.compile(module, threads=threads, cache="none")(*arrays)
     found = result if isinstance(result, tuple) else (result,)
     return [np.asarray(r) for r in found]
 
