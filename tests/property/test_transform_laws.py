@@ -11,7 +11,7 @@ from inlay.ir.module import Module
 from inlay.ir.printer import print_module
 from inlay.ir.verify import verify
 from inlay.ops.table import table
-from inlay.passes.contract import PassContext, Property
+from inlay.passes.contract import Pass, PassContext, Property
 from inlay.passes.discover import pass_table
 from inlay.pipeline.route import TENSOR
 from inlay.transforms.fold_constants import FoldOptions
@@ -26,13 +26,11 @@ def context(*options) -> PassContext:
     return PassContext(table(), evaluate_expr, options={type(o): o for o in options})
 
 
-def run_checked(p: Program, module: Module, name: str, ctx: PassContext) -> Module:
+def run_checked(p: Program, module: Module, step: Pass, ctx: PassContext) -> Module:
     """The result of a pass, which must be well formed and mean the same."""
-    result = PASSES[name].run(module, ctx)
-    assert verify(result) == (), f"{p}\nafter {name}:\n{print_module(result)}"
-    if Property.ANF in PASSES[name].establishes or not (
-        Property.ANF in PASSES[name].loses or anf_faults(module)
-    ):
+    result = step.run(module, ctx)
+    assert verify(result) == (), f"{p}\nafter {step.name}:\n{print_module(result)}"
+    if Property.ANF in step.establishes or not (Property.ANF in step.loses or anf_faults(module)):
         assert anf_faults(result) == []
     assert_same(p, result)
     return result
@@ -40,23 +38,23 @@ def run_checked(p: Program, module: Module, name: str, ctx: PassContext) -> Modu
 
 @pytest.mark.parametrize("name", list(PASSES))
 @given(p=programs())
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_a_pass_keeps_the_meaning(name: str, p: Program):
     ctx = context()
     module = PASSES["to-anf"].run(p.module, ctx)
-    run_checked(p, module, name, ctx)
+    run_checked(p, module, PASSES[name], ctx)
 
 
 @given(p=programs(max_statements=12))
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_all_passes_together_keep_the_meaning(p: Program):
     ctx, module = context(), p.module
     for step in TENSOR:
-        module = run_checked(p, module, step.name, ctx)
+        module = run_checked(p, module, step, ctx)
 
 
 @given(p=programs())
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_options_do_not_change_the_meaning(p: Program):
     ctx = context(
         FoldOptions(limit=0),
@@ -65,16 +63,16 @@ def test_options_do_not_change_the_meaning(p: Program):
     )
     module = p.module
     for name in ("to-anf", "inline-functions", "fold-constants", "eliminate-dead", "fuse-ops"):
-        module = run_checked(p, module, name, ctx)
+        module = run_checked(p, module, PASSES[name], ctx)
 
 
 @given(p=programs())
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_nesting_and_naming_again_keep_the_meaning(p: Program):
     ctx = context()
     module = p.module
     for name in ("to-anf", "inline-lets", "to-anf", "eliminate-common", "inline-lets"):
-        module = run_checked(p, module, name, ctx)
+        module = run_checked(p, module, PASSES[name], ctx)
 
 
 @given(p=programs())
