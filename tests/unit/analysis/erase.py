@@ -71,17 +71,8 @@ class _Eraser:
                 return e
             case Function():
                 return self.function(e, keep=_names_dims(e), recursive=False)
-            case Let(var=v, value=value):
-                if isinstance(value, Function):
-                    recursive = v in walk.free_vars(value)
-                    if not recursive:
-                        self.bare(v)
-                    made: Expr = self.function(value, keep=_names_dims(value), recursive=recursive)
-                else:
-                    if not opened_dims(value.type, v.type):
-                        self.bare(v)
-                    made = self.expr(value)
-                return Let(self.vars.get(v, v), made, self.expr(e.body), UNKNOWN, e.span)
+            case Let():
+                return self.lets(e)
             case Match():
                 outer = set(free_symbols(e.scrutinee.type))
                 for v in walk.bound_here(e):
@@ -99,6 +90,25 @@ class _Eraser:
                 if not kids:
                     return self.leaf(e)
                 return self.unknown(e, tuple(map(self.expr, kids)))
+
+    def lets(self, e: Let) -> Expr:
+        lets, tail = walk.spine(e)
+        values = [self.value(let) for let in lets]
+        body = self.expr(tail)
+        for let, value in zip(reversed(lets), reversed(values), strict=True):
+            body = Let(self.var(let.var), value, body, UNKNOWN, let.span)
+        return body
+
+    def value(self, let: Let) -> Expr:
+        v, value = let.var, let.value
+        if isinstance(value, Function):
+            recursive = v in walk.free_vars(value)
+            if not recursive:
+                self.bare(v)
+            return self.function(value, keep=_names_dims(value), recursive=recursive)
+        if not opened_dims(value.type, v.type):
+            self.bare(v)
+        return self.expr(value)
 
     def leaf(self, e: Expr) -> Expr:
         if isinstance(e, GlobalVar):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from inlay.analysis.infer_types import infer_types
 from inlay.base.diagnostics import CompileError
+from inlay.importers.onnx.graph import load_model
 from inlay.interp import tensor
 from inlay.ir import make
 from inlay.ir.dims import type_text
@@ -29,6 +30,7 @@ from inlay.ir.types import UNKNOWN, FuncType
 from inlay.ir.verify import verify
 from inlay.ir.walk import postorder
 from inlay.ops.table import table
+from tests.data import REPOSITORY
 from tests.property.gen_ir import Program, assert_same, programs
 from tests.unit.analysis.erase import erase
 
@@ -441,6 +443,13 @@ fn tree.fold(f, tree) {
   }
 }
 """
+
+
+def test_the_types_of_a_whole_model_are_found_again() -> None:
+    model = load_model(REPOSITORY / "examples" / "first_light" / "ultraface_rfb320.onnx", table())
+    found = infer_types(erase(model))
+    assert found is not model
+    assert modules_equal(model, found)
 
 
 def without_binder(t: FuncType) -> str:

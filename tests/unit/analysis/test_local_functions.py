@@ -34,22 +34,30 @@ def test_two_calls_from_outside_are_none():
 
 
 def test_a_call_that_is_no_tail_call_is_none():
-    assert loops("""
+    assert (
+        loops("""
       let f = fn<i>(i: int[i], y: Tensor[4, f32]) -> Tensor[4, f32] {
         let go: bool = int_less(i, n);
         if (go) { let z: Tensor[4, f32] = f(int(i + 1), y); add(z, x) } else { y }
       };
-      f(int(0), x)""") == set()
+      f(int(0), x)""")
+        == set()
+    )
 
 
 def test_what_escapes_is_none():
-    assert loops("""
+    assert (
+        loops("""
       let f = fn(y: Tensor[4, f32]) -> Tensor[4, f32] { add(y, x) };
       let g = f;
-      g(x)""") == set()
+      g(x)""")
+        == set()
+    )
 
 
-@pytest.mark.parametrize("tail", ["g(int(0), y)", "let r: Tensor[4, f32] = g(int(0), y); f(int(i + 1), r)"])
+@pytest.mark.parametrize(
+    "tail", ["g(int(0), y)", "let r: Tensor[4, f32] = g(int(0), y); f(int(i + 1), r)"]
+)
 def test_loops_in_loops(tail):
     """An outer loop may go on from the tail of an inner one, or behind it."""
     end = "f(int(i + 1), z)" if tail.startswith("g(") else "z"
@@ -69,8 +77,11 @@ def test_loops_in_loops(tail):
 
 
 def test_a_call_from_a_function_with_code_of_its_own_is_none():
-    found = loops(LOOP.replace("f(", "loop(").replace("let f", "let loop") + """
+    found = loops(
+        LOOP.replace("f(", "loop(").replace("let f", "let loop")
+        + """
       let h = fn(y: Tensor[4, f32]) -> Tensor[4, f32] { loop(int(0), y) };
       let a: Tensor[4, f32] = h(x);
-      h(a)""")
+      h(a)"""
+    )
     assert found == set()
