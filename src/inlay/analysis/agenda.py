@@ -42,7 +42,7 @@ class Waiting:
     sides: tuple[Type, ...] = ()
     eager: bool = False
     done: bool = False
-    lists: set[str] = field(default_factory=set)
+    lists: set[str] = field(default_factory=set[str])
 
 
 class Agenda:

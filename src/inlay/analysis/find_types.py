@@ -42,7 +42,6 @@ from inlay.analysis.type_table import (
     Types,
     called,
     determined,
-    each,
     explained,
     has_unknown,
     holds_cells,
@@ -483,7 +482,7 @@ class _Inference:
     # ------------------------------------------------------------------ calls
 
     def _call(self, e: Call) -> _Steps:
-        types = yield from each(e.args)
+        types = yield from _each(e.args)
         callee = e.callee
         match callee:
             case OpRef():
@@ -949,7 +948,7 @@ class _Inference:
     # ------------------------------------------------------------------ data
 
     def _tuple(self, e: Tuple) -> _Steps:
-        fields = yield from each(e.fields)
+        fields = yield from _each(e.fields)
         return UNKNOWN if UNKNOWN in fields else TupleType(tuple(fields))
 
     def _project(self, e: Project) -> _Steps:
@@ -1004,3 +1003,10 @@ class _Inference:
         chain = [label for t in sources for label in self.solver.explain_type(t)]
         zonked = [Var(a.name, self.solver.zonk(a.type), a.span) for a in args]
         return labeled(explained(failure, zonked), tuple(chain))
+
+
+def _each(parts: Sequence[Expr]) -> Generator[Expr, Type, list[Type]]:
+    found: list[Type] = []
+    for e in parts:
+        found.append((yield e))  # noqa: PERF401  # a comprehension cannot yield
+    return found

@@ -7,11 +7,11 @@ give. A variable keeps its identity where it had its type; others are replaced b
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from types import MappingProxyType
 
 from inlay.analysis.find_types import find_types
-from inlay.analysis.type_table import Named, Types, each, explained, has_unknown, survey
+from inlay.analysis.type_table import Named, Types, explained, has_unknown, survey
 from inlay.arith.bounds import Range
 from inlay.arith.expr import Sym, lit
 from inlay.arith.solve import Facts
@@ -179,7 +179,7 @@ class _Maker:
     # ------------------------------------------------------------------ operations
 
     def _call(self, e: Call) -> _Steps:
-        args = yield from each(e.args)
+        args = yield from _each(e.args)
         callee = e.callee
         if not isinstance(callee, (OpRef, ConstructorRef)):
             callee = yield callee
@@ -212,7 +212,7 @@ class _Maker:
                 given = self.types.type_args.get(id(e))
                 return e if given is None else self._instance(e, given)
             case Tuple(fields=fields):
-                made = yield from each(fields)
+                made = yield from _each(fields)
                 return make.tuple_(made, span=e.span, place=e.place)
             case Project(value=value, index=index):
                 return make.project((yield value), index, span=e.span, place=e.place)
@@ -372,3 +372,10 @@ class _Maker:
             primitive=f.primitive,
             known=self.known,
         )
+
+
+def _each(parts: Sequence[Expr]) -> Generator[Expr, Expr, list[Expr]]:
+    found: list[Expr] = []
+    for e in parts:
+        found.append((yield e))  # noqa: PERF401  # a comprehension cannot yield
+    return found

@@ -6,9 +6,8 @@ ordered nor printed.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar as GenericVar
 
 from inlay.analysis.solve_types import Solver, labeled, text
 from inlay.arith.expr import Sym
@@ -30,8 +29,6 @@ from inlay.ir.types import (
     UnknownType,
 )
 from inlay.ir.walk import bound_here, children, postorder
-
-T = GenericVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -60,10 +57,10 @@ class Named:
     open: bool = True
     recursive: bool = False
     done: bool = False
-    varying: dict[Sym, None] = field(default_factory=dict)
+    varying: dict[Sym, None] = field(default_factory=dict[Sym, None])
     dropped: bool = False
     params: tuple[Type, ...] = ()
-    group: list[Named] = field(default_factory=list)
+    group: list[Named] = field(default_factory=lambda: list[Named]())
     failed: bool = False
 
 
@@ -86,14 +83,14 @@ class Types:
 
     solver: Solver
     survey: Survey
-    functions: dict[int, FuncType] = field(default_factory=dict)
-    named: dict[int, Named] = field(default_factory=dict)
-    vars: dict[Var, Type] = field(default_factory=dict)
-    opened: dict[Var, tuple[DimParam, ...]] = field(default_factory=dict)
-    type_args: dict[int, tuple[Type, ...]] = field(default_factory=dict)
-    expanded: dict[int, Function] = field(default_factory=dict)
-    since: dict[int, int] = field(default_factory=dict)
-    claimed: dict[Sym, None] = field(default_factory=dict)
+    functions: dict[int, FuncType] = field(default_factory=dict[int, FuncType])
+    named: dict[int, Named] = field(default_factory=dict[int, Named])
+    vars: dict[Var, Type] = field(default_factory=dict[Var, Type])
+    opened: dict[Var, tuple[DimParam, ...]] = field(default_factory=dict[Var, tuple[DimParam, ...]])
+    type_args: dict[int, tuple[Type, ...]] = field(default_factory=dict[int, tuple[Type, ...]])
+    expanded: dict[int, Function] = field(default_factory=dict[int, Function])
+    since: dict[int, int] = field(default_factory=dict[int, int])
+    claimed: dict[Sym, None] = field(default_factory=dict[Sym, None])
 
 
 def has_unknown(t: Type) -> bool:
@@ -167,14 +164,6 @@ def survey(module: Module) -> Survey:
     order = {name: list(mentioned) for name, mentioned in mentions.items()}
     components = strong_components(list(order), lambda name: order[name])
     return Survey(frozenset(typed), components, tuple(type_vars))
-
-
-def each(parts: Sequence[Expr]) -> Generator[Expr, T, list[T]]:
-    """Ask for each expression in turn; a step of walks whose stack are generators."""
-    found: list[T] = []
-    for e in parts:
-        found.append((yield e))  # noqa: PERF401  # a comprehension cannot yield
-    return found
 
 
 def explained(failure: CompileError, args: Sequence[Expr]) -> CompileError:
