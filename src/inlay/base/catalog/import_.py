@@ -21,6 +21,15 @@ ENTRIES = (
         remedy="Check that the file is complete and was written by an ONNX exporter.",
     ),
     Entry(
+        id="import.opset",
+        title="the operator set is not known",
+        explanation=(
+            "A model says for which versions of the operator sets it is written. The meaning of its "
+            "nodes depends on them, so a version that the installed `onnx` does not know is refused."
+        ),
+        remedy="Export the model for an older version, or install a newer onnx.",
+    ),
+    Entry(
         id="import.external-data",
         title="the external data of a tensor cannot be used",
         explanation=(

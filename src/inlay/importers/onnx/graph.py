@@ -26,7 +26,7 @@ from inlay.arith.expr import Int, Sym, fresh, lit, to_int
 from inlay.base.diagnostics import Collector, UnsupportedError, error, unsupported
 from inlay.base.graph import postorder
 from inlay.base.span import NO_SPAN, Span
-from inlay.importers.onnx import functions, load, table
+from inlay.importers.onnx import load, schemas, table
 from inlay.importers.onnx.broadcast import stretched
 from inlay.importers.onnx.node import Node, describe
 from inlay.importers.onnx.values import ABSENT, MAX_KNOWN, Value
@@ -40,6 +40,9 @@ from inlay.ops.table import OperatorTable
 
 MAX_DEPTH = 64
 """Subgraphs and local functions nested deeper than this are refused: no exporter writes them."""
+
+MAX_NODES = 100_000
+"""Expanding functions in functions multiplies nodes; so many more than the graph has are refused."""
 
 
 def load_model(path: str | Path, operators: OperatorTable) -> Module:
@@ -100,11 +103,13 @@ class _Importer:
     findings: Collector = field(default_factory=Collector)
     symbols: dict[str, Sym] = field(default_factory=dict)
     unnamed: set[Sym] = field(default_factory=set)
+    seen: int = 0
 
     @staticmethod
     def of(model: onnx.ModelProto, operators: OperatorTable, folder: Path | None) -> _Importer:
         """Read what the model declares outside its graph."""
         opsets = {_domain(o.domain): o.version for o in model.opset_import}
+        _check_opsets(opsets)
         functions = {(_domain(f.domain), f.name): f for f in model.functions}
         return _Importer(model, operators, folder, opsets, functions)
 
@@ -172,7 +177,22 @@ class _Importer:
                 span=span,
                 hint="export the model with named dynamic axes",
             )
+        rank = len(tensor.shape.dim)
+        if rank > load.MAX_RANK:
+            raise error(
+                "import.bad-dim",
+                f"input '{info.name}' has {rank} axes; at most {load.MAX_RANK} are possible",
+                span=span,
+                hint="the model is damaged; export it again",
+            )
         dims = [self._dim(d, info.name, i, span) for i, d in enumerate(tensor.shape.dim)]
+        if math.prod(d.value or 1 for d in dims) > load.MAX_DIM:
+            raise error(
+                "import.bad-dim",
+                f"input '{info.name}' has more elements than a machine has memory",
+                span=span,
+                hint="the model is damaged; export it again",
+            )
         return TensorType(tuple(dims), dtype)
 
     def _dim(self, dim: onnx.TensorShapeProto.Dimension, name: str, axis: int, span: Span) -> Int:
@@ -225,9 +245,15 @@ class _Importer:
 
     def _node(self, proto: onnx.NodeProto, index: int, scope: _Scope, b: Builder) -> None:
         span = Span.named(describe(proto, index) + scope.where)
-        for name in proto.output:
-            if name:
-                scope.values[name] = None
+        self.seen += 1
+        if self.seen > MAX_NODES + len(self.model.graph.node):
+            self.findings.raise_if_fatal()
+            raise unsupported(
+                "import.too-deep",
+                f"expanding functions makes more than {MAX_NODES} nodes",
+                span=span,
+                hint="a function that calls others twice doubles them with every level",
+            )
         inputs: list[Value | None] = []
         complete = True
         for name in proto.input:
@@ -244,6 +270,9 @@ class _Importer:
                 )
             complete = complete and value is not None
             inputs.append(None if value is ABSENT else value)
+        for name in proto.output:
+            if name:
+                scope.values[name] = None
         if not complete:
             self._check_known(proto, scope, span)
             return
@@ -265,7 +294,7 @@ class _Importer:
         """Report an unknown operator even where its inputs are missing: the list is complete."""
         domain = _domain(proto.domain)
         known = (domain, proto.op_type) in self.functions or table.find(domain, proto.op_type)
-        if not known and not functions.has_body(domain, proto.op_type, scope.opsets.get(domain, 0)):
+        if not known and not schemas.has_body(domain, proto.op_type, scope.opsets.get(domain, 0)):
             with self.findings.catching():
                 raise _unknown(proto, span)
 
@@ -281,13 +310,16 @@ class _Importer:
         domain = _domain(proto.domain)
         function = self.functions.get((domain, proto.op_type))
         if function is None:
+            version = scope.opsets.get(domain, 0)
+            node = _node(proto, inputs, b, self, scope, span)
+            fault = schemas.fault(proto, domain, version)
+            if fault:
+                raise node.invalid(fault)
             rule = table.find(domain, proto.op_type)
             if rule is not None:
                 b.span = span
-                result = rule(_node(proto, inputs, b, self, scope, span))
-                return result if isinstance(result, tuple) else (result,)
-            version = scope.opsets.get(domain, 0)
-            function = functions.body_of(proto, domain, version, inputs)
+                return _ruled(rule, node)
+            function = schemas.body_of(proto, domain, version, inputs)
         if function is None:
             raise _unknown(proto, span)
         return self._call(function, proto, inputs, scope, b, span)
@@ -303,6 +335,7 @@ class _Importer:
     ) -> Sequence[Value | None]:
         """Expand a function: its nodes see its inputs and nothing of the caller."""
         opsets = {_domain(o.domain): o.version for o in function.opset_import}
+        _check_opsets(opsets)
         where = f", in the body of {describe(proto, 0)}"
         inner = _Scope({**scope.opsets, **opsets}, depth=_deeper(scope, span), where=where)
         for i, name in enumerate(function.input):
@@ -360,7 +393,12 @@ class _Importer:
             )
         record = definition.op.attrs_type(**attrs)
         folded = _folded(definition, record, args)
-        return b.emit(definition.op, args, record, name=result) if folded is None else folded
+        if folded is not None:
+            return folded
+        made = b.emit(definition.op, args, record, name=result)
+        if isinstance(made.type, TensorType):
+            _check_size(made.type, b.span)
+        return made
 
     def _stretch(self, b: Builder, e: Expr, back: int, size: int) -> Expr:
         """Read an axis of 1 or `size` elements as one of `size`; see `broadcast`."""
@@ -391,6 +429,17 @@ def _folded(definition: OpDef, attrs: object, args: Sequence[Expr]) -> Const | N
         return None
     folded = definition.evaluate(attrs, *(v for v in values if v is not None))
     return make.const(np.asarray(folded, call.type.dtype.numpy))
+
+
+def _check_size(t: TensorType, span: Span) -> None:
+    if math.prod(d.value or 1 for d in t.shape) > load.MAX_DIM:
+        raise error(
+            "import.bad-dim",
+            f"a tensor {t.dtype}[{', '.join(map(str, t.shape))}] has more elements than a machine "
+            "has memory",
+            span=span,
+            hint="the model is damaged; export it again",
+        )
 
 
 def _number(e: Expr) -> np.ndarray | int | bool | tuple[int, ...] | None:
@@ -438,6 +487,22 @@ def _node(
     return Node(proto, opset, inputs, b, importer, _Subgraphs(importer, scope), span)
 
 
+def _ruled(rule: table.Rule, node: Node) -> Sequence[Value]:
+    """Return what a rule makes of a node.
+
+    A rule looks for what a correct node can ask. What a damaged one can ask has no end: whatever
+    it makes a rule stumble over is the fault of the node, and says so.
+    """
+    try:
+        result = rule(node)
+    except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as failure:
+        raise node.invalid(
+            f"has inputs or attributes that do not fit each other ({type(failure).__name__}: "
+            f"{failure})"
+        ) from failure
+    return result if isinstance(result, tuple) else (result,)
+
+
 def _unknown(proto: onnx.NodeProto, span: Span) -> UnsupportedError:
     domain = f"{proto.domain}." if _domain(proto.domain) else ""
     return unsupported(
@@ -461,6 +526,18 @@ def _deeper(scope: _Scope, span: Span) -> int:
             hint="a function that calls itself cannot be expanded",
         )
     return scope.depth + 1
+
+
+def _check_opsets(opsets: Mapping[str, int]) -> None:
+    for domain, version in opsets.items():
+        newest = schemas.NEWEST if domain == "" else 2**31 - 1
+        if not 1 <= version <= newest:
+            raise unsupported(
+                "import.opset",
+                f"the model is written for version {version} of the operators of "
+                f"'{domain or 'ai.onnx'}'; versions 1 to {newest} are known",
+                hint="export it for an older version, or install a newer onnx",
+            )
 
 
 def _order(nodes: Sequence[onnx.NodeProto]) -> list[int]:

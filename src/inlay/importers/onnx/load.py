@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from onnx import TensorProto, numpy_helper
 
 from inlay.arith import dtype as dt
@@ -37,6 +37,9 @@ _DTYPES: dict[int, DType] = {
 
 MAX_DIM = 2**47
 """A dimension beyond this is damage, not a tensor: no machine addresses its bytes."""
+
+MAX_RANK = 64
+"""More axes than NumPy has are damage too."""
 
 
 def dtype_of(elem_type: int) -> DType | None:
@@ -85,9 +88,30 @@ def parse_model(data: bytes, name: str) -> onnx.ModelProto:
         model.ParseFromString(data)
     except (DecodeError, RecursionError, ValueError) as failure:
         raise _not_onnx(name, str(failure)) from None
+    unreadable = _not_text(model)
+    if unreadable:
+        raise _not_onnx(name, f"{unreadable} is no text")
     if not model.HasField("graph") or not model.opset_import:
         raise _not_onnx(name, "it has no graph or names no operator set")
     return model
+
+
+def _not_text(root: Message) -> str:
+    """Return the name of a field for text that holds bytes which are none, or nothing.
+
+    Some builds of protobuf hand such fields out as bytes.
+    """
+    waiting = [root]
+    while waiting:
+        message = waiting.pop()
+        for field, value in message.ListFields():
+            if field.type == field.TYPE_MESSAGE:
+                waiting += [value] if isinstance(value, Message) else value
+            elif field.type == field.TYPE_STRING:
+                texts = [value] if isinstance(value, str | bytes) else value
+                if not all(isinstance(t, str) for t in texts):
+                    return f"field '{field.name}'"
+    return ""
 
 
 def _not_onnx(name: str, why: str) -> CompileError:
@@ -166,6 +190,8 @@ def read_tensor(tensor: TensorProto, folder: Path | None, span: Span) -> np.ndar
             hint="convert the model to one of: " + ", ".join(d.name for d in _DTYPES.values()),
         )
     shape = tuple(tensor.dims)
+    if len(shape) > MAX_RANK:
+        raise bad(f"has {len(shape)} axes")
     count = 1
     for n in shape:
         count *= n

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, helper
+from onnx import AttributeProto
 
 from inlay.arith import dtype as dt
 from inlay.arith.expr import Int, lit
@@ -315,6 +315,14 @@ class Node:
         content = e.value if isinstance(e, Const) else None
         if isinstance(content, np.ndarray):
             return tuple(lit(int(n)) for n in content)
+        dims = self.type_of(e).shape
+        length = dims[0].value if len(dims) == 1 else None
+        if length is None or length > load.MAX_RANK:
+            raise self.unsupported(
+                f"is given {dims[0] if dims else 'no vector'} as the length of a shape, which must "
+                f"be a number up to {load.MAX_RANK}",
+                hint="ranks must be static: export the model with a shape of fixed length",
+            )
         s = self.emit("to_control", self.cast(e, dt.I64))
         assert isinstance(s.type, ShapeType), "to_control of a vector gives a shape"
         return tuple(v for v in s.type.values if v is not None)
@@ -336,5 +344,6 @@ class Node:
 
 
 def describe(proto: onnx.NodeProto, index: int) -> str:
-    """Return how messages name a node."""
-    return f"node '{proto.name or helper.printable_node(proto)[:60] or index}' ({proto.op_type})"
+    """Return how messages name a node: by its name, or by what it makes."""
+    made = next((o for o in proto.output if o), "")
+    return f"node '{proto.name or made or index}' ({proto.op_type})"

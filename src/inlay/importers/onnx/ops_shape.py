@@ -304,7 +304,7 @@ def _slice(node: Node) -> Value:
         axes = node.int_list("axes")
         steps = (lit(1),) * len(starts)
     else:
-        if node.has(3) and node.array(3) is None:
+        if any(node.has(i) and node.array(i) is None for i in (3, 4)) and node.has(3):
             return _slice_at_run_time(node)
         starts, ends = _bounds(node, 1), _bounds(node, 2)
         axes = node.numbers(3, "axes") if node.has(3) else None
@@ -334,17 +334,32 @@ def _bounds(node: Node, i: int) -> tuple[Int, ...]:
 
 
 def _slice_at_run_time(node: Node) -> Value:
-    """Slice along all axes: those that are not named from the first element to the last."""
+    """Find out first indices and counts for all axes, and gather.
+
+    Which axes are cut, and in which direction, is data here; the counts are the dims of the result.
+    """
     x = term(node, 0)
     axes = runtime_axes.given(node, 3, x.rank)
     bounds = [term(node, i).cast(dt.I64).clamp(-FAR, FAR) for i in (1, 2)]
-    steps = term(node, 4) if node.has(4) else filled(node, 1, axes.shape, dt.I64)
-    every = [
-        runtime_axes.full(axes, values, x.rank, default)
-        for values, default in zip((*bounds, steps), (0, FAR, 1), strict=True)
-    ]
-    args = (make.shape_const(t.controls()) for t in every)
-    return node.result("slice", x.expr, *args, axes=tuple(range(x.rank)))
+    steps = term(node, 4).cast(dt.I64) if node.has(4) else filled(node, 1, axes.shape, dt.I64)
+    step = runtime_axes.full(axes, steps, x.rank, 1).clamp(-FAR, FAR)
+    forward, sizes = step > 0, integers(node, x.shape)
+    low = forward.where(filled(node, 0, (x.rank,), dt.I64), -1)
+    high = forward.where(sizes, sizes - 1)
+    begin, end = (
+        (v < 0).where(v + sizes, v).op("maximum", low).op("minimum", high)
+        for v in (
+            runtime_axes.full(axes, bounds[0], x.rank, 0),
+            runtime_axes.full(axes, bounds[1], x.rank, FAR),
+        )
+    )
+    stride = step.op("abs").op("maximum", 1)
+    length = forward.where(end - begin, begin - end) + (stride - 1)
+    counts = (length.op("floor_div", stride)).op("maximum", 0).controls()
+    for d, count in enumerate(counts):
+        index = arange(node, count) * step.at(0, d) + begin.at(0, d)
+        x = x.gather(index, axis=d)
+    return x.value
 
 
 def _end(end: Int, step: Int, size: Int) -> Int:

@@ -1,4 +1,7 @@
-"""Operators that ONNX itself defines in terms of others.
+"""What the specification says of operators: their signatures, and bodies where they have one.
+
+A node is held to the signature of its operator before a rule sees it, so that rules need not look
+for attributes and inputs that cannot be there, and none is passed over in silence.
 
 The specification gives many operators a body: a list of nodes, fixed, or made for a given node and
 the types of its inputs. Where there is no rule for an operator, its body is expanded, so that what
@@ -7,14 +10,70 @@ is missing here costs speed and not models.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import onnx
-from onnx import defs, helper
+from onnx import AttributeProto, defs, helper
 
 from inlay.importers.onnx.load import elem_type_of
 from inlay.importers.onnx.values import Value
 from inlay.ir.types import TensorType
+
+NEWEST = defs.onnx_opset_version()
+"""The newest version of the core operators that the installed `onnx` knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    """What a node of an operator may look like."""
+
+    attributes: Mapping[str, int]
+    required: tuple[str, ...]
+    inputs: tuple[int, int]
+    outputs: tuple[int, int]
+
+
+@functools.cache
+def _signature(domain: str, op_type: str, version: int) -> _Signature | None:
+    schema = _schema(domain, op_type, version)
+    if schema is None:
+        return None
+    attributes = schema.attributes
+    return _Signature(
+        {name: a.type.value for name, a in attributes.items()},
+        tuple(sorted(name for name, a in attributes.items() if a.required)),
+        (schema.min_input, schema.max_input),
+        (schema.min_output, schema.max_output),
+    )
+
+
+def fault(proto: onnx.NodeProto, domain: str, version: int) -> str:
+    """Return what is wrong with a node by the signature of its operator, or nothing."""
+    signature = _signature(domain, proto.op_type, version)
+    if signature is None:
+        return ""
+    names = [a.name for a in proto.attribute]
+    for a in proto.attribute:
+        wanted = signature.attributes.get(a.name)
+        if wanted is None:
+            return f"has attribute '{a.name}', which version {version} of it does not have"
+        if a.type not in (wanted, AttributeProto.UNDEFINED):
+            needed = AttributeProto.AttributeType.Name(wanted).lower()
+            return f"has attribute '{a.name}' of another type than {needed}"
+    if len(set(names)) != len(names):
+        return "has an attribute twice"
+    missing = [name for name in signature.required if name not in names]
+    if missing:
+        return f"has no attribute '{missing[0]}'"
+    for what, count, (low, high) in (
+        ("inputs", len(proto.input), signature.inputs),
+        ("outputs", len(proto.output), signature.outputs),
+    ):
+        if not low <= count <= high:
+            return f"has {count} {what}, needed {low} to {high}"
+    return ""
 
 
 def has_body(domain: str, op_type: str, version: int) -> bool:

@@ -1,0 +1,144 @@
+"""Damaged ONNX models: they import or are refused; no crash, no hang, no unbounded memory."""
+
+from __future__ import annotations
+
+import functools
+import time
+from random import Random
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from onnx.backend.test.loader import load_model_tests
+
+from inlay.base.diagnostics import CompileError, InternalError
+from inlay.importers.onnx import graph
+from inlay.importers.onnx.graph import import_model
+from inlay.importers.onnx.load import parse_model
+from inlay.ops.table import table
+from tests.fuzz.mutate_onnx import damaged_bytes, damaged_model
+from tests.unit.importers.onnx.models import model, value
+
+SECONDS = 20.0
+"""No damaged model of these sizes may keep the importer this long (it takes milliseconds)."""
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+@functools.cache
+def small_models() -> list[bytes]:
+    """Return the models of the ONNX backend tests that are small, serialized."""
+    found = [t.model for t in load_model_tests(kind="node") if t.model is not None]
+    data = (m.SerializeToString() for m in found)
+    return [d for d in data if len(d) < 8000]
+
+
+def damaged(seed: int) -> bytes:
+    """Return the damaged model that a seed names."""
+    random = Random(seed)
+    data = random.choice(small_models())
+    if random.random() < 0.3:
+        return damaged_bytes(data, random)
+    return damaged_model(onnx.ModelProto.FromString(data), random).SerializeToString()
+
+
+def import_or_refuse(data: bytes) -> bool:
+    """Return whether a model is accepted; anything but a refusal passes through."""
+    start = time.monotonic()
+    try:
+        import_model(parse_model(data, "damaged"), table())
+    except InternalError:
+        raise
+    except CompileError:
+        return False
+    finally:
+        assert time.monotonic() - start < SECONDS
+    return True
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_damaged_models(block):
+    accepted = [import_or_refuse(damaged(seed)) for seed in range(block * 100, block * 100 + 100)]
+    assert any(accepted)
+    assert not all(accepted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(40))
+def test_many_damaged_models(block):
+    for seed in range(1000 + block * 250, 1250 + block * 250):
+        import_or_refuse(damaged(seed))
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 100])
+def test_noise(length):
+    assert not import_or_refuse(Random(length).randbytes(length))
+
+
+def test_functions_that_double_with_every_level(monkeypatch):
+    monkeypatch.setattr(graph, "MAX_NODES", 2000)
+    functions = [
+        helper.make_function(
+            "own", f"f{i}", ["x"], ["y"],
+            [helper.make_node(f"f{i + 1}", ["x"], ["t"], domain="own"),
+             helper.make_node(f"f{i + 1}", ["t"], ["y"], domain="own")],
+            [helper.make_opsetid("own", 1), helper.make_opsetid("", 17)],
+        )
+        for i in range(40)
+    ]  # fmt: skip
+    last = [helper.make_node("Neg", ["x"], ["y"])]
+    functions.append(
+        helper.make_function("own", "f40", ["x"], ["y"], last, [helper.make_opsetid("", 17)])
+    )
+    m = model(
+        [helper.make_node("f0", ["x"], ["y"], domain="own")],
+        [value("x", [2])],
+        [value("y", [2])],
+        functions=functions,
+    )
+    m.opset_import.append(helper.make_opsetid("own", 1))
+    assert not import_or_refuse(m.SerializeToString())
+
+
+def test_a_function_that_calls_itself():
+    own = [helper.make_opsetid("own", 1)]
+    call = helper.make_node("f", ["x"], ["y"], domain="own")
+    m = model(
+        [call],
+        [value("x", [2])],
+        [value("y", [2])],
+        functions=[helper.make_function("own", "f", ["x"], ["y"], [call], own)],
+    )
+    m.opset_import.extend(own)
+    assert not import_or_refuse(m.SerializeToString())
+
+
+def test_sizes_that_no_machine_has():
+    shape = np.array([2**40, 2**40], np.int64)
+    m = model(
+        [helper.make_node("Expand", ["x", "shape"], ["y"])],
+        [value("x", [1, 1])],
+        [value("y", None)],
+        {"shape": shape},
+    )
+    assert not import_or_refuse(m.SerializeToString())
+    huge = model(
+        [helper.make_node("Relu", ["x"], ["y"])],
+        [value("x", [2**40, 2**40], TensorProto.FLOAT)],
+        [value("y", None)],
+    )
+    assert not import_or_refuse(huge.SerializeToString())
+
+
+def test_branches_nested_deeper_than_protobuf_reads():
+    inner = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [], [value("y", [2])])
+    for _ in range(60):
+        branch = helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)
+        inner = helper.make_graph([branch], "g", [], [value("y", [2])])
+        if len(inner.SerializeToString()) > 100_000:
+            break
+    m = model(
+        list(inner.node), [value("x", [2]), value("c", [], TensorProto.BOOL)], [value("y", [2])]
+    )
+    import_or_refuse(m.SerializeToString())
