@@ -202,6 +202,7 @@ EXECUTORS: tuple[Executor, ...] = (
         "compute",
         lambda d: d.compute is not None and d.pattern is not Pattern.CONTROL,
         lambda setup: evaluated(kernel(setup), setup),
+        share=2,
     ),
     Executor("loops", lambda d: d.loops is not None, lambda setup: evaluated(body(setup), setup)),
     Executor(
