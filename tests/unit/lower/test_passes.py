@@ -1,0 +1,196 @@
+"""Lowering passes on small programs: before, after, and the law."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from inlay.arith.expr import evaluate
+from inlay.interp import loop as interp
+from inlay.loop.equal import equal
+from inlay.loop.func import LoopFunction, Stage
+from inlay.loop.parser import parse_function
+from inlay.loop.printer import print_function
+from inlay.loop.verify import check
+from inlay.lower.compact_buffers import compact_buffers
+from inlay.lower.flatten_blocks import flatten_blocks
+from inlay.lower.lower_binds import lower_binds
+from inlay.lower.partition_loops import partition_loops
+from inlay.lower.place_buffers import place_buffers
+from inlay.lower.simplify import simplify
+
+
+def with_body(f: LoopFunction, body, workspaces=()) -> LoopFunction:
+    return LoopFunction(f.name, f.params, f.n_reads, f.dims, body, Stage.LOWERED, workspaces)
+
+
+def hold(before: str, run, after: str, *sizes: int) -> None:
+    f = parse_function(before)
+    made = run(f)
+    check(made)
+    expected = parse_function(after)
+    assert equal(made, expected), print_function(made)
+    for n in sizes:
+        env = dict.fromkeys(f.dims, n)
+        inputs = [
+            np.arange(np.prod([evaluate(e, env) for e in b.shape]), dtype=b.dtype.numpy).reshape(
+                [evaluate(e, env) for e in b.shape]
+            )
+            for b in f.params[: f.n_reads]
+        ]
+        want = interp.run(f, inputs, env)
+        got = interp.run(made, inputs, dict.fromkeys(made.dims, n))
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+HEAD = "lowered func f(x: f32[n]) -> (y: f32[n]) over (n)"
+MASKED = "if [8*o + i] < [n] { y[8*o + i] = x[8*o + i] }"
+
+
+def test_flatten_puts_inits_in_front_and_predicates_around() -> None:
+    hold(
+        """schedulable func f(x: f32[n, 5]) -> (y: f32[n]) over (n) {
+          for i in 0..n { for k in 0..2 { for l in 0..4 {
+            block b(v: spatial n = i, r: reduce 5 = 4*k + l) where [4*k + l] < [5] {
+              init { y[v] = 0.0:f32 } y[v] = y[v] + x[v, r] } } } } }""",
+        lambda f: with_body(f, flatten_blocks(f.body)),
+        """lowered func f(x: f32[n, 5]) -> (y: f32[n]) over (n) {
+          for i in 0..n { y[i] = 0.0:f32
+            for k in 0..2 { for l in 0..4 { if [4*k + l] < [5] {
+              y[i] = y[i] + x[i, 4*k + l] } } } } }""",
+        3,
+        0,
+    )
+
+
+def test_partition_separates_the_last_tile() -> None:
+    hold(
+        HEAD + "{ for o in 0..(n + 7) / 8 { for i in 0..8 vector {" + MASKED + "} } }",
+        lambda f: with_body(f, partition_loops(f.body)),
+        HEAD
+        + """{ for o in 0..n / 8 { for i in 0..8 vector { y[8*o + i] = x[8*o + i] } }
+               for o in n / 8..(n + 7) / 8 { for i in 0..8 vector {"""
+        + MASKED
+        + "} } }",
+        16,
+        19,
+        3,
+        0,
+    )
+
+
+def test_partition_branches_inside_parallel_loops() -> None:
+    hold(
+        HEAD + "{ for o in 0..(n + 7) / 8 parallel { for i in 0..8 vector {" + MASKED + "} } }",
+        lambda f: with_body(f, partition_loops(f.body)),
+        HEAD
+        + """{ for o in 0..(n + 7) / 8 parallel { if [o] < [n / 8] {
+                 for i in 0..8 vector { y[8*o + i] = x[8*o + i] } } else {
+                 for i in 0..8 vector {"""
+        + MASKED
+        + "} } } }",
+        16,
+        19,
+        3,
+    )
+
+
+def test_simplify_uses_ranges() -> None:
+    hold(
+        HEAD
+        + """{ for o in 0..n / 4 { for i in 0..4 {
+                 if [4*o + i] < [n] { y[(4*o + i) / 4 * 4 + (4*o + i) % 4] = x[4*o + i] }
+                 if [i] < [0] { y[0] = 0.0:f32 } } }
+               for z in 4*(n / 4)..4*(n / 4) + 1 { if [z] < [n] {
+                 for u in 0..n - 4*(n / 4) { y[z + u] = x[z + u] } } } }""",
+        lambda f: with_body(f, simplify(f.body)),
+        HEAD
+        + """{ for o in 0..n / 4 { for i in 0..4 { y[4*o + i] = x[4*o + i] } }
+               if [4*(n / 4)] < [n] { for u in 0..n - 4*(n / 4) {
+                 y[4*(n / 4) + u] = x[4*(n / 4) + u] } } }""",
+        8,
+        11,
+        2,
+    )
+
+
+def test_compact_shrinks_to_what_lives() -> None:
+    hold(
+        HEAD
+        + """{ for i in 0..n { alloc t: f32[n, 8] stack
+                 for j in 0..4 { t[i, j + 2] = x[i] }
+                 y[i] = t[i, 2] + t[i, 5] } }""",
+        lambda f: with_body(f, compact_buffers(f.body)),
+        HEAD
+        + """{ for i in 0..n { alloc t: f32[1, 4] stack
+                 for j in 0..4 { t[0, j] = x[i] }
+                 y[i] = t[0, 0] + t[0, 3] } }""",
+        3,
+    )
+
+
+def placed(f: LoopFunction) -> LoopFunction:
+    return with_body(f, *place_buffers(f.body))
+
+
+def test_buffers_between_phases_are_workspaces() -> None:
+    hold(
+        HEAD
+        + """{ alloc t: f32[n] stack
+               for i in 0..n parallel { t[i] = x[i] }
+               for j in 0..n parallel { y[j] = t[j] } }""",
+        placed,
+        HEAD
+        + """uses (t: f32[n] workspace) {
+               for i in 0..n parallel { t[i] = x[i] }
+               for j in 0..n parallel { y[j] = t[j] } }""",
+        3,
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "inside", "uses"),
+    [("4", "alloc t: f32[4] stack", ""), ("n", "", "uses (t: f32[n] workspace per_part)")],
+)
+def test_temporaries_of_an_iteration(size: str, inside: str, uses: str) -> None:
+    rest = "for j in 0..1 { t[j] = x[i] } y[i] = t[0]"
+    hold(
+        f"{HEAD} {{ for i in 0..n parallel {{ alloc t: f32[{size}] workspace {rest} }} }}",
+        placed,
+        f"{HEAD} {uses} {{ for i in 0..n parallel {{ {inside} {rest} }} }}",
+        3,
+    )
+
+
+def test_registers_stay_around_the_statements_that_use_them() -> None:
+    hold(
+        HEAD
+        + """{ alloc a: f32[1] register alloc b: f32[1] register
+               for j in 0..n parallel { y[j] = x[j] }
+               a[0] = 1.0:f32
+               for i in 0..n { y[i] = x[i] + a[0] }
+               b[0] = 2.0:f32
+               for k in 0..n { y[k] = y[k] + b[0] } }""",
+        placed,
+        HEAD
+        + """{ for j in 0..n parallel { y[j] = x[j] }
+               { alloc a: f32[1] register a[0] = 1.0:f32 for i in 0..n { y[i] = x[i] + a[0] } }
+               { alloc b: f32[1] register b[0] = 2.0:f32 for k in 0..n { y[k] = y[k] + b[0] } } }""",
+        3,
+    )
+
+
+def test_binds_become_lets_with_their_guards() -> None:
+    text = """lowered func f(x: f32[4], k: i64[2]) -> (y: f32[4]) {
+      for i in 0..4 { y[i] = GATHER } }"""
+    f = parse_function(text.replace("GATHER", "x[i]"))
+    gather = "select([i] < [2], bind(p = k[i], x[p]), 0.0:f32)"
+    g = parse_function(text.replace("GATHER", gather))
+    lowered = with_body(g, lower_binds(g.body))
+    check(lowered)
+    assert "let p = select([i] < [2], k[i], 0:i64)" in print_function(lowered)
+    x, k = np.arange(4, dtype=np.float32), np.array([3, 1])
+    (y,) = interp.run(lowered, [x, k])
+    np.testing.assert_array_equal(y, [3, 1, 0, 0])
+    assert lower_binds(f.body) is f.body
