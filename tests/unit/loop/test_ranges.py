@@ -12,18 +12,18 @@ from inlay.loop.deps import hull
 from inlay.loop.ranges import Bounds
 
 N, M = fresh("n"), fresh("m")
-I, J = fresh("i"), fresh("j")
+ROW, COL = fresh("i"), fresh("j")
 LOOPS: list[dict[Sym, tuple[Int, Int]]] = [
-    {I: (lit(0), lit(4)), J: (lit(0), lit(3))},
-    {I: (lit(0), to_int(N)), J: (lit(0), lit(4))},
-    {I: (lit(0), to_int(N) // 4), J: (lit(0), lit(4))},
-    {I: (to_int(N) // 4, lit(2)), J: (to_int(I), to_int(M))},
+    {ROW: (lit(0), lit(4)), COL: (lit(0), lit(3))},
+    {ROW: (lit(0), to_int(N)), COL: (lit(0), lit(4))},
+    {ROW: (lit(0), to_int(N) // 4), COL: (lit(0), lit(4))},
+    {ROW: (to_int(N) // 4, lit(2)), COL: (to_int(ROW), to_int(M))},
 ]
 
 
 def integers() -> st.SearchStrategy[Int]:
     leaf = st.one_of(
-        st.integers(-9, 9).map(lit), st.sampled_from([to_int(s) for s in (N, M, I, J)])
+        st.integers(-9, 9).map(lit), st.sampled_from([to_int(s) for s in (N, M, ROW, COL)])
     )
     return st.recursive(
         leaf,
@@ -67,27 +67,27 @@ def test_what_is_proved_holds(e: Int, loops: dict[Sym, tuple[Int, Int]], low: in
 
 
 def test_what_tiles_need_is_proved() -> None:
-    n, i, j = to_int(N), to_int(I), to_int(J)
-    full = Bounds({I: (lit(0), n // 16), J: (lit(0), lit(16))})
+    n, i, j = to_int(N), to_int(ROW), to_int(COL)
+    full = Bounds({ROW: (lit(0), n // 16), COL: (lit(0), lit(16))})
     assert full.less(16 * i + j, n)
     assert full.simplify((16 * i + j) // 16) == i
     assert full.simplify((16 * i + j) % 16) == j
     assert full.at_least(n - 16 * (n // 16), 0)
     assert full.at_least(16 * ((n + 15) // 16) - n, 0)
-    assert not Bounds({I: (lit(0), (n + 15) // 16), J: (lit(0), lit(16))}).less(16 * i + j, n)
+    assert not Bounds({ROW: (lit(0), (n + 15) // 16), COL: (lit(0), lit(16))}).less(16 * i + j, n)
 
 
 @given(integers(), st.sampled_from(LOOPS))
 def test_hull_is_what_the_inner_loops_sweep(e: Int, loops: dict[Sym, tuple[Int, Int]]) -> None:
-    inner = {J: loops[J]}
+    inner = {COL: loops[COL]}
     found = hull(e, inner)
     if found is None:
         return
     groups: dict[tuple[int, ...], set[int]] = {}
     for env in points(loops):
-        groups.setdefault((env[N], env[M], env[I]), set()).add(evaluate(e, env))
+        groups.setdefault((env[N], env[M], env[ROW]), set()).add(evaluate(e, env))
     for (n, m, i), values in groups.items():
-        env = {N: n, M: m, I: i}
+        env = {N: n, M: m, ROW: i}
         low = evaluate(found.lo, env)
         swept = range(low, low + evaluate(found.extent, env))
         assert values <= set(swept)
