@@ -1,6 +1,6 @@
 """Run the ONNX backend node tests and say what happened to each.
 
-    python tools/onnx_conformance.py [--list LIST.csv] [--only SUBSTRING] [--evaluate] [--json OUT]
+    python tools/onnx_conformance.py [--list LIST.csv] [--only SUBSTRING] [--evaluate] [--symbolic] [--json OUT]
 
 Each test is a model with inputs and expected outputs; they ship in the `onnx` package.
 `--evaluate` runs the tensor evaluator instead of compiled code. A list (a CSV with a column
@@ -130,10 +130,28 @@ def caller(module: Module, *, use_evaluator: bool) -> Callable[[Sequence[Any]], 
     )
 
 
-def run_one(test: TestCase, *, use_evaluator: bool) -> tuple[str, str]:
+def with_symbolic_dims(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model with a name in place of every size of its inputs.
+
+    Equal sizes get one name, as an exporter would name them; 1 stays, for it may broadcast.
+    """
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    constants = {t.name for t in copy.graph.initializer}
+    for info in copy.graph.input:
+        if info.name not in constants and info.type.HasField("tensor_type"):
+            for dim in info.type.tensor_type.shape.dim:
+                if dim.dim_value > 1:
+                    dim.dim_param = f"n{dim.dim_value}"
+    return copy
+
+
+def run_one(test: TestCase, *, use_evaluator: bool, symbolic: bool = False) -> tuple[str, str]:
     """Return the outcome of a test and what there is to say about it."""
     try:
         model = model_of(test)
+        if symbolic:
+            model = with_symbolic_dims(model)
         call = caller(import_model(model, table()), use_evaluator=use_evaluator)
         for inputs, outputs in data_sets(test, model):
             for got, want in zip(call(inputs), outputs, strict=True):
@@ -163,6 +181,7 @@ def main() -> int:
     parser.add_argument("--list", type=Path, help="CSV whose column `name` names the tests to run")
     parser.add_argument("--only", default="", help="run tests whose name contains this")
     parser.add_argument("--evaluate", action="store_true", help="use the evaluator")
+    parser.add_argument("--symbolic", action="store_true", help="name every size of the inputs")
     parser.add_argument("--json", type=Path, help="write all outcomes to this file")
     parser.add_argument("--verbose", action="store_true", help="print every test that is not ok")
     args = parser.parse_args()
@@ -172,7 +191,7 @@ def main() -> int:
         if (names is not None and test.name not in names) or args.only not in test.name:
             continue
         start = time.perf_counter()
-        outcome, detail = run_one(test, use_evaluator=args.evaluate)
+        outcome, detail = run_one(test, use_evaluator=args.evaluate, symbolic=args.symbolic)
         outcomes.append(Outcome(test.name, outcome, detail, time.perf_counter() - start))
         if args.verbose and outcome != "ok":
             print(f"{outcome:8} {test.name}: {detail}", flush=True)
