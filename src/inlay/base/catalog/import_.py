@@ -64,6 +64,12 @@ ENTRIES = (
         remedy="Split the input into tensors.",
     ),
     Entry(
+        id="import.output-type",
+        title="an output is not a tensor",
+        explanation="Only tensors can be returned by a program; sequences and optionals are not yet.",
+        remedy="Return the elements, or join them into one tensor.",
+    ),
+    Entry(
         id="import.rank-unknown",
         title="an input has no shape",
         explanation=(

@@ -126,7 +126,17 @@ class _Importer:
         if not results:
             raise error("import.invalid-graph", f"'{name}' has no outputs", hint="export it again")
         at_end = _node(onnx.NodeProto(op_type="outputs"), (), b, self, scope, NO_SPAN)
-        exprs = [at_end.as_tensor(r) for r in results if r is not None]
+        exprs: list[Expr] = []
+        for info, result in zip(graph.output, results, strict=True):
+            if result is not None and result.expr is None and result.ints is None:
+                self.findings.unsupported(
+                    "import.output-type",
+                    f"output '{info.name}' is a sequence or optional; only tensors can be returned",
+                    hint="return its elements, or join them with ConcatFromSequence",
+                )
+            elif result is not None:
+                exprs.append(at_end.as_tensor(result))
+        self.findings.raise_if_fatal()
         main = b.function(exprs[0] if len(exprs) == 1 else exprs)
         names = EntryNames(
             tuple(v.name for v in graph.input if self._is_input(v.name)),
@@ -152,7 +162,11 @@ class _Importer:
             scope.values.setdefault(info.name, None)
 
     def _input_type(self, info: onnx.ValueInfoProto, span: Span) -> TensorType:
-        kind = info.type.WhichOneof("value")
+        declared = info.type
+        if declared.WhichOneof("value") == "optional_type":
+            # What is optional in the model is an input like any other here: it must be given.
+            declared = declared.optional_type.elem_type
+        kind = declared.WhichOneof("value")
         if kind != "tensor_type":
             raise unsupported(
                 "import.input-type",
@@ -161,7 +175,7 @@ class _Importer:
                 span=span,
                 hint="split it into tensor inputs",
             )
-        tensor = info.type.tensor_type
+        tensor = declared.tensor_type
         dtype = load.dtype_of(tensor.elem_type)
         if dtype is None:
             raise unsupported(

@@ -175,7 +175,8 @@ class Node:
         """Return a value as a tensor, writing known integers out as one."""
         if value.expr is not None:
             return value.expr
-        assert value.ints is not None, "a value has a tensor or known content"
+        if value.ints is None:
+            raise self.unsupported("needs a tensor where it is given a sequence or an optional")
         numbers = [n.value for n in value.ints]
         if all(n is not None for n in numbers):
             content = np.array(numbers, dtype=value.dtype.numpy)
@@ -188,7 +189,8 @@ class Node:
         """Return the type of input `i`, which is a tensor."""
         v = self.value(i)
         if v.expr is None:
-            assert v.ints is not None, "a value has a tensor or known content"
+            if v.ints is None:
+                raise self.unsupported("needs a tensor where it is given a sequence or an optional")
             return TensorType(() if v.is_scalar else (lit(len(v.ints)),), v.dtype)
         return self.type_of(v.expr)
 
@@ -215,7 +217,7 @@ class Node:
             content = v.expr.value if isinstance(v.expr, Const) else None
             return content if isinstance(content, np.ndarray) else None
         numbers = [n.value for n in v.ints or ()]
-        if any(n is None for n in numbers):
+        if v.ints is None or any(n is None for n in numbers):
             return None
         content = np.array(numbers, v.dtype.numpy)
         return content.reshape(()) if v.is_scalar else content

@@ -94,6 +94,16 @@ def _cast(node: Node) -> Value:
     return Value(node.cast(node.tensor(0), to))
 
 
+def _bit_cast(node: Node) -> Value:
+    to = load.dtype_of(node.int("to", 0))
+    own = node.type(0).dtype
+    if to is not None and to.bits == own.bits and to.is_integer and own.is_integer:
+        return Value(node.cast(node.tensor(0), to))  # integers of one width wrap: the bits stay
+    if to is own:
+        return node.value(0)
+    raise node.unsupported(f"takes the bits of {own} for {to or 'an unknown type'}")
+
+
 def _clip(node: Node) -> Value:
     x = node.tensor(0)
     dtype = node.type(0).dtype
@@ -301,6 +311,7 @@ RULES: Mapping[str, Rule] = {
     "Where": _select,
     "Cast": _cast,
     "Clip": _clip,
+    "BitCast": _bit_cast,
     "Reciprocal": _unary("reciprocal"),
     "IsInf": _is_inf,
     "Shrink": _shrink,

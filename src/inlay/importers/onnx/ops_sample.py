@@ -149,6 +149,29 @@ def _grid_sample(node: Node) -> Value:
     return y.reshape(x.shape[0], x.shape[1], *dims).value
 
 
+def _affine_grid(node: Node) -> Value:
+    """Map the points of a regular grid on -1..1 by an affine matrix for each image."""
+    theta = term(node, 0)
+    size = node.shape(1)
+    count = len(size) - 2
+    if theta.rank != 3 or count not in (2, 3):
+        raise node.invalid(f"has matrices of rank {theta.rank} and a size of {len(size)} dims")
+    n, spatial = size[0], size[2:]
+    axes: list[Term] = []
+    for d in reversed(range(count)):  # x first
+        at, total = arange(node, spatial[d], theta.dtype), _size(node, spatial[d])
+        total = total.cast(theta.dtype)
+        if node.flag("align_corners"):
+            at = at * 2.0 / (total - 1.0).op("maximum", 1.0) - 1.0
+        else:
+            at = (at * 2.0 + 1.0) / total - 1.0
+        axes.append(at.along(d, count).broadcast(spatial).reshape(product(spatial), 1))
+    axes.append(axes[0] * 0.0 + 1.0)
+    points = concat(axes, 1)
+    y = points.op("matmul", theta.transpose(0, 2, 1))
+    return y.reshape(n, *spatial, count).value
+
+
 # --------------------------------------------------------------------------- regions
 
 
@@ -277,6 +300,7 @@ def _exact(node: Node, count: Int, groups: int) -> int:
 
 RULES: Mapping[str, Rule] = {
     "GridSample": _grid_sample,
+    "AffineGrid": _affine_grid,
     "RoiAlign": _roi_align,
     "DeformConv": _deform_conv,
 }

@@ -139,6 +139,8 @@ def _type_proto(v: Value | None) -> onnx.TypeProto:
     """Return the type of a value as ONNX writes it; an empty one for what is left out."""
     if v is None:
         return onnx.TypeProto()
+    if v.expr is None and v.ints is None:
+        return onnx.TypeProto()
     if v.expr is None:
         shape = [] if v.is_scalar else [len(v.ints or ())]
         return helper.make_tensor_type_proto(elem_type_of(v.dtype), shape)

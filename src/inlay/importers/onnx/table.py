@@ -18,8 +18,10 @@ from inlay.importers.onnx import (
     ops_resize,
     ops_sample,
     ops_select,
+    ops_sequence,
     ops_shape,
     ops_tensor,
+    ops_text,
 )
 from inlay.importers.onnx.node import Rule
 
@@ -35,8 +37,10 @@ _FAMILIES = (
     ops_resize.RULES,
     ops_sample.RULES,
     ops_select.RULES,
+    ops_sequence.RULES,
     ops_shape.RULES,
     ops_tensor.RULES,
+    ops_text.RULES,
     control_flow.RULES,
 )
 

@@ -26,12 +26,14 @@ class Value:
         ints: the content over dims in scope, when known: of rank 1, or of rank 0 if `is_scalar`.
         is_scalar: whether `ints` (of length 1) is the content of a rank-0 tensor.
         dtype: the element format of the tensor that `ints` stands for.
+        items: the elements of a sequence; a sequence has neither `expr` nor `ints`.
     """
 
     expr: Expr | None = None
     ints: tuple[Int, ...] | None = None
     is_scalar: bool = False
     dtype: DType = I64
+    items: tuple[Value, ...] | None = None
 
     @property
     def scalar(self) -> Int | None:
@@ -51,3 +53,6 @@ def known_scalar(value: Int, *, dtype: DType = I64) -> Value:
 
 ABSENT = Value()
 """What stands for an input that the caller of a function left out."""
+
+NOTHING = Value()
+"""An optional without content."""
