@@ -182,7 +182,7 @@ def _always_goes_on(node: Node, graph: onnx.GraphProto) -> bool:
 
 def _scan(node: Node) -> tuple[Value, ...]:
     if node.opset < 9:
-        raise node.unsupported("of opset 8 has a batch axis", hint="convert to opset 9 or newer")
+        return _batched_scan(node)
     graph = node.graph("body")
     n_scanned = node.int("num_scan_inputs", 0)
     n_carried = len(node.inputs) - n_scanned
@@ -216,6 +216,38 @@ def _scan(node: Node) -> tuple[Value, ...]:
         for s, axis in zip(done.stacked, out_axes, strict=True)
     ]
     return tuple(Value(e) for e in (*done.carried, *stacked))
+
+
+def _batched_scan(node: Node) -> tuple[Value, ...]:
+    """Import a Scan of opset 8, where every operand has a batch axis in front: a scan of scans."""
+    if node.has(0):
+        raise node.unsupported("of opset 8 has sequences of different lengths")
+    graph = node.graph("body")
+    n_scanned = node.int("num_scan_inputs", 0)
+    n_carried = len(node.inputs) - 1 - n_scanned
+    if n_scanned < 1 or n_carried < 0 or len(graph.output) < n_carried:
+        raise node.invalid("has a body whose inputs or outputs do not fit its own")
+
+    def step(scope: Builder, carried: tuple[Var, ...], rows: tuple[Expr, ...]) -> Step:
+        inputs = tuple(Value(e) for e in (*carried, *rows))
+        results = node.subgraphs.run(graph, inputs, scope, node.span)
+        tensors = [node.within(scope).as_tensor(r) for r in results]
+        return Step(tensors[:n_carried], tensors[n_carried:])
+
+    def one(scope: Builder, _: tuple[Var, ...], rows: tuple[Expr, ...]) -> Step:
+        done = scope.scan(
+            rows[:n_carried],
+            rows[n_carried:],
+            step,
+            reverse_sequences=_flags(node, "directions"),
+            names=[i.name for i in graph.input[:n_carried]],
+            name=node.loop_name,
+        )
+        return Step([], [*done.carried, *done.stacked])
+
+    operands = [node.tensor(i + 1) for i in range(n_carried + n_scanned)]
+    done = node.b.scan([], operands, one, name=f"{node.loop_name}_batch")
+    return tuple(Value(e) for e in done.stacked)
 
 
 def _flags(node: Node, name: str) -> tuple[bool, ...]:
