@@ -127,17 +127,25 @@ def _pow(node: Node) -> Value:
     if t.is_float:
         return x.op("pow", y.cast(t)).value
     if y.dtype.is_float:
-        return x.cast(dt.F64).op("pow", y.cast(dt.F64)).cast(t).value
+        wide = y.cast(dt.F64)
+        real = x.cast(dt.F64).op("pow", wide).cast(t)
+        # A power that is whole must come out whole, however the real one rounds.
+        whole = wide.equals(wide.op("floor")) & (wide.op("abs") < float(2**WHOLE_BITS))
+        return whole.where(_integer_power(x, wide.cast(t), WHOLE_BITS), real).value
     return _integer_power(x, y.cast(t)).value
 
 
-def _integer_power(x: Term, y: Term) -> Term:
-    """Multiply the squares that the bits of the exponent name; integers wrap.
+WHOLE_BITS = 6
+"""Bits of a whole exponent of float type: beyond them all integers but 0 and 1 overflow."""
+
+
+def _integer_power(x: Term, y: Term, limit: int = 64) -> Term:
+    """Multiply the squares that the bits (at most `limit`) of the exponent name; integers wrap.
 
     A negative exponent gives 1 for 1, 1 or -1 for -1, and 0 for all else.
     """
     content = y.expr.value if isinstance(y.expr, Const) else None
-    bits = x.dtype.bits
+    bits = min(x.dtype.bits, limit)
     if isinstance(content, np.ndarray) and content.size and int(content.min()) >= 0:
         bits = int(content.max()).bit_length()
     result, square, left = x * 0 + 1, x, y

@@ -60,8 +60,8 @@ def _unique(node: Node) -> tuple[Value, ...]:
     found = starts.shape[0]
     group = begins.cast(dt.I64).op("cumsum", axis=0) - 1
     indices = order.gather(starts)  # the sort is stable: the first of equals comes first
-    ends = concat([starts.part(0, 1, found), integers(node, (count,))], 0)
-    counts = ends - starts
+    bounds = concat([starts, integers(node, (count,))], 0)
+    counts = bounds.part(0, 1, found + 1) - starts
     inverse = filled(node, 0, (count,), dt.I64).op("scatter_elements", order, group, axis=0)
     if not node.flag("sorted", default=True):
         by_place = _second(indices.op("sort", axis=0))
