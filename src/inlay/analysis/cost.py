@@ -2,8 +2,7 @@
 
 The estimate decides whether a kernel is worth sharing between threads, so what matters is the order
 of magnitude around ten microseconds. Time is work divided by speed plus bytes divided by bandwidth,
-with the figures of one core of a present-day server (`docs/design/0002-core-contracts.md` says where
-measured tables will take their place):
+with the figures of one core of a present-day server:
 
 * a multiply-add of a contraction: 1/40 ns;
 * an element of cheap element-wise work or of a reduction: 1/8 ns, of a costly function: 1 ns;
@@ -16,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from inlay.arith.expr import Int, floordiv, lit
+from inlay.arith.expr import Int, floordiv, lit, product
 from inlay.ir.expr import Call, Expr, Function, OpRef
 from inlay.ir.types import TensorType, TupleType, Type
 from inlay.ir.walk import postorder
@@ -82,17 +81,17 @@ def _terms(call: Call) -> Int:
         case "matmul_packed":
             return b[1]
         case "conv":
-            return _product(b[1:])
+            return product(b[1:])
         case "conv_nhwc_packed":
-            return _product(b[1:-1])
+            return product(b[1:-1])
         case _:
-            return _product(b[:-1])
+            return product(b[:-1])
 
 
 def _elements(t: Type) -> Int:
     match t:
         case TensorType(shape=shape):
-            return _product(shape)
+            return product(shape)
         case TupleType(fields=fields):
             total = lit(0)
             for f in fields:
@@ -107,16 +106,9 @@ def _bytes(types: Sequence[Type]) -> Int:
     for t in types:
         match t:
             case TensorType(shape=shape, dtype=dtype):
-                total = total + _product(shape) * dtype.itemsize
+                total = total + product(shape) * dtype.itemsize
             case TupleType(fields=fields):
                 total = total + _bytes(fields)
             case _:
                 pass
-    return total
-
-
-def _product(dims: Sequence[Int]) -> Int:
-    total = lit(1)
-    for d in dims:
-        total = total * d
     return total

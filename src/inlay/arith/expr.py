@@ -415,6 +415,14 @@ def mod(a: Int, b: Int) -> Int:
     return from_atom(Mod(a, b))
 
 
+def product(dims: Iterable[Int | int]) -> Int:
+    """Return the product of some integers; 1 for none."""
+    total = lit(1)
+    for d in dims:
+        total = total * d
+    return total
+
+
 def ceildiv(a: Int | int, b: Int | int) -> Int:
     """Return `a / b` rounded up; `b` is positive."""
     a, b = to_int(a), to_int(b)

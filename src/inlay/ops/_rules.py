@@ -6,7 +6,18 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from inlay.arith.dtype import ALL, BF16, BOOL, F16, F32, F64, STRING, DType
-from inlay.arith.expr import FloorDiv, Int, Max, Min, Mod, Sym, floordiv, lit, maximum, minimum
+from inlay.arith.expr import (
+    FloorDiv,
+    Int,
+    Max,
+    Min,
+    Mod,
+    Sym,
+    floordiv,
+    lit,
+    maximum,
+    minimum,
+)
 from inlay.ir.dims import type_text
 from inlay.ir.op import TypeContext
 from inlay.ir.types import IntType, ShapeType, TensorType, Type
@@ -164,14 +175,6 @@ def broadcast(ctx: TypeContext, shapes: Sequence[tuple[Int, ...]]) -> tuple[Int,
 
 def _common(ctx: TypeContext, a: Int, b: Int, axis: int) -> Int:
     return a if a == b else ctx.equal(a, b, f"broadcast of axis {axis}")
-
-
-def product(dims: Iterable[Int]) -> Int:
-    """Return the product; 1 for none."""
-    total = lit(1)
-    for d in dims:
-        total = total * d
-    return total
 
 
 def non_negative(ctx: Knows, value: Int) -> Int:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from inlay.arith.dtype import BOOL, F32, I32
-from inlay.arith.expr import Int, floordiv, fresh, lit, maximum, minimum, mod, to_int
+from inlay.arith.expr import Int, floordiv, fresh, lit, maximum, minimum, mod, product, to_int
 from inlay.ir.op import NoAttrs, TypeContext
 from inlay.ir.types import TensorType, TupleType
 from inlay.loop import te
@@ -76,7 +76,7 @@ def _reshape_rule(ctx: TypeContext, a: NoAttrs, args: Types) -> TensorType:
     x, shape = rules.tensor(ctx, args, 0), rules.shape_values(ctx, args, 1)
     for i, d in enumerate(shape):
         ctx.at_least(d, 0, f"dim {i} of the new shape")
-    ctx.equal(rules.product(x.shape), rules.product(shape), "elements before and after reshape")
+    ctx.equal(product(x.shape), product(shape), "elements before and after reshape")
     return TensorType(shape, x.dtype)
 
 
@@ -146,7 +146,7 @@ def _unflatten(flat: Int, dims: Sequence[Int]) -> list[Int]:
     """Return the row-major index of an element by its number."""
     out: list[Int] = []
     for k, d in enumerate(dims):
-        inner = floordiv(flat, rules.product(dims[k + 1 :]))
+        inner = floordiv(flat, product(dims[k + 1 :]))
         out.append(lit(0) if d == 1 else inner if k == 0 else mod(inner, d))
     return out
 

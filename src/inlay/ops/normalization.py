@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from inlay.arith.dtype import F16, F32, F64
-from inlay.arith.expr import Int, floordiv, lit, mod
+from inlay.arith.expr import Int, floordiv, lit, mod, product
 from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
 from inlay.loop import te
@@ -223,7 +223,7 @@ def _standardized(x: te.Tensor, axes: Sequence[int], epsilon: float) -> tuple[te
     """Return mean and reciprocal standard deviation over axes, which stay as 1."""
     wide = widened(x.dtype)
     mean = mean_stage(x, axes, keepdims=True, name="mean")
-    count = rules.product(x.shape[a] for a in axes)
+    count = product(x.shape[a] for a in axes)
 
     def body(*i: Int) -> te.Value:
         over = {a: te.reduce_axis(f"r{a}", x.shape[a]) for a in axes}
@@ -430,7 +430,7 @@ def _group_compute(
 ) -> te.Tensor:
     x, *weights = operands
     wide, each = widened(x.dtype), floordiv(x.shape[1], lit(a.groups))
-    count = rules.product((each, *x.shape[2:]))
+    count = product((each, *x.shape[2:]))
 
     def over_group(element: Callable[[te.Value, Int, Int], te.Value], name: str) -> te.Tensor:
         def body(n: Int, g: Int) -> te.Value:

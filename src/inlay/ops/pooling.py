@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from inlay.arith.dtype import F16, F32, I8, I64, U8
-from inlay.arith.expr import Int, ceildiv, floordiv, lit, maximum, minimum
+from inlay.arith.expr import Int, ceildiv, floordiv, lit, maximum, minimum, product
 from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
 from inlay.loop import te
@@ -209,7 +209,7 @@ def _average_compute(
 
     def body(*i: Int) -> te.Value:
         at = i[first : first + windows.count]
-        count = rules.product(
+        count = product(
             _counted(a, windows, d, at[d], x.shape[first + d]) for d in range(windows.count)
         )
         return (total[i] / te.index(maximum(count, 1), wide)).cast(x.dtype)

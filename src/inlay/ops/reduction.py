@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from inlay.arith.dtype import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, DType, from_numpy
-from inlay.arith.expr import Int, fresh, lit, to_int
+from inlay.arith.expr import Int, fresh, lit, product, to_int
 from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
 from inlay.loop import te
@@ -183,7 +183,7 @@ def mean_stage(
         keepdims=keepdims,
         name=name + "_sum",
     )
-    count = rules.product(x.shape[a] for a in axes)
+    count = product(x.shape[a] for a in axes)
     return then(total, lambda v: v / te.index(count, wide), name)
 
 
@@ -207,7 +207,7 @@ def _mean_compute(a: ReduceAttrs, operands: Sequence[te.Tensor], result: TensorT
         x, axes, ReduceOp.SUM, lambda v: v.cast(I64), keepdims=a.keepdims, name="mean_sum"
     )
     # An empty sum is 0, so dividing it by 1 instead of 0 gives the 0 that is promised.
-    count = te.maximum(te.index(rules.product(x.shape[i] for i in axes)), 1)
+    count = te.maximum(te.index(product(x.shape[i] for i in axes)), 1)
     return then(total, lambda v: te.trunc_div(v, count).cast(x.dtype), "mean")
 
 

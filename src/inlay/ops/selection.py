@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from inlay.arith.dtype import BF16, BOOL, F16, F32, F64, I8, I32, I64
-from inlay.arith.expr import Int, fresh, lit, minimum, to_int
+from inlay.arith.expr import Int, fresh, lit, minimum, product, to_int
 from inlay.ir.builder import Builder
 from inlay.ir.core_ops import TO_CONTROL
 from inlay.ir.expr import Expr
@@ -300,7 +300,7 @@ def _top_k_samples() -> list[Sample]:
 def _nonzero_rule(ctx: TypeContext, a: NoAttrs, args: Types) -> ExistsType:
     x = rules.least_rank(ctx, rules.tensor(ctx, args, 0, ELEMENTS), 1, "the input")
     k = ctx.fresh_dim("k")
-    found = DimParam(k, high=rules.product(x.shape))
+    found = DimParam(k, high=product(x.shape))
     return ExistsType((found,), TensorType((lit(len(x.shape)), to_int(k)), I64))
 
 

@@ -6,9 +6,8 @@ import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from inlay.arith.expr import Int
+from inlay.arith.expr import Int, product
 from inlay.importers.onnx.node import Node, Rule
-from inlay.importers.onnx.ops_shape import product
 from inlay.importers.onnx.term import Term, arange, filled, integers, term
 from inlay.importers.onnx.values import Value
 from inlay.ir.builder import Builder, Step

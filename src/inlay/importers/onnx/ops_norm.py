@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from inlay.arith import dtype as dt
+from inlay.arith.expr import product
 from inlay.importers.onnx.node import Node, Rule
-from inlay.importers.onnx.ops_shape import product
 from inlay.importers.onnx.term import Term, term
 from inlay.importers.onnx.values import Value
 

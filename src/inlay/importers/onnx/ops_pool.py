@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from inlay.arith import dtype as dt
-from inlay.arith.expr import Int, floordiv, lit, minimum
+from inlay.arith.expr import Int, floordiv, lit, minimum, product
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.ops_nn import ints_attribute, resolved_pads
-from inlay.importers.onnx.ops_shape import product
 from inlay.importers.onnx.term import Term, arange, constant, filled, integers, term
 from inlay.importers.onnx.values import Value
 from inlay.ir import make

@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from inlay.arith import dtype as dt
-from inlay.arith.expr import maximum, minimum
+from inlay.arith.expr import maximum, minimum, product
 from inlay.importers.onnx import axes as runtime_axes
 from inlay.importers.onnx.node import Node, Rule
-from inlay.importers.onnx.ops_shape import product
 from inlay.importers.onnx.term import Term, arange, integers, term
 from inlay.importers.onnx.values import Value, known, known_scalar
 from inlay.ir.builder import Builder

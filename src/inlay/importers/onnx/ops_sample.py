@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from itertools import product as combinations
 
 from inlay.arith import dtype as dt
-from inlay.arith.expr import Int
+from inlay.arith.expr import Int, product
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.ops_nn import ints_attribute
-from inlay.importers.onnx.ops_shape import product
 from inlay.importers.onnx.term import Term, arange, concat, integers, term
 from inlay.importers.onnx.values import Value
 

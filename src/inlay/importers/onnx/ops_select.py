@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from inlay.arith import dtype as dt
-from inlay.arith.expr import Int, minimum
+from inlay.arith.expr import Int, minimum, product
 from inlay.importers.onnx.node import Node, Rule
-from inlay.importers.onnx.ops_shape import product
 from inlay.importers.onnx.term import Term, arange, concat, filled, integers, term
 from inlay.importers.onnx.values import Value
 from inlay.ir.builder import Builder, Step

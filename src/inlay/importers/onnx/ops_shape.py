@@ -11,21 +11,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from inlay.arith import dtype as dt
-from inlay.arith.expr import Int, floordiv, lit
+from inlay.arith.expr import Int, floordiv, lit, product
 from inlay.importers.onnx import axes as runtime_axes
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import arange, concat, constant, filled, integers, term
 from inlay.importers.onnx.values import MAX_KNOWN, Value, known, known_scalar
 from inlay.ir import make
 from inlay.ir.expr import Const
-
-
-def product(dims: Sequence[Int]) -> Int:
-    """Return the product of some dims."""
-    total = lit(1)
-    for d in dims:
-        total = total * d
-    return total
 
 
 def _shape(node: Node) -> Value:
