@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from inlay.arith.expr import Int, Sym, ceildiv, lit, symbols
+from inlay.arith.expr import Int, Sym, symbols
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm_builder import Builder, Carried
 from inlay.codegen.llvm_helpers import helper_text
@@ -32,6 +32,14 @@ from inlay.codegen.llvm_memory import Memory, carried_values, set_cells
 from inlay.codegen.llvm_ops import Operations
 from inlay.codegen.llvm_scalar import ScalarEmitter
 from inlay.codegen.llvm_types import Value, literal
+from inlay.codegen.phases import (
+    PhaseSource,
+    WorkspaceLayout,
+    assertions_of,
+    flatten,
+    phases_of,
+    workspace_layout,
+)
 from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.scalar import BinaryOp, Load
@@ -51,44 +59,8 @@ from inlay.loop.stmt import (
 from inlay.loop.walk import child_stmts, own_scalars, scalars_below, stmts_below, stores_of
 from inlay.machine.target import Target
 
-CACHE_LINE = 64
 _UNROLLED = -1
 _VARYING = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PhaseSource:
-    """A phase as statements: `parallel` ones are a single loop that all parts share."""
-
-    body: tuple[Stmt, ...]
-    parallel: bool
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceLayout:
-    """How all workspaces of a function lie in one block.
-
-    Shared buffers come first; from `shared_bytes` on, part p has `per_part_bytes` at
-    `shared_bytes + p * per_part_bytes`. A caller that gives every part `bytes_per_part` has given
-    enough.
-
-    Attributes:
-        offsets: of each workspace, in its region, in bytes.
-    """
-
-    offsets: tuple[Int, ...]
-    shared_bytes: Int
-    per_part_bytes: Int
-
-    @property
-    def bytes_per_part(self) -> Int:
-        """Bytes to allocate for each part."""
-        return self.shared_bytes + self.per_part_bytes
-
-    @property
-    def is_per_part(self) -> bool:
-        """Whether parts need bytes of their own."""
-        return self.per_part_bytes.value != 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,39 +74,6 @@ class ModuleText:
 
     text: str
     phases: tuple[tuple[str, bool], ...]
-
-
-def workspace_layout(function: LoopFunction) -> WorkspaceLayout:
-    """Return where each workspace lies."""
-    ends = {True: lit(0), False: lit(0)}
-    offsets: list[Int] = []
-    for buffer in function.workspaces:
-        size = lit(buffer.dtype.itemsize)
-        for extent in buffer.shape:
-            size = size * extent
-        offsets.append(ends[buffer.per_part])
-        ends[buffer.per_part] += ceildiv(size, CACHE_LINE) * CACHE_LINE
-    return WorkspaceLayout(tuple(offsets), ends[False], ends[True])
-
-
-def phases_of(function: LoopFunction) -> tuple[PhaseSource, ...]:
-    """Return the phases: outermost parallel loops, and the runs of statements between them."""
-    out: list[PhaseSource] = []
-    waiting: list[Stmt] = []
-
-    def flush() -> None:
-        if waiting:
-            out.append(PhaseSource(tuple(waiting), parallel=False))
-            waiting.clear()
-
-    for statement in _flatten(function.body):
-        if isinstance(statement, For) and statement.kind is LoopKind.PARALLEL:
-            flush()
-            out.append(PhaseSource((statement,), parallel=True))
-        else:
-            waiting.append(statement)
-    flush()
-    return tuple(out) or (PhaseSource((), parallel=False),)
 
 
 def emit_module(
@@ -239,7 +178,7 @@ class FunctionEmitter:
         """Write a statement."""
         match s:
             case Seq():
-                for inner in _flatten(s):
+                for inner in flatten(s):
                     self.statement(inner)
             case Store(buffer=buffer, indices=indices, value=value):
                 computed = self.scalars.value(value)
@@ -434,7 +373,7 @@ class FunctionEmitter:
         `inner` has the symbols bound inside: `_UNROLLED` or `_VARYING`, or, for the variable of a
         vector loop, its extent.
         """
-        for part in _flatten(s):
+        for part in flatten(s):
             scope = inner
             if isinstance(part, For):
                 scope = {**inner, part.var: self._kind_of(part, inner)}
@@ -490,11 +429,6 @@ def chunk_of(extent: int) -> int:
     return power if 4 <= power < extent else extent
 
 
-def assertions_of(function: LoopFunction) -> tuple[Assert, ...]:
-    """Return the assertions of a function, in the order of their numbers."""
-    return tuple(s for s in stmts_below(function.body) if isinstance(s, Assert))
-
-
 def needs_optimizer(function: LoopFunction) -> bool:
     """Whether the function is scalar loops, which LLVM's own vectorizer should see."""
     found = False
@@ -504,16 +438,6 @@ def needs_optimizer(function: LoopFunction) -> bool:
                 return False
             found = found or s.extent.value is None or s.extent.value > 1
     return found
-
-
-def _flatten(s: Stmt) -> Iterator[Stmt]:
-    waiting = [s]
-    while waiting:
-        present = waiting.pop()
-        if isinstance(present, Seq):
-            waiting.extend(reversed(present.stmts))
-        else:
-            yield present
 
 
 def _accesses(s: Stmt, buffer: Buffer) -> Iterator[tuple[Int, ...]]:

@@ -13,8 +13,9 @@ from inlay.arith.expr import Int
 from inlay.codegen.cache import ObjectCache, key_of
 from inlay.codegen.image import link
 from inlay.codegen.interface import Artifact, KernelCode, PhaseCode, Request
-from inlay.codegen.llvm import assertions_of, emit_module, needs_optimizer, workspace_layout
+from inlay.codegen.llvm import emit_module, needs_optimizer
 from inlay.codegen.llvm_compile import compile_in_child, compile_text, warm_up
+from inlay.codegen.phases import assertions_of, workspace_layout
 from inlay.codegen.unit import Unit, from_bytes
 from inlay.codegen.workers import processors, run_all
 from inlay.loop.func import LoopFunction

@@ -9,9 +9,9 @@ import numpy as np
 
 from inlay.arith.expr import evaluate
 from inlay.codegen.image import link
-from inlay.codegen.llvm import phases_of
 from inlay.codegen.llvm_generator import compile_function
 from inlay.codegen.native import MappedImage
+from inlay.codegen.phases import phases_of
 from inlay.interp.loop import run
 from inlay.loop.func import LoopFunction
 from inlay.loop.parser import parse_function

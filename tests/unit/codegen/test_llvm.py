@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from inlay.base.diagnostics import InternalError
-from inlay.codegen.llvm import emit_module, phases_of, workspace_layout
+from inlay.codegen.llvm import emit_module
 from inlay.codegen.llvm_compile import assembly
+from inlay.codegen.phases import phases_of, workspace_layout
 from inlay.machine.target import baseline, host
 from tests.unit.codegen.support import check, parsed, run_native
 
