@@ -16,12 +16,13 @@ symbols that the code mentions; a control parameter without a tensor contributes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from inlay.arith.dtype import BOOL, from_numpy
-from inlay.arith.expr import Int
+from inlay.arith.expr import Int, Sym
 from inlay.base.diagnostics import InternalError, unsupported
 from inlay.ir.expr import (
     Call,
@@ -42,6 +43,7 @@ from inlay.loop.from_te import free_symbols, from_te
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.scalar import Lit
 from inlay.loop.stmt import Stmt
+from inlay.loop.te_batch import batch as batch_te
 from inlay.lower.lower_binds import lower_binds
 from inlay.lower.place_buffers import place_buffers
 
@@ -67,22 +69,39 @@ _Value = te.Tensor | Int | bool | tuple[Any, ...]
 """A tensor, an int, a bool, a shape (tuple of `Int`) or a tuple of values."""
 
 
-def ops_to_loops(function: Function, find: Find, name: str | None = None) -> LoopFunction:
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Many samples at once: see `loop.te_batch`.
+
+    Attributes:
+        count: how many there are.
+        shared: positions of the tensor parameters that all samples share.
+    """
+
+    count: Sym
+    shared: frozenset[int]
+
+
+def ops_to_loops(
+    function: Function, find: Find, name: str | None = None, batch: Batch | None = None
+) -> LoopFunction:
     """Return the loop function of a primitive function.
 
     Args:
         function: typed; constants that are large are parameters.
         find: gives the record of an operator.
         name: a C identifier; None = made of `function.primitive`.
+        batch: makes it work on many samples, each the size of what the function takes.
 
     Raises:
-        UnsupportedError: `loop.no-rule`: an operator has no rule, or cannot be in a group.
+        UnsupportedError: `loop.no-rule`: an operator has no rule, cannot be in a group, or cannot
+            be batched.
     """
     name = identifier(name or function.primitive or "kernel")
     alone = _single_call(function)
     if alone is not None:
         definition = find(alone[0].op)
-        if definition.compute is None and definition.loops is not None:
+        if definition.compute is None and definition.loops is not None and batch is None:
             return _opaque(function, *alone, definition.loops, name)
     evaluator = _Evaluator(find)
     inputs: list[te.Tensor] = []
@@ -92,7 +111,9 @@ def ops_to_loops(function: Function, find: Find, name: str | None = None) -> Loo
         if isinstance(operand, te.Tensor):
             inputs.append(operand)
     outputs = _distinct(_leaves(evaluator.run(function.body)), inputs)
-    return from_te(name, inputs, outputs)
+    if batch is None:
+        return from_te(name, inputs, outputs)
+    return from_te(name, *batch_te(inputs, outputs, batch.shared, batch.count))
 
 
 def identifier(text: str) -> str:

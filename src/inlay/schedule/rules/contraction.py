@@ -12,10 +12,11 @@ reduction runs, each step loading one vector row of the panel and broadcasting o
         epilogue(acc) -> C                     bias, residual, activation, in registers
 
 *Columns* are the last axis of the result, along which everything is contiguous: columns of a
-matrix, channels of a channels-last convolution. *Rows* are the innermost other axis that the second
-operand does not depend on: rows of a matrix, pixels of a line; no unfolding of images is needed,
-since rows only have to be at fixed distances. An epilogue joins the tile if it has one element for
-each accumulator; otherwise the accumulators are copied out and the epilogue is a nest of its own.
+matrix, channels of a channels-last convolution. *Rows* are the innermost other axis longer than 1
+that the second operand does not depend on: rows of a matrix, pixels of a line, samples of a batch
+of single rows; no unfolding of images is needed, since rows only have to be at fixed distances. An
+epilogue joins the tile if it has one element for each accumulator; otherwise the accumulators are
+copied out and the epilogue is a nest of its own.
 
 **Order of the outer loops.** Axes that both operands depend on (batches, heads) come first.
 Otherwise panels come first, so that each is read from memory once and stays in L2 while all rows
@@ -231,7 +232,9 @@ def _plan(s: Schedule, block: str, target: Target) -> _Plan:
     others = range(len(spatial) - 1)
     before = [i for i in others if spatial[i].sym in batch]
     free = [i for i in others if i not in before]
-    row = free.pop() if free else None
+    wide = [i for i in free if spatial[i].extent != 1]
+    row = (wide or free or [None])[-1]
+    free = [i for i in free if i != row]
     few = columns is not None and columns < MIN_PARALLEL_PANELS * panel
     if not before and (few or not mixes):
         # Lines, from the inside out, so that neighbors are computed one after the other.
