@@ -110,7 +110,8 @@ typedef struct inlay_host {
     inlay_status_t (*kernel)(void *user, uint32_t kernel, const inlay_tensor_t *tensors,
                              uint32_t n_tensors, const int64_t *ints, uint32_t n_ints,
                              char *message, size_t message_bytes);
-    /* Optional: find a C function by name; NULL where there is none. */
+    /* Optional: find a C function by name; NULL where there is none. For a kernel whose body is a
+     * function over tensors it is an `inlay_extern_t` (inlay_extern.h), cast to this type. */
     inlay_phase_t (*symbol)(void *user, const char *name, size_t name_bytes);
     /* Optional: asked now and then; a value other than 0 ends the run as cancelled. */
     int (*poll)(void *user);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "inlay_extern.h"
+
 typedef struct job {
     inlay_phase_t run;
     void *const *buffers;
@@ -87,14 +89,11 @@ static inlay_status_t run_native(inlay_activation_t *m, const inlay_kernel_t *ke
     return status;
 }
 
-static inlay_status_t run_callback(inlay_activation_t *m, const inlay_kernel_t *kernel,
-                                   uint32_t index, const inlay_slot_t *slots)
+/* What a kernel that is given tensors is given. */
+static void show_tensors(inlay_activation_t *m, const inlay_kernel_t *kernel,
+                         const inlay_slot_t *slots)
 {
-    char message[INLAY_MESSAGE_BYTES];
-    inlay_status_t status;
     uint32_t i;
-    if (!m->host->kernel)
-        return inlay_fail(m->error, INLAY_KERNEL_FAILED, "the host runs no callbacks", NULL, 0);
     for (i = 0; i < kernel->n_ports; i++) {
         const inlay_view_t *view = (const inlay_view_t *)(const void *)slots[i].as.object;
         m->tensors[i].data = view->data;
@@ -102,6 +101,43 @@ static inlay_status_t run_callback(inlay_activation_t *m, const inlay_kernel_t *
         m->tensors[i].rank = view->rank;
         m->tensors[i].dims = view->dims;
     }
+}
+
+static inlay_status_t run_function(inlay_activation_t *m, const inlay_kernel_t *kernel,
+                                   const inlay_slot_t *slots)
+{
+    char message[INLAY_MESSAGE_BYTES];
+    inlay_call_t call;
+    inlay_extern_t function = (inlay_extern_t)(void (*)(void))kernel->phases[0].run;
+    int32_t answer;
+    show_tensors(m, kernel, slots);
+    message[0] = '\0';
+    call.inputs = m->tensors;
+    call.outputs = m->tensors + kernel->n_reads;
+    call.n_inputs = kernel->n_reads;
+    call.n_outputs = kernel->n_ports - kernel->n_reads;
+    call.message = message;
+    call.message_bytes = sizeof message;
+    answer = function(&call);
+    if (answer == 0) return INLAY_OK;
+    message[sizeof message - 1] = '\0';
+    inlay_fail(m->error, INLAY_KERNEL_FAILED, "operator '", NULL, 0);
+    inlay_say_text(m->error, kernel->symbol);
+    inlay_say(m->error, "' failed with status ");
+    inlay_say_int(m->error, answer);
+    if (message[0]) inlay_say(m->error, ": ");
+    inlay_say(m->error, message);
+    return INLAY_KERNEL_FAILED;
+}
+
+static inlay_status_t run_callback(inlay_activation_t *m, const inlay_kernel_t *kernel,
+                                   uint32_t index, const inlay_slot_t *slots)
+{
+    char message[INLAY_MESSAGE_BYTES];
+    inlay_status_t status;
+    if (!m->host->kernel)
+        return inlay_fail(m->error, INLAY_KERNEL_FAILED, "the host runs no callbacks", NULL, 0);
+    show_tensors(m, kernel, slots);
     message[0] = '\0';
     status = m->host->kernel(m->host->user, index, m->tensors, kernel->n_ports, m->ints,
                              kernel->n_ints, message, sizeof message);
@@ -129,7 +165,8 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
                               NULL, 0);
         m->buffers[i] = view->data;
     }
-    if (kernel->is_callback) INLAY_TRY(run_callback(m, kernel, index, tensors));
+    if (kernel->body == INLAY_BODY_CALLBACK) INLAY_TRY(run_callback(m, kernel, index, tensors));
+    else if (kernel->body == INLAY_BODY_FUNCTION) INLAY_TRY(run_function(m, kernel, tensors));
     else INLAY_TRY(run_native(m, kernel));
     for (i = 0; i < kernel->n_ports; i++) inlay_release(&m->heap, tensors[i].as.object);
     m->sp = tensors;

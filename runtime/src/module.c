@@ -348,23 +348,39 @@ static inlay_status_t read_constants(inlay_module_t *module, inlay_error_t *erro
     return end(&reader, "CONS", error);
 }
 
+/* The ports of a function over tensors: those that it reads, then those that it writes. */
+static void read_order(reader_t *reader, inlay_kernel_t *kernel)
+{
+    uint32_t port = 0;
+    while (port < kernel->n_ports && kernel->ports[port] == 0) port++;
+    kernel->n_reads = port;
+    while (port < kernel->n_ports && kernel->ports[port] == 1) port++;
+    if (port != kernel->n_ports || kernel->n_ints) reader->failed = 1;
+}
+
 static void read_body(reader_t *reader, inlay_kernel_t *kernel)
 {
     inlay_module_t *module = reader->module;
-    uint32_t body = below(reader, 3), i;
-    kernel->is_callback = body == 2;
-    if (body == 2) {
+    uint32_t body = below(reader, INLAY_BODIES), i;
+    kernel->body = body;
+    if (body == INLAY_BODY_CALLBACK) {
         kernel->symbol = text(reader);
         if (!kernel->symbol.bytes) reader->failed = 1;
         return;
     }
-    kernel->n_phases = body == 0 ? count(reader) : 1;
+    kernel->n_phases = body == INLAY_BODY_IMAGE ? count(reader) : 1;
     kernel->phases = items(reader, kernel->n_phases, sizeof *kernel->phases);
     if (!kernel->n_phases) reader->failed = 1;
     if (reader->failed) return;
-    if (body == 1) {
+    if (body != INLAY_BODY_IMAGE) {
         kernel->symbol = text(reader);
-        kernel->phases[0].parallel = below(reader, 2);
+        if (body == INLAY_BODY_SYMBOL) {
+            kernel->phases[0].parallel = below(reader, 2);
+        } else { /* a function: where it was found is for tools that look for it again */
+            text(reader);
+            text(reader);
+            read_order(reader, kernel);
+        }
         if (!kernel->symbol.bytes) reader->failed = 1;
         return;
     }
@@ -400,6 +416,7 @@ static inlay_status_t read_kernels(inlay_module_t *module, inlay_error_t *error)
         read_body(&reader, kernel);
         kernel->workspace_kind = below(&reader, 3);
         if (kernel->workspace_kind) kernel->workspace = formula(&reader);
+        if (kernel->workspace_kind && kernel->body == INLAY_BODY_FUNCTION) reader.failed = 1;
         kernel->cost = formula(&reader);
         kernel->n_assertions = count(&reader);
         kernel->assertions = take(&reader, kernel->n_assertions);
@@ -505,7 +522,7 @@ static inlay_status_t find_symbols(inlay_module_t *module, inlay_error_t *error)
     uint32_t i;
     for (i = 0; i < module->n_kernels; i++) {
         inlay_kernel_t *kernel = &module->kernels[i];
-        if (!kernel->symbol.bytes || kernel->is_callback) continue;
+        if (!kernel->symbol.bytes || kernel->body == INLAY_BODY_CALLBACK) continue;
         if (module->host->symbol)
             kernel->phases[0].run = module->host->symbol(module->host->user, kernel->symbol.at,
                                                          kernel->symbol.bytes);

@@ -26,6 +26,8 @@ typedef struct inlay_step {
     uint32_t parallel;
 } inlay_step_t;
 
+enum { INLAY_BODY_IMAGE, INLAY_BODY_SYMBOL, INLAY_BODY_CALLBACK, INLAY_BODY_FUNCTION, INLAY_BODIES };
+
 typedef struct inlay_kernel {
     inlay_text_t name;
     inlay_text_t symbol;     /* of a C function or callback */
@@ -33,7 +35,8 @@ typedef struct inlay_kernel {
     const uint32_t *assertions; /* strings */
     inlay_step_t *phases;
     uint32_t n_ports, n_ints, n_phases, n_assertions;
-    uint32_t is_callback;
+    uint32_t body;           /* INLAY_BODY_ */
+    uint32_t n_reads;        /* of a function over tensors: the first ports */
     uint32_t workspace_kind; /* 0 none, 1 one for all parts, 2 one for each */
     inlay_formula_t workspace, cost;
 } inlay_kernel_t;

@@ -54,6 +54,7 @@ from inlay.bytecode.program import (
     Dim,
     Entry,
     Function,
+    FunctionBody,
     HostBody,
     ImageBody,
     Kernel,
@@ -248,6 +249,8 @@ def _kernels(program: Program, strings: _Strings) -> bytes:
                 words += [1, strings(symbol), int(parallel)]
             case HostBody(name=name):
                 words += [2, strings(name)]
+            case FunctionBody(name=name, library=library, symbol=symbol):
+                words += [3, strings(name), strings(library), strings(symbol)]
         if k.workspace is None:
             words.append(0)
         else:
@@ -578,15 +581,17 @@ class _Words:
         )
 
     def _body(self) -> Body:
-        match self.below(3, "body"):
+        match self.below(4, "body"):
             case 0:
                 return ImageBody(
                     tuple(Phase(self.wide(), self.flag()) for _ in range(self.count()))
                 )
             case 1:
                 return SymbolBody(self.string(), self.flag())
-            case _:
+            case 2:
                 return HostBody(self.string())
+            case _:
+                return FunctionBody(self.string(), self.string(), self.string())
 
     def entry(self) -> Entry:
         name, function = self.string(), self.word()

@@ -39,6 +39,7 @@ from inlay.bytecode.program import (
     Dim,
     Entry,
     Function,
+    FunctionBody,
     HostBody,
     ImageBody,
     Kernel,
@@ -163,6 +164,8 @@ def _kernel_line(kernel: Kernel) -> str:
             words += ["symbol", _quote(symbol), "parallel" if parallel else "serial"]
         case HostBody(name=name):
             words += ["host", _quote(name)]
+        case FunctionBody(name=name, library=library, symbol=symbol):
+            words += ["function", _quote(name), _quote(library), _quote(symbol)]
     if kernel.workspace is not None:
         words.append("workspace_per_part" if kernel.workspace_per_part else "workspace")
         words.append(_braces(kernel.workspace, "i", kernel.ints))
@@ -444,8 +447,10 @@ def _read_body(line: _Line) -> Body:
             return SymbolBody(line.string(), mode())
         case "host":
             return HostBody(line.string())
+        case "function":
+            return FunctionBody(line.string(), line.string(), line.string())
         case other:
-            raise ValueError(f"image, symbol or host is needed, found {other}")
+            raise ValueError(f"image, symbol, host or function is needed, found {other}")
 
 
 def _read_spec(line: _Line, names: Sequence[str]) -> TensorSpec:

@@ -113,7 +113,26 @@ class HostBody:
     name: str
 
 
-Body: TypeAlias = ImageBody | SymbolBody | HostBody
+@dataclass(frozen=True, slots=True)
+class FunctionBody:
+    """A C function over tensors (`inlay_extern_t` of `runtime/include/inlay_extern.h`).
+
+    It gets the tensors that the kernel reads, which come first, and those that it writes; a kernel
+    with such a body takes no integers and no workspace.
+
+    Attributes:
+        name: under which it is looked up when the program is loaded.
+        library: the shared library that had it when the program was made; empty where it is given
+            when the program is loaded.
+        symbol: its name in the library.
+    """
+
+    name: str
+    library: str = ""
+    symbol: str = ""
+
+
+Body: TypeAlias = ImageBody | SymbolBody | HostBody | FunctionBody
 
 
 @dataclass(frozen=True, slots=True)

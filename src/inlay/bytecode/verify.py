@@ -34,7 +34,17 @@ from inlay.bytecode.isa import (
     Kind,
     OperandKind,
 )
-from inlay.bytecode.program import Entry, Function, HostBody, ImageBody, Kernel, Program, SymbolBody
+from inlay.bytecode.program import (
+    Access,
+    Entry,
+    Function,
+    FunctionBody,
+    HostBody,
+    ImageBody,
+    Kernel,
+    Program,
+    SymbolBody,
+)
 
 _VALUES = frozenset(
     (Kind.INT, Kind.TENSOR, Kind.STORAGE, Kind.TUPLE, Kind.ADT, Kind.CLOSURE, Kind.CELL, Kind.ANY)
@@ -399,6 +409,14 @@ def _kernel_findings(where: str, kernel: Kernel, program: Program) -> Iterator[F
         case SymbolBody(symbol=name) | HostBody(name=name):
             if not name:
                 yield Finding(where, "its body has no name")
+        case FunctionBody(name=name):
+            if not name:
+                yield Finding(where, "its body has no name")
+            if kernel.ints or kernel.workspace is not None:
+                yield Finding(where, "a function over tensors takes no integers and no workspace")
+            order = [port is not Access.READ for port in kernel.ports]
+            if Access.READ_WRITE in kernel.ports or order != sorted(order):
+                yield Finding(where, "a function over tensors reads the first and writes the last")
 
 
 def _entry_findings(where: str, entry: Entry, program: Program) -> Iterator[Finding]:

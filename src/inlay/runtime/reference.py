@@ -14,7 +14,16 @@ import numpy as np
 
 from inlay.base.diagnostics import CompileError, error
 from inlay.bytecode import formula
-from inlay.bytecode.program import HostBody, ImageBody, Kernel, Program, SymbolBody
+from inlay.bytecode.program import (
+    Access,
+    FunctionBody,
+    HostBody,
+    ImageBody,
+    Kernel,
+    Program,
+    SymbolBody,
+)
+from inlay.runtime.c_function import call_c
 from inlay.runtime.interp import Interpreter
 from inlay.runtime.native import Callback, Settings
 from inlay.runtime.value import Tensor, input_of
@@ -67,6 +76,10 @@ class ReferenceEngine:
         match kernel.body:
             case HostBody(name=name):
                 self._callbacks[name](tensors, integers)
+                return
+            case FunctionBody(name=name):
+                reads = sum(port is Access.READ for port in kernel.ports)
+                call_c(name, self._symbols[name], tensors[:reads], tensors[reads:])
                 return
             case ImageBody(phases=phases):
                 steps = [(self._base + phase.offset, phase.parallel) for phase in phases]

@@ -25,6 +25,7 @@ from inlay.base.diagnostics import CompileError, error
 from inlay.bytecode.container import Container, chunks
 from inlay.bytecode.program import (
     Entry,
+    FunctionBody,
     HostBody,
     Kernel,
     Program,
@@ -249,7 +250,7 @@ def _check_given(
                 raise error("container.symbol",
                             f"kernel '{kernel.name}' needs the callback '{name}'",
                             hint="pass it in `callbacks`")  # fmt: skip
-            case SymbolBody(symbol=name) if name not in symbols:
+            case SymbolBody(symbol=name) | FunctionBody(name=name) if name not in symbols:
                 raise error("container.symbol", f"kernel '{kernel.name}' needs the symbol '{name}'",
                             hint="pass its address in `symbols`")  # fmt: skip
             case _:
