@@ -1,23 +1,36 @@
-"""`inlay targets`: what there is, by name: boards, passes, operators."""
+"""`inlay targets [check FILE]`: what there is, by name: boards, passes, operators.
+
+`check` reads the description of a board, says everything that is wrong with it, and else shows it.
+"""
 
 from __future__ import annotations
 
 import argparse
 
-from inlay.base.diagnostics import UnsupportedError
+from inlay.base.diagnostics import UnsupportedError, error
 from inlay.cli._command import Command, Output
-from inlay.machine.board import board_names, find_board
+from inlay.machine.board import Board
+from inlay.machine.board_file import board_names, find_board
 from inlay.machine.target import host
 from inlay.ops.table import table
 from inlay.passes.discover import pass_table
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", nargs="?", choices=("check",), help="check a board file")
+    parser.add_argument("file", nargs="?", help="the board file to check, or the name of a board")
     parser.add_argument("--operators", action="store_true", help="list operators too")
     parser.add_argument("--passes", action="store_true", help="list passes too")
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
+    if arguments.action is not None:
+        if arguments.file is None:
+            raise error("option.bad-value", "found no file to check", hint="inlay targets check FILE")
+        board = find_board(arguments.file)
+        describe(board, output)
+        output.record(board=board_record(board))
+        return 0
     boards = [find_board(name) for name in board_names()]
     output.say("boards:")
     for board in boards:
@@ -30,7 +43,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         described = failure.diagnostics[0].message
     output.say(f"this machine: {described}")
     record: dict[str, object] = {
-        "boards": {b.name: [d.name for d in b.devices] for b in boards},
+        "boards": {b.name: board_record(b) for b in boards},
         "native": described,
     }
     if arguments.passes:
@@ -51,6 +64,44 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         record["operators"] = operators
     output.record(**record)
     return 0
+
+
+def describe(board: Board, output: Output) -> None:
+    """Print the parts of a board."""
+    output.say(f"{board.name}: {board.summary}")
+    for d in board.devices:
+        arch = board.arch_of(d.name)
+        code = f"code by {arch.generator}" if arch.generator else "described only: no code generator"
+        shares = f", shares {d.shares}" if d.shares else ""
+        output.say(f"  device {d.name} ({d.arch}; {code}{shares}): {', '.join(d.memories)}")
+    for m in board.memories:
+        size = "unbounded" if m.bytes is None else f"{m.bytes} bytes"
+        output.say(f"  memory {m.name}: {m.kind}, {size}" + (f", of {m.owner}" if m.owner else ""))
+    for link in board.links:
+        output.say(
+            f"  link {link.source} -> {link.target} by {link.engine}: {link.bytes_per_ns:g} GB/s, "
+            f"{link.latency_ns:g} ns"
+        )
+    for name, devices in board.hardware:
+        output.say(f"  {' and '.join(devices)} take turns on {name}")
+
+
+def board_record(board: Board) -> dict[str, object]:
+    """Return a board as plain data."""
+    return {
+        "summary": board.summary,
+        "default": board.default_device,
+        "devices": [
+            {"name": d.name, "arch": d.arch, "memories": d.memories, "shares": d.shares,
+             "generator": board.arch_of(d.name).generator, "loader": board.arch_of(d.name).loader}
+            for d in board.devices
+        ],
+        "memories": [
+            {"name": m.name, "kind": m.kind, "bytes": m.bytes, "owner": m.owner}
+            for m in board.memories
+        ],
+        "links": [{"from": x.source, "to": x.target, "engine": x.engine} for x in board.links],
+    }  # fmt: skip
 
 
 def all_passes(package: str):  # noqa: ANN201

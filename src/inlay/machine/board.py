@@ -1,35 +1,28 @@
-"""Boards: which devices a machine has, and which memories they address.
+"""Boards: a machine as data. Architectures, devices, memories, engines, queues, links, access.
 
-A known board is a TOML file in `boards/`, found by its name:
+A known board is a TOML file in `boards/`, found by its name; a user's is a file anywhere
+(`board_file` reads both), or is built in Python and `check_board` says what is wrong with it. The
+first device is the *host*: it runs the virtual machine. The first memory is the host's.
 
-    summary = "the machine that the compiler runs on"
-    [[memory]]
-    name = "dram"
-    kind = "heap"
-    [[device]]
-    name = "cpu"
-    arch = "native"
-    memories = ["dram"]
-
-The first device is the *host*: it runs the virtual machine. The first memory is the host's.
+**Access.** A device or an engine addresses the memories it lists. Two devices that both address a
+memory and are coherent there hand values on in it without a copy; a value goes anywhere else over
+*links*, one hop after the other.
 """
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib import resources
-from typing import Any
 
-from inlay.base.diagnostics import Collector
-from inlay.base.registry import unknown_name
-from inlay.base.span import Span
-from inlay.machine.device import Device
+from inlay.machine.device import Arch, Coherence, Device, Engine, Link, Order, Queue
 from inlay.machine.memory import Pool, PoolKind
 
+NATIVE = "native"
+"""The architecture of the processor that the compiler itself runs on."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class Board:
     """A machine.
 
@@ -38,89 +31,107 @@ class Board:
         summary: one line for lists.
         devices: the host first.
         memories: the host's first.
+        archs: what the devices are instances of.
+        engines, links: who can copy from where to where; links in order of preference.
+        queues, orders: of devices whose commands run decoupled.
+        coherent: where writes are seen without being told.
+        default: name of the device for operations that nothing else decides; the host if empty.
     """
 
     name: str
     summary: str
     devices: tuple[Device, ...]
     memories: tuple[Pool, ...]
+    archs: tuple[Arch, ...] = (Arch(NATIVE, generator="llvm", loader="image"),)
+    engines: tuple[Engine, ...] = ()
+    links: tuple[Link, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    orders: tuple[Order, ...] = ()
+    coherent: tuple[Coherence, ...] = ()
+    default: str = ""
 
     @property
     def host(self) -> Device:
         """The device that runs the virtual machine."""
         return self.devices[0]
 
+    @property
+    def default_device(self) -> str:
+        """Name of the device for operations that nothing else decides."""
+        return self.default or self.host.name
 
-def board_names() -> tuple[str, ...]:
-    """Return the names of the known boards, sorted."""
-    folder = resources.files("inlay.machine") / "boards"
-    return tuple(
-        sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
-    )
+    @functools.cached_property
+    def _devices(self) -> dict[str, Device]:
+        return {d.name: d for d in self.devices}
 
+    @functools.cached_property
+    def _memories(self) -> dict[str, Pool]:
+        return {m.name: m for m in self.memories}
 
-def find_board(name: str) -> Board:
-    """Return a known board.
+    def device(self, name: str) -> Device | None:
+        """Return a device by name, None where there is none."""
+        return self._devices.get(name)
 
-    Raises:
-        CompileError: `name.unknown`; `board.invalid` where its file is wrong.
-    """
-    if name not in board_names():
-        raise unknown_name("board", name, board_names())
-    file = resources.files("inlay.machine") / "boards" / f"{name}.toml"
-    return read_board(name, file.read_text(encoding="utf-8"), place=f"{name}.toml")
+    def memory(self, name: str) -> Pool | None:
+        """Return a memory by name, None where there is none."""
+        return self._memories.get(name)
 
+    def arch(self, name: str) -> Arch | None:
+        """Return an architecture by name, None where there is none."""
+        return next((a for a in self.archs if a.name == name), None)
 
-def read_board(name: str, text: str, *, place: str) -> Board:
-    """Return the board that a TOML text describes.
+    def arch_of(self, device: str) -> Arch:
+        """Return the architecture of a device of this board."""
+        found = self.arch(self._devices[device].arch)
+        assert found is not None, "a checked board knows the architectures of its devices"
+        return found
 
-    Raises:
-        CompileError: all `board.invalid` at once.
-    """
-    findings = Collector()
-    table: dict[str, Any] = {}
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as failure:
-        findings.error("board.invalid", f"found {failure}", span=Span.named(place))
-    findings.raise_if_fatal()
-    memories = tuple(_pool(m, place, findings) for m in table.get("memory", ()))
-    devices = tuple(_device(d, place, findings) for d in table.get("device", ()))
-    known = {m.name for m in memories}
-    for device in devices:
-        for memory in device.memories:
-            if memory not in known:
-                _wrong(findings, place, f"device '{device.name}' addresses '{memory}', "
-                                        f"which is no memory of the board")  # fmt: skip
-    if not devices or not memories:
-        _wrong(findings, place, "found a board without a device or without a memory")
-    names = [x.name for x in (*devices, *memories)]
-    for twice in sorted({x for x in names if names.count(x) > 1}):
-        _wrong(findings, place, f"found two parts named '{twice}'")
-    findings.raise_if_fatal()
-    return Board(name, str(table.get("summary", "")), devices, memories)
+    def stack_of(self, device: str) -> tuple[str, ...]:
+        """Return the names of the stacks that a device addresses."""
+        return tuple(
+            m for m in self._devices[device].memories if self._memories[m].kind is PoolKind.STACK
+        )
 
+    def shared_memories(self, a: str, b: str) -> tuple[str, ...]:
+        """Return the memories in which one device may read what the other wrote, without a copy."""
+        if a == b:
+            return self._devices[a].memories
+        both = set(self._devices[a].memories) & set(self._devices[b].memories)
+        seen = {c.memory for c in self.coherent if a in c.parties and b in c.parties}
+        return tuple(m.name for m in self.memories if m.name in both & seen)
 
-def _pool(table: Mapping[str, Any], place: str, findings: Collector) -> Pool:
-    name, kind = table.get("name"), table.get("kind", "heap")
-    if not isinstance(name, str) or kind not in set(PoolKind):
-        _wrong(findings, place, f"found memory {dict(table)}, needed a name and a kind out of "
-                                f"{', '.join(PoolKind)}")  # fmt: skip
-        return Pool("", PoolKind.HEAP)
-    alignment, size = table.get("alignment", 64), table.get("bytes")
-    if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
-        _wrong(findings, place, f"the alignment of '{name}' is {alignment}, needed a power of two")
-        alignment = 64
-    return Pool(name, PoolKind(kind), alignment, size)
+    def owner_of(self, memory: str) -> str:
+        """Return the device that a value in a memory is said to be on: its owner, else the first."""
+        pool = self._memories[memory]
+        if pool.owner:
+            return pool.owner
+        return next((d.name for d in self.devices if memory in d.memories), self.host.name)
 
+    def routes(self, sources: Iterable[str], targets: Iterable[str]) -> tuple[Link, ...]:
+        """Return the links from one of some memories to one of others: the fewest that will do.
 
-def _device(table: Mapping[str, Any], place: str, findings: Collector) -> Device:
-    name, arch, memories = table.get("name"), table.get("arch"), table.get("memories")
-    if not isinstance(name, str) or not isinstance(arch, str) or not memories:
-        _wrong(findings, place, f"found device {dict(table)}, needed name, arch and memories")
-        return Device("", "", ())
-    return Device(name, arch, tuple(memories))
+        Ties are decided by the order of the links. Empty where no route exists; memories that are in
+        both need none, and are not asked about.
+        """
+        wanted = set(targets)
+        starts = [m.name for m in self.memories if m.name in set(sources)]
+        found: dict[str, tuple[Link, ...]] = dict.fromkeys(starts, ())
+        front = starts
+        while front:
+            behind: list[str] = []
+            for link in self.links:
+                if link.source in front and link.target not in found:
+                    found[link.target] = (*found[link.source], link)
+                    behind.append(link.target)
+            arrived = [m for m in behind if m in wanted]
+            if arrived:
+                first = min(arrived, key=lambda m: [self.links.index(x) for x in found[m]])
+                return found[first]
+            front = behind
+        return ()
 
-
-def _wrong(findings: Collector, place: str, message: str) -> None:
-    findings.error("board.invalid", message, span=Span.named(place))
+    @property
+    def hardware(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Pieces of hardware that several devices share, with the names of those devices."""
+        for name in dict.fromkeys(d.shares for d in self.devices if d.shares):
+            yield name, tuple(d.name for d in self.devices if d.shares == name)

@@ -19,7 +19,8 @@ from inlay.ir.verify import check
 from inlay.loop.func import LoopFunction
 from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import ops_to_loops
-from inlay.machine.board import Board, find_board
+from inlay.machine.board import Board
+from inlay.machine.board_file import find_board
 from inlay.machine.target import Target, host
 from inlay.memory.plan_memory import plan_module
 from inlay.ops.table import OperatorTable, table

@@ -9,9 +9,11 @@ ENTRIES = (
         id="board.invalid",
         title="a description of a board that does not hold together",
         explanation=(
-            "A board lists memories and devices. Each needs a name of its own; a device names its "
-            "architecture and the memories of the board that it addresses."
+            "A board lists architectures, memories, devices, engines and links. Each part needs a "
+            "name of its own and may refer only to parts that are there: a device to its "
+            "architecture and the memories that it addresses, a link to two memories that its "
+            "engine addresses."
         ),
-        remedy="Correct the TOML file; the message says what was found and what was needed.",
+        remedy="Correct the line that the message names, and ask `inlay targets check FILE` again.",
     ),
 )
