@@ -66,6 +66,6 @@ def run_program(
 
     entry = program.entries[0]
     results = Interpreter(program, kernel).call(
-        entry.function, [from_array(np.ascontiguousarray(x)) for x in inputs]
+        entry.function, [from_array(np.asarray(x, order="C")) for x in inputs]
     )
     return [r.array().copy() for r in results]

@@ -14,6 +14,7 @@ from inlay.base.registry import nearest
 from inlay.importers.onnx.graph import load_model
 from inlay.ir.module import Module
 from inlay.ir.parser import parse_module
+from inlay.ir.prelude import prelude, with_prelude
 from inlay.ops.table import table
 from inlay.pipeline.compile import Compilation, compile_module
 from inlay.pipeline.options import CompileOptions
@@ -52,7 +53,8 @@ def load(path: str | os.PathLike[str], *, instrument: Instrument = SILENT) -> Mo
         if file.suffix == ".onnx":
             return load_model(file, table())
         text = file.read_text(encoding="utf-8")
-        return infer_types(parse_module(text, table(), name=str(file)))
+        module = parse_module(text, table(), name=str(file), known=prelude())
+        return infer_types(with_prelude(module))
 
 
 def compile(

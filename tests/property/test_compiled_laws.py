@@ -38,7 +38,7 @@ def test_bytecode_means_what_the_program_means(p: Program):
 @given(programs(max_statements=6))
 def test_native_code_means_what_the_program_means(p: Program):
     """The whole route: passes, schedules, native code, the C runtime, with one and two threads."""
-    program = compilation(p.module, cache="none").program
+    program = compilation(p.module, cache="none", verify=True).program
     for threads in (1, 2):
         executable = executable_of(program, threads=threads)
         for _ in range(2):

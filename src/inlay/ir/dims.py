@@ -39,6 +39,19 @@ LEAST_INT = -(2**63)
 """`DimParam.low` of a symbol that may be any control integer, negative ones included."""
 
 
+def parts(t: Type) -> tuple[Type, ...]:
+    """Return the types that a type is directly made of."""
+    match t:
+        case TupleType(fields=types) | AdtType(args=types):
+            return types
+        case RefType(content=body) | ExistsType(body=body):
+            return (body,)
+        case FuncType(params=params, result=result):
+            return (*params, result)
+        case _:
+            return ()
+
+
 def free_symbols(t: Type) -> tuple[Sym, ...]:
     """Return the symbols that occur free, in order of first appearance."""
     found: dict[Sym, None] = {}
@@ -313,6 +326,9 @@ def pack(t: Type, dims: Iterable[DimParam]) -> Type:
     wanted = {d.sym: d for d in dims}
     if not wanted or wanted.keys().isdisjoint(free_symbols(t)):
         return t
+    if isinstance(t, ExistsType):  # what is quantified there already has to be found again, too
+        wanted.update((d.sym, d) for d in t.dims)
+        t = t.body
     determined = _determined(t, wanted.keys())
     lost = {s: d for s, d in wanted.items() if s not in determined}
     kept = [wanted[s] for s in wanted if s in determined]
@@ -331,8 +347,6 @@ def pack(t: Type, dims: Iterable[DimParam]) -> Type:
     kept = _bounds_first(kept)
     fresh = rename_dims(kept)
     body = substitute_type(t, {d.sym: from_atom(f.sym) for d, f in zip(kept, fresh, strict=True)})
-    if isinstance(body, ExistsType):
-        return ExistsType((*fresh, *body.dims), body.body)
     return ExistsType(fresh, body)
 
 

@@ -106,12 +106,15 @@ class ModuleParser(ExprParser):
         self._kernel_bodies = kernels
 
     def adopt(self, module: Module) -> None:
-        """Make the names of a module known; the text may define them anew."""
+        """Make the names of a module known; the text may define them anew.
+
+        A constructor of the text comes before one of the same name in the module.
+        """
         self.globals.update((n, f.type) for n, f in module.functions.items())
         self.globals.update((n, k.type) for n, k in module.kernels.items())
+        self._adopted.update(module.adts)
         for adt in module.adts.values():
             self._add_adt(adt)
-        self._adopted.update(module.adts)
 
     def module(self) -> Module:
         """Read all items: data types and signatures first, then bodies."""
@@ -246,7 +249,9 @@ class ModuleParser(ExprParser):
     def _add_adt(self, adt: Adt) -> None:
         self.adts[adt.name] = adt
         for c in adt.constructors:
-            self.constructors.setdefault(c.name, []).append(adt)
+            owners = self.constructors.setdefault(c.name, [])
+            own = sum(a.name not in self._adopted for a in owners)
+            owners.insert(own if adt.name not in self._adopted else len(owners), adt)
 
     def _forget_adt(self, name: str) -> None:
         self._adopted.discard(name)

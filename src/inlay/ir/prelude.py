@@ -7,13 +7,17 @@ module those it uses and lacks, and what they use; a module's own definitions wi
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable, Mapping
 from importlib import resources
 
 from inlay.ir import walk
 from inlay.ir.core_ops import CoreTable
-from inlay.ir.expr import Expr, Function, GlobalVar
+from inlay.ir.dims import parts
+from inlay.ir.expr import Expr, Function, GlobalVar, Match
+from inlay.ir.make import pattern_vars
 from inlay.ir.module import Adt, Module
 from inlay.ir.parser import parse_module
+from inlay.ir.types import AdtType, Type
 
 
 @functools.cache
@@ -29,12 +33,16 @@ def adt(name: str) -> Adt:
 
 
 def with_prelude(module: Module) -> Module:
-    """Return the module with all data types of the prelude and the functions it uses of it."""
+    """Return the module with the data types and the functions of the prelude that it uses."""
     source = prelude()
     functions = dict(module.functions)
     waiting: list[Expr] = list(functions.values())
+    types: dict[Type, None] = {}
     while waiting:
         for e in walk.postorder(waiting.pop()):
+            types[e.type] = None
+            if isinstance(e, Match):
+                types.update((v.type, None) for arm in e.arms for v in pattern_vars(arm.pattern))
             if not isinstance(e, GlobalVar) or e.name in functions or e.name in module.kernels:
                 continue
             found = source.functions.get(e.name)
@@ -43,5 +51,21 @@ def with_prelude(module: Module) -> Module:
                 assert isinstance(copied, Function)
                 functions[e.name] = copied
                 waiting.append(copied)
-    adts = {**source.adts, **module.adts}
+    for adt in module.adts.values():
+        types.update((t, None) for c in adt.constructors for t in c.fields)
+    adts = {**_mentioned(source.adts, types), **module.adts}
     return Module(functions, adts, module.kernels, module.entries, module.entry)
+
+
+def _mentioned(adts: Mapping[str, Adt], types: Iterable[Type]) -> dict[str, Adt]:
+    """Return the data types that types mention, and those in their fields; in order."""
+    names: set[str] = set()
+    pending = list(types)
+    while pending:
+        t = pending.pop()
+        if isinstance(t, AdtType) and t.name not in names:
+            names.add(t.name)
+            if t.name in adts:
+                pending.extend(f for c in adts[t.name].constructors for f in c.fields)
+        pending.extend(parts(t))
+    return {name: adt for name, adt in adts.items() if name in names}

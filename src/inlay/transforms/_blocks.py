@@ -36,7 +36,7 @@ from inlay.base.span import NO_SPAN, Span
 from inlay.ir import make, walk
 from inlay.ir.conform import Matching
 from inlay.ir.context import Known, StrictContext
-from inlay.ir.dims import LEAST_INT, open_exists, opened_dims, same_type, substitute_type
+from inlay.ir.dims import LEAST_INT, is_open, open_exists, opened_dims, same_type, substitute_type
 from inlay.ir.expr import (
     Arm,
     Call,
@@ -303,9 +303,7 @@ class _Rewriting:
         """Bind what stands for a let; False, with nothing done, if the value is not exact enough."""
         value = block.flatten(value)
         old = let.var
-        if isinstance(value, ATOMS):
-            if not self._solve(let, value.type):
-                return False
+        if isinstance(value, ATOMS) and self._solve(let, value.type):
             self.replaced[old] = value
             return True
         if value is let.value or self._same(value.type, let.value.type):
@@ -331,12 +329,19 @@ class _Rewriting:
         return var
 
     def _solve(self, let: Let, type: Type) -> bool:
-        """Match the type of a let's variable with the more exact one of what replaces it."""
+        """Match the type of a let's variable with the more exact one of what replaces it.
+
+        False where it is not as exact: an int of unknown value cannot stand for one whose value has
+        a name.
+        """
         wanted = self.type(let.var.type)
         if wanted is type or wanted == type:
             return True
+        opened = opened_dims(let.value.type, let.var.type)
+        if opened and not is_open(type):
+            return False
         matching = Matching(StrictContext())
-        matching.bind(_without_bounds(opened_dims(let.value.type, let.var.type)))
+        matching.bind(_without_bounds(opened))
         try:
             matching.match(wanted, type, "")
             matching.finish()

@@ -238,7 +238,7 @@ class _Naming:
         match node:
             case Call(callee=callee, args=args):
                 new = yield from self._atoms((callee, *args), scope)
-                if all(a is b for a, b in zip(new[1:], args, strict=True)):
+                if all(a is b for a, b in zip(new, (callee, *args), strict=True)):
                     return node
                 return Call(new[0], tuple(new[1:]), node.type, node.span, node.place)
             case Tuple(fields=fields):

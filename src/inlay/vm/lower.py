@@ -390,8 +390,7 @@ class Lowering:
         elif e.var in self._loops:
             self.variables[e.var] = LoopFunction(e.var, value)
         else:
-            code = Lifted(e.var, value)
-            self.variables[e.var] = LocalFunction(code, self._captures(code))
+            self.variables[e.var] = self._lifted(e.var, value)
 
     def value(self, e: Expr) -> Value:
         """Lower an expression for its value."""
@@ -405,8 +404,7 @@ class Lowering:
                     raise InternalError(f"kernel '{name}' is used as a value", where=str(e.span))
                 return GlobalFunction(name)
             case Function():
-                code = Lifted(Var("fn", e.type), e)
-                return LocalFunction(code, self._captures(code))
+                return self._lifted(Var("fn", e.type), e)
             case Tuple(fields=parts):
                 return Fields(tuple(self.value(part) for part in parts))
             case Project(value=whole, index=index):
@@ -712,51 +710,50 @@ class Lowering:
 
     # ------------------------------------------------------------------ functions with own code
 
-    def _captures(self, code: Lifted) -> tuple[Register, ...]:
-        """Return the registers that a local function needs from here, each once."""
-        found: dict[Register, None] = {}
-        for key in _mentioned(code.node):
-            if key is code.var:
-                continue
-            value = self.variables.get(key) if isinstance(key, Var) else self.symbols.get(key)
-            if value is not None:
-                found.update(dict.fromkeys(registers_of(value)))
-        return tuple(found)
+    def _lifted(self, var: Var, node: Function) -> LocalFunction:
+        """Return a local function with code of its own, which captures what it mentions from here."""
+        values: dict[Var, Value] = {}
+        ints: dict[Sym, Operand] = {}
+        for key in _mentioned(node):
+            if isinstance(key, Sym) and key in self.symbols:
+                ints[key] = self.symbols[key]
+            elif isinstance(key, Var) and key in self.variables:
+                values[key] = self.variables[key]
+        used = [*values.values(), *ints.values()]
+        captures = tuple(dict.fromkeys(r for value in used for r in registers_of(value)))
+        return LocalFunction(Lifted(var, node, values, ints, captures), captures)
 
     def _direct_code(self, function: LocalFunction) -> FunctionBuilder:
         code = function.code
         if code.direct is None:
             node = code.node
             flat = [k for p in node.params for k in flat_kinds(p.type)]
-            code.direct = self._own_code(function, flat, node.type.result, boxed=False)
+            code.direct = self._own_code(code, flat, node.type.result, boxed=False)
         return code.direct
 
     def _boxed_code(self, function: LocalFunction) -> FunctionBuilder:
         code = function.code
         if code.boxed is None:
             kinds = [kind_of(p.type) for p in code.node.params]
-            code.boxed = self._own_code(function, kinds, code.node.type.result, boxed=True)
+            code.boxed = self._own_code(code, kinds, code.node.type.result, boxed=True)
         return code.boxed
 
     def _own_code(
-        self, function: LocalFunction, kinds: list[Kind], result: Type, *, boxed: bool
+        self, code: Lifted, kinds: list[Kind], result: Type, *, boxed: bool
     ) -> FunctionBuilder:
-        node, var = function.code.node, function.code.var
-        inner = {r: Register(r.kind) for r in function.captures}
+        node = code.node
+        inner = {r: Register(r.kind) for r in code.captures}
         params = [*inner.values(), *(Register(kind) for kind in kinds)]
         results = (kind_of(result),) if boxed else flat_kinds(result)
         builder = self.tables.new_function(
-            f"{self._builder.name}.{var.name}", [r.kind for r in params], results
+            f"{self._builder.name}.{code.var.name}", [r.kind for r in params], results
         )
         lowering = Lowering(self.tables, builder, self._loops, self._needed)
-        for key in _mentioned(node):
-            if isinstance(key, Sym):
-                operand = self.symbols.get(key)
-                if operand is not None:
-                    lowering.symbols[key] = inner[operand] if isinstance(operand, Register) else operand
-            elif key in self.variables and key is not var:
-                lowering.variables[key] = map_registers(self.variables[key], inner.__getitem__)
-        lowering.variables[var] = map_registers(function, inner.__getitem__)
+        for sym, operand in code.ints.items():
+            lowering.symbols[sym] = inner[operand] if isinstance(operand, Register) else operand
+        for var, value in code.values.items():
+            lowering.variables[var] = map_registers(value, inner.__getitem__)
+        lowering.variables[code.var] = LocalFunction(code, tuple(inner.values()))
         own = params[len(inner) :]
         bound: list[tuple[Var, Value]] = []
         for param in node.params:

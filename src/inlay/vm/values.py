@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from inlay.arith.expr import Sym
 from inlay.bytecode.builder import FunctionBuilder
 from inlay.bytecode.isa import Kind
 from inlay.ir.expr import Function, Var
@@ -68,12 +69,18 @@ class Lifted:
     Attributes:
         var: its name, by which its body mentions it.
         node: the function.
+        values: what it mentions of the function around it, in registers of that function.
+        ints: the same for symbols.
+        captures: those registers, each once, in the order of the leading parameters of its code.
         direct: code that takes captures and parameters in flat form, once it is needed.
         boxed: code for closures: captures, then boxed parameters; one boxed result.
     """
 
     var: Var
     node: Function
+    values: dict[Var, Value]
+    ints: dict[Sym, Operand]
+    captures: tuple[Register, ...]
     direct: FunctionBuilder | None = None
     boxed: FunctionBuilder | None = None
 
@@ -84,7 +91,7 @@ class LocalFunction:
 
     Attributes:
         code: the function, shared.
-        captures: operands in the order of the leading parameters of its code.
+        captures: `code.captures`, as registers of the function that is being lowered.
     """
 
     code: Lifted

@@ -1,0 +1,1 @@
+"""Whole programs of the text language, through every executor."""
