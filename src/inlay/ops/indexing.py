@@ -1,8 +1,10 @@
 """Indexing by data: gather, scatter, one-hot; ranges and triangles.
 
 Indices are integer tensors. A negative index counts from the end. An index that is still outside is
-an error of the program; so that it can never reach memory, gathers clamp it to the ends and scatters
-leave it out, in the reference as in compiled code.
+an error of the program, and stops it: the references raise it, and in compiled programs the checks
+that `index_checks` describes stand in front of the kernels. A gather with `clamp` takes the nearest
+element instead, which needs no check. Whatever stands in front, a kernel never leaves its memory: its
+gathers clamp and its scatters leave out.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from inlay.ops._build import copy_buffer, nest, serial_loops, widen, widened
 from inlay.ops._define import OpDef, Pattern, Sample, define
 from inlay.ops._rules import ELEMENTS, INTEGERS, NUMBERS, Types
 from inlay.ops._samples import ints, noise
+from inlay.ops.index_checks import extremes, require_inside
 
 Array = np.ndarray
 
@@ -37,10 +40,19 @@ class AxisAttrs:
 
 
 @dataclass(frozen=True, slots=True)
+class GatherAttrs:
+    """`axis`: indexed; `clamp`: an index outside means the nearest element."""
+
+    axis: int = 0
+    clamp: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class BatchAttrs:
-    """`batch`: leading dims that data and indices share."""
+    """`batch`: leading dims that both share; `clamp`: an index outside means the nearest element."""
 
     batch: int = 0
+    clamp: bool = False
 
 
 class Combine(StrEnum):
@@ -114,23 +126,32 @@ def _np_clamped(index: Array, size: int) -> Array:
     return np.clip(_np_wrapped(index, size), 0, max(size - 1, 0))
 
 
+def _np_inside(why: str, index: Array, *sizes: int, columns: int = 0) -> None:
+    """Refuse indices outside their axes, in the words of the compiled check."""
+    ends = extremes(index, columns)
+    for k, size in enumerate(sizes):
+        require_inside(why, int(ends[2 * k]), ~int(ends[2 * k + 1]), size)
+
+
 # --------------------------------------------------------------------------- gather
 
 
-def _gather_rule(ctx: TypeContext, a: AxisAttrs, args: Types) -> TensorType:
+def _gather_rule(ctx: TypeContext, a: GatherAttrs, args: Types) -> TensorType:
     x, index = rules.tensor(ctx, args, 0), rules.tensor(ctx, args, 1, INTEGERS)
     axis = rules.axis_of(ctx, a.axis, len(x.shape))
     return TensorType((*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]), x.dtype)
 
 
-def _gather_reference(a: AxisAttrs, x: Array, index: Array) -> Array:
+def _gather_reference(a: GatherAttrs, x: Array, index: Array) -> Array:
     axis = a.axis % x.ndim
+    if not a.clamp:
+        _np_inside("gather", index, x.shape[axis])
     if x.shape[axis] == 0:
         return np.zeros((*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]), x.dtype)
     return np.take(x, _np_clamped(index, x.shape[axis]), axis)
 
 
-def _gather_compute(a: AxisAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
+def _gather_compute(a: GatherAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     x, index = operands
     axis = a.axis % x.ndim
 
@@ -147,15 +168,15 @@ def _gather_samples() -> list[Sample]:
     n = ("a", "b", "c")
     two = ints(0, 3, -1, 2).reshape(2, 2)
     return [
-        Sample("rows", AxisAttrs(0), (x, ints(4, 0, 2)), (n, ("k",)), exact=True),
-        Sample("middle", AxisAttrs(1), (x, two), (n, ("p", "q")), exact=True),
-        Sample("last", AxisAttrs(-1), (x, ints(2, -3)), (n, ("k",)), exact=True),
-        Sample("one", AxisAttrs(1), (x, np.asarray(2)), (n, ()), exact=True),
-        Sample("i32", AxisAttrs(0), (x, ints(1, -1).astype(np.int32)), (n, ("k",)), exact=True),
-        Sample("u8", AxisAttrs(0), (x, ints(1, 4).astype(np.uint8)), (n, ("k",)), exact=True),
-        Sample("outside", AxisAttrs(0), (x, ints(9, -9, 2**40)), (n, ("k",)), exact=True),
-        Sample("none", AxisAttrs(0), (x, ints()), (n, ("k",)), exact=True),
-        Sample("of nothing", AxisAttrs(0), (x[:0], ints(0, 1)), (n, ("k",)), exact=True),
+        Sample("rows", GatherAttrs(0), (x, ints(4, 0, 2)), (n, ("k",)), exact=True),
+        Sample("middle", GatherAttrs(1), (x, two), (n, ("p", "q")), exact=True),
+        Sample("last", GatherAttrs(-1), (x, ints(2, -3)), (n, ("k",)), exact=True),
+        Sample("one", GatherAttrs(1), (x, np.asarray(2)), (n, ()), exact=True),
+        Sample("i32", GatherAttrs(0), (x, ints(1, -1).astype(np.int32)), (n, ("k",)), exact=True),
+        Sample("u8", GatherAttrs(0), (x, ints(1, 4).astype(np.uint8)), (n, ("k",)), exact=True),
+        Sample("outside", GatherAttrs(0, clamp=True), (x, ints(9, -9, 2**40)), (n, ("k",)), exact=True),
+        Sample("none", GatherAttrs(0), (x, ints()), (n, ("k",)), exact=True),
+        Sample("of nothing", GatherAttrs(0, clamp=True), (x[:0], ints(0, 1)), (n, ("k",)), exact=True),
     ]
 
 
@@ -183,6 +204,7 @@ def _cut(x: Array, index: Array, axis: int) -> Array:
 
 def _elements_reference(a: AxisAttrs, x: Array, index: Array) -> Array:
     axis = a.axis % x.ndim
+    _np_inside("gather_elements", index, x.shape[axis])
     if x.shape[axis] == 0:
         return np.zeros(index.shape, x.dtype)
     return np.take_along_axis(_cut(x, index, axis), _np_clamped(index, x.shape[axis]), axis)
@@ -206,7 +228,6 @@ def _elements_samples() -> list[Sample]:
     return [
         Sample("rows", AxisAttrs(0), (x, index), (("m", "n"), ("p", "q")), exact=True),
         Sample("columns", AxisAttrs(1), (x, index), (("m", "n"), ("p", "q")), exact=True),
-        Sample("outside", AxisAttrs(1), (x, index * 7), exact=True),
         Sample("none", AxisAttrs(1), (x, index[:0]), (("m", "n"), ("p", "q")), exact=True),
     ]
 
@@ -236,6 +257,8 @@ def _gather_nd_rule(ctx: TypeContext, a: BatchAttrs, args: Types) -> TensorType:
 def _gather_nd_reference(a: BatchAttrs, x: Array, index: Array) -> Array:
     depth = index.shape[-1]
     shape = (*index.shape[:-1], *x.shape[a.batch + depth :])
+    if not a.clamp:
+        _np_inside("gather_nd", index, *x.shape[a.batch : a.batch + depth], columns=depth)
     if x.size == 0 or (index.size == 0 and depth):
         return np.zeros(shape, x.dtype)
     grids = np.indices(index.shape[:-1], sparse=True)[: a.batch] if a.batch else ()
@@ -273,7 +296,7 @@ def _gather_nd_samples() -> list[Sample]:
         Sample("grid", BatchAttrs(), (x, part[:, None, :1].copy()), (n, ("k", 1, 1)), exact=True),
         Sample("batch", BatchAttrs(1), (x, part), (n, ("a", 2)), exact=True),
         Sample("batches", BatchAttrs(2), (x, (ints(*range(6)) % 4).reshape(2, 3, 1)), exact=True),
-        Sample("outside", BatchAttrs(), (x, full * 9), exact=True),
+        Sample("outside", BatchAttrs(clamp=True), (x, full * 9), exact=True),
         Sample("none", BatchAttrs(), (x, full[:0]), (n, ("k", 3)), exact=True),
     ]  # fmt: skip
 
@@ -359,11 +382,11 @@ def _scatter_elements_reference(
     a: ScatterElementsAttrs, x: Array, index: Array, update: Array
 ) -> Array:
     y, axis = x.copy(), a.axis % x.ndim
+    _np_inside("scatter_elements", index, x.shape[axis])
     wrapped = _np_wrapped(index, x.shape[axis])
     for at in np.ndindex(*index.shape):
-        if 0 <= wrapped[at] < x.shape[axis]:
-            place = (*at[:axis], wrapped[at], *at[axis + 1 :])
-            y[place] = _np_combined(a.combine, widen(y[place]), widen(update[at])).astype(x.dtype)
+        place = (*at[:axis], wrapped[at], *at[axis + 1 :])
+        y[place] = _np_combined(a.combine, widen(y[place]), widen(update[at])).astype(x.dtype)
     return y
 
 
@@ -394,7 +417,6 @@ def _scatter_elements_samples() -> list[Sample]:
         *made,
         Sample("f16", ScatterElementsAttrs(1, Combine.ADD), half),
         Sample("i32", ScatterElementsAttrs(0), (noise((4, 5), I32), index, noise((2, 3), I32))),
-        Sample("outside", ScatterElementsAttrs(0), (x, index * 5, u)),
         Sample("none", ScatterElementsAttrs(0), (x, index[:0], u[:0]), names),
     ]
 
@@ -411,12 +433,11 @@ def _scatter_nd_rule(ctx: TypeContext, a: ScatterAttrs, args: Types) -> TensorTy
 
 def _scatter_nd_reference(a: ScatterAttrs, x: Array, index: Array, update: Array) -> Array:
     y, depth = x.copy(), index.shape[-1]
+    _np_inside("scatter_nd", index, *x.shape[:depth], columns=depth)
     for at in np.ndindex(*index.shape[:-1]):
         place = tuple(int(_np_wrapped(v, n)) for v, n in zip(index[at], x.shape, strict=False))
-        if all(0 <= p < n for p, n in zip(place, x.shape, strict=False)):
-            old, new = widen(y[place]), widen(update[at])
-            y[place] = np.asarray(_np_combined(a.combine, old, new)).astype(x.dtype)
-    assert depth <= x.ndim
+        old, new = widen(y[place]), widen(update[at])
+        y[place] = np.asarray(_np_combined(a.combine, old, new)).astype(x.dtype)
     return y
 
 
@@ -449,7 +470,6 @@ def _scatter_nd_samples() -> list[Sample]:
         *made,
         Sample("cells", ScatterAttrs(), (x, cells, u[:2, 0].copy()), (n, ("k", 2), ("k", "c"))),
         Sample("elements", ScatterAttrs(), (x, full, u[:2, 0, 0].copy()), (n, ("k", 3), ("k",))),
-        Sample("outside", ScatterAttrs(), (x, rows * 9, u)),
         Sample("none", ScatterAttrs(), (x, rows[:0], u[:0]), (n, ("k", 1), ("k", "b", "c"))),
     ]
 
@@ -570,7 +590,7 @@ def _trilu_samples() -> list[Sample]:
 # --------------------------------------------------------------------------- the table
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("gather", AxisAttrs, _gather_rule, 2, Pattern.LAYOUT,
+    define("gather", GatherAttrs, _gather_rule, 2, Pattern.LAYOUT,
            "slices of x along an axis, one for each index: its dims replace the axis",
            reference=_gather_reference, compute=_gather_compute, samples=_gather_samples),
     define("gather_elements", AxisAttrs, _elements_rule, 2, Pattern.LAYOUT,

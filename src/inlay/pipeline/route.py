@@ -16,6 +16,7 @@ from inlay.passes.contract import Property
 from inlay.passes.manager import Pipeline, make_pipeline
 from inlay.placement import place_on_host
 from inlay.transforms import (
+    check_indices,
     convert_layout,
     decompose_ops,
     eliminate_common,
@@ -47,6 +48,7 @@ TENSOR = (
     pack_weights.PASS,
     eliminate_common.PASS,
     eliminate_dead.PASS,
+    check_indices.PASS,
     place_on_host.PASS,
     fuse_ops.PASS,
 )

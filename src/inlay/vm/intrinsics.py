@@ -13,6 +13,7 @@ from inlay.bytecode.isa import Kind
 from inlay.ir.core_ops import CheckAttrs, LeastAttrs
 from inlay.ir.expr import Call, GlobalVar
 from inlay.ir.types import BoolType, ExistsType, IntType, ShapeType, TensorType, Type
+from inlay.ops.index_checks import IndicesAttrs, outside
 from inlay.ops.memory import StorageAttrs, TensorAtAttrs
 from inlay.vm.code import Operand
 from inlay.vm.lower import Intrinsic, Lowering
@@ -59,6 +60,23 @@ def _check_shape(lower: Lowering, call: Call, attrs: object, args: list[Value]) 
         message = f"{why}: found {{1}} for dim {axis}, needed {{2}}"
         lower.writer.emit("CHECK", 2, message, args=(found, as_operand(need), holds))
     return tensor
+
+
+def _check_indices(lower: Lowering, call: Call, attrs: object, args: list[Value]) -> Value:
+    """Compare least and greatest index (stored as its complement) of each axis with its size."""
+    assert isinstance(attrs, IndicesAttrs)
+    write = lower.writer
+    ends, sizes = lower.operand(args[1]), [as_operand(a) for a in args[2:]]
+    kinds = (Kind.INT,) * (2 * len(sizes))
+    found = write.emit("READ_INTS", len(kinds), args=(ends,), kinds=kinds)
+    message = outside(attrs.why, "{1}", "{2}")
+    for k, size in enumerate(sizes):
+        least, greatest = found[2 * k], write.binary("SUB", -1, found[2 * k + 1])
+        above = write.binary("LE", write.binary("SUB", 0, size), least)
+        write.emit("CHECK", 2, message, args=(least, size, above))
+        below = write.binary("LT", greatest, size)
+        write.emit("CHECK", 2, message, args=(greatest, size, below))
+    return args[0]
 
 
 def _binary(name: str) -> Intrinsic:
@@ -162,6 +180,7 @@ INTRINSICS: Mapping[str, Intrinsic] = MappingProxyType(
         "check_shape": _check_shape,
         "check_equal": _check_equal,
         "check_at_least": _check_at_least,
+        "check_indices": _check_indices,
         "int_less": _binary("LT"),
         "int_less_equal": _binary("LE"),
         "int_equal": _binary("EQ"),

@@ -57,7 +57,7 @@ def left(x: Term, gone: Term, count: int) -> tuple[Int, ...]:
     node = x.node
     order = Term(node, node.b.unpack(gone.cast(dt.I32).op("sort").expr)[1])
     stay = order.part(0, 0, x.rank - count)
-    return integers(node, x.shape).gather(stay).controls()
+    return integers(node, x.shape).gather(stay, clamp=True).controls()
 
 
 def full(axes: Term, values: Term, rank: int, otherwise: int) -> Term:

@@ -23,7 +23,7 @@ import onnx
 
 from inlay.arith.dtype import I64
 from inlay.arith.expr import Int, Sym, fresh, lit, to_int
-from inlay.base.diagnostics import Collector, UnsupportedError, error, unsupported
+from inlay.base.diagnostics import Collector, CompileError, UnsupportedError, error, unsupported
 from inlay.base.graph import postorder
 from inlay.base.span import NO_SPAN, Span
 from inlay.importers.onnx import load, schemas, table
@@ -426,7 +426,7 @@ class _Importer:
         places = self.emit(b, "range", ends, {"dtype": I64}, "places")
         last = self.emit(b, "to_tensor", (make.int_const(n - 1),), {}, "last")
         index = self.emit(b, "minimum", (places, last), {}, "places")
-        return self.emit(b, "gather", (e, index), {"axis": axis}, "stretched")
+        return self.emit(b, "gather", (e, index), {"axis": axis, "clamp": True}, "stretched")
 
 
 def _folded(definition: OpDef, attrs: object, args: Sequence[Expr]) -> Const | None:
@@ -441,7 +441,10 @@ def _folded(definition: OpDef, attrs: object, args: Sequence[Expr]) -> Const | N
         return None
     if math.prod(d.value or 0 for d in call.type.shape) > MAX_KNOWN:
         return None
-    folded = definition.evaluate(attrs, *(v for v in values if v is not None))
+    try:
+        folded = definition.evaluate(attrs, *(v for v in values if v is not None))
+    except CompileError:
+        return None  # where this is ever computed, the program stops and says why
     return make.const(np.asarray(folded, call.type.dtype.numpy))
 
 

@@ -157,17 +157,17 @@ def _eliminate(a: Term, det: Term, k: Int) -> tuple[Term, Term]:
     node, (batch, n, _) = a.node, a.shape
     rows = arange(node, n).reshape(1, n, 1)
     here = integers(node, (k,)).reshape(1, 1, 1)
-    column = a.gather(here.reshape(1), axis=2)
+    column = a.gather(here.reshape(1), axis=2, clamp=True)
     size = (rows < here).where(-1.0, column.op("abs"))
     best = size.op("argmax", axis=1, keepdims=True)
     chosen = rows.equals(best)
     pivot_row = chosen.where(a, 0.0).over("sum", 1, keep=True)
-    own_row = a.gather(here.reshape(1), axis=1)
+    own_row = a.gather(here.reshape(1), axis=1, clamp=True)
     a = rows.equals(here).where(pivot_row, chosen.where(own_row, a))
-    pivot = pivot_row.gather(here.reshape(1), axis=2)
+    pivot = pivot_row.gather(here.reshape(1), axis=2, clamp=True)
     sign = best.equals(here).where(pivot, -pivot).reshape(batch)
     safe = pivot.equals(0.0).where(1.0, pivot)
-    factors = (rows > here).where(a.gather(here.reshape(1), axis=2) / safe, 0.0)
+    factors = (rows > here).where(a.gather(here.reshape(1), axis=2, clamp=True) / safe, 0.0)
     return a - factors * pivot_row, det * sign
 
 

@@ -38,7 +38,7 @@ def _spread(p: Term, x: Term, axis: int, block: int) -> Term:
     if not block:
         raise p.node.invalid(f"has parameters of rank {p.rank} without blocks")
     places = arange(p.node, x.shape[axis]) / block
-    return p.gather(places, axis=axis)
+    return p.gather(places, axis=axis, clamp=True)
 
 
 def _quantize(node: Node) -> Value:

@@ -314,7 +314,7 @@ def _nearest(spec: _Spec, x: Term, a: _Axis, at: Term) -> Term:
             place = at.op("floor")
         case _:
             place = at.op("ceil")
-    return x.gather(_clamped(place, a), axis=a.axis)
+    return x.gather(_clamped(place, a), axis=a.axis, clamp=True)
 
 
 def _weighted(spec: _Spec, x: Term, a: _Axis, at: Term) -> Term:
@@ -340,7 +340,7 @@ def _weighted(spec: _Spec, x: Term, a: _Axis, at: Term) -> Term:
         weights = ((places >= 0.0) & (places <= last)).where(weights, 0.0)
     if spec.outside or shrink is not None:
         weights = weights / weights.over("sum", 1, keep=True)
-    around = x.gather(_clamped(places, a), axis=a.axis)
+    around = x.gather(_clamped(places, a), axis=a.axis, clamp=True)
     spread = [1] * around.rank
     spread[a.axis], spread[a.axis + 1] = rows, count  # type: ignore[call-overload]
     return (around * weights.cast(x.dtype).reshape(*spread)).over("sum", a.axis + 1)

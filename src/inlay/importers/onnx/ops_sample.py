@@ -105,7 +105,7 @@ def sample(
         weight = choice[0][1]
         for _, w in choice[1:]:
             weight = weight * w
-        values = channels_last.op("gather_nd", index, batch=1)
+        values = channels_last.op("gather_nd", index, batch=1, clamp=True)
         part = values * weight.cast(x.dtype).reshape(n, points, 1)
         total = part if total is None else total.op(combine, part)
     assert total is not None, "there is at least one tap"

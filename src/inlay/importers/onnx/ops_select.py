@@ -51,14 +51,15 @@ def _unique(node: Node) -> tuple[Value, ...]:
     count, rest = items.shape[0], items.shape[1:]
     rows = items.reshape(count, product(rest))
     order = _order(rows) if has_axis else _second(rows.reshape(count).op("sort", axis=0))
-    ordered = rows.gather(order)
+    ordered = rows.gather(order, clamp=True)
     changed = ~ordered.part(0, 1, count).equals(ordered.part(0, 0, count - 1))
     first = filled(node, 1, (minimum(count, 1),), dt.BOOL)
     begins = concat([first, changed.over("any", 1)], 0)
     starts = places(begins)
     found = starts.shape[0]
     group = begins.cast(dt.I64).op("cumsum", axis=0) - 1
-    indices = order.gather(starts)  # the sort is stable: the first of equals comes first
+    # The sort is stable: the first of equals comes first.
+    indices = order.gather(starts, clamp=True)
     bounds = concat([starts, integers(node, (count,))], 0)
     counts = bounds.part(0, 1, found + 1) - starts
     inverse = filled(node, 0, (count,), dt.I64).op("scatter_elements", order, group, axis=0)
@@ -66,9 +67,9 @@ def _unique(node: Node) -> tuple[Value, ...]:
         by_place = _second(indices.op("sort", axis=0))
         rank = filled(node, 0, (found,), dt.I64)
         rank = rank.op("scatter_elements", by_place, arange(node, found), axis=0)
-        indices, counts = indices.gather(by_place), counts.gather(by_place)
-        inverse = rank.gather(inverse)
-    values = items.gather(indices)
+        indices, counts = (t.gather(by_place, clamp=True) for t in (indices, counts))
+        inverse = rank.gather(inverse, clamp=True)
+    values = items.gather(indices, clamp=True)
     values = values.move(0, axis) if has_axis else values
     return tuple(t.value for t in (values, indices, inverse, counts))
 
@@ -88,9 +89,9 @@ def _order(rows: Term) -> Term:
         inside = node.within(scope)
         so_far = Term(inside, carried[0])
         at = integers(inside, (width - 1 - i,))
-        column = Term(inside, rows.expr).gather(at, axis=1).reshape(count)
-        by_column = _second(column.gather(so_far).op("sort", axis=0))
-        return Step([so_far.gather(by_column).expr])
+        column = Term(inside, rows.expr).gather(at, axis=1, clamp=True).reshape(count)
+        by_column = _second(column.gather(so_far, clamp=True).op("sort", axis=0))
+        return Step([so_far.gather(by_column, clamp=True).expr])
 
     start = arange(node, count)
     done = node.b.loop([start.expr], step, count=width, name=node.loop_name)
@@ -121,7 +122,7 @@ def _non_max_suppression(node: Node) -> Value:
         open_scores = left.where(Term(inside, scores.expr), float("-inf"))
         best = open_scores.op("argmax", axis=2, keepdims=True)
         counts = left.over("any", 2)
-        struck = Term(inside, strikes.expr).op("gather_nd", best, batch=1)
+        struck = Term(inside, strikes.expr).op("gather_nd", best, batch=1, clamp=True)
         chosen = arange(inside, count).reshape(1, 1, count).equals(best)
         left = left & ~(struck | chosen)
         return Step([left.expr], [best.reshape(batches, classes).expr, counts.expr])
@@ -129,7 +130,7 @@ def _non_max_suppression(node: Node) -> Value:
     done = node.b.loop([alive.expr], step, count=most, name=node.loop_name)
     best, counts = (Term(node, s).transpose(1, 2, 0) for s in done.stacked)
     index = counts.op("nonzero").transpose(1, 0)
-    box = best.op("gather_nd", index, batch=0)
+    box = best.op("gather_nd", index, batch=0, clamp=True)
     return concat([index.part(1, 0, 2), box.reshape(box.shape[0], 1)], 1).value
 
 

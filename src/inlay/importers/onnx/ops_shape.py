@@ -169,7 +169,7 @@ def _unsqueeze_at_run_time(node: Node) -> Value:
     rank = x.rank + _count_of_axes(node)
     new = runtime_axes.chosen(runtime_axes.given(node, 1, rank), rank)
     source = (~new).cast(dt.I64).op("cumsum", axis=0) - 1
-    old = integers(node, (*x.shape, lit(1))).gather(source.op("maximum", 0))
+    old = integers(node, (*x.shape, lit(1))).gather(source.op("maximum", 0), clamp=True)
     return x.reshape(*new.where(1, old).controls()).value
 
 
@@ -350,7 +350,7 @@ def _slice_at_run_time(node: Node) -> Value:
     counts = (length.op("floor_div", stride)).op("maximum", 0).controls()
     for d, count in enumerate(counts):
         index = arange(node, count) * step.at(0, d) + begin.at(0, d)
-        x = x.gather(index, axis=d)
+        x = x.gather(index, axis=d, clamp=True)
     return x.value
 
 

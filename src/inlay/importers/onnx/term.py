@@ -152,9 +152,12 @@ class Term:
         dims = self.shape
         return self.part(axis, index, index + 1).reshape(*dims[:axis], *dims[axis + 1 :])
 
-    def gather(self, indices: Term, axis: int = 0) -> Term:
-        """Take slices."""
-        return self.op("gather", indices, axis=axis)
+    def gather(self, indices: Term, axis: int = 0, *, clamp: bool = False) -> Term:
+        """Take slices; an index outside stops the program, or with `clamp` means the nearest.
+
+        Indices that are inside by construction say `clamp`: then nothing is checked.
+        """
+        return self.op("gather", indices, axis=axis, clamp=clamp)
 
     def over(self, name: str, *axes: int, keep: bool = False) -> Term:
         """Reduce: `x.over("sum", 1)`; no axes mean all."""
