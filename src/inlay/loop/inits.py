@@ -80,7 +80,7 @@ def predicate_without(block: Block, gone: set[Sym]) -> Scalar | None:
     """Return the conditions of a predicate that mention none of the loops that are `gone`."""
     predicate: Scalar | None = None
     for condition in conjuncts(block.predicate):
-        if not gone.intersection(_mentioned(condition)):
+        if not gone.intersection(mentioned(condition)):
             predicate = condition if predicate is None else conjunction(predicate, condition)
     return predicate
 
@@ -110,5 +110,6 @@ def conjuncts(x: Scalar | None) -> list[Scalar]:
     return [x]
 
 
-def _mentioned(condition: Scalar) -> set[Sym]:
+def mentioned(condition: Scalar) -> set[Sym]:
+    """Return the symbols in the indices of a condition."""
     return {v for x in scalars_below(condition) if isinstance(x, Index) for v in symbols(x.value)}

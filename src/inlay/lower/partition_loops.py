@@ -5,8 +5,10 @@
         if [16*o + i] < [n] { y[...] = ... } } }  for o in n / 16..(n + 15) / 16 {
                                                    for i in 0..16 vector { if ... } }
 
-so that only the last tile of a split pays for its predicate. The place of the cut is over dims only:
-loops inside a tile keep their conditions, which are gone from the full tiles in any case. A parallel
+so that only the last tile of a split pays for its predicate. The place of the cut is over dims, and
+over those outer loops that the bounds of the loop itself mention (a block of tiles, of which the last
+is short): other loops inside a tile keep their conditions, which are gone from the full tiles in any
+case. A parallel
 loop stays one loop, with a branch inside: two loops would be two phases. Conditions on several loops
 are separated one loop at a time, from the inside out; unrolled and vector loops are left alone, their
 conditions become masks.
@@ -45,19 +47,19 @@ class _Partition:
         if s.kind in (LoopKind.UNROLL, LoopKind.VECTOR):
             return loop
         at = _threshold(loop)
-        if at is None or any(x in bounds for x in symbols(at)):
+        if at is None or not {x for x in symbols(at) if x in bounds} <= set(symbols(s.extent)):
             return loop
         return self._partitioned(loop, at, bounds)
 
-    def _partitioned(self, s: For, at: Int, bounds: Bounds) -> Stmt:
-        end = s.lo + s.extent
+    def _partitioned(self, s: For, threshold: Int, bounds: Bounds) -> Stmt:
+        at, end = threshold, s.lo + s.extent
         if not bounds.at_least(at - s.lo, 0):
             at = maximum(at, s.lo)
         if not bounds.at_least(end - at, 0):
             at = minimum(at, end)
         if at == end or at == s.lo:
             return s
-        full = _assume(s.body, s.var, at)
+        full = _assume(s.body, s.var, threshold)
         if s.kind is LoopKind.PARALLEL:
             here = Binary(BinaryOp.LT, Index(from_atom(s.var)), Index(at), BOOL)
             branch = If(here, full, self._copy(s.body))

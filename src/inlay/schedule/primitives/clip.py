@@ -16,7 +16,7 @@ from inlay.arith.expr import (
     minimum,
     symbols,
 )
-from inlay.loop.inits import conjunction, conjuncts, iter_symbols
+from inlay.loop.inits import conjunction, conjuncts, iter_symbols, mentioned
 from inlay.loop.scalar import Binary, BinaryOp, Index, Lit, Scalar
 from inlay.loop.stmt import Block, For, IterKind, Stmt
 from inlay.schedule.primitives.split import require_serial
@@ -25,7 +25,7 @@ from inlay.schedule.state import Schedule, chain, illegal, primitive
 
 @primitive
 def clip(s: Schedule, block: str, loop: str) -> None:
-    """Turn conditions of a predicate on a reduction loop into bounds of the loop.
+    """Turn conditions of a predicate on a loop into bounds of the loop.
 
     Before:
 
@@ -39,7 +39,9 @@ def clip(s: Schedule, block: str, loop: str) -> None:
           block b(v: spatial n = i, r: reduce m = k) {
             init { y[v] = 0.0:f32 } y[v] = y[v] + x[v, r] } } }
 
-    Conditions that are not linear in the loop, or mention a loop inside it, stay.
+    Conditions that are not linear in the loop, or mention a loop inside it, stay. A condition that
+    mentions a loop of the reduction is about single terms, not about the init; so where the block
+    does not reduce over the loop, such conditions stay too.
 
     Raises:
         Illegal: `schedule.kind`, `schedule.not-nested`.
@@ -49,15 +51,16 @@ def clip(s: Schedule, block: str, loop: str) -> None:
     require_serial(old)
     assert inner.parent is not None, "a loop is around the block"
     below = chain(place, inner.parent)
-    if old.var not in iter_symbols(b, IterKind.REDUCE) or old.var in iter_symbols(
-        b, IterKind.SPATIAL
-    ):
-        raise illegal("kind", f"found {block} not to reduce over {loop}")
+    reducing = iter_symbols(b, IterKind.REDUCE)
+    spatial = old.var in iter_symbols(b, IterKind.SPATIAL)
+    if spatial == (old.var in reducing):
+        raise illegal("kind", f"found {block} not to walk {loop} in one way")
     hidden = {x.var for x in below[1:]}
     kept: list[Scalar] = []
     lo, hi = old.lo, old.lo + old.extent
     for condition in conjuncts(b.predicate):
-        bound = _bound(condition, old.var, hidden)
+        of_terms = spatial and not reducing.isdisjoint(mentioned(condition))
+        bound = None if of_terms else _bound(condition, old.var, hidden)
         if bound is None:
             kept.append(condition)
         elif bound[0]:

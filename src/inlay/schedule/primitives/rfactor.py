@@ -8,7 +8,7 @@ from inlay.arith.expr import Int, Sym, fresh, lit, to_int
 from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.inits import iter_symbols, predicate_without, spatial_pairs
 from inlay.loop.reduction import Update, combine, identity, match_update, with_lets
-from inlay.loop.scalar import Load
+from inlay.loop.scalar import Load, Scalar
 from inlay.loop.stmt import Alloc, Block, BlockIter, For, IterKind, LoopKind, Stmt, Store
 from inlay.loop.walk import Rewrite, seq
 from inlay.schedule.state import Schedule, illegal, primitive
@@ -37,13 +37,15 @@ def rfactor(s: Schedule, block: str, lanes: Sequence[str]) -> str:
         }
 
     The order of the sum changes to the one that the new loops show. Legal for reductions that
-    combine with one operation, whose loops are all inside the spatial ones.
+    combine with one operation, whose loops are all inside the spatial ones. The number of lanes
+    need not be known: the accumulators are as many as the dims say. A lane that the predicate leaves
+    out has no accumulator, and is not combined.
 
     Returns:
         The name of the new block.
 
     Raises:
-        Illegal: `schedule.kind`, `schedule.not-nested`, `schedule.not-constant`.
+        Illegal: `schedule.kind`, `schedule.not-nested`.
     """
     place, old = s.block_place(block), s.block(block)
     update = match_update(old)
@@ -60,8 +62,6 @@ def rfactor(s: Schedule, block: str, lanes: Sequence[str]) -> str:
         raise illegal("kind", f"found {list(lanes)}, needed loops over which {block} reduces")
     if len(chosen) == len(inner):
         raise illegal("kind", f"found no loop left over which the lanes of {block} reduce")
-    if any(x.extent.value is None for x in chosen):
-        raise illegal("not-constant", f"found lanes {list(lanes)} of unknown number")
     target = update.store.buffer
     sizes = tuple(x.extent for x in chosen)
     partial = Buffer(
@@ -141,14 +141,19 @@ def _one(s: Schedule, old: Block, update: Update, chosen: list[For], partial: Bu
     target, at = update.store.buffer, update.store.indices
     lanes = tuple(to_int(p.sym) for p in points)
     value = combine(update.op, Load(target, at), Load(partial, (*at, *lanes)))
+    terms = iter_symbols(old, IterKind.REDUCE) - {x.var for x in chosen}
     result: Stmt = Block(
         old.name,
         (*(i for i, _ in spatial), *points),
         (*(b for _, b in spatial), *(to_int(var) for _, var in loops)),
         Store(target, at, value),
         old.init,
-        predicate_without(old, iter_symbols(old, IterKind.REDUCE)),
+        _at_loops(predicate_without(old, terms), {x.var: to_int(var) for x, var in loops}),
     )
     for x, var in reversed(loops):
         result = For(var, lit(0), x.extent, LoopKind.SERIAL, result)
     return result
+
+
+def _at_loops(predicate: Scalar | None, loops: dict[Sym, Int]) -> Scalar | None:
+    return None if predicate is None else Rewrite(loops).scalar(predicate)

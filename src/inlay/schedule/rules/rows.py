@@ -15,6 +15,8 @@ Inside a row each nest gets vectors on its own:
 * A reduction along the contiguous axis itself (`LANES`): several accumulators, a fixed number of
   lanes, combined in order. The result depends on neither the number of threads nor the size.
 * Anything else stays serial loops (`SERIAL`).
+
+Long sums of floats are computed in blocks, wherever the vectors are: see `sums.py`.
 """
 
 from __future__ import annotations
@@ -45,8 +47,12 @@ from inlay.schedule.rules.nests import (
     vectorize_nest,
     width,
 )
+from inlay.schedule.rules.sums import block_sum
 from inlay.schedule.state import Illegal, Schedule
 from inlay.schedule.target import Target
+
+LANE_LEVELS = 2
+"""A block of f32 lanes has 2048 terms: more levels cost short rows more than they give long ones."""
 
 
 class _Form(Enum):
@@ -160,7 +166,7 @@ def _vectorized(s: Schedule, nest: _Nest, shared: int, target: Target) -> list[l
         case _Form.LANES:
             return _lanes(s, nest, shared)
         case _Form.SERIAL:
-            decompose_reduction(s, name, loops[len(nest.spatial)])
+            block_sum(s, name)
             return [list(loops[:shared])]
 
 
@@ -173,10 +179,8 @@ def _columns(s: Schedule, nest: _Nest) -> list[str]:
     copy = cache_write(s, name, "register")
     loops = s.loops_of(name)
     tiles, lane = split(s, loops[axis], nest.size)
-    reduction = loops[axis + 1 :]
-    reorder(s, [*reduction, lane])
-    vectorize(s, lane)
-    decompose_reduction(s, name, reduction[0])
+    for b in block_sum(s, name, [lane]):
+        vectorize(s, s.loops_of(b)[-1])
     mine = s.loops_of(copy)
     copy_tiles, copy_lane = split(s, mine[axis], nest.size)
     vectorize(s, copy_lane)
@@ -198,10 +202,11 @@ def _lanes(s: Schedule, nest: _Nest, shared: int) -> list[list[str]]:
         count //= 2
     _, inner = split(s, loops[-1], nest.size * count)
     group, lane = split(s, inner, nest.size)
-    _accumulate(s, name, axis, [group, lane], [group])
+    _accumulate(s, name, axis, [group, lane])
     if count > 1:
-        groups, lane = s.loops_of(name)[axis:]
-        _accumulate(s, name, axis, [lane], [groups])
+        _, lane = s.loops_of(name)[axis:]
+        few = _accumulate(s, name, axis, [lane])
+        unroll(s, s.loops_of(few)[axis])
     else:
         # One vector in all: the loop over the groups runs once.
         unroll(s, s.loops_of(name)[-2])
@@ -212,18 +217,21 @@ def _lanes(s: Schedule, nest: _Nest, shared: int) -> list[list[str]]:
     return rows_of if copy is None else [*rows_of, list(s.loops_of(copy)[:shared])]
 
 
-def _accumulate(s: Schedule, name: str, axis: int, lanes: list[str], unrolled: list[str]) -> None:
-    """Factor lanes out of a reduction; the innermost loop becomes a vector."""
+def _accumulate(s: Schedule, name: str, axis: int, lanes: list[str]) -> str:
+    """Factor lanes out of a reduction, the innermost loop becomes a vector; return the new block."""
     many = rfactor(s, name, lanes)
-    reduction = s.loops_of(many)[axis:]
-    vectorize(s, reduction[-1])
-    for loop in unrolled:
-        unroll(s, loop)
-    decompose_reduction(s, many, reduction[0])
+    reduction = [x for x in s.loops_of(many)[axis:] if x not in lanes]
+    reorder(s, [*lanes, *reduction])
+    for b in block_sum(s, many, lanes, LANE_LEVELS):
+        loops = s.loops_of(b)
+        vectorize(s, loops[-1])
+        for loop in loops[len(loops) - len(lanes) : -1]:
+            unroll(s, loop)
     if axis:
         set_scope(s, _written(s, many), "register", at=s.loops_of(many)[axis - 1])
     else:
         set_scope(s, _written(s, many), "register")
+    return many
 
 
 def _written(s: Schedule, block: str) -> str:
