@@ -1,7 +1,8 @@
 """Places: where a value lives, written on the node that produces it.
 
 A place names a device and the memories still allowed there; which one of them is taken is decided
-by memory planning. The plan is in the program: there are no side tables.
+by memory planning. The plan is in the program: there are no side tables, and
+`device_of.place_of` answers for every expression.
 """
 
 from __future__ import annotations
@@ -21,11 +22,17 @@ class Origin(StrEnum):
 class Place:
     """Where the value of a node lives.
 
+    A value with parts has a place for each: a tuple for each field, a data type for each type
+    argument (and then for each field that mentions neither those nor the type itself), a cell for
+    its content, a function for each parameter and then for its result. The closure itself, the spine
+    of a list and control values (`int`, `bool`, `shape`) have no place of their own.
+
     Attributes:
-        device: name of a device of the board.
+        device: name of a device of the board; empty where only the memories, or only the parts, are
+            said.
         memories: names of the memories still allowed, sorted; None = all that the device addresses.
         origin: whether a person asked for it or the planner chose it.
-        fields: for tuples, one place per field (None where undecided); otherwise empty.
+        fields: places of the parts (None where undecided); empty where `device` says it for all.
     """
 
     device: str

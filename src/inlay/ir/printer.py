@@ -213,7 +213,7 @@ def place_text(place: Place | None) -> str:
 def _place(place: Place | None) -> str:
     if place is None:
         return "_"
-    text = place.device + ("!" if place.origin is Origin.USER else "")
+    text = (place.device or "_") + ("!" if place.origin is Origin.USER else "")
     if place.memories is not None:
         text += f"[{', '.join(place.memories)}]"
     if place.fields:

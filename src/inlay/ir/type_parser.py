@@ -353,17 +353,29 @@ class TypeParser:
 
     def _place_words(self) -> Place:
         t = self.t
-        device = t.name("the name of a device")
+        name = t.name("the name of a device")
+        device = "" if name == "_" else name
         origin = Origin.USER if t.accept("!") else Origin.PLANNED
         memories = (
-            tuple(t.sequence(lambda: t.name("the name of a memory"), "]"))
+            tuple(sorted(t.sequence(self._memory, "]")))
             if t.accept("[")
             else None
         )
         fields: tuple[Place | None, ...] = ()
         if t.accept("("):
-            fields = tuple(t.sequence(lambda: None if t.accept("_") else self._place_words(), ")"))
+            fields = tuple(t.sequence(self._part_place, ")"))
         return Place(device, memories, origin, fields)
+
+    def _memory(self) -> str:
+        """Read the name of a memory, which may have dots: `npu0.spad`."""
+        name = self.t.name("the name of a memory")
+        while self.t.accept("."):
+            name += "." + self.t.name("the rest of the name of a memory")
+        return name
+
+    def _part_place(self) -> Place | None:
+        place = self._place_words()
+        return None if place == Place("") else place
 
     def _deeper(self) -> _Depth:
         return _Depth(self)

@@ -457,9 +457,27 @@ class _FunctionVerifier:
         place = e.place
         if place is None or not place.fields:
             return
-        t, _ = open_exists(e.type)
-        if not isinstance(t, TupleType) or len(t.fields) != len(place.fields):
-            self.error("ir.place", f"found {len(place.fields)} places on {type_text(e.type)}", e)
+        if isinstance(e, Function):  # what is written there is the place of its result
+            t, _ = open_exists(e.type.result)
+        else:
+            t, _ = open_exists(e.type)
+        if not _fits(len(place.fields), t):
+            self.error("ir.place", f"found {len(place.fields)} places on {type_text(t)}", e)
+
+
+def _fits(count: int, t: Type) -> bool:
+    """Whether a value of a type has so many parts with places."""
+    match t:
+        case TupleType(fields=fields):
+            return count == len(fields)
+        case FuncType(params=params):
+            return count == len(params) + 1
+        case RefType():
+            return count == 1
+        case AdtType(args=args):
+            return count >= len(args)
+        case _:
+            return False
 
 
 def _describe(e: Expr) -> str:

@@ -4,52 +4,124 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from inlay.arith.dtype import F32
+from inlay.ir.dims import type_text
 from inlay.ir.op import TypeContext
-from inlay.ir.types import TensorType, Type
+from inlay.ir.types import (
+    AdtType,
+    ExistsType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeVar,
+    UnknownType,
+)
 from inlay.loop import te
-from inlay.ops import _rules as rules
 from inlay.ops._define import Argument, OpDef, Pattern, Sample, define
 from inlay.ops._rules import Types
 from inlay.ops._samples import noise
 
 
+class Position(StrEnum):
+    """Where a wish stands, which decides what it says of the value around it."""
+
+    AUTO = "auto"
+    """Not said yet: follows from where it stands in the program."""
+    DEFINITION = "definition"
+    """It defines a value (of a let, a tail, a field of a tuple), which then is on the device too."""
+    OPERAND = "operand"
+    """It is an operand; what uses it may be anywhere."""
+
+
 @dataclass(frozen=True, slots=True)
-class DeviceAttrs:
-    """`device` and `memory` of the result, by name; an empty memory leaves the choice open."""
+class WishAttrs:
+    """A wish of the user: where a value is to be.
 
-    device: str
-    memory: str = ""
+    Attributes:
+        device: name of a device; empty where only memories are asked for.
+        memories: names of the memories allowed; empty for all that the device addresses.
+        body: whether the operand is asked to be there.
+        result: whether what uses an operand must be there too, with no copy between.
+        position: the pass `mark-wishes` writes it down, as naming values changes where things stand.
+    """
+
+    device: str = ""
+    memories: tuple[str, ...] = ()
+    body: bool = True
+    result: bool = False
+    position: Position = Position.AUTO
 
 
-def _copy_rule(ctx: TypeContext, a: DeviceAttrs, args: Types) -> TensorType:
-    return rules.tensor(ctx, args, 0)
+@dataclass(frozen=True, slots=True)
+class CopyAttrs:
+    """From where to where, and by whom.
+
+    Attributes:
+        src: name of the device that the operand is on.
+        dst: name of the device that the result is on.
+        src_memory: name of the memory it is read from; empty where that is open.
+        dst_memory: name of the memory it is written to; empty where that is open.
+        engine: name of the engine that copies; empty where that is open.
+    """
+
+    src: str = ""
+    dst: str = ""
+    src_memory: str = ""
+    dst_memory: str = ""
+    engine: str = ""
 
 
-def _same_rule(ctx: TypeContext, a: DeviceAttrs, args: Types) -> Type:
+def _copy_rule(ctx: TypeContext, a: CopyAttrs, args: Types) -> Type:
+    if not _is_data(args[0]):
+        raise ctx.fail(f"found {type_text(args[0])}, which cannot be copied as a whole")
     return args[0]
 
 
-def _copy_compute(a: DeviceAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
+def _is_data(t: Type) -> bool:
+    """Whether a value can be copied: no functions, which have no place, and no cells."""
+    match t:
+        case TensorType() | TypeVar() | UnknownType():
+            return True
+        case TupleType(fields=parts) | AdtType(args=parts):
+            return all(map(_is_data, parts))
+        case ExistsType(body=body):
+            return _is_data(body)
+        case _:
+            return False
+
+
+def _same_rule(ctx: TypeContext, a: WishAttrs, args: Types) -> Type:
+    return args[0]
+
+
+def _copy_compute(a: CopyAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (x,) = operands
     return te.compute(result.shape, lambda *i: x[i], name="copy")
 
 
-def _same(a: DeviceAttrs, x: Argument) -> Argument:
+def _same(a: WishAttrs | CopyAttrs, x: Argument) -> Argument:
     return x
 
 
-def _samples() -> list[Sample]:
+def _wish_samples() -> list[Sample]:
     x = noise((2, 3), F32)
-    return [Sample("copy", DeviceAttrs("cpu"), (x,), (("m", "n"),), exact=True)]
+    return [Sample("wish", WishAttrs("cpu"), (x,), (("m", "n"),), exact=True)]
+
+
+def _copy_samples() -> list[Sample]:
+    x = noise((2, 3), F32)
+    return [Sample("copy", CopyAttrs("cpu", "cpu"), (x,), (("m", "n"),), exact=True)]
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("device_copy", DeviceAttrs, _copy_rule, 1, Pattern.OPAQUE,
-           "x in a memory of a device", reference=_same, compute=_copy_compute,
-           samples=_samples),
-    define("on_device", DeviceAttrs, _same_rule, 1, Pattern.CONTROL,
-           "x, computed on a device: a wish of the user, gone once places are planned",
-           reference=_same, samples=_samples, alias=0),
+    define("device_copy", CopyAttrs, _copy_rule, 1, Pattern.OPAQUE,
+           "x, moved from one device or memory to another", reference=_same,
+           compute=_copy_compute, samples=_copy_samples),
+    define("on_device", WishAttrs, _same_rule, 1, Pattern.CONTROL,
+           "x, which is to be on a device: a wish of the user, gone once places are planned",
+           reference=_same, samples=_wish_samples, alias=0),
 )  # fmt: skip
+
+DEVICE_COPY, ON_DEVICE = (d.op for d in DEFINITIONS)

@@ -71,7 +71,10 @@ ENTRIES = (
     Entry(
         id="ir.place",
         title="places that do not fit a value",
-        explanation="A place with places for its fields stands only on a tuple of as many fields.",
+        explanation=(
+            "A place with places for its parts stands on a value with as many parts: the fields of "
+            "a tuple, the arguments of a data type, the parameters and the result of a function."
+        ),
         remedy="Give one place for each field.",
     ),
 )
