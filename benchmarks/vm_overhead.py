@@ -21,7 +21,8 @@ import numpy as np
 
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import Access, Dim, Entry, Kernel, Program, SymbolBody, TensorSpec
+from inlay.bytecode.program import Access, Entry, Kernel, Program, SymbolBody
+from inlay.bytecode.spec import Dim, TensorSpec
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
 

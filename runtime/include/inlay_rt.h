@@ -67,7 +67,8 @@ typedef enum inlay_dtype {
 } inlay_dtype_t;
 
 #define INLAY_MAX_RANK 16
-#define INLAY_MAX_SYMBOLS 256 /* of one entry */
+#define INLAY_MAX_SYMBOLS 256 /* that one dim may see */
+#define INLAY_MAX_NESTING 16  /* of lists, options and tuples in a signature */
 
 /* A row-major contiguous tensor of the embedding program. */
 typedef struct inlay_tensor {
@@ -137,7 +138,7 @@ void inlay_module_close(inlay_module_t *module);
 
 /* Return the index of an entry, or -1. */
 int32_t inlay_module_entry(const inlay_module_t *module, const char *name);
-/* How many tensors an entry takes and gives. */
+/* How many values an entry takes and gives. */
 void inlay_module_arity(const inlay_module_t *module, uint32_t entry, uint32_t *inputs,
                         uint32_t *outputs);
 /* Element type of an input; INLAY_DTYPES where there is none. */
@@ -167,6 +168,24 @@ inlay_status_t inlay_bind(const inlay_module_t *module, uint32_t entry,
 inlay_status_t inlay_call(inlay_activation_t *activation, uint32_t entry,
                           const inlay_tensor_t *inputs, uint32_t n_inputs,
                           inlay_result_t *results, uint32_t n_results, inlay_error_t *error);
+
+/* What a call returns where lists, options or tuples are among its results. */
+typedef struct inlay_values {
+    inlay_result_t *tensors;
+    int64_t *counts;
+    uint32_t n_tensors, n_counts;
+} inlay_values_t;
+
+/* Like `inlay_call`, for entries that take or give structure. A value is written as its tensors and
+ * its counts. First the tensors in fixed places: those of inputs that are tensors, and of fields of
+ * tuples. Then each list and option, in order: its count (of an option 0 or 1), and for each of
+ * its elements the same again, tensors first. Give the values back with `inlay_values_release`,
+ * after taking over the results in `tensors` that are still of use (set their `block` to NULL). */
+inlay_status_t inlay_call_structured(inlay_activation_t *activation, uint32_t entry,
+                                     const inlay_tensor_t *tensors, uint32_t n_tensors,
+                                     const int64_t *counts, uint32_t n_counts,
+                                     inlay_values_t *results, inlay_error_t *error);
+void inlay_values_release(const inlay_host_t *host, inlay_values_t *values);
 
 /* Give the memory of a result back; any thread, at any time while the host is alive. */
 void inlay_result_release(const inlay_host_t *host, inlay_result_t *result);

@@ -54,8 +54,8 @@ void inlay_activation_destroy(inlay_activation_t *m)
     m->host->release(m->host->user, m, sizeof *m, 64);
 }
 
-static inlay_status_t push_input(inlay_activation_t *m, inlay_slot_t *slot,
-                                 const inlay_tensor_t *input)
+inlay_status_t inlay_push_input(inlay_activation_t *m, inlay_slot_t *slot,
+                                const inlay_tensor_t *input)
 {
     int64_t bytes = inlay_tensor_bytes(input->dtype, input->dims, input->rank);
     inlay_storage_t *storage;
@@ -75,10 +75,9 @@ static inlay_status_t push_input(inlay_activation_t *m, inlay_slot_t *slot,
     return INLAY_OK;
 }
 
-/* Move a result out. Its memory goes along where nothing else refers to it and it is most of its
- * storage; otherwise it is copied. */
-static inlay_status_t export_result(inlay_activation_t *m, const inlay_slot_t *slot,
-                                    inlay_result_t *result)
+/* Its memory goes along where nothing else refers to it and it is most of its storage. */
+inlay_status_t inlay_export(inlay_activation_t *m, const inlay_slot_t *slot, int is_sole,
+                            inlay_result_t *result)
 {
     inlay_view_t *view;
     inlay_storage_t *storage;
@@ -88,7 +87,7 @@ static inlay_status_t export_result(inlay_activation_t *m, const inlay_slot_t *s
     result->dtype = view->dtype;
     result->rank = view->rank;
     if (view->rank) memcpy(result->dims, view->dims, view->rank * sizeof *view->dims);
-    if (view->header.count == 1 && storage->header.count == 1 && storage->owned &&
+    if (is_sole && view->header.count == 1 && storage->header.count == 1 && storage->owned &&
         (storage->capacity <= 4096 || view->bytes >= storage->capacity / 3)) {
         result->data = view->data;
         result->block = storage->data;
@@ -103,7 +102,6 @@ static inlay_status_t export_result(inlay_activation_t *m, const inlay_slot_t *s
         result->data = result->block;
         if (view->bytes) memcpy(result->data, view->data, view->bytes);
     }
-    inlay_release(&m->heap, &view->header);
     return INLAY_OK;
 }
 
@@ -121,16 +119,42 @@ static inlay_status_t run(inlay_activation_t *m, const inlay_entry_t *entry,
     inlay_status_t status;
     uint32_t i, k;
     INLAY_TRY(inlay_stack_root(m, f->frame));
-    for (i = 0; i < entry->n_inputs; i++)
-        INLAY_TRY(push_input(m, m->current->slots + i, &inputs[i]));
+    for (i = 0; i < entry->inputs.n; i++)
+        INLAY_TRY(inlay_push_input(m, m->current->slots + i, &inputs[i]));
     INLAY_TRY(inlay_vm_run(m, entry->function));
-    for (i = 0; i < entry->n_outputs; i++) {
-        status = export_result(m, m->first->slots + i, &results[i]);
-        if (status == INLAY_OK) continue;
+    for (i = 0; i < entry->outputs.n; i++) {
+        status = inlay_export(m, m->first->slots + i, 1, &results[i]);
+        if (status == INLAY_OK) {
+            inlay_slot_release(&m->heap, m->first->slots + i);
+            continue;
+        }
         for (k = 0; k < i; k++) inlay_result_release(m->host, &results[k]);
         return status;
     }
     return INLAY_OK;
+}
+
+static inlay_status_t run_structured(inlay_activation_t *m, const inlay_entry_t *entry,
+                                     const inlay_tensor_t *tensors, const int64_t *counts,
+                                     inlay_values_t *results)
+{
+    const inlay_function_t *f = &m->module->functions[entry->function];
+    uint32_t i;
+    INLAY_TRY(inlay_stack_root(m, f->frame));
+    INLAY_TRY(inlay_build(m, &entry->inputs, m->current->slots, tensors, counts));
+    INLAY_TRY(inlay_vm_run(m, entry->function));
+    INLAY_TRY(inlay_export_all(m, &entry->outputs, m->first->slots, results));
+    for (i = 0; i < entry->outputs.n; i++) inlay_slot_release(&m->heap, m->first->slots + i);
+    return INLAY_OK;
+}
+
+/* What follows every call, whatever came of it. */
+static inlay_status_t leave(inlay_activation_t *m, inlay_status_t status)
+{
+    if (m->heap.live) inlay_heap_sweep(&m->heap);
+    inlay_stack_trim(m);
+    m->error = NULL;
+    return status;
 }
 
 inlay_status_t inlay_call(inlay_activation_t *m, uint32_t index, const inlay_tensor_t *inputs,
@@ -138,18 +162,31 @@ inlay_status_t inlay_call(inlay_activation_t *m, uint32_t index, const inlay_ten
                           inlay_error_t *error)
 {
     inlay_error_t unheard;
-    inlay_status_t status;
+    const inlay_entry_t *entry;
     m->error = error ? error : &unheard;
     m->error->depth = 0;
     INLAY_TRY(inlay_bind(m->module, index, inputs, n_inputs, m->error));
-    if (n_results != m->module->entries[index].n_outputs)
+    entry = &m->module->entries[index];
+    if (!entry->inputs.is_flat || !entry->outputs.is_flat)
+        return inlay_fail(m->error, INLAY_BAD_ARGUMENT,
+                          "the entry has structure: use inlay_call_structured", NULL, 0);
+    if (n_results != entry->outputs.n)
         return inlay_fail(m->error, INLAY_BAD_ARGUMENT, "room for another number of results", NULL,
                           0);
-    status = run(m, &m->module->entries[index], inputs, results);
-    if (m->heap.live) inlay_heap_sweep(&m->heap);
-    inlay_stack_trim(m);
-    m->error = NULL;
-    return status;
+    return leave(m, run(m, entry, inputs, results));
+}
+
+inlay_status_t inlay_call_structured(inlay_activation_t *m, uint32_t index,
+                                     const inlay_tensor_t *tensors, uint32_t n_tensors,
+                                     const int64_t *counts, uint32_t n_counts,
+                                     inlay_values_t *results, inlay_error_t *error)
+{
+    inlay_error_t unheard;
+    memset(results, 0, sizeof *results);
+    m->error = error ? error : &unheard;
+    m->error->depth = 0;
+    INLAY_TRY(inlay_bind_all(m->module, index, tensors, n_tensors, counts, n_counts, m->error));
+    return leave(m, run_structured(m, &m->module->entries[index], tensors, counts, results));
 }
 
 size_t inlay_activation_live(const inlay_activation_t *m) { return m->heap.live; }

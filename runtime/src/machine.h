@@ -50,6 +50,19 @@ struct inlay_activation {
  * are left there. */
 inlay_status_t inlay_vm_run(inlay_activation_t *m, uint32_t function);
 
+/* call.c: a tensor from outside into a slot; a tensor out of one, without its memory where something
+ * else may refer to it (`is_sole` says that nothing else refers to what holds the slot). */
+inlay_status_t inlay_push_input(inlay_activation_t *m, inlay_slot_t *slot,
+                                const inlay_tensor_t *input);
+inlay_status_t inlay_export(inlay_activation_t *m, const inlay_slot_t *slot, int is_sole,
+                            inlay_result_t *result);
+
+/* structure.c: values with structure into the slots of parameters, and out of those of results. */
+inlay_status_t inlay_build(inlay_activation_t *m, const inlay_scope_t *scope, inlay_slot_t *slots,
+                           const inlay_tensor_t *tensors, const int64_t *counts);
+inlay_status_t inlay_export_all(inlay_activation_t *m, const inlay_scope_t *scope,
+                                const inlay_slot_t *slots, inlay_values_t *values);
+
 /* stack.c */
 inlay_status_t inlay_stack_root(inlay_activation_t *m, size_t slots);
 inlay_segment_t *inlay_stack_next(inlay_activation_t *m, size_t bytes);

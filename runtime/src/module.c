@@ -9,7 +9,7 @@
 #define HEADER_BYTES 64
 #define ROW_BYTES 64
 #define N_SECTIONS 11
-#define FORMAT_VERSION 1
+#define FORMAT_VERSION 2
 #define PAGE_BYTES 4096
 #define CONSTANT_ALIGN 64
 
@@ -432,55 +432,120 @@ static inlay_status_t read_kernels(inlay_module_t *module, inlay_error_t *error)
     return end(&reader, "KERN", error);
 }
 
-static inlay_spec_t *read_specs(reader_t *reader, uint32_t *n)
+static void read_scope(reader_t *reader, inlay_scope_t *scope, uint32_t n, uint32_t outer,
+                       uint32_t depth, int is_input);
+
+/* Read the specs of a tuple or scope, which see `outer` symbols; counts places in the scope. */
+static inlay_spec_t *read_specs(reader_t *reader, uint32_t n, uint32_t outer, uint32_t depth,
+                                int is_input, inlay_scope_t *scope)
 {
-    inlay_spec_t *specs;
+    inlay_spec_t *specs = items(reader, n, sizeof *specs);
     uint32_t i, axis;
-    *n = count(reader);
-    specs = items(reader, *n, sizeof *specs);
-    for (i = 0; i < *n && !reader->failed; i++) {
-        specs[i].name = text(reader);
-        specs[i].dtype = below(reader, INLAY_DTYPES);
-        specs[i].rank = below(reader, INLAY_MAX_RANK + 1);
-        specs[i].dims = items(reader, specs[i].rank, sizeof *specs[i].dims);
-        for (axis = 0; axis < specs[i].rank && !reader->failed; axis++) {
-            specs[i].dims[axis].text = text(reader);
-            specs[i].dims[axis].known = below(reader, 2);
-            if (specs[i].dims[axis].known) specs[i].dims[axis].value = formula(reader);
+    if (n && depth > INLAY_MAX_NESTING) reader->failed = 1;
+    for (i = 0; i < n && !reader->failed; i++) {
+        inlay_spec_t *spec = &specs[i];
+        spec->name = text(reader);
+        spec->form = below(reader, FORMS);
+        switch (spec->form) {
+        case FORM_TENSOR:
+            scope->n_leaves++;
+            spec->dtype = below(reader, INLAY_DTYPES);
+            spec->rank = below(reader, INLAY_MAX_RANK + 1);
+            spec->dims = items(reader, spec->rank, sizeof *spec->dims);
+            for (axis = 0; axis < spec->rank && !reader->failed; axis++) {
+                spec->dims[axis].text = text(reader);
+                spec->dims[axis].known = below(reader, 2);
+                if (spec->dims[axis].known) spec->dims[axis].value = formula(reader);
+            }
+            break;
+        case FORM_TUPLE:
+            spec->n_fields = count(reader);
+            spec->fields =
+                read_specs(reader, spec->n_fields, outer, depth + 1, is_input, scope);
+            break;
+        default:
+            scope->n_parts++;
+            spec->element = items(reader, 1, sizeof *spec->element);
+            if (!reader->failed) {
+                memset(spec->element, 0, sizeof *spec->element);
+                read_scope(reader, spec->element, 1, outer, depth + 1, is_input);
+            }
         }
     }
     return specs;
 }
 
-/* Hold the formulas and indices of an entry against what they refer to. */
+static void find_places(inlay_scope_t *scope, const inlay_spec_t *specs, uint32_t n)
+{
+    uint32_t i;
+    for (i = 0; i < n; i++) {
+        if (specs[i].form == FORM_TENSOR) scope->leaves[scope->n_leaves++] = &specs[i];
+        else if (specs[i].form == FORM_TUPLE) find_places(scope, specs[i].fields, specs[i].n_fields);
+        else scope->parts[scope->n_parts++] = &specs[i];
+    }
+}
+
+/* Symbols come before specs in the file, so that elements know how many surround them. Only inputs
+ * have any: dims of outputs are over the symbols of the inputs, or not known. */
+static void read_scope(reader_t *reader, inlay_scope_t *scope, uint32_t n, uint32_t outer,
+                       uint32_t depth, int is_input)
+{
+    uint32_t i, axis;
+    scope->n = n;
+    scope->n_symbols = count(reader);
+    if (scope->n_symbols > (is_input ? INLAY_MAX_SYMBOLS - outer : 0)) reader->failed = 1;
+    scope->symbols = items(reader, scope->n_symbols, sizeof *scope->symbols);
+    for (i = 0; i < scope->n_symbols && !reader->failed; i++) {
+        scope->symbols[i].name = text(reader);
+        scope->symbols[i].leaf = word(reader);
+        scope->symbols[i].axis = word(reader);
+        scope->symbols[i].solution = formula(reader);
+        if (!reader->failed && !inlay_formula_check(scope->symbols[i].solution, outer + i + 1))
+            reader->failed = 1;
+    }
+    outer += scope->n_symbols;
+    scope->specs = read_specs(reader, n, outer, depth, is_input, scope);
+    scope->leaves = items(reader, scope->n_leaves, sizeof *scope->leaves);
+    scope->parts = items(reader, scope->n_parts, sizeof *scope->parts);
+    if (reader->failed) return;
+    scope->n_leaves = scope->n_parts = 0;
+    find_places(scope, scope->specs, n);
+    scope->is_flat = 1;
+    for (i = 0; i < n; i++)
+        if (scope->specs[i].form != FORM_TENSOR) scope->is_flat = 0;
+    for (i = 0; i < scope->n_symbols; i++)
+        if (scope->symbols[i].leaf >= scope->n_leaves ||
+            scope->symbols[i].axis >= scope->leaves[scope->symbols[i].leaf]->rank)
+            reader->failed = 1;
+    for (i = 0; i < scope->n_leaves; i++)
+        for (axis = 0; axis < scope->leaves[i]->rank; axis++) {
+            const inlay_dim_t *dim = &scope->leaves[i]->dims[axis];
+            if (dim->known ? !inlay_formula_check(dim->value, outer) : is_input)
+                reader->failed = 1;
+        }
+}
+
+/* The kind of the slot in which the function of an entry takes or gives a value. */
+static uint32_t kind_of(const inlay_spec_t *spec)
+{
+    if (spec->form == FORM_TENSOR) return KIND_TENSOR;
+    return spec->form == FORM_TUPLE ? KIND_TUPLE : KIND_ADT;
+}
+
+/* Hold an entry against its function. */
 static int entry_is_right(const inlay_module_t *module, const inlay_entry_t *entry)
 {
     const inlay_function_t *f;
-    uint32_t i, axis;
-    if (entry->function >= module->n_functions || entry->n_symbols > INLAY_MAX_SYMBOLS) return 0;
+    uint32_t i;
+    if (entry->function >= module->n_functions) return 0;
     f = &module->functions[entry->function];
-    if (f->n_params != entry->n_inputs || f->n_results != entry->n_outputs) return 0;
+    if (f->n_params != entry->inputs.n || f->n_results != entry->outputs.n) return 0;
     for (i = 0; i < f->n_params; i++)
-        if (f->params[i] != KIND_TENSOR) return 0;
+        if (f->params[i] != kind_of(&entry->inputs.specs[i])) return 0;
     for (i = 0; i < f->n_results; i++)
-        if (f->results[i] != KIND_TENSOR) return 0;
-    for (i = 0; i < entry->n_inputs; i++)
-        for (axis = 0; axis < entry->inputs[i].rank; axis++)
-            if (!entry->inputs[i].dims[axis].known ||
-                !inlay_formula_check(entry->inputs[i].dims[axis].value, entry->n_symbols))
-                return 0;
-    for (i = 0; i < entry->n_outputs; i++)
-        for (axis = 0; axis < entry->outputs[i].rank; axis++)
-            if (entry->outputs[i].dims[axis].known &&
-                !inlay_formula_check(entry->outputs[i].dims[axis].value, entry->n_symbols))
-                return 0;
-    for (i = 0; i < entry->n_symbols; i++)
-        if (entry->symbols[i].input >= entry->n_inputs ||
-            entry->symbols[i].axis >= entry->inputs[entry->symbols[i].input].rank ||
-            !inlay_formula_check(entry->symbols[i].solution, i + 1))
-            return 0;
+        if (f->results[i] != kind_of(&entry->outputs.specs[i])) return 0;
     for (i = 0; i < entry->n_requirements; i++)
-        if (!inlay_formula_check(entry->requirements[i].value, entry->n_symbols)) return 0;
+        if (!inlay_formula_check(entry->requirements[i].value, entry->inputs.n_symbols)) return 0;
     return 1;
 }
 
@@ -492,18 +557,11 @@ static inlay_status_t read_entries(inlay_module_t *module, inlay_error_t *error)
     module->entries = items(&reader, module->n_entries, sizeof *module->entries);
     for (i = 0; i < module->n_entries && !reader.failed; i++) {
         inlay_entry_t *entry = &module->entries[i];
+        memset(entry, 0, sizeof *entry);
         entry->name = text(&reader);
         entry->function = word(&reader);
-        entry->inputs = read_specs(&reader, &entry->n_inputs);
-        entry->outputs = read_specs(&reader, &entry->n_outputs);
-        entry->n_symbols = count(&reader);
-        entry->symbols = items(&reader, entry->n_symbols, sizeof *entry->symbols);
-        for (k = 0; k < entry->n_symbols && !reader.failed; k++) {
-            entry->symbols[k].name = text(&reader);
-            entry->symbols[k].input = word(&reader);
-            entry->symbols[k].axis = word(&reader);
-            entry->symbols[k].solution = formula(&reader);
-        }
+        read_scope(&reader, &entry->inputs, count(&reader), 0, 0, 1);
+        read_scope(&reader, &entry->outputs, count(&reader), entry->inputs.n_symbols, 0, 0);
         entry->n_requirements = count(&reader);
         entry->requirements = items(&reader, entry->n_requirements, sizeof *entry->requirements);
         for (k = 0; k < entry->n_requirements && !reader.failed; k++) {
@@ -609,14 +667,18 @@ void inlay_module_arity(const inlay_module_t *module, uint32_t entry, uint32_t *
 {
     *inputs = *outputs = 0;
     if (entry >= module->n_entries) return;
-    *inputs = module->entries[entry].n_inputs;
-    *outputs = module->entries[entry].n_outputs;
+    *inputs = module->entries[entry].inputs.n;
+    *outputs = module->entries[entry].outputs.n;
 }
 
 uint32_t inlay_module_input_dtype(const inlay_module_t *module, uint32_t entry, uint32_t input)
 {
-    if (entry >= module->n_entries || input >= module->entries[entry].n_inputs) return INLAY_DTYPES;
-    return module->entries[entry].inputs[input].dtype;
+    const inlay_scope_t *inputs;
+    if (entry >= module->n_entries) return INLAY_DTYPES;
+    inputs = &module->entries[entry].inputs;
+    return input < inputs->n && inputs->specs[input].form == FORM_TENSOR
+               ? inputs->specs[input].dtype
+               : (uint32_t)INLAY_DTYPES;
 }
 
 inlay_text_t inlay_module_span(const inlay_module_t *module, const inlay_function_t *function,

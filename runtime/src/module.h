@@ -47,17 +47,37 @@ typedef struct inlay_dim {
     uint32_t known; /* dims of outputs may have no formula */
 } inlay_dim_t;
 
+enum { FORM_TENSOR, FORM_TUPLE, FORM_LIST, FORM_OPTION, FORMS };
+
+typedef struct inlay_scope inlay_scope_t;
+
+/* A value of a signature. `name` is the input or output, or what a path adds to it: "x", ".1". */
 typedef struct inlay_spec {
     inlay_text_t name;
-    uint32_t dtype, rank;
+    uint32_t form;
+    uint32_t dtype, rank;       /* of a tensor */
     inlay_dim_t *dims;
+    uint32_t n_fields;          /* of a tuple */
+    struct inlay_spec *fields;
+    inlay_scope_t *element;     /* of a list or option */
 } inlay_spec_t;
 
 typedef struct inlay_symbol {
     inlay_text_t name;
-    uint32_t input, axis;
+    uint32_t leaf, axis; /* which tensor of its scope, which dim */
     inlay_formula_t solution;
 } inlay_symbol_t;
+
+/* What a call or one element of a list has. Tensors in fixed places are `leaves`: inputs, and fields
+ * of tuples. Lists and options are `parts`: how much is in them, only a call tells. Formulas are
+ * over the symbols of all scopes around, the outermost first, and then its own. */
+struct inlay_scope {
+    inlay_spec_t *specs;
+    const inlay_spec_t **leaves, **parts;
+    inlay_symbol_t *symbols;
+    uint32_t n, n_leaves, n_parts, n_symbols;
+    uint32_t is_flat; /* all specs are tensors */
+};
 
 typedef struct inlay_requirement {
     inlay_text_t text;
@@ -66,10 +86,8 @@ typedef struct inlay_requirement {
 
 typedef struct inlay_entry {
     inlay_text_t name;
-    uint32_t function;
-    uint32_t n_inputs, n_outputs, n_symbols, n_requirements;
-    inlay_spec_t *inputs, *outputs;
-    inlay_symbol_t *symbols;
+    uint32_t function, n_requirements;
+    inlay_scope_t inputs, outputs; /* outputs have no symbols of their own */
     inlay_requirement_t *requirements;
 } inlay_entry_t;
 
@@ -102,6 +120,11 @@ int64_t inlay_module_integer(const inlay_module_t *module, uint32_t index);
 /* Text of the span that covers a word of a function; bytes are 0 where there is none. */
 inlay_text_t inlay_module_span(const inlay_module_t *module, const inlay_function_t *function,
                                uint32_t pc);
+
+/* bind.c: hold tensors and counts, in the order of `inlay_call_structured`, against a signature. */
+inlay_status_t inlay_bind_all(const inlay_module_t *module, uint32_t entry,
+                              const inlay_tensor_t *tensors, uint32_t n_tensors,
+                              const int64_t *counts, uint32_t n_counts, inlay_error_t *error);
 
 /* formula.c: check over so many arguments (0 where it is wrong); value, or 0 where undefined. */
 int inlay_formula_check(inlay_formula_t formula, uint32_t arity);

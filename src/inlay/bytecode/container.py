@@ -41,7 +41,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias, assert_never
 
 from inlay.base.diagnostics import error
 from inlay.bytecode import verify
@@ -51,7 +51,6 @@ from inlay.bytecode.program import (
     Access,
     Body,
     Constant,
-    Dim,
     Entry,
     Function,
     FunctionBody,
@@ -61,14 +60,25 @@ from inlay.bytecode.program import (
     Phase,
     Program,
     Requirement,
-    Symbol,
     SymbolBody,
     Target,
+)
+from inlay.bytecode.spec import (
+    MAX_NESTING,
+    Dim,
+    Element,
+    ListSpec,
+    OptionSpec,
+    Spec,
+    Symbol,
     TensorSpec,
+    TupleSpec,
 )
 
 MAGIC = b"\x89INLAY\r\n"
-VERSION = 1
+VERSION = 2
+SPEC_FORMS = (TensorSpec, TupleSpec, ListSpec, OptionSpec)
+"""Forms of values of signatures; their positions are their numbers in the file."""
 PAGE = 4096
 CONSTANT_ALIGN = 64
 SECTIONS = (
@@ -264,21 +274,43 @@ def _entries(program: Program, strings: _Strings) -> bytes:
     words = [len(program.entries)]
     for entry in program.entries:
         words += [strings(entry.name), entry.function]
-        for specs in (entry.inputs, entry.outputs):
-            words.append(len(specs))
-            for spec in specs:
-                words += [strings(spec.name), DTYPE_CODES[spec.dtype], len(spec.dims)]
-                for dim in spec.dims:
-                    words += [strings(dim.text), int(dim.value is not None)]
-                    words += _formula(dim.value) if dim.value is not None else []
-        words.append(len(entry.symbols))
-        for symbol in entry.symbols:
-            words += [strings(symbol.name), symbol.input, symbol.axis]
-            words += _formula(symbol.solution)
+        words += _scope([len(entry.inputs)], entry.inputs, entry.symbols, strings)
+        words += _scope([len(entry.outputs)], entry.outputs, (), strings)
         words.append(len(entry.requirements))
         for requirement in entry.requirements:
             words += [strings(requirement.text), *_formula(requirement.value)]
     return _pack(words)
+
+
+def _scope(
+    words: list[int], specs: Sequence[Spec], symbols: Sequence[Symbol], strings: _Strings
+) -> list[int]:
+    """Return the words, followed by symbols and specs: who reads specs must know the symbols."""
+    words.append(len(symbols))
+    for symbol in symbols:
+        words += [strings(symbol.name), symbol.input, symbol.axis, *_formula(symbol.solution)]
+    for spec in specs:
+        words += _spec(spec, strings)
+    return words
+
+
+def _spec(spec: Spec, strings: _Strings) -> list[int]:
+    words = [strings(spec.name), SPEC_FORMS.index(type(spec))]
+    match spec:
+        case TensorSpec(dtype=dtype, dims=dims):
+            words += [DTYPE_CODES[dtype], len(dims)]
+            for dim in dims:
+                words += [strings(dim.text), int(dim.value is not None)]
+                words += _formula(dim.value) if dim.value is not None else []
+        case TupleSpec(fields=fields):
+            words.append(len(fields))
+            for f in fields:
+                words += _spec(f, strings)
+        case ListSpec(element=element) | OptionSpec(element=element):
+            words += _scope([], [element.spec], element.symbols, strings)
+        case _:
+            assert_never(spec)
+    return words
 
 
 # ---------------------------------------------------------------------------- reading
@@ -595,20 +627,38 @@ class _Words:
 
     def entry(self) -> Entry:
         name, function = self.string(), self.word()
-        inputs = tuple(self._spec() for _ in range(self.count()))
-        outputs = tuple(self._spec() for _ in range(self.count()))
-        symbols = tuple(
-            Symbol(self.string(), self.word(), self.word(), self.formula())
-            for _ in range(self.count())
-        )
+        count = self.count()
+        symbols = self._symbols()
+        inputs = tuple(self._spec(1) for _ in range(count))
+        count = self.count()
+        if self._symbols():
+            self.fail("outputs have symbols")
+        outputs = tuple(self._spec(1) for _ in range(count))
         requirements = tuple(
             Requirement(self.string(), self.formula()) for _ in range(self.count())
         )
         return Entry(name, function, inputs, outputs, symbols, requirements)
 
-    def _spec(self) -> TensorSpec:
-        name, dtype = self.string(), self.dtype()
-        dims = [
-            Dim(self.string(), self.formula() if self.flag() else None) for _ in range(self.rank())
-        ]
-        return TensorSpec(name, dtype, tuple(dims))
+    def _symbols(self) -> tuple[Symbol, ...]:
+        return tuple(
+            Symbol(self.string(), self.word(), self.word(), self.formula())
+            for _ in range(self.count())
+        )
+
+    def _spec(self, depth: int) -> Spec:
+        if depth > MAX_NESTING + 1:
+            self.fail(f"lists and tuples are nested deeper than {MAX_NESTING}")
+        name = self.string()
+        form = SPEC_FORMS[self.below(len(SPEC_FORMS), "form")]
+        if form is TensorSpec:
+            dtype = self.dtype()
+            dims = [
+                Dim(self.string(), self.formula() if self.flag() else None)
+                for _ in range(self.rank())
+            ]
+            return TensorSpec(name, dtype, tuple(dims))
+        if form is TupleSpec:
+            return TupleSpec(name, tuple(self._spec(depth + 1) for _ in range(self.count())))
+        symbols = self._symbols()
+        element = Element(self._spec(depth + 1), symbols)
+        return ListSpec(name, element) if form is ListSpec else OptionSpec(name, element)

@@ -26,6 +26,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import assert_never
 
 from inlay.base.diagnostics import InternalError, error
 from inlay.bytecode import formula, verify
@@ -36,7 +37,6 @@ from inlay.bytecode.program import (
     Access,
     Body,
     Constant,
-    Dim,
     Entry,
     Function,
     FunctionBody,
@@ -46,10 +46,18 @@ from inlay.bytecode.program import (
     Phase,
     Program,
     Requirement,
-    Symbol,
     SymbolBody,
     Target,
+)
+from inlay.bytecode.spec import (
+    Dim,
+    Element,
+    ListSpec,
+    OptionSpec,
+    Spec,
+    Symbol,
     TensorSpec,
+    TupleSpec,
 )
 
 _PORTS = {Access.READ: "r", Access.WRITE: "w", Access.READ_WRITE: "rw"}
@@ -180,18 +188,39 @@ def _entry_lines(entry: Entry) -> Iterator[str]:
     yield f".entry {_quote(entry.name)} f{entry.function}"
     for side, specs in ((".input", entry.inputs), (".output", entry.outputs)):
         for spec in specs:
-            dims = ", ".join(
-                _quote(dim.text)
-                + (f" {_braces(dim.value, 's', count)}" if dim.value is not None else "")
-                for dim in spec.dims
-            )
-            yield f"{side} {_quote(spec.name)} {spec.dtype} [{dims}]"
+            yield f"{side} {_spec_text(spec, count)}"
     for index, symbol in enumerate(entry.symbols):
-        names = ["d", *(f"s{k}" for k in range(index))]
-        solution = "{" + formula.text(symbol.solution, names) + "}"
-        yield f".symbol {_quote(symbol.name)} input {symbol.input} axis {symbol.axis} {solution}"
+        yield f".symbol {_symbol_text(symbol, index)}"
     for requirement in entry.requirements:
         yield f".require {_quote(requirement.text)} {_braces(requirement.value, 's', count)}"
+
+
+def _spec_text(spec: Spec, count: int) -> str:
+    """Return a spec whose formulas see so many symbols."""
+    name = _quote(spec.name)
+    match spec:
+        case TensorSpec(dtype=dtype, dims=dims):
+            listed = ", ".join(
+                _quote(dim.text)
+                + (f" {_braces(dim.value, 's', count)}" if dim.value is not None else "")
+                for dim in dims
+            )
+            return f"{name} {dtype} [{listed}]"
+        case TupleSpec(fields=fields):
+            return f"{name} tuple (" + ", ".join(_spec_text(f, count) for f in fields) + ")"
+        case ListSpec(element=element) | OptionSpec(element=element):
+            word = "list" if isinstance(spec, ListSpec) else "option"
+            symbols = [_symbol_text(s, count + k) for k, s in enumerate(element.symbols)]
+            inner = _spec_text(element.spec, count + len(symbols))
+            return f"{name} {word} ({', '.join(symbols)}) {inner}"
+        case _:
+            assert_never(spec)
+
+
+def _symbol_text(symbol: Symbol, before: int) -> str:
+    names = ["d", *(f"s{k}" for k in range(before))]
+    solution = "{" + formula.text(symbol.solution, names) + "}"
+    return f"{_quote(symbol.name)} input {symbol.input} axis {symbol.axis} {solution}"
 
 
 # ---------------------------------------------------------------------------- reading
@@ -401,7 +430,7 @@ class _Reader:
         assert isinstance(name, str), "an entry begins with its name"
         assert isinstance(function, int), "an entry names a function"
         names = [f"s{k}" for k in range(sum(head == ".symbol" for head, _ in self._specs))]
-        specs: dict[str, list[TensorSpec]] = {".input": [], ".output": []}
+        specs: dict[str, list[Spec]] = {".input": [], ".output": []}
         symbols: list[Symbol] = []
         requirements: list[Requirement] = []
         for head, line in self._specs:
@@ -453,9 +482,24 @@ def _read_body(line: _Line) -> Body:
             raise ValueError(f"image, symbol, host or function is needed, found {other}")
 
 
-def _read_spec(line: _Line, names: Sequence[str]) -> TensorSpec:
-    name, dtype = line.string(), line.word()
-    assert dtype in DTYPE_CODES, f"there is no dtype {dtype}"
+def _read_spec(line: _Line, names: Sequence[str]) -> Spec:
+    name, word = line.string(), line.word()
+    if word == "tuple":
+        fields: list[Spec] = []
+        line.list_of("(", ")", lambda: fields.append(_read_spec(line, names)))
+        return TupleSpec(name, tuple(fields))
+    if word in ("list", "option"):
+        symbols: list[Symbol] = []
+        known = list(names)
+
+        def symbol() -> None:
+            symbols.append(_read_symbol(line, known))
+            known.append(f"s{len(known)}")
+
+        line.list_of("(", ")", symbol)
+        element = Element(_read_spec(line, known), tuple(symbols))
+        return ListSpec(name, element) if word == "list" else OptionSpec(name, element)
+    assert word in DTYPE_CODES, f"there is no dtype {word}"
     dims: list[Dim] = []
 
     def dim() -> None:
@@ -463,7 +507,7 @@ def _read_spec(line: _Line, names: Sequence[str]) -> TensorSpec:
         dims.append(Dim(text, line.formula(names) if line.peek().startswith("{") else None))
 
     line.list_of("[", "]", dim)
-    return TensorSpec(name, dtype, tuple(dims))
+    return TensorSpec(name, word, tuple(dims))
 
 
 def _read_symbol(line: _Line, before: Sequence[str]) -> Symbol:

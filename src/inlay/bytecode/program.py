@@ -4,13 +4,13 @@ Everything is referred to by position: instructions hold indices into the tables
 `Program`. `builder.py` makes programs, `container.py` stores them, `verify.py` checks them,
 `disasm.py` writes and reads their text.
 
-**Entries.** A program is called through an `Entry`: a name, a function whose parameters and
-results are tensors, and a description of them. Dims of inputs are formulas over the *symbols* of
-the entry. A symbol gets its value from one dim of one input (`n` from axis 0 of `x`; with a
-solution formula also from a dim such as `2*n`); every dim is then compared with its formula, and
-every `Requirement` (a bound, a divisibility, an equation between symbols) is evaluated. So binding
-is straight-line work, and an error can name input, expectation and finding. The function itself
-gets tensors alone and reads dims with `DIM`.
+**Entries.** A program is called through an `Entry`: a name, a function, and a description of its
+parameters and results: tensors, and lists, options and tuples of them (`spec.py`). Dims of inputs are
+formulas over the *symbols* of the entry. A symbol gets its value from one dim of one input (`n` from
+axis 0 of `x`; with a solution formula also from a dim such as `2*n`); every dim is then compared with
+its formula, and every `Requirement` (a bound, a divisibility, an equation between symbols) is
+evaluated. So binding is straight-line work, and an error can name input, expectation and finding.
+The function itself gets values alone and reads dims with `DIM`.
 
 **Kernels** are what `INVOKE` runs: so many tensors, so many integers, and a body. The body of
 native code is a list of phases, each a function
@@ -31,6 +31,7 @@ import numpy as np
 
 from inlay.bytecode.formula import Formula
 from inlay.bytecode.isa import Kind
+from inlay.bytecode.spec import Spec, Symbol
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,49 +164,6 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Dim:
-    """A dim of a signature: text for people, and its value as a formula over the symbols.
-
-    The formula is None for a dim of an output that only running tells.
-    """
-
-    text: str
-    value: Formula | None
-
-
-@dataclass(frozen=True, slots=True)
-class TensorSpec:
-    """An input or output of an entry."""
-
-    name: str
-    dtype: str
-    dims: tuple[Dim, ...]
-
-    @property
-    def shape_text(self) -> str:
-        """The dims as `[n, 64]`."""
-        return "[" + ", ".join(dim.text for dim in self.dims) + "]"
-
-
-@dataclass(frozen=True, slots=True)
-class Symbol:
-    """A size that the inputs decide.
-
-    Attributes:
-        name: as the user knows it.
-        input: which input it is read from.
-        axis: which dim of that input.
-        solution: its value; argument 0 is the dim found, argument k + 1 is symbol k, which
-            precedes this one.
-    """
-
-    name: str
-    input: int
-    axis: int
-    solution: Formula
-
-
-@dataclass(frozen=True, slots=True)
 class Requirement:
     """A relation between symbols that must hold: `value` (over the symbols) is not 0."""
 
@@ -219,8 +177,8 @@ class Entry:
 
     name: str
     function: int
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
+    inputs: tuple[Spec, ...]
+    outputs: tuple[Spec, ...]
     symbols: tuple[Symbol, ...] = ()
     requirements: tuple[Requirement, ...] = ()
 

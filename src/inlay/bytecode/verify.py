@@ -45,11 +45,13 @@ from inlay.bytecode.program import (
     Program,
     SymbolBody,
 )
+from inlay.bytecode.spec import Spec, Symbol, leaves, parts, slot_kind
 
 _VALUES = frozenset(
     (Kind.INT, Kind.TENSOR, Kind.STORAGE, Kind.TUPLE, Kind.ADT, Kind.CLOSURE, Kind.CELL, Kind.ANY)
 )
 MAX_PORTS = 1024
+MAX_SYMBOLS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,26 +430,46 @@ def _entry_findings(where: str, entry: Entry, program: Program) -> Iterator[Find
         ("params", function.params, entry.inputs),
         ("results", function.results, entry.outputs),
     ):
-        if list(kinds) != [Kind.TENSOR] * len(specs):
-            yield Finding(where, f"the {label} of its function are not {len(specs)} tensors")
+        needed = [slot_kind(spec) for spec in specs]
+        if list(kinds) != needed:
+            names = ", ".join(kind.name.lower() for kind in needed) or "none"
+            yield Finding(where, f"the {label} of its function are not {names}")
         if len({spec.name for spec in specs}) != len(specs):
             yield Finding(where, f"two {label} have one name")
-        for spec in specs:
-            if spec.dtype not in dict(DTYPES) or len(spec.dims) > MAX_RANK:
-                yield Finding(where, f"'{spec.name}' has no possible type")
-            for dim in spec.dims:
-                if dim.value is None:
-                    if specs is entry.inputs:
-                        yield Finding(where, f"a dim of input '{spec.name}' has no value")
-                elif wrong := formula.check(dim.value, len(entry.symbols)):
-                    yield Finding(where, f"a dim of '{spec.name}' {wrong}")
-    for index, symbol in enumerate(entry.symbols):
-        if not 0 <= symbol.input < len(entry.inputs):
-            yield Finding(where, f"symbol '{symbol.name}' names input {symbol.input}")
-        elif not 0 <= symbol.axis < len(entry.inputs[symbol.input].dims):
-            yield Finding(where, f"symbol '{symbol.name}' names axis {symbol.axis}")
-        if wrong := formula.check(symbol.solution, index + 1):
-            yield Finding(where, f"the solution of symbol '{symbol.name}' {wrong}")
+    yield from _scope_findings(where, entry.inputs, entry.symbols, 0, is_input=True)
+    count = len(entry.symbols)
+    yield from _scope_findings(where, entry.outputs, (), count, is_input=False)
     for requirement in entry.requirements:
-        if wrong := formula.check(requirement.value, len(entry.symbols)):
+        if wrong := formula.check(requirement.value, count):
             yield Finding(where, f"the requirement '{requirement.text}' {wrong}")
+
+
+def _scope_findings(
+    where: str, specs: Sequence[Spec], symbols: Sequence[Symbol], outer: int, *, is_input: bool
+) -> Iterator[Finding]:
+    """Check a scope whose formulas see `outer` symbols of the scopes around it."""
+    places = list(leaves(specs))
+    for index, symbol in enumerate(symbols):
+        if not is_input:
+            yield Finding(where, f"an output has a symbol '{symbol.name}'")
+        if not 0 <= symbol.input < len(places):
+            yield Finding(where, f"symbol '{symbol.name}' names input {symbol.input}")
+        elif not 0 <= symbol.axis < len(places[symbol.input].dims):
+            yield Finding(where, f"symbol '{symbol.name}' names axis {symbol.axis}")
+        if wrong := formula.check(symbol.solution, outer + index + 1):
+            yield Finding(where, f"the solution of symbol '{symbol.name}' {wrong}")
+    count = outer + len(symbols)
+    if count > MAX_SYMBOLS:
+        yield Finding(where, f"a dim sees {count} symbols, more than {MAX_SYMBOLS}")
+    for spec in places:
+        if spec.dtype not in dict(DTYPES) or len(spec.dims) > MAX_RANK:
+            yield Finding(where, f"'{spec.name}' has no possible type")
+        for dim in spec.dims:
+            if dim.value is None:
+                if is_input:
+                    yield Finding(where, f"a dim of input '{spec.name}' has no value")
+            elif wrong := formula.check(dim.value, count):
+                yield Finding(where, f"a dim of '{spec.name}' {wrong}")
+    for part in parts(specs):
+        element = part.element
+        yield from _scope_findings(where, [element.spec], element.symbols, count, is_input=is_input)

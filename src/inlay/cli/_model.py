@@ -15,12 +15,13 @@ import numpy as np
 
 from inlay.api import compilation, load
 from inlay.arith import dtype as dtypes
-from inlay.base.diagnostics import Collector, error
+from inlay.base.diagnostics import Collector, error, unsupported
 from inlay.base.instrument import Instrument, ListSink
 from inlay.base.options import add_arguments, arguments_layer, environment, resolve
 from inlay.base.span import Span
 from inlay.bytecode import formula
-from inlay.bytecode.program import Entry, TensorSpec
+from inlay.bytecode.program import Entry
+from inlay.bytecode.spec import TensorSpec, is_flat, leaves
 from inlay.cli._command import Output
 from inlay.cli._progress import watched
 from inlay.pipeline.compile import Compilation
@@ -102,6 +103,14 @@ def _times(
 
 def inputs_of(arguments: argparse.Namespace, executable: Executable) -> dict[str, np.ndarray]:
     """Return the inputs of a run: from a file, or random ones of the right types."""
+    entry = executable.entries[0]
+    if not (is_flat(entry.inputs) and is_flat(entry.outputs)):
+        inside = next(s for s in (*entry.inputs, *entry.outputs) if not isinstance(s, TensorSpec))
+        raise unsupported(
+            "entry.structure",
+            f"'{inside.name}' is a {inside.type_text}, and the command line handles tensors",
+            hint="call the program from Python",
+        )
     if arguments.inputs is not None:
         try:
             with np.load(arguments.inputs, allow_pickle=False) as archive:
@@ -113,10 +122,10 @@ def inputs_of(arguments: argparse.Namespace, executable: Executable) -> dict[str
                 span=Span.named(str(arguments.inputs)),
                 hint="write it with numpy.savez",
             ) from failure
-    entry = executable.entries[0]
     sizes = _sizes(entry, _given(arguments.dim))
     return {
-        spec.name: _random(spec, _shape(spec, sizes), arguments.seed) for spec in entry.inputs
+        spec.name: _random(spec, _shape(spec, sizes), arguments.seed)
+        for spec in leaves(entry.inputs)
     }
 
 
@@ -159,7 +168,7 @@ def _sizes(entry: Entry, given: Mapping[str, int]) -> list[int]:
 
 def _meets(entry: Entry, sizes: Sequence[int]) -> bool:
     required = all(formula.evaluate(r.value, sizes) for r in entry.requirements)
-    dims = (d.value for spec in entry.inputs for d in spec.dims)
+    dims = (d.value for spec in leaves(entry.inputs) for d in spec.dims)
     values = (formula.evaluate(v, sizes) for v in dims if v is not None)
     return required and all(v is not None and v >= 0 for v in values)
 

@@ -55,6 +55,7 @@ from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.ir.op import Op
 from inlay.ir.types import (
+    AdtType,
     ExistsType,
     FuncType,
     IntType,
@@ -179,7 +180,11 @@ def _arrays(value: Value) -> Value:
 def evaluate_entry(
     module: Module, inputs: Mapping[str, Value], meanings: Meanings = reference
 ) -> dict[str, Value]:
-    """Call the entry with inputs by name and return its outputs by name."""
+    """Call the entry with inputs by name and return its outputs by name.
+
+    Inputs and outputs are as those of an executable: arrays, lists (`List`), None or a value
+    (`Option`) and tuples of them.
+    """
     names = module.entries[module.entry]
     missing = [n for n in names.inputs if n not in inputs]
     if missing or len(inputs) > len(names.inputs):
@@ -189,9 +194,48 @@ def evaluate_entry(
             f"found inputs {', '.join(inputs) or 'none'}, needed {', '.join(names.inputs)}"
             + (f"; unknown: {', '.join(unknown)}" if unknown else ""),
         )
-    result = evaluate(module, [inputs[n] for n in names.inputs], meanings)
+    params = module.functions[module.entry].type.params
+    args = [from_outside(inputs[n], t) for n, t in zip(names.inputs, params, strict=True)]
+    result = to_outside(evaluate(module, args, meanings))
     values = result if len(names.outputs) != 1 else (result,)
     return dict(zip(names.outputs, values, strict=True))
+
+
+def from_outside(value: Value, t: Type) -> Value:
+    """Return a Python value as one of the type: lists and None become values of data types."""
+    match t:
+        case ExistsType(body=body):
+            return from_outside(value, body)
+        case TupleType(fields=fields) if isinstance(value, tuple):
+            return tuple(from_outside(v, f) for v, f in zip(value, fields, strict=True))
+        case AdtType(name="Option", args=(content,)) if not isinstance(value, Data):
+            if value is None:
+                return Data("Option", "None", 0, ())
+            return Data("Option", "Some", 1, (from_outside(value, content),))
+        case AdtType(name="List", args=(element,)) if isinstance(value, (list, tuple)):
+            made = Data("List", "Nil", 0, ())
+            for v in reversed(value):
+                made = Data("List", "Cons", 1, (from_outside(v, element), made))
+            return made
+        case _:
+            return value
+
+
+def to_outside(value: Value) -> Value:
+    """Return lists and options as Python has them; the inverse of `from_outside`."""
+    match value:
+        case tuple():
+            return tuple(map(to_outside, value))
+        case Data(adt="Option", fields=fields):
+            return to_outside(fields[0]) if fields else None
+        case Data(adt="List"):
+            made: list[Value] = []
+            while value.fields:
+                made.append(to_outside(value.fields[0]))
+                value = value.fields[1]
+            return made
+        case _:
+            return value
 
 
 def evaluate_expr(

@@ -9,6 +9,9 @@ class Result:
 
 class Executable:
     def call(self, entry: int, /, *inputs: Any) -> list[Result]: ...
+    def call_structured(
+        self, entry: int, counts: bytes, is_bf16: bytes, /, *tensors: Any
+    ) -> tuple[list[Result], bytes]: ...
     def live_objects(self) -> int: ...
 
 def load(

@@ -20,6 +20,7 @@ from inlay.base.diagnostics import CompileError, Diagnostic
 from inlay.bytecode.isa import DTYPE_CODES
 from inlay.bytecode.program import HostBody, Kernel
 from inlay.runtime import _runtime
+from inlay.runtime.structure import Flat
 
 Callback: TypeAlias = Callable[[list[np.ndarray], list[int]], None]
 """A kernel in Python: gets all tensors of its ports and its integers, writes the outputs."""
@@ -97,9 +98,27 @@ class NativeEngine:
         except _runtime.Failure as failure:
             raise _error(failure) from None
 
+    def call_structured(self, entry: int, inputs: Flat) -> Flat:
+        """Return the results of an entry that takes or gives structure, as `call` does."""
+        tensors = [_bits(array) for array in inputs.tensors]
+        flags = bytes(array.dtype == dtypes.BF16.numpy for array in inputs.tensors)
+        counts = np.array(inputs.counts, np.int64).tobytes()
+        try:
+            results, lengths = self._executable.call_structured(entry, counts, flags, *tensors)
+        except _runtime.Failure as failure:
+            raise _error(failure) from None
+        return Flat(
+            [_array(result) for result in results], np.frombuffer(lengths, np.int64).tolist()
+        )
+
     def live_objects(self) -> int:
         """Return how many objects are alive between calls: none, or there is a leak."""
         return self._executable.live_objects()
+
+
+def _bits(array: np.ndarray) -> np.ndarray:
+    """Return an array as the buffer protocol can show it."""
+    return array.view(np.uint16) if array.dtype == dtypes.BF16.numpy else array
 
 
 def _array(result: Any) -> np.ndarray:

@@ -26,7 +26,7 @@ from inlay.bytecode.program import (
 from inlay.runtime.c_function import call_c
 from inlay.runtime.interp import Interpreter
 from inlay.runtime.native import Callback, Settings
-from inlay.runtime.value import Tensor, input_of
+from inlay.runtime.structure import Structure, from_slots, to_slots
 
 _PHASE = ctypes.CFUNCTYPE(
     ctypes.c_int64,
@@ -66,11 +66,11 @@ class ReferenceEngine:
         self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._image))
         self._interpreter = Interpreter(program, self._run_kernel)
 
-    def call(self, entry: int, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def call(self, index: int, values: Sequence[Structure]) -> list[Structure]:
         """Return the results of an entry whose inputs were checked."""
-        function = self._program.entries[entry].function
-        results = self._interpreter.call(function, [input_of(array) for array in arrays])
-        return [value.array().copy() for value in results if isinstance(value, Tensor)]
+        entry = self._program.entries[index]
+        results = self._interpreter.call(entry.function, to_slots(entry.inputs, values))
+        return from_slots(entry.outputs, results)
 
     def _run_kernel(self, kernel: Kernel, tensors: list[np.ndarray], integers: list[int]) -> None:
         match kernel.body:

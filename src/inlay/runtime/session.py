@@ -7,8 +7,9 @@
 
 An executable is immutable and may be called from any thread; the GIL is free while it runs. Inputs
 are NumPy arrays or anything that offers DLPack; contiguous ones are read in place. Outputs are
-NumPy arrays that own their memory (and offer DLPack). An input that does not fit is refused with
-a sentence, and the executable stays usable.
+NumPy arrays that own their memory (and offer DLPack). Where a program takes or gives structure, a
+`List` is a list of them, an `Option` is None or one of them, and a tuple is a tuple. An input that does
+not fit is refused with a sentence, and the executable stays usable.
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from inlay.base.diagnostics import CompileError, error
 from inlay.bytecode.container import Container, chunks
 from inlay.bytecode.program import (
@@ -30,12 +29,13 @@ from inlay.bytecode.program import (
     Kernel,
     Program,
     SymbolBody,
-    TensorSpec,
 )
+from inlay.bytecode.spec import Spec, is_flat
 from inlay.runtime.binder import bind
 from inlay.runtime.host_cpu import check_target
 from inlay.runtime.native import Callback, NativeEngine, Settings
 from inlay.runtime.reference import ReferenceEngine
+from inlay.runtime.structure import Structure, from_flat, to_flat
 
 EngineName = Literal["native", "python"]
 
@@ -77,14 +77,15 @@ class Executable:
             ([spec.name for spec in entry.inputs], [spec.name for spec in entry.outputs])
             for entry in self.entries
         ]
+        self._is_flat = [is_flat(entry.inputs) and is_flat(entry.outputs) for entry in self.entries]
 
     @property
-    def inputs(self) -> tuple[TensorSpec, ...]:
+    def inputs(self) -> tuple[Spec, ...]:
         """What the first entry takes."""
         return self.entries[0].inputs
 
     @property
-    def outputs(self) -> tuple[TensorSpec, ...]:
+    def outputs(self) -> tuple[Spec, ...]:
         """What the first entry gives."""
         return self.entries[0].outputs
 
@@ -93,8 +94,8 @@ class Executable:
         """The program as data, read from the file."""
         return self._container.program()
 
-    def run(self, inputs: Mapping[str, Any], *, entry: str | None = None) -> dict[str, np.ndarray]:
-        """Return the outputs by name.
+    def run(self, inputs: Mapping[str, Any], *, entry: str | None = None) -> dict[str, Structure]:
+        """Return the outputs by name: arrays, or lists, options and tuples of them.
 
         Raises:
             CompileError: `input.*` where inputs do not fit the signature; `run.*` where running
@@ -111,7 +112,7 @@ class Executable:
             arrays = bind(self.entries[index], inputs)
         return dict(zip(results, self._call(index, arrays), strict=True))
 
-    def __call__(self, *arrays: Any) -> np.ndarray | tuple[np.ndarray, ...]:
+    def __call__(self, *arrays: Any) -> Structure:
         """Call the first entry by position; a single output comes alone, several in a tuple."""
         found = self._call(0, list(arrays))
         return found[0] if len(found) == 1 else tuple(found)
@@ -136,9 +137,10 @@ class Executable:
             raise error("name.unknown", f"there is no entry '{entry}'; there are {known}")
         return index
 
-    def _call(self, index: int, arrays: list[Any]) -> list[np.ndarray]:
+    def _call(self, index: int, arrays: list[Any]) -> list[Structure]:
         """Call the engine; where it does not take the arrays as they are, find out why."""
-        if isinstance(self._engine, NativeEngine):
+        flat = self._is_flat[index]
+        if flat and isinstance(self._engine, NativeEngine):
             try:
                 return self._engine.call(index, arrays)
             except CompileError as problem:
@@ -151,8 +153,10 @@ class Executable:
         names = self._names[index][0]
         named = {names[i] if i < len(names) else f"#{i + 1}": a for i, a in enumerate(arrays)}
         bound = bind(entry, named)
-        bits = [a.view(np.uint16) if a.dtype.name == "bfloat16" else a for a in bound]
-        return self._engine.call(index, bits if isinstance(self._engine, NativeEngine) else bound)
+        if isinstance(self._engine, ReferenceEngine):
+            return self._engine.call(index, bound)
+        results = self._engine.call_structured(index, to_flat(entry.inputs, bound))
+        return from_flat(entry.outputs, results)
 
 
 def load_executable(

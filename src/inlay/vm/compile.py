@@ -1,9 +1,9 @@
 """A module in explicit storage, with its kernels compiled, to a bytecode program.
 
 Functions of the module become functions of the program, with parameters and results in flat form.
-Each entry gets a function that converts between tensors and what the function takes: control values
-are read from tensors and made tensors. Results that something else still refers to are copied by the
-runtime, when they leave the machine.
+Each entry gets a function that converts between the outside and what the function takes: control
+values are read from tensors and made tensors, tuples are taken apart and built. Results that something
+else still refers to are copied by the runtime, when they leave the machine.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from inlay.base.diagnostics import InternalError, unsupported
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import Constant, Kernel, Program, Target
+from inlay.bytecode.spec import slot_kind
 from inlay.ir.expr import Function, Var
 from inlay.ir.module import Module
 from inlay.ir.types import (
+    AdtType,
     BoolType,
     ExistsType,
     IntType,
@@ -36,7 +38,17 @@ from inlay.vm.emit import emit
 from inlay.vm.intrinsics import INTRINSICS
 from inlay.vm.lower import Intrinsic, Lowering, ReturnTo, needed_symbols
 from inlay.vm.signature import output_types, signature_of
-from inlay.vm.values import Fields, Value, as_operand, flat_kinds, kind_of, layout_of, spread_over
+from inlay.vm.values import (
+    Fields,
+    Layout,
+    Value,
+    as_operand,
+    flat_kinds,
+    is_spread,
+    kind_of,
+    layout_of,
+    spread_over,
+)
 from inlay.vm.writer import Writer
 
 NO_TARGET = Target()
@@ -192,26 +204,24 @@ class _Compiler:
         node = self.module.functions[name]
         signature = signature_of(name, node, self.module.entries.get(name))
         inner = self.function(name)
-        count = len(signature.inputs)
         outer = self.program.function(
-            f"{name}.entry", [Kind.TENSOR] * count, [Kind.TENSOR] * len(signature.outputs)
+            f"{name}.entry",
+            [slot_kind(spec) for spec in signature.inputs],
+            [slot_kind(spec) for spec in signature.outputs],
         )
-        params = [Register(Kind.TENSOR) for _ in range(count)]
+        params = [Register(slot_kind(spec)) for spec in signature.inputs]
         writer = Writer()
         block: Block = writer.block
         args = [
             x
             for param, register in zip(node.type.params, params, strict=True)
-            for x in _from_tensor(writer, param, register)
+            for x in _from_outside(writer, param, register)
         ]
-        results = writer.emit("CALL", inner, args=args, kinds=flat_kinds(node.type.result))
-        value = spread_over(node.type.result, results)
-        outputs = [
-            _to_tensor(writer, t, part)
-            for t, part in zip(
-                output_types(node.type.result), _parts(writer, node.type.result, value), strict=True
-            )
-        ]
+        result = node.type.result
+        value = spread_over(result, writer.emit("CALL", inner, args=args, kinds=flat_kinds(result)))
+        types = output_types(result, self.module.entries.get(name))
+        parts = (value,) if types == (_without_exists(result),) else _fields(writer, result, value)
+        outputs = [_to_outside(writer, t, part) for t, part in zip(types, parts, strict=True)]
         writer.end(Return(tuple(outputs)))
         emit(Code(outer, tuple(params), block))
         self.program.entry(signature.entry(name, outer.index))
@@ -223,52 +233,77 @@ def _is_boxed(node: Function) -> bool:
     return all(layout_of(t) == 1 for t in types)
 
 
-def _from_tensor(writer: Writer, t: Type, tensor: Register) -> list[Operand]:
+def _from_outside(writer: Writer, t: Type, given: Register) -> list[Operand]:
     """Return the parameter of an entry in flat form."""
     match t:
         case ExistsType(body=body):
-            return _from_tensor(writer, body, tensor)
+            return _from_outside(writer, body, given)
         case IntType():
-            return [writer.make("TO_INT", args=(tensor,), kind=Kind.INT)]
+            return [writer.make("TO_INT", args=(given,), kind=Kind.INT)]
         case BoolType():
-            number = writer.make("TO_INT", args=(tensor,), kind=Kind.INT)
+            number = writer.make("TO_INT", args=(given,), kind=Kind.INT)
             return [writer.binary("NE", number, 0)]
         case ShapeType(values=values):
             kinds = (Kind.INT,) * len(values)
-            return list(writer.emit("READ_INTS", len(kinds), args=(tensor,), kinds=kinds))
+            return list(writer.emit("READ_INTS", len(kinds), args=(given,), kinds=kinds))
+        case TupleType(fields=fields):
+            kinds = (Kind.ANY,) * len(fields)
+            items = writer.emit("UNPACK", len(kinds), args=(given,), kinds=kinds)
+            pairs = zip(fields, items, strict=True)
+            if is_spread(t):
+                return [x for f, item in pairs for x in _from_outside(writer, f, item)]
+            boxed = [_boxed(writer, f, _from_outside(writer, f, item)) for f, item in pairs]
+            return [writer.make("TUPLE", len(boxed), args=boxed, kind=Kind.TUPLE)]
         case _:
-            return [tensor]
+            return [given]
 
 
-def _parts(writer: Writer, t: Type, value: Value) -> list[Value]:
-    """Return the outputs in a result, in the order of `output_types`."""
-    match t:
-        case ExistsType(body=body):
-            return _parts(writer, body, value)
-        case TupleType(fields=types):
-            if isinstance(value, Fields):
-                items = value.items
-            else:
-                whole = as_operand(value)
-                kinds = (Kind.ANY,) * len(types)
-                items = writer.emit("UNPACK", len(types), args=(whole,), kinds=kinds)
-            return [x for ft, item in zip(types, items, strict=True) for x in _parts(writer, ft, item)]
-        case _:
-            return [value]
+def _boxed(writer: Writer, t: Type, flat: Sequence[Operand]) -> Operand:
+    """Return a value in flat form as one register."""
+    supply = iter(flat)
+
+    def box(layout: Layout) -> Operand:
+        if isinstance(layout, int):
+            return next(supply)
+        items = [box(part) for part in layout]
+        return writer.make("TUPLE", len(items), args=items, kind=Kind.TUPLE)
+
+    return box(layout_of(t))
 
 
-def _to_tensor(writer: Writer, t: Type, value: Value) -> Operand:
-    match t:
-        case ExistsType(body=body):
-            return _to_tensor(writer, body, value)
-        case TensorType():
-            return as_operand(value)
+def _without_exists(t: Type) -> Type:
+    while isinstance(t, ExistsType):
+        t = t.body
+    return t
+
+
+def _fields(writer: Writer, t: Type, value: Value) -> Sequence[Value]:
+    """Return the parts of a tuple or shape."""
+    if isinstance(value, Fields):
+        return value.items
+    match _without_exists(t):
+        case TupleType(fields=fields):
+            kinds: tuple[Kind, ...] = (Kind.ANY,) * len(fields)
         case ShapeType(values=values):
-            if isinstance(value, Fields):
-                ints: Sequence[Operand] = [as_operand(x) for x in value.items]
-            else:
-                kinds = (Kind.INT,) * len(values)
-                ints = writer.emit("UNPACK", len(kinds), args=(as_operand(value),), kinds=kinds)
+            kinds = (Kind.INT,) * len(values)
+        case other:
+            raise InternalError(f"a value of type {other} has no parts")
+    return writer.emit("UNPACK", len(kinds), args=(as_operand(value),), kinds=kinds)
+
+
+def _to_outside(writer: Writer, t: Type, value: Value) -> Operand:
+    """Return an output of an entry as the outside takes it."""
+    match t:
+        case ExistsType(body=body):
+            return _to_outside(writer, body, value)
+        case TensorType() | AdtType():
+            return as_operand(value)
+        case TupleType(fields=fields):
+            parts = zip(fields, _fields(writer, t, value), strict=True)
+            items = [_to_outside(writer, f, part) for f, part in parts]
+            return writer.make("TUPLE", len(items), args=items, kind=Kind.TUPLE)
+        case ShapeType():
+            ints = [as_operand(x) for x in _fields(writer, t, value)]
             return writer.make("MAKE_INTS", "i64", len(ints), args=ints, kind=Kind.TENSOR)
         case _:
             dtype = "bool" if isinstance(t, BoolType) else "i64"

@@ -1,8 +1,9 @@
 """What an entry takes and gives: symbols read from dims of inputs, formulas for all dims.
 
-An entry of a container takes and gives tensors only. Control values of the function are tensors
-outside: `int` and `bool` are scalars (i64, bool), `shape` is a vector of i64; `compile` writes the
-function that converts them. Tuples of outputs are spread.
+An entry of a container takes and gives tensors, and the prelude's lists and options and tuples of
+them (`bytecode/spec.py`). Control values of the function are tensors outside: `int` and `bool` are
+scalars (i64, bool), `shape` is a vector of i64; `compile` writes the function that converts them. In
+lists and options there are none. A result that is a tuple is an output for each field.
 """
 
 from __future__ import annotations
@@ -28,11 +29,23 @@ from inlay.arith.expr import (
 from inlay.base.diagnostics import Collector
 from inlay.base.span import Span
 from inlay.bytecode.formula import Arg, Formula
-from inlay.bytecode.program import Dim, Entry, Requirement, Symbol, TensorSpec
+from inlay.bytecode.program import Entry, Requirement
+from inlay.bytecode.spec import (
+    MAX_NESTING,
+    Dim,
+    Element,
+    ListSpec,
+    OptionSpec,
+    Spec,
+    Symbol,
+    TensorSpec,
+    TupleSpec,
+)
 from inlay.ir.dims import type_text
 from inlay.ir.expr import Function
 from inlay.ir.module import EntryNames
 from inlay.ir.types import (
+    AdtType,
     BoolType,
     DimParam,
     ExistsType,
@@ -48,8 +61,8 @@ from inlay.ir.types import (
 class Signature:
     """The outside of an entry, still without the index of its function."""
 
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
+    inputs: tuple[Spec, ...]
+    outputs: tuple[Spec, ...]
     symbols: tuple[Symbol, ...]
     requirements: tuple[Requirement, ...]
 
@@ -62,55 +75,151 @@ def signature_of(name: str, function: Function, names: EntryNames | None) -> Sig
     """Return the signature of a function of the module.
 
     Raises:
-        CompileError: `entry.type` for parameters and results that have no tensor form,
+        CompileError: `entry.type` for parameters and results that have no form outside,
             `entry.dim` for a dim that no input determines.
     """
     findings = Collector()
-    results = output_types(function.type.result)
+    results = output_types(function.type.result, names)
     inputs = names.inputs if names else _distinct([p.name for p in function.params])
     outputs = names.outputs if names else tuple(
         "output" if len(results) == 1 else f"output_{i}" for i in range(len(results))
     )  # fmt: skip
     place = function.span or Span.named(name)
-    tensors = [
-        _tensor_form(t, f"input '{label}' of '{name}'", place, findings)
+    writer = _Writer(place, findings)
+    scope = _Solver()
+    given = [
+        writer.form(t, f"input '{label}' of '{name}'", 0, is_inside=False)
         for t, label in zip(function.type.params, inputs, strict=True)
     ]
-    given = [
-        _tensor_form(t, f"output '{label}' of '{name}'", place, findings)
+    made = [
+        writer.form(t, f"output '{label}' of '{name}'", 0, is_inside=False)
         for t, label in zip(results, outputs, strict=True)
     ]
     findings.raise_if_fatal()
-    solver = _Solver()
-    solver.read(tensors)
-    specs = tuple(
-        TensorSpec(label, t.dtype.name, tuple(solver.dim(d) for d in t.shape))
-        for label, t in zip(inputs, tensors, strict=True)
+    scope.read(_leaves(given))
+    takes = tuple(
+        writer.spec(label, label, f, scope, is_input=True)
+        for label, f in zip(inputs, given, strict=True)
     )
-    for spec in specs:
-        for axis, dim in enumerate(spec.dims):
-            if dim.value is None:
-                findings.error(
-                    "entry.dim",
-                    f"dim {axis} of input '{spec.name}' is {dim.text}, and no input determines it",
-                    span=place,
-                    hint="let some input have that dim alone",
-                )
     findings.raise_if_fatal()
-    made = tuple(
-        TensorSpec(label, t.dtype.name, tuple(solver.dim(d) for d in t.shape))
-        for label, t in zip(outputs, given, strict=True)
+    gives = tuple(
+        writer.spec(label, label, f, scope, is_input=False)
+        for label, f in zip(outputs, made, strict=True)
     )
-    return Signature(specs, made, tuple(solver.found), solver.requirements(function.dims))
+    return Signature(takes, gives, tuple(scope.found), scope.requirements(function.dims))
 
 
-def output_types(result: Type) -> tuple[Type, ...]:
-    """Return the types of the outputs of an entry: fields of a tuple are outputs of their own."""
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A type of an entry without existential types around it.
+
+    Attributes:
+        type: a tensor, a tuple, a list or an option.
+        fields: of a tuple; the element of a list or option.
+    """
+
+    type: TensorType | TupleType | AdtType
+    fields: tuple[_Form, ...] = ()
+
+
+def _leaves(forms: Sequence[_Form]) -> list[TensorType]:
+    """Return the tensors in fixed places, in order."""
+    found: list[TensorType] = []
+    for form in forms:
+        match form.type:
+            case TensorType() as t:
+                found.append(t)
+            case TupleType():
+                found += _leaves(form.fields)
+            case AdtType():
+                pass
+            case _:
+                assert_never(form.type)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """Writes types as specs, and files what has no form."""
+
+    place: Span
+    findings: Collector
+
+    def form(self, t: Type, what: str, depth: int, *, is_inside: bool) -> _Form:
+        """Return the form of a type; what is inside of a list or option stays as it is there."""
+        match t:
+            case ExistsType(body=body):
+                return self.form(body, what, depth, is_inside=is_inside)
+            case TensorType(dtype=dtype) if dtype.itemsize:
+                return _Form(t)
+            case IntType() if not is_inside:
+                return _Form(TensorType((), I64))
+            case BoolType() if not is_inside:
+                return _Form(TensorType((), BOOL))
+            case ShapeType(values=values) if not is_inside:
+                return _Form(TensorType((lit(len(values)),), I64))
+            case TupleType(fields=fields) if depth < MAX_NESTING:
+                forms = (self.form(f, what, depth + 1, is_inside=is_inside) for f in fields)
+                return _Form(t, tuple(forms))
+            case AdtType(name="List" | "Option", args=(element,)) if depth < MAX_NESTING:
+                return _Form(t, (self.form(element, what, depth + 1, is_inside=True),))
+            case _:
+                hint = "take it apart inside the program"
+                needed = "tensors, and lists, options and tuples of them"
+                if not is_inside:
+                    needed = f"tensors, numbers, and lists, options and tuples up to {MAX_NESTING} deep"
+                self.findings.error(
+                    "entry.type",
+                    f"{what} is {type_text(t)}, needed {needed}",
+                    span=self.place,
+                    hint=hint,
+                )
+                return _Form(TensorType((), BOOL))
+
+    def spec(self, label: str, name: str, form: _Form, scope: _Solver, *, is_input: bool) -> Spec:
+        """Return a form as a spec; `label` is the way to it, `name` what it adds to its scope's."""
+        match form.type:
+            case TensorType(shape=shape, dtype=dtype):
+                dims = tuple(scope.dim(d) for d in shape)
+                for axis, dim in enumerate(dims):
+                    if is_input and dim.value is None:
+                        self.findings.error(
+                            "entry.dim",
+                            f"dim {axis} of input '{label}' is {dim.text}, and no input determines it",
+                            span=self.place,
+                            hint="let some input have that dim alone",
+                        )
+                return TensorSpec(name, dtype.name, dims)
+            case TupleType():
+                return TupleSpec(
+                    name,
+                    tuple(
+                        self.spec(f"{label}.{i}", f"{name}.{i}", f, scope, is_input=is_input)
+                        for i, f in enumerate(form.fields)
+                    ),
+                )
+            case AdtType(name=adt):
+                inner = _Solver(scope)
+                if is_input:
+                    inner.read(_leaves(form.fields))
+                label += "[]" if adt == "List" else ""
+                content = self.spec(label, "", form.fields[0], inner, is_input=is_input)
+                element = Element(content, tuple(inner.found))
+                return ListSpec(name, element) if adt == "List" else OptionSpec(name, element)
+            case _:
+                assert_never(form.type)
+
+
+def output_types(result: Type, names: EntryNames | None) -> tuple[Type, ...]:
+    """Return the types of the outputs of an entry: fields of a tuple are outputs of their own.
+
+    A tuple stays one where the entry names a single output.
+    """
     match result:
         case ExistsType(body=body):
-            return output_types(body)
-        case TupleType(fields=fields):
-            return tuple(t for f in fields for t in output_types(f))
+            return output_types(body, names)
+        case TupleType(fields=fields) if names is None or len(names.outputs) != 1:
+            return fields
         case _:
             return (result,)
 
@@ -160,11 +269,15 @@ def _write_atom(atom: Atom, positions: dict[Sym, int], steps: list[int | Arg | s
 
 
 class _Solver:
-    """Finds a dim of an input for each symbol, and counts them in the order in which they are read."""
+    """Finds a dim of a leaf for each symbol of a scope, and counts them as they are read.
 
-    def __init__(self) -> None:
+    `positions` are those of all symbols that a formula of the scope may mention: those of the
+    scopes around it come first.
+    """
+
+    def __init__(self, outer: _Solver | None = None) -> None:
         self.found: list[Symbol] = []
-        self.positions: dict[Sym, int] = {}
+        self.positions: dict[Sym, int] = dict(outer.positions) if outer else {}
 
     def read(self, tensors: Sequence[TensorType]) -> None:
         """Solve for symbols: those that are a dim first, then those in a dim with one unknown."""
@@ -187,7 +300,7 @@ class _Solver:
                     progress = True
 
     def _add(self, sym: Sym, index: int, axis: int, solution: Formula) -> None:
-        self.positions[sym] = len(self.found)
+        self.positions[sym] = len(self.positions)
         self.found.append(Symbol(sym.name, index, axis, solution))
 
     def _solution(self, e: Int, sym: Sym) -> Formula | None:
@@ -220,28 +333,6 @@ class _Solver:
                 steps: Formula = (at, d.multiple_of, "mod", 0, "eq")
                 made.append(Requirement(f"{name} % {d.multiple_of} == 0", steps))
         return tuple(made)
-
-
-def _tensor_form(t: Type, what: str, span: Span, findings: Collector) -> TensorType:
-    match t:
-        case ExistsType(body=body):
-            return _tensor_form(body, what, span, findings)
-        case TensorType():
-            return t
-        case IntType():
-            return TensorType((), I64)
-        case BoolType():
-            return TensorType((), BOOL)
-        case ShapeType(values=values):
-            return TensorType((lit(len(values)),), I64)
-        case _:
-            findings.error(
-                "entry.type",
-                f"{what} is {type_text(t)}, needed tensors, numbers, or a tuple of them",
-                span=span,
-                hint="take it apart inside the program",
-            )
-            return TensorType((), BOOL)
 
 
 def _distinct(names: list[str]) -> tuple[str, ...]:

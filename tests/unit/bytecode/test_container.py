@@ -12,7 +12,6 @@ from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import (
     Access,
     Constant,
-    Dim,
     Entry,
     FunctionBody,
     HostBody,
@@ -21,10 +20,18 @@ from inlay.bytecode.program import (
     Phase,
     Program,
     Requirement,
-    Symbol,
     SymbolBody,
     Target,
+)
+from inlay.bytecode.spec import (
+    Dim,
+    Element,
+    ListSpec,
+    OptionSpec,
+    Spec,
+    Symbol,
     TensorSpec,
+    TupleSpec,
 )
 
 
@@ -61,7 +68,27 @@ def sample() -> Program:
         Entry("main", main.index, (x,), (y,), (Symbol("n", 0, 0, formula.parse("d", ["d"])),),
               (Requirement("n <= 8", formula.parse("n <= 8", n)),))
     )  # fmt: skip
+    inner = b.function("inner", [Kind.ADT, Kind.TUPLE], [Kind.ADT, Kind.TUPLE])
+    inner.emit("COPY", 0), inner.emit("COPY", 1), inner.emit("RETURN")
+    b.entry(Entry("structured", inner.index, *structured()))
     return b.finish()
+
+
+def structured() -> tuple[tuple[Spec, ...], tuple[Spec, ...], tuple[Symbol, ...]]:
+    """A list of pairs with sizes of their own and options in them, and a tuple that has the size n."""
+    d, sizes = ["d"], ["n", "k"]
+    pair = TupleSpec("", (
+        TensorSpec(".0", "f32", (Dim("k", formula.parse("k", sizes)),)),
+        OptionSpec(".1", Element(TensorSpec("", "i64", (Dim("n+k", formula.parse("n+k", sizes)),)))),
+    ))  # fmt: skip
+    k = Symbol("k", 0, 0, formula.parse("d", [*d, "n"]))
+    xs = ListSpec("xs", Element(pair, (k,)))
+    t = TupleSpec("t", (TensorSpec("t.0", "bool", (Dim("n", formula.parse("n", ["n"])),)),))
+    out = ListSpec("ys", Element(TupleSpec("", (
+        TensorSpec(".0", "f32", (Dim("k", None),)),
+        OptionSpec(".1", Element(TensorSpec("", "i64", (Dim("?", None),)))),
+    ))))  # fmt: skip
+    return (xs, t), (out, t), (Symbol("n", 0, 0, formula.parse("d", d)),)
 
 
 def plain(program: Program) -> tuple:

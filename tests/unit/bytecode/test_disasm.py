@@ -31,7 +31,9 @@ def test_generated_programs_come_back(seed):
 
 
 def test_the_text_reads_well():
-    assert listing(sample()).splitlines()[-13:] == [
+    lines = listing(sample()).splitlines()
+    begin = lines.index('.function "main" (tensor) -> (tensor) frame 8')
+    assert lines[begin : begin + 13] == [
         '.function "main" (tensor) -> (tensor) frame 8',
         "  .at \"node 'x'\"",
         "  COPY 0",
@@ -83,3 +85,11 @@ def test_wrong_programs_are_refused(body, id):
     with pytest.raises(CompileError) as caught:
         parse(f'.function "f" () -> (int) frame 1\n  {body}', {})
     assert caught.value.ids == (id,)
+
+
+def test_structure_reads_well():
+    (line,) = (line for line in listing(sample()).splitlines() if '"xs"' in line)
+    assert line == (
+        '.input "xs" list ("k" input 0 axis 0 {d}) "" tuple (".0" f32 ["k" {s1}], '
+        '".1" option () "" i64 ["n+k" {s0 + s1}])'
+    )

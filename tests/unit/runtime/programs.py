@@ -12,17 +12,8 @@ import pytest
 from inlay.bytecode import formula
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import (
-    Access,
-    Dim,
-    Entry,
-    HostBody,
-    Kernel,
-    Program,
-    Requirement,
-    Symbol,
-    TensorSpec,
-)
+from inlay.bytecode.program import Access, Entry, HostBody, Kernel, Program, Requirement
+from inlay.bytecode.spec import Dim, Symbol, TensorSpec
 
 
 def dims(text: str, symbols: list[str]) -> tuple[Dim, ...]:

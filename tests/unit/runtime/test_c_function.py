@@ -16,14 +16,12 @@ from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import (
     Access,
-    Dim,
     Entry,
     FunctionBody,
     Kernel,
     Program,
-    Symbol,
-    TensorSpec,
 )
+from inlay.bytecode.spec import Dim, Symbol, TensorSpec
 from inlay.runtime.session import executable_of
 
 pytestmark = [

@@ -17,9 +17,9 @@ from inlay.bytecode.program import (
     Kernel,
     Phase,
     Program,
-    Symbol,
     Target,
 )
+from inlay.bytecode.spec import Symbol
 from inlay.codegen.interface import Request
 from inlay.codegen.llvm_generator import LlvmGenerator
 from inlay.loop.parser import parse_function

@@ -23,10 +23,10 @@ from inlay.bytecode.program import (
     ImageBody,
     Kernel,
     Phase,
-    Symbol,
     SymbolBody,
     Target,
 )
+from inlay.bytecode.spec import Symbol
 from inlay.runtime.native import Settings
 from inlay.runtime.session import Executable, executable_of, load_executable
 from tests.unit.runtime.programs import dbl, doubling, native_image, spec

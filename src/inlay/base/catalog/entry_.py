@@ -7,10 +7,11 @@ from inlay.base.catalog.entry import Entry
 ENTRIES = (
     Entry(
         id="entry.type",
-        title="an input or output that has no tensor form",
+        title="an input or output that has no form outside",
         explanation=(
-            "An executable takes and gives tensors. Control values become small tensors, and a "
-            "tuple becomes several outputs; functions, cells and data types have no such form."
+            "An executable takes and gives tensors, and lists, options and tuples of them. Control "
+            "values become small tensors, but not inside lists and options; functions, cells and "
+            "other data types have no such form."
         ),
         remedy="Build or take apart such values inside the program.",
         example="def @main(t: Tree[Tensor[4, f32]]) -> Tensor[4, f32] { ... }",
@@ -25,6 +26,12 @@ ENTRIES = (
         ),
         remedy="Let some input have the symbol as a dim of its own.",
         example="def @main(x: Tensor[n + m, f32]) -> Tensor[n + m, f32] { x }",
+    ),
+    Entry(
+        id="entry.structure",
+        title="a list, option or tuple that the command line cannot give or show",
+        explanation="`inlay run` makes random tensors, and reads and writes files of tensors.",
+        remedy="Call the program from Python, where a list is a list and an option may be None.",
     ),
     Entry(
         id="entry.host-dtype",

@@ -26,6 +26,15 @@ ENTRIES = (
         remedy="Give a NumPy array, or an object that offers DLPack.",
     ),
     Entry(
+        id="input.structure",
+        title="an input that is not the list, option or tuple that is needed",
+        explanation=(
+            "A `List` is given as a Python list, an `Option` as None or its content, a tuple as a "
+            "tuple. The message names the way to the value: 'x[2].1' is field 1 of element 2."
+        ),
+        remedy=_SEE,
+    ),
+    Entry(
         id="input.dtype",
         title="an input of another element type",
         explanation=(

@@ -3,6 +3,7 @@
  *     executable = load(path, buffer, threads, stack_bytes, cache_bytes, hand_off_ns,
  *                       check_constants, activations, callbacks, symbols)
  *     results = executable.call(entry, x, y, ...)
+ *     results, counts = executable.call_structured(entry, counts, is_bf16, x, y, ...)
  *
  * `runtime/native.py` is the only caller and documents the arguments. Failures raise
  * `Failure(id, message, [(function, span or None), ...])`. The GIL is released while a call runs,
@@ -203,6 +204,26 @@ static void give_back(executable_object *self, inlay_activation_t *activation)
     sem_post(&self->free);
 }
 
+/* The results as a list of objects that own them; NULL with an exception. */
+static PyObject *wrap_results(executable_object *self, inlay_result_t *results, uint32_t n)
+{
+    PyObject *list = PyList_New(n);
+    uint32_t i;
+    for (i = 0; i < n; i++) {
+        PyObject *wrapped = list ? inlay_ext_wrap(self->result_type, &results[i], (PyObject *)self,
+                                                  &self->host, 0)
+                                 : NULL;
+        if (wrapped) {
+            results[i].block = NULL; /* the object gives it back */
+            PyList_SetItem(list, i, wrapped);
+            continue;
+        }
+        for (; i < n; i++) inlay_result_release(&self->host, &results[i]);
+        Py_CLEAR(list);
+    }
+    return list;
+}
+
 /* Run with inputs read; a list of results, or NULL with an exception. */
 static PyObject *run(executable_object *self, uint32_t entry, inlay_tensor_t *inputs,
                      uint32_t n_inputs)
@@ -212,7 +233,7 @@ static PyObject *run(executable_object *self, uint32_t entry, inlay_tensor_t *in
     inlay_status_t status;
     inlay_error_t error;
     PyObject *list = NULL;
-    uint32_t n_results, unused, i;
+    uint32_t n_results, unused;
     inlay_module_arity(self->module, entry, &unused, &n_results);
     if (n_results > STACK_INPUTS) results = PyMem_Malloc(n_results * sizeof *results);
     if (!results) return PyErr_NoMemory();
@@ -222,62 +243,133 @@ static PyObject *run(executable_object *self, uint32_t entry, inlay_tensor_t *in
     status = inlay_call(activation, entry, inputs, n_inputs, results, n_results, &error);
     Py_END_ALLOW_THREADS
     give_back(self, activation);
-    if (status != INLAY_OK) {
-        /* An exception of a callback or signal handler says more than the status. */
-        if (!PyErr_Occurred()) raise_failure(self->failure, &error, status);
-        goto done;
-    }
-    list = PyList_New(n_results);
-    for (i = 0; i < n_results; i++) {
-        PyObject *wrapped = list ? inlay_ext_wrap(self->result_type, &results[i], (PyObject *)self,
-                                                  &self->host, 0)
-                                 : NULL;
-        if (wrapped) {
-            PyList_SetItem(list, i, wrapped);
-            continue;
-        }
-        for (; i < n_results; i++) inlay_result_release(&self->host, &results[i]);
-        Py_CLEAR(list);
-    }
+    /* An exception of a callback or signal handler says more than the status. */
+    if (status == INLAY_OK) list = wrap_results(self, results, n_results);
+    else if (!PyErr_Occurred()) raise_failure(self->failure, &error, status);
 done:
     if (results != fixed) PyMem_Free(results);
     return list;
 }
 
+/* The same with counts; a pair of results and their counts. */
+static PyObject *run_structured(executable_object *self, uint32_t entry, inlay_tensor_t *inputs,
+                                uint32_t n_inputs, const int64_t *counts, uint32_t n_counts)
+{
+    inlay_activation_t *activation = acquire(self);
+    inlay_values_t values;
+    inlay_status_t status;
+    inlay_error_t error;
+    PyObject *list, *answer = NULL;
+    if (!activation) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = inlay_call_structured(activation, entry, inputs, n_inputs, counts, n_counts, &values,
+                                   &error);
+    Py_END_ALLOW_THREADS
+    give_back(self, activation);
+    if (status != INLAY_OK) {
+        if (!PyErr_Occurred()) raise_failure(self->failure, &error, status);
+        return NULL;
+    }
+    list = wrap_results(self, values.tensors, values.n_tensors);
+    if (list)
+        answer = Py_BuildValue("(Ny#)", list, (const char *)values.counts,
+                               (Py_ssize_t)(values.n_counts * sizeof *values.counts));
+    inlay_values_release(&self->host, &values);
+    return answer;
+}
+
+/* An entry and its tensors, read from arguments. */
+typedef struct arguments {
+    Py_buffer fixed_views[STACK_INPUTS], *views;
+    inlay_tensor_t fixed_inputs[STACK_INPUTS], *inputs;
+    Py_ssize_t n; /* read so far */
+} arguments_t;
+
+static void release_arguments(arguments_t *a)
+{
+    Py_ssize_t i;
+    for (i = 0; i < a->n; i++) PyBuffer_Release(&a->views[i]);
+    if (a->views != a->fixed_views) PyMem_Free(a->views);
+    if (a->inputs != a->fixed_inputs) PyMem_Free(a->inputs);
+}
+
+/* 0, or -1 with an exception; to be released either way. */
+static int read_arguments(arguments_t *a, PyObject *const *given, Py_ssize_t n)
+{
+    a->views = a->fixed_views;
+    a->inputs = a->fixed_inputs;
+    a->n = 0;
+    if (n > STACK_INPUTS) {
+        a->views = PyMem_Malloc((size_t)n * sizeof *a->views);
+        a->inputs = PyMem_Malloc((size_t)n * sizeof *a->inputs);
+        if (!a->views || !a->inputs) {
+            PyErr_NoMemory();
+            return -1;
+        }
+    }
+    for (; a->n < n; a->n++)
+        if (inlay_ext_read(given[a->n], &a->views[a->n], &a->inputs[a->n]) != 0) return -1;
+    return 0;
+}
+
+static long entry_of(PyObject *const *arguments, Py_ssize_t n)
+{
+    long entry = n > 0 ? PyLong_AsLong(arguments[0]) : -1;
+    if (entry < 0 && !PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "the first argument is an entry");
+    return entry;
+}
+
 static PyObject *call(PyObject *object, PyObject *const *arguments, Py_ssize_t n)
 {
     executable_object *self = (executable_object *)object;
-    Py_buffer fixed_views[STACK_INPUTS], *views = fixed_views;
-    inlay_tensor_t fixed_inputs[STACK_INPUTS], *inputs = fixed_inputs;
+    arguments_t a;
     PyObject *answer = NULL;
-    Py_ssize_t i = 0, read = 0;
-    long entry = n > 0 ? PyLong_AsLong(arguments[0]) : -1;
-    if (entry < 0) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "the first argument is an entry");
+    Py_ssize_t i;
+    long entry = entry_of(arguments, n);
+    if (entry < 0) return NULL;
+    if (read_arguments(&a, arguments + 1, n - 1) == 0) {
+        /* bfloat16 comes as its bits; the Python side has looked at the real type. */
+        for (i = 0; i < a.n; i++)
+            if (a.inputs[i].dtype == INLAY_U16 &&
+                inlay_module_input_dtype(self->module, (uint32_t)entry, (uint32_t)i) == INLAY_BF16)
+                a.inputs[i].dtype = INLAY_BF16;
+        answer = run(self, (uint32_t)entry, a.inputs, (uint32_t)a.n);
+    }
+    release_arguments(&a);
+    return answer;
+}
+
+/* After the entry: counts as the bytes of int64, and a byte for each tensor that is not 0 where its
+ * bits are those of bfloat16. */
+static PyObject *call_structured(PyObject *object, PyObject *const *arguments, Py_ssize_t n)
+{
+    executable_object *self = (executable_object *)object;
+    arguments_t a;
+    PyObject *answer = NULL;
+    char *counts, *is_bf16;
+    Py_ssize_t count_bytes, flag_bytes, i;
+    long entry = entry_of(arguments, n);
+    if (entry < 0) return NULL;
+    if (n < 3) {
+        PyErr_SetString(PyExc_ValueError, "counts and flags follow the entry");
         return NULL;
     }
-    n--;
-    arguments++;
-    if (n > STACK_INPUTS) {
-        views = PyMem_Malloc((size_t)n * sizeof *views);
-        inputs = PyMem_Malloc((size_t)n * sizeof *inputs);
-        if (!views || !inputs) {
-            PyErr_NoMemory();
-            goto done;
-        }
+    if (PyBytes_AsStringAndSize(arguments[1], &counts, &count_bytes) != 0 ||
+        PyBytes_AsStringAndSize(arguments[2], &is_bf16, &flag_bytes) != 0)
+        return NULL;
+    if (flag_bytes != n - 3 || count_bytes % 8) {
+        PyErr_SetString(PyExc_ValueError, "a flag for each tensor, eight bytes for each count");
+        return NULL;
     }
-    for (; read < n; read++) {
-        if (inlay_ext_read(arguments[read], &views[read], &inputs[read]) != 0) goto done;
-        /* bfloat16 comes as its bits; the Python side has looked at the real type. */
-        if (inputs[read].dtype == INLAY_U16 &&
-            inlay_module_input_dtype(self->module, (uint32_t)entry, (uint32_t)read) == INLAY_BF16)
-            inputs[read].dtype = INLAY_BF16;
+    if (read_arguments(&a, arguments + 3, n - 3) == 0) {
+        for (i = 0; i < a.n; i++)
+            if (is_bf16[i] && a.inputs[i].dtype == INLAY_U16) a.inputs[i].dtype = INLAY_BF16;
+        /* The contents of a bytes object are aligned to 8: they follow its header of words. */
+        answer = run_structured(self, (uint32_t)entry, a.inputs, (uint32_t)a.n,
+                                (const int64_t *)(void *)counts, (uint32_t)(count_bytes / 8));
     }
-    answer = run(self, (uint32_t)entry, inputs, (uint32_t)n);
-done:
-    for (i = 0; i < read; i++) PyBuffer_Release(&views[i]);
-    if (views != fixed_views) PyMem_Free(views);
-    if (inputs != fixed_inputs) PyMem_Free(inputs);
+    release_arguments(&a);
     return answer;
 }
 
@@ -417,6 +509,8 @@ static PyObject *live_objects(PyObject *object, PyObject *unused)
 static PyMethodDef executable_methods[] = {
     {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL,
      "call(entry, *inputs) -> list of Result"},
+    {"call_structured", (PyCFunction)(void (*)(void))call_structured, METH_FASTCALL,
+     "call_structured(entry, counts, is_bf16, *tensors) -> (list of Result, counts)"},
     {"live_objects", live_objects, METH_NOARGS, "Objects alive in idle activations; 0 always."},
     {NULL, NULL, 0, NULL},
 };
