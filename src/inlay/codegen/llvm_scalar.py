@@ -36,9 +36,7 @@ from inlay.loop.scalar import (
     Select,
     Unary,
 )
-from inlay.loop.walk import scalars_below
-
-_DIVISIONS = frozenset({BinaryOp.DIV, BinaryOp.REM, BinaryOp.FLOORDIV, BinaryOp.FLOORMOD})
+from inlay.loop.walk import may_fault, scalars_below
 
 
 class ScalarEmitter:
@@ -213,12 +211,3 @@ def _linear_of(value: Value) -> Linear:
     if value.text.startswith("splat"):
         return {(): int(value.text.removesuffix(")").rsplit(" ", 1)[1])}
     return {(): int(value.text)} if int(value.text) else {}
-
-
-def may_fault(s: Scalar) -> bool:
-    """Whether evaluating an expression where it is not wanted could trap."""
-    return any(
-        isinstance(x, Load)
-        or (isinstance(x, Binary) and x.op in _DIVISIONS and not x.dtype.is_float)
-        for x in scalars_below(s)
-    )

@@ -69,6 +69,7 @@ class BinaryOp(StrEnum):
 
 
 COMPARISONS = frozenset({BinaryOp.EQ, BinaryOp.NE, BinaryOp.LT, BinaryOp.LE})
+DIVISIONS = frozenset({BinaryOp.DIV, BinaryOp.REM, BinaryOp.FLOORDIV, BinaryOp.FLOORMOD})
 
 
 class IntrinsicOp(StrEnum):

@@ -20,6 +20,7 @@ from typing import assert_never
 from inlay.arith.expr import Int, Sym, fresh, from_atom, rebuild
 from inlay.loop.buffer import Buffer
 from inlay.loop.scalar import (
+    DIVISIONS,
     Binary,
     Bind,
     Cast,
@@ -128,6 +129,15 @@ def scalars_below(x: Scalar) -> Iterator[Scalar]:
         seen.add(id(top))
         yield top
         pending.extend(reversed(operands(top)))
+
+
+def may_fault(x: Scalar) -> bool:
+    """Whether evaluating a scalar where it is not wanted could trap: it loads, or divides integers."""
+    return any(
+        isinstance(y, Load)
+        or (isinstance(y, Binary) and y.op in DIVISIONS and not y.dtype.is_float)
+        for y in scalars_below(x)
+    )
 
 
 def loads_of(s: Stmt) -> Iterator[Load]:
