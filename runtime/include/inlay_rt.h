@@ -29,6 +29,7 @@ typedef enum inlay_status {
     INLAY_OUT_OF_MEMORY = 0x20,
     INLAY_STACK_LIMIT = 0x21,
     INLAY_CANCELLED = 0x22,
+    INLAY_DEADLINE = 0x23,
     INLAY_NOT_INLAY = 0x30,
     INLAY_VERSION = 0x31,
     INLAY_TRUNCATED = 0x32,
@@ -97,6 +98,30 @@ typedef int64_t (*inlay_phase_t)(void *const *buffers, const int64_t *ints, int6
 /* One part of parallel work. */
 typedef void (*inlay_part_t)(void *argument, int64_t part);
 
+/* Something that workers of the host run: the activation that has commands ready. Made by the core;
+ * the fields belong to the host. */
+typedef struct inlay_job {
+    void (*run)(struct inlay_job *job);
+    struct inlay_job *next;
+    int is_queued, running;
+} inlay_job_t;
+
+/* What a host with threads offers. All functions are called by any thread; `user` is the host's. */
+typedef struct inlay_threads {
+    void *(*open)(void *user); /* a lock, or NULL where there is no memory */
+    void (*close)(void *user, void *lock);
+    void (*lock)(void *user, void *lock);
+    void (*unlock)(void *user, void *lock);
+    /* With the lock taken: give it up, help others or sleep until `wake`, at most `ns`; take it
+     * again. May return early. One thread at a time waits on a lock. */
+    void (*wait)(void *user, void *lock, int64_t ns);
+    void (*wake)(void *user, void *lock);
+    /* Let a worker call job->run(job) soon, if there is one; a job that is queued stays so. */
+    void (*offer)(void *user, inlay_job_t *job);
+    /* Return when the job is not queued and no worker runs it. */
+    void (*withdraw)(void *user, inlay_job_t *job);
+} inlay_threads_t;
+
 /* What the embedding program provides. `user` is passed to each. Functions marked optional may
  * be NULL. All of them are called by any thread that runs an activation. */
 typedef struct inlay_host {
@@ -114,8 +139,11 @@ typedef struct inlay_host {
     /* Optional: find a C function by name; NULL where there is none. For a kernel whose body is a
      * function over tensors it is an `inlay_extern_t` (inlay_extern.h), cast to this type. */
     inlay_phase_t (*symbol)(void *user, const char *name, size_t name_bytes);
-    /* Optional: asked now and then; a value other than 0 ends the run as cancelled. */
+    /* Optional: asked now and then by the thread that runs the call; a value other than 0 ends
+     * the run, INLAY_DEADLINE as late, any other as cancelled. */
     int (*poll)(void *user);
+    /* Optional: without them a call in parallel mode runs its commands itself when it waits. */
+    const inlay_threads_t *threads;
 } inlay_host_t;
 
 typedef struct inlay_module inlay_module_t;
@@ -146,11 +174,24 @@ uint32_t inlay_module_input_dtype(const inlay_module_t *module, uint32_t entry, 
 
 /* ------------------------------------------------------------------------------------ calls */
 
+/* How a call goes through its program. All give the same results and the same failures. */
+typedef enum inlay_mode {
+    INLAY_SEQUENTIAL, /* one instruction after the other, nothing pending */
+    INLAY_PARALLEL,   /* kernels are issued and run by workers when their inputs are there */
+    INLAY_REPLAY      /* one thread; everything is put off as long as it can be, then `seed` picks */
+} inlay_mode_t;
+
 typedef struct inlay_config {
     size_t stack_bytes;    /* limit of the machine's stack; 0 for the default */
     size_t cache_bytes;    /* freed tensor memory that is kept for reuse; 0 for the default */
     int64_t parts;         /* parts of parallel work; at least 1 */
     int64_t hand_off_ns;   /* kernels predicted to be shorter run in one part */
+    uint32_t mode;         /* inlay_mode_t */
+    uint32_t callbacks_anywhere; /* whether workers may call host.kernel; else only the caller */
+    uint64_t seed;         /* of INLAY_REPLAY */
+    uint32_t most_commands; /* in flight; 0 for the default */
+    uint32_t most_tasks;   /* calls that are suspended; 0 for the default */
+    size_t held_bytes;     /* dead memory that commands in flight still use; 0 for the default */
 } inlay_config_t;
 
 inlay_status_t inlay_activation_create(const inlay_module_t *module, const inlay_host_t *host,

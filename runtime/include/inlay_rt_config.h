@@ -42,6 +42,29 @@
 #define INLAY_POLL_INTERVAL 65536
 #endif
 
+/* Commands in flight of one call, and dead memory that they may still use: beyond, issuing waits. */
+#ifndef INLAY_MOST_COMMANDS
+#define INLAY_MOST_COMMANDS 256
+#endif
+#ifndef INLAY_HELD_BYTES
+#define INLAY_HELD_BYTES ((size_t)256 << 20)
+#endif
+
+/* Copies of at most so many bytes are made by the issuing thread where nothing is pending. */
+#ifndef INLAY_COPY_BYTES
+#define INLAY_COPY_BYTES ((size_t)64 << 10)
+#endif
+
+/* Calls that are tasks at a time; each holds a segment of the stack. Beyond, SPAWN is CALL. */
+#ifndef INLAY_MOST_TASKS
+#define INLAY_MOST_TASKS 64
+#endif
+
+/* How long a wait lasts at most before host.poll is asked again. */
+#ifndef INLAY_WAIT_NS
+#define INLAY_WAIT_NS 2000000
+#endif
+
 /* 1 counts executed instructions (one addition each). */
 #ifndef INLAY_COUNT_INSTRUCTIONS
 #define INLAY_COUNT_INSTRUCTIONS 0

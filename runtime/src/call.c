@@ -3,16 +3,6 @@
 
 #include <string.h>
 
-static void *take(inlay_activation_t *m, size_t n, size_t item)
-{
-    return m->host->allocate(m->host->user, (n + 1) * item, 64);
-}
-
-static void give(inlay_activation_t *m, void *memory, size_t n, size_t item)
-{
-    if (memory) m->host->release(m->host->user, memory, (n + 1) * item, 64);
-}
-
 inlay_status_t inlay_activation_create(const inlay_module_t *module, const inlay_host_t *host,
                                        const inlay_config_t *config,
                                        inlay_activation_t **activation)
@@ -27,13 +17,11 @@ inlay_status_t inlay_activation_create(const inlay_module_t *module, const inlay
     if (!m->config.stack_bytes) m->config.stack_bytes = INLAY_STACK_BYTES;
     if (!m->config.cache_bytes) m->config.cache_bytes = INLAY_CACHE_BYTES;
     if (m->config.parts < 1) m->config.parts = 1;
+    if (!m->config.most_commands) m->config.most_commands = INLAY_MOST_COMMANDS;
+    if (!m->config.most_tasks) m->config.most_tasks = INLAY_MOST_TASKS;
+    if (!m->config.held_bytes) m->config.held_bytes = INLAY_HELD_BYTES;
     inlay_heap_open(&m->heap, host, m->config.cache_bytes);
-    /* One more buffer than ports: the workspace. */
-    m->buffers = take(m, module->max_ports, sizeof *m->buffers);
-    m->tensors = take(m, module->max_ports, sizeof *m->tensors);
-    m->ints = take(m, module->max_ints, sizeof *m->ints);
-    m->answers = take(m, (size_t)m->config.parts, sizeof *m->answers);
-    if (!m->buffers || !m->tensors || !m->ints || !m->answers) {
+    if (inlay_flow_open(m) != INLAY_OK) {
         inlay_activation_destroy(m);
         return INLAY_OUT_OF_MEMORY;
     }
@@ -47,10 +35,7 @@ void inlay_activation_destroy(inlay_activation_t *m)
     inlay_stack_trim(m);
     if (m->first) m->host->release(m->host->user, m->first, m->first->bytes, 64);
     inlay_heap_close(&m->heap);
-    give(m, m->buffers, m->module->max_ports, sizeof *m->buffers);
-    give(m, m->tensors, m->module->max_ports, sizeof *m->tensors);
-    give(m, m->ints, m->module->max_ints, sizeof *m->ints);
-    give(m, m->answers, (size_t)m->config.parts, sizeof *m->answers);
+    inlay_flow_close(m);
     m->host->release(m->host->user, m, sizeof *m, 64);
 }
 
@@ -112,6 +97,15 @@ void inlay_result_release(const inlay_host_t *host, inlay_result_t *result)
     result->block = NULL;
 }
 
+/* Run a function to its end, and until nothing is pending. */
+static inlay_status_t run_function(inlay_activation_t *m, uint32_t function)
+{
+    inlay_status_t status;
+    inlay_flow_begin(m);
+    status = inlay_vm_run(m, function);
+    return m->config.mode == INLAY_SEQUENTIAL ? status : inlay_flow_end(m, status);
+}
+
 static inlay_status_t run(inlay_activation_t *m, const inlay_entry_t *entry,
                           const inlay_tensor_t *inputs, inlay_result_t *results)
 {
@@ -121,7 +115,7 @@ static inlay_status_t run(inlay_activation_t *m, const inlay_entry_t *entry,
     INLAY_TRY(inlay_stack_root(m, f->frame));
     for (i = 0; i < entry->inputs.n; i++)
         INLAY_TRY(inlay_push_input(m, m->current->slots + i, &inputs[i]));
-    INLAY_TRY(inlay_vm_run(m, entry->function));
+    INLAY_TRY(run_function(m, entry->function));
     for (i = 0; i < entry->outputs.n; i++) {
         status = inlay_export(m, m->first->slots + i, 1, &results[i]);
         if (status == INLAY_OK) {
@@ -142,7 +136,7 @@ static inlay_status_t run_structured(inlay_activation_t *m, const inlay_entry_t 
     uint32_t i;
     INLAY_TRY(inlay_stack_root(m, f->frame));
     INLAY_TRY(inlay_build(m, &entry->inputs, m->current->slots, tensors, counts));
-    INLAY_TRY(inlay_vm_run(m, entry->function));
+    INLAY_TRY(run_function(m, entry->function));
     INLAY_TRY(inlay_export_all(m, &entry->outputs, m->first->slots, results));
     for (i = 0; i < entry->outputs.n; i++) inlay_slot_release(&m->heap, m->first->slots + i);
     return INLAY_OK;

@@ -157,6 +157,8 @@ inlay_storage_t *inlay_heap_borrow(inlay_heap_t *heap, void *data, size_t bytes)
     storage->bytes = storage->capacity = bytes;
     storage->align = BLOCK_ALIGN;
     storage->owned = 0;
+    storage->pins = 0;
+    storage->accesses = NULL;
     return storage;
 }
 
@@ -213,6 +215,10 @@ void inlay_heap_free(inlay_heap_t *heap, inlay_object_t *object)
     while (pending) {
         object = pending;
         pending = object->link;
+        if (object->kind == KIND_STORAGE && ((inlay_storage_t *)(void *)object)->pins) {
+            heap->held_bytes += ((inlay_storage_t *)(void *)object)->capacity;
+            continue;
+        }
         if (object->kind == KIND_TENSOR) {
             pending = drop(&((inlay_view_t *)(void *)object)->storage->header, pending);
         } else if (object->kind != KIND_STORAGE) {
@@ -224,6 +230,13 @@ void inlay_heap_free(inlay_heap_t *heap, inlay_object_t *object)
         }
         recycle(heap, object);
     }
+}
+
+void inlay_heap_unpin(inlay_heap_t *heap, inlay_storage_t *storage)
+{
+    if (--storage->pins || storage->header.count) return;
+    heap->held_bytes -= storage->capacity;
+    recycle(heap, &storage->header);
 }
 
 /* ----------------------------------------------------------------------------------- sweep */

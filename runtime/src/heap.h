@@ -38,6 +38,7 @@ typedef struct inlay_heap {
     size_t live;
     inlay_block_t *blocks[BLOCK_CLASSES];
     size_t cached_bytes, cache_limit;
+    size_t held_bytes; /* of storages that died while commands in flight use them */
 } inlay_heap_t;
 
 void inlay_heap_open(inlay_heap_t *heap, const inlay_host_t *host, size_t cache_limit);
@@ -59,6 +60,9 @@ void inlay_heap_give(inlay_heap_t *heap, void *memory, size_t bytes, size_t alig
 
 /* Give a storage's memory away: the object stays, and no longer owns it. */
 void inlay_heap_disown(inlay_storage_t *storage);
+
+/* A command in flight has done with a storage: one pin less. */
+void inlay_heap_unpin(inlay_heap_t *heap, inlay_storage_t *storage);
 
 /* Free an object whose count has reached 0, and all that dies with it. */
 void inlay_heap_free(inlay_heap_t *heap, inlay_object_t *object);

@@ -9,6 +9,7 @@
 #ifndef INLAY_MACHINE_H
 #define INLAY_MACHINE_H
 
+#include "flow.h"
 #include "heap.h"
 #include "module.h"
 
@@ -39,10 +40,12 @@ struct inlay_activation {
     size_t stack_bytes;    /* of all segments */
     inlay_error_t *error;  /* of the call that runs */
     inlay_slot_t *sp;      /* handed to and back by instructions outside the loop */
-    void **buffers;        /* of the kernel that is invoked */
-    int64_t *ints;
-    inlay_tensor_t *tensors;
-    int64_t *answers;      /* of the parts of a phase */
+    /* Where the loop was when it began an instruction that may issue or wait. */
+    const inlay_function_t *function;
+    const uint32_t *pc;
+    const inlay_record_t *top;
+    inlay_command_t *now;  /* what a kernel needs that runs at once; in no list */
+    inlay_flow_t flow;
     uint64_t steps;
 };
 
@@ -69,8 +72,14 @@ inlay_segment_t *inlay_stack_next(inlay_activation_t *m, size_t bytes);
 void inlay_stack_trim(inlay_activation_t *m);
 inlay_record_t *inlay_segment_end(inlay_segment_t *segment);
 
+/* vm.c: the frames at the instruction noted above, and what an error says of them. */
+void inlay_vm_where(const inlay_activation_t *m, inlay_where_t *where);
+void inlay_vm_explain(const inlay_activation_t *m, const inlay_where_t *where, inlay_error_t *error);
+
 /* kernel.c */
 inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t kernel);
+/* Ask the host whether to go on. */
+inlay_status_t inlay_poll(inlay_activation_t *m);
 
 /* tensor.c: instructions on tensors. Each takes its operands from m->sp and moves m->sp. */
 inlay_status_t inlay_op_storage(inlay_activation_t *m, const uint32_t *operands);

@@ -41,6 +41,12 @@ typedef struct inlay_kernel {
     inlay_formula_t workspace, cost;
 } inlay_kernel_t;
 
+/* Whether it is given tensors with their dims, not addresses alone. */
+static inline int inlay_takes_tensors(const inlay_kernel_t *kernel)
+{
+    return kernel->body == INLAY_BODY_CALLBACK || kernel->body == INLAY_BODY_FUNCTION;
+}
+
 typedef struct inlay_dim {
     inlay_text_t text;
     inlay_formula_t value;

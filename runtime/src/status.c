@@ -11,6 +11,7 @@ const char *inlay_status_id(inlay_status_t status)
     case INLAY_OUT_OF_MEMORY: return "run.out-of-memory";
     case INLAY_STACK_LIMIT: return "run.stack-limit";
     case INLAY_CANCELLED: return "run.cancelled";
+    case INLAY_DEADLINE: return "run.deadline";
     case INLAY_NOT_INLAY: return "container.not-inlay";
     case INLAY_VERSION: return "container.version";
     case INLAY_TRUNCATED: return "container.truncated";

@@ -73,16 +73,22 @@ static inlay_view_t *new_view(inlay_activation_t *m, inlay_storage_t *storage, u
     return view;
 }
 
+/* A new storage. Where the host has no more memory, what commands in flight hold may be enough. */
+static inlay_storage_t *new_storage(inlay_activation_t *m, size_t bytes, size_t align)
+{
+    inlay_storage_t *storage = inlay_heap_storage(&m->heap, bytes, align);
+    if (!storage && m->flow.in_flight && inlay_flow_drain(m) == INLAY_OK)
+        storage = inlay_heap_storage(&m->heap, bytes, align);
+    if (!storage && !m->flow.is_stopped) inlay_no_memory(m);
+    return storage;
+}
+
 /* A tensor in a storage of its own, of at least `capacity` bytes. */
 static inlay_view_t *new_tensor(inlay_activation_t *m, uint32_t dtype, const int64_t *dims,
                                 uint32_t rank, size_t bytes, size_t capacity)
 {
-    inlay_storage_t *storage =
-        inlay_heap_storage(&m->heap, capacity > bytes ? capacity : bytes, BLOCK_ALIGN);
-    if (!storage) {
-        inlay_no_memory(m);
-        return NULL;
-    }
+    inlay_storage_t *storage = new_storage(m, capacity > bytes ? capacity : bytes, BLOCK_ALIGN);
+    if (!storage) return NULL;
     return new_view(m, storage, storage->data, dtype, dims, rank, bytes);
 }
 
@@ -94,8 +100,8 @@ inlay_status_t inlay_op_storage(inlay_activation_t *m, const uint32_t *operands)
     if (top->as.integer < 0 || top->as.integer > INLAY_MAX_STORAGE)
         return inlay_fail(m->error, INLAY_BAD_DIMS, "a storage cannot have {1} bytes",
                           &top->as.integer, 1);
-    storage = inlay_heap_storage(&m->heap, (size_t)top->as.integer, operands[1]);
-    if (!storage) return inlay_no_memory(m);
+    storage = new_storage(m, (size_t)top->as.integer, operands[1]);
+    if (!storage) return INLAY_OUT_OF_MEMORY;
     set(top, KIND_STORAGE, &storage->header);
     return INLAY_OK;
 }
@@ -265,12 +271,15 @@ inlay_status_t inlay_op_append(inlay_activation_t *m)
         made = new_tensor(m, view->dtype, dims, view->rank, view->bytes + row->bytes,
                           2 * view->bytes);
         if (!made) return INLAY_OUT_OF_MEMORY;
-        if (view->bytes) memcpy(made->data, view->data, view->bytes);
-        if (row->bytes) memcpy(made->data + view->bytes, row->data, row->bytes);
+        INLAY_TRY(inlay_flow_copy(m, made->storage, made->data, view->storage, view->data,
+                                  view->bytes));
+        INLAY_TRY(inlay_flow_copy(m, made->storage, made->data + view->bytes, row->storage,
+                                  row->data, row->bytes));
         inlay_release(&m->heap, &view->header);
         set(at, KIND_TENSOR, &made->header);
     } else {
-        if (row->bytes) memcpy(view->data + view->bytes, row->data, row->bytes);
+        INLAY_TRY(inlay_flow_copy(m, view->storage, view->data + view->bytes, row->storage,
+                                  row->data, row->bytes));
         view->bytes += row->bytes;
         view->dims[0]++;
     }
@@ -288,7 +297,7 @@ inlay_status_t inlay_op_own(inlay_activation_t *m)
     if (is_unique(view)) return INLAY_OK;
     made = new_tensor(m, view->dtype, view->dims, view->rank, view->bytes, 0);
     if (!made) return INLAY_OUT_OF_MEMORY;
-    if (view->bytes) memcpy(made->data, view->data, view->bytes);
+    INLAY_TRY(inlay_flow_copy(m, made->storage, made->data, view->storage, view->data, view->bytes));
     inlay_release(&m->heap, &view->header);
     set(at, KIND_TENSOR, &made->header);
     return INLAY_OK;
@@ -307,7 +316,8 @@ inlay_status_t inlay_op_assign(inlay_activation_t *m)
     if (!target->storage->owned)
         return inlay_fail(m->error, INLAY_READ_ONLY,
                           "an input or constant would be written", NULL, 0);
-    if (source->bytes) memmove(target->data, source->data, source->bytes);
+    INLAY_TRY(inlay_flow_copy(m, target->storage, target->data, source->storage, source->data,
+                              source->bytes));
     inlay_release(&m->heap, &source->header);
     inlay_release(&m->heap, &target->header);
     m->sp -= 2;
@@ -360,6 +370,7 @@ inlay_status_t inlay_op_read_ints(inlay_activation_t *m, uint32_t n)
     if (values[0] != values[1])
         return inlay_fail(m->error, INLAY_BAD_DIMS,
                           "{1} integers are read from a tensor of {2}", values, 2);
+    INLAY_TRY(inlay_flow_wait(m, view->storage, view->data, view->bytes, 0));
     for (i = 0; i < n; i++) {
         if (!load(view, i, &values[0]))
             return inlay_fail(m->error, INLAY_INT_OVERFLOW, "integer arithmetic leaves 64 bits",

@@ -49,7 +49,8 @@ typedef struct inlay_storage {
     size_t capacity;   /* what there is */
     size_t align;
     uint32_t owned;    /* given back when the object dies; such bytes may be written */
-    uint32_t unused;
+    uint32_t pins;     /* accesses of commands in flight: the bytes outlive the object */
+    struct inlay_access *accesses; /* those that no later write covers */
 } inlay_storage_t;
 
 typedef struct inlay_view {

@@ -171,20 +171,18 @@ static void place_arguments(inlay_activation_t *m, inlay_slot_t *to, inlay_compo
     inlay_release(&m->heap, &closure->header);
 }
 
-/* Say where: the frames from the innermost out. A caller's pc is already behind its call. */
-static void trace(inlay_activation_t *m, const inlay_function_t *f, const uint32_t *pc,
-                  const inlay_record_t *top)
+/* A caller's pc is already behind its call. */
+void inlay_vm_where(const inlay_activation_t *m, inlay_where_t *where)
 {
-    inlay_error_t *error = m->error;
+    const inlay_function_t *f = m->function;
+    const uint32_t *pc = m->pc;
+    const inlay_record_t *top = m->top;
     const inlay_segment_t *segment = m->current;
-    error->depth = 0;
-    while (f && error->depth < INLAY_TRACE_DEPTH) {
-        inlay_text_t span = inlay_module_span(m->module, f, (uint32_t)(pc - f->code));
-        error->functions[error->depth] = f->name.at;
-        error->function_bytes[error->depth] = f->name.bytes;
-        error->spans[error->depth] = span.bytes ? span.at : NULL;
-        error->span_bytes[error->depth] = span.bytes;
-        error->depth++;
+    where->depth = 0;
+    while (f && where->depth < INLAY_TRACE_DEPTH) {
+        where->frames[where->depth].function = f;
+        where->frames[where->depth].pc = pc;
+        where->depth++;
         f = top->function;
         if (!f) return;
         pc = top->pc - 1;
@@ -194,6 +192,21 @@ static void trace(inlay_activation_t *m, const inlay_function_t *f, const uint32
         } else {
             top++;
         }
+    }
+}
+
+void inlay_vm_explain(const inlay_activation_t *m, const inlay_where_t *where, inlay_error_t *error)
+{
+    uint32_t i;
+    error->depth = where->depth;
+    for (i = 0; i < where->depth; i++) {
+        const inlay_function_t *f = where->frames[i].function;
+        inlay_text_t span =
+            inlay_module_span(m->module, f, (uint32_t)(where->frames[i].pc - f->code));
+        error->functions[i] = f->name.at;
+        error->function_bytes[i] = f->name.bytes;
+        error->spans[i] = span.bytes ? span.at : NULL;
+        error->span_bytes[i] = span.bytes;
     }
 }
 
@@ -248,16 +261,22 @@ static void trace(inlay_activation_t *m, const inlay_function_t *f, const uint32
         sp = m->sp;                         \
     } while (0)
 
-#define POLL()                                                             \
-    do {                                                                   \
-        if (--fuel == 0) {                                                 \
-            fuel = INLAY_POLL_INTERVAL;                                    \
-            if (m->host->poll && m->host->poll(m->host->user)) {           \
-                status = inlay_fail(m->error, INLAY_CANCELLED,             \
-                                    "the run was interrupted", NULL, 0);   \
-                goto failed;                                               \
-            }                                                              \
-        }                                                                  \
+/* An instruction that may issue or wait: it notes where it is. */
+#define ISSUING(call)     \
+    do {                  \
+        m->function = f;  \
+        m->pc = pc;       \
+        m->top = top;     \
+        OUTSIDE(call);    \
+    } while (0)
+
+#define POLL()                                        \
+    do {                                              \
+        if (--fuel == 0) {                            \
+            fuel = INLAY_POLL_INTERVAL;               \
+            status = inlay_poll(m);                   \
+            if (status != INLAY_OK) goto failed;      \
+        }                                             \
     } while (0)
 
 static int fits(const inlay_slot_t *base, uint32_t slots, const inlay_record_t *top)
@@ -517,9 +536,9 @@ inlay_status_t inlay_vm_run(inlay_activation_t *m, uint32_t function)
         case OP_CELL_READ: OUTSIDE(item(m, KIND_CELL, 0)); pc++; break;
         case OP_CELL_WRITE: OUTSIDE(write_cell(m)); pc++; break;
 
-        case OP_STORAGE: OUTSIDE(inlay_op_storage(m, pc + 1)); pc += 3; break;
+        case OP_STORAGE: ISSUING(inlay_op_storage(m, pc + 1)); pc += 3; break;
         case OP_TENSOR: OUTSIDE(inlay_op_tensor(m, pc + 1)); pc += 3; break;
-        case OP_ALLOCATE: OUTSIDE(inlay_op_allocate(m, pc + 1)); pc += 4; break;
+        case OP_ALLOCATE: ISSUING(inlay_op_allocate(m, pc + 1)); pc += 4; break;
         case OP_CHECK_TENSOR: {
             const inlay_view_t *view = (const inlay_view_t *)(void *)sp[-1].as.object;
             NEED(sp - 1, KIND_TENSOR);
@@ -556,12 +575,12 @@ inlay_status_t inlay_vm_run(inlay_activation_t *m, uint32_t function)
         case OP_RESHAPE: OUTSIDE(inlay_op_reshape(m, pc + 1)); pc += 2; break;
         case OP_ROW: OUTSIDE(inlay_op_rows(m, 1)); pc++; break;
         case OP_ROWS: OUTSIDE(inlay_op_rows(m, 0)); pc++; break;
-        case OP_APPEND: OUTSIDE(inlay_op_append(m)); pc++; break;
-        case OP_OWN: OUTSIDE(inlay_op_own(m)); pc++; break;
-        case OP_ASSIGN: OUTSIDE(inlay_op_assign(m)); pc++; break;
-        case OP_INVOKE: OUTSIDE(inlay_invoke(m, pc[1])); pc += 2; break;
-        case OP_TO_INT: OUTSIDE(inlay_op_read_ints(m, 1)); pc++; break;
-        case OP_READ_INTS: OUTSIDE(inlay_op_read_ints(m, pc[1])); pc += 2; break;
+        case OP_APPEND: ISSUING(inlay_op_append(m)); pc++; break;
+        case OP_OWN: ISSUING(inlay_op_own(m)); pc++; break;
+        case OP_ASSIGN: ISSUING(inlay_op_assign(m)); pc++; break;
+        case OP_INVOKE: ISSUING(inlay_invoke(m, pc[1])); pc += 2; break;
+        case OP_TO_INT: ISSUING(inlay_op_read_ints(m, 1)); pc++; break;
+        case OP_READ_INTS: ISSUING(inlay_op_read_ints(m, pc[1])); pc += 2; break;
         case OP_TO_TENSOR: OUTSIDE(inlay_op_make_ints(m, pc[1], 1, 0)); pc += 2; break;
         case OP_MAKE_INTS: OUTSIDE(inlay_op_make_ints(m, pc[1], pc[2], 1)); pc += 3; break;
         default: /* the verifier refuses other numbers */ break;
@@ -572,7 +591,13 @@ mismatch:
     goto failed;
 no_stack:
     status = m->error->status;
-failed:
-    trace(m, f, pc, top);
+failed: {
+    inlay_where_t where;
+    m->function = f;
+    m->pc = pc;
+    m->top = top;
+    inlay_vm_where(m, &where);
+    inlay_vm_explain(m, &where, m->error);
     return status;
+}
 }

@@ -1,21 +1,28 @@
 /* Runs executables under sanitizers, without Python.
  *
- *     driver LIMIT file...
+ *     driver LIMIT[,MODE,SEED] file...
  *
  * For each file: load it, call its first entry on fixed inputs, print one line with the status and
  * the bytes of the results. With LIMIT > 0, the host refuses memory from the LIMIT-th request on,
- * for LIMIT, LIMIT + 1, ... until a run asks for less. Whatever the file holds, this must neither
+ * for LIMIT, LIMIT + 1, ... until a run asks for less. MODE is that of inlay_mode_t; in parallel mode
+ * callbacks run on the workers of a pool. Whatever the file holds, this must neither
  * read nor write out of bounds, nor leak, nor hang. */
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "inlay_rt.h"
+#include "platform/posix.h"
 
 #define MOST_BYTES ((size_t)256 << 20)
 
 typedef struct tester {
+    pthread_mutex_t lock;
+    inlay_posix_t *posix;
+    unsigned mode;
+    unsigned long long seed;
     size_t bytes; /* in use */
     long requests, limit;
     int polls;
@@ -25,11 +32,14 @@ static void *take(void *user, size_t bytes, size_t align)
 {
     tester_t *t = user;
     void *memory = NULL;
+    pthread_mutex_lock(&t->lock);
     t->requests++;
-    if (t->limit && t->requests >= t->limit) return NULL;
-    if (bytes > MOST_BYTES - t->bytes) return NULL;
-    if (posix_memalign(&memory, align, bytes) != 0) return NULL;
-    t->bytes += bytes;
+    if (!(t->limit && t->requests >= t->limit) && bytes <= MOST_BYTES - t->bytes &&
+        posix_memalign(&memory, align, bytes) == 0)
+        t->bytes += bytes;
+    else
+        memory = NULL;
+    pthread_mutex_unlock(&t->lock);
     return memory;
 }
 
@@ -37,11 +47,36 @@ static void give(void *user, void *memory, size_t bytes, size_t align)
 {
     tester_t *t = user;
     (void)align;
+    pthread_mutex_lock(&t->lock);
     t->bytes -= bytes;
+    pthread_mutex_unlock(&t->lock);
     free(memory);
 }
 
-static int poll(void *user) { return ++((tester_t *)user)->polls > 20; }
+static int poll(void *user) { return ++((tester_t *)user)->polls > 2000; }
+
+static void *lock_open(void *user) { return inlay_posix_threads.open(((tester_t *)user)->posix); }
+static void lock_close(void *user, void *lock) { (void)user, inlay_posix_threads.close(NULL, lock); }
+static void lock_take(void *user, void *lock) { (void)user, inlay_posix_threads.lock(NULL, lock); }
+static void lock_give(void *user, void *lock) { (void)user, inlay_posix_threads.unlock(NULL, lock); }
+static void lock_wait(void *user, void *lock, int64_t ns)
+{
+    inlay_posix_threads.wait(((tester_t *)user)->posix, lock, ns);
+}
+static void lock_wake(void *user, void *lock)
+{
+    inlay_posix_threads.wake(((tester_t *)user)->posix, lock);
+}
+static void offer(void *user, inlay_job_t *job)
+{
+    inlay_posix_threads.offer(((tester_t *)user)->posix, job);
+}
+static void withdraw(void *user, inlay_job_t *job)
+{
+    inlay_posix_threads.withdraw(((tester_t *)user)->posix, job);
+}
+static const inlay_threads_t threads = {lock_open, lock_close, lock_take, lock_give,
+                                        lock_wait, lock_wake,  offer,     withdraw};
 
 static int64_t elements(const inlay_tensor_t *t)
 {
@@ -118,7 +153,8 @@ static inlay_status_t run(const inlay_host_t *host, const uint8_t *data, size_t 
     static float y[6] = {0, 1, 2, 3, 4, 5};
     static const int64_t x_dims[1] = {3}, y_dims[2] = {2, 3};
     inlay_tensor_t inputs[2] = {{x, INLAY_I64, 1, x_dims}, {y, INLAY_F32, 2, y_dims}};
-    inlay_config_t config = {(size_t)1 << 20, (size_t)1 << 20, 2, 0};
+    const tester_t *tester = host->user;
+    inlay_config_t config = {(size_t)1 << 20, (size_t)1 << 20, 2, 0, 0, 1, 0, 6, 4, (size_t)1 << 20};
     inlay_result_t results[8];
     inlay_activation_t *activation;
     inlay_module_t *module;
@@ -129,6 +165,8 @@ static inlay_status_t run(const inlay_host_t *host, const uint8_t *data, size_t 
         if (!silent) printf("%s %s\n", inlay_status_id(status), error.message);
         return status;
     }
+    config.mode = tester->mode;
+    config.seed = tester->seed;
     status = inlay_activation_create(module, host, &config, &activation);
     inlay_module_arity(module, 0, &n_inputs, &n_results);
     for (round = 0; status == INLAY_OK && round < 2; round++) {
@@ -172,10 +210,14 @@ static uint8_t *read_file(const char *path, size_t *bytes)
 
 int main(int argc, char **argv)
 {
-    tester_t tester = {0, 0, 0, 0};
-    inlay_host_t host = {&tester, take, give, NULL, kernel, NULL, poll};
-    long limit = atol(argv[1]);
+    tester_t tester;
+    inlay_host_t host = {&tester, take, give, NULL, kernel, NULL, poll, &threads};
+    long limit = 0;
     int i;
+    memset(&tester, 0, sizeof tester);
+    pthread_mutex_init(&tester.lock, NULL);
+    sscanf(argv[1], "%ld,%u,%llu", &limit, &tester.mode, &tester.seed);
+    tester.posix = inlay_posix_open(3);
     for (i = 2; i < argc; i++) {
         size_t bytes;
         uint8_t *data = read_file(argv[i], &bytes);
@@ -192,5 +234,6 @@ int main(int argc, char **argv)
         tester.limit = 0;
         free(data);
     }
+    inlay_posix_close(tester.posix);
     return 0;
 }

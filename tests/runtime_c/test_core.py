@@ -20,6 +20,8 @@ from tests.unit.runtime.generate import CALLBACKS, Generator
 from tests.unit.runtime.test_agreement import ARGUMENTS
 
 CORE = sorted((REPOSITORY / "runtime" / "src").glob("*.c"))
+PLATFORM = [REPOSITORY / "runtime/src/platform" / name for name in ("pool.c", "posix.c")]
+MODES = {"sequential": 0, "parallel": 1, "replay": 2}
 INCLUDES = ["-I", str(REPOSITORY / "runtime" / "include"), "-I", str(REPOSITORY / "runtime/src")]
 STRICT = [
     "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wstrict-prototypes",
@@ -65,11 +67,11 @@ def test_core_keeps_no_globals(strict_objects):
     assert [line for line in writable if line[17:18] in "bBcC"] == []
 
 
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory) -> Path:
-    program = tmp_path_factory.mktemp("driver") / "driver"
-    sources = [*CORE, REPOSITORY / "tests/runtime_c/driver.c"]
-    flags = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-fsanitize=address,undefined",
+def build(folder: Path, sanitizer: str) -> Path:
+    """Compile the driver with a sanitizer; skip where the compiler has none."""
+    program = folder / "driver"
+    sources = [*CORE, *PLATFORM, REPOSITORY / "tests/runtime_c/driver.c"]
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", f"-fsanitize={sanitizer}", "-pthread",
              "-fno-sanitize-recover=all", "-DINLAY_POLL_INTERVAL=500"]  # fmt: skip
     done = subprocess.run(
         ["gcc", *flags, *INCLUDES, *sources, "-o", program],
@@ -77,9 +79,9 @@ def driver(tmp_path_factory) -> Path:
         capture_output=True,
         text=True,
     )
-    if done.returncode and "sanitize" in done.stderr + "asan":
+    if done.returncode:
         probe = subprocess.run(
-            ["gcc", "-fsanitize=address", "-x", "c", "-", "-o", "/dev/null"],
+            ["gcc", f"-fsanitize={sanitizer}", "-x", "c", "-", "-o", "/dev/null"],
             input="int main(void){return 0;}", check=False, capture_output=True, text=True,
         )  # fmt: skip
         if probe.returncode:
@@ -88,11 +90,25 @@ def driver(tmp_path_factory) -> Path:
     return program
 
 
-def drive(driver: Path, files: list[Path], limit: int = 0) -> list[str]:
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory) -> Path:
+    return build(tmp_path_factory.mktemp("driver"), "address,undefined")
+
+
+@pytest.fixture(scope="module")
+def thread_driver(tmp_path_factory) -> Path:
+    return build(tmp_path_factory.mktemp("threads"), "thread")
+
+
+def drive(
+    driver: Path, files: list[Path], limit: int = 0, mode: str = "sequential", seed: int = 0
+) -> list[str]:
     done = subprocess.run(
-        [driver, str(limit), *files], check=False, capture_output=True, text=True, errors="replace",
-        timeout=300,
+        [driver, f"{limit},{MODES[mode]},{seed}", *files],
+        check=False, capture_output=True, text=True, errors="replace", timeout=300,
     )  # fmt: skip
+    if "unexpected memory mapping" in done.stderr:
+        pytest.skip("the thread sanitizer does not run on this kernel")
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
     return done.stdout.splitlines()
 
@@ -125,9 +141,23 @@ def test_valid_programs_under_sanitizers(driver, tmp_path):
         assert line == expected(seed), seed
 
 
-def test_refused_memory_under_sanitizers(driver, tmp_path):
+@pytest.mark.parametrize(("mode", "seed"), [("parallel", 0), ("replay", 1), ("replay", 2)])
+def test_modes_under_sanitizers(driver, tmp_path, mode, seed):
+    seeds = list(range(5000, 5100))
+    files = write(tmp_path, [container.to_bytes(Generator(s).program_of()) for s in seeds])
+    assert drive(driver, files, mode=mode, seed=seed) == drive(driver, files)
+
+
+def test_workers_under_the_thread_sanitizer(thread_driver, tmp_path):
+    seeds = list(range(5000, 5060))
+    files = write(tmp_path, [container.to_bytes(Generator(s).program_of()) for s in seeds])
+    assert drive(thread_driver, files, mode="parallel") == drive(thread_driver, files)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_refused_memory_under_sanitizers(driver, tmp_path, mode):
     files = write(tmp_path, [container.to_bytes(Generator(s).program_of()) for s in range(6)])
-    assert drive(driver, files, limit=1) == []
+    assert drive(driver, files, limit=1, mode=mode) == []
 
 
 def mutations(count: int) -> list[bytes]:
@@ -185,7 +215,7 @@ def test_truncated_files_under_sanitizers(driver, tmp_path):
 
 def test_thread_pool_under_the_thread_sanitizer(tmp_path):
     program = tmp_path / "pool"
-    sources = [REPOSITORY / "runtime/src/platform/posix.c", REPOSITORY / "tests/runtime_c/pool.c"]
+    sources = [*PLATFORM, REPOSITORY / "tests/runtime_c/pool.c"]
     flags = ["-std=c11", "-O1", "-g", "-fsanitize=thread", "-pthread"]
     done = subprocess.run(
         ["gcc", *flags, *INCLUDES, *sources, "-o", program],

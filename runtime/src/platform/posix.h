@@ -14,6 +14,8 @@ void inlay_posix_close(inlay_posix_t *posix);
 void *inlay_posix_allocate(void *posix, size_t bytes, size_t align);
 void inlay_posix_release(void *posix, void *memory, size_t bytes, size_t align);
 void inlay_posix_parallel(void *posix, inlay_part_t part, void *argument, int64_t parts);
+int64_t inlay_posix_now(void *posix);
+extern const inlay_threads_t inlay_posix_threads;
 
 /* Map a file read-only; NULL with errno set where that fails. */
 const uint8_t *inlay_posix_map_file(const char *path, size_t *bytes);

@@ -11,7 +11,7 @@ import mmap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,11 @@ HAND_OFF_NS = 10_000
 """Kernels predicted to be shorter stay on the calling thread: waking another costs as much."""
 
 
+Mode: TypeAlias = Literal["sequential", "parallel", "replay"]
+"""How calls go through a program; see design 0010. All give the same results and failures."""
+MODES: tuple[Mode, ...] = ("sequential", "parallel", "replay")
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How an executable runs.
@@ -39,7 +44,10 @@ class Settings:
         stack_bytes: limit of the stack of the machine; 0 for the default of 256 MiB.
         cache_bytes: freed tensor memory that each activation keeps; 0 for the default.
         activations: calls that may run at once; further ones wait.
-        hand_off_ns: kernels predicted to be shorter run in one part.
+        hand_off_ns: kernels predicted to be shorter run in one part, on the calling thread.
+        mode: one kernel after the other; or each as soon as its inputs are there, on `threads`
+            threads; or on one thread in an order that `seed` picks.
+        seed: of mode `replay`.
     """
 
     threads: int = 1
@@ -47,6 +55,8 @@ class Settings:
     cache_bytes: int = 0
     activations: int = 16
     hand_off_ns: int = HAND_OFF_NS
+    mode: Mode = "sequential"
+    seed: int = 0
 
 
 class NativeEngine:
@@ -78,6 +88,8 @@ class NativeEngine:
                 settings.activations,
                 wrapped,
                 dict(symbols),
+                MODES.index(settings.mode),
+                settings.seed,
             )
         except _runtime.Failure as failure:
             raise _error(failure) from None
@@ -114,6 +126,17 @@ class NativeEngine:
     def live_objects(self) -> int:
         """Return how many objects are alive between calls: none, or there is a leak."""
         return self._executable.live_objects()
+
+
+Result = TypeVar("Result")
+
+
+def limited(flag: bytearray, deadline: int, function: Callable[[], Result]) -> Result:
+    """Return function(), and give up the runs that it makes on this thread when the byte of `flag`
+    is not 0 (`run.cancelled`) or `time.monotonic_ns()` is beyond a deadline that is not 0
+    (`run.deadline`).
+    """
+    return _runtime.limited(flag, deadline, function)
 
 
 def _bits(array: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -231,7 +232,7 @@ def _settings(settings: Settings | None, threads: int | None) -> Settings:
         return base
     if threads < 1:
         raise error("option.bad-value", f"threads is {threads}, and must be at least 1")
-    return Settings(threads, base.stack_bytes, base.cache_bytes, base.activations, base.hand_off_ns)
+    return replace(base, threads=threads)
 
 
 def _open(source: Path | mmap.mmap, *, verify: bool) -> Container:

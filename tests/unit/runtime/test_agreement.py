@@ -1,4 +1,7 @@
-"""The C runtime and the reference interpreter agree on random programs, failures included."""
+"""The C runtime and the reference interpreter agree on random programs, failures included.
+
+So do all modes of the runtime: whatever goes on at the same time or in whatever order, results,
+messages and places of failures are those of one instruction after the other."""
 
 from __future__ import annotations
 
@@ -7,10 +10,16 @@ import pytest
 
 from inlay.base.diagnostics import CompileError
 from inlay.bytecode import container
+from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
 from tests.unit.runtime.generate import CALLBACKS, Generator
 
 ARGUMENTS = (np.array([1, 2, 3]), np.arange(6, dtype=np.float32).reshape(2, 3))
+MODES = [
+    Settings(),
+    Settings(threads=2, mode="parallel"),
+    *(Settings(mode="replay", seed=seed) for seed in range(2)),
+]
 
 
 def outcome(exe):
@@ -26,10 +35,11 @@ def outcome(exe):
 def compare(seed: int) -> str:
     program = Generator(seed).program_of()
     reference = outcome(executable_of(program, engine="python", callbacks=CALLBACKS))
-    native = executable_of(program, engine="native", callbacks=CALLBACKS)
-    for _ in range(2):
-        assert outcome(native) == reference, seed
-        assert native.live_objects() == 0, seed
+    for settings in MODES:
+        native = executable_of(program, callbacks=CALLBACKS, settings=settings)
+        for _ in range(2):
+            assert outcome(native) == reference, (seed, settings)
+            assert native.live_objects() == 0, (seed, settings)
     return reference[0] if isinstance(reference[0], str) else "ok"
 
 

@@ -87,6 +87,12 @@ ENTRIES = (
         remedy="Run again.",
     ),
     Entry(
+        id="run.deadline",
+        title="the run did not end in time",
+        explanation="The caller gave a time limit, and it passed. Kernels that ran were finished.",
+        remedy="Give more time, or make the program faster.",
+    ),
+    Entry(
         id="run.dim-mismatch",
         title="a value has another size than its type says",
         explanation=(

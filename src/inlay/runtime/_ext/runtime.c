@@ -1,7 +1,7 @@
 /* inlay.runtime._runtime: executables for Python, over the portable runtime.
  *
  *     executable = load(path, buffer, threads, stack_bytes, cache_bytes, hand_off_ns,
- *                       check_constants, activations, callbacks, symbols)
+ *                       check_constants, activations, callbacks, symbols, mode, seed)
  *     results = executable.call(entry, x, y, ...)
  *     results, counts = executable.call_structured(entry, counts, is_bf16, x, y, ...)
  *
@@ -14,7 +14,9 @@
 #include <errno.h>
 #include <semaphore.h>
 #include <string.h>
+#include <time.h>
 
+#include "context.h"
 #include "inlay_rt.h"
 #include "platform/posix.h"
 #include "result.h"
@@ -100,13 +102,36 @@ static void host_parallel(void *user, inlay_part_t part, void *argument, int64_t
     inlay_posix_parallel(((executable_object *)user)->posix, part, argument, parts);
 }
 
+static void *posix_of(void *user) { return ((executable_object *)user)->posix; }
+static void *threads_open(void *user) { return inlay_posix_threads.open(posix_of(user)); }
+static void threads_close(void *user, void *lock) { inlay_posix_threads.close(posix_of(user), lock); }
+static void threads_lock(void *user, void *lock) { inlay_posix_threads.lock(posix_of(user), lock); }
+static void threads_unlock(void *user, void *lock)
+{
+    inlay_posix_threads.unlock(posix_of(user), lock);
+}
+static void threads_wait(void *user, void *lock, int64_t ns)
+{
+    inlay_posix_threads.wait(posix_of(user), lock, ns);
+}
+static void threads_wake(void *user, void *lock) { inlay_posix_threads.wake(posix_of(user), lock); }
+static void threads_offer(void *user, inlay_job_t *job)
+{
+    inlay_posix_threads.offer(posix_of(user), job);
+}
+static void threads_withdraw(void *user, inlay_job_t *job)
+{
+    inlay_posix_threads.withdraw(posix_of(user), job);
+}
+
+static const inlay_threads_t host_threads = {threads_open, threads_close, threads_lock,
+                                             threads_unlock, threads_wait, threads_wake,
+                                             threads_offer, threads_withdraw};
+
 static int host_poll(void *user)
 {
-    PyGILState_STATE gil = PyGILState_Ensure();
-    int is_interrupted = PyErr_CheckSignals() != 0;
     (void)user;
-    PyGILState_Release(gil);
-    return is_interrupted;
+    return inlay_ext_poll();
 }
 
 static inlay_phase_t host_symbol(void *user, const char *name, size_t name_bytes)
@@ -168,31 +193,52 @@ static inlay_status_t host_kernel(void *user, uint32_t kernel, const inlay_tenso
 {
     PyGILState_STATE gil = PyGILState_Ensure();
     int failed = run_callback(user, kernel, tensors, n_tensors, ints, n_ints);
-    (void)message;
-    (void)message_bytes;
+    if (failed) inlay_ext_put_away(message, message_bytes);
     PyGILState_Release(gil);
     return failed ? INLAY_KERNEL_FAILED : INLAY_OK;
 }
 
 /* ----------------------------------------------------------------------------------- calls */
 
+/* Wait for a free activation; -1 with errno. With a limit on the call, only a while. */
+static int wait_for_room(executable_object *self)
+{
+    struct timespec until;
+    if (!inlay_ext_is_limited()) return sem_wait(&self->free);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 5000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    return sem_timedwait(&self->free, &until);
+}
+
 /* Wait for the right to run, and take or make an activation; NULL with an exception. */
 static inlay_activation_t *acquire(executable_object *self)
 {
     inlay_activation_t *activation = NULL;
+    inlay_error_t error;
     inlay_status_t status;
     while (sem_trywait(&self->free) != 0) {
         int waited;
         if (errno == EINTR) continue;
+        status = inlay_ext_limit();
+        if (status != INLAY_OK) {
+            error.depth = 0;
+            strcpy(error.message, "the run was given up before it began");
+            raise_failure(self->failure, &error, status);
+            return NULL;
+        }
         Py_BEGIN_ALLOW_THREADS
-        waited = sem_wait(&self->free);
+        waited = wait_for_room(self);
         Py_END_ALLOW_THREADS
         if (waited == 0) break;
         if (PyErr_CheckSignals() != 0) return NULL;
     }
     if (self->n_idle) return self->idle[--self->n_idle];
-    status = inlay_activation_create(self->module, &self->host, &self->config, &activation);
-    if (status == INLAY_OK) return activation;
+    if (inlay_activation_create(self->module, &self->host, &self->config, &activation) == INLAY_OK)
+        return activation;
     sem_post(&self->free);
     PyErr_NoMemory();
     return NULL;
@@ -232,6 +278,7 @@ static PyObject *run(executable_object *self, uint32_t entry, inlay_tensor_t *in
     inlay_activation_t *activation = NULL;
     inlay_status_t status;
     inlay_error_t error;
+    inlay_ext_call_t call = {NULL, 0, NULL};
     PyObject *list = NULL;
     uint32_t n_results, unused;
     inlay_module_arity(self->module, entry, &unused, &n_results);
@@ -239,13 +286,16 @@ static PyObject *run(executable_object *self, uint32_t entry, inlay_tensor_t *in
     if (!results) return PyErr_NoMemory();
     activation = acquire(self);
     if (!activation) goto done;
+    inlay_ext_enter(&call);
     Py_BEGIN_ALLOW_THREADS
     status = inlay_call(activation, entry, inputs, n_inputs, results, n_results, &error);
     Py_END_ALLOW_THREADS
     give_back(self, activation);
     /* An exception of a callback or signal handler says more than the status. */
     if (status == INLAY_OK) list = wrap_results(self, results, n_results);
-    else if (!PyErr_Occurred()) raise_failure(self->failure, &error, status);
+    else if (!PyErr_Occurred() && !inlay_ext_raise(&call, &error))
+        raise_failure(self->failure, &error, status);
+    inlay_ext_leave(&call);
 done:
     if (results != fixed) PyMem_Free(results);
     return list;
@@ -259,17 +309,19 @@ static PyObject *run_structured(executable_object *self, uint32_t entry, inlay_t
     inlay_values_t values;
     inlay_status_t status;
     inlay_error_t error;
+    inlay_ext_call_t call = {NULL, 0, NULL};
     PyObject *list, *answer = NULL;
     if (!activation) return NULL;
+    inlay_ext_enter(&call);
     Py_BEGIN_ALLOW_THREADS
     status = inlay_call_structured(activation, entry, inputs, n_inputs, counts, n_counts, &values,
                                    &error);
     Py_END_ALLOW_THREADS
     give_back(self, activation);
-    if (status != INLAY_OK) {
-        if (!PyErr_Occurred()) raise_failure(self->failure, &error, status);
-        return NULL;
-    }
+    if (status != INLAY_OK && !PyErr_Occurred() && !inlay_ext_raise(&call, &error))
+        raise_failure(self->failure, &error, status);
+    inlay_ext_leave(&call);
+    if (status != INLAY_OK) return NULL;
     list = wrap_results(self, values.tensors, values.n_tensors);
     if (list)
         answer = Py_BuildValue("(Ny#)", list, (const char *)values.counts,
@@ -450,6 +502,7 @@ static int open_module(executable_object *self, int threads, int check_constants
     self->host.kernel = host_kernel;
     self->host.symbol = host_symbol;
     self->host.poll = host_poll;
+    self->host.threads = &host_threads;
     /* The GIL is kept: symbols are looked up in a dictionary. */
     status = inlay_module_open(self->data, self->bytes, self->image, check_constants, &self->host,
                                &self->module, &error);
@@ -466,13 +519,16 @@ static PyObject *load(PyObject *module, PyObject *arguments)
     int threads, check_constants, activations;
     Py_ssize_t stack_bytes, cache_bytes;
     long long hand_off_ns;
+    int mode = 0;
+    unsigned long long seed = 0;
     executable_object *self;
     allocfunc allocate;
-    if (!PyArg_ParseTuple(arguments, "zOinnLpiO!O!", &path, &source, &threads, &stack_bytes,
+    if (!PyArg_ParseTuple(arguments, "zOinnLpiO!O!|iK", &path, &source, &threads, &stack_bytes,
                           &cache_bytes, &hand_off_ns, &check_constants, &activations, &PyDict_Type,
-                          &callbacks, &PyDict_Type, &symbols))
+                          &callbacks, &PyDict_Type, &symbols, &mode, &seed))
         return NULL;
-    if (threads < 1 || stack_bytes < 0 || cache_bytes < 0 || activations < 1) {
+    if (threads < 1 || stack_bytes < 0 || cache_bytes < 0 || activations < 1 || mode < 0 ||
+        mode > INLAY_REPLAY) {
         PyErr_SetString(PyExc_ValueError, "threads and activations are at least 1");
         return NULL;
     }
@@ -486,6 +542,8 @@ static PyObject *load(PyObject *module, PyObject *arguments)
     self->config.stack_bytes = (size_t)stack_bytes;
     self->config.cache_bytes = (size_t)cache_bytes;
     self->config.hand_off_ns = hand_off_ns;
+    self->config.mode = (uint32_t)mode;
+    self->config.seed = seed;
     if (open_data(self, path, source) != 0 ||
         open_module(self, threads, check_constants, activations) != 0) {
         Py_DECREF(self);
@@ -531,6 +589,8 @@ static PyType_Spec executable_spec = {
 
 static PyMethodDef functions[] = {
     {"load", load, METH_VARARGS, "Load an executable; see inlay.runtime.native."},
+    {"limited", inlay_ext_limited, METH_VARARGS,
+     "limited(flag, deadline, function) -> function(); a byte that is not 0 ends its runs."},
     {NULL, NULL, 0, NULL},
 };
 

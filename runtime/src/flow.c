@@ -1,0 +1,650 @@
+#include "machine.h"
+
+#include <string.h>
+
+#define SLAB_ITEMS 64
+
+/* Edges and places come from slabs, which live as long as the activation. */
+typedef struct inlay_slab {
+    struct inlay_slab *next;
+    size_t bytes;
+} inlay_slab_t;
+
+static void lock(const inlay_activation_t *m)
+{
+    if (m->flow.lock) m->host->threads->lock(m->host->user, m->flow.lock);
+}
+
+static void unlock(const inlay_activation_t *m)
+{
+    if (m->flow.lock) m->host->threads->unlock(m->host->user, m->flow.lock);
+}
+
+static void push(inlay_queue_t *queue, inlay_command_t *command)
+{
+    command->next = NULL;
+    if (queue->last) queue->last->next = command;
+    else queue->first = command;
+    queue->last = command;
+}
+
+static inlay_command_t *pop(inlay_queue_t *queue)
+{
+    inlay_command_t *command = queue->first;
+    if (!command) return NULL;
+    queue->first = command->next;
+    if (!queue->first) queue->last = NULL;
+    return command;
+}
+
+/* ---------------------------------------------------------------------------------- memory */
+
+/* n items of a slab in a list through their first field; NULL where there is no memory. */
+static void *new_slab(inlay_activation_t *m, size_t item_bytes)
+{
+    inlay_flow_t *flow = &m->flow;
+    size_t head = 64, bytes = head + SLAB_ITEMS * item_bytes, i;
+    inlay_slab_t *slab = m->host->allocate(m->host->user, bytes, 64);
+    uint8_t *items;
+    if (!slab) return NULL;
+    slab->next = flow->slabs;
+    slab->bytes = bytes;
+    flow->slabs = slab;
+    items = (uint8_t *)slab + head;
+    memset(items, 0, SLAB_ITEMS * item_bytes);
+    for (i = 0; i + 1 < SLAB_ITEMS; i++) {
+        void *next = items + (i + 1) * item_bytes;
+        memcpy(items + i * item_bytes, &next, sizeof next);
+    }
+    return items;
+}
+
+static inlay_edge_t *new_edge(inlay_activation_t *m)
+{
+    inlay_edge_t *edge;
+    if (!m->flow.free_edges) m->flow.free_edges = new_slab(m, sizeof *edge);
+    edge = m->flow.free_edges;
+    if (edge) m->flow.free_edges = edge->next;
+    return edge;
+}
+
+static void free_edges(inlay_activation_t *m, inlay_edge_t *edges)
+{
+    while (edges) {
+        inlay_edge_t *next = edges->next;
+        edges->next = m->flow.free_edges;
+        m->flow.free_edges = edges;
+        edges = next;
+    }
+}
+
+/* Fields of a command lie behind it, aligned to 16. */
+static void *part_of(uint8_t **at, size_t n, size_t item_bytes)
+{
+    void *found = *at;
+    *at += (n * item_bytes + 15) / 16 * 16;
+    return found;
+}
+
+static size_t lay_out(const inlay_activation_t *m, inlay_command_t *c)
+{
+    uint8_t *start = (uint8_t *)c, *at = start;
+    size_t ports = m->flow.n_ports, shown = m->flow.shows_tensors ? ports : 0;
+    inlay_command_t unused, *to = c ? c : &unused;
+    part_of(&at, 1, sizeof *c);
+    to->buffers = part_of(&at, ports + 1, sizeof *c->buffers);
+    to->ints = part_of(&at, m->flow.n_ints, sizeof *c->ints);
+    to->answers = part_of(&at, (size_t)m->config.parts, sizeof *c->answers);
+    to->accesses = part_of(&at, ports, sizeof *c->accesses);
+    to->tensors = part_of(&at, shown, sizeof *c->tensors);
+    to->dims = part_of(&at, shown * INLAY_MAX_RANK, sizeof *c->dims);
+    return (size_t)(at - start);
+}
+
+static inlay_command_t *new_command(inlay_activation_t *m)
+{
+    inlay_command_t *c = m->flow.free;
+    if (c) {
+        m->flow.free = c->next;
+    } else {
+        c = m->host->allocate(m->host->user, m->flow.command_bytes, 64);
+        if (!c) return NULL;
+        memset(c, 0, sizeof *c);
+        lay_out(m, c);
+    }
+    c->next = c->older = c->newer = NULL;
+    c->state = COMMAND_WAITING;
+    c->waits = c->is_dropped = c->on_issuer = c->n_accesses = 0;
+    c->successors = NULL;
+    c->workspace = NULL;
+    c->status = INLAY_OK;
+    c->error = NULL;
+    return c;
+}
+
+static void release_command(inlay_activation_t *m, inlay_command_t *c)
+{
+    if (c) m->host->release(m->host->user, c, m->flow.command_bytes, 64);
+}
+
+static void work(inlay_job_t *job);
+
+inlay_status_t inlay_flow_open(inlay_activation_t *m)
+{
+    inlay_flow_t *flow = &m->flow;
+    uint32_t i;
+    flow->activation = m;
+    flow->job.run = work;
+    /* A copy has two operands and an integer. */
+    flow->n_ports = m->module->max_ports > 2 ? m->module->max_ports : 2;
+    flow->n_ints = m->module->max_ints > 1 ? m->module->max_ints : 1;
+    for (i = 0; i < m->module->n_kernels; i++)
+        if (inlay_takes_tensors(&m->module->kernels[i])) flow->shows_tensors = 1;
+    flow->command_bytes = lay_out(m, NULL);
+    if (m->config.mode == INLAY_PARALLEL && m->host->threads) {
+        flow->lock = m->host->threads->open(m->host->user);
+        if (!flow->lock) return INLAY_OUT_OF_MEMORY;
+    }
+    m->now = new_command(m);
+    return m->now ? INLAY_OK : INLAY_OUT_OF_MEMORY;
+}
+
+void inlay_flow_close(inlay_activation_t *m)
+{
+    inlay_flow_t *flow = &m->flow;
+    while (flow->free) {
+        inlay_command_t *c = flow->free;
+        flow->free = c->next;
+        release_command(m, c);
+    }
+    release_command(m, m->now);
+    while (flow->slabs) {
+        inlay_slab_t *slab = flow->slabs;
+        flow->slabs = slab->next;
+        m->host->release(m->host->user, slab, slab->bytes, 64);
+    }
+    if (flow->lock) m->host->threads->close(m->host->user, flow->lock);
+}
+
+/* ------------------------------------------------------------------------- order and failure */
+
+/* Whether (a, n) is before (b, k) in the program. Only asked after a failure, so it may walk. */
+static int is_before(const inlay_place_t *a, uint64_t n, const inlay_place_t *b, uint64_t k)
+{
+    if (a == b) return n < k;
+    for (a = a->next; a; a = a->next)
+        if (a == b) return 1;
+    return 0;
+}
+
+/* What is in flight behind the failure is not begun any more; with `all`, nothing is. */
+static void drop_later(inlay_activation_t *m, int all)
+{
+    inlay_flow_t *flow = &m->flow;
+    inlay_command_t *c;
+    lock(m);
+    for (c = flow->oldest; c; c = c->newer)
+        if (all || is_before(flow->failure.place, flow->failure.number, c->place, c->number))
+            c->is_dropped = 1;
+    unlock(m);
+}
+
+/* Keep the earliest failure. */
+static void note_failure(inlay_activation_t *m, inlay_status_t status, inlay_place_t *place,
+                         uint64_t number, const inlay_where_t *where, const inlay_error_t *error)
+{
+    inlay_failure_t *failure = &m->flow.failure;
+    if (failure->status && !is_before(place, number, failure->place, failure->number)) return;
+    failure->status = status;
+    failure->place = place;
+    failure->number = number;
+    failure->error = *error;
+    if (where) inlay_vm_explain(m, where, &failure->error);
+    drop_later(m, 0);
+}
+
+/* -------------------------------------------------------------------------------- accesses */
+
+static void list(inlay_access_t *access)
+{
+    inlay_storage_t *storage = access->storage;
+    access->previous = NULL;
+    access->next = storage->accesses;
+    if (access->next) access->next->previous = access;
+    storage->accesses = access;
+    access->is_listed = 1;
+}
+
+static void unlist(inlay_access_t *access)
+{
+    if (!access->is_listed) return;
+    if (access->previous) access->previous->next = access->next;
+    else access->storage->accesses = access->next;
+    if (access->next) access->next->previous = access->previous;
+    access->is_listed = 0;
+}
+
+static void add_access(inlay_command_t *c, inlay_storage_t *storage, const uint8_t *at,
+                       size_t bytes, int writes)
+{
+    inlay_access_t *access;
+    if (!storage->owned || !bytes) return; /* what is not owned is never written */
+    access = &c->accesses[c->n_accesses++];
+    access->command = c;
+    access->storage = storage;
+    access->begin = (size_t)(at - storage->data);
+    access->end = access->begin + bytes;
+    access->writes = (uint32_t)writes;
+    access->is_listed = 0;
+}
+
+static int conflicts(const inlay_access_t *a, size_t begin, size_t end, int writes)
+{
+    return (writes || a->writes) && a->begin < end && begin < a->end;
+}
+
+int inlay_flow_pending(inlay_activation_t *m, const inlay_storage_t *storage, const uint8_t *at,
+                       size_t bytes, int writes)
+{
+    const inlay_access_t *a;
+    size_t begin;
+    (void)m;
+    if (!storage->pins) return 0;
+    begin = (size_t)(at - storage->data);
+    for (a = storage->accesses; a; a = a->next)
+        if (conflicts(a, begin, begin + bytes, writes)) return 1;
+    return 0;
+}
+
+/* Put an edge into flow->edges for each command that c has to wait for; 0 without memory. */
+static int find_predecessors(inlay_activation_t *m, const inlay_command_t *c)
+{
+    uint32_t i;
+    m->flow.edges = NULL;
+    for (i = 0; i < c->n_accesses; i++) {
+        const inlay_access_t *mine = &c->accesses[i], *a;
+        for (a = mine->storage->accesses; a; a = a->next) {
+            inlay_edge_t *edge;
+            if (!conflicts(a, mine->begin, mine->end, (int)mine->writes)) continue;
+            for (edge = m->flow.edges; edge && edge->to != a->command;) edge = edge->next;
+            if (edge) continue;
+            edge = new_edge(m);
+            if (!edge) {
+                free_edges(m, m->flow.edges);
+                return 0;
+            }
+            edge->to = a->command;
+            edge->next = m->flow.edges;
+            m->flow.edges = edge;
+        }
+    }
+    return 1;
+}
+
+/* Whatever conflicts with an access that a later write covers conflicts with that write. */
+static void list_accesses(inlay_command_t *c)
+{
+    uint32_t i;
+    for (i = 0; i < c->n_accesses; i++) {
+        inlay_access_t *mine = &c->accesses[i], *a = mine->storage->accesses, *next;
+        for (; mine->writes && a; a = next) {
+            next = a->next;
+            if (a->command != c && mine->begin <= a->begin && a->end <= mine->end) unlist(a);
+        }
+        mine->storage->pins++;
+    }
+    for (i = 0; i < c->n_accesses; i++) list(&c->accesses[i]);
+}
+
+/* ----------------------------------------------------------------------------- ends of commands */
+
+/* With the lock taken: a command has ended. Returns a successor that is ready now, to be run by
+ * the same thread; others go to the lists. */
+static inlay_command_t *complete(inlay_activation_t *m, inlay_command_t *c, int may_follow)
+{
+    inlay_flow_t *flow = &m->flow;
+    inlay_command_t *following = NULL;
+    inlay_edge_t *edge;
+    c->state = COMMAND_DONE;
+    for (edge = c->successors; edge; edge = edge->next) {
+        inlay_command_t *to = edge->to;
+        if (--to->waits) continue;
+        to->state = COMMAND_READY;
+        if (to->on_issuer) {
+            push(&flow->own, to);
+        } else if (may_follow && !following) {
+            following = to;
+        } else {
+            push(&flow->ready, to);
+        }
+    }
+    push(&flow->done, c);
+    if (flow->lock) m->host->threads->wake(m->host->user, flow->lock);
+    return following;
+}
+
+/* Without the lock: run a command that was taken. */
+static void execute(inlay_activation_t *m, inlay_command_t *c, int is_dropped)
+{
+    inlay_error_t error;
+    if (is_dropped) return;
+    error.depth = 0;
+    error.message[0] = '\0';
+    c->status = inlay_command_run(m, c, &error);
+    if (c->status == INLAY_OK) return;
+    error.status = c->status;
+    c->error = m->host->allocate(m->host->user, sizeof error, 64);
+    if (c->error) *c->error = error;
+}
+
+/* A worker has time. */
+static void work(inlay_job_t *job)
+{
+    inlay_flow_t *flow =
+        (inlay_flow_t *)(void *)((uint8_t *)job - offsetof(inlay_flow_t, job));
+    inlay_activation_t *m = flow->activation;
+    inlay_command_t *c = NULL;
+    lock(m);
+    while (c || (c = pop(&flow->ready))) {
+        int is_dropped = (int)c->is_dropped, more = flow->ready.first != NULL;
+        c->state = COMMAND_RUNNING;
+        unlock(m);
+        if (more) m->host->threads->offer(m->host->user, job);
+        execute(m, c, is_dropped);
+        lock(m);
+        c = complete(m, c, 1);
+    }
+    unlock(m);
+}
+
+/* Give back what a command held. Only the issuer's own lists change. */
+static void retire(inlay_activation_t *m, inlay_command_t *c)
+{
+    inlay_flow_t *flow = &m->flow;
+    uint32_t i;
+    for (i = 0; i < c->n_accesses; i++) {
+        unlist(&c->accesses[i]);
+        inlay_heap_unpin(&m->heap, c->accesses[i].storage);
+    }
+    free_edges(m, c->successors);
+    if (c->workspace) {
+        m->heap.held_bytes -= c->workspace_bytes;
+        inlay_heap_give(&m->heap, c->workspace, c->workspace_bytes, BLOCK_ALIGN);
+    }
+    if (c->older) c->older->newer = c->newer;
+    else flow->oldest = c->newer;
+    if (c->newer) c->newer->older = c->older;
+    else flow->newest = c->older;
+    flow->in_flight--;
+    if (c->status != INLAY_OK) {
+        inlay_error_t unknown;
+        if (!c->error) inlay_fail(&unknown, c->status, "a kernel failed", NULL, 0);
+        note_failure(m, c->status, c->place, c->number, &c->where, c->error ? c->error : &unknown);
+    }
+    if (c->error) m->host->release(m->host->user, c->error, sizeof *c->error, 64);
+    c->place->users--;
+    c->next = flow->free;
+    flow->free = c;
+}
+
+static void retire_all(inlay_activation_t *m, inlay_command_t *done)
+{
+    while (done) {
+        inlay_command_t *next = done->next;
+        retire(m, done);
+        done = next;
+    }
+}
+
+/* ---------------------------------------------------------------------------------- waiting */
+
+/* With the lock taken: what the issuer runs now. When replaying, the seed decides. */
+static inlay_command_t *take(inlay_activation_t *m)
+{
+    inlay_flow_t *flow = &m->flow;
+    inlay_command_t *c = pop(&flow->own), *previous = NULL;
+    uint64_t n = 0, chosen;
+    if (m->config.mode != INLAY_REPLAY) return c ? c : pop(&flow->ready);
+    if (c) push(&flow->ready, c);
+    while ((c = pop(&flow->own))) push(&flow->ready, c);
+    for (c = flow->ready.first; c; c = c->next) n++;
+    if (!n) return NULL;
+    flow->random ^= flow->random << 13;
+    flow->random ^= flow->random >> 7;
+    flow->random ^= flow->random << 17;
+    chosen = flow->random % n;
+    for (c = flow->ready.first; chosen; chosen--, previous = c, c = c->next) continue;
+    if (previous) previous->next = c->next;
+    else flow->ready.first = c->next;
+    if (flow->ready.last == c) flow->ready.last = previous;
+    return c;
+}
+
+inlay_status_t inlay_flow_progress(inlay_activation_t *m)
+{
+    inlay_flow_t *flow = &m->flow;
+    inlay_command_t *done, *c = NULL;
+    int is_dropped = 0;
+    lock(m);
+    done = flow->done.first;
+    flow->done.first = flow->done.last = NULL;
+    if (!done) c = take(m);
+    if (c) {
+        c->state = COMMAND_RUNNING;
+        is_dropped = (int)c->is_dropped;
+    }
+    if (!done && !c && flow->in_flight && flow->lock)
+        m->host->threads->wait(m->host->user, flow->lock, INLAY_WAIT_NS);
+    unlock(m);
+    if (done) {
+        retire_all(m, done);
+        return INLAY_OK;
+    }
+    if (!c) return inlay_poll(m);
+    execute(m, c, is_dropped);
+    lock(m);
+    complete(m, c, 0);
+    unlock(m);
+    return INLAY_OK;
+}
+
+/* A failure before the instruction at hand ends it. */
+static inlay_status_t stop(inlay_activation_t *m)
+{
+    if (!m->flow.failure.status) return INLAY_OK;
+    m->flow.is_stopped = 1;
+    return m->flow.failure.status;
+}
+
+inlay_status_t inlay_flow_wait(inlay_activation_t *m, const inlay_storage_t *storage,
+                               const uint8_t *at, size_t bytes, int writes)
+{
+    if (!storage->pins) return INLAY_OK;
+    while (inlay_flow_pending(m, storage, at, bytes, writes)) {
+        INLAY_TRY(stop(m));
+        INLAY_TRY(inlay_flow_progress(m));
+    }
+    return stop(m);
+}
+
+inlay_status_t inlay_flow_drain(inlay_activation_t *m)
+{
+    while (m->flow.in_flight) {
+        INLAY_TRY(stop(m));
+        INLAY_TRY(inlay_flow_progress(m));
+    }
+    return stop(m);
+}
+
+void inlay_flow_begin(inlay_activation_t *m)
+{
+    inlay_flow_t *flow = &m->flow;
+    flow->number = 0;
+    flow->failure.status = INLAY_OK;
+    flow->is_stopped = flow->is_offered = 0;
+    memset(&flow->root, 0, sizeof flow->root);
+    flow->random = m->config.seed * UINT64_C(0x9e3779b97f4a7c15) + UINT64_C(0x2545f4914f6cdd1d);
+    if (!flow->random) flow->random = 1;
+}
+
+inlay_status_t inlay_flow_end(inlay_activation_t *m, inlay_status_t status)
+{
+    inlay_flow_t *flow = &m->flow;
+    inlay_error_t *error = m->error, unheard;
+    int is_given_up = status == INLAY_CANCELLED || status == INLAY_DEADLINE;
+    if (status != INLAY_OK && !flow->is_stopped)
+        note_failure(m, status, &flow->root, flow->number, NULL, error);
+    if (is_given_up) drop_later(m, 1);
+    m->error = &unheard;
+    while (flow->in_flight) {
+        status = inlay_flow_progress(m);
+        if (status == INLAY_OK || is_given_up) continue;
+        is_given_up = 1;
+        unheard.depth = 0;
+        note_failure(m, status, &flow->root, 0, NULL, &unheard);
+        drop_later(m, 1);
+    }
+    m->error = error;
+    if (flow->is_offered) m->host->threads->withdraw(m->host->user, &flow->job);
+    if (!flow->failure.status) return INLAY_OK;
+    *error = flow->failure.error;
+    return flow->failure.status;
+}
+
+/* ---------------------------------------------------------------------------------- issuing */
+
+/* Wait until there is room for one more. */
+static inlay_status_t make_room(inlay_activation_t *m)
+{
+    while (m->flow.in_flight >= m->config.most_commands ||
+           (m->flow.in_flight && m->heap.held_bytes > m->config.held_bytes)) {
+        INLAY_TRY(stop(m));
+        INLAY_TRY(inlay_flow_progress(m));
+    }
+    return stop(m);
+}
+
+static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
+{
+    inlay_flow_t *flow = &m->flow;
+    inlay_edge_t *spare = NULL;
+    inlay_command_t *done;
+    int is_ready;
+    if (!find_predecessors(m, c)) {
+        c->next = flow->free;
+        flow->free = c;
+        return INLAY_OUT_OF_MEMORY;
+    }
+    c->number = flow->number++;
+    c->place = &flow->root;
+    c->place->users++;
+    inlay_vm_where(m, &c->where);
+    list_accesses(c);
+    c->older = flow->newest;
+    if (c->older) c->older->newer = c;
+    else flow->oldest = c;
+    flow->newest = c;
+    flow->in_flight++;
+    lock(m);
+    while (flow->edges) {
+        inlay_edge_t *edge = flow->edges;
+        inlay_command_t *before = edge->to;
+        inlay_edge_t **to = before->state == COMMAND_DONE ? &spare : &before->successors;
+        flow->edges = edge->next;
+        if (before->state != COMMAND_DONE) c->waits++;
+        edge->to = c;
+        edge->next = *to;
+        *to = edge;
+    }
+    is_ready = !c->waits;
+    if (is_ready) {
+        c->state = COMMAND_READY;
+        push(c->on_issuer ? &flow->own : &flow->ready, c);
+    }
+    is_ready = is_ready && !c->on_issuer;
+    done = flow->done.first;
+    flow->done.first = flow->done.last = NULL;
+    unlock(m);
+    free_edges(m, spare);
+    retire_all(m, done);
+    if (is_ready && flow->lock) {
+        flow->is_offered = 1;
+        m->host->threads->offer(m->host->user, &flow->job);
+    }
+    return INLAY_OK;
+}
+
+inlay_status_t inlay_flow_invoke(inlay_activation_t *m, uint32_t index, const inlay_slot_t *tensors,
+                                 const int64_t *ints, int64_t parts, size_t workspace_bytes)
+{
+    const inlay_kernel_t *kernel = &m->module->kernels[index];
+    inlay_command_t *c;
+    inlay_status_t status;
+    uint32_t i;
+    INLAY_TRY(make_room(m));
+    c = new_command(m);
+    if (!c) return INLAY_OUT_OF_MEMORY;
+    c->kernel = kernel;
+    c->index = index;
+    c->parts = parts;
+    c->on_issuer = kernel->body == INLAY_BODY_CALLBACK && !m->config.callbacks_anywhere;
+    if (kernel->n_ints) memcpy(c->ints, ints, kernel->n_ints * sizeof *ints);
+    for (i = 0; i < kernel->n_ports; i++) {
+        inlay_view_t *view = (inlay_view_t *)(void *)tensors[i].as.object;
+        c->buffers[i] = view->data;
+        add_access(c, view->storage, view->data, view->bytes, kernel->ports[i] != 0);
+        if (!inlay_takes_tensors(kernel)) continue;
+        c->tensors[i].data = view->data;
+        c->tensors[i].dtype = view->dtype;
+        c->tensors[i].rank = view->rank;
+        c->tensors[i].dims = c->dims + (size_t)i * INLAY_MAX_RANK;
+        memcpy(c->dims + (size_t)i * INLAY_MAX_RANK, view->dims, view->rank * sizeof *view->dims);
+    }
+    if (workspace_bytes) {
+        c->workspace_bytes = workspace_bytes;
+        c->workspace = inlay_heap_take(&m->heap, &c->workspace_bytes, BLOCK_ALIGN);
+        if (!c->workspace) {
+            c->next = m->flow.free;
+            m->flow.free = c;
+            return INLAY_OUT_OF_MEMORY;
+        }
+        m->heap.held_bytes += c->workspace_bytes;
+        c->buffers[kernel->n_ports] = c->workspace;
+    }
+    status = submit(m, c);
+    if (status != INLAY_OK && c->workspace) {
+        m->heap.held_bytes -= c->workspace_bytes;
+        inlay_heap_give(&m->heap, c->workspace, c->workspace_bytes, BLOCK_ALIGN);
+    }
+    return status;
+}
+
+inlay_status_t inlay_flow_copy(inlay_activation_t *m, inlay_storage_t *to, uint8_t *at,
+                               inlay_storage_t *from, const uint8_t *source, size_t bytes)
+{
+    inlay_status_t status = INLAY_OUT_OF_MEMORY;
+    inlay_command_t *c;
+    if (!bytes) return INLAY_OK;
+    if (m->config.mode == INLAY_SEQUENTIAL ||
+        (m->config.mode == INLAY_PARALLEL && bytes <= INLAY_COPY_BYTES &&
+         !inlay_flow_pending(m, to, at, bytes, 1) && !inlay_flow_pending(m, from, source, bytes, 0))) {
+        memmove(at, source, bytes);
+        return INLAY_OK;
+    }
+    INLAY_TRY(make_room(m));
+    c = new_command(m);
+    if (c) {
+        c->kernel = NULL;
+        c->parts = 1;
+        c->buffers[0] = (void *)(uintptr_t)source;
+        c->buffers[1] = at;
+        c->ints[0] = (int64_t)bytes;
+        add_access(c, from, source, bytes, 0);
+        add_access(c, to, at, bytes, 1);
+        status = submit(m, c);
+    }
+    if (status != INLAY_OUT_OF_MEMORY) return status;
+    INLAY_TRY(inlay_flow_drain(m));
+    memmove(at, source, bytes);
+    return INLAY_OK;
+}

@@ -1,0 +1,145 @@
+/* Commands: what was issued and has not ended, and what waits for what.
+ *
+ * A command is a kernel with its operands, or a copy. Its *accesses* are ranges of bytes of
+ * storages; a new command waits for every command in flight with a conflicting access. The thread
+ * that runs the call, the *issuer*, owns all lists of accesses, the memory and the order; under the
+ * lock are the states of commands, their edges, and the lists of what is ready and what is done.
+ * A command that ends is only moved to the list of those done; the issuer *retires* it: gives back
+ * what it held, and looks whether it failed.
+ *
+ *   waiting --(last predecessor ends)--> ready --(somebody takes it)--> running --> done --> retired
+ *
+ * See docs/design/0010-futures.md. */
+#ifndef INLAY_FLOW_H
+#define INLAY_FLOW_H
+
+#include "heap.h"
+#include "module.h"
+
+typedef struct inlay_command inlay_command_t;
+typedef struct inlay_access inlay_access_t;
+
+/* Position in the order of the program: commands of one place are ordered by number, places by the
+ * list they are in. */
+typedef struct inlay_place {
+    struct inlay_place *next, *previous;
+    uint32_t users; /* tasks and commands */
+} inlay_place_t;
+
+/* Where an instruction is: frames from the innermost out. */
+typedef struct inlay_where {
+    uint32_t depth;
+    struct {
+        const inlay_function_t *function;
+        const uint32_t *pc;
+    } frames[INLAY_TRACE_DEPTH];
+} inlay_where_t;
+
+struct inlay_access {
+    inlay_access_t *next, *previous; /* in the list of the storage */
+    inlay_command_t *command;
+    inlay_storage_t *storage;
+    size_t begin, end;
+    uint32_t writes;
+    uint32_t is_listed;
+};
+
+typedef struct inlay_edge {
+    struct inlay_edge *next;
+    inlay_command_t *to;
+} inlay_edge_t;
+
+enum { COMMAND_WAITING, COMMAND_READY, COMMAND_RUNNING, COMMAND_DONE };
+
+struct inlay_command {
+    inlay_command_t *next;            /* ready, done or free */
+    inlay_command_t *older, *newer;   /* all in flight, in order of issue */
+    const inlay_kernel_t *kernel;     /* NULL for a copy of ints[0] bytes from buffers[0] to [1] */
+    uint32_t index;                   /* of the kernel */
+    uint32_t state;
+    uint32_t waits;                   /* predecessors that have not ended */
+    uint32_t is_dropped;              /* it is not to be run */
+    uint32_t on_issuer;               /* only the thread of the call may run it */
+    uint32_t n_accesses;
+    inlay_edge_t *successors;
+    int64_t parts;
+    void *workspace;
+    size_t workspace_bytes;
+    uint64_t number;
+    inlay_place_t *place;
+    inlay_where_t where;
+    inlay_status_t status;
+    inlay_error_t *error;             /* of the host's memory; NULL where there was none */
+    inlay_access_t *accesses;
+    void **buffers;
+    int64_t *ints;
+    int64_t *answers;
+    inlay_tensor_t *tensors;          /* of a kernel that takes tensors */
+    int64_t *dims;
+};
+
+typedef struct inlay_queue {
+    inlay_command_t *first, *last;
+} inlay_queue_t;
+
+/* The earliest failure of a call. */
+typedef struct inlay_failure {
+    inlay_status_t status; /* INLAY_OK: none */
+    inlay_place_t *place;
+    uint64_t number;
+    inlay_where_t where;
+    inlay_error_t error;
+} inlay_failure_t;
+
+typedef struct inlay_flow {
+    void *lock;                     /* of the host; NULL where it has no threads */
+    inlay_job_t job;                /* must be found from its address: see flow.c */
+    struct inlay_activation *activation;
+    /* Under the lock. */
+    inlay_queue_t ready, own, done; /* `own` is for the issuer */
+    /* Of the issuer. */
+    inlay_command_t *oldest, *newest, *free;
+    inlay_edge_t *free_edges, *edges; /* edges: found for the command being issued */
+    struct inlay_slab *slabs;
+    inlay_place_t *free_places, root;
+    uint32_t in_flight, n_ports, n_ints, shows_tensors;
+    uint32_t is_offered, is_stopped; /* workers were told; an instruction saw the failure */
+    size_t command_bytes;
+    uint64_t number;                /* of the next command */
+    uint64_t random;
+    inlay_failure_t failure;
+} inlay_flow_t;
+
+struct inlay_activation;
+
+inlay_status_t inlay_flow_open(struct inlay_activation *m);
+void inlay_flow_close(struct inlay_activation *m);
+
+/* Before and after the instructions of a call. `end` finishes or drops what is in flight, and
+ * returns the earliest failure, which may be the one given. */
+void inlay_flow_begin(struct inlay_activation *m);
+inlay_status_t inlay_flow_end(struct inlay_activation *m, inlay_status_t status);
+
+/* Issue a kernel whose operands were checked: `parts` of it; `workspace_bytes` 0 for none. */
+inlay_status_t inlay_flow_invoke(struct inlay_activation *m, uint32_t kernel,
+                                 const inlay_slot_t *tensors, const int64_t *ints, int64_t parts,
+                                 size_t workspace_bytes);
+/* Issue a copy, or make it now where nothing is pending and it is short. */
+inlay_status_t inlay_flow_copy(struct inlay_activation *m, inlay_storage_t *to, uint8_t *at,
+                               inlay_storage_t *from, const uint8_t *source, size_t bytes);
+/* Whether a command in flight conflicts with an access to a range. Retires what is done. */
+int inlay_flow_pending(struct inlay_activation *m, const inlay_storage_t *storage,
+                       const uint8_t *at, size_t bytes, int writes);
+/* Wait until none does: INLAY_OK, or why the call cannot go on. */
+inlay_status_t inlay_flow_wait(struct inlay_activation *m, const inlay_storage_t *storage,
+                               const uint8_t *at, size_t bytes, int writes);
+/* Wait until nothing is in flight. */
+inlay_status_t inlay_flow_drain(struct inlay_activation *m);
+/* Give back what is done, and run or wait for something. */
+inlay_status_t inlay_flow_progress(struct inlay_activation *m);
+
+/* command.c: run a command; its status, with `error` filled on failure. Any thread. */
+inlay_status_t inlay_command_run(struct inlay_activation *m, inlay_command_t *command,
+                                 inlay_error_t *error);
+
+#endif

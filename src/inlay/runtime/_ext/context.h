@@ -1,0 +1,35 @@
+/* What belongs to the call that runs on a thread: limits, and exceptions of callbacks. */
+#ifndef INLAY_EXT_CONTEXT_H
+#define INLAY_EXT_CONTEXT_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "inlay_rt.h"
+
+/* Callbacks run on the thread of the call; several may fail, and the machine says which failure
+ * counts. Make it zero. */
+typedef struct inlay_ext_call {
+    struct inlay_ext_call *outer;
+    int64_t next_look;    /* when signals are looked for again */
+    PyObject *exceptions; /* list, or NULL */
+} inlay_ext_call_t;
+
+void inlay_ext_enter(inlay_ext_call_t *call);
+void inlay_ext_leave(inlay_ext_call_t *call);
+
+/* Without the GIL: a status where the limits of this thread, or a signal, end the call; else 0. */
+int inlay_ext_poll(void);
+/* Whether the limits of this thread allow a call. */
+inlay_status_t inlay_ext_limit(void);
+int inlay_ext_is_limited(void);
+
+/* Keep the exception of a callback for the end of the call; the message says which one it is. */
+void inlay_ext_put_away(char *message, size_t message_bytes);
+/* Raise the exception that a failure is about; 0 where it is about none. */
+int inlay_ext_raise(const inlay_ext_call_t *call, const inlay_error_t *error);
+
+/* limited(flag, deadline, function): call function() with limits on the runs that it makes. */
+PyObject *inlay_ext_limited(PyObject *module, PyObject *arguments);
+
+#endif
