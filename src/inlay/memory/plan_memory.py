@@ -188,7 +188,7 @@ def _unit(size: Int) -> tuple[Int, int]:
 def _pack_class(unit: Int, members: Iterable[tuple[Storage, int]]) -> Packed:
     pairs = list(members)
     # A class of symbolic unit counts in units; its offsets need no alignment beyond that.
-    step = gcd(*(count for _, count in pairs))
+    step = gcd(*(count for _, count in pairs)) or 1  # all may be empty
     buffers = [Buffer(s.name, s.start, s.end + 1, count // step) for s, count in pairs]
     result = pack(buffers, steps=SEARCH_STEPS)
     offsets = {s: o * step for (s, _), o in zip(pairs, result.offsets, strict=True)}

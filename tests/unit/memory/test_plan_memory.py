@@ -107,6 +107,13 @@ def test_operands_that_die_are_overwritten():
     assert blocks_of(planned)[0].value == 16 * 64 * 4
 
 
+def test_nothing_but_empty_storages():
+    empty = Storage([make.var("s", STORAGE)], lit(0), 64, "", 0, 1, name="s")
+    (packed,) = pack_classes([empty])
+    assert packed.size == 0
+    assert packed.offsets == {empty: 0}
+
+
 @st.composite
 def storages(draw) -> tuple[list[Storage], list]:
     syms = [fresh("n"), fresh("m")]
@@ -116,7 +123,7 @@ def storages(draw) -> tuple[list[Storage], list]:
     for index in range(draw(st.integers(1, 12))):
         start = draw(st.integers(0, 20))
         end = start + draw(st.integers(0, 8))
-        size = draw(st.sampled_from(units)) * draw(st.integers(1, 300))
+        size = draw(st.sampled_from(units)) * draw(st.integers(0, 300))
         name = f"s{index}"
         made.append(Storage([make.var(name, STORAGE)], size, 64, "", start, end, name=name))
     return made, syms
