@@ -1,4 +1,4 @@
-"""Shrink buffers allocated inside loops to what is touched while they live.
+"""Shrink temporaries to what is touched while they live.
 
     for i in 0..n { alloc t: f32[n, 64] stack         for i in 0..n { alloc t: f32[1, 64] stack
       for j in 0..64 { t[i, j] = ... } ... }    ->      for j in 0..64 { t[0, j] = ... } ... }
@@ -31,7 +31,7 @@ def compact_buffers(s: Stmt) -> Stmt:
     Requires: no `Block`.
     """
     found = _Regions()
-    found.walk(s, {}, inside_loop=False)
+    found.walk(s, {})
     moved: dict[Buffer, tuple[Buffer, list[Int | None]]] = {}
     for b, region in found.of.items():
         smaller = _smaller(b, region)
@@ -77,7 +77,10 @@ def _keeps(x: Interval | None, n: Int) -> bool:
 
 @dataclass(slots=True)
 class _Regions:
-    """Collects what is touched of each buffer that is allocated inside a loop.
+    """Collects what is touched of each buffer that is allocated.
+
+    Also where no loop is around: one that runs once is gone by now, and its buffer has to be as small
+    as in the others (registers are cells of one vector each).
 
     Attributes:
         of: the region; None before the first access.
@@ -87,12 +90,11 @@ class _Regions:
     of: dict[Buffer, _Region | None] = field(default_factory=dict[Buffer, "_Region | None"])
     lets: set[Sym] = field(default_factory=set[Sym])
 
-    def walk(self, s: Stmt, live: dict[Buffer, _Ranges], *, inside_loop: bool) -> None:
+    def walk(self, s: Stmt, live: dict[Buffer, _Ranges]) -> None:
         """Visit a statement; `live` maps allocated buffers to the loops inside the allocation."""
         if isinstance(s, For):
-            inside_loop = True
             live = {b: {**inner, s.var: (s.lo, s.extent)} for b, inner in live.items()}
-        elif isinstance(s, Alloc) and inside_loop:
+        elif isinstance(s, Alloc):
             self.of[s.buffer] = None
             live = {**live, s.buffer: {}}
         elif isinstance(s, Let):
@@ -105,7 +107,7 @@ class _Regions:
                     if isinstance(x, Load):
                         self._include(x.buffer, x.indices, live)
         for child in child_stmts(s):
-            self.walk(child, live, inside_loop=inside_loop)
+            self.walk(child, live)
 
     def _include(self, b: Buffer, indices: tuple[Int, ...], live: dict[Buffer, _Ranges]) -> None:
         inner = live.get(b)
