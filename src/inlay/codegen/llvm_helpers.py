@@ -145,7 +145,30 @@ reduce:
 }}
 """
 
-_HELPERS = {"fmod": _FMOD, "reduce": _REDUCE}
+# Squares and products by the bits of the exponent; both operands modulo 2^64.
+_IPOW = """\
+define internal i64 @inlay.ipow(i64 %x, i64 %y) noinline nounwind "no-builtins" {
+entry:
+  br label %head
+head:
+  %square = phi i64 [ %x, %entry ], [ %next_square, %step ]
+  %left = phi i64 [ %y, %entry ], [ %next_left, %step ]
+  %power = phi i64 [ 1, %entry ], [ %next_power, %step ]
+  %done = icmp eq i64 %left, 0
+  br i1 %done, label %end, label %step
+step:
+  %bit = trunc i64 %left to i1
+  %product = mul i64 %power, %square
+  %next_power = select i1 %bit, i64 %product, i64 %power
+  %next_square = mul i64 %square, %square
+  %next_left = lshr i64 %left, 1
+  br label %head
+end:
+  ret i64 %power
+}
+"""
+
+_HELPERS = {"fmod": _FMOD, "ipow": _IPOW, "reduce": _REDUCE}
 
 
 def helper_text(names: Iterable[str]) -> str:

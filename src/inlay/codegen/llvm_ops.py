@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from inlay.arith.dtype import BOOL, F32, F64, I16, I32, U16, U32, DType, Kind
+from inlay.arith.dtype import BOOL, F32, F64, I16, I32, I64, U16, U32, DType, Kind
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm_builder import Builder
 from inlay.codegen.llvm_types import (
@@ -299,6 +299,35 @@ class Operations:
             text = f"call double @inlay.fmod({x.typed}, {y.typed})"
             out = self.insert(out, self.pure(text, F64, 0, x, y), i)
         return self.cast(out, a.dtype)
+
+    def integer_power(self, a: Value, b: Value) -> Value:
+        """Return a to the power b, modulo the width, by a helper function per lane.
+
+        A negative exponent gives 1 for 1, 1 or -1 for -1, and 0 for all else.
+        """
+        self.helpers.add("ipow")
+        a, b = self.unify(a, b)
+        dtype, lanes = a.dtype, a.lanes
+        wide_a, wide_b = self.cast(a, I64), self.cast(b, I64)
+        if not lanes:
+            text = f"call i64 @inlay.ipow({wide_a.typed}, {wide_b.typed})"
+            power = self.pure(text, I64, 0, wide_a, wide_b)
+        else:
+            power = Value("poison", I64, lanes)
+            for i in range(lanes):
+                x, y = self.extract(wide_a, i), self.extract(wide_b, i)
+                text = f"call i64 @inlay.ipow({x.typed}, {y.typed})"
+                power = self.insert(power, self.pure(text, I64, 0, x, y), i)
+        power = self.cast(power, dtype)
+        if not dtype.is_signed:
+            return power
+        zero, one, minus = (literal(v, dtype, lanes) for v in (0, 1, -1))
+        odd = self.compare(BinaryOp.NE, self.binary(BinaryOp.AND, b, one), zero)
+        inverse = self.select(
+            self.compare(BinaryOp.EQ, a, minus), self.select(odd, minus, one), zero
+        )
+        inverse = self.select(self.compare(BinaryOp.EQ, a, one), one, inverse)
+        return self.select(self.compare(BinaryOp.LT, b, zero), inverse, power)
 
     def extract(self, value: Value, lane: int) -> Value:
         """Return one lane as a scalar."""

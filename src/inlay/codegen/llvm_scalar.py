@@ -138,6 +138,8 @@ class ScalarEmitter:
                 return ops.bitcast(args[0], dtype)
             case IntrinsicOp.MUL_HIGH:
                 return ops.mul_high(*args)
+            case IntrinsicOp.POW if dtype.is_integer:
+                return ops.integer_power(*args)
             case _:
                 return self.math.apply(op, args)
 

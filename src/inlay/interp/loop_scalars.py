@@ -178,6 +178,8 @@ def intrinsic(op: IntrinsicOp, operand: DType, result: DType) -> Callable[..., A
             return functools.partial(_mul_high, operand)
         case IntrinsicOp.BITCAST:
             return functools.partial(_bitcast, operand, result)
+        case IntrinsicOp.POW if operand.is_integer:
+            return functools.partial(_integer_power, operand)
         case IntrinsicOp.FMA if operand.bits == 64:
             return _fused
         case IntrinsicOp.FMA:
@@ -205,6 +207,12 @@ def _is_inf(a: Any) -> bool:
 
 def _mul_high(dtype: DType, a: int, b: int) -> int:
     return wrap((a * b) >> dtype.bits, dtype)
+
+
+def _integer_power(dtype: DType, a: int, b: int) -> int:
+    if b >= 0:
+        return wrap(pow(a, b, 1 << dtype.bits), dtype)
+    return a if a == 1 or (a == -1 and b % 2) else int(a == -1)
 
 
 def _bitcast(operand: DType, result: DType, value: Any) -> Any:

@@ -368,6 +368,7 @@ class _Checker:
             return
         result = BOOL if x.op in _TESTS else first
         kind_fits = first.is_integer if x.op is IntrinsicOp.MUL_HIGH else first.is_float
+        kind_fits = kind_fits or (x.op is IntrinsicOp.POW and first.is_integer)
         same = all(a.dtype == first for a in x.args)
         self._need(
             kind_fits and same and x.dtype == result,

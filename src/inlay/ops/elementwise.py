@@ -234,8 +234,11 @@ def _np_floor_div(x: Array, y: Array) -> Array:
 
 def _np_pow(x: Array, y: Array) -> Array:
     # For a scalar exponent of 0.5 NumPy takes the square root, which is NaN of -inf.
-    base, exponent = np.broadcast_arrays(x, y)
-    return np.power(base.copy(), exponent.copy())
+    base, exponent = (v.copy() for v in np.broadcast_arrays(x, y))
+    if base.dtype.kind != "i":
+        return np.power(base, exponent)
+    unit = np.where(base == -1, np.where(exponent % 2, -1, 1), base == 1)
+    return np.where(exponent < 0, unit, np.power(base, np.maximum(exponent, 0)))
 
 
 def _np_mod(x: Array, y: Array) -> Array:
@@ -484,8 +487,8 @@ DEFINITIONS: tuple[OpDef, ...] = (
             _rem, np.fmod),
     _binary("mod", "x - y * floor(x / y), with the sign of y; integers 0 where y is 0",
             _mod, _np_mod),
-    _binary("pow", "x to the power y", lambda x, y: te.intrinsic(IntrinsicOp.POW, x, y), _np_pow,
-            domain=FLOATS),
+    _binary("pow", "x to the power y; integers wrap, and give 0 where it is a fraction",
+            lambda x, y: te.intrinsic(IntrinsicOp.POW, x, y), _np_pow),
     _binary("minimum", "the lesser; NaN if either is", te.minimum, np.minimum, commutative=True),
     _binary("maximum", "the greater; NaN if either is", te.maximum, np.maximum, commutative=True),
     _unary("neg", "-x; integers wrap", lambda x: -x, np.negative, domain=NUMBERS),

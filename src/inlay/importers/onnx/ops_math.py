@@ -13,7 +13,7 @@ from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, term
 from inlay.importers.onnx.values import Value, known, known_scalar
 from inlay.ir import make
-from inlay.ir.expr import Const, Expr
+from inlay.ir.expr import Expr
 from inlay.ops.elementwise import GeluForm
 
 
@@ -129,36 +129,13 @@ def _pow(node: Node) -> Value:
     if y.dtype.is_float:
         wide = y.cast(dt.F64)
         real = x.cast(dt.F64).op("pow", wide).cast(t)
-        # A power that is whole must come out whole, however the real one rounds.
-        whole = wide.equals(wide.op("floor")) & (wide.op("abs") < float(2**WHOLE_BITS))
-        return whole.where(_integer_power(x, wide.cast(t), WHOLE_BITS), real).value
-    return _integer_power(x, y.cast(t)).value
-
-
-WHOLE_BITS = 6
-"""Bits of a whole exponent of float type: beyond them all integers but 0 and 1 overflow."""
-
-
-def _integer_power(x: Term, y: Term, limit: int = 64) -> Term:
-    """Multiply the squares that the bits (at most `limit`) of the exponent name; integers wrap.
-
-    A negative exponent gives 1 for 1, 1 or -1 for -1, and 0 for all else.
-    """
-    content = y.expr.value if isinstance(y.expr, Const) else None
-    bits = min(x.dtype.bits, limit)
-    if isinstance(content, np.ndarray) and content.size and int(content.min()) >= 0:
-        bits = int(content.max()).bit_length()
-    result, square, left = x * 0 + 1, x, y
-    for i in range(bits):
-        odd = left.op("mod", 2).equals(1)
-        result = odd.where(result * square, result)
-        if i + 1 < bits:
-            square, left = square * square, left.op("floor_div", 2)
-    if not x.dtype.is_signed:
-        return result
-    unit = x.equals(1) | x.equals(-1)
-    parity = y.op("mod", 2).equals(0).where(x * x, x)
-    return (y < 0).where(unit.where(parity, 0), result)
+        # A power that is whole must come out whole, however the real one rounds. Beyond these
+        # exponents all integers but 0, 1 and -1 overflow.
+        whole = wide.equals(wide.op("floor")) & (wide.op("abs") < 64.0)
+        return whole.where(x.op("pow", wide.cast(t)), real).value
+    # The wider of both types holds the exponent; the power is cut to the type of the base.
+    common = y.dtype if y.dtype.bits > t.bits else t
+    return x.cast(common).op("pow", y.cast(common)).cast(t).value
 
 
 def _gemm(node: Node) -> Value:
