@@ -18,6 +18,7 @@ from inlay.ir.prelude import prelude, with_prelude
 from inlay.ops.table import table
 from inlay.pipeline.compile import Compilation, compile_module
 from inlay.pipeline.options import CompileOptions
+from inlay.runtime.native import Mode
 from inlay.runtime.session import Executable, executable_of
 
 _SUFFIXES = (".onnx", ".inl")
@@ -61,6 +62,7 @@ def compile(
     program: Module | str | os.PathLike[str],
     board: str = "host",
     threads: int | None = None,
+    mode: Mode | None = None,
     **options: Any,
 ) -> Executable:
     """Return the executable of a program.
@@ -70,13 +72,15 @@ def compile(
         board: the machine to compile for, by name.
         threads: on how many threads it runs here; all processors by default. It is no part of the
             executable: a saved one may be loaded with another number.
+        mode: how calls go through the program, as for `load_executable`; nor is that.
         options: see `inlay.pipeline.options.CompileOptions`.
 
     Raises:
         CompileError: the program is wrong, or an option is.
         UnsupportedError: it is right and cannot be compiled.
     """
-    return executable_of(compilation(program, board=board, **options).program, threads=threads)
+    compiled = compilation(program, board=board, **options)
+    return executable_of(compiled.program, threads=threads, mode=mode)
 
 
 def compilation(

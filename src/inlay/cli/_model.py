@@ -26,6 +26,7 @@ from inlay.cli._command import Output
 from inlay.cli._progress import watched
 from inlay.pipeline.compile import Compilation
 from inlay.pipeline.options import CompileOptions
+from inlay.runtime.native import MODES
 from inlay.runtime.session import Executable, executable_of, load_executable
 
 _SIZES = (8, 1, 2, 4, 16, 32, 64, 128, 3, 5, 7)
@@ -52,6 +53,11 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the model and how it is compiled."""
     parser.add_argument("model", type=Path, help="a model (.onnx), a program (.inl) or .inlay")
     parser.add_argument("--threads", type=int, help="threads to run on; all processors by default")
+    parser.add_argument(
+        "--mode", choices=MODES, help="one kernel after the other (the default), as soon as their "
+        "inputs are there, or in an order that --schedule picks",
+    )  # fmt: skip
+    parser.add_argument("--schedule", type=int, metavar="SEED", help="of --mode replay")
     parser.add_argument("--timings", action="store_true", help="print the time of every pass")
     add_arguments(parser, CompileOptions)
 
@@ -68,13 +74,20 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
 def prepare(arguments: argparse.Namespace, output: Output) -> Loaded:
     """Compile or load the model; show progress and, if asked, times."""
     if arguments.model.suffix == ".inlay":
-        executable = load_executable(arguments.model, threads=arguments.threads)
+        executable = load_executable(
+            arguments.model, threads=arguments.threads, mode=arguments.mode, seed=arguments.schedule
+        )
         facts = json.loads(executable.program.properties.get("report", "{}"))
         return Loaded(executable, facts, {})
     with watched(quiet=output.as_json) as (instrument, kept):
         compiled = compile_arguments(arguments, instrument)
         with instrument.span("load-image"):
-            executable = executable_of(compiled.program, threads=arguments.threads)
+            executable = executable_of(
+                compiled.program,
+                threads=arguments.threads,
+                mode=arguments.mode,
+                seed=arguments.schedule,
+            )
     return Loaded(executable, compiled.report.to_json(), _times(arguments, output, kept))
 
 

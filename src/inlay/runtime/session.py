@@ -18,6 +18,7 @@ import mmap
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,8 +35,9 @@ from inlay.bytecode.program import (
 from inlay.bytecode.spec import Spec, is_flat
 from inlay.runtime.binder import bind
 from inlay.runtime.host_cpu import check_target
-from inlay.runtime.native import Callback, NativeEngine, Settings
+from inlay.runtime.native import MODES, Callback, Mode, NativeEngine, Settings, limited
 from inlay.runtime.reference import ReferenceEngine
+from inlay.runtime.request import Request, Requests, Session, deadline_after
 from inlay.runtime.structure import Structure, from_flat, to_flat
 
 EngineName = Literal["native", "python"]
@@ -64,6 +66,7 @@ class Executable:
         check_target(self._container.target())
         self.entries: tuple[Entry, ...] = self._container.entries()
         self.threads = settings.threads
+        self._requests = Requests(settings.activations)
         kernels = self._container.kernels()
         _check_given(kernels, callbacks or {}, symbols or {})
         self._engine: NativeEngine | ReferenceEngine
@@ -95,13 +98,25 @@ class Executable:
         """The program as data, read from the file."""
         return self._container.program()
 
-    def run(self, inputs: Mapping[str, Any], *, entry: str | None = None) -> dict[str, Structure]:
+    def run(
+        self, inputs: Mapping[str, Any], *, entry: str | None = None, timeout: float | None = None
+    ) -> dict[str, Structure]:
         """Return the outputs by name: arrays, or lists, options and tuples of them.
+
+        Args:
+            inputs: by name.
+            entry: what to call; the first entry by default.
+            timeout: seconds after which the run is given up; the C runtime looks at it between
+                kernels, and finishes those that run.
 
         Raises:
             CompileError: `input.*` where inputs do not fit the signature; `run.*` where running
-                fails; `name.unknown` where there is no such entry.
+                fails, `run.deadline` where it takes too long; `name.unknown` where there is no
+                such entry.
         """
+        if timeout is not None:
+            deadline = deadline_after(timeout)
+            return limited(bytearray(1), deadline, lambda: self.run(inputs, entry=entry))
         index = self._index(entry)
         names, results = self._names[index]
         if len(inputs) == len(names):
@@ -112,6 +127,36 @@ class Executable:
         else:
             arrays = bind(self.entries[index], inputs)
         return dict(zip(results, self._call(index, arrays), strict=True))
+
+    def submit(
+        self, inputs: Mapping[str, Any], *, entry: str | None = None, timeout: float | None = None
+    ) -> Request:
+        """Return the future of a run; arguments and errors are those of `run`.
+
+        Any thread may submit; as many runs as there are activations are made at a time.
+        """
+        self._index(entry)
+        return self._requests.submit(lambda: self.run(inputs, entry=entry), timeout)
+
+    def session(
+        self, carry: Mapping[str, str], state: Mapping[str, Any], *, entry: str | None = None
+    ) -> Session:
+        """Return a session: runs in which outputs become inputs of the next run.
+
+        Args:
+            carry: input by output.
+            state: first values of these inputs.
+            entry: what is called; the first entry by default.
+        """
+        described = self.entries[self._index(entry)]
+        for kind, names, specs in (
+            ("output", carry.keys(), described.outputs),
+            ("input", carry.values(), described.inputs),
+        ):
+            for name in names:
+                if all(spec.name != name for spec in specs):
+                    raise error("name.unknown", f"the entry has no {kind} '{name}'")
+        return Session(partial(self.run, entry=entry), carry, state)
 
     def __call__(self, *arrays: Any) -> Structure:
         """Call the first entry by position; a single output comes alone, several in a tuple."""
@@ -164,6 +209,8 @@ def load_executable(
     path: str | os.PathLike[str],
     *,
     threads: int | None = None,
+    mode: Mode | None = None,
+    seed: int | None = None,
     engine: EngineName = "native",
     verify: bool = True,
     callbacks: Mapping[str, Callback] | None = None,
@@ -175,11 +222,13 @@ def load_executable(
     Args:
         path: an `.inlay` file. It must not change while the executable is in use.
         threads: parts of parallel kernels; by default as many as there are usable processors.
+        mode: how calls go through the program: `sequential` (the default), `parallel`, `replay`.
+        seed: of mode `replay`.
         engine: the C runtime, or the slow reference interpreter.
         verify: whether the digest of the constants is checked too (the rest always is).
         callbacks: Python functions that kernels name.
         symbols: addresses of C functions that kernels name.
-        settings: everything else; `threads` overrides its own.
+        settings: everything else; `threads`, `mode` and `seed` override its own.
 
     Raises:
         CompileError: `container.*`.
@@ -187,7 +236,7 @@ def load_executable(
     """
     return Executable(
         Path(path),
-        settings=_settings(settings, threads),
+        settings=_settings(settings, threads, mode, seed),
         engine=engine,
         verify=verify,
         callbacks=callbacks,
@@ -199,6 +248,8 @@ def executable_of(
     program: Program,
     *,
     threads: int | None = None,
+    mode: Mode | None = None,
+    seed: int | None = None,
     engine: EngineName = "native",
     callbacks: Mapping[str, Callback] | None = None,
     symbols: Mapping[str, int] | None = None,
@@ -211,7 +262,7 @@ def executable_of(
         memory.write(piece)
     return Executable(
         memory,
-        settings=_settings(settings, threads),
+        settings=_settings(settings, threads, mode, seed),
         engine=engine,
         verify=False,
         callbacks=callbacks,
@@ -226,13 +277,22 @@ def usable_processors() -> int:
     return os.cpu_count() or 1
 
 
-def _settings(settings: Settings | None, threads: int | None) -> Settings:
-    base = settings or Settings(threads=usable_processors())
-    if threads is None:
-        return base
-    if threads < 1:
+def _settings(
+    settings: Settings | None, threads: int | None, mode: Mode | None, seed: int | None
+) -> Settings:
+    made = settings or Settings(threads=usable_processors())
+    if threads is not None and threads < 1:
         raise error("option.bad-value", f"threads is {threads}, and must be at least 1")
-    return replace(base, threads=threads)
+    if mode is not None and mode not in MODES:
+        raise error("option.bad-value", f"mode is '{mode}', and must be one of {', '.join(MODES)}")
+    if seed is not None and not 0 <= seed < 1 << 64:
+        raise error("option.bad-value", f"seed is {seed}, and must be a number of 64 bits")
+    return replace(
+        made,
+        threads=made.threads if threads is None else threads,
+        mode=made.mode if mode is None else mode,
+        seed=made.seed if seed is None else seed,
+    )
 
 
 def _open(source: Path | mmap.mmap, *, verify: bool) -> Container:
