@@ -398,6 +398,28 @@ static void read_body(reader_t *reader, inlay_kernel_t *kernel)
     }
 }
 
+/* Find the kernel that does the work of several calls: the same tensors, one integer more. */
+static void read_batch(reader_t *reader, const inlay_module_t *module, inlay_kernel_t *kernel)
+{
+    const inlay_kernel_t *many = NULL;
+    uint32_t i;
+    if (kernel->batch_number <= module->n_kernels)
+        many = &module->kernels[kernel->batch_number - 1];
+    if (!many || kernel->body != INLAY_BODY_IMAGE || many->body != INLAY_BODY_IMAGE ||
+        many->batch_number || many->n_ports != kernel->n_ports ||
+        many->n_ints != kernel->n_ints + 1) {
+        reader->failed = 1;
+        return;
+    }
+    for (i = 0; i < kernel->n_ports; i++)
+        if (kernel->ports[i] == 2 || kernel->ports[i] != many->ports[i]) reader->failed = 1;
+    for (i = 0; i < kernel->n_shared; i++)
+        if (kernel->shared[i] >= kernel->n_ports || kernel->ports[kernel->shared[i]] != 0 ||
+            (i && kernel->shared[i] <= kernel->shared[i - 1]))
+            reader->failed = 1;
+    kernel->batch = many;
+}
+
 static inlay_status_t read_kernels(inlay_module_t *module, inlay_error_t *error)
 {
     reader_t reader = open_words(module, KERN);
@@ -422,6 +444,9 @@ static inlay_status_t read_kernels(inlay_module_t *module, inlay_error_t *error)
         kernel->assertions = take(&reader, kernel->n_assertions);
         for (port = 0; !reader.failed && port < kernel->n_assertions; port++)
             if (kernel->assertions[port] >= module->n_strings) reader.failed = 1;
+        kernel->batch_number = word(&reader);
+        if (kernel->batch_number) kernel->n_shared = count(&reader);
+        kernel->shared = take(&reader, kernel->n_shared);
         if (reader.failed) break;
         if ((kernel->workspace_kind && !inlay_formula_check(kernel->workspace, kernel->n_ints)) ||
             !inlay_formula_check(kernel->cost, kernel->n_ints))
@@ -429,6 +454,8 @@ static inlay_status_t read_kernels(inlay_module_t *module, inlay_error_t *error)
         if (kernel->n_ports > module->max_ports) module->max_ports = kernel->n_ports;
         if (kernel->n_ints > module->max_ints) module->max_ints = kernel->n_ints;
     }
+    for (i = 0; i < module->n_kernels && !reader.failed; i++)
+        if (module->kernels[i].batch_number) read_batch(&reader, module, &module->kernels[i]);
     return end(&reader, "KERN", error);
 }
 

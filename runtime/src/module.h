@@ -39,6 +39,9 @@ typedef struct inlay_kernel {
     uint32_t n_reads;        /* of a function over tensors: the first ports */
     uint32_t workspace_kind; /* 0 none, 1 one for all parts, 2 one for each */
     inlay_formula_t workspace, cost;
+    const struct inlay_kernel *batch; /* does the work of several calls; NULL for none */
+    const uint32_t *shared;           /* ports that all calls of a batch have in common */
+    uint32_t n_shared, batch_number;  /* number: of the batch's kernel, counted from 1 */
 } inlay_kernel_t;
 
 /* Whether it is given tensors with their dims, not addresses alone. */

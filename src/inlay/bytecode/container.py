@@ -49,6 +49,7 @@ from inlay.bytecode.formula import MAX_STEPS, OPERATOR_NAMES, Arg, Formula
 from inlay.bytecode.isa import DTYPE_CODES, DTYPES, MAX_RANK, Kind
 from inlay.bytecode.program import (
     Access,
+    Batch,
     Body,
     Constant,
     Entry,
@@ -267,6 +268,10 @@ def _kernels(program: Program, strings: _Strings) -> bytes:
             words += [2 if k.workspace_per_part else 1, *_formula(k.workspace)]
         words += _formula(k.cost)
         words += [len(k.assertions), *(strings(message) for message in k.assertions)]
+        if k.batch is None:
+            words.append(0)
+        else:
+            words += [1 + k.batch.kernel, len(k.batch.shared), *k.batch.shared]
     return _pack(words)
 
 
@@ -610,7 +615,14 @@ class _Words:
             workspace_kind == 2,
             self.formula(),
             tuple(self.strings()),
+            self._batch(),
         )
+
+    def _batch(self) -> Batch | None:
+        kernel = self.word()
+        if kernel == 0:
+            return None
+        return Batch(kernel - 1, tuple(self.word() for _ in range(self.count())))
 
     def _body(self) -> Body:
         match self.below(4, "body"):

@@ -35,6 +35,7 @@ from inlay.bytecode.formula import Formula
 from inlay.bytecode.isa import BY_NAME, DTYPE_CODES, DTYPES, Instruction, Kind, OperandKind
 from inlay.bytecode.program import (
     Access,
+    Batch,
     Body,
     Constant,
     Entry,
@@ -178,6 +179,8 @@ def _kernel_line(kernel: Kernel) -> str:
         words.append("workspace_per_part" if kernel.workspace_per_part else "workspace")
         words.append(_braces(kernel.workspace, "i", kernel.ints))
     words += ["cost", _braces(kernel.cost, "i", kernel.ints)]
+    if kernel.batch is not None:
+        words += ["batch", f"k{kernel.batch.kernel}", *map(str, kernel.batch.shared)]
     if kernel.assertions:
         words += ["assert", *(_quote(message) for message in kernel.assertions)]
     return " ".join(words)
@@ -411,13 +414,23 @@ class _Reader:
             workspace = line.formula(names)
         line.expect("cost")
         cost = line.formula(names)
+        batch = None
+        if line.peek() == "batch":
+            line.word()
+            number = line.number("k")
+            shared: list[int] = []
+            while line.peek().isdigit():
+                shared.append(line.number())
+            batch = Batch(number, tuple(shared))
         assertions: list[str] = []
         if line.peek() == "assert":
             line.word()
             while line.more:
                 assertions.append(line.string())
         self._builder.kernel(
-            Kernel(name, tuple(ports), ints, body, workspace, per_part, cost, tuple(assertions))
+            Kernel(
+                name, tuple(ports), ints, body, workspace, per_part, cost, tuple(assertions), batch
+            )
         )
 
     def _entry_line(self, line: _Line) -> None:

@@ -137,6 +137,22 @@ Body: TypeAlias = ImageBody | SymbolBody | HostBody | FunctionBody
 
 
 @dataclass(frozen=True, slots=True)
+class Batch:
+    """A kernel that does the work of several independent calls of another one.
+
+    It takes the tensors of one call with a leading axis over the calls, except those at the
+    positions `shared`, which all calls have in common; and one more integer, the number of calls.
+
+    Attributes:
+        kernel: its position.
+        shared: ascending positions of tensors that are read.
+    """
+
+    kernel: int
+    shared: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """What `INVOKE` runs.
 
@@ -151,6 +167,7 @@ class Kernel:
         cost: predicted time on one thread in nanoseconds, a formula over the integers. A kernel
             predicted to be shorter than a hand-off runs as part 0 of 1.
         assertions: messages of what a phase may find not to hold.
+        batch: what may run instead of several calls; None for nothing.
     """
 
     name: str
@@ -161,6 +178,7 @@ class Kernel:
     workspace_per_part: bool = False
     cost: Formula = (1_000_000_000,)
     assertions: tuple[str, ...] = ()
+    batch: Batch | None = None
 
 
 @dataclass(frozen=True, slots=True)

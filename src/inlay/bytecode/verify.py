@@ -36,6 +36,7 @@ from inlay.bytecode.isa import (
 )
 from inlay.bytecode.program import (
     Access,
+    Batch,
     Entry,
     Function,
     FunctionBody,
@@ -401,6 +402,8 @@ def _kernel_findings(where: str, kernel: Kernel, program: Program) -> Iterator[F
     for label, steps in formulas:
         if wrong := formula.check(steps, kernel.ints):
             yield Finding(where, f"the {label} {wrong}")
+    if kernel.batch is not None:
+        yield from _batch_findings(where, kernel, kernel.batch, program)
     match kernel.body:
         case ImageBody(phases=phases):
             if not phases:
@@ -419,6 +422,25 @@ def _kernel_findings(where: str, kernel: Kernel, program: Program) -> Iterator[F
             order = [port is not Access.READ for port in kernel.ports]
             if Access.READ_WRITE in kernel.ports or order != sorted(order):
                 yield Finding(where, "a function over tensors reads the first and writes the last")
+
+
+def _batch_findings(
+    where: str, kernel: Kernel, batch: Batch, program: Program
+) -> Iterator[Finding]:
+    if not 0 <= batch.kernel < len(program.kernels):
+        yield Finding(where, f"there is no kernel {batch.kernel}")
+        return
+    many = program.kernels[batch.kernel]
+    if many.batch is not None or many.ports != kernel.ports or many.ints != kernel.ints + 1:
+        yield Finding(where, "its batch does not take the same tensors and one integer more")
+    if not isinstance(kernel.body, ImageBody) or not isinstance(many.body, ImageBody):
+        yield Finding(where, "a batch is of native code")
+    if Access.READ_WRITE in kernel.ports:
+        yield Finding(where, "a kernel that updates a tensor has no batch")
+    if any(
+        i >= len(kernel.ports) or kernel.ports[i] is not Access.READ for i in batch.shared
+    ) or list(batch.shared) != sorted(set(batch.shared)):
+        yield Finding(where, "what a batch shares is not a list of tensors it reads")
 
 
 def _entry_findings(where: str, entry: Entry, program: Program) -> Iterator[Finding]:

@@ -85,6 +85,24 @@ class KernelBody(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Code that does the work of several calls of a kernel at once.
+
+    It has the kernel's ports, each with a leading axis over the calls unless it is shared, and the
+    kernel's integers followed by the number of calls. Every call gets the same result bits as alone.
+
+    Attributes:
+        code: name of the code.
+        count: stands for the number of calls.
+        shared: positions of the read ports for which all calls must be given the same bytes.
+    """
+
+    code: str
+    count: Sym
+    shared: frozenset[int]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
     """A kernel of a module.
@@ -100,6 +118,7 @@ class Kernel:
         cost_ns: predicted time over the dims, None when unknown.
         body: the implementation.
         origin: what it was made from, for reports (`conv2d+add+relu`).
+        batch: how several independent calls may run as one; None if they may not.
     """
 
     name: str
@@ -111,3 +130,4 @@ class Kernel:
     resource: str | None = None
     cost_ns: Int | None = None
     origin: str = ""
+    batch: Batch | None = None

@@ -24,7 +24,7 @@ from inlay.codegen.interface import Request
 from inlay.interp.tensor import Meanings, evaluate
 from inlay.ir.equal import structural_hash
 from inlay.ir.expr import Call, Expr, Function, OpRef, Var
-from inlay.ir.kernel import Access, Kernel, Port
+from inlay.ir.kernel import Access, Batch, Kernel, Port
 from inlay.ir.module import Module
 from inlay.ir.types import ExistsType, IntType, TensorType, TupleType, Type
 from inlay.loop.func import LoopFunction
@@ -32,8 +32,8 @@ from inlay.loop.printer import print_function
 from inlay.ops._define import Pattern
 from inlay.ops.table import OperatorTable
 
-LowerPrimitive = Callable[[Function, str], LoopFunction]
-"""From a primitive function and a name to its lowered loops."""
+LowerPrimitive = Callable[[Function, str, Batch | None], LoopFunction]
+"""From a primitive function and a name to its lowered loops, for one call or for several."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,6 +98,7 @@ def build_kernels(
     meanings: Meanings,
     lower: LowerPrimitive,
     version: str,
+    batches: Mapping[str, Batch] | None = None,
 ) -> BuiltKernels:
     """Make a kernel of every primitive function.
 
@@ -107,7 +108,9 @@ def build_kernels(
         meanings: of operators.
         lower: makes the loops of a group; called lazily, at most once for each.
         version: names everything besides the group that `lower` depends on.
+        batches: for the primitive functions of which several calls may run as one.
     """
+    batches = batches or {}
     kernels = dict(module.kernels)
     requests: list[Request] = []
     for name, function in module.functions.items():
@@ -124,10 +127,15 @@ def build_kernels(
             ints=tuple(from_atom(d.sym) for d in function.type.dims),
             cost_ns=predicted_ns(function, operators),
             origin=_origin(function),
+            batch=batches.get(name),
         )
         shared = {p.may_alias for p in ports if p.may_alias is not None}
         shared |= {i for i, p in enumerate(ports) if p.may_alias is not None}
         requests.append(Request(name, once, f"{version} {key}", frozenset(shared)))
+        batch = batches.get(name)
+        if batch is not None:
+            text = f"{version} {key} batch {sorted(batch.shared)}"
+            requests.append(Request(batch.code, _Once(lower, function, batch.code, batch), text))
     functions = {n: f for n, f in module.functions.items() if f.primitive is None}
     return BuiltKernels(
         module.with_functions(functions).with_kernels(kernels), tuple(requests)
@@ -137,16 +145,21 @@ def build_kernels(
 class _Once:
     """Lowers a group when first called, and gives the function all dims of the group."""
 
-    def __init__(self, lower: LowerPrimitive, function: Function, name: str) -> None:
+    def __init__(
+        self, lower: LowerPrimitive, function: Function, name: str, batch: Batch | None = None
+    ) -> None:
         self._lower = lower
+        self._batch = batch
         self._function = function
         self._name = name
         self._made: LoopFunction | None = None
 
     def __call__(self) -> LoopFunction:
         if self._made is None:
-            made = self._lower(self._function, self._name)
+            made = self._lower(self._function, self._name, self._batch)
             dims = tuple(d.sym for d in self._function.type.dims)
+            if self._batch is not None:
+                dims = (*dims, self._batch.count)
             unknown = [s.name for s in made.dims if s not in dims]
             if unknown:
                 raise InternalError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from inlay.base.diagnostics import unsupported
@@ -14,10 +14,12 @@ from inlay.codegen.interface import Request
 from inlay.codegen.llvm_generator import LlvmGenerator
 from inlay.interp.tensor import Meanings, evaluate_expr
 from inlay.ir.expr import Function
+from inlay.ir.kernel import Batch
 from inlay.ir.module import Module
 from inlay.ir.verify import check
 from inlay.loop.func import LoopFunction
 from inlay.lower.lower import lower
+from inlay.lower.ops_to_loops import Batch as TeBatch
 from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.board import Board
 from inlay.machine.board_file import find_board
@@ -26,7 +28,8 @@ from inlay.memory.plan_memory import plan_module
 from inlay.ops.table import OperatorTable, table
 from inlay.passes.contract import PassContext
 from inlay.passes.manager import run_pipeline
-from inlay.pipeline.build_kernels import build_kernels
+from inlay.pipeline.batches import find_batches
+from inlay.pipeline.build_kernels import LowerPrimitive, build_kernels
 from inlay.pipeline.options import CompileOptions
 from inlay.pipeline.report import Report, count_kernels, count_operators
 from inlay.pipeline.route import memory_pipeline, tensor_pipeline
@@ -78,7 +81,12 @@ def compile_module(
     module = run_pipeline(tensor_pipeline(), module, context, verify=verify)
     with instrument.span("build-kernels"):
         built = build_kernels(
-            module, operators, meanings, _lowering(operators, target), lowering_version()
+            module,
+            operators,
+            meanings,
+            _lowering(operators, target),
+            lowering_version(),
+            find_batches(module, operators) if options.batch else None,
         )
     module = run_pipeline(memory_pipeline(), built.module, context, verify=verify)
     with instrument.span("plan-memory"):
@@ -132,9 +140,10 @@ def meanings_of(operators: OperatorTable) -> Meanings:
     return lambda op, attrs, args: operators.definition(op).evaluate(attrs, *args)
 
 
-def _lowering(operators: OperatorTable, target: Target) -> Callable[[Function, str], LoopFunction]:
-    def run(function: Function, name: str) -> LoopFunction:
-        loops = ops_to_loops(function, operators.definition, name)
+def _lowering(operators: OperatorTable, target: Target) -> LowerPrimitive:
+    def run(function: Function, name: str, batch: Batch | None) -> LoopFunction:
+        many = None if batch is None else TeBatch(batch.count, batch.shared)
+        loops = ops_to_loops(function, operators.definition, name, many)
         return lower(schedule_function(loops, target))
 
     return run

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from inlay.arith.dtype import from_numpy
 from inlay.base.diagnostics import InternalError, unsupported
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import Constant, Kernel, Program, Target
+from inlay.bytecode.program import Batch, Constant, Kernel, Program, Target
 from inlay.bytecode.spec import slot_kind
 from inlay.ir.expr import Function, Var
 from inlay.ir.module import Module
@@ -135,6 +136,10 @@ class _Compiler:
             kernel = self._kernels.get(name)
             if kernel is None:
                 raise InternalError(f"kernel '{name}' was not compiled")
+            node = self.module.kernels.get(name)
+            if node is not None and node.batch is not None:
+                shared = tuple(sorted(node.batch.shared))
+                kernel = replace(kernel, batch=Batch(self.kernel(node.batch.code), shared))
             found = self._kernel_index[name] = self.program.kernel(kernel)
         return found
 

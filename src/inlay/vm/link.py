@@ -8,13 +8,14 @@ formulas over its integer arguments.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from inlay.arith.expr import Sym
+from inlay.arith.expr import Sym, from_atom
 from inlay.base.diagnostics import InternalError
 from inlay.bytecode import program as bc
 from inlay.bytecode.formula import Formula, check
 from inlay.codegen.interface import Artifact, KernelCode
-from inlay.ir.kernel import Access, Kernel
+from inlay.ir.kernel import Access, Batch, Kernel
 from inlay.ir.module import Module
 from inlay.vm.compile import compile_module
 from inlay.vm.signature import formula
@@ -46,6 +47,8 @@ def link(
     kernels: dict[str, bc.Kernel] = {}
     for name, kernel in module.kernels.items():
         code = artifact.kernels.get(name)
+        if kernel.batch is not None:
+            kernels[kernel.batch.code] = _batch(kernel, kernel.batch, artifact)
         kernels[name] = _native(kernel, code) if code is not None else _foreign(kernel)
     return compile_module(
         module,
@@ -55,6 +58,16 @@ def link(
         memories=memories,
         properties=properties,
     )
+
+
+def _batch(kernel: Kernel, batch: Batch, artifact: Artifact) -> bc.Kernel:
+    """Return the kernel that does the work of several calls."""
+    count = from_atom(batch.count)
+    cost = None if kernel.cost_ns is None else kernel.cost_ns * count
+    many = replace(
+        kernel, name=batch.code, ints=(*kernel.ints, count), cost_ns=cost, batch=None
+    )
+    return _native(many, artifact.kernels[batch.code])
 
 
 def _native(kernel: Kernel, code: KernelCode) -> bc.Kernel:

@@ -11,6 +11,7 @@ from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import (
     Access,
+    Batch,
     Constant,
     Entry,
     FunctionBody,
@@ -44,11 +45,14 @@ def sample() -> Program:
         memories=("host", "sram"),
         properties={"model": "sample", "compiler": "0"},
     )
+    ports = (Access.READ, Access.READ, Access.WRITE)
     kernel = b.kernel(
-        Kernel("add", (Access.READ, Access.READ, Access.WRITE), 1,
+        Kernel("add", ports, 1,
                ImageBody((Phase(0, parallel=True), Phase(16))),
-               formula.parse("4*n", n), True, formula.parse("10 + n//8", n))
+               formula.parse("4*n", n), True, formula.parse("10 + n//8", n),
+               batch=Batch(1, (1,)))
     )  # fmt: skip
+    b.kernel(Kernel("add.batch", ports, 2, ImageBody((Phase(32),))))
     b.kernel(Kernel("callback", (Access.READ_WRITE,), 0, HostBody("f")))
     b.kernel(Kernel("library", (), 2, SymbolBody("cblas_x", parallel=True)))
     b.kernel(Kernel("own", (Access.READ, Access.WRITE), 0, FunctionBody("f", "./f.so", "f_f32")))

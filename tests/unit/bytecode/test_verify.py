@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from inlay.bytecode import verify
 from inlay.bytecode.isa import CODES, INSTRUCTIONS, Kind
-from inlay.bytecode.program import Function, Program
+from inlay.bytecode.program import (
+    Access,
+    Batch,
+    Function,
+    HostBody,
+    ImageBody,
+    Kernel,
+    Phase,
+    Program,
+)
 
 
 def check(*code, params=(), results=(), frame=8, extra=()):
@@ -98,3 +109,24 @@ def test_every_instruction_has_an_effect_or_a_case():
     assert special == {
         "COPY", "MOVE", "DROP", "POP", "SLIDE", "TAIL_CALL", "TAIL_CALL_CLOSURE", "RETURN",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("many", "batch", "message"),
+    [
+        ({}, Batch(1, (0,)), ""),
+        ({}, Batch(2), "there is no kernel 2"),
+        ({"ints": 1}, Batch(1), "the same tensors and one integer more"),
+        ({"ports": (Access.READ,)}, Batch(1), "the same tensors and one integer more"),
+        ({"body": HostBody("f")}, Batch(1), "a batch is of native code"),
+        ({}, Batch(1, (1,)), "a list of tensors it reads"),
+        ({}, Batch(1, (0, 0)), "a list of tensors it reads"),
+    ],
+)
+def test_batches_fit_their_kernels(many, batch, message):
+    body, ports = ImageBody((Phase(0),)), (Access.READ, Access.WRITE)
+    one = Kernel("one", ports, 1, body, batch=batch)
+    other = replace(Kernel("many", ports, 2, body), **many)
+    program = Program(functions=(), kernels=(one, other), image=b"\0")
+    found = [str(x) for x in verify.findings(program)]
+    assert (found == []) if not message else message in found[0]

@@ -1,0 +1,56 @@
+"""Which kernels may run many independent calls as one, and what the calls share.
+
+Programs over trees and ragged data call the same small kernels again and again, for values that do
+not depend on each other: one product of a row and a matrix for each node. Many calls at once are one
+product of two matrices, which reads the matrix once. So each kernel whose operators all have
+formulas gets a second body with a leading axis over calls (`loop.te_batch`); the machine decides
+while running which calls are ready together.
+
+What the calls have in common must be known when the second body is made: it is what every call in
+the program passes as one and the same constant, as weights are.
+"""
+
+from __future__ import annotations
+
+from inlay.analysis.blocks import spine, values
+from inlay.arith.expr import fresh
+from inlay.ir.expr import Call, Const, Expr, Function, GlobalVar, OpRef
+from inlay.ir.kernel import Batch
+from inlay.ir.module import Module
+from inlay.ir.types import TensorType
+from inlay.ops.table import OperatorTable
+
+
+def find_batches(module: Module, operators: OperatorTable) -> dict[str, Batch]:
+    """Return the batches of the primitive functions that can have one. Cost: linear."""
+    shared: dict[str, frozenset[int]] = {}
+    constants: dict[str, list[Const | None]] = {}
+    for function in module.functions.values():
+        if function.primitive is None:
+            for value in values(function.body):
+                if isinstance(value, Call) and isinstance(value.callee, GlobalVar):
+                    _note(constants, value.callee.name, value.args)
+    for name, found in constants.items():
+        function = module.functions.get(name)
+        if function is not None and function.primitive is not None:
+            if _has_formulas(function, operators):
+                shared[name] = frozenset(i for i, c in enumerate(found) if c is not None)
+    return {name: Batch(f"{name}.batch", fresh("calls"), s) for name, s in shared.items()}
+
+
+def _note(constants: dict[str, list[Const | None]], name: str, args: tuple[Expr, ...]) -> None:
+    tensors = [a for a in args if isinstance(a.type, TensorType)]
+    given = [a if isinstance(a, Const) else None for a in tensors]
+    known = constants.setdefault(name, given)
+    for i, (old, new) in enumerate(zip(known, given, strict=True)):
+        if old is not None and (new is None or new.value is not old.value):
+            known[i] = None
+
+
+def _has_formulas(function: Function, operators: OperatorTable) -> bool:
+    lets, tail = spine(function.body)
+    calls = [v for v in (*(let.value for let in lets), tail) if isinstance(v, Call)]
+    return all(
+        isinstance(v.callee, OpRef) and operators.definition(v.callee.op).compute is not None
+        for v in calls
+    )

@@ -1,0 +1,73 @@
+"""Kernels that may run many calls as one: which, and with what in common."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import inlay
+from inlay.bytecode.program import Program
+from inlay.ir.parser import parse_module
+from inlay.ops.table import table
+
+TREE = """
+data Bin { Leaf, Node(Bin, Bin) }
+
+fn cell(l: Tensor[1, 4, f32], r: Tensor[1, 4, f32]) -> Tensor[1, 4, f32] {
+  let w = f32[4, 4](1, 2, 3, 4, -1, 0.5, 2, 1, 0, 1, 0, -1, 3, 1, -2, 0.25);
+  tanh(add(matmul(l, w), matmul(r, w)))
+}
+
+fn run(t: Bin) -> Tensor[1, 4, f32] {
+  match t {
+    Leaf() => f32[1, 4](0.5, -0.25, 1, 2),
+    Node(a, b) => {
+      let x = @run(a);
+      let y = @run(b);
+      @cell(x, y)
+    },
+  }
+}
+
+fn build(depth: some int d. int[d]) -> Bin {
+  if (int_less(int(d), int(1))) { Leaf() } else { Node(@build(int(d - 1)), @build(int(d - 1))) }
+}
+
+fn main(depth: some int d. int[d]) -> Tensor[1, 4, f32] { @run(@build(int(d))) }
+"""
+
+
+def batches(program: Program) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return for each kernel with a batch the name of the batch and what it shares."""
+    return {
+        k.name: (program.kernels[k.batch.kernel].name, k.batch.shared)
+        for k in program.kernels
+        if k.batch is not None
+    }
+
+
+def test_weights_are_shared_and_results_stay() -> None:
+    module = parse_module(TREE, table())
+    plain, batched = inlay.compile(module), inlay.compile(module, batch=True)
+    assert batches(plain.program) == {}
+    found = batches(batched.program)
+    assert found and all(many == f"{one}.batch" for one, (many, _) in found.items())
+    assert any(shared for _, shared in found.values())
+    for name, (_, shared) in found.items():
+        kernel = next(k for k in batched.program.kernels if k.name == name)
+        assert len(shared) < kernel.ports.count(kernel.ports[0])
+    depth = np.array(3)
+    expected = plain.run({"depth": depth})
+    for name, got in batched.run({"depth": depth}).items():
+        np.testing.assert_array_equal(got, expected[name])
+
+
+def test_what_differs_between_calls_is_not_shared() -> None:
+    module = parse_module("""
+        fn main(x: Tensor[1, 2, f32], y: Tensor[1, 2, f32]) {
+          let v = f32[2, 2](1, 2, 3, 4);
+          let w = f32[2, 2](4, 3, 2, 1);
+          (matmul(x, v), matmul(y, w))
+        }
+    """, table())
+    found = batches(inlay.compile(module, batch=True).program)
+    assert {shared for _, shared in found.values()} <= {(), (1,)}
