@@ -12,6 +12,7 @@ from inlay.base.instrument import SILENT, Instrument
 from inlay.base.options import Layer, resolve
 from inlay.base.registry import nearest
 from inlay.importers.onnx.graph import load_model
+from inlay.importers.onnx.limits import ImportLimits
 from inlay.ir.module import Module
 from inlay.ir.parser import parse_module
 from inlay.ir.prelude import prelude, with_prelude
@@ -24,16 +25,19 @@ from inlay.runtime.session import Executable, executable_of
 _SUFFIXES = (".onnx", ".inl")
 
 
-def load(path: str | os.PathLike[str], *, instrument: Instrument = SILENT) -> Module:
+def load(path: str | os.PathLike[str], *, instrument: Instrument = SILENT, **limits: int) -> Module:
     """Return the program in a file.
 
     Args:
         path: an ONNX model (`.onnx`) or the text form of a program (`.inl`).
         instrument: where times go.
+        limits: how large a model may be; see `inlay.importers.onnx.limits.ImportLimits`.
 
     Raises:
-        CompileError: `load.missing`, `load.unknown-format`, and what reading the format raises.
+        CompileError: `load.missing`, `load.unknown-format`, `load.not-text`, and what reading the
+            format raises.
     """
+    settings = resolve(ImportLimits, Layer("keywords", limits)).options
     file = Path(path)
     if file.suffix == ".inlay":
         raise error(
@@ -52,8 +56,13 @@ def load(path: str | os.PathLike[str], *, instrument: Instrument = SILENT) -> Mo
         raise error("load.missing", f"found no file {file}")
     with instrument.span("load", path=str(file)):
         if file.suffix == ".onnx":
-            return load_model(file, table())
-        text = file.read_text(encoding="utf-8")
+            return load_model(file, table(), settings)
+        try:
+            text = file.read_text(encoding="utf-8")
+        except UnicodeDecodeError as failure:
+            raise error(
+                "load.not-text", f"found byte {failure.start} of {file} to be no UTF-8"
+            ) from None
         module = parse_module(text, table(), name=str(file), known=prelude())
         return infer_types(with_prelude(module))
 

@@ -13,7 +13,6 @@ from onnx import TensorProto, helper
 from onnx.backend.test.loader import load_model_tests
 
 from inlay.base.diagnostics import CompileError, InternalError
-from inlay.importers.onnx import graph
 from inlay.importers.onnx.graph import import_model
 from inlay.importers.onnx.load import parse_model
 from inlay.ops.table import table
@@ -76,8 +75,7 @@ def test_noise(length):
     assert not import_or_refuse(Random(length).randbytes(length))
 
 
-def test_functions_that_double_with_every_level(monkeypatch):
-    monkeypatch.setattr(graph, "MAX_NODES", 2000)
+def test_functions_that_double_with_every_level():
     functions = [
         helper.make_function(
             "own", f"f{i}", ["x"], ["y"],

@@ -128,15 +128,16 @@ def survey(module: Module) -> Survey:
     typed: set[int] = set()
     mentions: dict[str, dict[str, None]] = {}
     type_vars = {v.name: None for adt in module.adts.values() for v in adt.params}
-    whole: dict[Type, bool] = {}
+    # By identity: a long spine has one large type at every let, and comparing it costs its size.
+    whole: dict[int, tuple[Type, bool]] = {}
 
     def known(t: Type) -> bool:
         if isinstance(t, TensorType):
             return True
-        answer = whole.get(t)
+        answer = whole.get(id(t))
         if answer is None:
-            answer = whole[t] = not has_unknown(t)
-        return answer
+            answer = whole[id(t)] = (t, not has_unknown(t))
+        return answer[1]
 
     for name, f in module.functions.items():
         mentioned = mentions[name] = {}

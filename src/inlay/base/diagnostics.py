@@ -287,7 +287,19 @@ def render(finding: Diagnostic) -> str:
     lines.extend(f"  note: {note}" for note in finding.notes)
     if finding.hint:
         lines.append(f"  hint: {finding.hint}")
-    return "\n".join(lines)
+    return printable("\n".join(lines))
+
+
+def printable(text: str) -> str:
+    """Return text with control characters, but line ends, escaped.
+
+    Names in a message come from files, and must not command the terminal that shows them.
+    """
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def render_all(findings: Iterable[Diagnostic]) -> str:

@@ -321,10 +321,25 @@ class TokenStream:
 
 
 def parse_integer(text: str) -> int:
-    """Return the value of an integer token: decimal, or hexadecimal with ``0x``."""
-    return int(text, 16) if text[:2] in ("0x", "0X") else int(text)
+    """Return the value of an integer token: decimal, or hexadecimal with ``0x``.
+
+    Raises:
+        CompileError: ``parse.bad-number`` for more digits than anything has.
+    """
+    try:
+        return int(text, 16) if text[:2] in ("0x", "0X") else int(text)
+    except ValueError:
+        raise error("parse.bad-number", f"found an integer of {len(text)} digits") from None
 
 
 def parse_float(text: str) -> float:
-    """Return the value of a float token: decimal, hexadecimal with ``0x`` and ``p``, or a name."""
-    return float.fromhex(text) if text[:2] in ("0x", "0X") else float(text)
+    """Return the value of a float token: decimal, hexadecimal with ``0x`` and ``p``, or a name.
+
+    Raises:
+        CompileError: ``parse.bad-number`` for what leaves the range of a double.
+    """
+    try:
+        return float.fromhex(text) if text[:2] in ("0x", "0X") else float(text)
+    except (ValueError, OverflowError):
+        shown = text if len(text) < 60 else f"{text[:60]}..."
+        raise error("parse.bad-number", f"found {shown}, which no f64 holds") from None

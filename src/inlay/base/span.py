@@ -112,6 +112,9 @@ class Span:
 
 NO_SPAN = Span()
 
+MOST_COLUMNS = 200
+"""Characters of a line that an excerpt shows: a file may be one line."""
+
 
 def cover(spans: Iterable[Span]) -> Span:
     """Return the smallest span over several, which is how a merge of nodes states its origin."""
@@ -150,11 +153,20 @@ def excerpt(marks: Sequence[tuple[Span, str]], *, primary: int = 0) -> str:
     for number in sorted(rows):
         if previous is not None and number > previous + 1:
             out.append(f"{'':.<{gutter}}...")
-        text = source.line(number)
+        text, skipped = _window(source.line(number), min(rows[number])[0])
         out.append(f"{number:{gutter}} | {text.expandtabs(4)}".rstrip())
-        for column, width, sign, words in sorted(rows[number]):
+        for place, width, sign, words in sorted(rows[number]):
+            column = place - skipped
+            if column > len(text) + 1:
+                continue
             before = len(text[: column - 1].expandtabs(4))
             covered = len(text[: column - 1 + width].expandtabs(4)) - before
             out.append(f"{'':{gutter}} | {'':{before}}{sign * max(covered, 1)} {words}".rstrip())
         previous = number
     return "\n".join(out)
+
+
+def _window(text: str, column: int) -> tuple[str, int]:
+    """Return the part of a long line around a column, and how many characters are left out."""
+    first = 0 if len(text) <= MOST_COLUMNS else max(column - MOST_COLUMNS // 2, 0)
+    return text[first : first + MOST_COLUMNS], first

@@ -24,6 +24,7 @@ from inlay.bytecode.program import Entry
 from inlay.bytecode.spec import TensorSpec, is_flat, leaves
 from inlay.cli._command import Output
 from inlay.cli._progress import watched
+from inlay.importers.onnx.limits import ImportLimits
 from inlay.pipeline.compile import Compilation
 from inlay.pipeline.options import CompileOptions
 from inlay.runtime.native import MODES
@@ -60,6 +61,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--schedule", type=int, metavar="SEED", help="of --mode replay")
     parser.add_argument("--timings", action="store_true", help="print the time of every pass")
     add_arguments(parser, CompileOptions)
+    add_arguments(parser, ImportLimits)
 
 
 def add_input_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +101,8 @@ def compile_arguments(arguments: argparse.Namespace, instrument: Instrument) -> 
         layers[0].origin, {k: v for k, v in layers[0].values.items() if k in known}
     )
     options = resolve(CompileOptions, environment_layer, layers[1]).options
-    module = load(arguments.model, instrument=instrument)
+    limits = arguments_layer(arguments, ImportLimits).values
+    module = load(arguments.model, instrument=instrument, **limits)
     values = {name: getattr(options, name) for name in known}
     return compilation(module, instrument=instrument, **values)
 

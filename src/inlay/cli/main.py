@@ -11,11 +11,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
 
-from inlay.base.diagnostics import CompileError, InternalError, render, to_json
+from inlay.base.diagnostics import (
+    CompileError,
+    InternalError,
+    diagnostic,
+    printable,
+    render,
+    to_json,
+)
 from inlay.base.registry import ModuleTable
 from inlay.cli._command import Command, Output
 
@@ -51,8 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as failure:  # the one broad handler: whatever is left is our fault
         if arguments.traceback:
             traceback.print_exc()
-        shown = failure if isinstance(failure, InternalError) else _unexpected(failure)
-        print(shown, file=sys.stderr)
+        _report_fault(_fault(failure, words), as_json=arguments.json)
         return FAULT
     return code
 
@@ -89,13 +96,25 @@ def _report(failure: CompileError, *, as_json: bool) -> None:
         print(f"`inlay errors {first}` explains", file=sys.stderr)
 
 
-def _unexpected(failure: Exception) -> InternalError:
+def _fault(failure: Exception, words: Sequence[str]) -> InternalError:
+    """Return a fault of ours, with where it was seen and how to see it again."""
+    reproduce = f"inlay {shlex.join(words)} --traceback"
+    if isinstance(failure, InternalError):
+        return InternalError(
+            failure.message, where=failure.where, reproduce=failure.reproduce or reproduce
+        )
     frames = traceback.extract_tb(failure.__traceback__)
     where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    return InternalError(
-        f"{type(failure).__name__}: {failure}", where=where,
-        reproduce="the same command with --traceback",
-    )  # fmt: skip
+    return InternalError(f"{type(failure).__name__}: {failure}", where=where, reproduce=reproduce)
+
+
+def _report_fault(fault: InternalError, *, as_json: bool) -> None:
+    if as_json:
+        finding = diagnostic("internal", fault.message, notes=(fault.where, fault.reproduce))
+        json.dump({"errors": [to_json(finding)]}, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        print(printable(str(fault)), file=sys.stderr)
 
 
 if __name__ == "__main__":

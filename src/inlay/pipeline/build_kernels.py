@@ -19,7 +19,8 @@ from inlay.analysis.blocks import spine
 from inlay.analysis.cost import predicted_ns
 from inlay.arith.expr import Sym, from_atom
 from inlay.arith.expr import evaluate as evaluate_int
-from inlay.base.diagnostics import InternalError
+from inlay.base.diagnostics import InternalError, unsupported
+from inlay.bytecode.verify import MAX_PORTS
 from inlay.codegen.interface import Request
 from inlay.interp.tensor import Meanings, evaluate
 from inlay.ir.equal import structural_hash
@@ -185,6 +186,14 @@ def _ports(function: Function, operators: OperatorTable) -> tuple[Port, ...]:
         for i, t in enumerate(fields)
         if isinstance(t, TensorType)
     ]
+    if len(reads) + len(writes) > MAX_PORTS:
+        raise unsupported(
+            "loop.too-many-tensors",
+            f"found a kernel of {len(reads)} operands and {len(writes)} results, of which "
+            f"{MAX_PORTS} are possible",
+            span=function.span,
+            hint="split or join in several steps",
+        )
     if len(writes) == 1:
         alias = _overwritten(function, writes[0].type, reads, operators)
         writes = [replace(writes[0], may_alias=alias)]

@@ -59,6 +59,7 @@ from inlay.ir.types import (
     TupleType,
     Type,
 )
+from inlay.ir.walk import postorder
 from inlay.passes.contract import Evaluator, Pass, PassContext, Property
 from inlay.transforms._blocks import Block, rewrite_module
 
@@ -73,19 +74,23 @@ class FoldOptions:
     limit: int = option(
         1 << 16, help="bytes up to which a constant may be larger than its operands"
     )
+    growth: int = option(
+        1 << 26, help="bytes that constants may grow by in all, beyond doubling once"
+    )
 
 
 def run(module: Module, context: PassContext) -> Module:
     """Fold constants, control values, provable checks and known branches. Cost: linear."""
     evaluate = context.evaluate
-    limit = context.options_for(FoldOptions).limit
+    options = context.options_for(FoldOptions)
+    left = [options.growth + _constant_bytes(module)]
 
     def step(block: Block, value: Expr) -> Expr | None:
         match value:
             case Call(callee=OpRef(op=op)):
                 found = _control_result(value, op) or _known_relation(block, value, op)
                 if found is None and evaluate is not None:
-                    found = _evaluated(value, op, evaluate, limit)
+                    found = _evaluated(value, op, evaluate, options.limit, left)
                 return found
             case If(condition=Const(value=bool() as condition), then=then, otherwise=otherwise):
                 return block.splice(then if condition else otherwise)
@@ -167,23 +172,41 @@ def _int_of(atom: Expr) -> Int | None:
     return atom.type.value if isinstance(atom.type, IntType) else None
 
 
-def _evaluated(value: Call, op: Op, evaluate: Evaluator, limit: int) -> Expr | None:
-    """Return the constant that an operator over constants computes."""
+def _evaluated(
+    value: Call, op: Op, evaluate: Evaluator, limit: int, left: list[int]
+) -> Expr | None:
+    """Return the constant that an operator over constants computes.
+
+    `left` is what constants may still grow by: a chain of operators each of which doubles its
+    operand would otherwise fill any memory.
+    """
     if op.effect not in (Effect.PURE, Effect.FAILS):
         return None
-    inputs = 0
+    inputs: dict[int, int] = {}
     for arg in value.args:
         if not _is_closed(arg):
             return None
-        inputs += arg.value.nbytes if isinstance(arg.value, np.ndarray) else 0  # type: ignore[union-attr]
-    size = _bytes(value.type)
-    if size is None or size > max(limit, _GROWTH * inputs):
+        array = arg.value  # type: ignore[union-attr]
+        inputs[id(array)] = array.nbytes if isinstance(array, np.ndarray) else 0
+    size, given = _bytes(value.type), sum(inputs.values())
+    if size is None or size > max(limit, _GROWTH * given) or size - given > left[0]:
         return None
     try:
         result = evaluate(value)
     except CompileError:
         return None
+    left[0] -= max(size - given, 0)
     return _constant(result, value)
+
+
+def _constant_bytes(module: Module) -> int:
+    arrays = {
+        id(e.value): e.value.nbytes
+        for f in module.functions.values()
+        for e in postorder(f)
+        if isinstance(e, Const) and isinstance(e.value, np.ndarray)
+    }
+    return sum(arrays.values())
 
 
 def _is_closed(arg: Expr) -> bool:

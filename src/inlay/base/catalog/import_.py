@@ -118,6 +118,24 @@ ENTRIES = (
         remedy="Export without it, or give an implementation with `inlay.extern`.",
     ),
     Entry(
+        id="import.duplicate-name",
+        title="two values of a graph have one name",
+        explanation=(
+            "Nodes name what they read, so a name must mean one value. Only an input may share its "
+            "name with the initializer that is its default."
+        ),
+        remedy="Export the model again; it was damaged or written by a faulty tool.",
+    ),
+    Entry(
+        id="import.too-large",
+        title="a model beyond a limit",
+        explanation=(
+            "Files, tensors, nodes and axes have limits, so that a damaged or hostile model cannot "
+            "take all memory or time. docs/reference/limits.md lists them."
+        ),
+        remedy="If you trust the model, raise the limit that the message names.",
+    ),
+    Entry(
         id="import.too-deep",
         title="subgraphs are nested too deep",
         explanation=(

@@ -27,6 +27,12 @@ ENTRIES = (
         remedy="Use `inlay.load_executable`, or compile the model it was made from.",
     ),
     Entry(
+        id="load.not-text",
+        title="a program whose file is not text",
+        explanation="Programs in text form are UTF-8; the file has bytes that are not.",
+        remedy="Save the file as UTF-8, or check that it is what it is named.",
+    ),
+    Entry(
         id="load.bad-inputs",
         title="a file of inputs that does not serve",
         explanation=(

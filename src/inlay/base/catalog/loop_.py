@@ -8,6 +8,13 @@ _VERIFIER = "The statement breaks a rule of docs/language/loop_ir.md; the messag
 
 ENTRIES = (
     Entry(
+        id="loop.too-many-tensors",
+        title="an operator with more tensors than a kernel can have",
+        explanation="A kernel is given the addresses of its operands and results, and there is a "
+        "limit to their number.",
+        remedy="Split or join tensors in several steps.",
+    ),
+    Entry(
         id="loop.name",
         title="a name that is used twice or is not an identifier",
         explanation=(

@@ -13,6 +13,7 @@ symbol each. Local functions of the model are expanded where they are called.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ from inlay.base.graph import postorder
 from inlay.base.span import NO_SPAN, Span
 from inlay.importers.onnx import load, schemas, table
 from inlay.importers.onnx.broadcast import stretched
+from inlay.importers.onnx.limits import DEFAULT_LIMITS, MAX_DIM, MAX_RANK, ImportLimits
 from inlay.importers.onnx.node import Node, describe
 from inlay.importers.onnx.values import ABSENT, MAX_KNOWN, Value
 from inlay.ir import make
@@ -38,21 +40,18 @@ from inlay.ir.types import TensorType
 from inlay.ops._define import OpDef, Pattern
 from inlay.ops.table import OperatorTable
 
-MAX_DEPTH = 64
-"""Subgraphs and local functions nested deeper than this are refused: no exporter writes them."""
 
-MAX_NODES = 100_000
-"""Expanding functions in functions multiplies nodes; so many more than the graph has are refused."""
-
-
-def load_model(path: str | Path, operators: OperatorTable) -> Module:
+def load_model(
+    path: str | Path, operators: OperatorTable, limits: ImportLimits = DEFAULT_LIMITS
+) -> Module:
     """Return the program in an ONNX file.
 
     Raises:
         CompileError: `import.*`; everything that stands in the way, at once.
     """
     file = Path(path)
-    return import_model(load.read_model(file), operators, folder=file.parent, name=str(path))
+    model = load.read_model(file, limits)
+    return import_model(model, operators, folder=file.parent, name=str(path), limits=limits)
 
 
 def import_model(
@@ -61,9 +60,10 @@ def import_model(
     *,
     folder: Path | None = None,
     name: str = "model",
+    limits: ImportLimits = DEFAULT_LIMITS,
 ) -> Module:
     """Return the program of a model that is already parsed; see `load_model`."""
-    importer = _Importer.of(model, operators, folder)
+    importer = _Importer.of(model, operators, folder, limits)
     return importer.module(name)
 
 
@@ -100,18 +100,29 @@ class _Importer:
     folder: Path | None
     opsets: dict[str, int]
     functions: dict[tuple[str, str], onnx.FunctionProto]
+    limits: ImportLimits
     findings: Collector = field(default_factory=Collector)
     symbols: dict[str, Sym] = field(default_factory=dict)
     unnamed: set[Sym] = field(default_factory=set)
     seen: int = 0
 
     @staticmethod
-    def of(model: onnx.ModelProto, operators: OperatorTable, folder: Path | None) -> _Importer:
+    def of(
+        model: onnx.ModelProto, operators: OperatorTable, folder: Path | None, limits: ImportLimits
+    ) -> _Importer:
         """Read what the model declares outside its graph."""
         opsets = {_domain(o.domain): o.version for o in model.opset_import}
+        for o in model.opset_import:
+            if opsets[_domain(o.domain)] != o.version:
+                raise error(
+                    "import.opset",
+                    f"two versions of the operators of '{o.domain or 'ai.onnx'}' are named",
+                    hint="the model is damaged; export it again",
+                )
         _check_opsets(opsets)
+        load.check_nodes(model, limits)
         functions = {(_domain(f.domain), f.name): f for f in model.functions}
-        return _Importer(model, operators, folder, opsets, functions)
+        return _Importer(model, operators, folder, opsets, functions, limits)
 
     # ------------------------------------------------------------------ the whole
 
@@ -121,6 +132,13 @@ class _Importer:
         scope, b = _Scope(self.opsets), Builder()
         self._inputs(graph, scope, b)
         results = self._graph(graph, scope, b)
+        counts = Counter(o.name for o in graph.output)
+        for twice in (n for n, count in counts.items() if count > 1):
+            self.findings.error(
+                "import.duplicate-name",
+                f"two outputs are called '{twice}'",
+                hint="give the second one a name of its own, with an Identity",
+            )
         self.findings.raise_if_fatal()
         assert None not in results, "a missing output has a reason"
         if not results:
@@ -138,16 +156,14 @@ class _Importer:
                 exprs.append(at_end.as_tensor(result))
         self.findings.raise_if_fatal()
         main = b.function(exprs[0] if len(exprs) == 1 else exprs)
+        constants = {t.name for t in graph.initializer}
         names = EntryNames(
-            tuple(v.name for v in graph.input if self._is_input(v.name)),
+            tuple(v.name for v in graph.input if v.name not in constants),
             tuple(v.name for v in graph.output),
         )
         return Module(
             functions=MappingProxyType({"main": main}), entries=MappingProxyType({"main": names})
         )
-
-    def _is_input(self, name: str) -> bool:
-        return all(name != t.name for t in self.model.graph.initializer)
 
     def _inputs(self, graph: onnx.GraphProto, scope: _Scope, b: Builder) -> None:
         constants = {t.name for t in graph.initializer}
@@ -155,6 +171,7 @@ class _Importer:
             if info.name in constants:
                 continue
             span = Span.named(f"input '{info.name}'")
+            self._name(info.name, scope, span)
             with self.findings.catching():
                 scope.values[info.name] = Value(
                     b.param(info.name, self._input_type(info, span), span)
@@ -192,15 +209,15 @@ class _Importer:
                 hint="export the model with named dynamic axes",
             )
         rank = len(tensor.shape.dim)
-        if rank > load.MAX_RANK:
+        if rank > MAX_RANK:
             raise error(
                 "import.bad-dim",
-                f"input '{info.name}' has {rank} axes; at most {load.MAX_RANK} are possible",
+                f"input '{info.name}' has {rank} axes; at most {MAX_RANK} are possible",
                 span=span,
                 hint="the model is damaged; export it again",
             )
         dims = [self._dim(d, info.name, i, span) for i, d in enumerate(tensor.shape.dim)]
-        if math.prod(d.value or 1 for d in dims) > load.MAX_DIM:
+        if math.prod(d.value or 1 for d in dims) > MAX_DIM:
             raise error(
                 "import.bad-dim",
                 f"input '{info.name}' has more elements than a machine has memory",
@@ -211,7 +228,7 @@ class _Importer:
 
     def _dim(self, dim: onnx.TensorShapeProto.Dimension, name: str, axis: int, span: Span) -> Int:
         if dim.WhichOneof("value") == "dim_value" and dim.dim_value >= 0:
-            if dim.dim_value > load.MAX_DIM:
+            if dim.dim_value > MAX_DIM:
                 raise error(
                     "import.bad-dim",
                     f"axis {axis} of input '{name}' has {dim.dim_value} elements",
@@ -228,12 +245,24 @@ class _Importer:
 
     # ------------------------------------------------------------------ graphs
 
+    def _name(self, name: str, scope: _Scope, span: Span) -> None:
+        """Note a name of a graph, which no other value of the graph may have."""
+        if name in scope.values:
+            self.findings.error(
+                "import.duplicate-name",
+                f"two values of one graph are called '{name}'",
+                span=span,
+                hint="the model is damaged or was written by a faulty exporter",
+            )
+        scope.values[name] = None
+
     def _graph(self, graph: onnx.GraphProto, scope: _Scope, b: Builder) -> tuple[Value | None, ...]:
         for tensor in graph.initializer:
             span = Span.named(f"initializer '{tensor.name}'")
-            scope.values[tensor.name] = None
+            self._name(tensor.name, scope, span)
             with self.findings.catching():
-                scope.values[tensor.name] = constant(load.read_tensor(tensor, self.folder, span))
+                array = load.read_tensor(tensor, self.folder, span, self.limits)
+                scope.values[tensor.name] = constant(array)
         if graph.sparse_initializer:
             self.findings.unsupported(
                 "import.sparse",
@@ -260,11 +289,11 @@ class _Importer:
     def _node(self, proto: onnx.NodeProto, index: int, scope: _Scope, b: Builder) -> None:
         span = Span.named(describe(proto, index) + scope.where)
         self.seen += 1
-        if self.seen > MAX_NODES + len(self.model.graph.node):
+        if self.seen > self.limits.max_expanded + len(self.model.graph.node):
             self.findings.raise_if_fatal()
             raise unsupported(
                 "import.too-deep",
-                f"expanding functions makes more than {MAX_NODES} nodes",
+                f"expanding functions makes more than {self.limits.max_expanded} nodes",
                 span=span,
                 hint="a function that calls others twice doubles them with every level",
             )
@@ -286,7 +315,7 @@ class _Importer:
             inputs.append(None if value is ABSENT else value)
         for name in proto.output:
             if name:
-                scope.values[name] = None
+                self._name(name, scope, span)
         if not complete:
             self._check_known(proto, scope, span)
             return
@@ -351,7 +380,7 @@ class _Importer:
         opsets = {_domain(o.domain): o.version for o in function.opset_import}
         _check_opsets(opsets)
         where = f", in the body of {describe(proto, 0)}"
-        inner = _Scope({**scope.opsets, **opsets}, depth=_deeper(scope, span), where=where)
+        inner = _Scope({**scope.opsets, **opsets}, depth=self._deeper(scope, span), where=where)
         for i, name in enumerate(function.input):
             inner.values[name] = (inputs[i] if i < len(inputs) else None) or ABSENT
         given = {a.name: a for a in proto.attribute}
@@ -377,7 +406,9 @@ class _Importer:
         span: Span,
     ) -> tuple[Value, ...]:
         """Import a subgraph into a b; names of the graphs around it are visible."""
-        inner = _Scope(scope.opsets, outer=scope, depth=_deeper(scope, span), where=scope.where)
+        inner = _Scope(
+            scope.opsets, outer=scope, depth=self._deeper(scope, span), where=scope.where
+        )
         if len(inputs) != len(graph.input):
             raise error(
                 "import.invalid-graph",
@@ -391,6 +422,16 @@ class _Importer:
         if any(r is None for r in results):
             self.findings.raise_if_fatal()
         return tuple(r for r in results if r is not None)
+
+    def _deeper(self, scope: _Scope, span: Span) -> int:
+        if scope.depth >= self.limits.max_depth:
+            raise unsupported(
+                "import.too-deep",
+                f"subgraphs or local functions are nested more than {self.limits.max_depth} deep",
+                span=span,
+                hint="a function that calls itself cannot be expanded",
+            )
+        return scope.depth + 1
 
     # ------------------------------------------------------------------ operations
 
@@ -449,7 +490,14 @@ def _folded(definition: OpDef, attrs: object, args: Sequence[Expr]) -> Const | N
 
 
 def _check_size(t: TensorType, span: Span) -> None:
-    if math.prod(d.value or 1 for d in t.shape) > load.MAX_DIM:
+    if len(t.shape) > MAX_RANK:
+        raise unsupported(
+            "import.too-large",
+            f"a tensor has {len(t.shape)} axes, of which {MAX_RANK} are possible",
+            span=span,
+            hint="merge axes before this node",
+        )
+    if math.prod(d.value or 1 for d in t.shape) > MAX_DIM:
         raise error(
             "import.bad-dim",
             f"a tensor {t.dtype}[{', '.join(map(str, t.shape))}] has more elements than a machine "
@@ -532,17 +580,6 @@ def _unknown(proto: onnx.NodeProto, span: Span) -> UnsupportedError:
 
 def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
-
-
-def _deeper(scope: _Scope, span: Span) -> int:
-    if scope.depth >= MAX_DEPTH:
-        raise unsupported(
-            "import.too-deep",
-            f"subgraphs or local functions are nested more than {MAX_DEPTH} deep",
-            span=span,
-            hint="a function that calls itself cannot be expanded",
-        )
-    return scope.depth + 1
 
 
 def _check_opsets(opsets: Mapping[str, int]) -> None:

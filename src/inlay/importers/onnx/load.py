@@ -16,7 +16,8 @@ from onnx import TensorProto, numpy_helper
 from inlay.arith import dtype as dt
 from inlay.arith.dtype import DType
 from inlay.base.diagnostics import CompileError, error
-from inlay.base.span import Span
+from inlay.base.span import NO_SPAN, Span
+from inlay.importers.onnx.limits import DEFAULT_LIMITS, MAX_DIM, MAX_RANK, ImportLimits
 
 _DTYPES: dict[int, DType] = {
     TensorProto.FLOAT: dt.F32,
@@ -34,12 +35,6 @@ _DTYPES: dict[int, DType] = {
     TensorProto.BOOL: dt.BOOL,
     TensorProto.STRING: dt.STRING,
 }
-
-MAX_DIM = 2**47
-"""A dimension beyond this is damage, not a tensor: no machine addresses its bytes."""
-
-MAX_RANK = 64
-"""More axes than NumPy has are damage too."""
 
 
 def dtype_of(elem_type: int) -> DType | None:
@@ -60,21 +55,50 @@ def elem_type_name(elem_type: int) -> str:
         return f"element type {elem_type}"
 
 
-def read_model(path: Path) -> onnx.ModelProto:
+def read_model(path: Path, limits: ImportLimits = DEFAULT_LIMITS) -> onnx.ModelProto:
     """Return the model in a file, without its external data.
 
     Raises:
-        CompileError: `import.unreadable`, `import.not-onnx`.
+        CompileError: `import.unreadable`, `import.not-onnx`, `import.too-large`.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as stream:
+            data = stream.read(limits.max_file_bytes + 1)
     except OSError as failure:
         raise error(
             "import.unreadable",
             f"cannot read '{path}': {failure.strerror or failure}",
             hint="check the path and its permissions",
         ) from None
+    if len(data) > limits.max_file_bytes:
+        raise _too_large(f"'{path}' has", limits.max_file_bytes, "bytes", "max_file_bytes")
     return parse_model(data, str(path))
+
+
+def _too_large(what: str, most: int, unit: str, name: str, span: Span = NO_SPAN) -> CompileError:
+    return error(
+        "import.too-large",
+        f"{what} more than {most} {unit}",
+        span=span,
+        hint=f"if you trust the model, raise the limit {name}",
+    )
+
+
+def check_nodes(model: onnx.ModelProto, limits: ImportLimits) -> None:
+    """Count nodes, those of subgraphs and functions too.
+
+    Raises:
+        CompileError: `import.too-large`.
+    """
+    count, waiting = 0, [model.graph.node, *(f.node for f in model.functions)]
+    while waiting:
+        nodes = waiting.pop()
+        count += len(nodes)
+        if count > limits.max_nodes:
+            raise _too_large("the model has", limits.max_nodes, "nodes", "max_nodes")
+        for node in nodes:
+            for a in node.attribute:
+                waiting += [g.node for g in (*([a.g] if a.HasField("g") else []), *a.graphs)]
 
 
 def parse_model(data: bytes, name: str) -> onnx.ModelProto:
@@ -142,7 +166,14 @@ def external_file(tensor: TensorProto, folder: Path | None, span: Span) -> tuple
             "load the model from its file, so that the folder of its data is known",
         )
     root = folder.resolve()
-    path = (root / location).resolve()
+    try:
+        path = (root / location).resolve()
+        is_file = path.is_file()
+    except (OSError, ValueError) as failure:
+        shown = location if len(location) < 200 else location[:200] + "..."
+        raise bad(
+            f"is in {shown!r}, which names no file: {failure}", "write the model anew"
+        ) from None
     if not location or not path.is_relative_to(root):
         raise bad(
             f"is in '{location}', outside the folder of the model",
@@ -152,7 +183,9 @@ def external_file(tensor: TensorProto, folder: Path | None, span: Span) -> tuple
         offset, length = int(entries.get("offset", "0")), int(entries.get("length", "-1"))
     except ValueError:
         raise bad("has an offset or length that is no number", "write the model anew") from None
-    if not path.is_file():
+    if "length" in entries and length < 0:
+        raise bad(f"has a length of {length}", "write the model anew")
+    if not is_file:
         raise bad(f"is in '{location}', which does not exist", "copy that file beside the model")
     size = path.stat().st_size
     if offset < 0 or offset > size or (length >= 0 and offset + length > size):
@@ -163,13 +196,16 @@ def external_file(tensor: TensorProto, folder: Path | None, span: Span) -> tuple
     return path, offset, length
 
 
-def read_tensor(tensor: TensorProto, folder: Path | None, span: Span) -> np.ndarray:
+def read_tensor(
+    tensor: TensorProto, folder: Path | None, span: Span, limits: ImportLimits = DEFAULT_LIMITS
+) -> np.ndarray:
     """Return the content of an initializer or tensor attribute, read-only, row-major.
 
     External data is mapped, not read.
 
     Raises:
-        CompileError: `import.external-data`, `import.bad-tensor`, `import.dtype`.
+        CompileError: `import.external-data`, `import.bad-tensor`, `import.dtype`,
+            `import.too-large`.
     """
 
     def bad(why: str) -> CompileError:
@@ -197,6 +233,9 @@ def read_tensor(tensor: TensorProto, folder: Path | None, span: Span) -> np.ndar
         count *= n
         if n < 0 or count > MAX_DIM:
             raise bad(f"has the impossible shape {list(shape)}")
+    if count * max(dtype.itemsize, 1) > limits.max_tensor_bytes:
+        what = f"tensor '{tensor.name}' of shape {list(shape)} has"
+        raise _too_large(what, limits.max_tensor_bytes, "bytes", "max_tensor_bytes", span)
     if tensor.data_location == TensorProto.EXTERNAL:
         path, offset, length = external_file(tensor, folder, span)
         needed = count * dtype.itemsize

@@ -21,6 +21,7 @@ from inlay.arith.expr import Int, lit
 from inlay.base.diagnostics import CompileError, UnsupportedError, error, unsupported
 from inlay.base.span import Span
 from inlay.importers.onnx import load
+from inlay.importers.onnx.limits import MAX_RANK
 from inlay.importers.onnx.values import MAX_KNOWN, Value
 from inlay.ir import make
 from inlay.ir.builder import Builder
@@ -319,10 +320,10 @@ class Node:
             return tuple(lit(int(n)) for n in content)
         dims = self.type_of(e).shape
         length = dims[0].value if len(dims) == 1 else None
-        if length is None or length > load.MAX_RANK:
+        if length is None or length > MAX_RANK:
             raise self.unsupported(
                 f"is given {dims[0] if dims else 'no vector'} as the length of a shape, which must "
-                f"be a number up to {load.MAX_RANK}",
+                f"be a number up to {MAX_RANK}",
                 hint="ranks must be static: export the model with a shape of fixed length",
             )
         s = self.emit("to_control", self.cast(e, dt.I64))

@@ -1,0 +1,34 @@
+"""How large a model may be: what is beyond is damage, or an attack, and is refused at once.
+
+The limits are far above any model that exists and far below what would harm the machine. They are
+options, so that a service that takes models from strangers can draw them closer:
+
+    inlay.load("model.onnx", max_nodes=10_000, max_file_bytes=1 << 28)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from inlay.base.options import option
+
+MAX_DIM = 2**47
+"""A dimension beyond this is damage, not a tensor: no machine addresses its bytes."""
+
+MAX_RANK = 16
+"""More axes than the runtime has are damage too."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportLimits:
+    """Limits of import; `docs/reference/limits.md` says why each is what it is."""
+
+    max_file_bytes: int = option(1 << 31, help="bytes of a model file, without external data")
+    max_tensor_bytes: int = option(1 << 38, help="bytes of one stored tensor")
+    max_nodes: int = option(1_000_000, help="nodes of a model, those of its subgraphs included")
+    max_expanded: int = option(100_000, help="nodes that expanding functions may add")
+    max_depth: int = option(64, help="subgraphs and local functions inside each other")
+
+
+DEFAULT_LIMITS = ImportLimits()
+"""What holds where nobody says otherwise."""
