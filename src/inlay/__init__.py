@@ -15,9 +15,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from inlay.api import compile, load
+    from inlay.api import compile, load, tensor_type
     from inlay.base.diagnostics import CompileError, InternalError, UnsupportedError
     from inlay.ir.module import Module
+    from inlay.runtime.extern import Extern, extern
     from inlay.runtime.session import Executable, load_executable
 
 __version__ = "0.1.0.dev0"
@@ -26,6 +27,9 @@ _HOMES = {
     "compile": "inlay.api",
     "load": "inlay.api",
     "load_executable": "inlay.runtime.session",
+    "tensor_type": "inlay.api",
+    "extern": "inlay.runtime.extern",
+    "Extern": "inlay.runtime.extern",
     "Executable": "inlay.runtime.session",
     "Module": "inlay.ir.module",
     "CompileError": "inlay.base.diagnostics",
@@ -36,12 +40,15 @@ _HOMES = {
 __all__ = [
     "CompileError",
     "Executable",
+    "Extern",
     "InternalError",
     "Module",
     "UnsupportedError",
     "compile",
+    "extern",
     "load",
     "load_executable",
+    "tensor_type",
 ]
 
 

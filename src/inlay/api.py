@@ -3,39 +3,53 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from inlay.analysis.infer_types import infer_types
+from inlay.arith.dtype import BY_NAME, DType
+from inlay.arith.expr import Int
 from inlay.base.diagnostics import error
 from inlay.base.instrument import SILENT, Instrument
 from inlay.base.options import Layer, resolve
 from inlay.base.registry import nearest
 from inlay.importers.onnx.graph import load_model
 from inlay.importers.onnx.limits import ImportLimits
+from inlay.ir import make
 from inlay.ir.module import Module
 from inlay.ir.parser import parse_module
 from inlay.ir.prelude import prelude, with_prelude
+from inlay.ir.types import TensorType
 from inlay.ops.table import table
 from inlay.pipeline.compile import Compilation, compile_module
+from inlay.pipeline.externs import rebind, with_externs
 from inlay.pipeline.options import CompileOptions
+from inlay.runtime.extern import Extern
 from inlay.runtime.native import Mode
 from inlay.runtime.session import Executable, executable_of
 
 _SUFFIXES = (".onnx", ".inl")
 
 
-def load(path: str | os.PathLike[str], *, instrument: Instrument = SILENT, **limits: int) -> Module:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    externs: Sequence[Extern] = (),
+    instrument: Instrument = SILENT,
+    **limits: int,
+) -> Module:
     """Return the program in a file.
 
     Args:
         path: an ONNX model (`.onnx`) or the text form of a program (`.inl`).
+        externs: operators of your own that the program may use (`inlay.extern`).
         instrument: where times go.
         limits: how large a model may be; see `inlay.importers.onnx.limits.ImportLimits`.
 
     Raises:
-        CompileError: `load.missing`, `load.unknown-format`, `load.not-text`, and what reading the
-            format raises.
+        CompileError: `extern.*`, `load.missing`, `load.unknown-format`, `load.not-text`, and what
+            reading the format raises.
     """
     settings = resolve(ImportLimits, Layer("keywords", limits)).options
     file = Path(path)
@@ -54,16 +68,17 @@ def load(path: str | os.PathLike[str], *, instrument: Instrument = SILENT, **lim
         )
     if not file.is_file():
         raise error("load.missing", f"found no file {file}")
+    operators = with_externs(table(), externs)
     with instrument.span("load", path=str(file)):
         if file.suffix == ".onnx":
-            return load_model(file, table(), settings)
+            return load_model(file, operators, settings)
         try:
             text = file.read_text(encoding="utf-8")
         except UnicodeDecodeError as failure:
             raise error(
                 "load.not-text", f"found byte {failure.start} of {file} to be no UTF-8"
             ) from None
-        module = parse_module(text, table(), name=str(file), known=prelude())
+        module = parse_module(text, operators, name=str(file), known=prelude())
         return infer_types(with_prelude(module))
 
 
@@ -72,6 +87,7 @@ def compile(
     board: str = "host",
     threads: int | None = None,
     mode: Mode | None = None,
+    externs: Sequence[Extern] = (),
     **options: Any,
 ) -> Executable:
     """Return the executable of a program.
@@ -82,20 +98,34 @@ def compile(
         threads: on how many threads it runs here; all processors by default. It is no part of the
             executable: a saved one may be loaded with another number.
         mode: how calls go through the program, as for `load_executable`; nor is that.
+        externs: operators of your own. A module has those that it was loaded with; one that is given
+            here stands for the one of its name, which may choose another implementation.
         options: see `inlay.pipeline.options.CompileOptions`.
 
     Raises:
         CompileError: the program is wrong, or an option is.
         UnsupportedError: it is right and cannot be compiled.
     """
-    compiled = compilation(program, board=board, **options)
-    return executable_of(compiled.program, threads=threads, mode=mode)
+    found = compilation(program, board=board, externs=externs, **options)
+    return executable_of(found.program, threads=threads, mode=mode, externs=found.externs)
 
 
 def compilation(
-    program: Module | str | os.PathLike[str], *, instrument: Instrument = SILENT, **options: Any
+    program: Module | str | os.PathLike[str],
+    *,
+    externs: Sequence[Extern] = (),
+    instrument: Instrument = SILENT,
+    **options: Any,
 ) -> Compilation:
     """Compile a program; return the executable as data, with the report of what was done."""
     settings = resolve(CompileOptions, Layer("keywords", options)).options
-    module = program if isinstance(program, Module) else load(program, instrument=instrument)
+    if isinstance(program, Module):
+        module = rebind(program, externs)
+    else:
+        module = load(program, externs=externs, instrument=instrument)
     return compile_module(module, settings, instrument)
+
+
+def tensor_type(shape: Iterable[Int | int], dtype: DType | str) -> TensorType:
+    """Return the type of a tensor, for type rules: `tensor_type((n, 4), "f32")`."""
+    return make.tensor_type(shape, BY_NAME[dtype] if isinstance(dtype, str) else dtype)

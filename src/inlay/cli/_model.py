@@ -23,6 +23,7 @@ from inlay.bytecode import formula
 from inlay.bytecode.program import Entry
 from inlay.bytecode.spec import TensorSpec, is_flat, leaves
 from inlay.cli._command import Output
+from inlay.cli._externs import add_extern_argument, externs_in
 from inlay.cli._progress import watched
 from inlay.importers.onnx.limits import ImportLimits
 from inlay.pipeline.compile import Compilation
@@ -59,6 +60,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "inputs are there, or in an order that --schedule picks",
     )  # fmt: skip
     parser.add_argument("--schedule", type=int, metavar="SEED", help="of --mode replay")
+    add_extern_argument(parser)
     parser.add_argument("--timings", action="store_true", help="print the time of every pass")
     add_arguments(parser, CompileOptions)
     add_arguments(parser, ImportLimits)
@@ -77,7 +79,11 @@ def prepare(arguments: argparse.Namespace, output: Output) -> Loaded:
     """Compile or load the model; show progress and, if asked, times."""
     if arguments.model.suffix == ".inlay":
         executable = load_executable(
-            arguments.model, threads=arguments.threads, mode=arguments.mode, seed=arguments.schedule
+            arguments.model,
+            threads=arguments.threads,
+            mode=arguments.mode,
+            seed=arguments.schedule,
+            externs=externs_in(arguments.extern),
         )
         facts = json.loads(executable.program.properties.get("report", "{}"))
         return Loaded(executable, facts, {})
@@ -89,6 +95,7 @@ def prepare(arguments: argparse.Namespace, output: Output) -> Loaded:
                 threads=arguments.threads,
                 mode=arguments.mode,
                 seed=arguments.schedule,
+                externs=compiled.externs,
             )
     return Loaded(executable, compiled.report.to_json(), _times(arguments, output, kept))
 
@@ -102,7 +109,9 @@ def compile_arguments(arguments: argparse.Namespace, instrument: Instrument) -> 
     )
     options = resolve(CompileOptions, environment_layer, layers[1]).options
     limits = arguments_layer(arguments, ImportLimits).values
-    module = load(arguments.model, instrument=instrument, **limits)
+    module = load(
+        arguments.model, externs=externs_in(arguments.extern), instrument=instrument, **limits
+    )
     values = {name: getattr(options, name) for name in known}
     return compilation(module, instrument=instrument, **values)
 

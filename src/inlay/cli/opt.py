@@ -8,6 +8,7 @@ from pathlib import Path
 
 from inlay.api import load
 from inlay.cli._command import Command, Output
+from inlay.cli._externs import add_extern_argument, externs_in
 from inlay.interp.tensor import evaluate_expr
 from inlay.ir.printer import print_module
 from inlay.ir.verify import check
@@ -21,6 +22,7 @@ from inlay.pipeline.compile import meanings_of
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, help="a program (.inl) or a model (.onnx)")
     parser.add_argument("--passes", default="", metavar="A,B,C", help="passes, in order")
+    add_extern_argument(parser)
     parser.add_argument("-o", "--output", type=Path, help="where to write; by default, print")
     parser.add_argument("--remarks", action="store_true", help="print what passes decided and why")
 
@@ -30,7 +32,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     meanings = meanings_of(operators)
     tables = [pass_table(f"inlay.{p}") for p in ("placement", "memory", "transforms")]
     passes = passes_named(arguments.passes, tables) if arguments.passes else ()
-    module = load(arguments.file)
+    module = load(arguments.file, externs=externs_in(arguments.extern))
     context = PassContext(operators, lambda expression: evaluate_expr(expression, meanings))
     # The order is the user's: what the passes require is not checked, what they make is.
     pipeline = Pipeline(passes, frozenset())

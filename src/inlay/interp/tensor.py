@@ -51,7 +51,7 @@ from inlay.ir.expr import (
     Tuple,
     Var,
 )
-from inlay.ir.kernel import Access, Kernel
+from inlay.ir.kernel import Kernel
 from inlay.ir.module import Module
 from inlay.ir.op import Op
 from inlay.ir.types import (
@@ -434,7 +434,7 @@ class _Machine:
         except CompileError as failure:  # a check that does not hold: say where
             raise CompileError(
                 replace(d, span=d.span or span) for d in failure.diagnostics
-            ) from None
+            ) from failure.__cause__
 
     def _enter(self, closure: Closure, args: tuple[Value, ...]) -> tuple[Expr, Frame]:
         function = closure.function
@@ -477,11 +477,12 @@ def _matches(p: Pattern, value: Value, bound: list[tuple[Var, Value]]) -> bool:
 def _run_kernel(kernel: Kernel, args: tuple[Value, ...]) -> Value:
     frame = Frame(None, frozenset())
     solver = _Dims(frame, {d.sym for d in kernel.type.dims})
-    reads = [p for p in kernel.ports if p.access is not Access.WRITE]
-    for port, value in zip(reads, args, strict=True):
-        solver.match(port.type, value, port)
+    binder = GlobalVar(kernel.name, kernel.type)
+    for declared, value in zip(kernel.type.params, args, strict=True):
+        solver.match(declared, value, binder)
     solver.finish()
-    results = kernel.body.evaluate(args, frame.dims)
+    tensors = [a for a in args if isinstance(a, np.ndarray)]
+    results = kernel.body.evaluate(tensors, frame.dims)
     return results[0] if len(results) == 1 else tuple(results)
 
 

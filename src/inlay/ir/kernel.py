@@ -8,7 +8,7 @@ callee is a `GlobalVar` with the kernel's name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -101,6 +101,44 @@ class Batch:
     code: str
     count: Sym
     shared: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ForeignBody:
+    """Code from outside: a function of the host, or a C function over tensors.
+
+    Attributes:
+        language: `python` or `c`.
+        name: under which it is looked up when the program is loaded.
+        library: where a C function was found; empty where it is given when the program is loaded.
+        symbol: its name there.
+        run: computes the write ports from the read ports.
+    """
+
+    language: str
+    name: str
+    library: str
+    symbol: str
+    run: Callable[[Sequence[np.ndarray], Mapping[Sym, int]], tuple[np.ndarray, ...]]
+
+    @property
+    def kind(self) -> str:
+        """Which part of the compiler understands it: the linker, as code from outside."""
+        return "foreign"
+
+    def text(self) -> str:
+        """Return what it is, for people."""
+        return f"{self.language} {self.name} {self.library} {self.symbol}".rstrip()
+
+    def digest(self) -> str:
+        """Return what tells it from others: code of one name is the same code."""
+        return self.text()
+
+    def evaluate(
+        self, inputs: Sequence[np.ndarray], dims: Mapping[Sym, int]
+    ) -> tuple[np.ndarray, ...]:
+        """Run the code."""
+        return self.run(inputs, dims)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,16 +22,16 @@ reference sums pairwise, and tests compare within `tests/tolerance.py`. A refere
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
 from inlay.arith.dtype import from_numpy
 from inlay.arith.expr import Int, Sym, fresh, to_int
 from inlay.ir.builder import Builder
-from inlay.ir.expr import Expr
+from inlay.ir.expr import Expr, Function
 from inlay.ir.op import Effect, Op, TypeContext, TypeRule
 from inlay.ir.types import BOOL_CONTROL, IntType, ShapeType, TensorType, Type
 from inlay.loop import te
@@ -155,6 +155,36 @@ def no_samples() -> Sequence[Sample]:
     return ()
 
 
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """Code from outside behind an operator: what the body of its kernel will be.
+
+    Attributes:
+        language: `python` or `c`.
+        name: under which the code is looked up when the program is loaded.
+        library: where a C function was found; empty where it is given when the program is loaded.
+        symbol: its name there.
+        resource: what its calls use one after the other; empty for pure code.
+    """
+
+    language: Literal["python", "c"]
+    name: str
+    library: str = ""
+    symbol: str = ""
+    resource: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ForeignOp(Op):
+    """An operator that no table has: it carries its own record.
+
+    Attributes:
+        record: returns the record, which refers to the operator.
+    """
+
+    record: Callable[[], OpDef] = field(kw_only=True)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class OpDef:
     """Everything about an operator.
@@ -168,6 +198,9 @@ class OpDef:
         loops: the result as a lowered loop body.
         decompose: the result in terms of other operators.
         commutative: for binary operators, whether the operands may be exchanged.
+        foreign: code from outside that is called with the operands; all of them are tensors.
+        function: for operators of the user that are written in the language: the function that a
+            call stands for, typed and in A-normal form, from the attributes.
         samples: makes the sample calls; a function, so that importing costs nothing.
     """
 
@@ -179,6 +212,8 @@ class OpDef:
     decompose: DecomposeRule | None = None
     commutative: bool = False
     samples: Callable[[], Sequence[Sample]] = no_samples
+    foreign: Foreign | None = None
+    function: Callable[[Any], Function] | None = None
 
     @property
     def name(self) -> str:

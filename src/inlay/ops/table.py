@@ -9,14 +9,14 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from inlay import ops
 from inlay.base.registry import unknown_name
 from inlay.ir.expr import OpRef
 from inlay.ir.op import Op
 from inlay.ir.types import UNKNOWN
-from inlay.ops._define import OpDef
+from inlay.ops._define import ForeignOp, OpDef
 
 
 class OperatorTable:
@@ -45,11 +45,17 @@ class OperatorTable:
         Raises:
             CompileError: `name.unknown`.
         """
+        if isinstance(op, ForeignOp):
+            return op.record()
         name = op if isinstance(op, str) else op.name
         found = self._by_name.get(name)
         if found is None or (isinstance(op, Op) and found.op is not op):
             raise unknown_name("operator", name, self.names())
         return found
+
+    def extended(self, definitions: Sequence[OpDef]) -> OperatorTable:
+        """Return a table that has operators of the user too."""
+        return OperatorTable({**self.families, "externs": tuple(definitions)})
 
     def __iter__(self) -> Iterator[OpDef]:
         return iter(self._by_name.values())

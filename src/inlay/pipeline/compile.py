@@ -30,11 +30,13 @@ from inlay.passes.contract import PassContext
 from inlay.passes.manager import run_pipeline
 from inlay.pipeline.batches import find_batches
 from inlay.pipeline.build_kernels import LowerPrimitive, build_kernels
+from inlay.pipeline.externs import externs_of
 from inlay.pipeline.options import CompileOptions
 from inlay.pipeline.report import Report, count_kernels, count_operators
 from inlay.pipeline.route import memory_pipeline, tensor_pipeline
 from inlay.pipeline.version import lowering_version
 from inlay.placement.place_on_host import HostOptions
+from inlay.runtime.extern import Extern
 from inlay.schedule.choose import schedule_function
 from inlay.transforms.pack_weights import PackOptions
 from inlay.vm.link import link
@@ -48,11 +50,13 @@ class Compilation:
         program: the executable as data.
         module: the last module: kernels, explicit storage.
         report: what was done.
+        externs: the operators of the user that the program calls.
     """
 
     program: Program
     module: Module
     report: Report
+    externs: tuple[Extern, ...] = ()
 
 
 def compile_module(
@@ -67,6 +71,7 @@ def compile_module(
     target = _target(board)
     operators = table()
     meanings = meanings_of(operators)
+    externs = externs_of(module)
     operator_counts, constant_bytes = count_operators(module)
     context = PassContext(
         operators,
@@ -108,7 +113,7 @@ def compile_module(
             memories=tuple(m.name for m in board.memories),
             properties={"report": json.dumps(report.to_json(), sort_keys=True)},
         )
-    return Compilation(program, module, report)
+    return Compilation(program, module, report, externs)
 
 
 def _counted(requests: Sequence[Request], instrument: Instrument) -> list[Request]:

@@ -16,12 +16,14 @@ from inlay.passes.contract import Property
 from inlay.passes.manager import Pipeline, make_pipeline
 from inlay.placement import place_on_host
 from inlay.transforms import (
+    call_foreign,
     check_indices,
     convert_layout,
     decompose_ops,
     eliminate_common,
     eliminate_dead,
     eta_expand,
+    expand_externs,
     fold_constants,
     fuse_ops,
     infer_types,
@@ -35,6 +37,7 @@ TENSOR = (
     infer_types.PASS,
     to_anf.PASS,
     eta_expand.PASS,
+    expand_externs.PASS,
     decompose_ops.PASS,
     inline_functions.PASS,
     eliminate_dead.PASS,
@@ -50,6 +53,7 @@ TENSOR = (
     eliminate_dead.PASS,
     check_indices.PASS,
     place_on_host.PASS,
+    call_foreign.PASS,
     fuse_ops.PASS,
 )
 

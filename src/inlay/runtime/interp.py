@@ -93,7 +93,7 @@ class Interpreter:
         try:
             return self._run(function, arguments)
         except _Failure as failure:
-            raise self._located(failure) from None
+            raise self._located(failure) from failure.__cause__
         finally:
             self._frames = outer
 
@@ -223,7 +223,7 @@ class Interpreter:
                     self.kernel(kernel, [tensor.array() for tensor in tensors], integers)
                 except CompileError as problem:
                     (first, *_) = problem.diagnostics
-                    raise _Failure(first.id, first.message) from None
+                    raise _Failure(first.id, first.message) from problem.__cause__
             case _ if name in _INT_BINARY:
                 a, b = _ints(stack, 2)
                 stack.append(_fit(_INT_BINARY[name](a, b)))

@@ -67,11 +67,11 @@ class NativeEngine:
         source: Path | mmap.mmap,
         settings: Settings,
         kernels: Sequence[Kernel],
-        callbacks: Mapping[str, Callback],
+        callbacks: Mapping[Kernel, Callback],
         symbols: Mapping[str, int],
     ) -> None:
         wrapped = {
-            index: _shown(callbacks[kernel.body.name])
+            index: _shown(callbacks[kernel])
             for index, kernel in enumerate(kernels)
             if isinstance(kernel.body, HostBody)
         }
@@ -108,7 +108,7 @@ class NativeEngine:
                 for result in self._call(entry, *arrays)
             ]  # fmt: skip
         except _runtime.Failure as failure:
-            raise _error(failure) from None
+            raise _error(failure) from failure.__cause__
 
     def call_structured(self, entry: int, inputs: Flat) -> Flat:
         """Return the results of an entry that takes or gives structure, as `call` does."""
@@ -118,7 +118,7 @@ class NativeEngine:
         try:
             results, lengths = self._executable.call_structured(entry, counts, flags, *tensors)
         except _runtime.Failure as failure:
-            raise _error(failure) from None
+            raise _error(failure) from failure.__cause__
         return Flat(
             [_array(result) for result in results], np.frombuffer(lengths, np.int64).tolist()
         )
@@ -151,7 +151,11 @@ def _array(result: Any) -> np.ndarray:
 
 def _shown(callback: Callback) -> Callable[[list[Any], list[int]], None]:
     def run(tensors: list[Any], integers: list[int]) -> None:
-        callback([_array(tensor) for tensor in tensors], integers)
+        try:
+            callback([_array(tensor) for tensor in tensors], integers)
+        except CompileError as problem:  # the runtime adds where it happened
+            (first, *_) = problem.diagnostics
+            raise _runtime.Failure(first.id, first.message, []) from problem.__cause__
 
     return run
 

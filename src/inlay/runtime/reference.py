@@ -50,7 +50,7 @@ class ReferenceEngine:
         self,
         program: Program,
         settings: Settings,
-        callbacks: Mapping[str, Callback],
+        callbacks: Mapping[Kernel, Callback],
         symbols: Mapping[str, int],
     ) -> None:
         self._program = program
@@ -74,8 +74,8 @@ class ReferenceEngine:
 
     def _run_kernel(self, kernel: Kernel, tensors: list[np.ndarray], integers: list[int]) -> None:
         match kernel.body:
-            case HostBody(name=name):
-                self._callbacks[name](tensors, integers)
+            case HostBody():
+                self._callbacks[kernel](tensors, integers)
                 return
             case FunctionBody(name=name):
                 reads = sum(port is Access.READ for port in kernel.ports)

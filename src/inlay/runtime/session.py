@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,7 @@ from inlay.bytecode.program import (
 )
 from inlay.bytecode.spec import Spec, is_flat
 from inlay.runtime.binder import bind
+from inlay.runtime.extern import Extern, bind_externs
 from inlay.runtime.host_cpu import check_target
 from inlay.runtime.native import MODES, Callback, Mode, NativeEngine, Settings, limited
 from inlay.runtime.reference import ReferenceEngine
@@ -60,6 +61,7 @@ class Executable:
         verify: bool = True,
         callbacks: Mapping[str, Callback] | None = None,
         symbols: Mapping[str, int] | None = None,
+        externs: Sequence[Extern] = (),
     ) -> None:
         self._source = source
         self._container = _open(source, verify=verify)
@@ -68,13 +70,20 @@ class Executable:
         self.threads = settings.threads
         self._requests = Requests(settings.activations)
         kernels = self._container.kernels()
-        _check_given(kernels, callbacks or {}, symbols or {})
+        functions, addresses = bind_externs(kernels, externs)
+        functions |= {
+            kernel: callbacks[kernel.body.name]
+            for kernel in kernels
+            if callbacks and isinstance(kernel.body, HostBody) and kernel.body.name in callbacks
+        }
+        addresses |= symbols or {}
+        _check_given(kernels, functions, addresses)
         self._engine: NativeEngine | ReferenceEngine
         if engine == "native":
-            self._engine = NativeEngine(source, settings, kernels, callbacks or {}, symbols or {})
+            self._engine = NativeEngine(source, settings, kernels, functions, addresses)
         else:
             self._engine = ReferenceEngine(
-                self._container.program(), settings, callbacks or {}, symbols or {}
+                self._container.program(), settings, functions, addresses
             )
         self._indices = {entry.name: index for index, entry in enumerate(self.entries)}
         self._names = [
@@ -215,6 +224,7 @@ def load_executable(
     verify: bool = True,
     callbacks: Mapping[str, Callback] | None = None,
     symbols: Mapping[str, int] | None = None,
+    externs: Sequence[Extern] = (),
     settings: Settings | None = None,
 ) -> Executable:
     """Load an executable file; neither a compiler nor the model is needed.
@@ -228,10 +238,12 @@ def load_executable(
         verify: whether the digest of the constants is checked too (the rest always is).
         callbacks: Python functions that kernels name.
         symbols: addresses of C functions that kernels name.
+        externs: operators of your own that the program uses: those in Python must be given, those
+            in C where they are not in the library that the file names.
         settings: everything else; `threads`, `mode` and `seed` override its own.
 
     Raises:
-        CompileError: `container.*`.
+        CompileError: `container.*`, `extern.*`.
         OSError: the file cannot be read.
     """
     return Executable(
@@ -241,6 +253,7 @@ def load_executable(
         verify=verify,
         callbacks=callbacks,
         symbols=symbols,
+        externs=externs,
     )
 
 
@@ -253,6 +266,7 @@ def executable_of(
     engine: EngineName = "native",
     callbacks: Mapping[str, Callback] | None = None,
     symbols: Mapping[str, int] | None = None,
+    externs: Sequence[Extern] = (),
     settings: Settings | None = None,
 ) -> Executable:
     """Return a program as an executable, without a file."""
@@ -267,6 +281,7 @@ def executable_of(
         verify=False,
         callbacks=callbacks,
         symbols=symbols,
+        externs=externs,
     )
 
 
@@ -307,16 +322,16 @@ def _open(source: Path | mmap.mmap, *, verify: bool) -> Container:
 
 
 def _check_given(
-    kernels: tuple[Kernel, ...], callbacks: Mapping[str, Callback], symbols: Mapping[str, int]
+    kernels: tuple[Kernel, ...], callbacks: Mapping[Kernel, Callback], symbols: Mapping[str, int]
 ) -> None:
     for kernel in kernels:
         match kernel.body:
-            case HostBody(name=name) if name not in callbacks:
+            case HostBody(name=name) if kernel not in callbacks:
                 raise error("container.symbol",
-                            f"kernel '{kernel.name}' needs the callback '{name}'",
-                            hint="pass it in `callbacks`")  # fmt: skip
+                            f"the program needs the Python function of '{name.partition(':')[0]}'",
+                            hint="give it: externs=[inlay.extern(...)], or `callbacks`")  # fmt: skip
             case SymbolBody(symbol=name) | FunctionBody(name=name) if name not in symbols:
-                raise error("container.symbol", f"kernel '{kernel.name}' needs the symbol '{name}'",
-                            hint="pass its address in `symbols`")  # fmt: skip
+                raise error("container.symbol", f"the program needs the C function of '{name}'",
+                            hint="give it: externs=[inlay.extern(...)], or `symbols`")  # fmt: skip
             case _:
                 pass

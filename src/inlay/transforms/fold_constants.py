@@ -60,6 +60,7 @@ from inlay.ir.types import (
     Type,
 )
 from inlay.ir.walk import postorder
+from inlay.ops._define import ForeignOp
 from inlay.passes.contract import Evaluator, Pass, PassContext, Property
 from inlay.transforms._blocks import Block, rewrite_module
 
@@ -180,7 +181,8 @@ def _evaluated(
     `left` is what constants may still grow by: a chain of operators each of which doubles its
     operand would otherwise fill any memory.
     """
-    if op.effect not in (Effect.PURE, Effect.FAILS):
+    # Code of the user runs when the program does, and not while it is compiled.
+    if op.effect not in (Effect.PURE, Effect.FAILS) or isinstance(op, ForeignOp):
         return None
     inputs: dict[int, int] = {}
     for arg in value.args:

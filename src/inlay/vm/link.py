@@ -15,7 +15,7 @@ from inlay.base.diagnostics import InternalError
 from inlay.bytecode import program as bc
 from inlay.bytecode.formula import Formula, check
 from inlay.codegen.interface import Artifact, KernelCode
-from inlay.ir.kernel import Access, Batch, Kernel
+from inlay.ir.kernel import Access, Batch, ForeignBody, Kernel
 from inlay.ir.module import Module
 from inlay.vm.compile import compile_module
 from inlay.vm.signature import formula
@@ -91,10 +91,17 @@ def _native(kernel: Kernel, code: KernelCode) -> bc.Kernel:
 
 
 def _foreign(kernel: Kernel) -> bc.Kernel:
-    if kernel.body.kind != "python":
-        raise InternalError(f"a kernel of kind {kernel.body.kind} has no code", where=kernel.name)
+    body: bc.Body
+    match kernel.body:
+        case ForeignBody(language="c", name=name, library=library, symbol=symbol):
+            body = bc.FunctionBody(name, library, symbol)
+        case ForeignBody(name=name):
+            body = bc.HostBody(name)
+        case other if other.kind == "python":
+            body = bc.HostBody(kernel.name)
+        case other:
+            raise InternalError(f"a kernel of kind {other.kind} has no code", where=kernel.name)
     ports = tuple(_ACCESS[p.access] for p in kernel.ports)
-    body = bc.HostBody(kernel.name)
     return bc.Kernel(kernel.name, ports, len(kernel.ints), body, cost=_cost(kernel))
 
 

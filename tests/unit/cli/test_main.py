@@ -108,3 +108,27 @@ def test_every_command_has_a_summary():
     for name in table:
         if name != "main":
             assert table[name].summary
+
+
+def test_operators_from_a_file(tmp_path, cache, capsys):
+    (tmp_path / "own.py").write_text(
+        "import inlay\n"
+        "twice = inlay.extern('twice', '(x: Tensor[n, f32]) -> Tensor[n, f32]', python=lambda x: 2 * x)\n"
+    )
+    (tmp_path / "p.inl").write_text("fn main<n>(x: Tensor[n, f32]) { twice(neg(x)) }")
+    own = ["--extern", str(tmp_path / "own.py")]
+    np.savez(tmp_path / "in.npz", x=np.ones(3, np.float32))
+    inputs = ["--inputs", str(tmp_path / "in.npz"), "--output", str(tmp_path / "out.npz")]
+    run_json(capsys, "run", str(tmp_path / "p.inl"), *own, *inputs, "--cache", cache)
+    with np.load(tmp_path / "out.npz") as found:
+        (result,) = (found[name] for name in found.files)
+    np.testing.assert_array_equal(result, -2 * np.ones(3))
+    path = str(tmp_path / "p.inlay")
+    run_json(capsys, "compile", str(tmp_path / "p.inl"), *own, "-o", path, "--cache", cache)
+    run_json(capsys, "run", path, *own, *inputs)
+    assert main(["run", path, *inputs]) == 1
+    assert "externs=" in capsys.readouterr().err
+    for text in ("x = 1", "1 / 0"):
+        (tmp_path / "own.py").write_text(text)
+        assert main(["run", path, *own]) == 1
+        assert "extern.file" in capsys.readouterr().err

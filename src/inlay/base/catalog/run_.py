@@ -81,6 +81,15 @@ ENTRIES = (
         remedy="See the error of that function, which is attached.",
     ),
     Entry(
+        id="run.bad-result",
+        title="a function returns something else than its type rule promised",
+        explanation=(
+            "The type rule of an operator of yours says which element type and sizes its result "
+            "has, and memory is planned for that. Its Python function returned something else."
+        ),
+        remedy="Mend the function, or the rule.",
+    ),
+    Entry(
         id="run.cancelled",
         title="the run was interrupted",
         explanation="The caller or the user asked the run to stop.",

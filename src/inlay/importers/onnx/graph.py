@@ -27,7 +27,7 @@ from inlay.arith.expr import Int, Sym, fresh, lit, to_int
 from inlay.base.diagnostics import Collector, CompileError, UnsupportedError, error, unsupported
 from inlay.base.graph import postorder
 from inlay.base.span import NO_SPAN, Span
-from inlay.importers.onnx import load, schemas, table
+from inlay.importers.onnx import externs, load, schemas, table
 from inlay.importers.onnx.broadcast import stretched
 from inlay.importers.onnx.limits import DEFAULT_LIMITS, MAX_DIM, MAX_RANK, ImportLimits
 from inlay.importers.onnx.node import Node, describe
@@ -336,7 +336,11 @@ class _Importer:
     def _check_known(self, proto: onnx.NodeProto, scope: _Scope, span: Span) -> None:
         """Report an unknown operator even where its inputs are missing: the list is complete."""
         domain = _domain(proto.domain)
-        known = (domain, proto.op_type) in self.functions or table.find(domain, proto.op_type)
+        known = (
+            (domain, proto.op_type) in self.functions
+            or table.find(domain, proto.op_type)
+            or externs.find(self.operators, domain, proto.op_type)
+        )
         if not known and not schemas.has_body(domain, proto.op_type, scope.opsets.get(domain, 0)):
             with self.findings.catching():
                 raise _unknown(proto, span)
@@ -359,6 +363,10 @@ class _Importer:
             if fault:
                 raise node.invalid(fault)
             rule = table.find(domain, proto.op_type)
+            own = externs.find(self.operators, domain, proto.op_type)
+            if own is not None and (rule is None or domain):
+                b.span = span
+                return externs.call(own, node)
             if rule is not None:
                 b.span = span
                 return _ruled(rule, node)
@@ -574,7 +582,8 @@ def _unknown(proto: onnx.NodeProto, span: Span) -> UnsupportedError:
         "import.unknown-operator",
         f"operator {domain}{proto.op_type} is not known",
         span=span,
-        hint="export without it, or give an implementation with `inlay.extern`",
+        hint="export without it, or give an implementation: "
+        f"externs=[inlay.extern('{domain}{proto.op_type}', ...)]",
     )
 
 

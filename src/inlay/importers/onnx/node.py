@@ -95,6 +95,10 @@ class Node:
 
     # ------------------------------------------------------------------ attributes
 
+    def attribute_names(self) -> tuple[str, ...]:
+        """Return the names of the attributes that the node gives."""
+        return tuple(str(a.name) for a in self.proto.attribute)
+
     def _attribute(self, name: str, kind: int) -> AttributeProto | None:
         for a in self.proto.attribute:
             if a.name == name:

@@ -58,11 +58,10 @@ static PyObject *text(const char *at, size_t bytes)
     return PyUnicode_DecodeUTF8(at, (Py_ssize_t)bytes, "replace");
 }
 
-static PyObject *raise_failure(PyObject *type, const inlay_error_t *error, inlay_status_t status)
+/* Add where an error happened to a list: 0, or -1 with an exception. */
+static int append_frames(PyObject *frames, const inlay_error_t *error)
 {
-    PyObject *frames = PyList_New(0), *message, *arguments;
     uint32_t i;
-    if (!frames) return NULL;
     for (i = 0; i < error->depth; i++) {
         PyObject *name = text(error->functions[i], error->function_bytes[i]);
         PyObject *span = error->spans[i] ? text(error->spans[i], error->span_bytes[i])
@@ -72,10 +71,20 @@ static PyObject *raise_failure(PyObject *type, const inlay_error_t *error, inlay
         Py_XDECREF(span);
         if (!frame || PyList_Append(frames, frame) != 0) {
             Py_XDECREF(frame);
-            Py_DECREF(frames);
-            return NULL;
+            return -1;
         }
         Py_DECREF(frame);
+    }
+    return 0;
+}
+
+static PyObject *raise_failure(PyObject *type, const inlay_error_t *error, inlay_status_t status)
+{
+    PyObject *frames = PyList_New(0), *message, *arguments;
+    if (!frames) return NULL;
+    if (append_frames(frames, error) != 0) {
+        Py_DECREF(frames);
+        return NULL;
     }
     message = text(error->message, strlen(error->message));
     arguments = message ? Py_BuildValue("(sNN)", inlay_status_id(status), message, frames) : NULL;
@@ -83,6 +92,20 @@ static PyObject *raise_failure(PyObject *type, const inlay_error_t *error, inlay
     if (arguments) PyErr_SetObject(type, arguments);
     Py_XDECREF(arguments);
     return NULL;
+}
+
+/* A failure that a callback raised says what went wrong; add where, and keep its cause. */
+static void locate_failure(const inlay_error_t *error)
+{
+    PyObject *type, *value, *trace, *arguments, *frames;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    arguments = value ? PyObject_GetAttrString(value, "args") : NULL;
+    frames = arguments && PyTuple_Check(arguments) ? PyTuple_GetItem(arguments, 2) : NULL;
+    if (frames && PyList_Check(frames)) append_frames(frames, error);
+    Py_XDECREF(arguments);
+    PyErr_Clear();
+    PyErr_Restore(type, value, trace);
 }
 
 /* ------------------------------------------------------------------------------------ host */
@@ -270,6 +293,17 @@ static PyObject *wrap_results(executable_object *self, inlay_result_t *results, 
     return list;
 }
 
+/* Raise what a call failed with. An exception of a callback or signal handler says more than the
+ * status. */
+static void raise_status(executable_object *self, const inlay_ext_call_t *call,
+                         const inlay_error_t *error, inlay_status_t status)
+{
+    if (!PyErr_Occurred() && !inlay_ext_raise(call, error))
+        raise_failure(self->failure, error, status);
+    else if (PyErr_ExceptionMatches(self->failure))
+        locate_failure(error);
+}
+
 /* Run with inputs read; a list of results, or NULL with an exception. */
 static PyObject *run(executable_object *self, uint32_t entry, inlay_tensor_t *inputs,
                      uint32_t n_inputs)
@@ -291,10 +325,8 @@ static PyObject *run(executable_object *self, uint32_t entry, inlay_tensor_t *in
     status = inlay_call(activation, entry, inputs, n_inputs, results, n_results, &error);
     Py_END_ALLOW_THREADS
     give_back(self, activation);
-    /* An exception of a callback or signal handler says more than the status. */
     if (status == INLAY_OK) list = wrap_results(self, results, n_results);
-    else if (!PyErr_Occurred() && !inlay_ext_raise(&call, &error))
-        raise_failure(self->failure, &error, status);
+    else raise_status(self, &call, &error, status);
     inlay_ext_leave(&call);
 done:
     if (results != fixed) PyMem_Free(results);
@@ -318,8 +350,7 @@ static PyObject *run_structured(executable_object *self, uint32_t entry, inlay_t
                                    &error);
     Py_END_ALLOW_THREADS
     give_back(self, activation);
-    if (status != INLAY_OK && !PyErr_Occurred() && !inlay_ext_raise(&call, &error))
-        raise_failure(self->failure, &error, status);
+    if (status != INLAY_OK) raise_status(self, &call, &error, status);
     inlay_ext_leave(&call);
     if (status != INLAY_OK) return NULL;
     list = wrap_results(self, values.tensors, values.n_tensors);
