@@ -5,12 +5,12 @@ So what follows fusion (storage, plan, bytecode) is tested by itself, on the ref
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from inlay.bytecode import program as bc
-from inlay.ir.kernel import Access
+from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.ir.verify import check
 from inlay.memory import explicit_alloc
@@ -24,7 +24,11 @@ from inlay.runtime.value import from_array
 from inlay.transforms import decompose_ops, fuse_ops, to_anf
 from inlay.vm.compile import compile_module
 
-_ACCESS = {Access.READ: bc.Access.READ, Access.WRITE: bc.Access.WRITE}
+_ACCESS = {
+    Access.READ: bc.Access.READ,
+    Access.WRITE: bc.Access.WRITE,
+    Access.UPDATE: bc.Access.READ_WRITE,
+}
 
 
 def compile_with_python_kernels(module: Module, *, plan: bool = True) -> tuple[bc.Program, Module]:
@@ -51,18 +55,30 @@ def _no_loops(*_):
     raise AssertionError("nothing asks for loops here")
 
 
+def callbacks_of(module: Module) -> dict[str, Callable[[list[np.ndarray], list[int]], None]]:
+    """Return the kernels of a module as functions that read and write their tensors."""
+
+    def evaluated(kernel: Kernel) -> Callable[[list[np.ndarray], list[int]], None]:
+        def run(tensors: list[np.ndarray], ints: list[int]) -> None:
+            dims = {d.sym: n for d, n in zip(kernel.type.dims, ints, strict=True)}
+            reads = [t.copy() for t, p in zip(tensors, kernel.ports) if p.access is Access.READ]
+            writes = [t for t, p in zip(tensors, kernel.ports) if p.access is not Access.READ]
+            for place, result in zip(writes, kernel.body.evaluate(reads, dims), strict=True):
+                place[...] = result
+
+        return run
+
+    return {name: evaluated(kernel) for name, kernel in module.kernels.items()}
+
+
 def run_program(
     program: bc.Program, module: Module, inputs: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
     """Run the first entry of a program whose kernels are those of the module."""
+    callbacks = callbacks_of(module)
 
     def kernel(k: bc.Kernel, tensors: list[np.ndarray], ints: list[int]) -> None:
-        found = module.kernels[k.name]
-        dims = {d.sym: n for d, n in zip(found.type.dims, ints, strict=True)}
-        reads = [t.copy() for t, a in zip(tensors, k.ports) if a is bc.Access.READ]
-        writes = [t for t, a in zip(tensors, k.ports) if a is not bc.Access.READ]
-        for place, result in zip(writes, found.body.evaluate(reads, dims), strict=True):
-            place[...] = result
+        callbacks[k.name](tensors, ints)
 
     entry = program.entries[0]
     results = Interpreter(program, kernel).call(

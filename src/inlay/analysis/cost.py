@@ -40,6 +40,9 @@ def predicted_ns(function: Function, operators: OperatorTable) -> Int:
             continue
         definition = operators.definition(e.callee.op)
         size = _elements(e.type)
+        if definition.update is not None:  # only what the last operands say is touched
+            part = sum((_elements(a.type) for a in e.args[1:]), lit(0))
+            return floordiv(part, lit(_CHEAP_PER_NS)) + 1
         if definition.pattern is Pattern.CONTRACTION:
             macs = macs + size * _terms(e)
         elif definition.name in _COSTLY:

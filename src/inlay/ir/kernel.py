@@ -34,7 +34,9 @@ class Port:
     Attributes:
         name: for people.
         type: shape over the kernel's dims, and dtype.
-        access: read, write (every element is written, none is read) or update.
+        access: read, write (every element is written, none is read) or update (it holds the
+            tensor of the read port `may_alias`, and the kernel changes some of it: callers give one
+            tensor for both).
         memories: names of allowed memories, None = any the device addresses.
         may_alias: index of a read port whose buffer this write port may share, element by element
             in place (each element is read before the same element is written).

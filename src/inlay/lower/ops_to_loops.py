@@ -61,6 +61,11 @@ class Definition(Protocol):
         """`(attrs, operands, outputs)` to a lowered statement."""
         ...
 
+    @property
+    def update(self) -> Callable[[Any, Sequence[Any], Sequence[Buffer]], Stmt] | None:
+        """The same where the output holds operand 0 already."""
+        ...
+
 
 Find = Callable[[Op], Definition]
 """Finds the record of an operator: `ops.table.table().definition`."""
@@ -82,8 +87,28 @@ class Batch:
     shared: frozenset[int]
 
 
+def updated_param(function: Function, find: Find) -> int | None:
+    """Return the position of the tensor parameter that a primitive function updates, if it does.
+
+    Its only operator then has an `update` rule, and nothing else reads the operand that is updated.
+    """
+    alone = _single_call(function)
+    if alone is None or find(alone[0].op).update is None:
+        return None
+    _, (first, *others), result = alone
+    tensors = [p for p in function.params if isinstance(p.type, TensorType)]
+    if first not in tensors or first in others or first.type != result:
+        return None
+    return tensors.index(first)  # type: ignore[arg-type]
+
+
 def ops_to_loops(
-    function: Function, find: Find, name: str | None = None, batch: Batch | None = None
+    function: Function,
+    find: Find,
+    name: str | None = None,
+    batch: Batch | None = None,
+    *,
+    in_place: bool = False,
 ) -> LoopFunction:
     """Return the loop function of a primitive function.
 
@@ -92,6 +117,8 @@ def ops_to_loops(
         find: gives the record of an operator.
         name: a C identifier; None = made of `function.primitive`.
         batch: makes it work on many samples, each the size of what the function takes.
+        in_place: whether the result of a function with an `updated_param` is given the buffer of
+            that parameter, so that only what differs is written.
 
     Raises:
         UnsupportedError: `loop.no-rule`: an operator has no rule, cannot be in a group, or cannot
@@ -101,6 +128,9 @@ def ops_to_loops(
     alone = _single_call(function)
     if alone is not None:
         definition = find(alone[0].op)
+        is_update = in_place and batch is None and updated_param(function, find) is not None
+        if is_update and definition.update is not None:
+            return _opaque(function, *alone, definition.update, name)
         if definition.compute is None and definition.loops is not None and batch is None:
             return _opaque(function, *alone, definition.loops, name)
     evaluator = _Evaluator(find)

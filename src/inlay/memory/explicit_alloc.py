@@ -4,7 +4,8 @@
                                          let y = tensor_at(y.s, int(0), shape(dims of y));
                                          let _ = invoke(@kernel, x, y, shape(kernel ints));
 
-Every result gets a storage of its own here; which of them share bytes is the business of
+A kernel that updates an operand gets it as its own (`own`), with a copy only if somebody else still
+has it. Every other result gets a storage of its own here; which of them share bytes is the business of
 `plan_memory`. Variables keep their names and types, so nothing else of the program changes. Sizes are
 integers over the dims in scope: what is symbolic stays symbolic.
 """
@@ -23,10 +24,10 @@ from inlay.ir.conform import Matching
 from inlay.ir.context import Context
 from inlay.ir.dims import rename_dims, substitute_type
 from inlay.ir.expr import Arm, Call, Expr, Function, GlobalVar, If, Match, Tuple, Var
-from inlay.ir.kernel import Kernel
+from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.ir.types import STORAGE, UNIT, ExistsType, TensorType, TupleType, Type
-from inlay.ops.memory import ALLOC_STORAGE, INVOKE, TENSOR_AT, InvokeAttrs, TensorAtAttrs
+from inlay.ops.memory import ALLOC_STORAGE, INVOKE, OWN, TENSOR_AT, InvokeAttrs, TensorAtAttrs
 from inlay.passes.contract import Pass, PassContext, Property
 
 Binding = tuple[Var, Expr, Span]
@@ -84,6 +85,14 @@ class _Writer:
         if kernel is None:
             return False
         span = value.span
+        tensors = [a for a in value.args if isinstance(a.type, TensorType)]
+        updated = next((p.may_alias for p in kernel.ports if p.access is Access.UPDATE), None)
+        if updated is not None:
+            owned = make.call(OWN, (tensors[updated],), span=span, place=value.place)
+            bindings.append((var, owned, span))
+            tensors[updated] = var
+            self._invoke(kernel, value, [*tensors, var], 1, bindings)
+            return True
         results = _results(var)
         outputs: list[Var] = []
         for index, t in enumerate(results):
@@ -100,18 +109,18 @@ class _Writer:
                 place=value.place,
             )
             bindings.append((output, view, span))
-        tensors = tuple(a for a in value.args if isinstance(a.type, TensorType))
-        invoke = make.call(
-            INVOKE,
-            (value.callee, *tensors, *outputs, make.shape_const(_ints(kernel, value))),
-            InvokeAttrs(len(outputs)),
-            span=span,
-            place=value.place,
-        )
-        bindings.append((make.var("_", UNIT), invoke, span))
+        self._invoke(kernel, value, [*tensors, *outputs], len(outputs), bindings)
         if not isinstance(var.type, TensorType):
             bindings.append((var, Tuple(tuple(outputs), var.type, span, value.place), span))
         return True
+
+    def _invoke(
+        self, kernel: Kernel, call: Call, tensors: list[Expr], writes: int, bindings: list[Binding]
+    ) -> None:
+        ints = make.shape_const(_ints(kernel, call))
+        args = (call.callee, *tensors, ints)
+        invoke = make.call(INVOKE, args, InvokeAttrs(writes), span=call.span, place=call.place)
+        bindings.append((make.var("_", UNIT), invoke, call.span))
 
 
 def size_of(t: TensorType) -> Int:

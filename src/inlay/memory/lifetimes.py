@@ -42,7 +42,7 @@ from inlay.ir.expr import (
     Tuple,
     Var,
 )
-from inlay.ir.kernel import Kernel
+from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, TENSOR_AT, InvokeAttrs, StorageAttrs
 
@@ -271,7 +271,7 @@ class _Walker:
             return
         reads = len(tensors) - attrs.writes
         for index, port in enumerate(kernel.ports):
-            if index < reads or port.may_alias is None:
+            if index < reads or port.may_alias is None or port.access is Access.UPDATE:
                 continue
             written, read = used[index], used[port.may_alias]
             if len(written) != 1 or len(read) != 1:

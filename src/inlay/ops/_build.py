@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from inlay.loop import te
 from inlay.loop.buffer import Buffer
 from inlay.loop.scalar import IntrinsicOp, Load
 from inlay.loop.stmt import For, LoopKind, Seq, Stmt, Store
+from inlay.ops._define import LoopsRule
 
 
 def widened(dtype: DType) -> DType:
@@ -118,6 +120,15 @@ def nest(loops: Sequence[For], body: Stmt) -> Stmt:
     for loop in reversed(loops):
         body = For(loop.var, loop.lo, loop.extent, loop.kind, body)
     return body
+
+
+def copied(update: LoopsRule) -> LoopsRule:
+    """Return the loops of an operator that copies operand 0 and then updates the copy."""
+
+    def loops(a: object, operands: Sequence[Any], outputs: Sequence[Buffer]) -> Stmt:
+        return Seq((copy_buffer(operands[0], outputs[0]), update(a, operands, outputs)))
+
+    return loops
 
 
 def copy_buffer(source: Buffer, target: Buffer) -> Stmt:

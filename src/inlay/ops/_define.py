@@ -196,6 +196,8 @@ class OpDef:
         reference: the meaning in NumPy; None for what only exists in explicit storage.
         compute: the result as tensor expressions.
         loops: the result as a lowered loop body.
+        update: the same where the output holds operand 0 already: it writes only what differs. Used
+            where the operand's buffer can be taken over; it is `op.in_place` then.
         decompose: the result in terms of other operators.
         commutative: for binary operators, whether the operands may be exchanged.
         foreign: code from outside that is called with the operands; all of them are tensors.
@@ -214,6 +216,7 @@ class OpDef:
     samples: Callable[[], Sequence[Sample]] = no_samples
     foreign: Foreign | None = None
     function: Callable[[Any], Function] | None = None
+    update: LoopsRule | None = None
 
     @property
     def name(self) -> str:
@@ -256,6 +259,7 @@ def define(
     compute: ComputeRule | None = None,
     loops: LoopsRule | None = None,
     decompose: DecomposeRule | None = None,
+    update: LoopsRule | None = None,
     samples: Callable[[], Sequence[Sample]] = no_samples,
     commutative: bool = False,
     effect: Effect = Effect.PURE,
@@ -276,7 +280,7 @@ def define(
         data_dependent=data_dependent,
         doc=doc,
     )
-    return OpDef(op, pattern, reference, compute, loops, decompose, commutative, samples)
+    return OpDef(op, pattern, reference, compute, loops, decompose, commutative, samples, update=update)
 
 
 def by_name(definitions: Sequence[OpDef]) -> dict[str, OpDef]:

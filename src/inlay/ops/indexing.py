@@ -21,9 +21,9 @@ from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.loop.buffer import Buffer
-from inlay.loop.stmt import If, Let, Seq, Stmt, Store
+from inlay.loop.stmt import If, Let, Stmt, Store
 from inlay.ops import _rules as rules
-from inlay.ops._build import copy_buffer, nest, serial_loops, widen, widened
+from inlay.ops._build import copied, nest, serial_loops, widen, widened
 from inlay.ops._define import OpDef, Pattern, Sample, define
 from inlay.ops._rules import ELEMENTS, INTEGERS, NUMBERS, Types
 from inlay.ops._samples import ints, noise
@@ -390,7 +390,7 @@ def _scatter_elements_reference(
     return y
 
 
-def _scatter_elements_loops(
+def _scatter_elements_update(
     a: ScatterElementsAttrs, operands: Sequence[Buffer], outputs: Sequence[Buffer]
 ) -> Stmt:
     (x, index, update), (out,) = operands, outputs
@@ -398,9 +398,7 @@ def _scatter_elements_loops(
     loops, i = serial_loops(index.shape)
     at: list[te.Value | Int] = list(i)
     at[axis] = _wrapped(te.Tensor(index)[i], x.shape[axis])
-    return Seq(
-        (copy_buffer(x, out), nest(loops, _stored(out, at, te.Tensor(update)[i], a.combine)))
-    )
+    return nest(loops, _stored(out, at, te.Tensor(update)[i], a.combine))
 
 
 def _scatter_elements_samples() -> list[Sample]:
@@ -441,7 +439,7 @@ def _scatter_nd_reference(a: ScatterAttrs, x: Array, index: Array, update: Array
     return y
 
 
-def _scatter_nd_loops(
+def _scatter_nd_update(
     a: ScatterAttrs, operands: Sequence[Buffer], outputs: Sequence[Buffer]
 ) -> Stmt:
     (x, index, update), (out,) = operands, outputs
@@ -451,9 +449,7 @@ def _scatter_nd_loops(
         _wrapped(te.Tensor(index)[(*i[:lead], lit(k))], x.shape[k]) for k in range(depth)
     ]
     at += i[lead:]
-    return Seq(
-        (copy_buffer(x, out), nest(loops, _stored(out, at, te.Tensor(update)[i], a.combine)))
-    )
+    return nest(loops, _stored(out, at, te.Tensor(update)[i], a.combine))
 
 
 def _scatter_nd_samples() -> list[Sample]:
@@ -602,11 +598,13 @@ DEFINITIONS: tuple[OpDef, ...] = (
            samples=_gather_nd_samples),
     define("scatter_elements", ScatterElementsAttrs, _scatter_elements_rule, 3, Pattern.OPAQUE,
            "x with elements at places as in gather_elements replaced or combined, in order",
-           reference=_scatter_elements_reference, loops=_scatter_elements_loops,
+           reference=_scatter_elements_reference, loops=copied(_scatter_elements_update),
+           update=_scatter_elements_update,
            samples=_scatter_elements_samples, in_place=(0,)),
     define("scatter_nd", ScatterAttrs, _scatter_nd_rule, 3, Pattern.OPAQUE,
            "x with slices at index tuples replaced or combined, in order",
-           reference=_scatter_nd_reference, loops=_scatter_nd_loops,
+           reference=_scatter_nd_reference, loops=copied(_scatter_nd_update),
+           update=_scatter_nd_update,
            samples=_scatter_nd_samples, in_place=(0,)),
     define("one_hot", AxisAttrs, _one_hot_rule, 3, Pattern.LAYOUT,
            "a new axis of depth (an int) with values[1] at each index and values[0] elsewhere",

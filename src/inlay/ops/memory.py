@@ -8,6 +8,9 @@
 
 and `memory.plan_memory` then gives tensors their offsets in one storage per function. Storage is
 counted: it is free again when neither it nor a tensor in it can be reached, `kill` or not.
+
+A kernel that changes some elements of an operand (`Access.UPDATE`) gets one tensor that it reads and
+writes, and that nobody else may see: `let y = own(x); let _ = invoke(@kernel, y, i, y, shape());`.
 """
 
 from __future__ import annotations
@@ -77,6 +80,12 @@ def _invoke(ctx: TypeContext, attrs: InvokeAttrs, args: tuple[Type, ...]) -> Typ
     return UNIT
 
 
+def _own(ctx: TypeContext, attrs: NoAttrs, args: tuple[Type, ...]) -> Type:
+    if not isinstance(args[0], TensorType):
+        raise ctx.fail("argument 1 is no tensor")
+    return args[0]
+
+
 def _kill(ctx: TypeContext, attrs: NoAttrs, args: tuple[Type, ...]) -> Type:
     return UNIT
 
@@ -89,8 +98,11 @@ DEFINITIONS: tuple[OpDef, ...] = (
     define("invoke", InvokeAttrs, _invoke, (2, None), Pattern.CONTROL,
            "run a kernel on tensors, the last of which it writes; its integers come last",
            effect=Effect.WRITES),
+    define("own", NoAttrs, _own, 1, Pattern.CONTROL,
+           "a tensor equal to x that nothing else refers to: x itself where this is its last use",
+           effect=Effect.ALLOCATES, in_place=(0,)),
     define("kill", NoAttrs, _kill, 1, Pattern.CONTROL,
            "the value is not used any more", effect=Effect.WRITES),
 )  # fmt: skip
 
-ALLOC_STORAGE, TENSOR_AT, INVOKE, KILL = (d.op for d in DEFINITIONS)
+ALLOC_STORAGE, TENSOR_AT, INVOKE, OWN, KILL = (d.op for d in DEFINITIONS)

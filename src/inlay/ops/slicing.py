@@ -17,7 +17,11 @@ from inlay.arith.expr import Int, floordiv, lit, maximum, minimum
 from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
 from inlay.loop import te
+from inlay.loop.buffer import Buffer
+from inlay.loop.scalar import Load
+from inlay.loop.stmt import Stmt, Store
 from inlay.ops import _rules as rules
+from inlay.ops._build import nest, serial_loops
 from inlay.ops._define import OpDef, Pattern, Sample, define
 from inlay.ops._rules import Types
 from inlay.ops._samples import noise
@@ -199,6 +203,14 @@ def _update_compute(a: AxesAttrs, operands: Sequence[Any], result: TensorType) -
     return te.compute(result.shape, body, name="update_slice")
 
 
+def _update_in_place(a: AxesAttrs, operands: Sequence[Any], outputs: Sequence[Buffer]) -> Stmt:
+    (_, u, begins), (out,) = operands, outputs
+    start = {axis % len(out.shape): b for axis, b in zip(a.axes, begins, strict=True)}
+    loops, i = serial_loops(u.shape)
+    at = tuple(v + start[d] if d in start else v for d, v in enumerate(i))
+    return nest(loops, Store(out, at, Load(u, i)))
+
+
 def _update_samples() -> list[Sample]:
     x, u = noise((5, 6, 3), F32, seed="x"), noise((2, 6, 3), F32, seed="u")
     return [
@@ -217,6 +229,6 @@ DEFINITIONS: tuple[OpDef, ...] = (
            reference=_slice_reference, compute=_slice_compute, samples=_slice_samples),
     define("update_slice", AxesAttrs, _update_rule, 3, Pattern.LAYOUT,
            "x with the block that begins at a shape replaced by the second operand",
-           reference=_update_reference, compute=_update_compute, samples=_update_samples,
-           in_place=(0,)),
+           reference=_update_reference, compute=_update_compute, update=_update_in_place,
+           samples=_update_samples, in_place=(0,)),
 )  # fmt: skip

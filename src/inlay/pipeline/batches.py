@@ -50,7 +50,8 @@ def _note(constants: dict[str, list[Const | None]], name: str, args: tuple[Expr,
 def _has_formulas(function: Function, operators: OperatorTable) -> bool:
     lets, tail = spine(function.body)
     calls = [v for v in (*(let.value for let in lets), tail) if isinstance(v, Call)]
-    return all(
-        isinstance(v.callee, OpRef) and operators.definition(v.callee.op).compute is not None
-        for v in calls
+    definitions = [operators.definition(v.callee.op) for v in calls if isinstance(v.callee, OpRef)]
+    return len(definitions) == len(calls) and all(
+        d.compute is not None and d.update is None  # updates are of one tensor, in place
+        for d in definitions
     )

@@ -30,6 +30,7 @@ from inlay.ir.module import Module
 from inlay.ir.types import ExistsType, IntType, TensorType, TupleType, Type
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
+from inlay.lower.ops_to_loops import updated_param
 from inlay.ops._define import Pattern
 from inlay.ops.table import OperatorTable
 
@@ -194,7 +195,10 @@ def _ports(function: Function, operators: OperatorTable) -> tuple[Port, ...]:
             span=function.span,
             hint="split or join in several steps",
         )
-    if len(writes) == 1:
+    updated = updated_param(function, operators.definition)
+    if updated is not None:
+        writes = [replace(writes[0], access=Access.UPDATE, may_alias=updated)]
+    elif len(writes) == 1:
         alias = _overwritten(function, writes[0].type, reads, operators)
         writes = [replace(writes[0], may_alias=alias)]
     return (*reads, *writes)

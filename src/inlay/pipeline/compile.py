@@ -148,7 +148,7 @@ def meanings_of(operators: OperatorTable) -> Meanings:
 def _lowering(operators: OperatorTable, target: Target) -> LowerPrimitive:
     def run(function: Function, name: str, batch: Batch | None) -> LoopFunction:
         many = None if batch is None else TeBatch(batch.count, batch.shared)
-        loops = ops_to_loops(function, operators.definition, name, many)
+        loops = ops_to_loops(function, operators.definition, name, many, in_place=True)
         return lower(schedule_function(loops, target))
 
     return run

@@ -20,6 +20,7 @@ Four kinds of groups are formed, the ones with most to lose first:
 
 Reshapes and other views move nothing and stay outside. Concatenation and padding stand alone: a kernel
 for one is a copy per operand, and together with other work it would ask at every element where it is.
+So do updates of a part: alone they can be done in place.
 
 Growing a group forward walks the candidates in program order and remembers the last point where only
 the newest node is read from outside: that is the largest group with one result. Cost: linear, as every
@@ -42,7 +43,7 @@ from inlay.ops._define import OpDef, Pattern
 from inlay.ops.normalization import AxisAttrs, LayerNormAttrs, LpNormAttrs
 from inlay.ops.reduction import ReduceAttrs
 
-_ALONE = frozenset({"concat", "pad", "split"})
+_ALONE = frozenset({"concat", "pad", "split", "update_slice"})
 _COSTLY = frozenset({
     "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
     "acosh", "atanh", "erf", "sigmoid", "elu", "celu", "selu", "gelu", "silu", "mish", "softplus",

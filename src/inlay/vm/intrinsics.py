@@ -167,6 +167,10 @@ def _invoke(lower: Lowering, call: Call, attrs: object, args: list[Value]) -> Va
     return UNIT
 
 
+def _own(lower: Lowering, call: Call, attrs: object, args: list[Value]) -> Value:
+    return lower.writer.make("OWN", args=(lower.operand(args[0]),), kind=Kind.TENSOR)
+
+
 def _kill(lower: Lowering, call: Call, attrs: object, args: list[Value]) -> Value:
     return UNIT
 
@@ -195,6 +199,7 @@ INTRINSICS: Mapping[str, Intrinsic] = MappingProxyType(
         "alloc_storage": _alloc_storage,
         "tensor_at": _tensor_at,
         "invoke": _invoke,
+        "own": _own,
         "kill": _kill,
     }
 )

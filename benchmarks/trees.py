@@ -1,0 +1,131 @@
+"""Binary Tree-LSTMs over parse trees, for `dynamic.py`: recursion in the text language and in PyTorch.
+
+A leaf looks its word up; an inner node of one child takes zeros for the other. The weights are
+constants of the program. The answer is the state of the root.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from inlay.analysis.infer_types import infer_types
+from inlay.ir.module import Module
+from inlay.ir.parser import parse_module
+from inlay.ops.table import table
+
+WORDS = 997
+
+_PROGRAM = """
+fn main<n>(tokens: Tensor[n, i64], left: Tensor[n, i64], right: Tensor[n, i64])
+    -> (Tensor[1, {h}, f32], Tensor[1, {h}, f32]) {{
+  let words = f32[{words}, {d}](#"words");
+  let node = fn(i: some int i. int[i]) -> (Tensor[1, {h}, f32], Tensor[1, {h}, f32]) {{
+    let l: some int l. int[l] = to_control(get_row(left, int(i)));
+    let r: some int r. int[r] = to_control(get_row(right, int(i)));
+    if (int_less(int(l), int(0))) {{
+      let word: some int t. int[t] = to_control(get_row(tokens, int(i)));
+      let x = reshape(get_row(words, int(t)), shape(1, {d}));
+      let gates = add(matmul(x, f32[{d}, {h3}](#"leaf")), f32[{h3}](#"leaf_bias"));
+      let parts = split{{axis=1}}(gates, shape({h}, {h}, {h}));
+      let c = mul(sigmoid(parts.0), tanh(parts.2));
+      (mul(sigmoid(parts.1), tanh(c)), c)
+    }} else {{
+      let a = node(int(l));
+      let b = if (int_less(int(r), int(0))) {{
+        (zeros(shape(1, {h})), zeros(shape(1, {h})))
+      }} else {{
+        node(int(r))
+      }};
+      let both = concat{{axis=1}}(a.0, b.0);
+      let gates = add(matmul(both, f32[{h2}, {h5}](#"inner")), f32[{h5}](#"inner_bias"));
+      let parts = split{{axis=1}}(gates, shape({h}, {h}, {h}, {h}, {h}));
+      let kept = add(mul(sigmoid(parts.1), a.1), mul(sigmoid(parts.2), b.1));
+      let c = add(mul(sigmoid(parts.0), tanh(parts.4)), kept);
+      (mul(sigmoid(parts.3), tanh(c)), c)
+    }}
+  }};
+  node(int(n - 1))
+}}
+
+entry main("tokens", "left", "right") -> ("h", "c");
+"""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Of one Tree-LSTM: `words` [WORDS, d], `leaf` [d, 3h], `inner` [2h, 5h], and biases."""
+
+    words: np.ndarray
+    leaf: np.ndarray
+    leaf_bias: np.ndarray
+    inner: np.ndarray
+    inner_bias: np.ndarray
+
+
+def weights(d: int, h: int) -> Weights:
+    """Return random weights of these widths."""
+    rng = np.random.default_rng(11)
+
+    def noise(*dims: int) -> np.ndarray:
+        return (rng.standard_normal(dims) / np.sqrt(dims[0])).astype(np.float32)
+
+    return Weights(noise(WORDS, d), noise(d, 3 * h), noise(3 * h), noise(2 * h, 5 * h), noise(5 * h))
+
+
+def program(w: Weights) -> Module:
+    """Return the program of a Tree-LSTM."""
+    d, h = w.words.shape[1], w.leaf.shape[1] // 3
+    text = _PROGRAM.format(words=WORDS, d=d, h=h, h2=2 * h, h3=3 * h, h5=5 * h)
+    resources = {name: getattr(w, name) for name in w.__dataclass_fields__}
+    return infer_types(parse_module(text, table(), resources=resources))
+
+
+def load(folder: Path, count: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Return tokens, left and right children of real parse trees, children before parents."""
+    found = [t for path in sorted(folder.glob("*.json")) for t in json.loads(path.read_text())["trees"]]
+    return [
+        tuple(np.array(t[key], np.int64) for key in ("token", "left", "right")) for t in found[:count]
+    ]  # type: ignore[misc]
+
+
+def torch_call(
+    trees: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], w: Weights
+) -> Callable[[], Sequence[np.ndarray]] | str:
+    """Return a call that runs the trees in eager PyTorch, on one thread."""
+    if importlib.util.find_spec("torch") is None:
+        return "not installed"
+    import torch
+
+    torch.set_num_threads(1)
+    words, leaf, leaf_bias, inner, inner_bias = (
+        torch.from_numpy(getattr(w, name)) for name in w.__dataclass_fields__
+    )
+    nothing = torch.zeros(1, leaf.shape[1] // 3)
+    lists = [tuple(part.tolist() for part in tree) for tree in trees]
+
+    def node(tree: tuple[list[int], ...], i: int) -> tuple[torch.Tensor, torch.Tensor]:
+        tokens, left, right = tree
+        if left[i] < 0:
+            x = words[tokens[i]].unsqueeze(0)
+            up, out, new = torch.addmm(leaf_bias, x, leaf).chunk(3, 1)
+            c = torch.sigmoid(up) * torch.tanh(new)
+            return torch.sigmoid(out) * torch.tanh(c), c
+        a_h, a_c = node(tree, left[i])
+        b_h, b_c = (nothing, nothing) if right[i] < 0 else node(tree, right[i])
+        gates = torch.addmm(inner_bias, torch.cat((a_h, b_h), 1), inner)
+        up, first, second, out, new = gates.chunk(5, 1)
+        kept = torch.sigmoid(first) * a_c + torch.sigmoid(second) * b_c
+        c = torch.sigmoid(up) * torch.tanh(new) + kept
+        return torch.sigmoid(out) * torch.tanh(c), c
+
+    def call() -> Sequence[np.ndarray]:
+        with torch.no_grad():
+            return [x.numpy() for tree in lists for x in node(tree, len(tree[0]) - 1)]
+
+    return call

@@ -1,0 +1,95 @@
+"""What a loop carries is changed where it is: seen by the addresses that kernels get.
+
+Kernels are Python functions called by the C runtime here, so they see the memory of their operands.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from inlay.analysis.infer_types import infer_types
+from inlay.ir.module import Module
+from inlay.ir.parser import parse_module
+from inlay.ops.table import table
+from inlay.passes.contract import PassContext
+from inlay.runtime.session import executable_of
+from inlay.transforms import to_anf
+from tests.python_kernels import callbacks_of, compile_with_python_kernels
+
+CACHE = """
+fn main<n, m>(x: Tensor[1, 4, f32], cache: Tensor[n, 4, f32], turns: Tensor[m, i64]) {{
+  let loop = fn<i>(i: int[i], cache: Tensor[n, 4, f32]) {{
+    if (int_less(int(i), int(m))) {{
+      let at = reshape(get_row(turns, int(i)), shape({at}));
+      loop(int(i + 1), {update})
+    }} else {{ cache }}
+  }};
+  loop(int(0), cache)
+}}
+"""
+UPDATES = {
+    "scatter_nd": ("1, 1", "scatter_nd(cache, at, x)"),
+    "scatter_elements": (
+        "1, 1", "scatter_elements{axis=0}(cache, broadcast_to(at, shape(1, 4)), x)",
+    ),
+    "update_slice": ("1", "update_slice{axes=[0]}(cache, x, shape(i))"),
+    "update_slice_middle": ("1", "update_slice{axes=[0, 1]}(cache, x, shape(i, 0))"),
+}  # fmt: skip
+
+
+def typed(text: str) -> Module:
+    return to_anf.PASS.run(infer_types(parse_module(text, table())), PassContext(table()))
+
+
+def addresses(module: Module, kernel: str, args: list[np.ndarray]) -> tuple[np.ndarray, list[int]]:
+    """Return the first output, and where the last operand of a kernel was in each call."""
+    program, lowered = compile_with_python_kernels(module)
+    seen: list[int] = []
+
+    def watched(run):
+        def call(tensors, ints):
+            seen.append(tensors[-1].ctypes.data)
+            run(tensors, ints)
+
+        return call
+
+    callbacks = {
+        name: watched(run) if kernel in name else run
+        for name, run in callbacks_of(lowered).items()
+    }
+    executable = executable_of(program, callbacks=callbacks, threads=1)
+    found = executable(*args)
+    assert executable.live_objects() == 0
+    return (found if isinstance(found, np.ndarray) else found[0]), seen
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_a_cache_is_written_without_a_copy(name: str):
+    """The first turn copies the input, which is not ours; all others write where they are."""
+    at, update = UPDATES[name]
+    x, cache = np.ones((1, 4), np.float32), np.zeros((9, 4), np.float32)
+    turns = np.arange(5)
+    found, seen = addresses(typed(CACHE.format(at=at, update=update)), name[:12], [x, cache, turns])
+    expected = cache.copy()
+    expected[:5] = 1
+    assert np.array_equal(found, expected)
+    assert not cache.any()
+    assert len(seen) == 5
+    assert len(set(seen)) == 1
+
+
+def test_what_is_still_needed_is_copied():
+    """The old cache is read after it was changed: each turn keeps both."""
+    text = """
+    fn main<n>(x: Tensor[1, 4, f32], cache: Tensor[n, 4, f32]) {
+      let a = add(cache, cache);
+      let b = update_slice{axes=[0]}(a, x, shape(0));
+      let c = update_slice{axes=[0]}(a, x, shape(1));
+      (sub(b, c), a)
+    }
+    """
+    x, cache = np.full((1, 4), 7, np.float32), np.ones((3, 4), np.float32)
+    difference, seen = addresses(typed(text), "update_slice", [x, cache])
+    assert np.array_equal(difference, np.array([[5] * 4, [-5] * 4, [0] * 4], np.float32))
+    assert len(set(seen)) == 2
