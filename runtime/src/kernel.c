@@ -104,9 +104,11 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     is_short = inlay_formula_value(kernel->cost, now->ints, &cost) && cost < m->config.hand_off_ns;
     now->parts = is_short ? 1 : m->config.parts;
     if (!is_short) INLAY_TRY(inlay_poll(m));
+    /* What the outside can see happens in order, and not at all behind a failure. */
+    if (kernel->is_ordered) INLAY_TRY(inlay_flow_drain(m));
     if (kernel->body == INLAY_BODY_CALLBACK) is_short = !m->config.callbacks_anywhere;
     if (!inlay_takes_tensors(kernel)) INLAY_TRY(workspace_bytes(m, kernel, now->parts, &bytes));
-    if (m->config.mode == INLAY_SEQUENTIAL ||
+    if (m->config.mode == INLAY_SEQUENTIAL || kernel->is_ordered ||
         (m->config.mode == INLAY_PARALLEL && is_short && !is_pending(m, kernel, tensors)))
         INLAY_TRY(run_now(m, kernel, tensors, bytes));
     else

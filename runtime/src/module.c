@@ -444,6 +444,7 @@ static inlay_status_t read_kernels(inlay_module_t *module, inlay_error_t *error)
         kernel->assertions = take(&reader, kernel->n_assertions);
         for (port = 0; !reader.failed && port < kernel->n_assertions; port++)
             if (kernel->assertions[port] >= module->n_strings) reader.failed = 1;
+        kernel->is_ordered = below(&reader, 2);
         kernel->batch_number = word(&reader);
         if (kernel->batch_number) kernel->n_shared = count(&reader);
         kernel->shared = take(&reader, kernel->n_shared);

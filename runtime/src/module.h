@@ -37,6 +37,7 @@ typedef struct inlay_kernel {
     uint32_t n_ports, n_ints, n_phases, n_assertions;
     uint32_t body;           /* INLAY_BODY_ */
     uint32_t n_reads;        /* of a function over tensors: the first ports */
+    uint32_t is_ordered;     /* it does more than to write its ports, and keeps its place */
     uint32_t workspace_kind; /* 0 none, 1 one for all parts, 2 one for each */
     inlay_formula_t workspace, cost;
     const struct inlay_kernel *batch; /* does the work of several calls; NULL for none */

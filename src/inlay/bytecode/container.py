@@ -268,6 +268,7 @@ def _kernels(program: Program, strings: _Strings) -> bytes:
             words += [2 if k.workspace_per_part else 1, *_formula(k.workspace)]
         words += _formula(k.cost)
         words += [len(k.assertions), *(strings(message) for message in k.assertions)]
+        words.append(int(k.ordered))
         if k.batch is None:
             words.append(0)
         else:
@@ -615,7 +616,8 @@ class _Words:
             workspace_kind == 2,
             self.formula(),
             tuple(self.strings()),
-            self._batch(),
+            ordered=self.flag(),
+            batch=self._batch(),
         )
 
     def _batch(self) -> Batch | None:

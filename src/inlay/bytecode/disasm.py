@@ -179,6 +179,8 @@ def _kernel_line(kernel: Kernel) -> str:
         words.append("workspace_per_part" if kernel.workspace_per_part else "workspace")
         words.append(_braces(kernel.workspace, "i", kernel.ints))
     words += ["cost", _braces(kernel.cost, "i", kernel.ints)]
+    if kernel.ordered:
+        words.append("ordered")
     if kernel.batch is not None:
         words += ["batch", f"k{kernel.batch.kernel}", *map(str, kernel.batch.shared)]
     if kernel.assertions:
@@ -414,6 +416,9 @@ class _Reader:
             workspace = line.formula(names)
         line.expect("cost")
         cost = line.formula(names)
+        ordered = line.peek() == "ordered"
+        if ordered:
+            line.word()
         batch = None
         if line.peek() == "batch":
             line.word()
@@ -429,7 +434,8 @@ class _Reader:
                 assertions.append(line.string())
         self._builder.kernel(
             Kernel(
-                name, tuple(ports), ints, body, workspace, per_part, cost, tuple(assertions), batch
+                name, tuple(ports), ints, body, workspace, per_part, cost, tuple(assertions), batch,
+                ordered,
             )
         )
 

@@ -168,6 +168,8 @@ class Kernel:
             predicted to be shorter than a hand-off runs as part 0 of 1.
         assertions: messages of what a phase may find not to hold.
         batch: what may run instead of several calls; None for nothing.
+        ordered: whether it does more than to write its ports. Then whatever precedes it in the
+            program has ended before it begins, and what follows begins when it has ended.
     """
 
     name: str
@@ -179,6 +181,7 @@ class Kernel:
     cost: Formula = (1_000_000_000,)
     assertions: tuple[str, ...] = ()
     batch: Batch | None = None
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

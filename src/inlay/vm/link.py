@@ -102,7 +102,10 @@ def _foreign(kernel: Kernel) -> bc.Kernel:
         case other:
             raise InternalError(f"a kernel of kind {other.kind} has no code", where=kernel.name)
     ports = tuple(_ACCESS[p.access] for p in kernel.ports)
-    return bc.Kernel(kernel.name, ports, len(kernel.ints), body, cost=_cost(kernel))
+    ordered = kernel.resource is not None
+    return bc.Kernel(
+        kernel.name, ports, len(kernel.ints), body, cost=_cost(kernel), ordered=ordered
+    )
 
 
 def _cost(kernel: Kernel) -> Formula:

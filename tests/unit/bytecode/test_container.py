@@ -55,7 +55,7 @@ def sample() -> Program:
     b.kernel(Kernel("add.batch", ports, 2, ImageBody((Phase(32),))))
     b.kernel(Kernel("callback", (Access.READ_WRITE,), 0, HostBody("f")))
     b.kernel(Kernel("library", (), 2, SymbolBody("cblas_x", parallel=True)))
-    b.kernel(Kernel("own", (Access.READ, Access.WRITE), 0, FunctionBody("f", "./f.so", "f_f32")))
+    b.kernel(Kernel("own", (Access.READ, Access.WRITE), 0, FunctionBody("f", "./f.so", "f_f32"), ordered=True))
     constant = b.constant(Constant("f32", (2, 2), np.eye(2, dtype=np.float32)))
     b.constant(Constant("u8", (3,), b"abc"))
     b.constant(Constant("i64", (0,), b""))

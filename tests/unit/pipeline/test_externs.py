@@ -110,9 +110,13 @@ def engines(module: Module, externs: Sequence[Extern] = (), file: Path | None = 
     bound = rebind(module, externs)
     yield "evaluator", lambda *a: evaluate(bound, a)
     made = compilation(module, externs=externs, cache="none", verify=True)
-    for engine in ("native", "python"):
+    for engine in ("python", "native"):
         exe = executable_of(made.program, engine=engine, threads=1, externs=made.externs)
         yield engine, exe
+    yield "parallel", executable_of(made.program, threads=2, mode="parallel", externs=made.externs)
+    for seed in range(3):
+        other = executable_of(made.program, mode="replay", seed=seed, externs=made.externs)
+        yield f"replay {seed}", other
     if file is not None:
         exe.save(file)
         yield "file", load_executable(file, threads=1, externs=made.externs)
@@ -433,6 +437,31 @@ def test_calls_on_a_resource_stay_and_keep_their_order():
     said.clear()
     exe(np.zeros(1, np.float32))
     assert sorted(said) == [1, 3], "what is not used is left out, and what is the same is joined"
+
+
+def test_nothing_the_outside_sees_happens_behind_a_failure():
+    said: list[float] = []
+
+    def python(x):
+        said.append(float(x[0]))
+        return x
+
+    logged = extern("logged", IDENTITY, python=python, resource="the log")
+    text = """
+    fn main(x: Tensor[2, f32], i: Tensor[1, i64]) {
+      let a = logged(x);
+      let b = neg(gather{axis=0}(x, i));
+      (a, b, logged(add(x, f32(1.0))))
+    }"""
+    for name, run in engines(read(text, logged)):
+        said.clear()
+        run(np.zeros(2, np.float32), np.array([1]))
+        assert said == [0, 1], name
+        said.clear()
+        with pytest.raises(CompileError) as caught:
+            run(np.zeros(2, np.float32), np.array([2]))
+        assert caught.value.ids == ("run.check-failed",), name
+        assert said == [0], name
 
 
 def test_pure_code_is_not_run_while_compiling():
