@@ -253,11 +253,23 @@ class Builder:
         name: str = "branch",
     ) -> Expr:
         """Bind a branch; several values make a tuple (see `unpack`)."""
-        condition = self.bind(condition, "condition")
-        arms: list[Expr] = []
+        arms: list[tuple[Builder, Values]] = []
         for fill in (then, otherwise):
             inner = self.scope()
-            arms.append(inner.finish(fill(inner)))
+            arms.append((inner, fill(inner)))
+        return self.join(condition, arms[0], arms[1], name=name)
+
+    def join(
+        self,
+        condition: Expr,
+        then: tuple[Builder, Values],
+        otherwise: tuple[Builder, Values],
+        *,
+        name: str = "branch",
+    ) -> Expr:
+        """Bind a branch whose arms are scopes that were filled already, with their values."""
+        condition = self.bind(condition, "condition")
+        arms = [inner.finish(values) for inner, values in (then, otherwise)]
         made = make.if_(condition, arms[0], arms[1], span=self.span, known=self.known)
         return self.bind(made, name)
 

@@ -59,15 +59,9 @@ ENTRIES = (
     ),
     Entry(
         id="import.input-type",
-        title="an input is not a tensor",
-        explanation="Only tensors can be given to a program; sequences and maps are not yet.",
+        title="an input is a map or of no type",
+        explanation="Tensors, sequences and optionals can be given to a program; maps cannot.",
         remedy="Split the input into tensors.",
-    ),
-    Entry(
-        id="import.output-type",
-        title="an output is not a tensor",
-        explanation="Only tensors can be returned by a program; sequences and optionals are not yet.",
-        remedy="Return the elements, or join them into one tensor.",
     ),
     Entry(
         id="import.rank-unknown",

@@ -7,43 +7,60 @@ length is existential.
 
 ONNX carries the condition as a value: the first is an input, the next is an output of the body. A
 condition that the body computes is carried as a boolean tensor and asked before each step.
+
+Sequences and optionals are results of branches and carried values as `List` and `Option`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
 from inlay.arith import dtype as dt
-from inlay.arith.expr import Int, lit
+from inlay.arith.expr import Int, Sym, fresh, lit, to_int
 from inlay.base.diagnostics import CompileError
 from inlay.importers.onnx.node import Node, Rule
+from inlay.importers.onnx.structure import (
+    as_type,
+    closed,
+    filled,
+    form_of,
+    has_unknown,
+    is_structured,
+    joined,
+)
 from inlay.importers.onnx.values import Value, known_scalar
 from inlay.ir import make
 from inlay.ir.builder import Builder, Step
+from inlay.ir.dims import open_exists, same_type
 from inlay.ir.expr import Const, Expr, Var
-from inlay.ir.types import IntType, TensorType
+from inlay.ir.types import UNKNOWN, AdtType, IntType, TensorType, Type
 
 
 def _if(node: Node) -> tuple[Value, ...]:
     then, otherwise = node.graph("then_branch"), node.graph("else_branch")
     condition = _condition(node, 0)
 
-    def branch(graph: onnx.GraphProto, scope: Builder) -> Expr | tuple[Expr, ...]:
-        results = node.subgraphs.run(graph, (), scope, node.span)
-        exprs = tuple(node.within(scope).as_tensor(r) for r in results)
-        return exprs[0] if len(exprs) == 1 else exprs
-
     if isinstance(condition, Const):
         return node.subgraphs.run(then if condition.value else otherwise, (), node.b, node.span)
+    marker = fresh("outside")
+    arms = [node.within(node.b.scope()) for _ in range(2)]
+    values = [
+        node.subgraphs.run(graph, (), arm.b, node.span)
+        for graph, arm in zip((then, otherwise), arms, strict=True)
+    ]
+    types = _result_types(node, then, otherwise, values, marker)
+    exprs = [
+        [as_type(arm, v, t) for v, t in zip(results, types, strict=True)]
+        for arm, results in zip(arms, values, strict=True)
+    ]
     try:
-        result = node.b.if_(
+        result = node.b.join(
             condition,
-            lambda s: branch(then, s),
-            lambda s: branch(otherwise, s),
+            *((arm.b, e[0] if len(e) == 1 else e) for arm, e in zip(arms, exprs, strict=True)),
             name=node.result_name,
         )
     except CompileError as failure:
@@ -55,6 +72,26 @@ def _if(node: Node) -> tuple[Value, ...]:
     return tuple(
         Value(e) for e in node.b.unpack(result, [o or "unused" for o in node.proto.output])
     )
+
+
+def _result_types(
+    node: Node,
+    then: onnx.GraphProto,
+    otherwise: onnx.GraphProto,
+    values: Sequence[Sequence[Value]],
+    marker: Sym,
+) -> list[Type]:
+    """Return the types that the arms share, as far as they are structures; tensors are as they are."""
+    if len(values[0]) != len(values[1]):
+        raise node.invalid("has branches with different numbers of outputs")
+    types: list[Type] = []
+    for a, b, x, y in zip(*values, then.output, otherwise.output, strict=True):
+        t = UNKNOWN
+        if is_structured(a) or is_structured(b):
+            t = closed(joined(node, form_of(node, a), form_of(node, b)), marker)
+            t = filled(t, x.type if x.HasField("type") else y.type)
+        types.append(t)
+    return types
 
 
 def _supposed(node: Node, then: onnx.GraphProto, otherwise: onnx.GraphProto) -> tuple[Value, ...]:
@@ -98,7 +135,8 @@ def _loop(node: Node) -> tuple[Value, ...]:
     if len(graph.input) != n_carried + 2 or len(graph.output) < n_carried + 1:
         raise node.invalid("has a body whose inputs or outputs do not fit its own")
     count = _trip_count(node)
-    initial = [node.tensor(i + 2) for i in range(n_carried)]
+    types = _carried_types(node, graph, n_carried)
+    initial = [as_type(node, node.value(i + 2), t) for i, t in enumerate(types)]
     asks = not _always_goes_on(node, graph)
     if asks:
         # The condition joins the carried values, as the last of them.
@@ -112,11 +150,13 @@ def _loop(node: Node) -> tuple[Value, ...]:
         go = Value(carried[-1]) if asks else Value(make.const(_true()))
         inputs = (known_scalar(index), go, *(Value(c) for c in carried[:n_carried]))
         results = node.subgraphs.run(graph, inputs, scope, node.span)
-        tensors = [inside.as_tensor(r) for r in results]
-        values = tensors[1 : n_carried + 1]
+        values = [
+            as_type(inside, r, _held(node, c.type, r))
+            for r, c in zip(results[1 : n_carried + 1], carried, strict=False)
+        ]
         if asks:
-            values.append(inside.reshape(tensors[0], ()))
-        rows = tensors[n_carried + 1 :]
+            values.append(inside.reshape(inside.as_tensor(results[0]), ()))
+        rows = [inside.as_tensor(r) for r in results[n_carried + 1 :]]
         declared = graph.output[n_carried + 1 :]
         return Step(values, [_as_declared(r, o) for r, o in zip(rows, declared, strict=True)])
 
@@ -132,6 +172,57 @@ def _loop(node: Node) -> tuple[Value, ...]:
         name=node.loop_name,
     )
     return tuple(Value(e) for e in (*done.carried[:n_carried], *done.stacked))
+
+
+def _held(node: Node, carried: Type, result: Value) -> Type:
+    """Return the type in which a step hands a value on."""
+    return joined(node, carried, form_of(node, result)) if isinstance(carried, AdtType) else UNKNOWN
+
+
+def _carried_types(node: Node, graph: onnx.GraphProto, n: int) -> list[Type]:
+    """Return the types in which structures are carried; `UNKNOWN` for tensors.
+
+    What an empty sequence or an optional without content will hold, only the body says: it is
+    imported on trial, until nothing new comes of it.
+    """
+    given = [node.value(i + 2) for i in range(n)]
+    declared = [i.type for i in graph.input[2:]]
+    structured = [
+        is_structured(v) or t.WhichOneof("value") in ("sequence_type", "optional_type")
+        for v, t in zip(given, declared, strict=True)
+    ]
+    if not any(structured):
+        return [UNKNOWN] * n
+    marker = fresh("outside")
+    types = [form_of(node, v) for v in given]
+    for _ in range(n + 1):
+        inside = node.within(node.b.scope())
+        inputs = [
+            v if not known else _stand_in(inside, v, t)
+            for v, t, known in zip(given, types, structured, strict=True)
+        ]
+        first = (known_scalar(to_int(fresh("i"))), Value(make.const(_true())))
+        results = node.subgraphs.run(graph, (*first, *inputs), inside.b, node.span)
+        found = [
+            closed(joined(node, t, form_of(node, r)), marker) if known else t
+            for t, r, known in zip(types, results[1 : n + 1], structured, strict=True)
+        ]
+        if all(same_type(a, b) for a, b in zip(found, types, strict=True)):
+            break
+        types = found
+    return [
+        filled(t, d) if known else UNKNOWN
+        for t, d, known in zip(types, declared, structured, strict=True)
+    ]
+
+
+def _stand_in(inside: Node, value: Value, t: Type) -> Value:
+    """Return a value of a type for a trial; what has no type yet stays in known form."""
+    if has_unknown(t):
+        return value
+    opened, dims = open_exists(t)
+    inside.b.declare(dims)
+    return Value(Var("carried", opened, inside.span), hole=value.hole)
 
 
 def _as_declared(row: Expr, info: onnx.ValueInfoProto) -> Expr:

@@ -12,6 +12,7 @@ symbol each. Local functions of the model are expanded where they are called.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,17 +27,29 @@ from inlay.arith.dtype import I64
 from inlay.arith.expr import Int, Sym, fresh, lit, to_int
 from inlay.base.diagnostics import Collector, CompileError, UnsupportedError, error, unsupported
 from inlay.base.graph import postorder
-from inlay.base.span import NO_SPAN, Span
+from inlay.base.span import Span
 from inlay.importers.onnx import externs, load, schemas, table
 from inlay.importers.onnx.broadcast import stretched
 from inlay.importers.onnx.limits import DEFAULT_LIMITS, MAX_DIM, MAX_RANK, ImportLimits
 from inlay.importers.onnx.node import Node, describe
+from inlay.importers.onnx.structure import (
+    as_type,
+    call_prelude,
+    filled,
+    form_of,
+    is_structured,
+    list_of,
+    option_of,
+    some_tensor,
+)
 from inlay.importers.onnx.values import ABSENT, MAX_KNOWN, Value
 from inlay.ir import make
 from inlay.ir.builder import Builder
+from inlay.ir.dims import pack
 from inlay.ir.expr import Const, Expr
 from inlay.ir.module import EntryNames, Module
-from inlay.ir.types import TensorType
+from inlay.ir.prelude import with_prelude
+from inlay.ir.types import AdtType, DimParam, TensorType, Type
 from inlay.ops._define import OpDef, Pattern
 from inlay.ops.table import OperatorTable
 
@@ -105,6 +118,8 @@ class _Importer:
     symbols: dict[str, Sym] = field(default_factory=dict)
     unnamed: set[Sym] = field(default_factory=set)
     seen: int = 0
+    ranks: dict[str, list[Type]] = field(default_factory=dict[str, list[Type]])
+    holes: dict[str, list[Type]] | None = None
 
     @staticmethod
     def of(
@@ -129,6 +144,7 @@ class _Importer:
     def module(self, name: str) -> Module:
         """Import the graph of the model as `main`."""
         graph = self.model.graph
+        self.ranks = self._find_ranks()
         scope, b = _Scope(self.opsets), Builder()
         self._inputs(graph, scope, b)
         results = self._graph(graph, scope, b)
@@ -139,30 +155,29 @@ class _Importer:
                 f"two outputs are called '{twice}'",
                 hint="give the second one a name of its own, with an Identity",
             )
-        self.findings.raise_if_fatal()
-        assert None not in results, "a missing output has a reason"
-        if not results:
-            raise error("import.invalid-graph", f"'{name}' has no outputs", hint="export it again")
-        at_end = _node(onnx.NodeProto(op_type="outputs"), (), b, self, scope, NO_SPAN)
+        last = onnx.NodeProto(op_type="outputs")
         exprs: list[Expr] = []
         for info, result in zip(graph.output, results, strict=True):
-            if result is not None and result.expr is None and result.ints is None:
-                self.findings.unsupported(
-                    "import.output-type",
-                    f"output '{info.name}' is a sequence or optional; only tensors can be returned",
-                    hint="return its elements, or join them with ConcatFromSequence",
-                )
-            elif result is not None:
-                exprs.append(at_end.as_tensor(result))
+            if result is not None:
+                with self.findings.catching():
+                    span = Span.named(f"output '{info.name}'")
+                    at_end = _node(last, (), b, self, scope, span)
+                    exprs.append(_output_of(at_end, result, info.type))
         self.findings.raise_if_fatal()
+        if not results:
+            raise error("import.invalid-graph", f"'{name}' has no outputs", hint="export it again")
+        assert None not in results, "a missing output has a reason"
         main = b.function(exprs[0] if len(exprs) == 1 else exprs)
         constants = {t.name for t in graph.initializer}
         names = EntryNames(
             tuple(v.name for v in graph.input if v.name not in constants),
             tuple(v.name for v in graph.output),
         )
-        return Module(
-            functions=MappingProxyType({"main": main}), entries=MappingProxyType({"main": names})
+        return with_prelude(
+            Module(
+                functions=MappingProxyType({"main": main}),
+                entries=MappingProxyType({"main": names}),
+            )
         )
 
     def _inputs(self, graph: onnx.GraphProto, scope: _Scope, b: Builder) -> None:
@@ -173,38 +188,76 @@ class _Importer:
             span = Span.named(f"input '{info.name}'")
             self._name(info.name, scope, span)
             with self.findings.catching():
-                scope.values[info.name] = Value(
-                    b.param(info.name, self._input_type(info, span), span)
+                hole = self._hole(info)
+                scope.values[info.name] = hole or Value(
+                    b.param(info.name, self._input_type(info.type, info.name, span), span)
                 )
             scope.values.setdefault(info.name, None)
 
-    def _input_type(self, info: onnx.ValueInfoProto, span: Span) -> TensorType:
-        declared = info.type
-        if declared.WhichOneof("value") == "optional_type":
-            # What is optional in the model is an input like any other here: it must be given.
-            declared = declared.optional_type.elem_type
-        kind = declared.WhichOneof("value")
-        if kind != "tensor_type":
-            raise unsupported(
-                "import.input-type",
-                f"input '{info.name}' is a {(kind or 'value of no type').removesuffix('_type')}, "
-                "only tensors can be given",
-                span=span,
-                hint="split it into tensor inputs",
-            )
-        tensor = declared.tensor_type
+    def _hole(self, info: onnx.ValueInfoProto) -> Value | None:
+        """Return what stands for a sequence of unknown rank while its rank is looked for."""
+        if self.holes is None or _elements_of(info.type) is None:
+            return None
+        hole: list[Type] = self.holes.setdefault(info.name, [])
+        return Value(items=(), hole=hole)
+
+    def _find_ranks(self) -> dict[str, list[Type]]:
+        """Return the types of what is inserted into sequences that are inputs of unknown rank.
+
+        The model is imported on trial, with these inputs empty; all it refuses is passed over.
+        """
+        if all(_elements_of(info.type) is None for info in self.model.graph.input):
+            return {}
+        trial = _Importer.of(self.model, self.operators, self.folder, self.limits)
+        trial.holes = {}
+        scope, b = _Scope(self.opsets), Builder()
+        with contextlib.suppress(CompileError):
+            trial._inputs(self.model.graph, scope, b)
+            trial._graph(self.model.graph, scope, b)
+        return trial.holes
+
+    def _input_type(self, declared: onnx.TypeProto, name: str, span: Span) -> Type:
+        match declared.WhichOneof("value"):
+            case "tensor_type":
+                return self._tensor_type(declared.tensor_type, name, span)
+            case "sequence_type":
+                return list_of(self._element_type(declared.sequence_type.elem_type, name, span))
+            case "optional_type":
+                return option_of(self._element_type(declared.optional_type.elem_type, name, span))
+            case kind:
+                raise unsupported(
+                    "import.input-type",
+                    f"input '{name}' is a {(kind or 'value of no type').removesuffix('_type')}, "
+                    "only tensors, sequences and optionals can be given",
+                    span=span,
+                    hint="split it into tensor inputs",
+                )
+
+    def _element_type(self, declared: onnx.TypeProto, name: str, span: Span) -> Type:
+        """Return the type of elements: sizes that are no numbers are each element's own."""
+        if declared.WhichOneof("value") != "tensor_type":
+            return self._input_type(declared, name, span)
+        inserted = [t for t in self.ranks.get(name, ()) if isinstance(t, TensorType)]
+        if inserted and not declared.tensor_type.shape.dim:
+            sizes = [fresh("k") for _ in inserted[0].shape]
+            shape = tuple(to_int(s) for s in sizes)
+            return pack(TensorType(shape, inserted[0].dtype), [DimParam(s, 0) for s in sizes])
+        t = self._tensor_type(declared.tensor_type, name, span)
+        return some_tensor(declared.tensor_type.shape, t.dtype)
+
+    def _tensor_type(self, tensor: onnx.TypeProto.Tensor, name: str, span: Span) -> TensorType:
         dtype = load.dtype_of(tensor.elem_type)
         if dtype is None:
             raise unsupported(
                 "import.dtype",
-                f"input '{info.name}' has element type {load.elem_type_name(tensor.elem_type)}",
+                f"input '{name}' has element type {load.elem_type_name(tensor.elem_type)}",
                 span=span,
                 hint="convert the model to a supported type",
             )
         if not tensor.HasField("shape"):
             raise unsupported(
                 "import.rank-unknown",
-                f"input '{info.name}' has no shape; its rank must be known",
+                f"input '{name}' has no shape; its rank must be known",
                 span=span,
                 hint="export the model with named dynamic axes",
             )
@@ -212,15 +265,15 @@ class _Importer:
         if rank > MAX_RANK:
             raise error(
                 "import.bad-dim",
-                f"input '{info.name}' has {rank} axes; at most {MAX_RANK} are possible",
+                f"input '{name}' has {rank} axes; at most {MAX_RANK} are possible",
                 span=span,
                 hint="the model is damaged; export it again",
             )
-        dims = [self._dim(d, info.name, i, span) for i, d in enumerate(tensor.shape.dim)]
+        dims = [self._dim(d, name, i, span) for i, d in enumerate(tensor.shape.dim)]
         if math.prod(d.value or 1 for d in dims) > MAX_DIM:
             raise error(
                 "import.bad-dim",
-                f"input '{info.name}' has more elements than a machine has memory",
+                f"input '{name}' has more elements than a machine has memory",
                 span=span,
                 hint="the model is damaged; export it again",
             )
@@ -574,6 +627,35 @@ def _ruled(rule: table.Rule, node: Node) -> Sequence[Value]:
             f"{failure})"
         ) from failure
     return result if isinstance(result, tuple) else (result,)
+
+
+def _elements_of(declared: onnx.TypeProto) -> onnx.TypeProto.Tensor | None:
+    """Return the element type of a sequence, itself or in an optional, whose rank is not known.
+
+    Some exporters write a shape without axes where they know none.
+    """
+    while declared.WhichOneof("value") == "optional_type":
+        declared = declared.optional_type.elem_type
+    if declared.WhichOneof("value") != "sequence_type":
+        return None
+    inner = declared.sequence_type.elem_type
+    is_tensor = inner.WhichOneof("value") == "tensor_type"
+    return inner.tensor_type if is_tensor and not inner.tensor_type.shape.dim else None
+
+
+def _output_of(at_end: Node, result: Value, declared: onnx.TypeProto) -> Expr:
+    """Return an output as its declared kind: an optional may have to be made or opened."""
+    kind = declared.WhichOneof("value")
+    if not is_structured(result) and kind not in ("sequence_type", "optional_type"):
+        return at_end.as_tensor(result)
+    form = filled(form_of(at_end, result), declared)
+    is_option = isinstance(form, AdtType) and form.name == "Option"
+    if kind == "optional_type" and not is_option:
+        form = option_of(form)
+    made = as_type(at_end, result, form)
+    if kind in ("sequence_type", "tensor_type") and is_option:
+        made = call_prelude(at_end, "option.value", made)
+    return made
 
 
 def _unknown(proto: onnx.NodeProto, span: Span) -> UnsupportedError:

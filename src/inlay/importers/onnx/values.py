@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from inlay.arith.dtype import I64, DType
 from inlay.arith.expr import Int
 from inlay.ir.expr import Expr
+from inlay.ir.types import Type
 
 MAX_KNOWN = 1024
 """Integer tensors of more elements than this are data, not shapes."""
@@ -26,7 +27,9 @@ class Value:
         ints: the content over dims in scope, when known: of rank 1, or of rank 0 if `is_scalar`.
         is_scalar: whether `ints` (of length 1) is the content of a rank-0 tensor.
         dtype: the element format of the tensor that `ints` stands for.
-        items: the elements of a sequence; a sequence has neither `expr` nor `ints`.
+        items: the elements of a sequence in known form; it has neither `expr` nor `ints`.
+        hole: of a sequence that stands for an input whose rank is not declared, while it is looked
+            for: the types of what is inserted are written down here.
     """
 
     expr: Expr | None = None
@@ -34,6 +37,7 @@ class Value:
     is_scalar: bool = False
     dtype: DType = I64
     items: tuple[Value, ...] | None = None
+    hole: list[Type] | None = None
 
     @property
     def scalar(self) -> Int | None:
