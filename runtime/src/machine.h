@@ -88,6 +88,7 @@ inlay_status_t inlay_op_allocate(inlay_activation_t *m, const uint32_t *operands
 inlay_status_t inlay_op_reshape(inlay_activation_t *m, const uint32_t *operands);
 inlay_status_t inlay_op_rows(inlay_activation_t *m, int is_single);
 inlay_status_t inlay_op_append(inlay_activation_t *m);
+inlay_status_t inlay_op_extend(inlay_activation_t *m, uint32_t axis);
 inlay_status_t inlay_op_own(inlay_activation_t *m);
 inlay_status_t inlay_op_assign(inlay_activation_t *m);
 inlay_status_t inlay_op_read_ints(inlay_activation_t *m, uint32_t n);

@@ -252,40 +252,64 @@ static inlay_status_t need_tensors(inlay_activation_t *m, const inlay_slot_t *a,
     return INLAY_OK;
 }
 
-inlay_status_t inlay_op_append(inlay_activation_t *m)
+/* Add the bytes of the tensor on top to the end of the one below it, which grows by so much along an
+ * axis: in place where nobody else sees that one and its storage has room. */
+static inlay_status_t lengthen(inlay_activation_t *m, uint32_t axis, int64_t by)
 {
     inlay_slot_t *at = m->sp - 2;
-    inlay_view_t *view, *row, *made;
+    inlay_view_t *view = view_of(at), *rows = view_of(at + 1), *made;
     int64_t dims[INLAY_MAX_RANK];
-    size_t room;
-    INLAY_TRY(need_tensors(m, at, at + 1));
-    view = view_of(at);
-    row = view_of(at + 1);
-    if (row->dtype != view->dtype || view->rank != row->rank + 1 ||
-        memcmp(row->dims, view->dims + 1, row->rank * sizeof *dims) != 0)
-        return unlike(m, row, " cannot be added as a row to ", view->dims, view->rank);
-    room = view->storage->capacity - (size_t)(view->data - view->storage->data);
-    if (!is_unique(view) || room - view->bytes < row->bytes) {
+    size_t room = view->storage->capacity - (size_t)(view->data - view->storage->data);
+    if (!is_unique(view) || room - view->bytes < rows->bytes) {
         memcpy(dims, view->dims, view->rank * sizeof *dims);
-        dims[0]++;
-        made = new_tensor(m, view->dtype, dims, view->rank, view->bytes + row->bytes,
+        dims[axis] += by;
+        made = new_tensor(m, view->dtype, dims, view->rank, view->bytes + rows->bytes,
                           2 * view->bytes);
         if (!made) return INLAY_OUT_OF_MEMORY;
         INLAY_TRY(inlay_flow_copy(m, made->storage, made->data, view->storage, view->data,
                                   view->bytes));
-        INLAY_TRY(inlay_flow_copy(m, made->storage, made->data + view->bytes, row->storage,
-                                  row->data, row->bytes));
+        INLAY_TRY(inlay_flow_copy(m, made->storage, made->data + view->bytes, rows->storage,
+                                  rows->data, rows->bytes));
         inlay_release(&m->heap, &view->header);
         set(at, KIND_TENSOR, &made->header);
     } else {
-        INLAY_TRY(inlay_flow_copy(m, view->storage, view->data + view->bytes, row->storage,
-                                  row->data, row->bytes));
-        view->bytes += row->bytes;
-        view->dims[0]++;
+        INLAY_TRY(inlay_flow_copy(m, view->storage, view->data + view->bytes, rows->storage,
+                                  rows->data, rows->bytes));
+        view->bytes += rows->bytes;
+        view->dims[axis] += by;
     }
-    inlay_release(&m->heap, &row->header);
+    inlay_release(&m->heap, &rows->header);
     m->sp--;
     return INLAY_OK;
+}
+
+inlay_status_t inlay_op_append(inlay_activation_t *m)
+{
+    const inlay_slot_t *at = m->sp - 2;
+    const inlay_view_t *view, *row;
+    INLAY_TRY(need_tensors(m, at, at + 1));
+    view = view_of(at);
+    row = view_of(at + 1);
+    if (row->dtype != view->dtype || view->rank != row->rank + 1 ||
+        memcmp(row->dims, view->dims + 1, row->rank * sizeof *row->dims) != 0)
+        return unlike(m, row, " cannot be added as a row to ", view->dims, view->rank);
+    return lengthen(m, 0, 1);
+}
+
+inlay_status_t inlay_op_extend(inlay_activation_t *m, uint32_t axis)
+{
+    const inlay_slot_t *at = m->sp - 2;
+    const inlay_view_t *view, *rows;
+    uint32_t i;
+    int fits;
+    INLAY_TRY(need_tensors(m, at, at + 1));
+    view = view_of(at);
+    rows = view_of(at + 1);
+    fits = rows->dtype == view->dtype && rows->rank == view->rank && axis < view->rank;
+    for (i = 0; fits && i < view->rank; i++)
+        fits = i == axis || (rows->dims[i] == view->dims[i] && (i > axis || view->dims[i] == 1));
+    if (!fits) return unlike(m, rows, " cannot be joined to the end of ", view->dims, view->rank);
+    return lengthen(m, axis, rows->dims[axis]);
 }
 
 inlay_status_t inlay_op_own(inlay_activation_t *m)

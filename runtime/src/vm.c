@@ -576,6 +576,7 @@ inlay_status_t inlay_vm_run(inlay_activation_t *m, uint32_t function)
         case OP_ROW: OUTSIDE(inlay_op_rows(m, 1)); pc++; break;
         case OP_ROWS: OUTSIDE(inlay_op_rows(m, 0)); pc++; break;
         case OP_APPEND: ISSUING(inlay_op_append(m)); pc++; break;
+        case OP_EXTEND: ISSUING(inlay_op_extend(m, pc[1])); pc += 2; break;
         case OP_OWN: ISSUING(inlay_op_own(m)); pc++; break;
         case OP_ASSIGN: ISSUING(inlay_op_assign(m)); pc++; break;
         case OP_INVOKE: ISSUING(inlay_invoke(m, pc[1])); pc += 2; break;

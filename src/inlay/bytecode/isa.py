@@ -276,6 +276,9 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
          "fails waits"),
     _row("MAKE_INTS", "dtype:dtype count:count", "int*count -> tensor",
          "a1 .. an -> a new tensor [n] of those values, which dtype must hold exactly", "fails"),
+    _row("EXTEND", "axis:index", "tensor tensor -> tensor",
+         "t s -> t with s joined to its end along axis, before which all dims are 1; amortised over "
+         "calls when t is not shared", "fails waits"),
 )  # fmt: skip
 """All instructions; the position is the number in containers."""
 

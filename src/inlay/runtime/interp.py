@@ -2,8 +2,8 @@
 
 Slow on purpose. The C runtime must agree with it on every program: same results, and where an
 instruction fails, the same diagnostic id and message. Two freedoms are the runtime's own: what
-bytes a new storage holds, and whether `OWN` and `APPEND` copy (they never need to when nothing
-else refers to the tensor; here they always do).
+bytes a new storage holds, and whether `OWN`, `APPEND` and `EXTEND` copy (they never need to
+when nothing else refers to the tensor; here they always do).
 
 Kernels are not executed here: the caller gives a function that gets the kernel, the tensors as
 arrays that share the bytes of the machine, and the integers.
@@ -526,6 +526,23 @@ def _append(stack: Stack, _: Words, __: Program) -> None:
     stack.append(from_array(np.concatenate([tensor.array(), row.array()[None]])))
 
 
+def _extend(stack: Stack, words: Words, _: Program) -> None:
+    rows = _tensor(stack.pop())
+    tensor = _tensor(stack.pop())
+    axis = words[0]
+    fits = rows.dtype == tensor.dtype and len(rows.dims) == len(tensor.dims) > axis
+    if not fits or any(
+        a != b or (i < axis and a != 1)
+        for i, (a, b) in enumerate(zip(rows.dims, tensor.dims, strict=True))
+        if i != axis
+    ):
+        raise _Failure(
+            "run.bad-dims",
+            f"{list(rows.dims)} cannot be joined to the end of {list(tensor.dims)}",
+        )
+    stack.append(from_array(np.concatenate([tensor.array(), rows.array()], axis=axis)))
+
+
 def _own(stack: Stack, _: Words, __: Program) -> None:
     stack.append(from_array(_tensor(stack.pop()).array().copy()))
 
@@ -596,6 +613,7 @@ _TENSORS: dict[str, Callable[[Stack, Words, Program], None]] = {
     "STORAGE": _storage, "TENSOR": _make_tensor, "ALLOCATE": _allocate,
     "CHECK_TENSOR": _check_tensor, "DIM": _dim, "DIMS": _dims, "ELEMENTS": _elements,
     "RESHAPE": _reshape, "ROW": _row, "ROWS": _rows, "APPEND": _append, "OWN": _own,
+    "EXTEND": _extend,
     "ASSIGN": _assign, "TO_INT": _to_int, "TO_TENSOR": _to_tensor, "READ_INTS": _read_ints,
     "MAKE_INTS": _make_ints,
 }  # fmt: skip

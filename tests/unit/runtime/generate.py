@@ -325,6 +325,14 @@ class Body:
             return
         type = self.get(self.random.choice(slots))
         for _ in range(self.random.randint(1, 3)):
+            if self.random.random() < 0.4:
+                count = self.random.randint(0, 3)
+                rows = tensor(type.name, count, *type.parts[1:])
+                self.make(rows if self.random.random() < 0.97 else self.g.tensor_type())
+                axis = 0 if self.random.random() < 0.97 else 1
+                type = tensor(type.name, type.parts[0] + count, *type.parts[1:])
+                self.emit("EXTEND", axis, pops=2, pushes=(type,))
+                continue
             row = tensor(type.name, *type.parts[1:])
             self.make(row if self.random.random() < 0.97 else self.g.tensor_type())
             type = tensor(type.name, type.parts[0] + 1, *type.parts[1:])

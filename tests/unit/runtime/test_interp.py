@@ -179,6 +179,18 @@ def test_tensors():
     assert first.array().tolist() == [0, 1]
 
 
+def test_tensors_are_joined_behind_dims_of_one():
+    def emit(f: FunctionBuilder) -> None:
+        f.emit("MOVE", 0), f.emit("COPY", 1), f.emit("EXTEND", 1)
+        f.emit("COPY", 1), f.emit("EXTEND", 1)
+        f.emit("RETURN")
+
+    x, y = np.arange(4.0).reshape(1, 2, 2), np.array([[[9.0, 8.0]]])
+    (found,) = run(emit, [Kind.TENSOR] * 2, [Kind.TENSOR], [from_array(x), from_array(y)])
+    assert isinstance(found, Tensor)
+    assert found.array().tolist() == [[[0, 1], [2, 3], [9, 8], [9, 8]]]
+
+
 def test_invoke_writes_through_views():
     program = ProgramBuilder()
     kernel = program.kernel(Kernel("scale", (Access.READ, Access.WRITE), 1, HostBody("scale")))
