@@ -244,10 +244,32 @@ def test_rules_in_python():
     with pytest.raises(CompileError, match="one element type") as caught:
         read("fn main(x: Tensor[2, f32], y: Tensor[2, i64]) { pile(x, y) }", pile)
     assert caught.value.ids == ("type.op-argument",)
+
+
+def test_rules_in_python_relate_sizes():
+    def rule(x, y, *, ctx):
+        return inlay.tensor_type((ctx.equal(x.shape[0], y.shape[0], "rows"),), "f64")
+
+    dot = extern("dot", rule, python=lambda x, y: (x * y).astype(np.float64))
+    text = "fn main<n, m>(x: Tensor[n, f32], y: Tensor[m, f32]) { dot(x, y) }"
+    for _, run in engines(read(text, dot)):
+        np.testing.assert_array_equal(run(np.ones(2, np.float32), np.ones(2, np.float32)), [1, 1])
+        with pytest.raises(CompileError) as caught:
+            run(np.ones(2, np.float32), np.ones(3, np.float32))
+        assert caught.value.ids in {("run.check-failed",), ("run.dim-mismatch",)}
+    with pytest.raises(CompileError) as caught:
+        read("fn main(x: Tensor[2, f32], y: Tensor[3, f32]) { dot(x, y) }", dot)
+    assert caught.value.ids == ("type.dim-mismatch",)
+
+
+def test_faults_of_rules_in_python():
     bad = extern("bad", lambda x: 1 // 0, python=lambda x: x)
     with pytest.raises(CompileError, match="ZeroDivisionError") as caught:
         read("fn main(x: Tensor[2, f32]) { bad(x) }", bad)
     assert caught.value.ids == ("extern.rule",)
+    odd = extern("odd", lambda x: x.shape[0], python=lambda x: x)
+    with pytest.raises(CompileError, match="returned Int, needed a type"):
+        read("fn main(x: Tensor[2, f32]) { odd(x) }", odd)
 
 
 def test_types_are_inferred_through_externs():
