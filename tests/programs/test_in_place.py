@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from inlay.analysis.infer_types import infer_types
+from inlay.api import compilation
+from inlay.bytecode.disasm import listing
 from inlay.ir.module import Module
 from inlay.ir.parser import parse_module
 from inlay.ops.table import table
@@ -93,3 +95,28 @@ def test_what_is_still_needed_is_copied():
     difference, seen = addresses(typed(text), "update_slice", [x, cache])
     assert np.array_equal(difference, np.array([[5] * 4, [-5] * 4, [0] * 4], np.float32))
     assert len(set(seen)) == 2
+
+
+GROWING = """
+fn main<n, int m>(x: Tensor[1, n, 4, f32], m: int[m]) {
+  let loop = fn<i, p>(i: int[i], past: Tensor[1, p, 4, f32], y: Tensor[1, n, 4, f32]) {
+    if (int_less(int(i), int(m))) {
+      loop(int(i + 1), concat{axis=1}(past, y), add(y, x))
+    } else { past }
+  };
+  loop(int(0), zeros(shape(1, 0, 4)), x)
+}
+"""
+
+
+def test_a_growing_cache_takes_one_turn_time_whatever_its_length():
+    """No kernel copies it: 40,000 turns that did would copy 25 GB."""
+    executable = executable_of(compilation(typed(GROWING), verify=True).program, threads=1)
+    x = np.arange(8, dtype=np.float32).reshape(1, 2, 4)
+    assert np.array_equal(executable(x, np.array(3)), np.concatenate([x, 2 * x, 3 * x], axis=1))
+    found = executable(x, np.array(40_000))
+    assert found.shape == (1, 80_000, 4)
+    assert np.array_equal(found[0, -2:], 40_000 * x[0])
+    text = listing(executable.program)
+    assert "EXTEND 1" in text
+    assert '.kernel "concat' not in text

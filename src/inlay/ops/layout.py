@@ -368,6 +368,23 @@ def _concat_reference(a: AxisAttrs, *xs: Array) -> Array:
     return np.concatenate(xs, a.axis)
 
 
+def _extend_rule(ctx: TypeContext, a: AxisAttrs, args: Types) -> TensorType:
+    x = rules.tensor(ctx, args, 0)
+    for d in range(rules.axis_of(ctx, a.axis, len(x.shape))):
+        ctx.equal(x.shape[d], lit(1), f"axis {d}, before the one that grows")
+    return _concat_rule(ctx, a, args)
+
+
+def _extend_samples() -> list[Sample]:
+    x, y = noise((3, 2), F32, seed="x"), noise((2, 2), F32, seed="y")
+    return [
+        Sample("rows", AxisAttrs(0), (x, y), (("n", 2), ("m", 2)), exact=True),
+        Sample("behind a one", AxisAttrs(-2), (x[None], y[None]), ((1, "n", 2), (1, "m", 2)),
+               exact=True),
+        Sample("nothing", AxisAttrs(0), (x[:0], y), exact=True),
+    ]  # fmt: skip
+
+
 def _concat_compute(a: AxisAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     axis = a.axis % len(result.shape)
 
@@ -562,6 +579,10 @@ DEFINITIONS: tuple[OpDef, ...] = (
            "tensors one after the other along an axis",
            reference=_concat_reference,
            compute=_concat_compute, loops=_concat_loops, samples=_concat_samples),
+    define("extend", AxisAttrs, _extend_rule, 2, Pattern.CONTROL,
+           "x with another tensor joined to its end along an axis, before which all dims are 1; "
+           "amortized constant time for each element that is added, in place",
+           reference=_concat_reference, samples=_extend_samples, in_place=(0,)),
     define("split", AxisAttrs, _split_rule, 2, Pattern.LAYOUT,
            "x cut along an axis into parts of sizes given by a shape; a tuple",
            reference=_split_reference, compute=_split_compute, samples=_split_samples),
@@ -578,3 +599,5 @@ DEFINITIONS: tuple[OpDef, ...] = (
            "cut; the value outside is 0 or a tensor of rank 0",
            reference=_pad_reference, compute=_pad_compute, samples=_pad_samples),
 )  # fmt: skip
+
+EXTEND = next(d.op for d in DEFINITIONS if d.name == "extend")

@@ -14,6 +14,7 @@ from inlay.ir.core_ops import CheckAttrs, LeastAttrs
 from inlay.ir.expr import Call, GlobalVar
 from inlay.ir.types import BoolType, ExistsType, IntType, ShapeType, TensorType, Type
 from inlay.ops.index_checks import IndicesAttrs, outside
+from inlay.ops.layout import AxisAttrs
 from inlay.ops.memory import StorageAttrs, TensorAtAttrs
 from inlay.vm.code import Operand
 from inlay.vm.lower import Intrinsic, Lowering
@@ -138,6 +139,15 @@ def _push_row(lower: Lowering, call: Call, attrs: object, args: list[Value]) -> 
     return lower.writer.make("APPEND", args=operands, kind=Kind.TENSOR)
 
 
+def _extend(lower: Lowering, call: Call, attrs: object, args: list[Value]) -> Value:
+    assert isinstance(attrs, AxisAttrs)
+    t = call.args[0].type
+    assert isinstance(t, TensorType), "only tensors grow"
+    operands = (lower.operand(args[0]), lower.operand(args[1]))
+    axis = attrs.axis % len(t.shape)
+    return lower.writer.make("EXTEND", axis, args=operands, kind=Kind.TENSOR)
+
+
 def _alloc_storage(lower: Lowering, call: Call, attrs: object, args: list[Value]) -> Value:
     assert isinstance(attrs, StorageAttrs)
     memory = attrs.memory or 0
@@ -196,6 +206,7 @@ INTRINSICS: Mapping[str, Intrinsic] = MappingProxyType(
         "get_row": _get_row,
         "set_row": _set_row,
         "push_row": _push_row,
+        "extend": _extend,
         "alloc_storage": _alloc_storage,
         "tensor_at": _tensor_at,
         "invoke": _invoke,
