@@ -14,7 +14,8 @@ from setuptools import Extension, setup
 
 ROOT = Path(__file__).parent
 # One platform layer is chosen per build; the extension module runs on hosts.
-OTHER_PLATFORMS = {"bare.c"} | ({"win32.c"} if sys.platform != "win32" else {"posix.c"})
+_POSIX = {"posix.c", "pool.c", "opencl.c", "opencl_start.c"}
+OTHER_PLATFORMS = {"bare.c"} | ({"win32.c"} if sys.platform != "win32" else _POSIX)
 LIMITED_API = "0x030B0000"
 
 
@@ -58,7 +59,7 @@ def _extensions() -> list[Extension]:
                 "-Wundef",
             ],
             extra_link_args=["-pthread"],
-            libraries=["m"],
+            libraries=["m"] if sys.platform == "darwin" else ["m", "dl"],
             py_limited_api=True,
         )
     ]

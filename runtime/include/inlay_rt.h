@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-/* Status codes, grouped: 0x1_ argument, 0x2_ resource, 0x3_ container, 0x5_ program. */
+/* Status codes, grouped: 0x1_ argument, 0x2_ resource, 0x3_ container, 0x4_ device, 0x5_ program. */
 typedef enum inlay_status {
     INLAY_OK = 0x00,
     INLAY_BAD_ARGUMENT = 0x10,     /* the embedding program misuses an interface */
@@ -37,6 +37,9 @@ typedef enum inlay_status {
     INLAY_DIGEST = 0x34,
     INLAY_BYTECODE = 0x35,
     INLAY_SYMBOL = 0x36,
+    INLAY_ABSENT = 0x40, /* there is no such device here */
+    INLAY_DEVICE_FAILED = 0x41,
+    INLAY_BUILD_FAILED = 0x42, /* a device's compiler refuses a program */
     INLAY_CHECK_FAILED = 0x50,
     INLAY_INT_OVERFLOW = 0x51,
     INLAY_DIVIDE_BY_ZERO = 0x52,

@@ -61,19 +61,19 @@ static inline uint16_t inlay_f32_to_f16(float x)
     const uint32_t bits = inlay_f32_to_bits(x);
     const uint32_t sign = (bits >> 16) & 0x8000u;
     const uint32_t rest = bits & 0x7FFFFFFFu;
-    uint32_t half;
+    uint32_t found;
     if (rest > 0x7F800000u) {
-        half = 0x7E00u;
+        found = 0x7E00u;
     } else if (rest >= 0x47800000u) {
-        half = 0x7C00u;
+        found = 0x7C00u;
     } else if (rest >= 0x38800000u) {
         /* Rebase the exponent and add just under half a unit. */
-        half = (rest + 0xC8000FFFu + ((rest >> 13) & 1u)) >> 13;
+        found = (rest + 0xC8000FFFu + ((rest >> 13) & 1u)) >> 13;
     } else {
         /* Adding a float whose unit is the smallest f16 rounds. */
-        half = inlay_f32_to_bits(inlay_bits_to_f32(rest) + 0.5f) - 0x3F000000u;
+        found = inlay_f32_to_bits(inlay_bits_to_f32(rest) + 0.5f) - 0x3F000000u;
     }
-    return (uint16_t)(sign | half);
+    return (uint16_t)(sign | found);
 }
 """
 _BF16_TO_F32 = """\

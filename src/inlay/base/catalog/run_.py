@@ -122,4 +122,28 @@ ENTRIES = (
         explanation="A function takes exactly one argument for each parameter.",
         remedy="Give one value for each parameter.",
     ),
+    Entry(
+        id="run.device-absent",
+        title="a device that this machine does not have",
+        explanation=(
+            "The executable uses a device, and its driver finds none: the library that drives it "
+            "is not installed, or no device is of the kind that is asked for."
+        ),
+        remedy="Install the driver of the device, or compile for a board without it.",
+    ),
+    Entry(
+        id="run.device-failed",
+        title="a device reports a failure",
+        explanation="The driver of a device could not do what it was asked; the message is its own.",
+        remedy="Run again; if it stays, test the device with the tools of its maker.",
+    ),
+    Entry(
+        id="run.build-failed",
+        title="a device's compiler refuses a program",
+        explanation=(
+            "Code for some devices is compiled by their drivers when an executable is loaded. "
+            "The message begins with what the compiler says."
+        ),
+        remedy="Report it with the message, and with the version of the driver.",
+    ),
 )

@@ -1,0 +1,160 @@
+"""Lowered loop functions as OpenCL C, and which of them a device can take.
+
+A phase becomes a kernel. Its work items are the parts: item p of n takes the iterations p, p + n,
+p + 2n, ... of the outermost parallel loop, so that neighboring items touch neighboring memory and
+any number of items is right. A phase that is not parallel has one item.
+
+    __kernel void add_phase0(__global uchar *x_memory, long x_offset, ..., long n)
+
+Every buffer is a memory object and a distance in bytes: planned blocks hold many tensors, and
+sub-buffers of OpenCL begin only at coarse alignments. Then come the integers, then, for a phase with
+assertions, a word in which the least number of a failed assertion is left; it begins as `NO_FAILURE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inlay.arith.dtype import F64, STRING, DType
+from inlay.codegen.c_dialect import INDENT, Arguments, Dialect
+from inlay.loop.func import LoopFunction
+from inlay.loop.stmt import Alloc
+from inlay.loop.walk import own_scalars, scalars_below, stmts_below
+
+NO_FAILURE = 0xFFFFFFFF
+"""What the word of a phase with assertions holds when all of them hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """What an OpenCL device can do, as far as code depends on it.
+
+    Attributes:
+        has_f64: whether there are doubles.
+        private_bytes: what one work item may keep for itself.
+    """
+
+    has_f64: bool = False
+    private_bytes: int = 16 << 10
+
+
+def unsupported_reason(f: LoopFunction, facts: DeviceFacts) -> str | None:
+    """Return why a device cannot run a function; None if it can.
+
+    Args:
+        f: schedulable or lowered.
+        facts: about the device.
+    """
+    used = _formats(f)
+    if STRING in used:
+        return "strings are for the host"
+    if F64 in used and not facts.has_f64:
+        return "the device has no doubles (f64)"
+    taken = 0
+    for s in stmts_below(f.body):
+        if isinstance(s, Alloc) and (size := _constant_bytes(s)) is not None:
+            taken = max(taken, size)
+    if taken > facts.private_bytes:
+        return f"a temporary of {taken} bytes, a work item has {facts.private_bytes}"
+    return None
+
+
+def _constant_bytes(s: Alloc) -> int | None:
+    size = s.buffer.dtype.itemsize
+    for extent in s.buffer.shape:
+        if extent.value is None:
+            return None
+        size *= extent.value
+    return size
+
+
+def _formats(f: LoopFunction) -> frozenset[DType]:
+    found = {b.dtype for b in (*f.params, *f.workspaces)}
+    for s in stmts_below(f.body):
+        if isinstance(s, Alloc):
+            found.add(s.buffer.dtype)
+        for value in own_scalars(s):
+            found.update(x.dtype for x in scalars_below(value))
+    return frozenset(found)
+
+
+class _OpenClC(Dialect):
+    """OpenCL C 1.2, which every later version accepts."""
+
+    name = "OpenCL C"
+    space = "__global "
+    reserved = frozenset(
+        """
+        part parts workspace failure kernel global local constant private half uchar ushort uint
+        ulong event_t image2d_t sampler_t bool2 vec_step pipe uniform INFINITY NAN M_PI
+        """.split()
+    )
+    head = """\
+#pragma OPENCL FP_CONTRACT OFF
+#ifdef cl_khr_fp64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+
+#define int8_t char
+#define uint8_t uchar
+#define int16_t short
+#define uint16_t ushort
+#define int32_t int
+#define uint32_t uint
+#define int64_t long
+#define uint64_t ulong
+#define INT32_MIN INT_MIN
+#define INT64_MIN LONG_MIN
+#define INT64_C(x) x##L
+#define UINT64_C(x) x##UL
+"""
+
+    def function(self, stem: str, dtype: DType) -> str:  # noqa: ARG002
+        return stem
+
+    def bit_cast(self, name: str, target: str, source: str) -> str:
+        seen = {"uint32_t": "uint", "uint64_t": "ulong"}.get(target, target)
+        return f"""\
+static inline {target} {name}({source} x)
+{{
+    return as_{seen}(x);
+}}
+"""
+
+    def begin(self, symbol: str, arguments: Arguments) -> list[str]:
+        takes: list[str] = []
+        bound: list[str] = []
+        for p in arguments.pointers:
+            takes += [f"__global uint8_t *{p.name}_memory", f"const int64_t {p.name}_offset"]
+            if p.name in arguments.used:
+                kind = f"__global {'const ' * p.read_only}{p.element} *"
+                restrict = "restrict " * p.alone
+                start = f"({p.name}_memory + {p.name}_offset)"
+                bound.append(f"{INDENT}{kind}{restrict}{p.name} = ({kind}){start};")
+        takes += [f"const int64_t {name}" for name in arguments.dims]
+        if arguments.asserts:
+            takes.append("__global volatile uint32_t *failure")
+        if "part" in arguments.used:
+            bound.append(f"{INDENT}const int64_t part = (int64_t)get_global_id(0);")
+        if "parts" in arguments.used:
+            bound.append(f"{INDENT}const int64_t parts = (int64_t)get_global_size(0);")
+        signature = f"__kernel void {symbol}({', '.join(takes)})"
+        return [signature, "{", *bound]
+
+    def end(self) -> list[str]:
+        return ["}"]
+
+    def fail(self, number: int) -> str:
+        return f"{{ atomic_min(failure, {number}u); return; }}"
+
+    def share(self, var: str, lo: str, extent: str) -> list[str]:
+        start = "" if lo == "0" else f"{lo} + "
+        head = f"int64_t {var} = {start}part; {var} < {start}{extent}; {var} += parts"
+        return [f"for ({head}) {{"]
+
+    def before_unrolled(self) -> Sequence[str]:
+        return ("#pragma unroll",)
+
+
+OPENCL_C: Dialect = _OpenClC()
