@@ -27,6 +27,7 @@ import numpy as np
 
 from inlay.arith.dtype import BY_NAME, I64, DType, from_numpy
 from inlay.arith.expr import Int, Sym, lit, substitute
+from inlay.arith.expr import evaluate as evaluate_int
 from inlay.base.diagnostics import CompileError, error
 from inlay.interp.tensor import evaluate
 from inlay.ir import make, walk
@@ -420,7 +421,7 @@ class _Maker:
             if isinstance(d.atom, Sym) and d.atom in unknown and found is not None:
                 known.setdefault(d.atom, found)
         if missing := [s.name for s in unknown if s not in known]:
-            raise self.rule.wrong(f"no dim of the result is {' or '.join(missing)} alone")
+            raise self._without_dim(missing)
         for d in dims:
             ticket = self._checked_dim(b, ticket, d, known)
         attrs = TakeAttrs(tuple(t.dtype for t in tensors), tuple(len(t.shape) for t in tensors))
@@ -500,8 +501,41 @@ class _Maker:
         else:
             assert e.python is not None, "the implementation was given"
             found = check_results(e.name, call_python(e.name, e.python, args, values), expected)
+        if isinstance(result, ExistsType):
+            self._check_sizes(result, found)
         body = result.body if isinstance(result, ExistsType) else result
         return tuple(found) if isinstance(body, TupleType) else found[0]
+
+    def _check_sizes(self, result: ExistsType, found: Sequence[np.ndarray]) -> None:
+        """Check sizes that the function decided, as the checks of a compiled program do."""
+        e = self.extern
+        known: dict[Sym, int] = {}
+        unknown = {d.sym for d in result.dims}
+        pairs = [
+            (d, n)
+            for t, a in zip(_tensors_of(e, result), found, strict=True)
+            for d, n in zip(t.shape, a.shape, strict=True)
+        ]
+        for d, n in pairs:
+            if isinstance(d.atom, Sym) and d.atom in unknown:
+                known.setdefault(d.atom, n)
+        if missing := [s.name for s in unknown if s not in known]:
+            raise self._without_dim(missing)
+        for d in result.dims:
+            n = known[d.sym]
+            high = None if d.high is None else evaluate_int(d.high, known)
+            if n < d.low or (high is not None and n > high) or n % d.multiple_of:
+                raise error(
+                    "run.check-failed",
+                    f"operator '{e.name}' decides {d.sym.name} = {n}, which its type rule excludes",
+                )
+        dims = iter([evaluate_int(d, known) for d, _ in pairs])
+        check_results(
+            e.name, found, [Expected(a.dtype, tuple(next(dims) for _ in a.shape)) for a in found]
+        )
+
+    def _without_dim(self, names: Sequence[str]) -> CompileError:
+        return self.rule.wrong(f"no dim of the result is {' or '.join(names)} alone")
 
     def _run(self, attrs: object, *args: Any) -> Any:
         return self._called(attrs, *self._operands(args))

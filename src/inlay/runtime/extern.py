@@ -181,6 +181,12 @@ def extern(
     there = [kind for kind, given in order if given is not None]
     chosen = implementation or (there[0] if there else cast("Implementation", "python"))
     _require(name, chosen, python, function, generated)
+    if resource and chosen == "generated":
+        raise error(
+            "extern.implementation",
+            f"extern '{name}': found the resource '{resource}' of a generated body, which uses none",
+            hint="choose another implementation, or leave the resource out",
+        )
     return Extern(name, rule, MappingProxyType(kinds), resource, python, function, generated,
                   chosen, keep)  # fmt: skip
 

@@ -70,6 +70,7 @@ class Executable:
         self.threads = settings.threads
         self._requests = Requests(settings.activations)
         kernels = self._container.kernels()
+        self._externs = tuple(externs)  # what their addresses depend on must live
         functions, addresses = bind_externs(kernels, externs)
         functions |= {
             kernel: callbacks[kernel.body.name]

@@ -4,6 +4,7 @@ happens when an implementation lies, fails or is absent."""
 from __future__ import annotations
 
 import ctypes
+import gc
 import shutil
 import subprocess
 import threading
@@ -324,7 +325,7 @@ def test_promised_bounds_of_sizes_are_checked():
     grow = extern("grow", "(x: Tensor[n, f32]) -> some k <= n. Tensor[k, f32]",
                   python=lambda x: np.append(x, x))  # fmt: skip
     module = read(text, grow)
-    for name, run in list(engines(module))[1:]:
+    for name, run in engines(module):
         assert run(np.ones(0, np.float32)).size == 0
         with pytest.raises(CompileError) as caught:
             run(np.ones(2, np.float32))
@@ -335,12 +336,12 @@ def test_results_of_several_sizes_must_be_as_promised():
     text = "fn main<n>(x: Tensor[n, f32]) -> some k. (Tensor[k, f32], Tensor[k, 2, f32]) { pair(x) }"
     for python, said in (
         (lambda x: (x, np.ones((len(x) + 1, 2), np.float32)), r"promises f32\[3, 2\]"),
-        (lambda x: (x, x), "2 dims in all; its type rule promises 3"),
+        (lambda x: (x, x), "promises (3|f32)"),
         (lambda x: (x, np.ones((len(x), 2))), r"float64\[3, 2\]"),
     ):
         pair = extern("pair", "(x: Tensor[n, f32]) -> some k. (Tensor[k, f32], Tensor[k, 2, f32])",
                       python=python)  # fmt: skip
-        for _, run in list(engines(read(text, pair)))[1:]:
+        for _, run in engines(read(text, pair)):
             with pytest.raises(CompileError, match=said) as caught:
                 run(np.ones(3, np.float32))
             assert caught.value.ids == ("run.bad-result",)
@@ -555,6 +556,16 @@ def test_files_record_libraries(tmp_path):
         inlay.load_executable(tmp_path / "b.inlay")
 
 
+def test_function_pointers_live_as_long_as_the_executable():
+    kind = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+    exe = inlay.compile(
+        read(ONE_CALL, extern("op", IDENTITY, c=kind(lambda _call: 5))), cache="none"
+    )
+    gc.collect()
+    with pytest.raises(CompileError, match="failed with status 5"):
+        exe(np.ones(1, np.float32))
+
+
 # ------------------------------------------------------------------------ refusals
 
 
@@ -564,6 +575,8 @@ def test_files_record_libraries(tmp_path):
         (lambda: extern("1x", IDENTITY, python=abs), "extern.name", "needed a name"),
         (lambda: extern("op", IDENTITY), "extern.implementation", "given: none"),
         (lambda: extern("op", IDENTITY, python=abs).using("c"), "extern.implementation", "given: python"),
+        (lambda: extern("op", IDENTITY, generated="{ x }", resource="log"),
+         "extern.implementation", "which uses none"),
         (lambda: extern("op", IDENTITY, c=3.5), "extern.library", "library"),
         (lambda: extern("op", IDENTITY, python=abs, attributes={"a": {}}), "extern.attribute", "'a'"),
         (lambda: extern("op", IDENTITY, python=abs, attributes={"a": ()}), "extern.attribute", "'a'"),
