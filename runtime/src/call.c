@@ -34,6 +34,7 @@ void inlay_activation_destroy(inlay_activation_t *m)
     if (!m) return;
     inlay_stack_trim(m);
     if (m->first) m->host->release(m->host->user, m->first, m->first->bytes, 64);
+    inlay_task_close(m);
     inlay_heap_close(&m->heap);
     inlay_flow_close(m);
     m->host->release(m->host->user, m, sizeof *m, 64);
@@ -66,6 +67,7 @@ inlay_status_t inlay_export(inlay_activation_t *m, const inlay_slot_t *slot, int
 {
     inlay_view_t *view;
     inlay_storage_t *storage;
+    slot = inlay_task_settled(slot, &is_sole);
     if (slot->tag != KIND_TENSOR) return inlay_wrong_kind(m, KIND_TENSOR, slot->tag);
     view = (inlay_view_t *)(void *)slot->as.object;
     storage = view->storage;
@@ -102,7 +104,7 @@ static inlay_status_t run_function(inlay_activation_t *m, uint32_t function)
 {
     inlay_status_t status;
     inlay_flow_begin(m);
-    status = inlay_vm_run(m, function);
+    status = inlay_task_run(m, function);
     return m->config.mode == INLAY_SEQUENTIAL ? status : inlay_flow_end(m, status);
 }
 

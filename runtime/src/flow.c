@@ -40,7 +40,7 @@ static inlay_command_t *pop(inlay_queue_t *queue)
 /* ---------------------------------------------------------------------------------- memory */
 
 /* n items of a slab in a list through their first field; NULL where there is no memory. */
-static void *new_slab(inlay_activation_t *m, size_t item_bytes)
+void *inlay_flow_slab(inlay_activation_t *m, size_t item_bytes)
 {
     inlay_flow_t *flow = &m->flow;
     size_t head = 64, bytes = head + SLAB_ITEMS * item_bytes, i;
@@ -62,7 +62,7 @@ static void *new_slab(inlay_activation_t *m, size_t item_bytes)
 static inlay_edge_t *new_edge(inlay_activation_t *m)
 {
     inlay_edge_t *edge;
-    if (!m->flow.free_edges) m->flow.free_edges = new_slab(m, sizeof *edge);
+    if (!m->flow.free_edges) m->flow.free_edges = inlay_flow_slab(m, sizeof *edge);
     edge = m->flow.free_edges;
     if (edge) m->flow.free_edges = edge->next;
     return edge;
@@ -168,13 +168,51 @@ void inlay_flow_close(inlay_activation_t *m)
 
 /* ------------------------------------------------------------------------- order and failure */
 
+int inlay_flow_is_before(const inlay_place_t *a, const inlay_place_t *b)
+{
+    if (a == b) return 0;
+    while (a && a != b) a = a->next;
+    return a != NULL;
+}
+
 /* Whether (a, n) is before (b, k) in the program. Only asked after a failure, so it may walk. */
 static int is_before(const inlay_place_t *a, uint64_t n, const inlay_place_t *b, uint64_t k)
 {
-    if (a == b) return n < k;
-    for (a = a->next; a; a = a->next)
-        if (a == b) return 1;
-    return 0;
+    return a == b ? n < k : inlay_flow_is_before(a, b);
+}
+
+inlay_place_t *inlay_flow_overtake(inlay_activation_t *m)
+{
+    inlay_flow_t *flow = &m->flow;
+    inlay_place_t *place;
+    if (!flow->free_places) flow->free_places = inlay_flow_slab(m, sizeof *place);
+    place = flow->free_places;
+    if (!place) return NULL;
+    flow->free_places = place->next;
+    place->users = 1;
+    place->previous = flow->place;
+    place->next = flow->place->next;
+    flow->place->next = place;
+    if (place->next) place->next->previous = place;
+    return place;
+}
+
+void inlay_flow_leave_place(inlay_activation_t *m, inlay_place_t *place)
+{
+    if (--place->users || place == &m->flow.first) return;
+    place->previous->next = place->next;
+    if (place->next) place->next->previous = place->previous;
+    place->next = m->flow.free_places;
+    m->flow.free_places = place;
+}
+
+uint64_t inlay_flow_random(inlay_activation_t *m)
+{
+    uint64_t *random = &m->flow.random;
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    return *random;
 }
 
 /* What is in flight behind the failure is not begun any more; with `all`, nothing is. */
@@ -195,6 +233,8 @@ static void note_failure(inlay_activation_t *m, inlay_status_t status, inlay_pla
 {
     inlay_failure_t *failure = &m->flow.failure;
     if (failure->status && !is_before(place, number, failure->place, failure->number)) return;
+    place->users++;
+    if (failure->status) inlay_flow_leave_place(m, failure->place);
     failure->status = status;
     failure->place = place;
     failure->number = number;
@@ -308,6 +348,8 @@ static inlay_command_t *complete(inlay_activation_t *m, inlay_command_t *c, int 
     c->state = COMMAND_DONE;
     for (edge = c->successors; edge; edge = edge->next) {
         inlay_command_t *to = edge->to;
+        /* What a kernel that failed has written is not to be read. */
+        if (c->status != INLAY_OK || c->is_dropped) to->is_dropped = 1;
         if (--to->waits) continue;
         to->state = COMMAND_READY;
         if (to->on_issuer) {
@@ -382,7 +424,7 @@ static void retire(inlay_activation_t *m, inlay_command_t *c)
         note_failure(m, c->status, c->place, c->number, &c->where, c->error ? c->error : &unknown);
     }
     if (c->error) m->host->release(m->host->user, c->error, sizeof *c->error, 64);
-    c->place->users--;
+    inlay_flow_leave_place(m, c->place);
     c->next = flow->free;
     flow->free = c;
 }
@@ -409,10 +451,7 @@ static inlay_command_t *take(inlay_activation_t *m)
     while ((c = pop(&flow->own))) push(&flow->ready, c);
     for (c = flow->ready.first; c; c = c->next) n++;
     if (!n) return NULL;
-    flow->random ^= flow->random << 13;
-    flow->random ^= flow->random >> 7;
-    flow->random ^= flow->random << 17;
-    chosen = flow->random % n;
+    chosen = inlay_flow_random(m) % n;
     for (c = flow->ready.first; chosen; chosen--, previous = c, c = c->next) continue;
     if (previous) previous->next = c->next;
     else flow->ready.first = c->next;
@@ -448,32 +487,30 @@ inlay_status_t inlay_flow_progress(inlay_activation_t *m)
     return INLAY_OK;
 }
 
-/* A failure before the instruction at hand ends it. */
-static inlay_status_t stop(inlay_activation_t *m)
+inlay_status_t inlay_flow_stop(inlay_activation_t *m)
 {
-    if (!m->flow.failure.status) return INLAY_OK;
+    const inlay_failure_t *failure = &m->flow.failure;
+    if (!failure->status ||
+        !is_before(failure->place, failure->number, m->flow.place, m->flow.number))
+        return INLAY_OK;
     m->flow.is_stopped = 1;
-    return m->flow.failure.status;
+    return failure->status;
 }
 
-inlay_status_t inlay_flow_wait(inlay_activation_t *m, const inlay_storage_t *storage,
-                               const uint8_t *at, size_t bytes, int writes)
+void inlay_flow_fail(inlay_activation_t *m, inlay_status_t status)
 {
-    if (!storage->pins) return INLAY_OK;
-    while (inlay_flow_pending(m, storage, at, bytes, writes)) {
-        INLAY_TRY(stop(m));
-        INLAY_TRY(inlay_flow_progress(m));
-    }
-    return stop(m);
+    if (!m->flow.is_stopped)
+        note_failure(m, status, m->flow.place, m->flow.number++, NULL, m->error);
+    m->flow.is_stopped = 0;
 }
 
 inlay_status_t inlay_flow_drain(inlay_activation_t *m)
 {
     while (m->flow.in_flight) {
-        INLAY_TRY(stop(m));
+        INLAY_TRY(inlay_flow_stop(m));
         INLAY_TRY(inlay_flow_progress(m));
     }
-    return stop(m);
+    return inlay_flow_stop(m);
 }
 
 void inlay_flow_begin(inlay_activation_t *m)
@@ -482,7 +519,9 @@ void inlay_flow_begin(inlay_activation_t *m)
     flow->number = 0;
     flow->failure.status = INLAY_OK;
     flow->is_stopped = flow->is_offered = 0;
-    memset(&flow->root, 0, sizeof flow->root);
+    memset(&flow->first, 0, sizeof flow->first);
+    flow->first.users = 1;
+    flow->place = &flow->first;
     flow->random = m->config.seed * UINT64_C(0x9e3779b97f4a7c15) + UINT64_C(0x2545f4914f6cdd1d);
     if (!flow->random) flow->random = 1;
 }
@@ -492,22 +531,24 @@ inlay_status_t inlay_flow_end(inlay_activation_t *m, inlay_status_t status)
     inlay_flow_t *flow = &m->flow;
     inlay_error_t *error = m->error, unheard;
     int is_given_up = status == INLAY_CANCELLED || status == INLAY_DEADLINE;
-    if (status != INLAY_OK && !flow->is_stopped)
-        note_failure(m, status, &flow->root, flow->number, NULL, error);
-    if (is_given_up) drop_later(m, 1);
+    if (is_given_up) {
+        note_failure(m, status, &flow->first, 0, NULL, error);
+        drop_later(m, 1);
+    }
     m->error = &unheard;
     while (flow->in_flight) {
         status = inlay_flow_progress(m);
         if (status == INLAY_OK || is_given_up) continue;
         is_given_up = 1;
         unheard.depth = 0;
-        note_failure(m, status, &flow->root, 0, NULL, &unheard);
+        note_failure(m, status, &flow->first, 0, NULL, &unheard);
         drop_later(m, 1);
     }
     m->error = error;
     if (flow->is_offered) m->host->threads->withdraw(m->host->user, &flow->job);
     if (!flow->failure.status) return INLAY_OK;
     *error = flow->failure.error;
+    inlay_flow_leave_place(m, flow->failure.place);
     return flow->failure.status;
 }
 
@@ -518,10 +559,10 @@ static inlay_status_t make_room(inlay_activation_t *m)
 {
     while (m->flow.in_flight >= m->config.most_commands ||
            (m->flow.in_flight && m->heap.held_bytes > m->config.held_bytes)) {
-        INLAY_TRY(stop(m));
+        INLAY_TRY(inlay_flow_stop(m));
         INLAY_TRY(inlay_flow_progress(m));
     }
-    return stop(m);
+    return inlay_flow_stop(m);
 }
 
 static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
@@ -536,7 +577,7 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
         return INLAY_OUT_OF_MEMORY;
     }
     c->number = flow->number++;
-    c->place = &flow->root;
+    c->place = flow->place;
     c->place->users++;
     inlay_vm_where(m, &c->where);
     list_accesses(c);
@@ -552,6 +593,7 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
         inlay_edge_t **to = before->state == COMMAND_DONE ? &spare : &before->successors;
         flow->edges = edge->next;
         if (before->state != COMMAND_DONE) c->waits++;
+        else if (before->status != INLAY_OK || before->is_dropped) c->is_dropped = 1;
         edge->to = c;
         edge->next = *to;
         *to = edge;
@@ -625,6 +667,7 @@ inlay_status_t inlay_flow_copy(inlay_activation_t *m, inlay_storage_t *to, uint8
     inlay_status_t status = INLAY_OUT_OF_MEMORY;
     inlay_command_t *c;
     if (!bytes) return INLAY_OK;
+    INLAY_TRY(inlay_task_may_write(m, to, at, bytes));
     if (m->config.mode == INLAY_SEQUENTIAL ||
         (m->config.mode == INLAY_PARALLEL && bytes <= INLAY_COPY_BYTES &&
          !inlay_flow_pending(m, to, at, bytes, 1) && !inlay_flow_pending(m, from, source, bytes, 0))) {

@@ -101,7 +101,8 @@ typedef struct inlay_flow {
     inlay_command_t *oldest, *newest, *free;
     inlay_edge_t *free_edges, *edges; /* edges: found for the command being issued */
     struct inlay_slab *slabs;
-    inlay_place_t *free_places, root;
+    inlay_place_t *free_places, first;
+    inlay_place_t *place;           /* of what is issued now */
     uint32_t in_flight, n_ports, n_ints, shows_tensors;
     uint32_t is_offered, is_stopped; /* workers were told; an instruction saw the failure */
     size_t command_bytes;
@@ -130,9 +131,20 @@ inlay_status_t inlay_flow_copy(struct inlay_activation *m, inlay_storage_t *to, 
 /* Whether a command in flight conflicts with an access to a range. Retires what is done. */
 int inlay_flow_pending(struct inlay_activation *m, const inlay_storage_t *storage,
                        const uint8_t *at, size_t bytes, int writes);
-/* Wait until none does: INLAY_OK, or why the call cannot go on. */
-inlay_status_t inlay_flow_wait(struct inlay_activation *m, const inlay_storage_t *storage,
-                               const uint8_t *at, size_t bytes, int writes);
+/* A new place behind the one of what is issued now; NULL without memory. */
+inlay_place_t *inlay_flow_overtake(struct inlay_activation *m);
+/* One user less. */
+void inlay_flow_leave_place(struct inlay_activation *m, inlay_place_t *place);
+/* Whether a place is before another one. */
+int inlay_flow_is_before(const inlay_place_t *a, const inlay_place_t *b);
+/* The failure, where it is before what would be issued now; else INLAY_OK. */
+inlay_status_t inlay_flow_stop(struct inlay_activation *m);
+/* Keep a failure of the instruction at hand, unless there is an earlier one. */
+void inlay_flow_fail(struct inlay_activation *m, inlay_status_t status);
+/* A number that the seed decides. */
+uint64_t inlay_flow_random(struct inlay_activation *m);
+/* A list of items, linked by their first field, that lives as long as the activation. */
+void *inlay_flow_slab(struct inlay_activation *m, size_t item_bytes);
 /* Wait until nothing is in flight. */
 inlay_status_t inlay_flow_drain(struct inlay_activation *m);
 /* Give back what is done, and run or wait for something. */

@@ -159,6 +159,7 @@ inlay_storage_t *inlay_heap_borrow(inlay_heap_t *heap, void *data, size_t bytes)
     storage->owned = 0;
     storage->pins = 0;
     storage->accesses = NULL;
+    storage->guards = NULL;
     return storage;
 }
 

@@ -97,6 +97,8 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
         if (kernel->ports[i] != 0 && !view->storage->owned)
             return inlay_fail(m->error, INLAY_READ_ONLY, "an input or constant would be written",
                               NULL, 0);
+        if (kernel->ports[i] != 0)
+            INLAY_TRY(inlay_task_may_write(m, view->storage, view->data, view->bytes));
         now->buffers[i] = view->data;
     }
     now->kernel = kernel;

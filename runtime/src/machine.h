@@ -31,6 +31,35 @@ struct inlay_segment {
     inlay_slot_t slots[];
 };
 
+/* What a suspended task waits for: that a call returns, or that a range of a storage may be read or
+ * written. Neither: nothing. */
+typedef struct inlay_wait {
+    const inlay_compound_t *future;
+    const inlay_storage_t *storage;
+    const uint8_t *at;
+    size_t bytes;
+    int writes;
+} inlay_wait_t;
+
+/* A call with a stack of its own. While it has a `caller`, it is *attached*: the caller stands at
+ * its SPAWN and goes on when it returns, or when it has to wait; then it is detached, and its
+ * results are items of `future`. The task that runs and its callers are a *chain*. */
+typedef struct inlay_task {
+    struct inlay_task *next; /* among the suspended or the free */
+    struct inlay_task *caller;
+    const inlay_function_t *function; /* what follows is where it goes on */
+    const uint32_t *pc;
+    inlay_slot_t *base, *sp;
+    inlay_record_t *top;
+    inlay_segment_t *current, *first;
+    uint32_t n_results;
+    inlay_compound_t *future; /* label: whether it has returned */
+    inlay_place_t *place;     /* the same in a chain */
+    struct inlay_guard *guards;
+    inlay_where_t where;      /* the calls around it, when it was detached */
+    inlay_wait_t wait;
+} inlay_task_t;
+
 struct inlay_activation {
     const inlay_module_t *module;
     const inlay_host_t *host;
@@ -46,12 +75,43 @@ struct inlay_activation {
     const inlay_record_t *top;
     inlay_command_t *now;  /* what a kernel needs that runs at once; in no list */
     inlay_flow_t flow;
+    inlay_task_t root, *task; /* the one that runs */
+    inlay_task_t *suspended, *last_suspended, *free_tasks;
+    struct inlay_guard *free_guards;
+    uint32_t n_tasks, n_suspended; /* the root not among the first */
+    uint32_t has_futures;     /* some call of this run was detached */
     uint64_t steps;
 };
 
-/* vm.c: run a function whose arguments are at the start of the first segment's slots; results
- * are left there. */
-inlay_status_t inlay_vm_run(inlay_activation_t *m, uint32_t function);
+/* What an instruction returns that waits: the task is suspended, and executes it again. */
+#define INLAY_SUSPENDED ((inlay_status_t)0xff)
+
+/* vm.c: go on with m->task until it returns (INLAY_OK), waits or fails; tasks that it begins and that
+ * return at once are part of that. m->task is then the one that did so. */
+inlay_status_t inlay_vm_run(inlay_activation_t *m);
+
+/* task.c: run a function whose arguments are at the start of the first segment's slots, and all
+ * tasks that it begins; results are left there. */
+inlay_status_t inlay_task_run(inlay_activation_t *m, uint32_t function);
+void inlay_task_close(inlay_activation_t *m);
+/* A task for a call, without a caller; NULL where it is to be a plain call. */
+inlay_task_t *inlay_task_new(inlay_activation_t *m, const inlay_function_t *callee);
+void inlay_task_free(inlay_activation_t *m, inlay_task_t *task);
+/* Let the caller of m->task go on. */
+inlay_status_t inlay_task_detach(inlay_activation_t *m);
+/* When replaying: whether to detach a call before it begins. */
+int inlay_task_is_late(inlay_activation_t *m);
+/* After an instruction met a wrong kind in slots of [base, sp): put the value of a future there and
+ * return INLAY_OK, or suspend; INLAY_KIND_MISMATCH where there is no future. */
+inlay_status_t inlay_task_resolve(inlay_activation_t *m, inlay_slot_t *base, inlay_slot_t *sp);
+/* Wait until a range may be accessed, or return INLAY_SUSPENDED. */
+inlay_status_t inlay_task_wait(inlay_activation_t *m, const inlay_storage_t *storage,
+                               const uint8_t *at, size_t bytes, int writes);
+/* Before a write is issued: a suspended task that is earlier may still have to read there. */
+inlay_status_t inlay_task_may_write(inlay_activation_t *m, const inlay_storage_t *storage,
+                                    const uint8_t *at, size_t bytes);
+/* The slot with the value, once all tasks have returned; `is_sole` as for inlay_export. */
+const inlay_slot_t *inlay_task_settled(const inlay_slot_t *slot, int *is_sole);
 
 /* call.c: a tensor from outside into a slot; a tensor out of one, without its memory where something
  * else may refer to it (`is_sole` says that nothing else refers to what holds the slot). */
@@ -71,6 +131,9 @@ inlay_status_t inlay_stack_root(inlay_activation_t *m, size_t slots);
 inlay_segment_t *inlay_stack_next(inlay_activation_t *m, size_t bytes);
 void inlay_stack_trim(inlay_activation_t *m);
 inlay_record_t *inlay_segment_end(inlay_segment_t *segment);
+/* The first segment of a task, for a frame of so many slots; NULL with the error set. */
+inlay_segment_t *inlay_stack_open(inlay_activation_t *m, size_t slots);
+void inlay_stack_close(inlay_activation_t *m, inlay_segment_t *segment);
 
 /* vm.c: the frames at the instruction noted above, and what an error says of them. */
 void inlay_vm_where(const inlay_activation_t *m, inlay_where_t *where);

@@ -58,11 +58,26 @@ inlay_segment_t *inlay_stack_next(inlay_activation_t *m, size_t bytes)
     return segment;
 }
 
+static size_t first_bytes(size_t slots)
+{
+    size_t bytes = round_bytes(sizeof(inlay_segment_t) + slots * sizeof(inlay_slot_t) +
+                               2 * sizeof(inlay_record_t));
+    return bytes < INLAY_SEGMENT_BYTES ? INLAY_SEGMENT_BYTES : bytes;
+}
+
+inlay_segment_t *inlay_stack_open(inlay_activation_t *m, size_t slots)
+{
+    return new_segment(m, first_bytes(slots));
+}
+
+void inlay_stack_close(inlay_activation_t *m, inlay_segment_t *segment)
+{
+    free_segments(m, segment);
+}
+
 inlay_status_t inlay_stack_root(inlay_activation_t *m, size_t slots)
 {
-    size_t bytes = round_bytes(sizeof *m->first + slots * sizeof(inlay_slot_t) +
-                               2 * sizeof(inlay_record_t));
-    if (bytes < INLAY_SEGMENT_BYTES) bytes = INLAY_SEGMENT_BYTES;
+    size_t bytes = first_bytes(slots);
     if (!m->first || m->first->bytes < bytes) {
         inlay_segment_t *segment;
         free_segments(m, m->first);

@@ -109,6 +109,7 @@ static inlay_status_t out_leaves(inlay_activation_t *m, const inlay_spec_t *spec
 {
     inlay_compound_t *tuple;
     uint32_t i;
+    slot = inlay_task_settled(slot, &is_sole);
     if (spec->form == FORM_TENSOR) {
         INLAY_TRY(need(m, slot, KIND_TENSOR));
         if (to->tensors) INLAY_TRY(inlay_export(m, slot, is_sole, &to->tensors[to->n_tensors]));
@@ -129,6 +130,7 @@ static inlay_status_t out_element(inlay_activation_t *m, const inlay_spec_t *spe
                                   const inlay_slot_t **slot, int *is_sole, int *found, sink_t *to)
 {
     inlay_compound_t *value;
+    *slot = inlay_task_settled(*slot, is_sole);
     INLAY_TRY(need(m, *slot, KIND_ADT));
     value = compound_of(*slot);
     *found = value->label == 1;
@@ -149,6 +151,7 @@ static inlay_status_t out_parts(inlay_activation_t *m, const inlay_spec_t *spec,
     int found = 1;
     uint32_t i;
     if (spec->form == FORM_TENSOR) return INLAY_OK;
+    slot = inlay_task_settled(slot, &is_sole);
     if (spec->form == FORM_TUPLE) {
         inlay_compound_t *tuple = compound_of(slot);
         for (i = 0; i < spec->n_fields; i++)

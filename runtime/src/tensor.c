@@ -394,7 +394,7 @@ inlay_status_t inlay_op_read_ints(inlay_activation_t *m, uint32_t n)
     if (values[0] != values[1])
         return inlay_fail(m->error, INLAY_BAD_DIMS,
                           "{1} integers are read from a tensor of {2}", values, 2);
-    INLAY_TRY(inlay_flow_wait(m, view->storage, view->data, view->bytes, 0));
+    INLAY_TRY(inlay_task_wait(m, view->storage, view->data, view->bytes, 0));
     for (i = 0; i < n; i++) {
         if (!load(view, i, &values[0]))
             return inlay_fail(m->error, INLAY_INT_OVERFLOW, "integer arithmetic leaves 64 bits",

@@ -1,6 +1,6 @@
 /* Slots and objects.
  *
- *   slot    | tag:32 | unused:32 | integer or object:64 |
+ *   slot    | tag:32 | index:32 | integer or object:64 |
  *
  * An object begins with a header; `count` counts the references to it. A count of IMMORTAL is
  * never changed: constants of a module are shared by threads that way.
@@ -35,7 +35,7 @@ typedef struct inlay_object {
 
 typedef struct inlay_slot {
     uint32_t tag;
-    uint32_t unused;
+    uint32_t index; /* which result of a call a future is */
     union {
         int64_t integer;
         inlay_object_t *object;
@@ -51,6 +51,7 @@ typedef struct inlay_storage {
     uint32_t owned;    /* given back when the object dies; such bytes may be written */
     uint32_t pins;     /* accesses of commands in flight: the bytes outlive the object */
     struct inlay_access *accesses; /* those that no later write covers */
+    struct inlay_guard *guards;    /* of suspended tasks; each pins it */
 } inlay_storage_t;
 
 typedef struct inlay_view {
@@ -63,11 +64,12 @@ typedef struct inlay_view {
     int64_t dims[]; /* rank of them */
 } inlay_view_t;
 
-/* Tuple, ADT value, closure (captures) and cell (one item). */
+/* Tuple, ADT value, closure (captures), cell (one item), and future (results of a call; a slot says
+ * which of them; they are empty until it has returned). */
 typedef struct inlay_compound {
     inlay_object_t header;
     uint32_t n;
-    uint32_t label; /* constructor tag, or function of a closure */
+    uint32_t label; /* constructor tag, function of a closure, whether the call has returned */
     inlay_slot_t items[];
 } inlay_compound_t;
 

@@ -178,21 +178,35 @@ void inlay_vm_where(const inlay_activation_t *m, inlay_where_t *where)
     const uint32_t *pc = m->pc;
     const inlay_record_t *top = m->top;
     const inlay_segment_t *segment = m->current;
+    const inlay_task_t *task = m->task;
+    uint32_t i;
     where->depth = 0;
-    while (f && where->depth < INLAY_TRACE_DEPTH) {
+    for (;;) {
+        if (where->depth == INLAY_TRACE_DEPTH) return;
         where->frames[where->depth].function = f;
         where->frames[where->depth].pc = pc;
         where->depth++;
         f = top->function;
-        if (!f) return;
-        pc = top->pc - 1;
-        if (top->segment != segment) {
-            segment = top->segment;
-            top = segment->top;
+        if (f) {
+            pc = top->pc - 1;
+            if (top->segment != segment) {
+                segment = top->segment;
+                top = segment->top;
+            } else {
+                top++;
+            }
+        } else if (task->caller) {
+            task = task->caller;
+            f = task->function;
+            pc = task->pc - 1;
+            top = task->top;
+            segment = task->current;
         } else {
-            top++;
+            break;
         }
     }
+    for (i = 0; i < task->where.depth && where->depth < INLAY_TRACE_DEPTH; i++)
+        where->frames[where->depth++] = task->where.frames[i];
 }
 
 void inlay_vm_explain(const inlay_activation_t *m, const inlay_where_t *where, inlay_error_t *error)
@@ -261,13 +275,17 @@ void inlay_vm_explain(const inlay_activation_t *m, const inlay_where_t *where, i
         sp = m->sp;                         \
     } while (0)
 
-/* An instruction that may issue or wait: it notes where it is. */
-#define ISSUING(call)     \
-    do {                  \
-        m->function = f;  \
-        m->pc = pc;       \
-        m->top = top;     \
-        OUTSIDE(call);    \
+/* An instruction that may issue or wait: it notes where it is, and is not begun after a failure. */
+#define ISSUING(call)                               \
+    do {                                            \
+        m->function = f;                            \
+        m->pc = pc;                                 \
+        m->top = top;                               \
+        if (m->flow.failure.status) {               \
+            status = inlay_flow_stop(m);            \
+            if (status != INLAY_OK) goto failed;    \
+        }                                           \
+        OUTSIDE(call);                              \
     } while (0)
 
 #define POLL()                                        \
@@ -285,23 +303,75 @@ static int fits(const inlay_slot_t *base, uint32_t slots, const inlay_record_t *
     return (size_t)slots * sizeof *base + sizeof *top <= room;
 }
 
-inlay_status_t inlay_vm_run(inlay_activation_t *m, uint32_t function)
+/* Where the task goes on, to and from the variables of the loop. */
+#define LOAD()                    \
+    do {                          \
+        task = m->task;           \
+        f = task->function;       \
+        pc = task->pc;            \
+        base = task->base;        \
+        sp = task->sp;            \
+        top = task->top;          \
+        m->current = task->current; \
+    } while (0)
+
+#define SAVE()                    \
+    do {                          \
+        task = m->task;           \
+        task->function = f;       \
+        task->pc = pc;            \
+        task->base = base;        \
+        task->sp = sp;            \
+        task->top = top;          \
+        task->current = m->current; \
+    } while (0)
+
+/* Make a task for a call, with its arguments moved out of the caller's frame, and m->task. */
+static void begin_task(inlay_activation_t *m, inlay_task_t *task, const inlay_function_t *callee)
+{
+    inlay_task_t *caller = m->task;
+    inlay_record_t outside;
+    memset(&outside, 0, sizeof outside);
+    outside.sp = task->first->slots;
+    outside.segment = task->first;
+    caller->sp -= callee->n_params;
+    if (callee->n_params)
+        memcpy(task->first->slots, caller->sp, callee->n_params * sizeof *caller->sp);
+    task->function = callee;
+    task->pc = callee->code;
+    task->base = task->first->slots;
+    task->sp = task->base + callee->n_params;
+    task->top = inlay_segment_end(task->first) - 1;
+    *task->top = outside;
+    task->caller = caller;
+    task->place = caller->place;
+    m->task = task;
+}
+
+/* A task with a caller has returned n results, up to sp: they are the caller's. */
+static void end_task(inlay_activation_t *m, const inlay_slot_t *sp, uint32_t n)
+{
+    inlay_task_t *task = m->task, *caller = task->caller;
+    if (n) memcpy(caller->sp, sp - n, n * sizeof *sp);
+    caller->sp += n;
+    m->task = caller;
+    inlay_task_free(m, task);
+}
+
+inlay_status_t inlay_vm_run(inlay_activation_t *m)
 {
     const inlay_module_t *module = m->module;
-    const inlay_function_t *f = &module->functions[function];
-    const inlay_function_t *callee;
-    const uint32_t *pc = f->code;
-    inlay_slot_t *base = m->current->slots, *sp = base + f->n_params, *arguments, *to;
+    const inlay_function_t *f, *callee;
+    const uint32_t *pc;
+    inlay_slot_t *base, *sp, *arguments, *to;
     inlay_compound_t *closure;
-    inlay_record_t *top = inlay_segment_end(m->current), record;
+    inlay_record_t *top, record;
+    inlay_task_t *task;
     inlay_status_t status = INLAY_OK;
     uint32_t fuel = INLAY_POLL_INTERVAL, n;
 
-    memset(&record, 0, sizeof record);
-    record.sp = base;
-    record.segment = m->current;
-    *--top = record;
-
+    LOAD();
+again:
     for (;;) {
 #if INLAY_COUNT_INSTRUCTIONS
         m->steps++;
@@ -401,17 +471,18 @@ inlay_status_t inlay_vm_run(inlay_activation_t *m, uint32_t function)
 
         case OP_CHECK:
             NEED(sp - 1, KIND_INT);
-            sp -= 1 + pc[1];
-            status = inlay_need_ints(m, sp, pc[1]);
-            if (status == INLAY_OK && sp[pc[1]].as.integer == 0)
-                status = fail_check(m, pc[2], sp, pc[1]);
+            to = sp - 1 - pc[1];
+            status = inlay_need_ints(m, to, pc[1]);
+            if (status == INLAY_OK && sp[-1].as.integer == 0)
+                status = fail_check(m, pc[2], to, pc[1]);
             if (status != INLAY_OK) goto failed;
+            sp = to;
             pc += 3;
             break;
         case OP_FAIL:
-            sp -= pc[1];
-            status = inlay_need_ints(m, sp, pc[1]);
-            if (status == INLAY_OK) status = fail_check(m, pc[2], sp, pc[1]);
+            to = sp - pc[1];
+            status = inlay_need_ints(m, to, pc[1]);
+            if (status == INLAY_OK) status = fail_check(m, pc[2], to, pc[1]);
             goto failed;
         case OP_JUMP:
             if (pc[1] <= (uint32_t)(pc - f->code)) POLL();
@@ -430,6 +501,23 @@ inlay_status_t inlay_vm_run(inlay_activation_t *m, uint32_t function)
             pc = f->code + pc[2 + n];
             break;
 
+        case OP_SPAWN:
+            POLL();
+            callee = &module->functions[pc[1]];
+            task = m->config.mode == INLAY_SEQUENTIAL ? NULL : inlay_task_new(m, callee);
+            if (task) {
+                inlay_task_t *begun = task;
+                pc += 2;
+                SAVE();
+                begin_task(m, begun, callee);
+                if (inlay_task_is_late(m)) {
+                    status = inlay_task_detach(m);
+                    if (status != INLAY_OK) return status;
+                }
+                LOAD();
+                break;
+            }
+            /* FALLTHROUGH */
         case OP_CALL:
             callee = &module->functions[pc[1]];
             n = callee->n_params;
@@ -511,7 +599,10 @@ inlay_status_t inlay_vm_run(inlay_activation_t *m, uint32_t function)
             f = record.function;
             if (!f) {
                 m->sp = sp;
-                return INLAY_OK;
+                if (!m->task->caller) return INLAY_OK;
+                end_task(m, sp, n);
+                LOAD();
+                break;
             }
             base = record.base;
             pc = record.pc;
@@ -592,13 +683,20 @@ mismatch:
     goto failed;
 no_stack:
     status = m->error->status;
-failed: {
-    inlay_where_t where;
+failed:
+    if (status == INLAY_KIND_MISMATCH && m->has_futures) status = inlay_task_resolve(m, base, sp);
+    if (status == INLAY_OK) goto again;
+    if (status == INLAY_SUSPENDED) {
+        SAVE();
+        return status;
+    }
     m->function = f;
     m->pc = pc;
     m->top = top;
-    inlay_vm_where(m, &where);
-    inlay_vm_explain(m, &where, m->error);
+    if (!m->flow.is_stopped) {
+        inlay_where_t where;
+        inlay_vm_where(m, &where);
+        inlay_vm_explain(m, &where, m->error);
+    }
     return status;
-}
 }

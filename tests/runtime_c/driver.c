@@ -1,11 +1,11 @@
 /* Runs executables under sanitizers, without Python.
  *
- *     driver LIMIT[,MODE,SEED] file...
+ *     driver LIMIT[,MODE,SEED[,FLOW]] file...
  *
  * For each file: load it, call its first entry on fixed inputs, print one line with the status and
  * the bytes of the results. With LIMIT > 0, the host refuses memory from the LIMIT-th request on,
  * for LIMIT, LIMIT + 1, ... until a run asks for less. MODE is that of inlay_mode_t; in parallel mode
- * callbacks run on the workers of a pool. Whatever the file holds, this must neither
+ * callbacks run on the workers of a pool. With FLOW, callbacks are those of generate_flow.py. Whatever the file holds, this must neither
  * read nor write out of bounds, nor leak, nor hang. */
 #include <inttypes.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@
 typedef struct tester {
     pthread_mutex_t lock;
     inlay_posix_t *posix;
-    unsigned mode;
+    unsigned mode, is_flow;
     unsigned long long seed;
     size_t bytes; /* in use */
     long requests, limit;
@@ -108,6 +108,24 @@ static void store(const inlay_tensor_t *t, int64_t i, int64_t value)
 
 static int64_t modulo(int64_t a, int64_t b) { return (a % b + b) % b; }
 
+/* The callbacks of generate_flow.py. */
+static inlay_status_t flow_kernel(uint32_t index, const inlay_tensor_t *tensors, int64_t k,
+                                  char *message, size_t message_bytes)
+{
+    const int64_t *source = tensors[0].data;
+    int64_t values[3], total = 0, *out = tensors[1].data;
+    int i;
+    for (i = 0; i < 3; i++)
+        values[i] = index == 0 ? modulo(3 * out[i] + source[2 - i] + k, 1009) : source[i] + k;
+    for (i = 0; i < 3; i++) total += values[i];
+    if (index == 1 && modulo(total, 37) == 7) {
+        snprintf(message, message_bytes, "broken %" PRId64, total);
+        return INLAY_KERNEL_FAILED;
+    }
+    for (i = 0; i < 3; i++) out[i] = values[i];
+    return INLAY_OK;
+}
+
 /* The callbacks of generate.py. */
 static inlay_status_t kernel(void *user, uint32_t index, const inlay_tensor_t *tensors,
                              uint32_t n_tensors, const int64_t *ints, uint32_t n_ints,
@@ -115,10 +133,8 @@ static inlay_status_t kernel(void *user, uint32_t index, const inlay_tensor_t *t
 {
     const inlay_tensor_t *out = tensors + n_tensors - 1;
     int64_t i, k = n_ints ? ints[0] : 0, total = 0;
-    (void)user;
-    (void)index;
-    (void)message;
-    (void)message_bytes;
+    if (((tester_t *)user)->is_flow)
+        return flow_kernel(index, tensors, k, message, message_bytes);
     if (!n_tensors) return INLAY_OK;
     if (n_tensors == 1) {
         for (i = 0; i < elements(out); i++) store(out, i, modulo(i * 7 + k % 50, 50));
@@ -216,7 +232,7 @@ int main(int argc, char **argv)
     int i;
     memset(&tester, 0, sizeof tester);
     pthread_mutex_init(&tester.lock, NULL);
-    sscanf(argv[1], "%ld,%u,%llu", &limit, &tester.mode, &tester.seed);
+    sscanf(argv[1], "%ld,%u,%llu,%u", &limit, &tester.mode, &tester.seed, &tester.is_flow);
     tester.posix = inlay_posix_open(3);
     for (i = 2; i < argc; i++) {
         size_t bytes;

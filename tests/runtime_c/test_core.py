@@ -17,6 +17,7 @@ from inlay.runtime.session import executable_of
 from tests.data import REPOSITORY
 from tests.unit.bytecode.test_container import reseal
 from tests.unit.runtime.generate import CALLBACKS, Generator
+from tests.unit.runtime.generate_flow import FlowGenerator
 from tests.unit.runtime.test_agreement import ARGUMENTS
 
 CORE = sorted((REPOSITORY / "runtime" / "src").glob("*.c"))
@@ -101,10 +102,11 @@ def thread_driver(tmp_path_factory) -> Path:
 
 
 def drive(
-    driver: Path, files: list[Path], limit: int = 0, mode: str = "sequential", seed: int = 0
-) -> list[str]:
+    driver: Path, files: list[Path], limit: int = 0, mode: str = "sequential", seed: int = 0,
+    *, is_flow: bool = False,
+) -> list[str]:  # fmt: skip
     done = subprocess.run(
-        [driver, f"{limit},{MODES[mode]},{seed}", *files],
+        [driver, f"{limit},{MODES[mode]},{seed},{int(is_flow)}", *files],
         check=False, capture_output=True, text=True, errors="replace", timeout=300,
     )  # fmt: skip
     if "unexpected memory mapping" in done.stderr:
@@ -148,16 +150,33 @@ def test_modes_under_sanitizers(driver, tmp_path, mode, seed):
     assert drive(driver, files, mode=mode, seed=seed) == drive(driver, files)
 
 
+def flow_files(folder: Path, seeds: range) -> list[Path]:
+    return write(folder, [container.to_bytes(FlowGenerator(s).program_of()) for s in seeds])
+
+
+@pytest.mark.parametrize(("mode", "seed"), [("parallel", 0), ("replay", 1), ("replay", 2)])
+def test_tasks_under_sanitizers(driver, tmp_path, mode, seed):
+    files = flow_files(tmp_path, range(6000, 6150))
+    lines = drive(driver, files, mode=mode, seed=seed, is_flow=True)
+    assert lines == drive(driver, files, is_flow=True)
+    assert 5 < sum("broken" in line for line in lines) < 75
+
+
 def test_workers_under_the_thread_sanitizer(thread_driver, tmp_path):
     seeds = list(range(5000, 5060))
     files = write(tmp_path, [container.to_bytes(Generator(s).program_of()) for s in seeds])
     assert drive(thread_driver, files, mode="parallel") == drive(thread_driver, files)
+    files = flow_files(tmp_path, range(7000, 7100))
+    lines = drive(thread_driver, files, mode="parallel", is_flow=True)
+    assert lines == drive(thread_driver, files, is_flow=True)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_refused_memory_under_sanitizers(driver, tmp_path, mode):
     files = write(tmp_path, [container.to_bytes(Generator(s).program_of()) for s in range(6)])
     assert drive(driver, files, limit=1, mode=mode) == []
+    files = flow_files(tmp_path, range(4))
+    assert drive(driver, files, limit=1, mode=mode, is_flow=True) == []
 
 
 def mutations(count: int) -> list[bytes]:

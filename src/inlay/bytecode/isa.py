@@ -47,7 +47,7 @@ class Kind(IntEnum):
     ADT = 5
     CLOSURE = 6
     CELL = 7
-    FUTURE = 8  # reserved: a value that an issued operation will produce
+    FUTURE = 8  # of a running machine only: a result of a call that has not returned
     ANY = 15
 
 
@@ -279,6 +279,9 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
     _row("EXTEND", "axis:index", "tensor tensor -> tensor",
          "t s -> t with s joined to its end along axis, before which all dims are 1; amortised over "
          "calls when t is not shared", "fails waits"),
+    # A call that need not have returned: its results may be futures, which any instruction takes.
+    _row("SPAWN", "function:function", "params(function) -> results(function)",
+         "x1 .. xn -> function(x1 .. xn); what follows may go on before it returns", "fails"),
 )  # fmt: skip
 """All instructions; the position is the number in containers."""
 

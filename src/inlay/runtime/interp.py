@@ -110,7 +110,7 @@ class Interpreter:
                     if not self._frames:
                         return results
                     self._frames[-1].slots += results
-                case "CALL":
+                case "CALL" | "SPAWN":
                     frame.pc = following
                     arguments = _take(frame.slots, len(self.program.functions[words[0]].params))
                     self._enter(words[0], arguments)

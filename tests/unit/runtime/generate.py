@@ -343,7 +343,8 @@ class Body:
         if slot is None:
             return
         type = self.get(slot)
-        if self.random.random() < 0.7:
+        # Only the first function writes tensors that others see: no task does.
+        if self.index or self.random.random() < 0.7:
             self.emit("OWN", pops=1, pushes=(type,))
         if self.random.random() < 0.5:
             self.make(type if self.random.random() < 0.95 else self.g.tensor_type())
@@ -397,7 +398,10 @@ class Body:
         f, params, results = self.random.choice(later)
         for param in params:
             self.make(param)
-        self.emit("CALL", f, pops=len(params), pushes=tuple(results))
+        # A task must reach no cell of others, and no data whose tensors others write.
+        is_free = all(param.kind in (Kind.INT, Kind.TENSOR) for param in params)
+        name = "SPAWN" if is_free and self.random.random() < 0.6 else "CALL"
+        self.emit(name, f, pops=len(params), pushes=tuple(results))
 
     def closure(self) -> None:
         later = self.g.signatures[self.index + 1 :]
