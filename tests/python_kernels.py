@@ -13,14 +13,14 @@ from inlay.bytecode import program as bc
 from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.ir.verify import check
-from inlay.memory import explicit_alloc
+from inlay.memory import carry_buffers, explicit_alloc
 from inlay.memory.plan_memory import plan_module
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from inlay.pipeline.build_kernels import build_kernels
 from inlay.pipeline.compile import meanings_of
 from inlay.runtime.interp import Interpreter
-from inlay.runtime.value import from_array
+from inlay.runtime.value import Tensor, Tuple, from_array
 from inlay.transforms import decompose_ops, fuse_ops, to_anf
 from inlay.vm.compile import compile_module
 
@@ -40,6 +40,7 @@ def compile_with_python_kernels(module: Module, *, plan: bool = True) -> tuple[b
     module = build_kernels(module, operators, meanings_of(operators), _no_loops, "").module
     module = explicit_alloc.PASS.run(module, context)
     if plan:
+        module = carry_buffers.PASS.run(module, context)
         module, _ = plan_module(module)
     check(module)
     kernels = {
@@ -84,4 +85,12 @@ def run_program(
     results = Interpreter(program, kernel).call(
         entry.function, [from_array(np.asarray(x, order="C")) for x in inputs]
     )
-    return [r.array().copy() for r in results]
+    return [array for r in results for array in _arrays(r)]
+
+
+def _arrays(value: object) -> list[np.ndarray]:
+    """Return the tensors in a result; tuples are objects of the machine."""
+    if isinstance(value, Tuple):
+        return [array for item in value.items for array in _arrays(item)]
+    assert isinstance(value, Tensor), "results are tensors and tuples of them"
+    return [value.array().copy()]
