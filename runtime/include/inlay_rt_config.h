@@ -50,6 +50,14 @@
 #define INLAY_HELD_BYTES ((size_t)256 << 20)
 #endif
 
+/* Calls of a kernel that run as one at most; and commands in flight where any do. */
+#ifndef INLAY_MOST_BATCHED
+#define INLAY_MOST_BATCHED 64
+#endif
+#ifndef INLAY_MOST_GATHERED
+#define INLAY_MOST_GATHERED 4096
+#endif
+
 /* Copies of at most so many bytes are made by the issuing thread where nothing is pending. */
 #ifndef INLAY_COPY_BYTES
 #define INLAY_COPY_BYTES ((size_t)64 << 10)

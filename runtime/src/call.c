@@ -17,7 +17,9 @@ inlay_status_t inlay_activation_create(const inlay_module_t *module, const inlay
     if (!m->config.stack_bytes) m->config.stack_bytes = INLAY_STACK_BYTES;
     if (!m->config.cache_bytes) m->config.cache_bytes = INLAY_CACHE_BYTES;
     if (m->config.parts < 1) m->config.parts = 1;
-    if (!m->config.most_commands) m->config.most_commands = INLAY_MOST_COMMANDS;
+    if (!m->config.most_commands)
+        m->config.most_commands =
+            module->has_batches ? INLAY_MOST_GATHERED : INLAY_MOST_COMMANDS;
     if (!m->config.most_tasks) m->config.most_tasks = INLAY_MOST_TASKS;
     if (!m->config.held_bytes) m->config.held_bytes = INLAY_HELD_BYTES;
     inlay_heap_open(&m->heap, host, m->config.cache_bytes);

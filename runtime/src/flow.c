@@ -95,6 +95,7 @@ static size_t lay_out(const inlay_activation_t *m, inlay_command_t *c)
     to->buffers = part_of(&at, ports + 1, sizeof *c->buffers);
     to->ints = part_of(&at, m->flow.n_ints, sizeof *c->ints);
     to->answers = part_of(&at, (size_t)m->config.parts, sizeof *c->answers);
+    to->sizes = part_of(&at, ports, sizeof *c->sizes);
     to->accesses = part_of(&at, ports, sizeof *c->accesses);
     to->tensors = part_of(&at, shown, sizeof *c->tensors);
     to->dims = part_of(&at, shown * INLAY_MAX_RANK, sizeof *c->dims);
@@ -116,6 +117,7 @@ static inlay_command_t *new_command(inlay_activation_t *m)
     c->state = COMMAND_WAITING;
     c->waits = c->is_dropped = c->on_issuer = c->n_accesses = 0;
     c->successors = NULL;
+    c->mates = NULL;
     c->workspace = NULL;
     c->status = INLAY_OK;
     c->error = NULL;
@@ -128,6 +130,18 @@ static void release_command(inlay_activation_t *m, inlay_command_t *c)
 }
 
 static void work(inlay_job_t *job);
+
+/* Lists for what gathers, where any kernel has a batch; 0 without memory. */
+static int open_batches(inlay_activation_t *m)
+{
+    inlay_flow_t *flow = &m->flow;
+    size_t bytes = m->module->n_kernels * sizeof *flow->gathered;
+    if (m->config.mode == INLAY_SEQUENTIAL || !m->module->has_batches) return 1;
+    flow->gathered = m->host->allocate(m->host->user, bytes, 64);
+    if (!flow->gathered) return 0;
+    memset(flow->gathered, 0, bytes);
+    return 1;
+}
 
 inlay_status_t inlay_flow_open(inlay_activation_t *m)
 {
@@ -146,7 +160,7 @@ inlay_status_t inlay_flow_open(inlay_activation_t *m)
         if (!flow->lock) return INLAY_OUT_OF_MEMORY;
     }
     m->now = new_command(m);
-    return m->now ? INLAY_OK : INLAY_OUT_OF_MEMORY;
+    return m->now && open_batches(m) ? INLAY_OK : INLAY_OUT_OF_MEMORY;
 }
 
 void inlay_flow_close(inlay_activation_t *m)
@@ -163,6 +177,9 @@ void inlay_flow_close(inlay_activation_t *m)
         flow->slabs = slab->next;
         m->host->release(m->host->user, slab, slab->bytes, 64);
     }
+    if (flow->gathered)
+        m->host->release(m->host->user, flow->gathered,
+                         m->module->n_kernels * sizeof *flow->gathered, 64);
     if (flow->lock) m->host->threads->close(m->host->user, flow->lock);
 }
 
@@ -338,11 +355,19 @@ static void list_accesses(inlay_command_t *c)
 
 /* ----------------------------------------------------------------------------- ends of commands */
 
+/* With the lock taken: all that a command waited for has ended. */
+static void make_ready(inlay_activation_t *m, inlay_command_t *c)
+{
+    c->state = COMMAND_READY;
+    if (c->on_issuer) push(&m->flow.own, c);
+    else if (inlay_batch_is_for(m, c->kernel)) inlay_batch_add(m, c);
+    else push(&m->flow.ready, c);
+}
+
 /* With the lock taken: a command has ended. Returns a successor that is ready now, to be run by
  * the same thread; others go to the lists. */
-static inlay_command_t *complete(inlay_activation_t *m, inlay_command_t *c, int may_follow)
+static inlay_command_t *complete_one(inlay_activation_t *m, inlay_command_t *c, int may_follow)
 {
-    inlay_flow_t *flow = &m->flow;
     inlay_command_t *following = NULL;
     inlay_edge_t *edge;
     c->state = COMMAND_DONE;
@@ -351,25 +376,35 @@ static inlay_command_t *complete(inlay_activation_t *m, inlay_command_t *c, int 
         /* What a kernel that failed has written is not to be read. */
         if (c->status != INLAY_OK || c->is_dropped) to->is_dropped = 1;
         if (--to->waits) continue;
-        to->state = COMMAND_READY;
-        if (to->on_issuer) {
-            push(&flow->own, to);
-        } else if (may_follow && !following) {
+        if (may_follow && !following && !to->on_issuer && !inlay_batch_is_for(m, to->kernel)) {
+            to->state = COMMAND_READY;
             following = to;
         } else {
-            push(&flow->ready, to);
+            make_ready(m, to);
         }
     }
-    push(&flow->done, c);
-    if (flow->lock) m->host->threads->wake(m->host->user, flow->lock);
+    push(&m->flow.done, c);
     return following;
 }
 
-/* Without the lock: run a command that was taken. */
-static void execute(inlay_activation_t *m, inlay_command_t *c, int is_dropped)
+/* The same for all that ran as one with it. */
+static inlay_command_t *complete(inlay_activation_t *m, inlay_command_t *c, int may_follow)
+{
+    inlay_command_t *following = NULL;
+    while (c) {
+        inlay_command_t *mate = c->mates, *next;
+        c->mates = NULL;
+        next = complete_one(m, c, may_follow && !following);
+        if (next) following = next;
+        c = mate;
+    }
+    if (m->flow.lock) m->host->threads->wake(m->host->user, m->flow.lock);
+    return following;
+}
+
+static void execute_one(inlay_activation_t *m, inlay_command_t *c)
 {
     inlay_error_t error;
-    if (is_dropped) return;
     error.depth = 0;
     error.message[0] = '\0';
     c->status = inlay_command_run(m, c, &error);
@@ -377,6 +412,21 @@ static void execute(inlay_activation_t *m, inlay_command_t *c, int is_dropped)
     error.status = c->status;
     c->error = m->host->allocate(m->host->user, sizeof error, 64);
     if (c->error) *c->error = error;
+}
+
+/* Without the lock: run a command that was taken, and those that are to run as one with it. Where
+ * together they fail, each is run alone, to find which. */
+static void execute(inlay_activation_t *m, inlay_command_t *c, int is_dropped)
+{
+    if (is_dropped || (c->mates && inlay_batch_run(m, c))) return;
+    for (; c; c = c->mates) execute_one(m, c);
+}
+
+/* Tell the workers that there is something to run. */
+static void offer(inlay_activation_t *m)
+{
+    m->flow.is_offered = 1;
+    m->host->threads->offer(m->host->user, &m->flow.job);
 }
 
 /* A worker has time. */
@@ -387,8 +437,9 @@ static void work(inlay_job_t *job)
     inlay_activation_t *m = flow->activation;
     inlay_command_t *c = NULL;
     lock(m);
-    while (c || (c = pop(&flow->ready))) {
-        int is_dropped = (int)c->is_dropped, more = flow->ready.first != NULL;
+    while (c || (c = pop(&flow->ready)) || (flow->is_waiting && (c = inlay_batch_take(m)))) {
+        int is_dropped = (int)c->is_dropped;
+        int more = flow->ready.first || (flow->is_waiting && flow->n_gathered);
         c->state = COMMAND_RUNNING;
         unlock(m);
         if (more) m->host->threads->offer(m->host->user, job);
@@ -446,11 +497,14 @@ static inlay_command_t *take(inlay_activation_t *m)
     inlay_flow_t *flow = &m->flow;
     inlay_command_t *c = pop(&flow->own), *previous = NULL;
     uint64_t n = 0, chosen;
-    if (m->config.mode != INLAY_REPLAY) return c ? c : pop(&flow->ready);
+    if (m->config.mode != INLAY_REPLAY) {
+        if (!c) c = pop(&flow->ready);
+        return c ? c : inlay_batch_take(m);
+    }
     if (c) push(&flow->ready, c);
     while ((c = pop(&flow->own))) push(&flow->ready, c);
     for (c = flow->ready.first; c; c = c->next) n++;
-    if (!n) return NULL;
+    if (!n) return inlay_batch_take(m);
     chosen = inlay_flow_random(m) % n;
     for (c = flow->ready.first; chosen; chosen--, previous = c, c = c->next) continue;
     if (previous) previous->next = c->next;
@@ -463,18 +517,21 @@ inlay_status_t inlay_flow_progress(inlay_activation_t *m)
 {
     inlay_flow_t *flow = &m->flow;
     inlay_command_t *done, *c = NULL;
-    int is_dropped = 0;
+    int is_dropped = 0, more = 0;
     lock(m);
+    flow->is_waiting = 1;
     done = flow->done.first;
     flow->done.first = flow->done.last = NULL;
     if (!done) c = take(m);
     if (c) {
         c->state = COMMAND_RUNNING;
         is_dropped = (int)c->is_dropped;
+        more = flow->n_gathered && flow->lock;
     }
     if (!done && !c && flow->in_flight && flow->lock)
         m->host->threads->wait(m->host->user, flow->lock, INLAY_WAIT_NS);
     unlock(m);
+    if (more) offer(m);
     if (done) {
         retire_all(m, done);
         return INLAY_OK;
@@ -598,21 +655,16 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
         edge->next = *to;
         *to = edge;
     }
+    flow->is_waiting = 0;
     is_ready = !c->waits;
-    if (is_ready) {
-        c->state = COMMAND_READY;
-        push(c->on_issuer ? &flow->own : &flow->ready, c);
-    }
-    is_ready = is_ready && !c->on_issuer;
+    if (is_ready) make_ready(m, c);
+    is_ready = is_ready && !c->on_issuer && !inlay_batch_is_for(m, c->kernel);
     done = flow->done.first;
     flow->done.first = flow->done.last = NULL;
     unlock(m);
     free_edges(m, spare);
     retire_all(m, done);
-    if (is_ready && flow->lock) {
-        flow->is_offered = 1;
-        m->host->threads->offer(m->host->user, &flow->job);
-    }
+    if (is_ready && flow->lock) offer(m);
     return INLAY_OK;
 }
 
@@ -634,6 +686,7 @@ inlay_status_t inlay_flow_invoke(inlay_activation_t *m, uint32_t index, const in
     for (i = 0; i < kernel->n_ports; i++) {
         inlay_view_t *view = (inlay_view_t *)(void *)tensors[i].as.object;
         c->buffers[i] = view->data;
+        c->sizes[i] = view->bytes;
         add_access(c, view->storage, view->data, view->bytes, kernel->ports[i] != 0);
         if (!inlay_takes_tensors(kernel)) continue;
         c->tensors[i].data = view->data;

@@ -74,6 +74,8 @@ struct inlay_command {
     void **buffers;
     int64_t *ints;
     int64_t *answers;
+    size_t *sizes;                    /* bytes of each tensor */
+    inlay_command_t *mates;           /* others that run as one with this */
     inlay_tensor_t *tensors;          /* of a kernel that takes tensors */
     int64_t *dims;
 };
@@ -81,6 +83,12 @@ struct inlay_command {
 typedef struct inlay_queue {
     inlay_command_t *first, *last;
 } inlay_queue_t;
+
+/* Ready commands of one kernel that gather to run as one. */
+typedef struct inlay_gathered {
+    inlay_command_t *first, *last;
+    uint32_t count;
+} inlay_gathered_t;
 
 /* The earliest failure of a call. */
 typedef struct inlay_failure {
@@ -97,6 +105,8 @@ typedef struct inlay_flow {
     struct inlay_activation *activation;
     /* Under the lock. */
     inlay_queue_t ready, own, done; /* `own` is for the issuer */
+    inlay_gathered_t *gathered;     /* one for each kernel; NULL where no kernel has a batch */
+    uint32_t n_gathered, is_waiting; /* is_waiting: batches may be run */
     /* Of the issuer. */
     inlay_command_t *oldest, *newest, *free;
     inlay_edge_t *free_edges, *edges; /* edges: found for the command being issued */
@@ -149,6 +159,14 @@ void *inlay_flow_slab(struct inlay_activation *m, size_t item_bytes);
 inlay_status_t inlay_flow_drain(struct inlay_activation *m);
 /* Give back what is done, and run or wait for something. */
 inlay_status_t inlay_flow_progress(struct inlay_activation *m);
+
+/* batch.c. Whether commands of a kernel gather; under the lock: add one, and take the first of those
+ * that run next as one, the others in its `mates`; without the lock: run them all, or answer 0 where
+ * they are to be run one by one. */
+int inlay_batch_is_for(const struct inlay_activation *m, const inlay_kernel_t *kernel);
+void inlay_batch_add(struct inlay_activation *m, inlay_command_t *command);
+inlay_command_t *inlay_batch_take(struct inlay_activation *m);
+int inlay_batch_run(struct inlay_activation *m, inlay_command_t *first);
 
 /* command.c: run a command; its status, with `error` filled on failure. Any thread. */
 inlay_status_t inlay_command_run(struct inlay_activation *m, inlay_command_t *command,

@@ -111,7 +111,8 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     if (kernel->body == INLAY_BODY_CALLBACK) is_short = !m->config.callbacks_anywhere;
     if (!inlay_takes_tensors(kernel)) INLAY_TRY(workspace_bytes(m, kernel, now->parts, &bytes));
     if (m->config.mode == INLAY_SEQUENTIAL || kernel->is_ordered ||
-        (m->config.mode == INLAY_PARALLEL && is_short && !is_pending(m, kernel, tensors)))
+        (m->config.mode == INLAY_PARALLEL && is_short && !inlay_batch_is_for(m, kernel) &&
+         !is_pending(m, kernel, tensors)))
         INLAY_TRY(run_now(m, kernel, tensors, bytes));
     else
         INLAY_TRY(issue(m, index, kernel, tensors, bytes));

@@ -399,7 +399,7 @@ static void read_body(reader_t *reader, inlay_kernel_t *kernel)
 }
 
 /* Find the kernel that does the work of several calls: the same tensors, one integer more. */
-static void read_batch(reader_t *reader, const inlay_module_t *module, inlay_kernel_t *kernel)
+static void read_batch(reader_t *reader, inlay_module_t *module, inlay_kernel_t *kernel)
 {
     const inlay_kernel_t *many = NULL;
     uint32_t i;
@@ -418,6 +418,7 @@ static void read_batch(reader_t *reader, const inlay_module_t *module, inlay_ker
             (i && kernel->shared[i] <= kernel->shared[i - 1]))
             reader->failed = 1;
     kernel->batch = many;
+    module->has_batches = 1;
 }
 
 static inlay_status_t read_kernels(inlay_module_t *module, inlay_error_t *error)

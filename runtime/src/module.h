@@ -123,6 +123,7 @@ struct inlay_module {
     inlay_kernel_t *kernels;
     inlay_entry_t *entries;
     uint32_t max_ports, max_ints; /* of any kernel */
+    uint32_t has_batches;         /* whether any kernel has one */
 };
 
 inlay_text_t inlay_module_string(const inlay_module_t *module, uint32_t index);

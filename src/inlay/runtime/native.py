@@ -46,7 +46,7 @@ class Settings:
         activations: calls that may run at once; further ones wait.
         hand_off_ns: kernels predicted to be shorter run in one part, on the calling thread.
         mode: one kernel after the other; or each as soon as its inputs are there, on `threads`
-            threads; or on one thread in an order that `seed` picks.
+            threads; or on one thread in an order that `seed` picks. None: as the program suits.
         seed: of mode `replay`.
     """
 
@@ -55,7 +55,7 @@ class Settings:
     cache_bytes: int = 0
     activations: int = 16
     hand_off_ns: int = HAND_OFF_NS
-    mode: Mode = "sequential"
+    mode: Mode | None = None
     seed: int = 0
 
 
@@ -88,7 +88,7 @@ class NativeEngine:
                 settings.activations,
                 wrapped,
                 dict(symbols),
-                MODES.index(settings.mode),
+                MODES.index(settings.mode or "sequential"),
                 settings.seed,
             )
         except _runtime.Failure as failure:

@@ -70,6 +70,10 @@ class Executable:
         self.threads = settings.threads
         self._requests = Requests(settings.activations)
         kernels = self._container.kernels()
+        if settings.mode is None:
+            # Calls can run as one only where several are in flight.
+            batches = any(kernel.batch is not None for kernel in kernels)
+            settings = replace(settings, mode="parallel" if batches else "sequential")
         self._externs = tuple(externs)  # what their addresses depend on must live
         functions, addresses = bind_externs(kernels, externs)
         functions |= {
@@ -233,7 +237,8 @@ def load_executable(
     Args:
         path: an `.inlay` file. It must not change while the executable is in use.
         threads: parts of parallel kernels; by default as many as there are usable processors.
-        mode: how calls go through the program: `sequential` (the default), `parallel`, `replay`.
+        mode: how calls go through the program: `sequential`, `parallel` or `replay`; by
+            default `parallel` where the program was compiled with `batch=True`, else `sequential`.
         seed: of mode `replay`.
         engine: the C runtime, or the slow reference interpreter.
         verify: whether the digest of the constants is checked too (the rest always is).

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import pytest
 
 import inlay
 from inlay.bytecode.program import Program
 from inlay.ir.parser import parse_module
 from inlay.ops.table import table
+from inlay.runtime.native import Settings
 
 TREE = """
 data Bin { Leaf, Node(Bin, Bin) }
@@ -71,3 +75,22 @@ def test_what_differs_between_calls_is_not_shared() -> None:
     """, table())
     found = batches(inlay.compile(module, batch=True).program)
     assert {shared for _, shared in found.values()} <= {(), (1,)}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_modes_give_the_same_bits(tmp_path: Path, threads: int) -> None:
+    file = tmp_path / "tree.inlay"
+    inlay.compile(parse_module(TREE, table()), batch=True).save(file)
+    modes = [("sequential", 0), (None, 0), ("parallel", 0), *(("replay", s) for s in range(4))]
+    engines = [
+        inlay.load_executable(
+            file, settings=Settings(threads=threads, mode=mode, seed=seed, hand_off_ns=limit)
+        )
+        for mode, seed in modes
+        for limit in (0, 10_000)
+    ]
+    for depth in (0, 1, 4, 7):
+        first, *others = [
+            e.run({"depth": np.array(depth)})["output"].tobytes() for e in engines for _ in range(2)
+        ]
+        assert all(other == first for other in others)
