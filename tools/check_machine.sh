@@ -11,6 +11,10 @@ command -v "$python" >/dev/null || { echo "python 3.11 or newer is needed; insta
 "$python" -c 'import os, sys, sysconfig
 sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' || missing+=(python3-dev)
 command -v gcc >/dev/null || command -v cc >/dev/null || missing+=(gcc libc6-dev)
+# Not needed, only said: without it the tests of OpenCL devices skip.
+if ! ldconfig -p 2>/dev/null | grep -q libOpenCL.so.1; then
+  echo "no libOpenCL.so.1: tests of OpenCL devices will skip (apt-get install pocl-opencl-icd ocl-icd-libopencl1)"
+fi
 [ ${#missing[@]} -eq 0 ] && exit 0
 
 if command -v apt-get >/dev/null; then

@@ -179,7 +179,7 @@ static void learn(inlay_device_t *device)
 {
     inlay_device_facts_t *facts = &device->facts;
     const cl_device one = device->units[0];
-    uint64_t memory = 0, largest = 0, single = 0, doubles = 0;
+    uint64_t memory = 0, largest = 0, single = 0, doubles = 0, type = 0;
     uint32_t compute_units = 1;
     char name[256] = "";
     device->cl.GetDeviceInfo(one, CL_DEVICE_NAME, sizeof name - 1, name, NULL);
@@ -189,6 +189,8 @@ static void learn(inlay_device_t *device)
     device->cl.GetDeviceInfo(one, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof doubles, &doubles, NULL);
     device->cl.GetDeviceInfo(one, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof compute_units,
                              &compute_units, NULL);
+    device->cl.GetDeviceInfo(one, CL_DEVICE_TYPE, sizeof type, &type, NULL);
+    device->is_cpu = type == CL_DEVICE_TYPE_CPU;
     snprintf(facts->name, sizeof facts->name, "%.63s", name);
     facts->queues_per_unit = QUEUES;
     facts->memory_bytes = memory;

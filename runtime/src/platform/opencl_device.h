@@ -54,7 +54,7 @@ struct inlay_device {
     cl_context context;
     lane_t lanes[MOST_UNITS * QUEUES];
     inlay_device_facts_t facts;
-    uint32_t rounds_exactly;
+    uint32_t rounds_exactly, is_cpu;
     pthread_mutex_t lock;
     pthread_cond_t landed;
     uint64_t in_flight;

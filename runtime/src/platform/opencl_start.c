@@ -165,15 +165,24 @@ static cl_status set_arguments(enqueue_t *e, const inlay_request_t *r, cl_kernel
     return status;
 }
 
+/* Return the items of a work group, 0 where the library had better choose. A group runs on one
+ * compute unit: there should be some for each. Below the width of its vectors a GPU is idle. */
+static size_t group_of(const inlay_device_t *device, const kernel_t *kernel, uint32_t p,
+                       size_t items)
+{
+    const size_t least = device->is_cpu ? 1 : 32;
+    const size_t share = items / ((size_t)device->facts.compute_units * 4);
+    size_t local = 256;
+    while (local > least && (local > kernel->group[p] || local > share || items % local))
+        local /= 2;
+    return local > kernel->group[p] || items % local ? 0 : local;
+}
+
 static cl_status enqueue_phase(enqueue_t *e, const kernel_t *kernel, uint32_t p, int64_t items)
 {
-    const size_t global = (size_t)items;
-    size_t local = 256;
+    const size_t global = (size_t)items, local = group_of(e->device, kernel, p, global);
     const cl_event *events;
     uint32_t n;
-    /* Libraries choose badly for some numbers of items; where none fits, the choice is theirs. */
-    while (local > 16 && (local > kernel->group[p] || global % local)) local /= 2;
-    if (local > kernel->group[p] || global % local) local = 0;
     events = first_waits(e, &n);
     return e->device->cl.EnqueueNDRangeKernel(e->queue, kernel->phases[p], 1, NULL, &global,
                                               local ? &local : NULL, n, events, next_event(e));

@@ -14,6 +14,13 @@ from dataclasses import dataclass
 from inlay.arith.dtype import F64, DType
 
 INDENT = "    "
+CALLED = frozenset(
+    """
+    acos acosh asin asinh atan atanh ceil copysign cos cosh erf exp fabs floor fma fmod isinf isnan
+    log memcpy pow rint sin sinh sqrt tan tanh trunc
+    """.split()
+)
+"""Functions that emitted code calls: nothing else may have their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +114,11 @@ class _C99(Dialect):
 
     name = "C99"
     space = ""
-    reserved = frozenset({"part", "parts", "buffers", "ints", "INFINITY", "NAN"})
+    reserved = (
+        frozenset({"part", "parts", "buffers", "ints", "INFINITY", "NAN"})
+        | CALLED
+        | {f"{name}f" for name in CALLED}
+    )
     # Sums and products must be rounded one by one: a compiler that contracts them is told not to,
     # as ISO modes of gcc (-std=c99) do by themselves.
     head = """\

@@ -13,17 +13,92 @@ assertions, a word in which the least number of a failed assertion is left; it b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from inlay.arith.dtype import F64, STRING, DType
-from inlay.codegen.c_dialect import INDENT, Arguments, Dialect
+from inlay.arith.expr import Int, Sym, ceildiv, lit, minimum
+from inlay.codegen.c import emit_source
+from inlay.codegen.c_dialect import CALLED, INDENT, Arguments, Dialect
+from inlay.codegen.phases import assertions_of, workspace_layout
 from inlay.loop.func import LoopFunction
 from inlay.loop.stmt import Alloc
 from inlay.loop.walk import own_scalars, scalars_below, stmts_below
 
 NO_FAILURE = 0xFFFFFFFF
 """What the word of a phase with assertions holds when all of them hold."""
+
+
+MOST_PARTS = 256
+"""Work items of a phase whose parts have workspaces of their own."""
+GROUP = 64
+"""Work items come in multiples of this where there are many, so that groups of them are full."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceKernel:
+    """A kernel in an image.
+
+    Attributes:
+        name: as the driver finds it.
+        items: work items of each phase, over `dims`.
+        dims: symbols that stand for the integer arguments, in order.
+        workspace: bytes of the block behind the other buffers, over `dims`; 0 for none.
+        assertions: messages; a launch answers the number of one that fails, from 1.
+    """
+
+    name: str
+    items: tuple[Int, ...]
+    dims: tuple[Sym, ...]
+    workspace: Int
+    assertions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceImage:
+    """What a device's compiler is given when it is loaded."""
+
+    text: str
+    kernels: dict[str, DeviceKernel]
+
+
+def make_image(
+    functions: Sequence[LoopFunction],
+    in_place: Mapping[str, frozenset[int]] | None = None,
+) -> DeviceImage:
+    """Return lowered functions as one program.
+
+    Args:
+        functions: lowered; their names are C identifiers, each used once.
+        in_place: see `emit_source`.
+    """
+    source = emit_source(tuple(functions), OPENCL_C, dict(in_place or {}))
+    kernels: dict[str, DeviceKernel] = {}
+    for f in functions:
+        layout = workspace_layout(f)
+        items: list[Int] = []
+        for phase in source.phases[f.name]:
+            if not phase.parallel:
+                items.append(lit(1))
+            elif layout.is_per_part:
+                items.append(minimum(phase.iterations, lit(MOST_PARTS)))
+            else:
+                items.append(_rounded(phase.iterations))
+        size = layout.shared_bytes
+        if layout.is_per_part:
+            size = size + layout.per_part_bytes * MOST_PARTS
+        kernels[f.name] = DeviceKernel(
+            f.name, tuple(items), f.dims, size, tuple(a.message for a in assertions_of(f))
+        )
+    return DeviceImage(source.text, kernels)
+
+
+def _rounded(iterations: Int) -> Int:
+    """Return at least so many items: those too many find nothing to do."""
+    known = iterations.value
+    if known is not None and known < GROUP * GROUP:
+        return iterations
+    return ceildiv(iterations, GROUP) * GROUP
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +159,11 @@ class _OpenClC(Dialect):
 
     name = "OpenCL C"
     space = "__global "
-    reserved = frozenset(
+    reserved = CALLED | frozenset(
         """
         part parts workspace failure kernel global local constant private half uchar ushort uint
-        ulong event_t image2d_t sampler_t bool2 vec_step pipe uniform INFINITY NAN M_PI
+        ulong event_t image2d_t sampler_t bool2 vec_step pipe uniform INFINITY NAN
+        atomic_min get_global_id get_global_size as_float as_double as_uint as_ulong
         """.split()
     )
     head = """\

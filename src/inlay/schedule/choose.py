@@ -15,6 +15,7 @@ from inlay.loop.func import LoopFunction, Stage
 from inlay.schedule.rules.contraction import contraction
 from inlay.schedule.rules.injective import injective
 from inlay.schedule.rules.rows import rows
+from inlay.schedule.rules.work_items import point_items, separate_items, work_items
 from inlay.schedule.state import Illegal, Schedule
 from inlay.schedule.target import Target
 
@@ -22,6 +23,10 @@ Rule = Callable[[Schedule, Target], bool]
 
 RULES: tuple[Rule, ...] = (injective, contraction, rows)
 """In order; the more special first."""
+ITEM_RULES: tuple[Rule, ...] = (work_items, separate_items)
+"""For devices that run thousands of work items at once, such as GPUs."""
+FEW_ITEM_RULES: tuple[Rule, ...] = (point_items, contraction, rows)
+"""For processors that are programmed like such devices: OpenCL on a CPU."""
 
 
 def schedule(f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES) -> Schedule:

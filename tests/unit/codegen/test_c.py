@@ -194,6 +194,22 @@ int64_t two_phase2(void *const *buffers, const int64_t *ints, int64_t part, int6
 """)
 
 
+def test_names_of_functions_are_not_taken(tmp_path) -> None:
+    """A result named like the function that computes it."""
+    text = """\
+lowered func exp(floor: f64[n], int: f32[n]) -> (fmod: f64[n], expf: f32[n]) over (n) {
+  for sqrt in 0..n { fmod[sqrt] = fma(floor(floor[sqrt]), exp(floor[sqrt]), 1.0:f64) }
+  for parts in 0..n { expf[parts] = exp(int[parts]) }
+}
+"""
+    f = parsed(text)
+    x = np.linspace(-2, 2, 9)
+    library = Library([f], tmp_path)
+    a, b = library.run(0, [x, x.astype(np.float32)], {f.dims[0]: 9})
+    np.testing.assert_allclose(a, np.floor(x) * np.exp(x) + 1, rtol=1e-15)
+    np.testing.assert_allclose(b, np.exp(x.astype(np.float32)), rtol=1e-6)
+
+
 def test_text_is_reproducible() -> None:
     assert text_of(parsed(programs.GEMM)) == text_of(parsed(programs.GEMM))
 

@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "context.h"
+#include "drivers.h"
 #include "inlay_rt.h"
 #include "platform/posix.h"
 #include "result.h"
@@ -622,6 +623,7 @@ static PyMethodDef functions[] = {
     {"load", load, METH_VARARGS, "Load an executable; see inlay.runtime.native."},
     {"limited", inlay_ext_limited, METH_VARARGS,
      "limited(flag, deadline, function) -> function(); a byte that is not 0 ends its runs."},
+    {"drivers", inlay_ext_drivers, METH_NOARGS, "drivers() -> addresses; see inlay.runtime.device."},
     {NULL, NULL, 0, NULL},
 };
 
