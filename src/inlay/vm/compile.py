@@ -15,7 +15,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from inlay.analysis.local_functions import find_loops
 from inlay.arith.dtype import from_numpy
 from inlay.base.diagnostics import InternalError, unsupported
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
@@ -37,7 +36,7 @@ from inlay.ir.types import (
 from inlay.vm.code import Block, Code, Operand, Register, Return
 from inlay.vm.emit import emit
 from inlay.vm.intrinsics import INTRINSICS
-from inlay.vm.lower import Intrinsic, Lowering, ReturnTo, needed_symbols
+from inlay.vm.lower import Intrinsic, Lowering, ReturnTo, facts_of
 from inlay.vm.signature import output_types, signature_of
 from inlay.vm.values import (
     Fields,
@@ -186,7 +185,7 @@ class _Compiler:
     # ------------------------------------------------------------------ functions
 
     def _prepare(self, builder: FunctionBuilder, node: Function, *, boxed: bool) -> None:
-        lowering = Lowering(self, builder, find_loops(node), needed_symbols(node))
+        lowering = Lowering(self, builder, facts_of(node))
         params: list[Register] = []
         bound: list[tuple[Var, Value]] = []
         for var in node.params:

@@ -20,7 +20,8 @@ from typing import Protocol, assert_never
 
 import numpy as np
 
-from inlay.analysis.blocks import operands, values
+from inlay.analysis.blocks import count_uses, definitions, operands, values
+from inlay.analysis.local_functions import find_loops
 from inlay.arith.expr import Int, Sym, coefficient, lit, substitute, symbols
 from inlay.base.diagnostics import InternalError
 from inlay.bytecode.builder import FunctionBuilder
@@ -58,6 +59,8 @@ from inlay.ir.types import (
     TupleType,
     Type,
 )
+from inlay.memory.explicit_alloc import size_of
+from inlay.ops.memory import TENSOR_AT, StorageAttrs
 from inlay.vm.code import (
     Block,
     Branch,
@@ -92,6 +95,9 @@ from inlay.vm.values import (
     spread_over,
 )
 from inlay.vm.writer import Writer
+
+ALIGNMENT = 64
+"""Bytes: every storage of the machine begins at a multiple of it."""
 
 
 class Tables(Protocol):
@@ -185,19 +191,31 @@ class _Test:
     rows: list[_Row]
 
 
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a function of the module before its code is written.
+
+    Attributes:
+        loops: local functions that are written where they are called.
+        needed: symbols that integers of the code mention.
+        alone: storages that one tensor has to itself, which fills them: both are made at once.
+    """
+
+    loops: frozenset[Var]
+    needed: frozenset[Sym]
+    alone: frozenset[Var]
+
+
 class Lowering:
     """The state of one function: where variables and symbols are, and the block being written."""
 
-    def __init__(
-        self, tables: Tables, builder: FunctionBuilder, loops: frozenset[Var], needed: set[Sym]
-    ) -> None:
+    def __init__(self, tables: Tables, builder: FunctionBuilder, facts: Facts) -> None:
         self.tables = tables
         self.writer = Writer()
         self.variables: dict[Var, Value] = {}
         self.symbols: dict[Sym, Operand] = {}
         self._builder = builder
-        self._loops = loops
-        self._needed = needed
+        self._facts = facts
         self._heads: dict[Var, Head] = {}
         self._params: tuple[Register, ...] = ()
         self._rest: tuple[Expr, Ending] | None = None
@@ -247,7 +265,7 @@ class Lowering:
             sources = rest
 
     def _unknown(self, e: Int) -> list[Sym]:
-        return [s for s in symbols(e) if s not in self.symbols and s in self._needed]
+        return [s for s in symbols(e) if s not in self.symbols and s in self._facts.needed]
 
     def _solve(self, e: Int, sym: Sym, holder: Value, axis: int) -> tuple[Operand] | None:
         """Solve `e == found` for the symbol, where every other symbol has its operand."""
@@ -385,9 +403,11 @@ class Lowering:
 
     def _let(self, e: Let) -> None:
         value = e.value
-        if not isinstance(value, Function):
+        if e.var in self._facts.alone:
+            pass  # made with the tensor in it
+        elif not isinstance(value, Function):
             self.bind(e.var, self.value(value))
-        elif e.var in self._loops:
+        elif e.var in self._facts.loops:
             self.variables[e.var] = LoopFunction(e.var, value)
         else:
             self.variables[e.var] = self._lifted(e.var, value)
@@ -470,10 +490,8 @@ class Lowering:
     # ------------------------------------------------------------------ control
 
     def _arm(self, e: Expr, ending: Ending) -> Block:
-        outer, block = self.writer.block, Block()
-        self.writer.block = block
-        self.at_ending(e, ending)
-        self.writer.block = outer
+        with self.writer.nested() as block:
+            self.at_ending(e, ending)
         return block
 
     def _branch(
@@ -539,11 +557,9 @@ class Lowering:
             left = _expand_all(test.rows, test.column, test.subject, index, width)
             targets.append(len(arms) if left else -1)
             if left:
-                outer, block = self.writer.block, Block()
-                self.writer.block = block
-                parts = self._parts(test.subject, left, width)
-                self._match(parts + test.others, left, ending)
-                self.writer.block = outer
+                with self.writer.nested() as block:
+                    parts = self._parts(test.subject, left, width)
+                    self._match(parts + test.others, left, ending)
                 arms.append(block)
         # A tag that no row accepts cannot occur; it may share any arm.
         known = tuple(t if t >= 0 else len(arms) - 1 for t in targets)
@@ -574,6 +590,8 @@ class Lowering:
                     raise InternalError(
                         f"operator {op.name} has no instruction and no kernel", where=str(e.span)
                     )
+                if op is TENSOR_AT and e.args[0] in self._facts.alone:
+                    return self._allocated(e)
                 args = [self._argument(arg) for arg in e.args]
                 self._at(e)
                 if intrinsic is None:
@@ -597,6 +615,16 @@ class Lowering:
                 return self._call_known(callee, e)
             case _:
                 raise InternalError("a kernel is called without storage", where=str(e.span))
+
+    def _allocated(self, e: Call) -> Value:
+        """Make a tensor in a storage of its own."""
+        t = e.type
+        assert isinstance(t, TensorType), "tensor_at makes a tensor"
+        dims = [self.integer(d) for d in t.shape]
+        self._at(e)
+        return self.writer.make(
+            "ALLOCATE", 0, t.dtype.name, len(dims), args=dims, kind=Kind.TENSOR
+        )
 
     def view(self, e: Call, source: Value) -> Value:
         """Return the same elements with the shape of the result."""
@@ -683,11 +711,9 @@ class Lowering:
         kinds = [k for param in function.params for k in flat_kinds(param.type)]
         head = Head(tuple(Register(kind) for kind in kinds))
         self._heads[callee.var] = head
-        outer, block = self.writer.block, Block()
-        self.writer.block = block
-        self._bind_params(function, head.params)
-        self.at_ending(function.body, ending)
-        self.writer.block = outer
+        with self.writer.nested() as block:
+            self._bind_params(function, head.params)
+            self.at_ending(function.body, ending)
         del self._heads[callee.var]
         self._at(e)
         self.writer.append(Loop(head, tuple(init), block, join, self.writer.span))
@@ -748,7 +774,7 @@ class Lowering:
         builder = self.tables.new_function(
             f"{self._builder.name}.{code.var.name}", [r.kind for r in params], results
         )
-        lowering = Lowering(self.tables, builder, self._loops, self._needed)
+        lowering = Lowering(self.tables, builder, self._facts)
         for sym, operand in code.ints.items():
             lowering.symbols[sym] = inner[operand] if isinstance(operand, Register) else operand
         for var, value in code.values.items():
@@ -769,9 +795,33 @@ class Lowering:
             self.writer.span = str(e.span)
 
 
-def needed_symbols(function: Function) -> set[Sym]:
-    """Return the symbols that integers of a function's code mention."""
-    return {key for key in _mentioned(function) if isinstance(key, Sym)}
+def facts_of(function: Function) -> Facts:
+    """Return what the code of a function, and of those in it, is written with."""
+    needed = frozenset(key for key in _mentioned(function) if isinstance(key, Sym))
+    return Facts(find_loops(function), needed, _storages_of_one(function))
+
+
+def _storages_of_one(function: Function) -> frozenset[Var]:
+    """Return the storages of the host that exactly one tensor is in, and just fits."""
+    made = definitions(function.body)
+    uses = count_uses(function.body)
+    found: set[Var] = set()
+    for value in made.values():
+        match value:
+            case Call(callee=OpRef(op=op), args=(Var() as storage, Const() as at, _)) if (
+                op is TENSOR_AT and uses[storage] == 1 and at.value == 0
+            ):
+                alloc = made.get(storage)
+                if isinstance(alloc, Call) and isinstance(value.type, TensorType):
+                    assert isinstance(alloc.callee, OpRef), "storage is made by an operator"
+                    attrs, size = alloc.callee.attrs, alloc.args[0]
+                    assert isinstance(attrs, StorageAttrs), "alloc_storage has its attributes"
+                    fits = isinstance(size, Const) and size.value == size_of(value.type)
+                    if fits and not attrs.memory and attrs.alignment <= ALIGNMENT:
+                        found.add(storage)
+            case _:
+                pass
+    return frozenset(found)
 
 
 def _mentioned(function: Function) -> dict[Var | Sym, None]:

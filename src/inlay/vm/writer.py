@@ -1,11 +1,15 @@
 """Appends nodes to blocks of register code, and writes integer arithmetic.
 
-Operands that are numbers are folded, so that shape arithmetic over known dims costs nothing.
+Operands that are numbers are folded, so that shape arithmetic over known dims costs nothing. What was
+computed before is not computed again: sizes and offsets of a block of kernels are sums of the same few
+products, and an operation on integers is found again where the block it stands in encloses this one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import assert_never
 
 from inlay.arith.expr import Atom, FloorDiv, Int, Max, Min, Mod, Sym
@@ -14,6 +18,8 @@ from inlay.bytecode.builder import OperandValue
 from inlay.bytecode.isa import Kind
 from inlay.vm.code import Block, End, Instruction, Node, Operand, Register
 
+_Operation = tuple[str, Operand, Operand]
+
 
 class Writer:
     """The block being filled, and the span of what is being lowered."""
@@ -21,6 +27,16 @@ class Writer:
     def __init__(self) -> None:
         self.block = Block()
         self.span = ""
+        # Results of integer operations, of the current block and those around it.
+        self._computed: ChainMap[_Operation, Register] = ChainMap()
+
+    @contextmanager
+    def nested(self) -> Iterator[Block]:
+        """Fill a new block inside the current one: an arm, or the body of a loop."""
+        outer, self.block = self.block, Block()
+        computed, self._computed = self._computed, self._computed.new_child()
+        yield self.block
+        self.block, self._computed = outer, computed
 
     def append(self, node: Node) -> None:
         """Add a node; nothing may follow an end."""
@@ -60,7 +76,11 @@ class Writer:
             return a
         if (name, a) in _LEFT_UNITS:
             return b
-        return self.make(name, args=(a, b), kind=Kind.INT)
+        found = self._computed.get((name, a, b))
+        if found is None:
+            found = self.make(name, args=(a, b), kind=Kind.INT)
+            self._computed[name, a, b] = found
+        return found
 
     def integer(self, e: Int, symbols: Mapping[Sym, Operand]) -> Operand:
         """Write a symbolic integer over symbols with known operands."""

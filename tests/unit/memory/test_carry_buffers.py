@@ -28,7 +28,7 @@ def run(body: str, n: int) -> tuple[list[np.ndarray], int]:
     for a, b in zip(*found, strict=True):
         assert np.array_equal(a, b)
     turn = listing(program).partition("\nL")[2].partition("JUMP L")[0]
-    return found[1], turn.count("STORAGE")
+    return found[1], turn.count("STORAGE") + turn.count("ALLOCATE")
 
 
 SIMPLE = """

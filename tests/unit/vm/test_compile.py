@@ -9,6 +9,7 @@ from inlay.api import compilation
 from inlay.arith.dtype import F32
 from inlay.arith.expr import Int, fresh, from_atom, to_int
 from inlay.base.diagnostics import CompileError
+from inlay.bytecode.disasm import listing
 from inlay.ir import make
 from inlay.ir.builder import Builder, Step
 from inlay.ir.core_ops import INT_LESS, TO_CONTROL
@@ -20,6 +21,7 @@ from inlay.ir.types import (
     FuncType,
     IntType,
 )
+from inlay.ops.layout import PermAttrs
 from inlay.ops.table import table
 from inlay.runtime.session import executable_of
 from tests.python_kernels import compile_with_python_kernels, run_program
@@ -264,3 +266,24 @@ def test_a_hundred_thousand_lets_go_through_the_whole_route(tmp_path):
     program = compilation(module(main=b.function(y)), cache=str(tmp_path)).program
     found = executable_of(program, threads=1)(np.ones((2, 4), np.float32))
     assert np.array_equal(found, np.zeros((2, 4), np.float32))
+
+
+def test_sizes_are_computed_once_where_several_need_them():
+    """Three tensors of [n, 4*n]: one product, whoever asks; in a branch again only what is new."""
+    n = fresh("n")
+    b = Builder()
+    x, c = b.param("x", make.tensor_type((n, 4), F32)), b.param("c", make.tensor_type((), table_bool()))
+    flag = b.emit(TO_CONTROL, (c,))
+    square = b.emit(op("matmul"), (x, b.emit(op("transpose"), (x,), PermAttrs((1, 0)))))
+    other = b.emit(op("matmul"), (square, square))
+    last = b.if_(flag, lambda s: s.emit(op("matmul"), (other, square)), lambda s: other)
+    m = module(main=b.function(last))
+    program, _ = compile_with_python_kernels(m)
+    text = listing(program)
+    main = text[text.index('.function "main"') : text.index('.function "main.entry"')].splitlines()
+    products = [tuple(main[i - 2 : i]) for i, line in enumerate(main) if line == "  MUL"]
+    squares = [(a, b) for a, b in products if a == b and "COPY" in a]
+    assert len(squares) == 1
+    a = np.arange(8, dtype=np.float32).reshape(2, 4)
+    s = a @ a.T
+    assert np.array_equal(both(m, a, np.array(True))[0], s @ s @ s)
