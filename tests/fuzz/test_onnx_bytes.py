@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from random import Random
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper
-from onnx.backend.test.loader import load_model_tests
 
 from inlay.base.diagnostics import CompileError, InternalError
 from inlay.importers.onnx.graph import import_model
 from inlay.importers.onnx.load import parse_model
 from inlay.ops.table import table
-from tests.fuzz.mutate_onnx import damaged_bytes, damaged_model
+from tests.fuzz.targets import MANY, damaged
 from tests.unit.importers.onnx.models import model, value
 
 SECONDS = 20.0
 """No damaged model of these sizes may keep the importer this long (it takes milliseconds)."""
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
-
-
-@functools.cache
-def small_models() -> list[bytes]:
-    """Return the models of the ONNX backend tests that are small, serialized."""
-    found = [t.model for t in load_model_tests(kind="node") if t.model is not None]
-    data = (m.SerializeToString() for m in found)
-    return [d for d in data if len(d) < 8000]
-
-
-def damaged(seed: int) -> bytes:
-    """Return the damaged model that a seed names."""
-    random = Random(seed)
-    data = random.choice(small_models())
-    if random.random() < 0.3:
-        return damaged_bytes(data, random)
-    return damaged_model(onnx.ModelProto.FromString(data), random).SerializeToString()
 
 
 def import_or_refuse(data: bytes) -> bool:
@@ -58,7 +38,7 @@ def import_or_refuse(data: bytes) -> bool:
 
 @pytest.mark.parametrize("block", range(6))
 def test_damaged_models(block):
-    accepted = [import_or_refuse(damaged(seed)) for seed in range(block * 100, block * 100 + 100)]
+    accepted = [import_or_refuse(damaged(seed)) for seed in range(MANY + block * 100, MANY + block * 100 + 100)]
     assert any(accepted)
     assert not all(accepted)
 
@@ -66,7 +46,7 @@ def test_damaged_models(block):
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(40))
 def test_many_damaged_models(block):
-    for seed in range(1000 + block * 250, 1250 + block * 250):
+    for seed in range(MANY + 1000 + block * 250, MANY + 1250 + block * 250):
         import_or_refuse(damaged(seed))
 
 

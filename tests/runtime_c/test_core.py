@@ -6,6 +6,7 @@ import random
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,15 +16,14 @@ from inlay.bytecode.document import c_table, markdown_table
 from inlay.bytecode.isa import DTYPE_CODES
 from inlay.runtime.session import executable_of
 from tests.data import REPOSITORY
+from tests.runtime_c.build import CORE, INCLUDES, MODES, PLATFORM, NoSanitizerError, write
+from tests.runtime_c.build import build as driver_with
+from tests.runtime_c.build import drive as driven
 from tests.unit.bytecode.test_container import reseal
 from tests.unit.runtime.generate import CALLBACKS, Generator
 from tests.unit.runtime.generate_flow import FlowGenerator
 from tests.unit.runtime.test_agreement import ARGUMENTS
 
-CORE = sorted((REPOSITORY / "runtime" / "src").glob("*.c"))
-PLATFORM = [REPOSITORY / "runtime/src/platform" / name for name in ("pool.c", "posix.c")]
-MODES = {"sequential": 0, "parallel": 1, "replay": 2}
-INCLUDES = ["-I", str(REPOSITORY / "runtime" / "include"), "-I", str(REPOSITORY / "runtime/src")]
 STRICT = [
     "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wstrict-prototypes",
     "-Wundef", "-Wdouble-promotion", "-Werror",
@@ -68,58 +68,30 @@ def test_core_keeps_no_globals(strict_objects):
     assert [line for line in writable if line[17:18] in "bBcC"] == []
 
 
-def build(folder: Path, sanitizer: str) -> Path:
-    """Compile the driver with a sanitizer; skip where the compiler has none."""
-    program = folder / "driver"
-    sources = [*CORE, *PLATFORM, REPOSITORY / "tests/runtime_c/driver.c"]
-    flags = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", f"-fsanitize={sanitizer}", "-pthread",
-             "-fno-sanitize-recover=all", "-DINLAY_POLL_INTERVAL=500"]  # fmt: skip
-    done = subprocess.run(
-        ["gcc", *flags, *INCLUDES, *sources, "-o", program],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        probe = subprocess.run(
-            ["gcc", f"-fsanitize={sanitizer}", "-x", "c", "-", "-o", "/dev/null"],
-            input="int main(void){return 0;}", check=False, capture_output=True, text=True,
-        )  # fmt: skip
-        if probe.returncode:
-            pytest.skip("the C compiler has no sanitizers")
-    assert done.returncode == 0, done.stderr
-    return program
+def build(sanitizer: str) -> Path:
+    """Compile the driver with a sanitizer; skip where there is none."""
+    try:
+        return driver_with(sanitizer)
+    except NoSanitizerError as failure:
+        pytest.skip(str(failure))
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory) -> Path:
-    return build(tmp_path_factory.mktemp("driver"), "address,undefined")
+def driver() -> Path:
+    return build("address,undefined")
 
 
 @pytest.fixture(scope="module")
-def thread_driver(tmp_path_factory) -> Path:
-    return build(tmp_path_factory.mktemp("threads"), "thread")
+def thread_driver() -> Path:
+    return build("thread")
 
 
-def drive(
-    driver: Path, files: list[Path], limit: int = 0, mode: str = "sequential", seed: int = 0,
-    *, is_flow: bool = False,
-) -> list[str]:  # fmt: skip
-    done = subprocess.run(
-        [driver, f"{limit},{MODES[mode]},{seed},{int(is_flow)}", *files],
-        check=False, capture_output=True, text=True, errors="replace", timeout=300,
-    )  # fmt: skip
-    if "unexpected memory mapping" in done.stderr:
-        pytest.skip("the thread sanitizer does not run on this kernel")
-    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
-    return done.stdout.splitlines()
-
-
-def write(folder: Path, datas: list[bytes]) -> list[Path]:
-    paths = [folder / f"{index}.inlay" for index in range(len(datas))]
-    for path, data in zip(paths, datas, strict=True):
-        path.write_bytes(data)
-    return paths
+def drive(driver: Path, files: list[Path], **settings: Any) -> list[str]:
+    """Run files; skip where the sanitizer cannot run."""
+    try:
+        return driven(driver, files, **settings)
+    except NoSanitizerError as failure:
+        pytest.skip(str(failure))
 
 
 def expected(seed: int) -> str:

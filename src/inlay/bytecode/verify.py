@@ -12,8 +12,9 @@ must agree in depth and emptiness, and where one knows a kind and the other does
 knows it not (`ANY`). A jump backwards must arrive with the state its target was visited with. What
 is reached only from below is refused, so one pass is enough and no fixed point is sought.
 
-Cost: time linear in the code, plus the depth for each jump. States are kept only between a jump
-and its target.
+Cost: time linear in the code and the slots that its instructions name, plus the depth for each
+jump. States are kept only between a jump and its target, those of loops to the end, and never more
+than `MAX_WAITING` slots.
 """
 
 from __future__ import annotations
@@ -52,6 +53,9 @@ _VALUES = frozenset(
     (Kind.INT, Kind.TENSOR, Kind.STORAGE, Kind.TUPLE, Kind.ADT, Kind.CLOSURE, Kind.CELL, Kind.ANY)
 )
 MAX_PORTS = 1024
+MAX_WAITING = 1 << 26
+"""Slots of all states that wait for their jump targets at one time: a frame may be deep and jumps
+may be many, and a forged function that has both must not take all memory."""
 MAX_SYMBOLS = 256
 
 
@@ -142,6 +146,7 @@ class _FunctionChecker:
         self.reachable = True
         self.states: dict[int, bytearray] = {}
         self.headers: set[int] = set()
+        self.waiting = 0
         # The least value that an operand may not have; slots depend on the depth.
         self.limits: dict[OperandKind, int] = {
             OperandKind.POOL: len(program.pool),
@@ -198,17 +203,25 @@ class _FunctionChecker:
                 self._join(waiting, self.stack)
             self.stack = waiting
             del self.states[pc]
+            self.waiting -= len(waiting)
         elif not self.reachable:
             raise _WrongError("control never comes here")
         if pc in self.headers:
-            self.states[pc] = bytearray(self.stack)
+            self._keep(pc)
         self.reachable = True
+
+    def _keep(self, target: int) -> None:
+        """Remember what is known here for a target."""
+        self.waiting += len(self.stack)
+        if self.waiting > MAX_WAITING:
+            raise _WrongError("too many jumps wait for their targets with too deep a stack")
+        self.states[target] = bytearray(self.stack)
 
     def _jump(self, target: int) -> None:
         waiting = self.states.get(target)
         if waiting is None:
             # A target behind us was visited, and left its state because it is a header.
-            self.states[target] = bytearray(self.stack)
+            self._keep(target)
         elif target > self.pc:
             self._join(waiting, self.stack)
         else:

@@ -192,8 +192,8 @@ class Interpreter:
                 stack[words[0]] = None
             case "DROP":
                 stack[words[0]] = None
-            case "POP":
-                _take(stack, words[0])
+            case "POP":  # what is popped may be empty
+                del stack[len(stack) - words[0] :]
             case "SLIDE":
                 kept = stack[len(stack) - words[0] :]
                 del stack[len(stack) - words[0] - words[1] :]

@@ -18,12 +18,35 @@ from inlay.bytecode.program import (
     Phase,
     Program,
 )
+from tests.data import REPOSITORY
 
 
 def check(*code, params=(), results=(), frame=8, extra=()):
     words = [CODES[w] if isinstance(w, str) else w & 0xFFFFFFFF for w in code]
     f = Function("f", tuple(params), tuple(results), frame, tuple(words))
     return [str(x) for x in verify.findings(Program(functions=(f, *extra), strings=("s",)))]
+
+
+def waiting_jumps(depth: int, jumps: int) -> list:
+    """So many slots, then jumps that all wait at one time, each for a place of its own."""
+    ends = 2 * depth + 4 * jumps
+    code = ["INT", 0] * depth
+    for i in range(jumps):
+        code += ["COPY", 0, "JUMP_IF_FALSE", ends + 2 * i]
+    return [*code, *(["POP", 0] * jumps), "RETURN"]
+
+
+def test_jumps_that_wait_with_deep_stacks_are_limited(monkeypatch):
+    assert check(*waiting_jumps(30, 20), frame=40) == []
+    monkeypatch.setattr(verify, "MAX_WAITING", 30 * 20)
+    assert check(*waiting_jumps(30, 20), frame=40) == []
+    monkeypatch.setattr(verify, "MAX_WAITING", 30 * 20 - 1)
+    assert "too many jumps wait" in check(*waiting_jumps(30, 20), frame=40)[0]
+
+
+def test_both_verifiers_have_one_limit():
+    source = (REPOSITORY / "runtime" / "src" / "verify.c").read_text()
+    assert f"#define MAX_WAITING ((size_t)1 << {verify.MAX_WAITING.bit_length() - 1})" in source
 
 
 def test_accepts():

@@ -1,0 +1,1 @@
+fn main(x: Tensor[2, f32]) -> Tensor[3, f32] { main(x) }

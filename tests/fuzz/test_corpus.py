@@ -1,0 +1,60 @@
+"""Every file of the corpus is read or refused as its name says; then a short search from there.
+
+`make fuzz` searches longer.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.fuzz.run import fuzz
+from tests.fuzz.targets import corpus, targets
+from tests.runtime_c.build import NoSanitizerError, build
+
+SHARES = {"onnx": 4, "onnx-compile": 5, "inl": 3, "inlay": 5}
+"""Seconds that each target gets in `make test`."""
+
+
+@pytest.fixture(scope="module")
+def driver():
+    if shutil.which("gcc") is None:
+        return None
+    try:
+        return build("address,undefined")
+    except NoSanitizerError:
+        return None
+
+
+@pytest.mark.parametrize("name", ["onnx", "inl", "inlay"])
+def test_corpus(driver, name):
+    if name == "inlay" and driver is None:
+        pytest.skip("there is no compiler with sanitizers")
+    target = targets(driver)[name]
+    paths = corpus(target.suffix)
+    assert len(paths) > 5
+    found = target.check([p.read_bytes() for p in paths])
+    wrong = [
+        (p.name, word)
+        for p, word in zip(paths, found, strict=True)
+        if (word == "refused") != p.name.startswith("no-")
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_search(driver, name):
+    if name == "inlay" and driver is None:
+        pytest.skip("there is no compiler with sanitizers")
+    seen = fuzz(name, targets(driver)[name], seed=0, seconds=SHARES[name], driver=driver)
+    assert seen["refused"], "some inputs are wrong"
+    assert len(seen) > 1, "some are not"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHARES)
+def test_longer_search(driver, name):
+    if name == "inlay" and driver is None:
+        pytest.skip("there is no compiler with sanitizers")
+    fuzz(name, targets(driver)[name], seed=1_000_000, seconds=60, driver=driver)
