@@ -99,8 +99,15 @@ def test_our_fault_is_code_70(model, cache, capsys, monkeypatch):
         raise ValueError("boom")
 
     monkeypatch.setattr(command, "inputs_of", broken)
-    assert main(["run", str(model), "--cache", cache]) == 70
-    assert "internal error: ValueError: boom" in capsys.readouterr().err
+    words = ["run", str(model), "--cache", cache]
+    assert main(words) == 70
+    shown = capsys.readouterr().err
+    assert "internal error: ValueError: boom" in shown
+    assert f"reproduce: inlay {' '.join(words)} --traceback" in shown
+    assert "Traceback" not in shown
+    assert main([*words, "--json"]) == 70
+    (finding,) = json.loads(capsys.readouterr().out)["errors"]
+    assert finding["id"] == "internal"
 
 
 def test_every_command_has_a_summary():
