@@ -13,7 +13,7 @@ of it. Two rules keep the meaning:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import assert_never
 
@@ -127,7 +127,7 @@ class ScalarText:
         return out
 
     @contextmanager
-    def _in_front(self) -> Iterator[None]:
+    def _in_front(self) -> Generator[None]:
         """Write names in front of the statement, whatever choices are open."""
         outside = self._known, self.lines, self._block
         self._known, self.lines, self._block = self._known[:1], self._root, self._depth
