@@ -1,0 +1,136 @@
+"""Whole models whose kernels run on an OpenCL device and on the host in turn, kernel by kernel.
+
+The program is the one that `inlay.compile` makes kernels of; the evaluator of tensor IR calls them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pytest
+
+import inlay
+from inlay.arith.expr import Sym, evaluate
+from inlay.base.diagnostics import CompileError
+from inlay.codegen.opencl import DeviceImage, DeviceKernel, make_image
+from inlay.interp.tensor import evaluate_entry, evaluate_expr
+from inlay.ir.kernel import KernelBody
+from inlay.ir.module import Module
+from inlay.loop.func import LoopFunction
+from inlay.lower.lower import lower
+from inlay.lower.ops_to_loops import ops_to_loops
+from inlay.machine.target import host
+from inlay.ops.table import table
+from inlay.passes.contract import PassContext
+from inlay.passes.manager import run_pipeline
+from inlay.pipeline.build_kernels import build_kernels
+from inlay.pipeline.compile import meanings_of
+from inlay.pipeline.route import tensor_pipeline
+from inlay.runtime.device import Device, Program
+from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES, schedule_function
+from tests.data import model_case
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[Device]:
+    try:
+        opened = Device("opencl")
+    except CompileError as failure:
+        if failure.ids != ("run.device-absent",):
+            raise
+        pytest.skip(str(failure))
+    with opened:
+        yield opened
+
+
+@dataclasses.dataclass(frozen=True)
+class OnDevice:
+    """A kernel's body, run on a device: operands go there, results come back."""
+
+    body: KernelBody
+    function: LoopFunction
+    kernel: DeviceKernel
+    device: Device
+    program: Program
+    ran: list[str]
+
+    kind = "device"
+
+    def text(self) -> str:
+        return self.body.text()
+
+    def digest(self) -> str:
+        return self.body.digest()
+
+    def evaluate(
+        self, inputs: Sequence[np.ndarray], dims: Mapping[Sym, int]
+    ) -> tuple[np.ndarray, ...]:
+        # The evaluator knows shapes of results; the loops only their number of elements.
+        expected = self.body.evaluate(inputs, dims)
+        f, device = self.function, self.device
+        env = {d: dims[d] for d in f.dims}
+        outputs = [np.zeros(x.shape, x.dtype) for x in expected]
+        for b, x in zip(f.params[f.n_reads :], outputs, strict=True):
+            assert math.prod(evaluate(e, env) for e in b.shape) == x.size
+        arrays = [*(np.ascontiguousarray(x) for x in inputs), *outputs]
+        memories = [device.allocate(a.nbytes) for a in arrays]
+        for m, a in zip(memories, arrays, strict=True):
+            last = device.copy(m, a)
+        if f.workspaces:
+            memories.append(device.allocate(evaluate(self.kernel.workspace, env)))
+        items = [evaluate(e, env) for e in self.kernel.items]
+        ints = list(env.values())
+        last = device.launch(self.program, self.kernel.name, memories, ints, items, after=[last])
+        for a, m in zip(outputs, memories[len(inputs) :], strict=False):
+            device.copy(a, m, after=[last]).wait()
+        for m in memories:
+            m.release()
+        self.ran.append(self.kernel.name)
+        return tuple(outputs)
+
+
+def kernels_of(module: Module, rules: tuple) -> tuple[Module, dict[str, LoopFunction]]:
+    operators = table()
+    meanings = meanings_of(operators)
+    context = PassContext(operators, lambda e: evaluate_expr(e, meanings))
+    fused = run_pipeline(tensor_pipeline(), module, context)
+
+    def lowered(function, name, batch) -> LoopFunction:
+        loops = ops_to_loops(function, operators.definition, name)
+        return lower(schedule_function(loops, host(), rules))
+
+    built = build_kernels(fused, operators, meanings, lowered, "")
+    return built.module, {r.name: r.lower() for r in built.requests}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("id", "rules"),
+    [
+        pytest.param("mnist8", ITEM_RULES, id="mnist8-items"),
+        # Unrolled contractions take an OpenCL compiler about a second each.
+        pytest.param("mnist8", FEW_ITEM_RULES, id="mnist8-few", marks=pytest.mark.slow),
+        pytest.param("micro_kws_fp32", ITEM_RULES, id="micro_kws-items", marks=pytest.mark.slow),
+        pytest.param("gen_scan_rnn_onnx", FEW_ITEM_RULES, id="rnn-few", marks=pytest.mark.slow),
+    ],
+)
+def test_models_on_host_and_device(device, id, rules):
+    case = model_case(id)
+    module, functions = kernels_of(inlay.load(case.model), rules)
+    chosen = list(functions)[::2]
+    named = [dataclasses.replace(functions[n], name=f"k{i}") for i, n in enumerate(chosen)]
+    image: DeviceImage = make_image(named)
+    program = device.load(image.text)
+    ran: list[str] = []
+    kernels = dict(module.kernels)
+    for i, (name, f) in enumerate(zip(chosen, named, strict=True)):
+        old = kernels[name]
+        body = OnDevice(old.body, f, image.kernels[f"k{i}"], device, program, ran)
+        kernels[name] = dataclasses.replace(old, body=body)
+    for run in list(case.runs())[:1]:
+        found = evaluate_entry(module.with_kernels(kernels), run.inputs)
+        case.check(found, run.outputs)
+    assert len(set(ran)) == len(chosen)
