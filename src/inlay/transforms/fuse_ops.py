@@ -37,7 +37,7 @@ from inlay.ir.module import Module
 from inlay.ir.types import IntType, ShapeType, TensorType
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property, Remark
-from inlay.transforms._groups import REASONS, Group, Grouping, GroupOptions, is_literal
+from inlay.transforms._groups import REASONS, Group, Grouping, GroupOptions, Node, is_literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,18 +172,21 @@ class _Kernel:
         self._tensors: dict[Expr, int] = {}
         for node in group.nodes:
             for arg in node.call.args:
-                if self._is_parameter(arg):
+                if self._is_parameter(node, arg):
                     self._tensors.setdefault(arg, len(self._tensors))
         self._ints = self._undetermined()
         ints = [make.int_const(s, group.anchor.call.span) for s in self._ints]
         self.args: tuple[Expr, ...] = (*self._tensors, *ints)
         self.key = self._make_key()
 
-    def _is_parameter(self, arg: Expr) -> bool:
+    def _is_parameter(self, node: Node, arg: Expr) -> bool:
         if isinstance(arg, Var):
             is_control = isinstance(arg.type, IntType | ShapeType)
             return arg not in self._index and not is_control
-        return isinstance(arg, Const) and isinstance(arg.type, TensorType) and not is_literal(arg)
+        if not isinstance(arg, Const) or not isinstance(arg.type, TensorType):
+            return False
+        # A loop body reads buffers; only expressions have numbers written into them.
+        return node.definition.loops is not None or not is_literal(arg)
 
     def _undetermined(self) -> list[Sym]:
         """Return the symbols in the group that are not by themselves a dim of a parameter."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import inlay
 from inlay.arith.dtype import I64
 from inlay.arith.expr import to_int
 from inlay.ir import make
@@ -299,3 +300,14 @@ def test_a_value_that_many_read_is_no_trouble(readers):
     before = p.module(*[p.op("mul", t, make.const(float(i))) for i in range(readers)])
     after = fused(before)
     assert sum(operators(after).values()) == readers + 1
+
+
+def test_numbers_that_a_loop_body_reads_are_operands():
+    p, n = Program(), dims("n")
+    x = p.input("x", n)
+    at, one = make.const(np.array([0])), make.const(np.ones(1, np.float32))
+    before = p.module(p.op("scatter_elements", x, at, one))
+    (f,) = (f for f in fused(before).functions.values() if f.primitive)
+    assert len(f.params) == 3
+    exe = inlay.compile(before, cache="none", threads=1)
+    np.testing.assert_array_equal(exe(np.zeros(3, np.float32)), [1, 0, 0])
