@@ -24,7 +24,7 @@ says otherwise. What is unchanged stays the same object, up to whole functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from inlay.analysis.blocks import ATOMS, is_tail_form
@@ -36,7 +36,15 @@ from inlay.base.span import NO_SPAN, Span
 from inlay.ir import make, walk
 from inlay.ir.conform import Matching
 from inlay.ir.context import Known, StrictContext
-from inlay.ir.dims import LEAST_INT, is_open, open_exists, opened_dims, same_type, substitute_type
+from inlay.ir.dims import (
+    LEAST_INT,
+    free_symbols,
+    is_open,
+    open_exists,
+    opened_dims,
+    same_type,
+    substitute_type,
+)
 from inlay.ir.expr import (
     Arm,
     Call,
@@ -66,6 +74,7 @@ from inlay.ir.types import (
     IntType,
     ShapeType,
     TensorType,
+    TupleType,
     Type,
 )
 
@@ -88,7 +97,7 @@ def rewrite_module(module: Module, step: Step) -> Module:
 
 def rewrite_function(function: Function, step: Step) -> Function:
     """Rewrite the body of a global function. Its type stays what was declared."""
-    body = _Rewriting(step, function.dims).block(function.body, None)
+    body = _Rewriting(step, _dims_of(function)).block(function.body, None)
     return function if body is function.body else replace(function, body=body)
 
 
@@ -450,6 +459,9 @@ class _Rewriting:
 
     def _match(self, block: Block, value: Match) -> Expr:
         scrutinee = self.atom(value.scrutinee)
+        outer = set(free_symbols(value.scrutinee.type))
+        for arm in value.arms:
+            self._learn(d for v in make.pattern_vars(arm.pattern) for d in _ints_of(v.type, outer))
         arms = tuple([self._arm(block, arm) for arm in value.arms])
         if scrutinee is value.scrutinee and _all_same(arms, value.arms):
             return value
@@ -480,7 +492,7 @@ class _Rewriting:
 
     def _function(self, block: Block, value: Function) -> Function:
         type = value.type
-        self._learn(type.dims)
+        self._learn(_dims_of(value))
         params = tuple([self._parameter(p) for p in value.params])
         body = self.block(value.body, block)
         if self.ints:
@@ -493,6 +505,27 @@ class _Rewriting:
         if body is value.body and _all_same(params, value.params) and type == value.type:
             return value
         return Function(params, body, type, value.span, value.place, value.primitive)
+
+
+def _dims_of(function: Function) -> list[DimParam]:
+    """Return the symbols that a function binds: its dims, and those that its parameters open."""
+    pairs = zip(function.type.params, function.params, strict=True)
+    return [*function.dims, *(d for t, p in pairs for d in opened_dims(t, p.type))]
+
+
+def _ints_of(t: Type, outer: set[Sym]) -> Iterator[DimParam]:
+    """Yield the values of control integers that a pattern opens: they may be negative."""
+    match t:
+        case IntType(value=Int(atom=Sym() as s)) if s not in outer:
+            yield DimParam(s, LEAST_INT)
+        case ShapeType(values=values):
+            for v in values:
+                yield from _ints_of(IntType(v), outer)
+        case TupleType(fields=fields):
+            for f in fields:
+                yield from _ints_of(f, outer)
+        case _:
+            pass
 
 
 def _without_bounds(dims: Iterable[DimParam]) -> tuple[DimParam, ...]:
