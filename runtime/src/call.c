@@ -163,11 +163,11 @@ inlay_status_t inlay_call(inlay_activation_t *m, uint32_t index, const inlay_ten
     const inlay_entry_t *entry;
     m->error = error ? error : &unheard;
     m->error->depth = 0;
-    INLAY_TRY(inlay_bind(m->module, index, inputs, n_inputs, m->error));
-    entry = &m->module->entries[index];
-    if (!entry->inputs.is_flat || !entry->outputs.is_flat)
+    entry = index < m->module->n_entries ? &m->module->entries[index] : NULL;
+    if (entry && (!entry->inputs.is_flat || !entry->outputs.is_flat))
         return inlay_fail(m->error, INLAY_BAD_ARGUMENT,
                           "the entry has structure: use inlay_call_structured", NULL, 0);
+    INLAY_TRY(inlay_bind(m->module, index, inputs, n_inputs, m->error));
     if (n_results != entry->outputs.n)
         return inlay_fail(m->error, INLAY_BAD_ARGUMENT, "room for another number of results", NULL,
                           0);

@@ -163,6 +163,33 @@ static void print_results(const inlay_host_t *host, inlay_result_t *results, uin
     }
 }
 
+/* Call an entry with structure on fixed tensors and counts; print counts and results. */
+static inlay_status_t run_structured(const inlay_host_t *host, inlay_activation_t *activation,
+                                     inlay_error_t *error, int silent)
+{
+    static int64_t x[3] = {1, 2, 3};
+    static float y[6] = {0, 1, 2, 3, 4, 5};
+    static const int64_t x_dims[1] = {3}, y_dims[2] = {2, 3}, z_dims[2] = {1, 3};
+    static const int64_t counts[2] = {2, 1};
+    const inlay_tensor_t tensors[4] = {{x, INLAY_I64, 1, x_dims},
+                                       {y, INLAY_F32, 2, y_dims},
+                                       {y, INLAY_F32, 2, z_dims},
+                                       {x, INLAY_I64, 1, x_dims}};
+    inlay_values_t values;
+    uint32_t i;
+    inlay_status_t status =
+        inlay_call_structured(activation, 0, tensors, 4, counts, 2, &values, error);
+    if (inlay_activation_live(activation)) printf("LIVE ");
+    if (status != INLAY_OK) return status;
+    if (!silent) {
+        printf("ok");
+        for (i = 0; i < values.n_counts; i++) printf(" %" PRId64, values.counts[i]);
+        print_results(host, values.tensors, values.n_tensors);
+    }
+    inlay_values_release(host, &values);
+    return INLAY_OK;
+}
+
 static inlay_status_t run(const inlay_host_t *host, const uint8_t *data, size_t bytes, int silent)
 {
     static int64_t x[3] = {1, 2, 3};
@@ -190,6 +217,10 @@ static inlay_status_t run(const inlay_host_t *host, const uint8_t *data, size_t 
         status = inlay_call(activation, 0, inputs, n_inputs < 2 ? n_inputs : 2, results,
                             n_results < 8 ? n_results : 8, &error);
         if (inlay_activation_live(activation)) printf("LIVE ");
+        if (status == INLAY_BAD_ARGUMENT && strstr(error.message, "has structure")) {
+            status = run_structured(host, activation, &error, silent);
+            break;
+        }
         if (status == INLAY_OK && silent)
             while (n_results) inlay_result_release(host, &results[--n_results]);
         if (status == INLAY_OK && !silent) {

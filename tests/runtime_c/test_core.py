@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import inlay
 from inlay.base.diagnostics import CompileError
 from inlay.bytecode import container
 from inlay.bytecode.document import c_table, markdown_table
@@ -196,6 +197,36 @@ def python_refusal(data: bytes) -> str:
     except CompileError as caught:
         return str(caught)
     return ""
+
+
+STRUCTURED = """
+fn main(x: Tensor[3, i64], xs: List[some k. Tensor[k, 3, f32]], o: Option[Tensor[3, i64]]) -> (
+  List[List[some k. Tensor[k, 3, f32]]], Option[Tensor[3, i64]], Tensor[3, i64], List[Tensor[3, i64]]
+) {
+  let ys: List[some k. Tensor[k, 3, f32]] = @list.insert(xs, int(1), @list.at(xs, int(-1)));
+  (Cons(ys, Cons(@list.reverse(xs), Nil[ROW]())), o, x, Cons(x, Cons(x, Nil[Tensor[3, i64]]())))
+}
+"""
+
+
+def structured_files(folder: Path) -> list[Path]:
+    source = folder / "structured.inl"
+    source.write_text(STRUCTURED.replace("ROW", "List[some k. Tensor[k, 3, f32]]"))
+    program = inlay.compile(source).program
+    path = folder / "structured.inlay"
+    container.save(program, path)
+    return [path]
+
+
+def test_structure_under_sanitizers(driver, tmp_path):
+    """Counts come first: of the outer list, then each inner one; of the option; of the last list."""
+    files = structured_files(tmp_path)
+    (line,) = drive(driver, files)
+    assert line.startswith("ok 2 3 2 1 2 4:3,:")
+    assert len(line.split(" ")) == 6 + 5 + 1 + 1 + 2
+    for mode, seed in (("parallel", 0), ("replay", 1)):
+        assert drive(driver, files, mode=mode, seed=seed) == [line]
+    assert drive(driver, files, limit=1) == []
 
 
 def test_truncated_files_under_sanitizers(driver, tmp_path):
