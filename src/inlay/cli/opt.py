@@ -17,12 +17,14 @@ from inlay.passes.contract import PassContext
 from inlay.passes.discover import pass_table, passes_named
 from inlay.passes.manager import Pipeline, run_pipeline
 from inlay.pipeline.compile import meanings_of
+from inlay.placement.plan_places import PlanOptions
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, help="a program (.inl) or a model (.onnx)")
     parser.add_argument("--passes", default="", metavar="A,B,C", help="passes, in order")
     add_extern_argument(parser)
+    parser.add_argument("--board", default="host", help="the machine that passes plan for")
     parser.add_argument("-o", "--output", type=Path, help="where to write; by default, print")
     parser.add_argument("--remarks", action="store_true", help="print what passes decided and why")
 
@@ -33,7 +35,11 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     tables = [pass_table(f"inlay.{p}") for p in ("placement", "memory", "transforms")]
     passes = passes_named(arguments.passes, tables) if arguments.passes else ()
     module = load(arguments.file, externs=externs_in(arguments.extern))
-    context = PassContext(operators, lambda expression: evaluate_expr(expression, meanings))
+    context = PassContext(
+        operators,
+        lambda expression: evaluate_expr(expression, meanings),
+        options={PlanOptions: PlanOptions(arguments.board)},
+    )
     # The order is the user's: what the passes require is not checked, what they make is.
     pipeline = Pipeline(passes, frozenset())
     module = run_pipeline(pipeline, module, context, verify=check)

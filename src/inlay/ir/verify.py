@@ -68,6 +68,7 @@ from inlay.ir.types import (
     TensorType,
     TupleType,
     Type,
+    TypeVar,
     UnknownType,
 )
 from inlay.ir.walk import LEAVES, bound_here
@@ -476,6 +477,8 @@ def _fits(count: int, t: Type) -> bool:
             return count == 1
         case AdtType(args=args):
             return count >= len(args)
+        case TypeVar():
+            return True
         case _:
             return False
 

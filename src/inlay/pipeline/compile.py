@@ -35,7 +35,7 @@ from inlay.pipeline.options import CompileOptions
 from inlay.pipeline.report import Report, count_kernels, count_operators
 from inlay.pipeline.route import memory_pipeline, tensor_pipeline
 from inlay.pipeline.version import lowering_version
-from inlay.placement.place_on_host import HostOptions
+from inlay.placement.plan_places import PlanOptions
 from inlay.runtime.extern import Extern
 from inlay.schedule.choose import schedule_function
 from inlay.transforms.pack_weights import PackOptions
@@ -78,7 +78,7 @@ def compile_module(
         lambda expression: evaluate_expr(expression, meanings),
         options={
             PackOptions: PackOptions(lanes=target.lanes(4)),
-            HostOptions: HostOptions(board.host.name),
+            PlanOptions: PlanOptions(board.name, board),
         },
         instrument=instrument,
     )

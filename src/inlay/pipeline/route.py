@@ -14,7 +14,7 @@ from __future__ import annotations
 from inlay.memory import carry_buffers, explicit_alloc
 from inlay.passes.contract import Property
 from inlay.passes.manager import Pipeline, make_pipeline
-from inlay.placement import place_on_host
+from inlay.placement import mark_wishes, plan_places
 from inlay.transforms import (
     call_foreign,
     check_indices,
@@ -36,6 +36,7 @@ from inlay.transforms import (
 
 TENSOR = (
     infer_types.PASS,
+    mark_wishes.PASS,
     to_anf.PASS,
     eta_expand.PASS,
     expand_externs.PASS,
@@ -54,7 +55,7 @@ TENSOR = (
     eliminate_dead.PASS,
     grow_in_place.PASS,
     check_indices.PASS,
-    place_on_host.PASS,
+    plan_places.PASS,
     call_foreign.PASS,
     fuse_ops.PASS,
 )

@@ -61,6 +61,7 @@ from inlay.ir.types import (
 )
 from inlay.ir.walk import postorder
 from inlay.ops._define import ForeignOp
+from inlay.ops.device import DEVICE_COPY, ON_DEVICE
 from inlay.passes.contract import Evaluator, Pass, PassContext, Property
 from inlay.transforms._blocks import Block, rewrite_module
 
@@ -183,6 +184,8 @@ def _evaluated(
     """
     # Code of the user runs when the program does, and not while it is compiled.
     if op.effect not in (Effect.PURE, Effect.FAILS) or isinstance(op, ForeignOp):
+        return None
+    if op in (DEVICE_COPY, ON_DEVICE):  # to be somewhere is what these are for
         return None
     inputs: dict[int, int] = {}
     for arg in value.args:

@@ -47,7 +47,7 @@ def run(module: Module, context: PassContext) -> Module:
         for name in group:
             function = _inline_in(module.functions[name], available, small)
             done[name] = function
-            if name not in recursive and function.primitive is None:
+            if name not in recursive and function.primitive is None and not _is_placed(function):
                 if mentions.get(name, 0) == 1 or _size(function, small) <= small:
                     available[name] = function
     if all(done[name] is f for name, f in module.functions.items()):
@@ -99,6 +99,8 @@ def _local_functions(body: Expr, small: int) -> set[Var]:
             calls[value.callee] = calls.get(value.callee, 0) + 1
     for let in _lets(body):
         if isinstance(let.value, Function) and let.value.primitive is None:
+            if _is_placed(let.value):
+                continue
             literals[let.var] = let.value
             if any(let.var in operands(v) or v is let.var for v in values(let.value.body)):
                 recursive.add(let.var)
@@ -109,6 +111,11 @@ def _local_functions(body: Expr, small: int) -> set[Var]:
         and calls.get(var, 0) > 0
         and (mentions[var] == 1 or _size(function, small) <= small)
     }
+
+
+def _is_placed(function: Function) -> bool:
+    """Whether somebody said where parameters or result are to be: a call may need copies there."""
+    return function.place is not None or any(p.place is not None for p in function.params)
 
 
 def _lets(body: Expr) -> list[Let]:

@@ -1,0 +1,810 @@
+"""Walks a program and says what places have to do with each other: atoms, facts and edges.
+
+**Instances.** Each occurrence of a global or let-bound function has constraints of its own, as a
+polymorphic function has types of its own; a recursive group and function parameters have one. The
+body of a function is walked once for each instance, so the work is that of the program with calls
+written out; from `_MOST_VALUES` walked values on, further occurrences of a function share one instance.
+
+**Wishes.** `on_device(e, d)` as an operand asks for `e` on `d` and is a new value about which nothing
+follows from `e`; as a definition it is `e` and is on `d`. Both stand for `e` afterwards, and so does
+a `device_copy` without an engine: what they ask for is a demand like that of any use.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from inlay.analysis.blocks import count_uses
+from inlay.analysis.call_graph import call_graph
+from inlay.base.diagnostics import Collector
+from inlay.base.graph import strong_components
+from inlay.base.registry import nearest
+from inlay.base.span import Span
+from inlay.ir import core_ops
+from inlay.ir.dims import substitute_type
+from inlay.ir.expr import (
+    Call,
+    Const,
+    ConstructorRef,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    OpRef,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    Project,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    Var,
+)
+from inlay.ir.module import Module
+from inlay.ir.place import Origin, Place
+from inlay.ir.types import Type
+from inlay.ops.device import DEVICE_COPY, CopyAttrs, Position, WishAttrs
+from inlay.ops.memory import TENSOR_AT, StorageAttrs
+from inlay.placement._domains import Domain, Kind, Leaf, Parts, Shapes, leaves, match_types, part
+from inlay.placement._graph import Edge, Graph, Operation, Reason
+from inlay.placement.mark_wishes import wish_of
+
+Capability = Callable[[Call], Mapping[str, str]]
+"""Gives for each device that cannot run an operation the reason, by name."""
+
+CHECKS = frozenset({core_ops.CHECK_SHAPE, core_ops.CHECK_EQUAL, core_ops.CHECK_AT_LEAST})
+_MOST_VALUES = 400_000
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """A function at one occurrence.
+
+    Attributes:
+        function: what is instantiated.
+        name: of a global, or the variable of a local function; None for one without a name.
+        parent: the instance in whose body a local function stands.
+        types: what type variables stand for.
+        params, result: the domain of the function.
+        env: domains of the variables bound in the body; None for constants.
+        domains: of operations, branches and calls, by identity of the node.
+        children: instances of occurrences, by identity of the node and index of the operand.
+        ports: memories that an operand of a kernel may be in, by node and index; else any.
+        sites: who mentions it where: the instance, the node and the index of the operand.
+        constants: homes of constants that a wish puts somewhere, by identity of the wish.
+        atoms: its own, in the order of the walk.
+        group: instances of the functions that call each other, by name.
+        shared: whether several occurrences use it because the program is too large.
+    """
+
+    function: Function
+    name: str | Var | None
+    parent: Instance | None
+    types: Mapping[str, Type]
+    params: tuple[Domain, ...] = ()
+    result: Domain = None
+    env: dict[Var, Domain] = field(default_factory=dict[Var, "Domain"])
+    domains: dict[int, Domain] = field(default_factory=dict[int, "Domain"])
+    children: dict[tuple[int, int], Instance] = field(
+        default_factory=dict[tuple[int, int], "Instance"]
+    )
+    atoms: list[int] = field(default_factory=list[int])
+    ports: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+    sites: list[tuple[Instance, Expr, int]] = field(
+        default_factory=list["tuple[Instance, Expr, int]"]
+    )
+    constants: dict[int, Domain] = field(default_factory=dict[int, "Domain"])
+    group: dict[str, Instance] = field(default_factory=dict[str, "Instance"])
+    shared: bool = False
+
+    @property
+    def domain(self) -> Parts:
+        """The domain of the function as a value."""
+        return Parts(Kind.FUNCTION, (*self.params, self.result))
+
+
+def gather(
+    module: Module, graph: Graph, capability: Capability, findings: Collector
+) -> list[Instance]:
+    """Return all instances, callers before callees; fill the graph.
+
+    Requires A-normal form and marked wishes. Findings: `placement.unknown-device`,
+    `placement.unknown-memory`, `placement.unsupported-op`.
+    """
+    walk = _Gather(module, graph, capability, findings)
+    walk.run()
+    return walk.instances
+
+
+class _Gather:
+    def __init__(
+        self, module: Module, graph: Graph, capability: Capability, findings: Collector
+    ) -> None:
+        self.module = module
+        self.graph = graph
+        self.machine = graph.machine
+        self.capability = capability
+        self.findings = findings
+        self.instances: list[Instance] = []
+        self.pending: deque[Instance] = deque()
+        self.locals: dict[Var, Function] = {}
+        self.shared: dict[tuple[int, int], Instance] = {}
+        self.walked = 0
+        self.uses: dict[int, set[Var]] = {}
+        self.rigid_vars: set[Var] = set()
+        self.now: Instance | None = None
+        self.about = Reason("a value")
+        self.shapes = Shapes(module.adts, self._new_atom)
+        self.groups = self._recursive_groups()
+
+    def _recursive_groups(self) -> dict[str, frozenset[str]]:
+        graph = call_graph(self.module)
+        found: dict[str, frozenset[str]] = {}
+        for group in strong_components(list(graph), lambda n: graph[n]):
+            for name in group:
+                found[name] = frozenset(group)
+        return found
+
+    def run(self) -> None:
+        """Instantiate entries and functions that nobody calls, then what they call."""
+        graph = call_graph(self.module)
+        called = {callee for name, callees in graph.items() for callee in callees if callee != name}
+        roots = [n for n in (self.module.entry, *self.module.entries) if n in self.module.functions]
+        roots += [n for n in self.module.functions if n not in called]
+        self._all(list(dict.fromkeys(roots)))
+        rest = [n for n in self.module.functions if n not in self._seen()]
+        while rest:  # groups that only call each other
+            self._all(rest[:1])
+            rest = [n for n in self.module.functions if n not in self._seen()]
+
+    def _seen(self) -> set[object]:
+        return {i.name for i in self.instances if isinstance(i.name, str)}
+
+    def _all(self, names: Sequence[str]) -> None:
+        for name in names:
+            if self.module.functions[name].primitive is None and name not in self._seen():
+                self._instance(self.module.functions[name], name, None, {})
+            elif self.module.functions[name].primitive is not None:
+                self.instances.append(Instance(self.module.functions[name], name, None, {}))
+            while self.pending:
+                self._walk(self.pending.popleft())
+
+    # ------------------------------------------------------------------------ atoms and facts
+
+    def _new_atom(self) -> int:
+        atom = self.graph.atom(self.about)
+        if self.now is not None:
+            self.now.atoms.append(atom)
+        return atom
+
+    def _domain(self, t: Type, about: str, span: Span) -> Domain:
+        assert self.now is not None
+        self.about = Reason(about, span)
+        return self.shapes.of(t, self.now.types)
+
+    def device(self, name: str, span: Span) -> int | None:
+        """Return the index of a device; None, and a finding, where the board has none such."""
+        found = self.machine.device_index.get(name)
+        if found is None:
+            known = self.machine.devices
+            close = nearest(name, known)
+            self.findings.error(
+                "placement.unknown-device",
+                f"found the device '{name}', which board '{self.machine.board.name}' does not have",
+                span=span,
+                hint=f"did you mean {' or '.join(close)}?" if close
+                else f"its devices are {', '.join(known)}",
+            )  # fmt: skip
+        return found
+
+    def memories(self, names: Sequence[str], device: int | None, span: Span) -> int | None:
+        """Return the memories that a scope names, as bits.
+
+        A scope is a memory, or one of `workspace` (no stack), `stack`, `global` (no restriction), or a
+        device or engine, for what that addresses: `[npu0, dma0]` is what all of them share.
+        """
+        board, bits = self.machine.board, 0
+        everything = (1 << len(board.memories)) - 1
+        restricted = everything
+        stacks = self.machine.bits([m.name for m in board.memories if m.kind == "stack"])
+        parties = {d.name: d.memories for d in board.devices}
+        parties.update({e.name: e.memories for e in board.engines})
+        for name in names:
+            if name in self.machine.memory_index:
+                bits |= 1 << self.machine.memory_index[name]
+            elif name in ("workspace", "stack", "global"):
+                scope = {"workspace": everything & ~stacks, "stack": stacks, "global": everything}
+                restricted &= scope[name]
+            elif name in parties:
+                restricted &= self.machine.bits(parties[name])
+            else:
+                known = [*self.machine.memory_index, *parties, "workspace", "stack", "global"]
+                close = nearest(name, known)
+                self.findings.error(
+                    "placement.unknown-memory",
+                    f"found the memory '{name}', which board '{board.name}' does not have",
+                    span=span,
+                    hint=f"did you mean {' or '.join(close)}?" if close
+                    else f"its memories are {', '.join(self.machine.memory_index)}",
+                )  # fmt: skip
+                return None
+        del device
+        return (bits or everything) & restricted
+
+    def place(self, domain: Domain, place: Place | None, what: str, span: Span) -> None:
+        """Take the place written on a value as a fact."""
+        if place is None or domain is None:
+            return
+        said = "!" if place.origin is Origin.USER else ""
+        device = self.device(place.device, span) if place.device else None
+        bits = None
+        if place.memories is not None:
+            bits = self.memories(place.memories, device, span)
+        inner = domain.parts if isinstance(domain, Parts) else ()
+        if not place.fields and isinstance(domain, Parts) and domain.kind is Kind.FUNCTION:
+            return
+        whole = not place.fields
+        for index, p in enumerate(inner if not whole else ()):
+            own = place.fields[index] if index < len(place.fields) else None
+            self.place(p, own, f"part {index} of {what}", span)
+        if not whole:
+            return
+        text = place.device + (f"[{', '.join(place.memories)}]" if place.memories else "")
+        for atom in leaves(domain):
+            if device is not None:
+                self.graph.pin(atom, device, Reason(f"{what} is @{text}{said}", span))
+            if bits is not None:
+                self.graph.limit(atom, bits, Reason(f"{what} is @{text}{said}", span))
+
+    def flow(self, a: Domain, b: Domain, reason: Reason, kind: Edge = Edge.ORDINARY) -> None:
+        """Say that a value of one domain becomes one of another, where a copy may be written."""
+        match a, b:
+            case Leaf(atom=x), Leaf(atom=y):
+                if x != y:
+                    self.graph.edge(x, y, kind)
+            case Parts(kind=Kind.CELL, parts=xs), Parts(kind=Kind.CELL, parts=ys):
+                for x, y in zip(xs, ys, strict=True):
+                    self.unify(x, y, reason, cell=True)
+            case Parts(kind=one, parts=xs), Parts(kind=other, parts=ys) if one == other:
+                if a is b or len(xs) != len(ys):
+                    return
+                inner = kind if one is Kind.TUPLE else min(kind, Edge.CONTAINER)
+                for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
+                    if one is Kind.FUNCTION and i < len(xs) - 1:
+                        self.flow(y, x, reason, inner)
+                    else:
+                        self.flow(x, y, reason, inner)
+            case Leaf(atom=x), Parts():
+                for y in leaves(b):
+                    self.graph.edge(x, y, kind)
+            case Parts(), Leaf(atom=y):
+                for x in leaves(a):
+                    self.graph.edge(x, y, kind)
+            case _:
+                pass
+
+    def unify(self, a: Domain, b: Domain, reason: Reason, *, cell: bool = False) -> None:
+        """Say that two domains are of one value."""
+        for x, y in zip(leaves(a), leaves(b), strict=False):
+            self.graph.same_value(x, y, reason)
+            if cell:
+                self.graph.cells.update((x, y))
+
+    # ------------------------------------------------------------------------ instances
+
+    def _instance(
+        self, function: Function, name: str | Var | None, parent: Instance | None,
+        types: Mapping[str, Type],
+    ) -> Instance:  # fmt: skip
+        made = Instance(function, name, parent, types)
+        outer, self.now = self.now, made
+        spelled = name.name if isinstance(name, Var) else name or "the function"
+        params: list[Domain] = []
+        for p in function.params:
+            what = f"parameter {p.name} of {spelled}"
+            domain = self._domain(p.type, what, p.span or function.span)
+            self.place(domain, p.place, what, p.span or function.span)
+            made.env[p] = domain
+            params.append(domain)
+        made.params = tuple(params)
+        made.result = self._domain(function.type.result, f"the result of {spelled}", function.span)
+        self.place(made.result, function.place, f"the result of {spelled}", function.span)
+        self.now = outer
+        self.instances.append(made)
+        self.pending.append(made)
+        return made
+
+    def _occurrence(self, atom: Expr, node: Expr, index: int) -> Domain:
+        """Return the domain of a function by name, at one occurrence of it."""
+        now = self.now
+        assert now is not None
+        found: Instance | None = now.children.get((id(node), index))
+        if found is not None:  # a bare variable as a value: one instance for all of them
+            return found.domain
+        if isinstance(atom, GlobalVar):
+            function = self.module.functions[atom.name]
+            found = now.group.get(atom.name)
+            if found is None:
+                types = self._types_at(function, node, index)
+                found = self._shared(function, atom.name, None, types)
+                if found is None:
+                    found = self._instance(function, atom.name, None, types)
+                    members = self.groups.get(atom.name, frozenset())
+                    inside = now.name in members if isinstance(now.name, str) else False
+                    found.group = now.group if inside else {}
+                    found.group[atom.name] = found
+        else:
+            assert isinstance(atom, Var)
+            home = now
+            while atom not in home.env and home.name is not atom:
+                assert home.parent is not None, f"'{atom.name}' is bound around its use"
+                home = home.parent
+            if home.name is atom:  # recursion
+                found = home
+            else:
+                function = self.locals[atom]
+                types = {**home.types, **self._types_at(function, node, index)}
+                found = self._shared(function, atom, home, types)
+                if found is None:
+                    found = self._instance(function, atom, home, types)
+                    found.group = home.group
+        now.children[id(node), index] = found
+        found.sites.append((now, node, index))
+        return found.domain
+
+    def _shared(
+        self, function: Function, name: str | Var, parent: Instance | None, types: Mapping[str, Type]
+    ) -> Instance | None:
+        if self.walked < _MOST_VALUES or function.type.type_vars:
+            return None
+        key = (id(function), id(parent))
+        if key not in self.shared:
+            self.shared[key] = self._instance(function, name, parent, types)
+            self.shared[key].shared = True
+        return self.shared[key]
+
+    def _types_at(self, function: Function, node: Expr, index: int) -> dict[str, Type]:
+        """Return what type variables stand for at a call."""
+        if not function.type.type_vars or not isinstance(node, Call) or index != 0:
+            return {}
+        assert self.now is not None
+        found: dict[str, Type] = {}
+        for declared, arg in zip(function.type.params, node.args, strict=False):
+            match_types(declared, arg.type, found)
+        match_types(function.type.result, node.type, found)
+        return {n: substitute_type(t, {}, self.now.types) for n, t in found.items()}
+
+    # ------------------------------------------------------------------------ bodies
+
+    def _walk(self, instance: Instance) -> None:
+        self.now = instance
+        spelled = instance.name.name if isinstance(instance.name, Var) else instance.name
+        body = self._block(instance.function.body)
+        reason = Reason(f"the body of {spelled} is its result", instance.function.span)
+        self.flow(body, instance.result, reason)
+
+    def _block(self, block: Expr) -> Domain:
+        while isinstance(block, Let):
+            self._let(block)
+            block = block.body
+        return self._value(block)
+
+    def _let(self, let: Let) -> None:
+        assert self.now is not None
+        var, value = let.var, let.value
+        self.walked += 1
+        if isinstance(value, Function) and value.primitive is None:
+            self.locals[var] = value
+            self.now.env[var] = None
+            if not self._is_used(var):
+                self._occurrence(var, let, 0)
+            return
+        domain = self._value(value)
+        span = var.span or value.span
+        wish = wish_of(value)
+        if wish is not None and wish.result and wish.position is not Position.DEFINITION:
+            self.rigid_vars.add(var)
+        if isinstance(value, Const) and var.place is not None:
+            domain = self._domain(var.type, f"'{var.name}'", span)
+        self.place(domain, var.place, f"'{var.name}'", span)
+        self.now.env[var] = domain
+
+    def _is_used(self, var: Var) -> bool:
+        """Whether anything mentions a local function."""
+        assert self.now is not None
+        function = self.now.function
+        if id(function) not in self.uses:
+            self.uses[id(function)] = set(count_uses(function.body))
+        return var in self.uses[id(function)]
+
+    def _atom(self, atom: Expr, node: Expr, index: int) -> Domain:
+        """Return the domain of an operand."""
+        assert self.now is not None
+        match atom:
+            case Var() if atom in self.locals:
+                return self._occurrence(atom, node, index)
+            case Var():
+                home: Instance | None = self.now
+                while home is not None:
+                    if atom in home.env:
+                        return home.env[atom]
+                    home = home.parent
+                raise AssertionError(f"'{atom.name}' is bound around its use")
+            case GlobalVar(name=name) if name in self.module.functions:
+                if self.module.functions[name].primitive is None:
+                    return self._occurrence(atom, node, index)
+                return self._domain(atom.type, f"@{name}", atom.span)
+            case GlobalVar():
+                return self._domain(atom.type, f"@{atom.name}", atom.span)
+            case _:
+                return None
+
+    def _value(self, value: Expr) -> Domain:
+        assert self.now is not None
+        self.walked += 1
+        domain = self._value_domain(value)
+        self.now.domains[id(value)] = domain
+        return domain
+
+    def _value_domain(self, value: Expr) -> Domain:
+        match value:
+            case Call():
+                return self._call(value)
+            case If(then=then, otherwise=otherwise):
+                join = self._domain(value.type, "the branches of if", value.span)
+                for block in (then, otherwise):
+                    reason = Reason("a branch is the value of if", value.span)
+                    self.flow(self._block(block), join, reason)
+                self.place(join, value.place, "the value of if", value.span)
+                return join
+            case Match(scrutinee=scrutinee, arms=arms):
+                inner = self._atom(scrutinee, value, 0)
+                join = self._domain(value.type, "the arms of match", value.span)
+                for arm in arms:
+                    self._pattern(arm.pattern, inner)
+                    reason = Reason("an arm is the value of match", value.span)
+                    self.flow(self._block(arm.body), join, reason)
+                self.place(join, value.place, "the value of match", value.span)
+                return join
+            case Tuple(fields=fields):
+                parts: list[Domain] = []
+                for i, f in enumerate(fields):
+                    own = self._atom(f, value, i)
+                    if own is None and isinstance(f, Const | Var):
+                        own = self._domain(f.type, f"field {i}", f.span or value.span)
+                    parts.append(own)
+                made = Parts(Kind.TUPLE, tuple(parts))
+                self.place(made, value.place, "the tuple", value.span)
+                return made
+            case Project(value=inner, index=index):
+                domain = part(self._atom(inner, value, 0), index)
+                self.place(domain, value.place, f"field {index}", value.span)
+                return domain
+            case RefCreate(value=inner):
+                cell = self._domain(value.type, "the cell", value.span)
+                content = self._atom(inner, value, 0)
+                self.flow(content, part(cell, 0), Reason("it is put into the cell", value.span))
+                self.graph.cells.update(leaves(cell))
+                self.place(cell, value.place, "the cell", value.span)
+                return cell
+            case RefRead(ref=ref):
+                return part(self._atom(ref, value, 0), 0)
+            case RefWrite(ref=ref, value=inner):
+                cell, content = self._atom(ref, value, 0), self._atom(inner, value, 1)
+                self.flow(content, part(cell, 0), Reason("it is written to the cell", value.span))
+                return None
+            case Function():
+                return self._domain(value.type, "the kernel", value.span)
+            case _:
+                return self._atom(value, value, 0)
+
+    def _pattern(self, pattern: Pattern, domain: Domain) -> None:
+        assert self.now is not None
+        match pattern:
+            case PatternVar(var=var):
+                self.place(domain, var.place, f"'{var.name}'", var.span)
+                self.now.env[var] = domain
+            case PatternTuple(fields=fields):
+                for i, f in enumerate(fields):
+                    self._pattern(f, part(domain, i))
+            case PatternConstructor(name=name, fields=fields):
+                known = domain.fields.get(name, ()) if isinstance(domain, Parts) else ()
+                for i, f in enumerate(fields):
+                    self._pattern(f, known[i] if i < len(known) else domain)
+            case _:
+                pass
+
+    # ------------------------------------------------------------------------ calls
+
+    def _call(self, call: Call) -> Domain:
+        wish = wish_of(call)
+        match call.callee:
+            case OpRef() if wish is not None:
+                return self._wish(call, wish)
+            case OpRef(op=op, attrs=CopyAttrs() as attrs) if op is DEVICE_COPY:
+                return self._copy(call, attrs)
+            case OpRef(op=op) if op in CHECKS:
+                return self._atom(call.args[0], call, 1)
+            case OpRef(op=op):
+                return self._operation(call, op.name)
+            case ConstructorRef(name=name):
+                return self._construct(call, name)
+            case GlobalVar(name=name) if self._is_kernel(name):
+                return self._operation(call, name)
+            case callee:
+                return self._apply(call, self._atom(callee, call, 0))
+
+    def _is_kernel(self, name: str) -> bool:
+        function = self.module.functions.get(name)
+        return function is None or function.primitive is not None
+
+    def _apply(self, call: Call, callee: Domain) -> Domain:
+        if not isinstance(callee, Parts):  # a function of unknown shape
+            result = self._domain(call.type, "the result of a call", call.span)
+            for i, arg in enumerate(call.args):
+                self.flow(self._atom(arg, call, i + 1), callee, Reason("it is an argument", arg.span))
+            self.flow(callee, result, Reason("it is the result", call.span))
+            return result
+        name = getattr(call.callee, "name", "the function")
+        for i, (arg, param) in enumerate(zip(call.args, callee.params, strict=False)):
+            own = self._atom(arg, call, i + 1)
+            word = getattr(arg, "name", f"argument {i}")
+            reason = Reason(f"{word} is passed to parameter {i} of {name}", arg.span or call.span)
+            if self._is_rigid(arg):
+                self._rigid(own, param, reason)
+            self.flow(own, param, reason)
+        self.place(callee.result, call.place, f"the result of {name}", call.span)
+        return callee.result
+
+    def _construct(self, call: Call, name: str) -> Domain:
+        data = self._domain(call.type, f"the {name}", call.span)
+        known = data.fields.get(name, ()) if isinstance(data, Parts) else ()
+        for i, (arg, slot) in enumerate(zip(call.args, known, strict=False)):
+            own = self._atom(arg, call, i + 1)
+            reason = Reason(f"it is field {i} of {name}", arg.span or call.span)
+            if self._is_rigid(arg):
+                self._rigid(own, slot, reason)
+            self.flow(own, slot, reason)
+        self.place(data, call.place, f"the {name}", call.span)
+        return data
+
+    def _operation(self, call: Call, name: str) -> Domain:
+        result = self._domain(call.type, f"the result of {name}", call.span)
+        atoms = list(leaves(result))
+        assert self.now is not None
+        ports = self._ports(call)
+        self.now.ports.update({(id(call), i): bits for i, bits in ports.items()})
+        if not atoms:  # what has no tensor to give is run by the host: it needs its operands there
+            for i, arg in enumerate(call.args):
+                self._atom(arg, call, i + 1)
+            return result
+        first = atoms[0]
+        reason = Reason(f"it is a result of {name}", call.span)
+        for other in atoms[1:]:
+            self.graph.same_device(first, other, reason)
+        refusals = self.capability(call)
+        allowed = tuple(i for i, d in enumerate(self.machine.devices) if d not in refusals)
+        refused = tuple((self.machine.device_index[d], r) for d, r in refusals.items())
+        self.graph.operations[first] = Operation(name, allowed, refused, call.span)
+        spec = call.callee
+        if isinstance(spec, OpRef) and isinstance(spec.attrs, StorageAttrs) and spec.attrs.memory:
+            bits = self.memories((spec.attrs.memory,), None, call.span)
+            if bits is not None:
+                owner = self.machine.board.owner_of(spec.attrs.memory)
+                said = Reason(f"{name} names {spec.attrs.memory}", call.span)
+                self.graph.limit(first, bits, said)
+                self.graph.pin(first, self.machine.device_index[owner], said)
+        is_view = isinstance(spec, OpRef) and spec.op is TENSOR_AT
+        for i, arg in enumerate(call.args):
+            own = self._atom(arg, call, i + 1)
+            word = Reason(f"operand {i} of {name}", arg.span or call.span)
+            for atom in leaves(own):
+                if is_view:
+                    self.graph.same_value(atom, first, word)
+                elif self._is_rigid(arg):
+                    self._rigid(own, Leaf(first), word)
+                else:
+                    self.graph.edge(atom, first, Edge.ORDINARY, ports.get(i, self.machine.every))
+        self._port_results(call, result)
+        self._own_place(call, result)
+        return result
+
+    def _own_place(self, call: Call, result: Domain) -> None:
+        if call.place is not None:
+            self.place(result, call.place, self._described(call), call.span)
+
+    def _described(self, call: Call) -> str:
+        return f"the result of {getattr(call.callee, 'name', None) or call.callee.op.name}"  # type: ignore[union-attr]
+
+    def _ports(self, call: Call) -> dict[int, int]:
+        """Return the memories that operands of a kernel may be in, by index; others may be anywhere."""
+        found: dict[int, int] = {}
+        for i, scope in self._scopes(call):
+            if i < len(call.args):
+                bits = self.memories(scope, None, call.span)
+                if bits is not None:
+                    found[i] = bits
+        return found
+
+    def _port_results(self, call: Call, result: Domain) -> None:
+        atoms = list(leaves(result))
+        for i, scope in self._scopes(call):
+            at = i - len(call.args)
+            if 0 <= at < len(atoms):
+                bits = self.memories(scope, None, call.span)
+                if bits is not None:
+                    said = f"result {at} of the kernel is in {', '.join(scope)}"
+                    self.graph.limit(atoms[at], bits, Reason(said, call.span))
+
+    def _scopes(self, call: Call) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Yield the restricted ports of a kernel: operands first, then results."""
+        if not isinstance(call.callee, GlobalVar):
+            return
+        kernel = self.module.kernels.get(call.callee.name)
+        if kernel is not None:
+            for i, port in enumerate(kernel.ports):
+                if port.memories is not None:
+                    yield i, port.memories
+            return
+        function = self.module.functions[call.callee.name]
+        places = [*(p.place for p in function.params), function.place]
+        for i, place in enumerate(places):
+            if place is not None and place.memories is not None:
+                yield i, place.memories
+
+    # ------------------------------------------------------------------------ wishes and copies
+
+    def _wish(self, call: Call, wish: WishAttrs) -> Domain:
+        inner = self._atom(call.args[0], call, 1)
+        device = self.device(wish.device, call.span) if wish.device else None
+        bits = self.memories(wish.memories, device, call.span) if wish.memories else None
+        if (wish.device and device is None) or (wish.memories and bits is None):
+            return inner
+        said = Reason(_wish_text(call, wish), call.span)
+        assert self.now is not None
+        if isinstance(call.args[0], Const) and inner is None:
+            inner = self._domain(call.type, "the constant", call.span)
+            for atom in leaves(inner):
+                self._pin(atom, device, bits, said)
+            self.now.constants[id(call)] = inner
+        if not wish.body and not wish.result:
+            return inner
+        if _is_function(inner):
+            return inner
+        about = Reason(f"{call.span.text or 'the value'}", call.span)
+        self.about = about
+        if wish.position is Position.DEFINITION:
+            made = self._twin(inner, device, bits, said)
+            self._ask(inner, made, said, wish)
+            return made
+        if wish.body:
+            asked = self._twin(inner, device, bits, said)
+            self._ask(inner, asked, said, wish)
+        made = self._twin(inner, None, None, said)
+        if wish.result:
+            for atom in leaves(made):
+                self._pin(atom, device, bits, said)
+        return made
+
+    def _pin(self, atom: int, device: int | None, bits: int | None, said: Reason) -> None:
+        if device is not None:
+            self.graph.pin(atom, device, said)
+        if bits is not None:
+            self.graph.limit(atom, bits, said)
+
+    def _twin(self, domain: Domain, device: int | None, bits: int | None, said: Reason) -> Domain:
+        """Return a new domain of the same shape, on a device; cells have identity and stay."""
+        match domain:
+            case Leaf():
+                atom = self._new_atom()
+                self._pin(atom, device, bits, said)
+                return Leaf(atom)
+            case Parts(kind=Kind.CELL):
+                for atom in leaves(domain):
+                    self._pin(atom, device, bits, said)
+                return domain
+            case Parts(kind=Kind.FUNCTION):
+                return domain
+            case Parts(kind=Kind.DATA):
+                return self._twin_data(domain, device, bits, said)
+            case Parts(kind=kind, parts=parts):
+                return Parts(kind, tuple(self._twin(p, device, bits, said) for p in parts))
+            case None:
+                return None
+
+    def _twin_data(
+        self, data: Parts, device: int | None, bits: int | None, said: Reason
+    ) -> Parts:
+        twins: dict[int, Domain] = {}
+        made = Parts(Kind.DATA, ())
+        twins[id(data)] = made
+
+        def twin(d: Domain) -> Domain:
+            if d is None:
+                return None
+            if isinstance(d, Leaf):
+                key = -1 - d.atom
+                if key not in twins:
+                    twins[key] = self._twin(d, device, bits, said)
+                return twins[key]
+            if id(d) not in twins:
+                copy = Parts(d.kind, ())
+                twins[id(d)] = copy
+                copy.parts = tuple(map(twin, d.parts))
+                copy.fields = {n: tuple(map(twin, f)) for n, f in d.fields.items()}
+            return twins[id(d)]
+
+        made.parts = tuple(map(twin, data.parts))
+        made.fields = {n: tuple(map(twin, f)) for n, f in data.fields.items()}
+        return made
+
+    def _ask(self, inner: Domain, asked: Domain, said: Reason, wish: WishAttrs) -> None:
+        if not wish.body:
+            self.flow(inner, asked, said)
+            return
+        for a, b in zip(leaves(inner), leaves(asked), strict=False):
+            if a == b:
+                continue
+            self.graph.edge(a, b, Edge.STRONG if wish.device else Edge.ORDINARY)
+            self._refuse_wish(a, wish, said)
+
+    def _refuse_wish(self, atom: int, wish: WishAttrs, said: Reason) -> None:
+        operation = self.graph.operations.get(atom)
+        device = self.machine.device_index.get(wish.device)
+        if operation is None or device is None or device in operation.allowed:
+            return
+        why = dict(operation.refusals)[device]
+        able = [self.machine.devices[d] for d in operation.allowed]
+        self.findings.error(
+            "placement.unsupported-op",
+            f"found {operation.name} on {wish.device}, which cannot run it: {why}",
+            span=said.span,
+            labels=[(operation.span, f"{operation.name} is here")] if operation.span else (),
+            hint=f"put it on {' or '.join(able)}" if able else "",
+        )
+
+    def _copy(self, call: Call, attrs: CopyAttrs) -> Domain:
+        inner = self._atom(call.args[0], call, 1)
+        said = Reason(f"copied from {attrs.src} to {attrs.dst}", call.span)
+        self.about = said
+        ends: list[tuple[int | None, int | None]] = []
+        for device, memory in ((attrs.src, attrs.src_memory), (attrs.dst, attrs.dst_memory)):
+            index = self.device(device, call.span) if device else None
+            bits = self.memories((memory,), index, call.span) if memory else None
+            ends.append((index, bits))
+        source = self._twin(inner, *ends[0], said)
+        for a, b in zip(leaves(inner), leaves(source), strict=False):
+            if a != b:
+                self.graph.edge(a, b, Edge.STRONG)
+        made = self._twin(inner, *ends[1], said)
+        if inner is None:
+            made = self._domain(call.type, "the copy", call.span)
+            for atom in leaves(made):
+                self._pin(atom, *ends[1], said)
+        self._own_place(call, made)
+        return made
+
+    def _is_rigid(self, arg: Expr) -> bool:
+        return isinstance(arg, Var) and arg in self.rigid_vars
+
+    def _rigid(self, a: Domain, b: Domain, reason: Reason) -> None:
+        for x, y in zip(leaves(a), leaves(b), strict=False):
+            self.graph.same_device(x, y, reason)
+
+
+def _is_function(domain: Domain) -> bool:
+    return isinstance(domain, Parts) and domain.kind is Kind.FUNCTION
+
+
+def _wish_text(call: Call, wish: WishAttrs) -> str:
+    what = getattr(call.args[0], "name", "the value")
+    memories = f"[{', '.join(wish.memories)}]" if wish.memories else ""
+    word = "fixed" if wish.result else "asked for"
+    return f"{what} is {word} on {wish.device}{memories}"
+

@@ -1,0 +1,144 @@
+"""Plans where everything lives: infers from what is written, fills in, writes places and copies.
+
+The steps are modules of their own, and each reads as one idea: `_gather` says what places have to do
+with each other, `_facts` refuses contradictions, `_solve` chooses devices, `_scopes` memories,
+`_specialize` which functions are one, `_capture` writes. The program is the only record: planning a
+planned program changes nothing, and new facts on it only narrow and add copies.
+
+On a board with one device and one memory there is nothing to choose: operations get that device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from inlay.base.diagnostics import Collector
+from inlay.base.options import option
+from inlay.ir.expr import Arm, Call, Expr, Function, If, Let, Match, OpRef
+from inlay.ir.module import Module
+from inlay.ir.place import Place
+from inlay.ir.walk import spine
+from inlay.machine.board import Board
+from inlay.machine.board_file import find_board
+from inlay.passes.contract import Pass, PassContext, Property
+from inlay.placement._capture import capture
+from inlay.placement._facts import check_facts
+from inlay.placement._gather import Capability, Instance, gather
+from inlay.placement._graph import Graph, Machine
+from inlay.placement._scopes import Places, find_scopes
+from inlay.placement._solve import solve
+from inlay.placement.capability import capability_of
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """Options of this pass."""
+
+    board: str = option("host", help="the machine to plan for, by name or as a file")
+    machine: Board | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inferred:
+    """What inference found, before it is written.
+
+    Attributes:
+        graph: atoms and facts.
+        instances: functions at their occurrences.
+        places: device and memories of every atom.
+    """
+
+    graph: Graph
+    instances: list[Instance]
+    places: Places
+
+
+def run(module: Module, context: PassContext) -> Module:
+    """Place everything. Cost: linear.
+
+    Raises:
+        CompileError: all of `placement.contradiction`, `placement.unsupported-op`,
+            `placement.unknown-device`, `placement.unknown-memory`, `memory.scope-empty`,
+            `device.no-path` at once.
+    """
+    options = context.options_for(PlanOptions)
+    board = options.machine or find_board(options.board)
+    return plan(module, board, capability_of(board, context.ops))
+
+
+def plan(module: Module, board: Board, capability: Capability) -> Module:
+    """Return the module with a place for everything; see `run`."""
+    if len(board.devices) == 1 and len(board.memories) == 1:
+        return _place_all(module, Place(board.host.name))
+    findings = Collector()
+    found = infer(module, board, capability, findings)
+    result = capture(module, found.instances, found.places, findings)
+    findings.raise_if_fatal()
+    return result
+
+
+def infer(
+    module: Module, board: Board, capability: Capability, findings: Collector
+) -> Inferred:
+    """Return what follows from what is written.
+
+    Raises:
+        CompileError: as `run`, of what stands in the way of an answer.
+    """
+    graph = Graph(Machine(board))
+    instances = gather(module, graph, capability, findings)
+    check_facts(graph, findings)
+    findings.raise_if_fatal()
+    places = find_scopes(graph, solve(graph), findings)
+    findings.raise_if_fatal()
+    return Inferred(graph, instances, places)
+
+
+def _place_all(module: Module, place: Place) -> Module:
+    return module.with_functions({n: _function(f, place) for n, f in module.functions.items()})
+
+
+def _function(function: Function, place: Place) -> Function:
+    body = _block(function.body, place)
+    return function if body is function.body else replace(function, body=body)
+
+
+def _block(block: Expr, place: Place) -> Expr:
+    lets, tail = spine(block)
+    result = _value(tail, place)
+    changed = result is not tail
+    for let in reversed(lets):
+        value = _value(let.value, place)
+        changed = changed or value is not let.value
+        result = Let(let.var, value, result, let.type, let.span, let.place) if changed else let
+    return result
+
+
+def _value(value: Expr, place: Place) -> Expr:
+    match value:
+        case Call(callee=OpRef(), place=None):
+            return Call(value.callee, value.args, value.type, value.span, place)
+        case Function():
+            return _function(value, place)
+        case If(then=then, otherwise=otherwise):
+            arms = _block(then, place), _block(otherwise, place)
+            if arms == (then, otherwise):
+                return value
+            return replace(value, then=arms[0], otherwise=arms[1])
+        case Match(arms=arms):
+            placed = tuple(Arm(a.pattern, _block(a.body, place)) for a in arms)
+            if all(new.body is old.body for new, old in zip(placed, arms, strict=True)):
+                return value
+            return replace(value, arms=placed)
+        case _:
+            return value
+
+
+PASS = Pass(
+    __name__,
+    run,
+    "decide where every value lives, and write copies",
+    requires=(Property.ANF,),
+    establishes=(Property.PLACED,),
+    options=PlanOptions,
+)
