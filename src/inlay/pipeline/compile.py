@@ -6,14 +6,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from inlay.base.diagnostics import unsupported
+from inlay.analysis.blocks import values
+from inlay.base.diagnostics import Collector, unsupported
 from inlay.base.instrument import Instrument
 from inlay.bytecode.program import Program
 from inlay.codegen.cache import ObjectCache
 from inlay.codegen.interface import Request
 from inlay.codegen.llvm_generator import LlvmGenerator
 from inlay.interp.tensor import Meanings, evaluate_expr
-from inlay.ir.expr import Function
+from inlay.ir.expr import Call, Function
 from inlay.ir.kernel import Batch
 from inlay.ir.module import Module
 from inlay.ir.verify import check
@@ -21,7 +22,7 @@ from inlay.loop.func import LoopFunction
 from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import Batch as TeBatch
 from inlay.lower.ops_to_loops import ops_to_loops
-from inlay.machine.board import Board
+from inlay.machine.board import NATIVE, Board
 from inlay.machine.board_file import find_board
 from inlay.machine.target import Target, host
 from inlay.memory.plan_memory import plan_module
@@ -78,12 +79,13 @@ def compile_module(
         lambda expression: evaluate_expr(expression, meanings),
         options={
             PackOptions: PackOptions(lanes=target.lanes(4)),
-            PlanOptions: PlanOptions(board.name, board),
+            PlanOptions: PlanOptions(board.name, board, host_ends=True),
         },
         instrument=instrument,
     )
     verify = check if options.verify else None
     module = run_pipeline(tensor_pipeline(), module, context, verify=verify)
+    _check_generators(module, board)
     with instrument.span("build-kernels"):
         built = build_kernels(
             module,
@@ -129,8 +131,31 @@ def _counted(requests: Sequence[Request], instrument: Instrument) -> list[Reques
     return [counted(index, request) for index, request in enumerate(requests)]
 
 
+def _check_generators(module: Module, board: Board) -> None:
+    """Refuse operations on devices for which no code is made here.
+
+    Raises:
+        UnsupportedError: all `target.no-generator` at once.
+    """
+    findings = Collector()
+    for function in module.functions.values():
+        for value in values(function.body):
+            place = value.place if isinstance(value, Call) else None
+            device = None if place is None else board.device(place.device)
+            if device is None or device.arch == NATIVE:
+                continue
+            findings.unsupported(
+                "target.no-generator",
+                f"found an operation on '{device.name}' of architecture '{device.arch}', for which "
+                "no code is made here",
+                span=value.span,
+                hint=f"drop the wish, or put it on '{board.host.name}'",
+            )
+    findings.raise_if_fatal()
+
+
 def _target(board: Board) -> Target:
-    if board.host.arch != "native":
+    if board.host.arch != NATIVE:
         raise unsupported(
             "target.no-generator",
             f"found the architecture '{board.host.arch}' on board '{board.name}', which no code "

@@ -396,12 +396,12 @@ class _Body:
         again = False
         for child in self.writer.locals.get((id(instance), var), ()):
             w = self.writer.written[id(child)]
-            place = self.writer.place(child.domain)
-            bound = Var(var.name, var.type, var.span, place)
+            # The literal says where its parameters and result are; passes may give it more of them.
+            bound = Var(var.name, var.type, var.span)
             self.literals[id(child)] = bound
             made = self.function(w, region)
             if w.extra:  # the variable has the type of the function; calls in the body have it too
-                typed = Var(var.name, w.type, var.span, place)
+                typed = Var(var.name, w.type, var.span)
                 made = _with_var(made, bound, typed)
                 bound = self.literals[id(child)] = typed
             if again and self.writing:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 from inlay.base.diagnostics import Collector
 from inlay.base.options import option
-from inlay.ir.expr import Arm, Call, Expr, Function, If, Let, Match, OpRef
+from inlay.ir.expr import Arm, Call, Expr, Function, If, Let, Match, OpRef, Var
 from inlay.ir.module import Module
 from inlay.ir.place import Place
-from inlay.ir.walk import spine
+from inlay.ir.walk import spine, substitute_vars
 from inlay.machine.board import Board
 from inlay.machine.board_file import find_board
 from inlay.passes.contract import Pass, PassContext, Property
@@ -36,6 +36,7 @@ class PlanOptions:
 
     board: str = option("host", help="the machine to plan for, by name or as a file")
     machine: Board | None = None
+    host_ends: bool = option(False, help="inputs and outputs of the program are on the host")  # noqa: FBT003
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,22 @@ def run(module: Module, context: PassContext) -> Module:
     """
     options = context.options_for(PlanOptions)
     board = options.machine or find_board(options.board)
+    if options.host_ends and len(board.devices) > 1:
+        module = with_host_ends(module, Place(board.host.name))
     return plan(module, board, capability_of(board, context.ops))
+
+
+def with_host_ends(module: Module, host: Place) -> Module:
+    """Return the module with inputs and outputs of entries on the host, where nobody says else."""
+    functions = dict(module.functions)
+    for name in dict.fromkeys((module.entry, *module.entries)):
+        if name in functions:
+            f = functions[name]
+            params = tuple(p if p.place else Var(p.name, p.type, p.span, host) for p in f.params)
+            renamed = dict(zip(f.params, params, strict=True))
+            body = substitute_vars(f.body, {a: b for a, b in renamed.items() if a is not b})
+            functions[name] = replace(f, params=params, body=body, place=f.place or host)
+    return module.with_functions(functions)
 
 
 def plan(module: Module, board: Board, capability: Capability) -> Module:

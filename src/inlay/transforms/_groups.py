@@ -427,7 +427,7 @@ def _node(index: int, let: Let, define: Callable[[OpRef], OpDef]) -> Node | None
     if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
         return None
     definition = define(value.callee)
-    if definition.pattern is Pattern.CONTROL or definition.name == "device_copy":
+    if definition.pattern is Pattern.CONTROL:
         return None
     if value.callee.op.effect is not Effect.PURE:
         return None
