@@ -36,3 +36,15 @@ def test_products_and_sums_of_every_width(rows: int) -> None:
     for name, n in products.items():
         np.testing.assert_array_equal(found[name], x @ weights[f"w{n}"], err_msg=name)
         np.testing.assert_array_equal(found[f"s{n}"], (x @ weights[f"w{n}"]).sum(0), err_msg=name)
+
+
+@pytest.mark.llvm
+def test_softmax_of_nothing_with_sizes_unknown() -> None:
+    """Loops that never run are gone; what only they touched must not be left over."""
+    text = """
+    <ir_version: 9, opset_import: ["" : 18]>
+    empty (float[n, 2, m, 0] x) => (y) { y = Softmax <axis = -1> (x) }
+    """
+    executable = inlay.compile(import_model(onnx.parser.parse_model(text), table()), threads=1)
+    found = executable.run({"x": np.zeros((3, 2, 4, 0), np.float32)})
+    assert found["y"].shape == (3, 2, 4, 0)

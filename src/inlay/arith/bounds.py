@@ -186,7 +186,7 @@ def bounds(e: Int, env: Mapping[Sym, Range], default: Range = DIM) -> Range:
     Args:
         e: the integer.
         env: what is known of symbols.
-        default: what is known of the others; dims are not negative.
+        default: what is known of the others, but for signed ones; dims are not negative.
     """
     total = exactly(0)
     for monomial, c in e.terms:
@@ -201,7 +201,7 @@ def atom_range(atom: Atom, env: Mapping[Sym, Range], default: Range = DIM) -> Ra
     """Return the range of one atom."""
     match atom:
         case Sym():
-            return env.get(atom, default)
+            return env.get(atom, ANY if atom.signed else default)
         case FloorDiv(numerator=a, denominator=b):
             return floor_divide(bounds(a, env, default), bounds(b, env, default))
         case Mod(numerator=a, denominator=b):

@@ -32,11 +32,13 @@ class Sym:
     """An unknown integer with identity.
 
     `name` is for people; `uid` is the identity and follows the order of creation, so that sorting
-    by it is reproducible. Create symbols with `fresh`.
+    by it is reproducible. Create symbols with `fresh`. A symbol stands for a size, which is not
+    negative, where nothing else is said; one that is `signed` may be any integer.
     """
 
     name: str
     uid: int
+    signed: bool = False
 
     def __hash__(self) -> int:
         return self.uid
@@ -312,9 +314,9 @@ def from_atom(atom: Atom) -> Int:
     return Int((((atom,), 1),))
 
 
-def fresh(name: str) -> Sym:
+def fresh(name: str, *, signed: bool = False) -> Sym:
     """Return a symbol that is equal to no other."""
-    return Sym(name, next(_next_uid))
+    return Sym(name, next(_next_uid), signed)
 
 
 def floordiv(a: Int, b: Int) -> Int:

@@ -132,7 +132,7 @@ class TypeParser:
         """Read `n`, `int k`, `n <= e`, `n >= 3`, `n in 1..e`, each with `step 8`, `typical 128`."""
         t = self.t
         low = LEAST_INT if t.at("int") and t.ahead_kind() is TokenKind.NAME and t.advance() else 0
-        sym = arith.fresh(t.name("the name of a dim"))
+        sym = arith.fresh(t.name("the name of a dim"), signed=low < 0)
         self._bind(self.syms, sym.name, sym)
         high: Int | None = None
         if t.accept("<="):

@@ -111,12 +111,19 @@ class Sample:
         """Return the types with symbols in them, and what the symbols stand for."""
         names: dict[str, Sym] = {}
         values: dict[Sym, int] = {}
+        pairs = zip(self.args, self.symbolic, strict=True)
+        sizes = {
+            s
+            for a, spelled in pairs
+            if isinstance(a, np.ndarray)
+            for s in cast(tuple[object, ...], spelled or ())
+        }
 
         def dim(spelled: str | int, value: int) -> Int:
             if isinstance(spelled, int):
                 assert spelled == value, f"sample {self.name}: {spelled} is spelled for {value}"
                 return to_int(spelled)
-            sym = names.setdefault(spelled, fresh(spelled))
+            sym = names.setdefault(spelled, fresh(spelled, signed=spelled not in sizes))
             assert values.setdefault(sym, value) == value, f"sample {self.name}: {spelled} varies"
             return to_int(sym)
 
@@ -280,7 +287,9 @@ def define(
         data_dependent=data_dependent,
         doc=doc,
     )
-    return OpDef(op, pattern, reference, compute, loops, decompose, commutative, samples, update=update)
+    return OpDef(
+        op, pattern, reference, compute, loops, decompose, commutative, samples, update=update
+    )
 
 
 def by_name(definitions: Sequence[OpDef]) -> dict[str, OpDef]:

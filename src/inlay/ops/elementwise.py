@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from inlay.arith.dtype import BF16, BOOL, F16, F32, I64, U8, DType, from_numpy
+from inlay.arith.dtype import BF16, BOOL, F16, F32, F64, I64, U8, DType, from_numpy
 from inlay.arith.expr import Int
 from inlay.ir.op import NoAttrs, TypeContext
 from inlay.ir.types import TensorType
@@ -465,6 +465,33 @@ def _cast_compute(a: CastAttrs, operands: Sequence[te.Tensor], result: TensorTyp
     return pointwise(result.shape, operands, body, "cast")
 
 
+_SEEN = (F32, F64, *INTEGERS)
+"""Formats that are computed with as they are stored; narrow floats are widened when they are read."""
+
+
+def _bitcast_rule(ctx: TypeContext, attrs: CastAttrs, args: Types) -> TensorType:
+    x = rules.tensor(ctx, args, 0, _SEEN)
+    if attrs.dtype not in _SEEN or attrs.dtype.bits != x.dtype.bits:
+        raise ctx.fail(f"cannot see {x.dtype} as {attrs.dtype}", id="type.dtype-mismatch")
+    return TensorType(x.shape, attrs.dtype)
+
+
+def _bitcast_compute(a: CastAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
+    def body(x: Value) -> Value:
+        if x.dtype == a.dtype:
+            return x
+        return te.intrinsic(IntrinsicOp.BITCAST, x, dtype=a.dtype)
+
+    return pointwise(result.shape, operands, body, "bitcast")
+
+
+def _bitcast_samples() -> list[Sample]:
+    pairs = [(s, t) for s in _SEEN for t in _SEEN if s.bits == t.bits]
+    return [
+        Sample(f"{s} as {t}", CastAttrs(t), (edges(s),), (("n",),), exact=True) for s, t in pairs
+    ]
+
+
 def _cast_samples() -> list[Sample]:
     return [
         Sample(f"{s} to {t}", CastAttrs(t), (edges(s),), (("n",),))
@@ -596,6 +623,10 @@ DEFINITIONS: tuple[OpDef, ...] = (
            "x where the condition holds, else y",
            reference=_select_reference,
            compute=_select_compute, samples=_select_samples, in_place=(1, 2)),
+    define("bitcast", CastAttrs, _bitcast_rule, 1, Pattern.ELEMENTWISE,
+           "The bits of x as elements of `dtype`, which has as many.",
+           reference=lambda a, x: x.view(a.dtype.numpy), compute=_bitcast_compute,
+           samples=_bitcast_samples),
     define("cast", CastAttrs, _cast_rule, 1, Pattern.ELEMENTWISE,
            "value converted to dtype: floats to integers truncate and saturate, NaN gives 0; "
            "integers to integers wrap; to bool compares with 0",

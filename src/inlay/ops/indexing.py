@@ -548,6 +548,7 @@ def _range_samples() -> list[Sample]:
         Sample("from 0", RangeAttrs(F16), (0, 6, 1), (0, "n", 1), exact=True),
         Sample("none", RangeAttrs(), (3, 3, 1), (3, "b", 1), exact=True),
         Sample("backwards", RangeAttrs(), (3, 0, 1), ("a", 0, 1), exact=True),
+        Sample("below 0", RangeAttrs(), (-7, -2, 1), ("a", -2, 1), exact=True),
     ]
 
 

@@ -193,8 +193,9 @@ def _mean_reference(a: ReduceAttrs, x: Array) -> Array:
     if from_numpy(x.dtype).is_float:
         total = _np_sum(widen(x), axes, a.keepdims)
         return np.asarray(total / total.dtype.type(count)).astype(x.dtype)
-    total = x.astype(np.int64).sum(axes, keepdims=a.keepdims)
-    return np.asarray(np.trunc(total / count) if count else np.zeros_like(total)).astype(x.dtype)
+    total = np.asarray(x.astype(np.int64).sum(axes, keepdims=a.keepdims))
+    down = total // max(count, 1)
+    return np.asarray(down + ((total < 0) & (total != down * max(count, 1)))).astype(x.dtype)
 
 
 def _mean_compute(a: ReduceAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
@@ -209,6 +210,11 @@ def _mean_compute(a: ReduceAttrs, operands: Sequence[te.Tensor], result: TensorT
     # An empty sum is 0, so dividing it by 1 instead of 0 gives the 0 that is promised.
     count = te.maximum(te.index(product(x.shape[i] for i in axes)), 1)
     return then(total, lambda v: te.trunc_div(v, count).cast(x.dtype), "mean")
+
+
+def _mean_samples() -> list[Sample]:
+    beyond_floats = np.array([2**61 + 1, 2**61 + 2, -7], np.int64)
+    return [*_samples(NUMBERS), Sample("great", ReduceAttrs((0,)), (beyond_floats,), (("n",),))]
 
 
 def _np_logsumexp(x: Array, axes: tuple[int, ...], keep: bool) -> Array:
@@ -458,7 +464,7 @@ DEFINITIONS: tuple[OpDef, ...] = (
     define("reduce_mean", ReduceAttrs,
            lambda ctx, a, args: _rule(ctx, a, rules.tensor(ctx, args, 0, NUMBERS)),
            1, Pattern.REDUCTION, "sum divided by count; integers truncate",
-           reference=_mean_reference, compute=_mean_compute, samples=lambda: _samples(NUMBERS)),
+           reference=_mean_reference, compute=_mean_compute, samples=_mean_samples),
     _arg_reduction("argmax", "index of the greatest; of the first NaN if there is one",
                    ReduceOp.MAX, np.argmax),
     _arg_reduction("argmin", "index of the least; of the first NaN if there is one",

@@ -233,7 +233,8 @@ class _Kernel:
 
     def function(self) -> Function:
         """Return the function, with variables and symbols of its own."""
-        own = {s: fresh(s.name) for s in self._numbers}
+        # No shape says of these that they are sizes: they may be numbers from data.
+        own = {s: fresh(s.name, signed=s in self._ints) for s in self._numbers}
         ints = {s: from_atom(f) for s, f in own.items()}
         replaced: dict[Expr, Expr] = {}
         params: list[Var] = []

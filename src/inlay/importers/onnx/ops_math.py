@@ -97,10 +97,10 @@ def _cast(node: Node) -> Value:
 def _bit_cast(node: Node) -> Value:
     to = load.dtype_of(node.int("to", 0))
     own = node.type(0).dtype
-    if to is not None and to.bits == own.bits and to.is_integer and own.is_integer:
-        return Value(node.cast(node.tensor(0), to))  # integers of one width wrap: the bits stay
     if to is own:
         return node.value(0)
+    if to is not None and to.bits == own.bits and not {to, own} & {dt.BOOL, dt.BF16, dt.F16}:
+        return Value(node.emit("bitcast", node.tensor(0), dtype=to))
     raise node.unsupported(f"takes the bits of {own} for {to or 'an unknown type'}")
 
 

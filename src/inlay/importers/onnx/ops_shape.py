@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from inlay.arith import dtype as dt
-from inlay.arith.expr import Int, floordiv, lit, product
+from inlay.arith.expr import Int, floordiv, lit, maximum, product
 from inlay.importers.onnx import axes as runtime_axes
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import arange, concat, constant, filled, integers, term
@@ -310,6 +310,7 @@ def _slice(node: Node) -> Value:
     whole = _known_slice(v, starts, ends, steps) if axes == (0,) else None
     if whole is not None:
         return whole
+    starts = tuple(_start(b, s, dims[a]) for a, b, s in zip(axes, starts, steps, strict=True))
     ends = tuple(_end(e, s, dims[a]) for a, e, s in zip(axes, ends, steps, strict=True))
     bounds = (make.shape_const(b) for b in (starts, ends, steps))
     return node.result("slice", node.tensor(0), *bounds, axes=axes)
@@ -336,13 +337,13 @@ def _slice_at_run_time(node: Node) -> Value:
     steps = term(node, 4).cast(dt.I64) if node.has(4) else filled(node, 1, axes.shape, dt.I64)
     step = runtime_axes.full(axes, steps, x.rank, 1).clamp(-FAR, FAR)
     forward, sizes = step > 0, integers(node, x.shape)
-    low = forward.where(filled(node, 0, (x.rank,), dt.I64), -1)
+    first = filled(node, 0, (x.rank,), dt.I64)
     high = forward.where(sizes, sizes - 1)
     begin, end = (
         (v < 0).where(v + sizes, v).op("maximum", low).op("minimum", high)
-        for v in (
-            runtime_axes.full(axes, bounds[0], x.rank, 0),
-            runtime_axes.full(axes, bounds[1], x.rank, FAR),
+        for v, low in (
+            (runtime_axes.full(axes, bounds[0], x.rank, 0), first),
+            (runtime_axes.full(axes, bounds[1], x.rank, FAR), forward.where(first, -1)),
         )
     )
     stride = step.op("abs").op("maximum", 1)
@@ -352,6 +353,15 @@ def _slice_at_run_time(node: Node) -> Value:
         index = arange(node, count) * step.at(0, d) + begin.at(0, d)
         x = x.gather(index, axis=d, clamp=True)
     return x.value
+
+
+def _start(start: Int, step: Int, size: Int) -> Int:
+    """Return the start of a slice: going backward from before the first element is from the first.
+
+    There ONNX differs from Python, for which nothing is left.
+    """
+    backward = step.value is not None and step.value < 0
+    return maximum(start, -size) if backward else start
 
 
 def _end(end: Int, step: Int, size: Int) -> Int:
@@ -366,6 +376,7 @@ def _known_slice(
     lo, hi, step = starts[0].value, ends[0].value, steps[0].value
     if v.ints is None or v.is_scalar or lo is None or hi is None or step is None:
         return None
+    lo = max(lo, -len(v.ints)) if step < 0 else lo
     return known(v.ints[slice(lo, _python_end(hi, step, len(v.ints)), step)], dtype=v.dtype)
 
 
