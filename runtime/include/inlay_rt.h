@@ -123,6 +123,10 @@ typedef struct inlay_threads {
     void (*offer)(void *user, inlay_job_t *job);
     /* Return when the job is not queued and no worker runs it. */
     void (*withdraw)(void *user, inlay_job_t *job);
+    /* The calling thread only waits from now on, to be there when a task can go on: its processor
+     * is free for one more worker. 0 where there is none, and the caller has to help itself. */
+    int (*lend)(void *user);
+    void (*take_back)(void *user);
 } inlay_threads_t;
 
 /* What the embedding program provides. `user` is passed to each. Functions marked optional may

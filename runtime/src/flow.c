@@ -513,16 +513,19 @@ static inlay_command_t *take(inlay_activation_t *m)
     return c;
 }
 
-inlay_status_t inlay_flow_progress(inlay_activation_t *m)
+inlay_status_t inlay_flow_progress(inlay_activation_t *m, int is_needed)
 {
     inlay_flow_t *flow = &m->flow;
     inlay_command_t *done, *c = NULL;
-    int is_dropped = 0, more = 0;
+    int is_dropped = 0, more = 0, has_lent = 0;
+    if (is_needed && flow->lock) has_lent = m->host->threads->lend(m->host->user);
     lock(m);
     flow->is_waiting = 1;
+    /* What became ready by this thread's own doing nobody was told of. */
+    if (has_lent && (flow->ready.first || flow->n_gathered)) offer(m);
     done = flow->done.first;
     flow->done.first = flow->done.last = NULL;
-    if (!done) c = take(m);
+    if (!done) c = has_lent ? pop(&flow->own) : take(m);
     if (c) {
         c->state = COMMAND_RUNNING;
         is_dropped = (int)c->is_dropped;
@@ -532,6 +535,7 @@ inlay_status_t inlay_flow_progress(inlay_activation_t *m)
         m->host->threads->wait(m->host->user, flow->lock, INLAY_WAIT_NS);
     unlock(m);
     if (more) offer(m);
+    if (has_lent) m->host->threads->take_back(m->host->user);
     if (done) {
         retire_all(m, done);
         return INLAY_OK;
@@ -565,7 +569,7 @@ inlay_status_t inlay_flow_drain(inlay_activation_t *m)
 {
     while (m->flow.in_flight) {
         INLAY_TRY(inlay_flow_stop(m));
-        INLAY_TRY(inlay_flow_progress(m));
+        INLAY_TRY(inlay_flow_progress(m, 0));
     }
     return inlay_flow_stop(m);
 }
@@ -594,7 +598,7 @@ inlay_status_t inlay_flow_end(inlay_activation_t *m, inlay_status_t status)
     }
     m->error = &unheard;
     while (flow->in_flight) {
-        status = inlay_flow_progress(m);
+        status = inlay_flow_progress(m, 0);
         if (status == INLAY_OK || is_given_up) continue;
         is_given_up = 1;
         unheard.depth = 0;
@@ -617,7 +621,7 @@ static inlay_status_t make_room(inlay_activation_t *m)
     while (m->flow.in_flight >= m->config.most_commands ||
            (m->flow.in_flight && m->heap.held_bytes > m->config.held_bytes)) {
         INLAY_TRY(inlay_flow_stop(m));
-        INLAY_TRY(inlay_flow_progress(m));
+        INLAY_TRY(inlay_flow_progress(m, 0));
     }
     return inlay_flow_stop(m);
 }

@@ -157,8 +157,9 @@ uint64_t inlay_flow_random(struct inlay_activation *m);
 void *inlay_flow_slab(struct inlay_activation *m, size_t item_bytes);
 /* Wait until nothing is in flight. */
 inlay_status_t inlay_flow_drain(struct inlay_activation *m);
-/* Give back what is done, and run or wait for something. */
-inlay_status_t inlay_flow_progress(struct inlay_activation *m);
+/* Give back what is done, and run or wait for something. `is_needed` says that tasks wait for this
+ * thread: then workers run what is ready, if there are any. */
+inlay_status_t inlay_flow_progress(struct inlay_activation *m, int is_needed);
 
 /* batch.c. Whether commands of a kernel gather; under the lock: add one, and take the first of those
  * that run next as one, the others in its `mates`; without the lock: run them all, or answer 0 where

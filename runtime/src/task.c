@@ -177,7 +177,7 @@ inlay_status_t inlay_task_wait(inlay_activation_t *m, const inlay_storage_t *sto
             wait_for(m, storage, at, bytes, writes);
             return INLAY_SUSPENDED;
         }
-        INLAY_TRY(inlay_flow_progress(m));
+        INLAY_TRY(inlay_flow_progress(m, 0));
     }
     return inlay_flow_stop(m);
 }
@@ -368,7 +368,7 @@ static inlay_status_t choose(inlay_activation_t *m)
             inlay_flow_fail(m, INLAY_CHECK_FAILED);
             return INLAY_CHECK_FAILED;
         }
-        INLAY_TRY(inlay_flow_progress(m));
+        INLAY_TRY(inlay_flow_progress(m, 1));
     }
     return INLAY_SUSPENDED;
 }

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 from inlay.api import compilation
 from inlay.bytecode.container import to_bytes
+from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
 from tests.property.gen_ir import Program, programs, run
 from tests.python_kernels import compile_with_python_kernels, run_program
@@ -37,10 +38,15 @@ def test_bytecode_means_what_the_program_means(p: Program):
 @settings(max_examples=15)
 @given(programs(max_statements=6))
 def test_native_code_means_what_the_program_means(p: Program):
-    """The whole route: passes, schedules, native code, the C runtime, with one and two threads."""
+    """The whole route: passes, schedules, native code, the C runtime, in all its modes."""
     program = compilation(p.module, cache="none", verify=True).program
-    for threads in (1, 2):
-        executable = executable_of(program, threads=threads)
+    for mode in (
+        Settings(threads=1),
+        Settings(threads=2),
+        Settings(threads=2, mode="parallel", hand_off_ns=0),
+        Settings(mode="replay", seed=5),
+    ):
+        executable = executable_of(program, settings=mode)
         for _ in range(2):
             found = executable(*p.args)
             assert_equal(found if isinstance(found, tuple) else (found,), outputs_of(p), p)

@@ -8,6 +8,9 @@
  *
  * *Jobs* are in a list under a lock. A job is in it at most once, and several workers may run it.
  *
+ * *Lending.* There is one worker more than processors; it runs jobs only while some caller says that it
+ * needs its own processor for nothing but waiting.
+ *
  * *Waiting* is spinning for a bounded time, helping with groups meanwhile, then sleeping. Whoever
  * sleeps is in one list under one lock: workers, and callers in `inlay_pool_wait`. A claim says
  * which run it is for, so that a late comer cannot touch the next one:
@@ -72,7 +75,7 @@ struct inlay_pool {
     pthread_mutex_t job_lock;
     pthread_cond_t job_done;
     inlay_job_t *jobs, *last_job;
-    atomic_int n_jobs;
+    atomic_int n_jobs, lent;
 };
 
 static void pause_cpu(void)
@@ -108,7 +111,7 @@ inlay_pool_t *inlay_pool_open(int threads)
     inlay_pool_t *p = calloc(1, sizeof *p);
     int i;
     if (!p) return NULL;
-    p->workers = threads > 1 ? threads - 1 : 0;
+    p->workers = threads > 1 ? threads : 1;
     if (p->workers > MAX_WORKERS) p->workers = MAX_WORKERS;
     p->worker = calloc((size_t)p->workers + 1, sizeof *p->worker);
     if (!p->worker) {
@@ -197,7 +200,7 @@ static int assist(inlay_pool_t *p, int own)
     int g;
     if (atomic_load_explicit(&p->open, memory_order_relaxed) <= 0) return 0;
     if (run_group(p, own)) return 1;
-    for (g = 0; g <= p->workers; g++)
+    for (g = 0; g < p->workers; g++)
         if (run_group(p, g)) return 1;
     return 0;
 }
@@ -269,7 +272,12 @@ static void *work(void *argument)
     for (;;) {
         unsigned seen = atomic_load(&p->events);
         if (atomic_load(&p->stop)) return NULL;
-        if (assist(p, self->index + 1) || run_job(p)) continue;
+        /* The last one is the spare. */
+        if (self->index == p->workers - 1) {
+            if (atomic_load(&p->lent) > 0 && run_job(p)) continue;
+        } else if (assist(p, self->index + 1) || run_job(p)) {
+            continue;
+        }
         await(p, self, seen);
     }
 }
@@ -304,7 +312,7 @@ static int has_workers(inlay_pool_t *p)
             worker->index = n;
             worker->sleeper.is_worker = 1;
             if (pthread_create(&worker->thread, NULL, work, worker) != 0) break;
-            keep_away(worker->thread);
+            if (n + 1 < p->workers) keep_away(worker->thread); /* not the spare */
         }
         atomic_store(&p->started, n);
         if (!n) break;
@@ -334,11 +342,11 @@ void inlay_pool_parallel(inlay_pool_t *p, inlay_part_t part, void *argument, int
 {
     int64_t i, end;
     int spins = 0, g;
-    if (!has_workers(p) || atomic_flag_test_and_set(&p->busy)) {
+    if (p->workers < 2 || !has_workers(p) || atomic_flag_test_and_set(&p->busy)) {
         for (i = 0; i < parts; i++) part(argument, i);
         return;
     }
-    p->groups = parts < p->workers + 1 ? (int)parts : p->workers + 1;
+    p->groups = parts < p->workers ? (int)parts : p->workers;
     p->part = part;
     p->argument = argument;
     p->parts = parts;
@@ -357,6 +365,16 @@ void inlay_pool_parallel(inlay_pool_t *p, inlay_part_t part, void *argument, int
     atomic_flag_clear(&p->busy);
 }
 
+int inlay_pool_lend(inlay_pool_t *p)
+{
+    if (!has_workers(p) || atomic_load(&p->started) < p->workers) return 0;
+    atomic_fetch_add(&p->lent, 1);
+    if (atomic_load(&p->n_jobs)) announce(p, p->workers, 1);
+    return 1;
+}
+
+void inlay_pool_take_back(inlay_pool_t *p) { atomic_fetch_sub(&p->lent, 1); }
+
 void inlay_pool_offer(inlay_pool_t *p, inlay_job_t *job)
 {
     if (!has_workers(p)) return;
@@ -370,7 +388,8 @@ void inlay_pool_offer(inlay_pool_t *p, inlay_job_t *job)
         atomic_fetch_add(&p->n_jobs, 1);
     }
     pthread_mutex_unlock(&p->job_lock);
-    announce(p, 1, 1);
+    /* Calling the spare alone would be no use while nobody lends. */
+    announce(p, atomic_load(&p->lent) > 0 ? p->workers : 2, 1);
 }
 
 /* ----------------------------------------------------------------------------------- locks */

@@ -9,6 +9,10 @@ A let-bound function needs no code, frame or closure of its own when
 Then its body is written where it is called, its own calls jump back, and the values it captured are
 simply in scope. A function that never calls itself and is called once is such a loop, of one turn.
 
+One kind of loop is left out: one that reads an integer from a tensor, where a call that may do the same
+follows before anybody uses its result. As a function with storage of its own it can become a task (see
+`vm/tasks.py`), so that both go on together.
+
 "In its own body" sees through inner loops: if `g` is a loop written in tail position of `f`, a tail
 call of `f` in `g` is a tail call of `f`. Inner functions are therefore decided before outer ones.
 
@@ -17,10 +21,13 @@ Cost: linear in the program times the depth of nested functions.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from inlay.analysis.blocks import nested, operands
-from inlay.ir.expr import Call, Expr, Function, Let, Var
+from inlay.ir.core_ops import TO_CONTROL
+from inlay.ir.expr import Call, Expr, Function, GlobalVar, Let, OpRef, Project, Tuple, Var
+from inlay.ir.walk import free_vars
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,61 @@ def find_loops(root: Function) -> frozenset[Var]:
         call = _outer_call(local, by_node, loops)
         if call is not None:
             loops[local.var] = call
-    return frozenset(loops)
+    return frozenset(loops.keys() - _overlapping(root, loops.keys()))
+
+
+def _overlapping(root: Function, loops: Collection[Var]) -> set[Var]:
+    """Return the loops that wait and are called before another call that may wait."""
+    waiting: dict[Var, bool] = {}
+    found: set[Var] = set()
+    pending: list[Expr] = [root.body]
+    while pending:
+        block = pending.pop()
+        # The call of a loop, and what carries its results.
+        called: Var | None = None
+        carriers: set[Var] = set()
+        for value, var in _bindings(block):
+            if isinstance(value, Function) and var in loops:
+                waiting[var] = _waits(value.body)
+            callee = value.callee if isinstance(value, Call) else None
+            is_waiting = isinstance(callee, GlobalVar) or (
+                isinstance(callee, Var) and waiting.get(callee, callee not in loops)
+            )
+            uses = [x for x in operands(value) if x in carriers]
+            if uses and isinstance(value, (Project, Tuple)) and var is not None:
+                carriers.add(var)
+            elif called is not None and (uses or any(_mentions(x, carriers) for x in nested(value))):
+                called = None
+            elif called is not None and is_waiting:
+                found.add(called)
+                called = None
+            if var is not None and isinstance(callee, Var) and waiting.get(callee):
+                called, carriers = callee, {var}
+            pending.extend(nested(value))
+    return found
+
+
+def _mentions(block: Expr, variables: set[Var]) -> bool:
+    return any(var in variables for var in free_vars(block))
+
+
+def _bindings(block: Expr) -> Iterator[tuple[Expr, Var | None]]:
+    while isinstance(block, Let):
+        yield block.value, block.var
+        block = block.body
+    yield block, None
+
+
+def _waits(body: Expr) -> bool:
+    """Whether an integer is read from a tensor in a block or in those that it holds."""
+    pending = [body]
+    while pending:
+        for value, _ in _bindings(pending.pop()):
+            callee = value.callee if isinstance(value, Call) else None
+            if isinstance(callee, OpRef) and callee.op is TO_CONTROL:
+                return True
+            pending.extend(nested(value))
+    return False
 
 
 def _collect(root: Function) -> dict[Var, _Local]:

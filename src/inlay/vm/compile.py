@@ -38,6 +38,7 @@ from inlay.vm.emit import emit
 from inlay.vm.intrinsics import INTRINSICS
 from inlay.vm.lower import Intrinsic, Lowering, ReturnTo, facts_of
 from inlay.vm.signature import output_types, signature_of
+from inlay.vm.tasks import mark_tasks
 from inlay.vm.values import (
     Fields,
     Layout,
@@ -198,8 +199,12 @@ class _Compiler:
 
     def finish(self) -> None:
         """Write everything that was asked for."""
+        codes: list[Code] = []
         while self._pending:
-            emit(self._pending.popleft().finish())
+            codes.append(self._pending.popleft().finish())
+        mark_tasks(codes)
+        for code in codes:
+            emit(code)
 
     # ------------------------------------------------------------------ entries
 

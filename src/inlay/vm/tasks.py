@@ -1,0 +1,149 @@
+"""Which calls become tasks: `CALL` where a caller must have the results, `SPAWN` where it may go on.
+
+A call is a task when
+
+* the function may wait: it, or what it calls, reads an integer from a tensor;
+* nobody can tell when it runs: no cell is read or written in it or in what it calls, and no closure,
+  of which nothing is known, is called;
+* something follows before the first use of its results that takes time: a kernel or another call.
+
+The first two are facts of functions, found over all of them; the third is looked for a short way
+ahead. A `SPAWN` is right wherever the second holds; the others say where it gains something.
+
+Cost: linear in the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from inlay.bytecode.builder import FunctionBuilder
+from inlay.vm.code import (
+    Block,
+    Branch,
+    Code,
+    Instruction,
+    Loop,
+    Node,
+    Register,
+    TailCall,
+    TailCallClosure,
+)
+
+_AHEAD = 200
+"""Nodes that are looked at behind a call."""
+
+_WAITS = frozenset({"TO_INT", "READ_INTS"})
+_ORDERED = frozenset({"CELL_READ", "CELL_WRITE", "CALL_CLOSURE"})
+_WORK = frozenset({"INVOKE", "CALL", "SPAWN", "CALL_CLOSURE"})
+
+
+@dataclass(slots=True)
+class _Facts:
+    """What is known of a function alone, and which functions it calls."""
+
+    waits: bool = False
+    ordered: bool = False
+    calls: list[FunctionBuilder] = field(default_factory=list[FunctionBuilder])
+
+
+def mark_tasks(codes: Sequence[Code]) -> None:
+    """Turn calls into tasks, in all functions of a program."""
+    facts = {code.builder: _facts(code.body) for code in codes}
+    waits = _closure(facts, {f for f, known in facts.items() if known.waits})
+    ordered = _closure(facts, {f for f, known in facts.items() if known.ordered})
+    wanted = waits - ordered
+    if not wanted:
+        return
+    for code in codes:
+        for block in _blocks(code.body):
+            _mark(block, wanted)
+
+
+def _closure(
+    facts: Mapping[FunctionBuilder, _Facts], found: set[FunctionBuilder]
+) -> set[FunctionBuilder]:
+    """Add whoever calls one of the functions found, directly or not."""
+    callers: dict[FunctionBuilder, list[FunctionBuilder]] = {}
+    for f, known in facts.items():
+        for callee in known.calls:
+            callers.setdefault(callee, []).append(f)
+    pending = list(found)
+    while pending:
+        for caller in callers.get(pending.pop(), ()):
+            if caller not in found:
+                found.add(caller)
+                pending.append(caller)
+    return found
+
+
+def _facts(body: Block) -> _Facts:
+    facts = _Facts()
+    for block in _blocks(body):
+        for node in block.nodes:
+            if isinstance(node, Instruction):
+                facts.waits |= node.name in _WAITS
+                facts.ordered |= node.name in _ORDERED
+                facts.calls += [x for x in node.operands if isinstance(x, FunctionBuilder)]
+        if isinstance(block.end, TailCall):
+            facts.calls.append(block.end.function)
+        facts.ordered |= isinstance(block.end, TailCallClosure)
+    return facts
+
+
+def _mark(block: Block, wanted: set[FunctionBuilder]) -> None:
+    for index, node in enumerate(block.nodes):
+        if (
+            isinstance(node, Instruction)
+            and node.name == "CALL"
+            and node.operands[0] in wanted
+            and _is_followed(block.nodes[index + 1 : index + 1 + _AHEAD], node.results)
+        ):
+            block.nodes[index] = replace(node, name="SPAWN")
+
+
+def _is_followed(nodes: Iterable[Node], results: tuple[Register, ...]) -> bool:
+    """Whether there is work before the first use of the results."""
+    for node in nodes:
+        if any(register in results for register in _used(node)):
+            return False
+        inside = [node] if isinstance(node, Instruction) else _nodes(node)
+        if any(isinstance(n, Instruction) and n.name in _WORK for n in inside):
+            return True
+    return False
+
+
+def _used(node: Node) -> Iterator[object]:
+    for inner in [node] if isinstance(node, Instruction) else [node, *_nodes(node)]:
+        match inner:
+            case Instruction(args=args):
+                yield from args
+            case Branch(selector=selector):
+                yield selector
+            case Loop(init=init):
+                yield from init
+    if not isinstance(node, Instruction):
+        for top in _inner(node):
+            for block in _blocks(top):
+                if block.end is not None:
+                    yield from block.end.values
+
+
+def _nodes(node: Branch | Loop) -> list[Node]:
+    return [n for top in _inner(node) for block in _blocks(top) for n in block.nodes]
+
+
+def _inner(node: Branch | Loop) -> tuple[Block, ...]:
+    return node.arms if isinstance(node, Branch) else (node.body,)
+
+
+def _blocks(body: Block) -> Iterator[Block]:
+    """Yield a block and all blocks in it."""
+    pending = [body]
+    while pending:
+        block = pending.pop()
+        yield block
+        for node in block.nodes:
+            if not isinstance(node, Instruction):
+                pending.extend(_inner(node))

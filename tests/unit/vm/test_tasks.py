@@ -1,0 +1,132 @@
+"""Which calls become tasks, seen in the bytecode of small programs, which mean the same in all modes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from inlay.analysis.infer_types import infer_types
+from inlay.api import compilation
+from inlay.bytecode.builder import ProgramBuilder
+from inlay.bytecode.isa import Kind
+from inlay.bytecode.verify import instructions
+from inlay.ir.parser import parse_module
+from inlay.ops.table import table
+from inlay.runtime.native import Settings
+from inlay.runtime.session import executable_of
+from inlay.vm.code import Block, Code, Instruction, Register, Return
+from inlay.vm.tasks import mark_tasks
+from tests.python_kernels import compile_with_python_kernels, run_program
+
+LOOP = """
+  let NAME = fn(a: Tensor[4, f32], n: Tensor[i64]) -> Tensor[4, f32] {
+    let b = add(a, x);
+    let m = sub(n, step);
+    let k: some int k. int[k] = to_control(m);
+    if (int_less(int(0), int(k))) { NAME(b, m) } else { b }
+  };
+"""
+HEAD = "fn main(x: Tensor[4, f32], steps: Tensor[i64], step: Tensor[i64])"
+X = (np.arange(4, dtype=np.float32), np.array(5), np.array(1))
+
+
+def compile_text(text: str):
+    module = infer_types(parse_module(text, table()))
+    program, lowered = compile_with_python_kernels(module)
+    names = {
+        f.name: [row.name for _, row, _ in instructions(f.code)] for f in program.functions
+    }
+    return program, lowered, names
+
+
+def loop(name: str) -> str:
+    return LOOP.replace("NAME", name)
+
+
+def test_a_loop_that_another_one_follows():
+    program, lowered, names = compile_text(
+        f"{HEAD} -> (Tensor[4, f32], Tensor[4, f32]) {{ {loop('one')} {loop('two')} "
+        "let p = one(x, steps); let q = two(x, steps); (p, q) }"
+    )
+    assert names["main"].count("SPAWN") == 1
+    assert "main.one" in names
+    assert "main.two" not in names, "the last one is waited for anyway: it stays in its frame"
+    for found in run_program(program, lowered, X):
+        assert (found == X[0] * 6).all()
+
+
+def test_a_loop_whose_result_the_next_one_takes():
+    _, _, names = compile_text(
+        f"{HEAD} -> Tensor[4, f32] {{ {loop('one')} {loop('two')} "
+        "let p = one(x, steps); two(p, steps) }"
+    )
+    assert not any("SPAWN" in code for code in names.values())
+    assert "main.one" not in names
+
+
+@pytest.mark.parametrize(
+    ("extra", "expected"), [((), "SPAWN"), (("CELL_READ",), "CALL"), (("CALL_CLOSURE",), "CALL")]
+)
+def test_a_function_whose_effects_are_seen_or_unknown(extra, expected):
+    b = ProgramBuilder()
+    f, main = (b.function(name, [Kind.TENSOR], [Kind.INT]) for name in ("f", "main"))
+    x, k = Register(Kind.TENSOR), Register(Kind.INT)
+    nodes = [Instruction(name, (), (x,), ()) for name in extra]
+    inner = Block([*nodes, Instruction("TO_INT", (), (x,), (k,))], Return((k,)))
+    y, r = Register(Kind.TENSOR), Register(Kind.INT)
+    call = Instruction("CALL", (f,), (y,), (r,))
+    outer = Block([call, Instruction("INVOKE", (0,), (y,), ())], Return((r,)))
+    mark_tasks([Code(f, (x,), inner), Code(main, (y,), outer)])
+    assert outer.nodes[0].name == expected
+
+
+TREE = """
+data Tree { Leaf(Tensor[4, f32]), Node(Tree, Tree) }
+
+fn total(t: Tree, step: Tensor[i64]) -> Tensor[4, f32] {
+  match t {
+    Leaf(x) => {
+      let k: some int k. int[k] = to_control(step);
+      if (int_less(int(0), int(k))) { add(x, x) } else { x }
+    },
+    Node(a, b) => {
+      let p = @total(a, step);
+      let q = @total(b, step);
+      add(p, q)
+    },
+  }
+}
+
+fn main(x: Tensor[4, f32], step: Tensor[i64]) -> Tensor[4, f32] {
+  let leaf = Leaf(x);
+  let two = Node(leaf, leaf);
+  let four = Node(two, two);
+  let five = Node(four, leaf);
+  @total(five, step)
+}
+"""
+
+
+def test_a_recursion_over_trees():
+    program, lowered, names = compile_text(TREE)
+    assert names["total"].count("SPAWN") == 1
+    assert names["total"].count("CALL") == 1
+    (found,) = run_program(program, lowered, (X[0], np.array(1)))
+    assert (found == X[0] * 10).all()
+
+
+@pytest.mark.llvm
+def test_compiled_loops_in_all_modes():
+    text = (
+        f"{HEAD} -> (Tensor[4, f32], Tensor[4, f32]) {{ {loop('one')} {loop('two')} "
+        "let p = one(x, steps); let q = two(x, steps); (p, q) }"
+    )
+    program = compilation(infer_types(parse_module(text, table())), cache="none").program
+    for settings in (
+        Settings(), Settings(threads=2, mode="parallel", hand_off_ns=0),
+        *(Settings(mode="replay", seed=seed) for seed in range(4)),
+    ):  # fmt: skip
+        exe = executable_of(program, settings=settings)
+        for found in exe(*X):
+            assert (found == X[0] * 6).all(), settings
+        assert exe.live_objects() == 0
