@@ -107,7 +107,10 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     now->parts = is_short ? 1 : m->config.parts;
     if (!is_short) INLAY_TRY(inlay_poll(m));
     /* What the outside can see happens in order, and not at all behind a failure. */
-    if (kernel->is_ordered) INLAY_TRY(inlay_flow_drain(m));
+    if (kernel->is_ordered) {
+        INLAY_TRY(inlay_task_be_first(m));
+        INLAY_TRY(inlay_flow_drain(m));
+    }
     if (kernel->body == INLAY_BODY_CALLBACK) is_short = !m->config.callbacks_anywhere;
     if (!inlay_takes_tensors(kernel)) INLAY_TRY(workspace_bytes(m, kernel, now->parts, &bytes));
     if (m->config.mode == INLAY_SEQUENTIAL || kernel->is_ordered ||

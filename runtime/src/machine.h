@@ -39,6 +39,7 @@ typedef struct inlay_wait {
     const uint8_t *at;
     size_t bytes;
     int writes;
+    int alone; /* until all earlier tasks have returned */
 } inlay_wait_t;
 
 /* A call with a stack of its own. While it has a `caller`, it is *attached*: the caller stands at
@@ -110,6 +111,8 @@ inlay_status_t inlay_task_wait(inlay_activation_t *m, const inlay_storage_t *sto
 /* Before a write is issued: a suspended task that is earlier may still have to read there. */
 inlay_status_t inlay_task_may_write(inlay_activation_t *m, const inlay_storage_t *storage,
                                     const uint8_t *at, size_t bytes);
+/* Before an effect that the outside sees: earlier tasks must have returned. */
+inlay_status_t inlay_task_be_first(inlay_activation_t *m);
 /* The slot with the value, once all tasks have returned; `is_sole` as for inlay_export. */
 const inlay_slot_t *inlay_task_settled(const inlay_slot_t *slot, int *is_sole);
 

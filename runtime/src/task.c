@@ -155,6 +155,22 @@ static void wait_for(inlay_activation_t *m, const inlay_storage_t *storage, cons
     wait->at = at;
     wait->bytes = bytes;
     wait->writes = writes;
+    wait->alone = 0;
+}
+
+static int is_first(const inlay_activation_t *m, const inlay_task_t *task)
+{
+    const inlay_task_t *t = m->suspended;
+    while (t && (t == task || !inlay_flow_is_before(t->place, task->place))) t = t->next;
+    return !t;
+}
+
+inlay_status_t inlay_task_be_first(inlay_activation_t *m)
+{
+    if (!m->n_suspended || is_first(m, m->task)) return INLAY_OK;
+    wait_for(m, NULL, NULL, 0, 0);
+    m->task->wait.alone = 1;
+    return INLAY_SUSPENDED;
 }
 
 inlay_status_t inlay_task_may_write(inlay_activation_t *m, const inlay_storage_t *storage,
@@ -195,6 +211,7 @@ static int is_ready(inlay_activation_t *m, const inlay_task_t *task)
     size_t begin;
     if (!is_needed(m, task)) return 0;
     if (wait->future) return (int)wait->future->label;
+    if (wait->alone) return is_first(m, task);
     if (!wait->storage) return 1;
     begin = (size_t)(wait->at - wait->storage->data);
     if (!wait->writes)

@@ -202,7 +202,7 @@ class _Compiler:
         codes: list[Code] = []
         while self._pending:
             codes.append(self._pending.popleft().finish())
-        mark_tasks(codes)
+        mark_tasks(codes, self.program.kernels)
         for code in codes:
             emit(code)
 

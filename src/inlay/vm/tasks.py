@@ -3,8 +3,8 @@
 A call is a task when
 
 * the function may wait: it, or what it calls, reads an integer from a tensor;
-* nobody can tell when it runs: no cell is read or written in it or in what it calls, and no closure,
-  of which nothing is known, is called;
+* nobody can tell when it runs: in it and in what it calls no cell is read or written, no kernel runs
+  that keeps its place, and no closure, of which nothing is known, is called;
 * something follows before the first use of its results that takes time: a kernel or another call.
 
 The first two are facts of functions, found over all of them; the third is looked for a short way
@@ -17,8 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from inlay.bytecode.builder import FunctionBuilder
+from inlay.bytecode.program import Kernel
 from inlay.vm.code import (
     Block,
     Branch,
@@ -48,9 +50,9 @@ class _Facts:
     calls: list[FunctionBuilder] = field(default_factory=list[FunctionBuilder])
 
 
-def mark_tasks(codes: Sequence[Code]) -> None:
-    """Turn calls into tasks, in all functions of a program."""
-    facts = {code.builder: _facts(code.body) for code in codes}
+def mark_tasks(codes: Sequence[Code], kernels: Sequence[Kernel]) -> None:
+    """Turn calls into tasks, in all functions of a program with these kernels."""
+    facts = {code.builder: _facts(code.body, kernels) for code in codes}
     waits = _closure(facts, {f for f, known in facts.items() if known.waits})
     ordered = _closure(facts, {f for f, known in facts.items() if known.ordered})
     wanted = waits - ordered
@@ -78,13 +80,15 @@ def _closure(
     return found
 
 
-def _facts(body: Block) -> _Facts:
+def _facts(body: Block, kernels: Sequence[Kernel]) -> _Facts:
     facts = _Facts()
     for block in _blocks(body):
         for node in block.nodes:
             if isinstance(node, Instruction):
                 facts.waits |= node.name in _WAITS
-                facts.ordered |= node.name in _ORDERED
+                facts.ordered |= node.name in _ORDERED or (
+                    node.name == "INVOKE" and kernels[cast("int", node.operands[0])].ordered
+                )
                 facts.calls += [x for x in node.operands if isinstance(x, FunctionBuilder)]
         if isinstance(block.end, TailCall):
             facts.calls.append(block.end.function)
@@ -105,8 +109,9 @@ def _mark(block: Block, wanted: set[FunctionBuilder]) -> None:
 
 def _is_followed(nodes: Iterable[Node], results: tuple[Register, ...]) -> bool:
     """Whether there is work before the first use of the results."""
+    ours = frozenset(results)
     for node in nodes:
-        if any(register in results for register in _used(node)):
+        if any(register in ours for register in _used(node)):
             return False
         inside = [node] if isinstance(node, Instruction) else _nodes(node)
         if any(isinstance(n, Instruction) and n.name in _WORK for n in inside):

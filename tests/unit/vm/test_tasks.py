@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from inlay.analysis.infer_types import infer_types
 from inlay.api import compilation
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
+from inlay.bytecode.program import Access, HostBody, Kernel
 from inlay.bytecode.verify import instructions
 from inlay.ir.parser import parse_module
 from inlay.ops.table import table
@@ -65,18 +68,27 @@ def test_a_loop_whose_result_the_next_one_takes():
 
 
 @pytest.mark.parametrize(
-    ("extra", "expected"), [((), "SPAWN"), (("CELL_READ",), "CALL"), (("CALL_CLOSURE",), "CALL")]
+    ("extra", "expected"),
+    [
+        ((), "SPAWN"),
+        ((("CELL_READ", ()),), "CALL"),
+        ((("CALL_CLOSURE", ()),), "CALL"),
+        ((("INVOKE", (0,)),), "SPAWN"),
+        ((("INVOKE", (1,)),), "CALL"),
+    ],
 )
 def test_a_function_whose_effects_are_seen_or_unknown(extra, expected):
     b = ProgramBuilder()
     f, main = (b.function(name, [Kind.TENSOR], [Kind.INT]) for name in ("f", "main"))
     x, k = Register(Kind.TENSOR), Register(Kind.INT)
-    nodes = [Instruction(name, (), (x,), ()) for name in extra]
+    nodes = [Instruction(name, operands, (x,), ()) for name, operands in extra]
     inner = Block([*nodes, Instruction("TO_INT", (), (x,), (k,))], Return((k,)))
     y, r = Register(Kind.TENSOR), Register(Kind.INT)
     call = Instruction("CALL", (f,), (y,), (r,))
     outer = Block([call, Instruction("INVOKE", (0,), (y,), ())], Return((r,)))
-    mark_tasks([Code(f, (x,), inner), Code(main, (y,), outer)])
+    plain = Kernel("k", (Access.READ,), 0, HostBody("k"))
+    kernels = [plain, replace(plain, ordered=True)]
+    mark_tasks([Code(f, (x,), inner), Code(main, (y,), outer)], kernels)
     assert outer.nodes[0].name == expected
 
 
