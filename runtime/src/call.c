@@ -69,24 +69,29 @@ inlay_status_t inlay_export(inlay_activation_t *m, const inlay_slot_t *slot, int
 {
     inlay_view_t *view;
     inlay_storage_t *storage;
+    void *block;
+    size_t bytes;
     slot = inlay_task_settled(slot, &is_sole);
     if (slot->tag != KIND_TENSOR) return inlay_wrong_kind(m, KIND_TENSOR, slot->tag);
     view = (inlay_view_t *)(void *)slot->as.object;
     storage = view->storage;
+    block = storage->data;
+    bytes = storage->capacity;
     result->dtype = view->dtype;
     result->rank = view->rank;
     if (view->rank) memcpy(result->dims, view->dims, view->rank * sizeof *view->dims);
     if (is_sole && view->header.count == 1 && storage->header.count == 1 && storage->owned &&
-        (storage->capacity <= 4096 || view->bytes >= storage->capacity / 3)) {
+        (storage->capacity <= 4096 || view->bytes >= storage->capacity / 3) &&
+        inlay_blocks_part(&block, &bytes, storage->align)) {
         result->data = view->data;
-        result->block = storage->data;
-        result->block_bytes = storage->capacity;
+        result->block = block;
+        result->block_bytes = bytes;
         result->block_align = storage->align;
         inlay_heap_disown(storage);
     } else {
         result->block_bytes = view->bytes;
         result->block_align = BLOCK_ALIGN;
-        result->block = inlay_heap_take(&m->heap, &result->block_bytes, BLOCK_ALIGN);
+        result->block = inlay_blocks_outside(&m->heap.blocks, &result->block_bytes);
         if (!result->block) return inlay_no_memory(m);
         result->data = result->block;
         if (view->bytes) memcpy(result->data, view->data, view->bytes);

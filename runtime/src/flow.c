@@ -462,7 +462,7 @@ static void retire(inlay_activation_t *m, inlay_command_t *c)
     free_edges(m, c->successors);
     if (c->workspace) {
         m->heap.held_bytes -= c->workspace_bytes;
-        inlay_heap_give(&m->heap, c->workspace, c->workspace_bytes, BLOCK_ALIGN);
+        inlay_blocks_give(&m->heap.blocks, c->workspace, c->workspace_bytes, BLOCK_ALIGN);
     }
     if (c->older) c->older->newer = c->newer;
     else flow->oldest = c->newer;
@@ -701,7 +701,7 @@ inlay_status_t inlay_flow_invoke(inlay_activation_t *m, uint32_t index, const in
     }
     if (workspace_bytes) {
         c->workspace_bytes = workspace_bytes;
-        c->workspace = inlay_heap_take(&m->heap, &c->workspace_bytes, BLOCK_ALIGN);
+        c->workspace = inlay_blocks_take(&m->heap.blocks, &c->workspace_bytes, BLOCK_ALIGN);
         if (!c->workspace) {
             c->next = m->flow.free;
             m->flow.free = c;
@@ -713,7 +713,7 @@ inlay_status_t inlay_flow_invoke(inlay_activation_t *m, uint32_t index, const in
     status = submit(m, c);
     if (status != INLAY_OK && c->workspace) {
         m->heap.held_bytes -= c->workspace_bytes;
-        inlay_heap_give(&m->heap, c->workspace, c->workspace_bytes, BLOCK_ALIGN);
+        inlay_blocks_give(&m->heap.blocks, c->workspace, c->workspace_bytes, BLOCK_ALIGN);
     }
     return status;
 }

@@ -10,76 +10,8 @@ void inlay_heap_open(inlay_heap_t *heap, const inlay_host_t *host, size_t cache_
 {
     memset(heap, 0, sizeof *heap);
     heap->host = host;
-    heap->cache_limit = cache_limit;
+    inlay_blocks_open(&heap->blocks, host, cache_limit);
     heap->large.next = heap->large.previous = &heap->large;
-}
-
-/* ---------------------------------------------------------------------------------- blocks */
-
-/* Class of a size and what it is rounded up to: 64, 80, 96, 112, 128, 160, ... */
-static uint32_t block_class(size_t bytes, size_t *rounded)
-{
-    size_t step = 16, base = 64;
-    uint32_t index = 0;
-    if (bytes < 64) bytes = 64;
-    while (bytes > 2 * base && index < BLOCK_CLASSES) {
-        base *= 2;
-        step *= 2;
-        index += 4;
-    }
-    index += (uint32_t)((bytes - base + step - 1) / step);
-    *rounded = base + (bytes - base + step - 1) / step * step;
-    return index;
-}
-
-static void drop_blocks(inlay_heap_t *heap)
-{
-    uint32_t index;
-    for (index = 0; index < BLOCK_CLASSES; index++) {
-        size_t base = (size_t)64 << (index / 4), bytes = base + base / 4 * (index % 4);
-        while (heap->blocks[index]) {
-            inlay_block_t *block = heap->blocks[index];
-            heap->blocks[index] = block->next;
-            heap->host->release(heap->host->user, block, bytes, BLOCK_ALIGN);
-        }
-    }
-    heap->cached_bytes = 0;
-}
-
-void *inlay_heap_take(inlay_heap_t *heap, size_t *bytes, size_t align)
-{
-    uint32_t index = block_class(*bytes, bytes);
-    inlay_block_t *block;
-    if (align <= BLOCK_ALIGN && index < BLOCK_CLASSES && heap->blocks[index]) {
-        block = heap->blocks[index];
-        heap->blocks[index] = block->next;
-        heap->cached_bytes -= *bytes;
-        return block;
-    }
-    if (align < BLOCK_ALIGN) align = BLOCK_ALIGN;
-    block = heap->host->allocate(heap->host->user, *bytes, align);
-    if (!block && heap->cached_bytes) {
-        drop_blocks(heap);
-        block = heap->host->allocate(heap->host->user, *bytes, align);
-    }
-    return block;
-}
-
-void inlay_heap_give(inlay_heap_t *heap, void *memory, size_t bytes, size_t align)
-{
-    size_t rounded;
-    uint32_t index = block_class(bytes, &rounded);
-    if (align <= BLOCK_ALIGN && index < BLOCK_CLASSES && rounded == bytes &&
-        bytes <= heap->cache_limit) {
-        inlay_block_t *block = memory;
-        /* A full cache holds sizes that were wanted once; start again with those wanted now. */
-        if (heap->cached_bytes > heap->cache_limit - bytes) drop_blocks(heap);
-        block->next = heap->blocks[index];
-        heap->blocks[index] = block;
-        heap->cached_bytes += bytes;
-        return;
-    }
-    heap->host->release(heap->host->user, memory, bytes, align < BLOCK_ALIGN ? BLOCK_ALIGN : align);
 }
 
 /* --------------------------------------------------------------------------------- objects */
@@ -167,11 +99,11 @@ inlay_storage_t *inlay_heap_storage(inlay_heap_t *heap, size_t bytes, size_t ali
 {
     inlay_storage_t *storage;
     size_t capacity = bytes;
-    void *data = inlay_heap_take(heap, &capacity, align);
+    void *data = inlay_blocks_take(&heap->blocks, &capacity, align);
     if (!data) return NULL;
     storage = inlay_heap_borrow(heap, data, bytes);
     if (!storage) {
-        inlay_heap_give(heap, data, capacity, align);
+        inlay_blocks_give(&heap->blocks, data, capacity, align);
         return NULL;
     }
     storage->capacity = capacity;
@@ -187,7 +119,8 @@ static void recycle(inlay_heap_t *heap, inlay_object_t *object)
 {
     if (object->kind == KIND_STORAGE) {
         inlay_storage_t *storage = (inlay_storage_t *)(void *)object;
-        if (storage->owned) inlay_heap_give(heap, storage->data, storage->capacity, storage->align);
+        if (storage->owned)
+            inlay_blocks_give(&heap->blocks, storage->data, storage->capacity, storage->align);
     }
     heap->live--;
     object->kind = KIND_EMPTY;
@@ -271,5 +204,5 @@ void inlay_heap_close(inlay_heap_t *heap)
             heap->host->release(heap->host->user, chunk, INLAY_CHUNK_BYTES, BLOCK_ALIGN);
         }
     }
-    drop_blocks(heap);
+    inlay_blocks_drop(&heap->blocks);
 }

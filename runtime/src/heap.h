@@ -1,18 +1,17 @@
-/* The memory of one activation: objects in size classes, and freed tensor memory kept for reuse.
+/* The memory of one activation: objects in size classes, and the bytes of tensors (blocks.h).
  *
  * Objects are cut from chunks and die by reference count, without recursion. At the end of a
  * call everything that is still alive (cycles through cells, or anything after an error) is
- * swept. Tensor memory is kept by size class up to a limit; beyond it, it goes back to the host.
+ * swept.
  */
 #ifndef INLAY_HEAP_H
 #define INLAY_HEAP_H
 
+#include "blocks.h"
 #include "value.h"
 
 #define HEAP_CLASSES 9      /* objects of 48 .. 1024 bytes; larger ones are on their own */
 #define HEAP_LARGE HEAP_CLASSES
-#define BLOCK_CLASSES 160   /* four to each doubling, from 64 bytes */
-#define BLOCK_ALIGN 64
 
 typedef struct inlay_chunk {
     struct inlay_chunk *next;
@@ -26,18 +25,13 @@ typedef struct inlay_large {
     size_t unused;
 } inlay_large_t;
 
-typedef struct inlay_block {
-    struct inlay_block *next;
-} inlay_block_t;
-
 typedef struct inlay_heap {
     const inlay_host_t *host;
     inlay_object_t *free[HEAP_CLASSES];
     inlay_chunk_t *chunks[HEAP_CLASSES];
     inlay_large_t large; /* head of a circular list */
     size_t live;
-    inlay_block_t *blocks[BLOCK_CLASSES];
-    size_t cached_bytes, cache_limit;
+    inlay_blocks_t blocks;
     size_t held_bytes; /* of storages that died while commands in flight use them */
 } inlay_heap_t;
 
@@ -53,10 +47,6 @@ inlay_compound_t *inlay_heap_compound(inlay_heap_t *heap, uint32_t kind, uint32_
 inlay_storage_t *inlay_heap_storage(inlay_heap_t *heap, size_t bytes, size_t align);
 /* A storage whose bytes belong to somebody else. */
 inlay_storage_t *inlay_heap_borrow(inlay_heap_t *heap, void *data, size_t bytes);
-
-/* Tensor memory without an object; `bytes` is rounded up to what is given. */
-void *inlay_heap_take(inlay_heap_t *heap, size_t *bytes, size_t align);
-void inlay_heap_give(inlay_heap_t *heap, void *memory, size_t bytes, size_t align);
 
 /* Give a storage's memory away: the object stays, and no longer owns it. */
 void inlay_heap_disown(inlay_storage_t *storage);

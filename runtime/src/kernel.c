@@ -49,11 +49,11 @@ static inlay_status_t run_now(inlay_activation_t *m, const inlay_kernel_t *kerne
         now->tensors[i].dims = view->dims;
     }
     if (bytes) {
-        now->buffers[kernel->n_ports] = inlay_heap_take(&m->heap, &bytes, BLOCK_ALIGN);
+        now->buffers[kernel->n_ports] = inlay_blocks_take(&m->heap.blocks, &bytes, BLOCK_ALIGN);
         if (!now->buffers[kernel->n_ports]) return inlay_no_memory(m);
     }
     status = inlay_command_run(m, now, m->error);
-    if (bytes) inlay_heap_give(&m->heap, now->buffers[kernel->n_ports], bytes, BLOCK_ALIGN);
+    if (bytes) inlay_blocks_give(&m->heap.blocks, now->buffers[kernel->n_ports], bytes, BLOCK_ALIGN);
     return status;
 }
 

@@ -236,6 +236,21 @@ def test_truncated_files_under_sanitizers(driver, tmp_path):
     assert all(line.startswith("container.") for line in lines)
 
 
+def test_pool_of_tensor_memory(tmp_path):
+    program = tmp_path / "blocks"
+    sources = [REPOSITORY / "runtime/src/blocks.c", REPOSITORY / "tests/runtime_c/blocks.c"]
+    flags = ["-std=c11", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    done = subprocess.run(
+        ["gcc", *flags, *INCLUDES, *sources, "-o", program],
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode and "san" in done.stderr:
+        pytest.skip("the C compiler has no sanitizers")
+    assert done.returncode == 0, done.stderr
+    ran = subprocess.run([program], check=False, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stdout + ran.stderr[-3000:]
+
+
 def test_thread_pool_under_the_thread_sanitizer(tmp_path):
     program = tmp_path / "pool"
     sources = [*PLATFORM, REPOSITORY / "tests/runtime_c/pool.c"]
