@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -207,14 +207,15 @@ def from_outside(value: Value, t: Type) -> Value:
         case ExistsType(body=body):
             return from_outside(value, body)
         case TupleType(fields=fields) if isinstance(value, tuple):
-            return tuple(from_outside(v, f) for v, f in zip(value, fields, strict=True))
+            pairs = zip(cast("tuple[Value, ...]", value), fields, strict=True)
+            return tuple(from_outside(v, f) for v, f in pairs)
         case AdtType(name="Option", args=(content,)) if not isinstance(value, Data):
             if value is None:
                 return Data("Option", "None", 0, ())
             return Data("Option", "Some", 1, (from_outside(value, content),))
         case AdtType(name="List", args=(element,)) if isinstance(value, (list, tuple)):
             made = Data("List", "Nil", 0, ())
-            for v in reversed(value):
+            for v in reversed(cast("Sequence[Value]", value)):
                 made = Data("List", "Cons", 1, (from_outside(v, element), made))
             return made
         case _:
@@ -225,7 +226,7 @@ def to_outside(value: Value) -> Value:
     """Return lists and options as Python has them; the inverse of `from_outside`."""
     match value:
         case tuple():
-            return tuple(map(to_outside, value))
+            return tuple(map(to_outside, cast("tuple[Value, ...]", value)))
         case Data(adt="Option", fields=fields):
             return to_outside(fields[0]) if fields else None
         case Data(adt="List"):

@@ -1,4 +1,7 @@
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
 
 class Failure(RuntimeError): ...
 
@@ -25,7 +28,10 @@ def load(
     activations: int,
     callbacks: dict[int, Any],
     symbols: dict[str, int],
+    mode: int,
+    seed: int,
     /,
 ) -> Executable: ...
+def limited(flag: bytearray, deadline: int, function: Callable[[], _T], /) -> _T: ...
 
 def drivers() -> tuple[dict[str, int], int]: ...

@@ -119,7 +119,8 @@ def _element(
 
 def _structure_finding(spec: Spec, path: str, needed: str, value: Any) -> Diagnostic:
     given = cast("object", value)
-    size = f" of {len(cast('Sequence[Any]', given))}" if isinstance(given, (list, tuple)) else ""
+    is_several = isinstance(given, (list, tuple))
+    size = f" of {len(cast('Sequence[Any]', value))}" if is_several else ""
     return diagnostic(
         "input.structure",
         f"input '{path}': expected {spec.type_text}, which is {needed} in Python; "

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 
 import onnx
 
-from inlay.arith.dtype import F32
-from inlay.arith.expr import Sym, fresh, lit, to_int
+from inlay.arith.dtype import F32, DType
+from inlay.arith.expr import Int, Sym, fresh, lit, to_int
 from inlay.importers.onnx import load
 from inlay.importers.onnx.node import Node
 from inlay.importers.onnx.values import NOTHING, Value
@@ -153,10 +153,10 @@ def declared_type(declared: onnx.TypeProto) -> Type:
             return some_tensor(tensor.shape, load.dtype_of(tensor.elem_type) or F32)
 
 
-def some_tensor(shape: onnx.TensorShapeProto, dtype: object) -> Type:
+def some_tensor(shape: onnx.TensorShapeProto, dtype: DType) -> Type:
     """Return the type of tensors whose axes are as declared, existential without a number."""
     symbols: list[Sym] = []
-    dims = []
+    dims: list[Int] = []
     for d in shape.dim:
         if d.WhichOneof("value") == "dim_value" and d.dim_value >= 0:
             dims.append(lit(d.dim_value))
