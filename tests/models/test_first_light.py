@@ -9,7 +9,9 @@ import onnx
 import pytest
 
 import inlay
-from tests.data import REPOSITORY, data_path, minilm, model_case
+from inlay.ir.expr import If
+from inlay.ir.walk import postorder
+from tests.data import REPOSITORY, cases, data_path, minilm, model_case
 
 MODELS = (
     "mnist8",
@@ -21,9 +23,26 @@ MODELS = (
 )
 
 
+OTHERS = [case.id for case in cases("onnx") if case.id not in MODELS]
+
+
+CONTROLLED = [c.id for c in cases("onnx") if {"if", "loop", "while", "scan", "rnn"} & set(c.tags)]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("id", CONTROLLED)
+def test_control_flow_is_kept(id):
+    """Loops are functions that call themselves or not: a branch for each, none written out."""
+    module = inlay.load(model_case(id).model)
+    nodes = [x for f in module.functions.values() for x in postorder(f.body)]
+    assert any(isinstance(x, If) for x in nodes)
+
+
 @pytest.mark.llvm
 @pytest.mark.data
-@pytest.mark.parametrize("id", MODELS)
+@pytest.mark.parametrize(
+    "id", [*MODELS, *(pytest.param(m, marks=pytest.mark.slow) for m in OTHERS)]
+)
 def test_stored_results(id, tmp_path):
     case = model_case(id)
     compiled = inlay.compile(case.model, threads=1, cache=str(tmp_path / "cache"))
