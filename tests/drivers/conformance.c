@@ -40,10 +40,18 @@ static char message[4096];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t told = PTHREAD_COND_INITIALIZER;
 
+static long allowance = -1; /* allocations until the host refuses one; -1 for never */
+
 static void *take(void *user, size_t bytes, size_t align)
 {
     void *memory = NULL;
+    int refused;
     (void)user;
+    pthread_mutex_lock(&lock);
+    refused = allowance == 0;
+    if (allowance > 0) allowance--;
+    pthread_mutex_unlock(&lock);
+    if (refused) return NULL;
     if (align < sizeof(void *)) align = sizeof(void *);
     if (posix_memalign(&memory, align, bytes ? bytes : 1)) return NULL;
     pthread_mutex_lock(&lock);
@@ -636,6 +644,114 @@ static void test_two_at_once(void)
     NEED(live == 0);
 }
 
+/* Requests from several threads, of one kernel: none takes another's arguments. */
+enum { THREADS = 4, EACH = 40, PIECE = 256 };
+
+typedef struct worker {
+    pthread_t thread;
+    inlay_device_t *device;
+    inlay_program_t *program;
+    int seed, right;
+} worker_t;
+
+static void *work(void *argument)
+{
+    worker_t *w = argument;
+    int32_t in[PIECE], out[PIECE];
+    inlay_memory_t *x = memory_of(w->device, 0, sizeof in), *y = memory_of(w->device, 0, sizeof in);
+    int r, k;
+    w->right = 1;
+    for (r = 0; r < EACH; r++) {
+        outcome_t outcomes[3];
+        inlay_ticket_t after;
+        inlay_request_t back;
+        launch_t launch;
+        for (k = 0; k < PIECE; k++) in[k] = w->seed * 100000 + r * 300 + k;
+        after = copy(w->device, INLAY_QUEUE_COPY, on_device(x, 0), on_host(in), sizeof in,
+                     &outcomes[0]);
+        make_launch(&launch, w->device, w->program, "affine", INLAY_QUEUE_RUN, on_device(x, 0),
+                    on_device(y, 0), PIECE);
+        launch.request.after = &after;
+        launch.request.n_after = 1;
+        after = start(w->device, &launch.request, &outcomes[1]);
+        back = copy_request(INLAY_QUEUE_COPY, on_host(out), on_device(y, 0), sizeof out);
+        back.after = &after;
+        back.n_after = 1;
+        start(w->device, &back, &outcomes[2]);
+        for (k = 0; k < 3; k++) settle(w->device, &outcomes[k]);
+        for (k = 0; computes && k < PIECE; k++) w->right &= out[k] == 3 * in[k] + 1;
+    }
+    driver->release(w->device, x);
+    driver->release(w->device, y);
+    return NULL;
+}
+
+static void test_threads(void)
+{
+    worker_t workers[THREADS];
+    inlay_device_t *device = open_one();
+    inlay_program_t *program = program_of(device);
+    int i;
+    for (i = 0; i < THREADS; i++) {
+        workers[i].device = device;
+        workers[i].program = program;
+        workers[i].seed = i;
+        /* A device that is driven by whoever waits takes one thread at a time. */
+        if (driver->progress)
+            work(&workers[i]);
+        else
+            NEED(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0);
+    }
+    for (i = 0; i < THREADS; i++) {
+        if (!driver->progress) pthread_join(workers[i].thread, NULL);
+        NEED(workers[i].right);
+    }
+    driver->unload(device, program);
+    driver->close(device);
+    NEED(live == 0);
+}
+
+/* A host that refuses the n-th allocation, for every n: a status each time, and nothing is lost. */
+static void test_refused_memory(void)
+{
+    long n;
+    int whole = 0;
+    for (n = 0; !whole; n++) {
+        inlay_device_t *device = NULL;
+        inlay_program_t *program = NULL;
+        inlay_memory_t *x = NULL;
+        inlay_status_t status;
+        uint8_t bytes[64] = {0};
+        allowance = n;
+        status = driver->open(&host, options, &device, message, sizeof message);
+        NEED(status == INLAY_OK || (status == INLAY_OUT_OF_MEMORY && !device));
+        if (device) {
+            status = driver->load(device, image, image_bytes, &program, message, sizeof message);
+            NEED(status == INLAY_OK || (status == INLAY_OUT_OF_MEMORY && !program));
+            status = driver->allocate(device, 0, 64, &x, message, sizeof message);
+            NEED(status == INLAY_OK || (status == INLAY_OUT_OF_MEMORY && !x));
+        }
+        if (program && x && driver->find(device, program, "affine", 1) >= 0) {
+            inlay_request_t request = copy_request(INLAY_QUEUE_COPY, on_device(x, 0),
+                                                   on_host(bytes), 64);
+            inlay_ticket_t ticket;
+            outcome_t outcome;
+            outcome.told = 0;
+            request.done = done;
+            request.argument = &outcome;
+            status = driver->start(device, &request, &ticket, message, sizeof message);
+            NEED(status == INLAY_OK || status == INLAY_OUT_OF_MEMORY);
+            whole = status == INLAY_OK;
+            if (whole) settle(device, &outcome);
+        }
+        allowance = -1;
+        if (x) driver->release(device, x);
+        if (program) driver->unload(device, program);
+        if (device) driver->close(device);
+        NEED(live == 0 && n < 100);
+    }
+}
+
 /* ------------------------------------------------------------------------------------- main */
 
 static void read_image(const char *path)
@@ -678,6 +794,8 @@ int main(int count, char **words)
         {"many in flight", test_many_in_flight},
         {"reload", test_reload},
         {"two at once", test_two_at_once},
+        {"threads", test_threads},
+        {"refused memory", test_refused_memory},
     };
     size_t i;
     if (count < 3) return 2;

@@ -28,13 +28,18 @@ from tests.unit.codegen.test_operators import chosen
 from tests.unit.lower.op_functions import function_of
 from tests.unit.lower.test_ops_to_loops import agree
 
-# Each kernel takes an OpenCL compiler about 60 ms, so `make test` tries a few of each kind.
-SOME_SAMPLES, SOME_OPERATORS = 24, 40
+# Each kernel takes an OpenCL compiler a tenth of a second, so `make test` tries a few of each kind,
+# and the whole sweep is several programs.
+SLICES = 10
 
 
 def every(some: int) -> pytest.MarkDecorator:
-    slow = pytest.param(1, id="all", marks=pytest.mark.slow)
-    return pytest.mark.parametrize("step", [pytest.param(some, id="some"), slow])
+    slow = [
+        pytest.param(slice(i, None, SLICES), id=f"all-{i}", marks=pytest.mark.slow)
+        for i in range(SLICES)
+    ]
+    some_of = pytest.param(slice(0, None, some), id="some")
+    return pytest.mark.parametrize("tried", [some_of, *slow])
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +90,9 @@ class Loaded:
         return tuple(outputs)
 
 
-@every(SOME_SAMPLES)
-def test_operations_on_every_format(device, step) -> None:
-    samples = SAMPLES[::step]
+@every(24)
+def test_operations_on_every_format(device, tried) -> None:
+    samples = SAMPLES[tried]
     functions = [parsed(s.text) for s in samples]
     loaded = Loaded(device, functions)
     for i, (f, s) in enumerate(zip(functions, samples, strict=True)):
@@ -111,11 +116,11 @@ def test_programs(device) -> None:
 
 
 @pytest.mark.parametrize("rules", [ITEM_RULES, FEW_ITEM_RULES], ids=["items", "few"])
-@every(SOME_OPERATORS)
-def test_operators(device, step, rules) -> None:
+@every(40)
+def test_operators(device, tried, rules) -> None:
     found = [(d, s) for d in table() if d.compute or d.loops for s in chosen(d)]
     cases = []
-    for d, s in found[::step]:
+    for d, s in found[tried]:
         made = function_of(d, s, symbolic=bool(s.symbolic))
         if made is None:
             continue
