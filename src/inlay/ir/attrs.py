@@ -25,7 +25,7 @@ AttrValue = Any
 
 def attr_fields(attrs: object) -> list[tuple[str, AttrValue]]:
     """Return the fields that differ from their defaults, in order."""
-    found = []
+    found: list[tuple[str, AttrValue]] = []
     for f in dataclasses.fields(attrs):  # type: ignore[arg-type]
         value = getattr(attrs, f.name)
         default = f.default if f.default is not dataclasses.MISSING else _made_default(f)

@@ -99,7 +99,7 @@ def updated_param(function: Function, find: Find) -> int | None:
     tensors = [p for p in function.params if isinstance(p.type, TensorType)]
     if first not in tensors or first in others or first.type != result:
         return None
-    return tensors.index(first)  # type: ignore[arg-type]
+    return tensors.index(first)
 
 
 def ops_to_loops(

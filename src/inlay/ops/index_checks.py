@@ -82,6 +82,10 @@ def _extremes_rule(ctx: TypeContext, a: ColumnsAttrs, args: Types) -> TensorType
     return TensorType((lit(2 * max(a.columns, 1)),), I64)
 
 
+def _extremes_reference(a: ColumnsAttrs, index: Array) -> Array:
+    return extremes(index, a.columns)
+
+
 def _extremes_compute(
     a: ColumnsAttrs, operands: Sequence[te.Tensor], result: TensorType
 ) -> te.Tensor:
@@ -139,7 +143,7 @@ def _check_samples() -> list[Sample]:
 DEFINITIONS: tuple[OpDef, ...] = (
     define("index_extremes", ColumnsAttrs, _extremes_rule, 1, Pattern.REDUCTION,
            "least index and complement of the greatest, of all or of each column of the last dim",
-           reference=lambda a, index: extremes(index, a.columns), compute=_extremes_compute,
+           reference=_extremes_reference, compute=_extremes_compute,
            samples=_extremes_samples),
     define("check_indices", IndicesAttrs, _check_rule, (3, None), Pattern.CONTROL,
            "the index, if its extremes are inside axes of these sizes, or the program stops",

@@ -93,7 +93,7 @@ class NativeEngine:
             )
         except _runtime.Failure as failure:
             raise _error(failure) from None
-        self._call = self._executable.call
+        self._call: Callable[..., list[_runtime.Result]] = self._executable.call
 
     def call(self, entry: int, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the results of an entry.

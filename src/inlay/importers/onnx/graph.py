@@ -89,7 +89,7 @@ class _Scope:
     """
 
     opsets: Mapping[str, int]
-    values: dict[str, Value | None] = field(default_factory=dict)
+    values: dict[str, Value | None] = field(default_factory=dict[str, "Value | None"])
     outer: _Scope | None = None
     depth: int = 0
     where: str = ""
@@ -115,8 +115,8 @@ class _Importer:
     functions: dict[tuple[str, str], onnx.FunctionProto]
     limits: ImportLimits
     findings: Collector = field(default_factory=Collector)
-    symbols: dict[str, Sym] = field(default_factory=dict)
-    unnamed: set[Sym] = field(default_factory=set)
+    symbols: dict[str, Sym] = field(default_factory=dict[str, Sym])
+    unnamed: set[Sym] = field(default_factory=set[Sym])
     seen: int = 0
     ranks: dict[str, list[Type]] = field(default_factory=dict[str, list[Type]])
     holes: dict[str, list[Type]] | None = None

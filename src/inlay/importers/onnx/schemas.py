@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import onnx
 from onnx import AttributeProto, defs, helper
@@ -102,7 +103,8 @@ def body_of(
     return _with_defaults(_parsed(made), schema)
 
 
-def _schema(domain: str, op_type: str, version: int) -> defs.OpSchema | None:
+def _schema(domain: str, op_type: str, version: int) -> Any:
+    """Return the schema of an operator, or None. Its class is native and its stubs are incomplete."""
     try:
         return defs.get_schema(op_type, version, domain)
     except defs.SchemaError:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from inlay.importers.onnx.values import Value, known
 from inlay.ir import make
 from inlay.ir.expr import Expr
 
-Operand = "Term | float | int | bool"
+Operand: TypeAlias = "Term | float | int | bool"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
