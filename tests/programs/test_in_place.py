@@ -11,6 +11,7 @@ import pytest
 from inlay.analysis.infer_types import infer_types
 from inlay.api import compilation
 from inlay.bytecode.disasm import listing
+from inlay.interp.tensor import evaluate
 from inlay.ir.module import Module
 from inlay.ir.parser import parse_module
 from inlay.ops.table import table
@@ -119,4 +120,37 @@ def test_a_growing_cache_takes_one_turn_time_whatever_its_length():
     assert np.array_equal(found[0, -2:], 40_000 * x[0])
     text = listing(executable.program)
     assert "EXTEND 1" in text
+    assert '.kernel "concat' not in text
+
+
+HEADS = """
+fn main<n, int m>(k: Tensor[2, 3, n, 4, f32], m: int[m]) {
+  let step = slice{axes=[2]}(k, shape(0), shape(1), shape(1));
+  let loop = fn<i, p>(i: int[i], keys: Tensor[2, 3, p, 4, f32], q: Tensor[2, 3, 1, 4, f32]) {
+    if (int_less(int(i), int(m))) {
+      if (int_equal(int(i % 3), int(2))) { loop(int(i + 1), keys, add(q, step)) } else {
+        let present = concat{axis=2}(keys, q);
+        let scores = softmax(matmul(q, transpose{perm=[0, 1, 3, 2]}(present)));
+        loop(int(i + 1), present, matmul(scores, present))
+      }
+    } else { (keys, q) }
+  };
+  loop(int(0), k, step)
+}
+"""
+
+
+@pytest.mark.parametrize("turns", [0, 1, 5])
+def test_a_cache_of_several_heads_grows_along_its_sequence(turns: int):
+    """Its axis is inside, so the loop carries it in another order; what it means stays."""
+    module = typed(HEADS)
+    executable = executable_of(compilation(module, verify=True).program, threads=1)
+    k = np.random.default_rng(1).standard_normal((2, 3, 4, 4)).astype(np.float32)
+    found = executable(k, np.array(turns))
+    expected = evaluate(module, [k, turns])
+    for a, b in zip(found, expected, strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+    text = listing(executable.program)
+    assert "EXTEND 0" in text
     assert '.kernel "concat' not in text

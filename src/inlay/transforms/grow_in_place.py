@@ -8,6 +8,15 @@ n. `extend` is an instruction that adds to its first operand in place where nobo
 storage has room, and that takes twice as much room where it has not: linear in n. It needs dims of 1
 before the axis, because only then does what is added come behind what is there.
 
+Where other dims stand before the axis, as the heads of a cache of keys `[1, heads, n, d]`, the loop
+carries the tensor with that axis first, and its readers get it through a transpose. Those that read
+all of it in any order, as products do, read it as it lies.
+
+    let present = concat{axis=2}(past, x);         let rows = transpose(x);
+    loop(int(i + 1), present)             becomes  let grown = extend{axis=0}(past.rows, rows);
+                                                   let present = transpose(grown);
+                                                   loop(int(i + 1), grown)
+
 Only what a loop carries is rewritten: the result comes round as the operand. Elsewhere a concatenation
 has one turn, and its result a place in the plan of its function.
 """
@@ -15,84 +24,237 @@ has one turn, and its result a place in the plan of its function.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from inlay.analysis.blocks import definitions, values
+from inlay.analysis.blocks import count_uses, definitions, nested, operands, spine, values
 from inlay.analysis.loops import loops_of
-from inlay.ir.core_ops import CHECK_AT_LEAST, CHECK_EQUAL, CHECK_SHAPE
-from inlay.ir.expr import Call, Expr, Function, OpRef, Var
+from inlay.ir import make
+from inlay.ir.expr import Arm, Call, Expr, Function, If, Let, Match, OpRef, Var
 from inlay.ir.module import Module
-from inlay.ir.types import TensorType
-from inlay.ops.layout import EXTEND, AxisAttrs
+from inlay.ir.op import Op
+from inlay.ir.types import FuncType, TensorType
+from inlay.ops.layout import EXTEND, AxisAttrs, PermAttrs
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.transforms._blocks import Block, rewrite_function
-
-_CHECKS = (CHECK_SHAPE, CHECK_EQUAL, CHECK_AT_LEAST)
 
 
 def run(module: Module, context: PassContext) -> Module:
     """Rewrite what loops carry. Cost: linear."""
-    del context
-    return module.with_functions({n: _rewrite(f) for n, f in module.functions.items()})
+    transpose = context.ops.find("transpose")
+    if transpose is None:
+        return module
+    return module.with_functions({n: _rewrite(f, transpose) for n, f in module.functions.items()})
 
 
-def _rewrite(function: Function) -> Function:
-    growing = _growing(function)
-    if not growing:
+@dataclass(frozen=True, slots=True)
+class _Growing:
+    """A parameter of a loop that concatenations make longer.
+
+    Attributes:
+        loop: the variable of the loop.
+        position: of the parameter.
+        param: the parameter.
+        axis: that grows.
+        made: the variables of the concatenations.
+        carried: the parameter of the new loop: the same variable, or one with the axis first.
+    """
+
+    loop: Var
+    position: int
+    param: Var
+    axis: int
+    made: tuple[Var, ...]
+    carried: Var
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether the loop carries it with the axis first."""
+        return self.carried is not self.param
+
+
+def _rewrite(function: Function, transpose: Op) -> Function:
+    found = _find(function)
+    if not found:
         return function
-
-    def step(block: Block, value: Expr) -> Expr | None:
-        if block.variable not in growing:
-            return None
-        assert isinstance(value, Call), "what grows is the result of a concatenation"
-        assert isinstance(value.callee, OpRef), "what grows is the result of a concatenation"
-        grown, *rest = value.args
-        for other in rest[:-1]:
-            grown = block.call(EXTEND, (grown, other), value.callee.attrs)
-        return block.make(EXTEND, (grown, rest[-1]), value.callee.attrs)
-
-    return rewrite_function(function, step)
+    return replace(function, body=_Rewriter(found, transpose).block(function.body))
 
 
-def _growing(function: Function) -> set[Var]:
-    """Return the variables of concatenations whose result comes round as their first operand."""
+# ------------------------------------------------------------------------------- what is possible
+
+
+def _find(function: Function) -> list[_Growing]:
     known = definitions(function.body)
-    found: set[Var] = set()
+    found: list[_Growing] = []
     for loop in loops_of(function):
-        for value in values(loop.function.body):
-            if isinstance(value, Call) and value.callee is loop.var:
-                for param, arg in zip(loop.function.params, value.args, strict=True):
-                    made = _unchecked(arg, known)
-                    if isinstance(made, Var) and _grows(param, known.get(made), known):
-                        found.add(made)
+        again = [
+            v for v in values(loop.function.body) if isinstance(v, Call) and v.callee is loop.var
+        ]
+        for position, param in enumerate(loop.function.params):
+            args = dict.fromkeys(c.args[position] for c in again)
+            made = tuple(a for a in args if a is not param)
+            axes = {_axis(param, a, known) for a in made}
+            if len(axes) != 1 or not isinstance(param.type, TensorType):
+                continue
+            (axis,) = axes
+            if axis is None:
+                continue
+            carried = param
+            if any(d != 1 for d in param.type.shape[:axis]):
+                carried = Var(f"{param.name}.rows", _moved(param.type, axis), param.span, param.place)
+            found.append(_Growing(loop.var, position, param, axis, made, carried))  # type: ignore[arg-type]
     return found
 
 
-def _grows(param: Var, value: Expr | None, known: Mapping[Var, Expr]) -> bool:
+def _axis(param: Var, arg: Expr, known: Mapping[Var, Expr]) -> int | None:
+    """Return the axis along which an argument is the parameter and more behind it."""
+    value = known.get(arg) if isinstance(arg, Var) else None
     if not (isinstance(value, Call) and isinstance(value.callee, OpRef)):
-        return False
+        return None
     attrs, t = value.callee.attrs, value.args[0].type
-    if value.callee.op.name != "concat" or len(value.args) < 2 or not isinstance(t, TensorType):
-        return False
+    if value.callee.op.name != "concat" or len(value.args) < 2 or value.args[0] is not param:
+        return None
     assert isinstance(attrs, AxisAttrs), "concat has an axis"
-    before = t.shape[: attrs.axis % len(t.shape)]
-    return all(d == 1 for d in before) and _unchecked(value.args[0], known) is param
+    assert isinstance(t, TensorType), "concat is of tensors"
+    return None if param in value.args[1:] else attrs.axis % len(t.shape)
 
 
-def _unchecked(e: Expr, known: Mapping[Var, Expr]) -> Expr:
-    """Return the variable that an operand is, with checks on the way taken off."""
-    while isinstance(e, Var):
-        made = known.get(e)
-        if isinstance(made, Var):
-            e = made
-        elif (
-            isinstance(made, Call)
-            and isinstance(made.callee, OpRef)
-            and made.callee.op in _CHECKS
-        ):
-            e = made.args[0]
-        else:
-            break
-    return e
+def _moved(t: TensorType, axis: int) -> TensorType:
+    return TensorType((t.shape[axis], *t.shape[:axis], *t.shape[axis + 1 :]), t.dtype)
+
+
+# ----------------------------------------------------------------------------------- rewriting
+
+
+class _Rewriter:
+    """Writes loops that carry what grows, as it is or with its axis first."""
+
+    def __init__(self, found: list[_Growing], transpose: Op) -> None:
+        self.transpose = transpose
+        self.by_made = {v: g for g in found for v in g.made}
+        self.by_loop: dict[Var, list[_Growing]] = {}
+        for g in found:
+            if g.is_moved:
+                self.by_loop.setdefault(g.loop, []).append(g)
+        self.loops: dict[Var, Var] = {}
+        self.inside: set[Var] = set()
+        self.grown: dict[Expr, Var] = {g.param: g.carried for g in found if g.is_moved}
+
+    def block(self, block: Expr) -> Expr:
+        """Rewrite a block."""
+        lets, tail = spine(block)
+        written: list[tuple[Var, Expr, Let | None]] = []
+        for let in lets:
+            growing = self.by_made.get(let.var)
+            if growing is not None:
+                self._extend(let, growing, written)
+            elif let.var in self.by_loop:
+                assert isinstance(let.value, Function), "loops are functions"
+                function = self._loop(let.var, let.value)
+                written.append((self.loops[let.var], function, let))
+            else:
+                written.append((let.var, self._value(let.value, written), let))
+        result = self._value(tail, written)
+        for var, value, old in reversed(written):
+            if old is None:
+                result = make.let(var, value, result)
+            else:
+                result = make.let(var, value, result, span=old.span, place=old.place)
+        return result
+
+    def _extend(self, let: Let, g: _Growing, written: list[tuple[Var, Expr, Let | None]]) -> None:
+        call = let.value
+        assert isinstance(call, Call), "what grows is the result of a concatenation"
+        grown: Expr = g.carried
+        attrs = AxisAttrs(0 if g.is_moved else g.axis)
+        for index, other in enumerate(call.args[1:]):
+            more = self._front(other, g.axis, written) if g.is_moved else other
+            made = make.call(EXTEND, (grown, more), attrs, span=call.span, place=call.place)
+            is_last = index == len(call.args) - 2 and not g.is_moved
+            var = let.var if is_last else Var(let.var.name, made.type, call.span, call.place)
+            written.append((var, made, None))
+            grown = var
+        if g.is_moved:
+            assert isinstance(grown, Var), "something is added"
+            self.grown[let.var] = grown
+            written.append((let.var, self._back(grown, g.axis, call), let))
+
+    def _front(
+        self, e: Expr, axis: int, written: list[tuple[Var, Expr, Let | None]]
+    ) -> Var:
+        """Bind a tensor with an axis moved to the front."""
+        assert isinstance(e.type, TensorType), "only tensors grow"
+        perm = (axis, *(d for d in range(len(e.type.shape)) if d != axis))
+        made = make.call(self.transpose, (e,), PermAttrs(perm), span=e.span, place=e.place)
+        var = Var("rows", made.type, e.span, e.place)
+        written.append((var, made, None))
+        return var
+
+    def _back(self, e: Var, axis: int, origin: Expr) -> Expr:
+        assert isinstance(e.type, TensorType), "only tensors grow"
+        rank = len(e.type.shape)
+        perm = (*range(1, axis + 1), 0, *range(axis + 1, rank))
+        return make.call(
+            self.transpose, (e,), PermAttrs(perm), span=origin.span, place=origin.place
+        )
+
+    def _loop(self, var: Var, node: Function) -> Function:
+        params, declared = list(node.params), list(node.type.params)
+        for g in self.by_loop[var]:
+            params[g.position], declared[g.position] = g.carried, g.carried.type
+        t = FuncType(tuple(declared), node.type.result, node.type.dims, node.type.type_vars)
+        self.loops[var] = Var(var.name, t, var.span, var.place)
+        self.inside.add(var)
+        body = self.block(node.body)
+        self.inside.remove(var)
+        for g in self.by_loop[var]:
+            body = _where_read(g.param, self._back(g.carried, g.axis, g.param), body)
+        return replace(node, params=tuple(params), body=body, type=t)
+
+    def _value(self, value: Expr, written: list[tuple[Var, Expr, Let | None]]) -> Expr:
+        match value:
+            case Function(body=body):
+                return replace(value, body=self.block(body))
+            case If(then=then, otherwise=otherwise):
+                return replace(value, then=self.block(then), otherwise=self.block(otherwise))
+            case Match(arms=arms):
+                return replace(
+                    value, arms=tuple(Arm(arm.pattern, self.block(arm.body)) for arm in arms)
+                )
+            case Call(callee=Var() as callee) if callee in self.loops:
+                args = list(value.args)
+                for g in self.by_loop[callee]:
+                    old = args[g.position]
+                    if callee in self.inside:
+                        args[g.position] = self.grown[old]
+                    else:
+                        args[g.position] = self._front(old, g.axis, written)
+                return replace(value, callee=self.loops[callee], args=tuple(args))
+            case _:
+                return value
+
+
+def _where_read(var: Var, value: Expr, body: Expr) -> Expr:
+    """Bind a variable in the innermost block that encloses all its uses.
+
+    A loop that only gives it back when it ends is not to compute it in every turn.
+    """
+    lets, tail = spine(body)
+    own = [*(x for let in lets for x in values(let.value)), tail]
+    arms = nested(tail) if isinstance(tail, (If, Match)) else ()
+    readers = [index for index, arm in enumerate(arms) if count_uses(arm).get(var)]
+    if any(x is var or var in operands(x) for x in own) or len(readers) != 1:
+        return make.let(var, value, body)
+    (index,) = readers
+    inner = _where_read(var, value, arms[index])
+    if isinstance(tail, If):
+        end: Expr = replace(tail, **{("then", "otherwise")[index]: inner})
+    else:
+        assert isinstance(tail, Match), "branches have arms"
+        new = list(tail.arms)
+        new[index] = Arm(new[index].pattern, inner)
+        end = replace(tail, arms=tuple(new))
+    for let in reversed(lets):
+        end = make.let(let.var, let.value, end, span=let.span, place=let.place)
+    return end
 
 
 PASS = Pass(
