@@ -47,7 +47,8 @@ typedef enum inlay_status {
     INLAY_OUT_OF_RANGE = 0x54,
     INLAY_KIND_MISMATCH = 0x55,
     INLAY_READ_ONLY = 0x56,
-    INLAY_KERNEL_FAILED = 0x57
+    INLAY_KERNEL_FAILED = 0x57,
+    INLAY_RACE = 0x58              /* the race detector found a fault of the runtime */
 } inlay_status_t;
 
 /* Return the name of a status as diagnostics write it: "run.int-overflow". Never NULL. */

@@ -73,6 +73,12 @@
 #define INLAY_WAIT_NS 2000000
 #endif
 
+/* 1 compares all accesses of a call with each other and ends it with INLAY_RACE where two of them do
+ * not follow each other: for tests. Costs time and memory by the square of the commands. */
+#ifndef INLAY_RACES
+#define INLAY_RACES 0
+#endif
+
 /* 1 counts executed instructions (one addition each). */
 #ifndef INLAY_COUNT_INSTRUCTIONS
 #define INLAY_COUNT_INSTRUCTIONS 0

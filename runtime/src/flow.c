@@ -159,6 +159,7 @@ inlay_status_t inlay_flow_open(inlay_activation_t *m)
         flow->lock = m->host->threads->open(m->host->user);
         if (!flow->lock) return INLAY_OUT_OF_MEMORY;
     }
+    INLAY_TRY(inlay_race_open(m));
     m->now = new_command(m);
     return m->now && open_batches(m) ? INLAY_OK : INLAY_OUT_OF_MEMORY;
 }
@@ -172,6 +173,7 @@ void inlay_flow_close(inlay_activation_t *m)
         release_command(m, c);
     }
     release_command(m, m->now);
+    inlay_race_close(m);
     while (flow->slabs) {
         inlay_slab_t *slab = flow->slabs;
         flow->slabs = slab->next;
@@ -323,6 +325,7 @@ static int find_predecessors(inlay_activation_t *m, const inlay_command_t *c)
         for (a = mine->storage->accesses; a; a = a->next) {
             inlay_edge_t *edge;
             if (!conflicts(a, mine->begin, mine->end, (int)mine->writes)) continue;
+            if (inlay_race_spoils(m, mine->writes ? SABOTAGE_REUSE : SABOTAGE_READ)) continue;
             for (edge = m->flow.edges; edge && edge->to != a->command;) edge = edge->next;
             if (edge) continue;
             edge = new_edge(m);
@@ -455,6 +458,7 @@ static void retire(inlay_activation_t *m, inlay_command_t *c)
 {
     inlay_flow_t *flow = &m->flow;
     uint32_t i;
+    inlay_race_retire(m, c);
     for (i = 0; i < c->n_accesses; i++) {
         unlist(&c->accesses[i]);
         inlay_heap_unpin(&m->heap, c->accesses[i].storage);
@@ -580,6 +584,7 @@ void inlay_flow_begin(inlay_activation_t *m)
     flow->number = 0;
     flow->failure.status = INLAY_OK;
     flow->is_stopped = flow->is_offered = 0;
+    m->function = NULL;
     memset(&flow->first, 0, sizeof flow->first);
     flow->first.users = 1;
     flow->place = &flow->first;
@@ -607,6 +612,14 @@ inlay_status_t inlay_flow_end(inlay_activation_t *m, inlay_status_t status)
     }
     m->error = error;
     if (flow->is_offered) m->host->threads->withdraw(m->host->user, &flow->job);
+    inlay_race_reset(m);
+#if INLAY_RACES
+    if (flow->race.is_found) {
+        *error = flow->race.found;
+        flow->race.is_found = 0;
+        return INLAY_RACE;
+    }
+#endif
     if (!flow->failure.status) return INLAY_OK;
     *error = flow->failure.error;
     inlay_flow_leave_place(m, flow->failure.place);
@@ -623,6 +636,10 @@ static inlay_status_t make_room(inlay_activation_t *m)
         INLAY_TRY(inlay_flow_stop(m));
         INLAY_TRY(inlay_flow_progress(m, 0));
     }
+    if (!inlay_race_has_room(m)) {
+        INLAY_TRY(inlay_flow_drain(m));
+        inlay_race_reset(m);
+    }
     return inlay_flow_stop(m);
 }
 
@@ -637,6 +654,7 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
         flow->free = c;
         return INLAY_OUT_OF_MEMORY;
     }
+    inlay_race_begin(m, c);
     c->number = flow->number++;
     c->place = flow->place;
     c->place->users++;
@@ -653,6 +671,7 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
         inlay_command_t *before = edge->to;
         inlay_edge_t **to = before->state == COMMAND_DONE ? &spare : &before->successors;
         flow->edges = edge->next;
+        inlay_race_edge(m, before, c);
         if (before->state != COMMAND_DONE) c->waits++;
         else if (before->status != INLAY_OK || before->is_dropped) c->is_dropped = 1;
         edge->to = c;
@@ -666,6 +685,7 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
     done = flow->done.first;
     flow->done.first = flow->done.last = NULL;
     unlock(m);
+    inlay_race_check(m, c);
     free_edges(m, spare);
     retire_all(m, done);
     if (is_ready && flow->lock) offer(m);
@@ -728,6 +748,8 @@ inlay_status_t inlay_flow_copy(inlay_activation_t *m, inlay_storage_t *to, uint8
     if (m->config.mode == INLAY_SEQUENTIAL ||
         (m->config.mode == INLAY_PARALLEL && bytes <= INLAY_COPY_BYTES &&
          !inlay_flow_pending(m, to, at, bytes, 1) && !inlay_flow_pending(m, from, source, bytes, 0))) {
+        inlay_race_direct(m, from, source, bytes, 0);
+        inlay_race_direct(m, to, at, bytes, 1);
         memmove(at, source, bytes);
         return INLAY_OK;
     }

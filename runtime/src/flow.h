@@ -15,6 +15,7 @@
 
 #include "heap.h"
 #include "module.h"
+#include "race.h"
 
 typedef struct inlay_command inlay_command_t;
 typedef struct inlay_access inlay_access_t;
@@ -78,6 +79,9 @@ struct inlay_command {
     inlay_command_t *mates;           /* others that run as one with this */
     inlay_tensor_t *tensors;          /* of a kernel that takes tensors */
     int64_t *dims;
+#if INLAY_RACES
+    uint32_t op;                      /* number of the race detector */
+#endif
 };
 
 typedef struct inlay_queue {
@@ -119,6 +123,9 @@ typedef struct inlay_flow {
     uint64_t number;                /* of the next command */
     uint64_t random;
     inlay_failure_t failure;
+#if INLAY_RACES
+    inlay_race_t race;
+#endif
 } inlay_flow_t;
 
 struct inlay_activation;

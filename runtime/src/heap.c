@@ -92,6 +92,9 @@ inlay_storage_t *inlay_heap_borrow(inlay_heap_t *heap, void *data, size_t bytes)
     storage->pins = 0;
     storage->accesses = NULL;
     storage->guards = NULL;
+#if INLAY_RACES
+    storage->serial = ++heap->serials;
+#endif
     return storage;
 }
 

@@ -32,6 +32,9 @@ typedef struct inlay_heap {
     inlay_large_t large; /* head of a circular list */
     size_t live;
     inlay_blocks_t blocks;
+#if INLAY_RACES
+    uint64_t serials;
+#endif
     size_t held_bytes; /* of storages that died while commands in flight use them */
 } inlay_heap_t;
 

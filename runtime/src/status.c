@@ -30,6 +30,7 @@ const char *inlay_status_id(inlay_status_t status)
     case INLAY_KIND_MISMATCH: return "run.kind-mismatch";
     case INLAY_READ_ONLY: return "run.read-only";
     case INLAY_KERNEL_FAILED: return "run.kernel-failed";
+    case INLAY_RACE: return "run.race";
     }
     return "run.unknown";
 }

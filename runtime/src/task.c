@@ -179,6 +179,7 @@ inlay_status_t inlay_task_may_write(inlay_activation_t *m, const inlay_storage_t
     size_t begin = (size_t)(at - storage->data);
     if (!storage->guards || !is_guarded(m->task, storage, begin, begin + bytes))
         return INLAY_OK;
+    if (inlay_race_spoils(m, SABOTAGE_GUARD)) return INLAY_OK;
     wait_for(m, storage, at, bytes, 1);
     return INLAY_SUSPENDED;
 }
@@ -187,7 +188,8 @@ inlay_status_t inlay_task_wait(inlay_activation_t *m, const inlay_storage_t *sto
                                const uint8_t *at, size_t bytes, int writes)
 {
     if (!storage->pins) return INLAY_OK;
-    while (inlay_flow_pending(m, storage, at, bytes, writes)) {
+    while (inlay_flow_pending(m, storage, at, bytes, writes) &&
+           !inlay_race_spoils(m, SABOTAGE_WAIT)) {
         INLAY_TRY(inlay_flow_stop(m));
         if (m->task->caller || m->n_suspended) {
             wait_for(m, storage, at, bytes, writes);

@@ -395,6 +395,7 @@ inlay_status_t inlay_op_read_ints(inlay_activation_t *m, uint32_t n)
         return inlay_fail(m->error, INLAY_BAD_DIMS,
                           "{1} integers are read from a tensor of {2}", values, 2);
     INLAY_TRY(inlay_task_wait(m, view->storage, view->data, view->bytes, 0));
+    inlay_race_direct(m, view->storage, view->data, view->bytes, 0);
     for (i = 0; i < n; i++) {
         if (!load(view, i, &values[0]))
             return inlay_fail(m->error, INLAY_INT_OVERFLOW, "integer arithmetic leaves 64 bits",
@@ -477,6 +478,7 @@ inlay_status_t inlay_op_make_ints(inlay_activation_t *m, uint32_t dtype, uint32_
     }
     made = new_tensor(m, dtype, &dim, rank, n * item, 0);
     if (!made) return INLAY_OUT_OF_MEMORY;
+    inlay_race_direct(m, made->storage, made->data, made->bytes, 1);
     for (i = 0; i < n; i++) store(dtype, made->data + i * item, at[i].as.integer);
     set(at, KIND_TENSOR, &made->header);
     m->sp = at + 1;

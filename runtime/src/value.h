@@ -52,6 +52,9 @@ typedef struct inlay_storage {
     uint32_t pins;     /* accesses of commands in flight: the bytes outlive the object */
     struct inlay_access *accesses; /* those that no later write covers */
     struct inlay_guard *guards;    /* of suspended tasks; each pins it */
+#if INLAY_RACES
+    uint64_t serial;
+#endif
 } inlay_storage_t;
 
 typedef struct inlay_view {

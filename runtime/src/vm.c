@@ -673,8 +673,8 @@ again:
         case OP_INVOKE: ISSUING(inlay_invoke(m, pc[1])); pc += 2; break;
         case OP_TO_INT: ISSUING(inlay_op_read_ints(m, 1)); pc++; break;
         case OP_READ_INTS: ISSUING(inlay_op_read_ints(m, pc[1])); pc += 2; break;
-        case OP_TO_TENSOR: OUTSIDE(inlay_op_make_ints(m, pc[1], 1, 0)); pc += 2; break;
-        case OP_MAKE_INTS: OUTSIDE(inlay_op_make_ints(m, pc[1], pc[2], 1)); pc += 3; break;
+        case OP_TO_TENSOR: ISSUING(inlay_op_make_ints(m, pc[1], 1, 0)); pc += 2; break;
+        case OP_MAKE_INTS: ISSUING(inlay_op_make_ints(m, pc[1], pc[2], 1)); pc += 3; break;
         default: /* the verifier refuses other numbers */ break;
         }
     }

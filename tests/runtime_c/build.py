@@ -23,6 +23,8 @@ class NoSanitizerError(Exception):
 def build(sanitizer: str) -> Path:
     """Return the driver with a sanitizer; it is compiled once for the sources as they are.
 
+    But for the thread sanitizer, which looks at real time, the race detector of the runtime is in it.
+
     Raises:
         NoSanitizerError: the compiler has none.
     """
@@ -44,6 +46,8 @@ def _digest(sources: Sequence[Path]) -> str:
 def _compile(sources: Sequence[Path], sanitizer: str, program: Path) -> Path:
     flags = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", f"-fsanitize={sanitizer}", "-pthread",
              "-fno-sanitize-recover=all", "-DINLAY_POLL_INTERVAL=500"]  # fmt: skip
+    if sanitizer != "thread":
+        flags.append("-DINLAY_RACES=1")
     done = subprocess.run(
         ["gcc", *flags, *INCLUDES, *sources, "-o", program],
         check=False,
@@ -69,6 +73,7 @@ def drive(
     seed: int = 0,
     *,
     is_flow: bool = False,
+    spoil: tuple[int, int] = (0, 0),
 ) -> list[str]:
     """Run files one after the other; return a line for each. See `driver.c`.
 
@@ -76,7 +81,7 @@ def drive(
         NoSanitizerError: the thread sanitizer does not run on this kernel.
     """
     done = subprocess.run(
-        [driver, f"{limit},{MODES[mode]},{seed},{int(is_flow)}", *files],
+        [driver, f"{limit},{MODES[mode]},{seed},{int(is_flow)},{spoil[0]},{spoil[1]}", *files],
         check=False, capture_output=True, text=True, errors="replace", timeout=300,
     )  # fmt: skip
     if "unexpected memory mapping" in done.stderr:

@@ -1,11 +1,13 @@
 /* Runs executables under sanitizers, without Python.
  *
- *     driver LIMIT[,MODE,SEED[,FLOW]] file...
+ *     driver LIMIT[,MODE,SEED[,FLOW[,KIND,NTH]]] file...
  *
  * For each file: load it, call its first entry on fixed inputs, print one line with the status and
  * the bytes of the results. With LIMIT > 0, the host refuses memory from the LIMIT-th request on,
  * for LIMIT, LIMIT + 1, ... until a run asks for less. MODE is that of inlay_mode_t; in parallel mode
- * callbacks run on the workers of a pool. With FLOW, callbacks are those of generate_flow.py. Whatever the file holds, this must neither
+ * callbacks run on the workers of a pool. With FLOW, callbacks are those of generate_flow.py. In builds
+ * with the race detector, KIND says how a plan is made wrong the NTH time that it can be; then the
+ * line begins with "spoiled". Whatever the file holds, this must neither
  * read nor write out of bounds, nor leak, nor hang. */
 #include <inttypes.h>
 #include <pthread.h>
@@ -14,6 +16,7 @@
 #include <string.h>
 
 #include "inlay_rt.h"
+#include "machine.h"
 #include "platform/posix.h"
 
 #define MOST_BYTES ((size_t)256 << 20)
@@ -23,7 +26,8 @@ typedef struct tester {
     inlay_posix_t *posix;
     unsigned mode, is_flow;
     unsigned long long seed;
-    size_t bytes; /* in use */
+    int kind, nth; /* of sabotage */
+    size_t bytes;  /* in use */
     long requests, limit;
     int polls;
 } tester_t;
@@ -110,6 +114,8 @@ static void store(const inlay_tensor_t *t, int64_t i, int64_t value)
 
 static int64_t modulo(int64_t a, int64_t b) { return (a % b + b) % b; }
 
+static int64_t add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+
 /* The callbacks of generate_flow.py. */
 static inlay_status_t flow_kernel(uint32_t index, const inlay_tensor_t *tensors, int64_t k,
                                   char *message, size_t message_bytes)
@@ -117,9 +123,11 @@ static inlay_status_t flow_kernel(uint32_t index, const inlay_tensor_t *tensors,
     const int64_t *source = tensors[0].data;
     int64_t values[3], total = 0, *out = tensors[1].data;
     int i;
+    /* Where a plan was made wrong they read what was never written. */
     for (i = 0; i < 3; i++)
-        values[i] = index == 0 ? modulo(3 * out[i] + source[2 - i] + k, 1009) : source[i] + k;
-    for (i = 0; i < 3; i++) total += values[i];
+        values[i] = index == 0 ? modulo(add(add(out[i] % 1009 * 3, source[2 - i]), k), 1009)
+                               : add(source[i], k);
+    for (i = 0; i < 3; i++) total = add(total, values[i]);
     if (index == 1 && modulo(total, 37) == 7) {
         snprintf(message, message_bytes, "broken %" PRId64, total);
         return INLAY_KERNEL_FAILED;
@@ -215,10 +223,18 @@ static inlay_status_t run(const inlay_host_t *host, const uint8_t *data, size_t 
     status = inlay_activation_create(module, host, &config, &activation);
     inlay_module_arity(module, 0, &n_inputs, &n_results);
     for (round = 0; status == INLAY_OK && round < 2; round++) {
+#if INLAY_RACES
+        if (round == 0) inlay_race_sabotage(activation, tester->kind, tester->nth);
+#endif
         ((tester_t *)host->user)->polls = 0;
         status = inlay_call(activation, 0, inputs, n_inputs < 2 ? n_inputs : 2, results,
                             n_results < 8 ? n_results : 8, &error);
         if (inlay_activation_live(activation)) printf("LIVE ");
+#if INLAY_RACES
+        if (!silent && tester->kind && !activation->flow.race.countdown &&
+            (round || status != INLAY_OK))
+            printf("spoiled ");
+#endif
         if (status == INLAY_BAD_ARGUMENT && strstr(error.message, "has structure")) {
             status = run_structured(host, activation, &error, silent);
             break;
@@ -265,7 +281,8 @@ int main(int argc, char **argv)
     int i;
     memset(&tester, 0, sizeof tester);
     pthread_mutex_init(&tester.lock, NULL);
-    sscanf(argv[1], "%ld,%u,%llu,%u", &limit, &tester.mode, &tester.seed, &tester.is_flow);
+    sscanf(argv[1], "%ld,%u,%llu,%u,%d,%d", &limit, &tester.mode, &tester.seed, &tester.is_flow,
+           &tester.kind, &tester.nth);
     tester.posix = inlay_posix_open(3);
     for (i = 2; i < argc; i++) {
         size_t bytes;

@@ -135,6 +135,30 @@ def test_tasks_under_sanitizers(driver, tmp_path, mode, seed):
     assert 5 < sum("broken" in line for line in lines) < 75
 
 
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [
+        (1, "use before ready"),
+        (2, "reuse while in flight"),
+        (3, "missing wait"),
+        (4, "overtaken"),
+    ],
+)
+@pytest.mark.parametrize("nth", [1, 4])
+def test_races_are_found(driver, tmp_path, kind, word, nth):
+    """Plans made wrong: an edge, a wait or a guard less. What was needed is missed, or the result is
+    right because other edges order the same two."""
+    files = flow_files(tmp_path, range(8100, 8160))
+    right = drive(driver, files, mode="replay", seed=3, is_flow=True)
+    lines = drive(driver, files, mode="replay", seed=3, is_flow=True, spoil=(kind, nth))
+    found = [line for line in lines if line.startswith("spoiled run.race ")]
+    assert len(found) >= 2
+    assert any(f"run.race {word}: " in line for line in found)
+    for line, expected_line in zip(lines, right, strict=True):
+        if line not in found:
+            assert line.removeprefix("spoiled ") == expected_line
+
+
 def test_workers_under_the_thread_sanitizer(thread_driver, tmp_path):
     seeds = list(range(5000, 5060))
     files = write(tmp_path, [container.to_bytes(Generator(s).program_of()) for s in seeds])

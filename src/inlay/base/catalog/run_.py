@@ -102,6 +102,15 @@ ENTRIES = (
         remedy="Give more time, or make the program faster.",
     ),
     Entry(
+        id="run.race",
+        title="two operations touch the same bytes and nothing orders them",
+        explanation=(
+            "Builds of the runtime with the race detector compare all accesses of a run. It found two"
+            " that do not follow each other: a fault of the runtime or of a plan."
+        ),
+        remedy="Report it, with the program and the seed.",
+    ),
+    Entry(
         id="run.dim-mismatch",
         title="a value has another size than its type says",
         explanation=(
