@@ -30,6 +30,16 @@ fn scaled<n>(x: Tensor[n, 2, f32]) -> Tensor[n, 2, f32] {
   mul(matmul(x, f32[2, 2](1.0, 2.0, 0.0, 1.0)), f32[2](2.0, 3.0))
 }
 
+// A row whose number the machine knows is a view; one that may count from the end is not.
+
+// CHECK-LABEL: fn rows
+// CHECK:         get_row(x, int(i))
+// CHECK:         gather{{.*}}(x,
+fn rows<n, i, int j>(x: Tensor[n, 4, f32], i: int[i], j: int[j]) -> Tensor[4, f32] {
+  add(gather(x, to_tensor(int(i))), gather(x, to_tensor(int(j))))
+}
+
 entry main("x") -> ("y");
+entry rows("x", "i", "j") -> ("y");
 entry back("x") -> ("y");
 entry scaled("x") -> ("y");

@@ -8,8 +8,9 @@ from dataclasses import replace
 from inlay.arith.expr import Int, lit
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
-from inlay.ir.types import TensorType
+from inlay.ir.types import IntType, TensorType
 from inlay.ops.convolution import ConvAttrs
+from inlay.ops.indexing import GatherAttrs
 from inlay.ops.layout import PadAttrs, PadMode, PermAttrs
 from inlay.ops.reduction import ReduceAttrs
 from inlay.transforms._rules.site import Rule, Site, attrs_of, is_exactly, rank
@@ -193,11 +194,35 @@ _BROADCASTING = (
     "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or",
 )  # fmt: skip
 
+# --------------------------------------------------------------------------- gather
+
+
+def _row(site: Site) -> Expr | None:
+    """A gather of one row whose number the machine knows is a view, and needs no kernel.
+
+    Not where the tensor is computed for this alone: in one kernel, only the row is.
+    """
+    x, index = site.args
+    attrs = site.attrs(GatherAttrs)
+    number = site.producer(index, "to_tensor")
+    if attrs.clamp or rank(index) or attrs.axis % rank(x) or number is None:
+        return None
+    t = number.args[0].type
+    if not isinstance(t, IntType) or t.value is None:
+        return None
+    if not site.block.known.facts.at_least(t.value, lit(0)):
+        return None  # it may count from the end
+    if site.block.definition(x) is not x and site.scene.uses.get(x, 2) == 1:  # type: ignore[call-overload]
+        return None
+    return site.make("get_row", (x, number.args[0]))
+
+
 RULES: dict[str, tuple[Rule, ...]] = {
     "reshape": (_unchanged, _reshape_of_reshape, _reshape_of_reduction),
     "transpose": (_identity_transpose, _transpose_of_transpose, _transpose_over_reshape),
     "broadcast_to": (_unchanged,),
     "slice": (_whole_slice,),
+    "gather": (_row,),
     "pad": (_no_padding,),
     "concat": (_single,),
     "conv": (_padded_convolution,),
