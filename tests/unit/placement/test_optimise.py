@@ -1,0 +1,167 @@
+"""The optimiser: as good as trying everything on small problems, with a true bound on large ones."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+
+import pytest
+
+from inlay.placement.optimise import Candidate, contract, first_able, lower_bound, optimise
+from inlay.placement.schedule import INFINITE, Item, Problem, Task, fits, peaks, predict
+
+
+def problem(
+    rng: random.Random, size: int, devices: int, *, slow: float = 1.0, holes: float = 0.2,
+    capacity: float | None = None,
+) -> Problem:  # fmt: skip
+    """Return a random series-parallel problem; `slow` makes copies expensive."""
+    reads: dict[int, set[int]] = {}
+    for t in range(size):  # grow: in series behind, or in parallel to, what is there
+        reads[t] = set()
+        if t and rng.random() < 0.8:
+            reads[t].add(rng.randrange(max(0, t - 4), t))
+        if t and rng.random() < 0.4:
+            reads[t].add(rng.randrange(t))
+    items = [Item(rng.choice((64, 4096, 65536)), -1, 0)]
+    tasks: list[Task] = []
+    for t in range(size):
+        values = tuple(sorted(r + 1 for r in reads[t])) or (0,)
+        costs = [
+            None if d and rng.random() < holes else float(rng.choice((100, 1000, 5000, 20000)))
+            for d in range(devices)
+        ]
+        tasks.append(Task(tuple(costs), values, (t + 1,)))
+        items.append(Item(rng.choice((64, 4096, 65536)), t))
+    read = {v for t in tasks for v in t.reads}
+    hop = lambda b: ((b, 0, 200.0 * slow, 0.05 * slow),)  # noqa: E731
+    routes = tuple(
+        tuple(
+            () if a == b else hop(b) if a == 0 or b == 0 else (*hop(0), *hop(b))
+            for b in range(devices)
+        )
+        for a in range(devices)
+    )
+    outputs = tuple((i, 0) for i in range(1, size + 1) if i not in read)
+    hardware = tuple(min(d, 1) if rng.random() < 0.2 else d for d in range(devices))
+    return Problem(
+        tuple(tasks), tuple(items), hardware, routes, (-1,), outputs,
+        tuple(range(devices)), (None,) + (capacity,) * (devices - 1),
+    )  # fmt: skip
+
+
+def brute(p: Problem) -> float:
+    return min(
+        (predict(p, a) for a in itertools.product(p.devices, repeat=len(p.tasks))), default=INFINITE
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_small_problems_are_solved(seed):
+    rng = random.Random(seed)
+    p = problem(rng, rng.randint(2, 7), 3, slow=rng.choice((0.1, 1, 10)))
+    found = optimise(p)
+    assert found is not None
+    assert found.proved
+    assert found.time == pytest.approx(brute(p))
+    assert predict(p, found.assignment) == found.time
+    assert lower_bound(p) <= found.time * (1 + 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_twelve_operations_on_three_devices(seed):
+    p = problem(random.Random(100 + seed), 12, 3)
+    found = optimise(p)
+    assert found is not None
+    assert found.time == pytest.approx(brute(p))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_capacities_are_kept(seed):
+    rng = random.Random(seed)
+    p = problem(rng, 6, 3, slow=0.01, capacity=70_000)
+    found, best = optimise(p), brute(p)
+    if best == INFINITE:
+        assert found is None
+        return
+    assert found is not None
+    assert found.time == pytest.approx(best)
+    assert fits(p, found.assignment)
+    assert all(x <= 70_000 for x in peaks(p, found.assignment)[1:])
+
+
+@pytest.mark.parametrize("slow", [0.2, 5.0])
+def test_large_problems_have_a_gap_and_beat_the_first_device(slow):
+    p = problem(random.Random(7), 120, 3, slow=slow)
+    found = optimise(p, search_steps=60_000, exact_steps=5_000)
+    assert found is not None
+    first = predict(p, first_able(p))
+    assert found.time <= first == found.baseline
+    assert found.bound <= found.time
+    assert found.gap >= 0
+    assert optimise(p, search_steps=60_000, exact_steps=5_000) == found
+
+
+def test_where_copies_are_expensive_the_first_device_that_can_is_poor():
+    """Operations that only an accelerator has in between make greedy ping-pong."""
+    tasks, items = [], [Item(65536.0, -1, 0)]
+    for t in range(40):
+        fast = t % 4 == 0
+        tasks.append(Task((2000.0 if fast else 1000.0, 200.0 if fast else None), (t,), (t + 1,)))
+        items.append(Item(65536.0, t))
+    hop = lambda b: ((b, 0, 1000.0, 0.1),)  # noqa: E731
+    routes = (((), hop(1)), (hop(0), ()))
+    p = Problem(tuple(tasks), tuple(items), (0, 1), routes, (-1,), ((40, 0),), (0, 1), (None, None))
+    turned = Problem(  # the accelerator comes first, so that "first device that can" takes it
+        tuple(Task(tuple(reversed(t.costs)), t.reads, t.makes) for t in p.tasks),
+        tuple(Item(i.bytes, i.maker, 1) for i in p.items), (0, 1), routes, (-1,), ((40, 1),),
+        (0, 1), (None, None),
+    )  # fmt: skip
+    found = optimise(turned)
+    assert found is not None
+    assert found.time <= 0.9 * found.baseline
+
+
+@pytest.mark.slow
+def test_five_hundred_operations_in_ten_seconds():
+    p = problem(random.Random(3), 500, 3, slow=2)
+    begin = time.process_time()
+    found = optimise(p)
+    assert found is not None
+    assert time.process_time() - begin < 10
+    assert found.bound > 0
+    assert found.time <= found.baseline
+
+
+def test_a_set_of_tasks_can_be_one_candidate():
+    items = (Item(64, -1, 0), Item(64, 0), Item(64, 1), Item(64, 2))
+    tasks = tuple(Task((100.0, 90.0), (i,), (i + 1,)) for i in range(3))
+    routes = (((), ((1, 0, 10.0, 0.0),)), (((0, 0, 10.0, 0.0),), ()))
+    p = Problem(tasks, items, (0, 1), routes, (-1,), ((3, 0),), (0, 1), (None, None))
+    alone = optimise(p)
+    together = optimise(p, [Candidate(frozenset({0, 1, 2}), 1, 50.0, "all three")])
+    assert alone is not None
+    assert together is not None
+    assert together.time == 70.0 < alone.time
+    assert together.assignment == (1, 1, 1)
+    assert together.used[0].name == "all three"
+    kept = optimise(p, [Candidate(frozenset({0, 2}), 1, 1.0, "not convex")])
+    assert kept is not None
+    assert kept.used == ()
+    contracted, members = contract(p, [Candidate(frozenset({0, 1}), 1, 50.0)])
+    assert contracted is not None
+    assert members == [(0, 1), (2,)]
+
+
+def test_devices_that_share_hardware_take_turns():
+    items = (Item(64, -1, 0), Item(64, 0), Item(64, 1))
+    tasks = tuple(Task((None, 100.0, 100.0), (0,), (i + 1,)) for i in range(2))
+    routes = (((), (), ()), ((), (), ()), ((), (), ()))
+    apart = Problem(tasks, items, (0, 1, 2), routes, (), (), (0, 1, 2), (None,) * 3)
+    shared = Problem(tasks, items, (0, 1, 1), routes, (), (), (0, 1, 2), (None,) * 3)
+    one, other = optimise(apart), optimise(shared)
+    assert one is not None
+    assert other is not None
+    assert (one.time, other.time) == (100.0, 200.0)
