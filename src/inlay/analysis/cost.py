@@ -14,6 +14,7 @@ The result is an integer over the dims of the group, so it can be evaluated when
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from inlay.arith.expr import Int, floordiv, lit, product
 from inlay.ir.expr import Call, Expr, Function, OpRef
@@ -52,6 +53,42 @@ def predicted_ns(function: Function, operators: OperatorTable) -> Int:
     moved = _bytes([p.type for p in function.params]) + _bytes([function.body.type])
     time = floordiv(macs, lit(_MACS_PER_NS)) + floordiv(cheap, lit(_CHEAP_PER_NS)) + costly
     return time + floordiv(moved, lit(_BYTES_PER_NS)) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one call of an operator does, over dims.
+
+    Attributes:
+        macs: multiply-adds of contractions.
+        cheap: elements of element-wise work.
+        costly: elements of functions that are not one instruction.
+        bytes: of operands and results.
+    """
+
+    macs: Int
+    cheap: Int
+    costly: Int
+    bytes: Int
+
+
+def work_of(call: Call, operators: OperatorTable) -> Work:
+    """Return the work of a call of an operator; of anything else, the bytes it touches."""
+    moved = _bytes([*(a.type for a in call.args), call.type])
+    size, none = _elements(call.type), lit(0)
+    if not isinstance(call.callee, OpRef):
+        return Work(none, size, none, moved)
+    definition = operators.definition(call.callee.op)
+    if definition.pattern is Pattern.CONTRACTION:
+        return Work(size * _terms(call), none, none, moved)
+    if definition.name in _COSTLY:
+        return Work(none, none, size, moved)
+    return Work(none, _touched(size, call.args), none, moved)
+
+
+def bytes_of(t: Type) -> Int:
+    """Return the bytes of the tensors in a value."""
+    return _bytes([t])
 
 
 def _touched(size: Int, args: Sequence[Expr]) -> Int:

@@ -14,7 +14,7 @@ from inlay.codegen.cache import ObjectCache
 from inlay.codegen.interface import Request
 from inlay.codegen.llvm_generator import LlvmGenerator
 from inlay.interp.tensor import Meanings, evaluate_expr
-from inlay.ir.expr import Call, Function
+from inlay.ir.expr import Call, Expr, Function
 from inlay.ir.kernel import Batch
 from inlay.ir.module import Module
 from inlay.ir.verify import check
@@ -41,6 +41,9 @@ from inlay.runtime.extern import Extern
 from inlay.schedule.choose import schedule_function
 from inlay.transforms.pack_weights import PackOptions
 from inlay.vm.link import link
+
+_GENERATORS = ("llvm",)
+"""The code generators that this pipeline runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,9 @@ def compile_module(
         lambda expression: evaluate_expr(expression, meanings),
         options={
             PackOptions: PackOptions(lanes=target.lanes(4)),
-            PlanOptions: PlanOptions(board.name, board, host_ends=True),
+            PlanOptions: PlanOptions(
+                board.name, board, optimise=True, generators=_GENERATORS, host_ends=True
+            ),
         },
         instrument=instrument,
     )
@@ -139,17 +144,17 @@ def _check_generators(module: Module, board: Board) -> None:
     """
     findings = Collector()
     for function in module.functions.values():
-        for value in values(function.body):
-            place = value.place if isinstance(value, Call) else None
-            device = None if place is None else board.device(place.device)
+        placed: list[Expr] = [v for v in values(function.body) if isinstance(v, Call)]
+        for e in (*function.params, *placed):
+            device = None if e.place is None else board.device(e.place.device)
             if device is None or device.arch == NATIVE:
                 continue
             findings.unsupported(
                 "target.no-generator",
-                f"found an operation on '{device.name}' of architecture '{device.arch}', for which "
-                "no code is made here",
-                span=value.span,
-                hint=f"drop the wish, or put it on '{board.host.name}'",
+                f"found a value on '{device.name}' of architecture '{device.arch}', for which no "
+                "code is made here",
+                span=e.span,
+                hint=f"drop what puts it there, or put it on '{board.host.name}'",
             )
     findings.raise_if_fatal()
 

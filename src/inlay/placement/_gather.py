@@ -687,6 +687,7 @@ class _Gather:
             asked = self._twin(inner, device, bits, said)
             self._ask(inner, asked, said, wish)
         made = self._twin(inner, None, None, said)
+        self._stands_for(inner, made)
         if wish.result:
             for atom in leaves(made):
                 self._pin(atom, device, bits, said)
@@ -754,6 +755,10 @@ class _Gather:
             self.graph.edge(a, b, Edge.STRONG if wish.device else Edge.ORDINARY)
             self._refuse_wish(a, wish, said)
 
+    def _stands_for(self, inner: Domain, made: Domain) -> None:
+        pairs = zip(leaves(inner), leaves(made), strict=False)
+        self.graph.aliases.extend((a, b) for a, b in pairs if a != b)
+
     def _refuse_wish(self, atom: int, wish: WishAttrs, said: Reason) -> None:
         operation = self.graph.operations.get(atom)
         device = self.machine.device_index.get(wish.device)
@@ -783,6 +788,7 @@ class _Gather:
             if a != b:
                 self.graph.edge(a, b, Edge.STRONG)
         made = self._twin(inner, *ends[1], said)
+        self._stands_for(inner, made)
         if inner is None:
             made = self._domain(call.type, "the copy", call.span)
             for atom in leaves(made):

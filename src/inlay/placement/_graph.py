@@ -134,7 +134,11 @@ class Machine:
 
 
 class Graph:
-    """See the module docstring; `edges` are (from, to, kind, memories of the port or -1)."""
+    """See the module docstring.
+
+    `edges` are (from, to, kind, memories of the port or -1); `aliases` say of a value about which
+    nothing is inferred what it stands for.
+    """
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -144,6 +148,7 @@ class Graph:
         self.limits: list[Limit] = []
         self.operations: dict[int, Operation] = {}
         self.edges: list[tuple[int, int, Edge, int]] = []
+        self.aliases: list[tuple[int, int]] = []
         self.links: list[tuple[int, int, Reason]] = []
         self.about: list[Reason] = []
         self.cells: set[int] = set()

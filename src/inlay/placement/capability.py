@@ -15,10 +15,17 @@ from inlay.ops.table import OperatorTable
 from inlay.placement._gather import Capability
 
 
-def capability_of(board: Board, operators: OpTable) -> Capability:
+def capability_of(
+    board: Board, operators: OpTable, generators: frozenset[str] | None = None
+) -> Capability:
     """Return what the architectures of a board say of operators and element types.
 
     What works on unboxed values is run by the virtual machine, so by the host; so are strings.
+
+    Args:
+        board: the machine.
+        operators: knows which operators work on unboxed values.
+        generators: names of the code generators there are; None where no code is to be made.
     """
     known: dict[tuple[object, ...], Mapping[str, str]] = {}
 
@@ -36,7 +43,7 @@ def capability_of(board: Board, operators: OpTable) -> Capability:
             found = {
                 d.name: reason
                 for d in board.devices
-                if (reason := _refusal(board, d, op.name, dtypes, is_control=is_control))
+                if (reason := _refusal(board, d, op.name, dtypes, generators, is_control=is_control))
             }
             known[key] = found
         return known[key]
@@ -45,9 +52,12 @@ def capability_of(board: Board, operators: OpTable) -> Capability:
 
 
 def _refusal(
-    board: Board, device: Device, name: str, dtypes: tuple[DType, ...], *, is_control: bool
-) -> str:
+    board: Board, device: Device, name: str, dtypes: tuple[DType, ...],
+    generators: frozenset[str] | None, *, is_control: bool,
+) -> str:  # fmt: skip
     arch = board.arch_of(device.name)
+    if generators is not None and arch.generator not in generators:
+        return f"no code generator here makes code for {arch.name}"
     if device is not board.host:
         if is_control:
             return f"the virtual machine runs {name}, and that is on {board.host.name}"

@@ -35,10 +35,11 @@ from inlay.placement.schedule import (
 
 EXACT_STEPS = 100_000
 """Tasks that branch and bound places before it gives up proving."""
-SEARCH_STEPS = 300_000
+SEARCH_STEPS = 1_500_000
 """Tasks that the local search places."""
 _BEAM = 12
 _EXACT_TASKS = 48
+_BEAM_TASKS = 1000
 _ALL_SUBSETS = 6
 
 
@@ -324,6 +325,8 @@ def _shares(problem: Problem) -> float:
 
 def _beam(problem: Problem) -> list[tuple[int, ...]]:
     """Return the assignments of a beam search: the most promising prefixes are kept."""
+    if len(problem.tasks) > _BEAM_TASKS:
+        return [_greedy(problem)]
     tails = _tails(problem)
     beam: list[tuple[float, tuple[int, ...], State]] = [(0.0, (), start(problem))]
     for index in range(len(problem.tasks)):
@@ -341,6 +344,38 @@ def _beam(problem: Problem) -> list[tuple[int, ...]]:
         grown.sort(key=lambda g: (g[0], g[1]))
         beam = grown[:_BEAM]
     return [chosen for _, chosen, _ in beam]
+
+
+def _greedy(problem: Problem) -> tuple[int, ...]:
+    """Return the assignment that ends each task as early as the ones before allow."""
+    state = start(problem)
+    chosen: list[int] = []
+    for index, task in enumerate(problem.tasks):
+        options: list[tuple[float, int]] = []
+        for device, cost in enumerate(task.costs):
+            if cost is None:
+                continue
+            begin = state.hardware[problem.hardware[device]]
+            for value in task.reads:
+                begin = max(begin, _arrival(problem, state, value, device))
+            options.append((begin + cost * task.weight, device))
+        device = min(options, default=(0.0, 0))[1]
+        advance(problem, state, index, device)
+        chosen.append(device)
+    return tuple(chosen)
+
+
+def _arrival(problem: Problem, state: State, value: int, device: int) -> float:
+    """Return when a value would be on a device, if no engine had anything else to do."""
+    found = state.ready.get((value, device))
+    if found is not None:
+        return found
+    home = state.home[value]
+    route = problem.routes[home][device]
+    if route is None:
+        return INFINITE
+    size = problem.items[value].bytes
+    return state.ready[value, home] + sum(latency + size * per for _, _, latency, per in route)
 
 
 def _improve(

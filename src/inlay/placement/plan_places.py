@@ -10,9 +10,10 @@ On a board with one device and one memory there is nothing to choose: operations
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from inlay.base.diagnostics import Collector
+from inlay.base.diagnostics import Collector, error
 from inlay.base.options import option
 from inlay.ir.expr import Arm, Call, Expr, Function, If, Let, Match, OpRef, Var
 from inlay.ir.module import Module
@@ -20,6 +21,7 @@ from inlay.ir.place import Place
 from inlay.ir.walk import spine, substitute_vars
 from inlay.machine.board import Board
 from inlay.machine.board_file import find_board
+from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.placement._capture import capture
 from inlay.placement._facts import check_facts
@@ -27,7 +29,9 @@ from inlay.placement._gather import Capability, Instance, gather
 from inlay.placement._graph import Graph, Machine
 from inlay.placement._scopes import Places, find_scopes
 from inlay.placement._solve import solve
+from inlay.placement.calibration import read_factors
 from inlay.placement.capability import capability_of
+from inlay.placement.decide import Costs, Decision, apply_pins, decide
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,11 @@ class PlanOptions:
 
     board: str = option("host", help="the machine to plan for, by name or as a file")
     machine: Board | None = None
+    optimise: bool = option(False, help="choose what nobody placed by predicted time")  # noqa: FBT003
+    pins: tuple[str, ...] = option((), help="operations to put on devices, PATTERN=DEVICE")
+    typical: tuple[str, ...] = option((), help="sizes to predict for, NAME=SIZE")
+    calibration: str = option("", help="a file of measured costs that `inlay bench` wrote")
+    generators: tuple[str, ...] | None = option(None, help="code generators there are")
     host_ends: bool = option(False, help="inputs and outputs of the program are on the host")  # noqa: FBT003
 
 
@@ -47,11 +56,13 @@ class Inferred:
         graph: atoms and facts.
         instances: functions at their occurrences.
         places: device and memories of every atom.
+        decision: what was chosen by predicted time.
     """
 
     graph: Graph
     instances: list[Instance]
     places: Places
+    decision: Decision | None = None
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -66,7 +77,29 @@ def run(module: Module, context: PassContext) -> Module:
     board = options.machine or find_board(options.board)
     if options.host_ends and len(board.devices) > 1:
         module = with_host_ends(module, Place(board.host.name))
-    return plan(module, board, capability_of(board, context.ops))
+    generators = None if options.generators is None else frozenset(options.generators)
+    capability = capability_of(board, context.ops, generators)
+    choice = None
+    if options.optimise or options.pins:
+        assert isinstance(context.ops, OperatorTable), "costs are of known operators"
+        costs = Costs(typical=sizes_of(options.typical), factors=read_factors(options.calibration))
+        choice = Choice(context.ops, costs, options.pins, search=options.optimise)
+    return plan(module, board, capability, choice)
+
+
+def sizes_of(texts: Sequence[str]) -> dict[str, int]:
+    """Return sizes by name from `NAME=SIZE`.
+
+    Raises:
+        CompileError: `option.bad-value`.
+    """
+    found: dict[str, int] = {}
+    for text in texts:
+        name, sign, size = text.partition("=")
+        if not sign or not size.isdigit():
+            raise error("option.bad-value", f"found --typical {text}, needed NAME=SIZE")
+        found[name] = int(size)
+    return found
 
 
 def with_host_ends(module: Module, host: Place) -> Module:
@@ -82,32 +115,60 @@ def with_host_ends(module: Module, host: Place) -> Module:
     return module.with_functions(functions)
 
 
-def plan(module: Module, board: Board, capability: Capability) -> Module:
+_PLAIN = Costs()
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How to choose what nobody placed.
+
+    Attributes:
+        operators: what the program uses.
+        costs: where predictions come from.
+        pins: operations to put on devices.
+        search: whether to look for the least predicted time; else the default device is taken.
+    """
+
+    operators: OperatorTable
+    costs: Costs = _PLAIN
+    pins: tuple[str, ...] = ()
+    search: bool = True
+
+
+def plan(
+    module: Module, board: Board, capability: Capability, choice: Choice | None = None
+) -> Module:
     """Return the module with a place for everything; see `run`."""
     if len(board.devices) == 1 and len(board.memories) == 1:
         return _place_all(module, Place(board.host.name))
     findings = Collector()
-    found = infer(module, board, capability, findings)
+    found = infer(module, board, capability, findings, choice)
     result = capture(module, found.instances, found.places, findings)
     findings.raise_if_fatal()
     return result
 
 
 def infer(
-    module: Module, board: Board, capability: Capability, findings: Collector
-) -> Inferred:
-    """Return what follows from what is written.
+    module: Module, board: Board, capability: Capability, findings: Collector,
+    choice: Choice | None = None,
+) -> Inferred:  # fmt: skip
+    """Return what follows from what is written and, with a choice, what is chosen for the rest.
 
     Raises:
         CompileError: as `run`, of what stands in the way of an answer.
     """
     graph = Graph(Machine(board))
     instances = gather(module, graph, capability, findings)
+    if choice is not None:
+        apply_pins(graph, instances, choice.pins, findings)
     check_facts(graph, findings)
     findings.raise_if_fatal()
+    decision = None
+    if choice is not None and choice.search:
+        decision = decide(module, board, graph, instances, choice.operators, choice.costs)
     places = find_scopes(graph, solve(graph), findings)
     findings.raise_if_fatal()
-    return Inferred(graph, instances, places)
+    return Inferred(graph, instances, places, decision)
 
 
 def _place_all(module: Module, place: Place) -> Module:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import inlay
-from inlay.base.diagnostics import UnsupportedError
+from inlay.base.diagnostics import CompileError
 from tests.unit.placement.cases import read
 
 SOURCE = """
@@ -37,7 +37,10 @@ def test_two_devices_give_what_one_gives():
 
 
 def test_a_device_without_a_code_generator_is_refused():
-    with pytest.raises(UnsupportedError, match="no code is made here") as failure:
+    with pytest.raises(CompileError, match="no code generator here makes code for") as failure:
         inlay.compile(read(SOURCE.replace("DEVICE", "cl0")), board="opencl", cache="none")
+    assert set(failure.value.ids) == {"placement.unsupported-op"}
+    assert failure.value.diagnostics[0].hint == "put it on cpu"
+    with pytest.raises(CompileError) as failure:
+        inlay.compile(read("fn main(x @cl0!: T) { x }"), board="opencl", cache="none")
     assert set(failure.value.ids) == {"target.no-generator"}
-    assert failure.value.diagnostics[0].hint == "drop the wish, or put it on 'cpu'"

@@ -41,4 +41,29 @@ ENTRIES = (
         ),
         remedy="Use a name that `inlay targets check BOARD` lists.",
     ),
+    Entry(
+        id="placement.bad-pin",
+        title="a pin that says nothing",
+        explanation=(
+            "A pin is PATTERN=DEVICE. The pattern matches names of operators or of nodes of the "
+            "model, with `*`, or all of a function: `@f`. This one has another form, or matches no "
+            "operation of the program as it is when places are planned."
+        ),
+        remedy="Correct the pattern; `inlay explain` lists the operations.",
+    ),
+    Entry(
+        id="placement.over-capacity",
+        title="a program that fits no placement",
+        explanation=(
+            "Values live in the memories of the devices that make and read them. Whatever devices "
+            "are chosen, more bytes are needed at once than some memory has."
+        ),
+        remedy="Use a board with more memory, smaller sizes, or fewer wishes.",
+    ),
+    Entry(
+        id="placement.bad-calibration",
+        title="a file of measured costs that cannot be read",
+        explanation="The file is JSON: a factor by device and operator, as `inlay bench` writes it.",
+        remedy="Write it again with `inlay bench --calibrate BOARD`.",
+    ),
 )

@@ -1,0 +1,210 @@
+"""Choices by cost, from a program: wishes are kept, pins too, copies are worth their time."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from inlay.analysis.blocks import values
+from inlay.base.diagnostics import CompileError
+from inlay.cli.main import main
+from inlay.interp.tensor import evaluate
+from inlay.ir.expr import Call, OpRef
+from inlay.machine.board import Board
+from inlay.machine.board_file import find_board, read_board
+from inlay.ops.device import DEVICE_COPY
+from inlay.passes.contract import PassContext
+from inlay.placement import plan_places
+from inlay.placement.decide import Costs
+from inlay.placement.explain import explain
+from inlay.placement.plan_places import Choice, PlanOptions
+from tests.unit.placement.cases import OPS, arguments, capability, normal, read, same
+
+BIG = """
+fn main(x: Tensor[256, 512, f32], w: Tensor[512, 512, f32], v: Tensor[512, 512, f32]) {
+  let a = matmul(x, w); let b = matmul(x, v); add(relu(a), exp(b)) }
+"""
+
+
+def accelerated(link: float, *, size: str = "", second: str = "") -> Board:
+    """A processor, and a fast device for products behind a link of so many bytes a nanosecond."""
+    text = f"""
+summary = "x"
+[[arch]]
+name = "slow"
+macs_per_ns = 1
+[[arch]]
+name = "fast"
+operators = ["matmul", "relu"]
+macs_per_ns = 100
+[[memory]]
+name = "ram"
+[[memory]]
+name = "npu.mem"
+{size}
+[[device]]
+name = "cpu"
+arch = "slow"
+memories = ["ram"]
+[[device]]
+name = "npu"
+arch = "fast"
+memories = ["npu.mem"]
+{second}
+[[engine]]
+name = "dma"
+memories = ["ram", "npu.mem"]
+[[link]]
+from = "ram"
+to = "npu.mem"
+engine = "dma"
+bytes_per_ns = {link}
+[[link]]
+from = "npu.mem"
+to = "ram"
+engine = "dma"
+bytes_per_ns = {link}
+"""
+    return read_board("accelerated", text, place="accelerated.toml")
+
+
+def explained(text: str, board: Board, *pins: str, costs: Costs | None = None):
+    module = normal(read(text))
+    module = plan_places.with_host_ends(module, plan_places.Place(board.host.name))
+    return explain(module, board, capability(board), Choice(OPS, costs or Costs(), pins))
+
+
+def on(e) -> dict[str, str]:
+    return {o.operator: o.device for o in e.operations}
+
+
+def test_a_fast_link_is_worth_using_and_a_slow_one_is_not():
+    e = explained(BIG, accelerated(link=8))
+    assert on(e) == {"matmul": "npu", "relu": "npu", "exp": "cpu", "add": "cpu"}
+    assert e.proved
+    assert e.total_ns < e.operations[0].ns * 200
+    slow = explained(BIG, accelerated(link=0.001))
+    assert set(on(slow).values()) == {"cpu"}
+    assert not slow.copies
+    why = next(o.others["npu"] for o in slow.operations if o.operator == "matmul")
+    assert why.startswith("cost: the program would take")
+    assert next(o.others["npu"] for o in slow.operations if o.operator == "exp") == "fast has no exp"
+
+
+def test_a_small_memory_is_a_reason():
+    e = explained(BIG, accelerated(link=8, size='bytes = "64KiB"'))
+    assert set(on(e).values()) == {"cpu"}
+    why = next(o.others["npu"] for o in e.operations if o.operator == "matmul")
+    assert why.startswith("capacity: ")
+    with pytest.raises(CompileError) as failure:
+        explained(BIG, accelerated(link=8, size='bytes = "64KiB"'), "matmul=npu")
+    assert failure.value.ids == ("placement.over-capacity",)
+    assert "npu.mem: 65536 bytes" in str(failure.value)
+    assert "the largest value is that of" in str(failure.value)
+
+
+def test_pins_and_wishes_are_kept():
+    board = accelerated(link=0.001)
+    e = explained(BIG, board, "matmul=npu")
+    assert on(e)["matmul"] == "npu"
+    assert on(e)["add"] == "cpu"
+    assert "pinned by matmul=npu" in e.operations[0].reason
+    wished = BIG.replace("matmul(x, w)", "on(npu, matmul(x, w))")
+    found = [o.device for o in explained(wished, board).operations if o.operator == "matmul"]
+    assert sorted(found) == ["cpu", "npu"]
+    e = explained("fn f(x: T) { relu(relu(relu(x))) } fn main(x: T) { neg(@f(x)) }", board, "@f=npu")
+    assert [o.device for o in e.operations] == ["npu", "npu", "npu", "cpu"]
+
+
+@pytest.mark.parametrize(
+    ("pin", "id", "said"),
+    [
+        ("matmul=gpu", "placement.unknown-device", "did you mean npu or cpu"),
+        ("matmull=npu", "placement.bad-pin", "did you mean matmul"),
+        ("matmul", "placement.bad-pin", "needed PATTERN=DEVICE"),
+        ("exp=npu", "placement.unsupported-op", "fast has no exp"),
+    ],
+)
+def test_bad_pins(pin, id, said):
+    with pytest.raises(CompileError) as failure:
+        explained(BIG, accelerated(link=8), pin)
+    assert failure.value.ids == (id,)
+    assert said in str(failure.value)
+
+
+def test_measured_factors_and_hooks_of_architectures_count():
+    board = accelerated(link=8)
+    slow = Costs(factors={("npu", "matmul"): 1000.0})
+    assert on(explained(BIG, board, costs=slow))["matmul"] == "cpu"
+    hook = Costs(hooks={"fast": lambda call, dims: 1e9})
+    assert set(on(explained(BIG, board, costs=hook)).values()) == {"cpu"}
+
+
+def test_typical_sizes_decide():
+    text = """
+fn main<n>(x: Tensor[n, 512, f32], w: Tensor[512, 512, f32]) { matmul(x, w) }
+"""
+    board = accelerated(link=0.8)
+    small = explained(text, board, costs=Costs(typical={"n": 1}))
+    large = explained(text, board, costs=Costs(typical={"n": 4096}))
+    assert (on(small)["matmul"], on(large)["matmul"]) == ("cpu", "npu")
+    assert large.sizes["n"] == (4096, "the user")
+    assert explained(text, board).sizes["n"] == (64, "a guess")
+
+
+def test_invariant_weights_of_a_loop_are_copied_once():
+    text = """
+fn main(x: Tensor[256, 512, f32], w: Tensor[512, 512, f32]) {
+  let loop = fn<i>(i: int[i], h: Tensor[256, 512, f32]) -> Tensor[256, 512, f32] {
+    if (int_less(int(i), int(9))) { loop(int(i + 1), relu(matmul(h, w))) } else { h } };
+  loop(int(0), x) }
+"""
+    e = explained(text, accelerated(link=4))
+    assert on(e) == {"matmul": "npu", "relu": "npu"}
+    assert sorted(c.value for c in e.copies) == ["h", "w", "x"]  # h where the loop ends
+
+
+def test_the_chosen_program_means_the_same_and_planning_it_again_changes_nothing():
+    for board in (find_board("host_two"), find_board("soc_npus"), accelerated(link=8)):
+        options = PlanOptions(board.name, board, optimise=True, host_ends=True)
+        context = PassContext(OPS, options={PlanOptions: options})
+        module = normal(read(BIG))
+        placed = plan_places.PASS.run(module, context)
+        again = plan_places.PASS.run(placed, context)
+        args = arguments(module.functions["main"])
+        assert same(evaluate(module, args), evaluate(placed, args))
+        assert count_copies(again) == count_copies(placed)
+
+
+def count_copies(module) -> int:
+    return sum(
+        isinstance(v, Call) and isinstance(v.callee, OpRef) and v.callee.op is DEVICE_COPY
+        for v in values(module.functions["main"].body)
+    )
+
+
+def test_the_command(tmp_path, capsys):
+    path = tmp_path / "m.inl"
+    path.write_text(BIG.replace("{\n", "-> Tensor[256, 512, f32] {\n", 1))
+    assert main(["explain", str(path), "--board", "soc_npus", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert {o["operator"] for o in record["operations"]} == {"matmul", "relu", "exp", "add"}
+    assert record["proved"]
+    assert record["total_ns"] <= record["first_able_ns"]
+    assert main(["explain", str(path), "--board", "soc_npus"]) == 0
+    text = capsys.readouterr().out
+    assert "not npu0: strawberry has no exp" in text
+    assert "proved to be the least" in text
+    assert main(["explain", str(path), "--board", "nowhere"]) == 1
+    assert main(["targets", "check", "soc_npus"]) == 0
+    assert "npu0" in capsys.readouterr().out
+
+
+def test_operators_of_described_architectures_exist():
+    """What a board's architecture lists is an operator, or one that accelerators will bring."""
+    brought = {"requantize", "quantized_add"}
+    known = {d.name for d in OPS} | brought
+    for name in ("host", "host_two", "mcu_dma", "opencl", "soc_npus"):
+        for arch in find_board(name).archs:
+            assert set(arch.operators or ()) <= known
