@@ -154,3 +154,40 @@ def test_a_cache_of_several_heads_grows_along_its_sequence(turns: int):
     text = listing(executable.program)
     assert "EXTEND 0" in text
     assert '.kernel "concat' not in text
+
+
+STACKED = """
+fn main<n, d>(xs: Tensor[n, d, f32], h: Tensor[d, f32]) {{
+  let loop = fn<i>(i: int[i], h: Tensor[d, f32], rows: Tensor[n, d, f32]) {{
+    if (int_less(int(i), int(n))) {{
+      let next = tanh(add(get_row(xs, int(i)), h));
+      {row}
+      loop(int(i + 1), next, set_row(rows, int(i), row))
+    }} else {{ (h, rows) }}
+  }};
+  loop(int(0), h, zeros(shape(n, d)))
+}}
+"""
+ROWS = {
+    "of its own": ("let row = mul(next, h);", True),
+    "carried, too": ("let row = next;", False),
+    "of the row before": (
+        "let row = mul(next, get_row(rows, if (int_less(int(0), int(i))) { int(i - 1) } else { int(0) }));",
+        False,
+    ),
+    "of all rows": ("let row = mul(next, reduce_sum{axes=[0], keepdims=false}(rows));", False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_are_written_where_they_are_stacked(name: str):
+    """By their kernel, if nothing else reads them and no view shows the tensor they go into."""
+    row, is_direct = ROWS[name]
+    module = typed(STACKED.format(row=row))
+    executable = executable_of(compilation(module, verify=True).program, threads=1)
+    rng = np.random.default_rng(2)
+    xs, h = rng.standard_normal((6, 4)).astype(np.float32), np.ones(4, np.float32)
+    for a, b in zip(executable(xs, h), evaluate(module, [xs, h]), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    assert ("ASSIGN" not in listing(executable.program)) == is_direct
+    assert executable.live_objects() == 0

@@ -5,25 +5,40 @@
                                          let _ = invoke(@kernel, x, y, shape(kernel ints));
 
 A kernel that updates an operand gets it as its own (`own`), with a copy only if somebody else still
-has it. Every other result gets a storage of its own here; which of them share bytes is the business of
-`plan_memory`. Variables keep their names and types, so nothing else of the program changes. Sizes are
-integers over the dims in scope: what is symbolic stays symbolic.
+has it. A row that is computed for one tensor is written into it at once. Every other result gets a
+storage of its own here; which of them share bytes is the business of `plan_memory`. Variables keep
+their names and types, so nothing else of the program changes. Sizes are integers over the dims in
+scope: what is symbolic stays symbolic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from inlay.analysis.blocks import spine
+from inlay.analysis.blocks import count_uses, nested, spine
 from inlay.arith.expr import Int, from_atom, lit, substitute
 from inlay.base.diagnostics import InternalError
 from inlay.base.span import Span
 from inlay.ir import make
 from inlay.ir.conform import Matching
 from inlay.ir.context import Context
+from inlay.ir.core_ops import GET_ROW, SET_ROW
 from inlay.ir.dims import rename_dims, substitute_type
-from inlay.ir.expr import Arm, Call, Expr, Function, GlobalVar, If, Match, Tuple, Var
+from inlay.ir.expr import (
+    Arm,
+    Call,
+    Const,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    OpRef,
+    Tuple,
+    Var,
+)
 from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.ir.types import STORAGE, UNIT, ExistsType, TensorType, TupleType, Type
@@ -37,7 +52,7 @@ def run(module: Module, _context: PassContext) -> Module:
     """Make storage explicit in every function."""
     writer = _Writer(module.kernels)
     return module.with_functions(
-        {name: writer.function(function) for name, function in module.functions.items()}
+        {name: writer.of_module(function) for name, function in module.functions.items()}
     )
 
 
@@ -46,6 +61,12 @@ class _Writer:
 
     def __init__(self, kernels: Mapping[str, Kernel]) -> None:
         self.kernels = kernels
+        self.viewed: frozenset[Var] = frozenset()
+
+    def of_module(self, function: Function) -> Function:
+        """Rewrite a function of the module."""
+        self.viewed = _viewed(function)
+        return self.function(function)
 
     def function(self, function: Function) -> Function:
         """Rewrite a function."""
@@ -55,7 +76,15 @@ class _Writer:
         """Rewrite a block."""
         lets, tail = spine(block)
         bindings: list[Binding] = []
+        rows = _rows(lets, tail, self.kernels, self.viewed)
+        written = {row.set_row: row for row in rows.values()}
         for let in lets:
+            if let.var in rows:
+                self._into_row(let, rows[let.var], bindings)
+                continue
+            if let.var in written:
+                bindings.append((let.var, written[let.var].owned, let.span))
+                continue
             if not self._kernel_call(let.var, let.value, bindings):
                 bindings.append((let.var, self._nested(let.value), let.span))
         result = make.var("result", _open(tail.type), tail.span)
@@ -114,6 +143,18 @@ class _Writer:
             bindings.append((var, Tuple(tuple(outputs), var.type, span, value.place), span))
         return True
 
+    def _into_row(self, let: Let, row: _Row, bindings: list[Binding]) -> None:
+        """Write a call of a kernel whose result is a row of a tensor: there at once."""
+        call = let.value
+        assert isinstance(call, Call), "a kernel makes the row"
+        assert isinstance(call.callee, GlobalVar), "a kernel makes the row"
+        owned = make.call(OWN, (row.tensor,), span=let.span, place=call.place)
+        bindings.append((row.owned, owned, let.span))
+        view = make.call(GET_ROW, (row.owned, row.index), span=let.span, place=call.place)
+        bindings.append((let.var, view, let.span))
+        tensors: list[Expr] = [a for a in call.args if isinstance(a.type, TensorType)]
+        self._invoke(self.kernels[call.callee.name], call, [*tensors, let.var], 1, bindings)
+
     def _invoke(
         self, kernel: Kernel, call: Call, tensors: list[Expr], writes: int, bindings: list[Binding]
     ) -> None:
@@ -121,6 +162,93 @@ class _Writer:
         args = (call.callee, *tensors, ints)
         invoke = make.call(INVOKE, args, InvokeAttrs(writes), span=call.span, place=call.place)
         bindings.append((make.var("_", UNIT), invoke, call.span))
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row that a kernel computes for one tensor.
+
+    Attributes:
+        set_row: the variable of the tensor with the row in it.
+        tensor: the tensor before.
+        index: of the row.
+        owned: a name for the tensor while the row is written.
+    """
+
+    set_row: Var
+    tensor: Var
+    index: Expr
+    owned: Var
+
+
+def _viewed(function: Function) -> frozenset[Var]:
+    """Return the variables that have views, or are views: others may see their bytes."""
+    found: set[Var] = set()
+    pending: list[Expr] = [function.body]
+    while pending:
+        lets, tail = spine(pending.pop())
+        for var, value in (*((let.var, let.value) for let in lets), (None, tail)):
+            pending.extend(nested(value))
+            if isinstance(value, Call) and isinstance(value.callee, OpRef):
+                alias = value.callee.op.alias
+                if alias is not None:
+                    found.update(x for x in (var, value.args[alias]) if isinstance(x, Var))
+    return frozenset(found)
+
+
+def _rows(
+    lets: Sequence[Let], tail: Expr, kernels: Mapping[str, Kernel], viewed: frozenset[Var]
+) -> dict[Var, _Row]:
+    """Return results of kernels that are read once, to set a row of a tensor.
+
+    Nothing mentions the tensor from the call of the kernel to where the row is set, and no view shows
+    it, so that it can be taken over at the call already; and the index is known there.
+    """
+    found: dict[Var, _Row] = {}
+    at = {let.var: position for position, let in enumerate(lets)}
+    mentions = [count_uses(let.value) for let in lets]
+    uses: dict[Var, int] = {}
+    for mentioned in (*mentions, count_uses(tail)):
+        for var, count in mentioned.items():
+            uses[var] = uses.get(var, 0) + count
+    for position, let in enumerate(lets):
+        call = let.value
+        if not (isinstance(call, Call) and isinstance(call.callee, OpRef)):
+            continue
+        if call.callee.op is not SET_ROW:
+            continue
+        tensor, index, row = call.args
+        if not isinstance(row, Var) or not isinstance(tensor, Var) or uses.get(row) != 1:
+            continue
+        start = at.get(row)
+        if start is None or at.get(tensor, -1) >= start or tensor in viewed:
+            continue
+        if isinstance(index, Var) and at.get(index, -1) >= start:
+            continue
+        if not isinstance(index, (Var, Const)) or not _makes_one(lets[start].value, kernels):
+            continue
+        if isinstance(index, Const) and position != start and _opens(lets[start:position]):
+            continue
+        if any(tensor in mentions[i] for i in range(start, position)):
+            continue
+        owned = Var(f"{let.var.name}.own", tensor.type, let.span, let.var.place)
+        found[row] = _Row(let.var, tensor, index, owned)
+    return found
+
+
+def _makes_one(value: Expr, kernels: Mapping[str, Kernel]) -> bool:
+    """Whether a value is a call of a kernel that makes one new tensor."""
+    if not isinstance(value, Call) or not isinstance(value.callee, GlobalVar):
+        return False
+    kernel = kernels.get(value.callee.name)
+    if kernel is None or not isinstance(value.type, TensorType):
+        return False
+    return all(p.access is not Access.UPDATE for p in kernel.ports) and kernel.resource is None
+
+
+def _opens(lets: Sequence[Let]) -> bool:
+    """Whether lets give names to dims, which an index behind them might mention."""
+    return any(let.value.type is not let.var.type for let in lets)
 
 
 def size_of(t: TensorType) -> Int:
