@@ -130,6 +130,26 @@ typedef struct inlay_threads {
     void (*take_back)(void *user);
 } inlay_threads_t;
 
+/* What the host may be told of a call. Times are those of host.now. */
+typedef enum inlay_event_kind {
+    INLAY_EVENT_RUN,   /* a kernel or copy ran, on this thread; `value`: predicted ns, or -1 */
+    INLAY_EVENT_WAIT,  /* the thread of the call waited */
+    INLAY_EVENT_CALL,  /* a function ran from outside, to its end */
+    INLAY_EVENT_NEEDS, /* command `number` was issued, and waits for `other` */
+    INLAY_EVENT_MEMORY /* `value`: bytes of tensors of the call */
+} inlay_event_kind_t;
+
+typedef struct inlay_event {
+    uint32_t kind;
+    uint32_t name_bytes;
+    const char *name;     /* of the kernel or function; lives as long as the module */
+    const void *call;     /* which activation */
+    uint64_t number;      /* of the command, in its activation */
+    uint64_t other;
+    int64_t begin, end;   /* ns */
+    int64_t value;
+} inlay_event_t;
+
 /* What the embedding program provides. `user` is passed to each. Functions marked optional may
  * be NULL. All of them are called by any thread that runs an activation. */
 typedef struct inlay_host {
@@ -152,6 +172,9 @@ typedef struct inlay_host {
     int (*poll)(void *user);
     /* Optional: without them a call in parallel mode runs its commands itself when it waits. */
     const inlay_threads_t *threads;
+    /* Optional, both or none, to watch calls: a clock in ns, and what happened, by any thread. */
+    int64_t (*now)(void *user);
+    void (*event)(void *user, const inlay_event_t *event);
 } inlay_host_t;
 
 typedef struct inlay_module inlay_module_t;

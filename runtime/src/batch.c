@@ -177,6 +177,7 @@ static int run_together(inlay_activation_t *m, inlay_command_t *first, int64_t c
     uint32_t i;
     memset(&all, 0, sizeof all);
     all.kernel = kernel->batch;
+    all.number = first->number;
     /* Fields are made for the kernel with most integers, which takes one more than this. */
     first->ints[kernel->n_ints] = calls;
     if (!measure(m, first, first->ints, &all.parts, &workspace)) return 0;

@@ -87,6 +87,7 @@ inlay_status_t inlay_export(inlay_activation_t *m, const inlay_slot_t *slot, int
         result->block = block;
         result->block_bytes = bytes;
         result->block_align = storage->align;
+        m->heap.used_bytes -= storage->capacity;
         inlay_heap_disown(storage);
     } else {
         result->block_bytes = view->bytes;
@@ -109,10 +110,13 @@ void inlay_result_release(const inlay_host_t *host, inlay_result_t *result)
 /* Run a function to its end, and until nothing is pending. */
 static inlay_status_t run_function(inlay_activation_t *m, uint32_t function)
 {
+    int64_t begin = inlay_trace_now(m);
     inlay_status_t status;
     inlay_flow_begin(m);
     status = inlay_task_run(m, function);
-    return m->config.mode == INLAY_SEQUENTIAL ? status : inlay_flow_end(m, status);
+    if (m->config.mode != INLAY_SEQUENTIAL) status = inlay_flow_end(m, status);
+    inlay_trace_call(m, function, begin);
+    return status;
 }
 
 static inlay_status_t run(inlay_activation_t *m, const inlay_entry_t *entry,

@@ -110,8 +110,8 @@ static inlay_status_t run_function(const inlay_command_t *command, inlay_error_t
     return INLAY_KERNEL_FAILED;
 }
 
-inlay_status_t inlay_command_run(inlay_activation_t *m, inlay_command_t *command,
-                                 inlay_error_t *error)
+static inlay_status_t run(const inlay_activation_t *m, inlay_command_t *command,
+                          inlay_error_t *error)
 {
     if (!command->kernel) {
         memmove(command->buffers[1], command->buffers[0], (size_t)command->ints[0]);
@@ -120,4 +120,13 @@ inlay_status_t inlay_command_run(inlay_activation_t *m, inlay_command_t *command
     if (command->kernel->body == INLAY_BODY_CALLBACK) return run_callback(m, command, error);
     if (command->kernel->body == INLAY_BODY_FUNCTION) return run_function(command, error);
     return run_phases(m, command, error);
+}
+
+inlay_status_t inlay_command_run(inlay_activation_t *m, inlay_command_t *command,
+                                 inlay_error_t *error)
+{
+    int64_t begin = inlay_trace_now(m);
+    inlay_status_t status = run(m, command, error);
+    inlay_trace_run(m, command, begin);
+    return status;
 }

@@ -535,8 +535,11 @@ inlay_status_t inlay_flow_progress(inlay_activation_t *m, int is_needed)
         is_dropped = (int)c->is_dropped;
         more = flow->n_gathered && flow->lock;
     }
-    if (!done && !c && flow->in_flight && flow->lock)
+    if (!done && !c && flow->in_flight && flow->lock) {
+        int64_t begin = inlay_trace_now(m);
         m->host->threads->wait(m->host->user, flow->lock, INLAY_WAIT_NS);
+        inlay_trace_wait(m, begin);
+    }
     unlock(m);
     if (more) offer(m);
     if (has_lent) m->host->threads->take_back(m->host->user);
@@ -581,7 +584,6 @@ inlay_status_t inlay_flow_drain(inlay_activation_t *m)
 void inlay_flow_begin(inlay_activation_t *m)
 {
     inlay_flow_t *flow = &m->flow;
-    flow->number = 0;
     flow->failure.status = INLAY_OK;
     flow->is_stopped = flow->is_offered = 0;
     m->function = NULL;
@@ -672,6 +674,7 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
         inlay_edge_t **to = before->state == COMMAND_DONE ? &spare : &before->successors;
         flow->edges = edge->next;
         inlay_race_edge(m, before, c);
+        inlay_trace_needs(m, c, before);
         if (before->state != COMMAND_DONE) c->waits++;
         else if (before->status != INLAY_OK || before->is_dropped) c->is_dropped = 1;
         edge->to = c;
@@ -686,6 +689,7 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
     flow->done.first = flow->done.last = NULL;
     unlock(m);
     inlay_race_check(m, c);
+    inlay_trace_memory(m);
     free_edges(m, spare);
     retire_all(m, done);
     if (is_ready && flow->lock) offer(m);

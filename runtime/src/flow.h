@@ -176,6 +176,16 @@ void inlay_batch_add(struct inlay_activation *m, inlay_command_t *command);
 inlay_command_t *inlay_batch_take(struct inlay_activation *m);
 int inlay_batch_run(struct inlay_activation *m, inlay_command_t *first);
 
+/* trace.c: tell the host, if it watches. */
+int64_t inlay_trace_now(const struct inlay_activation *m);
+void inlay_trace_run(const struct inlay_activation *m, const inlay_command_t *command,
+                     int64_t begin);
+void inlay_trace_wait(const struct inlay_activation *m, int64_t begin);
+void inlay_trace_call(const struct inlay_activation *m, uint32_t function, int64_t begin);
+void inlay_trace_needs(const struct inlay_activation *m, const inlay_command_t *later,
+                       const inlay_command_t *earlier);
+void inlay_trace_memory(const struct inlay_activation *m);
+
 /* command.c: run a command; its status, with `error` filled on failure. Any thread. */
 inlay_status_t inlay_command_run(struct inlay_activation *m, inlay_command_t *command,
                                  inlay_error_t *error);

@@ -112,6 +112,7 @@ inlay_storage_t *inlay_heap_storage(inlay_heap_t *heap, size_t bytes, size_t ali
     storage->capacity = capacity;
     storage->align = align < BLOCK_ALIGN ? BLOCK_ALIGN : align;
     storage->owned = 1;
+    heap->used_bytes += capacity;
     return storage;
 }
 
@@ -122,8 +123,10 @@ static void recycle(inlay_heap_t *heap, inlay_object_t *object)
 {
     if (object->kind == KIND_STORAGE) {
         inlay_storage_t *storage = (inlay_storage_t *)(void *)object;
-        if (storage->owned)
+        if (storage->owned) {
+            heap->used_bytes -= storage->capacity;
             inlay_blocks_give(&heap->blocks, storage->data, storage->capacity, storage->align);
+        }
     }
     heap->live--;
     object->kind = KIND_EMPTY;

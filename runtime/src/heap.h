@@ -35,6 +35,7 @@ typedef struct inlay_heap {
 #if INLAY_RACES
     uint64_t serials;
 #endif
+    size_t used_bytes; /* of all storages that own theirs */
     size_t held_bytes; /* of storages that died while commands in flight use them */
 } inlay_heap_t;
 

@@ -55,6 +55,8 @@ static inlay_status_t run_now(inlay_activation_t *m, const inlay_kernel_t *kerne
     for (i = 0; INLAY_RACES && i < kernel->n_ports; i++)
         inlay_race_direct(m, view_of(&slots[i])->storage, view_of(&slots[i])->data,
                           view_of(&slots[i])->bytes, kernel->ports[i] != 0);
+    now->number = m->flow.number++;
+    inlay_trace_memory(m);
     status = inlay_command_run(m, now, m->error);
     if (bytes) inlay_blocks_give(&m->heap.blocks, now->buffers[kernel->n_ports], bytes, BLOCK_ALIGN);
     return status;

@@ -28,8 +28,8 @@ from inlay.cli._progress import watched
 from inlay.importers.onnx.limits import ImportLimits
 from inlay.pipeline.compile import Compilation
 from inlay.pipeline.options import CompileOptions
-from inlay.runtime.native import MODES
-from inlay.runtime.session import Executable, executable_of, load_executable
+from inlay.runtime.native import MODES, Settings
+from inlay.runtime.session import Executable, executable_of, load_executable, usable_processors
 
 _SIZES = (8, 1, 2, 4, 16, 32, 64, 128, 3, 5, 7)
 """Sizes tried for a dim that nobody gave; one item for what is called a batch."""
@@ -75,14 +75,16 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of random inputs")
 
 
-def prepare(arguments: argparse.Namespace, output: Output) -> Loaded:
-    """Compile or load the model; show progress and, if asked, times."""
+def prepare(arguments: argparse.Namespace, output: Output, *, trace: bool = False) -> Loaded:
+    """Compile or load the model; show progress and, if asked, times. `trace` keeps events."""
+    settings = Settings(threads=usable_processors(), trace=trace)
     if arguments.model.suffix == ".inlay":
         executable = load_executable(
             arguments.model,
             threads=arguments.threads,
             mode=arguments.mode,
             seed=arguments.schedule,
+            settings=settings,
             externs=externs_in(arguments.extern),
         )
         facts = json.loads(executable.program.properties.get("report", "{}"))
@@ -95,6 +97,7 @@ def prepare(arguments: argparse.Namespace, output: Output) -> Loaded:
                 threads=arguments.threads,
                 mode=arguments.mode,
                 seed=arguments.schedule,
+                settings=settings,
                 externs=compiled.externs,
             )
     return Loaded(executable, compiled.report.to_json(), _times(arguments, output, kept))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 from inlay.cli._command import Command, Output
@@ -19,18 +21,24 @@ from inlay.cli._model import (
     prepare,
     write_arrays,
 )
+from inlay.runtime.trace import kernel_times, table, timeline
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser)
     add_input_arguments(parser)
     parser.add_argument("--output", type=Path, metavar="Y.npz", help="where to write the outputs")
+    parser.add_argument(
+        "--trace", type=Path, metavar="T.json", help="write a timeline for Perfetto or Chrome"
+    )
+    parser.add_argument("--profile", action="store_true", help="print the time of every kernel")
     parser.add_argument("--kernels", action="store_true", help="list every kernel")
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     begun = time.perf_counter()
-    loaded = prepare(arguments, output)
+    watched = arguments.profile or arguments.trace is not None
+    loaded = prepare(arguments, output, trace=watched)
     compiled = time.perf_counter() - begun
     inputs = inputs_of(arguments, loaded.executable)
     begun = time.perf_counter()
@@ -43,6 +51,12 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     describe_arrays(inputs, output, what="input")
     describe_arrays(outputs, output, what="output")
     output.say(f"  prepared in {compiled:.2f} s, ran in {first * 1e3:.2f} ms")
+    events = loaded.executable.events()
+    if arguments.profile:
+        output.say(table(events))
+    if arguments.trace is not None:
+        arguments.trace.write_text(json.dumps(timeline(events)), encoding="utf-8")
+        output.say(f"  timeline written to {arguments.trace}")
     if arguments.output is not None:
         write_arrays(arguments.output, outputs)
         output.say(f"  outputs written to {arguments.output}")
@@ -53,6 +67,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         outputs=arrays_record(outputs),
         prepare_seconds=compiled,
         run_seconds=first,
+        kernels=[asdict(t) for t in kernel_times(events)],
         times={name: ns / 1e9 for name, ns in loaded.times.items()},
     )
     return 0

@@ -15,6 +15,7 @@ class Executable:
     def call_structured(
         self, entry: int, counts: bytes, is_bf16: bytes, /, *tensors: Any
     ) -> tuple[list[Result], bytes]: ...
+    def events(self) -> list[tuple[int, str, int, int, int, int, int, int, int]]: ...
     def live_objects(self) -> int: ...
 
 def load(
@@ -28,8 +29,9 @@ def load(
     activations: int,
     callbacks: dict[int, Any],
     symbols: dict[str, int],
-    mode: int,
-    seed: int,
+    mode: int = 0,
+    seed: int = 0,
+    has_events: bool = False,
     /,
 ) -> Executable: ...
 def limited(flag: bytearray, deadline: int, function: Callable[[], _T], /) -> _T: ...

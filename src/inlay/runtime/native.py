@@ -21,6 +21,7 @@ from inlay.bytecode.isa import DTYPE_CODES
 from inlay.bytecode.program import HostBody, Kernel
 from inlay.runtime import _runtime
 from inlay.runtime.structure import Flat
+from inlay.runtime.trace import Event
 
 Callback: TypeAlias = Callable[[list[np.ndarray], list[int]], None]
 """A kernel in Python: gets all tensors of its ports and its integers, writes the outputs."""
@@ -48,6 +49,7 @@ class Settings:
         mode: one kernel after the other; or each as soon as its inputs are there, on `threads`
             threads; or on one thread in an order that `seed` picks. None: as the program suits.
         seed: of mode `replay`.
+        trace: whether events are kept for `Executable.events`.
     """
 
     threads: int = 1
@@ -57,6 +59,7 @@ class Settings:
     hand_off_ns: int = HAND_OFF_NS
     mode: Mode | None = None
     seed: int = 0
+    trace: bool = False
 
 
 class NativeEngine:
@@ -90,6 +93,7 @@ class NativeEngine:
                 dict(symbols),
                 MODES.index(settings.mode or "sequential"),
                 settings.seed,
+                settings.trace,
             )
         except _runtime.Failure as failure:
             raise _error(failure) from None
@@ -122,6 +126,10 @@ class NativeEngine:
         return Flat(
             [_array(result) for result in results], np.frombuffer(lengths, np.int64).tolist()
         )
+
+    def events(self) -> list[Event]:
+        """Return what happened since they were asked for last."""
+        return [Event.of(fields) for fields in self._executable.events()]
 
     def live_objects(self) -> int:
         """Return how many objects are alive between calls: none, or there is a leak."""

@@ -40,6 +40,7 @@ from inlay.runtime.native import MODES, Callback, Mode, NativeEngine, Settings, 
 from inlay.runtime.reference import ReferenceEngine
 from inlay.runtime.request import Request, Requests, Session, deadline_after
 from inlay.runtime.structure import Structure, from_flat, to_flat
+from inlay.runtime.trace import Event
 
 EngineName = Literal["native", "python"]
 
@@ -183,6 +184,12 @@ class Executable:
         partial = target.with_name(target.name + ".partial")
         partial.write_bytes(self._container.buffer)
         partial.replace(target)
+
+    def events(self) -> list[Event]:
+        """Return what happened in runs since this was asked last, if `Settings.trace` is set; see
+        `inlay.runtime.trace`.
+        """
+        return self._engine.events() if isinstance(self._engine, NativeEngine) else []
 
     def live_objects(self) -> int:
         """Return how many objects of the machine are alive between calls (0, for tests)."""

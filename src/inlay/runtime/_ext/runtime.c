@@ -1,7 +1,7 @@
 /* inlay.runtime._runtime: executables for Python, over the portable runtime.
  *
  *     executable = load(path, buffer, threads, stack_bytes, cache_bytes, hand_off_ns,
- *                       check_constants, activations, callbacks, symbols, mode, seed)
+ *                       check_constants, activations, callbacks, symbols, mode, seed, has_events)
  *     results = executable.call(entry, x, y, ...)
  *     results, counts = executable.call_structured(entry, counts, is_bf16, x, y, ...)
  *
@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "context.h"
+#include "events.h"
 #include "drivers.h"
 #include "inlay_rt.h"
 #include "platform/posix.h"
@@ -50,6 +51,8 @@ typedef struct executable_object {
     int n_idle, n_activations;
     sem_t free;
     int has_free;
+    inlay_ext_events_t events;
+    int has_events;
 } executable_object;
 
 /* ---------------------------------------------------------------------------------- errors */
@@ -159,6 +162,17 @@ static int host_poll(void *user)
 {
     (void)user;
     return inlay_ext_poll();
+}
+
+static int64_t host_now(void *user)
+{
+    (void)user;
+    return inlay_posix_now(NULL);
+}
+
+static void host_event(void *user, const inlay_event_t *event)
+{
+    inlay_ext_events_add(&((executable_object *)user)->events, event);
 }
 
 static inlay_phase_t host_symbol(void *user, const char *name, size_t name_bytes)
@@ -468,6 +482,7 @@ static void close_executable(executable_object *self)
     PyMem_Free(self->idle);
     inlay_module_close(self->module);
     inlay_posix_close(self->posix);
+    if (self->has_events) inlay_ext_events_close(&self->events);
     inlay_posix_unmap(self->image, self->image_bytes);
     inlay_posix_unmap(self->mapped, self->bytes);
     if (self->buffer.obj) PyBuffer_Release(&self->buffer);
@@ -538,6 +553,10 @@ static int open_module(executable_object *self, int threads, int check_constants
     self->host.symbol = host_symbol;
     self->host.poll = host_poll;
     self->host.threads = &host_threads;
+    if (self->has_events) {
+        self->host.now = host_now;
+        self->host.event = host_event;
+    }
     /* The GIL is kept: symbols are looked up in a dictionary. */
     status = inlay_module_open(self->data, self->bytes, self->image, check_constants, &self->host,
                                &self->module, &error);
@@ -554,13 +573,13 @@ static PyObject *load(PyObject *module, PyObject *arguments)
     int threads, check_constants, activations;
     Py_ssize_t stack_bytes, cache_bytes;
     long long hand_off_ns;
-    int mode = 0;
+    int mode = 0, has_events = 0;
     unsigned long long seed = 0;
     executable_object *self;
     allocfunc allocate;
-    if (!PyArg_ParseTuple(arguments, "zOinnLpiO!O!|iK", &path, &source, &threads, &stack_bytes,
+    if (!PyArg_ParseTuple(arguments, "zOinnLpiO!O!|iKp", &path, &source, &threads, &stack_bytes,
                           &cache_bytes, &hand_off_ns, &check_constants, &activations, &PyDict_Type,
-                          &callbacks, &PyDict_Type, &symbols, &mode, &seed))
+                          &callbacks, &PyDict_Type, &symbols, &mode, &seed, &has_events))
         return NULL;
     if (threads < 1 || stack_bytes < 0 || cache_bytes < 0 || activations < 1 || mode < 0 ||
         mode > INLAY_REPLAY) {
@@ -579,6 +598,8 @@ static PyObject *load(PyObject *module, PyObject *arguments)
     self->config.hand_off_ns = hand_off_ns;
     self->config.mode = (uint32_t)mode;
     self->config.seed = seed;
+    self->has_events = has_events;
+    if (has_events) inlay_ext_events_open(&self->events);
     if (open_data(self, path, source) != 0 ||
         open_module(self, threads, check_constants, activations) != 0) {
         Py_DECREF(self);
@@ -599,11 +620,19 @@ static PyObject *live_objects(PyObject *object, PyObject *unused)
     return PyLong_FromSize_t(live);
 }
 
+static PyObject *take_events(PyObject *object, PyObject *unused)
+{
+    executable_object *self = (executable_object *)object;
+    (void)unused;
+    return self->has_events ? inlay_ext_events_take(&self->events) : PyList_New(0);
+}
+
 static PyMethodDef executable_methods[] = {
     {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL,
      "call(entry, *inputs) -> list of Result"},
     {"call_structured", (PyCFunction)(void (*)(void))call_structured, METH_FASTCALL,
      "call_structured(entry, counts, is_bf16, *tensors) -> (list of Result, counts)"},
+    {"events", take_events, METH_NOARGS, "Take what happened: see inlay.runtime.trace."},
     {"live_objects", live_objects, METH_NOARGS, "Objects alive in idle activations; 0 always."},
     {NULL, NULL, 0, NULL},
 };
