@@ -16,6 +16,7 @@ from inlay.ir.module import Module
 from inlay.ir.parser import parse_module
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
+from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
 from inlay.transforms import to_anf
 from tests.python_kernels import callbacks_of, compile_with_python_kernels
@@ -191,3 +192,21 @@ def test_rows_are_written_where_they_are_stacked(name: str):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
     assert ("ASSIGN" not in listing(executable.program)) == is_direct
     assert executable.live_objects() == 0
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("text", [HEADS, GROWING, STACKED.format(row=ROWS["of its own"][0])])
+def test_what_is_pending_keeps_its_bytes(text: str, seed: int):
+    """Kernels that are issued and have not run see what was there, whatever is written later."""
+    program = compilation(typed(text), verify=True).program
+    x = np.random.default_rng(seed).standard_normal((2, 3, 4, 4)).astype(np.float32)
+    if text is HEADS:
+        args = [x, np.array(7)]
+    else:
+        args = [x[:1, 0], np.array(7)] if text is GROWING else [x[0, 0], x[0, 1, 0]]
+    expected = executable_of(program, settings=Settings(mode="sequential"))(*args)
+    replayed = Settings(mode="replay", seed=seed, hand_off_ns=0)
+    found = executable_of(program, settings=replayed)(*args)
+    pairs = [(found, expected)] if text is GROWING else zip(found, expected, strict=True)
+    for a, b in pairs:
+        assert np.array_equal(a, b)

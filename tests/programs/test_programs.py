@@ -88,6 +88,22 @@ def test_all_executors_agree(name: str, args: list[np.ndarray]):
     assert executable.live_objects() == 0
 
 
+@pytest.mark.llvm
+@pytest.mark.parametrize("name", sorted({name for name, _ in CASES}))
+def test_all_modes_agree(name: str):
+    """With kernels issued as commands, in an order that a seed picks, and on two threads."""
+    settings = [Settings(mode="replay", seed=s, hand_off_ns=0) for s in (1, 2, 3)]
+    settings.append(Settings(mode="parallel", threads=2, hand_off_ns=0))
+    program_ = compilation(program(name), verify=True).program
+    plain = executable_of(program_, settings=Settings(mode="sequential"))
+    for case in settings:
+        executable = executable_of(program_, settings=case)
+        for _, args in (c for c in CASES if c[0] == name):
+            expected = plain(*args)
+            assert_equal(executable(*args), list(expected) if isinstance(expected, tuple) else [expected])
+        assert executable.live_objects() == 0
+
+
 def compiled(name: str, settings: Settings | None = None) -> Executable:
     compiled = compilation(program(name), verify=True)
     return executable_of(compiled.program, settings=settings or Settings())
