@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from inlay.base.diagnostics import Collector
 from inlay.base.span import Span
+from inlay.ir.dims import opened_dims
 from inlay.ir.expr import (
     Arm,
     Call,
@@ -311,8 +312,10 @@ class _Body:
         self._insert(region)
         result = self._tail(tail, instance, region, want)
         for var, value, let in reversed(self.lets[region.number]):
-            span, place = (let.span, let.place) if let is not None else (value.span, None)
-            result = Let(var, value, result, result.type, span, place)
+            if let is None:
+                result = Let(var, value, result, result.type, value.span)
+            else:  # its type quantifies the dims that it opens
+                result = Let(var, value, result, let.type, let.span, let.place)
         self.lets[region.number] = []
         return result
 
@@ -359,7 +362,9 @@ class _Body:
             return
         if isinstance(value, Project):
             whole = self.atom(value.value, instance, value, 0)
-            self.env[id(instance), var] = self._project(whole, value.index, region, var, value)
+            self.env[id(instance), var] = self._project(
+                whole, value.index, region, var, value, let
+            )
             return
         made, home = self._value(value, instance, region)
         self.env[id(instance), var] = self._bind(made, home, region, var.name, var, let)
@@ -460,9 +465,10 @@ class _Body:
         return self.atom(value.args[0], instance, value, 1)
 
     def _project(
-        self, whole: Bound, index: int, region: Region, var: Var | None, node: Expr
-    ) -> Bound:
-        if whole.fields:
+        self, whole: Bound, index: int, region: Region, var: Var | None, node: Expr,
+        let: Let | None = None,
+    ) -> Bound:  # fmt: skip
+        if whole.fields and (var is None or not opened_dims(node.type, var.type)):
             return whole.fields[index]
         value = Value(whole.value.key, (*whole.value.path, index))
         home = part(whole.home, index)
@@ -471,7 +477,7 @@ class _Body:
         place = self.writer.place(home, None if var is None else var.place)
         new = Var(name, t, node.span, place)
         made = Project(whole.expr, index, t, node.span, self.writer.place(home))
-        self.lets[region.number].append((new, made, None))
+        self.lets[region.number].append((new, made, let))
         owner = whole.region if whole.region is not None else region
         bound = Bound(new, home, value, owner)
         self.known[value] = replace(bound, region=region)
