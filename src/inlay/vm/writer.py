@@ -8,7 +8,7 @@ products, and an operation on integers is found again where the block it stands 
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import assert_never
 
@@ -31,7 +31,7 @@ class Writer:
         self._computed: ChainMap[_Operation, Register] = ChainMap()
 
     @contextmanager
-    def nested(self) -> Iterator[Block]:
+    def nested(self) -> Generator[Block, None, None]:
         """Fill a new block inside the current one: an arm, or the body of a loop."""
         outer, self.block = self.block, Block()
         computed, self._computed = self._computed, self._computed.new_child()
