@@ -219,7 +219,7 @@ class _Generator:
     def statements(self, scope: _Scope, count: int, depth: int) -> None:
         f = self.features
         kinds = [self.unary, self.binary, self.binary, self.layout, self.reduce, self.product]
-        kinds += [self.tuples, self.constant, self.concat]
+        kinds += [self.tuples, self.constant, self.concat, self.hide]
         if f.data_dependent:
             kinds += [self.select_rows]
         if depth < 2:
@@ -274,6 +274,18 @@ class _Generator:
 
     def unary(self, scope: _Scope, _depth: int) -> None:
         scope.add(scope.b.emit(_op(self.choose(UNARY)), (self.tensor(scope),)))
+
+    def hide(self, scope: _Scope, _depth: int) -> None:
+        """Declare a value with less than is known of its sizes, and go on with that."""
+        x = self.tensor(scope)
+        t = x.type
+        assert isinstance(t, TensorType)
+        dims = [fresh("k") if self.coin() else None for _ in t.shape]
+        shape = [d if k is None else to_int(k) for d, k in zip(t.shape, dims, strict=True)]
+        less = make.tensor_type(shape, F32)
+        hidden = tuple(DimParam(k) for k in dims if k is not None)
+        declared = ExistsType(hidden, less) if hidden else less
+        scope.add(scope.b.bind(make.call(_op("neg"), (x,)), "v", declared=declared))
 
     def binary(self, scope: _Scope, _depth: int) -> None:
         x = self.tensor(scope)

@@ -142,14 +142,27 @@ class Builder:
         self._params.append(v)
         return v
 
-    def bind(self, value: Expr, name: str = "t", *, span: Span | None = None) -> Expr:
+    def bind(
+        self,
+        value: Expr,
+        name: str = "t",
+        *,
+        span: Span | None = None,
+        declared: Type | None = None,
+    ) -> Expr:
         """Return a variable for the value, with names for what is unknown in its type.
 
         Variables and constants stand for themselves.
+
+        Args:
+            value: what is bound.
+            name: of the variable.
+            span: where the variable stands.
+            declared: a type that says less than that of the value: `let v: some k. Tensor[k] = ...`.
         """
         if isinstance(value, ATOMS):
             return value
-        type, dims = open_exists(value.type, name)
+        type, dims = open_exists(value.type if declared is None else declared, name)
         self.declare(dims)
         v = Var(name, type, span or value.span or self.span, value.place)
         self._bindings.append((v, value))

@@ -268,6 +268,14 @@ def opened_dims(declared: Type, actual: Type) -> tuple[DimParam, ...]:
     return tuple(found.values())
 
 
+def hides(declared: Type, actual: Type) -> bool:
+    """Whether a binder of type `actual` knows less than the type of its value: a symbol that it
+    opens stands for what that type says.
+    """
+    opened = opened_dims(declared, actual)
+    return bool(opened) and len(opened) > len(open_exists(declared)[1])
+
+
 def _opened(
     declared: Type, actual: Type, bound: Mapping[Sym, DimParam], found: dict[Sym, DimParam]
 ) -> None:

@@ -14,9 +14,11 @@ are bound to (`Block.definition`), and move the rewritten arms of a branch into 
 
 **Types.** A new value may have a more exact type than the old one. Then the variable gets a new
 type, and symbols that the old let opened (the `k` of a `some k. T`) are replaced by what they turn
-out to be, in types, constants and functions further down. An operation whose operands keep their
-types keeps its own; any other is made again by `ir.make`. An answer of a less exact type would lose
-a check, and is declined.
+out to be, in types, constants and functions further down. So it is where a let was declared with
+less than its value says (`let v: some k. Tensor[k] = neg(x)` for an `x` of known size): behind any
+pass of this style no let hides a size, and what takes lets out of their block need not look for its
+`k`. An operation whose operands keep their types keeps its own; any other is made again by `ir.make`.
+An answer of a less exact type would lose a check, and is declined.
 
 **Spans and places.** What a step makes has the span and place of the value it stands for, unless it
 says otherwise. What is unchanged stays the same object, up to whole functions.
@@ -39,6 +41,7 @@ from inlay.ir.context import Known, StrictContext
 from inlay.ir.dims import (
     LEAST_INT,
     free_symbols,
+    hides,
     is_open,
     open_exists,
     opened_dims,
@@ -315,7 +318,8 @@ class _Rewriting:
         if isinstance(value, ATOMS) and self._solve(let, value.type):
             self.replaced[old] = value
             return True
-        if value is let.value or self._same(value.type, let.value.type):
+        is_same = value is let.value or self._same(value.type, let.value.type)
+        if is_same and not hides(value.type, self.type(old.type)):
             type = self.type(old.type)
             var = old
             if type is not old.type:

@@ -10,7 +10,8 @@ Lets inside operands come out in front, which keeps the order of evaluation. Cal
 branches in tail position stay unnamed.
 
 Naming an operand of a `some` type gives its dims names. Calls over it, which had to quantify them
-again, are typed anew, so that fewer dims are unknown than before.
+again, are typed anew, so that fewer dims are unknown than before. Lets that were declared with less
+than their value says (`let v: some k. Tensor[k] = neg(x)`) no longer hide it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from inlay.analysis.blocks import ATOMS, is_anf, is_tail_form
 from inlay.analysis.effects import EffectTable
 from inlay.ir import make, walk
-from inlay.ir.dims import is_open, open_exists
+from inlay.ir.dims import hides, is_open, open_exists
 from inlay.ir.expr import (
     Arm,
     Call,
@@ -42,7 +43,7 @@ from inlay.ir.expr import (
 )
 from inlay.ir.module import Module
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.transforms._blocks import Block, rewrite_function
+from inlay.transforms._blocks import Block, keep, rewrite_function
 
 _OPERATORS = EffectTable({}, {})
 """Knows the effects of operators only: calls of functions may do anything."""
@@ -52,7 +53,9 @@ def run(module: Module, context: PassContext) -> Module:
     """Bring every function into A-normal form. Cost: linear in the nodes."""
     del context
     if is_anf(module):
-        return module
+        hiding = {n: f for n, f in module.functions.items() if _hides(f)}
+        found = {n: rewrite_function(f, keep) for n, f in hiding.items()}
+        return module.with_functions({**module.functions, **found}) if found else module
     return module.with_functions({n: _name_all(f) for n, f in module.functions.items()})
 
 
@@ -60,7 +63,15 @@ def _name_all(function: Function) -> Function:
     naming = _Naming(function.body)
     body = _run(naming.block(function.body, naming.top))
     named = replace(function, body=body)
-    return rewrite_function(named, _type_again) if naming.opened else named
+    if naming.opened:
+        return rewrite_function(named, _type_again)
+    return rewrite_function(named, keep) if _hides(named) else named
+
+
+def _hides(function: Function) -> bool:
+    """Whether a let is declared with less than its value says."""
+    lets = (n for n in walk.postorder(function) if isinstance(n, Let))
+    return any(hides(n.value.type, n.var.type) for n in lets)
 
 
 def _type_again(block: Block, value: Expr) -> Expr | None:

@@ -19,3 +19,14 @@ fn main<n>(x: Tensor[n, f32]) -> Tensor[n, f32] {
 fn twice<n>(x: Tensor[n, f32]) -> Tensor[n, f32] {
   @main(@main(x))
 }
+
+// A let that was declared with less than its value says hides no size from what follows.
+
+// CHECK-LABEL: fn hidden(x: some k. Tensor[k, 2, f32])
+// CHECK-NEXT:    let v: Tensor[k, 2, f32] = neg(x);
+// CHECK-NEXT:    let [[R:neg_?[0-9]*]]: Tensor[k, 2, f32] = neg(v);
+// CHECK-NEXT:    [[R]]
+fn hidden(x: some k. Tensor[k, 2, f32]) -> some k. Tensor[k, 2, f32] {
+  let v: some k. Tensor[k, 2, f32] = neg(x);
+  neg(v)
+}
