@@ -24,6 +24,7 @@ extern "C" {
 /* Status codes, grouped: 0x1_ argument, 0x2_ resource, 0x3_ container, 0x4_ device, 0x5_ program. */
 typedef enum inlay_status {
     INLAY_OK = 0x00,
+    INLAY_PENDING = 0x01,          /* from host.start only: it has begun, and is told of later */
     INLAY_BAD_ARGUMENT = 0x10,     /* the embedding program misuses an interface */
     INLAY_BAD_INPUT = 0x11,        /* an input does not fit the signature of the entry */
     INLAY_OUT_OF_MEMORY = 0x20,
@@ -175,6 +176,13 @@ typedef struct inlay_host {
     /* Optional, both or none, to watch calls: a clock in ns, and what happened, by any thread. */
     int64_t (*now)(void *user);
     void (*event)(void *user, const inlay_event_t *event);
+    /* Optional: begin a kernel whose body is a callback, on a device or in another process, and return INLAY_PENDING; then
+     * `inlay_complete` is called once, by any thread, maybe before this returns. Tensors and integers
+     * stay until then. Any other status says that it has ended. Calls in parallel mode use it, the
+     * others `kernel`. */
+    inlay_status_t (*start)(void *user, void *ticket, uint32_t kernel,
+                            const inlay_tensor_t *tensors, uint32_t n_tensors, const int64_t *ints,
+                            uint32_t n_ints, char *message, size_t message_bytes);
 } inlay_host_t;
 
 typedef struct inlay_module inlay_module_t;
@@ -258,6 +266,9 @@ inlay_status_t inlay_call_structured(inlay_activation_t *activation, uint32_t en
                                      const int64_t *counts, uint32_t n_counts,
                                      inlay_values_t *results, inlay_error_t *error);
 void inlay_values_release(const inlay_host_t *host, inlay_values_t *values);
+
+/* A kernel that host.start began has ended; `message` may be NULL. */
+void inlay_complete(void *ticket, inlay_status_t status, const char *message);
 
 /* Give the memory of a result back; any thread, at any time while the host is alive. */
 void inlay_result_release(const inlay_host_t *host, inlay_result_t *result);

@@ -405,24 +405,65 @@ static inlay_command_t *complete(inlay_activation_t *m, inlay_command_t *c, int 
     return following;
 }
 
+static void keep_status(inlay_activation_t *m, inlay_command_t *c, inlay_status_t status,
+                        inlay_error_t *error)
+{
+    c->status = status;
+    if (status == INLAY_OK) return;
+    error->status = status;
+    c->error = m->host->allocate(m->host->user, sizeof *error, 64);
+    if (c->error) *c->error = *error;
+}
+
 static void execute_one(inlay_activation_t *m, inlay_command_t *c)
 {
     inlay_error_t error;
     error.depth = 0;
     error.message[0] = '\0';
-    c->status = inlay_command_run(m, c, &error);
-    if (c->status == INLAY_OK) return;
-    error.status = c->status;
-    c->error = m->host->allocate(m->host->user, sizeof error, 64);
-    if (c->error) *c->error = error;
+    keep_status(m, c, inlay_command_run(m, c, &error), &error);
+}
+
+int inlay_flow_starts(const inlay_activation_t *m)
+{
+    return m->flow.lock && m->host->start && m->config.mode == INLAY_PARALLEL;
+}
+
+static void explain(const inlay_command_t *c, inlay_status_t status, const char *message,
+                    inlay_error_t *error)
+{
+    inlay_fail(error, status, "kernel '", NULL, 0);
+    inlay_say_text(error, c->kernel->name);
+    inlay_say(error, "' failed: ");
+    inlay_say(error, message);
+}
+
+/* Start a callback; 0 where it ends later, and may have ended: nothing of it is touched then. */
+static int start(inlay_activation_t *m, inlay_command_t *c)
+{
+    char message[INLAY_MESSAGE_BYTES];
+    inlay_status_t status;
+    inlay_error_t error;
+    c->activation = m;
+    c->begun = inlay_trace_now(m);
+    message[0] = '\0';
+    status = m->host->start(m->host->user, c, c->index, c->tensors, c->kernel->n_ports, c->ints,
+                            c->kernel->n_ints, message, sizeof message);
+    if (status == INLAY_PENDING) return 0;
+    if (status != INLAY_OK) explain(c, status, message, &error);
+    inlay_trace_run(m, c, c->begun);
+    keep_status(m, c, status, &error);
+    return 1;
 }
 
 /* Without the lock: run a command that was taken, and those that are to run as one with it. Where
- * together they fail, each is run alone, to find which. */
-static void execute(inlay_activation_t *m, inlay_command_t *c, int is_dropped)
+ * together they fail, each is run alone, to find which. 0 where it was started and ends later. */
+static int execute(inlay_activation_t *m, inlay_command_t *c, int is_dropped)
 {
-    if (is_dropped || (c->mates && inlay_batch_run(m, c))) return;
+    if (is_dropped || (c->mates && inlay_batch_run(m, c))) return 1;
+    if (c->kernel && c->kernel->body == INLAY_BODY_CALLBACK && inlay_flow_starts(m))
+        return start(m, c);
     for (; c; c = c->mates) execute_one(m, c);
+    return 1;
 }
 
 /* Tell the workers that there is something to run. */
@@ -446,11 +487,48 @@ static void work(inlay_job_t *job)
         c->state = COMMAND_RUNNING;
         unlock(m);
         if (more) m->host->threads->offer(m->host->user, job);
-        execute(m, c, is_dropped);
+        if (!execute(m, c, is_dropped)) {
+            lock(m);
+            c = NULL;
+            continue;
+        }
         lock(m);
         c = complete(m, c, 1);
     }
     unlock(m);
+}
+
+void inlay_complete(void *ticket, inlay_status_t status, const char *message)
+{
+    inlay_command_t *c = ticket;
+    inlay_activation_t *m = c->activation;
+    inlay_error_t error;
+    if (status != INLAY_OK) explain(c, status, message ? message : "", &error);
+    inlay_trace_run(m, c, c->begun);
+    keep_status(m, c, status, &error);
+    /* Once the lock is given back, the call may be over. */
+    lock(m);
+    complete(m, c, 0);
+    if (m->flow.ready.first) offer(m);
+    unlock(m);
+}
+
+void inlay_flow_run_own(inlay_activation_t *m)
+{
+    inlay_command_t *c;
+    for (;;) {
+        int is_dropped;
+        lock(m);
+        c = pop(&m->flow.own);
+        is_dropped = c ? (int)c->is_dropped : 0;
+        if (c) c->state = COMMAND_RUNNING;
+        unlock(m);
+        if (!c) return;
+        if (!execute(m, c, is_dropped)) continue;
+        lock(m);
+        complete(m, c, 0);
+        unlock(m);
+    }
 }
 
 /* Give back what a command held. Only the issuer's own lists change. */
@@ -548,7 +626,7 @@ inlay_status_t inlay_flow_progress(inlay_activation_t *m, int is_needed)
         return INLAY_OK;
     }
     if (!c) return inlay_poll(m);
-    execute(m, c, is_dropped);
+    if (!execute(m, c, is_dropped)) return INLAY_OK;
     lock(m);
     complete(m, c, 0);
     unlock(m);

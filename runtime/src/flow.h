@@ -77,6 +77,8 @@ struct inlay_command {
     int64_t *answers;
     size_t *sizes;                    /* bytes of each tensor */
     inlay_command_t *mates;           /* others that run as one with this */
+    struct inlay_activation *activation;
+    int64_t begun;                    /* when host.start was asked, for the trace */
     inlay_tensor_t *tensors;          /* of a kernel that takes tensors */
     int64_t *dims;
 #if INLAY_RACES
@@ -142,6 +144,10 @@ inlay_status_t inlay_flow_end(struct inlay_activation *m, inlay_status_t status)
 inlay_status_t inlay_flow_invoke(struct inlay_activation *m, uint32_t kernel,
                                  const inlay_slot_t *tensors, const int64_t *ints, int64_t parts,
                                  size_t workspace_bytes);
+/* Run or start what only this thread may and is ready. */
+void inlay_flow_run_own(struct inlay_activation *m);
+/* Whether kernels that are callbacks are started, and end later. */
+int inlay_flow_starts(const struct inlay_activation *m);
 /* Issue a copy, or make it now where nothing is pending and it is short. */
 inlay_status_t inlay_flow_copy(struct inlay_activation *m, inlay_storage_t *to, uint8_t *at,
                                inlay_storage_t *from, const uint8_t *source, size_t bytes);

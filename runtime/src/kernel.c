@@ -116,7 +116,8 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
         INLAY_TRY(inlay_task_be_first(m));
         INLAY_TRY(inlay_flow_drain(m));
     }
-    if (kernel->body == INLAY_BODY_CALLBACK) is_short = !m->config.callbacks_anywhere;
+    if (kernel->body == INLAY_BODY_CALLBACK)
+        is_short = !m->config.callbacks_anywhere && !inlay_flow_starts(m);
     if (!inlay_takes_tensors(kernel)) INLAY_TRY(workspace_bytes(m, kernel, now->parts, &bytes));
     if (m->config.mode == INLAY_SEQUENTIAL || kernel->is_ordered ||
         (m->config.mode == INLAY_PARALLEL && is_short && !inlay_batch_is_for(m, kernel) &&
@@ -124,6 +125,7 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
         INLAY_TRY(run_now(m, kernel, tensors, bytes));
     else
         INLAY_TRY(issue(m, index, kernel, tensors, bytes));
+    if (inlay_flow_starts(m)) inlay_flow_run_own(m);
     for (i = 0; i < kernel->n_ports; i++) inlay_release(&m->heap, tensors[i].as.object);
     m->sp = tensors;
     return INLAY_OK;

@@ -6,6 +6,7 @@ const char *inlay_status_id(inlay_status_t status)
 {
     switch (status) {
     case INLAY_OK: return "ok";
+    case INLAY_PENDING: return "pending";
     case INLAY_BAD_ARGUMENT: return "run.bad-argument";
     case INLAY_BAD_INPUT: return "input.mismatch";
     case INLAY_OUT_OF_MEMORY: return "run.out-of-memory";

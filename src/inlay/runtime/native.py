@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -23,8 +24,12 @@ from inlay.runtime import _runtime
 from inlay.runtime.structure import Flat
 from inlay.runtime.trace import Event
 
-Callback: TypeAlias = Callable[[list[np.ndarray], list[int]], None]
-"""A kernel in Python: gets all tensors of its ports and its integers, writes the outputs."""
+Callback: TypeAlias = Callable[[list[np.ndarray], list[int]], "Future[Any] | None"]
+"""A kernel in Python: gets all tensors of its ports and its integers, writes the outputs.
+
+It may answer with a future. Then it ends when the future is done, which keeps the arrays alive and
+writes the outputs before; a call in parallel mode goes on meanwhile, with whatever does not need
+them. So a device that another thread, process or machine drives is a callback."""
 
 _BF16 = DTYPE_CODES["bf16"]
 HAND_OFF_NS = 10_000
@@ -157,10 +162,10 @@ def _array(result: Any) -> np.ndarray:
     return array if result.dtype != _BF16 else array.view(dtypes.BF16.numpy)
 
 
-def _shown(callback: Callback) -> Callable[[list[Any], list[int]], None]:
-    def run(tensors: list[Any], integers: list[int]) -> None:
+def _shown(callback: Callback) -> Callable[[list[Any], list[int]], Any]:
+    def run(tensors: list[Any], integers: list[int]) -> Any:
         try:
-            callback([_array(tensor) for tensor in tensors], integers)
+            return callback([_array(tensor) for tensor in tensors], integers)
         except CompileError as problem:  # the runtime adds where it happened
             (first, *_) = problem.diagnostics
             raise _runtime.Failure(first.id, first.message, []) from problem.__cause__

@@ -75,7 +75,9 @@ class ReferenceEngine:
     def _run_kernel(self, kernel: Kernel, tensors: list[np.ndarray], integers: list[int]) -> None:
         match kernel.body:
             case HostBody():
-                self._callbacks[kernel](tensors, integers)
+                answer = self._callbacks[kernel](tensors, integers)
+                if answer is not None:
+                    answer.result()
                 return
             case FunctionBody(name=name):
                 reads = sum(port is Access.READ for port in kernel.ports)

@@ -56,9 +56,10 @@ int inlay_ext_poll(void)
     return is_interrupted ? INLAY_CANCELLED : 0;
 }
 
-void inlay_ext_put_away(char *message, size_t message_bytes)
+inlay_ext_call_t *inlay_ext_current(void) { return current_call; }
+
+void inlay_ext_put_away(inlay_ext_call_t *call, char *message, size_t message_bytes)
 {
-    inlay_ext_call_t *call = current_call;
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);

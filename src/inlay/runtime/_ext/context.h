@@ -24,8 +24,11 @@ int inlay_ext_poll(void);
 inlay_status_t inlay_ext_limit(void);
 int inlay_ext_is_limited(void);
 
+/* The call that runs on this thread. */
+inlay_ext_call_t *inlay_ext_current(void);
+
 /* Keep the exception of a callback for the end of the call; the message says which one it is. */
-void inlay_ext_put_away(char *message, size_t message_bytes);
+void inlay_ext_put_away(inlay_ext_call_t *call, char *message, size_t message_bytes);
 /* Raise the exception that a failure is about; 0 where it is about none. */
 int inlay_ext_raise(const inlay_ext_call_t *call, const inlay_error_t *error);
 

@@ -190,9 +190,10 @@ static inlay_phase_t host_symbol(void *user, const char *name, size_t name_bytes
     return phase;
 }
 
-/* Call callback(arrays, integers) with the GIL held; its exception stays set. */
-static int run_callback(executable_object *self, uint32_t kernel, const inlay_tensor_t *tensors,
-                        uint32_t n_tensors, const int64_t *ints, uint32_t n_ints)
+/* Return callback(arrays, integers), or NULL with its exception. The GIL is held. */
+static PyObject *run_callback(executable_object *self, uint32_t kernel,
+                              const inlay_tensor_t *tensors, uint32_t n_tensors,
+                              const int64_t *ints, uint32_t n_ints)
 {
     PyObject *key = PyLong_FromUnsignedLong(kernel), *callback, *arrays, *integers, *answer = NULL;
     uint32_t i;
@@ -220,12 +221,15 @@ static int run_callback(executable_object *self, uint32_t kernel, const inlay_te
 done:
     Py_XDECREF(arrays);
     Py_XDECREF(integers);
-    if (!answer) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_LookupError, "no callback was given");
-        return -1;
-    }
-    Py_DECREF(answer);
-    return 0;
+    if (!answer && !PyErr_Occurred())
+        PyErr_SetString(PyExc_LookupError, "no callback was given");
+    return answer;
+}
+
+/* Whether a callback answered with a future: then the kernel ends when that is done. */
+static int is_future(PyObject *answer)
+{
+    return answer != Py_None && PyObject_HasAttrString(answer, "add_done_callback");
 }
 
 static inlay_status_t host_kernel(void *user, uint32_t kernel, const inlay_tensor_t *tensors,
@@ -233,10 +237,80 @@ static inlay_status_t host_kernel(void *user, uint32_t kernel, const inlay_tenso
                                   char *message, size_t message_bytes)
 {
     PyGILState_STATE gil = PyGILState_Ensure();
-    int failed = run_callback(user, kernel, tensors, n_tensors, ints, n_ints);
-    if (failed) inlay_ext_put_away(message, message_bytes);
+    PyObject *answer = run_callback(user, kernel, tensors, n_tensors, ints, n_ints), *done = answer;
+    if (answer && is_future(answer)) {
+        done = PyObject_CallMethod(answer, "result", NULL);
+        Py_DECREF(answer);
+    }
+    if (!done) inlay_ext_put_away(inlay_ext_current(), message, message_bytes);
+    Py_XDECREF(done);
     PyGILState_Release(gil);
-    return failed ? INLAY_KERNEL_FAILED : INLAY_OK;
+    return done ? INLAY_OK : INLAY_KERNEL_FAILED;
+}
+
+/* What a future has to know that a kernel waits for. The call does not end before it is done. */
+typedef struct pending_kernel {
+    void *ticket;
+    inlay_ext_call_t *call;
+} pending_kernel;
+
+static void free_pending(PyObject *capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, NULL)); }
+
+/* The callback of a future. */
+static PyObject *kernel_done(PyObject *capsule, PyObject *future)
+{
+    pending_kernel *pending = PyCapsule_GetPointer(capsule, NULL);
+    char message[64] = "";
+    PyObject *result;
+    if (!pending) return NULL;
+    result = PyObject_CallMethod(future, "result", NULL);
+    if (!result) inlay_ext_put_away(pending->call, message, sizeof message);
+    inlay_complete(pending->ticket, result ? INLAY_OK : INLAY_KERNEL_FAILED, message);
+    Py_XDECREF(result);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef kernel_done_method = {"kernel_done", kernel_done, METH_O, NULL};
+
+/* Let a future complete a kernel; 0, or -1 with an exception and nothing promised. */
+static int complete_with(PyObject *future, void *ticket)
+{
+    pending_kernel *pending = PyMem_Malloc(sizeof *pending);
+    PyObject *capsule, *function, *answer;
+    if (!pending) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    pending->ticket = ticket;
+    pending->call = inlay_ext_current();
+    capsule = PyCapsule_New(pending, NULL, free_pending);
+    if (!capsule) {
+        PyMem_Free(pending);
+        return -1;
+    }
+    function = PyCFunction_NewEx(&kernel_done_method, capsule, NULL);
+    Py_DECREF(capsule);
+    answer = function ? PyObject_CallMethod(future, "add_done_callback", "O", function) : NULL;
+    Py_XDECREF(function);
+    Py_XDECREF(answer);
+    return answer ? 0 : -1;
+}
+
+static inlay_status_t host_start(void *user, void *ticket, uint32_t kernel,
+                                 const inlay_tensor_t *tensors, uint32_t n_tensors,
+                                 const int64_t *ints, uint32_t n_ints, char *message,
+                                 size_t message_bytes)
+{
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *answer = run_callback(user, kernel, tensors, n_tensors, ints, n_ints);
+    inlay_status_t status = answer ? INLAY_OK : INLAY_KERNEL_FAILED;
+    if (answer && is_future(answer))
+        status = complete_with(answer, ticket) == 0 ? INLAY_PENDING : INLAY_KERNEL_FAILED;
+    if (status == INLAY_KERNEL_FAILED)
+        inlay_ext_put_away(inlay_ext_current(), message, message_bytes);
+    Py_XDECREF(answer);
+    PyGILState_Release(gil);
+    return status;
 }
 
 /* ----------------------------------------------------------------------------------- calls */
@@ -553,6 +627,7 @@ static int open_module(executable_object *self, int threads, int check_constants
     self->host.symbol = host_symbol;
     self->host.poll = host_poll;
     self->host.threads = &host_threads;
+    self->host.start = host_start;
     if (self->has_events) {
         self->host.now = host_now;
         self->host.event = host_event;
