@@ -51,9 +51,12 @@ class Loaded:
     times: Mapping[str, int]
 
 
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the model and how it is compiled."""
-    parser.add_argument("model", type=Path, help="a model (.onnx), a program (.inl) or .inlay")
+def add_model_arguments(parser: argparse.ArgumentParser, *, needed: bool = True) -> None:
+    """Declare the model (which may be left out if it is not needed) and how it is compiled."""
+    parser.add_argument(
+        "model", type=Path, nargs=None if needed else "?",
+        help="a model (.onnx), a program (.inl) or .inlay",
+    )  # fmt: skip
     parser.add_argument("--threads", type=int, help="threads to run on; all processors by default")
     parser.add_argument(
         "--mode", choices=MODES, help="one kernel after the other (the default), as soon as their "
@@ -152,7 +155,7 @@ def inputs_of(arguments: argparse.Namespace, executable: Executable) -> dict[str
             ) from failure
     sizes = _sizes(entry, _given(arguments.dim))
     return {
-        spec.name: _random(spec, _shape(spec, sizes), arguments.seed)
+        spec.name: _random(spec, shape_of(spec, sizes), arguments.seed)
         for spec in leaves(entry.inputs)
     }
 
@@ -201,7 +204,8 @@ def _meets(entry: Entry, sizes: Sequence[int]) -> bool:
     return required and all(v is not None and v >= 0 for v in values)
 
 
-def _shape(spec: TensorSpec, sizes: Sequence[int]) -> tuple[int, ...]:
+def shape_of(spec: TensorSpec, sizes: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape of an input for sizes of the symbols."""
     values = (formula.evaluate(d.value, sizes) if d.value else None for d in spec.dims)
     return tuple(v or 0 for v in values)
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from inlay.base.diagnostics import error, unsupported
+from inlay.cli._calibrate import calibrate
 from inlay.cli._command import Command, Output
 from inlay.cli._model import (
     add_input_arguments,
@@ -32,7 +33,9 @@ Runner = Callable[[], Mapping[str, np.ndarray]]
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    add_model_arguments(parser)
+    add_model_arguments(parser, needed=False)
+    parser.add_argument("--calibrate", metavar="BOARD", help="measure operators, not a model")
+    parser.add_argument("-o", "--output", type=Path, help="file of --calibrate")
     add_input_arguments(parser)
     parser.add_argument("--against", choices=PEERS, help="a peer to run next to it")
     parser.add_argument("--rounds", type=int, default=12, help="interleaved rounds")
@@ -44,6 +47,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.threads is None:
         arguments.threads = 1
+    if arguments.calibrate is not None:
+        name = Path(arguments.calibrate).stem
+        path = arguments.output or Path(f"{name}.calibration.json")
+        calibrate(arguments.calibrate, path, arguments.seconds, output)
+        return 0
+    if arguments.model is None:
+        raise error("option.bad-value", "found no model to measure", hint="inlay bench MODEL")
     loaded = prepare(arguments, output)
     inputs = inputs_of(arguments, loaded.executable)
     runners: dict[str, Runner] = {"inlay": lambda: loaded.executable.run(inputs)}

@@ -175,10 +175,13 @@ def _placed(
     device = assigned[index]
     operation = graph.operations[o.atom]
     wish = wishes.get(graph.classes.find(o.atom))
+    group = next((c for c in decision.outcome.used if index in c.tasks), None)
     refusals = dict(operation.refusals)
     task = decision.problem.tasks[index]
     if wish is not None:
         reason = wish
+    elif group is not None:
+        reason = f"part of {group.name}, which takes {_us(group.cost)} as one"
     elif len(operation.allowed) == 1:
         reason = "no other device can run it"
     else:
@@ -210,7 +213,7 @@ def _against(
     own = problem.tasks[index].costs[assigned[index]] or 0.0
     if cost is None:
         return "another place was asked for"
-    alone = f"{_us(cost)} for {_us(own)} here"
+    alone = f"{_us(cost)} there, {_us(own)} here"
     if len(assigned) > _MOVES:
         return f"cost: it takes {alone}"
     moved = [*assigned]

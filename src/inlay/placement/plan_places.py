@@ -10,17 +10,18 @@ On a board with one device and one memory there is nothing to choose: operations
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from inlay.base.diagnostics import Collector, error
 from inlay.base.options import option
 from inlay.ir.expr import Arm, Call, Expr, Function, If, Let, Match, OpRef, Var
 from inlay.ir.module import Module
-from inlay.ir.place import Place
-from inlay.ir.walk import spine, substitute_vars
+from inlay.ir.place import Origin, Place
+from inlay.ir.walk import all_vars, map_parts, rewrite, spine, substitute_vars
 from inlay.machine.board import Board
 from inlay.machine.board_file import find_board
+from inlay.ops.device import DEVICE_COPY
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.placement._capture import capture
@@ -31,7 +32,14 @@ from inlay.placement._scopes import Places, find_scopes
 from inlay.placement._solve import solve
 from inlay.placement.calibration import read_factors
 from inlay.placement.capability import capability_of
-from inlay.placement.decide import Costs, Decision, apply_pins, decide
+from inlay.placement.decide import (
+    CandidateSource,
+    CostHook,
+    Costs,
+    Decision,
+    apply_pins,
+    decide,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,8 @@ class PlanOptions:
     typical: tuple[str, ...] = option((), help="sizes to predict for, NAME=SIZE")
     calibration: str = option("", help="a file of measured costs that `inlay bench` wrote")
     generators: tuple[str, ...] | None = option(None, help="code generators there are")
+    candidates: CandidateSource | None = None
+    hooks: Mapping[str, CostHook] | None = None
     host_ends: bool = option(False, help="inputs and outputs of the program are on the host")  # noqa: FBT003
 
 
@@ -82,8 +92,12 @@ def run(module: Module, context: PassContext) -> Module:
     choice = None
     if options.optimise or options.pins:
         assert isinstance(context.ops, OperatorTable), "costs are of known operators"
-        costs = Costs(typical=sizes_of(options.typical), factors=read_factors(options.calibration))
-        choice = Choice(context.ops, costs, options.pins, search=options.optimise)
+        factors = read_factors(options.calibration)
+        costs = Costs(options.hooks or {}, factors, sizes_of(options.typical))
+        choice = Choice(
+            context.ops, costs, options.pins, search=options.optimise,
+            candidates=options.candidates,
+        )  # fmt: skip
     return plan(module, board, capability, choice)
 
 
@@ -127,12 +141,14 @@ class Choice:
         costs: where predictions come from.
         pins: operations to put on devices.
         search: whether to look for the least predicted time; else the default device is taken.
+        candidates: gives sets of operations that a device can run as one.
     """
 
     operators: OperatorTable
     costs: Costs = _PLAIN
     pins: tuple[str, ...] = ()
     search: bool = True
+    candidates: CandidateSource | None = None
 
 
 def plan(
@@ -165,10 +181,47 @@ def infer(
     findings.raise_if_fatal()
     decision = None
     if choice is not None and choice.search:
-        decision = decide(module, board, graph, instances, choice.operators, choice.costs)
+        decision = decide(
+            module, board, graph, instances, choice.operators, choice.costs, choice.candidates
+        )
     places = find_scopes(graph, solve(graph), findings)
     findings.raise_if_fatal()
     return Inferred(graph, instances, places, decision)
+
+
+def forget(module: Module) -> Module:
+    """Return the module without what was planned: places of that origin, and copies.
+
+    What people wrote stays, and so do functions that were specialised; plan again with new facts.
+    """
+    return module.with_functions({n: _forgotten(f) for n, f in module.functions.items()})
+
+
+def _forgotten(function: Function) -> Function:
+    def without(e: Expr) -> Expr:
+        planned = e.place is not None and _asked(e.place) != e.place
+        is_copy = isinstance(e, Call) and isinstance(e.callee, OpRef) and e.callee.op is DEVICE_COPY
+        if is_copy and planned:
+            assert isinstance(e, Call)
+            return e.args[0]
+        return replace(e, place=_asked(e.place)) if planned and not isinstance(e, Var) else e
+
+    bound = [*all_vars(function), *function.params]
+    renamed = {v: Var(v.name, v.type, v.span, _asked(v.place)) for v in bound}
+    fresh = map_parts(function, lambda t: t, lambda e: e, renamed)
+    result = rewrite(fresh, without)
+    assert isinstance(result, Function)
+    return result
+
+
+def _asked(place: Place | None) -> Place | None:
+    """Return what people asked for in a place."""
+    if place is None or (not place.fields and place.origin is Origin.PLANNED):
+        return None
+    if not place.fields:
+        return place
+    fields = tuple(map(_asked, place.fields))
+    return None if all(f is None for f in fields) else replace(place, fields=fields)
 
 
 def _place_all(module: Module, place: Place) -> Module:

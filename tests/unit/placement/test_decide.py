@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+import inlay
 from inlay.analysis.blocks import values
 from inlay.base.diagnostics import CompileError
 from inlay.cli.main import main
 from inlay.interp.tensor import evaluate
 from inlay.ir.expr import Call, OpRef
+from inlay.ir.verify import check
 from inlay.machine.board import Board
 from inlay.machine.board_file import find_board, read_board
 from inlay.ops.device import DEVICE_COPY
 from inlay.passes.contract import PassContext
 from inlay.placement import plan_places
+from inlay.placement.calibration import read_factors, write_factors
 from inlay.placement.decide import Costs
 from inlay.placement.explain import explain
+from inlay.placement.optimise import Candidate
 from inlay.placement.plan_places import Choice, PlanOptions
-from tests.unit.placement.cases import OPS, arguments, capability, normal, read, same
+from tests.unit.placement.cases import (
+    OPS,
+    arguments,
+    assert_alike,
+    capability,
+    normal,
+    read,
+    same,
+)
 
 BIG = """
 fn main(x: Tensor[256, 512, f32], w: Tensor[512, 512, f32], v: Tensor[512, 512, f32]) {
@@ -182,6 +198,58 @@ def count_copies(module) -> int:
         isinstance(v, Call) and isinstance(v.callee, OpRef) and v.callee.op is DEVICE_COPY
         for v in values(module.functions["main"].body)
     )
+
+
+def test_a_set_of_operations_can_be_taken_as_one():
+    def pairs(operations, problem):
+        names = [o.name for o in operations]
+        return [Candidate(frozenset({names.index("matmul"), names.index("relu")}), 1, 10.0, "dense")]
+
+    text = "fn main(x: T, w: T) { exp(relu(matmul(x, w))) }"
+    board = accelerated(link=100)
+    module = normal(read(text))
+    e = explain(module, board, capability(board), Choice(OPS, candidates=pairs))
+    assert on(e) == {"matmul": "npu", "relu": "npu", "exp": "cpu"}
+    assert e.operations[0].reason.startswith("part of dense, which takes 0.01 us")
+
+
+def test_forgetting_a_plan_leaves_what_people_said():
+    board = accelerated(link=0.001)
+    text = "fn main(x: T, w @npu!: T) { let y = on(npu, matmul(x, w)); exp(relu(y)) }"
+    placed = plan_places.plan(normal(read(text)), board, capability(board))
+    assert count_copies(placed) == 1
+    bare = plan_places.forget(placed)
+    check(bare)
+    assert count_copies(bare) == 0
+    assert [p.place and p.place.device for p in bare.functions["main"].params] == [None, "npu"]
+    again = plan_places.plan(bare, board, capability(board))
+    assert_alike(again, placed)
+
+
+def test_the_seed_of_hashes_changes_nothing(tmp_path):
+    path = tmp_path / "m.inl"
+    path.write_text(BIG.replace("{\n", "-> Tensor[256, 512, f32] {\n", 1))
+    command = [sys.executable, "-m", "inlay", "explain", str(path), "--board", "soc_npus", "--json"]
+    src = str(Path(inlay.__file__).parents[1])
+    said = {
+        subprocess.run(
+            command, env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": src}, capture_output=True, check=True
+        ).stdout
+        for seed in ("0", "1", "77")
+    }
+    assert len(said) == 1
+
+
+def test_operators_are_measured(tmp_path, capsys):
+    path = tmp_path / "c.json"
+    assert main(["bench", "--calibrate", "soc_npus"]) == 1
+    write_factors(path, "x", {("npu", "matmul"): 2.0, ("npu", "*"): 0.5})
+    assert read_factors(str(path)) == {("npu", "matmul"): 2.0, ("npu", "*"): 0.5}
+    path.write_text('{"factors": {"npu": {"add": -1}}}')
+    with pytest.raises(CompileError) as failure:
+        read_factors(str(path))
+    assert failure.value.ids == ("placement.bad-calibration",)
+    capsys.readouterr()
 
 
 def test_the_command(tmp_path, capsys):

@@ -30,4 +30,13 @@ ENTRIES = (
         explanation="The peer reads ONNX files only.",
         remedy="Measure the ONNX file that the program was made from.",
     ),
+    Entry(
+        id="bench.nothing-to-measure",
+        title="a board without a device that this machine has",
+        explanation=(
+            "Operators are measured by running them, so only devices of the architecture `native` "
+            "can be measured here."
+        ),
+        remedy="Measure on the machine itself.",
+    ),
 )
