@@ -14,8 +14,9 @@ from setuptools import Extension, setup
 
 ROOT = Path(__file__).parent
 # One platform layer is chosen per build; the extension module runs on hosts.
-_POSIX = {"posix.c", "pool.c", "opencl.c", "opencl_start.c"}
-OTHER_PLATFORMS = {"bare.c"} | ({"win32.c"} if sys.platform != "win32" else _POSIX)
+_OTHERS = {"bare.c", "win32.c"}
+_POSIX = {path.name for path in (ROOT / "runtime/src/platform").glob("*.c")} - _OTHERS
+OTHER_PLATFORMS = _OTHERS if sys.platform != "win32" else {"bare.c"} | _POSIX
 LIMITED_API = "0x030B0000"
 
 

@@ -141,6 +141,21 @@ typedef struct inlay_host_kernel {
  * with assertions a word for the number of the one that fails. */
 extern const inlay_driver_t inlay_driver_opencl;
 
+/* platform/native.c: the processor as a device: a thread for each queue, and threads that share the parts
+ * of a phase. An image is machine code in a frame (native.c). Options: `units=1` (to 8),
+ * `threads=1` (that share parts), `offers=x86_64,avx2,...` (what images may need, as LLVM names it;
+ * without it only the architecture). */
+extern const inlay_driver_t inlay_driver_native;
+
+/* platform/remote.c: a device behind a server (inlay_serve.h) in another process or on another
+ * machine, over ZeroMQ, whose library is looked for when a device is opened. Images are those of the
+ * device behind the server. `load`, `allocate` and the first `find` of a kernel take a round trip, and
+ * are not for `done`. INLAY_LOST when the connection ends or the server is silent for too long; the
+ * device must then be closed. Options: `endpoint=tcp://HOST:PORT` (or `ipc://PATH`), `timeout=10000`
+ * (milliseconds of silence), `connect=5000` (milliseconds until it must have answered first),
+ * `window=32` (MiB of copies on their way), `library=PATH` of libzmq. */
+extern const inlay_driver_t inlay_driver_remote;
+
 #ifdef __cplusplus
 }
 #endif

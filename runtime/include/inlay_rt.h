@@ -41,6 +41,7 @@ typedef enum inlay_status {
     INLAY_ABSENT = 0x40, /* there is no such device here */
     INLAY_DEVICE_FAILED = 0x41,
     INLAY_BUILD_FAILED = 0x42, /* a device's compiler refuses a program */
+    INLAY_LOST = 0x43, /* a device that was there does not answer any more */
     INLAY_CHECK_FAILED = 0x50,
     INLAY_INT_OVERFLOW = 0x51,
     INLAY_DIVIDE_BY_ZERO = 0x52,

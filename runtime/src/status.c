@@ -23,6 +23,7 @@ const char *inlay_status_id(inlay_status_t status)
     case INLAY_ABSENT: return "run.device-absent";
     case INLAY_DEVICE_FAILED: return "run.device-failed";
     case INLAY_BUILD_FAILED: return "run.build-failed";
+    case INLAY_LOST: return "run.device-lost";
     case INLAY_CHECK_FAILED: return "run.check-failed";
     case INLAY_INT_OVERFLOW: return "run.int-overflow";
     case INLAY_DIVIDE_BY_ZERO: return "run.divide-by-zero";

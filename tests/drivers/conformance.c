@@ -771,10 +771,8 @@ static void read_image(const char *path)
 int main(int count, char **words)
 {
     static const inlay_driver_t *const drivers[] = {
-        &inlay_driver_null, &inlay_driver_host,
-#ifdef WITH_OPENCL
-        &inlay_driver_opencl,
-#endif
+        &inlay_driver_null,   &inlay_driver_host,   &inlay_driver_opencl,
+        &inlay_driver_native, &inlay_driver_remote,
     };
     static const struct {
         const char *name;
@@ -799,11 +797,12 @@ int main(int count, char **words)
     };
     size_t i;
     if (count < 3) return 2;
+    /* `remote-null` is a remote device behind which nothing computes. */
     for (i = 0; i < sizeof drivers / sizeof drivers[0]; i++)
-        if (strcmp(drivers[i]->name, words[1]) == 0) driver = drivers[i];
+        if (strncmp(drivers[i]->name, words[1], strlen(drivers[i]->name)) == 0) driver = drivers[i];
     if (!driver) return 2;
     options = words[2];
-    computes = strcmp(words[1], "null") != 0;
+    computes = strstr(words[1], "null") == NULL;
     image = kernels;
     image_bytes = kernels_bytes;
     if (count > 3) read_image(words[3]);

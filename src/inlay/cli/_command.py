@@ -16,6 +16,7 @@ class Output:
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
         self._record: dict[str, Any] = {}
+        self._is_finished = False
 
     def say(self, text: str = "") -> None:
         """Print a line for people; programs do not see it."""
@@ -26,9 +27,14 @@ class Output:
         """Add facts to what programs get; people do not see them."""
         self._record.update(facts)
 
+    def announce(self, text: str, **facts: Any) -> None:
+        """Print one line now, to people as text and to programs as a JSON object, their last."""
+        self._is_finished = True
+        print(json.dumps(facts, default=str) if self.as_json else text, flush=True)
+
     def finish(self) -> None:
-        """Print what programs get."""
-        if self.as_json:
+        """Print what programs get, unless that was announced."""
+        if self.as_json and not self._is_finished:
             json.dump(self._record, sys.stdout, indent=2, default=str)
             sys.stdout.write("\n")
 

@@ -15,16 +15,19 @@ are ordered by what they are told to come `after`.
 from __future__ import annotations
 
 import ctypes as c
+import importlib.util
 import itertools
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
 import numpy as np
 
 from inlay.base.diagnostics import CompileError, error
 from inlay.base.registry import unknown_name
+from inlay.machine import target
 from inlay.runtime import _runtime
 
 RUN, COPY = 0, 1
@@ -33,7 +36,7 @@ RUN, COPY = 0, 1
 _STATUS = {
     0x10: "run.bad-argument", 0x20: "run.out-of-memory", 0x22: "run.cancelled",
     0x23: "run.deadline", 0x40: "run.device-absent", 0x41: "run.device-failed",
-    0x42: "run.build-failed", 0x50: "run.check-failed",
+    0x42: "run.build-failed", 0x43: "run.device-lost", 0x50: "run.check-failed",
 }  # fmt: skip
 _MESSAGE_BYTES = 8192
 _P = c.c_void_p
@@ -169,11 +172,13 @@ class Device:
     """A device that is open; `close` it, or use it in `with`.
 
     Args:
-        driver: name of a driver (`opencl`, `host`, `null`).
-        options: words `key=value` of the driver.
+        driver: name of a driver (`opencl`, `native`, `remote`, `host`, `null`).
+        options: words `key=value` of the driver; see `inlay_driver.h`.
 
     Raises:
-        CompileError: `name.unknown`, `run.device-absent`, `run.bad-argument`.
+        CompileError: `name.unknown`, `run.device-absent`, `run.bad-argument`; `run.device-lost` where
+            a server accepts the device and then goes away. From then on all that it is asked for
+            fails so too, until it is closed.
     """
 
     def __init__(self, driver: str, options: str = "") -> None:
@@ -186,8 +191,14 @@ class Device:
         self._done = _Done(self._end)
         handle = _P()
         message = c.create_string_buffer(_MESSAGE_BYTES)
-        given = (host, options.encode(), c.byref(handle), message, _MESSAGE_BYTES)
-        _check(self.table.open(*given), message)
+        given = (
+            host,
+            options_of(driver, options).encode(),
+            c.byref(handle),
+            message,
+            _MESSAGE_BYTES,
+        )
+        check(self.table.open(*given), message)
         self.handle = handle.value
 
     def __enter__(self) -> Device:
@@ -226,7 +237,7 @@ class Device:
         status = self.table.load(
             self.handle, data, len(data), c.byref(handle), message, _MESSAGE_BYTES
         )
-        _check(status, message)
+        check(status, message)
         return Program(self, handle.value or 0)
 
     def allocate(self, size: int, unit: int = 0) -> Memory:
@@ -237,7 +248,7 @@ class Device:
         """
         handle, message = _P(), c.create_string_buffer(_MESSAGE_BYTES)
         given = (self.handle, unit, size, c.byref(handle), message, _MESSAGE_BYTES)
-        _check(self.table.allocate(*given), message)
+        check(self.table.allocate(*given), message)
         return Memory(self, handle.value or 0)
 
     def copy(
@@ -296,11 +307,36 @@ class Device:
         )
         if status:
             del self._pending[number]
-        _check(status, message)
+        check(status, message)
         return pending
 
     def _end(self, number: int, status: int, answer: int, message: bytes) -> None:
         self._pending.pop(number).end(status, answer, message.decode(errors="replace"))
+
+
+def options_of(driver: str, options: str) -> str:
+    """Return the options of a driver with what this Python knows and the C runtime cannot find.
+
+    For `native` that is what the processor offers to images, for `remote` where the Python package
+    pyzmq has its library. What is given already stays.
+    """
+    words = options.split()
+    if driver == "native" and not any(w.startswith("offers=") for w in words):
+        machine = target.host()
+        words.append("offers=" + ",".join((machine.arch, *machine.features)))
+    if driver == "remote" and not any(w.startswith("library=") for w in words):
+        library = zeromq_library()
+        words += [f"library={library}"] if library and " " not in library else []
+    return " ".join(words)
+
+
+def zeromq_library() -> str | None:
+    """Return the path of the library in pyzmq's wheel; None to look for the system's."""
+    found = importlib.util.find_spec("zmq")
+    if found is None or found.origin is None:
+        return None
+    beside = Path(found.origin).parent.parent / "pyzmq.libs"
+    return next((str(path) for path in sorted(beside.glob("libzmq*.so*"))), None)
 
 
 def _region(x: Memory | np.ndarray) -> _Region:
@@ -311,7 +347,8 @@ def _region(x: Memory | np.ndarray) -> _Region:
     return _Region(None, 0, x.ctypes.data)
 
 
-def _check(status: int, message: c.Array[c.c_char]) -> None:
+def check(status: int, message: c.Array[c.c_char]) -> None:
+    """Raise what a status and its sentence say; nothing where all went well."""
     if status:
         text = message.value.decode(errors="replace").strip() or f"the driver answers {status:#x}"
         raise error(_STATUS.get(status, "run.device-failed"), text)

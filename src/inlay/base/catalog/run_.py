@@ -147,6 +147,16 @@ ENTRIES = (
         remedy="Run again; if it stays, test the device with the tools of its maker.",
     ),
     Entry(
+        id="run.device-lost",
+        title="a device does not answer any more",
+        explanation=(
+            "The connection to a device in another process or on another machine ended, or the device "
+            "was silent for longer than its time-out. What was in flight has failed, and what the "
+            "device held in its memory is gone. The message names the device and says why."
+        ),
+        remedy="Start its server again, then open the device or the executable again.",
+    ),
+    Entry(
         id="run.build-failed",
         title="a device's compiler refuses a program",
         explanation=(

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "inlay_driver.h"
+#include "inlay_serve.h"
 
 static void *take(void *user, size_t bytes, size_t align)
 {
@@ -28,24 +29,44 @@ static void give(void *user, void *memory, size_t bytes, size_t align)
 #endif
 }
 
+static const inlay_host_t host = {.allocate = take, .release = give};
+
+/* Put an address into a dict and return it, or NULL. */
+static PyObject *with_address(PyObject *table, const char *name, uintptr_t at)
+{
+    PyObject *address = table ? PyLong_FromVoidPtr((void *)at) : NULL;
+    if (!address || PyDict_SetItemString(table, name, address) != 0) Py_CLEAR(table);
+    Py_XDECREF(address);
+    return table;
+}
+
 PyObject *inlay_ext_drivers(PyObject *module, PyObject *none)
 {
     static const inlay_driver_t *const drivers[] = {
-        &inlay_driver_null, &inlay_driver_host,
+        &inlay_driver_null,   &inlay_driver_host,
 #ifndef _WIN32
-        &inlay_driver_opencl,
+        &inlay_driver_opencl, &inlay_driver_native, &inlay_driver_remote,
 #endif
     };
-    static const inlay_host_t host = {.allocate = take, .release = give};
     PyObject *table = PyDict_New();
     size_t i;
     (void)module, (void)none;
-    for (i = 0; table && i < sizeof drivers / sizeof drivers[0]; i++) {
-        PyObject *address = PyLong_FromVoidPtr((void *)(uintptr_t)drivers[i]);
-        if (!address || PyDict_SetItemString(table, drivers[i]->name, address) != 0)
-            Py_CLEAR(table);
-        Py_XDECREF(address);
-    }
+    for (i = 0; table && i < sizeof drivers / sizeof drivers[0]; i++)
+        table = with_address(table, drivers[i]->name, (uintptr_t)drivers[i]);
     if (!table) return NULL;
     return Py_BuildValue("NN", table, PyLong_FromVoidPtr((void *)(uintptr_t)&host));
+}
+
+PyObject *inlay_ext_server(PyObject *module, PyObject *none)
+{
+    PyObject *table = PyDict_New();
+    (void)module, (void)none;
+#ifndef _WIN32
+    table = with_address(table, "open", (uintptr_t)inlay_server_open);
+    table = with_address(table, "endpoint", (uintptr_t)inlay_server_endpoint);
+    table = with_address(table, "run", (uintptr_t)inlay_server_run);
+    table = with_address(table, "stop", (uintptr_t)inlay_server_stop);
+    table = with_address(table, "close", (uintptr_t)inlay_server_close);
+#endif
+    return table;
 }

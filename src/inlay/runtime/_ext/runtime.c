@@ -731,6 +731,7 @@ static PyMethodDef functions[] = {
     {"limited", inlay_ext_limited, METH_VARARGS,
      "limited(flag, deadline, function) -> function(); a byte that is not 0 ends its runs."},
     {"drivers", inlay_ext_drivers, METH_NOARGS, "drivers() -> addresses; see inlay.runtime.device."},
+    {"server", inlay_ext_server, METH_NOARGS, "server() -> addresses; see inlay.runtime.serve."},
     {NULL, NULL, 0, NULL},
 };
 

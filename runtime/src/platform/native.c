@@ -1,0 +1,563 @@
+/* The processor as a device: see inlay_driver.h. What a server on a machine without another device
+ * offers, and the plainest driver whose requests really run at the same time.
+ *
+ * Each queue is a list and a thread. The thread takes the first request, waits until those it comes
+ * after have ended, and does it; a launch shares its parts with a pool. One lock guards the lists and
+ * counts users of memory and programs.
+ *
+ * An image is a frame around machine code; integers are little-endian, texts a length (u32) and bytes:
+ *
+ *     magic 8 bytes "INLAYNC1", what it needs (text: words as `offers` has them), code bytes u64,
+ *     kernels u32, for each: name text, buffers u32, integers u32, phases u32, for each: offset u64;
+ *     the code, at the end of the image; it runs wherever it is mapped. */
+#define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "inlay_driver.h"
+#include "platform/pool.h"
+#include "platform/posix.h"
+#include "platform/wire.h"
+
+enum { MOST_UNITS = 8, QUEUES = 2, MOST_BUFFERS = 64, MOST_KERNELS = 1 << 20, HEAD_BYTES = 64 };
+
+#if defined(__x86_64__)
+static const char ARCHITECTURE[] = "x86_64";
+#elif defined(__aarch64__)
+static const char ARCHITECTURE[] = "aarch64";
+#else
+static const char ARCHITECTURE[] = "none";
+#endif
+
+struct inlay_memory {
+    size_t bytes;
+    uint32_t users; /* the owner and requests in flight */
+};
+
+typedef struct kernel {
+    char name[WIRE_MOST_NAME + 1];
+    uint32_t n_buffers, n_ints, n_phases;
+    inlay_phase_t phases[WIRE_MOST_PHASES];
+} kernel_t;
+
+struct inlay_program {
+    const void *code;
+    size_t code_bytes;
+    kernel_t *kernels;
+    uint32_t n_kernels, users;
+};
+
+typedef struct waiting {
+    struct waiting *next;
+    inlay_request_t request;
+    size_t size; /* of this object with its arrays */
+} waiting_t;
+
+typedef struct lane {
+    struct inlay_device *device;
+    pthread_t thread;
+    waiting_t *first, **end;
+    uint64_t started, ended;
+} lane_t;
+
+struct inlay_device {
+    const inlay_host_t *host;
+    inlay_pool_t *pool;
+    char offers[1024];
+    uint32_t units, threads, n_lanes;
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t changed;
+    int is_closing;
+    lane_t lanes[MOST_UNITS * QUEUES];
+};
+
+static void *take(const inlay_device_t *device, size_t bytes)
+{
+    void *made = device->host->allocate(device->host->user, bytes, sizeof(uint64_t));
+    if (made) memset(made, 0, bytes);
+    return made;
+}
+
+static void give(const inlay_device_t *device, void *memory, size_t bytes)
+{
+    device->host->release(device->host->user, memory, bytes, sizeof(uint64_t));
+}
+
+static inlay_status_t refuse(inlay_status_t status, const char *why, char *message, size_t bytes)
+{
+    if (bytes) snprintf(message, bytes, "%s", why);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------- programs */
+
+/* Whether a word is in a text of words. */
+static int has_word(const char *words, char between, const char *word, size_t size)
+{
+    while (*words) {
+        size_t n = 0;
+        while (words[n] && words[n] != between) n++;
+        if (n == size && memcmp(words, word, n) == 0) return 1;
+        words += n + (words[n] != '\0');
+    }
+    return 0;
+}
+
+static inlay_status_t check_needs(const inlay_device_t *device, const char *needs, char *message,
+                                  size_t bytes)
+{
+    while (*needs) {
+        const size_t n = strcspn(needs, " ");
+        if (n && !has_word(device->offers, ',', needs, n)) {
+            if (bytes)
+                snprintf(message, bytes, "the image needs %.*s, which this processor does not offer",
+                         (int)n, needs);
+            return INLAY_BUILD_FAILED;
+        }
+        needs += n + (needs[n] != '\0');
+    }
+    return INLAY_OK;
+}
+
+static void drop_program(const inlay_device_t *device, inlay_program_t *program)
+{
+    inlay_posix_unmap(program->code, program->code_bytes);
+    if (program->kernels)
+        give(device, program->kernels, (program->n_kernels + 1) * sizeof *program->kernels);
+    give(device, program, sizeof *program);
+}
+
+static void read_kernel(wire_reader_t *r, kernel_t *k, const inlay_program_t *program)
+{
+    uint32_t i;
+    inlay_wire_read_text(r, k->name, sizeof k->name);
+    k->n_buffers = inlay_wire_read_count(r, MOST_BUFFERS);
+    k->n_ints = inlay_wire_read_count(r, WIRE_MOST_INTS);
+    k->n_phases = inlay_wire_read_count(r, WIRE_MOST_PHASES);
+    for (i = 0; i < k->n_phases; i++) {
+        const uint64_t offset = inlay_wire_read_u64(r);
+        const uint8_t *at = program->code;
+        if (offset >= program->code_bytes) {
+            r->is_bad = 1;
+            return;
+        }
+        at += offset;
+        memcpy(&k->phases[i], &at, sizeof at);
+    }
+}
+
+/* Read what follows the head of an image; `why` says what is wrong with it. */
+static inlay_status_t read_program(const inlay_device_t *device, wire_reader_t *r,
+                                   uint64_t code_bytes, inlay_program_t *program, const char **why)
+{
+    const uint32_t n = inlay_wire_read_count(r, MOST_KERNELS);
+    uint32_t i;
+    *why = "the image is damaged: its code is not all there";
+    if (r->is_bad || !code_bytes || code_bytes > (uint64_t)(r->end - r->at) ||
+        n > (size_t)(r->end - r->at))
+        return INLAY_BUILD_FAILED;
+    r->end -= code_bytes;
+    program->code_bytes = (size_t)code_bytes;
+    program->code = inlay_posix_copy_code(r->end, program->code_bytes);
+    *why = "the system has no memory for code";
+    if (!program->code) return INLAY_OUT_OF_MEMORY;
+    program->kernels = take(device, ((size_t)n + 1) * sizeof *program->kernels);
+    *why = "the system has no memory for the table of kernels";
+    if (!program->kernels) return INLAY_OUT_OF_MEMORY;
+    program->n_kernels = n;
+    for (i = 0; i < n; i++) read_kernel(r, &program->kernels[i], program);
+    *why = "the image is damaged: its table of kernels does not fit";
+    return inlay_wire_is_whole(r) ? INLAY_OK : INLAY_BUILD_FAILED;
+}
+
+static inlay_status_t native_load(inlay_device_t *device, const void *image, size_t size,
+                                  inlay_program_t **program, char *message, size_t bytes)
+{
+    static const char magic[8] = {'I', 'N', 'L', 'A', 'Y', 'N', 'C', '1'};
+    char needs[WIRE_MOST_TEXT + 1];
+    inlay_program_t *made;
+    inlay_status_t status;
+    const char *why;
+    uint64_t code_bytes;
+    wire_reader_t r;
+    if (size < sizeof magic || memcmp(image, magic, sizeof magic) != 0)
+        return refuse(INLAY_BUILD_FAILED, "this is no image of native code", message, bytes);
+    r.at = (const uint8_t *)image + sizeof magic;
+    r.end = (const uint8_t *)image + size;
+    r.is_bad = 0;
+    inlay_wire_read_text(&r, needs, sizeof needs);
+    code_bytes = inlay_wire_read_u64(&r);
+    status = r.is_bad ? INLAY_OK : check_needs(device, needs, message, bytes);
+    if (status != INLAY_OK) return status;
+    made = take(device, sizeof *made);
+    if (!made) return INLAY_OUT_OF_MEMORY;
+    made->users = 1;
+    status = read_program(device, &r, code_bytes, made, &why);
+    if (status != INLAY_OK) {
+        drop_program(device, made);
+        return refuse(status, why, message, bytes);
+    }
+    *program = made;
+    return INLAY_OK;
+}
+
+static int32_t native_find(inlay_device_t *device, inlay_program_t *program, const char *name,
+                           uint32_t n_phases)
+{
+    uint32_t i;
+    (void)device;
+    for (i = 0; i < program->n_kernels; i++)
+        if (strcmp(program->kernels[i].name, name) == 0 && program->kernels[i].n_phases == n_phases)
+            return (int32_t)i;
+    return -1;
+}
+
+/* -------------------------------------------------------------------------------------- memory */
+
+static inlay_status_t native_allocate(inlay_device_t *device, uint32_t unit, size_t size,
+                                      inlay_memory_t **memory, char *message, size_t bytes)
+{
+    inlay_memory_t *made = NULL;
+    if (unit >= device->units)
+        return refuse(INLAY_BAD_ARGUMENT, "found a unit that the device has not", message, bytes);
+    if (size <= SIZE_MAX / 4)
+        made = device->host->allocate(device->host->user, HEAD_BYTES + size, HEAD_BYTES);
+    if (!made)
+        return refuse(INLAY_OUT_OF_MEMORY, "the system has no memory of that size", message, bytes);
+    made->bytes = size;
+    made->users = 1;
+    *memory = made;
+    return INLAY_OK;
+}
+
+/* Under the lock. */
+static void leave_memory(inlay_device_t *device, inlay_memory_t *memory)
+{
+    if (memory && --memory->users == 0)
+        device->host->release(device->host->user, memory, HEAD_BYTES + memory->bytes, HEAD_BYTES);
+}
+
+static void leave_program(inlay_device_t *device, inlay_program_t *program)
+{
+    if (program && --program->users == 0) drop_program(device, program);
+}
+
+static void native_release(inlay_device_t *device, inlay_memory_t *memory)
+{
+    pthread_mutex_lock(&device->lock);
+    leave_memory(device, memory);
+    pthread_mutex_unlock(&device->lock);
+}
+
+static void native_unload(inlay_device_t *device, inlay_program_t *program)
+{
+    pthread_mutex_lock(&device->lock);
+    leave_program(device, program);
+    pthread_mutex_unlock(&device->lock);
+}
+
+static void *address(const inlay_region_t *region)
+{
+    if (!region->memory) return region->host;
+    return (uint8_t *)region->memory + HEAD_BYTES + region->offset;
+}
+
+/* ------------------------------------------------------------------------------------- requests */
+
+static int fits(const inlay_region_t *region, size_t bytes)
+{
+    const inlay_memory_t *memory = region->memory;
+    return !memory || (region->offset <= memory->bytes && bytes <= memory->bytes - region->offset);
+}
+
+static const char *wrong_launch(const inlay_request_t *request)
+{
+    const kernel_t *kernel;
+    uint32_t i;
+    if (request->kernel >= request->program->n_kernels)
+        return "found a kernel that was not asked for by `find`";
+    kernel = &request->program->kernels[request->kernel];
+    if (request->n_phases != kernel->n_phases || request->n_buffers < kernel->n_buffers ||
+        request->n_ints < kernel->n_ints || request->n_buffers > MOST_BUFFERS)
+        return "found another number of buffers, integers or phases than the kernel has";
+    for (i = 0; i < request->n_buffers; i++)
+        if (!request->buffers[i].memory || !fits(&request->buffers[i], 0))
+            return "found a buffer that is not in the memory of the device";
+    return NULL;
+}
+
+/* Under the lock. */
+static const char *wrong_request(const inlay_device_t *device, const inlay_request_t *request)
+{
+    uint32_t i;
+    if (request->queue >= device->n_lanes) return "found a queue that the device has not";
+    for (i = 0; i < request->n_after; i++)
+        if (request->after[i].queue >= device->n_lanes ||
+            request->after[i].number > device->lanes[request->after[i].queue].started)
+            return "found a ticket of no request";
+    if (request->action != INLAY_COPY) return wrong_launch(request);
+    if (!fits(&request->to, request->bytes) || !fits(&request->from, request->bytes))
+        return "found bytes beyond the end of a memory";
+    return NULL;
+}
+
+static const void *keep(uint8_t **at, const void *array, size_t bytes)
+{
+    void *kept = *at;
+    if (bytes) memcpy(kept, array, bytes);
+    *at += (bytes + 7) / 8 * 8;
+    return kept;
+}
+
+static waiting_t *copy_of(const inlay_device_t *device, const inlay_request_t *request)
+{
+    const int is_launch = request->action != INLAY_COPY;
+    const size_t after = request->n_after * sizeof *request->after;
+    const size_t buffers = is_launch ? request->n_buffers * sizeof *request->buffers : 0;
+    const size_t ints = is_launch ? request->n_ints * sizeof *request->ints : 0;
+    const size_t items = is_launch ? request->n_phases * sizeof *request->items : 0;
+    const size_t size = sizeof(waiting_t) + after + buffers + ints + items + 64;
+    waiting_t *made = take(device, size);
+    uint8_t *at;
+    if (!made) return NULL;
+    at = (uint8_t *)(made + 1);
+    made->size = size;
+    made->request = *request;
+    made->request.after = keep(&at, request->after, after);
+    made->request.buffers = keep(&at, request->buffers, buffers);
+    made->request.ints = keep(&at, request->ints, ints);
+    made->request.items = keep(&at, request->items, items);
+    if (is_launch) {
+        made->request.to.memory = made->request.from.memory = NULL;
+    } else {
+        made->request.n_buffers = 0;
+        made->request.program = NULL;
+    }
+    return made;
+}
+
+static void hold(const inlay_request_t *request)
+{
+    uint32_t i;
+    if (request->to.memory) request->to.memory->users++;
+    if (request->from.memory) request->from.memory->users++;
+    if (request->program) request->program->users++;
+    for (i = 0; i < request->n_buffers; i++) request->buffers[i].memory->users++;
+}
+
+static void let_go(inlay_device_t *device, const inlay_request_t *request)
+{
+    uint32_t i;
+    leave_memory(device, request->to.memory);
+    leave_memory(device, request->from.memory);
+    leave_program(device, request->program);
+    for (i = 0; i < request->n_buffers; i++) leave_memory(device, request->buffers[i].memory);
+}
+
+static inlay_status_t native_start(inlay_device_t *device, const inlay_request_t *request,
+                                   inlay_ticket_t *ticket, char *message, size_t bytes)
+{
+    const char *wrong;
+    waiting_t *made = NULL;
+    pthread_mutex_lock(&device->lock);
+    wrong = wrong_request(device, request);
+    if (!wrong && (made = copy_of(device, request)) != NULL) {
+        lane_t *lane = &device->lanes[request->queue];
+        hold(&made->request);
+        *lane->end = made;
+        lane->end = &made->next;
+        ticket->queue = request->queue;
+        ticket->number = ++lane->started;
+        pthread_cond_broadcast(&device->changed);
+    }
+    pthread_mutex_unlock(&device->lock);
+    if (wrong) return refuse(INLAY_BAD_ARGUMENT, wrong, message, bytes);
+    return made ? INLAY_OK : INLAY_OUT_OF_MEMORY;
+}
+
+typedef struct phase_run {
+    inlay_phase_t phase;
+    void *const *buffers;
+    const int64_t *ints;
+    int64_t parts, least; /* least: of the assertions that fail, under the lock */
+    pthread_mutex_t lock;
+} phase_run_t;
+
+static void run_part(void *argument, int64_t part)
+{
+    phase_run_t *run = argument;
+    const int64_t answer = run->phase(run->buffers, run->ints, part, run->parts);
+    if (!answer) return;
+    pthread_mutex_lock(&run->lock);
+    if (!run->least || answer < run->least) run->least = answer;
+    pthread_mutex_unlock(&run->lock);
+}
+
+static int64_t launch(inlay_device_t *device, const inlay_request_t *request)
+{
+    const kernel_t *kernel = &request->program->kernels[request->kernel];
+    void *buffers[MOST_BUFFERS];
+    phase_run_t run;
+    uint32_t i;
+    for (i = 0; i < request->n_buffers; i++) buffers[i] = address(&request->buffers[i]);
+    run.buffers = buffers;
+    run.ints = request->ints;
+    run.least = 0;
+    pthread_mutex_init(&run.lock, NULL);
+    for (i = 0; i < kernel->n_phases && !run.least; i++) {
+        run.phase = kernel->phases[i];
+        run.parts = request->items[i];
+        if (run.parts == 1)
+            run_part(&run, 0);
+        else if (run.parts > 1)
+            inlay_pool_parallel(device->pool, run_part, &run, run.parts);
+    }
+    pthread_mutex_destroy(&run.lock);
+    return run.least;
+}
+
+static int64_t perform(inlay_device_t *device, const inlay_request_t *request)
+{
+    if (request->action != INLAY_COPY) return launch(device, request);
+    if (request->bytes) memcpy(address(&request->to), address(&request->from), request->bytes);
+    return 0;
+}
+
+/* Under the lock. */
+static int is_ready(const inlay_device_t *device, const inlay_request_t *request)
+{
+    uint32_t i;
+    for (i = 0; i < request->n_after; i++)
+        if (device->lanes[request->after[i].queue].ended < request->after[i].number) return 0;
+    return 1;
+}
+
+static void *run_lane(void *argument)
+{
+    lane_t *lane = argument;
+    inlay_device_t *device = lane->device;
+    pthread_mutex_lock(&device->lock);
+    for (;;) {
+        waiting_t *first = lane->first;
+        int64_t answer;
+        if (!first && device->is_closing) break;
+        if (!first || !is_ready(device, &first->request)) {
+            pthread_cond_wait(&device->changed, &device->lock);
+            continue;
+        }
+        lane->first = first->next;
+        if (!lane->first) lane->end = &lane->first;
+        pthread_mutex_unlock(&device->lock);
+        answer = perform(device, &first->request);
+        pthread_mutex_lock(&device->lock);
+        let_go(device, &first->request);
+        lane->ended++;
+        pthread_cond_broadcast(&device->changed);
+        pthread_mutex_unlock(&device->lock);
+        first->request.done(first->request.argument, answer ? INLAY_CHECK_FAILED : INLAY_OK, answer,
+                            answer ? "an assertion of the kernel does not hold" : "");
+        give(device, first, first->size);
+        pthread_mutex_lock(&device->lock);
+    }
+    pthread_mutex_unlock(&device->lock);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------- opening */
+
+static int read_options(inlay_device_t *device, const char *at)
+{
+    while (at && *at) {
+        const size_t size = strcspn(at, " ");
+        int used = 0;
+        if (strncmp(at, "offers=", 7) == 0 && size - 7 < sizeof device->offers) {
+            memcpy(device->offers, at + 7, size - 7);
+            device->offers[size - 7] = '\0';
+        } else if (!((sscanf(at, "units=%3u%n", &device->units, &used) == 1 ||
+                      sscanf(at, "threads=%3u%n", &device->threads, &used) == 1) &&
+                     (size_t)used == size)) {
+            return 0;
+        }
+        at += size;
+        at += strspn(at, " ");
+    }
+    return device->units >= 1 && device->units <= MOST_UNITS && device->threads >= 1 &&
+           device->threads <= 256;
+}
+
+static void native_close(inlay_device_t *device)
+{
+    uint32_t i;
+    pthread_mutex_lock(&device->lock);
+    device->is_closing = 1;
+    pthread_cond_broadcast(&device->changed);
+    pthread_mutex_unlock(&device->lock);
+    for (i = 0; i < device->n_lanes; i++) pthread_join(device->lanes[i].thread, NULL);
+    if (device->pool) inlay_pool_close(device->pool);
+    pthread_cond_destroy(&device->changed);
+    pthread_mutex_destroy(&device->lock);
+    give(device, device, sizeof *device);
+}
+
+static int begin_threads(inlay_device_t *device)
+{
+    const uint32_t n = device->units * QUEUES;
+    sigset_t all, before;
+    int failed = 0;
+    sigfillset(&all); /* signals belong to the program */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (device->n_lanes < n && !failed) {
+        lane_t *lane = &device->lanes[device->n_lanes];
+        lane->device = device;
+        lane->end = &lane->first;
+        failed = pthread_create(&lane->thread, NULL, run_lane, lane);
+        if (!failed) device->n_lanes++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return !failed;
+}
+
+static inlay_status_t native_open(const inlay_host_t *host, const char *options,
+                                  inlay_device_t **device, char *message, size_t bytes)
+{
+    inlay_device_t *made = host->allocate(host->user, sizeof *made, sizeof(uint64_t));
+    if (!made) return INLAY_OUT_OF_MEMORY;
+    memset(made, 0, sizeof *made);
+    made->host = host;
+    made->units = made->threads = 1;
+    memcpy(made->offers, ARCHITECTURE, sizeof ARCHITECTURE);
+    if (!read_options(made, options)) {
+        give(made, made, sizeof *made);
+        return refuse(INLAY_BAD_ARGUMENT,
+                      "options are units=N (1 to 8), threads=N (1 to 256), offers=WORD,WORD,...",
+                      message, bytes);
+    }
+    pthread_mutex_init(&made->lock, NULL);
+    pthread_cond_init(&made->changed, NULL);
+    made->pool = inlay_pool_open((int)made->threads);
+    if (!made->pool || !begin_threads(made)) {
+        native_close(made);
+        return refuse(INLAY_OUT_OF_MEMORY, "the system gives no more threads", message, bytes);
+    }
+    *device = made;
+    return INLAY_OK;
+}
+
+static void native_facts(inlay_device_t *device, inlay_device_facts_t *facts)
+{
+    memset(facts, 0, sizeof *facts);
+    snprintf(facts->name, sizeof facts->name, "native %s", ARCHITECTURE);
+    facts->units = device->units;
+    facts->queues_per_unit = QUEUES;
+    facts->largest_bytes = SIZE_MAX / 4;
+    facts->has_f64 = 1;
+    facts->compute_units = device->threads;
+}
+
+const inlay_driver_t inlay_driver_native = {
+    "native",    native_open,     native_close,   native_facts, native_load, native_unload,
+    native_find, native_allocate, native_release, native_start, NULL,
+};

@@ -1,0 +1,122 @@
+/* What the files of the driver of remote devices share: see remote.c. */
+#ifndef INLAY_REMOTE_H
+#define INLAY_REMOTE_H
+
+#include <pthread.h>
+
+#include "inlay_driver.h"
+#include "platform/packet.h"
+
+struct inlay_memory {
+    uint32_t id, unit;
+    size_t bytes;
+    uint32_t users; /* the owner, and requests that are not sent yet */
+};
+
+typedef struct found {
+    struct found *next;
+    char name[WIRE_MOST_NAME + 1];
+    uint32_t n_phases;
+    int32_t kernel;
+} found_t;
+
+struct inlay_program {
+    uint32_t id, users;
+    found_t *found; /* kernels that were asked for */
+};
+
+/* A request from `start` to `done`. A long copy is several requests to the server, its *pieces*. */
+typedef struct flight {
+    struct flight *next; /* of its queue, in order */
+    inlay_request_t request;
+    inlay_ticket_t *after;       /* as the server numbers them; only those that had not ended */
+    uint64_t number;             /* of the ticket */
+    uint64_t first, pieces;      /* numbers of its pieces at the server: first, first + 1, ... */
+    uint64_t sent, ended;        /* pieces */
+    uint8_t *is_over;            /* a bit for each piece */
+    inlay_status_t status;
+    int64_t answer;
+    char *text;                  /* why it failed, or NULL */
+    size_t size;                 /* of this object with its arrays */
+} flight_t;
+
+typedef struct lane {
+    flight_t *first, *last, *unsent;
+    uint64_t started;            /* number of the last ticket */
+    uint64_t pieces, sent;       /* numbers of the last piece that was made, and that was sent */
+} lane_t;
+
+/* A thread that waits for an answer of the server. */
+typedef struct call {
+    struct call *next;
+    uint32_t number;
+    int is_over;
+    inlay_status_t status;
+    int64_t value;
+    char *message;
+    size_t message_bytes;
+} call_t;
+
+typedef enum link_state { LINK_OPENING, LINK_OPEN, LINK_LOST } link_state_t;
+
+struct inlay_device {
+    carrier_t carrier;
+    char endpoint[256];
+    uint64_t window;              /* bytes of copies on their way, at most */
+    int64_t timeout_ms, connect_ms;
+
+    pthread_t thread;             /* owns what follows */
+    void *context, *socket, *monitor;
+    int64_t begun, heard, spoke;  /* milliseconds */
+
+    pthread_mutex_t lock;         /* guards what follows */
+    pthread_cond_t changed;
+    int bell[2];
+    link_state_t state;
+    int is_closing;
+    inlay_status_t lost_status;
+    char lost[512];               /* why */
+    inlay_device_facts_t facts;
+    packet_t *urgent, **urgent_end; /* to be sent before any request */
+    call_t *calls;
+    uint32_t last_call, next_lane;
+    lane_t lanes[WIRE_MOST_QUEUES];
+    uint64_t bytes_on_the_way;
+    uint32_t requests_on_the_way, in_flight;
+};
+
+/* remote_link.c: the thread of a connection. */
+void *inlay_remote_run(void *device);
+/* Put a message into the list of those to be sent; false where there is no memory. Under the lock. */
+int inlay_remote_post(inlay_device_t *device, const wire_writer_t *head, const void *body,
+                      size_t body_bytes);
+/* Say that the connection is lost. Under the lock. */
+void inlay_remote_say_lost(const inlay_device_t *device, char *message, size_t bytes);
+/* Take one user from a memory or a program; the last one gives it back. Under the lock. */
+void inlay_remote_leave_memory(inlay_device_t *device, inlay_memory_t *memory);
+void inlay_remote_leave_program(inlay_device_t *device, inlay_program_t *program);
+
+/* remote_start.c: requests. */
+inlay_status_t inlay_remote_start(inlay_device_t *device, const inlay_request_t *request,
+                                  inlay_ticket_t *ticket, char *message, size_t bytes);
+/* Send what may be sent now; false where the socket takes no more. Under the lock. */
+int inlay_remote_send_requests(inlay_device_t *device);
+/* What the server says of the end of a piece. */
+typedef struct ended {
+    uint32_t queue;
+    uint64_t number;
+    inlay_status_t status;
+    int64_t answer;
+    char text[WIRE_MOST_TEXT + 1];
+} ended_t;
+
+/* Note that a piece has ended; returns the flight when that was its last, taken out of its queue.
+ * `is_bad` where the server speaks of what is not on its way. Without the lock. */
+flight_t *inlay_remote_end_piece(inlay_device_t *device, const ended_t *ended, packet_t *packet,
+                                 int *is_bad);
+/* Fail everything that has not ended. Without the lock, when the sockets are closed. */
+void inlay_remote_fail_all(inlay_device_t *device);
+/* Tell the end of a flight, without the lock, and give it back. */
+void inlay_remote_tell(inlay_device_t *device, flight_t *flight);
+
+#endif

@@ -1,0 +1,324 @@
+/* The thread of a connection to a server of devices: see remote.c. */
+#define _POSIX_C_SOURCE 200809L
+#include "platform/remote.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* Note why the connection is of no use any more; the first reason stays. Under the lock. */
+static void lose(inlay_device_t *device, inlay_status_t status, const char *format, ...)
+{
+    va_list words;
+    if (device->state == LINK_LOST) return;
+    device->lost_status = device->state == LINK_OPENING ? status : INLAY_LOST;
+    device->state = LINK_LOST;
+    va_start(words, format);
+    vsnprintf(device->lost, sizeof device->lost, format, words);
+    va_end(words);
+}
+
+void inlay_remote_say_lost(const inlay_device_t *device, char *message, size_t bytes)
+{
+    if (bytes) snprintf(message, bytes, "the device at %s: %s", device->endpoint, device->lost);
+}
+
+int inlay_remote_post(inlay_device_t *device, const wire_writer_t *head, const void *body,
+                      size_t body_bytes)
+{
+    packet_t *packet;
+    if (device->state == LINK_LOST) return 1; /* nobody will read it */
+    packet = inlay_packet_of(&device->carrier, head);
+    if (!packet) return 0;
+    if (body) {
+        if (device->carrier.zmq.sized(&packet->body, body_bytes) != 0) {
+            inlay_packet_drop(&device->carrier, packet);
+            return 0;
+        }
+        memcpy(device->carrier.zmq.data(&packet->body), body, body_bytes);
+        packet->has_body = 1;
+    }
+    *device->urgent_end = packet;
+    device->urgent_end = &packet->next;
+    inlay_bell_ring(device->bell);
+    return 1;
+}
+
+/* ------------------------------------------------------------------- what no request uses any more */
+
+static void post_number(inlay_device_t *device, uint32_t kind, uint32_t number)
+{
+    wire_writer_t w;
+    inlay_wire_begin(&w, kind);
+    inlay_wire_u32(&w, number);
+    /* Without memory the server keeps it until the connection ends. */
+    (void)inlay_remote_post(device, &w, NULL, 0);
+}
+
+void inlay_remote_leave_memory(inlay_device_t *device, inlay_memory_t *memory)
+{
+    if (--memory->users) return;
+    post_number(device, WIRE_RELEASE, memory->id);
+    inlay_carrier_give(&device->carrier, memory, sizeof *memory);
+}
+
+void inlay_remote_leave_program(inlay_device_t *device, inlay_program_t *program)
+{
+    if (--program->users) return;
+    post_number(device, WIRE_UNLOAD, program->id);
+    while (program->found) {
+        found_t *next = program->found->next;
+        inlay_carrier_give(&device->carrier, program->found, sizeof *program->found);
+        program->found = next;
+    }
+    inlay_carrier_give(&device->carrier, program, sizeof *program);
+}
+
+/* ------------------------------------------------------------------------------------- listening */
+
+static void hear_welcome(inlay_device_t *device, wire_reader_t *r)
+{
+    inlay_device_facts_t facts;
+    const uint64_t magic = inlay_wire_read_u64(r);
+    const uint32_t version = inlay_wire_read_u32(r);
+    memset(&facts, 0, sizeof facts);
+    if (magic != WIRE_MAGIC || version != WIRE_VERSION) {
+        lose(device, INLAY_ABSENT, "its server speaks version %u, needed %u", (unsigned)version,
+             (unsigned)WIRE_VERSION);
+        return;
+    }
+    inlay_wire_read_text(r, facts.name, sizeof facts.name);
+    facts.units = inlay_wire_read_count(r, WIRE_MOST_QUEUES);
+    facts.queues_per_unit = inlay_wire_read_count(r, WIRE_MOST_QUEUES);
+    facts.memory_bytes = inlay_wire_read_u64(r);
+    facts.largest_bytes = inlay_wire_read_u64(r);
+    facts.has_f64 = inlay_wire_read_u32(r);
+    facts.compute_units = inlay_wire_read_u32(r);
+    if (!inlay_wire_is_whole(r) || !facts.units || facts.queues_per_unit <= INLAY_QUEUE_COPY ||
+        facts.units * facts.queues_per_unit > WIRE_MOST_QUEUES || device->state != LINK_OPENING) {
+        lose(device, INLAY_ABSENT, "its server welcomes in words that make no sense");
+        return;
+    }
+    device->facts = facts;
+    device->state = LINK_OPEN;
+}
+
+static void hear_refusal(inlay_device_t *device, wire_reader_t *r)
+{
+    char text[400];
+    inlay_status_t status;
+    const uint64_t magic = inlay_wire_read_u64(r);
+    const uint32_t version = inlay_wire_read_u32(r);
+    status = (inlay_status_t)inlay_wire_read_u32(r);
+    inlay_wire_read_text(r, text, sizeof text);
+    if (magic != WIRE_MAGIC || version != WIRE_VERSION)
+        lose(device, INLAY_ABSENT, "its server speaks version %u, needed %u", (unsigned)version,
+             (unsigned)WIRE_VERSION);
+    else
+        lose(device, status ? status : INLAY_ABSENT, "its server refuses: %s", text);
+}
+
+/* Returns whether the answer belongs to a call. */
+static int hear_answer(inlay_device_t *device, wire_reader_t *r)
+{
+    char text[WIRE_MOST_TEXT + 1];
+    const uint32_t number = inlay_wire_read_u32(r);
+    const uint32_t status = inlay_wire_read_u32(r);
+    const int64_t value = inlay_wire_read_i64(r);
+    call_t **at = &device->calls, *call;
+    inlay_wire_read_text(r, text, sizeof text);
+    while (*at && (*at)->number != number) at = &(*at)->next;
+    if (!*at || !inlay_wire_is_whole(r)) return 0;
+    call = *at;
+    *at = call->next;
+    call->status = (inlay_status_t)status;
+    call->value = value;
+    if (call->message_bytes) snprintf(call->message, call->message_bytes, "%s", text);
+    call->is_over = 1;
+    return 1;
+}
+
+/* Returns whether the end belongs to something that is on its way. Without the lock. */
+static int hear_done(inlay_device_t *device, wire_reader_t *r, packet_t *packet)
+{
+    ended_t ended;
+    flight_t *flight;
+    int is_bad;
+    ended.queue = inlay_wire_read_u32(r);
+    ended.number = inlay_wire_read_u64(r);
+    ended.status = (inlay_status_t)inlay_wire_read_u32(r);
+    ended.answer = inlay_wire_read_i64(r);
+    inlay_wire_read_text(r, ended.text, sizeof ended.text);
+    if (!inlay_wire_is_whole(r)) return 0;
+    flight = inlay_remote_end_piece(device, &ended, packet, &is_bad);
+    if (flight) inlay_remote_tell(device, flight);
+    return !is_bad;
+}
+
+static void hear(inlay_device_t *device, packet_t *packet)
+{
+    wire_reader_t r = inlay_packet_read(&device->carrier, packet);
+    const uint32_t kind = inlay_wire_read_u32(&r);
+    int makes_sense = 1;
+    if (kind == WIRE_DONE && device->state == LINK_OPEN) {
+        makes_sense = hear_done(device, &r, packet);
+        pthread_mutex_lock(&device->lock);
+    } else {
+        pthread_mutex_lock(&device->lock);
+        if (kind == WIRE_WELCOME) {
+            hear_welcome(device, &r);
+        } else if (kind == WIRE_REFUSED) {
+            hear_refusal(device, &r);
+        } else if (kind == WIRE_ANSWER) {
+            makes_sense = hear_answer(device, &r);
+        } else if (kind == WIRE_FAILED) {
+            char text[400];
+            inlay_wire_read_text(&r, text, sizeof text);
+            lose(device, INLAY_ABSENT, "its server gives up: %s", text);
+        } else {
+            makes_sense = kind == WIRE_PONG;
+        }
+    }
+    if (!makes_sense)
+        lose(device, INLAY_ABSENT, "its server answers what was not asked for (message %u)",
+             (unsigned)kind);
+    pthread_cond_broadcast(&device->changed);
+    pthread_mutex_unlock(&device->lock);
+}
+
+static void listen_to_server(inlay_device_t *device)
+{
+    packet_t packet;
+    int is_bad;
+    while (device->state != LINK_LOST &&
+           inlay_packet_receive(&device->carrier, device->socket, 0, &packet, &is_bad)) {
+        device->heard = inlay_clock_ms();
+        if (is_bad) {
+            pthread_mutex_lock(&device->lock);
+            lose(device, INLAY_ABSENT, "its server sends messages of too many parts");
+            pthread_mutex_unlock(&device->lock);
+        } else {
+            hear(device, &packet);
+        }
+        inlay_packet_clear(&device->carrier, &packet);
+    }
+}
+
+/* ------------------------------------------------------------------------------------- speaking */
+
+/* Send a message that is a kind and no more. */
+static int say(inlay_device_t *device, uint32_t kind)
+{
+    wire_writer_t w;
+    packet_t packet;
+    inlay_wire_begin(&w, kind);
+    return inlay_packet_fill(&device->carrier, &packet, &w) &&
+           inlay_packet_send(&device->carrier, device->socket, &packet);
+}
+
+/* Send what may be sent. Under the lock. */
+static void speak(inlay_device_t *device)
+{
+    const int64_t now = inlay_clock_ms();
+    int taken = 1;
+    if (device->state == LINK_OPEN && now - device->spoke >= device->timeout_ms / 4) {
+        taken = say(device, WIRE_PING);
+        device->spoke = now;
+    }
+    while (device->urgent && taken) {
+        packet_t *packet = device->urgent;
+        device->urgent = packet->next;
+        if (!device->urgent) device->urgent_end = &device->urgent;
+        packet->next = NULL;
+        taken = inlay_packet_send(&device->carrier, device->socket, packet);
+        inlay_carrier_give(&device->carrier, packet, sizeof *packet);
+        device->spoke = now;
+    }
+    if (taken && device->state == LINK_OPEN) taken = inlay_remote_send_requests(device);
+    if (!taken) lose(device, INLAY_OUT_OF_MEMORY, "the connection takes no more messages");
+}
+
+/* Notice silence. Under the lock. */
+static void look_at_the_clock(inlay_device_t *device)
+{
+    const int64_t now = inlay_clock_ms();
+    if (device->state == LINK_OPENING && now - device->begun > device->connect_ms)
+        lose(device, INLAY_ABSENT, "nothing answers within %ld ms; start a server there: inlay serve",
+             (long)device->connect_ms);
+    if (device->state == LINK_OPEN && now - device->heard > device->timeout_ms)
+        lose(device, INLAY_LOST, "it has not answered for %ld ms", (long)device->timeout_ms);
+}
+
+static long milliseconds_to_sleep(const inlay_device_t *device)
+{
+    const int64_t limit = device->state == LINK_OPENING ? device->connect_ms : device->timeout_ms;
+    return (long)(limit / 8 > 0 ? limit / 8 : 1);
+}
+
+/* Return whether the peer went away. */
+static int sleep_until_something(inlay_device_t *device, long milliseconds)
+{
+    zmq_pollitem items[3];
+    memset(items, 0, sizeof items);
+    items[0].socket = device->socket;
+    items[1].socket = device->monitor;
+    items[2].fd = device->bell[0];
+    items[0].events = items[1].events = items[2].events = ZMQ_POLLIN;
+    if (device->carrier.zmq.poll(items, 3, milliseconds) <= 0) return 0;
+    if (items[2].revents) inlay_bell_hush(device->bell);
+    return items[1].revents != 0;
+}
+
+/* Say goodbye where somebody listens, and end the sockets: then nothing reads the memory of
+ * requests any more. */
+static void hang_up(inlay_device_t *device)
+{
+    const zmq_api *zmq = &device->carrier.zmq;
+    if (device->state == LINK_OPEN) {
+        const int linger = 500;
+        zmq->set(device->socket, ZMQ_LINGER, &linger, sizeof linger);
+        (void)say(device, WIRE_BYE);
+    }
+    zmq->end_socket(device->monitor);
+    zmq->end_socket(device->socket);
+    inlay_carrier_end(&device->carrier, device->context);
+    device->monitor = device->socket = device->context = NULL;
+}
+
+static void fail_calls(inlay_device_t *device)
+{
+    call_t *call;
+    pthread_mutex_lock(&device->lock);
+    for (call = device->calls; call; call = call->next) {
+        call->status = INLAY_LOST;
+        inlay_remote_say_lost(device, call->message, call->message_bytes);
+        call->is_over = 1;
+    }
+    device->calls = NULL;
+    pthread_cond_broadcast(&device->changed);
+    pthread_mutex_unlock(&device->lock);
+}
+
+void *inlay_remote_run(void *argument)
+{
+    inlay_device_t *device = argument;
+    int is_over = 0, is_gone = 0;
+    while (!is_over) {
+        long milliseconds;
+        listen_to_server(device); /* first what it said before it went */
+        pthread_mutex_lock(&device->lock);
+        if (is_gone) lose(device, INLAY_ABSENT, "the connection was closed by the other side");
+        look_at_the_clock(device);
+        if (device->state != LINK_LOST) speak(device);
+        is_over = device->state == LINK_LOST ||
+                  (device->is_closing && !device->in_flight && !device->urgent);
+        milliseconds = milliseconds_to_sleep(device);
+        pthread_mutex_unlock(&device->lock);
+        if (!is_over && sleep_until_something(device, milliseconds)) is_gone = 1;
+    }
+    hang_up(device);
+    if (device->state == LINK_LOST) {
+        fail_calls(device);
+        inlay_remote_fail_all(device);
+    }
+    return NULL;
+}

@@ -1,0 +1,418 @@
+/* Requests of a remote device, from `start` to `done`: see remote.c.
+ *
+ * A request waits in its queue until it may be sent: those it comes after have been sent (so the
+ * server knows their numbers), and what is on the way leaves room. So `start` never blocks, and a
+ * long copy holds up neither its neighbors in other queues nor the signs of life of the connection. */
+#define _POSIX_C_SOURCE 200809L
+#include "platform/remote.h"
+
+#include <stdio.h>
+
+enum { POINT_FROM = 1 << 15 }; /* bytes from which a body is read in place and not copied */
+
+static const char *wrong_region(const inlay_region_t *region, size_t bytes)
+{
+    const inlay_memory_t *memory = region->memory;
+    if (!memory || (region->offset <= memory->bytes && bytes <= memory->bytes - region->offset))
+        return NULL;
+    return "found bytes beyond the end of a memory";
+}
+
+static const char *wrong_request(const inlay_device_t *device, const inlay_request_t *request)
+{
+    const uint32_t n_lanes = device->facts.units * device->facts.queues_per_unit;
+    uint32_t i;
+    if (request->queue >= n_lanes) return "found a queue that the device has not";
+    if (request->n_after > WIRE_MOST_TICKETS)
+        return "found more tickets than a request may wait for";
+    for (i = 0; i < request->n_after; i++)
+        if (request->after[i].queue >= n_lanes ||
+            request->after[i].number > device->lanes[request->after[i].queue].started)
+            return "found a ticket of no request";
+    if (request->action == INLAY_COPY) {
+        const char *wrong = wrong_region(&request->to, request->bytes);
+        if (!request->to.memory && !request->from.memory && request->bytes)
+            return "found a copy from the host to the host";
+        return wrong ? wrong : wrong_region(&request->from, request->bytes);
+    }
+    if (request->n_buffers > WIRE_MOST_BUFFERS) return "found more buffers than a launch may have";
+    if (request->n_ints > WIRE_MOST_INTS) return "found more integers than a launch may have";
+    if (request->n_phases > WIRE_MOST_PHASES) return "found more phases than a launch may have";
+    for (i = 0; i < request->n_buffers; i++)
+        if (!request->buffers[i].memory || wrong_region(&request->buffers[i], 0))
+            return "found a buffer that is not in the memory of the device";
+    return NULL;
+}
+
+/* Return the number of the last piece of a ticket, 0 where it has ended. */
+static uint64_t last_piece(const inlay_device_t *device, const inlay_ticket_t *ticket)
+{
+    const flight_t *f = device->lanes[ticket->queue].first;
+    while (f && f->number < ticket->number) f = f->next;
+    return f && f->number == ticket->number ? f->first + f->pieces - 1 : 0;
+}
+
+/* Whether no bytes of the host are copied. */
+static int is_copy_on_device(const inlay_request_t *r)
+{
+    return (r->to.memory && r->from.memory) || !r->bytes;
+}
+
+static uint64_t pieces_of(const inlay_request_t *r)
+{
+    if (r->action != INLAY_COPY || is_copy_on_device(r)) return 1;
+    return (r->bytes + WIRE_PIECE - 1) / WIRE_PIECE;
+}
+
+static const void *keep(uint8_t **at, const void *array, size_t bytes)
+{
+    void *kept = *at;
+    if (bytes) memcpy(kept, array, bytes);
+    *at += (bytes + 7) / 8 * 8;
+    return kept;
+}
+
+/* Return a request with copies of its arrays, or NULL. */
+static flight_t *make_flight(const inlay_device_t *device, const inlay_request_t *r)
+{
+    const int is_launch = r->action != INLAY_COPY;
+    const size_t after = r->n_after * sizeof *r->after;
+    const size_t buffers = is_launch ? r->n_buffers * sizeof *r->buffers : 0;
+    const size_t ints = is_launch ? r->n_ints * sizeof *r->ints : 0;
+    const size_t items = is_launch ? r->n_phases * sizeof *r->items : 0;
+    const uint64_t pieces = pieces_of(r);
+    const size_t bits = (size_t)(pieces + 7) / 8;
+    const size_t size = sizeof(flight_t) + after + buffers + ints + items + bits + 64;
+    flight_t *made = inlay_carrier_take(&device->carrier, size);
+    uint8_t *at;
+    if (!made) return NULL;
+    at = (uint8_t *)(made + 1);
+    made->size = size;
+    made->request = *r;
+    made->after = (inlay_ticket_t *)(void *)at;
+    at += (after + 7) / 8 * 8;
+    made->request.n_after = 0;
+    if (!is_launch) {
+        made->request.n_buffers = made->request.n_ints = made->request.n_phases = 0;
+        made->request.program = NULL;
+    } else {
+        made->request.to.memory = made->request.from.memory = NULL;
+        made->request.bytes = 0;
+    }
+    made->request.buffers = keep(&at, r->buffers, buffers);
+    made->request.ints = keep(&at, r->ints, ints);
+    made->request.items = keep(&at, r->items, items);
+    made->is_over = at;
+    made->pieces = pieces;
+    return made;
+}
+
+static void hold(const inlay_request_t *r)
+{
+    uint32_t i;
+    if (r->to.memory) r->to.memory->users++;
+    if (r->from.memory) r->from.memory->users++;
+    if (r->program) r->program->users++;
+    for (i = 0; i < r->n_buffers; i++) r->buffers[i].memory->users++;
+}
+
+static void let_go(inlay_device_t *device, const inlay_request_t *r)
+{
+    uint32_t i;
+    if (r->to.memory) inlay_remote_leave_memory(device, r->to.memory);
+    if (r->from.memory) inlay_remote_leave_memory(device, r->from.memory);
+    if (r->program) inlay_remote_leave_program(device, r->program);
+    for (i = 0; i < r->n_buffers; i++) inlay_remote_leave_memory(device, r->buffers[i].memory);
+}
+
+static void append(inlay_device_t *device, flight_t *flight, const inlay_request_t *given)
+{
+    lane_t *lane = &device->lanes[given->queue];
+    uint32_t i;
+    for (i = 0; i < given->n_after; i++) {
+        const uint64_t last = last_piece(device, &given->after[i]);
+        if (!last || given->after[i].queue == given->queue) continue; /* queues work in order */
+        flight->after[flight->request.n_after].queue = given->after[i].queue;
+        flight->after[flight->request.n_after++].number = last;
+    }
+    flight->number = ++lane->started;
+    flight->first = lane->pieces + 1;
+    lane->pieces += flight->pieces;
+    if (lane->last)
+        lane->last->next = flight;
+    else
+        lane->first = flight;
+    lane->last = flight;
+    if (!lane->unsent) lane->unsent = flight;
+    device->in_flight++;
+    hold(&flight->request);
+}
+
+inlay_status_t inlay_remote_start(inlay_device_t *device, const inlay_request_t *request,
+                                  inlay_ticket_t *ticket, char *message, size_t bytes)
+{
+    const char *wrong;
+    flight_t *flight = NULL;
+    inlay_status_t status = INLAY_OK;
+    pthread_mutex_lock(&device->lock);
+    wrong = wrong_request(device, request);
+    if (wrong) {
+        if (bytes) snprintf(message, bytes, "%s", wrong);
+        status = INLAY_BAD_ARGUMENT;
+    } else if (device->state == LINK_LOST) {
+        inlay_remote_say_lost(device, message, bytes);
+        status = INLAY_LOST;
+    } else if (!(flight = make_flight(device, request))) {
+        status = INLAY_OUT_OF_MEMORY;
+    } else {
+        append(device, flight, request);
+        ticket->queue = request->queue;
+        ticket->number = flight->number;
+        if (!pthread_equal(pthread_self(), device->thread)) inlay_bell_ring(device->bell);
+    }
+    pthread_mutex_unlock(&device->lock);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------- sending */
+
+static size_t piece_bytes(const flight_t *f, uint64_t piece)
+{
+    const size_t done = (size_t)piece * WIRE_PIECE;
+    const size_t rest = f->request.bytes - done;
+    if (f->request.action != INLAY_COPY || is_copy_on_device(&f->request)) return 0;
+    return rest < WIRE_PIECE ? rest : WIRE_PIECE;
+}
+
+static int may_send(const inlay_device_t *device, const flight_t *f)
+{
+    const size_t bytes = piece_bytes(f, f->sent);
+    uint32_t i;
+    if (device->requests_on_the_way >= WIRE_MOST_REQUESTS) return 0;
+    if (device->bytes_on_the_way + bytes > device->window) return 0;
+    for (i = 0; i < f->request.n_after; i++)
+        if (device->lanes[f->after[i].queue].sent < f->after[i].number) return 0;
+    return 1;
+}
+
+static void write_region(wire_writer_t *w, const inlay_region_t *region, size_t more)
+{
+    inlay_wire_u32(w, region->memory->id);
+    inlay_wire_u64(w, region->offset + more);
+}
+
+static void write_launch(wire_writer_t *w, const inlay_request_t *r)
+{
+    uint32_t i;
+    inlay_wire_u32(w, r->program->id);
+    inlay_wire_u32(w, r->kernel);
+    inlay_wire_u32(w, r->n_buffers);
+    for (i = 0; i < r->n_buffers; i++) write_region(w, &r->buffers[i], 0);
+    inlay_wire_u32(w, r->n_ints);
+    for (i = 0; i < r->n_ints; i++) inlay_wire_i64(w, r->ints[i]);
+    inlay_wire_u32(w, r->n_phases);
+    for (i = 0; i < r->n_phases; i++) inlay_wire_i64(w, r->items[i]);
+}
+
+static uint32_t kind_of(const inlay_request_t *r)
+{
+    if (r->action != INLAY_COPY) return WIRE_LAUNCH;
+    if (is_copy_on_device(r)) return WIRE_COPY;
+    return r->to.memory ? WIRE_WRITE : WIRE_READ;
+}
+
+static void write_head(wire_writer_t *w, const flight_t *f)
+{
+    const inlay_request_t *r = &f->request;
+    const uint32_t kind = kind_of(r);
+    const size_t done = (size_t)f->sent * WIRE_PIECE;
+    uint32_t i;
+    inlay_wire_begin(w, kind);
+    inlay_wire_u32(w, r->queue);
+    inlay_wire_u64(w, f->first + f->sent);
+    inlay_wire_u32(w, f->sent ? 0 : r->n_after); /* later pieces come after the first */
+    for (i = 0; i < r->n_after && !f->sent; i++) {
+        inlay_wire_u32(w, f->after[i].queue);
+        inlay_wire_u64(w, f->after[i].number);
+    }
+    if (kind == WIRE_LAUNCH) {
+        write_launch(w, r);
+    } else if (kind == WIRE_COPY) {
+        /* Without bytes a copy is a wait, and its regions say nothing. */
+        inlay_wire_u32(w, r->bytes ? r->to.memory->id : 0);
+        inlay_wire_u64(w, r->bytes ? r->to.offset : 0);
+        inlay_wire_u32(w, r->bytes ? r->from.memory->id : 0);
+        inlay_wire_u64(w, r->bytes ? r->from.offset : 0);
+        inlay_wire_u64(w, r->bytes);
+    } else if (kind == WIRE_WRITE) {
+        write_region(w, &r->to, done);
+    } else {
+        write_region(w, &r->from, done);
+        inlay_wire_u64(w, piece_bytes(f, f->sent));
+    }
+}
+
+static int set_body(const carrier_t *carrier, packet_t *packet, const flight_t *f)
+{
+    const size_t bytes = piece_bytes(f, f->sent);
+    const uint8_t *from = (const uint8_t *)f->request.from.host + (size_t)f->sent * WIRE_PIECE;
+    int made;
+    if (bytes >= POINT_FROM) {
+        made = carrier->zmq.around(&packet->body, (void *)(uintptr_t)from, bytes, NULL, NULL);
+    } else {
+        made = carrier->zmq.sized(&packet->body, bytes);
+        if (made == 0) memcpy(carrier->zmq.data(&packet->body), from, bytes);
+    }
+    packet->has_body = made == 0;
+    return made == 0;
+}
+
+/* Send the next piece of a flight; false where there is no memory, or the socket takes nothing. */
+static int send_piece(inlay_device_t *device, lane_t *lane, flight_t *f)
+{
+    const carrier_t *carrier = &device->carrier;
+    wire_writer_t w;
+    packet_t packet;
+    write_head(&w, f);
+    if (!inlay_packet_fill(carrier, &packet, &w)) return 0;
+    if (kind_of(&f->request) == WIRE_WRITE && !set_body(carrier, &packet, f)) {
+        inlay_packet_clear(carrier, &packet);
+        return 0;
+    }
+    if (!inlay_packet_send(carrier, device->socket, &packet)) return 0;
+    device->bytes_on_the_way += piece_bytes(f, f->sent);
+    device->requests_on_the_way++;
+    lane->sent = f->first + f->sent++;
+    if (f->sent == f->pieces) {
+        lane->unsent = f->next;
+        let_go(device, &f->request);
+    }
+    return 1;
+}
+
+/* One piece of each queue in turn, so that none waits for the copies of another. */
+int inlay_remote_send_requests(inlay_device_t *device)
+{
+    const uint32_t n = device->facts.units * device->facts.queues_per_unit;
+    uint32_t i, idle = 0;
+    for (i = device->next_lane; n && idle < n; i = (i + 1) % n) {
+        lane_t *lane = &device->lanes[i];
+        if (!lane->unsent || !may_send(device, lane->unsent)) {
+            idle++;
+            continue;
+        }
+        if (!send_piece(device, lane, lane->unsent)) return 0;
+        device->next_lane = (i + 1) % n;
+        idle = 0;
+    }
+    return 1;
+}
+
+/* -------------------------------------------------------------------------------------- ending */
+
+static void note_failure(inlay_device_t *device, flight_t *f, const ended_t *ended)
+{
+    const size_t size = strlen(ended->text) + 1;
+    if (ended->status == INLAY_OK || f->status != INLAY_OK) return;
+    f->status = ended->status;
+    f->answer = ended->answer;
+    f->text = inlay_carrier_take(&device->carrier, size);
+    if (f->text) memcpy(f->text, ended->text, size);
+}
+
+/* Return the flight of a piece that is on its way, NULL where there is none. Under the lock. */
+static flight_t *flight_of(inlay_device_t *device, uint32_t queue, uint64_t number)
+{
+    flight_t *f = queue < WIRE_MOST_QUEUES ? device->lanes[queue].first : NULL;
+    uint64_t piece;
+    while (f && f->first + f->pieces <= number) f = f->next;
+    if (!f || number < f->first || number >= f->first + f->sent) return NULL;
+    piece = number - f->first;
+    return f->is_over[piece / 8] >> (piece % 8) & 1 ? NULL : f;
+}
+
+static void unlink_flight(lane_t *lane, flight_t *f)
+{
+    flight_t **at = &lane->first, *before = NULL;
+    while (*at != f) {
+        before = *at;
+        at = &before->next;
+    }
+    *at = f->next;
+    if (lane->last == f) lane->last = before;
+}
+
+/* Whether what came with the end of a piece is what belongs to it. */
+static int fits(const carrier_t *carrier, size_t wanted, const packet_t *packet)
+{
+    return packet->has_body ? carrier->zmq.size(&packet->body) == wanted : wanted == 0;
+}
+
+flight_t *inlay_remote_end_piece(inlay_device_t *device, const ended_t *ended, packet_t *packet,
+                                 int *is_bad)
+{
+    const carrier_t *carrier = &device->carrier;
+    uint64_t piece;
+    size_t bytes, wanted;
+    flight_t *f;
+    pthread_mutex_lock(&device->lock);
+    f = flight_of(device, ended->queue, ended->number);
+    pthread_mutex_unlock(&device->lock); /* only this thread takes flights away */
+    *is_bad = !f;
+    if (!f) return NULL;
+    piece = ended->number - f->first;
+    bytes = piece_bytes(f, piece);
+    wanted = kind_of(&f->request) == WIRE_READ && ended->status == INLAY_OK ? bytes : 0;
+    *is_bad = !fits(carrier, wanted, packet);
+    if (*is_bad) return NULL;
+    if (wanted)
+        memcpy((uint8_t *)f->request.to.host + (size_t)piece * WIRE_PIECE,
+               carrier->zmq.data(&packet->body), wanted);
+    pthread_mutex_lock(&device->lock);
+    f->is_over[piece / 8] |= (uint8_t)(1u << (piece % 8));
+    note_failure(device, f, ended);
+    device->bytes_on_the_way -= bytes;
+    device->requests_on_the_way--;
+    if (++f->ended < f->pieces)
+        f = NULL;
+    else
+        unlink_flight(&device->lanes[ended->queue], f);
+    pthread_mutex_unlock(&device->lock);
+    return f;
+}
+
+/* Fail everything that has not ended, each queue in order. The sockets are closed. */
+void inlay_remote_fail_all(inlay_device_t *device)
+{
+    ended_t lost;
+    uint32_t i;
+    memset(&lost, 0, sizeof lost);
+    lost.status = INLAY_LOST;
+    pthread_mutex_lock(&device->lock);
+    inlay_remote_say_lost(device, lost.text, sizeof lost.text);
+    pthread_mutex_unlock(&device->lock);
+    for (i = 0; i < WIRE_MOST_QUEUES; i++)
+        for (;;) {
+            flight_t *f;
+            pthread_mutex_lock(&device->lock);
+            f = device->lanes[i].first;
+            if (f) {
+                unlink_flight(&device->lanes[i], f);
+                if (f->sent < f->pieces) let_go(device, &f->request);
+                note_failure(device, f, &lost);
+            }
+            pthread_mutex_unlock(&device->lock);
+            if (!f) break;
+            inlay_remote_tell(device, f);
+        }
+}
+
+void inlay_remote_tell(inlay_device_t *device, flight_t *f)
+{
+    f->request.done(f->request.argument, f->status, f->answer, f->text ? f->text : "");
+    pthread_mutex_lock(&device->lock);
+    device->in_flight--;
+    pthread_mutex_unlock(&device->lock);
+    if (f->text) inlay_carrier_give(&device->carrier, f->text, strlen(f->text) + 1);
+    inlay_carrier_give(&device->carrier, f, f->size);
+}

@@ -1,0 +1,92 @@
+"""A server of a device from Python: offers what a driver drives to devices `remote` elsewhere.
+
+    with Server("opencl", "tcp://127.0.0.1:5555") as server:
+        print(server.endpoint)
+        ...
+
+The server runs in a thread of the C runtime, without the GIL. Who can connect can run code here: listen
+on the loopback address, or where every machine is trusted (`runtime/include/inlay_serve.h`).
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import threading
+from types import TracebackType
+
+from inlay.base.diagnostics import unsupported
+from inlay.base.registry import unknown_name
+from inlay.runtime import _runtime
+from inlay.runtime.device import check, options_of, zeromq_library
+
+DRIVERS = ("native", "opencl")
+"""What may be offered: `native` is the processor itself."""
+
+_MESSAGE_BYTES = 4096
+_P = c.c_void_p
+
+
+class _Config(c.Structure):
+    _fields_ = (
+        ("driver", _P), ("options", c.c_char_p), ("endpoint", c.c_char_p),
+        ("library", c.c_char_p), ("most_clients", c.c_uint32),
+    )  # fmt: skip
+
+
+class Server:
+    """A server that listens and serves; `close` it, or use it in `with`.
+
+    Args:
+        driver: one of `DRIVERS`.
+        endpoint: where to listen, `tcp://ADDRESS:PORT` (port `*` for any) or `ipc://PATH`.
+        options: words `key=value` of the driver; every client gets a device with them.
+        clients: how many may be connected at once.
+
+    Raises:
+        CompileError: `run.device-absent` where there is no such device or no ZeroMQ library,
+            `run.bad-argument` where it cannot listen there or does not know an option,
+            `name.unknown`.
+        UnsupportedError: `run.device-absent` where this build has no servers.
+    """
+
+    def __init__(self, driver: str, endpoint: str, options: str = "", clients: int = 16) -> None:
+        if driver not in DRIVERS:
+            raise unknown_name("driver", driver, DRIVERS)
+        self._table = _runtime.server()
+        if not self._table:
+            raise unsupported("run.device-absent", "this build of the runtime has no servers")
+        drivers, host = _runtime.drivers()
+        config = _Config(
+            drivers[driver], options_of(driver, options).encode(), endpoint.encode(),
+            (zeromq_library() or "").encode() or None, clients,
+        )  # fmt: skip
+        handle, message = _P(), c.create_string_buffer(_MESSAGE_BYTES)
+        begin = c.CFUNCTYPE(c.c_int, _P, _P, _P, c.c_char_p, c.c_size_t)(self._table["open"])
+        check(
+            begin(host, c.addressof(config), c.addressof(handle), message, _MESSAGE_BYTES), message
+        )
+        self._handle = handle.value
+        listens = c.CFUNCTYPE(c.c_char_p, _P)(self._table["endpoint"])
+        self.endpoint = listens(self._handle).decode()
+        self._thread = threading.Thread(target=self._call, args=("run",), name="inlay-serve")
+        self._thread.start()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.close()
+
+    def close(self) -> None:
+        """Stop listening, wait some seconds at most for what clients have in flight, and end."""
+        if self._handle:
+            self._call("stop")
+            self._thread.join()
+            self._call("close")
+            self._handle = None
+
+    def _call(self, name: str) -> None:
+        c.CFUNCTYPE(None, _P)(self._table[name])(self._handle)
