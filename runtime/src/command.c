@@ -125,8 +125,11 @@ static inlay_status_t run(const inlay_activation_t *m, inlay_command_t *command,
 inlay_status_t inlay_command_run(inlay_activation_t *m, inlay_command_t *command,
                                  inlay_error_t *error)
 {
-    int64_t begin = inlay_trace_now(m);
-    inlay_status_t status = run(m, command, error);
+    int64_t begin;
+    inlay_status_t status;
+    if (!m->host->event) return run(m, command, error);
+    begin = inlay_trace_now(m);
+    status = run(m, command, error);
     inlay_trace_run(m, command, begin);
     return status;
 }

@@ -56,7 +56,7 @@ static inlay_status_t run_now(inlay_activation_t *m, const inlay_kernel_t *kerne
         inlay_race_direct(m, view_of(&slots[i])->storage, view_of(&slots[i])->data,
                           view_of(&slots[i])->bytes, kernel->ports[i] != 0);
     now->number = m->flow.number++;
-    inlay_trace_memory(m);
+    if (m->host->event) inlay_trace_memory(m);
     status = inlay_command_run(m, now, m->error);
     if (bytes) inlay_blocks_give(&m->heap.blocks, now->buffers[kernel->n_ports], bytes, BLOCK_ALIGN);
     return status;
@@ -79,6 +79,7 @@ static inlay_status_t issue(inlay_activation_t *m, uint32_t index, const inlay_k
                             const inlay_slot_t *slots, size_t bytes)
 {
     inlay_status_t status = inlay_flow_invoke(m, index, slots, m->now->ints, m->now->parts, bytes);
+    if (status == INLAY_OK && inlay_flow_starts(m)) inlay_flow_run_own(m);
     if (status != INLAY_OUT_OF_MEMORY) return status;
     INLAY_TRY(inlay_flow_drain(m));
     return run_now(m, kernel, slots, bytes);
@@ -102,7 +103,7 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
         if (kernel->ports[i] != 0 && !view->storage->owned)
             return inlay_fail(m->error, INLAY_READ_ONLY, "an input or constant would be written",
                               NULL, 0);
-        if (kernel->ports[i] != 0)
+        if (kernel->ports[i] != 0 && view->storage->guards)
             INLAY_TRY(inlay_task_may_write(m, view->storage, view->data, view->bytes));
         now->buffers[i] = view->data;
     }
@@ -125,7 +126,6 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
         INLAY_TRY(run_now(m, kernel, tensors, bytes));
     else
         INLAY_TRY(issue(m, index, kernel, tensors, bytes));
-    if (inlay_flow_starts(m)) inlay_flow_run_own(m);
     for (i = 0; i < kernel->n_ports; i++) inlay_release(&m->heap, tensors[i].as.object);
     m->sp = tensors;
     return INLAY_OK;

@@ -224,6 +224,62 @@ void inlay_vm_explain(const inlay_activation_t *m, const inlay_where_t *where, i
     }
 }
 
+/* Some compilers keep variables of the loop in vector registers when the loop stores several of them
+ * side by side. What notes them is therefore a function, and stays one. */
+#if defined(__GNUC__)
+#define OUT_OF_LINE __attribute__((noinline))
+#else
+#define OUT_OF_LINE
+#endif
+
+/* Where an instruction is. */
+OUT_OF_LINE static void note(inlay_activation_t *m, const inlay_function_t *f, const uint32_t *pc,
+                             const inlay_record_t *top)
+{
+    m->function = f;
+    m->pc = pc;
+    m->top = top;
+}
+
+/* Leave the task where the loop is, to go on from there. */
+OUT_OF_LINE static void save(inlay_activation_t *m, const inlay_function_t *f, const uint32_t *pc,
+                             inlay_slot_t *base, inlay_slot_t *sp, inlay_record_t *top)
+{
+    inlay_task_t *task = m->task;
+    task->function = f;
+    task->pc = pc;
+    task->base = base;
+    task->sp = sp;
+    task->top = top;
+    task->current = m->current;
+}
+
+/* An instruction that may issue or wait; it is not begun after a failure. */
+OUT_OF_LINE static inlay_status_t issue(inlay_activation_t *m, const inlay_function_t *f,
+                                        const uint32_t *pc, const inlay_record_t *top,
+                                        inlay_slot_t *sp)
+{
+    m->function = f;
+    m->pc = pc;
+    m->top = top;
+    m->sp = sp;
+    if (m->flow.failure.status) INLAY_TRY(inlay_flow_stop(m));
+    switch (*pc) {
+    case OP_STORAGE: return inlay_op_storage(m, pc + 1);
+    case OP_ALLOCATE: return inlay_op_allocate(m, pc + 1);
+    case OP_APPEND: return inlay_op_append(m);
+    case OP_EXTEND: return inlay_op_extend(m, pc[1]);
+    case OP_OWN: return inlay_op_own(m);
+    case OP_ASSIGN: return inlay_op_assign(m);
+    case OP_INVOKE: return inlay_invoke(m, pc[1]);
+    case OP_TO_INT: return inlay_op_read_ints(m, 1);
+    case OP_READ_INTS: return inlay_op_read_ints(m, pc[1]);
+    case OP_TO_TENSOR: return inlay_op_make_ints(m, pc[1], 1, 0);
+    case OP_MAKE_INTS: return inlay_op_make_ints(m, pc[1], pc[2], 1);
+    default: return INLAY_OK;
+    }
+}
+
 /* -------------------------------------------------------------------------------------- loop */
 
 #define PUSH_INT(value)               \
@@ -275,19 +331,6 @@ void inlay_vm_explain(const inlay_activation_t *m, const inlay_where_t *where, i
         sp = m->sp;                         \
     } while (0)
 
-/* An instruction that may issue or wait: it notes where it is, and is not begun after a failure. */
-#define ISSUING(call)                               \
-    do {                                            \
-        m->function = f;                            \
-        m->pc = pc;                                 \
-        m->top = top;                               \
-        if (m->flow.failure.status) {               \
-            status = inlay_flow_stop(m);            \
-            if (status != INLAY_OK) goto failed;    \
-        }                                           \
-        OUTSIDE(call);                              \
-    } while (0)
-
 #define POLL()                                        \
     do {                                              \
         if (--fuel == 0) {                            \
@@ -303,7 +346,7 @@ static int fits(const inlay_slot_t *base, uint32_t slots, const inlay_record_t *
     return (size_t)slots * sizeof *base + sizeof *top <= room;
 }
 
-/* Where the task goes on, to and from the variables of the loop. */
+/* Where the task goes on, to the variables of the loop. */
 #define LOAD()                    \
     do {                          \
         task = m->task;           \
@@ -313,17 +356,6 @@ static int fits(const inlay_slot_t *base, uint32_t slots, const inlay_record_t *
         sp = task->sp;            \
         top = task->top;          \
         m->current = task->current; \
-    } while (0)
-
-#define SAVE()                    \
-    do {                          \
-        task = m->task;           \
-        task->function = f;       \
-        task->pc = pc;            \
-        task->base = base;        \
-        task->sp = sp;            \
-        task->top = top;          \
-        task->current = m->current; \
     } while (0)
 
 /* Make a task for a call, with its arguments moved out of the caller's frame, and m->task. */
@@ -508,7 +540,7 @@ again:
             if (task) {
                 inlay_task_t *begun = task;
                 pc += 2;
-                SAVE();
+                save(m, f, pc, base, sp, top);
                 begin_task(m, begun, callee);
                 if (inlay_task_is_late(m)) {
                     status = inlay_task_detach(m);
@@ -627,9 +659,9 @@ again:
         case OP_CELL_READ: OUTSIDE(item(m, KIND_CELL, 0)); pc++; break;
         case OP_CELL_WRITE: OUTSIDE(write_cell(m)); pc++; break;
 
-        case OP_STORAGE: ISSUING(inlay_op_storage(m, pc + 1)); pc += 3; break;
+        case OP_STORAGE: n = 3; goto issue;
         case OP_TENSOR: OUTSIDE(inlay_op_tensor(m, pc + 1)); pc += 3; break;
-        case OP_ALLOCATE: ISSUING(inlay_op_allocate(m, pc + 1)); pc += 4; break;
+        case OP_ALLOCATE: n = 4; goto issue;
         case OP_CHECK_TENSOR: {
             const inlay_view_t *view = (const inlay_view_t *)(void *)sp[-1].as.object;
             NEED(sp - 1, KIND_TENSOR);
@@ -666,15 +698,21 @@ again:
         case OP_RESHAPE: OUTSIDE(inlay_op_reshape(m, pc + 1)); pc += 2; break;
         case OP_ROW: OUTSIDE(inlay_op_rows(m, 1)); pc++; break;
         case OP_ROWS: OUTSIDE(inlay_op_rows(m, 0)); pc++; break;
-        case OP_APPEND: ISSUING(inlay_op_append(m)); pc++; break;
-        case OP_EXTEND: ISSUING(inlay_op_extend(m, pc[1])); pc += 2; break;
-        case OP_OWN: ISSUING(inlay_op_own(m)); pc++; break;
-        case OP_ASSIGN: ISSUING(inlay_op_assign(m)); pc++; break;
-        case OP_INVOKE: ISSUING(inlay_invoke(m, pc[1])); pc += 2; break;
-        case OP_TO_INT: ISSUING(inlay_op_read_ints(m, 1)); pc++; break;
-        case OP_READ_INTS: ISSUING(inlay_op_read_ints(m, pc[1])); pc += 2; break;
-        case OP_TO_TENSOR: ISSUING(inlay_op_make_ints(m, pc[1], 1, 0)); pc += 2; break;
-        case OP_MAKE_INTS: ISSUING(inlay_op_make_ints(m, pc[1], pc[2], 1)); pc += 3; break;
+        case OP_APPEND: n = 1; goto issue;
+        case OP_EXTEND: n = 2; goto issue;
+        case OP_OWN: n = 1; goto issue;
+        case OP_ASSIGN: n = 1; goto issue;
+        case OP_INVOKE: n = 2; goto issue;
+        case OP_TO_INT: n = 1; goto issue;
+        case OP_READ_INTS: n = 2; goto issue;
+        case OP_TO_TENSOR: n = 2; goto issue;
+        case OP_MAKE_INTS: n = 3; goto issue;
+        issue: /* n words long */
+            status = issue(m, f, pc, top, sp);
+            if (status != INLAY_OK) goto failed;
+            sp = m->sp;
+            pc += n;
+            break;
         default: /* the verifier refuses other numbers */ break;
         }
     }
@@ -687,12 +725,10 @@ failed:
     if (status == INLAY_KIND_MISMATCH && m->has_futures) status = inlay_task_resolve(m, base, sp);
     if (status == INLAY_OK) goto again;
     if (status == INLAY_SUSPENDED) {
-        SAVE();
+        save(m, f, pc, base, sp, top);
         return status;
     }
-    m->function = f;
-    m->pc = pc;
-    m->top = top;
+    note(m, f, pc, top);
     if (!m->flow.is_stopped) {
         inlay_where_t where;
         inlay_vm_where(m, &where);
