@@ -26,6 +26,7 @@ extern "C" {
 typedef struct inlay_device inlay_device_t;
 typedef struct inlay_memory inlay_memory_t;
 typedef struct inlay_program inlay_program_t;
+typedef struct inlay_driver inlay_driver_t;
 
 enum { INLAY_QUEUE_RUN, INLAY_QUEUE_COPY };
 
@@ -86,7 +87,7 @@ typedef struct inlay_request {
     void *argument;
 } inlay_request_t;
 
-typedef struct inlay_driver {
+struct inlay_driver {
     const char *name;
     /* Find a device. `options` are words `key=value` of the driver; unknown ones are refused.
      * INLAY_ABSENT where this machine has no such device. `host` outlives the device. */
@@ -113,10 +114,12 @@ typedef struct inlay_driver {
      * too. */
     inlay_status_t (*start)(inlay_device_t *device, const inlay_request_t *request,
                             inlay_ticket_t *ticket, char *message, size_t message_bytes);
+    /* Return when a request has ended and `done` has returned. Not to be called from `done`. */
+    void (*wait)(inlay_device_t *device, inlay_ticket_t ticket);
     /* Optional, for devices without a thread of their own: do some work, tell what has ended, and
      * return whether anything is left in flight. Who waits calls it again and again. */
     int (*progress)(inlay_device_t *device);
-} inlay_driver_t;
+};
 
 /* Accepts everything and does nothing, at once; memory has no bytes. What drivers begin from, and
  * what measures the price of the interface. */

@@ -184,6 +184,8 @@ typedef struct inlay_host {
     inlay_status_t (*start)(void *user, void *ticket, uint32_t kernel,
                             const inlay_tensor_t *tensors, uint32_t n_tensors, const int64_t *ints,
                             uint32_t n_ints, char *message, size_t message_bytes);
+    /* Optional: the driver of devices of a name; NULL where there is none. See inlay_driver.h. */
+    const struct inlay_driver *(*driver)(void *user, const char *name, size_t name_bytes);
 } inlay_host_t;
 
 typedef struct inlay_module inlay_module_t;

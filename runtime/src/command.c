@@ -117,6 +117,7 @@ static inlay_status_t run(const inlay_activation_t *m, inlay_command_t *command,
         memmove(command->buffers[1], command->buffers[0], (size_t)command->ints[0]);
         return INLAY_OK;
     }
+    if (inlay_leaves_host(command->kernel)) return inlay_device_run(m, command, error);
     if (command->kernel->body == INLAY_BODY_CALLBACK) return run_callback(m, command, error);
     if (command->kernel->body == INLAY_BODY_FUNCTION) return run_function(command, error);
     return run_phases(m, command, error);

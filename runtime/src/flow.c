@@ -98,6 +98,7 @@ static size_t lay_out(const inlay_activation_t *m, inlay_command_t *c)
     to->sizes = part_of(&at, ports, sizeof *c->sizes);
     to->accesses = part_of(&at, ports, sizeof *c->accesses);
     to->tensors = part_of(&at, shown, sizeof *c->tensors);
+    to->regions = part_of(&at, ports + 1, sizeof *c->regions);
     to->dims = part_of(&at, shown * INLAY_MAX_RANK, sizeof *c->dims);
     return (size_t)(at - start);
 }
@@ -119,6 +120,8 @@ static inlay_command_t *new_command(inlay_activation_t *m)
     c->successors = NULL;
     c->mates = NULL;
     c->workspace = NULL;
+    c->home = NULL;
+    c->is_started = 0;
     c->status = INLAY_OK;
     c->error = NULL;
     return c;
@@ -455,6 +458,46 @@ static int start(inlay_activation_t *m, inlay_command_t *c)
     return 1;
 }
 
+/* Whether a command of a device ends by itself. Devices that work only while somebody waits for them
+ * are waited for, by the thread of the call. */
+static int ends_itself(const inlay_activation_t *m, const inlay_command_t *c)
+{
+    return c->home && m->flow.lock && !c->home->driver->progress;
+}
+
+/* A driver tells the end of a command, on a thread of its own. Not touched after the lock is given
+ * back: the issuer waits in `retire` until this has returned. */
+static void told(void *argument, inlay_status_t status, int64_t answer, const char *message)
+{
+    inlay_command_t *c = argument;
+    inlay_activation_t *m = c->activation;
+    inlay_error_t error;
+    if (status != INLAY_OK) inlay_device_explain(m, c, status, answer, message, &error);
+    inlay_trace_run(m, c, c->begun);
+    keep_status(m, c, status, &error);
+    lock(m);
+    complete(m, c, 0);
+    if (m->flow.ready.first) m->host->threads->offer(m->host->user, &m->flow.job);
+    unlock(m);
+}
+
+/* As `start`, for a command of a device. */
+static int start_on_device(inlay_activation_t *m, inlay_command_t *c)
+{
+    inlay_status_t status;
+    inlay_error_t error;
+    error.depth = 0;
+    error.message[0] = '\0';
+    c->activation = m;
+    c->begun = inlay_trace_now(m);
+    c->is_started = 1;
+    status = inlay_device_start(m, c, told, c, &error);
+    if (status == INLAY_OK) return 0;
+    c->is_started = 0;
+    keep_status(m, c, status, &error);
+    return 1;
+}
+
 /* Without the lock: run a command that was taken, and those that are to run as one with it. Where
  * together they fail, each is run alone, to find which. 0 where it was started and ends later. */
 static int execute(inlay_activation_t *m, inlay_command_t *c, int is_dropped)
@@ -462,6 +505,7 @@ static int execute(inlay_activation_t *m, inlay_command_t *c, int is_dropped)
     if (is_dropped || (c->mates && inlay_batch_run(m, c))) return 1;
     if (c->kernel && c->kernel->body == INLAY_BODY_CALLBACK && inlay_flow_starts(m))
         return start(m, c);
+    if (ends_itself(m, c)) return start_on_device(m, c);
     for (; c; c = c->mates) execute_one(m, c);
     return 1;
 }
@@ -536,6 +580,7 @@ static void retire(inlay_activation_t *m, inlay_command_t *c)
 {
     inlay_flow_t *flow = &m->flow;
     uint32_t i;
+    if (c->is_started) c->home->driver->wait(c->home->device, c->ticket);
     inlay_race_retire(m, c);
     for (i = 0; i < c->n_accesses; i++) {
         unlist(&c->accesses[i]);
@@ -788,12 +833,20 @@ inlay_status_t inlay_flow_invoke(inlay_activation_t *m, uint32_t index, const in
     c->index = index;
     c->parts = parts;
     c->on_issuer = kernel->body == INLAY_BODY_CALLBACK && !m->config.callbacks_anywhere;
+    if (inlay_leaves_host(kernel)) {
+        inlay_command_address(m, c, tensors);
+        /* What a driver tells may make others ready: workers are offered them. */
+        if (ends_itself(m, c)) m->flow.is_offered = 1;
+        else if (c->home && c->home->driver->progress) c->on_issuer = 1;
+    }
     if (kernel->n_ints) memcpy(c->ints, ints, kernel->n_ints * sizeof *ints);
     for (i = 0; i < kernel->n_ports; i++) {
         inlay_view_t *view = (inlay_view_t *)(void *)tensors[i].as.object;
         c->buffers[i] = view->data;
         c->sizes[i] = view->bytes;
-        add_access(c, view->storage, view->data, view->bytes, kernel->ports[i] != 0);
+        /* Memory of a device must live until the command has ended, though there are no bytes in it. */
+        add_access(c, view->storage, view->data,
+                   view->bytes + (view->storage->home && !view->bytes), kernel->ports[i] != 0);
         if (!inlay_takes_tensors(kernel)) continue;
         c->tensors[i].data = view->data;
         c->tensors[i].dtype = view->dtype;

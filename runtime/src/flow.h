@@ -80,6 +80,10 @@ struct inlay_command {
     struct inlay_activation *activation;
     int64_t begun;                    /* when host.start was asked, for the trace */
     inlay_tensor_t *tensors;          /* of a kernel that takes tensors */
+    inlay_region_t *regions;          /* of a kernel that may work on memory of devices */
+    const inlay_home_t *home;         /* whose queue it is for; NULL: it runs here */
+    inlay_ticket_t ticket;            /* there */
+    uint32_t is_started;              /* and ends by itself */
     int64_t *dims;
 #if INLAY_RACES
     uint32_t op;                      /* number of the race detector */
@@ -191,6 +195,9 @@ void inlay_trace_call(const struct inlay_activation *m, uint32_t function, int64
 void inlay_trace_needs(const struct inlay_activation *m, const inlay_command_t *later,
                        const inlay_command_t *earlier);
 void inlay_trace_memory(const struct inlay_activation *m);
+/* kernel.c: note where the tensors of a command are that may leave the host. */
+void inlay_command_address(const struct inlay_activation *m, inlay_command_t *command,
+                           const inlay_slot_t *tensors);
 
 /* command.c: run a command; its status, with `error` filled on failure. Any thread. */
 inlay_status_t inlay_command_run(struct inlay_activation *m, inlay_command_t *command,

@@ -1,5 +1,7 @@
 #include "heap.h"
 
+#include "device.h"
+
 #include <string.h>
 
 static const uint16_t SIZES[HEAP_CLASSES] = {48, 64, 80, 112, 160, 256, 384, 640, 1024};
@@ -95,6 +97,8 @@ inlay_storage_t *inlay_heap_borrow(inlay_heap_t *heap, void *data, size_t bytes)
 #if INLAY_RACES
     storage->serial = ++heap->serials;
 #endif
+    storage->home = NULL;
+    storage->memory = NULL;
     return storage;
 }
 
@@ -116,6 +120,24 @@ inlay_storage_t *inlay_heap_storage(inlay_heap_t *heap, size_t bytes, size_t ali
     return storage;
 }
 
+inlay_storage_t *inlay_heap_lodge(inlay_heap_t *heap, const inlay_home_t *home, size_t bytes)
+{
+    inlay_storage_t *storage = inlay_heap_borrow(heap, DEVICE_BASE, bytes);
+    inlay_memory_t *memory = NULL;
+    if (!storage) return NULL;
+    if (home->driver->allocate(home->device, home->unit, bytes, &memory, NULL, 0) != INLAY_OK) {
+        heap->live--;
+        storage->header.kind = KIND_EMPTY;
+        storage->header.link = heap->free[storage->header.size_class];
+        heap->free[storage->header.size_class] = &storage->header;
+        return NULL;
+    }
+    storage->home = home;
+    storage->memory = memory;
+    storage->owned = 1;
+    return storage;
+}
+
 void inlay_heap_disown(inlay_storage_t *storage) { storage->owned = 0; }
 
 /* Return the object's own memory, and a storage's bytes. Its items are the caller's business. */
@@ -123,7 +145,9 @@ static void recycle(inlay_heap_t *heap, inlay_object_t *object)
 {
     if (object->kind == KIND_STORAGE) {
         inlay_storage_t *storage = (inlay_storage_t *)(void *)object;
-        if (storage->owned) {
+        if (storage->owned && storage->home) {
+            storage->home->driver->release(storage->home->device, storage->memory);
+        } else if (storage->owned) {
             heap->used_bytes -= storage->capacity;
             inlay_blocks_give(&heap->blocks, storage->data, storage->capacity, storage->align);
         }

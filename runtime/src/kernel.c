@@ -85,6 +85,52 @@ static inlay_status_t issue(inlay_activation_t *m, uint32_t index, const inlay_k
     return run_now(m, kernel, slots, bytes);
 }
 
+/* Whether the tensors are where the kernel works: in the host, on its device, or for a copy anywhere
+ * but of one size. */
+static inlay_status_t check_homes(inlay_activation_t *m, const inlay_kernel_t *kernel,
+                                  const inlay_slot_t *tensors)
+{
+    const inlay_home_t *mine = &m->module->homes[kernel->memory];
+    uint32_t i;
+    if (kernel->body == INLAY_BODY_COPY) {
+        int64_t sizes[2];
+        sizes[0] = (int64_t)view_of(&tensors[0])->bytes;
+        sizes[1] = (int64_t)view_of(&tensors[1])->bytes;
+        if (sizes[0] == sizes[1]) return INLAY_OK;
+        return inlay_fail(m->error, INLAY_BAD_DIMS,
+                          "{1} bytes are copied to a tensor of {2}", sizes, 2);
+    }
+    for (i = 0; i < kernel->n_ports; i++) {
+        const inlay_home_t *home = view_of(&tensors[i])->storage->home;
+        if (kernel->body == INLAY_BODY_DEVICE ? home && home->device == mine->device : !home)
+            continue;
+        if (home) return inlay_not_in_host(m, home);
+        inlay_fail(m->error, INLAY_KIND_MISMATCH, "kernel '", NULL, 0);
+        inlay_say_text(m->error, kernel->name);
+        inlay_say(m->error, "' runs on a device and takes a tensor of the host");
+        return INLAY_KIND_MISMATCH;
+    }
+    return INLAY_OK;
+}
+
+void inlay_command_address(const inlay_activation_t *m, inlay_command_t *c,
+                           const inlay_slot_t *tensors)
+{
+    const inlay_kernel_t *kernel = c->kernel;
+    uint32_t i;
+    c->home = NULL;
+    for (i = 0; i < kernel->n_ports; i++) {
+        const inlay_view_t *view = view_of(&tensors[i]);
+        c->sizes[i] = view->bytes;
+        c->regions[i].memory = view->storage->memory;
+        c->regions[i].offset = (size_t)(view->data - view->storage->data);
+        c->regions[i].host = view->data;
+        /* Of a copy, the queue of the device that gets it, else of the one that gives it. */
+        if (view->storage->home) c->home = view->storage->home;
+    }
+    if (kernel->body == INLAY_BODY_DEVICE) c->home = &m->module->homes[kernel->memory];
+}
+
 inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
 {
     const inlay_kernel_t *kernel = &m->module->kernels[index];
@@ -95,6 +141,7 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     int is_short;
     uint32_t i;
     INLAY_TRY(inlay_need_ints(m, ints, kernel->n_ints));
+    now->home = NULL;
     for (i = 0; i < kernel->n_ints; i++) now->ints[i] = ints[i].as.integer;
     for (i = 0; i < kernel->n_ports; i++)
         if (tensors[i].tag != KIND_TENSOR) return inlay_wrong_kind(m, KIND_TENSOR, tensors[i].tag);
@@ -109,8 +156,13 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     }
     now->kernel = kernel;
     now->index = index;
+    if (m->module->n_devices || inlay_leaves_host(kernel)) {
+        INLAY_TRY(check_homes(m, kernel, tensors));
+        if (inlay_leaves_host(kernel)) inlay_command_address(m, now, tensors);
+    }
     is_short = inlay_formula_value(kernel->cost, now->ints, &cost) && cost < m->config.hand_off_ns;
-    now->parts = is_short ? 1 : m->config.parts;
+    now->parts = is_short || inlay_leaves_host(kernel) ? 1 : m->config.parts;
+    if (now->home) is_short = 0; /* waiting for a device is never short */
     if (!is_short) INLAY_TRY(inlay_poll(m));
     /* What the outside can see happens in order, and not at all behind a failure. */
     if (kernel->is_ordered) {
@@ -119,7 +171,8 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     }
     if (kernel->body == INLAY_BODY_CALLBACK)
         is_short = !m->config.callbacks_anywhere && !inlay_flow_starts(m);
-    if (!inlay_takes_tensors(kernel)) INLAY_TRY(workspace_bytes(m, kernel, now->parts, &bytes));
+    if (!inlay_takes_tensors(kernel) && !inlay_leaves_host(kernel))
+        INLAY_TRY(workspace_bytes(m, kernel, now->parts, &bytes));
     if (m->config.mode == INLAY_SEQUENTIAL || kernel->is_ordered ||
         (m->config.mode == INLAY_PARALLEL && is_short && !inlay_batch_is_for(m, kernel) &&
          !is_pending(m, kernel, tensors)))

@@ -164,6 +164,8 @@ inlay_status_t inlay_op_dims(inlay_activation_t *m, uint32_t rank);
 /* Failures that several files report. */
 inlay_status_t inlay_wrong_kind(inlay_activation_t *m, uint32_t wanted, uint32_t found);
 inlay_status_t inlay_no_memory(inlay_activation_t *m);
+inlay_status_t inlay_no_device_memory(inlay_activation_t *m, const inlay_home_t *home);
+inlay_status_t inlay_not_in_host(inlay_activation_t *m, const inlay_home_t *home);
 
 /* Fail unless the n top slots are integers. */
 inlay_status_t inlay_need_ints(inlay_activation_t *m, const inlay_slot_t *slots, size_t n);

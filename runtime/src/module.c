@@ -8,15 +8,15 @@
 
 #define HEADER_BYTES 64
 #define ROW_BYTES 64
-#define N_SECTIONS 11
-#define FORMAT_VERSION 2
+#define N_SECTIONS 13
+#define FORMAT_VERSION 3
 #define PAGE_BYTES 4096
 #define CONSTANT_ALIGN 64
 
-enum { STRS, META, POOL, FUNC, CODE, SMAP, CONS, KERN, ENTR, IMAG, CDAT };
+enum { STRS, META, POOL, FUNC, CODE, SMAP, CONS, KERN, ENTR, DEVS, DIMG, IMAG, CDAT };
 
 static const char NAMES[N_SECTIONS][5] = {"STRS", "META", "POOL", "FUNC", "CODE", "SMAP",
-                                          "CONS", "KERN", "ENTR", "IMAG", "CDAT"};
+                                          "CONS", "KERN", "ENTR", "DEVS", "DIMG", "IMAG", "CDAT"};
 
 static inlay_status_t corrupt(inlay_error_t *error, const char *message)
 {
@@ -270,6 +270,60 @@ static inlay_status_t read_meta(inlay_module_t *module, inlay_error_t *error)
     return end(&reader, "META", error);
 }
 
+/* Memories of a device are not the host's, and of no other device. */
+static void read_memories(reader_t *reader, inlay_unopened_t *device)
+{
+    inlay_module_t *module = reader->module;
+    uint32_t i;
+    device->n_memories = count(reader);
+    device->memories = take(reader, device->n_memories);
+    if (!device->n_memories || device->n_memories > MOST_UNITS) reader->failed = 1;
+    for (i = 0; i < device->n_memories && !reader->failed; i++) {
+        uint32_t memory = device->memories[i];
+        if (!memory || memory >= module->n_memories || module->homes[memory].record)
+            reader->failed = 1;
+        else
+            module->homes[memory].record = device;
+    }
+}
+
+static inlay_status_t read_devices(inlay_module_t *module, inlay_error_t *error)
+{
+    reader_t reader = open_words(module, DEVS);
+    const inlay_section_t *images = &module->sections[DIMG];
+    size_t at = 0;
+    uint32_t i;
+    module->homes = items(&reader, module->n_memories, sizeof *module->homes);
+    if (!reader.failed) memset(module->homes, 0, module->n_memories * sizeof *module->homes);
+    module->n_devices = count(&reader);
+    module->devices = items(&reader, module->n_devices, sizeof *module->devices);
+    if (reader.failed) module->n_devices = 0;
+    for (i = 0; i < module->n_devices && !reader.failed; i++) {
+        inlay_unopened_t *device = &module->devices[i];
+        inlay_text_t name = text(&reader), driver = text(&reader), options = text(&reader);
+        uint64_t bytes;
+        device->name = name.at;
+        device->name_bytes = name.bytes;
+        device->driver = driver.at;
+        device->driver_bytes = driver.bytes;
+        device->options = options.at;
+        device->options_bytes = options.bytes;
+        if (!name.bytes || !driver.bytes) reader.failed = 1;
+        read_memories(&reader, device);
+        bytes = (uint64_t)wide(&reader);
+        if (bytes > images->bytes - at) reader.failed = 1;
+        if (reader.failed) break;
+        device->image = images->data + at;
+        device->image_bytes = (size_t)bytes;
+        device->table = NULL;
+        at += (size_t)up(bytes, 4);
+        if (at > images->bytes) reader.failed = 1;
+    }
+    if (!reader.failed && at != images->bytes) reader.failed = 1;
+    if (reader.failed) module->n_devices = 0;
+    return end(&reader, "DEVS", error);
+}
+
 static const uint32_t *kinds(reader_t *reader, uint32_t n)
 {
     const uint32_t *at = take(reader, n);
@@ -316,6 +370,8 @@ static inlay_status_t read_constants(inlay_module_t *module, inlay_error_t *erro
     uint32_t i, axis;
     module->n_constants = count(&reader);
     module->constants = items(&reader, module->n_constants, sizeof *module->constants);
+    module->constant_memories =
+        items(&reader, module->n_constants, sizeof *module->constant_memories);
     for (i = 0; i < module->n_constants && !reader.failed; i++) {
         uint32_t dtype = below(&reader, INLAY_DTYPES), rank = below(&reader, INLAY_MAX_RANK + 1);
         inlay_view_t *view = items(&reader, 1, sizeof *view + rank * sizeof(int64_t));
@@ -325,6 +381,7 @@ static inlay_status_t read_constants(inlay_module_t *module, inlay_error_t *erro
         for (axis = 0; axis < rank; axis++) view->dims[axis] = wide(&reader);
         offset = (uint64_t)wide(&reader);
         bytes = (uint64_t)wide(&reader);
+        module->constant_memories[i] = below(&reader, module->n_memories);
         if (offset != up(position, CONSTANT_ALIGN) || offset > data->bytes ||
             bytes > data->bytes - offset ||
             inlay_tensor_bytes(dtype, view->dims, rank) != (int64_t)bytes) {
@@ -358,11 +415,48 @@ static void read_order(reader_t *reader, inlay_kernel_t *kernel)
     if (port != kernel->n_ports || kernel->n_ints) reader->failed = 1;
 }
 
+static void read_device_body(reader_t *reader, inlay_kernel_t *kernel)
+{
+    const inlay_module_t *module = reader->module;
+    uint32_t i, n_native = 0;
+    kernel->memory = below(reader, module->n_memories);
+    kernel->symbol = text(reader);
+    kernel->n_phases = count(reader);
+    kernel->phases = items(reader, kernel->n_phases, sizeof *kernel->phases);
+    if (!kernel->symbol.bytes || !kernel->n_phases || kernel->n_phases > MOST_PHASES ||
+        (!reader->failed && !module->homes[kernel->memory].record))
+        reader->failed = 1;
+    for (i = 0; i < kernel->n_phases && !reader->failed; i++) {
+        int64_t offset = wide(reader);
+        kernel->phases[i].items = formula(reader);
+        kernel->phases[i].run = NULL;
+        if (!reader->failed && !inlay_formula_check(kernel->phases[i].items, kernel->n_ints))
+            reader->failed = 1;
+        if (offset == -1) continue;
+        n_native++;
+        if (offset < 0 || (uint64_t)offset >= module->image_bytes) reader->failed = 1;
+        if (!reader->failed && module->image) {
+            uintptr_t address = (uintptr_t)module->image + (uintptr_t)offset;
+            memcpy(&kernel->phases[i].run, &address, sizeof address);
+        }
+    }
+    if (n_native && n_native != kernel->n_phases) reader->failed = 1;
+}
+
 static void read_body(reader_t *reader, inlay_kernel_t *kernel)
 {
     inlay_module_t *module = reader->module;
     uint32_t body = below(reader, INLAY_BODIES), i;
     kernel->body = body;
+    if (body == INLAY_BODY_DEVICE) {
+        read_device_body(reader, kernel);
+        return;
+    }
+    if (body == INLAY_BODY_COPY) {
+        if (kernel->n_ints || kernel->n_ports != 2) reader->failed = 1;
+        if (!reader->failed && (kernel->ports[0] != 0 || kernel->ports[1] != 1)) reader->failed = 1;
+        return;
+    }
     if (body == INLAY_BODY_CALLBACK) {
         kernel->symbol = text(reader);
         if (!kernel->symbol.bytes) reader->failed = 1;
@@ -439,7 +533,10 @@ static inlay_status_t read_kernels(inlay_module_t *module, inlay_error_t *error)
         read_body(&reader, kernel);
         kernel->workspace_kind = below(&reader, 3);
         if (kernel->workspace_kind) kernel->workspace = formula(&reader);
-        if (kernel->workspace_kind && kernel->body == INLAY_BODY_FUNCTION) reader.failed = 1;
+        if (kernel->workspace_kind &&
+            (kernel->body == INLAY_BODY_FUNCTION || kernel->body == INLAY_BODY_COPY))
+            reader.failed = 1;
+        if (kernel->workspace_kind == 2 && kernel->body == INLAY_BODY_DEVICE) reader.failed = 1;
         kernel->cost = formula(&reader);
         kernel->n_assertions = count(&reader);
         kernel->assertions = take(&reader, kernel->n_assertions);
@@ -609,7 +706,7 @@ static inlay_status_t find_symbols(inlay_module_t *module, inlay_error_t *error)
     uint32_t i;
     for (i = 0; i < module->n_kernels; i++) {
         inlay_kernel_t *kernel = &module->kernels[i];
-        if (!kernel->symbol.bytes || kernel->body == INLAY_BODY_CALLBACK) continue;
+        if (kernel->body != INLAY_BODY_SYMBOL && kernel->body != INLAY_BODY_FUNCTION) continue;
         if (module->host->symbol)
             kernel->phases[0].run = module->host->symbol(module->host->user, kernel->symbol.at,
                                                          kernel->symbol.bytes);
@@ -630,12 +727,14 @@ static inlay_status_t read_all(inlay_module_t *module, inlay_error_t *error)
     module->n_pool = module->sections[POOL].bytes / 8;
     module->image_bytes = module->sections[IMAG].bytes;
     INLAY_TRY(read_meta(module, error));
+    INLAY_TRY(read_devices(module, error));
     INLAY_TRY(read_functions(module, error));
     INLAY_TRY(read_constants(module, error));
     INLAY_TRY(read_kernels(module, error));
     INLAY_TRY(read_entries(module, error));
     INLAY_TRY(inlay_verify(module, error));
-    return find_symbols(module, error);
+    INLAY_TRY(find_symbols(module, error));
+    return inlay_devices_open(module, error);
 }
 
 inlay_status_t inlay_module_open(const uint8_t *data, size_t bytes, const void *image,
@@ -676,6 +775,7 @@ void inlay_module_close(inlay_module_t *module)
 {
     inlay_arena_t arena;
     if (!module) return;
+    inlay_devices_close(module);
     arena = module->arena; /* the module itself is in it */
     inlay_arena_close(&arena);
 }

@@ -3,6 +3,7 @@
 #define INLAY_MODULE_H
 
 #include "arena.h"
+#include "device.h"
 #include "status.h"
 #include "value.h"
 
@@ -24,19 +25,23 @@ typedef struct inlay_function {
 typedef struct inlay_step {
     inlay_phase_t run;
     uint32_t parallel;
+    inlay_formula_t items; /* of a kernel of a device */
 } inlay_step_t;
 
-enum { INLAY_BODY_IMAGE, INLAY_BODY_SYMBOL, INLAY_BODY_CALLBACK, INLAY_BODY_FUNCTION, INLAY_BODIES };
+enum { INLAY_BODY_IMAGE, INLAY_BODY_SYMBOL, INLAY_BODY_CALLBACK, INLAY_BODY_FUNCTION,
+       INLAY_BODY_DEVICE, INLAY_BODY_COPY, INLAY_BODIES };
 
 typedef struct inlay_kernel {
     inlay_text_t name;
-    inlay_text_t symbol;     /* of a C function or callback */
+    inlay_text_t symbol;     /* of a C function, a callback, or in the image of a device */
     const uint32_t *ports;   /* 0 read, 1 write, 2 both */
     const uint32_t *assertions; /* strings */
     inlay_step_t *phases;
     uint32_t n_ports, n_ints, n_phases, n_assertions;
     uint32_t body;           /* INLAY_BODY_ */
     uint32_t n_reads;        /* of a function over tensors: the first ports */
+    uint32_t memory;         /* of the unit that runs it, for a kernel of a device */
+    int32_t number;          /* that the driver gave it */
     uint32_t is_ordered;     /* it does more than to write its ports, and keeps its place */
     uint32_t workspace_kind; /* 0 none, 1 one for all parts, 2 one for each */
     inlay_formula_t workspace, cost;
@@ -44,6 +49,12 @@ typedef struct inlay_kernel {
     const uint32_t *shared;           /* ports that all calls of a batch have in common */
     uint32_t n_shared, batch_number;  /* number: of the batch's kernel, counted from 1 */
 } inlay_kernel_t;
+
+/* Whether it may work on memory of devices. */
+static inline int inlay_leaves_host(const inlay_kernel_t *kernel)
+{
+    return kernel->body == INLAY_BODY_DEVICE || kernel->body == INLAY_BODY_COPY;
+}
 
 /* Whether it is given tensors with their dims, not addresses alone. */
 static inline int inlay_takes_tensors(const inlay_kernel_t *kernel)
@@ -109,7 +120,7 @@ typedef struct inlay_section {
 struct inlay_module {
     const inlay_host_t *host;
     inlay_arena_t arena;
-    inlay_section_t sections[11];
+    inlay_section_t sections[13];
     const uint8_t *image;
     size_t image_bytes;
     uint32_t n_strings;
@@ -120,6 +131,10 @@ struct inlay_module {
     uint32_t n_memories, n_functions, n_constants, n_kernels, n_entries;
     inlay_function_t *functions;
     inlay_view_t **constants;
+    uint32_t *constant_memories;
+    inlay_home_t *homes;          /* of each memory */
+    inlay_unopened_t *devices;
+    uint32_t n_devices;
     inlay_kernel_t *kernels;
     inlay_entry_t *entries;
     uint32_t max_ports, max_ints; /* of any kernel */

@@ -74,13 +74,32 @@ static inlay_view_t *new_view(inlay_activation_t *m, inlay_storage_t *storage, u
 }
 
 /* A new storage. Where the host has no more memory, what commands in flight hold may be enough. */
+static inlay_storage_t *new_storage_in(inlay_activation_t *m, uint32_t memory, size_t bytes,
+                                       size_t align)
+{
+    const inlay_home_t *home = &m->module->homes[memory];
+    inlay_storage_t *storage = NULL;
+    int is_again;
+    for (is_again = 0; is_again < 2; is_again++) {
+        storage = home->driver ? inlay_heap_lodge(&m->heap, home, bytes)
+                               : inlay_heap_storage(&m->heap, bytes, align);
+        if (storage || !m->flow.in_flight || inlay_flow_drain(m) != INLAY_OK) break;
+    }
+    if (storage || m->flow.is_stopped) return storage;
+    if (!home->driver) inlay_no_memory(m);
+    else inlay_no_device_memory(m, home);
+    return NULL;
+}
+
 static inlay_storage_t *new_storage(inlay_activation_t *m, size_t bytes, size_t align)
 {
-    inlay_storage_t *storage = inlay_heap_storage(&m->heap, bytes, align);
-    if (!storage && m->flow.in_flight && inlay_flow_drain(m) == INLAY_OK)
-        storage = inlay_heap_storage(&m->heap, bytes, align);
-    if (!storage && !m->flow.is_stopped) inlay_no_memory(m);
-    return storage;
+    return new_storage_in(m, 0, bytes, align);
+}
+
+/* Fail unless the host can read the bytes of a tensor. */
+static inlay_status_t need_host(inlay_activation_t *m, const inlay_view_t *view)
+{
+    return view->storage->home ? inlay_not_in_host(m, view->storage->home) : INLAY_OK;
 }
 
 /* A tensor in a storage of its own, of at least `capacity` bytes. */
@@ -100,7 +119,7 @@ inlay_status_t inlay_op_storage(inlay_activation_t *m, const uint32_t *operands)
     if (top->as.integer < 0 || top->as.integer > INLAY_MAX_STORAGE)
         return inlay_fail(m->error, INLAY_BAD_DIMS, "a storage cannot have {1} bytes",
                           &top->as.integer, 1);
-    storage = new_storage(m, (size_t)top->as.integer, operands[1]);
+    storage = new_storage_in(m, operands[0], (size_t)top->as.integer, operands[1]);
     if (!storage) return INLAY_OUT_OF_MEMORY;
     set(top, KIND_STORAGE, &storage->header);
     return INLAY_OK;
@@ -142,11 +161,14 @@ inlay_status_t inlay_op_allocate(inlay_activation_t *m, const uint32_t *operands
     uint32_t dtype = operands[1], rank = operands[2];
     inlay_slot_t *at = m->sp - rank;
     int64_t dims[INLAY_MAX_RANK], bytes;
+    inlay_storage_t *storage;
     inlay_view_t *view;
     INLAY_TRY(read_dims(m, at, rank, dims));
     bytes = inlay_tensor_bytes(dtype, dims, rank);
     if (bytes < 0) return bad_dims(m, bytes, dims, rank);
-    view = new_tensor(m, dtype, dims, rank, (size_t)bytes, 0);
+    storage = new_storage_in(m, operands[0], (size_t)bytes, BLOCK_ALIGN);
+    if (!storage) return INLAY_OUT_OF_MEMORY;
+    view = new_view(m, storage, storage->data, dtype, dims, rank, (size_t)bytes);
     if (!view) return INLAY_OUT_OF_MEMORY;
     set(at, KIND_TENSOR, &view->header);
     m->sp = at + 1;
@@ -260,6 +282,8 @@ static inlay_status_t lengthen(inlay_activation_t *m, uint32_t axis, int64_t by)
     inlay_view_t *view = view_of(at), *rows = view_of(at + 1), *made;
     int64_t dims[INLAY_MAX_RANK];
     size_t room = view->storage->capacity - (size_t)(view->data - view->storage->data);
+    INLAY_TRY(need_host(m, view));
+    INLAY_TRY(need_host(m, rows));
     if (!is_unique(view) || room - view->bytes < rows->bytes) {
         memcpy(dims, view->dims, view->rank * sizeof *dims);
         dims[axis] += by;
@@ -319,6 +343,7 @@ inlay_status_t inlay_op_own(inlay_activation_t *m)
     if (at->tag != KIND_TENSOR) return inlay_wrong_kind(m, KIND_TENSOR, at->tag);
     view = view_of(at);
     if (is_unique(view)) return INLAY_OK;
+    INLAY_TRY(need_host(m, view));
     made = new_tensor(m, view->dtype, view->dims, view->rank, view->bytes, 0);
     if (!made) return INLAY_OUT_OF_MEMORY;
     INLAY_TRY(inlay_flow_copy(m, made->storage, made->data, view->storage, view->data, view->bytes));
@@ -340,6 +365,8 @@ inlay_status_t inlay_op_assign(inlay_activation_t *m)
     if (!target->storage->owned)
         return inlay_fail(m->error, INLAY_READ_ONLY,
                           "an input or constant would be written", NULL, 0);
+    INLAY_TRY(need_host(m, target));
+    INLAY_TRY(need_host(m, source));
     INLAY_TRY(inlay_flow_copy(m, target->storage, target->data, source->storage, source->data,
                               source->bytes));
     inlay_release(&m->heap, &source->header);
@@ -394,6 +421,7 @@ inlay_status_t inlay_op_read_ints(inlay_activation_t *m, uint32_t n)
     if (values[0] != values[1])
         return inlay_fail(m->error, INLAY_BAD_DIMS,
                           "{1} integers are read from a tensor of {2}", values, 2);
+    INLAY_TRY(need_host(m, view));
     INLAY_TRY(inlay_task_wait(m, view->storage, view->data, view->bytes, 0));
     inlay_race_direct(m, view->storage, view->data, view->bytes, 0);
     for (i = 0; i < n; i++) {

@@ -55,6 +55,8 @@ typedef struct inlay_storage {
 #if INLAY_RACES
     uint64_t serial;
 #endif
+    const struct inlay_home *home; /* NULL: in the host; else see device.h, and data is no address */
+    struct inlay_memory *memory;   /* of the device */
 } inlay_storage_t;
 
 typedef struct inlay_view {

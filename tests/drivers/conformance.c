@@ -569,6 +569,35 @@ static void test_release_in_flight(void)
     NEED(live == 0);
 }
 
+static void test_wait(void)
+{
+    inlay_device_t *device = open_one();
+    inlay_memory_t *memory = memory_of(device, 0, 1 << 20);
+    static uint8_t in[1 << 20], out[1 << 20];
+    outcome_t outcomes[3];
+    inlay_request_t back;
+    inlay_ticket_t first, second, last;
+    memset(in, 7, sizeof in);
+    first = copy(device, INLAY_QUEUE_COPY, on_device(memory, 0), on_host(in), sizeof in,
+                 &outcomes[0]);
+    second = copy(device, INLAY_QUEUE_COPY, on_device(memory, 0), on_host(in), sizeof in,
+                  &outcomes[1]);
+    back = copy_request(INLAY_QUEUE_RUN, on_host(out), on_device(memory, 0), sizeof out);
+    back.after = &second;
+    back.n_after = 1;
+    last = start(device, &back, &outcomes[2]);
+    driver->wait(device, last);
+    NEED(outcomes[2].told == 1);
+    driver->wait(device, second);
+    driver->wait(device, first);
+    driver->wait(device, last);
+    NEED(outcomes[0].told == 1 && outcomes[1].told == 1);
+    NEED(!computes || memcmp(in, out, sizeof in) == 0);
+    driver->release(device, memory);
+    driver->close(device);
+    NEED(live == 0);
+}
+
 static void test_many_in_flight(void)
 {
     enum { MANY = 600 };
@@ -789,6 +818,7 @@ int main(int count, char **words)
         {"assertions", test_assertions},
         {"wrong requests", test_wrong_requests},
         {"release in flight", test_release_in_flight},
+        {"wait", test_wait},
         {"many in flight", test_many_in_flight},
         {"reload", test_reload},
         {"two at once", test_two_at_once},

@@ -60,7 +60,7 @@ typedef struct lane {
     struct inlay_device *device;
     pthread_t thread;
     waiting_t *first, **end;
-    uint64_t started, ended;
+    uint64_t started, ended, told;
 } lane_t;
 
 struct inlay_device {
@@ -461,6 +461,8 @@ static void *run_lane(void *argument)
                             answer ? "an assertion of the kernel does not hold" : "");
         give(device, first, first->size);
         pthread_mutex_lock(&device->lock);
+        lane->told++;
+        pthread_cond_broadcast(&device->changed);
     }
     pthread_mutex_unlock(&device->lock);
     return NULL;
@@ -557,7 +559,15 @@ static void native_facts(inlay_device_t *device, inlay_device_facts_t *facts)
     facts->compute_units = device->threads;
 }
 
+static void native_wait(inlay_device_t *device, inlay_ticket_t ticket)
+{
+    pthread_mutex_lock(&device->lock);
+    while (device->lanes[ticket.queue].told < ticket.number)
+        pthread_cond_wait(&device->changed, &device->lock);
+    pthread_mutex_unlock(&device->lock);
+}
+
 const inlay_driver_t inlay_driver_native = {
     "native",    native_open,     native_close,   native_facts, native_load, native_unload,
-    native_find, native_allocate, native_release, native_start, NULL,
+    native_find, native_allocate, native_release, native_start, native_wait, NULL,
 };

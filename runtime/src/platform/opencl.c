@@ -415,5 +415,5 @@ static void opencl_release(inlay_device_t *device, inlay_memory_t *memory)
 
 const inlay_driver_t inlay_driver_opencl = {
     "opencl",        opencl_open,    opencl_close, opencl_facts, opencl_load, opencl_unload,
-    opencl_find, opencl_allocate, opencl_release, inlay_cl_start, NULL,
+    opencl_find, opencl_allocate, opencl_release, inlay_cl_start, inlay_cl_wait, NULL,
 };

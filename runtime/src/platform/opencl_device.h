@@ -69,6 +69,7 @@ inlay_status_t inlay_cl_failed(cl_status status, const char *what, char *message
 inlay_status_t inlay_cl_refuse(const char *why, char *message, size_t bytes);
 
 /* opencl_start.c: functions of the driver's table. */
+void inlay_cl_wait(inlay_device_t *device, inlay_ticket_t ticket);
 inlay_status_t inlay_cl_start(inlay_device_t *device, const inlay_request_t *request,
                               inlay_ticket_t *ticket, char *message, size_t bytes);
 

@@ -41,16 +41,30 @@ static void INLAY_CL_CALL ended(cl_event event, cl_status status, void *user)
     flight_t *flight = user;
     inlay_device_t *device = flight->device;
     (void)event;
+    tell(flight, status);
     pthread_mutex_lock(&device->lock);
     land(flight);
+    pthread_cond_broadcast(&device->landed);
     pthread_mutex_unlock(&device->lock);
-    tell(flight, status);
     device->cl.ReleaseEvent(flight->event);
     if (flight->word) device->cl.ReleaseMemObject(flight->word);
     inlay_cl_give(device, flight, sizeof *flight);
     /* The last touch of the device: `close` goes on when it sees zero. */
     pthread_mutex_lock(&device->lock);
     if (--device->in_flight == 0) pthread_cond_broadcast(&device->landed);
+    pthread_mutex_unlock(&device->lock);
+}
+
+void inlay_cl_wait(inlay_device_t *device, inlay_ticket_t ticket)
+{
+    const flight_t *flight;
+    pthread_mutex_lock(&device->lock);
+    do {
+        flight = device->lanes[ticket.queue].first;
+        while (flight && flight->number < ticket.number) flight = flight->next;
+        if (!flight || flight->number != ticket.number) break;
+        pthread_cond_wait(&device->landed, &device->lock);
+    } while (1);
     pthread_mutex_unlock(&device->lock);
 }
 

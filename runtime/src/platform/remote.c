@@ -374,7 +374,15 @@ static void remote_release(inlay_device_t *device, inlay_memory_t *memory)
     pthread_mutex_unlock(&device->lock);
 }
 
+static void remote_wait(inlay_device_t *device, inlay_ticket_t ticket)
+{
+    pthread_mutex_lock(&device->lock);
+    while (device->lanes[ticket.queue].told < ticket.number)
+        pthread_cond_wait(&device->changed, &device->lock);
+    pthread_mutex_unlock(&device->lock);
+}
+
 const inlay_driver_t inlay_driver_remote = {
     "remote",    remote_open,     remote_close,   remote_facts,       remote_load, remote_unload,
-    remote_find, remote_allocate, remote_release, inlay_remote_start, NULL,
+    remote_find, remote_allocate, remote_release, inlay_remote_start, remote_wait, NULL,
 };

@@ -42,7 +42,7 @@ typedef struct flight {
 
 typedef struct lane {
     flight_t *first, *last, *unsent;
-    uint64_t started;            /* number of the last ticket */
+    uint64_t started, told;      /* numbers of the last ticket, and of the last that was told */
     uint64_t pieces, sent;       /* numbers of the last piece that was made, and that was sent */
 } lane_t;
 

@@ -412,6 +412,8 @@ void inlay_remote_tell(inlay_device_t *device, flight_t *f)
     f->request.done(f->request.argument, f->status, f->answer, f->text ? f->text : "");
     pthread_mutex_lock(&device->lock);
     device->in_flight--;
+    device->lanes[f->request.queue].told = f->number;
+    pthread_cond_broadcast(&device->changed);
     pthread_mutex_unlock(&device->lock);
     if (f->text) inlay_carrier_give(&device->carrier, f->text, strlen(f->text) + 1);
     inlay_carrier_give(&device->carrier, f, f->size);

@@ -34,6 +34,7 @@ from inlay.bytecode.isa import (
 from inlay.bytecode.program import (
     NO_TARGET,
     Constant,
+    Device,
     Entry,
     Function,
     Kernel,
@@ -285,11 +286,13 @@ class ProgramBuilder:
         target: Target = NO_TARGET,
         image: bytes = b"",
         memories: Sequence[str] = ("host",),
+        devices: Sequence[Device] = (),
         properties: Mapping[str, str] | None = None,
     ) -> None:
         self.target = target
         self.image = image
         self.memories = tuple(memories)
+        self.devices = tuple(devices)
         self.properties = dict(properties or {})
         self.kernels: list[Kernel] = []
         self.constants: list[Constant] = []
@@ -354,6 +357,7 @@ class ProgramBuilder:
             pool=tuple(self._pool),
             strings=tuple(self._strings),
             memories=self.memories,
+            devices=self.devices,
             target=self.target,
             image=self.image,
             properties=self.properties,

@@ -20,6 +20,8 @@ first; `_Tables` reads and writes them and is their definition.
 | `CONS` | constants: dtype, dims, and their part of `CDAT` |
 | `KERN` | kernels |
 | `ENTR` | entries |
+| `DEVS` | devices besides the host: names, memories, and their part of `DIMG` |
+| `DIMG` | what devices are given to run |
 | `IMAG` | native code |
 | `CDAT` | bytes of constants |
 
@@ -52,6 +54,10 @@ from inlay.bytecode.program import (
     Batch,
     Body,
     Constant,
+    CopyBody,
+    Device,
+    DeviceBody,
+    DevicePhase,
     Entry,
     Function,
     FunctionBody,
@@ -77,13 +83,14 @@ from inlay.bytecode.spec import (
 )
 
 MAGIC = b"\x89INLAY\r\n"
-VERSION = 2
+VERSION = 3
 SPEC_FORMS = (TensorSpec, TupleSpec, ListSpec, OptionSpec)
 """Forms of values of signatures; their positions are their numbers in the file."""
 PAGE = 4096
 CONSTANT_ALIGN = 64
 SECTIONS = (
-    "STRS", "META", "POOL", "FUNC", "CODE", "SMAP", "CONS", "KERN", "ENTR", "IMAG", "CDAT",
+    "STRS", "META", "POOL", "FUNC", "CODE", "SMAP", "CONS", "KERN", "ENTR", "DEVS",
+    "DIMG", "IMAG", "CDAT",
 )  # fmt: skip
 _HEADER = struct.Struct("<8sIIQQ32s")
 _ROW = struct.Struct("<4sIQQQ32s")
@@ -155,6 +162,8 @@ def _sections(program: Program) -> list[tuple[str, int, list[Buffer]]]:
         "CONS": [_constants(program)],
         "KERN": [_kernels(program, strings)],
         "ENTR": [_entries(program, strings)],
+        "DEVS": [_devices(program, strings)],
+        "DIMG": [_padded(device.image) for device in program.devices],
         "IMAG": [program.image],
         "CDAT": list(_constant_pieces(program)),
     }
@@ -224,6 +233,7 @@ def _constants(program: Program) -> bytes:
         words += [DTYPE_CODES[c.dtype], len(c.dims)]
         for value in (*c.dims, offset, size):
             words += _wide(value)
+        words.append(c.memory)
         offset = _up(offset + size, CONSTANT_ALIGN)
     return _pack(words)
 
@@ -233,6 +243,18 @@ def _constant_pieces(program: Program) -> Iterator[Buffer]:
         data = c.bytes()
         yield data
         yield bytes(-data.nbytes % CONSTANT_ALIGN)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 4)
+
+
+def _devices(program: Program, strings: _Strings) -> bytes:
+    words = [len(program.devices)]
+    for d in program.devices:
+        words += [strings(d.name), strings(d.driver), strings(d.options)]
+        words += [len(d.memories), *d.memories, *_wide(len(d.image))]
+    return _pack(words)
 
 
 def _formula(steps: Formula) -> list[int]:
@@ -262,6 +284,12 @@ def _kernels(program: Program, strings: _Strings) -> bytes:
                 words += [2, strings(name)]
             case FunctionBody(name=name, library=library, symbol=symbol):
                 words += [3, strings(name), strings(library), strings(symbol)]
+            case DeviceBody(memory=memory, name=name, phases=phases):
+                words += [4, memory, strings(name), len(phases)]
+                for phase in phases:
+                    words += [*_wide(phase.offset), *_formula(phase.items)]
+            case CopyBody():
+                words.append(5)
         if k.workspace is None:
             words.append(0)
         else:
@@ -415,6 +443,7 @@ class Container:
             pool=struct.unpack(f"<{len(pool) // 8}q", pool),
             strings=tuple(self._strings),
             memories=memories,
+            devices=self._devices(),
             target=target,
             image=bytes(self.bytes("IMAG")),
             properties=properties,
@@ -438,6 +467,23 @@ class Container:
             words.end()
         return tuple(made)
 
+    def _devices(self) -> tuple[Device, ...]:
+        table, data = self._words("DEVS"), self.bytes("DIMG")
+        made: list[Device] = []
+        at = 0
+        for _ in range(table.count()):
+            names = table.string(), table.string(), table.string()
+            memories = table.take(table.count())
+            size = table.wide()
+            if not 0 <= size <= len(data) - at:
+                _refuse("corrupt", f"the image of device '{names[0]}' is outside its section")
+            made.append(Device(*names, memories, bytes(data[at : at + size])))
+            at += _up(size, 4)
+        table.end()
+        if at != len(data):
+            _refuse("corrupt", "bytes follow the image of the last device")
+        return tuple(made)
+
     def _constants(self) -> tuple[Constant, ...]:
         table, data = self._words("CONS"), self.bytes("CDAT")
         made: list[Constant] = []
@@ -449,7 +495,7 @@ class Container:
             if offset != _up(end, CONSTANT_ALIGN) or size < 0 or offset + size > len(data):
                 _refuse("corrupt", f"constant {len(made)} does not follow the one before")
             end = offset + size
-            made.append(Constant(dtype, dims, data[offset:end]))
+            made.append(Constant(dtype, dims, data[offset:end], table.word()))
         table.end()
         return tuple(made)
 
@@ -627,7 +673,7 @@ class _Words:
         return Batch(kernel - 1, tuple(self.word() for _ in range(self.count())))
 
     def _body(self) -> Body:
-        match self.below(4, "body"):
+        match self.below(6, "body"):
             case 0:
                 return ImageBody(
                     tuple(Phase(self.wide(), self.flag()) for _ in range(self.count()))
@@ -636,8 +682,14 @@ class _Words:
                 return SymbolBody(self.string(), self.flag())
             case 2:
                 return HostBody(self.string())
-            case _:
+            case 3:
                 return FunctionBody(self.string(), self.string(), self.string())
+            case 4:
+                memory, name = self.word(), self.string()
+                phases = [(self.wide(), self.formula()) for _ in range(self.count())]
+                return DeviceBody(memory, name, tuple(DevicePhase(f, o) for o, f in phases))
+            case _:
+                return CopyBody()
 
     def entry(self) -> Entry:
         name, function = self.string(), self.word()

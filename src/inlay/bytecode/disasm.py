@@ -8,6 +8,7 @@ their bytes are a separate resource.
 
     .memories "host"
     .constant f32 [2, 3] sha256:9f..
+    .device "cl0" driver "opencl" options "" memories 1 image sha256:77..
     .kernel "add" ports r r w ints 1 image 0 parallel 64 serial workspace {4*i0} cost {10}
     .entry "main" f0
     .input "x" f32 ["n" {s0}, "64" {64}]
@@ -38,6 +39,10 @@ from inlay.bytecode.program import (
     Batch,
     Body,
     Constant,
+    CopyBody,
+    Device,
+    DeviceBody,
+    DevicePhase,
     Entry,
     Function,
     FunctionBody,
@@ -76,6 +81,7 @@ def digest(data: bytes | memoryview) -> str:
 def resources(program: Program) -> dict[str, bytes]:
     """Return the bytes that the text names by digest."""
     found = {digest(c.bytes()): bytes(c.bytes()) for c in program.constants}
+    found |= {digest(d.image): d.image for d in program.devices}
     return found | {digest(program.image): program.image}
 
 
@@ -95,7 +101,14 @@ def listing(program: Program) -> str:
     if program.image:
         lines.append(f".image {digest(program.image)}")
     lines += [
+        f".device {_quote(d.name)} driver {_quote(d.driver)} options {_quote(d.options)} memories "
+        + " ".join(map(str, d.memories))
+        + f" image {digest(d.image)}"
+        for d in program.devices
+    ]
+    lines += [
         f".constant {c.dtype} [{', '.join(map(str, c.dims))}] {digest(c.bytes())}"
+        + (f" in {_quote(program.memories[c.memory])}" if c.memory else "")
         for c in program.constants
     ]
     lines += [_kernel_line(kernel) for kernel in program.kernels]
@@ -175,6 +188,12 @@ def _kernel_line(kernel: Kernel) -> str:
             words += ["host", _quote(name)]
         case FunctionBody(name=name, library=library, symbol=symbol):
             words += ["function", _quote(name), _quote(library), _quote(symbol)]
+        case DeviceBody(memory=memory, name=name, phases=phases):
+            words += ["device", str(memory), _quote(name)]
+            for phase in phases:
+                words += [str(phase.offset), _braces(phase.items, "i", kernel.ints)]
+        case CopyBody():
+            words.append("copy")
     if kernel.workspace is not None:
         words.append("workspace_per_part" if kernel.workspace_per_part else "workspace")
         words.append(_braces(kernel.workspace, "i", kernel.ints))
@@ -340,8 +359,8 @@ class _Reader:
         self._specs: list[tuple[str, _Line]] = []
         self._records: dict[str, Callable[[_Line], None]] = {
             ".memories": self._memories, ".target": self._target, ".property": self._property,
-            ".image": self._image, ".constant": self._constant, ".kernel": self._kernel,
-            ".entry": self._entry_line, ".function": self._function,
+            ".image": self._image, ".device": self._device, ".constant": self._constant,
+            ".kernel": self._kernel, ".entry": self._entry_line, ".function": self._function,
         }  # fmt: skip
 
     def line(self, line: _Line) -> None:
@@ -393,12 +412,31 @@ class _Reader:
     def _image(self, line: _Line) -> None:
         self._builder.image = self._resources[line.word()]
 
+    def _device(self, line: _Line) -> None:
+        name = line.string()
+        line.expect("driver")
+        driver = line.string()
+        line.expect("options")
+        options = line.string()
+        line.expect("memories")
+        memories: list[int] = []
+        while line.peek() != "image":
+            memories.append(line.number())
+        line.expect("image")
+        image = self._resources[line.word()]
+        made = Device(name, driver, options, tuple(memories), image)
+        self._builder.devices = (*self._builder.devices, made)
+
     def _constant(self, line: _Line) -> None:
         dtype = line.word()
         assert dtype in DTYPE_CODES, f"there is no dtype {dtype}"
         dims: list[int] = []
         line.list_of("[", "]", lambda: dims.append(line.number()))
-        self._builder.constant(Constant(dtype, tuple(dims), self._resources[line.word()]))
+        data, memory = self._resources[line.word()], 0
+        if line.more:
+            line.expect("in")
+            memory = self._builder.memories.index(line.string())
+        self._builder.constant(Constant(dtype, tuple(dims), data, memory))
 
     def _kernel(self, line: _Line) -> None:
         name = line.string()
@@ -409,7 +447,7 @@ class _Reader:
         line.expect("ints")
         ints = line.number()
         names = [f"i{index}" for index in range(ints)]
-        body = _read_body(line)
+        body = _read_body(line, names)
         workspace, per_part = None, False
         if line.peek().startswith("workspace"):
             per_part = line.word() == "workspace_per_part"
@@ -479,7 +517,7 @@ class _Reader:
         self._bodies.append([])
 
 
-def _read_body(line: _Line) -> Body:
+def _read_body(line: _Line, names: Sequence[str]) -> Body:
     def mode() -> bool:
         word = line.word()
         assert word in ("parallel", "serial"), f"parallel or serial is needed, found {word}"
@@ -497,8 +535,17 @@ def _read_body(line: _Line) -> Body:
             return HostBody(line.string())
         case "function":
             return FunctionBody(line.string(), line.string(), line.string())
+        case "device":
+            memory, name = line.number(), line.string()
+            steps: list[DevicePhase] = []
+            while line.peek().lstrip("-").isdigit():
+                offset = line.number()
+                steps.append(DevicePhase(line.formula(names), offset))
+            return DeviceBody(memory, name, tuple(steps))
+        case "copy":
+            return CopyBody()
         case other:
-            raise ValueError(f"image, symbol, host or function is needed, found {other}")
+            raise ValueError(f"image, symbol, host, function, device or copy is needed, found {other}")
 
 
 def _read_spec(line: _Line, names: Sequence[str]) -> Spec:

@@ -58,11 +58,15 @@ class Function:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """A tensor of the program: the bytes of `data` in row-major order, read as `dtype`[dims]."""
+    """A tensor of the program: the bytes of `data` in row-major order, read as `dtype`[dims].
+
+    One whose memory is that of a device is copied there once, when the program is loaded.
+    """
 
     dtype: str
     dims: tuple[int, ...]
     data: np.ndarray | bytes | memoryview
+    memory: int = 0
 
     def bytes(self) -> memoryview:
         """Return the contents as bytes, without copying what is contiguous."""
@@ -133,7 +137,43 @@ class FunctionBody:
     symbol: str = ""
 
 
-Body: TypeAlias = ImageBody | SymbolBody | HostBody | FunctionBody
+@dataclass(frozen=True, slots=True)
+class DevicePhase:
+    """A step of a kernel of a device.
+
+    Attributes:
+        items: work items, a formula over the integers.
+        offset: of its first instruction in the image of the program where the device runs native
+            code; else -1, and the device's own image has it.
+    """
+
+    items: Formula
+    offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceBody:
+    """Code of a device: all tensors are in its memories.
+
+    Attributes:
+        memory: of the unit that runs it; its workspace is there.
+        name: in the image of the device.
+        phases: in order.
+    """
+
+    memory: int
+    name: str
+    phases: tuple[DevicePhase, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyBody:
+    """A copy between memories: of the tensor that is read to the one that is written, which has as
+    many bytes.
+    """
+
+
+Body: TypeAlias = ImageBody | SymbolBody | HostBody | FunctionBody | DeviceBody | CopyBody
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +224,25 @@ class Kernel:
     ordered: bool = False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Device:
+    """A device besides the host.
+
+    Attributes:
+        name: on its board, for messages.
+        driver: name of the driver (`runtime/include/inlay_driver.h`).
+        options: for the driver, when it opens the device.
+        memories: positions of the memories of its units, in order.
+        image: what the device is given to run: source text, or what its loader takes.
+    """
+
+    name: str
+    driver: str
+    options: str = ""
+    memories: tuple[int, ...] = ()
+    image: bytes = b""
+
+
 @dataclass(frozen=True, slots=True)
 class Requirement:
     """A relation between symbols that must hold: `value` (over the symbols) is not 0."""
@@ -229,7 +288,9 @@ class Program:
         functions, constants, kernels, entries: the tables.
         pool: integers that do not fit an instruction word.
         strings: messages and spans, referred to by position.
-        memories: names of the memories that `STORAGE` may ask for; memory 0 is the host's.
+        memories: names of the memories that `STORAGE` may ask for; memory 0 is the host's, and so
+            is each that no device has.
+        devices: besides the host.
         target: what the image was compiled for.
         image: native code: position independent, no relocations left, mapped at a page.
         properties: free-form facts for people (name of the model, version of the compiler).
@@ -242,6 +303,7 @@ class Program:
     pool: tuple[int, ...] = ()
     strings: tuple[str, ...] = ()
     memories: tuple[str, ...] = ("host",)
+    devices: tuple[Device, ...] = ()
     target: Target = NO_TARGET
     image: bytes = b""
     properties: Mapping[str, str] = field(default_factory=dict[str, str])

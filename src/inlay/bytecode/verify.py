@@ -38,6 +38,8 @@ from inlay.bytecode.isa import (
 from inlay.bytecode.program import (
     Access,
     Batch,
+    CopyBody,
+    DeviceBody,
     Entry,
     Function,
     FunctionBody,
@@ -52,6 +54,10 @@ from inlay.bytecode.spec import Spec, Symbol, leaves, parts, slot_kind
 _VALUES = frozenset(
     (Kind.INT, Kind.TENSOR, Kind.STORAGE, Kind.TUPLE, Kind.ADT, Kind.CLOSURE, Kind.CELL, Kind.ANY)
 )
+MAX_UNITS = 8
+"""Units of a device."""
+MAX_PHASES = 16
+"""Phases of a kernel of a device."""
 MAX_PORTS = 1024
 MAX_WAITING = 1 << 26
 """Slots of all states that wait for their jump targets at one time: a frame may be deep and jumps
@@ -371,7 +377,10 @@ def _table_findings(program: Program) -> Iterator[Finding]:
                 yield Finding(where, "the span table is not ascending or leaves its tables")
                 break
             last = pc
+    yield from _device_findings(program)
     for index, constant in enumerate(program.constants):
+        if not 0 <= constant.memory < max(len(program.memories), 1):
+            yield Finding(f"constant {index}", f"there is no memory {constant.memory}")
         yield from _constant_findings(f"constant {index}", constant.dtype, constant.dims,
                                       constant.bytes().nbytes)  # fmt: skip
     for index, kernel in enumerate(program.kernels):
@@ -435,6 +444,43 @@ def _kernel_findings(where: str, kernel: Kernel, program: Program) -> Iterator[F
             order = [port is not Access.READ for port in kernel.ports]
             if Access.READ_WRITE in kernel.ports or order != sorted(order):
                 yield Finding(where, "a function over tensors reads the first and writes the last")
+        case DeviceBody():
+            yield from _device_body_findings(where, kernel, kernel.body, program)
+        case CopyBody():
+            if kernel.ports != (Access.READ, Access.WRITE) or kernel.ints:
+                yield Finding(where, "a copy reads one tensor and writes another, and no more")
+            if kernel.workspace is not None:
+                yield Finding(where, "a copy has no workspace")
+
+
+def _device_findings(program: Program) -> Iterator[Finding]:
+    taken = {0}
+    for d in program.devices:
+        where = f"device '{d.name}'"
+        if not d.name or not d.driver or not 0 < len(d.memories) <= MAX_UNITS:
+            yield Finding(where, "it has no name, no driver, or no possible number of memories")
+        for memory in d.memories:
+            if not 0 <= memory < len(program.memories) or memory in taken:
+                yield Finding(where, f"memory {memory} is the host's, another's, or none")
+            taken.add(memory)
+
+
+def _device_body_findings(
+    where: str, kernel: Kernel, body: DeviceBody, program: Program
+) -> Iterator[Finding]:
+    if not any(body.memory in d.memories for d in program.devices):
+        yield Finding(where, f"memory {body.memory} belongs to no device")
+    if not body.name or not 0 < len(body.phases) <= MAX_PHASES:
+        yield Finding(where, "its body has no name or no possible number of phases")
+    if kernel.workspace is not None and kernel.workspace_per_part:
+        yield Finding(where, "the workspace of a device's kernel is one block")
+    for phase in body.phases:
+        if wrong := formula.check(phase.items, kernel.ints):
+            yield Finding(where, f"the items {wrong}")
+        if phase.offset != -1 and not 0 <= phase.offset < len(program.image):
+            yield Finding(where, f"offset {phase.offset} is outside the image")
+    if len({phase.offset == -1 for phase in body.phases}) > 1:
+        yield Finding(where, "some of its phases are native")
 
 
 def _batch_findings(

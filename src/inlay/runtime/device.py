@@ -89,6 +89,7 @@ class _Driver(c.Structure):
         ("allocate", c.CFUNCTYPE(c.c_int, _P, c.c_uint32, c.c_size_t, c.POINTER(_P), *_TEXT)),
         ("release", c.CFUNCTYPE(None, _P, _P)),
         ("start", c.CFUNCTYPE(c.c_int, _P, c.POINTER(_Request), c.POINTER(_Ticket), *_TEXT)),
+        ("wait", c.CFUNCTYPE(None, _P, _Ticket)),
         ("progress", c.CFUNCTYPE(c.c_int, _P)),
     )
 

@@ -16,6 +16,9 @@ from inlay.base.diagnostics import CompileError, error
 from inlay.bytecode import formula
 from inlay.bytecode.program import (
     Access,
+    CopyBody,
+    DeviceBody,
+    DevicePhase,
     FunctionBody,
     HostBody,
     ImageBody,
@@ -41,6 +44,17 @@ def _assertion(kernel: Kernel, number: int) -> CompileError:
     known = 1 <= number <= len(kernel.assertions)
     message = kernel.assertions[number - 1] if known else f"kernel '{kernel.name}' answers {number}"
     return error("run.check-failed", message)
+
+
+def _unlike_copy(source: int, target: int) -> CompileError:
+    return error("run.bad-dims", f"{source} bytes are copied to a tensor of {target}")
+
+
+def _items(kernel: Kernel, phase: DevicePhase, integers: Sequence[int]) -> int:
+    items = formula.evaluate(phase.items, integers)
+    if items is None or items < 0:
+        raise error("run.bad-dims", f"kernel '{kernel.name}' has no possible number of items")
+    return items
 
 
 class ReferenceEngine:
@@ -83,6 +97,15 @@ class ReferenceEngine:
                 reads = sum(port is Access.READ for port in kernel.ports)
                 call_c(name, self._symbols[name], tensors[:reads], tensors[reads:])
                 return
+            case CopyBody():
+                source, target = (t.reshape(-1).view(np.uint8) for t in tensors)
+                if source.size != target.size:
+                    raise _unlike_copy(source.size, target.size)
+                target[:] = source
+                return
+            case DeviceBody():
+                self._run_on_device(kernel, tensors, integers)
+                return
             case ImageBody(phases=phases):
                 steps = [(self._base + phase.offset, phase.parallel) for phase in phases]
             case SymbolBody(symbol=symbol, parallel=parallel):
@@ -100,6 +123,29 @@ class ReferenceEngine:
             count = parts if is_parallel else 1
             answers = [_PHASE(address)(buffers, numbers, part, count) for part in range(count)]
             if failed := next((answer for answer in answers if answer), 0):
+                raise _assertion(kernel, failed)
+
+    def _run_on_device(
+        self, kernel: Kernel, tensors: list[np.ndarray], integers: list[int]
+    ) -> None:
+        """Run native code of a device here: item after item, on the memory of this process."""
+        assert isinstance(kernel.body, DeviceBody)
+        addresses = [array.ctypes.data for array in tensors]
+        workspace = self._workspace(kernel, integers, 1)
+        if workspace is not None:
+            addresses.append(workspace.ctypes.data)
+        buffers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
+        numbers = (ctypes.c_int64 * max(len(integers), 1))(*integers)
+        for phase in kernel.body.phases:
+            if phase.offset < 0:
+                raise error(
+                    "run.device-absent", "the reference interpreter runs native code alone",
+                    hint="use the C runtime",
+                )  # fmt: skip
+            count = _items(kernel, phase, integers)
+            run = _PHASE(self._base + phase.offset)
+            answers = [run(buffers, numbers, item, count) for item in range(count)]
+            if failed := min((answer for answer in answers if answer), default=0):
                 raise _assertion(kernel, failed)
 
     def _workspace(self, kernel: Kernel, integers: list[int], parts: int) -> np.ndarray | None:

@@ -146,12 +146,12 @@ def reseal(data: bytearray) -> bytes:
     import struct
 
     count = struct.unpack_from("<I", data, 12)[0]
-    for index in range(min(count, 11)):
+    for index in range(min(count, len(container.SECTIONS))):
         row = 64 + 64 * index
         offset, size = struct.unpack_from("<QQ", data, row + 8)
         if offset + size <= len(data):
             data[row + 32 : row + 64] = hashlib.sha256(data[offset : offset + size]).digest()
-    data[32:64] = hashlib.sha256(data[64 : 64 + 64 * 11]).digest()
+    data[32:64] = hashlib.sha256(data[64 : 64 + 64 * len(container.SECTIONS)]).digest()
     return bytes(data)
 
 

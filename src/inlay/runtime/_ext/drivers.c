@@ -2,6 +2,7 @@
 #include "drivers.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "inlay_driver.h"
 #include "inlay_serve.h"
@@ -40,19 +41,30 @@ static PyObject *with_address(PyObject *table, const char *name, uintptr_t at)
     return table;
 }
 
+static const inlay_driver_t *const DRIVERS[] = {
+    &inlay_driver_null,   &inlay_driver_host,
+#ifndef _WIN32
+    &inlay_driver_opencl, &inlay_driver_native, &inlay_driver_remote,
+#endif
+};
+
+const inlay_driver_t *inlay_ext_driver(void *user, const char *name, size_t bytes)
+{
+    size_t i;
+    (void)user;
+    for (i = 0; i < sizeof DRIVERS / sizeof DRIVERS[0]; i++)
+        if (strlen(DRIVERS[i]->name) == bytes && memcmp(DRIVERS[i]->name, name, bytes) == 0)
+            return DRIVERS[i];
+    return NULL;
+}
+
 PyObject *inlay_ext_drivers(PyObject *module, PyObject *none)
 {
-    static const inlay_driver_t *const drivers[] = {
-        &inlay_driver_null,   &inlay_driver_host,
-#ifndef _WIN32
-        &inlay_driver_opencl, &inlay_driver_native, &inlay_driver_remote,
-#endif
-    };
     PyObject *table = PyDict_New();
     size_t i;
     (void)module, (void)none;
-    for (i = 0; table && i < sizeof drivers / sizeof drivers[0]; i++)
-        table = with_address(table, drivers[i]->name, (uintptr_t)drivers[i]);
+    for (i = 0; table && i < sizeof DRIVERS / sizeof DRIVERS[0]; i++)
+        table = with_address(table, DRIVERS[i]->name, (uintptr_t)DRIVERS[i]);
     if (!table) return NULL;
     return Py_BuildValue("NN", table, PyLong_FromVoidPtr((void *)(uintptr_t)&host));
 }

@@ -626,6 +626,7 @@ static int open_module(executable_object *self, int threads, int check_constants
     self->host.kernel = host_kernel;
     self->host.symbol = host_symbol;
     self->host.poll = host_poll;
+    self->host.driver = inlay_ext_driver;
     self->host.threads = &host_threads;
     self->host.start = host_start;
     if (self->has_events) {
