@@ -170,16 +170,14 @@ class _Writer:
         roots = [w for group in self.globals.values() for w in group]
         order = {id(i): n for n, i in enumerate(self.instances)}
         plans: dict[int, Plan] = {}
+        for w in sorted(roots, key=lambda w: -order[id(w.instance)]):
+            plan = plans[id(w)] = Plan(self.places)
+            _Body(self, w, plan, writing=False).function(w, None)
         while True:
             self.places.has_narrowed = False
             found = Collector()
-            for w in self.written.values():
-                w.extra.clear()
-            for w in sorted(roots, key=lambda w: -order[id(w.instance)]):
-                plan = Plan(self.places, found)
-                _Body(self, w, plan, writing=False).function(w, None)
-                plan.settle()
-                plans[id(w)] = plan
+            for plan in plans.values():
+                plan.settle(found)
             if not self.places.has_narrowed:  # sets only shrink, so this ends
                 break
         self.findings.add(*found.diagnostics)
@@ -647,8 +645,7 @@ class _Body:
         if not places.meets(x, device, mask):
             return False
         if not self.writing and places.group(x) != places.group(y):
-            places.narrow(x, mask & self.machine.shared[places.device(x)][device])
-            places.narrow(y, places.mask(x))
+            places.stay(x, y)
         return True
 
     def adapt(self, bound: Bound, want: Domain, region: Region, span: Span) -> Expr:

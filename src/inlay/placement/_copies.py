@@ -79,7 +79,7 @@ class Value:
     path: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Demand:
     """That a value is needed at a device in one of some memories.
 
@@ -132,12 +132,16 @@ class Wanted:
 
 
 class Plan:
-    """The copies of one function; demands first, then `settle`, then look-ups."""
+    """The copies of one function: demands first, then `settle`, then look-ups.
 
-    def __init__(self, places: Places, findings: Collector) -> None:
+    Copies narrow sets of memories, which may change what other functions can do: `settle` is called
+    for all of them again until nothing is narrowed.
+    """
+
+    def __init__(self, places: Places) -> None:
         self.places = places
         self.machine = places.machine
-        self.findings = findings
+        self.findings = Collector()
         self.wanted: dict[Value, Wanted] = {}
         self.copies: list[Copy] = []
         self.decisions: list[object] = []
@@ -157,14 +161,25 @@ class Plan:
         """Return the copies that stand before a statement, nearest to their value first."""
         return self._at.get((region.number, statement), [])
 
-    def settle(self) -> None:
+    def settle(self, findings: Collector) -> None:
         """Decide all copies. Findings: `device.no-path`."""
+        self.findings = findings
+        self.copies.clear()
+        self._by_use.clear()
+        self._at.clear()
         for value, wanted in self.wanted.items():
             self._settle(value, wanted)
         for copy in sorted(self.copies, key=lambda c: c.depth):
             self._at.setdefault((copy.spot[0].number, copy.spot[1]), []).append(copy)
 
     def _settle(self, value: Value, wanted: Wanted) -> None:
+        for device, demands in list(wanted.demands.items()):
+            own = [d for d in demands if d.want >= 0]
+            for d in own:
+                d.mask = self.places.mask(d.want)
+            wanted.demands[device] = own
+            if not own:
+                del wanted.demands[device]
         for _ in range(len(self.machine.devices) + 1):
             targets = {d: _partition(demands) for d, demands in sorted(wanted.demands.items())}
             if not self._add_hops(wanted, targets):

@@ -59,7 +59,7 @@ Capability = Callable[[Call], Mapping[str, str]]
 """Gives for each device that cannot run an operation the reason, by name."""
 
 CHECKS = frozenset({core_ops.CHECK_SHAPE, core_ops.CHECK_EQUAL, core_ops.CHECK_AT_LEAST})
-_MOST_VALUES = 400_000
+_MOST_VALUES = 150_000
 
 
 @dataclass(slots=True, eq=False)

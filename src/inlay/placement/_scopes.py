@@ -63,6 +63,15 @@ class Places:
             self._group[max(a, b)] = min(a, b)
             self._mask[min(a, b)] &= self._mask[max(a, b)]
 
+    def stay(self, value: int, use: int) -> None:
+        """Note that a value is used where it is: both are in one memory from now on."""
+        own, there = self._device[value], self._device[use]
+        if use in self._fixed:
+            self.narrow(value, self.mask(use) & self.machine.shared[own][there])
+        else:
+            self.narrow(value, self.machine.shared[own][there])
+            self.merge(value, use)
+
     def add(self, device: int, mask: int) -> int:
         """Return a new atom: of a copy."""
         self._device.append(device)

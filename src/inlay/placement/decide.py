@@ -15,6 +15,7 @@ import fnmatch
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from inlay.analysis.blocks import nested
 from inlay.analysis.cost import Work, bytes_of, work_of
 from inlay.arith.expr import Int, Sym, evaluate, symbols
 from inlay.base.diagnostics import Collector, error
@@ -184,39 +185,37 @@ def operations_of(graph: Graph, instances: Sequence[Instance]) -> list[Operation
     """Return the operations of all instances in the order in which the program runs them."""
     found: list[Operation] = []
     done: set[int] = set()
+    pending: list[tuple[Expr, Instance]] = []  # values still to visit, the next one last
 
     def enter(instance: Instance) -> None:
         if id(instance) not in done and instance.function.primitive is None:
             done.add(id(instance))
-            block(instance.function.body, instance)
+            push((instance.function.body,), instance)
 
-    def block(root: Expr, instance: Instance) -> None:
-        lets, tail = spine(root)
-        for value in (*(x.value for x in lets), tail):
-            visit(value, instance)
+    def push(blocks: Sequence[Expr], instance: Instance) -> None:
+        values: list[Expr] = []
+        for root in blocks:
+            lets, tail = spine(root)
+            values.extend(x.value for x in lets)
+            values.append(tail)
+        pending.extend((v, instance) for v in reversed(values))
 
-    def visit(value: Expr, instance: Instance) -> None:
-        match value:
-            case Call():
-                atoms = list(leaves(instance.domains.get(id(value))))
-                if atoms and atoms[0] in graph.operations:
-                    name = graph.operations[atoms[0]].name
-                    found.append(Operation(value, instance, atoms[0], name))
-                for index in range(len(value.args) + 1):
-                    child = instance.children.get((id(value), index))
-                    if child is not None:
-                        enter(child)
-            case If(then=then, otherwise=otherwise):
-                block(then, instance)
-                block(otherwise, instance)
-            case Match(arms=arms):
-                for arm in arms:
-                    block(arm.body, instance)
-            case _:
-                pass
-
-    for instance in instances:
-        enter(instance)
+    for root in instances:
+        enter(root)
+        while pending:
+            value, instance = pending.pop()
+            if not isinstance(value, Call):
+                if isinstance(value, If | Match):
+                    push(nested(value), instance)
+                continue
+            atoms = list(leaves(instance.domains.get(id(value))))
+            if atoms and atoms[0] in graph.operations:
+                name = graph.operations[atoms[0]].name
+                found.append(Operation(value, instance, atoms[0], name))
+            for index in range(len(value.args), -1, -1):  # the callee is written out first
+                child = instance.children.get((id(value), index))
+                if child is not None:
+                    enter(child)
     return found
 
 
