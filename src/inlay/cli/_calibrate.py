@@ -13,6 +13,7 @@ import numpy as np
 
 from inlay import api
 from inlay.base.diagnostics import unsupported
+from inlay.bytecode.spec import TensorSpec
 from inlay.cli._command import Output
 from inlay.cli._model import shape_of
 from inlay.ir.parser import parse_module
@@ -75,7 +76,9 @@ def _measure(text: str, seconds: float) -> float:
     executable = api.compile(parse_module(text, table()), threads=1)
     rng = np.random.default_rng(0)
     inputs = {
-        s.name: rng.random(shape_of(s, ()), np.float32) for s in executable.entries[0].inputs
+        s.name: rng.random(shape_of(s, ()), np.float32)
+        for s in executable.entries[0].inputs
+        if isinstance(s, TensorSpec)
     }
     least, end = float("inf"), time.perf_counter() + seconds
     executable.run(inputs)

@@ -9,7 +9,7 @@ serves whoever else needs the value there.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from inlay.base.diagnostics import Collector
@@ -180,10 +180,9 @@ class Plan:
             wanted.demands[device] = own
             if not own:
                 del wanted.demands[device]
-        for _ in range(len(self.machine.devices) + 1):
-            targets = {d: _partition(demands) for d, demands in sorted(wanted.demands.items())}
-            if not self._add_hops(wanted, targets):
-                break
+        targets = self._targets(wanted)
+        while self._add_hops(wanted, targets):  # each adds a device and a memory, so this ends
+            targets = self._targets(wanted)
         made: dict[int, list[Copy]] = {}
         for device, parts in targets.items():
             for mask, demands in parts:
@@ -202,6 +201,10 @@ class Plan:
                     if d.want >= 0:
                         self.places.narrow(d.want, copy.mask)
         self.copies.extend(c for copies in made.values() for c in copies if c.link is not None)
+
+    @staticmethod
+    def _targets(wanted: Wanted) -> dict[int, list[tuple[int, list[Demand]]]]:
+        return {d: _partition(demands) for d, demands in sorted(wanted.demands.items())}
 
     def _links(self, atom: int, mask: int) -> tuple[Link, ...]:
         names = self.machine.names
@@ -255,7 +258,9 @@ class Plan:
                 copy.source = other
                 other.mask &= bits
 
-    def _ends(self, like: Link, keep, end) -> int:  # noqa: ANN001
+    def _ends(
+        self, like: Link, keep: Callable[[Link], bool], end: Callable[[Link], str]
+    ) -> int:
         """Return the memories at the ends of links of the same engine."""
         found = 0
         for link in self.machine.board.links:

@@ -1,0 +1,381 @@
+"""Walks the functions of a program and writes them with places and copies.
+
+A wish, a copy without an engine of its own, and a variable bound to a variable stand for the value
+behind them; their uses are uses of that value. An invariant parameter of a recursive function that is
+needed elsewhere comes as a further parameter, so that the copy is made once, by the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from inlay.ir.expr import (
+    Arm,
+    Call,
+    Const,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    OpRef,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    Project,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    Var,
+)
+from inlay.ir.place import Origin
+from inlay.ir.types import Type
+from inlay.ir.walk import copy as fresh_copy
+from inlay.ir.walk import rewrite, spine
+from inlay.ops.device import DEVICE_COPY, CopyAttrs
+from inlay.placement._copies import Region
+from inlay.placement._domains import Domain, Kind, Leaf, Parts, leaves, part
+from inlay.placement._gather import CHECKS, Instance
+from inlay.placement._mover import Mover
+from inlay.placement._written import Bound, Written
+from inlay.placement.mark_wishes import wish_of
+
+
+class Body(Mover):
+    """Walks one global function and the local functions in it."""
+
+    def function(self, w: Written, outer: Region | None) -> Function:
+        instance, f = w.instance, w.instance.function
+        region = self._region(outer, is_function=True)
+        params: list[Var] = []
+        for i, (p, home) in enumerate(zip(f.params, instance.params, strict=True)):
+            var = Var(p.name, p.type, p.span, self.writer.place(home, p.place))
+            params.append(var)
+            bound = Bound(var, home, self._new_value(), region, param=(instance, i))
+            self.env[id(instance), p] = bound
+            self.known[bound.value] = bound
+        if self.writing:
+            for i, _, atom in w.extra:
+                p = f.params[i]
+                var = Var(p.name, p.type, p.span, self.writer.place(Leaf(atom)))
+                params.append(var)
+                self.extras[id(instance), atom] = var
+        body = self.block(f.body, instance, region, instance.result)
+        place = self.writer.place(instance.result, f.place)
+        return Function(tuple(params), body, w.type, f.span, place, f.primitive)
+
+    # ------------------------------------------------------------------------ blocks
+
+    def block(self, root: Expr, instance: Instance, region: Region, want: Domain) -> Expr:
+        """Write a block whose result is wanted somewhere."""
+        lets, tail = spine(root)
+        for i, let in enumerate(lets):
+            region.here = i
+            self._insert(region)
+            self._let(let, instance, region)
+        region.here = len(lets)
+        self._insert(region)
+        result = self._tail(tail, instance, region, want)
+        for var, value, let in reversed(self.lets[region.number]):
+            if let is None:
+                result = Let(var, value, result, result.type, value.span)
+            else:  # its type quantifies the dims that it opens
+                result = Let(var, value, result, let.type, let.span, let.place)
+        self.lets[region.number] = []
+        return result
+
+    def _tail(self, tail: Expr, instance: Instance, region: Region, want: Domain) -> Expr:
+        if isinstance(tail, Call | If | Match) and not self._is_alias(tail):
+            value, home = self._value(tail, instance, region)
+            if not self._decide(self._differs(home, want)):
+                return value
+            bound = self._bind(value, home, region, _hint(tail))
+            region.here += 1  # copies of it stand behind it
+            self._insert(region)
+            return self.adapt(bound, want, region, tail.span)
+        return self.adapt(self.atom(tail, instance, tail, 0), want, region, tail.span)
+
+    def _let(self, let: Let, instance: Instance, region: Region) -> None:
+        var, value = let.var, let.value
+        if isinstance(value, Function) and value.primitive is None:
+            self._literals(var, let, instance, region)
+            return
+        if isinstance(value, Var | GlobalVar):
+            self.env[id(instance), var] = self.atom(value, instance, value, 0)
+            return
+        if isinstance(value, Const):
+            self._constant(let, instance, region)
+            return
+        alias = self._alias(value, instance, region)
+        if alias is not None:
+            self.env[id(instance), var] = alias
+            return
+        if isinstance(value, Tuple):
+            self._tuple(let, value, instance, region)
+            return
+        if isinstance(value, Project):
+            whole = self.atom(value.value, instance, value, 0)
+            self.env[id(instance), var] = self._project(
+                whole, value.index, region, var, value, let
+            )
+            return
+        made, home = self._value(value, instance, region)
+        self.env[id(instance), var] = self._bind(made, home, region, var.name, var, let)
+
+    def _constant(self, let: Let, instance: Instance, region: Region) -> None:
+        home = instance.env[let.var]
+        if home is None:
+            self.env[id(instance), let.var] = Bound(let.value, None)
+        else:
+            self.env[id(instance), let.var] = self._bind(
+                let.value, home, region, let.var.name, let.var, let
+            )
+
+    def _tuple(self, let: Let, value: Tuple, instance: Instance, region: Region) -> None:
+        home = instance.domains[id(value)]
+        fields: list[Bound] = []
+        parts: list[Domain] = []
+        exprs: list[Expr] = []
+        for i, f in enumerate(value.fields):
+            bound = self.atom(f, instance, value, i)
+            own = part(home, i)
+            exprs.append(self.adapt(bound, own, region, value.span))
+            fields.append(bound if bound.home is not None else replace(bound, home=own))
+            parts.append(own)
+        made = Tuple(tuple(exprs), value.type, value.span, None)
+        domain = Parts(Kind.TUPLE, tuple(parts))
+        bound = self._bind(made, domain, region, let.var.name, let.var, let)
+        self.env[id(instance), let.var] = replace(bound, fields=tuple(fields))
+
+    def _literals(self, var: Var, let: Let, instance: Instance, region: Region) -> None:
+        """Write a local function once for each way in which it is used."""
+        f = let.value
+        assert isinstance(f, Function)
+        again = False
+        for child in self.writer.locals.get((id(instance), var), ()):
+            w = self.writer.written[id(child)]
+            # The literal says where its parameters and result are; passes may give it more of them.
+            bound = Var(var.name, var.type, var.span)
+            self.literals[id(child)] = bound
+            made = self.function(w, region)
+            if w.extra:  # the variable has the type of the function; calls in the body have it too
+                typed = Var(var.name, w.type, var.span)
+                made = _with_var(made, bound, typed)
+                bound = self.literals[id(child)] = typed
+            if again and self.writing:
+                fresh = fresh_copy(made)
+                assert isinstance(fresh, Function)
+                made = fresh
+            again = True
+            self.lets[region.number].append((bound, made, let))
+
+    # ------------------------------------------------------------------------ atoms
+
+    def atom(self, e: Expr, instance: Instance, node: Expr, index: int) -> Bound:
+        """Return what an operand stands for."""
+        child = instance.children.get((id(node), index))
+        if child is not None and isinstance(e, Var | GlobalVar):
+            chosen = self.writer.chosen[id(child)]
+            if isinstance(e, Var):
+                return Bound(self.literals[id(chosen)], chosen.domain)
+            w = self.writer.written[id(chosen)]
+            return Bound(GlobalVar(w.name, self._global_type(e, w), e.span, e.place), chosen.domain)
+        if isinstance(e, Var):
+            home: Instance | None = instance
+            while home is not None:
+                found = self.env.get((id(home), e))
+                if found is not None:
+                    return found
+                parent = home.parent
+                home = None if parent is None else self.writer.chosen[id(parent)]
+            raise AssertionError(f"'{e.name}' is bound around its use")
+        return Bound(e, None)
+
+    @staticmethod
+    def _global_type(e: GlobalVar, w: Written) -> Type:
+        return w.type if w.extra else e.type
+
+    def _is_alias(self, value: Expr) -> bool:
+        if wish_of(value) is not None:
+            return True
+        match value:
+            case Call(callee=OpRef(op=op, attrs=CopyAttrs() as attrs), place=place):
+                if op is not DEVICE_COPY:
+                    return False
+                return not attrs.engine or (place is not None and place.origin is Origin.PLANNED)
+            case _:
+                return False
+
+    def _alias(self, value: Expr, instance: Instance, region: Region) -> Bound | None:
+        """Return what a wish or a copy stands for; None for what is computed."""
+        if not isinstance(value, Call) or not self._is_alias(value):
+            return None
+        if isinstance(value.args[0], Const):
+            home = instance.constants.get(id(value))
+            if home is None:
+                return Bound(value.args[0], None)
+            return self._bind(value.args[0], home, region, "constant")
+        return self.atom(value.args[0], instance, value, 1)
+
+    # ------------------------------------------------------------------------ values
+
+    def _value(self, value: Expr, instance: Instance, region: Region) -> tuple[Expr, Domain]:
+        """Return what is written for an operation, and where its result is."""
+        home = instance.domains[id(value)]
+        match value:
+            case Call():
+                return self._call(value, instance, region, home)
+            case If(condition=condition, then=then, otherwise=otherwise):
+                chosen = self.atom(condition, instance, value, 0).expr
+                arms = [
+                    self.block(b, instance, self._region(region), home) for b in (then, otherwise)
+                ]
+                place = self.writer.place(home)
+                return If(chosen, arms[0], arms[1], value.type, value.span, place), home
+            case Match(scrutinee=scrutinee, arms=arms):
+                bound = self.atom(scrutinee, instance, value, 0)
+                written: list[Arm] = []
+                for arm in arms:
+                    inner = self._region(region)
+                    pattern = self._pattern(arm.pattern, bound.home, instance, inner)
+                    written.append(Arm(pattern, self.block(arm.body, instance, inner, home)))
+                place = self.writer.place(home)
+                return Match(bound.expr, tuple(written), value.type, value.span, place), home
+            case RefCreate(value=inner):
+                content = self.atom(inner, instance, value, 0)
+                new = self.adapt(content, part(home, 0), region, value.span)
+                return RefCreate(new, value.type, value.span, self.writer.place(home)), home
+            case RefRead(ref=ref):
+                cell = self.atom(ref, instance, value, 0)
+                content = part(cell.home, 0)
+                place = self.writer.place(content)
+                return RefRead(cell.expr, value.type, value.span, place), content
+            case RefWrite(ref=ref, value=inner):
+                cell = self.atom(ref, instance, value, 0)
+                content = self.atom(inner, instance, value, 1)
+                new = self.adapt(content, part(cell.home, 0), region, value.span)
+                return RefWrite(cell.expr, new, value.type, value.span, value.place), None
+            case Function():  # a kernel to be
+                return value, home
+            case _:
+                raise AssertionError(f"no operation: {type(value).__name__}")
+
+    def _pattern(
+        self, pattern: Pattern, home: Domain, instance: Instance, region: Region
+    ) -> Pattern:
+        match pattern:
+            case PatternVar(var=var):
+                new = Var(var.name, var.type, var.span, self.writer.place(home, var.place))
+                bound = Bound(new, home, self._new_value(), region)
+                self.env[id(instance), var] = bound
+                self.known[bound.value] = bound
+                return PatternVar(new)
+            case PatternTuple(fields=fields):
+                made = (self._pattern(f, part(home, i), instance, region)
+                        for i, f in enumerate(fields))  # fmt: skip
+                return PatternTuple(tuple(made))
+            case PatternConstructor(name=name, fields=fields):
+                known = home.fields.get(name, ()) if isinstance(home, Parts) else ()
+                inner = (
+                    self._pattern(f, known[i] if i < len(known) else home, instance, region)
+                    for i, f in enumerate(fields)
+                )
+                return replace(pattern, fields=tuple(inner))
+            case _:
+                return pattern
+
+    def _call(
+        self, call: Call, instance: Instance, region: Region, home: Domain
+    ) -> tuple[Expr, Domain]:
+        wanted = list(self._wanted(call, instance, home))
+        callee = self.atom(call.callee, instance, call, 0)
+        args: list[Expr] = []
+        for i, arg in enumerate(call.args):
+            bound = self.atom(arg, instance, call, i + 1)
+            args.append(self.adapt(bound, wanted[i], region, call.span))
+        child = instance.children.get((id(call), 0))
+        if child is not None:
+            args.extend(self._added(call, self.writer.chosen[id(child)], instance, region))
+        is_operation = isinstance(call.callee, OpRef) or self._is_kernel(call.callee)
+        if isinstance(call.callee, OpRef) and self._keeps(call):
+            first = self.atom(call.args[0], instance, call, 1)
+            home = first.home
+        place = self.writer.operation_place(home) if is_operation else self.writer.place(home)
+        if isinstance(call.callee, OpRef) and call.callee.op is DEVICE_COPY and place is not None:
+            place = replace(place, origin=Origin.USER)  # kept as a person wrote it
+        return Call(callee.expr, tuple(args), call.type, call.span, place), home
+
+    def _keeps(self, call: Call) -> bool:
+        """Whether a call gives back its first operand."""
+        return isinstance(call.callee, OpRef) and call.callee.op in CHECKS
+
+    def _is_kernel(self, callee: Expr) -> bool:
+        if not isinstance(callee, GlobalVar):
+            return False
+        function = self.writer.module.functions.get(callee.name)
+        return function is None or function.primitive is not None
+
+    def _wanted(self, call: Call, instance: Instance, home: Domain) -> Iterator[Domain]:
+        """Yield where each operand is needed."""
+        match call.callee:
+            case OpRef(op=op, attrs=CopyAttrs() as attrs) if op is DEVICE_COPY and attrs.src:
+                device = self.machine.device_index[attrs.src]
+                mask = self.machine.reach[device]
+                if attrs.src_memory:
+                    mask = 1 << self.machine.memory_index[attrs.src_memory]
+                yield Leaf(self.places.port(device, mask))
+            case OpRef() if self._keeps(call):
+                for _ in call.args:
+                    yield None
+            case OpRef() | GlobalVar() if isinstance(call.callee, OpRef) or self._is_kernel(
+                call.callee
+            ):
+                atoms = list(leaves(home))
+                device = self.places.device(atoms[0]) if atoms else self.host
+                every = Leaf(self.places.port(device, self.machine.every))
+                for i in range(len(call.args)):
+                    mask = instance.ports.get((id(call), i)) if instance.ports else None
+                    yield every if mask is None else Leaf(self.places.port(device, mask))
+            case _ if isinstance(home, Parts) and home.kind is Kind.DATA and _constructs(call):
+                known = home.fields.get(call.callee.name, ())  # type: ignore[union-attr]
+                for i in range(len(call.args)):
+                    yield known[i] if i < len(known) else None
+            case _:
+                callee = self.atom(call.callee, instance, call, 0).home
+                params = callee.params if isinstance(callee, Parts) else ()
+                for i in range(len(call.args)):
+                    yield params[i] if i < len(params) else None
+
+    def _added(
+        self, call: Call, chosen: Instance, instance: Instance, region: Region
+    ) -> Iterator[Expr]:
+        """Yield the arguments for the parameters that a function was given."""
+        for i, _, atom in list(self.writer.written[id(chosen)].extra):
+            bound = self.atom(call.args[i], instance, call, i + 1)
+            if bound.param == (chosen, i):  # the recursive call hands on what it was given
+                if self.writing:
+                    yield self.extras[id(chosen), atom]
+            else:
+                yield self.use(bound, atom, region, call.span)
+
+
+def _constructs(call: Call) -> bool:
+    return hasattr(call.callee, "adt")
+
+
+def _hint(value: Expr) -> str:
+    match value:
+        case Call(callee=Var(name=name) | GlobalVar(name=name)):
+            return name
+        case _:
+            return "t"
+
+
+def _with_var(function: Function, old: Var, new: Var) -> Function:
+    result = rewrite(function, lambda e: new if e is old else e)
+    assert isinstance(result, Function)
+    return result

@@ -1,0 +1,298 @@
+"""Brings values to where they are wanted: decides, asks for copies, writes them.
+
+A function is walked twice, and both walks ask the same questions in the same order: the first records
+its answers and gathers demands, the second repeats them and reads off the copies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from inlay.base.span import Span
+from inlay.ir.dims import opened_dims
+from inlay.ir.expr import (
+    Call,
+    Expr,
+    Function,
+    Let,
+    Project,
+    Tuple,
+    Var,
+)
+from inlay.ir.make import op_ref
+from inlay.ir.place import Place
+from inlay.ir.types import FuncType, TupleType, Type
+from inlay.ops.device import DEVICE_COPY, CopyAttrs
+from inlay.placement._copies import Copy, Demand, Plan, Region, Value, lifted
+from inlay.placement._domains import Domain, Kind, Leaf, Parts, leaves, part
+from inlay.placement._written import Bound, Program, Written
+
+
+class Mover:
+    """What a walk over a function needs to move values; `Body` walks."""
+
+    def __init__(self, writer: Program, root: Written, plan: Plan, *, writing: bool) -> None:
+        self.writer = writer
+        self.root = root
+        self.plan = plan
+        self.places = writer.places
+        self.machine = writer.machine
+        self.writing = writing
+        self.env: dict[tuple[int, Var], Bound] = {}
+        self.literals: dict[int, Var] = {}
+        self.extras: dict[tuple[int, int], Expr] = {}
+        self.lets: dict[int, list[tuple[Var, Expr, Let | None]]] = {}
+        self.known: dict[Value, Bound] = {}
+        self.made: dict[int, Var] = {}
+        self.count = 0
+        self.regions = 0
+        self.decided = 0
+        self.host = 0
+
+    def _region(self, outer: Region | None, *, is_function: bool = False) -> Region:
+        number = self.regions
+        self.regions += 1
+        if outer is None:
+            made = Region(None, 0, number)
+        else:
+            made = Region(outer, outer.here, number, None if is_function else outer.home)
+            made.depth = outer.depth + 1
+        self.lets[number] = []
+        return made
+
+    def _new_value(self) -> Value:
+        self.count += 1
+        return Value(self.count)
+
+    def _bind(
+        self, value: Expr, home: Domain, region: Region, name: str, old: Var | None = None,
+        let: Let | None = None,
+    ) -> Bound:  # fmt: skip
+        place = self.writer.place(home, None if old is None else old.place)
+        t = value.type if old is None else old.type
+        var = Var(name, t, value.span if old is None else old.span, place)
+        self.lets[region.number].append((var, value, let))
+        bound = Bound(var, home, self._new_value(), region)
+        self.known[bound.value] = bound
+        return bound
+
+    def _project(
+        self, whole: Bound, index: int, region: Region, var: Var | None, node: Expr,
+        let: Let | None = None,
+    ) -> Bound:  # fmt: skip
+        if whole.fields and (var is None or not opened_dims(node.type, var.type)):
+            return whole.fields[index]
+        value = Value(whole.value.key, (*whole.value.path, index))
+        home = part(whole.home, index)
+        t = var.type if var is not None else field_type(whole.expr.type, index)
+        name = var.name if var is not None else "t"
+        place = self.writer.place(home, None if var is None else var.place)
+        new = Var(name, t, node.span, place)
+        made = Project(whole.expr, index, t, node.span, self.writer.place(home))
+        self.lets[region.number].append((new, made, let))
+        owner = whole.region if whole.region is not None else region
+        bound = Bound(new, home, value, owner)
+        self.known[value] = replace(bound, region=region)
+        return bound
+
+    # ------------------------------------------------------------------------ bringing values along
+
+    def _differs(self, home: Domain, want: Domain) -> bool:
+        if type(home) is Leaf and type(want) is Leaf:
+            return not self._meet(home.atom, want.atom)
+        match home, want:
+            case (None, _) | (_, None):
+                return False
+            case Parts(kind=Kind.CELL), _:
+                return False
+            case Parts(parts=xs), Parts(parts=ys) if len(xs) == len(ys):
+                return any(self._differs(x, y) for x, y in zip(xs, ys, strict=True))
+            case _:
+                first = next(leaves(want), None)
+                return first is not None and any(not self._meet(x, first) for x in leaves(home))
+
+    def _meet(self, x: int, y: int) -> bool:
+        """Whether a value can stay for a use; both then are in what both allow."""
+        places = self.places
+        device, mask = places.device(y), places.mask(y)
+        if not places.meets(x, device, mask):
+            return False
+        if not self.writing and places.group(x) != places.group(y):
+            places.stay(x, y)
+        return True
+
+    def adapt(self, bound: Bound, want: Domain, region: Region, span: Span) -> Expr:
+        """Return a value where it is wanted: itself, a copy, or a tuple of fields and copies."""
+        home = bound.home
+        if not self._decide(self._differs(home, want)):
+            return bound.expr
+        match home, want:
+            case Leaf(), Leaf(atom=y):
+                return self.use(bound, y, region, span)
+            case Parts(kind=Kind.TUPLE), Parts(kind=Kind.TUPLE, parts=parts):
+                fields: list[Expr] = []
+                for i, p in enumerate(parts):
+                    own = self._project(bound, i, region, None, bound.expr)
+                    fields.append(self.adapt(own, p, region, span))
+                made = Tuple(tuple(fields), bound.expr.type, span, self.writer.place(want))
+                return self._bind(made, want, region, "t").expr
+            case Parts(kind=Kind.TUPLE, parts=parts), Leaf():
+                every = Parts(Kind.TUPLE, tuple(want for _ in parts))
+                return self.adapt(bound, every, region, span)
+            case Parts(kind=Kind.FUNCTION), Parts(kind=Kind.FUNCTION):
+                return self._adapter(bound, home, want, region, span)
+            case _:
+                return self.use(bound, next(leaves(want)), region, span)
+
+    def _adapter(
+        self, bound: Bound, home: Parts, want: Parts, region: Region, span: Span
+    ) -> Expr:
+        """Return a function that brings arguments and result along."""
+        t = bound.expr.type
+        assert isinstance(t, FuncType), "a function has a function type"
+        inner = self._region(region, is_function=True)
+        params = tuple(
+            Var(f"x{i}", p, span, self.writer.place(want.params[i])) for i, p in enumerate(t.params)
+        )
+        args: list[Expr] = []
+        for i, (p, there) in enumerate(zip(params, want.params, strict=True)):
+            own = Bound(p, there, self._new_value(), inner)
+            self.known[own.value] = own
+            self._insert(inner)
+            args.append(self.adapt(own, home.params[i], inner, span))
+        inner.here = 1
+        called = Call(bound.expr, tuple(args), t.result, span, self.writer.place(home.result))
+        result = self._bind(called, home.result, inner, "y")
+        self._insert(inner)
+        body = self.adapt(result, want.result, inner, span)
+        for var, value, _ in reversed(self.lets[inner.number]):
+            body = Let(var, value, body, body.type, span)
+        self.lets[inner.number] = []
+        made = Function(params, body, t, span, self.writer.place(want.result))
+        return self._bind(made, want, region, "f").expr
+
+    def use(self, bound: Bound, want: int, region: Region, span: Span) -> Expr:
+        """Return a tensor where it is wanted: itself, a copy of it, or the parameter that brings it.
+
+        Args:
+            bound: the tensor.
+            want: an atom of the place.
+            region: where it is used.
+            span: of the use.
+        """
+        home = bound.home
+        atoms = [home.atom] if type(home) is Leaf else list(leaves(home))
+        device, mask = self.places.device(want), self.places.mask(want)
+        if not atoms or bound.region is None:
+            return bound.expr
+        if self._decide(all(self._meet(a, want) for a in atoms)):
+            return bound.expr
+        if bound.param is not None and not bound.value.path:
+            instance, i = bound.param
+            w = self.writer.written.get(id(instance))
+            if w is not None and i in w.invariant:
+                return self._extra(w, i, device, want, bound)
+        if not self.writing:
+            spot = lifted((region, region.here), bound.region)
+            name = getattr(bound.expr, "name", "the value")
+            demand = Demand(want, mask, spot, span, f"'{name}'")
+            self.plan.demand(bound.value, atoms[0], device, demand)
+            self.plan.decisions.append(demand)
+            return bound.expr
+        demand = self._next()
+        assert isinstance(demand, Demand), "both walks ask the same questions"
+        return self.made[id(self.plan.copy_for(demand))]
+
+    def _decide(self, answer: bool) -> bool:  # noqa: FBT001
+        """Return an answer, in the second walk that of the first: sets shrink in between."""
+        if not self.writing:
+            self.plan.decisions.append(answer)
+            return answer
+        found = self._next()
+        assert isinstance(found, bool), "both walks ask the same questions"
+        return found
+
+    def _next(self) -> object:
+        self.decided += 1
+        return self.plan.decisions[self.decided - 1]
+
+    def _extra(self, w: Written, i: int, device: int, want: int, bound: Bound) -> Expr:
+        mask = self.places.mask(want)
+        if not self.writing:
+            for known in w.extra:
+                if known[:2] == (i, device) and self.places.mask(known[2]) & mask:
+                    self.places.narrow(known[2], mask)
+                    self.places.narrow(want, self.places.mask(known[2]))
+                    self.plan.decisions.append(known)
+                    return bound.expr
+            made = (i, device, self.places.add(device, mask))
+            w.extra.append(made)
+            self.plan.decisions.append(made)
+            return bound.expr
+        made = self._next()
+        assert isinstance(made, tuple), "both walks ask the same questions"
+        return self.extras[id(w.instance), made[2]]
+
+    def _insert(self, region: Region) -> None:
+        """Write the copies that stand before the present statement."""
+        if not self.writing:
+            return
+        for copy in self.plan.at(region, region.here):
+            self.made[id(copy)] = self._write(copy, region)
+
+    def _write(self, copy: Copy, region: Region) -> Var:
+        source = self._source(copy.value, region)
+        if copy.source is None:
+            expr, home = source.expr, next(leaves(source.home))
+        else:
+            expr, home = self.made[id(copy.source)], copy.source.atom
+        assert copy.link is not None
+        copy.atom = self.places.add(copy.device, copy.mask)
+        names, devices = self.machine.names, self.machine.devices
+        from_, to = names(self.places.mask(home)), names(copy.mask)
+        attrs = CopyAttrs(
+            devices[self.places.device(home)],
+            devices[copy.device],
+            from_[0] if len(from_) == 1 else "",
+            to[0] if len(to) == 1 else "",
+            copy.link.engine,
+        )
+        place = self.writer.place(Leaf(copy.atom))
+        if isinstance(source.home, Parts):
+            place = self._filled(source.home, place)
+        callee = op_ref(DEVICE_COPY, attrs, expr.span)
+        made = Call(callee, (expr,), expr.type, expr.span, place)
+        var = Var(getattr(expr, "name", "t"), expr.type, expr.span, place)
+        self.lets[region.number].append((var, made, None))
+        return var
+
+    def _filled(self, home: Parts, place: Place | None) -> Place:
+        """Return one place for all parts of a value."""
+        return Place("", fields=tuple(
+            self._filled(p, place) if isinstance(p, Parts) else None if p is None else place
+            for p in home.parts
+        ))  # fmt: skip
+
+    def _source(self, value: Value, region: Region) -> Bound:
+        """Return what denotes a value in a region; project it from the whole if nothing does."""
+        found = self.known.get(value)
+        if found is not None and _is_visible(found.region, region):
+            return found
+        whole = self._source(Value(value.key, value.path[:-1]), region)
+        return self._project(whole, value.path[-1], region, None, whole.expr)
+
+
+def _is_visible(owner: Region | None, region: Region | None) -> bool:
+    if owner is None:
+        return True
+    while region is not None:
+        if region is owner:
+            return True
+        region = region.parent
+    return False
+
+
+def field_type(t: Type, index: int) -> Type:
+    """Return the type of a field of a tuple."""
+    assert isinstance(t, TupleType), "only tuples are projected"
+    return t.fields[index]
