@@ -18,17 +18,17 @@ from inlay.runtime.session import Executable, executable_of
 from tests.unit.runtime.programs import spec
 
 
-def program_of(write) -> Executable:
+def program_of(write, **settings) -> Executable:
     """An executable -> i64[] whose entry `write` leaves one integer on the stack."""
     b = ProgramBuilder()
     main = b.function("main", [], [Kind.TENSOR])
     write(b, main)
     main.emit("TO_TENSOR", "i64"), main.emit("RETURN")
     b.entry(Entry("main", main.index, (), (spec("y", "i64", "", []),)))
-    return executable_of(b.finish(), settings=Settings())
+    return executable_of(b.finish(), settings=Settings(**settings))
 
 
-def recursive(depth: int, frame: int = 0):
+def recursive(depth: int, frame: int = 0, call: str = "CALL"):
     """1 + 1 + .. + 0, with `frame` further slots in each frame."""
 
     def write(b: ProgramBuilder, main: FunctionBuilder) -> None:
@@ -37,18 +37,23 @@ def recursive(depth: int, frame: int = 0):
         f.emit("COPY", 0), f.emit("JUMP_IF_FALSE", end)
         for _ in range(frame):
             f.emit("INT", 7)
-        f.emit("COPY", 0), f.emit("INT", 1), f.emit("SUB"), f.emit("CALL", f)
+        f.emit("COPY", 0), f.emit("INT", 1), f.emit("SUB"), f.emit(call, f)
         f.emit("INT", 1), f.emit("ADD"), f.emit("RETURN")
         f.place(end)
         f.emit("INT", 0), f.emit("RETURN")
-        main.emit("INT", depth), main.emit("CALL", f)
+        main.emit("INT", depth), main.emit(call, f)
 
     return write
 
 
-def test_a_million_calls_deep():
+@pytest.mark.parametrize(
+    ("call", "mode"), [("CALL", "sequential"), ("SPAWN", "parallel"), ("SPAWN", "replay")]
+)
+def test_a_million_calls_deep(call, mode):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert program_of(recursive(1_000_000))() == 1_000_000
+    exe = program_of(recursive(1_000_000, call=call), mode=mode, seed=3)
+    assert exe() == 1_000_000
+    assert exe.live_objects() == 0
     used = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     assert used < 256 << 20
 
