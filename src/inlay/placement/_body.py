@@ -39,7 +39,7 @@ from inlay.ir.walk import rewrite, spine
 from inlay.ops.device import DEVICE_COPY, CopyAttrs
 from inlay.placement._copies import Region
 from inlay.placement._domains import Domain, Kind, Leaf, Parts, leaves, part
-from inlay.placement._gather import CHECKS, Instance
+from inlay.placement._instance import CHECKS, Instance
 from inlay.placement._mover import Mover
 from inlay.placement._written import Bound, Written
 from inlay.placement.mark_wishes import wish_of

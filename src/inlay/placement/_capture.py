@@ -16,7 +16,7 @@ from inlay.ir.module import Module
 from inlay.ir.walk import copy as fresh_copy
 from inlay.placement._body import Body
 from inlay.placement._copies import Plan
-from inlay.placement._gather import Instance
+from inlay.placement._instance import Instance
 from inlay.placement._scopes import Places
 from inlay.placement._written import Program
 

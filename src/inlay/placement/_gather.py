@@ -13,16 +13,12 @@ a `device_copy` without an engine: what they ask for is a demand like that of an
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 
 from inlay.analysis.blocks import count_uses
 from inlay.analysis.call_graph import call_graph
 from inlay.base.diagnostics import Collector
 from inlay.base.graph import strong_components
-from inlay.base.registry import nearest
-from inlay.base.span import Span
-from inlay.ir import core_ops
 from inlay.ir.dims import substitute_type
 from inlay.ir.expr import (
     Call,
@@ -47,66 +43,14 @@ from inlay.ir.expr import (
     Var,
 )
 from inlay.ir.module import Module
-from inlay.ir.place import Origin, Place
 from inlay.ir.types import Type
 from inlay.ops.device import DEVICE_COPY, CopyAttrs, Position, WishAttrs
 from inlay.ops.memory import TENSOR_AT, StorageAttrs
-from inlay.placement._domains import Domain, Kind, Leaf, Parts, Shapes, leaves, match_types, part
+from inlay.placement._domains import Domain, Kind, Leaf, Parts, leaves, match_types, part
+from inlay.placement._flows import Flows
 from inlay.placement._graph import Edge, Graph, Operation, Reason
+from inlay.placement._instance import CHECKS, Capability, Instance
 from inlay.placement.mark_wishes import wish_of
-
-Capability = Callable[[Call], Mapping[str, str]]
-"""Gives for each device that cannot run an operation the reason, by name."""
-
-CHECKS = frozenset({core_ops.CHECK_SHAPE, core_ops.CHECK_EQUAL, core_ops.CHECK_AT_LEAST})
-_MOST_VALUES = 150_000
-
-
-@dataclass(slots=True, eq=False)
-class Instance:
-    """A function at one occurrence.
-
-    Attributes:
-        function: what is instantiated.
-        name: of a global, or the variable of a local function; None for one without a name.
-        parent: the instance in whose body a local function stands.
-        types: what type variables stand for.
-        params, result: the domain of the function.
-        env: domains of the variables bound in the body; None for constants.
-        domains: of operations, branches and calls, by identity of the node.
-        children: instances of occurrences, by identity of the node and index of the operand.
-        ports: memories that an operand of a kernel may be in, by node and index; else any.
-        sites: who mentions it where: the instance, the node and the index of the operand.
-        constants: homes of constants that a wish puts somewhere, by identity of the wish.
-        atoms: its own, in the order of the walk.
-        group: instances of the functions that call each other, by name.
-        shared: whether several occurrences use it because the program is too large.
-    """
-
-    function: Function
-    name: str | Var | None
-    parent: Instance | None
-    types: Mapping[str, Type]
-    params: tuple[Domain, ...] = ()
-    result: Domain = None
-    env: dict[Var, Domain] = field(default_factory=dict[Var, "Domain"])
-    domains: dict[int, Domain] = field(default_factory=dict[int, "Domain"])
-    children: dict[tuple[int, int], Instance] = field(
-        default_factory=dict[tuple[int, int], "Instance"]
-    )
-    atoms: list[int] = field(default_factory=list[int])
-    ports: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
-    sites: list[tuple[Instance, Expr, int]] = field(
-        default_factory=list["tuple[Instance, Expr, int]"]
-    )
-    constants: dict[int, Domain] = field(default_factory=dict[int, "Domain"])
-    group: dict[str, Instance] = field(default_factory=dict[str, "Instance"])
-    shared: bool = False
-
-    @property
-    def domain(self) -> Parts:
-        """The domain of the function as a value."""
-        return Parts(Kind.FUNCTION, (*self.params, self.result))
 
 
 def gather(
@@ -122,15 +66,18 @@ def gather(
     return walk.instances
 
 
-class _Gather:
+_MOST_VALUES = 150_000
+
+
+class _Gather(Flows):
+    """Walks a program."""
+
     def __init__(
         self, module: Module, graph: Graph, capability: Capability, findings: Collector
     ) -> None:
+        super().__init__(module, graph, findings)
         self.module = module
-        self.graph = graph
-        self.machine = graph.machine
         self.capability = capability
-        self.findings = findings
         self.instances: list[Instance] = []
         self.pending: deque[Instance] = deque()
         self.locals: dict[Var, Function] = {}
@@ -138,9 +85,6 @@ class _Gather:
         self.walked = 0
         self.uses: dict[int, set[Var]] = {}
         self.rigid_vars: set[Var] = set()
-        self.now: Instance | None = None
-        self.about = Reason("a value")
-        self.shapes = Shapes(module.adts, self._new_atom)
         self.groups = self._recursive_groups()
 
     def _recursive_groups(self) -> dict[str, frozenset[str]]:
@@ -174,127 +118,6 @@ class _Gather:
                 self.instances.append(Instance(self.module.functions[name], name, None, {}))
             while self.pending:
                 self._walk(self.pending.popleft())
-
-    # ------------------------------------------------------------------------ atoms and facts
-
-    def _new_atom(self) -> int:
-        atom = self.graph.atom(self.about)
-        if self.now is not None:
-            self.now.atoms.append(atom)
-        return atom
-
-    def _domain(self, t: Type, about: str, span: Span) -> Domain:
-        assert self.now is not None
-        self.about = Reason(about, span)
-        return self.shapes.of(t, self.now.types)
-
-    def device(self, name: str, span: Span) -> int | None:
-        """Return the index of a device; None, and a finding, where the board has none such."""
-        found = self.machine.device_index.get(name)
-        if found is None:
-            known = self.machine.devices
-            close = nearest(name, known)
-            self.findings.error(
-                "placement.unknown-device",
-                f"found the device '{name}', which board '{self.machine.board.name}' does not have",
-                span=span,
-                hint=f"did you mean {' or '.join(close)}?" if close
-                else f"its devices are {', '.join(known)}",
-            )  # fmt: skip
-        return found
-
-    def memories(self, names: Sequence[str], device: int | None, span: Span) -> int | None:
-        """Return the memories that a scope names, as bits.
-
-        A scope is a memory, or one of `workspace` (no stack), `stack`, `global` (no restriction), or a
-        device or engine, for what that addresses: `[npu0, dma0]` is what all of them share.
-        """
-        board, bits = self.machine.board, 0
-        everything = (1 << len(board.memories)) - 1
-        restricted = everything
-        stacks = self.machine.bits([m.name for m in board.memories if m.kind == "stack"])
-        parties = {d.name: d.memories for d in board.devices}
-        parties.update({e.name: e.memories for e in board.engines})
-        for name in names:
-            if name in self.machine.memory_index:
-                bits |= 1 << self.machine.memory_index[name]
-            elif name in ("workspace", "stack", "global"):
-                scope = {"workspace": everything & ~stacks, "stack": stacks, "global": everything}
-                restricted &= scope[name]
-            elif name in parties:
-                restricted &= self.machine.bits(parties[name])
-            else:
-                known = [*self.machine.memory_index, *parties, "workspace", "stack", "global"]
-                close = nearest(name, known)
-                self.findings.error(
-                    "placement.unknown-memory",
-                    f"found the memory '{name}', which board '{board.name}' does not have",
-                    span=span,
-                    hint=f"did you mean {' or '.join(close)}?" if close
-                    else f"its memories are {', '.join(self.machine.memory_index)}",
-                )  # fmt: skip
-                return None
-        del device
-        return (bits or everything) & restricted
-
-    def place(self, domain: Domain, place: Place | None, what: str, span: Span) -> None:
-        """Take the place written on a value as a fact."""
-        if place is None or domain is None:
-            return
-        said = "!" if place.origin is Origin.USER else ""
-        device = self.device(place.device, span) if place.device else None
-        bits = None
-        if place.memories is not None:
-            bits = self.memories(place.memories, device, span)
-        inner = domain.parts if isinstance(domain, Parts) else ()
-        if not place.fields and isinstance(domain, Parts) and domain.kind is Kind.FUNCTION:
-            return
-        whole = not place.fields
-        for index, p in enumerate(inner if not whole else ()):
-            own = place.fields[index] if index < len(place.fields) else None
-            self.place(p, own, f"part {index} of {what}", span)
-        if not whole:
-            return
-        text = place.device + (f"[{', '.join(place.memories)}]" if place.memories else "")
-        for atom in leaves(domain):
-            if device is not None:
-                self.graph.pin(atom, device, Reason(f"{what} is @{text}{said}", span))
-            if bits is not None:
-                self.graph.limit(atom, bits, Reason(f"{what} is @{text}{said}", span))
-
-    def flow(self, a: Domain, b: Domain, reason: Reason, kind: Edge = Edge.ORDINARY) -> None:
-        """Say that a value of one domain becomes one of another, where a copy may be written."""
-        match a, b:
-            case Leaf(atom=x), Leaf(atom=y):
-                if x != y:
-                    self.graph.edge(x, y, kind)
-            case Parts(kind=Kind.CELL, parts=xs), Parts(kind=Kind.CELL, parts=ys):
-                for x, y in zip(xs, ys, strict=True):
-                    self.unify(x, y, reason, cell=True)
-            case Parts(kind=one, parts=xs), Parts(kind=other, parts=ys) if one == other:
-                if a is b or len(xs) != len(ys):
-                    return
-                inner = kind if one is Kind.TUPLE else min(kind, Edge.CONTAINER)
-                for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
-                    if one is Kind.FUNCTION and i < len(xs) - 1:
-                        self.flow(y, x, reason, inner)
-                    else:
-                        self.flow(x, y, reason, inner)
-            case Leaf(atom=x), Parts():
-                for y in leaves(b):
-                    self.graph.edge(x, y, kind)
-            case Parts(), Leaf(atom=y):
-                for x in leaves(a):
-                    self.graph.edge(x, y, kind)
-            case _:
-                pass
-
-    def unify(self, a: Domain, b: Domain, reason: Reason, *, cell: bool = False) -> None:
-        """Say that two domains are of one value."""
-        for x, y in zip(leaves(a), leaves(b), strict=False):
-            self.graph.same_value(x, y, reason)
-            if cell:
-                self.graph.cells.update((x, y))
 
     # ------------------------------------------------------------------------ instances
 
@@ -359,7 +182,11 @@ class _Gather:
         return found.domain
 
     def _shared(
-        self, function: Function, name: str | Var, parent: Instance | None, types: Mapping[str, Type]
+        self,
+        function: Function,
+        name: str | Var,
+        parent: Instance | None,
+        types: Mapping[str, Type],
     ) -> Instance | None:
         if self.walked < _MOST_VALUES or function.type.type_vars:
             return None
@@ -548,7 +375,9 @@ class _Gather:
         if not isinstance(callee, Parts):  # a function of unknown shape
             result = self._domain(call.type, "the result of a call", call.span)
             for i, arg in enumerate(call.args):
-                self.flow(self._atom(arg, call, i + 1), callee, Reason("it is an argument", arg.span))
+                self.flow(
+                    self._atom(arg, call, i + 1), callee, Reason("it is an argument", arg.span)
+                )
             self.flow(callee, result, Reason("it is the result", call.span))
             return result
         name = getattr(call.callee, "name", "the function")
@@ -594,7 +423,7 @@ class _Gather:
         self.graph.operations[first] = Operation(name, allowed, refused, call.span)
         spec = call.callee
         if isinstance(spec, OpRef) and isinstance(spec.attrs, StorageAttrs) and spec.attrs.memory:
-            bits = self.memories((spec.attrs.memory,), None, call.span)
+            bits = self.memories((spec.attrs.memory,), call.span)
             if bits is not None:
                 owner = self.machine.board.owner_of(spec.attrs.memory)
                 said = Reason(f"{name} names {spec.attrs.memory}", call.span)
@@ -627,7 +456,7 @@ class _Gather:
         found: dict[int, int] = {}
         for i, scope in self._scopes(call):
             if i < len(call.args):
-                bits = self.memories(scope, None, call.span)
+                bits = self.memories(scope, call.span)
                 if bits is not None:
                     found[i] = bits
         return found
@@ -637,7 +466,7 @@ class _Gather:
         for i, scope in self._scopes(call):
             at = i - len(call.args)
             if 0 <= at < len(atoms):
-                bits = self.memories(scope, None, call.span)
+                bits = self.memories(scope, call.span)
                 if bits is not None:
                     said = f"result {at} of the kernel is in {', '.join(scope)}"
                     self.graph.limit(atoms[at], bits, Reason(said, call.span))
@@ -663,7 +492,7 @@ class _Gather:
     def _wish(self, call: Call, wish: WishAttrs) -> Domain:
         inner = self._atom(call.args[0], call, 1)
         device = self.device(wish.device, call.span) if wish.device else None
-        bits = self.memories(wish.memories, device, call.span) if wish.memories else None
+        bits = self.memories(wish.memories, call.span) if wish.memories else None
         if (wish.device and device is None) or (wish.memories and bits is None):
             return inner
         said = Reason(_wish_text(call, wish), call.span)
@@ -693,87 +522,6 @@ class _Gather:
                 self._pin(atom, device, bits, said)
         return made
 
-    def _pin(self, atom: int, device: int | None, bits: int | None, said: Reason) -> None:
-        if device is not None:
-            self.graph.pin(atom, device, said)
-        if bits is not None:
-            self.graph.limit(atom, bits, said)
-
-    def _twin(self, domain: Domain, device: int | None, bits: int | None, said: Reason) -> Domain:
-        """Return a new domain of the same shape, on a device; cells have identity and stay."""
-        match domain:
-            case Leaf():
-                atom = self._new_atom()
-                self._pin(atom, device, bits, said)
-                return Leaf(atom)
-            case Parts(kind=Kind.CELL):
-                for atom in leaves(domain):
-                    self._pin(atom, device, bits, said)
-                return domain
-            case Parts(kind=Kind.FUNCTION):
-                return domain
-            case Parts(kind=Kind.DATA):
-                return self._twin_data(domain, device, bits, said)
-            case Parts(kind=kind, parts=parts):
-                return Parts(kind, tuple(self._twin(p, device, bits, said) for p in parts))
-            case None:
-                return None
-
-    def _twin_data(
-        self, data: Parts, device: int | None, bits: int | None, said: Reason
-    ) -> Parts:
-        twins: dict[int, Domain] = {}
-        made = Parts(Kind.DATA, ())
-        twins[id(data)] = made
-
-        def twin(d: Domain) -> Domain:
-            if d is None:
-                return None
-            if isinstance(d, Leaf):
-                key = -1 - d.atom
-                if key not in twins:
-                    twins[key] = self._twin(d, device, bits, said)
-                return twins[key]
-            if id(d) not in twins:
-                copy = Parts(d.kind, ())
-                twins[id(d)] = copy
-                copy.parts = tuple(map(twin, d.parts))
-                copy.fields = {n: tuple(map(twin, f)) for n, f in d.fields.items()}
-            return twins[id(d)]
-
-        made.parts = tuple(map(twin, data.parts))
-        made.fields = {n: tuple(map(twin, f)) for n, f in data.fields.items()}
-        return made
-
-    def _ask(self, inner: Domain, asked: Domain, said: Reason, wish: WishAttrs) -> None:
-        if not wish.body:
-            self.flow(inner, asked, said)
-            return
-        for a, b in zip(leaves(inner), leaves(asked), strict=False):
-            if a == b:
-                continue
-            self.graph.edge(a, b, Edge.STRONG if wish.device else Edge.ORDINARY)
-            self._refuse_wish(a, wish, said)
-
-    def _stands_for(self, inner: Domain, made: Domain) -> None:
-        pairs = zip(leaves(inner), leaves(made), strict=False)
-        self.graph.aliases.extend((a, b) for a, b in pairs if a != b)
-
-    def _refuse_wish(self, atom: int, wish: WishAttrs, said: Reason) -> None:
-        operation = self.graph.operations.get(atom)
-        device = self.machine.device_index.get(wish.device)
-        if operation is None or device is None or device in operation.allowed:
-            return
-        why = dict(operation.refusals)[device]
-        able = [self.machine.devices[d] for d in operation.allowed]
-        self.findings.error(
-            "placement.unsupported-op",
-            f"found {operation.name} on {wish.device}, which cannot run it: {why}",
-            span=said.span,
-            labels=[(operation.span, f"{operation.name} is here")] if operation.span else (),
-            hint=f"put it on {' or '.join(able)}" if able else "",
-        )
-
     def _copy(self, call: Call, attrs: CopyAttrs) -> Domain:
         inner = self._atom(call.args[0], call, 1)
         said = Reason(f"copied from {attrs.src} to {attrs.dst}", call.span)
@@ -781,7 +529,7 @@ class _Gather:
         ends: list[tuple[int | None, int | None]] = []
         for device, memory in ((attrs.src, attrs.src_memory), (attrs.dst, attrs.dst_memory)):
             index = self.device(device, call.span) if device else None
-            bits = self.memories((memory,), index, call.span) if memory else None
+            bits = self.memories((memory,), call.span) if memory else None
             ends.append((index, bits))
         source = self._twin(inner, *ends[0], said)
         for a, b in zip(leaves(inner), leaves(source), strict=False):
@@ -799,10 +547,6 @@ class _Gather:
     def _is_rigid(self, arg: Expr) -> bool:
         return isinstance(arg, Var) and arg in self.rigid_vars
 
-    def _rigid(self, a: Domain, b: Domain, reason: Reason) -> None:
-        for x, y in zip(leaves(a), leaves(b), strict=False):
-            self.graph.same_device(x, y, reason)
-
 
 def _is_function(domain: Domain) -> bool:
     return isinstance(domain, Parts) and domain.kind is Kind.FUNCTION
@@ -813,4 +557,3 @@ def _wish_text(call: Call, wish: WishAttrs) -> str:
     memories = f"[{', '.join(wish.memories)}]" if wish.memories else ""
     word = "fixed" if wish.result else "asked for"
     return f"{what} is {word} on {wish.device}{memories}"
-

@@ -6,7 +6,7 @@ that differ in memories only are one if their sets intersect everywhere.
 
 from __future__ import annotations
 
-from inlay.placement._gather import Instance
+from inlay.placement._instance import Instance
 from inlay.placement._scopes import Places
 
 

@@ -14,7 +14,7 @@ from inlay.ir.place import Origin, Place
 from inlay.ir.types import FuncType
 from inlay.placement._copies import Region, Value
 from inlay.placement._domains import Domain, Leaf, Parts, leaves
-from inlay.placement._gather import Instance
+from inlay.placement._instance import Instance
 from inlay.placement._scopes import Places
 from inlay.placement._specialize import representatives
 

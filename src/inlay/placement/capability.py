@@ -12,7 +12,7 @@ from inlay.machine.board import Board
 from inlay.machine.device import Device
 from inlay.ops._define import Pattern
 from inlay.ops.table import OperatorTable
-from inlay.placement._gather import Capability
+from inlay.placement._instance import Capability
 
 
 def capability_of(

@@ -27,8 +27,8 @@ from inlay.ir.walk import bound_symbols, spine
 from inlay.machine.board import Board
 from inlay.ops.table import OperatorTable
 from inlay.placement._domains import leaves
-from inlay.placement._gather import Instance
 from inlay.placement._graph import Edge, Graph, Machine, Reason
+from inlay.placement._instance import Instance
 from inlay.placement.optimise import Candidate, Outcome, optimise
 from inlay.placement.schedule import Hop, Item, Problem, Task
 

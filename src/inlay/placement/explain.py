@@ -21,8 +21,8 @@ from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.ops.device import DEVICE_COPY, CopyAttrs
 from inlay.placement._capture import capture
-from inlay.placement._gather import Capability
 from inlay.placement._graph import Edge
+from inlay.placement._instance import Capability
 from inlay.placement.decide import CHOSEN, Decision
 from inlay.placement.plan_places import Choice, Inferred, infer
 from inlay.placement.schedule import INFINITE, advance, fits, predict, start

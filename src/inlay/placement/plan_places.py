@@ -26,8 +26,9 @@ from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.placement._capture import capture
 from inlay.placement._facts import check_facts
-from inlay.placement._gather import Capability, Instance, gather
+from inlay.placement._gather import gather
 from inlay.placement._graph import Graph, Machine
+from inlay.placement._instance import Capability, Instance
 from inlay.placement._scopes import Places, find_scopes
 from inlay.placement._solve import solve
 from inlay.placement.calibration import read_factors

@@ -49,7 +49,7 @@ from inlay.ops.device import DEVICE_COPY, CopyAttrs
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from inlay.placement import mark_wishes
-from inlay.placement._gather import Capability
+from inlay.placement._instance import Capability
 from inlay.placement.capability import capability_of
 from inlay.placement.plan_places import plan
 from inlay.transforms import to_anf
