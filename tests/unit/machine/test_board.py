@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from inlay.base.diagnostics import CompileError
@@ -118,3 +121,12 @@ def test_routes_take_the_fewest_links():
     assert board.shared_memories("cpu", "dsp") == ("ddr",)
     assert board.shared_memories("cpu", "npu0") == ()
     assert dict(board.hardware) == {"dsp_core": ("dsp", "dsp_mx")}
+
+
+def test_the_board_of_the_reference_page_is_one():
+    page = Path(__file__).parents[3] / "docs/reference/boards.md"
+    text = re.search(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert text is not None
+    board = read_board("page", text[1], place="boards.md")
+    assert board.default_device == "npu0"
+    assert board.memory("npu0.spad").bytes == 64 << 10
