@@ -128,6 +128,21 @@ def tree_case(width: int, count: int = 20) -> Case:
     return Case(f"tree_lstm_{width}", ours, load, {"torch": trees.torch_call(found, weights)})
 
 
+def forest_case(width: int, count: int = 32) -> Case:
+    """Return Tree-LSTMs over many trees in one call, batched by the machine, against themselves."""
+    forest = trees.joined(trees.load(DATA / "trees", count))
+    module = trees.program(trees.weights(width, width), forest=True)
+    start = time.perf_counter()
+    batched = inlay.compile(module, threads=1, cache="none", batch=True)
+    load = time.perf_counter() - start
+    plain = inlay.compile(module, threads=1, cache="none")
+
+    def call_of(executable: inlay.Executable) -> Call:
+        return lambda: [executable(*forest)]
+
+    return Case(f"forest_{width}", call_of(batched), load, {"unbatched": call_of(plain)}, 0.0)
+
+
 def cases(folder: Path, only: str) -> Iterator[Case]:
     """Yield the rows whose names contain `only`."""
     import onnx
@@ -172,6 +187,8 @@ def cases(folder: Path, only: str) -> Iterator[Case]:
     for width in (32, 150):
         if only in f"tree_lstm_{width}" and (DATA / "trees").is_dir():
             yield tree_case(width)
+        if only in f"forest_{width}" and (DATA / "trees").is_dir():
+            yield forest_case(width)
 
 
 def timed(call: Call, seconds: float) -> float:

@@ -21,9 +21,7 @@ from inlay.ops.table import table
 
 WORDS = 997
 
-_PROGRAM = """
-fn main<n>(tokens: Tensor[n, i64], left: Tensor[n, i64], right: Tensor[n, i64])
-    -> (Tensor[1, {h}, f32], Tensor[1, {h}, f32]) {{
+_NODE = """
   let words = f32[{words}, {d}](#"words");
   let node = fn(i: some int i. int[i]) -> (Tensor[1, {h}, f32], Tensor[1, {h}, f32]) {{
     let l: some int l. int[l] = to_control(get_row(left, int(i)));
@@ -50,11 +48,38 @@ fn main<n>(tokens: Tensor[n, i64], left: Tensor[n, i64], right: Tensor[n, i64])
       (mul(sigmoid(parts.3), tanh(c)), c)
     }}
   }};
-  node(int(n - 1))
+"""
+
+_TREE = (
+    """
+fn main<n>(tokens: Tensor[n, i64], left: Tensor[n, i64], right: Tensor[n, i64])
+    -> (Tensor[1, {h}, f32], Tensor[1, {h}, f32]) {{"""
+    + _NODE
+    + """  node(int(n - 1))
 }}
 
 entry main("tokens", "left", "right") -> ("h", "c");
 """
+)
+
+_FOREST = (
+    """
+fn main<n, m>(tokens: Tensor[n, i64], left: Tensor[n, i64], right: Tensor[n, i64],
+              roots: Tensor[m, i64]) -> Tensor[m, 1, {h}, f32] {{"""
+    + _NODE
+    + """  let grow = fn<i>(i: int[i], done: Tensor[m, 1, {h}, f32]) -> Tensor[m, 1, {h}, f32] {{
+    if (int_less(int(i), int(m))) {{
+      let root: some int r. int[r] = to_control(get_row(roots, int(i)));
+      let state = node(int(r));
+      grow(int(i + 1), set_row(done, int(i), state.0))
+    }} else {{ done }}
+  }};
+  grow(int(0), zeros(shape(m, 1, {h})))
+}}
+
+entry main("tokens", "left", "right", "roots") -> ("h");
+"""
+)
 
 
 @dataclass(frozen=True)
@@ -78,20 +103,37 @@ def weights(d: int, h: int) -> Weights:
     return Weights(noise(WORDS, d), noise(d, 3 * h), noise(3 * h), noise(2 * h, 5 * h), noise(5 * h))
 
 
-def program(w: Weights) -> Module:
-    """Return the program of a Tree-LSTM."""
+def program(w: Weights, *, forest: bool = False) -> Module:
+    """Return the program of a Tree-LSTM, over one tree or over many laid out behind each other."""
     d, h = w.words.shape[1], w.leaf.shape[1] // 3
-    text = _PROGRAM.format(words=WORDS, d=d, h=h, h2=2 * h, h3=3 * h, h5=5 * h)
+    text = (_FOREST if forest else _TREE).format(words=WORDS, d=d, h=h, h2=2 * h, h3=3 * h, h5=5 * h)
     resources = {name: getattr(w, name) for name in w.__dataclass_fields__}
     return infer_types(parse_module(text, table(), resources=resources))
 
 
 def load(folder: Path, count: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Return tokens, left and right children of real parse trees, children before parents."""
+    """Return tokens, left and right children of real parse trees, children before parents.
+
+    A token that is not there is word 0: inner nodes have none, and some leaves are empty.
+    """
     found = [t for path in sorted(folder.glob("*.json")) for t in json.loads(path.read_text())["trees"]]
     return [
-        tuple(np.array(t[key], np.int64) for key in ("token", "left", "right")) for t in found[:count]
-    ]  # type: ignore[misc]
+        (np.maximum(t["token"], 0), np.array(t["left"]), np.array(t["right"])) for t in found[:count]
+    ]
+
+
+def joined(
+    trees: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the nodes of all trees behind each other, and where the roots are."""
+    ends = np.cumsum([len(tree[0]) for tree in trees])
+    starts = ends - [len(tree[0]) for tree in trees]
+    moved = [
+        (tokens, *(np.where(child < 0, child, child + start) for child in children))
+        for (tokens, *children), start in zip(trees, starts, strict=True)
+    ]
+    tokens, left, right = (np.concatenate(parts) for parts in zip(*moved, strict=True))
+    return tokens, left, right, ends - 1
 
 
 def torch_call(

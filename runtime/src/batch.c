@@ -164,6 +164,46 @@ static int measure(const inlay_activation_t *m, const inlay_command_t *first, in
     return 1;
 }
 
+/* Memory for a batch: what an earlier one left, if it is large enough. Fresh pages cost more than the
+ * copies into them. */
+static uint8_t *take_memory(inlay_activation_t *m, size_t *bytes)
+{
+    uint8_t *memory = NULL, *small = NULL;
+    size_t found = 0;
+    inlay_flow_lock(m);
+    if (m->flow.room_bytes >= *bytes) memory = m->flow.room;
+    else small = m->flow.room;
+    found = m->flow.room_bytes;
+    m->flow.room = NULL;
+    m->flow.room_bytes = 0;
+    inlay_flow_unlock(m);
+    if (memory) {
+        *bytes = found;
+        return memory;
+    }
+    if (small) m->host->release(m->host->user, small, found, ROOM_ALIGN);
+    return m->host->allocate(m->host->user, *bytes, ROOM_ALIGN);
+}
+
+/* Keep the memory for the next batch, unless a larger one is there. */
+static void give_memory(inlay_activation_t *m, uint8_t *memory, size_t bytes)
+{
+    uint8_t *other;
+    size_t other_bytes;
+    inlay_flow_lock(m);
+    other = m->flow.room;
+    other_bytes = m->flow.room_bytes;
+    if (bytes > other_bytes) {
+        m->flow.room = memory;
+        m->flow.room_bytes = bytes;
+    } else {
+        other = memory;
+        other_bytes = bytes;
+    }
+    inlay_flow_unlock(m);
+    if (other) m->host->release(m->host->user, other, other_bytes, ROOM_ALIGN);
+}
+
 /* Run the calls as one; 0 where that was not possible, and nothing is known of any of them. */
 static int run_together(inlay_activation_t *m, inlay_command_t *first, int64_t calls)
 {
@@ -183,7 +223,7 @@ static int run_together(inlay_activation_t *m, inlay_command_t *first, int64_t c
     if (!measure(m, first, first->ints, &all.parts, &workspace)) return 0;
     lay_out(first, calls, workspace, &all, &room);
     bytes = room.bytes;
-    memory = m->host->allocate(m->host->user, bytes, ROOM_ALIGN);
+    memory = take_memory(m, &bytes);
     if (!memory) return 0;
     room.at = memory;
     room.bytes = 0;
@@ -195,7 +235,7 @@ static int run_together(inlay_activation_t *m, inlay_command_t *first, int64_t c
     for (i = 0; status == INLAY_OK && i < kernel->n_ports; i++)
         if (kernel->ports[i] != 0 && all.buffers[i] != first->buffers[i])
             copy(first, i, all.buffers[i], 0);
-    m->host->release(m->host->user, memory, bytes, ROOM_ALIGN);
+    give_memory(m, memory, bytes);
     return status == INLAY_OK;
 }
 

@@ -10,12 +10,12 @@ typedef struct inlay_slab {
     size_t bytes;
 } inlay_slab_t;
 
-static void lock(const inlay_activation_t *m)
+void inlay_flow_lock(const inlay_activation_t *m)
 {
     if (m->flow.lock) m->host->threads->lock(m->host->user, m->flow.lock);
 }
 
-static void unlock(const inlay_activation_t *m)
+void inlay_flow_unlock(const inlay_activation_t *m)
 {
     if (m->flow.lock) m->host->threads->unlock(m->host->user, m->flow.lock);
 }
@@ -182,6 +182,7 @@ void inlay_flow_close(inlay_activation_t *m)
         flow->slabs = slab->next;
         m->host->release(m->host->user, slab, slab->bytes, 64);
     }
+    if (flow->room) m->host->release(m->host->user, flow->room, flow->room_bytes, 64);
     if (flow->gathered)
         m->host->release(m->host->user, flow->gathered,
                          m->module->n_kernels * sizeof *flow->gathered, 64);
@@ -242,11 +243,11 @@ static void drop_later(inlay_activation_t *m, int all)
 {
     inlay_flow_t *flow = &m->flow;
     inlay_command_t *c;
-    lock(m);
+    inlay_flow_lock(m);
     for (c = flow->oldest; c; c = c->newer)
         if (all || is_before(flow->failure.place, flow->failure.number, c->place, c->number))
             c->is_dropped = 1;
-    unlock(m);
+    inlay_flow_unlock(m);
 }
 
 /* Keep the earliest failure. */
@@ -475,10 +476,10 @@ static void told(void *argument, inlay_status_t status, int64_t answer, const ch
     if (status != INLAY_OK) inlay_device_explain(m, c, status, answer, message, &error);
     inlay_trace_run(m, c, c->begun);
     keep_status(m, c, status, &error);
-    lock(m);
+    inlay_flow_lock(m);
     complete(m, c, 0);
     if (m->flow.ready.first) m->host->threads->offer(m->host->user, &m->flow.job);
-    unlock(m);
+    inlay_flow_unlock(m);
 }
 
 /* As `start`, for a command of a device. */
@@ -524,22 +525,22 @@ static void work(inlay_job_t *job)
         (inlay_flow_t *)(void *)((uint8_t *)job - offsetof(inlay_flow_t, job));
     inlay_activation_t *m = flow->activation;
     inlay_command_t *c = NULL;
-    lock(m);
+    inlay_flow_lock(m);
     while (c || (c = pop(&flow->ready)) || (flow->is_waiting && (c = inlay_batch_take(m)))) {
         int is_dropped = (int)c->is_dropped;
         int more = flow->ready.first || (flow->is_waiting && flow->n_gathered);
         c->state = COMMAND_RUNNING;
-        unlock(m);
+        inlay_flow_unlock(m);
         if (more) m->host->threads->offer(m->host->user, job);
         if (!execute(m, c, is_dropped)) {
-            lock(m);
+            inlay_flow_lock(m);
             c = NULL;
             continue;
         }
-        lock(m);
+        inlay_flow_lock(m);
         c = complete(m, c, 1);
     }
-    unlock(m);
+    inlay_flow_unlock(m);
 }
 
 void inlay_complete(void *ticket, inlay_status_t status, const char *message)
@@ -551,10 +552,10 @@ void inlay_complete(void *ticket, inlay_status_t status, const char *message)
     inlay_trace_run(m, c, c->begun);
     keep_status(m, c, status, &error);
     /* Once the lock is given back, the call may be over. */
-    lock(m);
+    inlay_flow_lock(m);
     complete(m, c, 0);
     if (m->flow.ready.first) offer(m);
-    unlock(m);
+    inlay_flow_unlock(m);
 }
 
 void inlay_flow_run_own(inlay_activation_t *m)
@@ -562,16 +563,16 @@ void inlay_flow_run_own(inlay_activation_t *m)
     inlay_command_t *c;
     for (;;) {
         int is_dropped;
-        lock(m);
+        inlay_flow_lock(m);
         c = pop(&m->flow.own);
         is_dropped = c ? (int)c->is_dropped : 0;
         if (c) c->state = COMMAND_RUNNING;
-        unlock(m);
+        inlay_flow_unlock(m);
         if (!c) return;
         if (!execute(m, c, is_dropped)) continue;
-        lock(m);
+        inlay_flow_lock(m);
         complete(m, c, 0);
-        unlock(m);
+        inlay_flow_unlock(m);
     }
 }
 
@@ -646,7 +647,7 @@ inlay_status_t inlay_flow_progress(inlay_activation_t *m, int is_needed)
     inlay_command_t *done, *c = NULL;
     int is_dropped = 0, more = 0, has_lent = 0;
     if (is_needed && flow->lock) has_lent = m->host->threads->lend(m->host->user);
-    lock(m);
+    inlay_flow_lock(m);
     flow->is_waiting = 1;
     /* What became ready by this thread's own doing nobody was told of. */
     if (has_lent && (flow->ready.first || flow->n_gathered)) offer(m);
@@ -663,7 +664,7 @@ inlay_status_t inlay_flow_progress(inlay_activation_t *m, int is_needed)
         m->host->threads->wait(m->host->user, flow->lock, INLAY_WAIT_NS);
         inlay_trace_wait(m, begin);
     }
-    unlock(m);
+    inlay_flow_unlock(m);
     if (more) offer(m);
     if (has_lent) m->host->threads->take_back(m->host->user);
     if (done) {
@@ -672,9 +673,9 @@ inlay_status_t inlay_flow_progress(inlay_activation_t *m, int is_needed)
     }
     if (!c) return inlay_poll(m);
     if (!execute(m, c, is_dropped)) return INLAY_OK;
-    lock(m);
+    inlay_flow_lock(m);
     complete(m, c, 0);
-    unlock(m);
+    inlay_flow_unlock(m);
     return INLAY_OK;
 }
 
@@ -790,7 +791,7 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
     else flow->oldest = c;
     flow->newest = c;
     flow->in_flight++;
-    lock(m);
+    inlay_flow_lock(m);
     while (flow->edges) {
         inlay_edge_t *edge = flow->edges;
         inlay_command_t *before = edge->to;
@@ -810,7 +811,7 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
     is_ready = is_ready && !c->on_issuer && !inlay_batch_is_for(m, c->kernel);
     done = flow->done.first;
     flow->done.first = flow->done.last = NULL;
-    unlock(m);
+    inlay_flow_unlock(m);
     inlay_race_check(m, c);
     inlay_trace_memory(m);
     free_edges(m, spare);

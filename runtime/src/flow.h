@@ -117,6 +117,8 @@ typedef struct inlay_flow {
     inlay_queue_t ready, own, done; /* `own` is for the issuer */
     inlay_gathered_t *gathered;     /* one for each kernel; NULL where no kernel has a batch */
     uint32_t n_gathered, is_waiting; /* is_waiting: batches may be run */
+    uint8_t *room;                  /* memory that a batch left for the next; NULL for none */
+    size_t room_bytes;
     /* Of the issuer. */
     inlay_command_t *oldest, *newest, *free;
     inlay_edge_t *free_edges, *edges; /* edges: found for the command being issued */
@@ -143,6 +145,10 @@ void inlay_flow_close(struct inlay_activation *m);
  * returns the earliest failure, which may be the one given. */
 void inlay_flow_begin(struct inlay_activation *m);
 inlay_status_t inlay_flow_end(struct inlay_activation *m, inlay_status_t status);
+
+/* Take and leave the lock; nothing where there are no threads. */
+void inlay_flow_lock(const struct inlay_activation *m);
+void inlay_flow_unlock(const struct inlay_activation *m);
 
 /* Issue a kernel whose operands were checked: `parts` of it; `workspace_bytes` 0 for none. */
 inlay_status_t inlay_flow_invoke(struct inlay_activation *m, uint32_t kernel,

@@ -53,7 +53,7 @@ ComputeRule = Callable[[Any, Sequence[Any], Any], te.Tensor | tuple[te.Tensor, .
 LoopsRule = Callable[[Any, Sequence[Any], Sequence[Buffer]], Stmt]
 """`(attrs, operands, outputs)` to a lowered statement that writes every element of the outputs."""
 
-DecomposeRule = Callable[[Builder, Any, tuple[Expr, ...]], Expr]
+DecomposeRule = Callable[[Builder, Any, tuple[Expr, ...]], Expr | None]
 """`(builder, attrs, args)` to other operators: emits lets and returns the result."""
 
 Reference = Callable[..., Any]
@@ -205,7 +205,8 @@ class OpDef:
         loops: the result as a lowered loop body.
         update: the same where the output holds operand 0 already: it writes only what differs. Used
             where the operand's buffer can be taken over; it is `op.in_place` then.
-        decompose: the result in terms of other operators.
+        decompose: the result in terms of other operators; it may decline with None where there are
+            other rules.
         commutative: for binary operators, whether the operands may be exchanged.
         foreign: code from outside that is called with the operands; all of them are tensors.
         function: for operators of the user that are written in the language: the function that a

@@ -15,13 +15,17 @@ import numpy as np
 
 from inlay.arith.dtype import BOOL, F32, I32
 from inlay.arith.expr import Int, floordiv, fresh, lit, maximum, minimum, mod, product, to_int
+from inlay.ir.builder import Builder
+from inlay.ir.expr import Expr
+from inlay.ir.make import shape_const
 from inlay.ir.op import NoAttrs, TypeContext
-from inlay.ir.types import TensorType, TupleType
+from inlay.ir.types import ShapeType, TensorType, TupleType
 from inlay.loop import te
 from inlay.loop.buffer import Buffer
 from inlay.loop.scalar import Load
 from inlay.loop.stmt import For, LoopKind, Seq, Stmt, Store
 from inlay.ops import _rules as rules
+from inlay.ops import slicing
 from inlay.ops._build import element
 from inlay.ops._define import OpDef, Pattern, Sample, define
 from inlay.ops._rules import Types
@@ -476,6 +480,25 @@ def _split_compute(
     return tuple(parts)
 
 
+def _split_decompose(b: Builder, a: AxisAttrs, args: tuple[Expr, ...]) -> Expr | None:
+    """Take slices, which join what reads them, if sizes are known."""
+    x, sizes = args
+    assert isinstance(x.type, TensorType)
+    assert isinstance(sizes.type, ShapeType)
+    known = [None if s is None else s.value for s in sizes.type.values]
+    if any(s is None for s in known):
+        return None
+    axes = slicing.AxesAttrs((a.axis % len(x.type.shape),))
+    parts: list[Expr] = []
+    begin = 0
+    for size in known:
+        end = begin + (size or 0)
+        bounds = [shape_const((value,)) for value in (begin, end, 1)]
+        parts.append(b.emit(slicing.SLICE, (x, *bounds), axes, name="part"))
+        begin = end
+    return b.tuple(parts)
+
+
 def _cut(x: te.Tensor, axis: int, begin: Int, size: Int) -> te.Tensor:
     shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
 
@@ -585,7 +608,8 @@ DEFINITIONS: tuple[OpDef, ...] = (
            reference=_concat_reference, samples=_extend_samples, in_place=(0,)),
     define("split", AxisAttrs, _split_rule, 2, Pattern.LAYOUT,
            "x cut along an axis into parts of sizes given by a shape; a tuple",
-           reference=_split_reference, compute=_split_compute, samples=_split_samples),
+           reference=_split_reference, compute=_split_compute, decompose=_split_decompose,
+           samples=_split_samples),
     define("broadcast_to", NoAttrs, _broadcast_rule, 2, Pattern.BROADCAST,
            "x repeated to the common shape of its own and a given one",
            reference=_broadcast_reference, compute=_broadcast_compute,

@@ -232,3 +232,5 @@ DEFINITIONS: tuple[OpDef, ...] = (
            reference=_update_reference, compute=_update_compute, update=_update_in_place,
            samples=_update_samples, in_place=(0,)),
 )  # fmt: skip
+
+SLICE = DEFINITIONS[0].op

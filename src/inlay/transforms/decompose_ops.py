@@ -1,4 +1,4 @@
-"""Replaces operators that have no code of their own by the operators they are made of.
+"""Replaces operators by the operators they are made of.
 
     let i = nonzero(x);      becomes      let is_set = not_equal(x, 0);
                                           let ones = cast(is_set);
@@ -6,8 +6,9 @@
                                           let k: int[k] = to_control(count);
                                           let i = nonzero_fill(x, k);
 
-An operator is replaced if its record has neither a compute rule nor a loops rule: then no kernel can
-be made of it. Dims that only data decide become the values of control integers on the way.
+An operator is replaced if its record says of what it is made: because no kernel can be made of it, or
+because its parts join groups that the whole does not (a split is slices). Dims that only data decide
+become the values of control integers on the way.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ def run(module: Module, context: PassContext) -> Module:
         if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
             return None
         definition = operators.definition(value.callee.op)
-        if definition.decompose is None or definition.compute or definition.loops:
+        if definition.decompose is None:
             return None
         b = Builder()
         b.span = value.span
         result = definition.decompose(b, value.callee.attrs, value.args)
+        if result is None:
+            return None
         return block.splice(b.finish(result))
 
     return rewrite_module(module, step)
@@ -42,6 +45,6 @@ def run(module: Module, context: PassContext) -> Module:
 PASS = Pass(
     __name__,
     run,
-    "replace operators without code of their own by what they are made of",
+    "replace operators by what they are made of",
     requires=(Property.ANF,),
 )
