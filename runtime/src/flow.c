@@ -514,7 +514,6 @@ static int execute(inlay_activation_t *m, inlay_command_t *c, int is_dropped)
 /* Tell the workers that there is something to run. */
 static void offer(inlay_activation_t *m)
 {
-    m->flow.is_offered = 1;
     m->host->threads->offer(m->host->user, &m->flow.job);
 }
 
@@ -709,7 +708,7 @@ void inlay_flow_begin(inlay_activation_t *m)
 {
     inlay_flow_t *flow = &m->flow;
     flow->failure.status = INLAY_OK;
-    flow->is_stopped = flow->is_offered = 0;
+    flow->is_stopped = 0;
     m->function = NULL;
     memset(&flow->first, 0, sizeof flow->first);
     flow->first.users = 1;
@@ -737,7 +736,7 @@ inlay_status_t inlay_flow_end(inlay_activation_t *m, inlay_status_t status)
         drop_later(m, 1);
     }
     m->error = error;
-    if (flow->is_offered) m->host->threads->withdraw(m->host->user, &flow->job);
+    if (flow->lock) m->host->threads->withdraw(m->host->user, &flow->job);
     inlay_race_reset(m);
 #if INLAY_RACES
     if (flow->race.is_found) {
@@ -836,9 +835,7 @@ inlay_status_t inlay_flow_invoke(inlay_activation_t *m, uint32_t index, const in
     c->on_issuer = kernel->body == INLAY_BODY_CALLBACK && !m->config.callbacks_anywhere;
     if (inlay_leaves_host(kernel)) {
         inlay_command_address(m, c, tensors);
-        /* What a driver tells may make others ready: workers are offered them. */
-        if (ends_itself(m, c)) m->flow.is_offered = 1;
-        else if (c->home && c->home->driver->progress) c->on_issuer = 1;
+        if (c->home && c->home->driver->progress) c->on_issuer = 1;
     }
     if (kernel->n_ints) memcpy(c->ints, ints, kernel->n_ints * sizeof *ints);
     for (i = 0; i < kernel->n_ports; i++) {

@@ -126,7 +126,7 @@ typedef struct inlay_flow {
     inlay_place_t *free_places, first;
     inlay_place_t *place;           /* of what is issued now */
     uint32_t in_flight, n_ports, n_ints, shows_tensors;
-    uint32_t is_offered, is_stopped; /* workers were told; an instruction saw the failure */
+    uint32_t is_stopped;            /* an instruction saw the failure */
     size_t command_bytes;
     uint64_t number;                /* of the next command */
     uint64_t random;

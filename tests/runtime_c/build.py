@@ -73,6 +73,7 @@ def drive(
     seed: int = 0,
     *,
     is_flow: bool = False,
+    has_device: bool = False,
     spoil: tuple[int, int] = (0, 0),
 ) -> list[str]:
     """Run files one after the other; return a line for each. See `driver.c`.
@@ -80,8 +81,9 @@ def drive(
     Raises:
         NoSanitizerError: the thread sanitizer does not run on this kernel.
     """
+    flow = 2 if has_device else int(is_flow)
     done = subprocess.run(
-        [driver, f"{limit},{MODES[mode]},{seed},{int(is_flow)},{spoil[0]},{spoil[1]}", *files],
+        [driver, f"{limit},{MODES[mode]},{seed},{flow},{spoil[0]},{spoil[1]}", *files],
         check=False, capture_output=True, text=True, errors="replace", timeout=300,
     )  # fmt: skip
     if "unexpected memory mapping" in done.stderr:

@@ -5,7 +5,8 @@
  * For each file: load it, call its first entry on fixed inputs, print one line with the status and
  * the bytes of the results. With LIMIT > 0, the host refuses memory from the LIMIT-th request on,
  * for LIMIT, LIMIT + 1, ... until a run asks for less. MODE is that of inlay_mode_t; in parallel mode
- * callbacks run on the workers of a pool. With FLOW, callbacks are those of generate_flow.py. In builds
+ * callbacks run on the workers of a pool. With FLOW, callbacks are those of generate_flow.py; with
+ * FLOW 2 a device of another thread ends them later, in any order. In builds
  * with the race detector, KIND says how a plan is made wrong the NTH time that it can be; then the
  * line begins with "spoiled". Whatever the file holds, this must neither
  * read nor write out of bounds, nor leak, nor hang. */
@@ -21,7 +22,26 @@
 
 #define MOST_BYTES ((size_t)256 << 20)
 
+/* A kernel that the device was asked for. */
+typedef struct asked {
+    struct asked *next;
+    void *ticket;
+    const inlay_tensor_t *tensors;
+    uint32_t kernel;
+    int64_t k;
+} asked_t;
+
+typedef struct device {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    asked_t *asked;
+    unsigned n, random;
+    int stop;
+} device_t;
+
 typedef struct tester {
+    device_t device;
     pthread_mutex_t lock;
     inlay_posix_t *posix;
     unsigned mode, is_flow;
@@ -156,6 +176,67 @@ static inlay_status_t kernel(void *user, uint32_t index, const inlay_tensor_t *t
     return INLAY_OK;
 }
 
+static unsigned next_random(device_t *d) { return (d->random = d->random * 1103515245u + 12345u) >> 16; }
+
+/* End what was asked for: any of it, now and then after a while. */
+static void *play(void *argument)
+{
+    device_t *d = argument;
+    pthread_mutex_lock(&d->lock);
+    for (;;) {
+        char message[INLAY_MESSAGE_BYTES] = "";
+        struct timespec pause = {0, 50000};
+        asked_t **at = &d->asked, *a;
+        inlay_status_t status;
+        unsigned skip;
+        while (!d->asked && !d->stop) pthread_cond_wait(&d->news, &d->lock);
+        if (!d->asked) break;
+        for (skip = next_random(d) % d->n; skip; skip--) at = &(*at)->next;
+        a = *at;
+        *at = a->next;
+        d->n--;
+        skip = next_random(d) % 8;
+        pthread_mutex_unlock(&d->lock);
+        if (!skip) nanosleep(&pause, NULL);
+        status = flow_kernel(a->kernel, a->tensors, a->k, message, sizeof message);
+        inlay_complete(a->ticket, status, message);
+        free(a);
+        pthread_mutex_lock(&d->lock);
+    }
+    pthread_mutex_unlock(&d->lock);
+    return NULL;
+}
+
+static inlay_status_t start(void *user, void *ticket, uint32_t index, const inlay_tensor_t *tensors,
+                            uint32_t n_tensors, const int64_t *ints, uint32_t n_ints, char *message,
+                            size_t message_bytes)
+{
+    device_t *d = &((tester_t *)user)->device;
+    int64_t k = n_ints ? ints[0] : 0;
+    asked_t *a = malloc(sizeof *a);
+    unsigned how;
+    (void)n_tensors;
+    if (!a) exit(2);
+    a->ticket = ticket;
+    a->tensors = tensors;
+    a->kernel = index;
+    a->k = k;
+    pthread_mutex_lock(&d->lock);
+    how = next_random(d) % 8;
+    if (how > 1) {
+        a->next = d->asked;
+        d->asked = a;
+        d->n++;
+        pthread_cond_signal(&d->news);
+    }
+    pthread_mutex_unlock(&d->lock);
+    if (how > 1) return INLAY_PENDING;
+    free(a);
+    if (how == 0) return flow_kernel(index, tensors, k, message, message_bytes);
+    inlay_complete(ticket, flow_kernel(index, tensors, k, message, message_bytes), message);
+    return INLAY_PENDING;
+}
+
 static void print_results(const inlay_host_t *host, inlay_result_t *results, uint32_t n)
 {
     static const uint8_t sizes[INLAY_DTYPES] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8};
@@ -284,6 +365,12 @@ int main(int argc, char **argv)
     sscanf(argv[1], "%ld,%u,%llu,%u,%d,%d", &limit, &tester.mode, &tester.seed, &tester.is_flow,
            &tester.kind, &tester.nth);
     tester.posix = inlay_posix_open(3);
+    pthread_mutex_init(&tester.device.lock, NULL);
+    pthread_cond_init(&tester.device.news, NULL);
+    if (tester.is_flow == 2) {
+        host.start = start;
+        if (pthread_create(&tester.device.thread, NULL, play, &tester.device) != 0) return 2;
+    }
     for (i = 2; i < argc; i++) {
         size_t bytes;
         uint8_t *data = read_file(argv[i], &bytes);
@@ -299,6 +386,13 @@ int main(int argc, char **argv)
         }
         tester.limit = 0;
         free(data);
+    }
+    if (tester.is_flow == 2) {
+        pthread_mutex_lock(&tester.device.lock);
+        tester.device.stop = 1;
+        pthread_cond_signal(&tester.device.news);
+        pthread_mutex_unlock(&tester.device.lock);
+        pthread_join(tester.device.thread, NULL);
     }
     inlay_posix_close(tester.posix);
     return 0;

@@ -168,6 +168,14 @@ def test_workers_under_the_thread_sanitizer(thread_driver, tmp_path):
     assert lines == drive(thread_driver, files, is_flow=True)
 
 
+def test_a_device_that_ends_kernels_late(driver, thread_driver, tmp_path):
+    files = flow_files(tmp_path, range(9000, 9060))
+    lines = drive(driver, files, is_flow=True)
+    assert any("broken" in line for line in lines)
+    for one in (driver, thread_driver):
+        assert drive(one, files, mode="parallel", has_device=True) == lines
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_refused_memory_under_sanitizers(driver, tmp_path, mode):
     files = write(tmp_path, [container.to_bytes(Generator(s).program_of()) for s in range(6)])
