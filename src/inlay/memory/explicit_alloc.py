@@ -14,7 +14,7 @@ scope: what is symbolic stays symbolic.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from inlay.analysis.blocks import count_uses, nested, spine
 from inlay.arith.expr import Int, from_atom, lit, substitute
@@ -42,15 +42,34 @@ from inlay.ir.expr import (
 from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.ir.types import STORAGE, UNIT, ExistsType, TensorType, TupleType, Type
-from inlay.ops.memory import ALLOC_STORAGE, INVOKE, OWN, TENSOR_AT, InvokeAttrs, TensorAtAttrs
+from inlay.ops.memory import (
+    ALLOC_STORAGE,
+    INVOKE,
+    OWN,
+    TENSOR_AT,
+    InvokeAttrs,
+    StorageAttrs,
+    TensorAtAttrs,
+)
 from inlay.passes.contract import Pass, PassContext, Property
 
 Binding = tuple[Var, Expr, Span]
 
 
-def run(module: Module, _context: PassContext) -> Module:
+@dataclass(frozen=True, slots=True)
+class StorageOptions:
+    """Options of this pass.
+
+    Attributes:
+        memories: where results of devices are, by name of the device; the host's for all others.
+    """
+
+    memories: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def run(module: Module, context: PassContext) -> Module:
     """Make storage explicit in every function."""
-    writer = _Writer(module.kernels)
+    writer = _Writer(module.kernels, context.options_for(StorageOptions).memories)
     return module.with_functions(
         {name: writer.of_module(function) for name, function in module.functions.items()}
     )
@@ -59,8 +78,9 @@ def run(module: Module, _context: PassContext) -> Module:
 class _Writer:
     """Rewrites blocks; spines with loops, nested blocks recursively."""
 
-    def __init__(self, kernels: Mapping[str, Kernel]) -> None:
+    def __init__(self, kernels: Mapping[str, Kernel], memories: Mapping[str, str]) -> None:
         self.kernels = kernels
+        self.memories = memories
         self.viewed: frozenset[Var] = frozenset()
 
     def of_module(self, function: Function) -> Function:
@@ -128,7 +148,10 @@ class _Writer:
             output = var if isinstance(var.type, TensorType) else make.var(f"{var.name}.{index}", t)
             outputs.append(output)
             storage = make.var(f"{var.name}.s", STORAGE, span)
-            size = make.call(ALLOC_STORAGE, (make.int_const(size_of(t)),), span=span)
+            memory = self._memory(value, index)
+            size = make.call(
+                ALLOC_STORAGE, (make.int_const(size_of(t)),), StorageAttrs(memory), span=span
+            )
             bindings.append((storage, size, span))
             view = make.call(
                 TENSOR_AT,
@@ -142,6 +165,13 @@ class _Writer:
         if not isinstance(var.type, TensorType):
             bindings.append((var, Tuple(tuple(outputs), var.type, span, value.place), span))
         return True
+
+    def _memory(self, call: Call, field: int) -> str:
+        """Return the memory that a result of a kernel is put into."""
+        place = call.place
+        if place is not None and place.fields and not place.device:
+            place = place.fields[field]
+        return self.memories.get(place.device, "") if place is not None else ""
 
     def _into_row(self, let: Let, row: _Row, bindings: list[Binding]) -> None:
         """Write a call of a kernel whose result is a row of a tensor: there at once."""
@@ -292,4 +322,5 @@ PASS = Pass(
     "give every result of a kernel a storage of its own",
     requires=(Property.ANF, Property.LOWERED),
     establishes=(Property.EXPLICIT_STORAGE,),
+    options=StorageOptions,
 )

@@ -33,6 +33,7 @@ from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
 from inlay.lower.ops_to_loops import updated_param
 from inlay.ops._define import Pattern
+from inlay.ops.device import DEVICE_COPY
 from inlay.ops.table import OperatorTable
 
 LowerPrimitive = Callable[[Function, str, Batch | None], LoopFunction]
@@ -93,6 +94,26 @@ class BuiltKernels:
 
     module: Module
     requests: tuple[Request, ...]
+    device_requests: tuple[DeviceRequest, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRequest:
+    """A kernel of a device that is away from the host, or a copy.
+
+    Attributes:
+        name: of the kernel.
+        device: that runs it; of a copy, that gets it.
+        is_copy: whether it only moves a value.
+        lower: makes the loops.
+        in_place: positions of parameters that may share bytes with another one.
+    """
+
+    name: str
+    device: str
+    is_copy: bool
+    lower: Callable[[], LoopFunction]
+    in_place: frozenset[int] = frozenset()
 
 
 def build_kernels(
@@ -102,6 +123,7 @@ def build_kernels(
     lower: LowerPrimitive,
     version: str,
     batches: Mapping[str, Batch] | None = None,
+    lower_away: Mapping[str, LowerPrimitive] | None = None,
 ) -> BuiltKernels:
     """Make a kernel of every primitive function.
 
@@ -112,26 +134,36 @@ def build_kernels(
         lower: makes the loops of a group; called lazily, at most once for each.
         version: names everything besides the group that `lower` depends on.
         batches: for the primitive functions of which several calls may run as one.
+        lower_away: makes the loops for devices that are away from the host, by their names.
     """
-    batches = batches or {}
+    batches, away = batches or {}, lower_away or {}
+    device_requests: list[DeviceRequest] = []
     kernels = dict(module.kernels)
     requests: list[Request] = []
     for name, function in module.functions.items():
         if function.primitive is None:
             continue
         key = structural_hash(function, places=False, primitive_names=False)
-        once = _Once(lower, function, name)
+        device = function.place.device if function.place is not None else ""
+        copies = bool(away) and _is_copy(function)
+        is_away = copies or device in away
+        once = _Once(away.get(device, lower), function, name)
         ports = _ports(function, operators)
+        if is_away:
+            ports = tuple([replace(p, access=_plain(p.access), may_alias=None) for p in ports])
         kernels[name] = Kernel(
             name=name,
             type=function.type,
             ports=ports,
             body=LoopBody(function, key, once, meanings),
-            ints=tuple(from_atom(d.sym) for d in function.type.dims),
+            ints=() if copies else tuple(from_atom(d.sym) for d in function.type.dims),
             cost_ns=predicted_ns(function, operators),
             origin=_origin(function),
-            batch=batches.get(name),
+            batch=None if is_away else batches.get(name),
         )
+        if is_away:
+            device_requests.append(DeviceRequest(name, device, copies, once))
+            continue
         shared = {p.may_alias for p in ports if p.may_alias is not None}
         shared |= {i for i, p in enumerate(ports) if p.may_alias is not None}
         requests.append(Request(name, once, f"{version} {key}", frozenset(shared)))
@@ -141,8 +173,25 @@ def build_kernels(
             requests.append(Request(batch.code, _Once(lower, function, batch.code, batch), text))
     functions = {n: f for n, f in module.functions.items() if f.primitive is None}
     return BuiltKernels(
-        module.with_functions(functions).with_kernels(kernels), tuple(requests)
+        module.with_functions(functions).with_kernels(kernels),
+        tuple(requests),
+        tuple(device_requests),
     )
+
+
+def _is_copy(function: Function) -> bool:
+    """Whether a function only moves a value between devices."""
+    body = spine(function.body)[1]
+    lets = spine(function.body)[0]
+    calls = [v for v in (*(let.value for let in lets), body) if isinstance(v, Call)]
+    return len(calls) == 1 and isinstance(calls[0].callee, OpRef) and (
+        calls[0].callee.op is DEVICE_COPY
+    )  # fmt: skip
+
+
+def _plain(access: Access) -> Access:
+    """Devices get what they update as an operand and write a new tensor."""
+    return Access.WRITE if access is Access.UPDATE else access
 
 
 class _Once:

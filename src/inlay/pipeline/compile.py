@@ -25,12 +25,14 @@ from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.board import NATIVE, Board
 from inlay.machine.board_file import find_board
 from inlay.machine.target import Target, host
+from inlay.memory.explicit_alloc import StorageOptions
 from inlay.memory.plan_memory import plan_module
 from inlay.ops.table import OperatorTable, table
 from inlay.passes.contract import PassContext
 from inlay.passes.manager import run_pipeline
 from inlay.pipeline.batches import find_batches
 from inlay.pipeline.build_kernels import LowerPrimitive, build_kernels
+from inlay.pipeline.devices import OPENCL, away, device_part, rules_for
 from inlay.pipeline.externs import externs_of
 from inlay.pipeline.options import CompileOptions
 from inlay.pipeline.report import Report, count_kernels, count_operators
@@ -38,11 +40,11 @@ from inlay.pipeline.route import memory_pipeline, tensor_pipeline
 from inlay.pipeline.version import lowering_version
 from inlay.placement.plan_places import PlanOptions
 from inlay.runtime.extern import Extern
-from inlay.schedule.choose import schedule_function
+from inlay.schedule.choose import RULES, Rule, schedule_function
 from inlay.transforms.pack_weights import PackOptions
 from inlay.vm.link import link
 
-_GENERATORS = ("llvm",)
+_GENERATORS = ("llvm", OPENCL)
 """The code generators that this pipeline runs."""
 
 
@@ -85,6 +87,7 @@ def compile_module(
             PlanOptions: PlanOptions(
                 board.name, board, optimise=True, generators=_GENERATORS, host_ends=True
             ),
+            StorageOptions: StorageOptions(away(board)),
         },
         instrument=instrument,
     )
@@ -99,6 +102,7 @@ def compile_module(
             _lowering(operators, target),
             lowering_version(),
             find_batches(module, operators) if options.batch else None,
+            {d: _lowering(operators, target, rules_for(board, d)) for d in away(board)},
         )
     module = run_pipeline(memory_pipeline(), built.module, context, verify=verify)
     with instrument.span("plan-memory"):
@@ -109,6 +113,7 @@ def compile_module(
         folder = options.cache_folder
         cache = None if folder is None else ObjectCache(folder)
         artifact = LlvmGenerator(target, cache).compile(_counted(built.requests, instrument))
+        part = device_part(board, built.device_requests, built.module.kernels)
     cached = {name: code.cached for name, code in artifact.kernels.items()}
     kernels, machine = count_kernels(module, cached, board.host.name)
     report = Report(operator_counts, constant_bytes, kernels, machine, plans, len(artifact.image.data))
@@ -118,6 +123,8 @@ def compile_module(
             artifact,
             target.triple,
             memories=tuple(m.name for m in board.memories),
+            devices=part.devices,
+            of_devices=part.kernels,
             properties={"report": json.dumps(report.to_json(), sort_keys=True)},
         )
     return Compilation(program, module, report, externs)
@@ -147,7 +154,7 @@ def _check_generators(module: Module, board: Board) -> None:
         placed: list[Expr] = [v for v in values(function.body) if isinstance(v, Call)]
         for e in (*function.params, *placed):
             device = None if e.place is None else board.device(e.place.device)
-            if device is None or device.arch == NATIVE:
+            if device is None or device.arch == NATIVE or device.name in away(board):
                 continue
             findings.unsupported(
                 "target.no-generator",
@@ -175,10 +182,15 @@ def meanings_of(operators: OperatorTable) -> Meanings:
     return lambda op, attrs, args: operators.definition(op).evaluate(attrs, *args)
 
 
-def _lowering(operators: OperatorTable, target: Target) -> LowerPrimitive:
+def _lowering(
+    operators: OperatorTable, target: Target, rules: Sequence[Rule] | None = None
+) -> LowerPrimitive:
+    """Return how groups become loops: for the host, or by rules for a device that is away."""
+
     def run(function: Function, name: str, batch: Batch | None) -> LoopFunction:
         many = None if batch is None else TeBatch(batch.count, batch.shared)
-        loops = ops_to_loops(function, operators.definition, name, many, in_place=True)
-        return lower(schedule_function(loops, target))
+        in_place = rules is None
+        loops = ops_to_loops(function, operators.definition, name, many, in_place=in_place)
+        return lower(schedule_function(loops, target, rules or RULES))
 
     return run

@@ -19,7 +19,15 @@ from inlay.arith.dtype import from_numpy
 from inlay.base.diagnostics import InternalError, unsupported
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import Batch, Constant, Kernel, Program, Target
+from inlay.bytecode.program import (
+    Batch,
+    Constant,
+    Device,
+    DeviceBody,
+    Kernel,
+    Program,
+    Target,
+)
 from inlay.bytecode.spec import slot_kind
 from inlay.ir.expr import Function, Var
 from inlay.ir.module import Module
@@ -66,6 +74,7 @@ def compile_module(
     target: Target = NO_TARGET,
     image: bytes = b"",
     memories: Sequence[str] = ("host",),
+    devices: Sequence[Device] = (),
     properties: Mapping[str, str] | None = None,
 ) -> Program:
     """Return the program of a module.
@@ -76,6 +85,7 @@ def compile_module(
         target: what the image was compiled for.
         image: native code of the kernels.
         memories: names of the memories of the board, the host's first.
+        devices: besides the host.
         properties: facts for people.
 
     Raises:
@@ -85,7 +95,9 @@ def compile_module(
 
     Cost: linear in the program.
     """
-    program = ProgramBuilder(target=target, image=image, memories=memories, properties=properties)
+    program = ProgramBuilder(
+        target=target, image=image, memories=memories, devices=devices, properties=properties
+    )
     compiler = _Compiler(module, kernels, program)
     names = list(module.entries) or [module.entry]
     for name in names:
@@ -141,6 +153,18 @@ class _Compiler:
                 shared = tuple(sorted(node.batch.shared))
                 kernel = replace(kernel, batch=Batch(self.kernel(node.batch.code), shared))
             found = self._kernel_index[name] = self.program.kernel(kernel)
+        return found
+
+    def resident(self, constant: int, kernel: str) -> int:
+        """Return the index of a constant where a kernel can read it: on its device."""
+        body = self._kernels[kernel].body
+        if not isinstance(body, DeviceBody):
+            return constant
+        key = ("resident", constant, body.memory)
+        found = self._constants.get(key)
+        if found is None:
+            moved = replace(self.program.constants[constant], memory=body.memory)
+            found = self._constants[key] = self.program.constant(moved)
         return found
 
     def function(self, name: str) -> FunctionBuilder:

@@ -18,7 +18,7 @@ from inlay.ops.layout import AxisAttrs
 from inlay.ops.memory import StorageAttrs, TensorAtAttrs
 from inlay.vm.code import Operand
 from inlay.vm.lower import Intrinsic, Lowering
-from inlay.vm.values import UNIT, Fields, Value, as_operand
+from inlay.vm.values import UNIT, Constant, Fields, Value, as_operand
 
 
 def _check_equal(lower: Lowering, call: Call, attrs: object, args: list[Value]) -> Value:
@@ -166,11 +166,19 @@ def _tensor_at(lower: Lowering, call: Call, attrs: object, args: list[Value]) ->
     )
 
 
+def _resident(lower: Lowering, value: Value, kernel: str) -> Value:
+    """Return an operand of a kernel; a constant is where the kernel runs."""
+    if isinstance(value, Constant):
+        return Constant(lower.tables.resident(value.index, kernel))
+    return value
+
+
 def _invoke(lower: Lowering, call: Call, attrs: object, args: list[Value]) -> Value:
     kernel, ints = call.args[0], call.args[-1].type
     assert isinstance(kernel, GlobalVar), "invoke names a kernel"
     assert isinstance(ints, ShapeType), "the integers of a kernel are a shape"
-    tensors = [lower.operand(t) for t in args[1:-1]]
+    values = [_resident(lower, t, kernel.name) for t in args[1:-1]]
+    tensors = [lower.operand(t) for t in values]
     numbers = [as_operand(n) for n in lower.fields(args[-1], len(ints.values))]
     index = lower.tables.kernel(kernel.name)
     lower.writer.emit("INVOKE", index, args=(*tensors, *numbers))

@@ -33,6 +33,8 @@ def link(
     triple: str,
     *,
     memories: Sequence[str] = ("host",),
+    devices: Sequence[bc.Device] = (),
+    of_devices: Mapping[str, bc.Kernel] | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> bc.Program:
     """Return the program of a module in explicit storage whose native kernels are compiled.
@@ -42,10 +44,15 @@ def link(
         artifact: image and kernel codes; a kernel with a `python` body needs none.
         triple: of the target, as LLVM writes it.
         memories: names of the memories of the board, the host's first.
+        devices: besides the host.
+        of_devices: kernels that run on them, and copies.
         properties: facts for people.
     """
     kernels: dict[str, bc.Kernel] = {}
     for name, kernel in module.kernels.items():
+        if of_devices and name in of_devices:
+            kernels[name] = of_devices[name]
+            continue
         code = artifact.kernels.get(name)
         if kernel.batch is not None:
             kernels[kernel.batch.code] = _batch(kernel, kernel.batch, artifact)
@@ -56,6 +63,7 @@ def link(
         target=bc.Target(triple, tuple(sorted(artifact.image.features))),
         image=artifact.image.data,
         memories=memories,
+        devices=devices,
         properties=properties,
     )
 

@@ -113,6 +113,10 @@ class Tables(Protocol):
         """Return the index of a kernel."""
         ...
 
+    def resident(self, constant: int, kernel: str) -> int:
+        """Return the index of a constant where a kernel can read it."""
+        ...
+
     def function(self, name: str) -> FunctionBuilder:
         """Return the builder of a function of the module."""
         ...
