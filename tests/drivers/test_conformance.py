@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from inlay.runtime.device import zeromq_library
-from tests.drivers.build import build, offers
+from tests.drivers.build import offers
+from tests.drivers.serving import served
 
-pytestmark = [
-    pytest.mark.cc,
-    pytest.mark.llvm,
-    pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler"),
-]
-
-
-@pytest.fixture(scope="module")
-def suite(tmp_path_factory) -> Path:
-    return build(tmp_path_factory.mktemp("drivers"))
+pytestmark = [pytest.mark.cc, pytest.mark.llvm]
 
 
 def run(suite: Path, *words: str) -> list[str]:
@@ -63,30 +51,6 @@ def test_native(suite, options):
     passed(run(suite, "native", f"{offers()} {options}", str(suite / "native")))
 
 
-@contextlib.contextmanager
-def served(suite: Path, driver: str, options: str, listen: str) -> Iterator[str]:
-    """Serve a device in another process; yields the options that reach it."""
-    library = zeromq_library() or ""
-    env = {**os.environ, "POCL_CACHE_DIR": str(suite / "cache"), "ASAN_OPTIONS": "detect_leaks=0"}
-    # Leaks are looked for where no library of a device keeps memory for good.
-    if driver != "opencl":
-        env["ASAN_OPTIONS"] = "detect_leaks=1"
-    server = subprocess.Popen(
-        [suite / "serve", driver, options, listen, library],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
-    )  # fmt: skip
-    try:
-        line = server.stdout.readline().strip()
-        if line.startswith("ABSENT"):
-            pytest.skip(line.removeprefix("ABSENT "))
-        yield f"endpoint={line}" + (f" library={library}" if library else "")
-    finally:
-        server.terminate()
-        out, err = server.communicate(timeout=30)
-    assert server.returncode == 0, out + err
-    assert out == "ended\n", err
-
-
 @pytest.mark.parametrize(
     ("driver", "options"),
     [
@@ -99,14 +63,13 @@ def served(suite: Path, driver: str, options: str, listen: str) -> Iterator[str]
 def test_remote(suite, driver, options):
     options += f" {offers()}" if driver == "native" else ""
     image = [] if driver == "null" else [str(suite / driver)]
-    with served(suite, driver, options, "tcp://127.0.0.1:*") as words:
-        computes = run(suite, "remote", words, *image) if image else []
-        passed(computes or run(suite, "remote-null", words))
+    with served(suite, driver, options, "tcp://127.0.0.1:*") as server:
+        passed(run(suite, "remote" if image else "remote-null", server.words, *image))
 
 
 def test_remote_through_a_file(suite, tmp_path):
-    with served(suite, "native", offers(), f"ipc://{tmp_path}/s") as words:
-        passed(run(suite, "remote", words, str(suite / "native")))
+    with served(suite, "native", offers(), f"ipc://{tmp_path}/s") as server:
+        passed(run(suite, "remote", server.words, str(suite / "native")))
 
 
 def test_a_device_that_is_not_there_says_so(suite):

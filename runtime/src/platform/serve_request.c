@@ -122,16 +122,23 @@ static void read_launch(const session_t *session, wire_reader_t *r, inlay_reques
 
 static void read_copy(const session_t *session, wire_reader_t *r, inlay_request_t *request)
 {
-    wire_reader_t bytes = *r;
-    (void)inlay_wire_read_u32(&bytes), (void)inlay_wire_read_u64(&bytes);
-    (void)inlay_wire_read_u32(&bytes), (void)inlay_wire_read_u64(&bytes);
-    if (inlay_wire_read_u64(&bytes) == 0) { /* a wait, whose regions say nothing */
-        *r = bytes;
-        return;
+    wire_reader_t again = *r;
+    const uint32_t to = inlay_wire_read_u32(&again);
+    const uint64_t to_offset = inlay_wire_read_u64(&again);
+    const uint32_t from = inlay_wire_read_u32(&again);
+    const uint64_t from_offset = inlay_wire_read_u64(&again);
+    const uint64_t bytes = inlay_wire_read_u64(&again);
+    const uint64_t apart =
+        to_offset < from_offset ? from_offset - to_offset : to_offset - from_offset;
+    if (bytes) { /* else it is a wait, whose regions say nothing */
+        read_region(session, r, &request->to);
+        read_region(session, r, &request->from);
+        request->bytes = (size_t)bytes;
+        /* Drivers are promised that there is no overlap. */
+        if ((to == from && apart < bytes) || bytes > SIZE_MAX) r->is_bad = 1;
     }
-    read_region(session, r, &request->to);
-    read_region(session, r, &request->from);
-    request->bytes = (size_t)inlay_wire_read_u64(r);
+    again.is_bad |= r->is_bad;
+    *r = again;
 }
 
 static void read_transfer(const session_t *session, uint32_t kind, wire_reader_t *r,

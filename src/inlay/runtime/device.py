@@ -286,6 +286,7 @@ class Device:
         """
         number = self.table.find(self.handle, program.handle, kernel.encode(), len(items))
         if number < 0:
+            self._start(_Request(action=0, queue=queue), (), ())  # a device that is lost says so
             raise unknown_name("kernel", kernel, ())
         request = _Request(
             action=1, queue=queue, program=program.handle, kernel=number,
