@@ -271,3 +271,30 @@ def test_places_of_hops_are_named():
 def test_a_normal_program_is_left_as_it_is():
     m = normal(read("fn main(x: T) { neg(x) }"))
     assert normal(m) is m
+
+
+def test_a_deep_nest_with_wishes_at_both_ends():
+    neg = OPS.definition("neg").op
+    x = make.var("x", make.tensor_type((4,), F32))
+    e = make.call(ON_DEVICE, (make.call(neg, (x,)),), WishAttrs("cpu"))
+    for _ in range(1498):
+        e = make.call(neg, (e,))
+    e = make.call(ON_DEVICE, (make.call(neg, (e,)),), WishAttrs("gpu"))
+    main = planned(Module({"main": make.function((x,), e)}), B2).functions["main"]
+    made = [v for v in values(main.body) if isinstance(v, Call)]
+    assert main.params[0].place.device == made[0].place.device == "cpu"
+    assert made[1].callee.op is DEVICE_COPY
+    assert {v.place.device for v in made[1:]} == {"gpu"}
+    assert len(made) == 1501
+
+
+def test_independent_lets_may_change_places():
+    one = "fn main(a: T, b: T) { let p = on(cpu, neg(a)); let q = exp(b); let r = add(p, q); (r, q) }"
+    two = "fn main(a: T, b: T) { let q = exp(b); let p = on(cpu, neg(a)); let r = add(p, q); (r, q) }"
+
+    def found(text):
+        m = planned(read(text), B2).functions["main"]
+        made = {v.callee.op.name: v.place.device for v in values(m.body) if isinstance(v, Call)}
+        return made, [p.place.device for p in m.params], place_of(m)
+
+    assert found(one) == found(two)
