@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import inlay
 from inlay.analysis.blocks import nested, operands
 from inlay.base.diagnostics import CompileError
 from inlay.ir import make
@@ -20,6 +22,7 @@ from inlay.ir.types import TensorType
 from inlay.ir.verify import check
 from inlay.ir.walk import rewrite, spine
 from inlay.machine.board import Board
+from inlay.machine.board_file import find_board
 from inlay.ops.device import DEVICE_COPY, ON_DEVICE, CopyAttrs, WishAttrs
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
@@ -27,7 +30,7 @@ from inlay.placement import plan_places
 from inlay.placement.capability import capability_of
 from inlay.placement.plan_places import Choice, plan
 from inlay.transforms import eliminate_common, eliminate_dead, fold_constants, simplify_algebra
-from tests.property.gen_ir import Program, assert_same, programs
+from tests.property.gen_ir import Program, assert_same, programs, run
 from tests.unit.placement.cases import B2, B2X, M2, N, assert_alike, everything, normal
 
 BOARDS = {"B2": B2, "B2x": B2X, "M2": M2, "N": N}
@@ -203,3 +206,22 @@ def test_passes_behind_the_planner_keep_places(p, seed):
                     if isinstance(value, Call) and isinstance(value.callee, OpRef):
                         if isinstance(value.type, TensorType):
                             assert value.place is not None, f"{step.__name__}: {value.callee}"
+
+
+@pytest.mark.slow
+@pytest.mark.llvm
+@settings(max_examples=40, deadline=None)
+@given(programs(), st.integers(0, 10_000))
+def test_programs_compiled_for_two_devices_give_what_the_evaluator_gives(p, seed):
+    board = find_board("host_two")
+    module = wishful(p.module, random.Random(seed), board)
+    try:
+        executable = inlay.compile(module, board="host_two", threads=1, verify=True)
+    except CompileError as failure:  # a wish for what the virtual machine runs
+        assert set(failure.ids) == {"placement.unsupported-op"}  # noqa: PT017
+        return
+    inputs = {s.name: a for s, a in zip(executable.entries[0].inputs, p.args, strict=True)}
+    expected = run(p)
+    wanted = expected if isinstance(expected, tuple) else (expected,)
+    for found, value in zip(executable.run(inputs).values(), wanted, strict=True):
+        np.testing.assert_allclose(found, value)
