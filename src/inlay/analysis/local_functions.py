@@ -79,7 +79,7 @@ def _overlapping(root: Function, loops: Collection[Var]) -> set[Var]:
         called: Var | None = None
         carriers: set[Var] = set()
         for value, var in _bindings(block):
-            if isinstance(value, Function) and var in loops:
+            if isinstance(value, Function) and var is not None and var in loops:
                 waiting[var] = _waits(value.body)
             callee = value.callee if isinstance(value, Call) else None
             is_waiting = isinstance(callee, GlobalVar) or (

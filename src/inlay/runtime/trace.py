@@ -61,8 +61,7 @@ class Event:
     @classmethod
     def of(cls, fields: tuple[int, str, int, int, int, int, int, int, int]) -> Event:
         """Read an event as the runtime gives it."""
-        kind, *rest = fields
-        return cls(EventKind(kind), *rest)
+        return cls(EventKind(fields[0]), *fields[1:])
 
 
 def timeline(events: Sequence[Event]) -> dict[str, Any]:

@@ -15,8 +15,9 @@ Cost: linear in the program.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import cast
 
 from inlay.bytecode.builder import FunctionBuilder
@@ -28,13 +29,14 @@ from inlay.vm.code import (
     Instruction,
     Loop,
     Node,
+    Operand,
     Register,
     TailCall,
     TailCallClosure,
 )
 
 _AHEAD = 200
-"""Nodes that are looked at behind a call."""
+"""Nodes and blocks that are looked at behind a call."""
 
 _WAITS = frozenset({"TO_INT", "READ_INTS"})
 _ORDERED = frozenset({"CELL_READ", "CELL_WRITE", "CALL_CLOSURE"})
@@ -107,36 +109,43 @@ def _mark(block: Block, wanted: set[FunctionBuilder]) -> None:
             block.nodes[index] = replace(node, name="SPAWN")
 
 
-def _is_followed(nodes: Iterable[Node], results: tuple[Register, ...]) -> bool:
+def _is_followed(nodes: Sequence[Node], results: tuple[Register, ...]) -> bool:
     """Whether there is work before the first use of the results."""
     ours = frozenset(results)
-    for node in nodes:
-        if any(register in ours for register in _used(node)):
+    for part in islice(_parts(nodes), _AHEAD):
+        if not ours.isdisjoint(_used(part)):
             return False
-        inside = [node] if isinstance(node, Instruction) else _nodes(node)
-        if any(isinstance(n, Instruction) and n.name in _WORK for n in inside):
+        if isinstance(part, Instruction) and part.name in _WORK:
             return True
     return False
 
 
-def _used(node: Node) -> Iterator[object]:
-    for inner in [node] if isinstance(node, Instruction) else [node, *_nodes(node)]:
-        match inner:
-            case Instruction(args=args):
-                yield from args
-            case Branch(selector=selector):
-                yield selector
-            case Loop(init=init):
-                yield from init
-    if not isinstance(node, Instruction):
-        for top in _inner(node):
-            for block in _blocks(top):
-                if block.end is not None:
-                    yield from block.end.values
+def _parts(nodes: Sequence[Node]) -> Iterator[Node | Block]:
+    """Yield nodes in order, and after each one the blocks that it holds, with theirs."""
+    pending: list[Iterator[Node | Block]] = [iter(nodes)]
+    while pending:
+        part = next(pending[-1], None)
+        if part is None:
+            pending.pop()
+            continue
+        yield part
+        match part:
+            case Block(nodes=inner):
+                pending.append(iter(inner))
+            case Branch() | Loop():
+                pending.append(iter(_inner(part)))
+            case _:
+                pass
 
 
-def _nodes(node: Branch | Loop) -> list[Node]:
-    return [n for top in _inner(node) for block in _blocks(top) for n in block.nodes]
+def _used(part: Node | Block) -> tuple[Operand, ...]:
+    match part:
+        case Instruction(args=used) | Loop(init=used):
+            return used
+        case Branch(selector=selector):
+            return (selector,)
+        case _:
+            return part.end.values if part.end is not None else ()
 
 
 def _inner(node: Branch | Loop) -> tuple[Block, ...]:
