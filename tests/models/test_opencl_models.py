@@ -15,6 +15,7 @@ import pytest
 import inlay
 from inlay.arith.expr import Sym, evaluate
 from inlay.base.diagnostics import CompileError
+from inlay.bytecode.program import DeviceBody
 from inlay.codegen.opencl import DeviceImage, DeviceKernel, make_image
 from inlay.interp.tensor import evaluate_entry, evaluate_expr
 from inlay.ir.kernel import KernelBody
@@ -134,3 +135,27 @@ def test_models_on_host_and_device(device, id, rules):
         found = evaluate_entry(module.with_kernels(kernels), run.inputs)
         case.check(found, run.outputs)
     assert len(set(ran)) == len(chosen)
+
+
+@pytest.mark.data
+@pytest.mark.llvm
+@pytest.mark.parametrize("mode", ["sequential", "parallel"])
+@pytest.mark.parametrize(
+    "id",
+    [
+        "micro_kws_fp32",
+        pytest.param("super_resolution", marks=pytest.mark.slow),
+        pytest.param("ultraface_rfb320", marks=pytest.mark.slow),
+    ],
+)
+def test_executables_split_by_predicted_time(device, id, mode, tmp_path):
+    """Saved and loaded again; the planner finds the device worth it for some of each."""
+    case = model_case(id)
+    path = tmp_path / "model.inlay"
+    inlay.compile(case.model, board="opencl", cache="none", threads=2).save(path)
+    exe = inlay.load_executable(path, threads=2, mode=mode)
+    bodies = [k.body for k in exe.program.kernels]
+    assert any(isinstance(b, DeviceBody) for b in bodies)
+    for run in case.runs():
+        case.check(exe.run(run.inputs), run.outputs)
+    assert exe.live_objects() == 0
