@@ -112,8 +112,9 @@ def compile_module(
     with instrument.span("generate"):
         folder = options.cache_folder
         cache = None if folder is None else ObjectCache(folder)
-        artifact = LlvmGenerator(target, cache).compile(_counted(built.requests, instrument))
-        part = device_part(board, built.device_requests, built.module.kernels)
+        generator = LlvmGenerator(target, cache)
+        artifact = generator.compile(_counted(built.requests, instrument))
+        part = device_part(board, built.device_requests, built.module.kernels, generator)
     cached = {name: code.cached for name, code in artifact.kernels.items()}
     kernels, machine = count_kernels(module, cached, board.host.name)
     report = Report(operator_counts, constant_bytes, kernels, machine, plans, len(artifact.image.data))

@@ -3,27 +3,35 @@
 A device is *away* when its memory is not the host's: then its tensors are in that memory, copies
 between memories are kernels of their own, and its loader is the driver that runs its image. Devices
 that work in the memory of the host are compiled like the host.
+
+There are two ways to make code for them: OpenCL C, and native code for the processor as a device of
+its own (driver `native`), in an image apart from the program's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from inlay.arith.expr import Sym
-from inlay.base.diagnostics import Collector
+from inlay.arith.expr import Int, Sym, ceildiv
+from inlay.base.diagnostics import Collector, InternalError
 from inlay.bytecode import program as bc
+from inlay.bytecode.formula import Formula
+from inlay.codegen.interface import CodeGenerator, Request
+from inlay.codegen.native_image import make_native_image
 from inlay.codegen.opencl import DeviceFacts, DeviceImage, make_image, unsupported_reason
 from inlay.ir.kernel import Access, Kernel
 from inlay.loop.func import LoopFunction
-from inlay.machine.board import Board
+from inlay.machine.board import NATIVE, Board
 from inlay.machine.device import Device
 from inlay.pipeline.build_kernels import DeviceRequest
-from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES, Rule
+from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES, RULES, Rule
 from inlay.vm.signature import formula
 
 OPENCL = "opencl"
-"""The generator of OpenCL C, and the loader of its images."""
+"""The generator of OpenCL C, and the driver that loads its images."""
+PARTS = 8
+"""Parts that a phase of native code is divided into, however many threads share them."""
 
 
 def away(board: Board) -> dict[str, str]:
@@ -31,12 +39,16 @@ def away(board: Board) -> dict[str, str]:
     return {
         d.name: d.memories[0]
         for d in board.devices[1:]
-        if board.arch_of(d.name).generator == OPENCL and d.memories[0] not in board.host.memories
+        if board.arch_of(d.name).generator in (OPENCL, "llvm")
+        and (d.arch == NATIVE or board.arch_of(d.name).generator == OPENCL)
+        and d.memories[0] not in board.host.memories
     }
 
 
 def rules_for(board: Board, device: str) -> tuple[Rule, ...]:
     """Return the rules that schedule kernels of a device."""
+    if board.arch_of(device).generator != OPENCL:
+        return RULES
     kind = dict(board.arch_of(device).parameters).get("type", "cpu")
     return FEW_ITEM_RULES if kind == "cpu" else ITEM_RULES
 
@@ -55,9 +67,18 @@ class DevicePart:
 
 
 def device_part(
-    board: Board, requests: Sequence[DeviceRequest], kernels: Mapping[str, Kernel]
+    board: Board,
+    requests: Sequence[DeviceRequest],
+    kernels: Mapping[str, Kernel],
+    native: CodeGenerator,
 ) -> DevicePart:
     """Make the code of devices.
+
+    Args:
+        board: the machine.
+        requests: what devices run.
+        kernels: of the module.
+        native: makes code for this processor.
 
     Raises:
         UnsupportedError: all `target.no-generator` at once.
@@ -68,7 +89,14 @@ def device_part(
     findings = Collector()
     for device, memory in away(board).items():
         mine = [r for r in requests if not r.is_copy and r.device == device]
+        if not any(r.device == device for r in requests):
+            continue  # nothing is there: the program loads on machines without it
         position = names.index(memory)
+        if board.arch_of(device).generator != OPENCL:
+            data, needs = _native_part(native, mine, kernels, position, made)
+            # That this processor has what the code needs is checked with the program's own image.
+            devices.append(bc.Device(device, NATIVE, f"offers={needs}", (position,), data))
+            continue
         image = _image(board.arch_of(device).dtypes, mine, device, findings)
         for r in mine:
             if r.name in image.kernels:
@@ -107,6 +135,41 @@ def _image(
     return make_image(functions, {r.name: r.in_place for r in requests})
 
 
+def _native_part(
+    generator: CodeGenerator,
+    requests: Sequence[DeviceRequest],
+    kernels: Mapping[str, Kernel],
+    memory: int,
+    made: dict[str, bc.Kernel],
+) -> tuple[bytes, str]:
+    """Compile kernels for the processor as a device; return the image, and what it needs."""
+    artifact = generator.compile([Request(r.name, r.lower) for r in requests])
+    buffers: dict[str, int] = {}
+    for r in requests:
+        kernel, code = kernels[r.name], artifact.kernels[r.name]
+        positions = {sym: i for i, sym in enumerate(code.dims)}
+        size = code.workspace
+        if code.workspace_per_part:
+            size = ceildiv(size, 64) * (64 * PARTS)
+        workspace = None if size.value == 0 else formula(size, positions)
+        buffers[r.name] = len(kernel.ports) + (workspace is not None)
+        phases = tuple(bc.DevicePhase((PARTS if p.parallel else 1,)) for p in code.phases)
+        made[r.name] = bc.Kernel(
+            r.name, _ports(kernel), len(kernel.ints), bc.DeviceBody(memory, r.name, phases),
+            workspace, assertions=code.assertions,
+        )  # fmt: skip
+    if not artifact.image.data:  # values are there, and no kernel
+        artifact = replace(artifact, image=replace(artifact.image, data=bytes(64)))
+    needs = ",".join((artifact.image.arch, *artifact.image.features))
+    return make_native_image(artifact, buffers), needs
+
+
+def _ports(kernel: Kernel) -> tuple[bc.Access, ...]:
+    return tuple(
+        bc.Access.READ if p.access is Access.READ else bc.Access.WRITE for p in kernel.ports
+    )
+
+
 def _copy(kernel: Kernel) -> bc.Kernel:
     ports = (bc.Access.READ, bc.Access.WRITE)
     return bc.Kernel(kernel.name, ports, 0, bc.CopyBody())
@@ -115,12 +178,16 @@ def _copy(kernel: Kernel) -> bc.Kernel:
 def _kernel(kernel: Kernel, image: DeviceImage, memory: int) -> bc.Kernel:
     code = image.kernels[kernel.name]
     positions: dict[Sym, int] = {sym: i for i, sym in enumerate(code.dims)}
-    phases = tuple(bc.DevicePhase(formula(e, positions)) for e in code.items)
-    ports = tuple(
-        bc.Access.READ if p.access is Access.READ else bc.Access.WRITE for p in kernel.ports
-    )
+    phases = tuple(bc.DevicePhase(_known(e, positions)) for e in code.items)
     workspace = None if code.workspace.value == 0 else formula(code.workspace, positions)
     return bc.Kernel(
-        kernel.name, ports, len(kernel.ints), bc.DeviceBody(memory, kernel.name, phases),
+        kernel.name, _ports(kernel), len(kernel.ints), bc.DeviceBody(memory, kernel.name, phases),
         workspace, assertions=code.assertions,
     )  # fmt: skip
+
+
+def _known(e: Int, positions: Mapping[Sym, int]) -> Formula:
+    found = formula(e, positions)
+    if found is None:
+        raise InternalError(f"{e} is no formula over the integers of a kernel", where="devices")
+    return found
