@@ -67,10 +67,12 @@ typedef struct inlay_error {
     uint32_t span_bytes[INLAY_TRACE_DEPTH];
 } inlay_error_t;
 
-/* Element types; the numbers are those of the container. */
+/* Element types; the numbers are those of the container. Elements of a tensor of strings are numbers
+ * of 64 bits that stand for strings, equal ones for equal strings: positions in the table of strings
+ * of the program, and beyond it what the embedding program likes. */
 typedef enum inlay_dtype {
     INLAY_BOOL, INLAY_I8, INLAY_I16, INLAY_I32, INLAY_I64, INLAY_U8, INLAY_U16, INLAY_U32,
-    INLAY_U64, INLAY_F16, INLAY_BF16, INLAY_F32, INLAY_F64, INLAY_DTYPES
+    INLAY_U64, INLAY_F16, INLAY_BF16, INLAY_F32, INLAY_F64, INLAY_STRING, INLAY_DTYPES
 } inlay_dtype_t;
 
 #define INLAY_MAX_RANK 16

@@ -5,8 +5,9 @@
  * follow those of the frames around it. */
 #include "module.h"
 
-static const char *const NAMES[INLAY_DTYPES] = {"bool", "i8",  "i16", "i32",  "i64", "u8", "u16",
-                                                "u32",  "u64", "f16", "bf16", "f32", "f64"};
+static const char *const NAMES[INLAY_DTYPES] = {
+    "bool", "i8",  "i16", "i32",  "i64", "u8",  "u16",
+    "u32",  "u64", "f16", "bf16", "f32", "f64", "string"};
 
 typedef struct frame {
     const struct frame *outer;

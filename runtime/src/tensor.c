@@ -399,8 +399,9 @@ static int load(const inlay_view_t *view, size_t i, int64_t *value)
     }
 }
 
-static const char *const DTYPE_NAMES[INLAY_DTYPES] = {"bool", "i8",  "i16", "i32",  "i64", "u8", "u16",
-                                                      "u32",  "u64", "f16", "bf16", "f32", "f64"};
+static const char *const DTYPE_NAMES[INLAY_DTYPES] = {
+    "bool", "i8",  "i16", "i32",  "i64", "u8",  "u16",
+    "u32",  "u64", "f16", "bf16", "f32", "f64", "string"};
 
 inlay_status_t inlay_op_read_ints(inlay_activation_t *m, uint32_t n)
 {
@@ -444,7 +445,8 @@ static int holds(uint32_t dtype, int64_t value)
     case INLAY_I8: return value == (int8_t)value;
     case INLAY_I16: return value == (int16_t)value;
     case INLAY_I32: return value == (int32_t)value;
-    case INLAY_I64: return 1;
+    case INLAY_I64:
+    case INLAY_STRING: return 1;
     case INLAY_U8: return value >= 0 && value <= UINT8_MAX;
     case INLAY_U16: return value >= 0 && value <= UINT16_MAX;
     case INLAY_U32: return value >= 0 && value <= (int64_t)UINT32_MAX;

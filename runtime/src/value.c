@@ -1,6 +1,6 @@
 #include "value.h"
 
-const uint8_t inlay_dtype_bytes[INLAY_DTYPES] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8};
+const uint8_t inlay_dtype_bytes[INLAY_DTYPES] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 8};
 
 const char *inlay_kind_name(uint32_t kind)
 {

@@ -207,7 +207,7 @@ EXECUTORS: tuple[Executor, ...] = (
     Executor("loops", lambda d: d.loops is not None, lambda setup: evaluated(body(setup), setup)),
     Executor(
         "compiled",
-        lambda d: bool(d.compute or d.loops or d.decompose) and d.name != "device_copy",
+        lambda d: bool(d.compute or d.loops or d.decompose or d.foreign) and d.name != "device_copy",
         compiled,
         share=4,
     ),

@@ -239,7 +239,7 @@ static inlay_status_t start(void *user, void *ticket, uint32_t index, const inla
 
 static void print_results(const inlay_host_t *host, inlay_result_t *results, uint32_t n)
 {
-    static const uint8_t sizes[INLAY_DTYPES] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8};
+    static const uint8_t sizes[INLAY_DTYPES] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 8};
     uint32_t i, k;
     for (i = 0; i < n; i++) {
         size_t bytes = sizes[results[i].dtype], at;

@@ -1,7 +1,8 @@
 """Scalar formats: the element types of tensors and the types of scalar code.
 
-One table is the source of every spelling (text form, NumPy, C, LLVM). `string` is a host-only
-format for opaque kernels; it has no width. Sub-byte formats exist only at interfaces and in
+One table is the source of every spelling (text form, NumPy, C, LLVM). `string` is a format of the host:
+NumPy has objects, and the machine has handles of 64 bits that are moved and compared like integers
+(`runtime/strings.py`). Sub-byte formats exist only at interfaces and in
 packed weights and occupy a whole byte in every buffer of the compiler.
 """
 
@@ -39,7 +40,7 @@ class DType:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element in a buffer; 0 for strings, which have no bytes there."""
+        """Bytes of one element in a buffer."""
         return (self.bits + 7) // 8
 
     @property
@@ -58,11 +59,21 @@ class DType:
         return self.kind in (Kind.FLOAT, Kind.INT)
 
     @property
+    def is_host_only(self) -> bool:
+        """Whether only the host can hold elements: what they stand for is known to it alone."""
+        return self.kind is Kind.STRING
+
+    @property
     def numpy(self) -> np.dtype:
-        """The NumPy dtype of a buffer of this format (object for strings)."""
+        """The NumPy dtype of an array of this format (object for strings)."""
         if self.name == "bf16":
             return _bfloat16()
         return _NUMPY[self.name]
+
+    @property
+    def stored(self) -> np.dtype:
+        """The NumPy dtype of a buffer of the machine."""
+        return _NUMPY["i64"] if self.is_host_only else self.numpy
 
     @property
     def c(self) -> str:
@@ -91,7 +102,7 @@ U16 = DType("u16", Kind.UINT, 16)
 U32 = DType("u32", Kind.UINT, 32)
 U64 = DType("u64", Kind.UINT, 64)
 BOOL = DType("bool", Kind.BOOL, 8)
-STRING = DType("string", Kind.STRING, 0)
+STRING = DType("string", Kind.STRING, 64)
 
 ALL: tuple[DType, ...] = (
     F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, BOOL, STRING,
@@ -111,13 +122,13 @@ _C = {
     "f16": "uint16_t", "bf16": "uint16_t", "f32": "float", "f64": "double",
     "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t",
     "u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t",
-    "bool": "uint8_t", "string": "void *",
+    "bool": "uint8_t", "string": "int64_t",
 }  # fmt: skip
 _LLVM = {
     "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double",
     "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",
     "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64",
-    "bool": "i1", "string": "ptr",
+    "bool": "i1", "string": "i64",
 }  # fmt: skip
 _FROM_NUMPY: dict[np.dtype, DType] = {n: BY_NAME[k] for k, n in _NUMPY.items() if k != "string"}
 

@@ -299,7 +299,8 @@ class ProgramBuilder:
         self._functions: list[FunctionBuilder | Function] = []
         self._entries: list[Entry] = []
         self._pool: dict[int, int] = {}
-        self._strings: dict[str, int] = {}
+        # The first is what zeroed memory is as strings.
+        self._strings: dict[str, int] = {"": 0}
 
     def function(
         self, name: str, params: Sequence[Kind], results: Sequence[Kind]

@@ -23,7 +23,7 @@ first; `_Tables` reads and writes them and is their definition.
 | `DEVS` | devices besides the host: names, memories, and their part of `DIMG` |
 | `DIMG` | what devices are given to run |
 | `IMAG` | native code |
-| `CDAT` | bytes of constants |
+| `CDAT` | bytes of constants; an element of a tensor of strings is a position in `STRS` |
 
 **Trust.** A reader checks every count, offset and index against what is there before it uses it;
 a wrong file is refused with a `container.*` diagnostic. The digests find damage, not forgery. All
@@ -382,6 +382,11 @@ class Container:
                 _refuse("digest", f"section {name} is not what was written",
                         hint="copy the file again, or compile the model again")  # fmt: skip
         self._strings = _read_strings(self.bytes("STRS"))
+
+    @property
+    def strings(self) -> Sequence[str]:
+        """The strings of the program, then those of the tables."""
+        return self._strings
 
     def bytes(self, name: str) -> memoryview:
         """Return the contents of a section."""

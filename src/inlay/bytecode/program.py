@@ -287,7 +287,8 @@ class Program:
     Attributes:
         functions, constants, kernels, entries: the tables.
         pool: integers that do not fit an instruction word.
-        strings: messages and spans, referred to by position.
+        strings: messages, spans and strings of constants, referred to by position; the first is the
+            empty one wherever there are tensors of strings.
         memories: names of the memories that `STORAGE` may ask for; memory 0 is the host's, and so
             is each that no device has.
         devices: besides the host.

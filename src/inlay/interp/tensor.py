@@ -24,6 +24,7 @@ import numpy as np
 from inlay.arith import expr as arith
 from inlay.arith.dtype import STRING
 from inlay.arith.expr import Int, Sym, from_atom
+from inlay.arith.text import text_array
 from inlay.base.diagnostics import CompileError, InternalError, error
 from inlay.base.span import Span
 from inlay.ir import walk
@@ -206,6 +207,8 @@ def from_outside(value: Value, t: Type) -> Value:
     match t:
         case ExistsType(body=body):
             return from_outside(value, body)
+        case TensorType(dtype=dtype) if dtype.is_host_only:
+            return text_array(np.asarray(value))
         case TupleType(fields=fields) if isinstance(value, tuple):
             pairs = zip(cast("tuple[Value, ...]", value), fields, strict=True)
             return tuple(from_outside(v, f) for v, f in pairs)

@@ -31,6 +31,11 @@ ELEMENTS: tuple[DType, ...] = tuple(d for d in ALL if d is not STRING)
 
 Types = tuple[Type, ...]
 
+_NO_NUMBERS = (
+    "strings are moved and compared for equality; string_order gives their places in order, "
+    "string_to_float what they say"
+)
+
 
 class Knows(Protocol):
     """The part of a type context that only asks."""
@@ -50,7 +55,7 @@ def tensor(ctx: TypeContext, args: Types, i: int, dtypes: Sequence[DType] = ALL)
         raise ctx.fail(
             f"argument {i + 1} has element type {t.dtype}, needed one of {names}",
             id="type.dtype-mismatch",
-            hint="insert a cast",
+            hint="insert a cast" if not t.dtype.is_host_only else _NO_NUMBERS,
         )
     return t
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from inlay.arith.dtype import BOOL, DType
+from inlay.arith.dtype import BOOL, STRING, DType
 
 EDGE_FLOATS: tuple[float, ...] = (
     0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-6, -1e-6, 3.0, -7.25, 20.0, -20.0, 88.0,
@@ -32,6 +32,8 @@ def edges(dtype: DType, *, low: float = -np.inf, high: float = np.inf) -> np.nda
     """Return the cases that go wrong, NaN included, of those in the range."""
     if dtype is BOOL:
         return np.array([True, False])
+    if dtype is STRING:
+        return np.array(["", "a", "b", "ab", "a", "\u00e4", "A"], object)
     if dtype.is_integer:
         info = np.iinfo(dtype.numpy)
         found = (0, 1, 2, 3, 7, info.min, info.min + 1, info.max, info.max - 1, -1, -2, -7)

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from inlay.arith.dtype import BF16, BOOL, F16, F32, F64, I64, U8, DType, from_numpy
+from inlay.arith.dtype import ALL, BF16, BOOL, F16, F32, F64, I64, U8, DType, from_numpy
 from inlay.arith.expr import Int
 from inlay.ir.op import NoAttrs, TypeContext
 from inlay.ir.types import TensorType
@@ -610,9 +610,9 @@ DEFINITIONS: tuple[OpDef, ...] = (
     _shift("shift_right", "x / 2**y rounded down; 0 or the sign where y is outside the width",
            BinaryOp.SHR, np.right_shift),
     # Comparison
-    _binary("equal", "x == y", lambda x, y: x.equals(y), np.equal, domain=ELEMENTS,
+    _binary("equal", "x == y", lambda x, y: x.equals(y), np.equal, domain=ALL,
             commutative=True, to_bool=True),
-    _binary("not_equal", "x != y", lambda x, y: x.differs(y), np.not_equal, domain=ELEMENTS,
+    _binary("not_equal", "x != y", lambda x, y: x.differs(y), np.not_equal, domain=ALL,
             commutative=True, to_bool=True),
     _binary("less", "x < y", lambda x, y: x < y, np.less, to_bool=True),
     _binary("less_equal", "x <= y", lambda x, y: x <= y, np.less_equal, to_bool=True),

@@ -17,7 +17,6 @@ import numpy as np
 
 from inlay.analysis.blocks import spine
 from inlay.analysis.cost import predicted_ns
-from inlay.arith.dtype import STRING
 from inlay.arith.expr import Sym, from_atom
 from inlay.arith.expr import evaluate as evaluate_int
 from inlay.base.diagnostics import InternalError, unsupported
@@ -244,13 +243,6 @@ def _ports(function: Function, operators: OperatorTable) -> tuple[Port, ...]:
             f"{MAX_PORTS} are possible",
             span=function.span,
             hint="split or join in several steps",
-        )
-    if any(port.type.dtype == STRING for port in (*reads, *writes)):
-        raise unsupported(
-            "loop.no-rule",
-            f"found strings in {_origin(function)}; kernels compute on numbers",
-            span=function.span,
-            hint="keep strings outside the model",
         )
     updated = updated_param(function, operators.definition)
     if updated is not None:

@@ -264,7 +264,7 @@ def _tensors_of(extern: Extern, t: Type) -> tuple[TensorType, ...]:
     fields = body.fields if isinstance(body, TupleType) else (body,)
     tensors = tuple(f for f in fields if isinstance(f, TensorType))
     is_odd = isinstance(body, TupleType) and len(fields) < 2
-    if is_odd or len(tensors) != len(fields) or any(x.dtype.itemsize == 0 for x in tensors):
+    if is_odd or len(tensors) != len(fields) or _has_text(extern, tensors):
         raise error(
             "extern.rule",
             f"extern '{extern.name}' gives {type_text(t)}; code from outside gives a tensor of "
@@ -277,6 +277,11 @@ def _tensors_of(extern: Extern, t: Type) -> tuple[TensorType, ...]:
             hint="give a Python or generated implementation, or a greatest size and a count",
         )
     return tensors
+
+
+def _has_text(extern: Extern, tensors: Sequence[TensorType]) -> bool:
+    """Whether there are strings where a C function would get or give them."""
+    return extern.implementation == "c" and any(t.dtype.is_host_only for t in tensors)
 
 
 # ------------------------------------------------------------------------ records
@@ -312,7 +317,7 @@ class _Maker:
             return
         _tensors_of(self.extern, t.result)
         for index, p in enumerate(t.params):
-            if not isinstance(p, TensorType) or p.dtype.itemsize == 0:
+            if not isinstance(p, TensorType) or _has_text(self.extern, (p,)):
                 raise self.rule.wrong(
                     f"operand {index + 1} is {type_text(p)}; code from outside takes tensors of "
                     "numbers"

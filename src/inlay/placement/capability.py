@@ -56,13 +56,13 @@ def _refusal(
     generators: frozenset[str] | None, *, is_control: bool,
 ) -> str:  # fmt: skip
     arch = board.arch_of(device.name)
+    if device is not board.host and any(d.is_host_only for d in dtypes):
+        return f"strings are on {board.host.name} alone"
     if generators is not None and arch.generator not in generators:
         return f"no code generator here makes code for {arch.name}"
     if device is not board.host:
         if is_control:
             return f"the virtual machine runs {name}, and that is on {board.host.name}"
-        if any(d.name == "string" for d in dtypes):
-            return f"strings are on {board.host.name} alone"
     if arch.operators is not None and name not in arch.operators:
         return f"{arch.name} has no {name}"
     if arch.dtypes is not None:

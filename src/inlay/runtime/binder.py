@@ -17,6 +17,7 @@ from typing import Any, assert_never, cast
 import numpy as np
 
 from inlay.arith import dtype as dtypes
+from inlay.arith.text import text_array
 from inlay.base.diagnostics import CompileError, Diagnostic, diagnostic
 from inlay.bytecode import formula
 from inlay.bytecode.program import Entry
@@ -132,6 +133,8 @@ def to_array(
     spec: TensorSpec, value: Any, path: str, findings: list[Diagnostic]
 ) -> np.ndarray | None:
     """Return a value as an array without copying where it offers its memory; else a finding."""
+    if spec.dtype == "string":
+        return _text(spec, value, path, findings)
     if isinstance(value, np.ndarray):
         return cast("np.ndarray", value)
     given: object = value
@@ -156,6 +159,23 @@ def to_array(
         if np.array_equal(narrowed.astype(array.dtype), array):
             return narrowed
     return array
+
+
+def _text(
+    spec: TensorSpec, value: Any, path: str, findings: list[Diagnostic]
+) -> np.ndarray | None:
+    """Return a value as an array of `str` objects; else a finding."""
+    try:
+        return text_array(np.asarray(value))
+    except (TypeError, ValueError) as problem:
+        findings.append(
+            diagnostic(
+                "input.dtype",
+                f"input '{path}': expected {spec.dtype}; found {problem}",
+                hint="give an array of str, of one of NumPy's types of strings or of objects",
+            )
+        )
+        return None
 
 
 def _names(entry: Entry, inputs: Mapping[str, Any]) -> list[Diagnostic]:

@@ -523,7 +523,7 @@ def _append(stack: Stack, _: Words, __: Program) -> None:
         raise _Failure(
             "run.bad-dims", f"{list(row.dims)} cannot be added as a row to {list(tensor.dims)}"
         )
-    stack.append(from_array(np.concatenate([tensor.array(), row.array()[None]])))
+    stack.append(from_array(np.concatenate([tensor.array(), row.array()[None]]), tensor.dtype))
 
 
 def _extend(stack: Stack, words: Words, _: Program) -> None:
@@ -540,11 +540,12 @@ def _extend(stack: Stack, words: Words, _: Program) -> None:
             "run.bad-dims",
             f"{list(rows.dims)} cannot be joined to the end of {list(tensor.dims)}",
         )
-    stack.append(from_array(np.concatenate([tensor.array(), rows.array()], axis=axis)))
+    stack.append(from_array(np.concatenate([tensor.array(), rows.array()], axis=axis), tensor.dtype))
 
 
 def _own(stack: Stack, _: Words, __: Program) -> None:
-    stack.append(from_array(_tensor(stack.pop()).array().copy()))
+    tensor = _tensor(stack.pop())
+    stack.append(from_array(tensor.array().copy(), tensor.dtype))
 
 
 def _assign(stack: Stack, _: Words, __: Program) -> None:
@@ -559,7 +560,7 @@ def _assign(stack: Stack, _: Words, __: Program) -> None:
 
 
 def _read(tensor: Tensor, count: int | None) -> list[int]:
-    if dtypes.BY_NAME[tensor.dtype].is_float:
+    if dtypes.BY_NAME[tensor.dtype].is_float or dtypes.BY_NAME[tensor.dtype].is_host_only:
         raise _Failure("run.kind-mismatch", f"a tensor of {tensor.dtype} holds no integers")
     wanted = 1 if count is None else count
     if tensor.elements != wanted:
@@ -592,8 +593,8 @@ def _filled(dtype: str, values: list[int], dims: tuple[int, ...]) -> Tensor:
     for value in values:
         if not limits[0] <= value <= limits[1]:
             raise _Failure("run.int-overflow", f"{value} has no exact value of type {dtype}")
-    array = np.array(values, np.int64).astype(dtypes.BY_NAME[dtype].numpy)
-    return from_array(array.reshape(dims))
+    array = np.array(values, np.int64).astype(dtypes.BY_NAME[dtype].stored)
+    return from_array(array.reshape(dims), dtype)
 
 
 def _exact_range(dtype: str) -> tuple[int, int]:
@@ -605,7 +606,7 @@ def _exact_range(dtype: str) -> tuple[int, int]:
             bound = {"f16": 1 << 11, "bf16": 1 << 8, "f32": 1 << 24, "f64": 1 << 53}[dtype]
             return -bound, bound
         case _:
-            info = np.iinfo(dtypes.BY_NAME[dtype].numpy)
+            info = np.iinfo(dtypes.BY_NAME[dtype].stored)
             return int(info.min), int(info.max)
 
 

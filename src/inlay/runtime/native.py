@@ -23,6 +23,7 @@ from inlay.bytecode.program import HostBody, Kernel
 from inlay.runtime import _runtime
 from inlay.runtime.structure import Flat
 from inlay.runtime.trace import Event
+from inlay.runtime.value import Handles
 
 Callback: TypeAlias = Callable[[list[np.ndarray], list[int]], "Future[Any] | None"]
 """A kernel in Python: gets all tensors of its ports and its integers, writes the outputs.
@@ -31,7 +32,7 @@ It may answer with a future. Then it ends when the future is done, which keeps t
 writes the outputs before; a call in parallel mode goes on meanwhile, with whatever does not need
 them. So a device that another thread, process or machine drives is a callback."""
 
-_BF16 = DTYPE_CODES["bf16"]
+_BF16, _STRING = DTYPE_CODES["bf16"], DTYPE_CODES["string"]
 HAND_OFF_NS = 10_000
 """Kernels predicted to be shorter stay on the calling thread: waking another costs as much."""
 
@@ -122,10 +123,10 @@ class NativeEngine:
     def call_structured(self, entry: int, inputs: Flat) -> Flat:
         """Return the results of an entry that takes or gives structure, as `call` does."""
         tensors = [_bits(array) for array in inputs.tensors]
-        flags = bytes(array.dtype == dtypes.BF16.numpy for array in inputs.tensors)
+        codes = bytes(map(_code, inputs.tensors))
         counts = np.array(inputs.counts, np.int64).tobytes()
         try:
-            results, lengths = self._executable.call_structured(entry, counts, flags, *tensors)
+            results, lengths = self._executable.call_structured(entry, counts, codes, *tensors)
         except _runtime.Failure as failure:
             raise _error(failure) from failure.__cause__
         return Flat(
@@ -157,9 +158,18 @@ def _bits(array: np.ndarray) -> np.ndarray:
     return array.view(np.uint16) if array.dtype == dtypes.BF16.numpy else array
 
 
+def _code(array: np.ndarray) -> int:
+    """Return the code of an element type that the buffer protocol does not know, else any other."""
+    if isinstance(array, Handles):
+        return _STRING
+    return _BF16 if array.dtype == dtypes.BF16.numpy else 0
+
+
 def _array(result: Any) -> np.ndarray:
     array = np.asarray(result)
-    return array if result.dtype != _BF16 else array.view(dtypes.BF16.numpy)
+    if result.dtype == _BF16:
+        return array.view(dtypes.BF16.numpy)
+    return array.view(Handles) if result.dtype == _STRING else array
 
 
 def _shown(callback: Callback) -> Callable[[list[Any], list[int]], Any]:

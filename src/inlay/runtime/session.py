@@ -7,7 +7,8 @@
 
 An executable is immutable and may be called from any thread; the GIL is free while it runs. Inputs
 are NumPy arrays or anything that offers DLPack; contiguous ones are read in place. Outputs are
-NumPy arrays that own their memory (and offer DLPack). Where a program takes or gives structure, a
+NumPy arrays that own their memory (and offer DLPack). Strings come in any form that NumPy has for
+them, and go out as arrays of `str` objects. Where a program takes or gives structure, a
 `List` is a list of them, an `Option` is None or one of them, and a tuple is a tuple. An input that does
 not fit is refused with a sentence, and the executable stays usable.
 """
@@ -33,12 +34,14 @@ from inlay.bytecode.program import (
     SymbolBody,
 )
 from inlay.bytecode.spec import Spec, is_flat
+from inlay.runtime import text
 from inlay.runtime.binder import bind
 from inlay.runtime.extern import Extern, bind_externs
 from inlay.runtime.host_cpu import check_target
 from inlay.runtime.native import MODES, Callback, Mode, NativeEngine, Settings, limited
 from inlay.runtime.reference import ReferenceEngine
 from inlay.runtime.request import Request, Requests, Session, deadline_after
+from inlay.runtime.strings import Strings, has_strings
 from inlay.runtime.structure import Structure, from_flat, to_flat
 from inlay.runtime.trace import Event
 
@@ -82,6 +85,10 @@ class Executable:
             for kernel in kernels
             if callbacks and isinstance(kernel.body, HostBody) and kernel.body.name in callbacks
         }
+        functions |= text.callbacks(kernels)
+        self._strings = self._table(kernels)
+        if self._strings is not None:
+            functions = {k: self._strings.shown(k, f) for k, f in functions.items()}
         addresses |= symbols or {}
         _check_given(kernels, functions, addresses)
         self._engine: NativeEngine | ReferenceEngine
@@ -96,7 +103,20 @@ class Executable:
             ([spec.name for spec in entry.inputs], [spec.name for spec in entry.outputs])
             for entry in self.entries
         ]
-        self._is_flat = [is_flat(entry.inputs) and is_flat(entry.outputs) for entry in self.entries]
+        self._is_flat = [
+            is_flat(specs) and not has_strings(specs)
+            for specs in ((*entry.inputs, *entry.outputs) for entry in self.entries)
+        ]
+
+    def _table(self, kernels: Sequence[Kernel]) -> Strings | None:
+        """Return the table of strings; None where nothing can look into one.
+
+        What a callback takes and gives, the file does not say: each may see strings.
+        """
+        specs = [spec for entry in self.entries for spec in (*entry.inputs, *entry.outputs)]
+        if has_strings(specs) or any(isinstance(k.body, HostBody) for k in kernels):
+            return Strings(self._container.strings)
+        return None
 
     @property
     def inputs(self) -> tuple[Spec, ...]:
@@ -205,6 +225,13 @@ class Executable:
         return index
 
     def _call(self, index: int, arrays: list[Any]) -> list[Structure]:
+        """Call the engine, with strings that stay valid."""
+        if self._strings is None:
+            return self._tried(index, arrays)
+        with self._strings.call():
+            return self._tried(index, arrays)
+
+    def _tried(self, index: int, arrays: list[Any]) -> list[Structure]:
         """Call the engine; where it does not take the arrays as they are, find out why."""
         flat = self._is_flat[index]
         if flat and isinstance(self._engine, NativeEngine):
@@ -220,6 +247,14 @@ class Executable:
         names = self._names[index][0]
         named = {names[i] if i < len(names) else f"#{i + 1}": a for i, a in enumerate(arrays)}
         bound = bind(entry, named)
+        if self._strings is None:
+            return self._run(index, bound)
+        results = self._run(index, self._strings.encode_all(entry.inputs, bound))
+        return self._strings.decode_all(entry.outputs, results)
+
+    def _run(self, index: int, bound: list[Structure]) -> list[Structure]:
+        """Run with inputs that fit their specs, strings as handles."""
+        entry = self.entries[index]
         if isinstance(self._engine, ReferenceEngine):
             return self._engine.call(index, bound)
         results = self._engine.call_structured(index, to_flat(entry.inputs, bound))

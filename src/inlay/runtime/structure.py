@@ -8,7 +8,7 @@ of the C runtime.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, assert_never, cast
 
@@ -27,6 +27,31 @@ class Flat:
 
     tensors: list[np.ndarray] = field(default_factory=list[np.ndarray])
     counts: list[int] = field(default_factory=list[int])
+
+
+def map_tensors(
+    specs: Sequence[Spec],
+    values: Sequence[Structure],
+    function: Callable[[TensorSpec, np.ndarray], np.ndarray],
+) -> list[Structure]:
+    """Return values that fit their specs with another array for each."""
+    return [_mapped(spec, value, function) for spec, value in zip(specs, values, strict=True)]
+
+
+def _mapped(
+    spec: Spec, value: Structure, function: Callable[[TensorSpec, np.ndarray], np.ndarray]
+) -> Structure:
+    match spec:
+        case TensorSpec():
+            return function(spec, value)
+        case TupleSpec(fields=fields):
+            return tuple(map_tensors(fields, value, function))
+        case OptionSpec(element=element):
+            return None if value is None else _mapped(element.spec, value, function)
+        case ListSpec(element=element):
+            return [_mapped(element.spec, v, function) for v in value]
+        case _:
+            assert_never(spec)
 
 
 def to_flat(specs: Sequence[Spec], values: Sequence[Structure]) -> Flat:

@@ -15,6 +15,10 @@ from inlay.arith import dtype as dtypes
 from inlay.bytecode.isa import Kind
 
 
+class Handles(np.ndarray):
+    """An array (i64) of numbers that stand for strings; what for, `runtime/strings.py` knows."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Storage:
     """Bytes in a memory; those of inputs and constants are not writable."""
@@ -41,10 +45,11 @@ class Tensor:
 
     def array(self) -> np.ndarray:
         """Return the view as an array that shares the bytes."""
-        dtype = dtypes.BY_NAME[self.dtype].numpy
+        dtype = dtypes.BY_NAME[self.dtype]
         size = self.elements * dtype.itemsize
         flat = self.storage.data[self.offset : self.offset + size]
-        return flat.view(dtype).reshape(self.dims)
+        array = flat.view(dtype.stored).reshape(self.dims)
+        return array.view(Handles) if dtype.is_host_only else array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,11 +117,18 @@ def new_tensor(dtype: str, dims: tuple[int, ...]) -> Tensor:
     return Tensor(new_storage(size), 0, dtype, dims)
 
 
-def from_array(array: np.ndarray) -> Tensor:
-    """Return an array that we own as a tensor; contiguous ones share their bytes."""
-    dtype = dtypes.from_numpy(array.dtype).name
+def dtype_of(array: np.ndarray) -> str:
+    """Return the name of the element type of an array of the machine."""
+    return "string" if isinstance(array, Handles) else dtypes.from_numpy(array.dtype).name
+
+
+def from_array(array: np.ndarray, dtype: str = "") -> Tensor:
+    """Return an array that we own as a tensor; contiguous ones share their bytes.
+
+    Most of what NumPy makes of handles is an array of numbers; then the caller says what they are.
+    """
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return Tensor(Storage(flat), 0, dtype, array.shape)
+    return Tensor(Storage(flat), 0, dtype or dtype_of(array), array.shape)
 
 
 def input_of(array: np.ndarray) -> Tensor:

@@ -26,15 +26,16 @@ from inlay.ir.expr import Call, Expr, GlobalVar, OpRef
 from inlay.ir.kernel import Access, ForeignBody, Kernel, Port
 from inlay.ir.module import Module
 from inlay.ir.types import FuncType, IntType, TensorType, TupleType, Type
-from inlay.ops._define import Foreign, ForeignOp, OpDef
+from inlay.ops._define import Foreign, OpDef
+from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import Block, rewrite_module
 
 
 def run(module: Module, context: PassContext) -> Module:
     """Make kernels. Cost: linear."""
-    del context
-    calls = _Calls(module)
+    assert isinstance(context.ops, OperatorTable), "tensor passes run with the table of operators"
+    calls = _Calls(module, context.ops)
     rewritten = rewrite_module(module, calls.step)
     if not calls.kernels:
         return module
@@ -48,7 +49,8 @@ class _Calls:
         kernels: what was made, by name.
     """
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, ops: OperatorTable) -> None:
+        self._ops = ops
         self.kernels: dict[str, Kernel] = {}
         self._names = NameSupply([*module.functions, *module.kernels])
         self._by_key: dict[Hashable, Kernel] = {}
@@ -57,9 +59,8 @@ class _Calls:
         """Answer the call of a kernel for a call of code from outside."""
         if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
             return None
-        op = value.callee.op
-        definition = op.record() if isinstance(op, ForeignOp) else None
-        if definition is None or definition.foreign is None:
+        definition = self._ops.definition(value.callee.op)
+        if definition.foreign is None:
             return None
         operands = [a for a in value.args if isinstance(a.type, TensorType)]
         inner = _undetermined([a.type for a in operands], value.type)

@@ -185,8 +185,9 @@ class _Kernel:
             return arg not in self._index and not is_control
         if not isinstance(arg, Const) or not isinstance(arg.type, TensorType):
             return False
-        # A loop body reads buffers; only expressions have numbers written into them.
-        return node.definition.loops is not None or not is_literal(arg)
+        # A loop body reads buffers; only expressions have numbers written into them. What number a
+        # string is, the program says.
+        return arg.type.dtype.is_host_only or node.definition.loops is not None or not is_literal(arg)
 
     def _undetermined(self) -> list[Sym]:
         """Return the symbols in the group that are not by themselves a dim of a parameter."""

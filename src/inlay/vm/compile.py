@@ -16,7 +16,8 @@ from dataclasses import replace
 import numpy as np
 
 from inlay.arith.dtype import from_numpy
-from inlay.base.diagnostics import InternalError, unsupported
+from inlay.arith.text import text_array
+from inlay.base.diagnostics import InternalError
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import (
@@ -90,7 +91,6 @@ def compile_module(
 
     Raises:
         CompileError: an entry takes or gives what has no tensor form (`entry.type`, `entry.dim`).
-        UnsupportedError: `entry.host-dtype` for string tensors.
         InternalError: the module is not in the form that is required.
 
     Cost: linear in the program.
@@ -126,19 +126,28 @@ class _Compiler:
 
     def constant(self, array: np.ndarray) -> int:
         """Return the index of a tensor in the constant table."""
+        if from_numpy(array.dtype).is_host_only:
+            return self._strings(array)
         key: object = id(array)
         if array.nbytes <= _HASHED_BYTES:
             key = (array.dtype.str, array.shape, hashlib.blake2b(array.tobytes()).digest())
         found = self._constants.get(key)
         if found is None:
-            dtype = from_numpy(array.dtype)
-            if dtype.itemsize == 0:
-                raise unsupported(
-                    "entry.host-dtype", "found a constant of strings, which only the host can hold"
-                )
-            found = self.program.constant(Constant(dtype.name, array.shape, array))
+            name = from_numpy(array.dtype).name
+            found = self.program.constant(Constant(name, array.shape, array))
             self._constants[key] = found
             self._kept.append(array)  # while it is kept, no other array has its id
+        return found
+
+    def _strings(self, array: np.ndarray) -> int:
+        """Return the index of a tensor of strings: of their positions in the table of strings."""
+        items = text_array(array).reshape(-1).tolist()
+        numbers = np.array([self.program.string(text) for text in items], np.int64)
+        key = ("string", array.shape, numbers.tobytes())
+        found = self._constants.get(key)
+        if found is None:
+            constant = Constant("string", array.shape, numbers.reshape(array.shape))
+            found = self._constants[key] = self.program.constant(constant)
         return found
 
     def kernel(self, name: str) -> int:

@@ -150,7 +150,7 @@ class _Writer:
         match t:
             case ExistsType(body=body):
                 return self.form(body, what, depth, is_inside=is_inside)
-            case TensorType(dtype=dtype) if dtype.itemsize:
+            case TensorType():
                 return _Form(t)
             case IntType() if not is_inside:
                 return _Form(TensorType((), I64))

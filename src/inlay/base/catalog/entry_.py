@@ -33,12 +33,4 @@ ENTRIES = (
         explanation="`inlay run` makes random tensors, and reads and writes files of tensors.",
         remedy="Call the program from Python, where a list is a list and an option may be None.",
     ),
-    Entry(
-        id="entry.host-dtype",
-        title="a constant whose elements only the host can hold",
-        explanation=(
-            "Strings are host objects of Python; compiled programs hold numbers and booleans."
-        ),
-        remedy="Replace the strings by numbers before the model is compiled.",
-    ),
 )

@@ -18,6 +18,24 @@ ENTRIES = (
         remedy=_RELATION,
     ),
     Entry(
+        id="run.bad-text",
+        title="a string that does not say what is needed",
+        explanation=(
+            "Strings are read as numbers in decimal, plain or with an exponent, or as NaN, INF and "
+            "-INF; integers have no point and fit 64 bits."
+        ),
+        remedy="Look at the strings that go in; the message quotes the first that is not a number.",
+    ),
+    Entry(
+        id="run.bad-handle",
+        title="a number that stands for no string",
+        explanation=(
+            "The machine holds strings as positions in a table. A result has a position outside of it: "
+            "the program file is damaged, or a kernel in C wrote one."
+        ),
+        remedy="Compile the model again.",
+    ),
+    Entry(
         id="run.int-overflow",
         title="an integer that does not fit",
         explanation="Sizes and counters are 64-bit integers, and a result does not fit its type.",

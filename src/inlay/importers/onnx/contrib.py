@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from inlay.importers.onnx import ops_quantized, ops_tensor
+from inlay.importers.onnx import ops_quantized, ops_tensor, ops_text
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, term
 from inlay.importers.onnx.values import Value
 from inlay.ops.elementwise import GeluForm
 
 MICROSOFT = "com.microsoft"
+LEARNING = "ai.onnx.ml"
 
 
 def _gelu(form: GeluForm) -> Rule:
@@ -79,6 +80,7 @@ def _q_linear_unary(name: str, **defaults: float) -> Rule:
 
 
 RULES: Mapping[tuple[str, str], Rule] = {
+    (LEARNING, "LabelEncoder"): ops_text.label_encoder,
     (MICROSOFT, "Gelu"): _gelu(GeluForm.ERF),
     (MICROSOFT, "BiasGelu"): _gelu(GeluForm.ERF),
     (MICROSOFT, "FastGelu"): _gelu(GeluForm.TANH),

@@ -336,7 +336,17 @@ class Node:
 
     def cast(self, e: Expr, dtype: dt.DType) -> Expr:
         """Convert a tensor, if it is not of that format already."""
-        return e if self.type_of(e).dtype == dtype else self.emit("cast", e, dtype=dtype)
+        own = self.type_of(e).dtype
+        if own == dtype:
+            return e
+        if dt.BOOL in (own, dtype) and dt.STRING in (own, dtype):
+            raise self.unsupported("converts between strings and truth values")
+        if dtype is dt.STRING:
+            return self.emit("string_of", e)
+        if own is dt.STRING:
+            read = "string_to_int" if dtype.is_integer else "string_to_float"
+            return self.cast(self.emit(read, e), dtype)
+        return self.emit("cast", e, dtype=dtype)
 
     def reshape(self, e: Expr, shape: Sequence[Int | int]) -> Expr:
         """Give a tensor another shape, if it is not its shape already."""

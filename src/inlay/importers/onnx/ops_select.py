@@ -50,6 +50,8 @@ def _unique(node: Node) -> tuple[Value, ...]:
     items = x.move(axis, 0) if has_axis else x.reshape(product(x.shape))
     count, rest = items.shape[0], items.shape[1:]
     rows = items.reshape(count, product(rest))
+    if x.dtype.is_host_only:
+        rows = rows.op("string_order")  # numbers in the same order
     order = _order(rows) if has_axis else _second(rows.reshape(count).op("sort", axis=0))
     ordered = rows.gather(order, clamp=True)
     changed = ~ordered.part(0, 1, count).equals(ordered.part(0, 0, count - 1))

@@ -71,7 +71,12 @@ def _constant(node: Node) -> Value:
         return Value(make.const(np.array(floats, np.float32)))
     if ints is not None:
         return Value(make.const(np.array(ints, np.int64)))
-    raise node.unsupported("has a value that is a string or sparse tensor")
+    texts = node.string_list("value_strings")
+    if texts is not None:
+        return constant(node, texts, dt.STRING).value
+    if any(a.name == "value_string" for a in node.proto.attribute):
+        return constant(node, node.string("value_string", ""), dt.STRING).value
+    raise node.unsupported("has a value that is a sparse tensor")
 
 
 def _constant_of_shape(node: Node) -> Value:

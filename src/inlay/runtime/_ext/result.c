@@ -11,10 +11,10 @@ typedef struct result_object {
     Py_ssize_t shape[INLAY_MAX_RANK], strides[INLAY_MAX_RANK], bytes;
 } result_object;
 
-/* Formats of the buffer protocol; bfloat16 has none, and is shown as its bits. */
+/* Formats of the buffer protocol; bfloat16 has none, and is shown as its bits, strings as handles. */
 static const char *const FORMATS[INLAY_DTYPES] = {"?", "b", "h", "i", "q", "B", "H",
-                                                  "I", "Q", "e", "H", "f", "d"};
-static const uint8_t SIZES[INLAY_DTYPES] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8};
+                                                  "I", "Q", "e", "H", "f", "d", "q"};
+static const uint8_t SIZES[INLAY_DTYPES] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 8};
 
 static int get_buffer(PyObject *object, Py_buffer *view, int flags)
 {

@@ -3,7 +3,7 @@
  *     executable = load(path, buffer, threads, stack_bytes, cache_bytes, hand_off_ns,
  *                       check_constants, activations, callbacks, symbols, mode, seed, has_events)
  *     results = executable.call(entry, x, y, ...)
- *     results, counts = executable.call_structured(entry, counts, is_bf16, x, y, ...)
+ *     results, counts = executable.call_structured(entry, counts, codes, x, y, ...)
  *
  * `runtime/native.py` is the only caller and documents the arguments. Failures raise
  * `Failure(id, message, [(function, span or None), ...])`. The GIL is released while a call runs,
@@ -515,14 +515,14 @@ static PyObject *call(PyObject *object, PyObject *const *arguments, Py_ssize_t n
     return answer;
 }
 
-/* After the entry: counts as the bytes of int64, and a byte for each tensor that is not 0 where its
- * bits are those of bfloat16. */
+/* After the entry: counts as the bytes of int64, and a byte for each tensor: what its elements are
+ * where the buffer protocol cannot say so, bfloat16 (shown as u16) or strings (shown as i64). */
 static PyObject *call_structured(PyObject *object, PyObject *const *arguments, Py_ssize_t n)
 {
     executable_object *self = (executable_object *)object;
     arguments_t a;
     PyObject *answer = NULL;
-    char *counts, *is_bf16;
+    char *counts, *codes;
     Py_ssize_t count_bytes, flag_bytes, i;
     long entry = entry_of(arguments, n);
     if (entry < 0) return NULL;
@@ -531,7 +531,7 @@ static PyObject *call_structured(PyObject *object, PyObject *const *arguments, P
         return NULL;
     }
     if (PyBytes_AsStringAndSize(arguments[1], &counts, &count_bytes) != 0 ||
-        PyBytes_AsStringAndSize(arguments[2], &is_bf16, &flag_bytes) != 0)
+        PyBytes_AsStringAndSize(arguments[2], &codes, &flag_bytes) != 0)
         return NULL;
     if (flag_bytes != n - 3 || count_bytes % 8) {
         PyErr_SetString(PyExc_ValueError, "a flag for each tensor, eight bytes for each count");
@@ -539,7 +539,9 @@ static PyObject *call_structured(PyObject *object, PyObject *const *arguments, P
     }
     if (read_arguments(&a, arguments + 3, n - 3) == 0) {
         for (i = 0; i < a.n; i++)
-            if (is_bf16[i] && a.inputs[i].dtype == INLAY_U16) a.inputs[i].dtype = INLAY_BF16;
+            if ((codes[i] == INLAY_BF16 && a.inputs[i].dtype == INLAY_U16) ||
+                (codes[i] == INLAY_STRING && a.inputs[i].dtype == INLAY_I64))
+                a.inputs[i].dtype = (uint32_t)codes[i];
         /* The contents of a bytes object are aligned to 8: they follow its header of words. */
         answer = run_structured(self, (uint32_t)entry, a.inputs, (uint32_t)a.n,
                                 (const int64_t *)(void *)counts, (uint32_t)(count_bytes / 8));
