@@ -23,6 +23,14 @@ static inlay_status_t device_fails(inlay_error_t *error, const inlay_unopened_t 
 
 inlay_status_t inlay_no_device_memory(inlay_activation_t *m, const inlay_home_t *home)
 {
+    /* One that is lost refuses even no bytes, and says why. */
+    char message[INLAY_MESSAGE_BYTES];
+    inlay_memory_t *none = NULL;
+    inlay_status_t status;
+    message[0] = '\0';
+    status = home->driver->allocate(home->device, home->unit, 0, &none, message, sizeof message);
+    if (status == INLAY_OK) home->driver->release(home->device, none);
+    if (status == INLAY_LOST) return device_fails(m->error, home->record, status, message);
     return device_fails(m->error, home->record, INLAY_OUT_OF_MEMORY, "it has no more memory");
 }
 

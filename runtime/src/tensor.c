@@ -91,6 +91,12 @@ static inlay_storage_t *new_storage_in(inlay_activation_t *m, uint32_t memory, s
     return NULL;
 }
 
+/* A device that gives none may have no memory, or not be there any more. */
+static inlay_status_t why_no_storage(const inlay_activation_t *m)
+{
+    return m->flow.is_stopped ? INLAY_OUT_OF_MEMORY : m->error->status;
+}
+
 static inlay_storage_t *new_storage(inlay_activation_t *m, size_t bytes, size_t align)
 {
     return new_storage_in(m, 0, bytes, align);
@@ -120,7 +126,7 @@ inlay_status_t inlay_op_storage(inlay_activation_t *m, const uint32_t *operands)
         return inlay_fail(m->error, INLAY_BAD_DIMS, "a storage cannot have {1} bytes",
                           &top->as.integer, 1);
     storage = new_storage_in(m, operands[0], (size_t)top->as.integer, operands[1]);
-    if (!storage) return INLAY_OUT_OF_MEMORY;
+    if (!storage) return why_no_storage(m);
     set(top, KIND_STORAGE, &storage->header);
     return INLAY_OK;
 }
@@ -167,7 +173,7 @@ inlay_status_t inlay_op_allocate(inlay_activation_t *m, const uint32_t *operands
     bytes = inlay_tensor_bytes(dtype, dims, rank);
     if (bytes < 0) return bad_dims(m, bytes, dims, rank);
     storage = new_storage_in(m, operands[0], (size_t)bytes, BLOCK_ALIGN);
-    if (!storage) return INLAY_OUT_OF_MEMORY;
+    if (!storage) return why_no_storage(m);
     view = new_view(m, storage, storage->data, dtype, dims, rank, (size_t)bytes);
     if (!view) return INLAY_OUT_OF_MEMORY;
     set(at, KIND_TENSOR, &view->header);

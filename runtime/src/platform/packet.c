@@ -16,7 +16,11 @@ inlay_status_t inlay_carrier_open(carrier_t *carrier, const inlay_host_t *host, 
     static const char *const names[] = {"libzmq.so.5", "libzmq.so", "libzmq.5.dylib"};
     size_t i;
     carrier->host = host;
-    carrier->library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    carrier->library = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* NULL is what is loaded already */
+    if (!path && carrier->library && !dlsym(carrier->library, "zmq_ctx_new")) {
+        dlclose(carrier->library);
+        carrier->library = NULL;
+    }
     for (i = 0; i < sizeof names / sizeof names[0] && !carrier->library && !path; i++)
         carrier->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!carrier->library) {

@@ -22,7 +22,8 @@ typedef struct packet {
     zmq_msg head, body;
 } packet_t;
 
-/* Find the library at `path`, or, where that is NULL, the system's. */
+/* Find the library at `path`; where that is NULL, the one that the program has loaded for all to use, or
+ * the system's. */
 inlay_status_t inlay_carrier_open(carrier_t *carrier, const inlay_host_t *host, const char *path,
                                   char *message, size_t bytes);
 /* End a context whose sockets are closed; NULL is none. Returns when what lingers is sent. */

@@ -448,7 +448,7 @@ class Container:
             pool=struct.unpack(f"<{len(pool) // 8}q", pool),
             strings=tuple(self._strings),
             memories=memories,
-            devices=self._devices(),
+            devices=self.devices(),
             target=target,
             image=bytes(self.bytes("IMAG")),
             properties=properties,
@@ -472,7 +472,12 @@ class Container:
             words.end()
         return tuple(made)
 
-    def _devices(self) -> tuple[Device, ...]:
+    def devices(self) -> tuple[Device, ...]:
+        """Return the devices besides the host, with what they are given to run.
+
+        Raises:
+            CompileError: `container.corrupt`, `container.truncated`.
+        """
         table, data = self._words("DEVS"), self.bytes("DIMG")
         made: list[Device] = []
         at = 0

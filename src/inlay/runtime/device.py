@@ -187,6 +187,8 @@ class Device:
         if driver not in addresses:
             raise unknown_name("driver", driver, tuple(addresses))
         self.table = _Driver.from_address(addresses[driver])
+        if driver == "remote":
+            provide_zeromq()
         self._numbers = itertools.count(1)
         self._pending: dict[int, Pending] = {}
         self._done = _Done(self._end)
@@ -319,21 +321,26 @@ class Device:
 def options_of(driver: str, options: str) -> str:
     """Return the options of a driver with what this Python knows and the C runtime cannot find.
 
-    For `native` that is what the processor offers to images, for `remote` where the Python package
-    pyzmq has its library. What is given already stays.
+    For `native` that is what the processor offers to images; what is given already stays.
     """
-    words = options.split()
-    if driver == "native" and not any(w.startswith("offers=") for w in words):
+    if driver == "native" and "offers=" not in options:
         machine = target.host()
-        words.append("offers=" + ",".join((machine.arch, *machine.features)))
-    if driver == "remote" and not any(w.startswith("library=") for w in words):
-        library = zeromq_library()
-        words += [f"library={library}"] if library and " " not in library else []
-    return " ".join(words)
+        return f"{options} offers=" + ",".join((machine.arch, *machine.features))
+    return options
+
+
+def provide_zeromq() -> None:
+    """Load the library in pyzmq's wheel, if there is one, so that the C runtime finds it.
+
+    It has a name there by which the system does not know it. Without it the runtime looks for the
+    system's. Loading it again does nothing.
+    """
+    if library := zeromq_library():
+        c.CDLL(library, c.RTLD_GLOBAL)
 
 
 def zeromq_library() -> str | None:
-    """Return the path of the library in pyzmq's wheel; None to look for the system's."""
+    """Return the path of the library in pyzmq's wheel, if that is installed."""
     found = importlib.util.find_spec("zmq")
     if found is None or found.origin is None:
         return None

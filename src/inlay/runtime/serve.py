@@ -17,7 +17,7 @@ from types import TracebackType
 from inlay.base.diagnostics import unsupported
 from inlay.base.registry import unknown_name
 from inlay.runtime import _runtime
-from inlay.runtime.device import check, options_of, zeromq_library
+from inlay.runtime.device import check, options_of, provide_zeromq
 
 DRIVERS = ("native", "opencl")
 """What may be offered: `native` is the processor itself."""
@@ -56,10 +56,9 @@ class Server:
         if not self._table:
             raise unsupported("run.device-absent", "this build of the runtime has no servers")
         drivers, host = _runtime.drivers()
-        config = _Config(
-            drivers[driver], options_of(driver, options).encode(), endpoint.encode(),
-            (zeromq_library() or "").encode() or None, clients,
-        )  # fmt: skip
+        provide_zeromq()
+        words = options_of(driver, options).strip()
+        config = _Config(drivers[driver], words.encode(), endpoint.encode(), None, clients)
         handle, message = _P(), c.create_string_buffer(_MESSAGE_BYTES)
         begin = c.CFUNCTYPE(c.c_int, _P, _P, _P, c.c_char_p, c.c_size_t)(self._table["open"])
         check(

@@ -36,6 +36,7 @@ from inlay.bytecode.program import (
 from inlay.bytecode.spec import Spec, is_flat
 from inlay.runtime import text
 from inlay.runtime.binder import bind
+from inlay.runtime.device import provide_zeromq
 from inlay.runtime.extern import Extern, bind_externs
 from inlay.runtime.host_cpu import check_target
 from inlay.runtime.native import MODES, Callback, Mode, NativeEngine, Settings, limited
@@ -93,6 +94,8 @@ class Executable:
         _check_given(kernels, functions, addresses)
         self._engine: NativeEngine | ReferenceEngine
         if engine == "native":
+            if any(device.driver == "remote" for device in self._container.devices()):
+                provide_zeromq()
             self._engine = NativeEngine(source, settings, kernels, functions, addresses)
         else:
             self._engine = ReferenceEngine(
