@@ -8,15 +8,16 @@
 
 #define HEADER_BYTES 64
 #define ROW_BYTES 64
-#define N_SECTIONS 13
-#define FORMAT_VERSION 3
+#define N_SECTIONS 14
+#define FORMAT_VERSION 4
 #define PAGE_BYTES 4096
 #define CONSTANT_ALIGN 64
 
-enum { STRS, META, POOL, FUNC, CODE, SMAP, CONS, KERN, ENTR, DEVS, DIMG, IMAG, CDAT };
+enum { STRS, META, POOL, FUNC, CODE, SMAP, CONS, KERN, SHAP, ENTR, DEVS, DIMG, IMAG, CDAT };
 
 static const char NAMES[N_SECTIONS][5] = {"STRS", "META", "POOL", "FUNC", "CODE", "SMAP",
-                                          "CONS", "KERN", "ENTR", "DEVS", "DIMG", "IMAG", "CDAT"};
+                                          "CONS", "KERN", "SHAP", "ENTR", "DEVS", "DIMG", "IMAG",
+                                          "CDAT"};
 
 static inlay_status_t corrupt(inlay_error_t *error, const char *message)
 {
@@ -558,6 +559,29 @@ static inlay_status_t read_kernels(inlay_module_t *module, inlay_error_t *error)
     return end(&reader, "KERN", error);
 }
 
+static inlay_status_t read_shapes(inlay_module_t *module, inlay_error_t *error)
+{
+    reader_t reader = open_words(module, SHAP);
+    uint32_t i, k;
+    module->n_shapes = count(&reader);
+    module->shapes = items(&reader, module->n_shapes, sizeof *module->shapes);
+    for (i = 0; i < module->n_shapes && !reader.failed; i++) {
+        inlay_shape_t *shape = &module->shapes[i];
+        uint64_t offset = (uint64_t)wide(&reader);
+        shape->n_results = below(&reader, 0x10000);
+        shape->n_inputs = below(&reader, INLAY_MAX_SHAPE_INPUTS + 1);
+        shape->inputs = take(&reader, (size_t)shape->n_inputs * 2);
+        if (offset >= module->image_bytes) reader.failed = 1;
+        for (k = 0; !reader.failed && k < shape->n_inputs; k++)
+            if (shape->inputs[2 * k + 1] > INLAY_MAX_RANK) reader.failed = 1;
+        if (module->image && !reader.failed) {
+            uintptr_t address = (uintptr_t)module->image + (uintptr_t)offset;
+            memcpy(&shape->run, &address, sizeof address);
+        }
+    }
+    return end(&reader, "SHAP", error);
+}
+
 static void read_scope(reader_t *reader, inlay_scope_t *scope, uint32_t n, uint32_t outer,
                        uint32_t depth, int is_input);
 
@@ -731,6 +755,7 @@ static inlay_status_t read_all(inlay_module_t *module, inlay_error_t *error)
     INLAY_TRY(read_functions(module, error));
     INLAY_TRY(read_constants(module, error));
     INLAY_TRY(read_kernels(module, error));
+    INLAY_TRY(read_shapes(module, error));
     INLAY_TRY(read_entries(module, error));
     INLAY_TRY(inlay_verify(module, error));
     INLAY_TRY(find_symbols(module, error));

@@ -62,6 +62,18 @@ static inline int inlay_takes_tensors(const inlay_kernel_t *kernel)
     return kernel->body == INLAY_BODY_CALLBACK || kernel->body == INLAY_BODY_FUNCTION;
 }
 
+/* Native code of shape arithmetic: result i goes to out[2 * i]. Not 0 where an instruction that it
+ * stands for would fail. */
+typedef int64_t (*inlay_shape_code_t)(const int64_t *in, int64_t *out);
+
+#define INLAY_MAX_SHAPE_INPUTS 64
+
+typedef struct inlay_shape {
+    inlay_shape_code_t run; /* NULL without an image */
+    const uint32_t *inputs; /* pairs: slot, and 0 for what it holds or 1 + axis of the tensor in it */
+    uint32_t n_inputs, n_results;
+} inlay_shape_t;
+
 typedef struct inlay_dim {
     inlay_text_t text;
     inlay_formula_t value;
@@ -120,7 +132,7 @@ typedef struct inlay_section {
 struct inlay_module {
     const inlay_host_t *host;
     inlay_arena_t arena;
-    inlay_section_t sections[13];
+    inlay_section_t sections[14];
     const uint8_t *image;
     size_t image_bytes;
     uint32_t n_strings;
@@ -128,7 +140,7 @@ struct inlay_module {
     const char *string_text;
     const uint8_t *pool; /* 64-bit integers */
     size_t n_pool;
-    uint32_t n_memories, n_functions, n_constants, n_kernels, n_entries;
+    uint32_t n_memories, n_functions, n_constants, n_kernels, n_shapes, n_entries;
     inlay_function_t *functions;
     inlay_view_t **constants;
     uint32_t *constant_memories;
@@ -136,6 +148,7 @@ struct inlay_module {
     inlay_unopened_t *devices;
     uint32_t n_devices;
     inlay_kernel_t *kernels;
+    inlay_shape_t *shapes;
     inlay_entry_t *entries;
     uint32_t max_ports, max_ints; /* of any kernel */
     uint32_t has_batches;         /* whether any kernel has one */

@@ -188,6 +188,19 @@ static inlay_status_t same_results(checker_t *c, const inlay_function_t *callee)
     return INLAY_OK;
 }
 
+/* Arrive at the target with the results; what is between must arrive with the same. */
+static inlay_status_t evaluate(checker_t *c, uint32_t target, const inlay_shape_t *shape)
+{
+    uint32_t i, depth = c->depth;
+    if (target <= c->pc) return wrong(c, "native shape code goes back");
+    for (i = 0; i < shape->n_inputs; i++)
+        if (shape->inputs[2 * i] >= depth) return wrong(c, "native shape code takes no slot in use");
+    INLAY_TRY(push(c, shape->n_results, NULL, KIND_INT));
+    INLAY_TRY(jump(c, target));
+    c->depth = depth;
+    return INLAY_OK;
+}
+
 static inlay_status_t special(checker_t *c, uint32_t op, const uint32_t *operands)
 {
     const inlay_function_t *callee;
@@ -209,6 +222,7 @@ static inlay_status_t special(checker_t *c, uint32_t op, const uint32_t *operand
                 operands[0]);
         c->depth -= operands[1];
         return INLAY_OK;
+    case OP_EVAL: return evaluate(c, operands[0], &c->module->shapes[operands[1]]);
     case OP_TAIL_CALL:
         callee = &c->module->functions[operands[0]];
         INLAY_TRY(pop(c, callee->n_params, callee->params, 0));
@@ -262,6 +276,7 @@ static uint64_t limit(const checker_t *c, char letter)
     case 'c': return m->n_constants;
     case 'f': return m->n_functions;
     case 'k': return m->n_kernels;
+    case 'e': return m->n_shapes;
     case 'm': return m->n_strings;
     case 'M': return m->n_memories;
     case 'd': return INLAY_DTYPES;
@@ -316,6 +331,7 @@ static inlay_status_t find_targets(checker_t *c)
         const char *letters = inlay_ops[f->code[c->pc]].operands;
         decode(f, c->pc, &operands, &n);
         if (letters[0] != 'j' && letters[0] != 'J') continue;
+        if (letters[0] == 'j') n = 1; /* what follows a target is none */
         for (i = 0; i < n; i++) {
             if (operands[i] >= f->code_words || !(c->marks[operands[i]] & IS_START))
                 return wrong(c, "a jump goes to no instruction");

@@ -132,6 +132,31 @@ static inlay_status_t write_cell(inlay_activation_t *m)
     return INLAY_OK;
 }
 
+/* Run native shape code and push its results; 0 where the instructions that it stands for are to run:
+ * something is not there yet, or one of them fails, and says why. */
+static int evaluate(const inlay_shape_t *shape, const inlay_slot_t *base, inlay_slot_t *sp)
+{
+    int64_t in[INLAY_MAX_SHAPE_INPUTS];
+    uint32_t i;
+    if (!shape->run || sizeof *sp != 2 * sizeof *in) return 0;
+    for (i = 0; i < shape->n_inputs; i++) {
+        const inlay_slot_t *slot = &base[shape->inputs[2 * i]];
+        uint32_t axis = shape->inputs[2 * i + 1];
+        const inlay_view_t *view;
+        if (slot->tag != (axis ? KIND_TENSOR : KIND_INT)) return 0;
+        if (!axis) {
+            in[i] = slot->as.integer;
+            continue;
+        }
+        view = (const inlay_view_t *)(const void *)slot->as.object;
+        if (axis > view->rank) return 0;
+        in[i] = view->dims[axis - 1];
+    }
+    if (shape->run(in, &sp->as.integer)) return 0;
+    for (i = 0; i < shape->n_results; i++) sp[i].tag = KIND_INT;
+    return 1;
+}
+
 /* The closure below n arguments on the stack, fit to be called for so many results; NULL on
  * failure, with the error set. */
 static inlay_compound_t *closure_below(inlay_activation_t *m, const inlay_slot_t *sp, uint32_t n,
@@ -532,6 +557,17 @@ again:
             if (sp->as.integer >= 0 && sp->as.integer < (int64_t)n) n = (uint32_t)sp->as.integer;
             pc = f->code + pc[2 + n];
             break;
+
+        case OP_EVAL: {
+            const inlay_shape_t *shape = &module->shapes[pc[2]];
+            if (evaluate(shape, base, sp)) {
+                sp += shape->n_results;
+                pc = f->code + pc[1];
+            } else {
+                pc += 3;
+            }
+            break;
+        }
 
         case OP_SPAWN:
             POLL();

@@ -18,7 +18,7 @@ from inlay.bytecode.program import Function, Program
 from tests.unit.runtime.generate import Generator
 
 WORDS = (0, 1, 2, 3, 7, 16, 60, 255, 0xFFFF, 0x10000, 1 << 24, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
-SECTIONS = ("CODE",) * 6 + ("FUNC", "KERN", "ENTR", "CONS", "STRS", "META", "SMAP", "POOL", "CDAT")
+SECTIONS = ("CODE",) * 6 + ("FUNC", "KERN", "ENTR", "CONS", "STRS", "META", "SMAP", "POOL", "SHAP", "CDAT")
 _HEADER, _ROW = 64, 64
 _END = "control runs off the end"
 

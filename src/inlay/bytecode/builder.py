@@ -39,6 +39,7 @@ from inlay.bytecode.program import (
     Function,
     Kernel,
     Program,
+    ShapeCode,
     Target,
 )
 
@@ -156,7 +157,7 @@ class FunctionBuilder:
             raise InternalError(f"{name} pops {popped} of {depth} slots", where=self.name)
         after = self._depth = depth - popped + pushed
         self._frame = max(self._frame, after)
-        if name in _JUMPS:
+        if name in _JUMPS and name != "EVAL":  # whose target is met by the code in between
             self._meet_targets(operands[0])
         if row.ends:
             self._depth = None
@@ -200,6 +201,8 @@ class FunctionBuilder:
                 return words[0], 0
             case "SLIDE":
                 return words[0] + words[1], words[0]
+            case "EVAL":
+                return 0, 0
             case "TAIL_CALL":
                 return len(self._program.signature(words[0])[0]), 0
             case "TAIL_CALL_CLOSURE":
@@ -296,6 +299,7 @@ class ProgramBuilder:
         self.properties = dict(properties or {})
         self.kernels: list[Kernel] = []
         self.constants: list[Constant] = []
+        self.shapes: list[ShapeCode] = []
         self._functions: list[FunctionBuilder | Function] = []
         self._entries: list[Entry] = []
         self._pool: dict[int, int] = {}
@@ -355,6 +359,7 @@ class ProgramBuilder:
             entries=tuple(self._entries),
             constants=tuple(self.constants),
             kernels=tuple(self.kernels),
+            shapes=tuple(self.shapes),
             pool=tuple(self._pool),
             strings=tuple(self._strings),
             memories=self.memories,

@@ -19,6 +19,7 @@ first; `_Tables` reads and writes them and is their definition.
 | `SMAP` | for each function, where its instructions come from |
 | `CONS` | constants: dtype, dims, and their part of `CDAT` |
 | `KERN` | kernels |
+| `SHAP` | native shape code: where it is, what it takes, how many results |
 | `ENTR` | entries |
 | `DEVS` | devices besides the host: names, memories, and their part of `DIMG` |
 | `DIMG` | what devices are given to run |
@@ -67,6 +68,8 @@ from inlay.bytecode.program import (
     Phase,
     Program,
     Requirement,
+    ShapeCode,
+    ShapeInput,
     SymbolBody,
     Target,
 )
@@ -83,13 +86,13 @@ from inlay.bytecode.spec import (
 )
 
 MAGIC = b"\x89INLAY\r\n"
-VERSION = 3
+VERSION = 4
 SPEC_FORMS = (TensorSpec, TupleSpec, ListSpec, OptionSpec)
 """Forms of values of signatures; their positions are their numbers in the file."""
 PAGE = 4096
 CONSTANT_ALIGN = 64
 SECTIONS = (
-    "STRS", "META", "POOL", "FUNC", "CODE", "SMAP", "CONS", "KERN", "ENTR", "DEVS",
+    "STRS", "META", "POOL", "FUNC", "CODE", "SMAP", "CONS", "KERN", "SHAP", "ENTR", "DEVS",
     "DIMG", "IMAG", "CDAT",
 )  # fmt: skip
 _HEADER = struct.Struct("<8sIIQQ32s")
@@ -161,6 +164,7 @@ def _sections(program: Program) -> list[tuple[str, int, list[Buffer]]]:
         ],
         "CONS": [_constants(program)],
         "KERN": [_kernels(program, strings)],
+        "SHAP": [_shapes(program)],
         "ENTR": [_entries(program, strings)],
         "DEVS": [_devices(program, strings)],
         "DIMG": [_padded(device.image) for device in program.devices],
@@ -301,6 +305,15 @@ def _kernels(program: Program, strings: _Strings) -> bytes:
             words.append(0)
         else:
             words += [1 + k.batch.kernel, len(k.batch.shared), *k.batch.shared]
+    return _pack(words)
+
+
+def _shapes(program: Program) -> bytes:
+    words = [len(program.shapes)]
+    for shape in program.shapes:
+        words += [*_wide(shape.offset), shape.results, len(shape.inputs)]
+        for given in shape.inputs:
+            words += [given.slot, 0 if given.axis is None else given.axis + 1]
     return _pack(words)
 
 
@@ -445,6 +458,7 @@ class Container:
             entries=self.entries(),
             constants=self._constants(),
             kernels=self.kernels(),
+            shapes=self._shapes(),
             pool=struct.unpack(f"<{len(pool) // 8}q", pool),
             strings=tuple(self._strings),
             memories=memories,
@@ -492,6 +506,17 @@ class Container:
         table.end()
         if at != len(data):
             _refuse("corrupt", "bytes follow the image of the last device")
+        return tuple(made)
+
+    def _shapes(self) -> tuple[ShapeCode, ...]:
+        words = self._words("SHAP")
+        made: list[ShapeCode] = []
+        for _ in range(words.count()):
+            offset, results = words.wide(), words.word()
+            slots = [(words.word(), words.word()) for _ in range(words.count())]
+            inputs = tuple(ShapeInput(slot, axis - 1 if axis else None) for slot, axis in slots)
+            made.append(ShapeCode(offset, inputs, results))
+        words.end()
         return tuple(made)
 
     def _constants(self) -> tuple[Constant, ...]:

@@ -2,14 +2,15 @@
 strings and pooled integers.
 
 One line is one record. Numbers of functions, kernels and constants are written `f0`, `k0`, `c0`,
-targets as labels, messages and spans as JSON strings, formulas in braces over `d` (the dim found),
-`s0 ..` (symbols) and `i0 ..` (integers of a kernel). Constants and the image are named by digest;
-their bytes are a separate resource.
+native shape code `e0`, targets as labels, messages and spans as JSON strings, formulas in braces over
+`d` (the dim found), `s0 ..` (symbols) and `i0 ..` (integers of a kernel). Constants and the image are
+named by digest; their bytes are a separate resource.
 
     .memories "host"
     .constant f32 [2, 3] sha256:9f..
     .device "cl0" driver "opencl" options "" memories 1 image sha256:77..
     .kernel "add" ports r r w ints 1 image 0 parallel 64 serial workspace {4*i0} cost {10}
+    .shape 128 results 3 inputs 2 0.1
     .entry "main" f0
     .input "x" f32 ["n" {s0}, "64" {64}]
     .symbol "n" input 0 axis 0 {d}
@@ -52,6 +53,8 @@ from inlay.bytecode.program import (
     Phase,
     Program,
     Requirement,
+    ShapeCode,
+    ShapeInput,
     SymbolBody,
     Target,
 )
@@ -70,6 +73,7 @@ _PORTS = {Access.READ: "r", Access.WRITE: "w", Access.READ_WRITE: "rw"}
 _ACCESSES = {text: access for access, text in _PORTS.items()}
 _PREFIXES = {
     OperandKind.FUNCTION: "f", OperandKind.KERNEL: "k", OperandKind.CONSTANT: "c",
+    OperandKind.SHAPE: "e",
 }  # fmt: skip
 
 
@@ -112,6 +116,7 @@ def listing(program: Program) -> str:
         for c in program.constants
     ]
     lines += [_kernel_line(kernel) for kernel in program.kernels]
+    lines += [_shape_line(shape) for shape in program.shapes]
     for entry in program.entries:
         lines += _entry_lines(entry)
     for function in program.functions:
@@ -124,12 +129,7 @@ def function_lines(program: Program, function: Function) -> list[str]:
     params, results = (_kinds(kinds) for kinds in (function.params, function.results))
     lines = [f".function {_quote(function.name)} {params} -> {results} frame {function.frame}"]
     rows = list(verify.instructions(function.code))
-    targets = {
-        word
-        for _, row, words in rows
-        if row.operands and row.operands[0][1] in (OperandKind.TARGET, OperandKind.TARGETS)
-        for word in words
-    }
+    targets = {word for _, row, words in rows for word in verify.targets_of(row, words)}
     spans = dict(function.spans)
     for pc, row, words in rows:
         if pc in targets:
@@ -205,6 +205,13 @@ def _kernel_line(kernel: Kernel) -> str:
     if kernel.assertions:
         words += ["assert", *(_quote(message) for message in kernel.assertions)]
     return " ".join(words)
+
+
+def _shape_line(shape: ShapeCode) -> str:
+    inputs = [
+        str(given.slot) + ("" if given.axis is None else f".{given.axis}") for given in shape.inputs
+    ]
+    return " ".join([f".shape {shape.offset} results {shape.results} inputs", *inputs])
 
 
 def _entry_lines(entry: Entry) -> Iterator[str]:
@@ -360,7 +367,8 @@ class _Reader:
         self._records: dict[str, Callable[[_Line], None]] = {
             ".memories": self._memories, ".target": self._target, ".property": self._property,
             ".image": self._image, ".device": self._device, ".constant": self._constant,
-            ".kernel": self._kernel, ".entry": self._entry_line, ".function": self._function,
+            ".kernel": self._kernel, ".shape": self._shape, ".entry": self._entry_line,
+            ".function": self._function,
         }  # fmt: skip
 
     def line(self, line: _Line) -> None:
@@ -476,6 +484,17 @@ class _Reader:
                 ordered,
             )
         )
+
+    def _shape(self, line: _Line) -> None:
+        offset = line.number()
+        line.expect("results")
+        results = line.number()
+        line.expect("inputs")
+        inputs: list[ShapeInput] = []
+        while line.more:
+            slot, _, axis = line.word().partition(".")
+            inputs.append(ShapeInput(int(slot), int(axis) if axis else None))
+        self._builder.shapes.append(ShapeCode(offset, tuple(inputs), results))
 
     def _entry_line(self, line: _Line) -> None:
         self._entry = [line.string(), line.number("f")]

@@ -14,7 +14,7 @@ _OPERAND_LETTERS = {
     OperandKind.CONSTANT: "c", OperandKind.FUNCTION: "f", OperandKind.KERNEL: "k",
     OperandKind.MESSAGE: "m", OperandKind.MEMORY: "M", OperandKind.DTYPE: "d",
     OperandKind.RANK: "r", OperandKind.ALIGN: "a", OperandKind.TARGET: "j",
-    OperandKind.TARGETS: "J",
+    OperandKind.TARGETS: "J", OperandKind.SHAPE: "e",
 }  # fmt: skip
 _KIND_LETTERS = {
     Kind.INT: "I", Kind.TENSOR: "T", Kind.STORAGE: "S", Kind.TUPLE: "U", Kind.ADT: "A",
@@ -28,7 +28,7 @@ _C_HEAD = """\
  * INLAY_OP(name, number, operands, popped, pushed)
  *   operands  one letter for each: i immediate, p pool, n count, x index, t tag, s slot,
  *             c constant, f function, k kernel, m message, M memory, d dtype, r rank, a align,
- *             j target, J targets
+ *             j target, J targets, e native shape code
  *   popped    pairs of a kind (I T S U A C L, V for any, * for the declared kinds of a function)
  *   pushed    and how many: 1, or the value of operand a, b or c, or of operand a the params (P),
  *             results (R), tensors (T) or integers (N). "!" where the verifier has its own case.

@@ -68,6 +68,7 @@ class OperandKind(StrEnum):
     DTYPE = "dtype"
     RANK = "rank"  # 0 .. MAX_RANK
     ALIGN = "align"  # a power of two, at most MAX_ALIGN
+    SHAPE = "shape"  # index into the table of native shape code
     TARGET = "target"  # word position of an instruction of the same function
     TARGETS = "targets"  # a count >= 1, then so many targets
 
@@ -75,6 +76,7 @@ class OperandKind(StrEnum):
 MAX_COUNT = 0xFFFF
 MAX_RANK = 16
 MAX_ALIGN = 1 << 21
+MAX_SHAPE_INPUTS = 64
 MAX_FRAME = 1 << 24
 """Slots of one frame, at most: programs of 100,000 bindings are ordinary."""
 
@@ -286,6 +288,10 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
     # A call that need not have returned: its results may be futures, which any instruction takes.
     _row("SPAWN", "function:function", "params(function) -> results(function)",
          "x1 .. xn -> function(x1 .. xn); what follows may go on before it returns", "fails"),
+    # Shape arithmetic in one step: what the instructions up to the target would do.
+    _row("EVAL", "target:target shape:shape", None,
+         "push the results of the native code of shape and continue at target; or, where it gives "
+         "none, continue with the instructions in between, which push the same or fail"),
 )  # fmt: skip
 """All instructions; the position is the number in containers."""
 

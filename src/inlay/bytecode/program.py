@@ -244,6 +244,33 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
+class ShapeInput:
+    """An integer that shape code takes: what a slot holds, or a dim of the tensor in it."""
+
+    slot: int
+    axis: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeCode:
+    """Native code that does what a straight line of integer instructions does.
+
+    It is a function `int64_t f(const int64_t *in, int64_t *out)` that writes result i to `out[2*i]`,
+    the integer of slot i, and answers 0; or anything else, where one of the instructions would fail.
+    Then what is in `out` means nothing, and the instructions say what is wrong.
+
+    Attributes:
+        offset: of its first instruction in the image, in bytes.
+        inputs: what it takes, in the frame of the `EVAL` that names it.
+        results: how many slots the instructions push.
+    """
+
+    offset: int
+    inputs: tuple[ShapeInput, ...]
+    results: int
+
+
+@dataclass(frozen=True, slots=True)
 class Requirement:
     """A relation between symbols that must hold: `value` (over the symbols) is not 0."""
 
@@ -285,7 +312,7 @@ class Program:
     """All of an executable.
 
     Attributes:
-        functions, constants, kernels, entries: the tables.
+        functions, constants, kernels, shapes, entries: the tables.
         pool: integers that do not fit an instruction word.
         strings: messages, spans and strings of constants, referred to by position; the first is the
             empty one wherever there are tensors of strings.
@@ -301,6 +328,7 @@ class Program:
     entries: tuple[Entry, ...] = ()
     constants: tuple[Constant, ...] = ()
     kernels: tuple[Kernel, ...] = ()
+    shapes: tuple[ShapeCode, ...] = ()
     pool: tuple[int, ...] = ()
     strings: tuple[str, ...] = ()
     memories: tuple[str, ...] = ("host",)

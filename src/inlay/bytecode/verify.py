@@ -30,6 +30,7 @@ from inlay.bytecode.isa import (
     MAX_COUNT,
     MAX_FRAME,
     MAX_RANK,
+    MAX_SHAPE_INPUTS,
     Instruction,
     Item,
     Kind,
@@ -47,6 +48,7 @@ from inlay.bytecode.program import (
     ImageBody,
     Kernel,
     Program,
+    ShapeCode,
     SymbolBody,
 )
 from inlay.bytecode.spec import Spec, Symbol, leaves, parts, slot_kind
@@ -141,6 +143,17 @@ def instructions(code: Sequence[int]) -> Iterator[tuple[int, Instruction, tuple[
         pc = end
 
 
+def targets_of(row: Instruction, words: Sequence[int]) -> Sequence[int]:
+    """Return the operands of an instruction that are positions to continue at."""
+    match row.operands:
+        case ((_, OperandKind.TARGETS), *_):
+            return words
+        case ((_, OperandKind.TARGET), *_):
+            return words[:1]
+        case _:
+            return ()
+
+
 class _FunctionChecker:
     """The visit of one function; `pc` is where it is."""
 
@@ -162,6 +175,7 @@ class _FunctionChecker:
             OperandKind.CONSTANT: len(program.constants),
             OperandKind.FUNCTION: len(program.functions),
             OperandKind.KERNEL: len(program.kernels),
+            OperandKind.SHAPE: len(program.shapes),
             OperandKind.MESSAGE: len(program.strings),
             OperandKind.MEMORY: len(program.memories),
             OperandKind.DTYPE: len(DTYPES),
@@ -195,7 +209,7 @@ class _FunctionChecker:
         for pc, row, words in rows:
             if row.operands and row.operands[0][1] in _TARGETS:
                 self.pc = pc
-                for target in words:
+                for target in targets_of(row, words):
                     if target not in starts:
                         raise _WrongError(f"{row.name} goes to word {target}, no instruction")
                     if target <= pc:
@@ -270,9 +284,8 @@ class _FunctionChecker:
         labels = [label for label, _ in row.operands]
         for item in reversed(popped):
             self._pop(self._kinds(item, labels, words), row.name)
-        if row.operands and row.operands[0][1] in _TARGETS:
-            for target in words:
-                self._jump(target)
+        for target in targets_of(row, words):
+            self._jump(target)
         for item in pushed:
             self.stack += self._kinds(item, labels, words)
 
@@ -338,6 +351,8 @@ class _FunctionChecker:
                 self._need(keep + count, name)
                 top = len(stack) - keep
                 del stack[top - count : top]
+            case "EVAL":
+                self._evaluate(*words)
             case "TAIL_CALL":
                 callee = self.program.functions[words[0]]
                 self._pop(bytes(callee.params), name)
@@ -347,6 +362,20 @@ class _FunctionChecker:
             case _:
                 assert name == "RETURN", f"{name} has no case in the verifier"
                 self._pop(bytes(self.function.results), name)
+
+    def _evaluate(self, target: int, index: int) -> None:
+        """Arrive at the target with the results; what is between must arrive with the same."""
+        shape = self.program.shapes[index]
+        depth = len(self.stack)
+        if target <= self.pc:
+            raise _WrongError("EVAL goes back")
+        if any(given.slot >= depth for given in shape.inputs):
+            raise _WrongError(f"shape code takes a slot beyond the {depth} in use")
+        if depth + shape.results > self.function.frame:
+            raise _WrongError(f"needs more than the {self.function.frame} slots of its frame")
+        self.stack += bytes((Kind.INT,)) * shape.results
+        self._jump(target)
+        del self.stack[depth:]
 
     def _need(self, count: int, name: str) -> None:
         if count > len(self.stack):
@@ -385,6 +414,8 @@ def _table_findings(program: Program) -> Iterator[Finding]:
                                       constant.bytes().nbytes)  # fmt: skip
     for index, kernel in enumerate(program.kernels):
         yield from _kernel_findings(f"kernel {index} '{kernel.name}'", kernel, program)
+    for index, shape in enumerate(program.shapes):
+        yield from _shape_findings(f"shape code {index}", shape, program)
     if not program.memories:
         yield Finding("memories", "there is none")
     for value in program.pool:
@@ -481,6 +512,16 @@ def _device_body_findings(
             yield Finding(where, f"offset {phase.offset} is outside the image")
     if len({phase.offset == -1 for phase in body.phases}) > 1:
         yield Finding(where, "some of its phases are native")
+
+
+def _shape_findings(where: str, shape: ShapeCode, program: Program) -> Iterator[Finding]:
+    if not 0 <= shape.offset < len(program.image):
+        yield Finding(where, f"offset {shape.offset} is outside the image")
+    if len(shape.inputs) > MAX_SHAPE_INPUTS or not 0 <= shape.results <= MAX_COUNT:
+        yield Finding(where, "too many inputs or results")
+    for given in shape.inputs:
+        if given.slot < 0 or (given.axis is not None and not 0 <= given.axis < MAX_RANK):
+            yield Finding(where, "an input is no slot and no axis of a tensor in one")
 
 
 def _batch_findings(

@@ -133,22 +133,25 @@ class _Object:
         return out
 
 
-def link(objects: Sequence[tuple[str, bytes]], features: Sequence[str] = ()) -> Image:
+def link(
+    objects: Sequence[tuple[str, bytes]], features: Sequence[str] = (), base: Image | None = None
+) -> Image:
     """Merge objects into one image.
 
     Args:
         objects: a name and the bytes of each object, in the order of the image. Function `f` of
             object `o` is exported as `o.f`. Equal objects are in the image once.
         features: processor features that the code was compiled for.
+        base: an image that the objects are put behind; what it has stays where it is.
 
     Raises:
         InternalError: an object needs what an image cannot have; the message names the relocation,
             section or symbol.
     """
-    out = bytearray()
+    out = bytearray(base.data if base else b"")
     placed: dict[bytes, dict[str, int]] = {}
-    exported: dict[str, int] = {}
-    arches: dict[str, None] = {}
+    exported = dict(base.symbols) if base else {}
+    arches: dict[str, None] = {base.arch: None} if base and base.arch else {}
     for name, data in objects:
         functions = placed.get(data)
         if functions is None:

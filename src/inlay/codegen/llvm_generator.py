@@ -11,11 +11,12 @@ from pathlib import Path
 
 from inlay.arith.expr import Int
 from inlay.codegen.cache import ObjectCache, key_of
-from inlay.codegen.image import link
+from inlay.codegen.image import Image, link
 from inlay.codegen.interface import Artifact, KernelCode, PhaseCode, Request
 from inlay.codegen.llvm import emit_module, needs_optimizer
 from inlay.codegen.llvm_compile import compile_in_child, compile_text, warm_up
 from inlay.codegen.phases import assertions_of, workspace_layout
+from inlay.codegen.shapes import ShapeFunction, emit_shapes
 from inlay.codegen.unit import Unit, from_bytes
 from inlay.codegen.workers import processors, run_all
 from inlay.loop.func import LoopFunction
@@ -63,6 +64,24 @@ class LlvmGenerator:
                 unit.assertions, hit,
             )  # fmt: skip
         return Artifact(image, kernels)
+
+    def add_shapes(
+        self, image: Image, functions: Sequence[ShapeFunction]
+    ) -> tuple[bytes, list[int]]:
+        """Return an image with code of shape arithmetic behind it, and where each function is.
+
+        Equal functions are made once, all in one object.
+        """
+        numbers = {f: i for i, f in enumerate(dict.fromkeys(functions))}
+        text = emit_shapes(list(numbers))
+        key = key_of("shapes", text, _version(), self.target.key)
+        data = self.cache.get(key) if self.cache is not None else None
+        if data is None:
+            data = _compile_text(text, self.target, optimize=False)
+            if self.cache is not None:
+                self.cache.put(key, data)
+        made = link([("shapes", data)], self.target.features, image)
+        return made.data, [made.symbols[f"shapes.shape{numbers[f]}"] for f in functions]
 
     def _units(self, requests: Sequence[Request]) -> tuple[list[Unit], list[bool]]:
         """Return compiled kernels, and which of them were cached."""
@@ -119,15 +138,19 @@ def _version() -> str:
     return f"llvmlite {importlib.metadata.version('llvmlite')} {facts}"
 
 
+def _compile_text(text: str, target: Target, *, optimize: bool) -> bytes:
+    same_machine = target.arch == host().arch and set(target.features) <= set(host().features)
+    compile = compile_text if same_machine else compile_in_child
+    return compile(text, target, optimize=optimize)
+
+
 def compile_function(
     function: LoopFunction, target: Target, in_place: frozenset[int] = frozenset()
 ) -> Unit:
     """Compile one lowered function."""
     module = emit_module(function, target, in_place)
     optimize = needs_optimizer(function)
-    same_machine = target.arch == host().arch and set(target.features) <= set(host().features)
-    compile = compile_text if same_machine else compile_in_child
-    data = compile(module.text, target, optimize=optimize)
+    data = _compile_text(module.text, target, optimize=optimize)
     layout = workspace_layout(function)
     size: Int = layout.bytes_per_part
     return Unit(

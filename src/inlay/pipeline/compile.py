@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from inlay.analysis.blocks import values
 from inlay.base.diagnostics import Collector, unsupported
@@ -127,6 +128,7 @@ def compile_module(
             devices=part.devices,
             of_devices=part.kernels,
             properties={"report": json.dumps(report.to_json(), sort_keys=True)},
+            shapes=partial(generator.add_shapes, artifact.image),
         )
     return Compilation(program, module, report, externs)
 

@@ -198,6 +198,8 @@ class Interpreter:
                 kept = stack[len(stack) - words[0] :]
                 del stack[len(stack) - words[0] - words[1] :]
                 stack += kept
+            case "EVAL":
+                pass  # native code is not run here: the instructions that follow say the same
             case "NEG":
                 stack.append(_fit(-_int(stack.pop())))
             case "NOT":

@@ -7,6 +7,7 @@ slots. Tuples and shapes are gone at this level: they were flattened into regist
 
     block  ::= node* end
     node   ::= Instruction                    an instruction of the machine
+             | Shapes {Instruction, ...}       a straight line of integer instructions
              | Branch selector {block, ...}   one arm runs; an arm yields values to the join
              | Loop params init {block}       the body runs until it yields to the join
     end    ::= Yield join values              leave the Branch or Loop that owns the join
@@ -90,7 +91,34 @@ class Loop:
     span: str = ""
 
 
-Node = Instruction | Branch | Loop
+@dataclass(frozen=True, slots=True, eq=False)
+class Shapes:
+    """Integer instructions that are executed one after the other, or by one native function.
+
+    What they take from outside stays where it is until all have run.
+    """
+
+    nodes: tuple[Instruction, ...]
+
+    @property
+    def span(self) -> str:
+        """Where the first of them comes from."""
+        return self.nodes[0].span
+
+    @property
+    def results(self) -> tuple[Register, ...]:
+        """All that they define."""
+        return tuple(register for node in self.nodes for register in node.results)
+
+    @property
+    def inputs(self) -> tuple[Register, ...]:
+        """What they take from outside, each once, in order."""
+        own = set(self.results)
+        used = [a for node in self.nodes for a in node.args if isinstance(a, Register)]
+        return tuple(dict.fromkeys(a for a in used if a not in own))
+
+
+Node = Instruction | Shapes | Branch | Loop
 
 
 @dataclass(frozen=True, slots=True, eq=False)

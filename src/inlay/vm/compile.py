@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,9 +27,11 @@ from inlay.bytecode.program import (
     DeviceBody,
     Kernel,
     Program,
+    ShapeCode,
     Target,
 )
 from inlay.bytecode.spec import slot_kind
+from inlay.codegen.shapes import ShapeFunction
 from inlay.ir.expr import Function, Var
 from inlay.ir.module import Module
 from inlay.ir.types import (
@@ -43,9 +45,10 @@ from inlay.ir.types import (
     Type,
 )
 from inlay.vm.code import Block, Code, Operand, Register, Return
-from inlay.vm.emit import emit
+from inlay.vm.emit import ShapeSite, emit
 from inlay.vm.intrinsics import INTRINSICS
 from inlay.vm.lower import Intrinsic, Lowering, ReturnTo, facts_of
+from inlay.vm.shapes import gather_shapes
 from inlay.vm.signature import output_types, signature_of
 from inlay.vm.tasks import mark_tasks
 from inlay.vm.values import (
@@ -64,6 +67,9 @@ from inlay.vm.writer import Writer
 NO_TARGET = Target()
 """Of programs without native code."""
 
+ShapeCompiler = Callable[[Sequence[ShapeFunction]], tuple[bytes, Sequence[int]]]
+"""Returns the image of the program with code for functions in it, and where each begins."""
+
 _HASHED_BYTES = 1 << 16
 """Constants up to this size are shared when their contents are equal; larger ones by identity."""
 
@@ -77,6 +83,7 @@ def compile_module(
     memories: Sequence[str] = ("host",),
     devices: Sequence[Device] = (),
     properties: Mapping[str, str] | None = None,
+    shapes: ShapeCompiler | None = None,
 ) -> Program:
     """Return the program of a module.
 
@@ -88,6 +95,8 @@ def compile_module(
         memories: names of the memories of the board, the host's first.
         devices: besides the host.
         properties: facts for people.
+        shapes: makes native code of shape arithmetic; without it, the machine executes that one
+            instruction at a time.
 
     Raises:
         CompileError: an entry takes or gives what has no tensor form (`entry.type`, `entry.dim`).
@@ -98,11 +107,17 @@ def compile_module(
     program = ProgramBuilder(
         target=target, image=image, memories=memories, devices=devices, properties=properties
     )
-    compiler = _Compiler(module, kernels, program)
+    compiler = _Compiler(module, kernels, program, native=shapes is not None)
     names = list(module.entries) or [module.entry]
     for name in names:
         compiler.entry(name)
     compiler.finish()
+    if shapes is not None and compiler.sites:
+        program.image, offsets = shapes([site.function for site in compiler.sites])
+        program.shapes = [
+            ShapeCode(offset, site.inputs, len(site.function.results))
+            for offset, site in zip(offsets, compiler.sites, strict=True)
+        ]
     return program.finish()
 
 
@@ -110,10 +125,13 @@ class _Compiler:
     """The tables of the program while it is made. Implements `lower.Tables`."""
 
     def __init__(
-        self, module: Module, kernels: Mapping[str, Kernel], program: ProgramBuilder
-    ) -> None:
+        self, module: Module, kernels: Mapping[str, Kernel], program: ProgramBuilder, *,
+        native: bool,
+    ) -> None:  # fmt: skip
         self.module = module
         self.program = program
+        self.sites: list[ShapeSite] = []
+        self._native = native
         self._kernels = kernels
         self._kernel_index: dict[str, int] = {}
         self._constants: dict[object, int] = {}
@@ -237,7 +255,11 @@ class _Compiler:
             codes.append(self._pending.popleft().finish())
         mark_tasks(codes, self.program.kernels)
         for code in codes:
-            emit(code)
+            self._emit(code)
+
+    def _emit(self, code: Code) -> None:
+        gather_shapes(code, self.program.kernels, native=self._native)
+        emit(code, self.sites)
 
     # ------------------------------------------------------------------ entries
 
@@ -265,7 +287,7 @@ class _Compiler:
         parts = (value,) if types == (_without_exists(result),) else _fields(writer, result, value)
         outputs = [_to_outside(writer, t, part) for t, part in zip(types, parts, strict=True)]
         writer.end(Return(tuple(outputs)))
-        emit(Code(outer, tuple(params), block))
+        self._emit(Code(outer, tuple(params), block))
         self.program.entry(signature.entry(name, outer.index))
 
 

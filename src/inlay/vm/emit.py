@@ -7,14 +7,22 @@ consumed where they stand: then a chain of calls costs no copies.
 A block may pop only slots above its base, the depth at which it was entered: what is below belongs
 to blocks around it, and all ways into a join must find it as it was. Dead integers are left where
 they are, since they hold nothing; dead references are emptied.
+
+`Shapes` are written as `EVAL`, behind it the instructions one by one. The native function gives what
+the instructions leave in slots, dead integers too, so that both ways arrive with the same stack.
 """
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never, cast
 
 from inlay.bytecode.builder import FunctionBuilder, Label
 from inlay.bytecode.isa import Kind
+from inlay.bytecode.program import ShapeInput
+from inlay.codegen.shapes import Number, ShapeFunction, Step
+from inlay.codegen.shapes import Operand as Value
 from inlay.vm.code import (
     Block,
     Branch,
@@ -28,6 +36,7 @@ from inlay.vm.code import (
     Operand,
     Register,
     Return,
+    Shapes,
     TailCall,
     TailCallClosure,
     Yield,
@@ -37,16 +46,33 @@ from inlay.vm.last_use import Deaths, find_deaths
 _NONE: frozenset[Register] = frozenset()
 
 
-def emit(code: Code) -> None:
-    """Write the instructions of a function into its builder."""
-    _Emitter(code.builder, find_deaths(code)).run(code)
+@dataclass(frozen=True, slots=True)
+class ShapeSite:
+    """A use of native shape code: the function to be compiled, and what it takes in this frame."""
+
+    function: ShapeFunction
+    inputs: tuple[ShapeInput, ...]
+
+
+def emit(code: Code, sites: list[ShapeSite]) -> None:
+    """Write the instructions of a function into its builder.
+
+    Args:
+        code: the function.
+        sites: uses of native shape code so far; those of the function are added. The position of
+            one is that of its row in the table of the program.
+    """
+    _Emitter(code.builder, find_deaths(code), sites).run(code)
 
 
 class _Emitter:
     """The state of one function: the slot of each register, the labels of joins and loops."""
 
-    def __init__(self, builder: FunctionBuilder, deaths: Deaths) -> None:
+    def __init__(
+        self, builder: FunctionBuilder, deaths: Deaths, sites: list[ShapeSite]
+    ) -> None:
         self.builder = builder
+        self.sites = sites
         self.deaths = deaths
         self.slots: dict[Register, int] = {}
         self.base = 0
@@ -72,16 +98,18 @@ class _Emitter:
             self._end(block, falls)
         self.base = outer
 
+    def _at(self, span: str) -> None:
+        if span != self.span:
+            self.builder.at(span)
+            self.span = span
+
     def _node(self, node: Node) -> None:
-        if node.span != self.span:
-            self.builder.at(node.span)
-            self.span = node.span
+        self._at(node.span)
         match node:
             case Instruction():
-                self._push(node.args, self.deaths.at.get(node, _NONE))
-                depth = self.builder.emit(node.name, *node.operands)
-                for index, register in enumerate(node.results):
-                    self.slots[register] = depth - len(node.results) + index
+                self._instruction(node)
+            case Shapes():
+                self._shapes(node)
             case Branch():
                 self._branch(node)
             case Loop():
@@ -90,6 +118,26 @@ class _Emitter:
                 assert_never(node)
         if self.builder.reachable:
             self._drop(self.deaths.after.get(node, ()))
+
+    def _instruction(self, node: Instruction) -> None:
+        self._push(node.args, self.deaths.at.get(node, _NONE))
+        depth = self.builder.emit(node.name, *node.operands)
+        for index, register in enumerate(node.results):
+            self.slots[register] = depth - len(node.results) + index
+
+    def _shapes(self, node: Shapes) -> None:
+        floor = self.builder.depth
+        behind = self.builder.label()
+        self.builder.emit("EVAL", behind, len(self.sites))
+        for inner in node.nodes:
+            self._at(inner.span)
+            self._instruction(inner)
+        self.builder.place(behind)
+        left: dict[int, Register] = {}
+        for register in node.results:  # a later one is in the slot of one that was consumed
+            left[self.slots[register]] = register
+        slots = range(floor, self.builder.depth)
+        self.sites.append(_site(node, self.slots, [left[slot] for slot in slots]))
 
     def _branch(self, node: Branch) -> None:
         builder = self.builder
@@ -213,3 +261,27 @@ class _Emitter:
         for register in registers:
             if register.kind is not Kind.INT:
                 self.builder.emit("DROP", self.slots[register])
+
+
+def _site(node: Shapes, slots: Mapping[Register, int], results: Sequence[Register]) -> ShapeSite:
+    """Return a group of integer instructions as a function of integers."""
+    inputs: dict[ShapeInput, int] = {}
+    numbers: dict[Register, Number] = {}
+    own = set(node.results)
+    for inner in node.nodes:
+        axis = cast("int", inner.operands[0]) if inner.name == "DIM" else None
+        for a in inner.args:
+            if isinstance(a, Register) and a not in own:
+                place = inputs.setdefault(ShapeInput(slots[a], axis), len(inputs))
+                numbers[inner.results[0] if inner.name == "DIM" else a] = Number(place)
+    steps: list[Step] = []
+    for inner in node.nodes:
+        if inner.name == "DIM":
+            continue
+        args = inner.args[-1:] if inner.name == "CHECK" else inner.args
+        values: list[Value] = [a if isinstance(a, int) else numbers[a] for a in args]
+        for register in inner.results:
+            numbers[register] = Number(len(inputs) + len(steps))
+        steps.append(Step(inner.name, tuple(values)))
+    function = ShapeFunction(len(inputs), tuple(steps), tuple(numbers[r] for r in results))
+    return ShapeSite(function, tuple(inputs))

@@ -4,7 +4,8 @@ A register belongs to the block that defines it. Its last use there is the last 
 or holds a block that does. If that node is an instruction, the register is moved into it. If it is a
 branch, the register *is handed to every arm*: each arm treats it as its own, and an arm that does
 not use it drops it on entry, so that all arms leave the same registers behind. If it is a loop whose
-body uses it, it must survive every iteration and is dropped behind the loop. So a value dies at its
+body uses it, it must survive every iteration and is dropped behind the loop. `Shapes` leave what they
+take from outside in place, and it is dropped behind them. So a value dies at its
 last use on each path, and what the machine's verifier asks at joins holds by construction.
 
 Cost: linear in uses times nesting depth; blocks are walked with loops, nesting recursively.
@@ -16,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from inlay.vm.code import Block, Branch, Code, Instruction, Loop, Node, Operand, Register
+from inlay.vm.code import Block, Branch, Code, Instruction, Loop, Node, Operand, Register, Shapes
 
 
 @dataclass(slots=True, eq=False)
@@ -63,8 +64,8 @@ class _Finder:
         for node in block.nodes:
             used.update(dict.fromkeys(_registers(_direct(node))))
             match node:
-                case Instruction(results=results):
-                    defined.update(results)
+                case Instruction() | Shapes():
+                    defined.update(node.results)
                 case Branch() | Loop():
                     inside: dict[Register, None] = {}
                     for inner in _blocks(node):
@@ -100,7 +101,9 @@ class _Finder:
                 if register in mine:
                     here[register] = None
                     del mine[register]
-            if not isinstance(node, Instruction):
+            if isinstance(node, Shapes):
+                self._shapes(node, mine)
+            elif not isinstance(node, Instruction):
                 for register in self.inside[node]:
                     if register in mine:
                         here[register] = None
@@ -110,6 +113,15 @@ class _Finder:
         for node, here in zip(block.nodes, dying, strict=True):
             self._node(node, here, [r for r in _results(node) if r in mine])
 
+    def _shapes(self, node: Shapes, mine: dict[Register, None]) -> None:
+        """Say where what integer instructions define for themselves alone dies."""
+        for inner in reversed(node.nodes):
+            last = frozenset(r for r in _registers(inner.args) if r in mine)
+            if last:
+                self.deaths.at[inner] = last
+            for register in last:
+                del mine[register]
+
     def _node(self, node: Node, dying: dict[Register, None], unused: list[Register]) -> None:
         match node:
             case Instruction():
@@ -117,6 +129,8 @@ class _Finder:
                     self.deaths.at[node] = frozenset(dying)
                 if unused:
                     self.deaths.after[node] = tuple(unused)
+            case Shapes():
+                self.deaths.after[node] = (*dying, *unused)
             case Branch():
                 inside = self.inside[node]
                 self.deaths.at[node] = frozenset(r for r in dying if r not in inside)
@@ -138,6 +152,8 @@ def _direct(node: Node) -> tuple[Operand, ...]:
     match node:
         case Instruction(args=args):
             return args
+        case Shapes(inputs=inputs):
+            return inputs
         case Branch(selector=selector):
             return (selector,)
         case Loop(init=init):
@@ -151,7 +167,7 @@ def _blocks(node: Branch | Loop) -> tuple[Block, ...]:
 
 
 def _results(node: Node) -> tuple[Register, ...]:
-    if isinstance(node, Instruction):
+    if isinstance(node, (Instruction, Shapes)):
         return node.results
     return node.join.results if node.join is not None else ()
 

@@ -17,7 +17,7 @@ from inlay.bytecode.formula import Formula, check
 from inlay.codegen.interface import Artifact, KernelCode
 from inlay.ir.kernel import Access, Batch, ForeignBody, Kernel
 from inlay.ir.module import Module
-from inlay.vm.compile import compile_module
+from inlay.vm.compile import ShapeCompiler, compile_module
 from inlay.vm.signature import formula
 
 _ACCESS = {
@@ -36,6 +36,7 @@ def link(
     devices: Sequence[bc.Device] = (),
     of_devices: Mapping[str, bc.Kernel] | None = None,
     properties: Mapping[str, str] | None = None,
+    shapes: ShapeCompiler | None = None,
 ) -> bc.Program:
     """Return the program of a module in explicit storage whose native kernels are compiled.
 
@@ -47,6 +48,7 @@ def link(
         devices: besides the host.
         of_devices: kernels that run on them, and copies.
         properties: facts for people.
+        shapes: adds native code of shape arithmetic to the image.
     """
     kernels: dict[str, bc.Kernel] = {}
     for name, kernel in module.kernels.items():
@@ -65,6 +67,7 @@ def link(
         memories=memories,
         devices=devices,
         properties=properties,
+        shapes=shapes,
     )
 
 

@@ -31,6 +31,7 @@ from inlay.vm.code import (
     Node,
     Operand,
     Register,
+    Shapes,
     TailCall,
     TailCallClosure,
 )
@@ -140,7 +141,7 @@ def _parts(nodes: Sequence[Node]) -> Iterator[Node | Block]:
 
 def _used(part: Node | Block) -> tuple[Operand, ...]:
     match part:
-        case Instruction(args=used) | Loop(init=used):
+        case Instruction(args=used) | Loop(init=used) | Shapes(inputs=used):
             return used
         case Branch(selector=selector):
             return (selector,)
@@ -159,5 +160,5 @@ def _blocks(body: Block) -> Iterator[Block]:
         block = pending.pop()
         yield block
         for node in block.nodes:
-            if not isinstance(node, Instruction):
+            if isinstance(node, (Branch, Loop)):
                 pending.extend(_inner(node))

@@ -21,6 +21,8 @@ from inlay.bytecode.program import (
     Phase,
     Program,
     Requirement,
+    ShapeCode,
+    ShapeInput,
     SymbolBody,
     Target,
 )
@@ -74,6 +76,12 @@ def sample() -> Program:
     )  # fmt: skip
     inner = b.function("inner", [Kind.ADT, Kind.TUPLE], [Kind.ADT, Kind.TUPLE])
     inner.emit("COPY", 0), inner.emit("COPY", 1), inner.emit("RETURN")
+    sized = b.function("sized", [Kind.TENSOR, Kind.INT], [Kind.INT])
+    behind = sized.label()
+    sized.emit("EVAL", behind, 0)
+    sized.emit("COPY", 0), sized.emit("DIM", 1), sized.emit("COPY", 1), sized.emit("MUL")
+    sized.place(behind), sized.emit("RETURN")
+    b.shapes = [ShapeCode(64, (ShapeInput(0, 1), ShapeInput(1)), 1), ShapeCode(128, (), 0)]
     b.entry(Entry("structured", inner.index, *structured()))
     return b.finish()
 
@@ -99,8 +107,8 @@ def plain(program: Program) -> tuple:
     """All of a program in a form that compares by structure."""
     constants = tuple((c.dtype, c.dims, bytes(c.bytes())) for c in program.constants)
     return (
-        program.functions, program.entries, constants, program.kernels, program.pool,
-        program.memories, program.target, program.image, dict(program.properties),
+        program.functions, program.entries, constants, program.kernels, program.shapes,
+        program.pool, program.memories, program.target, program.image, dict(program.properties),
     )  # fmt: skip
 
 

@@ -17,14 +17,19 @@ from inlay.bytecode.program import (
     Kernel,
     Phase,
     Program,
+    ShapeCode,
+    ShapeInput,
 )
 from tests.data import REPOSITORY
 
+SHAPES = (ShapeCode(0, (ShapeInput(0),), 1), ShapeCode(1, (ShapeInput(0, 2), ShapeInput(1)), 2))
 
-def check(*code, params=(), results=(), frame=8, extra=()):
+
+def check(*code, params=(), results=(), frame=8, extra=(), image=b"code", shapes=SHAPES):
     words = [CODES[w] if isinstance(w, str) else w & 0xFFFFFFFF for w in code]
     f = Function("f", tuple(params), tuple(results), frame, tuple(words))
-    return [str(x) for x in verify.findings(Program(functions=(f, *extra), strings=("s",)))]
+    program = Program(functions=(f, *extra), strings=("s",), image=image, shapes=shapes)
+    return [str(x) for x in verify.findings(program)]
 
 
 def waiting_jumps(depth: int, jumps: int) -> list:
@@ -47,6 +52,41 @@ def test_jumps_that_wait_with_deep_stacks_are_limited(monkeypatch):
 def test_both_verifiers_have_one_limit():
     source = (REPOSITORY / "runtime" / "src" / "verify.c").read_text()
     assert f"#define MAX_WAITING ((size_t)1 << {verify.MAX_WAITING.bit_length() - 1})" in source
+
+
+def test_native_shape_code_stands_for_the_instructions_behind_it():
+    assert check("INT", 7, "EVAL", 7, 0, "INT", 1, "RETURN", results=(Kind.INT,)) == []
+    two = ["INT", 7, "INT", 8, "EVAL", 11, 1, "INT", 1, "INT", 2, "RETURN"]
+    assert check(*two, results=(Kind.INT,) * 4) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (["INT", 7, "EVAL", 9, 0, "INT", 1, "INT", 2, "RETURN"], "two ways meet with 2 and 3 slots"),
+        (["INT", 7, "EVAL", 7, 0, "CONST", 0, "RETURN"], "constant 0 of CONST"),
+        (["INT", 7, "EVAL", 2, 0, "RETURN"], "EVAL goes back"),
+        (["INT", 7, "EVAL", 0, 0, "RETURN"], "EVAL goes back"),
+        (["INT", 7, "EVAL", 6, 0, "INT", 1, "RETURN"], "EVAL goes to word 6, no instruction"),
+        (["INT", 7, "EVAL", 7, 1, "INT", 1, "RETURN"], "a slot beyond the 1 in use"),
+        (["INT", 7, "EVAL", 7, 2, "INT", 1, "RETURN"], "shape 2 of EVAL"),
+        (["INT", 7] * 2 + ["EVAL", 9, 1, "INT", 1, "RETURN"], "the 3 slots of its frame"),
+    ],
+)
+def test_wrong_use_of_native_shape_code(code, message):
+    assert message in check(*code, results=(Kind.INT,), frame=3)[0]
+
+
+def test_wrong_native_shape_code():
+    def found(shape, image=b"code"):
+        return check("INT", 1, "POP", 1, "RETURN", shapes=(shape,), image=image)[0]
+
+    assert "outside the image" in found(ShapeCode(4, (), 1))
+    assert "outside the image" in found(ShapeCode(-1, (), 1))
+    assert "outside the image" in found(ShapeCode(0, (), 1), image=b"")
+    assert "too many" in found(ShapeCode(0, (ShapeInput(0),) * 65, 1))
+    assert "too many" in found(ShapeCode(0, (), 0x10000))
+    assert "no slot and no axis" in found(ShapeCode(0, (ShapeInput(0, 16),), 1))
 
 
 def test_accepts():
@@ -131,6 +171,7 @@ def test_every_instruction_has_an_effect_or_a_case():
     special = {r.name for r in INSTRUCTIONS if r.effect is None}
     assert special == {
         "COPY", "MOVE", "DROP", "POP", "SLIDE", "TAIL_CALL", "TAIL_CALL_CLOSURE", "RETURN",
+        "EVAL",
     }  # fmt: skip
 
 

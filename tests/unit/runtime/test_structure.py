@@ -11,7 +11,9 @@ import pytest
 import inlay
 from inlay.base.diagnostics import CompileError
 from inlay.bytecode import container
-from inlay.bytecode.program import ImageBody
+from inlay.bytecode.builder import ProgramBuilder
+from inlay.bytecode.isa import Kind
+from inlay.bytecode.program import ImageBody, ShapeCode, ShapeInput
 from inlay.interp.tensor import evaluate_entry
 from inlay.runtime import _runtime
 from inlay.runtime.session import executable_of
@@ -218,6 +220,36 @@ def test_both_readers_agree_on_forged_entries():
         assert loads(forged) == is_right
         verdicts[is_right] += 1
     assert min(verdicts.values()) > 30
+
+
+def test_both_readers_agree_on_forged_shape_code():
+    b = ProgramBuilder(image=bytes(64))
+    f = b.function("main", [Kind.TENSOR], [Kind.INT])
+    behind = f.label()
+    f.emit("INT", 3), f.emit("EVAL", behind, 0)
+    f.emit("COPY", 1), f.emit("INT", 1), f.emit("ADD"), f.emit("COPY", 0), f.emit("DIM", 1)
+    f.place(behind)
+    f.emit("ADD"), f.emit("RETURN")
+    b.shapes = [ShapeCode(0, (ShapeInput(1), ShapeInput(0, 1)), 2), ShapeCode(32, (), 0)]
+    data = container.to_bytes(b.finish())
+    sections = container.Container(data).sections
+    generator = np.random.default_rng(1)
+    verdicts = {True: 0, False: 0}
+    for round in range(400):
+        wrong = bytearray(data)
+        row = sections["SHAP" if round % 2 else "CODE"]
+        word = row.offset + 4 * int(generator.integers(row.size // 4))
+        values = (*range(18), 63, 64, 65, 0xFFFF, 0x10000, 0xFFFFFFFF)
+        wrong[word : word + 4] = int(generator.choice(values)).to_bytes(4, "little")
+        forged = reseal(wrong)
+        try:
+            container.read(forged)
+            is_right = True
+        except CompileError:
+            is_right = False
+        assert loads(forged) == is_right, (round, word)
+        verdicts[is_right] += 1
+    assert min(verdicts.values()) > 60
 
 
 def loads(data: bytes) -> bool:
