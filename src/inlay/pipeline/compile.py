@@ -86,7 +86,12 @@ def compile_module(
         options={
             PackOptions: PackOptions(lanes=target.lanes(4)),
             PlanOptions: PlanOptions(
-                board.name, board, optimise=True, generators=_GENERATORS, host_ends=True
+                board.name,
+                board,
+                optimise=True,
+                pins=options.pins,
+                generators=_GENERATORS,
+                host_ends=True,
             ),
             StorageOptions: StorageOptions(away(board)),
         },

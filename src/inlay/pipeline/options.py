@@ -20,6 +20,7 @@ class CompileOptions:
     Attributes:
         board: name of the machine to compile for.
         cache: folder of compiled objects; empty for none.
+        pins: operations to put on devices of the board, `PATTERN=DEVICE`.
         batch: whether independent calls of a small kernel may run as one (trees, ragged data);
             costs a second body for each kernel.
         verify: whether the result of every pass is verified.
@@ -27,6 +28,7 @@ class CompileOptions:
 
     board: str = option("host", help="machine to compile for (see `inlay targets`)")
     cache: str = option("default", help="folder of compiled objects; `none` for no cache")
+    pins: tuple[str, ...] = option((), help="operations to put on devices, PATTERN=DEVICE")
     batch: bool = option(False, help="let independent small operations run as one")  # noqa: FBT003
     verify: bool = option(False, help="verify the program after every pass")  # noqa: FBT003
 

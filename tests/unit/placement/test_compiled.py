@@ -8,6 +8,9 @@ import pytest
 import inlay
 from inlay.base.diagnostics import CompileError
 from inlay.bytecode.program import CopyBody, DeviceBody
+from inlay.runtime.native import Settings
+from inlay.runtime.session import executable_of
+from inlay.runtime.trace import EventKind
 from tests.unit.placement.cases import read
 
 SOURCE = """
@@ -87,3 +90,55 @@ def test_what_a_device_cannot_compute_is_refused():
     with pytest.raises(CompileError, match="opencl does not handle f64") as failure:
         inlay.compile(read(text), board="opencl", cache="none")
     assert set(failure.value.ids) == {"placement.unsupported-op"}
+
+
+CHAINS = """
+fn main(a: Tensor[256, 256, f32], b: Tensor[256, 256, f32], c: Tensor[256, 256, f32], d: Tensor[256, 256, f32])
+    -> (Tensor[256, 256, f32], Tensor[256, 256, f32], Tensor[256, 256, f32], Tensor[256, 256, f32]) {
+  (neg(on(cpu1, matmul(a, a))), neg(on(cpu1, matmul(b, b))),
+   neg(on(cpu1, matmul(c, c))), neg(on(cpu1, matmul(d, d))))
+}
+entry main("a", "b", "c", "d") -> ("w", "x", "y", "z");
+"""
+
+
+@pytest.mark.llvm
+def test_copies_and_kernels_of_a_device_overlap():
+    """By the trace: each queue of the device is a row, and a copy is in flight beside a kernel."""
+    program = inlay.compile(read(CHAINS), board="host_two", cache="none").program
+    settings = Settings(threads=2, mode="parallel", trace=True)
+    exe = executable_of(program, settings=settings)
+    rng = np.random.default_rng(1)
+    arrays = {n: rng.standard_normal((256, 256)).astype(np.float32) for n in "abcd"}
+    found = exe.run(arrays)
+    for name, array in zip("wxyz", arrays.values(), strict=True):
+        np.testing.assert_allclose(found[name], -(array @ array), rtol=1e-4, atol=1e-3)
+    runs = [e for e in exe.events() if e.kind is EventKind.RUN]
+    copies = [e for e in runs if e.name.startswith("device_copy")]
+    kernels = [e for e in runs if "matmul" in e.name]
+    assert len(copies) >= 5 and len(kernels) == 4
+    assert {e.row for e in copies}.isdisjoint({e.row for e in kernels})
+    assert any(c.begin < k.end and k.begin < c.end for c in copies for k in kernels)
+
+
+LONG = """
+fn main(x: Tensor[64, 64, f32]) -> Tensor[64, 64, f32] {
+  let loop = fn<i>(i: int[i], h: Tensor[64, 64, f32]) -> Tensor[64, 64, f32] {
+    if (int_less(int(i), int(20000))) { loop(int(i + 1), on(cpu1, sigmoid(h))) } else { h }
+  };
+  neg(loop(int(0), x))
+}
+entry main("x") -> ("y");
+"""
+
+
+@pytest.mark.llvm
+@pytest.mark.parametrize("mode", ["sequential", "parallel"])
+def test_work_of_a_device_that_takes_too_long_is_given_up(mode):
+    exe = inlay.compile(read(LONG), board="host_two", cache="none", threads=2, mode=mode)
+    x = np.ones((64, 64), np.float32)
+    for _ in range(2):
+        with pytest.raises(CompileError) as failure:
+            exe.run({"x": x}, timeout=0.02)
+        assert failure.value.ids == ("run.deadline",)
+    assert exe.live_objects() == 0
