@@ -6,8 +6,6 @@ width (`<U5`), be bytes of UTF-8, or hold other objects, which is no array of st
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import numpy as np
 
 
@@ -21,7 +19,7 @@ def text_array(array: np.ndarray) -> np.ndarray:
         return array.astype(object)
     if array.dtype.kind not in "SO":
         raise TypeError(str(array.dtype))
-    items = cast("list[Any]", array.reshape(-1).tolist())
+    items = array.reshape(-1).tolist()
     if all(type(item) is str for item in items):
         return array
     made = np.empty(array.shape, object)

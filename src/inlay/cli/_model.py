@@ -140,7 +140,8 @@ def inputs_of(arguments: argparse.Namespace, executable: Executable) -> dict[str
         raise unsupported(
             "entry.structure",
             f"'{inside.name}' is a {inside.type_text}, and the command line handles tensors",
-            hint="call the program from Python",
+            hint="call the program from Python: inlay.compile(path).run({name: value}), where a list "
+            "is a list, an option None or its content, and a tuple a tuple",
         )
     if arguments.inputs is not None:
         try:
@@ -211,12 +212,13 @@ def shape_of(spec: TensorSpec, sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _random(spec: TensorSpec, shape: tuple[int, ...], seed: int) -> np.ndarray:
-    """Return random numbers of a type: floats in [0, 1), integers and booleans 0 or 1."""
+    """Return random values of a type: floats in [0, 1), integers and booleans 0 or 1, words."""
     generator = np.random.default_rng([seed, zlib.crc32(spec.name.encode())])
     dtype = dtypes.BY_NAME[spec.dtype]
     if dtype.is_float:
         return generator.random(shape, np.float32).astype(dtype.numpy)
-    return generator.integers(0, 2, shape).astype(dtype.numpy)
+    bits = generator.integers(0, 2, shape)
+    return np.where(bits, "one", "zero") if dtype.is_host_only else bits.astype(dtype.numpy)
 
 
 def describe_import(model: Path, facts: Mapping[str, Any], output: Output) -> None:
@@ -314,7 +316,21 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
-                np.lib.format.write_array(entry, array, allow_pickle=False)
+                np.lib.format.write_array(entry, _plain(name, array), allow_pickle=False)
+
+
+def _plain(name: str, array: np.ndarray) -> np.ndarray:
+    """Return an array that a file can hold: strings with a width, which cuts zeros at their ends."""
+    if array.dtype != object:
+        return array
+    wide = array.astype(np.str_)
+    if not np.array_equal(wide.astype(object), array):
+        raise unsupported(
+            "entry.structure",
+            f"strings of output '{name}' end in a zero character, which no .npz file keeps",
+            hint="call the program from Python",
+        )
+    return wide
 
 
 def arrays_record(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -120,6 +121,15 @@ def _write_samples() -> list[Sample]:
     return [*made, Sample("rank 0", NoAttrs(), (np.array(7, np.int32),))]
 
 
+def _meaning(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """Return a function of the runtime as a reference, which gets attributes in front."""
+
+    def run(_attrs: object, *args: Any) -> np.ndarray:
+        return function(*args)
+
+    return run
+
+
 def _definition(definition: OpDef) -> OpDef:
     """Return the record with the code of the runtime behind it."""
     name = text.PREFIX + definition.name.removeprefix("string_")
@@ -134,42 +144,42 @@ DEFINITIONS: tuple[OpDef, ...] = tuple(
         (
             define("string_concat", NoAttrs, _concat_rule, 2, Pattern.OPAQUE,
                    "the strings of y behind those of x, which broadcast",
-                   reference=lambda _, x, y: text.concat(x, y), samples=_concat_samples),
+                   reference=_meaning(text.concat), samples=_concat_samples),
             define("string_lower", NoAttrs, _elements(STRING), 1, Pattern.OPAQUE,
-                   "letters in lower case", reference=lambda _, x: text.lower(x),
+                   "letters in lower case", reference=_meaning(text.lower),
                    samples=_samples(_WORDS)),
             define("string_upper", NoAttrs, _elements(STRING), 1, Pattern.OPAQUE,
-                   "letters in upper case", reference=lambda _, x: text.upper(x),
+                   "letters in upper case", reference=_meaning(text.upper),
                    samples=_samples(_WORDS)),
             define("string_full_match", NoAttrs, _match_rule, 2, Pattern.OPAQUE,
                    "whether a regular expression matches the whole of an element",
-                   reference=lambda _, x, p: text.full_match(x, p),
+                   reference=_meaning(text.full_match),
                    samples=_samples(_WORDS, _one(r"[a-c, ]+"))),
             define("string_split_counts", NoAttrs, _counts_rule, 3, Pattern.OPAQUE,
                    "how many parts an element has: x, the delimiter (empty for white space), the "
                    "greatest number of splits (negative for any)",
-                   reference=lambda _, x, d, m: text.split_counts(x, d, m),
+                   reference=_meaning(text.split_counts),
                    samples=_samples(_WORDS, *_PART)),
             define("string_split", NoAttrs, _split_rule, 4, Pattern.OPAQUE,
                    "the parts of each element along a last axis, empty strings behind them; operands "
                    "as of string_split_counts, and the dims of the result",
-                   reference=lambda _, x, d, m, shape: text.split(x, d, m, shape),
+                   reference=_meaning(text.split),
                    samples=_split_samples),
             define("string_order", NoAttrs, _elements(I64), 1, Pattern.OPAQUE,
                    "the place of each element in the order of code points, where equal ones share one",
-                   reference=lambda _, x: text.order(x), samples=_samples(_WORDS)),
+                   reference=_meaning(text.order), samples=_samples(_WORDS)),
             define("string_to_int", NoAttrs, _elements(I64), 1, Pattern.OPAQUE,
                    "integers in decimal; from 2**63 on as the i64 of the same bits; stops the program "
                    "at anything else",
-                   reference=lambda _, x: text.to_int(x), effect=Effect.FAILS,
+                   reference=_meaning(text.to_int), effect=Effect.FAILS,
                    samples=_samples(_NUMBERS)),
             define("string_to_float", NoAttrs, _elements(F64), 1, Pattern.OPAQUE,
                    "numbers in decimal, NaN, INF and -INF; stops the program at anything else",
-                   reference=lambda _, x: text.to_float(x), effect=Effect.FAILS,
+                   reference=_meaning(text.to_float), effect=Effect.FAILS,
                    samples=_samples(_REALS)),
             define("string_of", NoAttrs, _write_rule, 1, Pattern.OPAQUE,
                    "numbers as strings, as short as reading them back allows",
-                   reference=lambda _, x: text.of(x), samples=_write_samples),
+                   reference=_meaning(text.of), samples=_write_samples),
         ),
     )
 )  # fmt: skip

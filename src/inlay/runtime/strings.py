@@ -18,7 +18,7 @@ from outside may make one) does not wait, and no call waits for longer than `PAT
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
@@ -58,7 +58,7 @@ class Strings:
         return len(self._texts)
 
     @contextmanager
-    def call(self) -> Iterator[None]:
+    def call(self) -> Generator[None, None, None]:
         """Keep all handles valid; for the time of a call."""
         depth: int = getattr(self._thread, "depth", 0)
         with self._changed:

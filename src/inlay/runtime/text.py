@@ -157,7 +157,8 @@ def _callback(kernel: Kernel, name: str) -> Callback | None:
         try:
             (out,) = tensors[reads:]
             if body is None:
-                out[...] = split(*tensors[:reads], out.shape)
+                x, delimiter, most = tensors[:reads]
+                out[...] = split(x, delimiter, most, out.shape)
             else:
                 out[...] = body(*tensors[:reads])
         except CompileError:

@@ -38,6 +38,21 @@ def test_run_with_inputs_from_a_file(model, tmp_path, cache, capsys):
     assert "memory plan" in text
 
 
+def test_run_with_strings(tmp_path, cache, capsys):
+    program = tmp_path / "up.inl"
+    program.write_text("fn main<n>(x: Tensor[n, string]) { string_upper(x) }\n"
+                       'entry main("x") -> ("y");')  # fmt: skip
+    np.savez(tmp_path / "in.npz", x=np.array(["a", "\u00e4"]))
+    words = ["run", str(program), "--cache", cache, "--output", str(tmp_path / "out.npz")]
+    assert main([*words, "--inputs", str(tmp_path / "in.npz")]) == 0
+    with np.load(tmp_path / "out.npz", allow_pickle=False) as found:
+        assert found["y"].tolist() == ["A", "\u00c4"]
+    assert main(words) == 0
+    assert "output y: string[8]" in capsys.readouterr().out
+    np.savez(tmp_path / "in.npz", x=np.array(["a\0b"]))
+    assert main([*words, "--inputs", str(tmp_path / "in.npz")]) == 0
+
+
 def test_run_makes_inputs_of_the_right_type(model, cache, capsys):
     record = run_json(capsys, "run", str(model), "--cache", cache, "--dim", "n=5")
     assert record["inputs"]["x"] == {"dtype": "f32", "shape": [5, 4]}
