@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "inlay_driver.h"
 #include "inlay_rt.h"
 #include "machine.h"
 #include "platform/posix.h"
@@ -354,6 +355,13 @@ static uint8_t *read_file(const char *path, size_t *bytes)
     return data;
 }
 
+/* One device: the one that the host plays. */
+static const inlay_driver_t *find_driver(void *user, const char *name, size_t bytes)
+{
+    (void)user;
+    return bytes == 4 && memcmp(name, "host", 4) == 0 ? &inlay_driver_host : NULL;
+}
+
 int main(int argc, char **argv)
 {
     tester_t tester;
@@ -361,6 +369,7 @@ int main(int argc, char **argv)
     long limit = 0;
     int i;
     memset(&tester, 0, sizeof tester);
+    host.driver = find_driver;
     pthread_mutex_init(&tester.lock, NULL);
     sscanf(argv[1], "%ld,%u,%llu,%u,%d,%d", &limit, &tester.mode, &tester.seed, &tester.is_flow,
            &tester.kind, &tester.nth);

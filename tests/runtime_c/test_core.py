@@ -8,13 +8,17 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import inlay
 from inlay.base.diagnostics import CompileError
 from inlay.bytecode import container
+from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.document import c_table, markdown_table
-from inlay.bytecode.isa import DTYPE_CODES
+from inlay.bytecode.isa import DTYPE_CODES, Kind
+from inlay.bytecode.program import Access, Constant, CopyBody, Device, Entry, Kernel
+from inlay.bytecode.spec import Dim, TensorSpec
 from inlay.runtime.session import executable_of
 from tests.data import REPOSITORY
 from tests.runtime_c.build import CORE, INCLUDES, MODES, PLATFORM, NoSanitizerError, write
@@ -177,6 +181,43 @@ def test_a_device_that_ends_kernels_late(driver, thread_driver, tmp_path):
 
 
 @pytest.mark.parametrize("mode", MODES)
+def over_devices(seed: int) -> bytes:
+    """x goes through the memories of two units and comes back; `seed` orders what may overlap."""
+    b = ProgramBuilder(
+        memories=("host", "far", "second"),
+        devices=(Device("dev0", "host", f"units=2 seed={seed}", (1, 2)),),
+    )
+    copy = b.kernel(Kernel("to", (Access.READ, Access.WRITE), 0, CopyBody()))
+    b.constant(Constant("i64", (3,), np.array([7, 8, 9]), memory=2))
+    main = b.function("main", [Kind.TENSOR, Kind.TENSOR], [Kind.TENSOR, Kind.TENSOR])
+    for memory in ("far", "second", "host", "host"):
+        main.emit("INT", 3), main.emit("ALLOCATE", memory, "i64", 1)
+    for source, target in ((0, 2), (2, 3), (3, 4)):
+        main.emit("COPY", source), main.emit("COPY", target), main.emit("INVOKE", copy)
+    main.emit("CONST", 0), main.emit("COPY", 5), main.emit("INVOKE", copy)
+    main.emit("COPY", 4), main.emit("COPY", 5), main.emit("RETURN")
+    three = (Dim("3", (3,)),)
+    inputs = (TensorSpec("x", "i64", three), TensorSpec("y", "f32", (Dim("2", (2,)), *three)))
+    outputs = (TensorSpec("a", "i64", three), TensorSpec("b", "i64", three))
+    b.entry(Entry("main", main.index, inputs, outputs))
+    return container.to_bytes(b.finish())
+
+
+@pytest.mark.parametrize("how", ["0", "0,1", "0,2,5"])
+def test_devices_under_sanitizers(driver, tmp_path, how):
+    files = write(tmp_path, [over_devices(seed) for seed in range(4)])
+    want = " ".join(
+        ["ok", *(f"4:3,:{np.array(v, np.int64).tobytes().hex()}" for v in ([1, 2, 3], [7, 8, 9]))]
+    )
+    done = subprocess.run([driver, how, *files], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
+    assert done.stdout.splitlines() == [want] * 4
+
+
+def test_refused_memory_of_devices_under_sanitizers(driver, tmp_path):
+    assert drive(driver, write(tmp_path, [over_devices(1)]), limit=1) == []
+
+
 def test_refused_memory_under_sanitizers(driver, tmp_path, mode):
     files = write(tmp_path, [container.to_bytes(Generator(s).program_of()) for s in range(6)])
     assert drive(driver, files, limit=1, mode=mode) == []

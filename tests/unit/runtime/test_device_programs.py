@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
+from random import Random
+
 import numpy as np
 import pytest
 
@@ -24,8 +27,10 @@ from inlay.bytecode.program import (
 )
 from inlay.bytecode.spec import Symbol
 from inlay.codegen.opencl import make_image
+from inlay.runtime import _runtime
 from inlay.runtime.session import executable_of
 from tests.drivers.kernels import TEXTS
+from tests.unit.bytecode.test_container import reseal
 from tests.unit.codegen.support import parsed
 from tests.unit.runtime.programs import native_image, spec
 
@@ -299,3 +304,35 @@ def test_wrong_devices_are_found(native):
             container.read(container.to_bytes(made))
         with pytest.raises(CompileError):
             executable_of(made)
+
+
+def test_both_readers_agree_on_forged_devices(native):
+    """Where the file is right, a device that cannot be opened so is another matter: `run.*`."""
+    w = Writer(native)
+    w.b.constant(Constant("i32", (4,), np.arange(4, dtype=np.int32), memory=1))
+    data = container.to_bytes(chain(w))
+    sections = container.Container(data).sections
+    random = Random(5)
+    verdicts = {True: 0, False: 0}
+    for _ in range(300):
+        wrong = bytearray(data)
+        section = sections[random.choice(["DEVS", "DEVS", "KERN", "CONS", "META"])]
+        at = section.offset + 4 * random.randrange(section.size // 4)
+        word = random.choice([0, 1, 2, 3, 4, 5, 7, 64, 0x7FFFFFFF, 0xFFFFFFFF])
+        wrong[at : at + 4] = word.to_bytes(4, "little")
+        forged = reseal(wrong)
+        is_right = True
+        try:
+            container.read(forged)
+        except CompileError:
+            is_right = False
+        memory = mmap.mmap(-1, len(forged))
+        memory.write(forged)
+        found = ""
+        try:
+            _runtime.load(None, memory, 1, 0, 0, 0, 0, 1, {}, {}, 0, 0, 0)
+        except _runtime.Failure as failure:
+            found = failure.args[0]
+        assert found == "" or found.startswith("run.") if is_right else found.startswith("container.")
+        verdicts[is_right] += 1
+    assert min(verdicts.values()) > 30
