@@ -28,8 +28,8 @@ from inlay.bytecode.isa import MAX_SHAPE_INPUTS, Kind
 from inlay.bytecode.program import ImageBody, Kernel
 from inlay.vm.code import Block, Branch, Code, Instruction, Loop, Node, Register, Shapes
 
-LEAST = 4
-"""Instructions that are worth a call of native code."""
+LEAST = 3
+"""Instructions that are worth a call of native code; two gain little (docs/design/0014)."""
 
 _MOST = 256
 """Instructions of one function: code for it is made in time that may grow faster than its length."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import pytest
@@ -164,12 +165,13 @@ def test_native_code_is_what_runs():
 
     program, groups = program_of(build, gather=True, native=True)
     assert groups == 2
-    right = [3 + 2 + 3 + 4 + 5, 5 * 2 * 3 * 4 * 5]
+    factors = range(2, 2 + LEAST)
+    right = [3 + sum(factors), 5 * prod(factors)]
     assert outcome(program, [0] * GIVEN) == right
     add, mul = program.shapes
     swapped = (replace(add, offset=mul.offset), replace(mul, offset=add.offset))
     program = replace(program, shapes=swapped)
-    assert outcome(program, [0] * GIVEN) == [3 * 2 * 3 * 4 * 5, 5 + 2 + 3 + 4 + 5]
+    assert outcome(program, [0] * GIVEN) == [3 * prod(factors), 5 + sum(factors)]
     assert outcome(program, [0] * GIVEN, engine="python") == right
 
 
