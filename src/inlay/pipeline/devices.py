@@ -17,7 +17,8 @@ from inlay.arith.expr import Int, Sym, ceildiv
 from inlay.base.diagnostics import Collector, InternalError
 from inlay.bytecode import program as bc
 from inlay.bytecode.formula import Formula
-from inlay.codegen.interface import CodeGenerator, Request
+from inlay.codegen.interface import Request
+from inlay.codegen.llvm_generator import LlvmGenerator
 from inlay.codegen.native_image import make_native_image
 from inlay.codegen.opencl import DeviceFacts, DeviceImage, make_image, unsupported_reason
 from inlay.ir.kernel import Access, Kernel
@@ -70,7 +71,7 @@ def device_part(
     board: Board,
     requests: Sequence[DeviceRequest],
     kernels: Mapping[str, Kernel],
-    native: CodeGenerator,
+    native: LlvmGenerator,
 ) -> DevicePart:
     """Make the code of devices.
 
@@ -136,7 +137,7 @@ def _image(
 
 
 def _native_part(
-    generator: CodeGenerator,
+    generator: LlvmGenerator,
     requests: Sequence[DeviceRequest],
     kernels: Mapping[str, Kernel],
     memory: int,
@@ -187,7 +188,7 @@ def _kernel(kernel: Kernel, image: DeviceImage, memory: int) -> bc.Kernel:
 
 
 def _known(e: Int, positions: Mapping[Sym, int]) -> Formula:
-    found = formula(e, positions)
+    found = formula(e, dict(positions))
     if found is None:
         raise InternalError(f"{e} is no formula over the integers of a kernel", where="devices")
     return found
