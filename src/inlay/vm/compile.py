@@ -48,7 +48,7 @@ from inlay.vm.code import Block, Code, Operand, Register, Return
 from inlay.vm.emit import ShapeSite, emit
 from inlay.vm.intrinsics import INTRINSICS
 from inlay.vm.lower import Intrinsic, Lowering, ReturnTo, facts_of
-from inlay.vm.shapes import gather_shapes
+from inlay.vm.shapes import MOST_NATIVE, gather_shapes
 from inlay.vm.signature import output_types, signature_of
 from inlay.vm.tasks import mark_tasks
 from inlay.vm.values import (
@@ -131,7 +131,7 @@ class _Compiler:
         self.module = module
         self.program = program
         self.sites: list[ShapeSite] = []
-        self._native = native
+        self._native = MOST_NATIVE if native else 0
         self._kernels = kernels
         self._kernel_index: dict[str, int] = {}
         self._constants: dict[object, int] = {}
@@ -258,7 +258,7 @@ class _Compiler:
             self._emit(code)
 
     def _emit(self, code: Code) -> None:
-        gather_shapes(code, self.program.kernels, native=self._native)
+        self._native = gather_shapes(code, self.program.kernels, native=self._native)
         emit(code, self.sites)
 
     # ------------------------------------------------------------------ entries

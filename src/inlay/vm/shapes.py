@@ -13,7 +13,8 @@ reported instead, and where a check fails too, it says more. Nothing moves over 
 may fail or that the outside sees, the reading of a tensor's contents, a branch or a loop. So what did
 not run does not run, and a check does not come before a failure that a user would have seen.
 
-Small groups stay where they are, unless they hold a check that moved.
+Small groups stay where they are, unless they hold a check that moved. Beyond `MOST_NATIVE` instructions
+of a program, groups are treated as they are without native code.
 
 Cost: linear in the code.
 """
@@ -34,6 +35,9 @@ LEAST = 3
 _MOST = 256
 """Instructions of one function: code for it is made in time that may grow faster than its length."""
 
+MOST_NATIVE = 10_000
+"""Instructions of a program that become native code, at most: it takes up to 0.2 ms for one."""
+
 _INTEGER = frozenset(
     ("ADD", "SUB", "MUL", "FLOORDIV", "MOD", "MIN", "MAX", "NEG", "EQ", "NE", "LT", "LE", "AND",
      "OR", "NOT", "SELECT", "CHECK")
@@ -53,7 +57,9 @@ class _Group:
         nodes: in order.
         inputs: what they take from outside; at most so many as native code may take.
         late: registers that are defined behind the place.
+        overtakes: whether something is between the place and the end.
         moved: whether a check was moved over something.
+        gone: whether the instructions are at the place, not where they came from.
     """
 
     nodes: list[Instruction] = field(default_factory=list[Instruction])
@@ -62,6 +68,7 @@ class _Group:
     late: set[Register] = field(default_factory=set[Register])
     overtakes: bool = False
     moved: bool = False
+    gone: bool = False
 
     def add(self, node: Instruction) -> bool:
         """Add an instruction, if all it needs is known at the place and there is room."""
@@ -80,11 +87,14 @@ class _Group:
         return True
 
 
-def gather_shapes(code: Code, kernels: Sequence[Kernel], *, native: bool) -> None:
+def gather_shapes(code: Code, kernels: Sequence[Kernel], *, native: int) -> int:
     """Gather the integer work of each block of a function of a program with these kernels.
 
     Args:
-        native: whether there will be native code for the groups. Without it only checks move.
+        native: how many instructions may become native code. Without any only checks move.
+
+    Returns:
+        How many more may.
     """
     pending = [code.body]
     while pending:
@@ -97,11 +107,12 @@ def gather_shapes(code: Code, kernels: Sequence[Kernel], *, native: bool) -> Non
                     pending.append(body)
                 case _:
                     pass
-        _gather(block, kernels, native=native)
+        native -= _gather(block, kernels, native)
+    return native
 
 
-def _gather(block: Block, kernels: Sequence[Kernel], *, native: bool) -> None:
-    """Gather in one block."""
+def _gather(block: Block, kernels: Sequence[Kernel], native: int) -> int:
+    """Gather in one block; return how many instructions become native code."""
     placed: list[Node | _Group | tuple[_Group, Instruction]] = []
     group: _Group | None = None
     for node in block.nodes:
@@ -119,19 +130,24 @@ def _gather(block: Block, kernels: Sequence[Kernel], *, native: bool) -> None:
             group.overtakes = True
             group.late.update(node.results)
     nodes: list[Node] = []
+    used = 0
     for item in placed:
         match item:
             case _Group(nodes=inner):
-                if native and len(inner) >= LEAST:
+                if LEAST <= len(inner) <= native - used:
                     nodes.append(Shapes(tuple(inner)))
+                    used += len(inner)
+                    item.gone = True
                 elif item.moved:
                     nodes.extend(inner)
+                    item.gone = True
             case (whole, node):
-                if not (whole.moved or (native and len(whole.nodes) >= LEAST)):
+                if not whole.gone:
                     nodes.append(node)
             case _:
                 nodes.append(item)
     block.nodes[:] = nodes
+    return used
 
 
 def _is_integer(node: Instruction) -> bool:

@@ -21,7 +21,7 @@ from inlay.machine.target import host
 from inlay.runtime.session import executable_of
 from inlay.vm.code import Block, Branch, Code, Instruction, Join, Register, Return, Shapes, Yield
 from inlay.vm.emit import ShapeSite, emit
-from inlay.vm.shapes import LEAST, gather_shapes
+from inlay.vm.shapes import LEAST, MOST_NATIVE, gather_shapes
 from tests.unit.runtime.programs import spec
 
 EDGES = [0, 1, -1, 2, 7, -3, 1 << 31, (1 << 62) + 5, (1 << 63) - 1, -(1 << 63)]
@@ -97,7 +97,7 @@ def program_of(build, *, gather: bool, native: bool):
     code = Code(f, params, build(params))
     sites: list[ShapeSite] = []
     if gather:
-        gather_shapes(code, [], native=native)
+        gather_shapes(code, [], native=MOST_NATIVE if native else 0)
     emit(code, sites)
     if sites:
         functions = [site.function for site in sites]
@@ -185,7 +185,7 @@ def test_all_ways_of_execution_agree_on_many(block):
 # ------------------------------------------------------------------------------- what moves
 
 
-def gathered(fill, *, native: bool = True, kernels=(QUIET, LOUD, OUTSIDE)):
+def gathered(fill, *, native: int = 99, kernels=(QUIET, LOUD, OUTSIDE)):
     """Return the nodes that a block becomes, where `fill` writes it from a tensor."""
     b = ProgramBuilder()
     f = b.function("main", [Kind.TENSOR], [])
@@ -230,7 +230,7 @@ def test_nothing_overtakes_a_kernel_that_may_fail(kernel):
 
 
 def test_without_native_code_only_what_goes_with_a_check_moves():
-    assert names(gathered(check_between(0), native=False))[:5] == [
+    assert names(gathered(check_between(0), native=0))[:5] == [
         "DIM", "MUL", "DIM", "EQ", "CHECK",
     ]  # fmt: skip
 
@@ -240,7 +240,8 @@ def test_without_native_code_only_what_goes_with_a_check_moves():
         for _ in range(LEAST):
             n = w.int("ADD", n, 1)
 
-    assert names(gathered(no_check, native=False))[:3] == ["DIM", "STORAGE", "ADD"]
+    assert names(gathered(no_check, native=0))[:3] == ["DIM", "STORAGE", "ADD"]
+    assert names(gathered(no_check, native=LEAST))[:3] == ["DIM", "STORAGE", "ADD"]
     assert names(gathered(no_check)) == [["DIM", *["ADD"] * LEAST], "STORAGE"]
 
 
@@ -270,7 +271,7 @@ def test_work_in_an_arm_stays_in_it():
     b = ProgramBuilder()
     f = b.function("main", [Kind.TENSOR, Kind.INT], [])
     code = Code(f, (x, n), Block(nodes, Return(())))
-    gather_shapes(code, [], native=True)
+    assert gather_shapes(code, [], native=9) == 9 - LEAST
     assert [type(node).__name__ for node in code.body.nodes] == [
         "Instruction", "Instruction", "Branch", "Instruction", "Instruction",
     ]  # fmt: skip
