@@ -112,7 +112,7 @@ def _supposed(node: Node, then: onnx.GraphProto, otherwise: onnx.GraphProto) -> 
         first,
         found,
         make.int_const(int(taken)),
-        why=f"the branch that '{node.proto.name}' was imported for (the other has another rank)",
+        why=f"the branch of '{node.result_name}' that was imported (the other has another rank)",
     )
     return tuple(Value(e) for e in (checked, *rest))
 

@@ -263,12 +263,31 @@ def _expand(node: Node) -> Value:
         return known(v.ints * length, dtype=v.dtype)
     return node.result("broadcast_to", node.tensor(0), make.shape_const(target))
 
+MAX_RANK = 16
+"""A vector of more elements than this is no shape."""
+
+
+def _may_be_a_shape(node: Node) -> bool:
+    """Whether the joined vector is as long as shapes are, and of their format.
+
+    Some of its elements are known then, and to read the others keeps what is known: a size that is
+    computed beside sizes that are given.
+    """
+    types = [node.type(i) for i in range(len(node.inputs))]
+    if any(t.dtype != dt.I64 or len(t.shape) != 1 for t in types):
+        return False
+    lengths = [t.shape[0].value for t in types]
+    return all(n is not None for n in lengths) and sum(n or 0 for n in lengths) <= MAX_RANK
+
 
 def _concat(node: Node) -> Value:
     values = [node.value(i) for i in range(len(node.inputs))]
     parts = [node.known(i) for i in range(len(values))]
     if all(p is not None for p in parts) and any(v.ints is not None for v in values):
         return known(tuple(d for p in parts if p is not None for d in p), dtype=node.type(0).dtype)
+    if any(p is not None for p in parts) and _may_be_a_shape(node):
+        found = [node.shape(i) for i in range(len(values))]
+        return known(tuple(d for part in found for d in part))
     axis = node.axis(node.int("axis", 1 if node.opset < 4 else 0), node.rank(0))
     if len(values) == 1:
         return values[0]
