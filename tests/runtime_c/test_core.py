@@ -218,6 +218,7 @@ def test_refused_memory_of_devices_under_sanitizers(driver, tmp_path):
     assert drive(driver, write(tmp_path, [over_devices(1)]), limit=1) == []
 
 
+@pytest.mark.parametrize("mode", MODES)
 def test_refused_memory_under_sanitizers(driver, tmp_path, mode):
     files = write(tmp_path, [container.to_bytes(Generator(s).program_of()) for s in range(6)])
     assert drive(driver, files, limit=1, mode=mode) == []

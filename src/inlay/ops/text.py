@@ -10,6 +10,7 @@ they reach the kernel as constants, and nothing is added to it.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -127,6 +128,10 @@ def _meaning(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     def run(_attrs: object, *args: Any) -> np.ndarray:
         return function(*args)
 
+    # The page of operators names operands after the parameters.
+    own = inspect.signature(function)
+    attrs = inspect.Parameter("_attrs", inspect.Parameter.POSITIONAL_ONLY)
+    setattr(run, "__signature__", own.replace(parameters=[attrs, *own.parameters.values()]))  # noqa: B010
     return run
 
 
