@@ -13,7 +13,7 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 _MAGIC = b"inlay object 1\n"
@@ -31,7 +31,6 @@ class ObjectCache:
 
     folder: Path
     max_bytes: int = 512 << 20
-    _writes: int = field(default=0, init=False)
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key[2:]
@@ -69,8 +68,8 @@ class ObjectCache:
                 raise
         except OSError:
             return
-        self._writes += 1
-        if self._writes % _PRUNE_EVERY == 1:
+        # A walk over all entries, for one write in so many: keys are digests.
+        if int(key[-4:], 16) % _PRUNE_EVERY == 0:
             self.prune()
 
     def prune(self) -> None:
