@@ -184,7 +184,7 @@ def cases(folder: Path, only: str) -> Iterator[Case]:
                 prefix = f"run{last}/in/"
                 inputs = {k[len(prefix):]: data[k] for k in data.files if k.startswith(prefix)}
             yield onnx_case(name, DATA / "cases" / name / "model.onnx", inputs)
-    for width in (32, 150):
+    for width in (32, 150, 256):
         if only in f"tree_lstm_{width}" and (DATA / "trees").is_dir():
             yield tree_case(width)
         if only in f"forest_{width}" and (DATA / "trees").is_dir():
