@@ -33,7 +33,7 @@
 typedef struct sleeper {
     struct sleeper *next, *previous;
     pthread_cond_t called;
-    int is_called, is_worker;
+    int is_called, is_worker, is_spare;
 } sleeper_t;
 
 struct inlay_lock {
@@ -154,25 +154,28 @@ static void enlist(inlay_pool_t *p, sleeper_t *self)
     self->next = p->sleepers.next;
     self->previous = &p->sleepers;
     self->next->previous = self->previous->next = self;
-    atomic_fetch_add(&p->parked, 1);
+    if (!self->is_spare) atomic_fetch_add(&p->parked, 1);
 }
 
 static void delist(inlay_pool_t *p, sleeper_t *self)
 {
     self->next->previous = self->previous;
     self->previous->next = self->next;
-    atomic_fetch_sub(&p->parked, 1);
+    if (!self->is_spare) atomic_fetch_sub(&p->parked, 1);
 }
 
-/* Say that there is something new; call up to n sleepers. */
+/* Say that there is something new; call up to n sleepers. The spare is left asleep unless a processor
+ * is lent: awake, it would only take the time of another thread. */
 static void announce(inlay_pool_t *p, int n, int only_workers)
 {
     sleeper_t *s;
+    int calls_spare = atomic_load(&p->lent) > 0 || atomic_load(&p->stop);
     atomic_fetch_add(&p->events, 1);
-    if (atomic_load(&p->parked) == 0) return;
+    if (atomic_load(&p->parked) == 0 && !calls_spare) return;
     pthread_mutex_lock(&p->park_lock);
     for (s = p->sleepers.next; s != &p->sleepers && n > 0; s = s->next) {
         if (s->is_called || (only_workers && !s->is_worker)) continue;
+        if (s->is_spare && !calls_spare) continue;
         s->is_called = 1;
         pthread_cond_signal(&s->called);
         n--;
@@ -250,13 +253,14 @@ void inlay_pool_withdraw(inlay_pool_t *p, inlay_job_t *job)
 static void await(inlay_pool_t *p, worker_t *self, unsigned seen)
 {
     int64_t end = inlay_pool_now() + SPIN_NS;
-    do {
+    if (self->sleeper.is_spare && atomic_load(&p->lent) == 0) end = 0;
+    while (inlay_pool_now() < end) {
         int i;
         for (i = 0; i < 64; i++) {
             if (atomic_load_explicit(&p->events, memory_order_acquire) != seen) return;
             pause_cpu();
         }
-    } while (inlay_pool_now() < end);
+    }
     pthread_mutex_lock(&p->park_lock);
     enlist(p, &self->sleeper);
     while (atomic_load(&p->events) == seen && !self->sleeper.is_called)
@@ -311,6 +315,7 @@ static int has_workers(inlay_pool_t *p)
             worker->pool = p;
             worker->index = n;
             worker->sleeper.is_worker = 1;
+            worker->sleeper.is_spare = n == p->workers - 1;
             if (pthread_create(&worker->thread, NULL, work, worker) != 0) break;
             if (n + 1 < p->workers) keep_away(worker->thread); /* not the spare */
         }
