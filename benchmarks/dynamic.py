@@ -182,7 +182,7 @@ def cases(folder: Path, only: str) -> Iterator[Case]:
             with np.load(DATA / "cases" / name / "runs.npz") as data:
                 last = max(int(key.split("/")[0][3:]) for key in data.files)
                 prefix = f"run{last}/in/"
-                inputs = {k[len(prefix):]: data[k] for k in data.files if k.startswith(prefix)}
+                inputs = {k[len(prefix) :]: data[k] for k in data.files if k.startswith(prefix)}
             yield onnx_case(name, DATA / "cases" / name / "model.onnx", inputs)
     for width in (32, 150, 256):
         if only in f"tree_lstm_{width}" and (DATA / "trees").is_dir():

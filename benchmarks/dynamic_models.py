@@ -163,7 +163,10 @@ def growing_cache(width: int = 32) -> onnx.ModelProto:
         [
             helper.make_node("Reshape", ["q", "as_column"], ["column_in"]),
             helper.make_node(
-                "Loop", ["n", "go_in", "empty", "q", "column_in"], ["cache", "out", "last"], body=body
+                "Loop",
+                ["n", "go_in", "empty", "q", "column_in"],
+                ["cache", "out", "last"],
+                body=body,
             ),
         ],
         "growing_cache",
