@@ -113,7 +113,9 @@ assert double(np.array([1, -2, 3], np.float32)).tolist() == [2, 6]
 # ---------------------------------------------------------------------- 5. code that lies or fails
 # What a Python function returns is compared with what the rule promised before a byte is copied.
 
-liar = inlay.extern("my.scale_rows", RULE, attributes={"alpha": 1.0}, python=lambda x, f, alpha: x.T)
+liar = inlay.extern(
+    "my.scale_rows", RULE, attributes={"alpha": 1.0}, python=lambda x, f, alpha: x.T
+)
 ids: tuple[str, ...] = ()
 try:
     inlay.compile(module, externs=[liar], threads=1)(x, f)

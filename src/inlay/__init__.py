@@ -25,6 +25,7 @@ __version__ = "0.1.0.dev0"
 
 _HOMES = {
     "compile": "inlay.api",
+    "explain": "inlay.api",
     "load": "inlay.api",
     "load_executable": "inlay.runtime.session",
     "tensor_type": "inlay.api",
@@ -45,6 +46,7 @@ __all__ = [
     "Module",
     "UnsupportedError",
     "compile",
+    "explain",
     "extern",
     "load",
     "load_executable",

@@ -23,8 +23,10 @@ from inlay.ir.prelude import prelude, with_prelude
 from inlay.ir.types import TensorType
 from inlay.ops.table import table
 from inlay.pipeline.compile import Compilation, compile_module
+from inlay.pipeline.explain import explanation
 from inlay.pipeline.externs import rebind, with_externs
 from inlay.pipeline.options import CompileOptions
+from inlay.placement.explain import Explanation
 from inlay.runtime.extern import Extern
 from inlay.runtime.native import Mode
 from inlay.runtime.session import Executable, executable_of
@@ -124,6 +126,30 @@ def compilation(
     else:
         module = load(program, externs=externs, instrument=instrument)
     return compile_module(module, settings, instrument)
+
+
+def explain(
+    program: Module | str | os.PathLike[str],
+    board: str = "host",
+    *,
+    externs: Sequence[Extern] = (),
+    **choices: Any,
+) -> Explanation:
+    """Return where the operations of a program would run on a board, and why.
+
+    Args:
+        program: a module, or a file that `load` reads.
+        board: the machine, by name or as a file; it need not be one that can be compiled for.
+        externs: operators of your own.
+        choices: `pins`, `typical` and `calibration`; see `inlay.pipeline.explain.explanation`.
+
+    Raises:
+        CompileError: the program is wrong, the board is, or what is asked for cannot be had.
+    """
+    module = (
+        rebind(program, externs) if isinstance(program, Module) else load(program, externs=externs)
+    )
+    return explanation(module, board, **choices)
 
 
 def tensor_type(shape: Iterable[Int | int], dtype: DType | str) -> TensorType:

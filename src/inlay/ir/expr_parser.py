@@ -368,7 +368,8 @@ class ExprParser(TypeParser):
             args = tuple(t.sequence(self.type, "]")) if t.accept("[") else None
             whole = t.since(start)
             return make.constructor_ref(adt, constructor, args, span=whole)
-        known = [*self.vars, *self.ops.names(), *self.constructors]
+        functions = (f"@{function}" for function in self.globals)
+        known = [*self.vars, *functions, *self.ops.names(), *self.constructors]
         self._unknown("variable or operator", name, span, known)
         if t.at("{"):
             self.t.skip_braces()
