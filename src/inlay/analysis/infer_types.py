@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from types import MappingProxyType
 
-from inlay.analysis.find_types import find_types
-from inlay.analysis.type_table import Named, Types, explained, has_unknown, survey
+from inlay.analysis.inference.find_types import find_types
+from inlay.analysis.inference.table import Named, Types, has_unknown, survey
+from inlay.analysis.inference.words import explained
 from inlay.arith.bounds import Range
 from inlay.arith.expr import Sym, lit
 from inlay.arith.solve import Facts

@@ -6,12 +6,10 @@ ordered nor printed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from inlay.analysis.solve_types import Solver, labeled, text
+from inlay.analysis.inference.solver import Solver
 from inlay.arith.expr import Sym
-from inlay.base.diagnostics import CompileError, Label
 from inlay.base.graph import strong_components
 from inlay.ir.expr import Call, Const, ConstructorRef, Expr, Function, GlobalVar, Let, OpRef, Var
 from inlay.ir.module import Module
@@ -62,6 +60,16 @@ class Named:
     params: tuple[Type, ...] = ()
     group: list[Named] = field(default_factory=lambda: list[Named]())
     failed: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether its body was inferred but for what operators in it ask of the parameters."""
+        return not self.done and not self.open
+
+    def mention(self) -> FuncType:
+        """Return its type for a mention of it; inside of its group it is then recursive."""
+        self.recursive = self.recursive or self.open
+        return self.type
 
 
 @dataclass(slots=True)
@@ -165,31 +173,6 @@ def survey(module: Module) -> Survey:
     order = {name: list(mentioned) for name, mentioned in mentions.items()}
     components = strong_components(list(order), lambda name: order[name])
     return Survey(frozenset(typed), components, tuple(type_vars))
-
-
-def explained(failure: CompileError, args: Sequence[Expr]) -> CompileError:
-    """Add to an error of a call what its operands are, and where they come from."""
-    shown = [(a.span, f"{short_name(a, i)} is {text(a.type)}") for i, a in enumerate(args)]
-    return labeled(failure, tuple([Label(s, m) for s, m in shown if s])[:4])
-
-
-def short_name(a: Expr, i: int) -> str:
-    """Return how to call an operand in a message."""
-    return a.name if isinstance(a, Var) else f"argument {i + 1}"
-
-
-def called(callee: Expr) -> str:
-    """Return the name of what is called."""
-    match callee:
-        case Var(name=name) | GlobalVar(name=name) | ConstructorRef(name=name):
-            return name
-        case _:
-            return "function"
-
-
-def of(callee: Expr) -> str:
-    """Return the name of what is called, to end a phrase."""
-    return f" of {called(callee)}"
 
 
 def parts(a: Type, b: Type) -> list[tuple[Type, Type]]:

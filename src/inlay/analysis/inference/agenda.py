@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from inlay.analysis.solve_types import Reason, Solver, is_meta
+from inlay.analysis.inference.solver import Reason, Solver, is_meta
 from inlay.base.diagnostics import Collector, CompileError
 from inlay.base.span import Span
 from inlay.ir.types import UNKNOWN, Type, TypeVar

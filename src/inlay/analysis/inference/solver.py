@@ -20,17 +20,17 @@ ML type system with a sorted equational theory on types", 1992, for levels (our 
 from __future__ import annotations
 
 import itertools
-import re
 import string
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from inlay.analysis.inference.words import labeled, text
 from inlay.arith import expr as arith
 from inlay.arith.bounds import Range
 from inlay.arith.expr import Int, Sym, from_atom, lit
 from inlay.arith.solve import Facts, solve_for
-from inlay.base.diagnostics import CompileError, Diagnostic, Label, error
+from inlay.base.diagnostics import CompileError, Label, error
 from inlay.base.span import Span
 from inlay.ir.context import Context, StrictContext, simpler
 from inlay.ir.dims import (
@@ -40,7 +40,6 @@ from inlay.ir.dims import (
     open_exists,
     pack,
     substitute_type,
-    type_text,
 )
 from inlay.ir.types import (
     AdtType,
@@ -58,7 +57,6 @@ from inlay.ir.types import (
 )
 
 _MOST_LABELS = 6
-_META_NAME = re.compile(r"'\?\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +94,6 @@ def _letters(reserved: frozenset[str]) -> Iterator[str]:
 def is_meta(t: Type) -> bool:
     """Whether a type is an unknown of the solver."""
     return isinstance(t, TypeVar) and t.name[0] == "?"
-
-
-def text(t: Type) -> str:
-    """Return a type for a message: what is not known is a question mark."""
-    return _META_NAME.sub("?", type_text(t))
 
 
 class Solver:
@@ -580,14 +573,6 @@ class _StrictInfer(StrictContext):
         if x == y or self.solver.solve_equal(x, y, Reason(self.span, why)):
             return self.solver.normal(x)
         return super().equal(x, y, why)
-
-
-def labeled(failure: CompileError, labels: tuple[Label, ...]) -> CompileError:
-    """Return the failure with further places."""
-    found: list[Diagnostic] = [
-        replace(d, labels=tuple(dict.fromkeys((*d.labels, *labels)))) for d in failure.diagnostics
-    ]
-    return CompileError(found)
 
 
 def dim_params(types: Iterable[Type], known: Callable[[Sym], bool]) -> tuple[DimParam, ...]:

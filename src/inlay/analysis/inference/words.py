@@ -1,0 +1,52 @@
+"""How types, operands and places are put in the messages of type inference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from inlay.base.diagnostics import CompileError, Diagnostic, Label
+from inlay.ir.dims import type_text
+from inlay.ir.expr import ConstructorRef, Expr, GlobalVar, Var
+from inlay.ir.types import Type
+
+_META_NAME = re.compile(r"'\?\d+")
+
+
+def text(t: Type) -> str:
+    """Return a type for a message: what is not known is a question mark."""
+    return _META_NAME.sub("?", type_text(t))
+
+
+def labeled(failure: CompileError, labels: tuple[Label, ...]) -> CompileError:
+    """Return the failure with further places."""
+    found: list[Diagnostic] = [
+        replace(d, labels=tuple(dict.fromkeys((*d.labels, *labels)))) for d in failure.diagnostics
+    ]
+    return CompileError(found)
+
+
+def explained(failure: CompileError, args: Sequence[Expr]) -> CompileError:
+    """Add to an error of a call what its operands are, and where they come from."""
+    shown = [(a.span, f"{short_name(a, i)} is {text(a.type)}") for i, a in enumerate(args)]
+    return labeled(failure, tuple([Label(s, m) for s, m in shown if s])[:4])
+
+
+def short_name(a: Expr, i: int) -> str:
+    """Return how to call an operand in a message."""
+    return a.name if isinstance(a, Var) else f"argument {i + 1}"
+
+
+def called(callee: Expr) -> str:
+    """Return the name of what is called."""
+    match callee:
+        case Var(name=name) | GlobalVar(name=name) | ConstructorRef(name=name):
+            return name
+        case _:
+            return "function"
+
+
+def of(callee: Expr) -> str:
+    """Return the name of what is called, to end a phrase."""
+    return f" of {called(callee)}"
