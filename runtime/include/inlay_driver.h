@@ -38,6 +38,7 @@ typedef struct inlay_device_facts {
     uint64_t largest_bytes;   /* of one memory object */
     uint32_t has_f64;
     uint32_t compute_units;   /* of one unit: work items that run at once are a multiple of this */
+    char offers[1024];        /* what native code for it may need, as words; empty: it takes none */
 } inlay_device_facts_t;
 
 /* Bytes of a device, from `offset` of `memory` on; of the host, at `host`, where memory is NULL. */
@@ -146,8 +147,8 @@ extern const inlay_driver_t inlay_driver_opencl;
 
 /* platform/native.c: the processor as a device: a thread for each queue, and threads that share the parts
  * of a phase. An image is machine code in a frame (native.c). Options: `units=1` (to 8),
- * `threads=1` (that share parts), `offers=x86_64,avx2,...` (what images may need, as LLVM names it;
- * without it only the architecture). */
+ * `threads=1` (that share parts), `offers=x86_64,avx2,...` (what images may need, as LLVM names it,
+ * and words `key=value` for compilers; without it only the architecture). */
 extern const inlay_driver_t inlay_driver_native;
 
 /* platform/remote.c: a device behind a server (inlay_serve.h) in another process or on another
@@ -156,7 +157,7 @@ extern const inlay_driver_t inlay_driver_native;
  * are not for `done`. INLAY_LOST when the connection ends or the server is silent for too long; the
  * device must then be closed. Options: `endpoint=tcp://HOST:PORT` (or `ipc://PATH`), `timeout=10000`
  * (milliseconds of silence), `connect=5000` (milliseconds until it must have answered first),
- * `window=32` (MiB of copies on their way), `library=PATH` of libzmq. */
+ * `window=32` (MiB of copies on their way), `key=PATH` of the server's key, `library=PATH` of libzmq. */
 extern const inlay_driver_t inlay_driver_remote;
 
 #ifdef __cplusplus

@@ -3,7 +3,8 @@
  * Every client gets a device of its own, opened by the same driver with the same options, so clients do
  * not meet; what a client leaves is given back when it goes, or when it has been silent for as long as
  * it said it would not be. A client runs code here: whoever can connect can do what this process can.
- * Bind to the loopback address, or to a network whose machines are all trusted.
+ * With a key only those connect who have it too, and what is said is encrypted. Without one, bind to
+ * the loopback address of a machine whose users are trusted, or to a network whose machines are.
  *
  *     inlay_server_open -> inlay_server_run (until inlay_server_stop) -> inlay_server_close
  */
@@ -22,6 +23,7 @@ typedef struct inlay_server_config {
     const inlay_driver_t *driver;
     const char *options;   /* of the driver */
     const char *endpoint;  /* `tcp://127.0.0.1:5555`; port `*` for any that is free */
+    const char *key;       /* path of a file with a key (platform/key.c), or NULL */
     const char *library;   /* path of libzmq, or NULL for the system's */
     uint32_t most_clients; /* 0 for the default, 16 */
 } inlay_server_config_t;

@@ -1,5 +1,5 @@
-/* A server of a device for tests: `serve DRIVER OPTIONS ENDPOINT [LIBRARY]`. Prints where it listens, ends
- * on SIGTERM. The driver `host` takes a table of functions as an image, which no other process has; here
+/* A server of a device for tests: `serve DRIVER OPTIONS ENDPOINT [LIBRARY [KEY]]`. Prints where it listens,
+ * ends on SIGTERM. The driver `host` takes a table of functions as an image, which no other process has; here
  * its image is a name for the table that is linked in. */
 #define _POSIX_C_SOURCE 200809L
 #include <signal.h>
@@ -68,6 +68,7 @@ int main(int count, char **words)
     config.options = words[2];
     config.endpoint = words[3];
     config.library = count > 4 && words[4][0] ? words[4] : NULL;
+    config.key = count > 5 && words[5][0] ? words[5] : NULL;
     setbuf(stdout, NULL);
     if (inlay_server_open(&host, &config, &server, message, sizeof message) != INLAY_OK) {
         printf("ABSENT %s\n", message);

@@ -15,7 +15,7 @@ import pytest
 
 from inlay.runtime.device import zeromq_library
 
-MAGIC, VERSION = 0x31454D5259414C4E, 1
+MAGIC, VERSION = 0x31454D5259414C4E, 2
 HELLO, PING, BYE, ALLOCATE, RELEASE, LOAD, UNLOAD, FIND, WRITE, READ, COPY, LAUNCH = range(1, 13)
 WELCOME, REFUSED, PONG, ANSWER, DONE, FAILED = range(64, 70)
 
@@ -31,7 +31,7 @@ class Running:
 
 @contextlib.contextmanager
 def served(
-    suite: Path, driver: str, options: str, listen: str = "tcp://127.0.0.1:*"
+    suite: Path, driver: str, options: str, listen: str = "tcp://127.0.0.1:*", key: Path | str = ""
 ) -> Iterator[Running]:
     """Serve a device under sanitizers; at the end the server must end well, unless it was killed."""
     library = zeromq_library() or ""
@@ -39,7 +39,7 @@ def served(
     leaks = f"detect_leaks={int(driver != 'opencl')}:allocator_may_return_null=1"
     env = {**os.environ, "POCL_CACHE_DIR": str(suite / "cache"), "ASAN_OPTIONS": leaks}
     server = subprocess.Popen(
-        [suite / "serve", driver, options, listen, library],
+        [suite / "serve", driver, options, listen, library, str(key)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
     )  # fmt: skip
     try:
@@ -48,6 +48,7 @@ def served(
         if line.startswith("ABSENT"):
             pytest.skip(line.removeprefix("ABSENT "))
         words = f"endpoint={line}" + (f" library={library}" if library else "")
+        words += f" key={key}" if key else ""
         yield Running(line, words, server)
     finally:
         server.terminate()
@@ -69,5 +70,6 @@ def head(kind: int, form: str = "", *values: int) -> bytes:
 
 HELLO_HEAD = head(HELLO, "QII", MAGIC, VERSION, 5000)
 WELCOME_HEAD = (
-    head(WELCOME, "QI", MAGIC, VERSION) + text("a fake") + struct.pack("<IIQQII", 1, 2, 0, 1 << 30, 1, 1)
-)
+    head(WELCOME, "QI", MAGIC, VERSION) + text("a fake")
+    + struct.pack("<IIQQII", 1, 2, 0, 1 << 30, 1, 1) + text("x86_64")
+)  # fmt: skip

@@ -262,7 +262,7 @@ def test_from_the_command_line(image):
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         ) as process:  # fmt: skip
             line = process.stdout.readline()
-            assert line.startswith("serving cpu at tcp://127.0.0.1:")
+            assert line.startswith("serving host at tcp://127.0.0.1:")
             with Device("remote", f"endpoint={line.split()[-1]}") as device:
                 compute(device, image)
             process.send_signal(number)
@@ -284,7 +284,7 @@ def test_a_client_of_another_version_is_refused(server):
     with context, context.socket(zmq.DEALER) as peer:
         peer.linger = 0
         peer.connect(server.endpoint)
-        peer.send(wire.head(wire.HELLO, "QII", wire.MAGIC, 2, 5000) + b"and more of version 2")
+        peer.send(wire.head(wire.HELLO, "QII", wire.MAGIC, 3, 5000) + b"and more of version 3")
         assert peer.poll(10_000)
         answer = peer.recv()
         assert struct.unpack_from("<IQI", answer) == (wire.REFUSED, wire.MAGIC, wire.VERSION)
@@ -442,8 +442,8 @@ def test_an_honest_fake_is_believed():
 @pytest.mark.parametrize(
     ("answer", "id", "match"),
     [
-        (lambda m, n: [[wire.head(wire.WELCOME, "QI", wire.MAGIC, 2) + b"what is new in 2"]],
-         "run.device-absent", "speaks version 2, needed 1"),
+        (lambda m, n: [[wire.head(wire.WELCOME, "QI", wire.MAGIC, 3) + b"what is new in 3"]],
+         "run.device-absent", "speaks version 3, needed 2"),
         (lambda m, n: [[b"220 mail.example.com ESMTP"]], "run.device-absent", "not asked for"),
         (lambda m, n: [], "run.device-absent", "nothing answers"),
         (lambda m, n: [[wire.WELCOME_HEAD[:-4]]], "run.device-absent", "make no sense"),

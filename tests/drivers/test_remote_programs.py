@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from importlib import resources
 from pathlib import Path
 
@@ -11,54 +12,72 @@ import pytest
 import inlay
 from inlay.base.diagnostics import CompileError
 from inlay.bytecode.program import CopyBody, DeviceBody
+from inlay.machine.target import baseline, host
 from tests.data import model_case
+from tests.drivers.build import offers
 from tests.drivers.serving import Running, served
 from tests.unit.placement.cases import read
 from tests.unit.placement.test_compiled import SOURCE
 
 pytestmark = [pytest.mark.cc, pytest.mark.llvm]
+KINDS = {"remote": ("native", offers()), "remote_opencl": ("opencl", "")}
+"""The driver behind the server of each board, and its options."""
 
 
-def board_at(folder: Path, server: Running) -> str:
-    """Return the board `remote` with the endpoint of a server, as if it were near."""
-    text = (resources.files("inlay.machine") / "boards" / "remote.toml").read_text()
-    old = 'endpoint = "tcp://127.0.0.1:5555"'
-    assert old in text
+def board_at(folder: Path, server: Running, name: str) -> str:
+    """Return a board with the endpoint of a server, as if it were near."""
+    text = (resources.files("inlay.machine") / "boards" / f"{name}.toml").read_text()
+    for old, new in (
+        ('endpoint = "tcp://127.0.0.1:5555"', f'endpoint = "{server.endpoint}"'),
+        ("latency_ns = 60000", "latency_ns = 0"),
+        ("launch_ns = 80000", "launch_ns = 0"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
     file = folder / "far.toml"
-    text = text.replace(old, f'endpoint = "{server.endpoint}"')
-    for far, near in (("latency_ns = 60000", "latency_ns = 0"), ("launch_ns = 80000", "launch_ns = 0")):
-        assert far in text
-        text = text.replace(far, near)
     file.write_text(text)
     return str(file)
 
 
-def test_a_program_over_two_processes(suite, tmp_path):
+PLACED = SOURCE.replace("DEVICE", "far0")
+
+
+@pytest.fixture
+def inputs() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
-    inputs = {
+    return {
         "x": rng.standard_normal((5, 8)).astype(np.float32),
         "w": rng.standard_normal((8, 8)).astype(np.float32),
     }
-    text = SOURCE.replace("DEVICE", "far0")
-    one = inlay.compile(read(text.replace("on(far0, ", "(")), cache="none").run(inputs)
-    with served(suite, "opencl", "") as server:
-        board = board_at(tmp_path, server)
-        exe = inlay.compile(read(text), board=board, verify=True, cache="none", threads=2)
+
+
+@pytest.fixture
+def expected(inputs) -> dict[str, np.ndarray]:
+    return inlay.compile(read(PLACED.replace("on(far0, ", "(")), cache="none").run(inputs)
+
+
+def same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("board", KINDS)
+def test_a_program_over_two_processes(board, suite, tmp_path, inputs, expected):
+    driver, options = KINDS[board]
+    with served(suite, driver, options) as server:
+        file = board_at(tmp_path, server, board)
+        exe = inlay.compile(read(PLACED), board=file, verify=True, cache="none", threads=2)
         bodies = {type(k.body) for k in exe.program.kernels}
         assert {DeviceBody, CopyBody} <= bodies
         for _ in range(2):
-            two = exe.run(inputs)
-            for name, expected in one.items():
-                np.testing.assert_allclose(two[name], expected, rtol=1e-5, atol=1e-5)
+            same(exe.run(inputs), expected)
         server.process.kill()
         for _ in range(2):
             with pytest.raises(CompileError, match=server.endpoint) as failure:
                 exe.run(inputs)
             assert failure.value.ids == ("run.device-lost",)
-    with served(suite, "opencl", "", server.endpoint):
-        again = inlay.compile(read(text), board=board, cache="none").run(inputs)
-    for name, expected in one.items():
-        np.testing.assert_allclose(again[name], expected, rtol=1e-5, atol=1e-5)
+    with served(suite, driver, options, server.endpoint):
+        same(inlay.compile(read(PLACED), board=file, cache="none").run(inputs), expected)
 
 
 @pytest.mark.data
@@ -66,7 +85,64 @@ def test_a_program_over_two_processes(suite, tmp_path):
 def test_a_model_over_two_processes(suite, tmp_path):
     case = model_case("mnist8")
     with served(suite, "opencl", "") as server:
-        exe = inlay.compile(case.model, board=board_at(tmp_path, server), cache="none")
+        board = board_at(tmp_path, server, "remote_opencl")
+        exe = inlay.compile(case.model, board=board, cache="none")
         assert any(isinstance(k.body, DeviceBody) for k in exe.program.kernels)
         for run in list(case.runs())[:2]:
             case.check(exe.run(run.inputs), run.outputs)
+
+
+# ------------------------------------------------------------------- native code for a processor there
+
+
+def needs_of(exe: inlay.Executable) -> set[str]:
+    """Return what the image of the device needs of its processor."""
+    (device,) = exe.program.devices
+    assert device.driver == "remote"
+    (size,) = struct.unpack_from("<I", device.image, 8)
+    return set(device.image[12 : 12 + size].decode().split())
+
+
+def test_code_is_for_the_processor_that_the_server_offers(suite, tmp_path, inputs, expected):
+    """Of an older processor than this one; a newer executable is refused there by name."""
+    small = baseline(host().arch, "v2")
+    file = tmp_path / "model.inlay"
+    with served(suite, "native", offers()) as server:
+        exe = inlay.compile(read(PLACED), board=board_at(tmp_path, server, "remote"), cache="none")
+        assert needs_of(exe) == {host().arch, *host().features}
+        exe.save(file)
+    with served(suite, "native", f"offers={small.offers}", server.endpoint):
+        exe = inlay.compile(read(PLACED), board=str(tmp_path / "far.toml"), cache="none")
+        assert needs_of(exe) == {small.arch, *small.features}
+        same(exe.run(inputs), expected)
+        if set(host().features) > set(small.features):
+            with pytest.raises(CompileError, match=r"'far0': the image needs \w+, which") as failure:
+                inlay.load_executable(file)
+            assert failure.value.ids == ("run.build-failed",)
+
+
+@pytest.mark.parametrize(
+    ("driver", "options", "match"),
+    [
+        ("null", "", "found 'null' where board 'far' has 'far0', needed a processor"),
+        ("native", "offers=aarch64,neon" if host().arch == "x86_64" else "offers=x86_64,sse4.1",
+         f"needed a processor of architecture {host().arch}"),
+    ],
+)  # fmt: skip
+def test_devices_that_native_code_is_not_for(driver, options, match, suite, tmp_path):
+    with served(suite, driver, options) as server:
+        with pytest.raises(CompileError, match=match) as failure:
+            inlay.compile(read(PLACED), board=board_at(tmp_path, server, "remote"), cache="none")
+        assert failure.value.ids == ("target.other-device",)
+
+
+def test_a_processor_that_does_not_answer_is_told_when_code_is_made_for_it(tmp_path, inputs, expected):
+    text = (resources.files("inlay.machine") / "boards" / "remote.toml").read_text()
+    board = str(tmp_path / "far.toml")
+    Path(board).write_text(text.replace('127.0.0.1:5555"', '127.0.0.1:9", connect = 60'))
+    with pytest.raises(CompileError, match="nothing answers within 60 ms|libzmq") as failure:
+        inlay.compile(read(PLACED), board=board, cache="none")
+    assert failure.value.ids == ("run.device-absent",)
+    # Where nothing is put there, nobody is asked.
+    text = PLACED.replace("on(far0, ", "on(cpu, ")
+    same(inlay.compile(read(text), board=board, cache="none").run(inputs), expected)

@@ -184,7 +184,9 @@ static inlay_status_t native_load(inlay_device_t *device, const void *image, siz
     uint64_t code_bytes;
     wire_reader_t r;
     if (size < sizeof magic || memcmp(image, magic, sizeof magic) != 0)
-        return refuse(INLAY_BUILD_FAILED, "this is no image of native code", message, bytes);
+        return refuse(INLAY_BUILD_FAILED,
+                      "this is no image of native code, and a processor runs no other", message,
+                      bytes);
     r.at = (const uint8_t *)image + sizeof magic;
     r.end = (const uint8_t *)image + size;
     r.is_bad = 0;
@@ -557,6 +559,7 @@ static void native_facts(inlay_device_t *device, inlay_device_facts_t *facts)
     facts->largest_bytes = SIZE_MAX / 4;
     facts->has_f64 = 1;
     facts->compute_units = device->threads;
+    memcpy(facts->offers, device->offers, sizeof device->offers);
 }
 
 static void native_wait(inlay_device_t *device, inlay_ticket_t ticket)

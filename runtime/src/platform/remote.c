@@ -43,7 +43,7 @@ static int read_number(const char *at, const char *end, int64_t least, int64_t m
 }
 
 typedef struct options {
-    char library[512];
+    char library[512], key[512];
     int64_t mebibytes;
 } options_t;
 
@@ -61,6 +61,10 @@ static int read_option(inlay_device_t *device, options_t *options, const char *a
     }
     if (IS("library") && size < sizeof options->library) {
         memcpy(options->library, value, size);
+        return size > 0;
+    }
+    if (IS("key") && size < sizeof options->key) {
+        memcpy(options->key, value, size);
         return size > 0;
     }
     if (IS("timeout")) return read_number(value, end, 10, 86400000, &device->timeout_ms);
@@ -86,7 +90,7 @@ static int read_options(inlay_device_t *device, options_t *options, const char *
     return device->endpoint[0] != '\0';
 }
 
-static int open_sockets(inlay_device_t *device)
+static int open_sockets(inlay_device_t *device, const inlay_key_t *key)
 {
     const zmq_api *zmq = &device->carrier.zmq;
     const int none = 0, v6 = strchr(device->endpoint, '[') != NULL;
@@ -101,9 +105,11 @@ static int open_sockets(inlay_device_t *device)
            !zmq->set(device->socket, ZMQ_SNDHWM, &none, sizeof none) &&
            !zmq->set(device->socket, ZMQ_MAXMSGSIZE, &most, sizeof most) &&
            !zmq->set(device->socket, ZMQ_IPV6, &v6, sizeof v6) &&
+           (!key || inlay_key_of_client(&device->carrier, device->socket, key)) &&
            !zmq->monitor(device->socket, where,
                          ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
-                             ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) &&
+                             ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                             ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) &&
            !zmq->connect(device->monitor, where) && !zmq->connect(device->socket, device->endpoint);
 }
 
@@ -176,6 +182,7 @@ static inlay_status_t remote_open(const inlay_host_t *host, const char *words,
 {
     inlay_status_t status;
     options_t options;
+    inlay_key_t key;
     inlay_device_t *made = host->allocate(host->user, sizeof *made, sizeof(uint64_t));
     if (!made) return INLAY_OUT_OF_MEMORY;
     memset(made, 0, sizeof *made);
@@ -185,7 +192,7 @@ static inlay_status_t remote_open(const inlay_host_t *host, const char *words,
     if (!read_options(made, &options, words)) {
         inlay_carrier_give(&made->carrier, made, sizeof *made);
         return refuse("options are endpoint=tcp://HOST:PORT (needed), timeout=MS, connect=MS, "
-                      "window=MIB (4 to 256), library=PATH",
+                      "window=MIB (4 to 256), key=PATH, library=PATH",
                       message, bytes);
     }
     if (!inlay_bell_open(made->bell)) {
@@ -196,7 +203,9 @@ static inlay_status_t remote_open(const inlay_host_t *host, const char *words,
     pthread_cond_init(&made->changed, NULL);
     status = inlay_carrier_open(&made->carrier, host, options.library[0] ? options.library : NULL,
                                 message, bytes);
-    if (status == INLAY_OK && !open_sockets(made)) {
+    if (status == INLAY_OK && options.key[0])
+        status = inlay_key_read(&made->carrier, options.key, &key, message, bytes);
+    if (status == INLAY_OK && !open_sockets(made, options.key[0] ? &key : NULL)) {
         const int why = made->carrier.zmq.failure();
         if (bytes)
             snprintf(message, bytes, "cannot connect to %s: %s", made->endpoint,

@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include "inlay_driver.h"
-#include "platform/packet.h"
+#include "platform/key.h"
 
 struct inlay_memory {
     uint32_t id, unit;

@@ -93,6 +93,7 @@ static void hear_welcome(inlay_device_t *device, wire_reader_t *r)
     facts.largest_bytes = inlay_wire_read_u64(r);
     facts.has_f64 = inlay_wire_read_u32(r);
     facts.compute_units = inlay_wire_read_u32(r);
+    inlay_wire_read_text(r, facts.offers, sizeof facts.offers);
     if (!inlay_wire_is_whole(r) || !facts.units || facts.queues_per_unit <= INLAY_QUEUE_COPY ||
         facts.units * facts.queues_per_unit > WIRE_MOST_QUEUES || device->state != LINK_OPENING) {
         lose(device, INLAY_ABSENT, "its server welcomes in words that make no sense");
@@ -306,7 +307,10 @@ void *inlay_remote_run(void *argument)
         long milliseconds;
         listen_to_server(device); /* first what it said before it went */
         pthread_mutex_lock(&device->lock);
-        if (is_gone) lose(device, INLAY_ABSENT, "the connection was closed by the other side");
+        if (is_gone && device->state == LINK_OPENING)
+            lose(device, INLAY_ABSENT,
+                 "who listens there has another key or none, or is no server of devices");
+        if (is_gone) lose(device, INLAY_LOST, "the connection was closed by the other side");
         look_at_the_clock(device);
         if (device->state != LINK_LOST) speak(device);
         is_over = device->state == LINK_LOST ||

@@ -29,6 +29,13 @@ void inlay_serve_post(session_t *session, packet_t *packet)
 
 /* -------------------------------------------------------------------------------------- opening */
 
+/* Let only those in who have the key; false on failure. */
+static int lock_the_door(inlay_server_t *server)
+{
+    server->door = inlay_door_open(&server->carrier, server->context);
+    return server->door && inlay_key_of_server(&server->carrier, server->socket, &server->key);
+}
+
 static inlay_status_t set_up(inlay_server_t *server, const inlay_server_config_t *config,
                              char *message, size_t bytes)
 {
@@ -40,6 +47,8 @@ static inlay_status_t set_up(inlay_server_t *server, const inlay_server_config_t
     size_t used = sizeof server->endpoint;
     inlay_status_t status =
         inlay_carrier_open(&server->carrier, carrier->host, config->library, message, bytes);
+    if (status == INLAY_OK && config->key)
+        status = inlay_key_read(carrier, config->key, &server->key, message, bytes);
     if (status == INLAY_OK)
         status = server->driver->open(carrier->host, server->options, &device, message, bytes);
     if (status != INLAY_OK) return status;
@@ -51,6 +60,7 @@ static inlay_status_t set_up(inlay_server_t *server, const inlay_server_config_t
         !zmq->set(server->socket, ZMQ_MAXMSGSIZE, &most, sizeof most) &&
         !zmq->set(server->socket, ZMQ_ROUTER_MANDATORY, &one, sizeof one) &&
         !zmq->set(server->socket, ZMQ_IPV6, &v6, sizeof v6) &&
+        (!config->key || lock_the_door(server)) &&
         !zmq->bind(server->socket, config->endpoint) &&
         !zmq->get(server->socket, ZMQ_LAST_ENDPOINT, server->endpoint, &used))
         return INLAY_OK;
@@ -69,6 +79,7 @@ static void dismantle(inlay_server_t *server)
         server->outbox = next;
     }
     if (server->socket) zmq->end_socket(server->socket);
+    if (server->door) zmq->end_socket(server->door);
     inlay_carrier_end(&server->carrier, server->context);
     inlay_bell_close(server->bell);
     pthread_cond_destroy(&server->changed);
@@ -254,14 +265,16 @@ static void wait_for_sessions(inlay_server_t *server)
 void inlay_server_run(inlay_server_t *server)
 {
     while (!server->is_stopping) {
-        zmq_pollitem items[2];
+        zmq_pollitem items[3];
         packet_t packet;
         int is_bad, n = 0;
         memset(items, 0, sizeof items);
         items[0].socket = server->socket;
         items[1].fd = server->bell[0];
-        items[0].events = items[1].events = ZMQ_POLLIN;
-        server->carrier.zmq.poll(items, 2, 100);
+        items[2].socket = server->door;
+        items[0].events = items[1].events = items[2].events = ZMQ_POLLIN;
+        server->carrier.zmq.poll(items, server->door ? 3 : 2, 100);
+        if (server->door) inlay_door_answer(&server->carrier, server->door, &server->key);
         if (items[1].revents) inlay_bell_hush(server->bell);
         send_outbox(server);
         while (n++ < MOST_AT_ONCE && inlay_packet_receive(&server->carrier, server->socket, 1,

@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include "inlay_serve.h"
-#include "platform/packet.h"
+#include "platform/key.h"
 
 /* Numbers of things that a client knows by number. */
 typedef struct table {
@@ -46,7 +46,9 @@ struct inlay_server {
     size_t options_bytes;
     uint32_t most_clients;
     char endpoint[256];
+    inlay_key_t key;
     void *context, *socket;   /* of the thread that runs */
+    void *door;               /* where ZeroMQ asks who may come in; NULL: anybody may */
     session_t *sessions;
     uint32_t n_sessions;
     int bell[2];

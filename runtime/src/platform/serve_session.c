@@ -80,6 +80,7 @@ static void welcome(session_t *session)
     inlay_wire_u64(&w, f->largest_bytes);
     inlay_wire_u32(&w, f->has_f64);
     inlay_wire_u32(&w, f->compute_units);
+    inlay_wire_text(&w, f->offers);
     post(session, &w);
 }
 

@@ -25,7 +25,7 @@
  *   where request is queue u32, number u64, tickets u32 (each: queue u32, number u64)
  *
  *   WELCOME   magic u64, version u32, name text, units u32, queues of a unit u32, memory u64,
- *             largest u64, has f64 u32, compute units u32
+ *             largest u64, has f64 u32, compute units u32, what it offers to native code text
  *   REFUSED   magic u64, version u32, status u32, text
  *   PONG      (nothing)
  *   ANSWER    call u32, status u32, value i64, text
@@ -42,7 +42,7 @@
 #include "inlay_driver.h"
 
 #define WIRE_MAGIC UINT64_C(0x31454D5259414C4E) /* "NLAYRME1" */
-enum { WIRE_VERSION = 1 };
+enum { WIRE_VERSION = 2 };
 enum {
     WIRE_PIECE = 1 << 21,        /* bytes of a WRITE or READ */
     WIRE_MOST_BODY = 1 << 28,    /* bytes of an image */

@@ -1,4 +1,4 @@
-/* The part of ZeroMQ that remote devices use, found in libzmq 4.1 or newer when a connection is opened:
+/* The part of ZeroMQ that remote devices use, found in libzmq 4.2 or newer when a connection is opened:
  * nothing is needed to build or to link. Names and numbers are those of its manual pages. */
 #ifndef INLAY_ZMQ_API_H
 #define INLAY_ZMQ_API_H
@@ -8,6 +8,7 @@
 
 enum {
     ZMQ_PAIR = 0,
+    ZMQ_REP = 4,
     ZMQ_DEALER = 5,
     ZMQ_ROUTER = 6,
 
@@ -18,6 +19,10 @@ enum {
     ZMQ_LAST_ENDPOINT = 32,
     ZMQ_ROUTER_MANDATORY = 33,
     ZMQ_IPV6 = 42,
+    ZMQ_CURVE_SERVER = 47,
+    ZMQ_CURVE_PUBLICKEY = 48,
+    ZMQ_CURVE_SECRETKEY = 49,
+    ZMQ_CURVE_SERVERKEY = 50,
 
     ZMQ_DONTWAIT = 1,
     ZMQ_SNDMORE = 2,
@@ -25,7 +30,8 @@ enum {
 
     ZMQ_EVENT_DISCONNECTED = 0x0200,
     ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL = 0x0800,
-    ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL = 0x2000
+    ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL = 0x2000,
+    ZMQ_EVENT_HANDSHAKE_FAILED_AUTH = 0x4000
 };
 
 /* A message; 64 bytes that the library fills. */
@@ -64,6 +70,8 @@ typedef void (*zmq_free)(void *data, void *hint);
     X(data, "zmq_msg_data", void *, (zmq_msg *))                                                   \
     X(size, "zmq_msg_size", size_t, (const zmq_msg *))                                             \
     X(more, "zmq_msg_more", int, (const zmq_msg *))                                                \
+    X(public_of, "zmq_curve_public", int, (char *, const char *))                                  \
+    X(bytes_of_text, "zmq_z85_decode", uint8_t *, (uint8_t *, const char *))                       \
     X(failure, "zmq_errno", int, (void))                                                           \
     X(describe, "zmq_strerror", const char *, (int))
 

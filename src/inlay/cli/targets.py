@@ -1,6 +1,7 @@
-"""`inlay targets [check FILE]`: what there is, by name: boards, passes, operators.
+"""`inlay targets [check FILE | show BOARD]`: what there is, by name: boards, passes, operators.
 
 `check` reads the description of a board, says everything that is wrong with it, and else shows it.
+`show` prints the file of a known board, to begin one's own from.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ import argparse
 from inlay.base.diagnostics import UnsupportedError, error
 from inlay.cli._command import Command, Output
 from inlay.machine.board import Board
-from inlay.machine.board_file import board_names, find_board
+from inlay.machine.board_file import board_names, board_text, find_board
 from inlay.machine.target import host
 from inlay.ops.table import table
 from inlay.passes.discover import pass_table
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", nargs="?", choices=("check",), help="check a board file")
+    parser.add_argument(
+        "action", nargs="?", choices=("check", "show"),
+        help="check a board file, or print that of a known board",
+    )  # fmt: skip
     parser.add_argument("file", nargs="?", help="the board file to check, or the name of a board")
     parser.add_argument("--operators", action="store_true", help="list operators too")
     parser.add_argument("--passes", action="store_true", help="list passes too")
@@ -26,7 +30,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.action is not None:
         if arguments.file is None:
-            raise error("option.bad-value", "found no file to check", hint="inlay targets check FILE")
+            hint = f"inlay targets {arguments.action} NAME"
+            raise error("option.bad-value", "found no name of a board or file", hint=hint)
+        if arguments.action == "show":
+            text = board_text(arguments.file)
+            output.say(text.rstrip())
+            output.record(text=text)
+            return 0
         board = find_board(arguments.file)
         describe(board, output)
         output.record(board=board_record(board))

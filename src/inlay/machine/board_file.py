@@ -80,10 +80,19 @@ def find_board(name: str) -> Board:
         if not path.is_file():
             raise error("load.missing", f"found no file {name}")
         return read_board(path.stem, path.read_text(encoding="utf-8"), place=name)
+    return read_board(name, board_text(name), place=f"{name}.toml")
+
+
+def board_text(name: str) -> str:
+    """Return the file of a known board, to be changed and given by its path.
+
+    Raises:
+        CompileError: `name.unknown`.
+    """
     if name not in board_names():
         raise unknown_name("board", name, board_names())
     file = resources.files("inlay.machine") / "boards" / f"{name}.toml"
-    return read_board(name, file.read_text(encoding="utf-8"), place=f"{name}.toml")
+    return file.read_text(encoding="utf-8")
 
 
 def read_board(name: str, text: str, *, place: str) -> Board:

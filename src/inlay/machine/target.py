@@ -3,6 +3,9 @@
 The host is described from `/proc/cpuinfo` and `/sys` (or `sysctl`-free defaults elsewhere), without
 importing llvmlite: a program whose kernels are all cached never needs it. The names of features are
 LLVM's.
+
+A processor elsewhere describes itself in words (`Target.offers`), and `offered` reads them without
+trust: what it cannot know is left out, so code is made for at most what was offered.
 """
 
 from __future__ import annotations
@@ -29,10 +32,17 @@ _X86_USED = (
     "sse3", "ssse3", "sse4.1", "sse4.2", "popcnt", "lzcnt", "bmi", "bmi2", "movbe", "avx", "avx2",
     "fma", "f16c", "avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl", "avx512vnni",
     "avx512vbmi", "avx512vbmi2", "avx512ifma", "avx512bf16", "avx512fp16", "avx512bitalg",
-    "avx512vpopcntdq", "avxvnni", "cx16", "sahf",
+    "avx512vpopcntdq", "avxvnni", "cx16", "gfni", "sahf",
 )  # fmt: skip
 _ARM_NAMES = {"asimd": "neon", "asimddp": "dotprod", "fphp": "fullfp16", "i8mm": "i8mm",
               "bf16": "bf16", "sve": "sve", "sve2": "sve2", "atomics": "lse"}  # fmt: skip
+_USED = {"x86_64": _X86_USED, "aarch64": tuple(_ARM_NAMES.values())}
+_CPUS = (
+    "znver1", "znver2", "znver3", "znver4", "znver5", "skylake-avx512", "icelake-server",
+    "sapphirerapids", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4",
+)  # fmt: skip
+_CACHES = (32 << 10, 512 << 10, 8 << 20)
+_MOST_CACHE = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +74,20 @@ class Target:
 
     @property
     def feature_text(self) -> str:
-        """The features as LLVM reads them."""
-        return ",".join(f"+{f}" for f in self.features)
+        """The features as LLVM reads them.
+
+        On x86 the name of a processor stands for features too, and a virtual machine or a sibling
+        may lack some: those are taken away.
+        """
+        lacking = _X86_USED if self.arch == "x86_64" else ()
+        words = [f"+{f}" for f in self.features]
+        return ",".join([*words, *(f"-{f}" for f in lacking if f not in self.features)])
+
+    @property
+    def offers(self) -> str:
+        """What it offers to code from elsewhere, as words; `offered` reads them."""
+        caches = (f"l{i}={n}" for i, n in enumerate((self.l1_bytes, self.l2_bytes, self.l3_bytes), 1))
+        return ",".join((self.arch, *self.features, f"cpu={self.cpu}", *caches))
 
     @property
     def has_half(self) -> bool:
@@ -97,23 +119,51 @@ def host() -> Target:
     arch = {"amd64": "x86_64", "arm64": "aarch64"}.get(
         platform.machine().lower(), platform.machine()
     )
+    info = _cpu_info()
+    features = _features(arch, info) if arch in _NEEDED else ()
+    _check_known(arch, features)
+    wide, registers = _vectors(arch, features)
+    l1, l2, l3 = _caches()
+    return Target(arch, _cpu_name(arch, info, features), features, wide, registers, l1, l2, l3)
+
+
+def offered(words: str) -> Target:
+    """Return the target of a processor that offers these words (`Target.offers`).
+
+    Words that mean nothing here are left out: what they offer is not used.
+
+    Raises:
+        UnsupportedError: `target.unknown-host`, `target.missing-feature`.
+    """
+    arch, *rest = words.split(",")
+    facts = dict(word.split("=", 1) for word in rest if "=" in word)
+    features = tuple(sorted(set(rest) & set(_USED.get(arch, ()))))
+    _check_known(arch, features)
+    wide, registers = _vectors(arch, features)
+    cpu = facts.get("cpu", "")
+    return Target(
+        arch, cpu if cpu in _CPUS and arch == "x86_64" else "generic", features, wide, registers,
+        *(_cache_size(facts.get(f"l{i}", ""), default) for i, default in enumerate(_CACHES, 1)),
+    )  # fmt: skip
+
+
+def _cache_size(text: str, default: int) -> int:
+    is_size = text.isascii() and text.isdigit() and len(text) < 12
+    return int(text) if is_size and 1024 <= int(text) <= _MOST_CACHE else default
+
+
+def _check_known(arch: str, features: tuple[str, ...]) -> None:
     if arch not in _NEEDED:
         raise unsupported(
             "target.unknown-host",
             f"found a processor of architecture {arch!r}, needed one of {sorted(_NEEDED)}",
             hint="compile for one of the architectures that `inlay targets` lists",
         )
-    info = _cpu_info()
-    features = _features(arch, info)
-    missing = sorted(_NEEDED[arch] - set(features))
-    if missing:
+    if missing := sorted(_NEEDED[arch] - set(features)):
         raise unsupported(
             "target.missing-feature",
             f"found a processor without {', '.join(missing)}, which generated code needs",
         )
-    wide, registers = _vectors(arch, features)
-    l1, l2, l3 = _caches()
-    return Target(arch, _cpu_name(arch, info, features), features, wide, registers, l1, l2, l3)
 
 
 def baseline(arch: str, level: str = "") -> Target:
@@ -186,7 +236,7 @@ def _cpu_name(arch: str, info: dict[str, str], features: tuple[str, ...]) -> str
 
 
 def _caches() -> tuple[int, int, int]:
-    sizes = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
+    sizes = dict(enumerate(_CACHES, 1))
     root = Path("/sys/devices/system/cpu/cpu0/cache")
     for index in sorted(root.glob("index*")):
         try:

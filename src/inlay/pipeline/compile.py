@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -33,7 +34,7 @@ from inlay.passes.contract import PassContext
 from inlay.passes.manager import run_pipeline
 from inlay.pipeline.batches import find_batches
 from inlay.pipeline.build_kernels import LowerPrimitive, build_kernels
-from inlay.pipeline.devices import OPENCL, away, device_part, rules_for
+from inlay.pipeline.devices import LLVM, OPENCL, away, device_part, rules_for, target_of
 from inlay.pipeline.externs import externs_of
 from inlay.pipeline.options import CompileOptions
 from inlay.pipeline.report import Report, count_kernels, count_operators
@@ -45,7 +46,7 @@ from inlay.schedule.choose import RULES, Rule, schedule_function
 from inlay.transforms.pack_weights import PackOptions
 from inlay.vm.link import link
 
-_GENERATORS = ("llvm", OPENCL)
+_GENERATORS = (LLVM, OPENCL)
 """The code generators that this pipeline runs."""
 
 
@@ -76,6 +77,8 @@ def compile_module(
     """
     board = find_board(options.board)
     target = _target(board)
+    # A device elsewhere is asked when the first of its kernels is lowered, if one is there.
+    target_for = functools.cache(partial(target_of, board))
     operators = table()
     meanings = meanings_of(operators)
     externs = externs_of(module)
@@ -105,10 +108,13 @@ def compile_module(
             module,
             operators,
             meanings,
-            _lowering(operators, target),
+            _lowering(operators, lambda: target),
             lowering_version(),
             find_batches(module, operators) if options.batch else None,
-            {d: _lowering(operators, target, rules_for(board, d)) for d in away(board)},
+            {
+                d: _lowering(operators, partial(target_for, d), rules_for(board, d))
+                for d in away(board)
+            },
         )
     module = run_pipeline(memory_pipeline(), built.module, context, verify=verify)
     with instrument.span("plan-memory"):
@@ -120,7 +126,10 @@ def compile_module(
         cache = None if folder is None else ObjectCache(folder)
         generator = LlvmGenerator(target, cache)
         artifact = generator.compile(_counted(built.requests, instrument))
-        part = device_part(board, built.device_requests, built.module.kernels, generator)
+        part = device_part(
+            board, built.device_requests, built.module.kernels,
+            lambda device: replace(generator, target=target_for(device)),
+        )  # fmt: skip
     cached = {name: code.cached for name, code in artifact.kernels.items()}
     kernels, machine = count_kernels(module, cached, board.host.name)
     report = Report(operator_counts, constant_bytes, kernels, machine, plans, len(artifact.image.data))
@@ -191,7 +200,7 @@ def meanings_of(operators: OperatorTable) -> Meanings:
 
 
 def _lowering(
-    operators: OperatorTable, target: Target, rules: Sequence[Rule] | None = None
+    operators: OperatorTable, target: Callable[[], Target], rules: Sequence[Rule] | None = None
 ) -> LowerPrimitive:
     """Return how groups become loops: for the host, or by rules for a device that is away."""
 
@@ -199,6 +208,6 @@ def _lowering(
         many = None if batch is None else TeBatch(batch.count, batch.shared)
         in_place = rules is None
         loops = ops_to_loops(function, operators.definition, name, many, in_place=in_place)
-        return lower(schedule_function(loops, target, rules or RULES))
+        return lower(schedule_function(loops, target(), rules or RULES))
 
     return run

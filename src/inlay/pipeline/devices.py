@@ -4,17 +4,19 @@ A device is *away* when its memory is not the host's: then its tensors are in th
 between memories are kernels of their own, and its loader is the driver that runs its image. Devices
 that work in the memory of the host are compiled like the host.
 
-There are two ways to make code for them: OpenCL C, and native code for the processor as a device of
-its own (driver `native`), in an image apart from the program's.
+There are two ways to make code for them: OpenCL C, and native code in an image apart from the
+program's, for a processor as a device of its own. That processor is this one (driver `native`), or
+one behind a server (driver `remote`), which says what it offers: code is made here for that, and the
+server compares again when the image is loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from inlay.arith.expr import Int, Sym, ceildiv
-from inlay.base.diagnostics import Collector, InternalError
+from inlay.base.diagnostics import Collector, InternalError, unsupported
 from inlay.bytecode import program as bc
 from inlay.bytecode.formula import Formula
 from inlay.codegen.interface import Request
@@ -24,13 +26,19 @@ from inlay.codegen.opencl import DeviceFacts, DeviceImage, make_image, unsupport
 from inlay.ir.kernel import Access, Kernel
 from inlay.loop.func import LoopFunction
 from inlay.machine.board import NATIVE, Board
-from inlay.machine.device import Device
+from inlay.machine.device import Arch, Device
+from inlay.machine.target import Target, host, offered
 from inlay.pipeline.build_kernels import DeviceRequest
+from inlay.runtime import device as drivers
 from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES, RULES, Rule
 from inlay.vm.signature import formula
 
 OPENCL = "opencl"
 """The generator of OpenCL C, and the driver that loads its images."""
+LLVM = "llvm"
+"""The generator of native code."""
+REMOTE = "remote"
+"""The driver of devices behind a server."""
 PARTS = 8
 """Parts that a phase of native code is divided into, however many threads share them."""
 
@@ -40,10 +48,43 @@ def away(board: Board) -> dict[str, str]:
     return {
         d.name: d.memories[0]
         for d in board.devices[1:]
-        if board.arch_of(d.name).generator in (OPENCL, "llvm")
-        and (d.arch == NATIVE or board.arch_of(d.name).generator == OPENCL)
-        and d.memories[0] not in board.host.memories
+        if _has_code(board.arch_of(d.name)) and d.memories[0] not in board.host.memories
     }
+
+
+def _has_code(arch: Arch) -> bool:
+    if arch.generator == LLVM:
+        return arch.name == NATIVE or arch.loader == REMOTE
+    return arch.generator == OPENCL
+
+
+def target_of(board: Board, device: str) -> Target:
+    """Return the processor that code of a device is for; one elsewhere is asked what it is.
+
+    Code of other generators is scheduled for this processor, whatever it is for.
+
+    Raises:
+        CompileError: `run.device-absent` where nothing answers.
+        UnsupportedError: `target.other-device`.
+    """
+    arch = board.arch_of(device)
+    if arch.generator != LLVM or arch.loader != REMOTE:
+        return host()
+    with drivers.Device(REMOTE, _options(arch)) as opened:
+        facts = opened.facts
+    where = f"found '{facts.name}' where board '{board.name}' has '{device}'"
+    if not facts.offers:
+        raise unsupported(
+            "target.other-device", f"{where}, needed a processor",
+            hint="serve it (inlay serve --device host), or use a board for that device",
+        )  # fmt: skip
+    target = offered(facts.offers)
+    if target.arch != host().arch:
+        raise unsupported(
+            "target.other-device", f"{where}, needed a processor of architecture {host().arch}",
+            hint="compile on a machine with such a processor",
+        )  # fmt: skip
+    return target
 
 
 def rules_for(board: Board, device: str) -> tuple[Rule, ...]:
@@ -71,7 +112,7 @@ def device_part(
     board: Board,
     requests: Sequence[DeviceRequest],
     kernels: Mapping[str, Kernel],
-    native: LlvmGenerator,
+    native: Callable[[str], LlvmGenerator],
 ) -> DevicePart:
     """Make the code of devices.
 
@@ -79,10 +120,11 @@ def device_part(
         board: the machine.
         requests: what devices run.
         kernels: of the module.
-        native: makes code for this processor.
+        native: gives what makes native code for a device, by its name.
 
     Raises:
-        UnsupportedError: all `target.no-generator` at once.
+        CompileError: `run.device-absent` where nobody says what a processor elsewhere is.
+        UnsupportedError: all `target.no-generator` at once; `target.other-device`.
     """
     names = [m.name for m in board.memories]
     made = {r.name: _copy(kernels[r.name]) for r in requests if r.is_copy}
@@ -94,9 +136,13 @@ def device_part(
             continue  # nothing is there: the program loads on machines without it
         position = names.index(memory)
         if board.arch_of(device).generator != OPENCL:
-            data, needs = _native_part(native, mine, kernels, position, made)
-            # That this processor has what the code needs is checked with the program's own image.
-            devices.append(bc.Device(device, NATIVE, f"offers={needs}", (position,), data))
+            data, needs = _native_part(native(device), mine, kernels, position, made)
+            arch = board.arch_of(device)
+            if arch.loader == REMOTE:
+                driver, options = REMOTE, _options(arch)
+            else:  # that this processor has it is checked with the program's own image
+                driver, options = NATIVE, f"offers={needs}"
+            devices.append(bc.Device(device, driver, options, (position,), data))
             continue
         image = _image(board.arch_of(device).dtypes, mine, device, findings)
         for r in mine:
@@ -111,8 +157,11 @@ def _device(board: Board, name: str, memory: int, image: DeviceImage) -> bc.Devi
     device = board.device(name)
     assert isinstance(device, Device), "it is of the board"
     arch = board.arch_of(name)
-    options = " ".join(f"{key}={value}" for key, value in arch.parameters)
-    return bc.Device(name, arch.loader, options, (memory,), image.text.encode())
+    return bc.Device(name, arch.loader, _options(arch), (memory,), image.text.encode())
+
+
+def _options(arch: Arch) -> str:
+    return " ".join(f"{key}={value}" for key, value in arch.parameters)
 
 
 def _image(
@@ -143,7 +192,7 @@ def _native_part(
     memory: int,
     made: dict[str, bc.Kernel],
 ) -> tuple[bytes, str]:
-    """Compile kernels for the processor as a device; return the image, and what it needs."""
+    """Compile kernels for a processor as a device; return the image, and what it needs."""
     artifact = generator.compile([Request(r.name, r.lower) for r in requests])
     buffers: dict[str, int] = {}
     for r in requests:

@@ -70,7 +70,7 @@ class _Facts(c.Structure):
     _fields_ = (
         ("name", c.c_char * 64), ("units", c.c_uint32), ("queues_per_unit", c.c_uint32),
         ("memory_bytes", c.c_uint64), ("largest_bytes", c.c_uint64), ("has_f64", c.c_uint32),
-        ("compute_units", c.c_uint32),
+        ("compute_units", c.c_uint32), ("offers", c.c_char * 1024),
     )  # fmt: skip
 
 
@@ -105,6 +105,7 @@ class Facts:
     largest_bytes: int
     has_f64: bool
     compute_units: int
+    offers: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +227,7 @@ class Device:
         self.table.facts(self.handle, c.byref(f))
         return Facts(
             f.name.decode(errors="replace"), f.units, f.queues_per_unit, f.memory_bytes,
-            f.largest_bytes, bool(f.has_f64), f.compute_units,
+            f.largest_bytes, bool(f.has_f64), f.compute_units, f.offers.decode(errors="replace"),
         )  # fmt: skip
 
     def load(self, image: str | bytes) -> Program:
@@ -325,7 +326,7 @@ def options_of(driver: str, options: str) -> str:
     """
     if driver == "native" and "offers=" not in options:
         machine = target.host()
-        return f"{options} offers=" + ",".join((machine.arch, *machine.features))
+        return f"{options} offers={machine.offers}"
     return options
 
 

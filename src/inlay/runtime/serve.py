@@ -4,14 +4,17 @@
         print(server.endpoint)
         ...
 
-The server runs in a thread of the C runtime, without the GIL. Who can connect can run code here: listen
-on the loopback address, or where every machine is trusted (`runtime/include/inlay_serve.h`).
+The server runs in a thread of the C runtime, without the GIL. Who can connect can run code here: give
+it a key, or listen where every user and machine is trusted (`runtime/include/inlay_serve.h`).
 """
 
 from __future__ import annotations
 
 import ctypes as c
+import os
+import secrets
 import threading
+from pathlib import Path
 from types import TracebackType
 
 from inlay.base.diagnostics import unsupported
@@ -29,7 +32,7 @@ _P = c.c_void_p
 class _Config(c.Structure):
     _fields_ = (
         ("driver", _P), ("options", c.c_char_p), ("endpoint", c.c_char_p),
-        ("library", c.c_char_p), ("most_clients", c.c_uint32),
+        ("key", c.c_char_p), ("library", c.c_char_p), ("most_clients", c.c_uint32),
     )  # fmt: skip
 
 
@@ -41,15 +44,19 @@ class Server:
         endpoint: where to listen, `tcp://ADDRESS:PORT` (port `*` for any) or `ipc://PATH`.
         options: words `key=value` of the driver; every client gets a device with them.
         clients: how many may be connected at once.
+        key: file of the key that clients must have too (option `key` of `remote`); see `make_key`.
 
     Raises:
         CompileError: `run.device-absent` where there is no such device or no ZeroMQ library,
-            `run.bad-argument` where it cannot listen there or does not know an option,
-            `name.unknown`.
+            `run.bad-argument` where it cannot listen there, does not know an option or finds no
+            key, `name.unknown`.
         UnsupportedError: `run.device-absent` where this build has no servers.
     """
 
-    def __init__(self, driver: str, endpoint: str, options: str = "", clients: int = 16) -> None:
+    def __init__(
+        self, driver: str, endpoint: str, options: str = "", clients: int = 16,
+        key: Path | None = None,
+    ) -> None:  # fmt: skip
         if driver not in DRIVERS:
             raise unknown_name("driver", driver, DRIVERS)
         self._table = _runtime.server()
@@ -58,7 +65,8 @@ class Server:
         drivers, host = _runtime.drivers()
         provide_zeromq()
         words = options_of(driver, options).strip()
-        config = _Config(drivers[driver], words.encode(), endpoint.encode(), None, clients)
+        path = None if key is None else os.fsencode(key)
+        config = _Config(drivers[driver], words.encode(), endpoint.encode(), path, None, clients)
         handle, message = _P(), c.create_string_buffer(_MESSAGE_BYTES)
         begin = c.CFUNCTYPE(c.c_int, _P, _P, _P, c.c_char_p, c.c_size_t)(self._table["open"])
         check(
@@ -89,3 +97,27 @@ class Server:
 
     def _call(self, name: str) -> None:
         c.CFUNCTYPE(None, _P)(self._table[name])(self._handle)
+
+
+_DIGITS = (
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+)
+"""Of Z85 (ZeroMQ RFC 32): four bytes are five digits to the base 85."""
+
+
+def make_key(path: Path) -> bool:
+    """Write a new key to a file that only its owner can read; return whether there was none yet.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return False
+    data = secrets.token_bytes(32)
+    words = (int.from_bytes(data[i : i + 4], "big") for i in range(0, len(data), 4))
+    text = "".join(_DIGITS[word // 85**k % 85] for word in words for k in (4, 3, 2, 1, 0))
+    with os.fdopen(handle, "w") as stream:
+        stream.write(text + "\n")
+    return True

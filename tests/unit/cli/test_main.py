@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from inlay.cli.main import commands, main
+from inlay.machine.board_file import board_names, find_board
 from tests.unit.test_api import X, Y, Z, tiny_model
 
 
@@ -36,6 +37,14 @@ def test_run_with_inputs_from_a_file(model, tmp_path, cache, capsys):
     text = capsys.readouterr().out
     assert "cpu" in text
     assert "memory plan" in text
+
+
+def test_run_with_operations_pinned_to_devices(model, cache, capsys):
+    words = ["run", str(model), "--board", "host_two", "--cache", cache]
+    assert main([*words, "--pins", "*=cpu1"]) == 0
+    assert "  cpu1: " in capsys.readouterr().out
+    assert main([*words, "--pins", "*=cpu9"]) == 1
+    assert "[placement.unknown-device]" in capsys.readouterr().err
 
 
 def test_run_with_strings(tmp_path, cache, capsys):
@@ -81,6 +90,14 @@ def test_targets_and_errors(capsys):
     assert "host" in run_json(capsys, "targets")["boards"]
     assert run_json(capsys, "errors", "load.missing")["remedy"]
     assert "load.missing" in run_json(capsys, "errors")["errors"]
+
+
+@pytest.mark.parametrize("name", board_names())
+def test_a_board_that_is_shown_is_the_board(name, tmp_path, capsys):
+    assert main(["targets", "show", name]) == 0
+    file = tmp_path / f"{name}.toml"
+    file.write_text(capsys.readouterr().out)
+    assert find_board(str(file)) == find_board(name)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from inlay.base.diagnostics import UnsupportedError
-from inlay.machine.target import Target, baseline, host
+from inlay.machine.target import Target, baseline, host, offered
 
 
 def test_the_host_is_described_without_llvm() -> None:
@@ -42,3 +43,47 @@ def test_keys_differ_by_what_code_depends_on() -> None:
     a = baseline("x86_64", "v3")
     b = Target(a.arch, a.cpu, a.features[:-1], a.vector_bytes, a.vector_registers)
     assert a.key != b.key
+
+
+def test_what_a_processor_offers_is_read_back() -> None:
+    for target in (host(), baseline("x86_64", "v2"), baseline("x86_64", "v4"), baseline("aarch64")):
+        assert offered(target.offers) == target
+
+
+def test_what_is_not_known_is_not_used() -> None:
+    words = "x86_64,sse4.1,avx2,wings,cpu=pentium -fast,l1=zero,l2=7,l3=99999999999,l4=1"
+    found = offered(words)
+    assert found.features == ("avx2", "sse4.1")
+    assert (found.cpu, found.l1_bytes, found.l2_bytes, found.l3_bytes) == (
+        "generic", 32 << 10, 512 << 10, 8 << 20,
+    )  # fmt: skip
+    assert (found.vector_bytes, found.vector_registers) == (16, 16)
+
+
+@pytest.mark.parametrize(
+    ("words", "match"), [("", "''"), ("riscv64,v", "'riscv64'"), ("x86_64,sse3", "without sse4.1")]
+)
+def test_processors_that_no_code_is_made_for(words: str, match: str) -> None:
+    with pytest.raises(UnsupportedError, match=match):
+        offered(words)
+
+
+@pytest.mark.llvm
+def test_a_name_stands_for_no_feature_that_is_not_there() -> None:
+    """Cascade Lake has VNNI and not VPOPCNTDQ; the name that both go by has both."""
+    from inlay.codegen.llvm_compile import assembly
+
+    text = """
+define void @f(ptr %p) {
+  %x = load <16 x i32>, ptr %p
+  %y = call <16 x i32> @llvm.ctpop.v16i32(<16 x i32> %x)
+  store <16 x i32> %y, ptr %p
+  ret void
+}
+declare <16 x i32> @llvm.ctpop.v16i32(<16 x i32>)
+"""
+    v4 = baseline("x86_64", "v4")
+    some = replace(v4, cpu="icelake-server", features=tuple(sorted((*v4.features, "avx512vnni"))))
+    more = replace(some, features=tuple(sorted((*some.features, "avx512vpopcntdq"))))
+    assert "vpopcntd" in assembly(text, more, optimize=False)
+    assert "vpopcntd" not in assembly(text, some, optimize=False)

@@ -32,4 +32,14 @@ ENTRIES = (
         ),
         remedy="Choose another board with `--board`; `inlay targets` lists them.",
     ),
+    Entry(
+        id="target.other-device",
+        title="a device elsewhere that is none the board is for",
+        explanation=(
+            "The board says that native code runs on a device behind a server. The server was asked, "
+            "and offers a device that runs no native code, or a processor of another architecture "
+            "than this machine's."
+        ),
+        remedy="Serve the processor of a machine like this one, or choose another board.",
+    ),
 )

@@ -1,0 +1,107 @@
+"""Servers with keys: who has the key uses the device, nobody else gets in."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from inlay.base.diagnostics import CompileError
+from inlay.cli.main import main
+from inlay.runtime.device import Device
+from inlay.runtime.serve import make_key
+from tests.drivers.serving import HELLO_HEAD, Running, served
+
+pytestmark = [pytest.mark.cc, pytest.mark.llvm]
+
+
+@pytest.fixture
+def key(tmp_path) -> Path:
+    path = tmp_path / "key"
+    assert make_key(path)
+    return path
+
+
+@pytest.fixture
+def server(suite, key) -> Iterator[Running]:
+    with served(suite, "native", "", key=key) as running:
+        yield running
+
+
+def refused(words: str, match: str, id: str = "run.device-absent") -> None:
+    with pytest.raises(CompileError, match=match) as failure:
+        Device("remote", words)
+    assert failure.value.ids == (id,)
+
+
+def exchange(words: str) -> None:
+    """Move some bytes there and back."""
+    data = np.arange(100_000, dtype=np.int32)
+    back = np.zeros_like(data)
+    with Device("remote", words) as device:
+        memory = device.allocate(data.nbytes)
+        written = device.copy(memory, data)
+        device.copy(back, memory, after=[written]).wait(20)
+        memory.release()
+    np.testing.assert_array_equal(back, data)
+
+
+def test_who_has_the_key_comes_in_and_others_do_not(server, tmp_path):
+    words = server.words.rsplit(" ", 1)[0]
+    exchange(server.words)
+    refused(f"{words} connect=2000", "another key or none")
+    other = tmp_path / "other"
+    make_key(other)
+    refused(f"{words} key={other} connect=2000", "another key or none")
+    exchange(server.words)
+
+
+def test_the_public_half_alone_is_no_key(server, key):
+    """Who knows how to greet the server must still prove the secret half."""
+    zmq = pytest.importorskip("zmq", reason="pyzmq is not installed")
+    if not zmq.has("curve"):
+        pytest.skip("this ZeroMQ has no CURVE")
+    secret = key.read_text().strip().encode()
+    told = zmq.curve_public(secret)
+    with zmq.Context() as context:
+        for pair, is_in in ((zmq.curve_keypair(), False), ((told, secret), True)):
+            with context.socket(zmq.DEALER) as peer:
+                peer.linger = 0
+                peer.curve_serverkey = told
+                peer.curve_publickey, peer.curve_secretkey = pair
+                peer.connect(server.endpoint)
+                peer.send(HELLO_HEAD)
+                assert bool(peer.poll(10_000 if is_in else 700)) == is_in
+
+
+def test_a_server_without_a_key_is_not_for_who_wants_one(suite, key):
+    with served(suite, "native", "") as server:
+        refused(f"{server.words} key={key} connect=2000", "another key or none")
+        exchange(server.words)
+
+
+def test_files_that_are_no_keys(suite, tmp_path):
+    words = "endpoint=tcp://127.0.0.1:9 connect=60"
+    refused(f"{words} key=/nowhere", "/nowhere: found no key to read", "run.bad-argument")
+    file = tmp_path / "key"
+    for text in ("", "short\n", "x" * 41, "x" * 400, "'" * 40):
+        file.write_text(text)
+        refused(f"{words} key={file}", "found no key, needed 40 characters", "run.bad-argument")
+
+
+def test_keys_are_made_once_and_for_their_owner(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert make_key(first) and make_key(second)
+    text = first.read_text()
+    assert not make_key(first)
+    assert first.read_text() == text != second.read_text()
+    assert len(text) == 41
+    assert stat.S_IMODE(first.stat().st_mode) == 0o600
+
+
+def test_who_listens_beyond_the_machine_says_to_whom(capsys):
+    assert main(["serve", "--listen", "tcp://0.0.0.0:*"]) == 1
+    assert "no key" in capsys.readouterr().err
