@@ -121,17 +121,13 @@ typedef struct inlay_threads {
     void (*lock)(void *user, void *lock);
     void (*unlock)(void *user, void *lock);
     /* With the lock taken: give it up, help others or sleep until `wake`, at most `ns`; take it
-     * again. May return early. One thread at a time waits on a lock. */
+     * again. May return early. `wake` is for all that wait. */
     void (*wait)(void *user, void *lock, int64_t ns);
     void (*wake)(void *user, void *lock);
     /* Let a worker call job->run(job) soon, if there is one; a job that is queued stays so. */
     void (*offer)(void *user, inlay_job_t *job);
     /* Return when the job is not queued and no worker runs it. */
     void (*withdraw)(void *user, inlay_job_t *job);
-    /* The calling thread only waits from now on, to be there when a task can go on: its processor
-     * is free for one more worker. 0 where there is none, and the caller has to help itself. */
-    int (*lend)(void *user);
-    void (*take_back)(void *user);
 } inlay_threads_t;
 
 /* What the host may be told of a call. Times are those of host.now. */

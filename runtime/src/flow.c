@@ -28,6 +28,13 @@ static void push(inlay_queue_t *queue, inlay_command_t *command)
     queue->last = command;
 }
 
+static void push_front(inlay_queue_t *queue, inlay_command_t *command)
+{
+    command->next = queue->first;
+    if (!queue->first) queue->last = command;
+    queue->first = command;
+}
+
 static inlay_command_t *pop(inlay_queue_t *queue)
 {
     inlay_command_t *command = queue->first;
@@ -116,7 +123,7 @@ static inlay_command_t *new_command(inlay_activation_t *m)
     }
     c->next = c->older = c->newer = NULL;
     c->state = COMMAND_WAITING;
-    c->waits = c->is_dropped = c->on_issuer = c->n_accesses = 0;
+    c->waits = c->is_dropped = c->on_caller = c->n_accesses = 0;
     c->successors = NULL;
     c->mates = NULL;
     c->workspace = NULL;
@@ -133,6 +140,20 @@ static void release_command(inlay_activation_t *m, inlay_command_t *c)
 }
 
 static void work(inlay_job_t *job);
+
+/* Whether only the thread of the call may issue: callbacks belong to it, and devices that work only
+ * while somebody waits for them. */
+static int is_tied(const inlay_activation_t *m)
+{
+    const inlay_module_t *module = m->module;
+    uint32_t i;
+    for (i = 0; i < module->n_kernels; i++)
+        if (module->kernels[i].body == INLAY_BODY_CALLBACK && !m->config.callbacks_anywhere)
+            return 1;
+    for (i = 0; i < module->n_memories; i++)
+        if (module->homes[i].driver && module->homes[i].driver->progress) return 1;
+    return 0;
+}
 
 /* Lists for what gathers, where any kernel has a batch; 0 without memory. */
 static int open_batches(inlay_activation_t *m)
@@ -152,6 +173,7 @@ inlay_status_t inlay_flow_open(inlay_activation_t *m)
     uint32_t i;
     flow->activation = m;
     flow->job.run = work;
+    flow->is_tied = (uint32_t)is_tied(m);
     /* A copy has two operands and an integer. */
     flow->n_ports = m->module->max_ports > 2 ? m->module->max_ports : 2;
     flow->n_ints = m->module->max_ints > 1 ? m->module->max_ints : 1;
@@ -366,7 +388,7 @@ static void list_accesses(inlay_command_t *c)
 static void make_ready(inlay_activation_t *m, inlay_command_t *c)
 {
     c->state = COMMAND_READY;
-    if (c->on_issuer) push(&m->flow.own, c);
+    if (c->on_caller) push(&m->flow.own, c);
     else if (inlay_batch_is_for(m, c->kernel)) inlay_batch_add(m, c);
     else push(&m->flow.ready, c);
 }
@@ -383,7 +405,7 @@ static inlay_command_t *complete_one(inlay_activation_t *m, inlay_command_t *c, 
         /* What a kernel that failed has written is not to be read. */
         if (c->status != INLAY_OK || c->is_dropped) to->is_dropped = 1;
         if (--to->waits) continue;
-        if (may_follow && !following && !to->on_issuer && !inlay_batch_is_for(m, to->kernel)) {
+        if (may_follow && !following && !to->on_caller && !inlay_batch_is_for(m, to->kernel)) {
             to->state = COMMAND_READY;
             following = to;
         } else {
@@ -405,9 +427,64 @@ static inlay_command_t *complete(inlay_activation_t *m, inlay_command_t *c, int 
         if (next) following = next;
         c = mate;
     }
-    if (m->flow.lock) m->host->threads->wake(m->host->user, m->flow.lock);
     return following;
 }
+
+/* ------------------------------------------------------------------------------ other threads */
+
+/* With the lock taken: there is something to run. Told is whoever waits for this call, else a worker
+ * of the host. */
+static void call_help(inlay_activation_t *m)
+{
+    if (!m->flow.lock) return;
+    if (m->flow.caller_waits) {
+        m->flow.caller_waits = 0;
+        m->host->threads->wake(m->host->user, m->flow.lock);
+    } else {
+        m->host->threads->offer(m->host->user, &m->flow.job);
+    }
+}
+
+/* With the lock taken: wake the threads that wait for what has come about. */
+static void wake(inlay_activation_t *m)
+{
+    inlay_flow_t *flow = &m->flow;
+    int for_caller = flow->own.first || flow->is_over;
+    if (!flow->is_issuing && (flow->asked || (flow->is_tied && flow->done.first))) for_caller = 1;
+    if (!flow->lock) return;
+    if (flow->issuer_waits || (flow->caller_waits && for_caller)) {
+        flow->issuer_waits = 0;
+        if (for_caller) flow->caller_waits = 0;
+        m->host->threads->wake(m->host->user, flow->lock);
+    }
+}
+
+/* With the lock taken, by a thread that goes on with something else: a command has ended. */
+static void leave_to_others(inlay_activation_t *m)
+{
+    wake(m);
+    if (m->flow.ready.first || (m->flow.done.first && !m->flow.is_issuing)) call_help(m);
+}
+
+void inlay_flow_share(inlay_activation_t *m)
+{
+    inlay_flow_lock(m);
+    if (m->flow.ready.first) call_help(m);
+    inlay_flow_unlock(m);
+    m->flow.keeps_one = 0;
+}
+
+int inlay_flow_ask(inlay_activation_t *m)
+{
+    int answer;
+    if (m->flow.is_caller) return m->host->poll ? m->host->poll(m->host->user) : 0;
+    inlay_flow_lock(m);
+    answer = m->flow.asked;
+    inlay_flow_unlock(m);
+    return answer;
+}
+
+/* ---------------------------------------------------------------------------------- running */
 
 static void keep_status(inlay_activation_t *m, inlay_command_t *c, inlay_status_t status,
                         inlay_error_t *error)
@@ -478,7 +555,7 @@ static void told(void *argument, inlay_status_t status, int64_t answer, const ch
     keep_status(m, c, status, &error);
     inlay_flow_lock(m);
     complete(m, c, 0);
-    if (m->flow.ready.first) m->host->threads->offer(m->host->user, &m->flow.job);
+    leave_to_others(m);
     inlay_flow_unlock(m);
 }
 
@@ -511,37 +588,6 @@ static int execute(inlay_activation_t *m, inlay_command_t *c, int is_dropped)
     return 1;
 }
 
-/* Tell the workers that there is something to run. */
-static void offer(inlay_activation_t *m)
-{
-    m->host->threads->offer(m->host->user, &m->flow.job);
-}
-
-/* A worker has time. */
-static void work(inlay_job_t *job)
-{
-    inlay_flow_t *flow =
-        (inlay_flow_t *)(void *)((uint8_t *)job - offsetof(inlay_flow_t, job));
-    inlay_activation_t *m = flow->activation;
-    inlay_command_t *c = NULL;
-    inlay_flow_lock(m);
-    while (c || (c = pop(&flow->ready)) || (flow->is_waiting && (c = inlay_batch_take(m)))) {
-        int is_dropped = (int)c->is_dropped;
-        int more = flow->ready.first || (flow->is_waiting && flow->n_gathered);
-        c->state = COMMAND_RUNNING;
-        inlay_flow_unlock(m);
-        if (more) m->host->threads->offer(m->host->user, job);
-        if (!execute(m, c, is_dropped)) {
-            inlay_flow_lock(m);
-            c = NULL;
-            continue;
-        }
-        inlay_flow_lock(m);
-        c = complete(m, c, 1);
-    }
-    inlay_flow_unlock(m);
-}
-
 void inlay_complete(void *ticket, inlay_status_t status, const char *message)
 {
     inlay_command_t *c = ticket;
@@ -553,26 +599,31 @@ void inlay_complete(void *ticket, inlay_status_t status, const char *message)
     /* Once the lock is given back, the call may be over. */
     inlay_flow_lock(m);
     complete(m, c, 0);
-    if (m->flow.ready.first) offer(m);
+    leave_to_others(m);
     inlay_flow_unlock(m);
+}
+
+/* With the lock taken, and given up meanwhile: run a command. A successor of it that the same thread
+ * is to run next, or NULL. */
+static inlay_command_t *run(inlay_activation_t *m, inlay_command_t *c, int may_follow)
+{
+    int is_dropped = (int)c->is_dropped, has_ended;
+    c->state = COMMAND_RUNNING;
+    if (m->flow.ready.first || (m->flow.is_waiting && m->flow.n_gathered)) call_help(m);
+    inlay_flow_unlock(m);
+    has_ended = execute(m, c, is_dropped);
+    inlay_flow_lock(m);
+    c = has_ended ? complete(m, c, may_follow) : NULL;
+    wake(m);
+    return c;
 }
 
 void inlay_flow_run_own(inlay_activation_t *m)
 {
     inlay_command_t *c;
-    for (;;) {
-        int is_dropped;
-        inlay_flow_lock(m);
-        c = pop(&m->flow.own);
-        is_dropped = c ? (int)c->is_dropped : 0;
-        if (c) c->state = COMMAND_RUNNING;
-        inlay_flow_unlock(m);
-        if (!c) return;
-        if (!execute(m, c, is_dropped)) continue;
-        inlay_flow_lock(m);
-        complete(m, c, 0);
-        inlay_flow_unlock(m);
-    }
+    inlay_flow_lock(m);
+    while (m->flow.is_caller && (c = pop(&m->flow.own))) run(m, c, 0);
+    inlay_flow_unlock(m);
 }
 
 /* Give back what a command held. Only the issuer's own lists change. */
@@ -618,17 +669,17 @@ static void retire_all(inlay_activation_t *m, inlay_command_t *done)
 
 /* ---------------------------------------------------------------------------------- waiting */
 
-/* With the lock taken: what the issuer runs now. When replaying, the seed decides. */
-static inlay_command_t *take(inlay_activation_t *m)
+/* With the lock taken: what a thread runs now. When replaying, the seed decides. */
+static inlay_command_t *take(inlay_activation_t *m, int is_caller)
 {
     inlay_flow_t *flow = &m->flow;
-    inlay_command_t *c = pop(&flow->own), *previous = NULL;
+    inlay_command_t *c = NULL, *previous = NULL;
     uint64_t n = 0, chosen;
     if (m->config.mode != INLAY_REPLAY) {
+        if (is_caller) c = pop(&flow->own);
         if (!c) c = pop(&flow->ready);
-        return c ? c : inlay_batch_take(m);
+        return c || !flow->is_waiting ? c : inlay_batch_take(m);
     }
-    if (c) push(&flow->ready, c);
     while ((c = pop(&flow->own))) push(&flow->ready, c);
     for (c = flow->ready.first; c; c = c->next) n++;
     if (!n) return inlay_batch_take(m);
@@ -640,42 +691,121 @@ static inlay_command_t *take(inlay_activation_t *m)
     return c;
 }
 
-inlay_status_t inlay_flow_progress(inlay_activation_t *m, int is_needed)
+/* With the lock taken: wait until woken. Who waits says so before, in flow->issuer_waits or
+ * flow->caller_waits. */
+static void wait(inlay_activation_t *m)
+{
+    int64_t begin = inlay_trace_now(m);
+    if (!m->flow.lock) return;
+    m->host->threads->wait(m->host->user, m->flow.lock, INLAY_WAIT_NS);
+    inlay_trace_wait(m, begin);
+}
+
+inlay_status_t inlay_flow_progress(inlay_activation_t *m)
 {
     inlay_flow_t *flow = &m->flow;
     inlay_command_t *done, *c = NULL;
-    int is_dropped = 0, more = 0, has_lent = 0;
-    if (is_needed && flow->lock) has_lent = m->host->threads->lend(m->host->user);
+    flow->keeps_one = 0;
     inlay_flow_lock(m);
     flow->is_waiting = 1;
-    /* What became ready by this thread's own doing nobody was told of. */
-    if (has_lent && (flow->ready.first || flow->n_gathered)) offer(m);
     done = flow->done.first;
     flow->done.first = flow->done.last = NULL;
-    if (!done) c = has_lent ? pop(&flow->own) : take(m);
+    if (!done) c = take(m, (int)flow->is_caller);
     if (c) {
-        c->state = COMMAND_RUNNING;
-        is_dropped = (int)c->is_dropped;
-        more = flow->n_gathered && flow->lock;
-    }
-    if (!done && !c && flow->in_flight && flow->lock) {
-        int64_t begin = inlay_trace_now(m);
-        m->host->threads->wait(m->host->user, flow->lock, INLAY_WAIT_NS);
-        inlay_trace_wait(m, begin);
+        run(m, c, 0);
+    } else if (!done && flow->in_flight) {
+        flow->issuer_waits = 1;
+        wait(m);
+        flow->issuer_waits = 0;
     }
     inlay_flow_unlock(m);
-    if (more) offer(m);
-    if (has_lent) m->host->threads->take_back(m->host->user);
-    if (done) {
+    retire_all(m, done);
+    return done || c ? INLAY_OK : inlay_poll(m);
+}
+
+/* With the lock taken, and given up meanwhile: have the role until all tasks wait. */
+static void issue(inlay_activation_t *m, int is_caller)
+{
+    inlay_flow_t *flow = &m->flow;
+    inlay_turn_t turn;
+    flow->is_issuing = 1;
+    flow->is_waiting = 0;
+    flow->is_caller = (uint32_t)is_caller;
+    flow->keeps_one = flow->ready.first != NULL;
+    do {
+        inlay_command_t *done = flow->done.first;
+        flow->done.first = flow->done.last = NULL;
+        inlay_flow_unlock(m);
         retire_all(m, done);
-        return INLAY_OK;
+        turn = inlay_task_issue(m);
+        inlay_flow_lock(m);
+    } while (turn == TURN_WAITS && flow->done.first);
+    if (turn == TURN_OVER) {
+        flow->is_over = 1;
+    } else {
+        flow->is_issuing = 0;
+        flow->is_waiting = 1;
     }
-    if (!c) return inlay_poll(m);
-    if (!execute(m, c, is_dropped)) return INLAY_OK;
+    wake(m);
+}
+
+/* With the lock taken, and given up meanwhile: issue, or run a command, which is the one given if
+ * there is any. It may leave one there to be run next. 0 where there was nothing to do. */
+static int step(inlay_activation_t *m, int is_caller, inlay_command_t **next)
+{
+    inlay_flow_t *flow = &m->flow;
+    inlay_command_t *c = *next;
+    *next = NULL;
+    if (!flow->is_issuing && flow->done.first && (is_caller || !flow->is_tied)) {
+        if (flow->ready.first) call_help(m);
+        if (c) push_front(&flow->ready, c);
+        issue(m, is_caller);
+        return 1;
+    }
+    if (!c) c = take(m, is_caller);
+    if (!c) return 0;
+    *next = run(m, c, m->config.mode == INLAY_PARALLEL);
+    return 1;
+}
+
+/* A worker has time. */
+static void work(inlay_job_t *job)
+{
+    inlay_flow_t *flow =
+        (inlay_flow_t *)(void *)((uint8_t *)job - offsetof(inlay_flow_t, job));
+    inlay_activation_t *m = flow->activation;
+    inlay_command_t *next = NULL;
     inlay_flow_lock(m);
-    complete(m, c, 0);
+    while (step(m, 0, &next)) continue;
     inlay_flow_unlock(m);
-    return INLAY_OK;
+}
+
+inlay_status_t inlay_flow_run(inlay_activation_t *m)
+{
+    inlay_flow_t *flow = &m->flow;
+    inlay_command_t *next = NULL;
+    inlay_flow_lock(m);
+    issue(m, 1);
+    while (!flow->is_over) {
+        int answer;
+        if (flow->asked && !flow->is_issuing) {
+            m->outcome = inlay_give_up(m, flow->asked);
+            break;
+        }
+        if (!step(m, 1, &next)) {
+            flow->caller_waits = 1;
+            wait(m);
+            flow->caller_waits = 0;
+        }
+        inlay_flow_unlock(m);
+        answer = m->host->poll ? m->host->poll(m->host->user) : 0;
+        inlay_flow_lock(m);
+        if (answer) flow->asked = answer;
+    }
+    if (next) push_front(&flow->ready, next);
+    flow->is_issuing = flow->is_caller = 1;
+    inlay_flow_unlock(m);
+    return m->outcome;
 }
 
 inlay_status_t inlay_flow_stop(inlay_activation_t *m)
@@ -699,7 +829,7 @@ inlay_status_t inlay_flow_drain(inlay_activation_t *m)
 {
     while (m->flow.in_flight) {
         INLAY_TRY(inlay_flow_stop(m));
-        INLAY_TRY(inlay_flow_progress(m, 0));
+        INLAY_TRY(inlay_flow_progress(m));
     }
     return inlay_flow_stop(m);
 }
@@ -709,6 +839,9 @@ void inlay_flow_begin(inlay_activation_t *m)
     inlay_flow_t *flow = &m->flow;
     flow->failure.status = INLAY_OK;
     flow->is_stopped = 0;
+    flow->is_issuing = flow->is_caller = 1;
+    flow->is_over = 0;
+    flow->asked = 0;
     m->function = NULL;
     memset(&flow->first, 0, sizeof flow->first);
     flow->first.users = 1;
@@ -728,7 +861,7 @@ inlay_status_t inlay_flow_end(inlay_activation_t *m, inlay_status_t status)
     }
     m->error = &unheard;
     while (flow->in_flight) {
-        status = inlay_flow_progress(m, 0);
+        status = inlay_flow_progress(m);
         if (status == INLAY_OK || is_given_up) continue;
         is_given_up = 1;
         unheard.depth = 0;
@@ -759,7 +892,7 @@ static inlay_status_t make_room(inlay_activation_t *m)
     while (m->flow.in_flight >= m->config.most_commands ||
            (m->flow.in_flight && m->heap.held_bytes > m->config.held_bytes)) {
         INLAY_TRY(inlay_flow_stop(m));
-        INLAY_TRY(inlay_flow_progress(m, 0));
+        INLAY_TRY(inlay_flow_progress(m));
     }
     if (!inlay_race_has_room(m)) {
         INLAY_TRY(inlay_flow_drain(m));
@@ -773,7 +906,7 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
     inlay_flow_t *flow = &m->flow;
     inlay_edge_t *spare = NULL;
     inlay_command_t *done;
-    int is_ready;
+    const inlay_command_t *last;
     if (!find_predecessors(m, c)) {
         c->next = flow->free;
         flow->free = c;
@@ -805,9 +938,14 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
         *to = edge;
     }
     flow->is_waiting = 0;
-    is_ready = !c->waits;
-    if (is_ready) make_ready(m, c);
-    is_ready = is_ready && !c->on_issuer && !inlay_batch_is_for(m, c->kernel);
+    last = flow->ready.last;
+    if (!c->waits) make_ready(m, c);
+    /* The issuer runs one itself when it has to wait, and calls others for more. */
+    if (flow->ready.last != last) {
+        if (flow->keeps_one) call_help(m);
+        flow->keeps_one = 1;
+    }
+    if (flow->own.first) wake(m);
     done = flow->done.first;
     flow->done.first = flow->done.last = NULL;
     inlay_flow_unlock(m);
@@ -815,7 +953,6 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
     inlay_trace_memory(m);
     free_edges(m, spare);
     retire_all(m, done);
-    if (is_ready && flow->lock) offer(m);
     return INLAY_OK;
 }
 
@@ -832,10 +969,10 @@ inlay_status_t inlay_flow_invoke(inlay_activation_t *m, uint32_t index, const in
     c->kernel = kernel;
     c->index = index;
     c->parts = parts;
-    c->on_issuer = kernel->body == INLAY_BODY_CALLBACK && !m->config.callbacks_anywhere;
+    c->on_caller = kernel->body == INLAY_BODY_CALLBACK && !m->config.callbacks_anywhere;
     if (inlay_leaves_host(kernel)) {
         inlay_command_address(m, c, tensors);
-        if (c->home && c->home->driver->progress) c->on_issuer = 1;
+        if (c->home && c->home->driver->progress) c->on_caller = 1;
     }
     if (kernel->n_ints) memcpy(c->ints, ints, kernel->n_ints * sizeof *ints);
     for (i = 0; i < kernel->n_ports; i++) {

@@ -1,13 +1,17 @@
 /* Commands: what was issued and has not ended, and what waits for what.
  *
  * A command is a kernel with its operands, or a copy. Its *accesses* are ranges of bytes of
- * storages; a new command waits for every command in flight with a conflicting access. The thread
- * that runs the call, the *issuer*, owns all lists of accesses, the memory and the order; under the
- * lock are the states of commands, their edges, and the lists of what is ready and what is done.
+ * storages; a new command waits for every command in flight with a conflicting access. The *issuer*,
+ * the thread that executes instructions, owns all lists of accesses, the memory and the order; under
+ * the lock are the states of commands, their edges, and the lists of what is ready and what is done.
  * A command that ends is only moved to the list of those done; the issuer *retires* it: gives back
  * what it held, and looks whether it failed.
  *
  *   waiting --(last predecessor ends)--> ready --(somebody takes it)--> running --> done --> retired
+ *
+ * Issuing is a role, which at most one thread has. It is given up when all tasks wait, and then
+ * taken, under the lock, by whoever next ends a command: the thread of the call, or a worker. So who
+ * has just made a value goes on with the task that needs it, and nobody has to be woken for that.
  *
  * See docs/design/0010-futures.md. */
 #ifndef INLAY_FLOW_H
@@ -60,7 +64,7 @@ struct inlay_command {
     uint32_t state;
     uint32_t waits;                   /* predecessors that have not ended */
     uint32_t is_dropped;              /* it is not to be run */
-    uint32_t on_issuer;               /* only the thread of the call may run it */
+    uint32_t on_caller;               /* only the thread of the call may run it */
     uint32_t n_accesses;
     inlay_edge_t *successors;
     int64_t parts;
@@ -114,12 +118,19 @@ typedef struct inlay_flow {
     inlay_job_t job;                /* must be found from its address: see flow.c */
     struct inlay_activation *activation;
     /* Under the lock. */
-    inlay_queue_t ready, own, done; /* `own` is for the issuer */
+    inlay_queue_t ready, own, done; /* `own` is for the thread of the call */
     inlay_gathered_t *gathered;     /* one for each kernel; NULL where no kernel has a batch */
     uint32_t n_gathered, is_waiting; /* is_waiting: batches may be run */
+    uint32_t is_issuing;            /* some thread has the role */
+    uint32_t is_over;               /* nothing more is to be issued */
+    uint32_t issuer_waits;          /* for the end of any command */
+    uint32_t caller_waits;          /* the thread of the call does, for anything to do */
+    int asked;                      /* host.poll said to end the call; asked by its thread */
     uint8_t *room;                  /* memory that a batch left for the next; NULL for none */
     size_t room_bytes;
     /* Of the issuer. */
+    uint32_t is_caller;             /* it is the thread of the call */
+    uint32_t keeps_one;             /* it has made one ready, and told nobody */
     inlay_command_t *oldest, *newest, *free;
     inlay_edge_t *free_edges, *edges; /* edges: found for the command being issued */
     struct inlay_slab *slabs;
@@ -128,6 +139,7 @@ typedef struct inlay_flow {
     uint32_t in_flight, n_ports, n_ints, shows_tensors;
     uint32_t is_stopped;            /* an instruction saw the failure */
     size_t command_bytes;
+    uint32_t is_tied;               /* only the thread of the call may issue */
     uint64_t number;                /* of the next command */
     uint64_t random;
     inlay_failure_t failure;
@@ -141,9 +153,11 @@ struct inlay_activation;
 inlay_status_t inlay_flow_open(struct inlay_activation *m);
 void inlay_flow_close(struct inlay_activation *m);
 
-/* Before and after the instructions of a call. `end` finishes or drops what is in flight, and
+/* Before and after the instructions of a call. Between them, `run` executes them: tasks go on until
+ * all have returned, on this thread and on workers. `end` finishes or drops what is in flight, and
  * returns the earliest failure, which may be the one given. */
 void inlay_flow_begin(struct inlay_activation *m);
+inlay_status_t inlay_flow_run(struct inlay_activation *m);
 inlay_status_t inlay_flow_end(struct inlay_activation *m, inlay_status_t status);
 
 /* Take and leave the lock; nothing where there are no threads. */
@@ -154,7 +168,9 @@ void inlay_flow_unlock(const struct inlay_activation *m);
 inlay_status_t inlay_flow_invoke(struct inlay_activation *m, uint32_t kernel,
                                  const inlay_slot_t *tensors, const int64_t *ints, int64_t parts,
                                  size_t workspace_bytes);
-/* Run or start what only this thread may and is ready. */
+/* Before the issuer is busy with something else: others are told of what it keeps for itself. */
+void inlay_flow_share(struct inlay_activation *m);
+/* Run or start what only the thread of the call may and is ready, if this is that. */
 void inlay_flow_run_own(struct inlay_activation *m);
 /* Whether kernels that are callbacks are started, and end later. */
 int inlay_flow_starts(const struct inlay_activation *m);
@@ -178,11 +194,13 @@ void inlay_flow_fail(struct inlay_activation *m, inlay_status_t status);
 uint64_t inlay_flow_random(struct inlay_activation *m);
 /* A list of items, linked by their first field, that lives as long as the activation. */
 void *inlay_flow_slab(struct inlay_activation *m, size_t item_bytes);
+/* What host.poll answers; not 0: the call is to end. Other threads than that of the call learn what
+ * it was answered. */
+int inlay_flow_ask(struct inlay_activation *m);
 /* Wait until nothing is in flight. */
 inlay_status_t inlay_flow_drain(struct inlay_activation *m);
-/* Give back what is done, and run or wait for something. `is_needed` says that tasks wait for this
- * thread: then workers run what is ready, if there are any. */
-inlay_status_t inlay_flow_progress(struct inlay_activation *m, int is_needed);
+/* Give back what is done, and run or wait for something; the issuer remains it. */
+inlay_status_t inlay_flow_progress(struct inlay_activation *m);
 
 /* batch.c. Whether commands of a kernel gather; under the lock: add one, and take the first of those
  * that run next as one, the others in its `mates`; without the lock: run them all, or answer 0 where

@@ -6,14 +6,15 @@ static const inlay_view_t *view_of(const inlay_slot_t *slot)
     return (const inlay_view_t *)(const void *)slot->as.object;
 }
 
-inlay_status_t inlay_poll(inlay_activation_t *m)
+inlay_status_t inlay_give_up(inlay_activation_t *m, int answer)
 {
-    int answer = m->host->poll ? m->host->poll(m->host->user) : 0;
     if (!answer) return INLAY_OK;
     if (answer == INLAY_DEADLINE)
         return inlay_fail(m->error, INLAY_DEADLINE, "the run did not end in time", NULL, 0);
     return inlay_fail(m->error, INLAY_CANCELLED, "the run was interrupted", NULL, 0);
 }
+
+inlay_status_t inlay_poll(inlay_activation_t *m) { return inlay_give_up(m, inlay_flow_ask(m)); }
 
 /* Bytes of the workspace for so many parts. */
 static inlay_status_t workspace_bytes(inlay_activation_t *m, const inlay_kernel_t *kernel,
@@ -57,6 +58,7 @@ static inlay_status_t run_now(inlay_activation_t *m, const inlay_kernel_t *kerne
                           view_of(&slots[i])->bytes, kernel->ports[i] != 0);
     now->number = m->flow.number++;
     if (m->host->event) inlay_trace_memory(m);
+    if (m->flow.keeps_one) inlay_flow_share(m);
     status = inlay_command_run(m, now, m->error);
     if (bytes) inlay_blocks_give(&m->heap.blocks, now->buffers[kernel->n_ports], bytes, BLOCK_ALIGN);
     return status;

@@ -81,11 +81,15 @@ struct inlay_activation {
     struct inlay_guard *free_guards;
     uint32_t n_tasks, n_suspended; /* the root not among the first */
     uint32_t has_futures;     /* some call of this run was detached */
+    inlay_status_t outcome;
     uint64_t steps;
 };
 
 /* What an instruction returns that waits: the task is suspended, and executes it again. */
 #define INLAY_SUSPENDED ((inlay_status_t)0xff)
+
+/* What the issuer comes to. */
+typedef enum inlay_turn { TURN_WAITS, TURN_OVER } inlay_turn_t;
 
 /* vm.c: go on with m->task until it returns (INLAY_OK), waits or fails; tasks that it begins and that
  * return at once are part of that. m->task is then the one that did so. */
@@ -94,6 +98,9 @@ inlay_status_t inlay_vm_run(inlay_activation_t *m);
 /* task.c: run a function whose arguments are at the start of the first segment's slots, and all
  * tasks that it begins; results are left there. */
 inlay_status_t inlay_task_run(inlay_activation_t *m, uint32_t function);
+/* Let tasks run that can go on. TURN_WAITS: those that are left wait for commands. TURN_OVER: all
+ * have returned, or those before the earliest failure have; the status is m->outcome. */
+inlay_turn_t inlay_task_issue(inlay_activation_t *m);
 void inlay_task_close(inlay_activation_t *m);
 /* A task for a call, without a caller; NULL where it is to be a plain call. */
 inlay_task_t *inlay_task_new(inlay_activation_t *m, const inlay_function_t *callee);
@@ -146,6 +153,8 @@ void inlay_vm_explain(const inlay_activation_t *m, const inlay_where_t *where, i
 inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t kernel);
 /* Ask the host whether to go on. */
 inlay_status_t inlay_poll(inlay_activation_t *m);
+/* The status, with the error set, for what host.poll answered. */
+inlay_status_t inlay_give_up(inlay_activation_t *m, int answer);
 
 /* tensor.c: instructions on tensors. Each takes its operands from m->sp and moves m->sp. */
 inlay_status_t inlay_op_storage(inlay_activation_t *m, const uint32_t *operands);

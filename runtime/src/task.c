@@ -191,11 +191,12 @@ inlay_status_t inlay_task_wait(inlay_activation_t *m, const inlay_storage_t *sto
     while (inlay_flow_pending(m, storage, at, bytes, writes) &&
            !inlay_race_spoils(m, SABOTAGE_WAIT)) {
         INLAY_TRY(inlay_flow_stop(m));
-        if (m->task->caller || m->n_suspended) {
+        /* Without other threads and tasks, nothing is gained by giving up the role. */
+        if (m->flow.lock || m->task->caller || m->n_suspended) {
             wait_for(m, storage, at, bytes, writes);
             return INLAY_SUSPENDED;
         }
-        INLAY_TRY(inlay_flow_progress(m, 0));
+        INLAY_TRY(inlay_flow_progress(m));
     }
     return inlay_flow_stop(m);
 }
@@ -373,23 +374,24 @@ static int is_one_needed(const inlay_activation_t *m)
     return task != NULL;
 }
 
-/* Choose the task that goes on into m->task; INLAY_SUSPENDED where none has to. */
-static inlay_status_t choose(inlay_activation_t *m)
+static inlay_turn_t over(inlay_activation_t *m, inlay_status_t status)
 {
-    while (is_one_needed(m)) {
-        m->task = take(m);
-        if (m->task) {
-            m->flow.place = m->task->place;
-            return INLAY_OK;
-        }
-        if (!m->flow.in_flight) {
-            inlay_fail(m->error, INLAY_CHECK_FAILED, "calls wait for each other", NULL, 0);
-            inlay_flow_fail(m, INLAY_CHECK_FAILED);
-            return INLAY_CHECK_FAILED;
-        }
-        INLAY_TRY(inlay_flow_progress(m, 1));
-    }
-    return INLAY_SUSPENDED;
+    m->task = NULL;
+    m->outcome = status;
+    return TURN_OVER;
+}
+
+/* Choose the task that goes on into m->task, if it is NULL; it remains so where none can or has to. */
+static inlay_turn_t choose(inlay_activation_t *m)
+{
+    if (m->task) return TURN_WAITS;
+    if (!is_one_needed(m)) return over(m, m->flow.failure.status);
+    m->task = take(m);
+    if (m->task) m->flow.place = m->task->place;
+    if (m->task || m->flow.in_flight) return TURN_WAITS;
+    inlay_fail(m->error, INLAY_CHECK_FAILED, "calls wait for each other", NULL, 0);
+    inlay_flow_fail(m, INLAY_CHECK_FAILED);
+    return over(m, INLAY_CHECK_FAILED);
 }
 
 static int is_given_up(inlay_status_t status)
@@ -397,12 +399,15 @@ static int is_given_up(inlay_status_t status)
     return status == INLAY_CANCELLED || status == INLAY_DEADLINE;
 }
 
-/* Let tasks run until all have returned, or until those before the earliest failure have. */
-static inlay_status_t run_all(inlay_activation_t *m)
+inlay_turn_t inlay_task_issue(inlay_activation_t *m)
 {
     for (;;) {
-        inlay_status_t status = inlay_vm_run(m);
-        inlay_task_t *task = m->task;
+        inlay_turn_t turn = choose(m);
+        inlay_status_t status;
+        inlay_task_t *task;
+        if (!m->task) return turn;
+        status = inlay_vm_run(m);
+        task = m->task;
         if (status == INLAY_SUSPENDED && task->caller) {
             status = inlay_task_detach(m);
             if (status == INLAY_OK) continue;
@@ -410,17 +415,16 @@ static inlay_status_t run_all(inlay_activation_t *m)
         if (status == INLAY_SUSPENDED) {
             suspend(m, task);
         } else if (status != INLAY_OK) {
-            if (is_given_up(status) && !m->flow.is_stopped) return status;
-            inlay_flow_fail(m, status);
+            int is_end = is_given_up(status) && !m->flow.is_stopped;
+            if (!is_end) inlay_flow_fail(m, status);
             abandon(m, task);
+            if (is_end) return over(m, status);
         } else if (task != &m->root) {
             finish(m, task);
         } else {
             inlay_flow_leave_place(m, task->place);
         }
-        status = choose(m);
-        if (status == INLAY_SUSPENDED) return m->flow.failure.status;
-        if (status != INLAY_OK) return status;
+        m->task = NULL;
     }
 }
 
@@ -446,7 +450,7 @@ inlay_status_t inlay_task_run(inlay_activation_t *m, uint32_t function)
     m->suspended = m->last_suspended = NULL;
     m->n_suspended = m->has_futures = 0;
     if (m->config.mode == INLAY_SEQUENTIAL) return inlay_vm_run(m);
-    status = run_all(m);
+    status = inlay_flow_run(m);
     while (m->suspended) {
         inlay_task_t *task = m->suspended;
         m->suspended = task->next;

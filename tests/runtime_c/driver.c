@@ -100,10 +100,8 @@ static void withdraw(void *user, inlay_job_t *job)
 {
     inlay_posix_threads.withdraw(((tester_t *)user)->posix, job);
 }
-static int lend(void *user) { return inlay_posix_threads.lend(((tester_t *)user)->posix); }
-static void take_back(void *user) { inlay_posix_threads.take_back(((tester_t *)user)->posix); }
 static const inlay_threads_t threads = {lock_open, lock_close, lock_take, lock_give, lock_wait,
-                                        lock_wake, offer,      withdraw,  lend,      take_back};
+                                        lock_wake, offer,      withdraw};
 
 static int64_t elements(const inlay_tensor_t *t)
 {

@@ -8,8 +8,8 @@
  *
  * *Jobs* are in a list under a lock. A job is in it at most once, and several workers may run it.
  *
- * *Lending.* There is one worker more than processors; it runs jobs only while some caller says that it
- * needs its own processor for nothing but waiting.
+ * A worker looks for a job before it helps with parts: whole kernels on different threads lose less
+ * than one on all of them.
  *
  * *Waiting* is spinning for a bounded time, helping with groups meanwhile, then sleeping. Whoever
  * sleeps is in one list under one lock: workers, and callers in `inlay_pool_wait`. A claim says
@@ -33,12 +33,13 @@
 typedef struct sleeper {
     struct sleeper *next, *previous;
     pthread_cond_t called;
-    int is_called, is_worker, is_spare;
+    struct inlay_lock *lock; /* that it waits on; NULL for a worker with nothing to do */
+    struct worker *worker;   /* NULL for another thread */
+    int is_called;
 } sleeper_t;
 
 struct inlay_lock {
     pthread_mutex_t mutex;
-    sleeper_t sleeper; /* one thread at a time waits */
     atomic_uint signals;
     atomic_int parked;
 };
@@ -47,7 +48,7 @@ typedef struct worker {
     struct inlay_pool *pool;
     pthread_t thread;
     sleeper_t sleeper;
-    int index;
+    int index, avoids; /* avoids: a CPU, or -1 */
 } worker_t;
 
 struct inlay_pool {
@@ -55,6 +56,9 @@ struct inlay_pool {
     atomic_int started;
     pid_t pid;
     worker_t *worker;
+#ifdef __linux__
+    cpu_set_t allowed; /* where workers may run */
+#endif
     atomic_int stop;
     atomic_uint events; /* changes when there is something new to do */
     pthread_mutex_t start_lock;
@@ -75,7 +79,7 @@ struct inlay_pool {
     pthread_mutex_t job_lock;
     pthread_cond_t job_done;
     inlay_job_t *jobs, *last_job;
-    atomic_int n_jobs, lent;
+    atomic_int n_jobs;
 };
 
 static void pause_cpu(void)
@@ -111,7 +115,7 @@ inlay_pool_t *inlay_pool_open(int threads)
     inlay_pool_t *p = calloc(1, sizeof *p);
     int i;
     if (!p) return NULL;
-    p->workers = threads > 1 ? threads : 1;
+    p->workers = threads > 1 ? threads - 1 : 0;
     if (p->workers > MAX_WORKERS) p->workers = MAX_WORKERS;
     p->worker = calloc((size_t)p->workers + 1, sizeof *p->worker);
     if (!p->worker) {
@@ -130,6 +134,24 @@ inlay_pool_t *inlay_pool_open(int threads)
 }
 
 /* -------------------------------------------------------------------------------- sleeping */
+
+/* Keep a worker off the CPU that this thread runs on: one that is woken there would wait until this
+ * thread, which goes on or spins for it, is preempted. Threads move, so this is seen to at each call
+ * of a sleeper. */
+static void keep_away(inlay_pool_t *p, worker_t *worker)
+{
+#ifdef __linux__
+    cpu_set_t others = p->allowed;
+    int here = sched_getcpu();
+    if (here == worker->avoids || here < 0 || !CPU_ISSET((size_t)here, &others)) return;
+    CPU_CLR((size_t)here, &others);
+    if (CPU_COUNT(&others) == 0) return;
+    worker->avoids = here;
+    pthread_setaffinity_np(worker->thread, sizeof others, &others);
+#else
+    (void)p, (void)worker;
+#endif
+}
 
 /* With park_lock taken: sleep until called or `end`. */
 static void sleep_until(inlay_pool_t *p, sleeper_t *self, int64_t end)
@@ -154,29 +176,27 @@ static void enlist(inlay_pool_t *p, sleeper_t *self)
     self->next = p->sleepers.next;
     self->previous = &p->sleepers;
     self->next->previous = self->previous->next = self;
-    if (!self->is_spare) atomic_fetch_add(&p->parked, 1);
+    atomic_fetch_add(&p->parked, 1);
 }
 
 static void delist(inlay_pool_t *p, sleeper_t *self)
 {
     self->next->previous = self->previous;
     self->previous->next = self->next;
-    if (!self->is_spare) atomic_fetch_sub(&p->parked, 1);
+    atomic_fetch_sub(&p->parked, 1);
 }
 
-/* Say that there is something new; call up to n sleepers. The spare is left asleep unless a processor
- * is lent: awake, it would only take the time of another thread. */
+/* Say that there is something new; call up to n sleepers. */
 static void announce(inlay_pool_t *p, int n, int only_workers)
 {
     sleeper_t *s;
-    int calls_spare = atomic_load(&p->lent) > 0 || atomic_load(&p->stop);
     atomic_fetch_add(&p->events, 1);
-    if (atomic_load(&p->parked) == 0 && !calls_spare) return;
+    if (atomic_load(&p->parked) == 0) return;
     pthread_mutex_lock(&p->park_lock);
     for (s = p->sleepers.next; s != &p->sleepers && n > 0; s = s->next) {
-        if (s->is_called || (only_workers && !s->is_worker)) continue;
-        if (s->is_spare && !calls_spare) continue;
+        if (s->is_called || (only_workers && s->lock)) continue;
         s->is_called = 1;
+        if (s->worker) keep_away(p, s->worker);
         pthread_cond_signal(&s->called);
         n--;
     }
@@ -203,7 +223,7 @@ static int assist(inlay_pool_t *p, int own)
     int g;
     if (atomic_load_explicit(&p->open, memory_order_relaxed) <= 0) return 0;
     if (run_group(p, own)) return 1;
-    for (g = 0; g < p->workers; g++)
+    for (g = 0; g <= p->workers; g++)
         if (run_group(p, g)) return 1;
     return 0;
 }
@@ -235,6 +255,8 @@ static int run_job(inlay_pool_t *p)
 void inlay_pool_withdraw(inlay_pool_t *p, inlay_job_t *job)
 {
     inlay_job_t **at, *previous = NULL;
+    int64_t end;
+    int i;
     pthread_mutex_lock(&p->job_lock);
     for (at = &p->jobs; job->is_queued && *at; previous = *at, at = &(*at)->next) {
         if (*at != job) continue;
@@ -243,6 +265,13 @@ void inlay_pool_withdraw(inlay_pool_t *p, inlay_job_t *job)
         job->is_queued = 0;
         atomic_fetch_sub(&p->n_jobs, 1);
         break;
+    }
+    end = job->running ? inlay_pool_now() + SPIN_NS : 0;
+    /* A worker that has nothing more to do for it is only about to leave. */
+    while (job->running && inlay_pool_now() < end) {
+        pthread_mutex_unlock(&p->job_lock);
+        for (i = 0; i < 16; i++) pause_cpu();
+        pthread_mutex_lock(&p->job_lock);
     }
     while (job->running) pthread_cond_wait(&p->job_done, &p->job_lock);
     pthread_mutex_unlock(&p->job_lock);
@@ -253,7 +282,6 @@ void inlay_pool_withdraw(inlay_pool_t *p, inlay_job_t *job)
 static void await(inlay_pool_t *p, worker_t *self, unsigned seen)
 {
     int64_t end = inlay_pool_now() + SPIN_NS;
-    if (self->sleeper.is_spare && atomic_load(&p->lent) == 0) end = 0;
     while (inlay_pool_now() < end) {
         int i;
         for (i = 0; i < 64; i++) {
@@ -276,30 +304,8 @@ static void *work(void *argument)
     for (;;) {
         unsigned seen = atomic_load(&p->events);
         if (atomic_load(&p->stop)) return NULL;
-        /* The last one is the spare. */
-        if (self->index == p->workers - 1) {
-            if (atomic_load(&p->lent) > 0 && run_job(p)) continue;
-        } else if (assist(p, self->index + 1) || run_job(p)) {
-            continue;
-        }
-        await(p, self, seen);
+        if (!run_job(p) && !assist(p, self->index + 1)) await(p, self, seen);
     }
-}
-
-/* Keep workers off the CPU that the caller runs on: a sleeping worker that is woken there would
- * wait until the caller, which spins for it, is preempted. */
-static void keep_away(pthread_t thread)
-{
-#ifdef __linux__
-    cpu_set_t allowed;
-    int here = sched_getcpu();
-    if (here < 0 || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-    if (CPU_COUNT(&allowed) < 2 || !CPU_ISSET((size_t)here, &allowed)) return;
-    CPU_CLR((size_t)here, &allowed);
-    pthread_setaffinity_np(thread, sizeof allowed, &allowed);
-#else
-    (void)thread;
-#endif
 }
 
 /* Start what can be started; there is no need of any worker. A forked child has none. */
@@ -310,14 +316,17 @@ static int has_workers(inlay_pool_t *p)
     pthread_mutex_lock(&p->start_lock);
     while (!atomic_load(&p->started)) {
         int n = 0;
+#ifdef __linux__
+        if (sched_getaffinity(0, sizeof p->allowed, &p->allowed) != 0) CPU_ZERO(&p->allowed);
+#endif
         for (; n < p->workers; n++) {
             worker_t *worker = &p->worker[n];
             worker->pool = p;
             worker->index = n;
-            worker->sleeper.is_worker = 1;
-            worker->sleeper.is_spare = n == p->workers - 1;
+            worker->avoids = -1;
+            worker->sleeper.worker = worker;
             if (pthread_create(&worker->thread, NULL, work, worker) != 0) break;
-            if (n + 1 < p->workers) keep_away(worker->thread); /* not the spare */
+            keep_away(p, worker);
         }
         atomic_store(&p->started, n);
         if (!n) break;
@@ -347,11 +356,11 @@ void inlay_pool_parallel(inlay_pool_t *p, inlay_part_t part, void *argument, int
 {
     int64_t i, end;
     int spins = 0, g;
-    if (p->workers < 2 || !has_workers(p) || atomic_flag_test_and_set(&p->busy)) {
+    if (!has_workers(p) || atomic_flag_test_and_set(&p->busy)) {
         for (i = 0; i < parts; i++) part(argument, i);
         return;
     }
-    p->groups = parts < p->workers ? (int)parts : p->workers;
+    p->groups = parts < p->workers + 1 ? (int)parts : p->workers + 1;
     p->part = part;
     p->argument = argument;
     p->parts = parts;
@@ -370,16 +379,6 @@ void inlay_pool_parallel(inlay_pool_t *p, inlay_part_t part, void *argument, int
     atomic_flag_clear(&p->busy);
 }
 
-int inlay_pool_lend(inlay_pool_t *p)
-{
-    if (!has_workers(p) || atomic_load(&p->started) < p->workers) return 0;
-    atomic_fetch_add(&p->lent, 1);
-    if (atomic_load(&p->n_jobs)) announce(p, p->workers, 1);
-    return 1;
-}
-
-void inlay_pool_take_back(inlay_pool_t *p) { atomic_fetch_sub(&p->lent, 1); }
-
 void inlay_pool_offer(inlay_pool_t *p, inlay_job_t *job)
 {
     if (!has_workers(p)) return;
@@ -393,8 +392,7 @@ void inlay_pool_offer(inlay_pool_t *p, inlay_job_t *job)
         atomic_fetch_add(&p->n_jobs, 1);
     }
     pthread_mutex_unlock(&p->job_lock);
-    /* Calling the spare alone would be no use while nobody lends. */
-    announce(p, atomic_load(&p->lent) > 0 ? p->workers : 2, 1);
+    announce(p, 1, 1);
 }
 
 /* ----------------------------------------------------------------------------------- locks */
@@ -405,13 +403,11 @@ inlay_lock_t *inlay_pool_lock_open(inlay_pool_t *p)
     (void)p;
     if (!lock) return NULL;
     pthread_mutex_init(&lock->mutex, NULL);
-    open_condition(&lock->sleeper.called);
     return lock;
 }
 
 void inlay_pool_lock_close(inlay_lock_t *lock)
 {
-    pthread_cond_destroy(&lock->sleeper.called);
     pthread_mutex_destroy(&lock->mutex);
     free(lock);
 }
@@ -421,16 +417,19 @@ void inlay_pool_unlock(inlay_lock_t *lock) { pthread_mutex_unlock(&lock->mutex);
 
 void inlay_pool_wake(inlay_pool_t *p, inlay_lock_t *lock)
 {
+    sleeper_t *s;
     atomic_fetch_add(&lock->signals, 1);
     if (!atomic_load(&lock->parked)) return;
     pthread_mutex_lock(&p->park_lock);
-    pthread_cond_signal(&lock->sleeper.called);
+    for (s = p->sleepers.next; s != &p->sleepers; s = s->next)
+        if (s->lock == lock) pthread_cond_signal(&s->called);
     pthread_mutex_unlock(&p->park_lock);
 }
 
 static void spin_then_park(inlay_pool_t *p, inlay_lock_t *lock, unsigned seen, int64_t ns)
 {
     int64_t start = inlay_pool_now(), end = start + (ns < SPIN_NS ? ns : SPIN_NS);
+    sleeper_t self;
     do {
         int i;
         for (i = 0; i < 64; i++) {
@@ -439,14 +438,17 @@ static void spin_then_park(inlay_pool_t *p, inlay_lock_t *lock, unsigned seen, i
         }
         if (assist(p, 0)) return;
     } while (inlay_pool_now() < end);
+    open_condition(&self.called);
+    self.lock = lock;
+    self.worker = NULL;
     pthread_mutex_lock(&p->park_lock);
-    enlist(p, &lock->sleeper);
-    atomic_store(&lock->parked, 1);
-    if (atomic_load(&lock->signals) == seen && !lock->sleeper.is_called)
-        sleep_until(p, &lock->sleeper, start + ns);
-    atomic_store(&lock->parked, 0);
-    delist(p, &lock->sleeper);
+    enlist(p, &self);
+    atomic_fetch_add(&lock->parked, 1);
+    if (atomic_load(&lock->signals) == seen) sleep_until(p, &self, start + ns);
+    atomic_fetch_sub(&lock->parked, 1);
+    delist(p, &self);
     pthread_mutex_unlock(&p->park_lock);
+    pthread_cond_destroy(&self.called);
 }
 
 void inlay_pool_wait(inlay_pool_t *p, inlay_lock_t *lock, int64_t ns)

@@ -7,7 +7,7 @@
 typedef struct inlay_pool inlay_pool_t;
 typedef struct inlay_lock inlay_lock_t;
 
-/* `threads` counts the caller: n - 1 workers and a spare are started when there is first something to do. */
+/* `threads` counts the caller: n - 1 workers are started when there is first something to do. */
 inlay_pool_t *inlay_pool_open(int threads);
 void inlay_pool_close(inlay_pool_t *pool);
 
@@ -21,8 +21,6 @@ void inlay_pool_lock(inlay_lock_t *lock);
 void inlay_pool_unlock(inlay_lock_t *lock);
 void inlay_pool_wait(inlay_pool_t *pool, inlay_lock_t *lock, int64_t ns);
 void inlay_pool_wake(inlay_pool_t *pool, inlay_lock_t *lock);
-int inlay_pool_lend(inlay_pool_t *pool);
-void inlay_pool_take_back(inlay_pool_t *pool);
 int64_t inlay_pool_now(void);
 
 #endif

@@ -153,11 +153,8 @@ static void wake(void *posix, void *lock) { inlay_pool_wake(pool_of(posix), lock
 static void offer(void *posix, inlay_job_t *job) { inlay_pool_offer(pool_of(posix), job); }
 static void withdraw(void *posix, inlay_job_t *job) { inlay_pool_withdraw(pool_of(posix), job); }
 
-static int lend(void *posix) { return inlay_pool_lend(pool_of(posix)); }
-static void take_back(void *posix) { inlay_pool_take_back(pool_of(posix)); }
-
 const inlay_threads_t inlay_posix_threads = {open_lock, close_lock, take_lock, give_lock, wait,
-                                             wake,      offer,      withdraw,  lend,      take_back};
+                                             wake,      offer,      withdraw};
 
 /* -------------------------------------------------------------------------------- mappings */
 

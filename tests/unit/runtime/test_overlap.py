@@ -35,7 +35,7 @@ void begin(void) { for (int i = 0; i < 4096; i++) come[i] = 0; }
 int64_t meet(void *const *b, const int64_t *n, int64_t part, int64_t parts) {
     const int64_t *x = b[0];
     int64_t *y = b[1];
-    int *here = &come[n[0]];
+    int *here = &come[n[0] % 4096];
     struct timespec pause = {0, 100000};
     __atomic_add_fetch(here, 1, __ATOMIC_SEQ_CST);
     for (int i = 0; __atomic_load_n(here, __ATOMIC_SEQ_CST) < n[1]; i++) {
@@ -125,14 +125,16 @@ def test_four_threads(library):
     assert exe(np.array(0)) == (10,) * 4
 
 
-def loops(name: str, turns: int) -> Program:
-    """Two calls of a loop that reads what its kernel wrote to know whether to go on."""
+def loops(name: str, turns: int, count: int = 2) -> Program:
+    """Two calls of a loop that reads what its kernel wrote to know whether to go on. Its kernels wait
+    for `count` of a turn.
+    """
     b, kernel = start()
     loop = b.function("loop", [Kind.TENSOR, Kind.INT], [Kind.TENSOR])
     end = loop.label()
     loop.emit("ALLOCATE", 0, "i64", 0)
     loop.emit("COPY", 0), loop.emit("COPY", 2)
-    loop.emit("COPY", 1), loop.emit("INT", 2), loop.emit("INT", 1 if name == "SPAWN" else 100)
+    loop.emit("COPY", 1), loop.emit("INT", count), loop.emit("INT", 1 if name == "SPAWN" else 100)
     loop.emit("INVOKE", kernel)
     loop.emit("COPY", 2), loop.emit("TO_INT"), loop.emit("INT", turns), loop.emit("LT")
     loop.emit("JUMP_IF_FALSE", end)
@@ -151,6 +153,39 @@ def test_loops_with_exits_that_data_decides(library):
     exe = load(loops("SPAWN", 60), library, mode="parallel", threads=2)
     assert exe(np.array(0)) == (60, 60)
     assert exe.live_objects() == 0
+
+
+def test_more_loops_than_threads(library):
+    """Whoever ends a kernel issues on, so that no loop waits for a thread that is busy elsewhere."""
+    b, kernel = start()
+    loop = b.function("loop", [Kind.TENSOR, Kind.INT], [Kind.TENSOR])
+    head, end = loop.label(), loop.label()
+    loop.place(head)
+    loop.emit("COPY", 0), loop.emit("TO_INT"), loop.emit("COPY", 1), loop.emit("LT")
+    loop.emit("JUMP_IF_FALSE", end)
+    made = meet(loop, kernel, 0, 0, 0)
+    loop.emit("MOVE", made), loop.emit("COPY", 1), loop.emit("TAIL_CALL", loop)
+    loop.place(end)
+    loop.emit("MOVE", 0), loop.emit("RETURN")
+    main = b.function("main", [Kind.TENSOR], [Kind.TENSOR] * 9)
+    for turns in range(9):
+        main.emit("COPY", 0), main.emit("INT", 50 * turns), main.emit("SPAWN", loop)
+    main.emit("RETURN")
+    program = finish(b, main, 9)
+    for threads in (1, 2, 4):
+        exe = load(program, library, mode="parallel", threads=threads)
+        assert exe(np.array(0)) == tuple(50 * turns for turns in range(9))
+        assert exe.live_objects() == 0
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_time_limit_of_loops_that_workers_issue(library, threads):
+    exe = load(loops("SPAWN", 1 << 30, count=0), library, mode="parallel", threads=threads)
+    for _ in range(3):
+        with pytest.raises(CompileError) as caught:
+            exe.run({"x": np.array(0)}, timeout=0.05)
+        assert caught.value.ids == ("run.deadline",)
+        assert exe.live_objects() == 0
 
 
 def test_calls_that_are_no_tasks_do_not_overlap(library):

@@ -151,12 +151,9 @@ static void threads_withdraw(void *user, inlay_job_t *job)
     inlay_posix_threads.withdraw(posix_of(user), job);
 }
 
-static int threads_lend(void *user) { return inlay_posix_threads.lend(posix_of(user)); }
-static void threads_take_back(void *user) { inlay_posix_threads.take_back(posix_of(user)); }
-
 static const inlay_threads_t host_threads = {
     threads_open, threads_close, threads_lock,     threads_unlock, threads_wait,
-    threads_wake, threads_offer, threads_withdraw, threads_lend,   threads_take_back};
+    threads_wake, threads_offer, threads_withdraw};
 
 static int host_poll(void *user)
 {
