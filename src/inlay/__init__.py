@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from inlay.api import compile, load, tensor_type
+    from inlay.api import compile, explain, load, tensor_type
     from inlay.base.diagnostics import CompileError, InternalError, UnsupportedError
     from inlay.ir.module import Module
     from inlay.runtime.extern import Extern, extern

@@ -1,9 +1,9 @@
 """A module in explicit storage, with its kernels compiled, to a bytecode program.
 
-Functions of the module become functions of the program, with parameters and results in flat form.
-Each entry gets a function that converts between the outside and what the function takes: control
-values are read from tensors and made tensors, tuples are taken apart and built. Results that something
-else still refers to are copied by the runtime, when they leave the machine.
+Functions of the module become functions of the program, with parameters and results in flat form
+(`lower`), each when something first mentions it. An entry gets code of its own around its function
+(`entries`). Results that something else still refers to are copied by the runtime, when they leave
+the machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from inlay.arith.dtype import from_numpy
 from inlay.arith.text import text_array
 from inlay.base.diagnostics import InternalError
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
-from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import (
     Batch,
     Constant,
@@ -32,37 +31,18 @@ from inlay.bytecode.program import (
 )
 from inlay.bytecode.spec import slot_kind
 from inlay.codegen.shapes import ShapeFunction
-from inlay.ir.expr import Function, Var
+from inlay.ir.expr import Function
 from inlay.ir.module import Module
-from inlay.ir.types import (
-    AdtType,
-    BoolType,
-    ExistsType,
-    IntType,
-    ShapeType,
-    TensorType,
-    TupleType,
-    Type,
-)
-from inlay.vm.code import Block, Code, Operand, Register, Return
+from inlay.vm.code import Code
 from inlay.vm.emit import ShapeSite, emit
-from inlay.vm.intrinsics import INTRINSICS
-from inlay.vm.lower import Intrinsic, Lowering, ReturnTo, facts_of
+from inlay.vm.entries import entry_code
+from inlay.vm.environment import Environment
+from inlay.vm.facts import facts_of
+from inlay.vm.lower import Lowering
 from inlay.vm.shapes import MOST_NATIVE, gather_shapes
 from inlay.vm.signature import output_types, signature_of
 from inlay.vm.tasks import mark_tasks
-from inlay.vm.values import (
-    Fields,
-    Layout,
-    Value,
-    as_operand,
-    flat_kinds,
-    is_spread,
-    kind_of,
-    layout_of,
-    spread_over,
-)
-from inlay.vm.writer import Writer
+from inlay.vm.values import Lifted, layout_of, param_kinds, result_kinds
 
 NO_TARGET = Target()
 """Of programs without native code."""
@@ -122,7 +102,7 @@ def compile_module(
 
 
 class _Compiler:
-    """The tables of the program while it is made. Implements `lower.Tables`."""
+    """The tables of the program while it is made. Implements `environment.Tables`."""
 
     def __init__(
         self, module: Module, kernels: Mapping[str, Kernel], program: ProgramBuilder, *,
@@ -199,10 +179,7 @@ class _Compiler:
         found = self._functions.get(name)
         if found is None:
             node = self.module.functions[name]
-            kinds = [k for p in node.params for k in flat_kinds(p.type)]
-            found = self.program.function(name, kinds, flat_kinds(node.type.result))
-            self._functions[name] = found
-            self._prepare(found, node, boxed=False)
+            found = self._functions[name] = self._add(name, node, boxed=False)
         return found
 
     def boxed_function(self, name: str) -> FunctionBuilder:
@@ -213,40 +190,27 @@ class _Compiler:
             if _is_boxed(node):
                 found = self.function(name)
             else:
-                kinds = [kind_of(p.type) for p in node.params]
-                result = (kind_of(node.type.result),)
-                found = self.program.function(f"{name}.boxed", kinds, result)
-                self._prepare(found, node, boxed=True)
+                found = self._add(f"{name}.boxed", node, boxed=True)
             self._boxed[name] = found
         return found
 
-    def new_function(
-        self, name: str, params: Sequence[Kind], results: Sequence[Kind]
-    ) -> FunctionBuilder:
-        """Add a function."""
-        return self.program.function(name, params, results)
-
-    def later(self, lowering: Lowering) -> None:
-        """Finish a lowering that was prepared, after the one in progress."""
-        self._pending.append(lowering)
-
-    def intrinsic(self, name: str) -> Intrinsic | None:
-        """Return how calls of an operator are written as instructions, if they are."""
-        return INTRINSICS.get(name)
+    def local_function(self, code: Lifted, around: Environment, *, boxed: bool) -> FunctionBuilder:
+        """Add the code of a local function, which takes its captures first."""
+        name = f"{around.name}.{code.var.name}"
+        kinds = [*(r.kind for r in code.captures), *param_kinds(code.node, boxed=boxed)]
+        builder = self.program.function(name, kinds, result_kinds(code.node, boxed=boxed))
+        env, captures = around.inside(code, builder.name)
+        self._pending.append(Lowering(env, builder, code.node, captures, boxed=boxed))
+        return builder
 
     # ------------------------------------------------------------------ functions
 
-    def _prepare(self, builder: FunctionBuilder, node: Function, *, boxed: bool) -> None:
-        lowering = Lowering(self, builder, facts_of(node))
-        params: list[Register] = []
-        bound: list[tuple[Var, Value]] = []
-        for var in node.params:
-            kinds = (kind_of(var.type),) if boxed else flat_kinds(var.type)
-            own = [Register(kind) for kind in kinds]
-            params.extend(own)
-            bound.append((var, own[0] if boxed else spread_over(var.type, own)))
-        lowering.prepare(params, bound, node.body, ReturnTo(node.type.result, boxed))
-        self.later(lowering)
+    def _add(self, name: str, node: Function, *, boxed: bool) -> FunctionBuilder:
+        kinds = param_kinds(node, boxed=boxed)
+        builder = self.program.function(name, kinds, result_kinds(node, boxed=boxed))
+        env = Environment(self, builder.name, facts_of(node))
+        self._pending.append(Lowering(env, builder, node, boxed=boxed))
+        return builder
 
     def finish(self) -> None:
         """Write everything that was asked for."""
@@ -268,26 +232,11 @@ class _Compiler:
         node = self.module.functions[name]
         signature = signature_of(name, node, self.module.entries.get(name))
         inner = self.function(name)
-        outer = self.program.function(
-            f"{name}.entry",
-            [slot_kind(spec) for spec in signature.inputs],
-            [slot_kind(spec) for spec in signature.outputs],
-        )
-        params = [Register(slot_kind(spec)) for spec in signature.inputs]
-        writer = Writer()
-        block: Block = writer.block
-        args = [
-            x
-            for param, register in zip(node.type.params, params, strict=True)
-            for x in _from_outside(writer, param, register)
-        ]
-        result = node.type.result
-        value = spread_over(result, writer.emit("CALL", inner, args=args, kinds=flat_kinds(result)))
-        types = output_types(result, self.module.entries.get(name))
-        parts = (value,) if types == (_without_exists(result),) else _fields(writer, result, value)
-        outputs = [_to_outside(writer, t, part) for t, part in zip(types, parts, strict=True)]
-        writer.end(Return(tuple(outputs)))
-        self._emit(Code(outer, tuple(params), block))
+        takes = [slot_kind(spec) for spec in signature.inputs]
+        results = [slot_kind(spec) for spec in signature.outputs]
+        outer = self.program.function(f"{name}.entry", takes, results)
+        gives = output_types(node.type.result, self.module.entries.get(name))
+        self._emit(entry_code(outer, inner, node, takes, gives))
         self.program.entry(signature.entry(name, outer.index))
 
 
@@ -295,80 +244,3 @@ def _is_boxed(node: Function) -> bool:
     """Whether flat and boxed form are the same for all parameters and the result."""
     types = [*(p.type for p in node.params), node.type.result]
     return all(layout_of(t) == 1 for t in types)
-
-
-def _from_outside(writer: Writer, t: Type, given: Register) -> list[Operand]:
-    """Return the parameter of an entry in flat form."""
-    match t:
-        case ExistsType(body=body):
-            return _from_outside(writer, body, given)
-        case IntType():
-            return [writer.make("TO_INT", args=(given,), kind=Kind.INT)]
-        case BoolType():
-            number = writer.make("TO_INT", args=(given,), kind=Kind.INT)
-            return [writer.binary("NE", number, 0)]
-        case ShapeType(values=values):
-            kinds = (Kind.INT,) * len(values)
-            return list(writer.emit("READ_INTS", len(kinds), args=(given,), kinds=kinds))
-        case TupleType(fields=fields):
-            kinds = (Kind.ANY,) * len(fields)
-            items = writer.emit("UNPACK", len(kinds), args=(given,), kinds=kinds)
-            pairs = zip(fields, items, strict=True)
-            if is_spread(t):
-                return [x for f, item in pairs for x in _from_outside(writer, f, item)]
-            boxed = [_boxed(writer, f, _from_outside(writer, f, item)) for f, item in pairs]
-            return [writer.make("TUPLE", len(boxed), args=boxed, kind=Kind.TUPLE)]
-        case _:
-            return [given]
-
-
-def _boxed(writer: Writer, t: Type, flat: Sequence[Operand]) -> Operand:
-    """Return a value in flat form as one register."""
-    supply = iter(flat)
-
-    def box(layout: Layout) -> Operand:
-        if isinstance(layout, int):
-            return next(supply)
-        items = [box(part) for part in layout]
-        return writer.make("TUPLE", len(items), args=items, kind=Kind.TUPLE)
-
-    return box(layout_of(t))
-
-
-def _without_exists(t: Type) -> Type:
-    while isinstance(t, ExistsType):
-        t = t.body
-    return t
-
-
-def _fields(writer: Writer, t: Type, value: Value) -> Sequence[Value]:
-    """Return the parts of a tuple or shape."""
-    if isinstance(value, Fields):
-        return value.items
-    match _without_exists(t):
-        case TupleType(fields=fields):
-            kinds: tuple[Kind, ...] = (Kind.ANY,) * len(fields)
-        case ShapeType(values=values):
-            kinds = (Kind.INT,) * len(values)
-        case other:
-            raise InternalError(f"a value of type {other} has no parts")
-    return writer.emit("UNPACK", len(kinds), args=(as_operand(value),), kinds=kinds)
-
-
-def _to_outside(writer: Writer, t: Type, value: Value) -> Operand:
-    """Return an output of an entry as the outside takes it."""
-    match t:
-        case ExistsType(body=body):
-            return _to_outside(writer, body, value)
-        case TensorType() | AdtType():
-            return as_operand(value)
-        case TupleType(fields=fields):
-            parts = zip(fields, _fields(writer, t, value), strict=True)
-            items = [_to_outside(writer, f, part) for f, part in parts]
-            return writer.make("TUPLE", len(items), args=items, kind=Kind.TUPLE)
-        case ShapeType():
-            ints = [as_operand(x) for x in _fields(writer, t, value)]
-            return writer.make("MAKE_INTS", "i64", len(ints), args=ints, kind=Kind.TENSOR)
-        case _:
-            dtype = "bool" if isinstance(t, BoolType) else "i64"
-            return writer.make("TO_TENSOR", dtype, args=(as_operand(value),), kind=Kind.TENSOR)

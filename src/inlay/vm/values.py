@@ -151,6 +151,19 @@ def flat_kinds(t: Type) -> tuple[Kind, ...]:
             return (kind_of(t),)
 
 
+def param_kinds(node: Function, *, boxed: bool) -> list[Kind]:
+    """Return the kinds of the registers that the code of a function takes, captures apart."""
+    if boxed:
+        return [kind_of(p.type) for p in node.params]
+    return [k for p in node.params for k in flat_kinds(p.type)]
+
+
+def result_kinds(node: Function, *, boxed: bool) -> tuple[Kind, ...]:
+    """Return the kinds of the registers that the code of a function returns."""
+    result = node.type.result
+    return (kind_of(result),) if boxed else flat_kinds(result)
+
+
 def layout_of(t: Type) -> Layout:
     """Return how a type is spread in flat form; values of equal layout may stand for each other."""
     match t:
