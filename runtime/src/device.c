@@ -30,7 +30,11 @@ inlay_status_t inlay_no_device_memory(inlay_activation_t *m, const inlay_home_t 
     message[0] = '\0';
     status = home->driver->allocate(home->device, home->unit, 0, &none, message, sizeof message);
     if (status == INLAY_OK) home->driver->release(home->device, none);
-    if (status == INLAY_LOST) return device_fails(m->error, home->record, status, message);
+    if (status == INLAY_LOST) {
+        device_fails(m->error, home->record, status, message);
+        inlay_say(m->error, " (where memory was asked for)");
+        return status;
+    }
     return device_fails(m->error, home->record, INLAY_OUT_OF_MEMORY, "it has no more memory");
 }
 
@@ -247,6 +251,17 @@ void inlay_devices_close(inlay_module_t *module)
 
 /* ----------------------------------------------------------------------------------- commands */
 
+/* "device 'cl0': message (kernel 'conv')" */
+static inlay_status_t kernel_fails(inlay_error_t *error, const inlay_command_t *c,
+                                   inlay_status_t status, const char *message)
+{
+    device_fails(error, c->home->record, status, message);
+    inlay_say(error, " (kernel '");
+    inlay_say_text(error, c->kernel->name);
+    inlay_say(error, "')");
+    return status;
+}
+
 void inlay_device_explain(const inlay_activation_t *m, const inlay_command_t *c,
                           inlay_status_t status, int64_t answer, const char *message,
                           inlay_error_t *error)
@@ -258,10 +273,7 @@ void inlay_device_explain(const inlay_activation_t *m, const inlay_command_t *c,
                         inlay_module_string(m->module, kernel->assertions[answer - 1]), NULL, 0);
         return;
     }
-    device_fails(error, c->home->record, status, message);
-    inlay_say(error, " (kernel '");
-    inlay_say_text(error, kernel->name);
-    inlay_say(error, "')");
+    kernel_fails(error, c, status, message);
 }
 
 static inlay_status_t prepare_launch(const inlay_activation_t *m, inlay_command_t *c,
@@ -305,7 +317,7 @@ static inlay_status_t take_workspace(const inlay_command_t *c, inlay_memory_t **
         return inlay_fail(error, INLAY_BAD_DIMS, "a workspace has no possible size", NULL, 0);
     status = c->home->driver->allocate(c->home->device, c->home->unit, (size_t)bytes, workspace,
                                        message, sizeof message);
-    return status == INLAY_OK ? status : device_fails(error, c->home->record, status, message);
+    return status == INLAY_OK ? status : kernel_fails(error, c, status, message);
 }
 
 static inlay_status_t prepare(const inlay_activation_t *m, inlay_command_t *c,
@@ -348,7 +360,7 @@ inlay_status_t inlay_device_start(const inlay_activation_t *m, inlay_command_t *
     status = home->driver->start(home->device, &request, &c->ticket, message, sizeof message);
     /* From here on the command may have ended, and belong to somebody else. */
     if (workspace) home->driver->release(home->device, workspace);
-    return status == INLAY_OK ? status : device_fails(error, home->record, status, message);
+    return status == INLAY_OK ? status : kernel_fails(error, c, status, message);
 }
 
 inlay_status_t inlay_device_run(const inlay_activation_t *m, inlay_command_t *c, inlay_error_t *error)

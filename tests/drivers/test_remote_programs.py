@@ -71,13 +71,6 @@ def test_a_program_over_two_processes(board, suite, tmp_path, inputs, expected):
         assert {DeviceBody, CopyBody} <= bodies
         for _ in range(2):
             same(exe.run(inputs), expected)
-        server.process.kill()
-        for _ in range(2):
-            with pytest.raises(CompileError, match=server.endpoint) as failure:
-                exe.run(inputs)
-            assert failure.value.ids == ("run.device-lost",)
-    with served(suite, driver, options, server.endpoint):
-        same(inlay.compile(read(PLACED), board=file, cache="none").run(inputs), expected)
 
 
 @pytest.mark.data

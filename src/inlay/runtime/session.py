@@ -11,13 +11,17 @@ NumPy arrays that own their memory (and offer DLPack). Strings come in any form 
 them, and go out as arrays of `str` objects. Where a program takes or gives structure, a
 `List` is a list of them, an `Option` is None or one of them, and a tuple is a tuple. An input that does
 not fit is refused with a sentence, and the executable stays usable.
+
+So it does when a device is lost (`run.device-lost`): the call fails, and the next one opens the devices
+again, with their code and constants. Nothing else of a device outlives a call.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -92,15 +96,17 @@ class Executable:
             functions = {k: self._strings.shown(k, f) for k, f in functions.items()}
         addresses |= symbols or {}
         _check_given(kernels, functions, addresses)
-        self._engine: NativeEngine | ReferenceEngine
+        self._open: Callable[[], NativeEngine | ReferenceEngine]
         if engine == "native":
             if any(device.driver == "remote" for device in self._container.devices()):
                 provide_zeromq()
-            self._engine = NativeEngine(source, settings, kernels, functions, addresses)
+            self._open = partial(NativeEngine, source, settings, kernels, functions, addresses)
         else:
-            self._engine = ReferenceEngine(
-                self._container.program(), settings, functions, addresses
-            )
+            program = self._container.program()
+            self._open = partial(ReferenceEngine, program, settings, functions, addresses)
+        self._engine = self._open()
+        self._is_lost = False
+        self._opening = threading.Lock()
         self._indices = {entry.name: index for index, entry in enumerate(self.entries)}
         self._names = [
             ([spec.name for spec in entry.inputs], [spec.name for spec in entry.outputs])
@@ -236,11 +242,12 @@ class Executable:
 
     def _tried(self, index: int, arrays: list[Any]) -> list[Structure]:
         """Call the engine; where it does not take the arrays as they are, find out why."""
-        flat = self._is_flat[index]
-        if flat and isinstance(self._engine, NativeEngine):
+        engine = self._opened()
+        if self._is_flat[index] and isinstance(engine, NativeEngine):
             try:
-                return self._engine.call(index, arrays)
+                return engine.call(index, arrays)
             except CompileError as problem:
+                self._note(engine, problem)
                 if problem.ids != ("input.mismatch",):
                     raise
             except (ValueError, BufferError, TypeError):
@@ -258,10 +265,30 @@ class Executable:
     def _run(self, index: int, bound: list[Structure]) -> list[Structure]:
         """Run with inputs that fit their specs, strings as handles."""
         entry = self.entries[index]
-        if isinstance(self._engine, ReferenceEngine):
-            return self._engine.call(index, bound)
-        results = self._engine.call_structured(index, to_flat(entry.inputs, bound))
+        engine = self._opened()
+        if isinstance(engine, ReferenceEngine):
+            return engine.call(index, bound)
+        try:
+            results = engine.call_structured(index, to_flat(entry.inputs, bound))
+        except CompileError as problem:
+            self._note(engine, problem)
+            raise
         return from_flat(entry.outputs, results)
+
+    def _opened(self) -> NativeEngine | ReferenceEngine:
+        """Return the engine; another one where a device of it was lost."""
+        if self._is_lost:
+            with self._opening:
+                if self._is_lost:
+                    self._engine = self._open()
+                    self._is_lost = False
+        return self._engine
+
+    def _note(self, engine: NativeEngine, problem: CompileError) -> None:
+        """Remember that a device is lost, unless its engine was given up since."""
+        if problem.ids == ("run.device-lost",):
+            with self._opening:
+                self._is_lost |= engine is self._engine
 
 
 def load_executable(

@@ -172,7 +172,7 @@ ENTRIES = (
             "was silent for longer than its time-out. What was in flight has failed, and what the "
             "device held in its memory is gone. The message names the device and says why."
         ),
-        remedy="Start its server again, then open the device or the executable again.",
+        remedy="Start its server again. An executable opens the device anew at its next call.",
     ),
     Entry(
         id="run.build-failed",

@@ -172,9 +172,8 @@ static void host_event(void *user, const inlay_event_t *event)
     inlay_ext_events_add(&((executable_object *)user)->events, event);
 }
 
-static inlay_phase_t host_symbol(void *user, const char *name, size_t name_bytes)
+static inlay_phase_t find_symbol(executable_object *self, const char *name, size_t name_bytes)
 {
-    executable_object *self = user;
     PyObject *key = text(name, name_bytes), *found;
     inlay_phase_t phase = NULL;
     void *address;
@@ -184,6 +183,14 @@ static inlay_phase_t host_symbol(void *user, const char *name, size_t name_bytes
     if (!found) return NULL;
     address = PyLong_AsVoidPtr(found);
     memcpy(&phase, &address, sizeof phase);
+    return phase;
+}
+
+static inlay_phase_t host_symbol(void *user, const char *name, size_t name_bytes)
+{
+    const PyGILState_STATE gil = PyGILState_Ensure();
+    const inlay_phase_t phase = find_symbol(user, name, name_bytes);
+    PyGILState_Release(gil);
     return phase;
 }
 
@@ -553,7 +560,9 @@ static void close_executable(executable_object *self)
 {
     while (self->n_idle) inlay_activation_destroy(self->idle[--self->n_idle]);
     PyMem_Free(self->idle);
+    Py_BEGIN_ALLOW_THREADS /* devices end what is in flight */
     inlay_module_close(self->module);
+    Py_END_ALLOW_THREADS
     inlay_posix_close(self->posix);
     if (self->has_events) inlay_ext_events_close(&self->events);
     inlay_posix_unmap(self->image, self->image_bytes);
@@ -632,9 +641,11 @@ static int open_module(executable_object *self, int threads, int check_constants
         self->host.now = host_now;
         self->host.event = host_event;
     }
-    /* The GIL is kept: symbols are looked up in a dictionary. */
+    /* Devices take their time: their compilers, and servers that are far or absent. */
+    Py_BEGIN_ALLOW_THREADS
     status = inlay_module_open(self->data, self->bytes, self->image, check_constants, &self->host,
                                &self->module, &error);
+    Py_END_ALLOW_THREADS
     if (status == INLAY_OK) return 0;
     if (!PyErr_Occurred()) raise_failure(self->failure, &error, status);
     return -1;
