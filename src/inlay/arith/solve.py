@@ -4,6 +4,12 @@
 `assume_*` returns a new one. A question has three answers: True (proved), False (refuted for every
 assignment), None (depends, or too hard). Nothing here ever guesses.
 
+Simplifying a minimum compares its arguments pair by pair, and comparing simplifies what stands
+inside them. Sizes nest (each layer of a network halves or pads those of the one before), so without
+a memory the work would multiply with every level. `Facts` therefore remember what an atom becomes.
+They never change, but that their maker may add ranges of symbols as it meets them: an answer from
+before that stays right, it is at most less sharp.
+
 Equalities are kept in solved form, `symbol -> Int`: an assumed `a == b` is solved for a symbol that
 occurs once with coefficient 1 or -1 and substituted everywhere (Gaussian elimination over the
 integers, restricted to unit pivots). What cannot be solved so is kept as it is and matched exactly.
@@ -38,6 +44,9 @@ from inlay.arith.expr import (
     to_int,
 )
 
+_MOST_REMEMBERED = 10_000
+"""Bounds the memory of facts that live as long as the process."""
+
 _NO_RANGES: Mapping[Sym, Range] = MappingProxyType({})
 _NO_SOLVED: Mapping[Sym, Int] = MappingProxyType({})
 
@@ -51,12 +60,16 @@ class Facts:
         solved: symbols with a known value over other symbols, fully substituted.
         zeros: integers that are zero but were not solvable for a symbol.
         default: range of symbols that are not in `ranges`.
+        simplified: what atoms become where these facts hold, as far as somebody asked.
     """
 
     ranges: Mapping[Sym, Range] = field(default_factory=lambda: _NO_RANGES)
     solved: Mapping[Sym, Int] = field(default_factory=lambda: _NO_SOLVED)
     zeros: tuple[Int, ...] = ()
     default: Range = rg.DIM
+    simplified: dict[Atom, Int] = field(
+        init=False, repr=False, compare=False, default_factory=dict[Atom, Int]
+    )
 
     def assume_range(self, sym: Sym, known: Range) -> Facts:
         """Return the facts with the symbol also inside `known`."""
@@ -186,9 +199,19 @@ def simplify(e: Int, facts: Facts) -> Int:
 
 
 def _simplify_atom(atom: Atom, facts: Facts) -> Int:
+    if isinstance(atom, Sym):
+        return facts.normal(from_atom(atom))
+    found = facts.simplified.get(atom)
+    if found is None:
+        found = _simplify_compound(atom, facts)
+        if len(facts.simplified) >= _MOST_REMEMBERED:
+            facts.simplified.clear()
+        facts.simplified[atom] = found
+    return found
+
+
+def _simplify_compound(atom: FloorDiv | Mod | Min | Max, facts: Facts) -> Int:
     match atom:
-        case Sym():
-            return facts.normal(from_atom(atom))
         case FloorDiv(numerator=a, denominator=b):
             return _simplify_floordiv(simplify(a, facts), simplify(b, facts), facts)
         case Mod(numerator=a, denominator=b):
