@@ -1,94 +1,182 @@
-"""Whole models split over the devices of a board, by pins and by predicted time."""
+"""Whole models split over the devices of a board: by what people say, and by predicted time.
+
+Every case is compiled once, its program uses both devices, and in every mode its results are those of
+the same model on the host alone and those that are stored.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 
 import inlay
+from inlay.api import compilation
 from inlay.base.diagnostics import CompileError
-from inlay.bytecode.program import CopyBody, DeviceBody
-from tests.data import REPOSITORY, data_path, minilm, model_case
+from inlay.bytecode.program import CopyBody, DeviceBody, ImageBody, Program
+from inlay.runtime.session import Executable, executable_of
+from tests.data import REPOSITORY, Run, data_path, minilm, model_case
 
 pytestmark = [pytest.mark.llvm, pytest.mark.data]
 SLOW = pytest.mark.slow
-ACTIVATIONS = ("sigmoid=DEVICE", "mul=DEVICE", "relu=DEVICE")
+
+SMALL_AND_FAST = """
+summary = "two devices; the second has a fast memory too small for what a network begins with"
+[[memory]]
+name = "host"
+bytes_per_ns = 12
+[[memory]]
+name = "cpu1.mem"
+owner = "cpu1"
+bytes = "4MiB"
+bytes_per_ns = 100
+[[device]]
+name = "cpu0"
+arch = "native"
+memories = ["host"]
+[[device]]
+name = "cpu1"
+arch = "native"
+memories = ["cpu1.mem"]
+[[engine]]
+name = "copier"
+memories = ["host", "cpu1.mem"]
+[[link]]
+from = "host"
+to = "cpu1.mem"
+engine = "copier"
+bytes_per_ns = 8
+latency_ns = 2000
+[[link]]
+from = "cpu1.mem"
+to = "host"
+engine = "copier"
+bytes_per_ns = 8
+latency_ns = 2000
+"""
+"""For a model that is one chain: two equal devices gain nothing by sharing it."""
+DEVICES = {"host_two": "cpu1", "small_and_fast": "cpu1", "opencl": "cl0"}
 
 
-def opened(compile):
-    """Load or compile; skip where the device is not here."""
+@dataclass
+class Model:
+    """A model, the runs that are stored, and how two sets of outputs are compared."""
+
+    path: Path
+    runs: list[Run]
+    check: Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], None]
+
+    @functools.cached_property
+    def alone(self) -> list[dict[str, np.ndarray]]:
+        """What each run gives on the host alone."""
+        exe = inlay.compile(self.path, cache="none", threads=1)
+        return [exe.run(run.inputs) for run in self.runs]
+
+
+def sentence_model(path: Path) -> Model:
+    """MiniLM of any batch and length, built into a file."""
+    minilm()
+    source = REPOSITORY / "examples" / "sentence_embedding" / "build_minilm.py"
+    spec = importlib.util.spec_from_file_location("build_minilm", source)
+    builder = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(builder)
+    onnx.save(builder.build(), path)
+    runs = []
+    with np.load(data_path("minilm", "runs.npz")) as stored:
+        for run in range(3):
+            names = ("input_ids", "attention_mask", "token_type_ids")
+            inputs = {name: stored[f"run{run}/in/{name}"] for name in names}
+            runs.append(Run(inputs, {"embedding": stored[f"run{run}/out/embedding"]}))
+
+    def check(found, expected) -> None:
+        np.testing.assert_allclose(found["embedding"], expected["embedding"], atol=1e-5)
+
+    return Model(path, runs, check)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> Callable[[str], Model]:
+    """Models by name, each with what it gives alone, made once."""
+    folder = tmp_path_factory.mktemp("models")
+
+    @functools.cache
+    def find(name: str) -> Model:
+        if name == "minilm":
+            return sentence_model(folder / "minilm.onnx")
+        case = model_case(name)
+        return Model(case.model, case.runs(), case.check)
+
+    return find
+
+
+def case(model: str, board: str, *operators: str, slow: bool = True):
+    """Operators are pinned to the device of the board; without any, predicted time decides."""
+    how = "said" if operators else "by-cost"
+    marks = (SLOW,) if slow else ()
+    return pytest.param(model, board, operators, id=f"{model}-{board}-{how}", marks=marks)
+
+
+ACTIVATIONS = ("sigmoid", "mul", "relu")
+CASES = [
+    case("micro_kws_qdq", "host_two", "conv*", slow=False),
+    case("micro_kws_qdq", "small_and_fast", slow=False),
+    case("micro_kws_qdq", "opencl", "conv*"),
+    case("micro_kws_qdq", "opencl"),
+    case("silero_vad_16k", "host_two", *ACTIVATIONS),
+    case("silero_vad_16k", "host_two"),
+    case("silero_vad_16k", "opencl", *ACTIVATIONS),
+    case("silero_vad_16k", "opencl"),
+    case("ultraface_rfb320", "host_two", "conv*"),
+    case("ultraface_rfb320", "host_two"),
+    case("ultraface_rfb320", "opencl", "relu"),
+    case("ultraface_rfb320", "opencl"),
+    case("minilm", "host_two", "*matmul*"),
+    case("minilm", "host_two"),
+    case("minilm", "opencl", "*matmul*"),
+    case("minilm", "opencl"),
+]
+
+
+def split(path: Path, board: str, operators: Sequence[str], folder: Path) -> Program:
+    """Compile; both devices have kernels, and values move between them."""
+    device = DEVICES[board]
+    if board == "small_and_fast":
+        board = str(folder / "small_and_fast.toml")
+        Path(board).write_text(SMALL_AND_FAST)
+    pins = tuple(f"{operator}={device}" for operator in operators)
+    program = compilation(inlay.load(path), board=board, pins=pins, cache="none").program
+    bodies = {type(k.body) for k in program.kernels}
+    assert {ImageBody, DeviceBody, CopyBody} <= bodies
+    return program
+
+
+def loaded(program: Program, **settings) -> Executable:
+    """Skip where the device is not here."""
     try:
-        return compile()
+        return executable_of(program, threads=2, **settings)
     except CompileError as failure:
         if failure.ids != ("run.device-absent",):
             raise
         pytest.skip(str(failure))
 
 
-def split(path, board: str, pins: tuple[str, ...], mode: str = "parallel"):
-    device = {"host_two": "cpu1", "opencl": "cl0"}[board]
-    named = tuple(p.replace("DEVICE", device) for p in pins)
-    exe = opened(
-        lambda: inlay.compile(path, board=board, pins=named, cache="none", threads=2, mode=mode)
-    )
-    bodies = [k.body for k in exe.program.kernels]
-    if pins:
-        assert any(isinstance(b, DeviceBody) for b in bodies)
-        assert any(isinstance(b, CopyBody) for b in bodies)
-    return exe
-
-
-@pytest.mark.parametrize("mode", ["sequential", "parallel"])
-@pytest.mark.parametrize(
-    ("id", "board", "pins"),
-    [
-        ("mnist8", "host_two", ("*=DEVICE",)),
-        pytest.param("micro_kws_qdq", "host_two", ("*=DEVICE",), marks=SLOW),
-        pytest.param("ultraface_rfb320", "host_two", ("conv*=DEVICE",), marks=SLOW),
-        pytest.param("ultraface_rfb320", "host_two", (), marks=SLOW),
-        pytest.param("silero_vad_16k", "host_two", ACTIVATIONS, marks=SLOW),
-        pytest.param("silero_vad_16k", "host_two", (), marks=SLOW),
-        pytest.param("mnist8", "opencl", ("*=DEVICE",), marks=SLOW),
-        pytest.param("micro_kws_qdq", "opencl", ("conv*=DEVICE",), marks=SLOW),
-        pytest.param("silero_vad_16k", "opencl", ACTIVATIONS, marks=SLOW),
-        pytest.param("ultraface_rfb320", "opencl", ("relu=DEVICE",), marks=SLOW),
-    ],
-)
-def test_models(id, board, pins, mode):
-    """Equal to what is stored, and two runs are equal bit for bit."""
-    case = model_case(id)
-    exe = split(case.model, board, pins, mode)
-    for run in case.runs():
-        first = exe.run(run.inputs)
-        case.check(first, run.outputs)
-        again = exe.run(run.inputs)
-        for name, value in first.items():
-            np.testing.assert_array_equal(again[name], value)
-    assert exe.live_objects() == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("board", "pins"), [("host_two", ("*matmul*=DEVICE",)), ("host_two", ()), ("opencl", ())]
-)
-def test_sentence_embeddings(board, pins, tmp_path):
-    """MiniLM of any batch and length."""
-    minilm()
-    source = REPOSITORY / "examples" / "sentence_embedding" / "build_minilm.py"
-    spec = importlib.util.spec_from_file_location("build_minilm", source)
-    builder = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(builder)
-    path = tmp_path / "minilm.onnx"
-    onnx.save(builder.build(), path)
-    exe = split(path, board, pins)
-    with np.load(data_path("minilm", "runs.npz")) as stored:
-        for run in range(3):
-            inputs = {
-                name: stored[f"run{run}/in/{name}"]
-                for name in ("input_ids", "attention_mask", "token_type_ids")
-            }
-            found = exe.run(inputs)["embedding"]
-            np.testing.assert_allclose(found, stored[f"run{run}/out/embedding"], atol=1e-5)
+@pytest.mark.parametrize(("name", "board", "operators"), CASES)
+def test_models(models, name, board, operators, tmp_path):
+    model = models(name)
+    program = split(model.path, board, operators, tmp_path)
+    for mode in ("sequential", "parallel"):
+        exe = loaded(program, mode=mode)
+        for run, alone in zip(model.runs, model.alone, strict=True):
+            found = exe.run(run.inputs)
+            model.check(found, alone)
+            model.check(found, run.outputs)
+            again = exe.run(run.inputs)
+            for output, value in found.items():
+                np.testing.assert_array_equal(again[output], value)
+        assert exe.live_objects() == 0
