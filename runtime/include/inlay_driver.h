@@ -86,6 +86,9 @@ typedef struct inlay_request {
     uint32_t n_phases;
     inlay_done_t done;
     void *argument;
+    /* Where a driver that knows stores, before `done`, when the device began and ended, in ns of
+     * host.now; NULL where nobody asks. */
+    int64_t *times;
 } inlay_request_t;
 
 struct inlay_driver {

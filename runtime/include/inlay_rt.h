@@ -132,11 +132,11 @@ typedef struct inlay_threads {
 
 /* What the host may be told of a call. Times are those of host.now. */
 typedef enum inlay_event_kind {
-    INLAY_EVENT_RUN,   /* a kernel or copy ran, on this thread; `value`: predicted ns, or -1 */
+    INLAY_EVENT_RUN,   /* a kernel or copy ran, here or on a device; `value`: predicted ns, or -1 */
     INLAY_EVENT_WAIT,  /* the thread of the call waited */
     INLAY_EVENT_CALL,  /* a function ran from outside, to its end */
     INLAY_EVENT_NEEDS, /* command `number` was issued, and waits for `other` */
-    INLAY_EVENT_MEMORY /* `value`: bytes of tensors of the call */
+    INLAY_EVENT_MEMORY /* bytes of tensors of the call: `value` in the host, `other` on devices */
 } inlay_event_kind_t;
 
 typedef struct inlay_event {
@@ -148,6 +148,8 @@ typedef struct inlay_event {
     uint64_t other;
     int64_t begin, end;   /* ns */
     int64_t value;
+    const char *device;   /* whose queue ran it, as the file names it; NULL for this thread */
+    uint32_t device_bytes, queue;
 } inlay_event_t;
 
 /* What the embedding program provides. `user` is passed to each. Functions marked optional may

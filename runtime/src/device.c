@@ -357,6 +357,8 @@ inlay_status_t inlay_device_start(const inlay_activation_t *m, inlay_command_t *
     INLAY_TRY(prepare(m, c, &request, items, &workspace, error));
     request.done = done;
     request.argument = argument;
+    c->times[0] = c->times[1] = 0;
+    if (m->host->event) request.times = c->times;
     status = home->driver->start(home->device, &request, &c->ticket, message, sizeof message);
     /* From here on the command may have ended, and belong to somebody else. */
     if (workspace) home->driver->release(home->device, workspace);
@@ -366,6 +368,7 @@ inlay_status_t inlay_device_start(const inlay_activation_t *m, inlay_command_t *
 inlay_status_t inlay_device_run(const inlay_activation_t *m, inlay_command_t *c, inlay_error_t *error)
 {
     const inlay_home_t *home = c->home;
+    const int64_t begin = inlay_trace_now(m);
     outcome_t outcome;
     inlay_status_t status;
     if (!home) {
@@ -376,6 +379,7 @@ inlay_status_t inlay_device_run(const inlay_activation_t *m, inlay_command_t *c,
     status = inlay_device_start(m, c, note, &outcome, error);
     if (status != INLAY_OK) return status;
     home->driver->wait(home->device, c->ticket);
+    inlay_trace_wait(m, begin);
     if (outcome.status != INLAY_OK)
         inlay_device_explain(m, c, outcome.status, outcome.answer, outcome.message, error);
     return outcome.status;

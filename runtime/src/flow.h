@@ -83,6 +83,7 @@ struct inlay_command {
     inlay_command_t *mates;           /* others that run as one with this */
     struct inlay_activation *activation;
     int64_t begun;                    /* when host.start was asked, for the trace */
+    int64_t times[2];                 /* when a device began and ended; 0 where it does not say */
     inlay_tensor_t *tensors;          /* of a kernel that takes tensors */
     inlay_region_t *regions;          /* of a kernel that may work on memory of devices */
     const inlay_home_t *home;         /* whose queue it is for; NULL: it runs here */

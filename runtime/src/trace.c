@@ -8,20 +8,19 @@ int64_t inlay_trace_now(const inlay_activation_t *m)
     return m->host->event && m->host->now ? m->host->now(m->host->user) : 0;
 }
 
-static void tell(const inlay_activation_t *m, uint32_t kind, uint64_t number, uint64_t other,
-                 int64_t begin, int64_t value, inlay_text_t name)
+/* An event of this thread that ends now. */
+static inlay_event_t event_of(const inlay_activation_t *m, uint32_t kind, int64_t begin,
+                              inlay_text_t name)
 {
     inlay_event_t event;
+    memset(&event, 0, sizeof event);
     event.kind = kind;
     event.call = m;
-    event.number = number;
-    event.other = other;
     event.begin = begin;
     event.end = inlay_trace_now(m);
-    event.value = value;
     event.name = name.at;
     event.name_bytes = name.bytes;
-    m->host->event(m->host->user, &event);
+    return event;
 }
 
 static const inlay_text_t NO_NAME = {"", 0};
@@ -29,33 +28,59 @@ static const inlay_text_t NO_NAME = {"", 0};
 void inlay_trace_run(const inlay_activation_t *m, const inlay_command_t *command, int64_t begin)
 {
     static const inlay_text_t copy = {"copy", 4};
-    int64_t cost = -1;
+    const inlay_home_t *home = command->home;
+    inlay_event_t event;
     if (!m->host->event) return;
-    if (command->kernel && !inlay_formula_value(command->kernel->cost, command->ints, &cost)) cost = -1;
-    tell(m, INLAY_EVENT_RUN, command->number, 0, begin, cost,
-         command->kernel ? command->kernel->name : copy);
+    event = event_of(m, INLAY_EVENT_RUN, begin, command->kernel ? command->kernel->name : copy);
+    event.number = command->number;
+    if (!command->kernel || home ||
+        !inlay_formula_value(command->kernel->cost, command->ints, &event.value))
+        event.value = -1;
+    if (home) {
+        event.device = home->record->name;
+        event.device_bytes = home->record->name_bytes;
+        event.queue = command->ticket.queue;
+        if (command->times[1]) {
+            event.begin = command->times[0];
+            event.end = command->times[1];
+        }
+    }
+    m->host->event(m->host->user, &event);
 }
 
 void inlay_trace_wait(const inlay_activation_t *m, int64_t begin)
 {
-    if (m->host->event) tell(m, INLAY_EVENT_WAIT, 0, 0, begin, 0, NO_NAME);
+    inlay_event_t event;
+    if (!m->host->event) return;
+    event = event_of(m, INLAY_EVENT_WAIT, begin, NO_NAME);
+    m->host->event(m->host->user, &event);
 }
 
 void inlay_trace_call(const inlay_activation_t *m, uint32_t function, int64_t begin)
 {
-    if (m->host->event)
-        tell(m, INLAY_EVENT_CALL, 0, 0, begin, 0, m->module->functions[function].name);
+    inlay_event_t event;
+    if (!m->host->event) return;
+    event = event_of(m, INLAY_EVENT_CALL, begin, m->module->functions[function].name);
+    m->host->event(m->host->user, &event);
 }
 
 void inlay_trace_needs(const inlay_activation_t *m, const inlay_command_t *later,
                        const inlay_command_t *earlier)
 {
-    if (m->host->event)
-        tell(m, INLAY_EVENT_NEEDS, later->number, earlier->number, inlay_trace_now(m), 0, NO_NAME);
+    inlay_event_t event;
+    if (!m->host->event) return;
+    event = event_of(m, INLAY_EVENT_NEEDS, inlay_trace_now(m), NO_NAME);
+    event.number = later->number;
+    event.other = earlier->number;
+    m->host->event(m->host->user, &event);
 }
 
 void inlay_trace_memory(const inlay_activation_t *m)
 {
-    if (m->host->event)
-        tell(m, INLAY_EVENT_MEMORY, 0, 0, inlay_trace_now(m), (int64_t)m->heap.used_bytes, NO_NAME);
+    inlay_event_t event;
+    if (!m->host->event) return;
+    event = event_of(m, INLAY_EVENT_MEMORY, inlay_trace_now(m), NO_NAME);
+    event.value = (int64_t)m->heap.used_bytes;
+    event.other = m->heap.lodged_bytes;
+    m->host->event(m->host->user, &event);
 }

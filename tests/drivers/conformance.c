@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "inlay_driver.h"
 
@@ -68,6 +69,16 @@ static void give(void *user, void *memory, size_t bytes, size_t align)
     live--;
     pthread_mutex_unlock(&lock);
 }
+
+static int64_t now(void *user)
+{
+    struct timespec t;
+    (void)user;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void watch(void *user, const inlay_event_t *event) { (void)user, (void)event; }
 
 static inlay_host_t host;
 
@@ -288,6 +299,37 @@ static void test_copies(void)
     free(out);
     driver->release(device, a);
     driver->release(device, b);
+    driver->close(device);
+    NEED(live == 0);
+}
+
+/* A driver that knows when a request began and ended says so before it tells the end. */
+static void test_times(void)
+{
+    inlay_device_t *device = open_one();
+    inlay_memory_t *memory = memory_of(device, 0, 1 << 20);
+    uint8_t *bytes = calloc(1, 1 << 20);
+    int64_t times[4][2], before = now(NULL), after;
+    outcome_t outcomes[4];
+    int i;
+    memset(times, 0, sizeof times);
+    for (i = 0; i < 4; i++) {
+        inlay_request_t request =
+            copy_request(INLAY_QUEUE_COPY, on_device(memory, 0), on_host(bytes), 1 << 20);
+        request.times = times[i];
+        start(device, &request, &outcomes[i]);
+    }
+    for (i = 0; i < 4; i++) settle(device, &outcomes[i]);
+    after = now(NULL);
+    for (i = 0; i < 4 && times[i][1]; i++) {
+        /* Clocks are compared to about the time of a call. */
+        NEED(before - 10000000 <= times[i][0] && times[i][0] <= times[i][1]);
+        NEED(times[i][1] <= after + 10000000);
+        NEED(i == 0 || times[i - 1][1] <= times[i][0]);
+    }
+    NEED(i == 0 || i == 4);
+    free(bytes);
+    driver->release(device, memory);
     driver->close(device);
     NEED(live == 0);
 }
@@ -811,6 +853,7 @@ int main(int count, char **words)
         {"facts", test_facts},
         {"memory", test_memory},
         {"copies", test_copies},
+        {"times", test_times},
         {"launch", test_launch},
         {"phases", test_phases},
         {"order in a queue", test_order_in_a_queue},
@@ -838,6 +881,8 @@ int main(int count, char **words)
     if (count > 3) read_image(words[3]);
     host.allocate = take;
     host.release = give;
+    host.now = now;
+    host.event = watch;
     setbuf(stdout, NULL);
     for (i = 0; i < sizeof tests / sizeof tests[0]; i++) {
         message[0] = '\0';

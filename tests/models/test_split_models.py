@@ -20,7 +20,9 @@ import inlay
 from inlay.api import compilation
 from inlay.base.diagnostics import CompileError
 from inlay.bytecode.program import CopyBody, DeviceBody, ImageBody, Program
+from inlay.runtime.native import Settings
 from inlay.runtime.session import Executable, executable_of
+from inlay.runtime.trace import device_times, queue_names, timeline
 from tests.data import REPOSITORY, Run, data_path, minilm, model_case
 
 pytestmark = [pytest.mark.llvm, pytest.mark.data]
@@ -156,10 +158,10 @@ def split(path: Path, board: str, operators: Sequence[str], folder: Path) -> Pro
     return program
 
 
-def loaded(program: Program, **settings) -> Executable:
+def loaded(program: Program, settings: Settings) -> Executable:
     """Skip where the device is not here."""
     try:
-        return executable_of(program, threads=2, **settings)
+        return executable_of(program, settings=settings)
     except CompileError as failure:
         if failure.ids != ("run.device-absent",):
             raise
@@ -171,7 +173,7 @@ def test_models(models, name, board, operators, tmp_path):
     model = models(name)
     program = split(model.path, board, operators, tmp_path)
     for mode in ("sequential", "parallel"):
-        exe = loaded(program, mode=mode)
+        exe = loaded(program, Settings(threads=2, mode=mode))
         for run, alone in zip(model.runs, model.alone, strict=True):
             found = exe.run(run.inputs)
             model.check(found, alone)
@@ -180,3 +182,24 @@ def test_models(models, name, board, operators, tmp_path):
             for output, value in found.items():
                 np.testing.assert_array_equal(again[output], value)
         assert exe.live_objects() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("board", ["host_two", "opencl"])
+def test_copies_beside_kernels(models, board, tmp_path):
+    """While the device computes one product, the result of another one leaves."""
+    program = split(models("minilm").path, board, ("*matmul*",), tmp_path)
+    exe = loaded(program, Settings(threads=2, mode="parallel", trace=True))
+    for _ in range(20):
+        for run in models("minilm").runs:
+            models("minilm").check(exe.run(run.inputs), run.outputs)
+            events = exe.events()
+            [device] = device_times(events)
+            if not device.together:
+                continue
+            rows = [e for e in timeline(events, queue_names(program))["traceEvents"] if e["ph"] == "M"]
+            names = {e["args"]["name"] for e in rows if e["name"] == "thread_name"}
+            engine = {"host_two": "copier", "opencl": "cl0.transfer"}[board]
+            assert {DEVICES[board], engine} < names
+            return
+    pytest.fail("no copy went on beside a kernel")

@@ -444,7 +444,7 @@ static void *run_lane(void *argument)
     pthread_mutex_lock(&device->lock);
     for (;;) {
         waiting_t *first = lane->first;
-        int64_t answer;
+        int64_t answer, *times;
         if (!first && device->is_closing) break;
         if (!first || !is_ready(device, &first->request)) {
             pthread_cond_wait(&device->changed, &device->lock);
@@ -452,8 +452,11 @@ static void *run_lane(void *argument)
         }
         lane->first = first->next;
         if (!lane->first) lane->end = &lane->first;
+        times = device->host->now ? first->request.times : NULL;
         pthread_mutex_unlock(&device->lock);
+        if (times) times[0] = device->host->now(device->host->user);
         answer = perform(device, &first->request);
+        if (times) times[1] = device->host->now(device->host->user);
         pthread_mutex_lock(&device->lock);
         let_go(device, &first->request);
         lane->ended++;

@@ -216,10 +216,32 @@ static void dismantle(inlay_device_t *device)
     inlay_cl_give(device, device, sizeof *device);
 }
 
+/* Learn how far the clock of the device is from the host's: by a command of which both know when it
+ * was enqueued. Without that its events have no times that mean anything here. */
+static void compare_clocks(inlay_device_t *device)
+{
+    const inlay_host_t *host = device->host;
+    cl_event event = NULL;
+    uint64_t queued = 0;
+    const int64_t before = host->now(host->user);
+    int64_t after;
+    if (device->cl.EnqueueMarkerWithWaitList(device->lanes[0].queue, 0, NULL, &event) != CL_SUCCESS)
+        return;
+    after = host->now(host->user);
+    if (device->cl.Finish(device->lanes[0].queue) == CL_SUCCESS &&
+        device->cl.GetEventProfilingInfo(event, CL_PROFILING_COMMAND_QUEUED, sizeof queued, &queued,
+                                         NULL) == CL_SUCCESS) {
+        device->has_times = 1;
+        device->skew = before + (after - before) / 2 - (int64_t)queued;
+    }
+    device->cl.ReleaseEvent(event);
+}
+
 static inlay_status_t set_up(inlay_device_t *device, const options_t *options, char *message,
                              size_t bytes)
 {
     inlay_status_t status = find_library(device, message, bytes);
+    const uint64_t watched = device->host->event && device->host->now ? CL_QUEUE_PROFILING_ENABLE : 0;
     cl_status answer = CL_SUCCESS;
     uint32_t i;
     if (status == INLAY_OK) status = find_device(device, options, message, bytes);
@@ -230,11 +252,12 @@ static inlay_status_t set_up(inlay_device_t *device, const options_t *options, c
         device->cl.CreateContext(NULL, options->units, device->units, NULL, NULL, &answer);
     if (!device->context) return inlay_cl_failed(answer, "clCreateContext", message, bytes);
     for (i = 0; i < options->units * QUEUES; i++) {
-        device->lanes[i].queue =
-            device->cl.CreateCommandQueue(device->context, device->units[i / QUEUES], 0, &answer);
+        device->lanes[i].queue = device->cl.CreateCommandQueue(
+            device->context, device->units[i / QUEUES], watched, &answer);
         if (!device->lanes[i].queue)
             return inlay_cl_failed(answer, "clCreateCommandQueue", message, bytes);
     }
+    if (watched) compare_clocks(device);
     return INLAY_OK;
 }
 

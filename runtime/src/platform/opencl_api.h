@@ -30,6 +30,10 @@ enum {
     CL_INVALID_BUFFER_SIZE = -61,
 
     CL_COMPLETE = 0,
+    CL_QUEUE_PROFILING_ENABLE = 1 << 1,
+    CL_PROFILING_COMMAND_QUEUED = 0x1280,
+    CL_PROFILING_COMMAND_START = 0x1282,
+    CL_PROFILING_COMMAND_END = 0x1283,
 
     CL_DEVICE_TYPE_CPU = 1 << 1,
     CL_DEVICE_TYPE_GPU = 1 << 2,
@@ -99,6 +103,7 @@ typedef void(INLAY_CL_CALL *cl_event_callback)(cl_event event, cl_status status,
        const cl_event *, cl_event *))                                                              \
     X(EnqueueMarkerWithWaitList, cl_status, (cl_queue, uint32_t, const cl_event *, cl_event *))    \
     X(SetEventCallback, cl_status, (cl_event, cl_status, cl_event_callback, void *))               \
+    X(GetEventProfilingInfo, cl_status, (cl_event, uint32_t, size_t, void *, size_t *))            \
     X(RetainEvent, cl_status, (cl_event))                                                          \
     X(ReleaseEvent, cl_status, (cl_event))                                                         \
     X(Flush, cl_status, (cl_queue))                                                                \

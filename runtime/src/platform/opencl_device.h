@@ -35,6 +35,8 @@ typedef struct flight {
     uint32_t queue, asserts, failure;
     uint64_t number;
     cl_event event;      /* of the last command */
+    cl_event first;      /* of the first, where there are several and times are asked for */
+    int64_t *times;
     cl_memory word;      /* where phases leave the number of an assertion, or NULL */
     inlay_done_t done;
     void *argument;
@@ -55,6 +57,8 @@ struct inlay_device {
     lane_t lanes[MOST_UNITS * QUEUES];
     inlay_device_facts_t facts;
     uint32_t rounds_exactly, is_cpu;
+    uint32_t has_times;  /* whether its events have times */
+    int64_t skew;        /* of its clock: what to add for the host's */
     pthread_mutex_t lock;
     pthread_cond_t landed;
     uint64_t in_flight;

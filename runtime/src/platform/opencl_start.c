@@ -7,9 +7,26 @@
 
 static const uint32_t NO_FAILURE = 0xFFFFFFFFu;
 
+/* Store when the device began and ended, if it can say so. */
+static void note_times(const flight_t *flight)
+{
+    const inlay_device_t *device = flight->device;
+    uint64_t begin = 0, end = 0;
+    if (!device->has_times || !flight->times) return;
+    if (device->cl.GetEventProfilingInfo(flight->first ? flight->first : flight->event,
+                                         CL_PROFILING_COMMAND_START, sizeof begin, &begin,
+                                         NULL) != CL_SUCCESS ||
+        device->cl.GetEventProfilingInfo(flight->event, CL_PROFILING_COMMAND_END, sizeof end, &end,
+                                         NULL) != CL_SUCCESS)
+        return;
+    flight->times[0] = (int64_t)begin + device->skew;
+    flight->times[1] = (int64_t)end + device->skew;
+}
+
 static void tell(flight_t *flight, cl_status status)
 {
     char text[64];
+    if (status >= 0) note_times(flight);
     if (status < 0) {
         inlay_cl_failed(status, "a command", text, sizeof text);
         flight->done(flight->argument, inlay_cl_status(status), 0, text);
@@ -47,6 +64,7 @@ static void INLAY_CL_CALL ended(cl_event event, cl_status status, void *user)
     pthread_cond_broadcast(&device->landed);
     pthread_mutex_unlock(&device->lock);
     device->cl.ReleaseEvent(flight->event);
+    if (flight->first) device->cl.ReleaseEvent(flight->first);
     if (flight->word) device->cl.ReleaseMemObject(flight->word);
     inlay_cl_give(device, flight, sizeof *flight);
     /* The last touch of the device: `close` goes on when it sees zero. */
@@ -123,9 +141,11 @@ typedef struct enqueue {
 /* The event of the command that follows takes the place of the one before. */
 static cl_event *next_event(enqueue_t *e)
 {
-    if (e->flight->event) e->device->cl.ReleaseEvent(e->flight->event);
-    e->flight->event = NULL;
-    return &e->flight->event;
+    flight_t *flight = e->flight;
+    if (flight->event && flight->times && !flight->first) flight->first = flight->event;
+    else if (flight->event) e->device->cl.ReleaseEvent(flight->event);
+    flight->event = NULL;
+    return &flight->event;
 }
 
 static const cl_event *first_waits(enqueue_t *e, uint32_t *n)
@@ -304,6 +324,7 @@ inlay_status_t inlay_cl_start(inlay_device_t *device, const inlay_request_t *req
     flight->queue = request->queue;
     flight->done = request->done;
     flight->argument = request->argument;
+    flight->times = request->times;
     pthread_mutex_lock(&device->lock);
     status = enqueue(device, request, flight, message, bytes);
     if (status == INLAY_OK) {
@@ -317,6 +338,7 @@ inlay_status_t inlay_cl_start(inlay_device_t *device, const inlay_request_t *req
             device->cl.Finish(device->lanes[request->queue].queue);
             device->cl.ReleaseEvent(flight->event);
         }
+        if (flight->first) device->cl.ReleaseEvent(flight->first);
         if (flight->word) device->cl.ReleaseMemObject(flight->word);
         inlay_cl_give(device, flight, sizeof *flight);
         return status;

@@ -21,7 +21,7 @@ from inlay.cli._model import (
     prepare,
     write_arrays,
 )
-from inlay.runtime.trace import kernel_times, table, timeline
+from inlay.runtime.trace import kernel_times, queue_names, table, timeline
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +55,8 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.profile:
         output.say(table(events))
     if arguments.trace is not None:
-        arguments.trace.write_text(json.dumps(timeline(events)), encoding="utf-8")
+        rows = queue_names(loaded.executable.program)
+        arguments.trace.write_text(json.dumps(timeline(events, rows)), encoding="utf-8")
         output.say(f"  timeline written to {arguments.trace}")
     if arguments.output is not None:
         write_arrays(arguments.output, outputs)

@@ -42,6 +42,7 @@ from inlay.pipeline.route import memory_pipeline, tensor_pipeline
 from inlay.pipeline.version import lowering_version
 from inlay.placement.plan_places import PlanOptions
 from inlay.runtime.extern import Extern
+from inlay.runtime.trace import QUEUES
 from inlay.schedule.choose import RULES, Rule, schedule_function
 from inlay.transforms.pack_weights import PackOptions
 from inlay.vm.link import link
@@ -141,7 +142,10 @@ def compile_module(
             memories=tuple(m.name for m in board.memories),
             devices=part.devices,
             of_devices=part.kernels,
-            properties={"report": json.dumps(report.to_json(), sort_keys=True)},
+            properties={
+                "report": json.dumps(report.to_json(), sort_keys=True),
+                QUEUES: json.dumps(part.queues, sort_keys=True),
+            },
             shapes=partial(generator.add_shapes, artifact.image),
         )
     return Compilation(program, module, report, externs)

@@ -102,10 +102,13 @@ class DevicePart:
     Attributes:
         kernels: by name.
         devices: to be opened when the program is loaded.
+        queues: what the board calls the queues of each: the device itself computes, the engine of its
+            link to the host copies.
     """
 
     kernels: Mapping[str, bc.Kernel]
     devices: tuple[bc.Device, ...]
+    queues: Mapping[str, tuple[str, ...]]
 
 
 def device_part(
@@ -150,7 +153,12 @@ def device_part(
                 made[r.name] = _kernel(kernels[r.name], image, position)
         devices.append(_device(board, device, position, image))
     findings.raise_if_fatal()
-    return DevicePart(made, tuple(devices))
+    queues = {d.name: (d.name, *_engines(board, names[d.memories[0]])) for d in devices}
+    return DevicePart(made, tuple(devices), queues)
+
+
+def _engines(board: Board, memory: str) -> tuple[str, ...]:
+    return tuple(link.engine for link in board.routes(board.host.memories, (memory,)))[:1]
 
 
 def _device(board: Board, name: str, memory: int, image: DeviceImage) -> bc.Device:

@@ -62,7 +62,7 @@ class _Request(c.Structure):
         ("buffers", c.POINTER(_Region)), ("n_buffers", c.c_uint32),
         ("ints", c.POINTER(c.c_int64)), ("n_ints", c.c_uint32),
         ("items", c.POINTER(c.c_int64)), ("n_phases", c.c_uint32),
-        ("done", _Done), ("argument", _P),
+        ("done", _Done), ("argument", _P), ("times", c.POINTER(c.c_int64)),
     )  # fmt: skip
 
 

@@ -3,19 +3,28 @@
     executable = load_executable("model.inlay", settings=Settings(threads=2, trace=True))
     executable.run(inputs)
     events = executable.events()
-    Path("trace.json").write_text(json.dumps(timeline(events)))    # chrome://tracing, Perfetto
+    rows = queue_names(executable.program)
+    Path("trace.json").write_text(json.dumps(timeline(events, rows)))    # chrome://tracing, Perfetto
     print(table(events))
 
-A timeline has a row for each thread, arrows from what a command waited for, and the bytes of tensors.
-Times are nanoseconds of the monotonic clock.
+A timeline has a row for each thread of the host and for each queue of a device, arrows from what a
+command waited for, and the bytes of tensors. The queue for copies of a device is named as the engine
+of the board. Times are nanoseconds of the monotonic clock; of a device they are its own, moved to that
+clock, where its driver knows them, else from when a command was started until its end was told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
+
+from inlay.bytecode.program import Program
+
+QUEUES = "queues"
+"""The property of a program with the names of queues: `{"cl0": ["cl0", "cl0.transfer"]}`."""
 
 
 class EventKind(IntEnum):
@@ -40,12 +49,14 @@ class Event:
     Attributes:
         kind: what it is.
         name: of the kernel or function.
-        row: the thread, a number.
+        row: the thread, a number; of a command of a device, the one that told its end.
         call: which activation; calls of one activation follow each other.
         number: of the command, in its activation.
-        other: of the command that it waits for.
+        other: of the command that it waits for; of memory, bytes on devices.
         begin, end: when, in ns.
-        value: of a kernel, the predicted time in ns, or -1; of memory, bytes.
+        value: of a kernel, the predicted time in ns, or -1; of memory, bytes in the host.
+        device: that ran it; empty for the host.
+        queue: of the device; those with odd numbers are for copies.
     """
 
     kind: EventKind
@@ -57,54 +68,157 @@ class Event:
     begin: int
     end: int
     value: int
+    device: str = ""
+    queue: int = 0
 
     @classmethod
-    def of(cls, fields: tuple[int, str, int, int, int, int, int, int, int]) -> Event:
+    def of(cls, fields: tuple[int, str, int, int, int, int, int, int, int, str, int]) -> Event:
         """Read an event as the runtime gives it."""
         return cls(EventKind(fields[0]), *fields[1:])
 
 
-def timeline(events: Sequence[Event]) -> dict[str, Any]:
-    """Return events in the format of trace viewers (an object with `traceEvents`)."""
-    start = min((e.begin for e in events), default=0)
-    callers = {e.row for e in events if e.kind is EventKind.CALL}
-    rows = sorted({e.row for e in events if e.kind is not EventKind.MEMORY})
-    shown: list[dict[str, Any]] = []
-    for row in rows:
-        name = f"caller {row}" if row in callers else f"worker {row}"
-        shown.append({"ph": "M", "name": "thread_name", "pid": 1, "tid": row, "args": {"name": name}})
-    runs = {(e.call, e.number): e for e in events if e.kind is EventKind.RUN}
-    for e in events:
-        base = {"pid": 1, "tid": e.row, "ts": (e.begin - start) / 1e3}
-        span = {**base, "ph": "X", "dur": (e.end - e.begin) / 1e3}
-        match e.kind:
-            case EventKind.RUN:
-                predicted = {"predicted_us": e.value / 1e3} if e.value >= 0 else {}
-                args = {"number": e.number, **predicted}
-                shown.append({**span, "name": e.name, "cat": "kernel", "args": args})
-            case EventKind.WAIT:
-                shown.append({**span, "name": "wait", "cat": "wait"})
-            case EventKind.CALL:
-                shown.append({**span, "name": e.name, "cat": "call"})
-            case EventKind.NEEDS:
-                before, after = runs.get((e.call, e.other)), runs.get((e.call, e.number))
-                if before is not None and after is not None:
-                    shown += _arrow(before, after, start)
-            case EventKind.MEMORY:
-                name = f"tensors {e.call:x}"
-                shown.append({**base, "ph": "C", "name": name, "args": {"bytes": e.value}})
-    return {"traceEvents": shown, "displayTimeUnit": "ns"}
+def queue_names(program: Program) -> Mapping[str, Sequence[str]]:
+    """Return the names of the queues of each device, as the board of the program has them."""
+    return json.loads(program.properties.get(QUEUES, "{}"))
 
 
-def _arrow(before: Event, after: Event, start: int) -> list[dict[str, Any]]:
-    name = {"cat": "future", "name": "future", "id": f"{before.call:x}.{before.number}.{after.number}"}
-    # An arrow begins within the slice that it leaves.
-    leaves = (max(before.begin, before.end - 1) - start) / 1e3
-    enters = (after.begin - start) / 1e3
-    return [
-        {**name, "ph": "s", "pid": 1, "tid": before.row, "ts": leaves},
-        {**name, "ph": "f", "bp": "e", "pid": 1, "tid": after.row, "ts": enters},
-    ]
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """Return the commands of devices, queue by queue, each in order.
+
+    A queue does one thing at a time, so a command that was started early begins when the one before
+    it has ended.
+    """
+    found = [e for e in events if e.kind is EventKind.RUN and e.device]
+    found.sort(key=lambda e: (e.device, e.queue, e.end, e.begin))
+    for i in range(1, len(found)):
+        before, e = found[i - 1 : i + 1]
+        if (before.device, before.queue) == (e.device, e.queue):
+            found[i] = replace(e, begin=min(max(e.begin, before.end), e.end))
+    return found
+
+
+def timeline(
+    events: Sequence[Event], queues: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, Any]:
+    """Return events in the format of trace viewers (an object with `traceEvents`).
+
+    Args:
+        events: of one or more runs.
+        queues: names of the queues of devices; see `queue_names`.
+    """
+    return _Timeline(events, queues or {}).written()
+
+
+class _Timeline:
+    """The host and each device are a process of the viewer; threads and queues are its rows."""
+
+    def __init__(self, events: Sequence[Event], queues: Mapping[str, Sequence[str]]) -> None:
+        kept = [e for e in events if not (e.kind is EventKind.RUN and e.device)]
+        self._events = kept + in_order(events)
+        self._start = min((e.begin for e in self._events), default=0)
+        self._queues = queues
+        rows = {(e.device, e.queue if e.device else e.row): None
+                for e in self._events if e.kind is not EventKind.MEMORY}  # fmt: skip
+        self._rows = {row: i for i, row in enumerate(sorted(rows), 1)}
+        devices = sorted({"", *(device for device, _ in rows)})
+        self._processes = {device: i for i, device in enumerate(devices, 1)}
+        self._calls: dict[int, int] = {}
+
+    def written(self) -> dict[str, Any]:
+        runs = {(e.call, e.number): e for e in self._events if e.kind is EventKind.RUN}
+        shown = self._names()
+        for e in self._events:
+            base = {**self._where(e), "ts": self._time(e.begin)}
+            span = {**base, "ph": "X", "dur": (e.end - e.begin) / 1e3}
+            match e.kind:
+                case EventKind.RUN:
+                    predicted = {"predicted_us": e.value / 1e3} if e.value >= 0 else {}
+                    args = {"number": e.number, **predicted}
+                    category = "copy" if e.device and e.queue % 2 else "kernel"
+                    shown.append({**span, "name": e.name, "cat": category, "args": args})
+                case EventKind.WAIT:
+                    shown.append({**span, "name": "wait", "cat": "wait"})
+                case EventKind.CALL:
+                    shown.append({**span, "name": e.name, "cat": "call"})
+                case EventKind.NEEDS:
+                    before, after = runs.get((e.call, e.other)), runs.get((e.call, e.number))
+                    if before is not None and after is not None:
+                        shown += self._arrow(before, after)
+                case EventKind.MEMORY:
+                    number = self._calls.setdefault(e.call, len(self._calls) + 1)
+                    name = "tensors" if number == 1 else f"tensors {number}"
+                    held = {"host": e.value, "devices": e.other}
+                    shown.append({**base, "ph": "C", "name": name, "args": held})
+        return {"traceEvents": shown, "displayTimeUnit": "ns"}
+
+    def _where(self, e: Event) -> dict[str, int]:
+        row = (e.device, e.queue if e.device else e.row)
+        return {"pid": self._processes[e.device], "tid": self._rows.get(row, 0)}
+
+    def _time(self, ns: int) -> float:
+        return (ns - self._start) / 1e3
+
+    def _names(self) -> list[dict[str, Any]]:
+        callers = {e.row for e in self._events if e.kind is EventKind.CALL}
+        named: list[tuple[str, int, int, str]] = []
+        for device, process in self._processes.items():
+            named.append(("process_name", process, 0, device or "host"))
+        for (device, n), row in self._rows.items():
+            known = self._queues.get(device, ())
+            if device:
+                name = known[n] if n < len(known) else f"{device} {'copies' if n % 2 else 'kernels'}"
+            else:
+                name = f"caller {n}" if n in callers else f"worker {n}"
+            named.append(("thread_name", self._processes[device], row, name))
+        return [
+            {"ph": "M", "name": what, "pid": process, "tid": row, "args": {"name": name}}
+            for what, process, row, name in named
+        ]
+
+    def _arrow(self, before: Event, after: Event) -> list[dict[str, Any]]:
+        id = f"{before.call:x}.{before.number}.{after.number}"
+        name = {"cat": "future", "name": "future", "id": id}
+        # An arrow begins within the slice that it leaves.
+        leaves = self._time(max(before.begin, before.end - 1))
+        return [
+            {**name, "ph": "s", **self._where(before), "ts": leaves},
+            {**name, "ph": "f", "bp": "e", **self._where(after), "ts": self._time(after.begin)},
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTime:
+    """How long the queues of a device worked.
+
+    Attributes:
+        device: its name.
+        queues: ns of each queue, by number.
+        together: ns in which two or more of them worked.
+    """
+
+    device: str
+    queues: Mapping[int, int]
+    together: int
+
+
+def device_times(events: Sequence[Event]) -> list[DeviceTime]:
+    """Return how long the queues of each device worked, and how long at the same time."""
+    devices: dict[str, list[Event]] = {}
+    for e in in_order(events):
+        devices.setdefault(e.device, []).append(e)
+    found: list[DeviceTime] = []
+    for device, runs in devices.items():
+        queues: dict[int, int] = {}
+        ends: list[tuple[int, int]] = []
+        for e in runs:
+            queues[e.queue] = queues.get(e.queue, 0) + e.end - e.begin
+            ends += [(e.begin, 1), (e.end, -1)]
+        busy = together = since = 0
+        for at, step in sorted(ends):
+            together += at - since if busy > 1 else 0
+            busy, since = busy + step, at
+        found.append(DeviceTime(device, queues, together))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,4 +277,10 @@ def table(events: Sequence[Event], most: int = 40) -> str:
         f"kernels took {whole / 1e6:.3f} ms of {calls / 1e6:.3f} ms; the caller waited "
         f"{waits / 1e6:.3f} ms"
     )
+    for d in device_times(events):
+        worked = " and ".join(
+            f"{'copied' if n % 2 else 'computed'} for {ns / 1e6:.3f} ms"
+            for n, ns in d.queues.items()
+        )
+        lines.append(f"{d.device} {worked}; {d.together / 1e6:.3f} ms of that at the same time")
     return "\n".join(lines)

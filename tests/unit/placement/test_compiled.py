@@ -10,7 +10,7 @@ from inlay.base.diagnostics import CompileError
 from inlay.bytecode.program import CopyBody, DeviceBody
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
-from inlay.runtime.trace import EventKind
+from inlay.runtime.trace import device_times, in_order, queue_names
 from tests.unit.placement.cases import read
 
 SOURCE = """
@@ -104,21 +104,27 @@ entry main("a", "b", "c", "d") -> ("w", "x", "y", "z");
 
 @pytest.mark.llvm
 def test_copies_and_kernels_of_a_device_overlap():
-    """By the trace: each queue of the device is a row, and a copy is in flight beside a kernel."""
+    """By the trace: a copy goes on beside a kernel, in some run where the machine has time for both."""
     program = inlay.compile(read(CHAINS), board="host_two", cache="none").program
     settings = Settings(threads=2, mode="parallel", trace=True)
     exe = executable_of(program, settings=settings)
     rng = np.random.default_rng(1)
     arrays = {n: rng.standard_normal((256, 256)).astype(np.float32) for n in "abcd"}
-    found = exe.run(arrays)
-    for name, array in zip("wxyz", arrays.values(), strict=True):
-        np.testing.assert_allclose(found[name], -(array @ array), rtol=1e-4, atol=1e-3)
-    runs = [e for e in exe.events() if e.kind is EventKind.RUN]
-    copies = [e for e in runs if e.name.startswith("device_copy")]
-    kernels = [e for e in runs if "matmul" in e.name]
-    assert len(copies) >= 5 and len(kernels) == 4
-    assert {e.row for e in copies}.isdisjoint({e.row for e in kernels})
-    assert any(c.begin < k.end and k.begin < c.end for c in copies for k in kernels)
+    together = 0
+    for _ in range(50):
+        found = exe.run(arrays)
+        for name, array in zip("wxyz", arrays.values(), strict=True):
+            np.testing.assert_allclose(found[name], -(array @ array), rtol=1e-4, atol=1e-3)
+        events = in_order(exe.events())
+        assert {e.device for e in events} == {"cpu1"}
+        assert sum(e.queue == 0 and "matmul" in e.name for e in events) == 4
+        assert sum(e.queue == 1 and "copy" in e.name for e in events) >= 5
+        [device] = device_times(events)
+        together += device.together
+        if together:
+            break
+    assert together
+    assert queue_names(exe.program) == {"cpu1": ["cpu1", "copier"]}
 
 
 LONG = """

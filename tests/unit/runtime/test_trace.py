@@ -9,7 +9,14 @@ import pytest
 
 from inlay.runtime.native import MODES, Settings
 from inlay.runtime.session import executable_of
-from inlay.runtime.trace import Event, EventKind, kernel_times, table, timeline
+from inlay.runtime.trace import (
+    Event,
+    EventKind,
+    device_times,
+    kernel_times,
+    table,
+    timeline,
+)
 from tests.unit.runtime.generate_flow import CALLBACKS, FlowGenerator
 from tests.unit.runtime.programs import dbl, doubling
 
@@ -72,23 +79,71 @@ EVENTS = [
     event(EventKind.NEEDS, 1500, 1500, number=2, other=1),
     event(EventKind.NEEDS, 1500, 1500, number=2, other=99),
     event(EventKind.WAIT, 1500, 6500),
-    event(EventKind.MEMORY, 1200, 1200, value=64),
+    event(EventKind.MEMORY, 1200, 1200, value=64, other=32),
 ]
+
+
+def names_of(found: list[dict]) -> dict[tuple[int, int], str]:
+    """Names of processes (row 0) and rows of a timeline."""
+    return {(e["pid"], e["tid"]): e["args"]["name"] for e in found if e["ph"] == "M"}
 
 
 def test_timeline():
     found = json.loads(json.dumps(timeline(EVENTS)))["traceEvents"]
-    names = {e["tid"]: e["args"]["name"] for e in found if e["ph"] == "M"}
-    assert names == {0: "caller 0", 1: "worker 1", 2: "worker 2"}
+    names = names_of(found)
+    assert names == {(1, 0): "host", (1, 1): "caller 0", (1, 2): "worker 1", (1, 3): "worker 2"}
     kernels = [(e["name"], e["tid"], e["ts"], e["dur"]) for e in found if e.get("cat") == "kernel"]
-    assert kernels == [("a", 1, 1.0, 2.0), ("b", 2, 4.0, 1.0), ("b", 2, 5.0, 1.0)]
+    assert kernels == [("a", 2, 1.0, 2.0), ("b", 3, 4.0, 1.0), ("b", 3, 5.0, 1.0)]
     begin, end = (e for e in found if e.get("cat") == "future")
-    assert (begin["ph"], begin["tid"], end["ph"], end["tid"]) == ("s", 1, "f", 2)
+    assert (begin["ph"], begin["tid"], end["ph"], end["tid"]) == ("s", 2, "f", 3)
     assert begin["id"] == end["id"]
     assert begin["ts"] <= 3.0
     assert end["ts"] == 4.0
-    assert [e["args"] for e in found if e["ph"] == "C"] == [{"bytes": 64}]
-    assert timeline([])["traceEvents"] == []
+    counters = [(e["name"], e["args"]) for e in found if e["ph"] == "C"]
+    assert counters == [("tensors", {"host": 64, "devices": 32})]
+    assert timeline([])["traceEvents"] == [
+        {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": "host"}}
+    ]
+
+
+ON_DEVICE = [
+    event(EventKind.CALL, 1000, 9000, name="main"),
+    event(EventKind.RUN, 2000, 4000, name="to", row=7, number=1, device="cl0", queue=1),
+    event(EventKind.RUN, 4000, 7000, name="k", row=8, number=2, device="cl0", queue=0),
+    event(EventKind.RUN, 3000, 6000, name="more", row=7, number=3, device="cl0", queue=1),
+    event(EventKind.RUN, 4000, 5000, name="k", row=8, number=4, device="cl1", queue=0),
+    event(EventKind.NEEDS, 1500, 1500, number=2, other=1),
+]
+
+
+def test_queues_of_devices_are_rows():
+    """A device is a process; what was started early begins when its queue comes to it."""
+    found = timeline(ON_DEVICE, {"cl0": ["cl0", "cl0.transfer"]})["traceEvents"]
+    names = names_of(found)
+    assert [n for (_, row), n in names.items() if row == 0] == ["host", "cl0", "cl1"]
+    assert {n for (_, row), n in names.items() if row} == {
+        "caller 0", "cl0", "cl0.transfer", "cl1 kernels",
+    }  # fmt: skip
+    shown = [
+        (names[e["pid"], e["tid"]], e["cat"], e["name"], e["ts"], e["dur"])
+        for e in found if e["ph"] == "X" and e["cat"] != "call"
+    ]  # fmt: skip
+    assert sorted(shown) == [
+        ("cl0", "kernel", "k", 3.0, 3.0),
+        ("cl0.transfer", "copy", "more", 3.0, 2.0),
+        ("cl0.transfer", "copy", "to", 1.0, 2.0),
+        ("cl1 kernels", "kernel", "k", 3.0, 1.0),
+    ]
+    begin, end = (e for e in found if e.get("cat") == "future")
+    assert names[begin["pid"], begin["tid"]] == "cl0.transfer"
+    assert names[end["pid"], end["tid"]] == "cl0"
+
+
+def test_time_of_queues_at_the_same_time():
+    first, second = device_times(ON_DEVICE)
+    assert (first.device, first.queues, first.together) == ("cl0", {0: 3000, 1: 4000}, 2000)
+    assert (second.device, second.queues, second.together) == ("cl1", {0: 1000}, 0)
+    assert "cl0 computed for 0.003 ms and copied for 0.004 ms; 0.002 ms of that" in table(ON_DEVICE)
 
 
 def test_table():

@@ -57,10 +57,10 @@ PyObject *inlay_ext_events_take(inlay_ext_events_t *events)
     for (i = 0; list && i < n; i++) {
         const inlay_event_t *e = &taken[i].event;
         PyObject *item = Py_BuildValue(
-            "(Is#iKKKLLL)", e->kind, e->name, (Py_ssize_t)e->name_bytes, taken[i].row,
+            "(Is#iKKKLLLs#I)", e->kind, e->name, (Py_ssize_t)e->name_bytes, taken[i].row,
             (unsigned long long)(uintptr_t)e->call, (unsigned long long)e->number,
             (unsigned long long)e->other, (long long)e->begin, (long long)e->end,
-            (long long)e->value);
+            (long long)e->value, e->device ? e->device : "", (Py_ssize_t)e->device_bytes, e->queue);
         if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) != 0) Py_CLEAR(list);
     }
     free(taken);

@@ -24,7 +24,8 @@ void inlay_ext_events_open(inlay_ext_events_t *events);
 void inlay_ext_events_close(inlay_ext_events_t *events);
 /* Any thread, without the GIL. */
 void inlay_ext_events_add(inlay_ext_events_t *events, const inlay_event_t *event);
-/* Return a list of (kind, name, row, call, number, other, begin, end, value), and forget them. */
+/* Return a list of (kind, name, row, call, number, other, begin, end, value, device, queue), and
+ * forget them. */
 PyObject *inlay_ext_events_take(inlay_ext_events_t *events);
 
 #endif
