@@ -151,7 +151,9 @@ extern const inlay_driver_t inlay_driver_opencl;
 /* platform/native.c: the processor as a device: a thread for each queue, and threads that share the parts
  * of a phase. An image is machine code in a frame (native.c). Options: `units=1` (to 8),
  * `threads=1` (that share parts), `offers=x86_64,avx2,...` (what images may need, as LLVM names it,
- * and words `key=value` for compilers; without it only the architecture). */
+ * and words `key=value` for compilers; without it only the architecture), `latency=200000` and
+ * `rate=500` (a copy takes so many ns, and 1 us for so many bytes: a real slow link, for measurements of
+ * placements). */
 extern const inlay_driver_t inlay_driver_native;
 
 /* platform/remote.c: a device behind a server (inlay_serve.h) in another process or on another

@@ -21,6 +21,7 @@ from inlay.ir.module import Module
 from inlay.ir.parser import parse_module
 from inlay.ir.prelude import prelude, with_prelude
 from inlay.ir.types import TensorType
+from inlay.machine.board import Board
 from inlay.ops.table import table
 from inlay.pipeline.compile import Compilation, compile_module
 from inlay.pipeline.explain import explanation
@@ -86,7 +87,7 @@ def load(
 
 def compile(
     program: Module | str | os.PathLike[str],
-    board: str = "host",
+    board: str | Board = "host",
     threads: int | None = None,
     mode: Mode | None = None,
     externs: Sequence[Extern] = (),
@@ -96,7 +97,7 @@ def compile(
 
     Args:
         program: a module, or a file that `load` reads.
-        board: the machine to compile for, by name.
+        board: the machine to compile for, by name or as a file, or a board made in Python.
         threads: on how many threads it runs here; all processors by default. It is no part of the
             executable: a saved one may be loaded with another number.
         mode: how calls go through the program, as for `load_executable`; nor is that.
@@ -130,7 +131,7 @@ def compilation(
 
 def explain(
     program: Module | str | os.PathLike[str],
-    board: str = "host",
+    board: str | Board = "host",
     *,
     externs: Sequence[Extern] = (),
     **choices: Any,
@@ -139,7 +140,8 @@ def explain(
 
     Args:
         program: a module, or a file that `load` reads.
-        board: the machine, by name or as a file; it need not be one that can be compiled for.
+        board: the machine, by name, as a file or made in Python; it need not be one that can be
+            compiled for.
         externs: operators of your own.
         choices: `pins`, `typical` and `calibration`; see `inlay.pipeline.explain.explanation`.
 

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "inlay_driver.h"
 #include "platform/pool.h"
@@ -68,6 +69,7 @@ struct inlay_device {
     inlay_pool_t *pool;
     char offers[1024];
     uint32_t units, threads, n_lanes;
+    uint32_t latency, rate; /* a copy takes so many ns, and 1 us for so many bytes; 0: no time */
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
     int is_closing;
@@ -421,10 +423,27 @@ static int64_t launch(inlay_device_t *device, const inlay_request_t *request)
     return run.least;
 }
 
+/* Return when a copy that began at `begin` has taken as long as a slow link would; no thread works
+ * meanwhile. */
+static void keep_pace(const inlay_device_t *device, int64_t begin, size_t bytes)
+{
+    struct timespec rest;
+    int64_t left = begin + device->latency - inlay_posix_now(NULL);
+    if (device->rate) left += (int64_t)(bytes / device->rate) * 1000;
+    if (left <= 0) return;
+    rest.tv_sec = (time_t)(left / 1000000000);
+    rest.tv_nsec = (long)(left % 1000000000);
+    while (nanosleep(&rest, &rest) != 0) continue;
+}
+
 static int64_t perform(inlay_device_t *device, const inlay_request_t *request)
 {
+    const int is_slow = device->latency || device->rate;
+    const int64_t begin = is_slow ? inlay_posix_now(NULL) : 0;
     if (request->action != INLAY_COPY) return launch(device, request);
-    if (request->bytes) memcpy(address(&request->to), address(&request->from), request->bytes);
+    if (!request->bytes) return 0;
+    memcpy(address(&request->to), address(&request->from), request->bytes);
+    if (is_slow) keep_pace(device, begin, request->bytes);
     return 0;
 }
 
@@ -484,7 +503,9 @@ static int read_options(inlay_device_t *device, const char *at)
             memcpy(device->offers, at + 7, size - 7);
             device->offers[size - 7] = '\0';
         } else if (!((sscanf(at, "units=%3u%n", &device->units, &used) == 1 ||
-                      sscanf(at, "threads=%3u%n", &device->threads, &used) == 1) &&
+                      sscanf(at, "threads=%3u%n", &device->threads, &used) == 1 ||
+                      sscanf(at, "latency=%9u%n", &device->latency, &used) == 1 ||
+                      sscanf(at, "rate=%9u%n", &device->rate, &used) == 1) &&
                      (size_t)used == size)) {
             return 0;
         }
@@ -539,7 +560,8 @@ static inlay_status_t native_open(const inlay_host_t *host, const char *options,
     if (!read_options(made, options)) {
         give(made, made, sizeof *made);
         return refuse(INLAY_BAD_ARGUMENT,
-                      "options are units=N (1 to 8), threads=N (1 to 256), offers=WORD,WORD,...",
+                      "options are units=N (1 to 8), threads=N (1 to 256), offers=WORD,WORD,..., "
+                      "latency=NS, rate=BYTES_PER_US",
                       message, bytes);
     }
     pthread_mutex_init(&made->lock, NULL);

@@ -63,27 +63,24 @@ class Work:
         macs: multiply-adds of contractions.
         cheap: elements of element-wise work.
         costly: elements of functions that are not one instruction.
-        bytes: of operands and results.
     """
 
     macs: Int
     cheap: Int
     costly: Int
-    bytes: Int
 
 
 def work_of(call: Call, operators: OperatorTable) -> Work:
-    """Return the work of a call of an operator; of anything else, the bytes it touches."""
-    moved = _bytes([*(a.type for a in call.args), call.type])
+    """Return the work of a call of an operator; else of a look at each element."""
     size, none = _elements(call.type), lit(0)
     if not isinstance(call.callee, OpRef):
-        return Work(none, size, none, moved)
+        return Work(none, size, none)
     definition = operators.definition(call.callee.op)
     if definition.pattern is Pattern.CONTRACTION:
-        return Work(size * _terms(call), none, none, moved)
+        return Work(size * _terms(call), none, none)
     if definition.name in _COSTLY:
-        return Work(none, none, size, moved)
-    return Work(none, _touched(size, call.args), none, moved)
+        return Work(none, none, size)
+    return Work(none, _touched(size, call.args), none)
 
 
 def bytes_of(t: Type) -> Int:

@@ -40,9 +40,20 @@ _BOOLEANS = {
 }  # fmt: skip
 
 
-def option(default: Any, *, help: str, choices: Sequence[Any] = ()) -> Any:
-    """Declare a field of an options class: its default, what it does, and what it may be."""
-    return dataclasses.field(default=default, metadata={"help": help, "choices": tuple(choices)})
+def option(
+    default: Any, *, help: str, choices: Sequence[Any] = (), flag: str = "", metavar: str = ""
+) -> Any:
+    """Declare a field of an options class.
+
+    Args:
+        default: what it is where nobody says.
+        help: what it does.
+        choices: what it may be; anything if empty.
+        flag: how a command line calls it; the name of the field if empty.
+        metavar: how a command line shows its value.
+    """
+    metadata = {"help": help, "choices": tuple(choices), "flag": flag, "metavar": metavar}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +222,10 @@ def toml_file(path: Path, *, section: str = "") -> Layer:
 
 
 def add_arguments(parser: argparse.ArgumentParser, kind: type) -> None:
-    """Give a command line an argument for each option; absent ones stay out of the result."""
+    """Give a command line an argument for each option; absent ones stay out of the result.
+
+    What holds several values may be given several times.
+    """
     hints = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
         settings: dict[str, Any] = {
@@ -222,8 +236,11 @@ def add_arguments(parser: argparse.ArgumentParser, kind: type) -> None:
         if hints[field.name] is bool:
             settings["action"] = argparse.BooleanOptionalAction
         else:
-            settings["metavar"] = field.name.upper()
-        parser.add_argument("--" + field.name.replace("_", "-"), **settings)
+            settings["metavar"] = field.metadata.get("metavar") or field.name.upper()
+            if typing.get_origin(hints[field.name]) is tuple:
+                settings["action"] = "append"
+        flag = field.metadata.get("flag") or field.name.replace("_", "-")
+        parser.add_argument(f"--{flag}", **settings)
 
 
 def arguments_layer(arguments: argparse.Namespace, kind: type) -> Layer:

@@ -1,89 +1,246 @@
-"""Measures operators on the devices of a board that this machine has, against what is predicted.
+"""Measures kernels and copies on the devices of a board that are here, against what is predicted.
 
-One small program for each operator; time is the least of several runs, on one thread, which is what
-predictions are of. The factors go into a file that `explain --calibration` reads.
+Some small programs, and a model if one is given, run on each device in turn: everything that can run
+there does. Times are those of the trace, the least of several runs, one kernel after the other. What
+comes of it goes into a file (`placement/calibration.py`): for each device what a launch costs, a factor
+for each operator and the time of each kernel whose sizes are known; for each link latency and
+bandwidth.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from inlay import api
-from inlay.base.diagnostics import unsupported
+from inlay.analysis.cost import bytes_of
+from inlay.api import compilation
+from inlay.arith.expr import Sym
+from inlay.base.diagnostics import CompileError, unsupported
 from inlay.bytecode.spec import TensorSpec
 from inlay.cli._command import Output
 from inlay.cli._model import shape_of
+from inlay.ir import make
+from inlay.ir.expr import Call, Function, OpRef, Var
+from inlay.ir.module import Module
 from inlay.ir.parser import parse_module
-from inlay.machine.board import NATIVE
+from inlay.ir.walk import spine, substitute_vars
+from inlay.machine.board import Board
 from inlay.machine.board_file import find_board
+from inlay.ops.device import CopyAttrs
 from inlay.ops.table import table
-from inlay.pipeline.explain import explanation
-from inlay.placement.calibration import write_factors
+from inlay.pipeline.build_kernels import LoopBody
+from inlay.pipeline.devices import away
+from inlay.placement.calibration import calibrated, write_measured
+from inlay.placement.costs import Costs, Measured, Predictor, Step, is_static, kernel_key
+from inlay.runtime.native import Settings
+from inlay.runtime.session import Executable, executable_of
+from inlay.runtime.trace import EventKind
 
-PROGRAMS = {
-    "matmul": "x: Tensor[256, 256, f32], y: Tensor[256, 256, f32]) { matmul(x, y) }",
-    "conv": "x: Tensor[1, 32, 56, 56, f32], y: Tensor[32, 32, 3, 3, f32]) { conv(x, y) }",
-    "add": "x: Tensor[1024, 1024, f32], y: Tensor[1024, 1024, f32]) { add(x, y) }",
-    "exp": "x: Tensor[512, 512, f32]) { exp(x) }",
-    "tanh": "x: Tensor[512, 512, f32]) { tanh(x) }",
-    "softmax": "x: Tensor[512, 512, f32]) { softmax(x) }",
-    "reduce_sum": "x: Tensor[1024, 1024, f32]) { reduce_sum{axes=[1]}(x) }",
-    "transpose": "x: Tensor[1024, 1024, f32]) { transpose{perm=[1, 0]}(x) }",
-}
-"""What is measured: an operator, and the rest of a program that calls it once."""
+Inputs = Callable[[Executable], Mapping[str, np.ndarray]]
+"""Gives inputs of an executable."""
+_EMPTY = "fn main(x: Tensor[16, f32], y: Tensor[16, f32]) { add(x, y) }"
+"""A kernel that does next to nothing: what it takes is a launch."""
+_PROGRAMS = (
+    _EMPTY,
+    "fn main(x: Tensor[256, 256, f32], w: Tensor[256, 256, f32]) { matmul(x, w) }",
+    "fn main(x: Tensor[64, 384, f32], y: Tensor[384, 64, f32]) { matmul(x, y) }",
+    "fn main(x: Tensor[1, 32, 56, 56, f32], w: Tensor[32, 32, 3, 3, f32]) { conv(x, w) }",
+    "fn main(x: Tensor[1, 64, 14, 14, f32], w: Tensor[64, 64, 1, 1, f32]) { conv(x, w) }",
+    "fn main(x: Tensor[1024, 1024, f32], y: Tensor[1024, 1024, f32]) { add(x, y) }",
+    "fn main(x: Tensor[32, 1024, f32], y: Tensor[32, 1024, f32]) { mul(x, y) }",
+    "fn main(x: Tensor[512, 512, f32]) { exp(x) }",
+    "fn main(x: Tensor[512, 512, f32]) { tanh(x) }",
+    "fn main(x: Tensor[512, 512, f32]) { softmax(x) }",
+    "fn main(x: Tensor[1024, 1024, f32]) { reduce_sum{axes=[1]}(x) }",
+    "fn main(x: Tensor[1024, 1024, f32]) { transpose{perm=[1, 0]}(x) }",
+)
+"""Operands called `w` are constants, so that they are packed as weights of models are."""
 
 
-def calibrate(board: str, path: Path, seconds: float, output: Output) -> None:
-    """Measure, and write the factors.
+@dataclass(slots=True)
+class _Samples:
+    """What the trace said.
+
+    Attributes:
+        kernels: nanoseconds, steps and sizes of dims, by device and key.
+        copies: bytes and nanoseconds, by names of two memories.
+        launches: nanoseconds, by device.
+    """
+
+    kernels: dict[tuple[str, str], tuple[float, Sequence[Step], Mapping[Sym, int]]] = field(
+        default_factory=dict[tuple[str, str], "tuple[float, Sequence[Step], Mapping[Sym, int]]"]
+    )
+    copies: dict[tuple[str, str], list[tuple[float, float]]] = field(
+        default_factory=dict[tuple[str, str], "list[tuple[float, float]]"]
+    )
+    launches: dict[str, float] = field(default_factory=dict[str, float])
+
+
+def calibrate(
+    name: str, path: Path, seconds: float, output: Output, *models: tuple[Module, Inputs]
+) -> None:
+    """Measure, and write the file.
+
+    Args:
+        name: of the board.
+        path: where to write.
+        seconds: for each program on each device.
+        output: for words.
+        models: programs to measure besides, and what gives their inputs.
 
     Raises:
-        UnsupportedError: `bench.nothing-to-measure` where no device of the board is this machine.
+        UnsupportedError: `bench.nothing-to-measure` where no device of the board is here.
     """
-    machine = find_board(board)
-    native = [d.name for d in machine.devices if d.arch == NATIVE]
-    if not native:
+    board = find_board(name)
+    samples = _Samples()
+    programs = [*((_program(text), _inputs) for text in _PROGRAMS), *models]
+    for device in _here(board):
+        variant = replace(board, default=device)
+        try:
+            for index, (module, inputs) in enumerate(programs):
+                _measure(module, inputs, variant, seconds, samples, is_launch=index == 0)
+        except CompileError as failure:
+            if failure.ids != ("run.device-absent",):
+                raise
+            output.say(f"{device:8} is not here: {failure.diagnostics[0].message}")
+    if not samples.kernels:
         raise unsupported(
             "bench.nothing-to-measure",
-            f"found no device of board '{board}' that this machine has",
-            hint="measure on the machine itself, or describe `speed` in the board's file",
+            f"found no device of board '{board.name}' that is here",
+            hint="measure on the machine itself, or describe speeds in the board's file",
         )
-    factors: dict[tuple[str, str], float] = {}
-    for name, rest in PROGRAMS.items():
-        measured = _measure(f"fn main({rest}", seconds)
-        for device in native:
-            pins = (f"*={device}",) if len(machine.devices) > 1 else ()
-            module = parse_module(f"fn main({rest}", table())
-            found = explanation(module, board, pins=pins)
-            predicted = sum(o.ns for o in found.operations)
-            if predicted:
-                factors[device, name] = measured / predicted
-                output.say(f"{device:8} {name:12} {measured / 1000:9.1f} us measured, "
-                           f"{predicted / 1000:9.1f} us predicted")  # fmt: skip
-    for device in native:
-        own = [f for (d, _), f in factors.items() if d == device]
-        if own:
-            factors[device, "*"] = float(np.exp(np.mean(np.log(own))))
-    write_factors(path, board, factors)
+    measured = _summary(board, samples)
+    for device, ns in measured.launches.items():
+        output.say(f"{device:8} {'a launch':20} {ns / 1000:9.2f} us")
+    for (device, operator), factor in sorted(measured.factors.items()):
+        output.say(f"{device:8} {operator:20} {factor:9.2f} x predicted")
+    for (a, b), (latency, rate) in measured.links.items():
+        output.say(f"{a} -> {b}: {latency / 1000:.1f} us and {rate:.2f} GB/s")
+    write_measured(path, board.name, measured)
     output.say(f"wrote {path}")
-    output.record(file=str(path), factors={f"{d}.{n}": f for (d, n), f in factors.items()})
+    output.record(
+        file=str(path),
+        launch_ns=measured.launches,
+        factors={f"{d}.{n}": f for (d, n), f in measured.factors.items()},
+        links={f"{a} -> {b}": link for (a, b), link in measured.links.items()},
+    )
 
 
-def _measure(text: str, seconds: float) -> float:
-    """Return the least time of a run, in nanoseconds."""
-    executable = api.compile(parse_module(text, table()), threads=1)
+def _here(board: Board) -> list[str]:
+    """Return the devices for which code is made here and run."""
+    if not board.is_native(board.host.name):
+        return []
+    return [d.name for d in board.devices if board.is_native(d.name) or d.name in away(board)]
+
+
+def _program(text: str) -> Module:
+    """Return a program whose operand `w` is a constant."""
+    module = parse_module(text, table())
+    main = module.functions["main"]
     rng = np.random.default_rng(0)
-    inputs = {
+    weights = {
+        p: make.const(rng.random(_shape(p), np.float32) - np.float32(0.5))
+        for p in main.params if p.name == "w"
+    }  # fmt: skip
+    params = tuple(p for p in main.params if p not in weights)
+    body = substitute_vars(main.body, weights)
+    return module.with_functions({"main": make.function(params, body, span=main.span)})
+
+
+def _shape(p: Var) -> tuple[int, ...]:
+    shape = getattr(p.type, "shape", ())
+    return tuple(d.value or 1 for d in shape)
+
+
+def _measure(
+    module: Module, inputs_of: Inputs, board: Board, seconds: float, samples: _Samples, *,
+    is_launch: bool,
+) -> None:  # fmt: skip
+    """Run a program with all that can on the default device of a board, and keep the least times."""
+    device = board.default
+    compiled = compilation(module, board=board, placement="first")
+    settings = Settings(threads=1, trace=True)
+    executable = executable_of(
+        compiled.program, threads=1, mode="sequential", settings=settings, externs=compiled.externs
+    )
+    inputs = inputs_of(executable)
+    least: dict[str, float] = {}
+    end, rounds = time.perf_counter() + seconds, 0
+    while rounds < 4 or time.perf_counter() < end:
+        executable.run(inputs)
+        for e in executable.events():
+            if e.kind is EventKind.RUN and rounds:
+                least[e.name] = min(least.get(e.name, float("inf")), e.end - e.begin)
+        rounds += 1
+    sizes = {
+        s.name: inputs[executable.entries[0].inputs[s.input].name].shape[s.axis]
+        for s in executable.entries[0].symbols
+    }
+    for name, ns in least.items():
+        body = compiled.module.kernels[name].body
+        if not isinstance(body, LoopBody):
+            continue
+        steps = _steps(body.function)
+        attrs = steps[0][1].callee.attrs if isinstance(steps[0][1].callee, OpRef) else None
+        dims = {d.sym: sizes.get(d.sym.name, 64) for d in body.function.type.dims}
+        if isinstance(attrs, CopyAttrs):
+            predictor = Predictor(board, table(), Costs(), dims)
+            size = predictor.number(bytes_of(steps[0][1].type))
+            ends = (board.devices_by_name[d].memories[0] for d in (attrs.src, attrs.dst))
+            source, target = ends
+            link = attrs.src_memory or source, attrs.dst_memory or target
+            samples.copies.setdefault(link, []).append((size, ns))
+            continue
+        place = body.function.place
+        where = board.host.name if place is None else place.device
+        if where == device:
+            if is_launch:
+                samples.launches[device] = ns
+            else:
+                samples.kernels[device, kernel_key(steps)] = (ns, steps, dims)
+
+
+def _steps(function: Function) -> list[Step]:
+    lets, tail = spine(function.body)
+    found: list[Step] = [(x.var, x.value) for x in lets if isinstance(x.value, Call)]
+    return [*found, (None, tail)] if isinstance(tail, Call) else found
+
+
+def _inputs(executable: Executable) -> dict[str, np.ndarray]:
+    rng, entry = np.random.default_rng(0), executable.entries[0]
+    return {
         s.name: rng.random(shape_of(s, ()), np.float32)
-        for s in executable.entries[0].inputs
+        for s in entry.inputs
         if isinstance(s, TensorSpec)
     }
-    least, end = float("inf"), time.perf_counter() + seconds
-    executable.run(inputs)
-    while time.perf_counter() < end:
-        begin = time.perf_counter_ns()
-        executable.run(inputs)
-        least = min(least, time.perf_counter_ns() - begin)
-    return least
+
+
+def _summary(board: Board, samples: _Samples) -> Measured:
+    links = {link: _line(found) for link, found in samples.copies.items()}
+    measured = Measured(launches=samples.launches, links=links)
+    totals: dict[tuple[str, str], list[float]] = {}
+    for (device, _), (ns, steps, dims) in samples.kernels.items():
+        predictor = Predictor(calibrated(board, measured), table(), Costs(measured=measured), dims)
+        launch = samples.launches.get(device, board.arch_of(device).speed.launch_ns)
+        work, taken = predictor.kernel(steps, device) - launch, max(ns - launch, 0.05 * ns)
+        for operator in (predictor.heaviest(steps, device), "*"):
+            total = totals.setdefault((device, operator), [0.0, 0.0])
+            total[0] += taken
+            total[1] += max(work, 1.0)
+    factors = {key: taken / work for key, (taken, work) in totals.items()}
+    kernels = {key: ns for key, (ns, _, _) in samples.kernels.items() if is_static(key[1])}
+    return Measured(factors, samples.launches, kernels, links)
+
+
+def _line(found: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return latency and bandwidth: the least time of the smallest copies, and the slope from there."""
+    by_size: dict[float, float] = {}
+    for size, ns in found:
+        by_size[size] = min(ns, by_size.get(size, ns))
+    (small, latency), (large, most) = min(by_size.items()), max(by_size.items())
+    slope = (most - latency) / (large - small) if large > small else 0.0
+    return max(0.0, latency - small * max(slope, 0.0)), 1.0 / max(slope, 1e-3)

@@ -7,7 +7,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,7 @@ def prepare(arguments: argparse.Namespace, output: Output, *, trace: bool = Fals
 def compile_arguments(arguments: argparse.Namespace, instrument: Instrument) -> Compilation:
     """Compile the model as the arguments say; the command line overrides the environment."""
     layers = (environment(), arguments_layer(arguments, CompileOptions))
-    known = {"board", "cache", "pins", "batch", "verify"}
+    known = {"board", "cache", "pins", "batch", "verify", "calibration"}
     environment_layer = type(layers[0])(
         layers[0].origin, {k: v for k, v in layers[0].values.items() if k in known}
     )
@@ -118,7 +118,7 @@ def compile_arguments(arguments: argparse.Namespace, instrument: Instrument) -> 
     module = load(
         arguments.model, externs=externs_in(arguments.extern), instrument=instrument, **limits
     )
-    values = {name: getattr(options, name) for name in known}
+    values = {field.name: getattr(options, field.name) for field in fields(options)}
     return compilation(module, instrument=instrument, **values)
 
 

@@ -12,14 +12,17 @@ import importlib
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from inlay.api import load
 from inlay.base.diagnostics import error, unsupported
-from inlay.cli._calibrate import calibrate
+from inlay.cli._calibrate import Inputs, calibrate
 from inlay.cli._command import Command, Output
+from inlay.cli._externs import externs_in
 from inlay.cli._model import (
     add_input_arguments,
     add_model_arguments,
@@ -27,6 +30,7 @@ from inlay.cli._model import (
     prepare,
 )
 from inlay.cli._progress import ticking
+from inlay.ir.module import Module
 
 PEERS = ("onnxruntime",)
 Runner = Callable[[], Mapping[str, np.ndarray]]
@@ -34,7 +38,11 @@ Runner = Callable[[], Mapping[str, np.ndarray]]
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser, needed=False)
-    parser.add_argument("--calibrate", metavar="BOARD", help="measure operators, not a model")
+    parser.add_argument(
+        "--calibrate", metavar="BOARD",
+        help="measure operators and copies on the devices of a board, and those of MODEL if given; "
+        "--calibration of other commands reads what this writes",
+    )  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, help="file of --calibrate")
     add_input_arguments(parser)
     parser.add_argument("--against", choices=PEERS, help="a peer to run next to it")
@@ -50,7 +58,11 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.calibrate is not None:
         name = Path(arguments.calibrate).stem
         path = arguments.output or Path(f"{name}.calibration.json")
-        calibrate(arguments.calibrate, path, arguments.seconds, output)
+        models: list[tuple[Module, Inputs]] = []
+        if arguments.model is not None:
+            module = load(arguments.model, externs=externs_in(arguments.extern))
+            models.append((module, partial(inputs_of, arguments)))
+        calibrate(arguments.calibrate, path, arguments.seconds, output, *models)
         return 0
     if arguments.model is None:
         raise error("option.bad-value", "found no model to measure", hint="inlay bench MODEL")

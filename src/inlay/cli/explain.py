@@ -5,34 +5,35 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from inlay.api import load
+from inlay.api import explain
+from inlay.base.options import add_arguments, arguments_layer, resolve
 from inlay.cli._command import Command, Output
-from inlay.pipeline.explain import explanation
-from inlay.placement.explain import describe
+from inlay.cli._externs import add_extern_argument, externs_in
+from inlay.pipeline.options import PlaceOptions
+from inlay.placement.report import describe
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="a model (.onnx) or a program (.inl)")
-    parser.add_argument("--board", default="host", help="the machine, by name or as a .toml file")
+    add_extern_argument(parser)
+    parser.add_argument("--all", action="store_true", help="show every kernel and copy")
     parser.add_argument(
-        "--pin", action="append", default=[], metavar="PATTERN=DEVICE",
-        help="put operations on a device: by name of operator or node, or @f for a function",
-    )  # fmt: skip
-    parser.add_argument(
-        "--typical", action="append", default=[], metavar="NAME=SIZE", help="size to predict for"
+        "--op", default="", metavar="PATTERN", help="show these kernels: names as in --pin"
     )
-    parser.add_argument("--calibration", default="", help="measured costs, as `bench` writes them")
+    add_arguments(parser, PlaceOptions)
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
-    found = explanation(
-        load(arguments.model),
-        arguments.board,
-        pins=tuple(arguments.pin),
-        typical=tuple(arguments.typical),
-        calibration=arguments.calibration,
+    options = resolve(PlaceOptions, arguments_layer(arguments, PlaceOptions)).options
+    found = explain(
+        arguments.model,
+        options.board,
+        externs=externs_in(arguments.extern),
+        pins=options.pins,
+        typical=options.typical,
+        calibration=options.calibration,
     )
-    for line in describe(found):
+    for line in describe(found, everything=arguments.all, pattern=arguments.op):
         output.say(line)
     output.record(**found.to_json())
     return 0

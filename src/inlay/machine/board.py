@@ -61,7 +61,8 @@ class Board:
         return self.default or self.host.name
 
     @functools.cached_property
-    def _devices(self) -> dict[str, Device]:
+    def devices_by_name(self) -> dict[str, Device]:
+        """The devices, by name."""
         return {d.name: d for d in self.devices}
 
     @functools.cached_property
@@ -70,7 +71,7 @@ class Board:
 
     def device(self, name: str) -> Device | None:
         """Return a device by name, None where there is none."""
-        return self._devices.get(name)
+        return self.devices_by_name.get(name)
 
     def memory(self, name: str) -> Pool | None:
         """Return a memory by name, None where there is none."""
@@ -82,21 +83,26 @@ class Board:
 
     def arch_of(self, device: str) -> Arch:
         """Return the architecture of a device of this board."""
-        found = self.arch(self._devices[device].arch)
+        found = self.arch(self.devices_by_name[device].arch)
         assert found is not None, "a checked board knows the architectures of its devices"
         return found
+
+    def is_native(self, device: str) -> bool:
+        """Whether a device is the processor that the compiler runs on: its code runs here."""
+        arch = self.arch_of(device)
+        return arch.name == NATIVE or (arch.generator, arch.loader) == ("llvm", NATIVE)
 
     def stack_of(self, device: str) -> tuple[str, ...]:
         """Return the names of the stacks that a device addresses."""
         return tuple(
-            m for m in self._devices[device].memories if self._memories[m].kind is PoolKind.STACK
+            m for m in self.devices_by_name[device].memories if self._memories[m].kind is PoolKind.STACK
         )
 
     def shared_memories(self, a: str, b: str) -> tuple[str, ...]:
         """Return the memories in which one device may read what the other wrote, without a copy."""
         if a == b:
-            return self._devices[a].memories
-        both = set(self._devices[a].memories) & set(self._devices[b].memories)
+            return self.devices_by_name[a].memories
+        both = set(self.devices_by_name[a].memories) & set(self.devices_by_name[b].memories)
         seen = {c.memory for c in self.coherent if a in c.parties and b in c.parties}
         return tuple(m.name for m in self.memories if m.name in both & seen)
 

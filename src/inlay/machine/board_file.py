@@ -69,12 +69,14 @@ def board_names() -> tuple[str, ...]:
     )
 
 
-def find_board(name: str) -> Board:
-    """Return a known board, or the one in a file if the name ends in `.toml`.
+def find_board(name: str | Board) -> Board:
+    """Return a known board, the one in a file if the name ends in `.toml`, or a board as it is.
 
     Raises:
         CompileError: `name.unknown`, `load.missing`; `board.invalid` where its file is wrong.
     """
+    if isinstance(name, Board):
+        return check_board(name)
     if name.endswith(".toml"):
         path = Path(name)
         if not path.is_file():

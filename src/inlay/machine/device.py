@@ -54,6 +54,10 @@ class Arch:
     parameters: tuple[tuple[str, str], ...] = ()
     speed: Speed = Speed()
 
+    def parameter(self, name: str, default: str = "") -> str:
+        """Return a parameter by name."""
+        return dict(self.parameters).get(name, default)
+
 
 @dataclass(frozen=True, slots=True)
 class Device:

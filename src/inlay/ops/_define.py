@@ -212,6 +212,8 @@ class OpDef:
         function: for operators of the user that are written in the language: the function that a
             call stands for, typed and in A-normal form, from the attributes.
         samples: makes the sample calls; a function, so that importing costs nothing.
+        form_of: name of the operator that this one computes for operands in another layout; empty
+            for operators in their own right. Boards and pins speak of that one.
     """
 
     op: Op
@@ -225,6 +227,7 @@ class OpDef:
     foreign: Foreign | None = None
     function: Callable[[Any], Function] | None = None
     update: LoopsRule | None = None
+    form_of: str = ""
 
     @property
     def name(self) -> str:
@@ -274,6 +277,7 @@ def define(
     alias: int | None = None,
     in_place: tuple[int, ...] = (),
     data_dependent: bool = False,
+    form_of: str = "",
 ) -> OpDef:
     """Make the record of an operator; see `OpDef` and `ir.op.Op` for the fields."""
     op = Op(
@@ -289,8 +293,9 @@ def define(
         doc=doc,
     )
     return OpDef(
-        op, pattern, reference, compute, loops, decompose, commutative, samples, update=update
-    )
+        op, pattern, reference, compute, loops, decompose, commutative, samples, update=update,
+        form_of=form_of,
+    )  # fmt: skip
 
 
 def by_name(definitions: Sequence[OpDef]) -> dict[str, OpDef]:

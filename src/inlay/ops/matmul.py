@@ -230,5 +230,6 @@ DEFINITIONS: tuple[OpDef, ...] = (
            reference=_pack_reference, compute=_pack_compute, samples=_pack_samples),
     define("matmul_packed", PackedAttrs, _packed_rule, 2, Pattern.CONTRACTION,
            "[..., k] times packed panels [ceil(n/panel), k, panel], to [..., n]",
-           reference=_packed_reference, compute=_packed_compute, samples=_packed_samples),
+           reference=_packed_reference, compute=_packed_compute, samples=_packed_samples,
+           form_of="matmul"),
 )  # fmt: skip

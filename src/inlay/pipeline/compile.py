@@ -34,7 +34,7 @@ from inlay.passes.contract import PassContext
 from inlay.passes.manager import run_pipeline
 from inlay.pipeline.batches import find_batches
 from inlay.pipeline.build_kernels import LowerPrimitive, build_kernels
-from inlay.pipeline.devices import LLVM, OPENCL, away, device_part, rules_for, target_of
+from inlay.pipeline.devices import GENERATORS, away, device_part, rules_for, target_of
 from inlay.pipeline.externs import externs_of
 from inlay.pipeline.options import CompileOptions
 from inlay.pipeline.report import Report, count_kernels, count_operators
@@ -44,11 +44,9 @@ from inlay.placement.plan_places import PlanOptions
 from inlay.runtime.extern import Extern
 from inlay.runtime.trace import QUEUES
 from inlay.schedule.choose import RULES, Rule, schedule_function
+from inlay.transforms.fuse_ops import groups_of
 from inlay.transforms.pack_weights import PackOptions
 from inlay.vm.link import link
-
-_GENERATORS = (LLVM, OPENCL)
-"""The code generators that this pipeline runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +91,12 @@ def compile_module(
                 board.name,
                 board,
                 optimise=True,
+                first=options.placement == "first",
                 pins=options.pins,
-                generators=_GENERATORS,
+                typical=options.typical,
+                calibration=options.calibration,
+                generators=GENERATORS,
+                groups=partial(groups_of, operators=operators),
                 host_ends=True,
             ),
             StorageOptions: StorageOptions(away(board)),
@@ -175,7 +177,7 @@ def _check_generators(module: Module, board: Board) -> None:
         placed: list[Expr] = [v for v in values(function.body) if isinstance(v, Call)]
         for e in (*function.params, *placed):
             device = None if e.place is None else board.device(e.place.device)
-            if device is None or device.arch == NATIVE or device.name in away(board):
+            if device is None or board.is_native(device.name) or device.name in away(board):
                 continue
             findings.unsupported(
                 "target.no-generator",

@@ -29,6 +29,7 @@ from inlay.machine.board import NATIVE, Board
 from inlay.machine.device import Arch, Device
 from inlay.machine.target import Target, host, offered
 from inlay.pipeline.build_kernels import DeviceRequest
+from inlay.placement.capability import Refuse
 from inlay.runtime import device as drivers
 from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES, RULES, Rule
 from inlay.vm.signature import formula
@@ -39,6 +40,10 @@ LLVM = "llvm"
 """The generator of native code."""
 REMOTE = "remote"
 """The driver of devices behind a server."""
+GENERATORS: Mapping[str, Refuse] = {LLVM: lambda call, arch: "", OPENCL: lambda call, arch: ""}
+"""The code generators that there are, and what each refuses when places are planned."""
+PACED = "paced"
+"""The parameter of a native architecture that makes copies as slow as the links of the board say."""
 PARTS = 8
 """Parts that a phase of native code is divided into, however many threads share them."""
 
@@ -54,7 +59,7 @@ def away(board: Board) -> dict[str, str]:
 
 def _has_code(arch: Arch) -> bool:
     if arch.generator == LLVM:
-        return arch.name == NATIVE or arch.loader == REMOTE
+        return arch.name == NATIVE or arch.loader in (NATIVE, REMOTE)
     return arch.generator == OPENCL
 
 
@@ -144,7 +149,7 @@ def device_part(
             if arch.loader == REMOTE:
                 driver, options = REMOTE, _options(arch)
             else:  # that this processor has it is checked with the program's own image
-                driver, options = NATIVE, f"offers={needs}"
+                driver, options = NATIVE, " ".join((f"offers={needs}", *_native_options(board, device)))
             devices.append(bc.Device(device, driver, options, (position,), data))
             continue
         image = _image(board.arch_of(device).dtypes, mine, device, findings)
@@ -159,6 +164,19 @@ def device_part(
 
 def _engines(board: Board, memory: str) -> tuple[str, ...]:
     return tuple(link.engine for link in board.routes(board.host.memories, (memory,)))[:1]
+
+
+def _native_options(board: Board, device: str) -> list[str]:
+    """Return what the driver is told: parameters of the architecture, and how slow the links are."""
+    arch = board.arch_of(device)
+    words = [f"{k}={v}" for k, v in arch.parameters if k != PACED]
+    if arch.parameter(PACED) == "yes":
+        own, host = board.devices_by_name[device].memories, board.host.memories
+        links = [x for x in board.links if {x.source, x.target} & set(own)
+                 and {x.source, x.target} & set(host)]  # fmt: skip
+        words.append(f"latency={round(max(x.latency_ns for x in links))}")
+        words.append(f"rate={max(1, round(min(x.bytes_per_ns for x in links) * 1000))}")
+    return words
 
 
 def _device(board: Board, name: str, memory: int, image: DeviceImage) -> bc.Device:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from inlay.interp.tensor import evaluate_expr
 from inlay.ir.module import Module
 from inlay.ir.place import Place
+from inlay.machine.board import Board
 from inlay.machine.board_file import find_board
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from inlay.passes.manager import make_pipeline, run_pipeline
 from inlay.pipeline.compile import meanings_of
+from inlay.pipeline.devices import GENERATORS
 from inlay.pipeline.route import TENSOR
 from inlay.placement import plan_places
-from inlay.placement.calibration import read_factors
-from inlay.placement.capability import capability_of
-from inlay.placement.decide import Costs
+from inlay.placement.calibration import calibrated, read_measured
+from inlay.placement.capability import Refuse, capability_of
+from inlay.placement.costs import Costs
 from inlay.placement.explain import Explanation, explain
+from inlay.transforms.fuse_ops import groups_of
 
 
 def explanation(
-    module: Module, board: str, *, pins: Sequence[str] = (), typical: Sequence[str] = (),
+    module: Module, board: str | Board, *, pins: Sequence[str] = (), typical: Sequence[str] = (),
     calibration: str = "",
 ) -> Explanation:  # fmt: skip
     """Return where the operations of a program would run on a board, and why.
@@ -36,13 +40,20 @@ def explanation(
     Raises:
         CompileError: of passes and of planning.
     """
-    machine = find_board(board)
+    measured = read_measured(calibration)
+    machine = calibrated(find_board(board), measured)
     operators = table()
     meanings = meanings_of(operators)
     context = PassContext(operators, lambda expression: evaluate_expr(expression, meanings))
     before = TENSOR[: TENSOR.index(plan_places.PASS)]
     module = run_pipeline(make_pipeline(before), module, context)
     module = plan_places.with_host_ends(module, Place(machine.host.name))
-    costs = Costs(typical=plan_places.sizes_of(typical), factors=read_factors(calibration))
+    costs = Costs(
+        measured=measured,
+        typical=plan_places.sizes_of(typical),
+        groups=partial(groups_of, operators=operators),
+    )
     choice = plan_places.Choice(operators, costs, tuple(pins))
-    return explain(module, machine, capability_of(machine, operators), choice)
+    # Architectures that are only described have no generator, and nothing that one refuses.
+    generators: dict[str, Refuse] = {**GENERATORS, "": lambda call, arch: ""}
+    return explain(module, machine, capability_of(machine, operators, generators), choice)

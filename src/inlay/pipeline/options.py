@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inlay.base.options import option
+from inlay.machine.board import Board
 
 
 def default_cache() -> Path:
@@ -14,21 +15,48 @@ def default_cache() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class CompileOptions:
-    """What a compilation may be told.
+class PlaceOptions:
+    """What the choice of devices may be told.
 
     Attributes:
-        board: name of the machine to compile for.
-        cache: folder of compiled objects; empty for none.
+        board: the machine: its name, a `.toml` file, or the board itself.
         pins: operations to put on devices of the board, `PATTERN=DEVICE`.
+        typical: sizes to predict for, `NAME=SIZE`.
+        calibration: file of measured costs of the board (`inlay bench --calibrate`).
+    """
+
+    board: str | Board = option("host", help="the machine (see `inlay targets`)")  # noqa: RUF009
+    pins: tuple[str, ...] = option(
+        (), flag="pin", metavar="PATTERN=DEVICE",
+        help="put operations on a device: by operator (conv, Conv), name of a node, or @f for a "
+        "function; * stands for anything; may be given again",
+    )  # fmt: skip
+    typical: tuple[str, ...] = option(
+        (), metavar="NAME=SIZE", help="size of a dim to predict for; may be given again"
+    )
+    calibration: str = option(
+        "", metavar="FILE", help="measured costs that `inlay bench --calibrate` wrote"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions(PlaceOptions):
+    """What a compilation may be told, besides.
+
+    Attributes:
+        cache: folder of compiled objects; empty for none.
+        placement: `best` chooses devices by predicted time, `first` takes for each operation the
+            board's default device, else the first that can run it.
         batch: whether independent calls of a small kernel may run as one (trees, ragged data);
             costs a second body for each kernel.
         verify: whether the result of every pass is verified.
     """
 
-    board: str = option("host", help="machine to compile for (see `inlay targets`)")
     cache: str = option("default", help="folder of compiled objects; `none` for no cache")
-    pins: tuple[str, ...] = option((), help="operations to put on devices, PATTERN=DEVICE")
+    placement: str = option(
+        "best", choices=("best", "first"),
+        help="devices by predicted time (best), or the first that can run an operation",
+    )  # fmt: skip
     batch: bool = option(False, help="let independent small operations run as one")  # noqa: FBT003
     verify: bool = option(False, help="verify the program after every pass")  # noqa: FBT003
 

@@ -1,47 +1,100 @@
-"""Measured costs of a board: one factor for each device and operator, in a JSON file.
+"""Measured costs of a board, in a JSON file.
 
-    {"board": "host_two", "factors": {"cpu0": {"matmul": 1.3, "*": 0.9}}}
+    {"board": "host_two",
+     "factors": {"cpu0": {"matmul": 1.3, "*": 0.9}},
+     "launch_ns": {"cpu0": 150, "cpu1": 9000},
+     "links": [{"from": "host", "to": "cpu1.mem", "latency_ns": 8000, "bytes_per_ns": 6.5}],
+     "kernels": {"cpu0": {"matmul f32[64,64] f32[64,64] -> f32[64,64]": 8100}}}
 
-A factor is measured time over predicted time; `*` stands for all operators without one of their own.
+A factor is measured time over predicted time of kernels in which an operator has most of the work; `*`
+stands for all operators without one of their own. What was measured of a kernel whose sizes are known
+is taken as it is. Every table may be left out.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from inlay.base.diagnostics import error
 from inlay.base.span import Span
+from inlay.machine.board import Board
+from inlay.placement.costs import Measured
 
 
-def read_factors(path: str) -> dict[tuple[str, str], float]:
-    """Return the factors in a file by names of device and operator; none for no file.
+def read_measured(path: str) -> Measured:
+    """Return what a file says was measured; nothing for no file.
 
     Raises:
         CompileError: `placement.bad-calibration`.
     """
     if not path:
-        return {}
-    found: dict[tuple[str, str], float] = {}
+        return Measured()
     try:
         table: Any = json.loads(Path(path).read_text(encoding="utf-8"))
-        for device, factors in table["factors"].items():
-            for operator, factor in factors.items():
-                if not factor > 0:
-                    raise ValueError(f"{factor} for {operator} on {device}, needed a positive number")
-                found[device, operator] = float(factor)
+        links = {
+            (x["from"], x["to"]): (_number(x["latency_ns"], zero=True), _number(x["bytes_per_ns"]))
+            for x in table.get("links", ())
+        }
+        return Measured(
+            dict(_pairs(table.get("factors", {}))),
+            {d: _number(ns, zero=True) for d, ns in table.get("launch_ns", {}).items()},
+            dict(_pairs(table.get("kernels", {}))),
+            links,
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as failure:
+        found = f"no '{failure.args[0]}'" if isinstance(failure, KeyError) else str(failure)
         raise error(
-            "placement.bad-calibration", f"found {failure}", span=Span.named(path)
-        ) from failure
-    return found
+            "placement.bad-calibration", f"found {found}", span=Span.named(path),
+            hint="write it with `inlay bench --calibrate BOARD`",
+        ) from failure  # fmt: skip
 
 
-def write_factors(path: Path, board: str, factors: Mapping[tuple[str, str], float]) -> None:
-    """Write factors as `read_factors` reads them."""
-    table: dict[str, dict[str, float]] = {}
-    for (device, operator), factor in sorted(factors.items()):
-        table.setdefault(device, {})[operator] = round(factor, 4)
-    path.write_text(json.dumps({"board": board, "factors": table}, indent=2) + "\n", "utf-8")
+def _pairs(table: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[tuple[str, str], float]]:
+    for device, values in table.items():
+        for name, value in values.items():
+            yield (device, name), _number(value)
+
+
+def _number(value: Any, *, zero: bool = False) -> float:
+    if isinstance(value, bool) or not (value > 0 or (zero and value == 0)):
+        raise ValueError(f"{value!r}, needed a positive number")
+    return float(value)
+
+
+def write_measured(path: Path, board: str, measured: Measured) -> None:
+    """Write what was measured as `read_measured` reads it."""
+
+    def nested(table: Mapping[tuple[str, str], float], digits: int) -> dict[str, dict[str, float]]:
+        found: dict[str, dict[str, float]] = {}
+        for (device, name), value in sorted(table.items()):
+            found.setdefault(device, {})[name] = round(value, digits)
+        return found
+
+    record = {
+        "board": board,
+        "factors": nested(measured.factors, 4),
+        "launch_ns": {d: round(ns) for d, ns in sorted(measured.launches.items())},
+        "links": [
+            {"from": a, "to": b, "latency_ns": round(latency), "bytes_per_ns": round(rate, 4)}
+            for (a, b), (latency, rate) in sorted(measured.links.items())
+        ],
+        "kernels": nested(measured.kernels, 0),
+    }
+    path.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
+
+
+def calibrated(board: Board, measured: Measured) -> Board:
+    """Return a board whose links are as fast as was measured."""
+    if not measured.links:
+        return board
+    links = tuple(
+        replace(link, latency_ns=found[0], bytes_per_ns=found[1])
+        if (found := measured.links.get((link.source, link.target)))
+        else link
+        for link in board.links
+    )
+    return replace(board, links=links)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from inlay.arith.dtype import DType
 from inlay.ir.expr import Call, OpRef
 from inlay.ir.op import OpTable
 from inlay.ir.types import AdtType, ExistsType, TensorType, TupleType, Type
 from inlay.machine.board import Board
-from inlay.machine.device import Device
-from inlay.ops._define import Pattern
+from inlay.machine.device import Arch, Device
+from inlay.ops._define import OpDef, Pattern
 from inlay.ops.table import OperatorTable
 from inlay.placement._instance import Capability
 
+Refuse = Callable[[Call, Arch], str]
+"""Gives the reason why a code generator makes no kernel of an operation for an architecture, or ""."""
+
 
 def capability_of(
-    board: Board, operators: OpTable, generators: frozenset[str] | None = None
+    board: Board, operators: OpTable, generators: Mapping[str, Refuse] | None = None
 ) -> Capability:
     """Return what the architectures of a board say of operators and element types.
 
@@ -25,9 +28,11 @@ def capability_of(
     Args:
         board: the machine.
         operators: knows which operators work on unboxed values.
-        generators: names of the code generators there are; None where no code is to be made.
+        generators: the code generators there are, by name, each with what it refuses; None where no
+            code is to be made.
     """
     known: dict[tuple[object, ...], Mapping[str, str]] = {}
+    table = operators if isinstance(operators, OperatorTable) else None
 
     def refusals(call: Call) -> Mapping[str, str]:
         if not isinstance(call.callee, OpRef):
@@ -36,35 +41,45 @@ def capability_of(
         dtypes = tuple(dict.fromkeys(_dtypes([*(a.type for a in call.args), call.type])))
         key = (op.name, *(d.name for d in dtypes))
         if key not in known:
-            is_control = (
-                isinstance(operators, OperatorTable)
-                and operators.definition(op).pattern is Pattern.CONTROL
-            )
+            definition = None if table is None else table.definition(op)
             found = {
                 d.name: reason
                 for d in board.devices
-                if (reason := _refusal(board, d, op.name, dtypes, generators, is_control=is_control))
+                if (reason := _refusal(board, d, op.name, definition, dtypes))
             }
             known[key] = found
-        return known[key]
+        if generators is None:
+            return known[key]
+        made = {d.name: _unmade(board, d, call, generators) for d in board.devices}
+        return {d: reason for d, r in made.items() if (reason := known[key].get(d) or r)}
 
     return refusals
 
 
-def _refusal(
-    board: Board, device: Device, name: str, dtypes: tuple[DType, ...],
-    generators: frozenset[str] | None, *, is_control: bool,
-) -> str:  # fmt: skip
+def _unmade(
+    board: Board, device: Device, call: Call, generators: Mapping[str, Refuse]
+) -> str:
+    """Return why no code is made for an operation on a device."""
     arch = board.arch_of(device.name)
-    if device is not board.host and any(d.is_host_only for d in dtypes):
-        return f"strings are on {board.host.name} alone"
-    if generators is not None and arch.generator not in generators:
+    if arch.generator not in generators:
         return f"no code generator here makes code for {arch.name}"
-    if device is not board.host:
-        if is_control:
-            return f"the virtual machine runs {name}, and that is on {board.host.name}"
-    if arch.operators is not None and name not in arch.operators:
-        return f"{arch.name} has no {name}"
+    return generators[arch.generator](call, arch)
+
+
+def _refusal(
+    board: Board, device: Device, name: str, definition: OpDef | None, dtypes: tuple[DType, ...]
+) -> str:
+    arch, host = board.arch_of(device.name), board.host
+    if device is not host:
+        if any(d.is_host_only for d in dtypes):
+            return f"strings are on {host.name} alone"
+        if definition is not None and definition.pattern is Pattern.CONTROL:
+            return f"the virtual machine runs {name}, and that is on {host.name}"
+        if definition is not None and definition.foreign is not None:
+            return f"the code of {name} comes from outside, and {host.name} calls it"
+    form = "" if definition is None else definition.form_of
+    if arch.operators is not None and name not in arch.operators and form not in arch.operators:
+        return f"{arch.name} has no {form or name}"
     if arch.dtypes is not None:
         missing = [d.name for d in dtypes if d.name not in arch.dtypes]
         if missing:

@@ -1,14 +1,15 @@
-"""Why everything is where it is, as data: for reports and for people.
+"""Why everything is where it is, as data; `report.py` makes text of it.
 
-For each operation: its device, the reason, the predicted time, and for every other device the first
-thing that speaks against it: it cannot run the operator or the element types, somebody asked for
-another place, a memory is too small, or it would take longer, with numbers. For each copy its size
+For each kernel, which is one operation or several that are computed together: its device, the reason,
+the predicted time, and for every other device the first thing that speaks against it: it cannot run
+the operator or the element types, somebody asked for another place, a memory is too small, or it would
+take longer, with numbers. For each copy its size
 and engine. For the whole the predicted time, the bound below it, and what the simplest plan takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,20 +25,22 @@ from inlay.placement._capture import capture
 from inlay.placement._graph import Edge
 from inlay.placement._instance import Capability
 from inlay.placement.decide import CHOSEN, Decision
-from inlay.placement.plan_places import Choice, Inferred, infer
+from inlay.placement.pins import names_of
+from inlay.placement.plan_places import Choice, Inferred, forms_of, infer
 from inlay.placement.schedule import INFINITE, advance, fits, predict, start
 
 _MOVES = 400
-"""Operations for which every other device is tried; of larger programs the costs alone are shown."""
+"""Kernels for which every other device is tried; of larger programs the costs alone are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """An operation.
+    """An operation, or several that run as one kernel.
 
     Attributes:
-        operator: its name.
-        where: where it stands in the program or model.
+        operator: its name; of several, joined by `+`.
+        where: where it stands in the program or model; of several, the last.
+        names: what people may call it, as in pins.
         function: in which function.
         device: where it runs.
         reason: why there.
@@ -48,6 +51,7 @@ class Placed:
 
     operator: str
     where: str
+    names: tuple[str, ...]
     function: str
     device: str
     reason: str
@@ -132,7 +136,8 @@ def explain(
             board.name, (), (), 0.0, 0.0, 0.0, proved=True, first_able_ns=0.0, busy_ns={}, sizes={},
             module=placed,
         )  # fmt: skip
-    assigned = [found.places.device(o.atom) for o in decision.operations]
+    # All operations of a unit are pinned to one device; where people pinned it, that one.
+    assigned = [found.places.device(decision.operations[u[-1]].atom) for u in decision.units]
     outcome = decision.outcome
     moved = outcome.assignment != tuple(assigned)
     total = predict(decision.problem, assigned) if moved else outcome.time
@@ -142,7 +147,7 @@ def explain(
         busy[names[d]] += (task.costs[d] or 0.0) * task.weight
     return Explanation(
         board.name,
-        tuple(_operations(found, decision, assigned, total)),
+        tuple(_operations(found, decision, assigned, total, choice)),
         tuple(_copies(placed, board, decision)),
         total,
         outcome.bound,
@@ -156,33 +161,35 @@ def explain(
 
 
 def _operations(
-    found: Inferred, decision: Decision, assigned: list[int], total: float
+    found: Inferred, decision: Decision, assigned: list[int], total: float, choice: Choice
 ) -> list[Placed]:
     starts = _starts(decision, assigned)
     wishes = _wishes(found)
+    forms = forms_of(choice.operators)
     return [
-        _placed(found, decision, assigned, index, total, starts[index], wishes)
-        for index in range(len(decision.operations))
+        _placed(found, decision, assigned, index, total, starts[index], wishes, forms)
+        for index in range(len(decision.units))
     ]
 
 
 def _placed(
     found: Inferred, decision: Decision, assigned: list[int], index: int, total: float,
-    begins: float, wishes: dict[int, str],
+    begins: float, wishes: dict[int, str], forms: Mapping[str, str],
 ) -> Placed:  # fmt: skip
-    o, graph = decision.operations[index], found.graph
+    members = [decision.operations[i] for i in decision.units[index]]
+    o, graph = members[-1], found.graph
     names = graph.machine.devices
     device = assigned[index]
-    operation = graph.operations[o.atom]
-    wish = wishes.get(graph.classes.find(o.atom))
+    operations = [graph.operations[m.atom] for m in members]
+    wish = next((w for m in members if (w := wishes.get(graph.classes.find(m.atom)))), None)
     group = next((c for c in decision.outcome.used if index in c.tasks), None)
-    refusals = dict(operation.refusals)
+    refusals = {d: why for x in reversed(operations) for d, why in x.refusals}
     task = decision.problem.tasks[index]
     if wish is not None:
         reason = wish
     elif group is not None:
-        reason = f"part of {group.name}, which takes {_us(group.cost)} as one"
-    elif len(operation.allowed) == 1:
+        reason = f"part of {group.name}, which takes {time_text(group.cost)} as one"
+    elif len(operations[0].allowed) == 1:
         reason = "no other device can run it"
     else:
         reason = "least predicted time of the program"
@@ -197,9 +204,10 @@ def _placed(
         else:
             others[name] = _against(decision, assigned, index, d, total)
     own = o.instance.name
-    where = str(o.call.span) if o.call.span else ""
+    called = dict.fromkeys(n for m in members for n in names_of(m, forms))
     return Placed(
-        o.name, where, own.name if isinstance(own, Var) else own or "", names[device], reason,
+        "+".join(m.name for m in members), str(o.call.span) if o.call.span else "", tuple(called),
+        own.name if isinstance(own, Var) else own or "", names[device], reason,
         task.costs[device] or 0.0, begins, others,
     )  # fmt: skip
 
@@ -213,7 +221,7 @@ def _against(
     own = problem.tasks[index].costs[assigned[index]] or 0.0
     if cost is None:
         return "another place was asked for"
-    alone = f"{_us(cost)} there, {_us(own)} here"
+    alone = f"{time_text(cost)} there, {time_text(own)} here"
     if len(assigned) > _MOVES:
         return f"cost: it takes {alone}"
     moved = [*assigned]
@@ -225,7 +233,7 @@ def _against(
         return "no link leads there"
     more = time - total
     if more > 0:
-        return f"cost: the program would take {_us(more)} more (it takes {alone})"
+        return f"cost: the program would take {time_text(more)} more (it takes {alone})"
     return f"cost: the program would take as long (it takes {alone})"
 
 
@@ -277,37 +285,8 @@ def _copies(module: Module, board: Board, decision: Decision) -> list[Moved]:
     return found
 
 
-def describe(e: Explanation) -> list[str]:
-    """Return an explanation as lines for a person."""
-    lines = [f"board {e.board}: predicted {_us(e.total_ns)}" + _quality(e)]
-    if e.first_able_ns < INFINITE and e.first_able_ns > 0:
-        share = (1 - e.total_ns / e.first_able_ns) * 100
-        lines.append(f"  first device that can: {_us(e.first_able_ns)} ({share:.0f} % saved)")
-    for name, (size, who) in e.sizes.items():
-        lines.append(f"  size {name} = {size}, from {who}")
-    for device, ns in e.busy_ns.items():
-        lines.append(f"  {device} computes for {_us(ns)}")
-    lines.append("operations:")
-    for o in e.operations:
-        inside = "" if o.function == "main" else f" in {o.function}"
-        lines.append(f"  {o.device:8} {o.operator}{inside} {_us(o.ns)}  {o.where}: {o.reason}")
-        lines.extend(f"    not {d}: {why}" for d, why in o.others.items())
-    lines.append(f"copies: {len(e.copies)}" if e.copies else "copies: none")
-    return lines + [
-        f"  {c.value}: {c.bytes} bytes, {c.source} -> {c.target} by {c.engine}, {_us(c.ns)}"
-        for c in e.copies
-    ]
-
-
-def _quality(e: Explanation) -> str:
-    if e.proved:
-        return ", proved to be the least"
-    if e.gap == INFINITE:
-        return ", with no bound below it"
-    return f", at most {e.gap * 100:.1f} % above the least (bound {_us(e.bound_ns)})"
-
-
-def _us(ns: float) -> str:
+def time_text(ns: float) -> str:
+    """Return a time in the unit that fits."""
     return f"{ns / 1000:.2f} us" if ns < 1e6 else f"{ns / 1e6:.3f} ms"
 
 

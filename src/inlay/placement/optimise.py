@@ -120,10 +120,21 @@ def optimise(
 
 
 def first_able(problem: Problem) -> tuple[int, ...]:
-    """Return the assignment in which each task is on the first device that can run it."""
-    return tuple(
-        next((d for d in problem.devices if t.costs[d] is not None), 0) for t in problem.tasks
-    )
+    """Return the assignment in which each task is on the first device that can run it.
+
+    The default device is asked first, then the others in board order: the plan of who does not choose.
+    """
+    order = sorted(problem.devices, key=lambda d: d != problem.default)
+    return tuple(next((d for d in order if t.costs[d] is not None), 0) for t in problem.tasks)
+
+
+def simple(problem: Problem) -> Outcome | None:
+    """Return `first_able` as an outcome; None where it does not fit the memories."""
+    assignment = first_able(problem)
+    time = predict(problem, assignment)
+    if time == INFINITE:
+        return None
+    return Outcome(assignment, time, lower_bound(problem), proved=False, baseline=time)
 
 
 def lower_bound(problem: Problem) -> float:

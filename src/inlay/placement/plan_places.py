@@ -31,16 +31,12 @@ from inlay.placement._graph import Graph, Machine
 from inlay.placement._instance import Capability, Instance
 from inlay.placement._scopes import Places, find_scopes
 from inlay.placement._solve import solve
-from inlay.placement.calibration import read_factors
-from inlay.placement.capability import capability_of
-from inlay.placement.decide import (
-    CandidateSource,
-    CostHook,
-    Costs,
-    Decision,
-    apply_pins,
-    decide,
-)
+from inlay.placement.calibration import calibrated, read_measured
+from inlay.placement.capability import Refuse, capability_of
+from inlay.placement.costs import CostHook, Costs
+from inlay.placement.decide import CandidateSource, Decision, decide
+from inlay.placement.operations import GroupSource
+from inlay.placement.pins import apply_pins
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +46,12 @@ class PlanOptions:
     board: str = option("host", help="the machine to plan for, by name or as a file")
     machine: Board | None = None
     optimise: bool = option(False, help="choose what nobody placed by predicted time")  # noqa: FBT003
+    first: bool = option(False, help="then choose the first device that can instead")  # noqa: FBT003
     pins: tuple[str, ...] = option((), help="operations to put on devices, PATTERN=DEVICE")
     typical: tuple[str, ...] = option((), help="sizes to predict for, NAME=SIZE")
     calibration: str = option("", help="a file of measured costs that `inlay bench` wrote")
-    generators: tuple[str, ...] | None = option(None, help="code generators there are")
+    generators: Mapping[str, Refuse] | None = None
+    groups: GroupSource | None = None
     candidates: CandidateSource | None = None
     hooks: Mapping[str, CostHook] | None = None
     host_ends: bool = option(False, help="inputs and outputs of the program are on the host")  # noqa: FBT003
@@ -88,18 +86,23 @@ def run(module: Module, context: PassContext) -> Module:
     board = options.machine or find_board(options.board)
     if options.host_ends and len(board.devices) > 1:
         module = with_host_ends(module, Place(board.host.name))
-    generators = None if options.generators is None else frozenset(options.generators)
-    capability = capability_of(board, context.ops, generators)
+    capability = capability_of(board, context.ops, options.generators)
     choice = None
     if options.optimise or options.pins:
         assert isinstance(context.ops, OperatorTable), "costs are of known operators"
-        factors = read_factors(options.calibration)
-        costs = Costs(options.hooks or {}, factors, sizes_of(options.typical))
+        measured = read_measured(options.calibration)
+        board = calibrated(board, measured)
+        costs = Costs(options.hooks or {}, measured, sizes_of(options.typical), options.groups)
         choice = Choice(
-            context.ops, costs, options.pins, search=options.optimise,
+            context.ops, costs, options.pins, search=options.optimise, first=options.first,
             candidates=options.candidates,
         )  # fmt: skip
     return plan(module, board, capability, choice)
+
+
+def forms_of(operators: OperatorTable) -> dict[str, str]:
+    """Return for operators that lowering chooses the operator that they are a form of."""
+    return {d.name: d.form_of for d in operators if d.form_of}
 
 
 def sizes_of(texts: Sequence[str]) -> dict[str, int]:
@@ -141,7 +144,8 @@ class Choice:
         operators: what the program uses.
         costs: where predictions come from.
         pins: operations to put on devices.
-        search: whether to look for the least predicted time; else the default device is taken.
+        search: whether to look for the least predicted time; else inference decides alone.
+        first: whether to take the first device that can run each operation, instead of searching.
         candidates: gives sets of operations that a device can run as one.
     """
 
@@ -149,6 +153,7 @@ class Choice:
     costs: Costs = _PLAIN
     pins: tuple[str, ...] = ()
     search: bool = True
+    first: bool = False
     candidates: CandidateSource | None = None
 
 
@@ -177,14 +182,15 @@ def infer(
     graph = Graph(Machine(board))
     instances = gather(module, graph, capability, findings)
     if choice is not None:
-        apply_pins(graph, instances, choice.pins, findings)
+        apply_pins(graph, instances, choice.pins, forms_of(choice.operators), findings)
     check_facts(graph, findings)
     findings.raise_if_fatal()
     decision = None
     if choice is not None and choice.search:
         decision = decide(
-            module, board, graph, instances, choice.operators, choice.costs, choice.candidates
-        )
+            module, board, graph, instances, choice.operators, choice.costs, choice.candidates,
+            first=choice.first,
+        )  # fmt: skip
     places = find_scopes(graph, solve(graph), findings)
     findings.raise_if_fatal()
     return Inferred(graph, instances, places, decision)

@@ -69,6 +69,7 @@ class Problem:
         ends: values that are needed on a device at the end.
         memory: for each device the memory that its values are in.
         capacity: bytes of each memory; None for no bound.
+        default: the device for what nothing else decides.
     """
 
     tasks: tuple[Task, ...]
@@ -79,6 +80,7 @@ class Problem:
     ends: tuple[tuple[int, int], ...] = ()
     memory: tuple[int, ...] = ()
     capacity: tuple[float | None, ...] = ()
+    default: int = 0
 
     @property
     def devices(self) -> range:

@@ -61,6 +61,30 @@ def run(module: Module, context: PassContext) -> Module:
     return module.with_functions({**functions, **fusing.made})
 
 
+def groups_of(module: Module, operators: OperatorTable) -> dict[int, int]:
+    """Return which operators would be one kernel if all of them were on one device.
+
+    By identity of the call, a number for each group; nothing is rewritten. Who chooses devices asks
+    this first: what is one kernel costs one launch and moves only what goes in and out. Cost: linear.
+    """
+    found: dict[int, int] = {}
+    groups = 0
+    for function in module.functions.values():
+        if function.primitive is not None:
+            continue
+        reads = count_uses(function.body)
+        pending = [function.body]
+        while pending:
+            lets, result = walk.spine(pending.pop())
+            grouping = Grouping(lets, lambda ref: operators.definition(ref.op), reads, GroupOptions())
+            for group in grouping.groups:
+                found.update((id(node.call), groups) for node in group.nodes)
+                groups += 1
+            for value in (*(let.value for let in lets), result):
+                pending.extend(nested(value))
+    return found
+
+
 class _Fusing:
     """Fuses the functions of one module.
 

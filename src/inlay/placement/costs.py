@@ -1,0 +1,191 @@
+"""What a kernel is predicted to cost on a device.
+
+Work and traffic are formulas over dims (`analysis/cost.py`); dims have typical sizes. From the best
+source there is: an architecture's own function; what was measured of this very kernel; else a roofline
+over the board's figures, times what was measured of the operator that has most of the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from inlay.analysis.cost import bytes_of, work_of
+from inlay.arith.expr import Int, Sym, evaluate, product, symbols
+from inlay.ir.expr import Call, Expr, OpRef, Var
+from inlay.ir.types import TensorType, Type
+from inlay.machine.board import Board
+from inlay.ops._define import Pattern
+from inlay.ops.table import OperatorTable
+from inlay.placement.operations import GroupSource
+
+UNKNOWN_SIZE = 64
+"""What a dim is thought to be that says nothing about itself."""
+
+CostHook = Callable[[Call, Mapping[Sym, int]], float | None]
+"""An architecture's own prediction of a call, in nanoseconds; None leaves it to the roofline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured on a board (`placement/calibration.py`).
+
+    Attributes:
+        factors: measured over predicted time, by names of device and operator; `*` for all others.
+        launches: nanoseconds that a kernel costs before it does anything, by name of the device.
+        kernels: nanoseconds of a kernel, by name of the device and `kernel_key`.
+        links: latency in nanoseconds and bytes in a nanosecond, by names of two memories.
+    """
+
+    factors: Mapping[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    launches: Mapping[str, float] = field(default_factory=dict[str, float])
+    kernels: Mapping[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    links: Mapping[tuple[str, str], tuple[float, float]] = field(
+        default_factory=dict[tuple[str, str], tuple[float, float]]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Where predictions come from.
+
+    Attributes:
+        hooks: an architecture's own function, by name of the architecture.
+        measured: on this board.
+        typical: sizes of dims by name, where the user says them.
+        groups: gives what would be one kernel; without it every operation is a kernel.
+    """
+
+    hooks: Mapping[str, CostHook] = field(default_factory=dict[str, CostHook])
+    measured: Measured = field(default_factory=Measured)
+    typical: Mapping[str, int] = field(default_factory=dict[str, int])
+    groups: GroupSource | None = None
+
+
+Step = tuple[Var | None, Call]
+"""A call of an operator, and what its result is called."""
+
+
+class Predictor:
+    """Predicts kernels of one program on the devices of a board.
+
+    Args:
+        board: the machine.
+        operators: what the program uses.
+        costs: where predictions come from.
+        dims: sizes to predict for.
+    """
+
+    def __init__(
+        self, board: Board, operators: OperatorTable, costs: Costs, dims: Mapping[Sym, int]
+    ) -> None:
+        self._board = board
+        self._operators = operators
+        self._costs = costs
+        self._dims = dims
+
+    def number(self, e: Int) -> float:
+        """Return a formula at the typical sizes."""
+        if e.value is not None:
+            return float(e.value)
+        dims = {s: self._dims.get(s, UNKNOWN_SIZE) for s in symbols(e)}
+        return float(max(0, evaluate(e, dims)))
+
+    def kernel(self, steps: Sequence[Step], device: str) -> float:
+        """Return the nanoseconds of operations that run as one kernel."""
+        arch, measured = self._board.arch_of(device), self._costs.measured
+        hook = self._costs.hooks.get(arch.name)
+        if hook is not None:
+            found = [hook(call, self._dims) for _, call in steps]
+            if None not in found:
+                return sum(x for x in found if x is not None)
+        if all(self._is_nothing(call) for _, call in steps):
+            return 1.0
+        known = measured.kernels.get((device, kernel_key(steps))) if measured.kernels else None
+        if known is not None:
+            return known
+        memory = self._board.memory(next(iter(self._board.devices_by_name[device].memories)))
+        assert memory is not None, "a checked board knows the memories of its devices"
+        work = sum(self._compute(call, device) for _, call in steps)
+        moved = self.traffic(steps) / memory.bytes_per_ns
+        launch = measured.launches.get(device, arch.speed.launch_ns)
+        return launch + max(work, moved) * self._factor(self.heaviest(steps, device), device) + 1.0
+
+    def heaviest(self, steps: Sequence[Step], device: str) -> str:
+        """Return the operator that has most of the work of a kernel, by the name that boards use."""
+        call = max((call for _, call in steps), key=lambda call: self._compute(call, device))
+        assert isinstance(call.callee, OpRef), "kernels are made of operators"
+        definition = self._operators.definition(call.callee.op)
+        return definition.form_of or definition.name
+
+    def traffic(self, steps: Sequence[Step]) -> float:
+        """Return the bytes that go in and out of a kernel."""
+        total = self.number(bytes_of(steps[-1][1].type))
+        for call, arg in _operands(steps):
+            size = self.number(bytes_of(arg.type))
+            if self._reads_as_it_writes(call) and arg is call.args[0]:
+                size = min(size, self.number(bytes_of(call.type)))
+            total += size
+        return total
+
+    def _compute(self, call: Call, device: str) -> float:
+        speed = self._board.arch_of(device).speed
+        work = work_of(call, self._operators)
+        return (
+            self.number(work.macs) / speed.macs_per_ns
+            + self.number(work.cheap) / speed.elements_per_ns
+            + self.number(work.costly) / speed.costly_per_ns
+        )
+
+    def _factor(self, operator: str, device: str) -> float:
+        factors = self._costs.measured.factors
+        return factors.get((device, operator), factors.get((device, "*"), 1.0))
+
+    def _is_nothing(self, call: Call) -> bool:
+        """Whether nothing runs: a view of the operand, or work of the virtual machine."""
+        if not isinstance(call.callee, OpRef):
+            return False
+        op = call.callee.op
+        return op.alias is not None or self._operators.definition(op).pattern is Pattern.CONTROL
+
+    def _reads_as_it_writes(self, call: Call) -> bool:
+        """Whether of the first operand no more is read than is written: rows of a table, a part."""
+        return isinstance(call.callee, OpRef) and (
+            self._operators.definition(call.callee.op).pattern is Pattern.LAYOUT
+        )
+
+
+def kernel_key(steps: Iterable[Step]) -> str:
+    """Return what tells kernels apart whose times differ: operators, and types that go in and out."""
+    steps = list(steps)
+    names = "+".join(c.callee.op.name for _, c in steps if isinstance(c.callee, OpRef))
+    reads = sorted(_type_text(arg.type) for _, arg in _operands(steps))
+    return f"{names} {' '.join(reads)} -> {_type_text(steps[-1][1].type)}"
+
+
+def is_static(key: str) -> bool:
+    """Whether a key says all sizes, so that what was measured holds wherever it is met."""
+    return "?" not in key
+
+
+def _operands(steps: Sequence[Step]) -> list[tuple[Call, Expr]]:
+    """Return what a kernel reads from outside, each once; numbers are written into it."""
+    own = {var for var, _ in steps if var is not None}
+    found: dict[int, tuple[Call, Expr]] = {}
+    for _, call in steps:
+        for arg in call.args:
+            is_inner = isinstance(arg, Var) and arg in own
+            if isinstance(arg.type, TensorType) and not is_inner and _is_table(arg.type):
+                found.setdefault(id(arg), (call, arg))
+    return list(found.values())
+
+
+def _is_table(t: TensorType) -> bool:
+    return product(t.shape).value != 1
+
+
+def _type_text(t: Type) -> str:
+    if not isinstance(t, TensorType):
+        return "?"
+    dims = ",".join("?" if d.value is None else str(d.value) for d in t.shape)
+    return f"{t.dtype.name}[{dims}]"

@@ -1,0 +1,103 @@
+"""Pins: what people say on a command line about where operations run, `PATTERN=DEVICE`."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Mapping, Sequence
+
+from inlay.base.diagnostics import Collector
+from inlay.base.registry import nearest
+from inlay.ir.expr import Var
+from inlay.placement._graph import Graph, Reason
+from inlay.placement._instance import Instance
+from inlay.placement.operations import Operation, operations_of
+
+_NODE = re.compile(r"node '(?P<name>.*)' \((?P<operator>[^()]*)\)")
+"""How the importer of a model names where an operation comes from."""
+
+
+def apply_pins(
+    graph: Graph, instances: Sequence[Instance], pins: Sequence[str], forms: Mapping[str, str],
+    findings: Collector,
+) -> None:  # fmt: skip
+    """Turn `PATTERN=DEVICE` into facts.
+
+    Args:
+        graph, instances: what was gathered of the program.
+        pins: as people write them. A pattern, with `*`, matches any name in `names_of`; `@f` matches
+            all operations of a function.
+        forms: for operators that lowering chooses, the operator they are a form of.
+        findings: gets what is wrong, all at once.
+
+    Findings: `placement.bad-pin`, `placement.unknown-device`.
+    """
+    operations = operations_of(graph, instances)
+    devices = graph.machine.device_index
+    for text in pins:
+        pattern, sign, device = text.rpartition("=")
+        if not sign or not pattern:
+            findings.error(
+                "placement.bad-pin", f"found --pin {text}, needed PATTERN=DEVICE",
+                hint=f"as in --pin 'Conv={graph.machine.devices[-1]}'",
+            )  # fmt: skip
+            continue
+        if device not in devices:
+            close = nearest(device, devices)
+            findings.error(
+                "placement.unknown-device",
+                f"found the device '{device}', which board '{graph.machine.board.name}' does not have",
+                hint=f"did you mean {' or '.join(close)}?" if close
+                else f"its devices are {', '.join(devices)}",
+            )  # fmt: skip
+            continue
+        hit = [o for o in operations if matches(o, pattern, forms)]
+        if not hit:
+            _nothing_matches(text, pattern, operations, forms, findings)
+        for o in hit:
+            graph.pin(o.atom, devices[device], Reason(f"pinned by {text}", o.call.span))
+
+
+def matches(o: Operation, pattern: str, forms: Mapping[str, str]) -> bool:
+    """Whether a pattern means an operation; operators are spelled in any case (`MatMul`)."""
+    spelled = pattern.lower().replace("_", "")
+    operators = (o.name, forms.get(o.name, o.name))
+    return any(fnmatch.fnmatchcase(name, pattern) for name in names_of(o, forms)) or any(
+        fnmatch.fnmatchcase(name.replace("_", ""), spelled) for name in operators
+    )
+
+
+def names_of(o: Operation, forms: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what people may call an operation.
+
+    The operator as it runs (`conv_nhwc_packed`), what that is a form of (`conv`), the node of the
+    model (`/layer1/Conv_3`) and its operator (`Conv`), and the function (`@f`).
+    """
+    found = [o.name]
+    if o.name in forms:
+        found.append(forms[o.name])
+    node = _NODE.search(o.call.span.name)
+    if node is not None:
+        found += [node["name"], node["operator"]]
+    elif o.call.span.name:
+        found.append(o.call.span.name)
+    name = o.instance.name
+    found.append(f"@{name.name if isinstance(name, Var) else name}")
+    return tuple(found)
+
+
+def _nothing_matches(
+    text: str, pattern: str, operations: Sequence[Operation], forms: Mapping[str, str],
+    findings: Collector,
+) -> None:  # fmt: skip
+    names = list(dict.fromkeys(n for o in operations for n in names_of(o, forms)))
+    folded = {n.lower(): n for n in names}
+    bare = pattern.strip("*")
+    same = [folded[bare.lower()]] if bare.lower() in folded else []
+    close = same or nearest(bare, names)
+    findings.error(
+        "placement.bad-pin",
+        f"found --pin {text}, which matches no operation",
+        hint=f"did you mean {' or '.join(close)}?" if close
+        else f"operations are {', '.join(dict.fromkeys(o.name for o in operations))}"[:200],
+    )  # fmt: skip

@@ -1,0 +1,286 @@
+"""From a program to a problem of schedules: tasks, values, routes.
+
+Every unit of operations (`operations.py`) of every instance is a task, in the order in which the
+program would run it; calls count where they stand, branches half, and what a recursive function does
+as often as `_TURNS` says. Values flow through parameters, branches, data types and cells: a task reads
+whatever operations can have made its operand. Inputs and outputs are where the program says, else on
+the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from inlay.analysis.cost import bytes_of
+from inlay.arith.expr import Sym
+from inlay.ir.module import Module
+from inlay.ir.types import FuncType, TensorType
+from inlay.ir.walk import bound_symbols
+from inlay.machine.board import Board
+from inlay.ops.table import OperatorTable
+from inlay.placement._domains import leaves
+from inlay.placement._graph import Edge, Graph, Machine
+from inlay.placement._instance import Instance
+from inlay.placement.costs import UNKNOWN_SIZE, Costs, Predictor
+from inlay.placement.operations import Operation, units_of
+from inlay.placement.schedule import Hop, Item, Problem, Task
+
+_TURNS = 10.0
+"""How often the body of a recursive function is thought to run."""
+
+
+class ProblemMaker:
+    """Makes the problem of a program.
+
+    Attributes:
+        sizes: what dims were taken to be, and who said so.
+        pinned: the device of each class of atoms that people decided.
+        units: the operations of each task.
+    """
+
+    def __init__(
+        self, module: Module, board: Board, graph: Graph, instances: Sequence[Instance],
+        operations: Sequence[Operation], operators: OperatorTable, costs: Costs,
+    ) -> None:  # fmt: skip
+        self.module, self.board, self.graph = module, board, graph
+        self.machine: Machine = graph.machine
+        self.instances, self.operations = instances, operations
+        self.sizes: dict[str, tuple[int, str]] = {}
+        self.pinned = self._pinned()
+        self._typical_sizes = costs.typical
+        self._predictor = Predictor(board, operators, costs, self._typical())
+        self._weights = _weights(instances)
+        groups: Mapping[int, int] = {} if costs.groups is None else costs.groups(module)
+        able = [(graph.operations[o.atom].allowed, self._pin_of(o)) for o in operations]
+        self.units = units_of(operations, groups, able)
+        self._unit_of = {i: u for u, members in enumerate(self.units) for i in members}
+        self._sources: dict[int, tuple[int, ...]] = {}
+        self._into: dict[int, list[int]] = {}
+        for a, b, _, port in graph.edges:
+            if port == -1:
+                self._into.setdefault(graph.values.find(b), []).append(graph.values.find(a))
+        for a, b in graph.aliases:
+            self._into.setdefault(graph.values.find(b), []).append(graph.values.find(a))
+
+    def problem(self) -> Problem:
+        """Return the problem."""
+        graph, machine = self.graph, self.machine
+        by_value: dict[int, int] = {}
+        items: list[Item] = []
+        for index, o in enumerate(self.operations):
+            size = self._predictor.number(bytes_of(o.call.type))
+            items.append(Item(size, self._unit_of[index], 0, size))
+            for atom in leaves(o.instance.domains[id(o.call)]):
+                by_value[graph.values.find(atom)] = index
+        reads = self._unit_reads(by_value, items)
+        ends = self._ends(by_value)
+        read = {v for found in reads for v in found} | {v for v, _ in ends}
+        tasks = tuple(
+            Task(
+                self._task_costs(members),
+                tuple(reads[u]),
+                tuple(i for i in members if i in read) or members[-1:],
+                self._weights.get(id(self.operations[members[-1]].instance), 1.0),
+            )
+            for u, members in enumerate(self.units)
+        )
+        board = self.board
+        engines = {e.name: i for i, e in enumerate(board.engines)}
+        pieces = {h: i for i, h in enumerate(dict.fromkeys(d.hardware for d in board.devices))}
+        hardware = tuple(pieces[d.hardware] for d in board.devices)
+        occupies = tuple(
+            hardware[machine.device_index[e.device]] if e.device else -1 for e in board.engines
+        )
+        memory = tuple(machine.memory_index[d.memories[0]] for d in board.devices)
+        return Problem(
+            tasks, tuple(items), hardware, self._routes(engines), occupies, ends, memory,
+            tuple(None if m.bytes is None else float(m.bytes) for m in board.memories),
+            machine.default,
+        )  # fmt: skip
+
+    def _unit_reads(
+        self, by_value: Mapping[int, int], items: list[Item]
+    ) -> list[dict[int, None]]:
+        """Return the values that each unit reads; inputs are added to the items."""
+        inputs: dict[int, int] = {}
+        found: list[dict[int, None]] = [{} for _ in self.units]
+        for index, own in enumerate(self._reads()):
+            unit = self._unit_of[index]
+            for atom, size in own:
+                for source in self._makers(self.graph.values.find(atom), by_value):
+                    if source >= 0:
+                        if self._unit_of[source] < unit:  # what comes round a loop is not waited for
+                            found[unit][source] = None
+                        continue
+                    key = -1 - source
+                    if key not in inputs:
+                        inputs[key] = len(items)
+                        items.append(Item(size, -1, self._home(key), size))
+                    found[unit][inputs[key]] = None
+        return found
+
+    def carried(self) -> list[tuple[int, Operation]]:
+        """Return atoms that a recursive function hands to itself, with what makes them inside."""
+        by_value = {
+            self.graph.values.find(a): i
+            for i, o in enumerate(self.operations)
+            for a in leaves(o.instance.domains[id(o.call)])
+        }
+        found: list[tuple[int, Operation]] = []
+        for instance in self.instances:
+            if self._weights.get(id(instance), 1.0) <= 1.0:
+                continue
+            for domain in instance.params:
+                for atom in leaves(domain):
+                    makers = self._makers(self.graph.values.find(atom), by_value)
+                    own = [m for m in makers if m >= 0 and self._is_inside(m, instance)]
+                    if own:
+                        found.append((atom, self.operations[own[-1]]))
+        return found
+
+    def _is_inside(self, index: int, instance: Instance) -> bool:
+        home: Instance | None = self.operations[index].instance
+        while home is not None and home is not instance:
+            home = home.parent
+        return home is instance
+
+    def _reads(self) -> list[list[tuple[int, float]]]:
+        found: list[list[tuple[int, float]]] = []
+        atoms = {o.atom: i for i, o in enumerate(self.operations)}
+        by_operation: dict[int, list[int]] = {}
+        for a, b, _, port in self.graph.edges:
+            if port != -1 and b in atoms:
+                by_operation.setdefault(atoms[b], []).append(a)
+        for index, o in enumerate(self.operations):
+            tensors = [x for x in o.call.args if isinstance(x.type, TensorType)]
+            total = sum(self._predictor.number(bytes_of(x.type)) for x in tensors)
+            own = by_operation.get(index, [])
+            found.append([(a, total / max(1, len(own))) for a in own])
+        return found
+
+    def _makers(self, value: int, by_value: Mapping[int, int]) -> tuple[int, ...]:
+        """Return the operations that can have made a value; inputs as negative numbers."""
+        known = self._sources.get(value)
+        if known is not None:
+            return known
+        seen = {value}
+        pending, found = [value], dict[int, None]()
+        while pending:
+            here = pending.pop()
+            if here in by_value:
+                found[by_value[here]] = None
+                continue
+            before = self._into.get(here, ())
+            if not before:
+                found[-1 - here] = None
+            for other in before:
+                if other not in seen:
+                    seen.add(other)
+                    pending.append(other)
+        self._sources[value] = tuple(found)
+        return self._sources[value]
+
+    def _home(self, value: int) -> int:
+        return self.pinned.get(self.graph.classes.find(value), 0)
+
+    def _ends(self, by_value: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+        found: dict[tuple[int, int], None] = {}
+        names = {self.module.entry, *self.module.entries}
+        for instance in self.instances:
+            if instance.name in names and not instance.sites:
+                for atom in leaves(instance.result):
+                    device = self.pinned.get(self.graph.classes.find(atom), 0)
+                    for maker in self._makers(self.graph.values.find(atom), by_value):
+                        if maker >= 0:
+                            found[maker, device] = None
+        return tuple(found)
+
+    def _routes(self, engines: Mapping[str, int]) -> tuple[tuple[tuple[Hop, ...] | None, ...], ...]:
+        machine, board = self.machine, self.board
+
+        def route(a: int, b: int) -> tuple[Hop, ...] | None:
+            if a == b or machine.shared[a][b]:
+                return ()
+            links = board.routes(board.devices[a].memories, board.devices[b].memories)
+            hops = [
+                (
+                    machine.device_index[board.owner_of(x.target)],
+                    engines[x.engine],
+                    x.latency_ns,
+                    1.0 / x.bytes_per_ns,
+                )
+                for x in links
+            ]
+            if not hops:
+                return None
+            return (*hops[:-1], (b, *hops[-1][1:]))
+
+        every = range(len(machine.devices))
+        return tuple(tuple(route(a, b) for b in every) for a in every)
+
+    # ------------------------------------------------------------------------ costs
+
+    def _task_costs(self, members: tuple[int, ...]) -> tuple[float | None, ...]:
+        first = self.operations[members[0]]
+        allowed, pin = self.graph.operations[first.atom].allowed, self._pin_of(first)
+        steps = [(self.operations[i].var, self.operations[i].call) for i in members]
+        return tuple(
+            self._predictor.kernel(steps, name) if d in allowed and pin in (None, d) else None
+            for d, name in enumerate(self.machine.devices)
+        )
+
+    def _pin_of(self, o: Operation) -> int | None:
+        return self.pinned.get(self.graph.classes.find(o.atom))
+
+    def _pinned(self) -> dict[int, int]:
+        """Return what people decided: facts, and wishes about operations that can be met."""
+        find = self.graph.classes.find
+        found = {find(p.atom): p.device for p in self.graph.pins}
+        for a, b, kind, _ in self.graph.edges:
+            if kind == Edge.STRONG and find(b) in found and find(a) not in found:
+                operation = self.graph.operations.get(a)
+                if operation is not None and found[find(b)] in operation.allowed:
+                    found[find(a)] = found[find(b)]
+        return found
+
+    # ------------------------------------------------------------------------ sizes
+
+    def _typical(self) -> dict[Sym, int]:
+        """Return sizes of dims: as the user says, as the program says, the bound, or a guess."""
+        found: dict[Sym, int] = {}
+        for instance in self.instances:
+            t = instance.function.type
+            assert isinstance(t, FuncType)
+            for d in t.dims:
+                high = None if d.high is None else d.high.value
+                if d.sym.name in self._typical_sizes:
+                    size, who = self._typical_sizes[d.sym.name], "the user"
+                elif d.typical is not None:
+                    size, who = d.typical, "the program"
+                elif high is not None:
+                    size, who = high, "its bound"
+                else:
+                    size, who = UNKNOWN_SIZE, "a guess"
+                found[d.sym] = size
+                if not instance.sites:
+                    self.sizes.setdefault(d.sym.name, (size, who))
+            for s in bound_symbols(instance.function.body) if not instance.sites else ():
+                found.setdefault(s, self._typical_sizes.get(s.name, UNKNOWN_SIZE))
+        return found
+
+
+def _weights(instances: Sequence[Instance]) -> dict[int, float]:
+    """Return how often each instance is thought to run: recursive ones several times."""
+    found: dict[int, float] = {}
+    for instance in instances:
+        outer, recursive = 1.0, False
+        for where, _, _ in instance.sites:
+            home: Instance | None = where
+            while home is not None and home is not instance:
+                home = home.parent
+            if home is instance:
+                recursive = True
+            else:
+                outer = max(outer, found.get(id(where), 1.0))
+        found[id(instance)] = outer * (_TURNS if recursive else 1.0)
+    return found

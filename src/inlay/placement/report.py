@@ -1,0 +1,108 @@
+"""An explanation as text: totals first, then what takes longest, then as much as is asked."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections import Counter
+from collections.abc import Iterable
+from typing import TypeVar
+
+from inlay.placement.explain import Explanation, Moved, Placed, time_text
+from inlay.placement.schedule import INFINITE
+
+T = TypeVar("T", Placed, Moved)
+_LONGEST = 8
+"""Kernels and copies that are shown when not all are asked for."""
+
+
+def describe(e: Explanation, *, everything: bool = False, pattern: str = "") -> list[str]:
+    """Return an explanation as lines.
+
+    Args:
+        e: the explanation.
+        everything: whether every kernel and copy is shown, with what speaks against other devices.
+        pattern: shows these kernels in that way: names as in pins, with `*`.
+    """
+    lines = [*_totals(e), *_devices(e)]
+    chosen = [o for o in e.operations if everything or (pattern and _matches(o, pattern))]
+    if everything or pattern:
+        lines.append(f"kernels that match {pattern}:" if pattern else "kernels:")
+        lines += [line for o in chosen for line in _in_full(o)] or ["  none"]
+    elif e.operations:
+        lines.append("longest kernels:")
+        lines += map(_in_short, _longest(e.operations))
+    if e.copies and not pattern:
+        lines.append("copies:" if everything else "longest copies:")
+        lines += map(_copy, e.copies if everything else _longest(e.copies))
+    if e.operations and not everything and not pattern:
+        lines.append("--op PATTERN says more of some kernels, --all of all")
+    return lines
+
+
+def _totals(e: Explanation) -> list[str]:
+    lines = [f"board {e.board}: predicted {time_text(e.total_ns)}{_quality(e)}"]
+    if 0 < e.first_able_ns < INFINITE:
+        share = (1 - e.total_ns / e.first_able_ns) * 100
+        lines.append(
+            f"  first device that can: {time_text(e.first_able_ns)} ({share:.0f} % saved)"
+        )
+    lines += [f"  size {name} = {size}, from {who}" for name, (size, who) in e.sizes.items()]
+    if e.copies:
+        moved = sum(c.bytes for c in e.copies)
+        spent = time_text(sum(c.ns for c in e.copies))
+        lines.append(f"  {len(e.copies)} copies move {moved} bytes in {spent}")
+    else:
+        lines.append("  nothing is copied between devices")
+    return lines
+
+
+def _devices(e: Explanation) -> list[str]:
+    """Return what each device does, and why it does not do the rest, the most frequent reason first."""
+    lines: list[str] = []
+    for device, ns in e.busy_ns.items():
+        own = sum(o.device == device for o in e.operations)
+        lines.append(f"{device}: {own} of {len(e.operations)} kernels, {time_text(ns)}")
+        reasons = Counter(_kind(o.others[device]) for o in e.operations if device in o.others)
+        lines += [f"  not {n} of them: {why}" for why, n in reasons.most_common(_LONGEST)]
+        if len(reasons) > _LONGEST:
+            lines.append(f"  and {len(reasons) - _LONGEST} other reasons")
+    return lines
+
+
+def _kind(reason: str) -> str:
+    """Return what reasons have in common that differ in numbers."""
+    if reason.startswith("cost: "):
+        return "cost: the program would not be faster"
+    return reason.partition(" (")[0] if reason.startswith("capacity: ") else reason
+
+
+def _longest(things: Iterable[T]) -> list[T]:
+    return sorted(things, key=lambda x: -x.ns)[:_LONGEST]
+
+
+def _matches(o: Placed, pattern: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for name in (*o.names, o.operator))
+
+
+def _in_short(o: Placed) -> str:
+    inside = "" if o.function == "main" else f" in {o.function}"
+    return f"  {o.device:8} {time_text(o.ns):>10}  {o.operator}{inside}  {o.where}"
+
+
+def _in_full(o: Placed) -> list[str]:
+    against = [f"    not {d}: {why}" for d, why in o.others.items()]
+    return [f"{_in_short(o)}: {o.reason}", *against]
+
+
+def _copy(c: Moved) -> str:
+    return (
+        f"  {c.value}: {c.bytes} bytes, {c.source} -> {c.target} by {c.engine}, {time_text(c.ns)}"
+    )
+
+
+def _quality(e: Explanation) -> str:
+    if e.proved:
+        return ", proved to be the least"
+    if e.gap == INFINITE:
+        return ", with no bound below it"
+    return f", at most {e.gap * 100:.1f} % above the least (bound {time_text(e.bound_ns)})"
