@@ -12,9 +12,9 @@ import numpy as np
 import inlay
 from inlay.analysis.infer_types import infer_types
 from inlay.interp.tensor import evaluate
-from inlay.ir.dims import type_text
 from inlay.ir.parser import parse_module
 from inlay.ir.printer import print_module
+from inlay.ir.type_printer import type_text
 from inlay.ops.table import table
 
 # ---------------------------------------------------------------------- 1. a program

@@ -38,8 +38,8 @@ from inlay.ir.expr import (
     RefWrite,
     Tuple,
     Var,
+    pattern_vars,
 )
-from inlay.ir.make import pattern_vars
 from inlay.ir.module import Module
 from inlay.ir.walk import spine
 

@@ -28,7 +28,6 @@ from inlay.arith.text import text_array
 from inlay.base.diagnostics import CompileError, InternalError, error
 from inlay.base.span import Span
 from inlay.ir import walk
-from inlay.ir.dims import type_text
 from inlay.ir.expr import (
     Call,
     Const,
@@ -55,6 +54,7 @@ from inlay.ir.expr import (
 from inlay.ir.kernel import Kernel
 from inlay.ir.module import Module
 from inlay.ir.op import Op
+from inlay.ir.type_printer import type_text
 from inlay.ir.types import (
     AdtType,
     ExistsType,

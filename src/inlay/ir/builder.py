@@ -46,7 +46,7 @@ from inlay.ir.core_ops import (
     ZEROS,
     DTypeAttrs,
 )
-from inlay.ir.dims import LEAST_INT, open_exists, pack, substitute_type, type_text
+from inlay.ir.dims import LEAST_INT, substitute_type
 from inlay.ir.expr import (
     Call,
     Const,
@@ -60,7 +60,9 @@ from inlay.ir.expr import (
 )
 from inlay.ir.module import Adt
 from inlay.ir.op import Op
+from inlay.ir.opening import open_exists, pack
 from inlay.ir.place import Place
+from inlay.ir.type_printer import type_text
 from inlay.ir.types import (
     UNKNOWN,
     AdtType,

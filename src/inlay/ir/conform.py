@@ -28,17 +28,10 @@ from inlay.arith.expr import Int, Sym, floordiv, from_atom, substitute, symbols
 from inlay.arith.solve import Facts
 from inlay.base.diagnostics import CompileError
 from inlay.ir.context import Context, StrictContext
-from inlay.ir.dims import (
-    LEAST_INT,
-    is_open,
-    open_exists,
-    pack,
-    rename_dims,
-    same_type,
-    substitute_type,
-    type_text,
-)
+from inlay.ir.dims import LEAST_INT, rename_dims, same_type, substitute_type
 from inlay.ir.op import TypeContext
+from inlay.ir.opening import is_open, open_exists, pack
+from inlay.ir.type_printer import type_text
 from inlay.ir.types import (
     UNKNOWN,
     AdtType,

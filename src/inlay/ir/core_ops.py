@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from inlay.arith.dtype import BOOL, F32, I64, DType
 from inlay.arith.expr import Int, lit
-from inlay.ir.dims import type_text
 from inlay.ir.op import Effect, NoAttrs, Op, TypeContext, TypeRule
+from inlay.ir.type_printer import type_text
 from inlay.ir.types import (
     BOOL_CONTROL,
     INT_CONTROL,

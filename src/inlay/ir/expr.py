@@ -286,3 +286,18 @@ Expr = (
     | RefRead
     | RefWrite
 )
+
+
+def pattern_vars(pattern: Pattern) -> list[Var]:
+    """Return the variables a pattern binds, left to right."""
+    found: list[Var] = []
+    stack: list[Pattern] = [pattern]
+    while stack:
+        match stack.pop():
+            case PatternVar(var=v):
+                found.append(v)
+            case PatternConstructor(fields=fields) | PatternTuple(fields=fields):
+                stack.extend(reversed(fields))
+            case PatternWildcard():
+                pass
+    return found

@@ -17,7 +17,6 @@ from inlay.base.lexer import TokenKind, TokenStream
 from inlay.base.span import Span
 from inlay.ir import make, walk
 from inlay.ir.attrs import parse_attrs
-from inlay.ir.dims import open_exists
 from inlay.ir.expr import (
     Arm,
     Call,
@@ -33,6 +32,7 @@ from inlay.ir.expr import (
 )
 from inlay.ir.module import Adt
 from inlay.ir.op import Op, OpTable
+from inlay.ir.opening import open_exists
 from inlay.ir.place import Place
 from inlay.ir.type_parser import TypeParser
 from inlay.ir.types import (

@@ -13,49 +13,34 @@ A node over an operand of unknown type has unknown type; `analysis.infer_types` 
 
 An operand whose type is `some k. T` is opened on the way, and the type of the node is packed again:
 `relu(nonzero(x))` has a `some` type without any let. Names for dims come from lets: see
-`dims.open_exists`, and `builder`, which does it all.
+`opening.open_exists`, and `builder`, which does it all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from inlay.arith import dtype as dtypes
 from inlay.arith import expr as arith
 from inlay.arith.dtype import DType
-from inlay.arith.expr import Int, Sym, substitute, to_int
+from inlay.arith.expr import Int, Sym, to_int
 from inlay.arith.solve import Facts, simplify
-from inlay.base.diagnostics import InternalError, error
+from inlay.base.diagnostics import error
 from inlay.base.span import NO_SPAN, Span
+from inlay.ir.checks import Rule, settle
 from inlay.ir.conform import Matching, assume_dims, conform, instantiate, join
 from inlay.ir.context import (
     NOTHING_KNOWN,
-    Check,
     Context,
-    EqualCheck,
     Known,
-    LeastCheck,
-    simpler,
 )
 from inlay.ir.core_ops import (
-    CHECK_AT_LEAST,
-    CHECK_EQUAL,
     CHECK_SHAPE,
     CheckAttrs,
-    LeastAttrs,
 )
-from inlay.ir.dims import (
-    LEAST_INT,
-    free_symbols,
-    is_open,
-    map_ints,
-    open_exists,
-    opened_dims,
-    pack,
-    type_text,
-)
+from inlay.ir.dims import dim_params, free_symbols
 from inlay.ir.expr import (
     Arm,
     Call,
@@ -70,19 +55,20 @@ from inlay.ir.expr import (
     OpRef,
     Pattern,
     PatternConstructor,
-    PatternTuple,
     PatternVar,
-    PatternWildcard,
     Project,
     RefCreate,
     RefRead,
     RefWrite,
     Tuple,
     Var,
+    pattern_vars,
 )
 from inlay.ir.module import Adt, Constructor
 from inlay.ir.op import Op
+from inlay.ir.opening import is_open, open_exists, opened_dims, pack
 from inlay.ir.place import Place
+from inlay.ir.type_printer import type_text
 from inlay.ir.types import (
     BOOL_CONTROL,
     UNIT,
@@ -101,10 +87,6 @@ from inlay.ir.types import (
     TypeVar,
     UnknownType,
 )
-
-_MOST_ROUNDS = 8
-"""How often a type rule may ask for new relations after the ones it asked for were checked."""
-
 
 # ---------------------------------------------------------------------------------- leaves
 
@@ -229,10 +211,7 @@ def call(
     return _checked_call(callee, args, types, rule, ctx, place, known, opened)
 
 
-_Rule = Callable[[Context, tuple[Type, ...]], Type]
-
-
-def _op_rule(callee: OpRef, args: tuple[Expr, ...], span: Span) -> _Rule:
+def _op_rule(callee: OpRef, args: tuple[Expr, ...], span: Span) -> Rule:
     op, attrs = callee.op, callee.attrs
     least, most = op.arity
     if len(args) < least or (most is not None and len(args) > most):
@@ -244,7 +223,7 @@ def _op_rule(callee: OpRef, args: tuple[Expr, ...], span: Span) -> _Rule:
     return lambda ctx, types: type_rule(ctx, attrs, types)
 
 
-def _function_rule(callee: Expr, span: Span) -> _Rule | None:
+def _function_rule(callee: Expr, span: Span) -> Rule | None:
     function = callee.type
     if isinstance(function, UnknownType):
         return None
@@ -272,50 +251,6 @@ def _open_all(types: tuple[Type, ...]) -> tuple[tuple[Type, ...], tuple[DimParam
     return tuple(t for t, _ in pairs), tuple(d for _, dims in pairs for d in dims)
 
 
-def _checked_call(
-    callee: Expr,
-    args: tuple[Expr, ...],
-    types: tuple[Type, ...],
-    rule: _Rule,
-    ctx: Context,
-    place: Place | None,
-    known: Known,
-    opened: tuple[DimParam, ...],
-) -> Expr:
-    """Finish a call whose rule asked for relations that could not be proved."""
-    span = ctx.span
-    lets: list[tuple[Var, Expr]] = []
-    if opened:  # checks may name the opened dims: bind all operands, to keep their order
-        names = [Var(f"a{i}", t, a.span, a.place) for i, (t, a) in enumerate(zip(types, args))]
-        lets = list(zip(names, args, strict=True))
-        args = tuple(names)
-    args, result = _settle(args, rule, ctx, known)
-    made: Expr = Call(callee, args, result, span, place)
-    for v, value in reversed(lets):
-        made = let(v, value, made, span=span)
-    return made
-
-
-def _settle(
-    args: tuple[Expr, ...], rule: _Rule, ctx: Context, known: Known
-) -> tuple[tuple[Expr, ...], Type]:
-    """Wrap operands in checks until the rule is content."""
-    checked = list(args)
-    for _ in range(_MOST_ROUNDS):
-        ctx.checks.clear()
-        result = rule(ctx, tuple([a.type for a in checked]))
-        established = _established(checked, known)
-        missing = [c for c in dict.fromkeys(ctx.checks) if _key(c) not in established]
-        if not missing:
-            return tuple(checked), _simplified(result, [a.type for a in checked], ctx.facts)
-        if not checked:
-            raise ctx.fail(f"found nothing to check {missing[0].why} on", id="type.dim-unproved")
-        _insert_checks(checked, missing, ctx.span)
-    raise InternalError(
-        f"the type rule of {ctx.what} asks for ever new relations", where=str(ctx.span)
-    )
-
-
 def _simplified(result: Type, types: Sequence[Type], facts: Facts) -> Type:
     """Simplify dims that are new here and have divisions, remainders or extremes in them."""
     if not isinstance(result, TensorType) or all(map(_is_polynomial, result.shape)):
@@ -335,103 +270,29 @@ def _is_polynomial(e: Int) -> bool:
     return True
 
 
-def _key(check: Check) -> tuple[object, ...]:
-    if isinstance(check, EqualCheck):
-        return (check.left - check.right,)
-    return (check.value, check.low)
-
-
-def _established(args: Iterable[Expr], known: Known) -> set[tuple[object, ...]]:
-    """Return the relations that checks on the way to the operands have made sure of."""
-    found: set[tuple[object, ...]] = set()
-    for arg in args:
-        node: object = arg
-        while True:
-            if isinstance(node, Var):
-                node = known.definition(node)
-            match node:
-                case Call(
-                    callee=OpRef(op=op),
-                    args=(inner, Const(value=Int() as a), Const(value=Int() as b)),
-                ) if op is CHECK_EQUAL:
-                    found.update(((a - b,), (b - a,)))
-                    node = inner
-                case Call(
-                    callee=OpRef(op=op, attrs=LeastAttrs(low=low)),
-                    args=(inner, Const(value=Int() as a)),
-                ) if op is CHECK_AT_LEAST:
-                    found.add((a, low))
-                    node = inner
-                case Call(callee=OpRef(op=op), args=(inner, shape)) if op is CHECK_SHAPE:
-                    if isinstance(inner.type, TensorType) and isinstance(shape.type, ShapeType):
-                        pairs = zip(inner.type.shape, shape.type.values, strict=False)
-                        for d, s in pairs:
-                            if s is not None:
-                                found.update(((d - s,), (s - d,)))
-                    node = inner
-                case _:
-                    break
-    return found
-
-
-def _insert_checks(args: list[Expr], checks: Iterable[Check], span: Span) -> None:
-    """Wrap operands so that each relation is checked; dims first, as they then hold by type."""
-    replaced: dict[Sym, Int] = {}
-    for check in checks:
-        if isinstance(check, LeastCheck):
-            where = _carrier(args)
-            args[where] = _check_at_least(args[where], check, span)
-            continue
-        left, right = substitute(check.left, replaced), substitute(check.right, replaced)
-        if left == right:
-            continue
-        keep = simpler(left, right)
-        drop = right if keep is left else left
-        if _check_dims(args, keep, drop, check.why, span):
-            atom = drop.atom
-            if isinstance(atom, Sym):
-                replaced[atom] = keep
-        elif _is_repeated(args, keep) or not _check_dims(args, drop, keep, check.why, span):
-            where = _carrier(args)
-            ints = (int_const(check.left, span), int_const(check.right, span))
-            args[where] = Call(
-                op_ref(CHECK_EQUAL, CheckAttrs(check.why), span),
-                (args[where], *ints),
-                args[where].type,
-                span,
-                args[where].place,
-            )
-
-
-def _carrier(args: Sequence[Expr]) -> int:
-    """Return the operand that carries a check: the first tensor, as that is what gets used."""
-    return next((i for i, a in enumerate(args) if isinstance(a.type, TensorType)), 0)
-
-
-def _check_at_least(arg: Expr, check: LeastCheck, span: Span) -> Expr:
-    callee = op_ref(CHECK_AT_LEAST, LeastAttrs(check.low, check.why), span)
-    return Call(callee, (arg, int_const(check.value, span)), arg.type, span, arg.place)
-
-
-def _is_repeated(args: Iterable[Expr], dim: Int) -> bool:
-    """Whether a number stands in several places of an operand: one of them may be another's dim."""
-    types = (a.type for a in args)
-    shapes = (t.shape for t in types if isinstance(t, TensorType))
-    return dim.value is not None and any(shape.count(dim) > 1 for shape in shapes)
-
-
-def _check_dims(args: list[Expr], keep: Int, drop: Int, why: str, span: Span) -> bool:
-    """Check operands that have a dim `drop` to have `keep` there."""
-    done = False
-    for i, arg in enumerate(args):
-        t = arg.type
-        if isinstance(t, TensorType) and drop in t.shape:
-            shape = shape_const((keep if d == drop else d for d in t.shape), span)
-            callee = op_ref(CHECK_SHAPE, CheckAttrs(why), span)
-            checked = TensorType(shape.value, t.dtype)  # type: ignore[arg-type]
-            args[i] = Call(callee, (arg, shape), checked, span, arg.place)
-            done = True
-    return done
+def _checked_call(
+    callee: Expr,
+    args: tuple[Expr, ...],
+    types: tuple[Type, ...],
+    rule: Rule,
+    ctx: Context,
+    place: Place | None,
+    known: Known,
+    opened: tuple[DimParam, ...],
+) -> Expr:
+    """Finish a call whose rule asked for relations that could not be proved."""
+    span = ctx.span
+    lets: list[tuple[Var, Expr]] = []
+    if opened:  # checks may name the opened dims: bind all operands, to keep their order
+        names = [Var(f"a{i}", t, a.span, a.place) for i, (t, a) in enumerate(zip(types, args))]
+        lets = list(zip(names, args, strict=True))
+        args = tuple(names)
+    args, result = settle(args, rule, ctx, known)
+    result = _simplified(result, [a.type for a in args], ctx.facts)
+    made: Expr = Call(callee, args, result, span, place)
+    for v, value in reversed(lets):
+        made = let(v, value, made, span=span)
+    return made
 
 
 def coerce(
@@ -461,10 +322,10 @@ def coerce(
     if isinstance(declared, TensorType) and isinstance(value.type, TensorType):
         return assume_shape(value, declared.shape, why)
     if is_open(value.type):
-        return _settle((value,), rule, ctx, known)[0][0]
+        return settle((value,), rule, ctx, known)[0][0]
     opened, _ = open_exists(value.type)
     bound = Var("a", opened, value.span, value.place)
-    (checked,), _ = _settle((bound,), rule, ctx, known)
+    (checked,), _ = settle((bound,), rule, ctx, known)
     return let(bound, value, checked, span=value.span)
 
 
@@ -540,31 +401,13 @@ def function(
     """
     declared = tuple([p.type for p in params]) if param_types is None else tuple(param_types)
     if dims is None:
-        excluded = set(outer)
-        bound = tuple(d for d in dim_params(declared) if d.sym not in excluded)
+        bound = dim_params(declared, set(outer).__contains__)
     else:
         bound = tuple(d if isinstance(d, DimParam) else DimParam(d) for d in dims)
     if result is not None:
         body = coerce(body, result, "result of the function", span=body.span or span, known=known)
     type = FuncType(declared, body.type if result is None else result, bound, type_vars)
     return Function(tuple(params), body, type, span, place, primitive)
-
-
-def dim_params(types: Iterable[Type]) -> list[DimParam]:
-    """Return the free symbols, as dims where they are one, else as any integer."""
-    found: dict[Sym, DimParam] = {}
-    dims: set[Sym] = set()
-
-    def visit(e: Int, *, control: bool) -> Int:
-        if not control:
-            dims.update(arith.symbols(e))
-        return e
-
-    for t in types:
-        map_ints(t, visit)
-        for s in free_symbols(t):
-            found.setdefault(s, DimParam(s))
-    return [d if d.sym in dims else DimParam(d.sym, LEAST_INT) for d in found.values()]
 
 
 # ---------------------------------------------------------------------------------- branches
@@ -610,25 +453,10 @@ def match(
         own = arm.body.type
         if not isinstance(own, UnknownType):
             variables = [v.type for v in pattern_vars(arm.pattern)]
-            own = pack(own, [d for d in dim_params(variables) if d.sym not in outer])
+            own = pack(own, dim_params(variables, outer.__contains__))
         type = own if type is None else join(type, own, ctx, "arms of match")
     assert type is not None
     return Match(scrutinee, made, type, span, place)
-
-
-def pattern_vars(pattern: Pattern) -> list[Var]:
-    """Return the variables a pattern binds, left to right."""
-    found: list[Var] = []
-    stack: list[Pattern] = [pattern]
-    while stack:
-        match stack.pop():
-            case PatternVar(var=v):
-                found.append(v)
-            case PatternConstructor(fields=fields) | PatternTuple(fields=fields):
-                stack.extend(reversed(fields))
-            case PatternWildcard():
-                pass
-    return found
 
 
 def pattern(adt: Adt, name: str, fields: Sequence[Pattern | Var] = ()) -> PatternConstructor:

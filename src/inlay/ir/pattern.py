@@ -21,9 +21,9 @@ from typing import assert_never
 import numpy as np
 
 from inlay.base.span import NO_SPAN, Span, cover
-from inlay.ir.dims import type_text
 from inlay.ir.expr import Call, Const, Expr, OpRef, Project, Tuple, Var
 from inlay.ir.op import Effect, Op
+from inlay.ir.type_printer import type_text
 
 Definitions = Callable[[Var], Expr | None]
 

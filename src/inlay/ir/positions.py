@@ -10,8 +10,7 @@ of the text form can stand there.
 from __future__ import annotations
 
 from inlay.ir import walk
-from inlay.ir.expr import Expr, Function, If, Let, Match, Var
-from inlay.ir.make import pattern_vars
+from inlay.ir.expr import Expr, Function, If, Let, Match, Var, pattern_vars
 
 Position = tuple[int, int]
 """A block, by number, and a statement in it."""

@@ -13,8 +13,7 @@ from importlib import resources
 from inlay.ir import walk
 from inlay.ir.core_ops import CoreTable
 from inlay.ir.dims import parts
-from inlay.ir.expr import Expr, Function, GlobalVar, Match
-from inlay.ir.make import pattern_vars
+from inlay.ir.expr import Expr, Function, GlobalVar, Match, pattern_vars
 from inlay.ir.module import Adt, Module
 from inlay.ir.parser import parse_module
 from inlay.ir.types import AdtType, Type

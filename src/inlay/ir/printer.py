@@ -26,9 +26,9 @@ from inlay.arith.expr import Int, Sym, from_atom
 from inlay.base.doc import Doc, bracket, concat, hardline, lines, nest, render
 from inlay.base.lexer import quote
 from inlay.base.names import NameSupply
-from inlay.ir import make, walk
+from inlay.ir import walk
 from inlay.ir.attrs import attrs_text
-from inlay.ir.dims import dim_text, free_symbols, opened_dims, same_type, type_text
+from inlay.ir.dims import dim_params, free_symbols, same_type
 from inlay.ir.expr import (
     Call,
     Const,
@@ -54,8 +54,10 @@ from inlay.ir.expr import (
 )
 from inlay.ir.kernel import Kernel
 from inlay.ir.module import Adt, Module
+from inlay.ir.opening import opened_dims
 from inlay.ir.place import Origin, Place
 from inlay.ir.positions import Positions
+from inlay.ir.type_printer import dim_text, type_text
 from inlay.ir.types import ExistsType, FuncType, Type, UnknownType
 
 KEYWORDS = frozenset(
@@ -422,7 +424,7 @@ class _FunctionPrinter:
                 return "_"
             case PatternVar(var=v):
                 own = v.type
-                opened = tuple(d for d in make.dim_params([own]) if d.sym not in visible)
+                opened = dim_params([own], visible.__contains__)
                 visible.update(d.sym for d in opened)
                 annotation = self._annotation(ExistsType(opened, own) if opened else own)
                 return f"{self._var(v)}{self._place_of(v)}{annotation}"

@@ -20,16 +20,7 @@ from inlay.base.diagnostics import Collector, CompileError, Diagnostic
 from inlay.base.span import Span
 from inlay.ir.conform import conform, instantiate
 from inlay.ir.context import Context
-from inlay.ir.dims import (
-    free_symbols,
-    is_open,
-    open_exists,
-    opened_dims,
-    pack,
-    same_type,
-    substitute_type,
-    type_text,
-)
+from inlay.ir.dims import free_symbols, same_type, substitute_type
 from inlay.ir.exhaustive import missing_pattern
 from inlay.ir.expr import (
     Call,
@@ -52,10 +43,12 @@ from inlay.ir.expr import (
     RefWrite,
     Tuple,
     Var,
+    pattern_vars,
 )
-from inlay.ir.make import pattern_vars
 from inlay.ir.module import Adt, Module
+from inlay.ir.opening import is_open, open_exists, opened_dims, pack
 from inlay.ir.positions import Position, Positions
+from inlay.ir.type_printer import type_text
 from inlay.ir.types import (
     UNIT,
     AdtType,

@@ -27,7 +27,7 @@ from inlay.base.span import Span
 from inlay.ir import make
 from inlay.ir.conform import dim_range
 from inlay.ir.context import NOTHING_KNOWN, Known
-from inlay.ir.dims import free_symbols, opened_dims, substitute_type
+from inlay.ir.dims import dim_params, free_symbols, substitute_type
 from inlay.ir.expr import (
     Arm,
     Call,
@@ -51,7 +51,9 @@ from inlay.ir.expr import (
     RefWrite,
     Tuple,
     Var,
+    pattern_vars,
 )
+from inlay.ir.opening import opened_dims
 from inlay.ir.types import DimParam, FuncType, Type
 
 LEAVES: frozenset[type] = frozenset({Var, GlobalVar, Const, OpRef, ConstructorRef})
@@ -167,7 +169,7 @@ def known_in(root: Expr) -> Known:
             case Match(scrutinee=scrutinee):
                 outer = set(free_symbols(scrutinee.type))
                 types = [v.type for v in bound_here(e)]
-                note(d for d in make.dim_params(types) if d.sym not in outer)
+                note(dim_params(types, outer.__contains__))
             case _:
                 pass
     return Known(facts, definitions.get)
@@ -225,7 +227,7 @@ def bound_here(e: Expr) -> tuple[Var, ...]:
         case Function(params=params):
             return params
         case Match(arms=arms):
-            return tuple(v for a in arms for v in make.pattern_vars(a.pattern))
+            return tuple(v for a in arms for v in pattern_vars(a.pattern))
         case _:
             return ()
 

@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from inlay.analysis.blocks import nested, operands, pattern_vars, spine
+from inlay.analysis.blocks import nested, operands, spine
 from inlay.arith.expr import Int
 from inlay.base.diagnostics import InternalError
 from inlay.ir.expr import (
@@ -41,6 +41,7 @@ from inlay.ir.expr import (
     Project,
     Tuple,
     Var,
+    pattern_vars,
 )
 from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module

@@ -18,8 +18,8 @@ from inlay.arith.expr import (
     maximum,
     minimum,
 )
-from inlay.ir.dims import type_text
 from inlay.ir.op import TypeContext
+from inlay.ir.type_printer import type_text
 from inlay.ir.types import IntType, ShapeType, TensorType, Type
 
 FLOATS: tuple[DType, ...] = (F16, BF16, F32, F64)

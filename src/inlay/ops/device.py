@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from inlay.arith.dtype import F32
-from inlay.ir.dims import type_text
 from inlay.ir.op import TypeContext
+from inlay.ir.type_printer import type_text
 from inlay.ir.types import (
     AdtType,
     ExistsType,

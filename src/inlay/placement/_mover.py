@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from inlay.base.span import Span
-from inlay.ir.dims import opened_dims
 from inlay.ir.expr import (
     Call,
     Expr,
@@ -20,6 +19,7 @@ from inlay.ir.expr import (
     Var,
 )
 from inlay.ir.make import op_ref
+from inlay.ir.opening import opened_dims
 from inlay.ir.place import Place
 from inlay.ir.types import FuncType, TupleType, Type
 from inlay.ops.device import DEVICE_COPY, CopyAttrs

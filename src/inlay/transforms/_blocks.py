@@ -38,16 +38,7 @@ from inlay.base.span import NO_SPAN, Span
 from inlay.ir import make, walk
 from inlay.ir.conform import Matching
 from inlay.ir.context import Known, StrictContext
-from inlay.ir.dims import (
-    LEAST_INT,
-    free_symbols,
-    hides,
-    is_open,
-    open_exists,
-    opened_dims,
-    same_type,
-    substitute_type,
-)
+from inlay.ir.dims import LEAST_INT, free_symbols, same_type, substitute_type
 from inlay.ir.expr import (
     Arm,
     Call,
@@ -67,9 +58,11 @@ from inlay.ir.expr import (
     RefWrite,
     Tuple,
     Var,
+    pattern_vars,
 )
 from inlay.ir.module import Module
 from inlay.ir.op import Op
+from inlay.ir.opening import hides, is_open, open_exists, opened_dims
 from inlay.ir.place import Place
 from inlay.ir.types import (
     DimParam,
@@ -465,7 +458,7 @@ class _Rewriting:
         scrutinee = self.atom(value.scrutinee)
         outer = set(free_symbols(value.scrutinee.type))
         for arm in value.arms:
-            self._learn(d for v in make.pattern_vars(arm.pattern) for d in _ints_of(v.type, outer))
+            self._learn(d for v in pattern_vars(arm.pattern) for d in _ints_of(v.type, outer))
         arms = tuple([self._arm(block, arm) for arm in value.arms])
         if scrutinee is value.scrutinee and _all_same(arms, value.arms):
             return value

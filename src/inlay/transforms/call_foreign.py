@@ -21,7 +21,7 @@ from inlay.arith.expr import Int, Sym, fresh, from_atom
 from inlay.arith.expr import evaluate as evaluate_int
 from inlay.base.names import NameSupply
 from inlay.ir import make
-from inlay.ir.dims import free_symbols, substitute_type
+from inlay.ir.dims import dim_params, free_symbols, substitute_type
 from inlay.ir.expr import Call, Expr, GlobalVar, OpRef
 from inlay.ir.kernel import Access, ForeignBody, Kernel, Port
 from inlay.ir.module import Module
@@ -120,7 +120,7 @@ def _closed(
         *(substitute_type(t, own) for t in operands),
         *(IntType(own[s]) for s in inner),
     )
-    return FuncType(params, substitute_type(result, own), tuple(make.dim_params(params)))
+    return FuncType(params, substitute_type(result, own), dim_params(params))
 
 
 def _ports(t: FuncType) -> tuple[Port, ...]:

@@ -17,7 +17,7 @@ from inlay.analysis.blocks import operands
 from inlay.arith.expr import from_atom
 from inlay.base.diagnostics import error
 from inlay.ir import make
-from inlay.ir.dims import open_exists, rename_dims, substitute_type
+from inlay.ir.dims import rename_dims, substitute_type
 from inlay.ir.expr import (
     Call,
     ConstructorRef,
@@ -30,6 +30,7 @@ from inlay.ir.expr import (
     Var,
 )
 from inlay.ir.module import Module
+from inlay.ir.opening import open_exists
 from inlay.ir.types import FuncType
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import Block, rewrite_module

@@ -31,9 +31,10 @@ from inlay.arith.expr import Int, Sym, fresh, from_atom
 from inlay.base.names import NameSupply
 from inlay.base.options import option
 from inlay.ir import make, walk
-from inlay.ir.dims import free_symbols, open_exists, substitute_type
+from inlay.ir.dims import free_symbols, substitute_type
 from inlay.ir.expr import Call, Const, Expr, Function, GlobalVar, If, Let, Match, OpRef, Var
 from inlay.ir.module import Module
+from inlay.ir.opening import open_exists
 from inlay.ir.types import IntType, ShapeType, TensorType
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property, Remark

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from inlay.ir import make, walk
 from inlay.ir.conform import Matching
 from inlay.ir.context import StrictContext
-from inlay.ir.dims import LEAST_INT, free_symbols, open_exists, substitute_type
+from inlay.ir.dims import LEAST_INT, free_symbols, substitute_type
 from inlay.ir.expr import (
     Arm,
     Expr,
@@ -34,8 +34,10 @@ from inlay.ir.expr import (
     PatternVar,
     PatternWildcard,
     Var,
+    pattern_vars,
 )
 from inlay.ir.module import Adt, Module
+from inlay.ir.opening import open_exists
 from inlay.ir.types import UNIT, AdtType, DimParam, TupleType, Type
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import Block, rewrite_module
@@ -222,7 +224,7 @@ class _Tree:
         ]
         atoms = dict([*row.bound, *here])
         arm = self._match.arms[row.arm]
-        variables = make.pattern_vars(arm.pattern)
+        variables = pattern_vars(arm.pattern)
         shared = self._functions.get(row.arm)
         if shared is not None:
             args = [atoms[v] for v in variables]
@@ -241,7 +243,7 @@ class _Tree:
 
     def _share(self, arm: Arm) -> Expr:
         """Bind an arm that several places reach as a function of its variables."""
-        variables = make.pattern_vars(arm.pattern)
+        variables = pattern_vars(arm.pattern)
         function = make.function(
             variables, arm.body, dims=self._opened(variables), span=arm.body.span
         )

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, replace
 from inlay.analysis.blocks import ATOMS, is_anf, is_tail_form
 from inlay.analysis.effects import EffectTable
 from inlay.ir import make, walk
-from inlay.ir.dims import hides, is_open, open_exists
 from inlay.ir.expr import (
     Arm,
     Call,
@@ -42,6 +41,7 @@ from inlay.ir.expr import (
     Var,
 )
 from inlay.ir.module import Module
+from inlay.ir.opening import hides, is_open, open_exists
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import Block, keep, rewrite_function
 

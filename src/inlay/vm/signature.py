@@ -41,9 +41,9 @@ from inlay.bytecode.spec import (
     TensorSpec,
     TupleSpec,
 )
-from inlay.ir.dims import type_text
 from inlay.ir.expr import Function
 from inlay.ir.module import EntryNames
+from inlay.ir.type_printer import type_text
 from inlay.ir.types import (
     AdtType,
     BoolType,

@@ -19,13 +19,13 @@ from inlay.base.diagnostics import CompileError
 from inlay.importers.onnx.graph import load_model
 from inlay.interp import tensor
 from inlay.ir import make
-from inlay.ir.dims import type_text
 from inlay.ir.equal import modules_equal
 from inlay.ir.expr import Expr, Function, Let, OpRef, Var
 from inlay.ir.module import Module
 from inlay.ir.parser import parse_module
 from inlay.ir.prelude import prelude
 from inlay.ir.printer import print_module
+from inlay.ir.type_printer import type_text
 from inlay.ir.types import UNKNOWN, ExistsType, FuncType, IntType, Type
 from inlay.ir.verify import verify
 from inlay.ir.walk import postorder

@@ -11,8 +11,8 @@ from inlay.base.span import Span
 from inlay.ir import make, walk
 from inlay.ir.builder import ATOMS, Builder, Step
 from inlay.ir.core_ops import CHECK_SHAPE, INT_LESS, TO_CONTROL, ZEROS
-from inlay.ir.dims import type_text
 from inlay.ir.expr import Call, Expr, Function, Let, OpRef, Var
+from inlay.ir.type_printer import type_text
 from inlay.ir.types import DimParam, FuncType, IntType
 from tests.unit.ir.ops import ADD, CONCAT, NEG, NONZERO, RESHAPE
 

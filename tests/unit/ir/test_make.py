@@ -19,10 +19,12 @@ from inlay.ir.core_ops import (
     ZEROS,
     DTypeAttrs,
 )
-from inlay.ir.dims import open_exists, pack, same_type, type_text
+from inlay.ir.dims import same_type
 from inlay.ir.expr import Call, Const, Expr, Let, OpRef
 from inlay.ir.module import Adt, Constructor
 from inlay.ir.op import NoAttrs, Op, TypeContext
+from inlay.ir.opening import open_exists, pack
+from inlay.ir.type_printer import type_text
 from inlay.ir.types import (
     UNKNOWN,
     AdtType,

@@ -10,13 +10,13 @@ from inlay.arith.expr import ceildiv, fresh, maximum, to_int
 from inlay.base.diagnostics import CompileError
 from inlay.ir import make, walk
 from inlay.ir.builder import Builder, Step
-from inlay.ir.dims import type_text
 from inlay.ir.equal import equal, modules_equal, structural_hash
 from inlay.ir.expr import Call, Const, Function, Let
 from inlay.ir.module import EntryNames, Module
 from inlay.ir.parser import parse_expr, parse_module, parse_type
 from inlay.ir.place import Origin, Place
 from inlay.ir.printer import PrintOptions, digest, print_expr, print_module
+from inlay.ir.type_printer import type_text
 from tests.unit.ir.ops import ADD, NEG, NONZERO, TABLE
 
 

@@ -11,9 +11,10 @@ from inlay.arith.expr import fresh, from_atom, to_int
 from inlay.base import garbage
 from inlay.base.span import Span
 from inlay.ir import make, walk
-from inlay.ir.dims import free_symbols, type_text
+from inlay.ir.dims import free_symbols
 from inlay.ir.expr import Call, Expr, Function, Let, OpRef, Var
 from inlay.ir.place import Place
+from inlay.ir.type_printer import type_text
 from tests.unit.ir.ops import ADD, CONCAT, NEG, NONZERO, AxisAttrs
 
 N = 100_000

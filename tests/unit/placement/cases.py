@@ -34,8 +34,8 @@ from inlay.ir.expr import (
     RefWrite,
     Tuple,
     Var,
+    pattern_vars,
 )
-from inlay.ir.make import pattern_vars
 from inlay.ir.module import Module
 from inlay.ir.parser import parse_module
 from inlay.ir.place import Place

@@ -32,9 +32,7 @@ from inlay.analysis.inference.table import Named, Survey, Types, has_unknown
 from inlay.analysis.inference.words import text
 from inlay.base.diagnostics import CompileError, error
 from inlay.base.span import Span
-from inlay.ir import make
 from inlay.ir.conform import join
-from inlay.ir.dims import pack
 from inlay.ir.expr import (
     Call,
     Const,
@@ -52,8 +50,10 @@ from inlay.ir.expr import (
     RefWrite,
     Tuple,
     Var,
+    pattern_vars,
 )
 from inlay.ir.module import Module
+from inlay.ir.opening import pack
 from inlay.ir.types import (
     BOOL_CONTROL,
     UNIT,
@@ -317,7 +317,7 @@ class _Walk:
         for arm in e.arms:
             with self._findings.catching():
                 bind_pattern(self._scope, arm.pattern, scrutinee, e.scrutinee.span or e.span)
-            variables = make.pattern_vars(arm.pattern)
+            variables = pattern_vars(arm.pattern)
             for v in variables:
                 self._types.vars.setdefault(v, UNKNOWN)
             t = yield arm.body

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from inlay.analysis.inference.rules import Rules
 from inlay.analysis.inference.scope import Scope
-from inlay.analysis.inference.solver import Reason, dim_params, is_meta
+from inlay.analysis.inference.solver import Reason, is_meta
 from inlay.analysis.inference.table import Named, has_unknown, type_var_names
-from inlay.ir.dims import free_symbols, opened_dims, pack
+from inlay.ir.dims import dim_params, free_symbols
 from inlay.ir.expr import Function, Var
+from inlay.ir.opening import opened_dims, pack
 from inlay.ir.types import (
     UNKNOWN,
     AdtType,

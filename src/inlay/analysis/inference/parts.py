@@ -12,7 +12,7 @@ from inlay.analysis.inference.words import text
 from inlay.base.diagnostics import error
 from inlay.base.span import Span
 from inlay.ir import make
-from inlay.ir.dims import open_exists, substitute_type
+from inlay.ir.dims import substitute_type
 from inlay.ir.expr import (
     Pattern,
     PatternConstructor,
@@ -22,6 +22,7 @@ from inlay.ir.expr import (
     Project,
     Var,
 )
+from inlay.ir.opening import open_exists
 from inlay.ir.types import (
     UNKNOWN,
     AdtType,

@@ -9,15 +9,16 @@ variable is *late*.
 from __future__ import annotations
 
 from inlay.analysis.inference.agenda import Agenda
-from inlay.analysis.inference.solver import Infer, Reason, Solver, dim_params, is_meta
+from inlay.analysis.inference.solver import Infer, Reason, Solver, is_meta
 from inlay.analysis.inference.table import Named, Survey, Types, has_unknown
 from inlay.base.diagnostics import Collector, error
 from inlay.base.span import Span
 from inlay.ir.conform import Matching, conform
 from inlay.ir.context import Known
-from inlay.ir.dims import free_symbols, is_open, open_exists, opened_dims
+from inlay.ir.dims import dim_params, free_symbols
 from inlay.ir.expr import Expr, GlobalVar, Var
 from inlay.ir.module import Module
+from inlay.ir.opening import is_open, open_exists, opened_dims
 from inlay.ir.types import UNKNOWN, DimParam, Type, TypeVar, UnknownType
 
 

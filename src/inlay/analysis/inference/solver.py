@@ -33,14 +33,8 @@ from inlay.arith.solve import Facts, solve_for
 from inlay.base.diagnostics import CompileError, Label, error
 from inlay.base.span import Span
 from inlay.ir.context import Context, StrictContext, simpler
-from inlay.ir.dims import (
-    LEAST_INT,
-    free_symbols,
-    map_ints,
-    open_exists,
-    pack,
-    substitute_type,
-)
+from inlay.ir.dims import LEAST_INT, free_symbols, substitute_type
+from inlay.ir.opening import open_exists, pack
 from inlay.ir.types import (
     AdtType,
     DimParam,
@@ -573,19 +567,3 @@ class _StrictInfer(StrictContext):
         if x == y or self.solver.solve_equal(x, y, Reason(self.span, why)):
             return self.solver.normal(x)
         return super().equal(x, y, why)
-
-
-def dim_params(types: Iterable[Type], known: Callable[[Sym], bool]) -> tuple[DimParam, ...]:
-    """Return the free symbols that are not known: as dims where they are one, else any integer."""
-    found: dict[Sym, None] = {}
-    dims: set[Sym] = set()
-
-    def visit(e: Int, *, control: bool) -> Int:
-        if not control:
-            dims.update(arith.symbols(e))
-        return e
-
-    for t in types:
-        map_ints(t, visit)
-        found.update((s, None) for s in free_symbols(t) if not known(s))
-    return tuple([DimParam(s, 0 if s in dims else LEAST_INT) for s in found])

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from inlay.base.diagnostics import CompileError, Diagnostic, Label
-from inlay.ir.dims import type_text
 from inlay.ir.expr import ConstructorRef, Expr, GlobalVar, Var
+from inlay.ir.type_printer import type_text
 from inlay.ir.types import Type
 
 _META_NAME = re.compile(r"'\?\d+")

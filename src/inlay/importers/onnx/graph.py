@@ -45,9 +45,9 @@ from inlay.importers.onnx.structure import (
 from inlay.importers.onnx.values import ABSENT, MAX_KNOWN, Value
 from inlay.ir import make
 from inlay.ir.builder import Builder
-from inlay.ir.dims import pack
 from inlay.ir.expr import Const, Expr
 from inlay.ir.module import EntryNames, Module
+from inlay.ir.opening import pack
 from inlay.ir.prelude import with_prelude
 from inlay.ir.types import AdtType, DimParam, TensorType, Type
 from inlay.ops._define import OpDef, Pattern

@@ -24,8 +24,9 @@ from inlay.importers.onnx.values import NOTHING, Value
 from inlay.ir import make
 from inlay.ir.conform import join
 from inlay.ir.context import Context
-from inlay.ir.dims import free_symbols, open_exists, pack, same_type
+from inlay.ir.dims import free_symbols, same_type
 from inlay.ir.expr import Expr, Var
+from inlay.ir.opening import open_exists, pack
 from inlay.ir.prelude import adt, prelude
 from inlay.ir.types import (
     UNKNOWN,
