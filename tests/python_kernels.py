@@ -31,7 +31,9 @@ _ACCESS = {
 }
 
 
-def compile_with_python_kernels(module: Module, *, plan: bool = True) -> tuple[bc.Program, Module]:
+def compile_with_python_kernels(
+    module: Module, *, plan: bool = True, overlap: bool = False
+) -> tuple[bc.Program, Module]:
     """Return the program of a typed module, and the module as it was compiled."""
     operators = table()
     context = PassContext(operators)
@@ -41,7 +43,7 @@ def compile_with_python_kernels(module: Module, *, plan: bool = True) -> tuple[b
     module = explicit_alloc.PASS.run(module, context)
     if plan:
         module = carry_buffers.PASS.run(module, context)
-        module, _ = plan_module(module)
+        module, _ = plan_module(module, overlap=overlap)
     check(module)
     kernels = {
         name: bc.Kernel(

@@ -155,6 +155,16 @@ static int is_tied(const inlay_activation_t *m)
     return 0;
 }
 
+/* Whether there is one thread, and nothing that works beside it. */
+static int is_alone(const inlay_activation_t *m)
+{
+    uint32_t i;
+    if (m->config.mode != INLAY_PARALLEL || m->config.parts > 1 || m->module->n_devices) return 0;
+    for (i = 0; i < m->module->n_kernels; i++)
+        if (m->module->kernels[i].body == INLAY_BODY_CALLBACK) return 0;
+    return 1;
+}
+
 /* Lists for what gathers, where any kernel has a batch; 0 without memory. */
 static int open_batches(inlay_activation_t *m)
 {
@@ -174,6 +184,7 @@ inlay_status_t inlay_flow_open(inlay_activation_t *m)
     flow->activation = m;
     flow->job.run = work;
     flow->is_tied = (uint32_t)is_tied(m);
+    flow->is_alone = (uint32_t)is_alone(m);
     /* A copy has two operands and an integer. */
     flow->n_ports = m->module->max_ports > 2 ? m->module->max_ports : 2;
     flow->n_ints = m->module->max_ints > 1 ? m->module->max_ints : 1;

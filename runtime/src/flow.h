@@ -141,6 +141,7 @@ typedef struct inlay_flow {
     uint32_t is_stopped;            /* an instruction saw the failure */
     size_t command_bytes;
     uint32_t is_tied;               /* only the thread of the call may issue */
+    uint32_t is_alone;              /* nothing is gained by putting a kernel off */
     uint64_t number;                /* of the next command */
     uint64_t random;
     inlay_failure_t failure;

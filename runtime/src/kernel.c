@@ -173,6 +173,7 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     }
     if (kernel->body == INLAY_BODY_CALLBACK)
         is_short = !m->config.callbacks_anywhere && !inlay_flow_starts(m);
+    if (m->flow.is_alone) is_short = 1;
     if (!inlay_takes_tensors(kernel) && !inlay_leaves_host(kernel))
         INLAY_TRY(workspace_bytes(m, kernel, now->parts, &bytes));
     if (m->config.mode == INLAY_SEQUENTIAL || kernel->is_ordered ||

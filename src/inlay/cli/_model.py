@@ -109,7 +109,7 @@ def prepare(arguments: argparse.Namespace, output: Output, *, trace: bool = Fals
 def compile_arguments(arguments: argparse.Namespace, instrument: Instrument) -> Compilation:
     """Compile the model as the arguments say; the command line overrides the environment."""
     layers = (environment(), arguments_layer(arguments, CompileOptions))
-    known = {"board", "cache", "pins", "batch", "verify", "calibration"}
+    known = {"board", "cache", "pins", "batch", "overlap", "verify", "calibration"}
     environment_layer = type(layers[0])(
         layers[0].origin, {k: v for k, v in layers[0].values.items() if k in known}
     )

@@ -22,7 +22,7 @@ one *group* and share their bytes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inlay.analysis.blocks import nested, operands, spine
@@ -45,6 +45,7 @@ from inlay.ir.expr import (
 )
 from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
+from inlay.memory.strands import Past, Strands
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, TENSOR_AT, InvokeAttrs, StorageAttrs
 
 NOTHING: frozenset[Var] = frozenset()
@@ -63,6 +64,8 @@ class Storage:
         end: the last one.
         escapes: why it may outlive its interval; empty when it does not.
         name: of a tensor in it, for reports.
+        strand: of the kernel that writes it first (`strands`).
+        past: of the kernel that writes it last.
     """
 
     vars: list[Var]
@@ -73,6 +76,8 @@ class Storage:
     end: int
     escapes: str = ""
     name: str = ""
+    strand: int = 0
+    past: Past = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -123,6 +128,7 @@ class _Walker:
         self.loops = loops
         self.lifted: list[tuple[Var, Function]] = []
         self._position = 0
+        self._strands = Strands()
         self._refers: dict[Var, frozenset[Var]] = {}
         self._storage: dict[Var, Storage] = {}
         self._loop_bodies: dict[Var, Function] = {}
@@ -154,6 +160,13 @@ class _Walker:
                 self._refers[let.var] = refers
         return self._value(tail, None)
 
+    def _arm(self, block: Expr) -> frozenset[Var]:
+        """The same for a block that control reaches in its own way."""
+        self._strands.join()
+        result = self._block(block)
+        self._strands.join()
+        return result
+
     def _local(self, var: Var, function: Function) -> None:
         if var in self.loops:
             self._loop_bodies[var] = function
@@ -170,14 +183,14 @@ class _Walker:
                 return self._use((value,))
             case If(condition=condition, then=then, otherwise=otherwise):
                 self._use((condition,))
-                return self._block(then) | self._block(otherwise)
+                return self._arm(then) | self._arm(otherwise)
             case Match(scrutinee=scrutinee, arms=arms):
                 refers = self._use((scrutinee,))
                 result = NOTHING
                 for arm in arms:
                     for bound in pattern_vars(arm.pattern):
                         self._refers[bound] = refers
-                    result |= self._block(arm.body)
+                    result |= self._arm(arm.body)
                 return result
             case Tuple(fields=fields):
                 return self._use(fields)
@@ -229,7 +242,7 @@ class _Walker:
         """Walk the body of a loop where it is written; what it uses from outside lives through it."""
         body = self._loop_bodies.pop(callee)
         self._open_loops.append((self._position, {}))
-        result = self._block(body.body)
+        result = self._arm(body.body)
         _, outside = self._open_loops.pop()
         for storage in outside:
             self._touch(storage)
@@ -267,6 +280,7 @@ class _Walker:
         assert isinstance(attrs, InvokeAttrs), "invoke has its attributes"
         kernel_ref, tensors = call.args[0], call.args[1:-1]
         used = [self._use((t,)) for t in tensors]
+        self._place(used, len(tensors) - attrs.writes)
         kernel = self.kernels[kernel_ref.name] if isinstance(kernel_ref, GlobalVar) else None
         if kernel is None:
             return
@@ -282,6 +296,17 @@ class _Walker:
                 continue  # read a second time, through another port
             out, into = self._only(written), self._only(read)
             self._overwrites.append((out, into, self._position))
+
+    def _place(self, used: Sequence[frozenset[Var]], reads: int) -> None:
+        """Give a kernel its strand, and the storages that it writes."""
+        strand, past = self._strands.place(
+            self._storage[var].past for refers in used for var in refers
+        )
+        for refers in used[reads:]:
+            for storage in map(self._storage.__getitem__, refers):
+                if not storage.past:
+                    storage.strand = strand
+                storage.past = past
 
     def _only(self, refers: frozenset[Var]) -> Storage:
         (var,) = refers

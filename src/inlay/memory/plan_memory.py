@@ -12,6 +12,9 @@ packing the numbers `c` packs the sizes, for every value of the dims. Classes li
 Coefficients are rounded up to the alignment where that is small in comparison; else the rounded size
 is a unit of its own, so that every offset stays aligned whatever the dims are.
 
+**Overlap.** Storages that share bytes order the kernels that use them. A program that is to run its
+independent parts at once is planned by *strands* (`strands`): each is packed by itself.
+
 The packing is done by `packing` and always checked by its independent checker. The lower bound of a
 class is the largest sum of sizes in use at one position.
 """
@@ -101,8 +104,12 @@ def describe(plan: FunctionPlan) -> str:
     return text + (f"; {len(plan.counted)} counted at run time" if plan.counted else "")
 
 
-def plan_module(module: Module) -> tuple[Module, tuple[FunctionPlan, ...]]:
-    """Return the module with storages in blocks, and the plan of each function."""
+def plan_module(
+    module: Module, *, overlap: bool = False
+) -> tuple[Module, tuple[FunctionPlan, ...]]:
+    """Return the module with storages in blocks, and the plan of each function. With `overlap`, only
+    storages of one strand share bytes (`strands`).
+    """
     functions: dict[str, Function] = {}
     plans: list[FunctionPlan] = []
     for name, function in module.functions.items():
@@ -114,7 +121,7 @@ def plan_module(module: Module) -> tuple[Module, tuple[FunctionPlan, ...]]:
             if activation.outer is not None:
                 symbols_known |= known[activation.outer]
             known[activation.function] = symbols_known
-            placement, plan = _plan(activation, symbols_known)
+            placement, plan = _plan(activation, symbols_known, overlap=overlap)
             placed[activation.function] = placement
             plans.append(plan)
         functions[name] = _Rewriter(placed).function(function)
@@ -129,7 +136,9 @@ class _Placement:
     offsets: Mapping[Var, tuple[Var, Int]]
 
 
-def _plan(activation: Activation, known: frozenset[Sym]) -> tuple[_Placement, FunctionPlan]:
+def _plan(
+    activation: Activation, known: frozenset[Sym], *, overlap: bool
+) -> tuple[_Placement, FunctionPlan]:
     counted: list[tuple[str, str]] = []
     by_memory: dict[str, list[Storage]] = {}
     for storage in activation.storages:
@@ -147,7 +156,7 @@ def _plan(activation: Activation, known: frozenset[Sym]) -> tuple[_Placement, Fu
     for memory, storages in by_memory.items():
         block = make.var("block" if not memory else f"block.{memory}", STORAGE)
         size = lit(0)
-        for packed in pack_classes(storages):
+        for packed in pack_strands(storages) if overlap else pack_classes(storages):
             for storage, offset in packed.offsets.items():
                 for var in storage.vars:
                     offsets[var] = (block, size + packed.unit * offset)
@@ -160,6 +169,14 @@ def _plan(activation: Activation, known: frozenset[Sym]) -> tuple[_Placement, Fu
         activation.name, block_size, bound, total, sum(map(len, by_memory.values())), tuple(counted)
     )
     return _Placement(blocks, offsets), plan
+
+
+def pack_strands(storages: Sequence[Storage]) -> list[Packed]:
+    """Pack the storages of each strand by themselves."""
+    strands = sorted({s.strand for s in storages})
+    return [
+        packed for n in strands for packed in pack_classes([s for s in storages if s.strand == n])
+    ]
 
 
 def pack_classes(storages: Sequence[Storage]) -> list[Packed]:

@@ -121,7 +121,7 @@ def compile_module(
         )
     module = run_pipeline(memory_pipeline(), built.module, context, verify=verify)
     with instrument.span("plan-memory"):
-        module, plans = plan_module(module)
+        module, plans = plan_module(module, overlap=options.overlap)
         if verify is not None:
             verify(module)
     with instrument.span("generate"):

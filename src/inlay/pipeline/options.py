@@ -49,6 +49,8 @@ class CompileOptions(PlaceOptions):
             board's default device, else the first that can run it.
         batch: whether independent calls of a small kernel may run as one (trees, ragged data);
             costs a second body for each kernel.
+        overlap: whether kernels that do not need each other get memory of their own, so that a call
+            in mode `parallel` can run them at once; costs memory where there are any.
         verify: whether the result of every pass is verified.
     """
 
@@ -58,6 +60,7 @@ class CompileOptions(PlaceOptions):
         help="devices by predicted time (best), or the first that can run an operation",
     )  # fmt: skip
     batch: bool = option(False, help="let independent small operations run as one")  # noqa: FBT003
+    overlap: bool = option(False, help="let independent kernels run at once; takes memory")  # noqa: FBT003
     verify: bool = option(False, help="verify the program after every pass")  # noqa: FBT003
 
     @property

@@ -1,0 +1,53 @@
+"""Programs with independent parts, compiled to run them at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from inlay.analysis.infer_types import infer_types
+from inlay.api import compilation
+from inlay.ir.parser import parse_module
+from inlay.ops.table import table
+from inlay.runtime.native import MODES, Settings
+from inlay.runtime.session import executable_of
+from inlay.runtime.trace import EventKind
+
+pytestmark = pytest.mark.llvm
+
+DEPTH = 6
+STEPS = "\n".join(
+    f"  let {side}{i + 1} = tanh(matmul({side}{i}, w));" for i in range(DEPTH) for side in "ab"
+)
+HALVES = f"""
+fn main(a0: Tensor[8, 8, f32], b0: Tensor[8, 8, f32], w: Tensor[8, 8, f32]) -> Tensor[8, 8, f32] {{
+{STEPS}
+  add(a{DEPTH}, b{DEPTH})
+}}
+
+entry main("a", "b", "w") -> ("y");
+"""
+
+
+def longest_chain(*, overlap: bool) -> int:
+    """Return how many kernels follow each other at least, where each is put off as long as it can."""
+    module = infer_types(parse_module(HALVES, table()))
+    program = compilation(module, overlap=overlap, cache="none").program
+    inputs = [np.eye(8, dtype=np.float32) * k for k in (0.5, 0.25, 0.75)]
+    found = []
+    for mode in MODES:
+        settings = Settings(mode=mode, threads=2, hand_off_ns=0, trace=True)
+        executable = executable_of(program, settings=settings)
+        found.append(executable(*inputs).tobytes())
+    assert len(set(found)) == 1
+    events = executable.events()
+    chain = {e.number: 1 for e in events if e.kind is EventKind.RUN}
+    for number in sorted(chain):
+        before = [chain[e.other] for e in events if e.kind is EventKind.NEEDS and e.number == number]
+        chain[number] = 1 + max(before, default=0)
+    return max(chain.values())
+
+
+def test_halves_do_not_wait_for_the_bytes_of_each_other():
+    assert longest_chain(overlap=True) <= DEPTH + 1
+    assert longest_chain(overlap=False) > DEPTH + 1
