@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "inlay_serve.h"
@@ -29,6 +30,14 @@ static void give(void *user, void *memory, size_t bytes, size_t align)
     free(memory);
 }
 
+static int64_t now(void *user)
+{
+    struct timespec t;
+    (void)user;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec + 7000000000; /* a clock of its own */
+}
+
 static inlay_status_t load_by_name(inlay_device_t *device, const void *image, size_t bytes,
                                    inlay_program_t **program, char *message, size_t message_bytes)
 {
@@ -50,7 +59,7 @@ int main(int count, char **words)
 {
     static const inlay_driver_t *const drivers[] = {&inlay_driver_null, &inlay_driver_host,
                                                     &inlay_driver_opencl, &inlay_driver_native};
-    const inlay_host_t host = {.allocate = take, .release = give};
+    const inlay_host_t host = {.allocate = take, .release = give, .now = now};
     inlay_server_config_t config;
     inlay_driver_t driver;
     char message[512] = "";

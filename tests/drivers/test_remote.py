@@ -408,7 +408,7 @@ def honest(message: bytes, _: int) -> list[list[bytes]]:
         case wire.HELLO:
             return [[wire.WELCOME_HEAD]]
         case wire.PING:
-            return [[wire.head(wire.PONG)]]
+            return [[wire.head(wire.PONG, "q", 0)]]
         case wire.ALLOCATE | wire.LOAD | wire.FIND:
             return [[wire.head(wire.ANSWER, "IIq", first, 0, 0) + wire.text("")]]
         case wire.WRITE | wire.COPY | wire.LAUNCH | wire.READ:
@@ -416,7 +416,7 @@ def honest(message: bytes, _: int) -> list[list[bytes]]:
             body = []
             if kind == wire.READ:
                 body = [bytes(struct.unpack_from("<Q", message, len(message) - 8)[0])]
-            return [[wire.head(wire.DONE, "IQIq", queue, number, 0, 0) + wire.text(""), *body]]
+            return [[wire.head(wire.DONE, "IQIqqq", queue, number, 0, 0, 0, 0) + wire.text(""), *body]]
     return []
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import statistics
 import struct
 from importlib import resources
 from pathlib import Path
@@ -10,9 +12,13 @@ import numpy as np
 import pytest
 
 import inlay
+from inlay.api import compilation
 from inlay.base.diagnostics import CompileError
 from inlay.bytecode.program import CopyBody, DeviceBody
 from inlay.machine.target import baseline, host
+from inlay.runtime.native import Settings
+from inlay.runtime.session import executable_of
+from inlay.runtime.trace import EventKind
 from tests.data import model_case
 from tests.drivers.build import offers
 from tests.drivers.serving import Running, served
@@ -83,6 +89,29 @@ def test_a_model_over_two_processes(suite, tmp_path):
         assert any(isinstance(k.body, DeviceBody) for k in exe.program.kernels)
         for run in list(case.runs())[:2]:
             case.check(exe.run(run.inputs), run.outputs)
+
+
+def test_times_are_those_of_the_device_by_the_clock_of_the_host(suite, tmp_path, inputs):
+    """The server's clock is seconds off, and its kernels are shorter than a round trip to it."""
+    with served(suite, "native", offers()) as server:
+        program = compilation(
+            read(PLACED), board=board_at(tmp_path, server, "remote"), cache="none"
+        ).program
+        exe = executable_of(program, settings=Settings(threads=1, mode="sequential", trace=True))
+        for _ in range(20):
+            exe.run(inputs)
+    events = exe.events()
+    calls = {e.call: e for e in events if e.kind is EventKind.CALL}
+    assert len(calls) == 1
+    begin, end = (f(getattr(e, a) for e in events if e.kind is EventKind.CALL)
+                  for f, a in ((min, "begin"), (max, "end")))  # fmt: skip
+    runs = [e for e in events if e.kind is EventKind.RUN and e.device]
+    kernels = [e for e in runs if e.queue == 0]
+    assert len(kernels) >= 80 and len(runs) > len(kernels)
+    assert all(begin <= e.begin <= e.end <= end for e in runs)
+    lasts = statistics.median(e.end - e.begin for e in kernels)
+    apart = statistics.median(b.begin - a.begin for a, b in itertools.pairwise(kernels))
+    assert 0 < lasts < apart / 2
 
 
 # ------------------------------------------------------------------- native code for a processor there

@@ -13,7 +13,8 @@
  * only then everything in flight fails, and so does every later call. What the device held is gone,
  * so nothing is tried again behind the caller's back: whoever wants to go on opens another device.
  *
- * remote.c has the functions of the table, remote_start.c requests, remote_link.c the thread. */
+ * remote.c has the functions of the table, remote_start.c requests until they are sent,
+ * remote_end.c how they end, remote_link.c the thread. */
 #define _POSIX_C_SOURCE 200809L
 #include "platform/remote.h"
 

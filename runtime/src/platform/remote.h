@@ -37,6 +37,7 @@ typedef struct flight {
     inlay_status_t status;
     int64_t answer;
     char *text;                  /* why it failed, or NULL */
+    int64_t left, begun;         /* when the first piece was sent, and the device began with it */
     size_t size;                 /* of this object with its arrays */
 } flight_t;
 
@@ -44,6 +45,7 @@ typedef struct lane {
     flight_t *first, *last, *unsent;
     uint64_t started, told;      /* numbers of the last ticket, and of the last that was told */
     uint64_t pieces, sent;       /* numbers of the last piece that was made, and that was sent */
+    int64_t busy_until;          /* when the last one ended, as far as times are asked for */
 } lane_t;
 
 /* A thread that waits for an answer of the server. */
@@ -68,6 +70,8 @@ struct inlay_device {
     pthread_t thread;             /* owns what follows */
     void *context, *socket, *monitor;
     int64_t begun, heard, spoke;  /* milliseconds */
+    int64_t asked, doubt, skew;   /* ns: see `compare_clocks` */
+    int to_compare;               /* how many times more */
 
     pthread_mutex_t lock;         /* guards what follows */
     pthread_cond_t changed;
@@ -96,17 +100,25 @@ void inlay_remote_say_lost(const inlay_device_t *device, char *message, size_t b
 void inlay_remote_leave_memory(inlay_device_t *device, inlay_memory_t *memory);
 void inlay_remote_leave_program(inlay_device_t *device, inlay_program_t *program);
 
-/* remote_start.c: requests. */
+/* remote_start.c: requests until they are sent. */
 inlay_status_t inlay_remote_start(inlay_device_t *device, const inlay_request_t *request,
                                   inlay_ticket_t *ticket, char *message, size_t bytes);
 /* Send what may be sent now; false where the socket takes no more. Under the lock. */
 int inlay_remote_send_requests(inlay_device_t *device);
+/* Bytes that come or go with a piece; what message says it; give back what only sending needs. */
+size_t inlay_remote_piece_bytes(const flight_t *flight, uint64_t piece);
+uint32_t inlay_remote_kind_of(const inlay_request_t *request);
+void inlay_remote_let_go(inlay_device_t *device, const inlay_request_t *request);
+/* The clock of the host, in ns; 0 where nobody watches. */
+int64_t inlay_remote_now(const inlay_device_t *device);
+
+/* remote_end.c: how they end. */
 /* What the server says of the end of a piece. */
 typedef struct ended {
     uint32_t queue;
     uint64_t number;
     inlay_status_t status;
-    int64_t answer;
+    int64_t answer, begun, over; /* times of the server's clock, or 0 */
     char text[WIRE_MOST_TEXT + 1];
 } ended_t;
 

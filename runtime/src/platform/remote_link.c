@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+enum { COMPARISONS = 8 };
+
 /* Note why the connection is of no use any more; the first reason stays. Under the lock. */
 static void lose(inlay_device_t *device, inlay_status_t status, const char *format, ...)
 {
@@ -101,6 +103,28 @@ static void hear_welcome(inlay_device_t *device, wire_reader_t *r)
     }
     device->facts = facts;
     device->state = LINK_OPEN;
+    device->doubt = INT64_MAX;
+    if (inlay_remote_now(device)) device->to_compare = COMPARISONS;
+}
+
+/* Learn how far the server's clock is from the host's. The answer was written between question and now,
+ * so the middle is wrong by half of that time at most; the shortest of some is believed. */
+static void compare_clocks(inlay_device_t *device, int64_t there)
+{
+    const int64_t asked = device->asked, trip = inlay_remote_now(device) - asked;
+    device->asked = 0;
+    if (device->to_compare) device->to_compare--;
+    if (!asked || !there || trip >= device->doubt) return;
+    device->doubt = trip;
+    device->skew = asked + trip / 2 - there;
+}
+
+static int hear_pong(inlay_device_t *device, wire_reader_t *r)
+{
+    const int64_t there = inlay_wire_read_i64(r);
+    if (!inlay_wire_is_whole(r)) return 0;
+    compare_clocks(device, there);
+    return 1;
 }
 
 static void hear_refusal(inlay_device_t *device, wire_reader_t *r)
@@ -148,6 +172,8 @@ static int hear_done(inlay_device_t *device, wire_reader_t *r, packet_t *packet)
     ended.number = inlay_wire_read_u64(r);
     ended.status = (inlay_status_t)inlay_wire_read_u32(r);
     ended.answer = inlay_wire_read_i64(r);
+    ended.begun = inlay_wire_read_i64(r);
+    ended.over = inlay_wire_read_i64(r);
     inlay_wire_read_text(r, ended.text, sizeof ended.text);
     if (!inlay_wire_is_whole(r)) return 0;
     flight = inlay_remote_end_piece(device, &ended, packet, &is_bad);
@@ -176,7 +202,7 @@ static void hear(inlay_device_t *device, packet_t *packet)
             inlay_wire_read_text(&r, text, sizeof text);
             lose(device, INLAY_ABSENT, "its server gives up: %s", text);
         } else {
-            makes_sense = kind == WIRE_PONG;
+            makes_sense = kind == WIRE_PONG && hear_pong(device, &r);
         }
     }
     if (!makes_sense)
@@ -221,7 +247,9 @@ static void speak(inlay_device_t *device)
 {
     const int64_t now = inlay_clock_ms();
     int taken = 1;
-    if (device->state == LINK_OPEN && now - device->spoke >= device->timeout_ms / 4) {
+    if (device->state == LINK_OPEN &&
+        ((device->to_compare && !device->asked) || now - device->spoke >= device->timeout_ms / 4)) {
+        device->asked = inlay_remote_now(device);
         taken = say(device, WIRE_PING);
         device->spoke = now;
     }

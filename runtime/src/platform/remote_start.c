@@ -1,4 +1,4 @@
-/* Requests of a remote device, from `start` to `done`: see remote.c.
+/* Requests of a remote device, until they are sent: see remote.c.
  *
  * A request waits in its queue until it may be sent: those it comes after have been sent (so the
  * server knows their numbers), and what is on the way leaves room. So `start` never blocks, and a
@@ -116,7 +116,7 @@ static void hold(const inlay_request_t *r)
     for (i = 0; i < r->n_buffers; i++) r->buffers[i].memory->users++;
 }
 
-static void let_go(inlay_device_t *device, const inlay_request_t *r)
+void inlay_remote_let_go(inlay_device_t *device, const inlay_request_t *r)
 {
     uint32_t i;
     if (r->to.memory) inlay_remote_leave_memory(device, r->to.memory);
@@ -176,7 +176,7 @@ inlay_status_t inlay_remote_start(inlay_device_t *device, const inlay_request_t 
 
 /* ------------------------------------------------------------------------------------- sending */
 
-static size_t piece_bytes(const flight_t *f, uint64_t piece)
+size_t inlay_remote_piece_bytes(const flight_t *f, uint64_t piece)
 {
     const size_t done = (size_t)piece * WIRE_PIECE;
     const size_t rest = f->request.bytes - done;
@@ -186,7 +186,7 @@ static size_t piece_bytes(const flight_t *f, uint64_t piece)
 
 static int may_send(const inlay_device_t *device, const flight_t *f)
 {
-    const size_t bytes = piece_bytes(f, f->sent);
+    const size_t bytes = inlay_remote_piece_bytes(f, f->sent);
     uint32_t i;
     if (device->requests_on_the_way >= WIRE_MOST_REQUESTS) return 0;
     if (device->bytes_on_the_way + bytes > device->window) return 0;
@@ -214,7 +214,7 @@ static void write_launch(wire_writer_t *w, const inlay_request_t *r)
     for (i = 0; i < r->n_phases; i++) inlay_wire_i64(w, r->items[i]);
 }
 
-static uint32_t kind_of(const inlay_request_t *r)
+uint32_t inlay_remote_kind_of(const inlay_request_t *r)
 {
     if (r->action != INLAY_COPY) return WIRE_LAUNCH;
     if (is_copy_on_device(r)) return WIRE_COPY;
@@ -224,7 +224,7 @@ static uint32_t kind_of(const inlay_request_t *r)
 static void write_head(wire_writer_t *w, const flight_t *f)
 {
     const inlay_request_t *r = &f->request;
-    const uint32_t kind = kind_of(r);
+    const uint32_t kind = inlay_remote_kind_of(r);
     const size_t done = (size_t)f->sent * WIRE_PIECE;
     uint32_t i;
     inlay_wire_begin(w, kind);
@@ -248,13 +248,13 @@ static void write_head(wire_writer_t *w, const flight_t *f)
         write_region(w, &r->to, done);
     } else {
         write_region(w, &r->from, done);
-        inlay_wire_u64(w, piece_bytes(f, f->sent));
+        inlay_wire_u64(w, inlay_remote_piece_bytes(f, f->sent));
     }
 }
 
 static int set_body(const carrier_t *carrier, packet_t *packet, const flight_t *f)
 {
-    const size_t bytes = piece_bytes(f, f->sent);
+    const size_t bytes = inlay_remote_piece_bytes(f, f->sent);
     const uint8_t *from = (const uint8_t *)f->request.from.host + (size_t)f->sent * WIRE_PIECE;
     int made;
     if (bytes >= POINT_FROM) {
@@ -267,6 +267,12 @@ static int set_body(const carrier_t *carrier, packet_t *packet, const flight_t *
     return made == 0;
 }
 
+int64_t inlay_remote_now(const inlay_device_t *device)
+{
+    const inlay_host_t *host = device->carrier.host;
+    return host->now && host->event ? host->now(host->user) : 0;
+}
+
 /* Send the next piece of a flight; false where there is no memory, or the socket takes nothing. */
 static int send_piece(inlay_device_t *device, lane_t *lane, flight_t *f)
 {
@@ -275,17 +281,18 @@ static int send_piece(inlay_device_t *device, lane_t *lane, flight_t *f)
     packet_t packet;
     write_head(&w, f);
     if (!inlay_packet_fill(carrier, &packet, &w)) return 0;
-    if (kind_of(&f->request) == WIRE_WRITE && !set_body(carrier, &packet, f)) {
+    if (inlay_remote_kind_of(&f->request) == WIRE_WRITE && !set_body(carrier, &packet, f)) {
         inlay_packet_clear(carrier, &packet);
         return 0;
     }
+    if (!f->sent) f->left = inlay_remote_now(device);
     if (!inlay_packet_send(carrier, device->socket, &packet)) return 0;
-    device->bytes_on_the_way += piece_bytes(f, f->sent);
+    device->bytes_on_the_way += inlay_remote_piece_bytes(f, f->sent);
     device->requests_on_the_way++;
     lane->sent = f->first + f->sent++;
     if (f->sent == f->pieces) {
         lane->unsent = f->next;
-        let_go(device, &f->request);
+        inlay_remote_let_go(device, &f->request);
     }
     return 1;
 }
@@ -306,115 +313,4 @@ int inlay_remote_send_requests(inlay_device_t *device)
         idle = 0;
     }
     return 1;
-}
-
-/* -------------------------------------------------------------------------------------- ending */
-
-static void note_failure(inlay_device_t *device, flight_t *f, const ended_t *ended)
-{
-    const size_t size = strlen(ended->text) + 1;
-    if (ended->status == INLAY_OK || f->status != INLAY_OK) return;
-    f->status = ended->status;
-    f->answer = ended->answer;
-    f->text = inlay_carrier_take(&device->carrier, size);
-    if (f->text) memcpy(f->text, ended->text, size);
-}
-
-/* Return the flight of a piece that is on its way, NULL where there is none. Under the lock. */
-static flight_t *flight_of(inlay_device_t *device, uint32_t queue, uint64_t number)
-{
-    flight_t *f = queue < WIRE_MOST_QUEUES ? device->lanes[queue].first : NULL;
-    uint64_t piece;
-    while (f && f->first + f->pieces <= number) f = f->next;
-    if (!f || number < f->first || number >= f->first + f->sent) return NULL;
-    piece = number - f->first;
-    return f->is_over[piece / 8] >> (piece % 8) & 1 ? NULL : f;
-}
-
-static void unlink_flight(lane_t *lane, flight_t *f)
-{
-    flight_t **at = &lane->first, *before = NULL;
-    while (*at != f) {
-        before = *at;
-        at = &before->next;
-    }
-    *at = f->next;
-    if (lane->last == f) lane->last = before;
-}
-
-/* Whether what came with the end of a piece is what belongs to it. */
-static int fits(const carrier_t *carrier, size_t wanted, const packet_t *packet)
-{
-    return packet->has_body ? carrier->zmq.size(&packet->body) == wanted : wanted == 0;
-}
-
-flight_t *inlay_remote_end_piece(inlay_device_t *device, const ended_t *ended, packet_t *packet,
-                                 int *is_bad)
-{
-    const carrier_t *carrier = &device->carrier;
-    uint64_t piece;
-    size_t bytes, wanted;
-    flight_t *f;
-    pthread_mutex_lock(&device->lock);
-    f = flight_of(device, ended->queue, ended->number);
-    pthread_mutex_unlock(&device->lock); /* only this thread takes flights away */
-    *is_bad = !f;
-    if (!f) return NULL;
-    piece = ended->number - f->first;
-    bytes = piece_bytes(f, piece);
-    wanted = kind_of(&f->request) == WIRE_READ && ended->status == INLAY_OK ? bytes : 0;
-    *is_bad = !fits(carrier, wanted, packet);
-    if (*is_bad) return NULL;
-    if (wanted)
-        memcpy((uint8_t *)f->request.to.host + (size_t)piece * WIRE_PIECE,
-               carrier->zmq.data(&packet->body), wanted);
-    pthread_mutex_lock(&device->lock);
-    f->is_over[piece / 8] |= (uint8_t)(1u << (piece % 8));
-    note_failure(device, f, ended);
-    device->bytes_on_the_way -= bytes;
-    device->requests_on_the_way--;
-    if (++f->ended < f->pieces)
-        f = NULL;
-    else
-        unlink_flight(&device->lanes[ended->queue], f);
-    pthread_mutex_unlock(&device->lock);
-    return f;
-}
-
-/* Fail everything that has not ended, each queue in order. The sockets are closed. */
-void inlay_remote_fail_all(inlay_device_t *device)
-{
-    ended_t lost;
-    uint32_t i;
-    memset(&lost, 0, sizeof lost);
-    lost.status = INLAY_LOST;
-    pthread_mutex_lock(&device->lock);
-    inlay_remote_say_lost(device, lost.text, sizeof lost.text);
-    pthread_mutex_unlock(&device->lock);
-    for (i = 0; i < WIRE_MOST_QUEUES; i++)
-        for (;;) {
-            flight_t *f;
-            pthread_mutex_lock(&device->lock);
-            f = device->lanes[i].first;
-            if (f) {
-                unlink_flight(&device->lanes[i], f);
-                if (f->sent < f->pieces) let_go(device, &f->request);
-                note_failure(device, f, &lost);
-            }
-            pthread_mutex_unlock(&device->lock);
-            if (!f) break;
-            inlay_remote_tell(device, f);
-        }
-}
-
-void inlay_remote_tell(inlay_device_t *device, flight_t *f)
-{
-    f->request.done(f->request.argument, f->status, f->answer, f->text ? f->text : "");
-    pthread_mutex_lock(&device->lock);
-    device->in_flight--;
-    device->lanes[f->request.queue].told = f->number;
-    pthread_cond_broadcast(&device->changed);
-    pthread_mutex_unlock(&device->lock);
-    if (f->text) inlay_carrier_give(&device->carrier, f->text, strlen(f->text) + 1);
-    inlay_carrier_give(&device->carrier, f, f->size);
 }

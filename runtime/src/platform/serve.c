@@ -15,6 +15,12 @@
 
 enum { MOST_CLIENTS = 16, SECONDS_TO_END = 5, MOST_AT_ONCE = 256 /* before answers are sent */ };
 
+int64_t inlay_serve_now(const inlay_server_t *server)
+{
+    const inlay_host_t *host = server->carrier.host;
+    return host->now ? host->now(host->user) : 0;
+}
+
 void inlay_serve_post(session_t *session, packet_t *packet)
 {
     inlay_server_t *server = session->server;
@@ -210,6 +216,7 @@ static void hear(inlay_server_t *server, packet_t *packet, int is_bad)
         forget(server, session);
     } else if (kind == WIRE_PING) {
         inlay_wire_begin(&w, WIRE_PONG);
+        inlay_wire_i64(&w, inlay_serve_now(server));
         send_to(server, packet, &w);
     } else {
         inlay_session_give(session, packet);

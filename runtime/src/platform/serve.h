@@ -60,6 +60,8 @@ struct inlay_server {
     uint32_t alive;           /* sessions whose threads have not ended */
 };
 
+/* serve.c: the server's clock, in ns; 0 where it has none. Any thread. */
+int64_t inlay_serve_now(const inlay_server_t *server);
 /* serve.c: hand a packet to the thread that owns the socket. Any thread. */
 void inlay_serve_post(session_t *session, packet_t *packet);
 

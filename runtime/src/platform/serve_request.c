@@ -16,6 +16,7 @@ typedef struct flight {
     uint64_t number;
     size_t bytes;
     int has_body, is_read;
+    int64_t times[2];        /* when the device began and ended, if it says so */
     zmq_msg body;            /* what is written from, or read into */
     inlay_status_t refusal;  /* why the driver did not start it, and this is a wait */
     char why[256];
@@ -52,6 +53,8 @@ static void ended(void *argument, inlay_status_t status, int64_t answer, const c
     inlay_wire_u64(&w, flight->number);
     inlay_wire_u32(&w, (uint32_t)status);
     inlay_wire_i64(&w, answer);
+    inlay_wire_i64(&w, flight->times[0]);
+    inlay_wire_i64(&w, flight->times[1]);
     inlay_wire_text(&w, message);
     packet = inlay_packet_of(carrier, &w);
     if (packet && flight->is_read && status == INLAY_OK) {
@@ -250,6 +253,7 @@ int inlay_session_request(session_t *session, uint32_t kind, wire_reader_t *r, p
     flight->number = number;
     request.done = ended;
     request.argument = flight;
+    request.times = flight->times;
     if ((kind == WIRE_WRITE || kind == WIRE_READ) && !set_body(kind, &request, flight, packet)) {
         drop_flight(flight);
         return 0;

@@ -27,9 +27,10 @@
  *   WELCOME   magic u64, version u32, name text, units u32, queues of a unit u32, memory u64,
  *             largest u64, has f64 u32, compute units u32, what it offers to native code text
  *   REFUSED   magic u64, version u32, status u32, text
- *   PONG      (nothing)
+ *   PONG      time i64 of the server's clock, in ns; 0 where it has none
  *   ANSWER    call u32, status u32, value i64, text
- *   DONE      queue u32, number u64, status u32, answer i64, text
+ *   DONE      queue u32, number u64, status u32, answer i64, begin i64, end i64 (times of that clock; 0
+ *             where the device does not say), text
  *   FAILED    text (the server forgets the client)
  */
 #ifndef INLAY_WIRE_H

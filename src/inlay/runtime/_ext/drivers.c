@@ -6,6 +6,7 @@
 
 #include "inlay_driver.h"
 #include "inlay_serve.h"
+#include "platform/posix.h"
 
 static void *take(void *user, size_t bytes, size_t align)
 {
@@ -30,7 +31,13 @@ static void give(void *user, void *memory, size_t bytes, size_t align)
 #endif
 }
 
-static const inlay_host_t host = {.allocate = take, .release = give};
+static int64_t now(void *user)
+{
+    (void)user;
+    return inlay_posix_now(NULL);
+}
+
+static const inlay_host_t host = {.allocate = take, .release = give, .now = now};
 
 /* Put an address into a dict and return it, or NULL. */
 static PyObject *with_address(PyObject *table, const char *name, uintptr_t at)
