@@ -22,9 +22,13 @@ import numpy as np
 
 from inlay.arith.dtype import F16, F32, I32
 from inlay.arith.expr import Int, ceildiv, floordiv, lit, mod
+from inlay.ir.builder import Builder
+from inlay.ir.expr import Const, Expr
+from inlay.ir.make import const
 from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
 from inlay.loop import te
+from inlay.ops import _phases as phases
 from inlay.ops import _rules as rules
 from inlay.ops._build import widen, widened
 from inlay.ops._define import OpDef, Pattern, Sample, define
@@ -335,6 +339,40 @@ def _transpose_reference(a: ConvTransposeAttrs, x: Array, w: Array) -> Array:
     return y.reshape(n, a.groups * per_group, *whole)[(..., *cut)].astype(x.dtype)
 
 
+def _transpose_decompose(b: Builder, a: ConvTransposeAttrs, args: tuple[Expr, ...]) -> Expr | None:
+    """Take plain convolutions, which have schedules, where the weights are constant floats."""
+    x, w = args
+    assert isinstance(x.type, TensorType)
+    assert isinstance(w.type, TensorType)
+    values = w.value if isinstance(w, Const) else None
+    if not isinstance(values, np.ndarray) or not values.size or not x.type.dtype.is_float:
+        return None
+    windows = accepted(w.type.shape[2:], a.strides, a.dilations, a.pads)
+    more = a.output_pads or (0,) * windows.count
+    axes = [
+        phases.axis_of(values.shape[2 + i], stride, windows.before[i], windows.after[i], more[i])
+        for i, stride in enumerate(windows.strides)
+    ]
+    split = [axis for axis in axes if axis is not None]
+    if len(split) < len(axes) or any(d > 1 for d in windows.dilations):
+        return None
+
+    def conv(chosen: tuple[int, ...]) -> Expr:
+        weights = const(phases.weights_of(values, a.groups, split, chosen))
+        taps = [axis.classes[i][2] for axis, i in zip(split, chosen, strict=True)]
+        fronts, ends = zip(*(s.pads(t) for s, t in zip(split, taps, strict=True)), strict=True)
+        attrs = ConvAttrs(pads=(*fronts, *ends), groups=a.groups)
+        return b.emit(CONV, (x, weights), attrs, name="phase")
+
+    sizes = [
+        (x.type.shape[2 + i] - 1) * windows.strides[i] + values.shape[2 + i] + more[i]
+        - windows.before[i] - windows.after[i]
+        for i in range(windows.count)
+    ]  # fmt: skip
+    shape = (x.type.shape[0], w.type.shape[1] * a.groups, *sizes)
+    return phases.interleaved(b, a.groups, split, TensorType(shape, x.type.dtype), conv)
+
+
 def _transpose_compute(
     a: ConvTransposeAttrs, operands: Sequence[te.Tensor], result: TensorType
 ) -> te.Tensor:
@@ -512,5 +550,7 @@ DEFINITIONS: tuple[OpDef, ...] = (
     define("conv_transpose", ConvTransposeAttrs, _transpose_rule, 2, Pattern.CONTRACTION,
            "the gradient of conv by its input: [n, c, *s] with [c, oc/groups, *k]",
            reference=_transpose_reference, compute=_transpose_compute,
-           samples=_transpose_samples),
+           decompose=_transpose_decompose, samples=_transpose_samples),
 )  # fmt: skip
+
+CONV = DEFINITIONS[0].op

@@ -624,4 +624,6 @@ DEFINITIONS: tuple[OpDef, ...] = (
            reference=_pad_reference, compute=_pad_compute, samples=_pad_samples),
 )  # fmt: skip
 
-EXTEND = next(d.op for d in DEFINITIONS if d.name == "extend")
+_OPS = {d.name: d.op for d in DEFINITIONS}
+TRANSPOSE, RESHAPE = _OPS["transpose"], _OPS["reshape"]
+CONCAT, EXTEND = _OPS["concat"], _OPS["extend"]
