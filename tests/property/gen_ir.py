@@ -72,9 +72,6 @@ class Features:
 
 
 ALL = Features()
-TENSORS_ONLY = Features(
-    control=False, loops=False, functions=False, data=False, cells=False, data_dependent=False
-)
 
 
 @dataclass(frozen=True, slots=True)

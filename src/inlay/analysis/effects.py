@@ -70,11 +70,6 @@ class Effects(Flag):
         return not self & (Effects.WRITES | Effects.FAILS | Effects.UNKNOWN)
 
     @property
-    def is_repeatable(self) -> bool:
-        """Whether running twice in a row is the same as running once."""
-        return not self & (Effects.WRITES | Effects.CREATES | Effects.UNKNOWN)
-
-    @property
     def is_movable(self) -> bool:
         """Whether it may run at any place where its operands exist."""
         return self is Effects.NONE

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import json
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -321,11 +320,6 @@ def to_json(finding: Diagnostic) -> dict[str, Any]:
         "notes": list(finding.notes),
         "hint": finding.hint,
     }
-
-
-def render_json(findings: Iterable[Diagnostic]) -> str:
-    """Return diagnostics as one JSON array."""
-    return json.dumps([to_json(d) for d in findings], indent=2, ensure_ascii=False)
 
 
 def _place(span: Span) -> dict[str, Any] | None:

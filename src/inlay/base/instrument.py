@@ -1,12 +1,11 @@
-"""What happens while we work: timed spans, counters, progress; and where that goes.
+"""What happens while we work: timed spans, progress; and where that goes.
 
 An `Instrument` is passed to whoever does something worth seeing. It turns calls into `Event`
 records and hands each to its sinks. `SILENT` has no sinks and costs next to nothing.
 
     with instrument.span("fuse-ops", function="main"):
         ...
-    for index, op in instrument.track("tune", candidates):
-        ...
+    instrument.progress("kernels", done, total)
 
 Times are nanoseconds of a monotonic clock. Events are for people and tools; nothing that is
 compiled depends on them.
@@ -16,12 +15,11 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import json
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TextIO, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 Clock = Callable[[], int]
@@ -32,8 +30,6 @@ class EventKind(enum.StrEnum):
 
     BEGIN = "begin"
     END = "end"
-    INSTANT = "instant"
-    COUNTER = "counter"
     PROGRESS = "progress"
 
 
@@ -42,12 +38,11 @@ class Event:
     """One thing that happened.
 
     Attributes:
-        kind: Begin and end of a span, a moment, the value of a counter, or progress.
+        kind: Begin and end of a span, or progress.
         name: What it is about; the same at the begin and the end of a span.
         time_ns: When, by the clock of the instrument.
         thread: The thread it happened on, numbered from 0 in order of appearance.
-        facts: More, as plain data. A counter has ``value``; progress has ``done`` and ``total``
-            (None while unknown).
+        facts: More, as plain data. Progress has ``done`` and ``total`` (None while unknown).
     """
 
     kind: EventKind
@@ -79,11 +74,6 @@ class Instrument:
         self._threads: dict[int, int] = {}
         self._lock = threading.Lock()
 
-    @property
-    def is_silent(self) -> bool:
-        """Whether nobody listens, so that costly facts need not be gathered."""
-        return not self._sinks
-
     def _emit(self, kind: EventKind, name: str, facts: Mapping[str, Any]) -> None:
         if not self._sinks:
             return
@@ -102,24 +92,9 @@ class Instrument:
         finally:
             self._emit(EventKind.END, name, {})
 
-    def instant(self, name: str, **facts: Any) -> None:
-        """Note a moment."""
-        self._emit(EventKind.INSTANT, name, facts)
-
-    def counter(self, name: str, value: float) -> None:
-        """Note the value of something that changes."""
-        self._emit(EventKind.COUNTER, name, {"value": value})
-
     def progress(self, name: str, done: int, total: int | None = None) -> None:
         """Say how far something has come, for whoever waits for it."""
         self._emit(EventKind.PROGRESS, name, {"done": done, "total": total})
-
-    def track(self, name: str, items: Collection[T]) -> Iterator[T]:
-        """Yield items and say after each how many are done."""
-        self.progress(name, 0, len(items))
-        for done, item in enumerate(items, start=1):
-            yield item
-            self.progress(name, done, len(items))
 
 
 SILENT = Instrument()
@@ -152,76 +127,3 @@ class ListSink:
                 if not open_at[key]:
                     total[event.name] += event.time_ns - begun
         return total
-
-
-class JsonLinesSink:
-    """Writes each event as one JSON object on a line."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def emit(self, event: Event) -> None:
-        """Write an event."""
-        record = {
-            "kind": str(event.kind),
-            "name": event.name,
-            "time_ns": event.time_ns,
-            "thread": event.thread,
-            **({"facts": dict(event.facts)} if event.facts else {}),
-        }
-        self._stream.write(json.dumps(record, default=str) + "\n")
-
-
-class ChromeTraceSink:
-    """Gathers events and writes them in the Trace Event Format, which browsers show.
-
-    Source: the JSON array format of "Trace Event Format", phases B, E, i and C; microseconds.
-    """
-
-    _PHASES = {  # noqa: RUF012 (read only)
-        EventKind.BEGIN: "B", EventKind.END: "E", EventKind.INSTANT: "i", EventKind.COUNTER: "C",
-    }  # fmt: skip
-
-    def __init__(self) -> None:
-        self._records: list[dict[str, Any]] = []
-
-    def emit(self, event: Event) -> None:
-        """Keep an event; progress is left out."""
-        phase = self._PHASES.get(event.kind)
-        if phase is None:
-            return
-        record: dict[str, Any] = {
-            "ph": phase, "name": event.name, "ts": event.time_ns / 1000, "pid": 0,
-            "tid": event.thread, "args": dict(event.facts),
-        }  # fmt: skip
-        if phase == "i":
-            record["s"] = "t"
-        self._records.append(record)
-
-    def write(self, stream: TextIO) -> None:
-        """Write everything gathered so far as one document."""
-        json.dump({"traceEvents": self._records, "displayTimeUnit": "ms"}, stream, default=str)
-
-
-class ProgressSink:
-    """Calls a function ``(name, done, total)`` for progress, at most so often.
-
-    The first call of a name and its last (``done == total``) always go through.
-    """
-
-    def __init__(
-        self, report: Callable[[str, int, int | None], None], *, every_ns: int = 100_000_000
-    ) -> None:
-        self._report = report
-        self._every_ns = every_ns
-        self._last: dict[str, int] = {}
-
-    def emit(self, event: Event) -> None:
-        """Report progress if it is time to."""
-        if event.kind is not EventKind.PROGRESS:
-            return
-        done, total = event.facts["done"], event.facts["total"]
-        last = self._last.get(event.name)
-        if last is None or done == total or event.time_ns - last >= self._every_ns:
-            self._last[event.name] = event.time_ns
-            self._report(event.name, done, total)

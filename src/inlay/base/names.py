@@ -61,45 +61,10 @@ class NameSupply:
 def to_c(name: str, *, prefix: str = "") -> str:
     """Return a C identifier that reads like a name; different names may give the same one.
 
-    Use `mangle` where two names must stay different, or a `NameSupply` over the results.
+    Use a `NameSupply` over the results where two names must stay different.
     """
     word = prefix + (_NOT_WORD.sub("_", name) or "_")
     word = re.sub(r"__+", "_", word)
     if word[0].isdigit() or word[0] == "_":
         word = "v" + word
     return word + "_" if word in _C_WORDS else word
-
-
-def mangle(name: str) -> str:
-    """Return an identifier of C and LLVM that no other name gives; `demangle` gives it back.
-
-    Letters and digits stay, an underscore is doubled, and any other character becomes its code
-    point as ``_<hex>_``; so does a leading digit. Put a prefix before it where a leading
-    underscore would not do.
-    """
-    return _ESCAPED.sub(_escape, name)
-
-
-def _escape(found: re.Match[str]) -> str:
-    character = found.group()
-    return "__" if character == "_" else f"_{ord(character):x}_"
-
-
-def demangle(word: str) -> str:
-    """Return the name that `mangle` spelled so."""
-    return _ESCAPE.sub(lambda found: chr(int(found.group(1), 16)) if found.group(1) else "_", word)
-
-
-def to_llvm(name: str) -> str:
-    """Return an LLVM global name without the ``@``: as it is if plain, else quoted and escaped."""
-    if re.fullmatch(r"[A-Za-z$._-][A-Za-z$._0-9-]*", name):
-        return name
-    escaped = "".join(
-        chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in name.encode()
-    )
-    return f'"{escaped}"'
-
-
-def is_identifier(name: str) -> bool:
-    """Whether a name can be written without quotes in our text formats: words joined by dots."""
-    return re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", name) is not None

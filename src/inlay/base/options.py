@@ -20,7 +20,6 @@ import argparse
 import dataclasses
 import enum
 import os
-import tomllib
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -201,24 +200,6 @@ def environment(prefix: str = "INLAY_", variables: Mapping[str, str] | None = No
         if name.startswith(prefix)
     }
     return Layer("environment", found)
-
-
-def toml_file(path: Path, *, section: str = "") -> Layer:
-    """Return the layer of a TOML file, or of one dotted section of it; empty without the section.
-
-    Raises:
-        CompileError: ``option.bad-file`` where the file cannot be read.
-    """
-    findings = Collector()
-    table: Any = {}
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as failure:
-        findings.error("option.bad-file", f"found {failure}", span=Span.named(str(path)))
-    findings.raise_if_fatal()
-    for part in section.split(".") if section else ():
-        table = table.get(part, {})
-    return Layer(str(path), {name.replace("-", "_"): value for name, value in table.items()})
 
 
 def add_arguments(parser: argparse.ArgumentParser, kind: type) -> None:

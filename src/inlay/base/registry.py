@@ -1,9 +1,8 @@
-"""Tables of named things, built explicitly; and the modules of a package, found by file name.
+"""The modules of a package as a table, found by file name; and what to say of an unknown name.
 
-Nothing registers itself by being imported. A `Registry` is made in one place from what it holds,
-and is immutable. A `ModuleTable` is the table whose entries are files: the names come from listing
-the package, and a file is imported when its name is first asked for, so that a command that needs
-one pass does not load them all.
+Nothing registers itself by being imported. The entries of a `ModuleTable` are files: the names come
+from listing the package, and a file is imported when its name is first asked for, so that a command
+that needs one pass does not load them all.
 
     PASSES = ModuleTable("pass", "inlay.transforms", pick=lambda module: module.PASS)
     PASSES["fold-constants"]          # imports inlay/transforms/fold_constants.py
@@ -39,48 +38,6 @@ def unknown_name(kind: str, name: str, names: Iterable[str]) -> CompileError:
     notes = () if close or len(known) > 20 else (f"known: {', '.join(known) or 'none'}",)
     hint = f"did you mean {' or '.join(close)}?" if close else ""
     return error("name.unknown", f"found no {kind} named '{name}'", notes=notes, hint=hint)
-
-
-class Registry(Mapping[str, T]):
-    """An immutable table of named things of one kind.
-
-    Args:
-        kind: What an entry is called in errors, as in "pass".
-        entries: Names and things. A name given twice is a fault of ours.
-    """
-
-    def __init__(self, kind: str, entries: Iterable[tuple[str, T]]) -> None:
-        self.kind = kind
-        self._entries: dict[str, T] = {}
-        for name, thing in entries:
-            assert name not in self._entries, f"two entries named {name!r} of kind {kind}"
-            self._entries[name] = thing
-
-    def __getitem__(self, name: str) -> T:
-        """Return the thing of a name.
-
-        Raises:
-            CompileError: ``name.unknown``.
-        """
-        if name not in self._entries:
-            raise unknown_name(self.kind, name, self._entries)
-        return self._entries[name]
-
-    def get(self, name: str, default: T | None = None) -> T | None:  # type: ignore[override]
-        """Return the thing of a name, or the default."""
-        return self._entries.get(name, default)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __repr__(self) -> str:
-        return f"Registry({self.kind!r}, {list(self._entries)})"
 
 
 def module_names(package: str) -> dict[str, str]:

@@ -34,11 +34,6 @@ class Source:
     def _starts(self) -> tuple[int, ...]:
         return (0, *(found.end() for found in re.finditer("\n", self.text)))
 
-    @property
-    def line_count(self) -> int:
-        """Number of lines; a text without a final newline counts its last line."""
-        return len(self._starts)
-
     def position(self, offset: int) -> tuple[int, int]:
         """Return the line and column of an offset, both from 1. Cost: O(log lines)."""
         line = bisect.bisect_right(self._starts, offset)

@@ -101,7 +101,6 @@ DTYPES: tuple[tuple[str, int], ...] = (
 An element of a tensor of strings is a position in the table of strings of the program, or beyond it
 one that the host gave out during the call; equal strings have equal numbers."""
 DTYPE_CODES: dict[str, int] = {name: code for code, (name, _) in enumerate(DTYPES)}
-INTEGER_DTYPES = frozenset(name for name, _ in DTYPES if name[0] in "biu" and name != "bf16")
 
 
 @dataclass(frozen=True, slots=True)

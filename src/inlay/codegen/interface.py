@@ -11,14 +11,12 @@ without lowering anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from inlay.arith.expr import Int, Sym
 from inlay.codegen.image import Image
 from inlay.loop.func import LoopFunction
-from inlay.machine.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +78,3 @@ class Artifact:
 
     image: Image
     kernels: dict[str, KernelCode]
-
-
-class CodeGenerator(Protocol):
-    """Turns lowered functions into code for some machines."""
-
-    name: str
-
-    def supports(self, target: Target) -> bool:
-        """Whether code can be made for a machine."""
-        ...
-
-    def compile(self, requests: Sequence[Request]) -> Artifact:
-        """Return the code of kernels, in one image."""
-        ...

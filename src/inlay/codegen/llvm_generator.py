@@ -42,10 +42,6 @@ class LlvmGenerator:
     workers: int = 0
     name: str = "llvm"
 
-    def supports(self, target: Target) -> bool:
-        """Whether code can be made for a machine."""
-        return target.arch in ("x86_64", "aarch64")
-
     def compile(self, requests: Sequence[Request]) -> Artifact:
         """Return the code of kernels in one image, in the order of the requests."""
         units, cached = self._units(requests)

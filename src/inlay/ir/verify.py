@@ -165,7 +165,6 @@ class _FunctionVerifier:
         self.positions = Positions(function)
         self.syms: dict[Sym, list[Position]] = {}
         self._type_syms: dict[Type, tuple[Sym, ...]] = {}
-        self._checked_types: set[Type] = set()
 
     def error(self, id: str, message: str, e: Expr | None = None) -> None:
         span = e.span if e is not None and e.span else self.function.span

@@ -313,38 +313,6 @@ def rewrite(root: Expr, f: Callable[[Expr], Expr], memo: dict[int, Expr] | None 
     return memo[id(root)]
 
 
-def rewrite_down(root: Expr, f: Callable[[Expr], Expr | None]) -> Expr:
-    """Rebuild top-down: `f` gets each old node and returns what stands for it, None to descend.
-
-    What `f` returns is taken as it is, except the node itself, which is descended into.
-    """
-    memo: dict[int, Expr] = {}
-    asked: set[int] = set()
-    known = functools.cache(lambda: known_in(root))
-    stack: list[Expr] = [root]
-    while stack:
-        e = stack[-1]
-        key = id(e)
-        if key in memo:
-            stack.pop()
-            continue
-        if key not in asked:
-            asked.add(key)
-            result = f(e)
-            if result is not None and result is not e:
-                memo[key] = inherit(result, e)
-                stack.pop()
-                continue
-        kids = _CHILDREN[type(e)](e)
-        waiting = [c for c in kids[::-1] if id(c) not in memo]
-        if waiting:
-            stack.extend(waiting)
-            continue
-        stack.pop()
-        memo[key] = rebuild(e, tuple([memo[id(c)] for c in kids]), known) if kids else e
-    return memo[id(root)]
-
-
 def inherit(new: Expr, old: Expr) -> Expr:
     """Return a replacement with the span and place of what it replaces, where it has none.
 

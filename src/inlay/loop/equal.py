@@ -32,11 +32,6 @@ def equal(a: LoopFunction, b: LoopFunction) -> bool:
     )
 
 
-def equal_stmts(a: Stmt, b: Stmt) -> bool:
-    """Whether two statements differ in bound names only; what is free must be the same object."""
-    return _Match().same(a, b)
-
-
 class _Match:
     def __init__(self) -> None:
         self._syms: dict[Sym, Int] = {}  # of b, to integers of a

@@ -331,11 +331,6 @@ def sum_over(axes: Axis | Sequence[Axis], body: Value) -> Value:
     return reduce_over(ReduceOp.SUM, axes, body)
 
 
-def product_over(axes: Axis | Sequence[Axis], body: Value) -> Value:
-    """Multiply `body` over the axes. Only as the whole body of a compute."""
-    return reduce_over(ReduceOp.PRODUCT, axes, body)
-
-
 def min_over(axes: Axis | Sequence[Axis], body: Value) -> Value:
     """Return the least `body` over the axes. Only as the whole body of a compute."""
     return reduce_over(ReduceOp.MIN, axes, body)
@@ -344,16 +339,6 @@ def min_over(axes: Axis | Sequence[Axis], body: Value) -> Value:
 def max_over(axes: Axis | Sequence[Axis], body: Value) -> Value:
     """Return the greatest `body` over the axes. Only as the whole body of a compute."""
     return reduce_over(ReduceOp.MAX, axes, body)
-
-
-def all_over(axes: Axis | Sequence[Axis], body: Value) -> Value:
-    """Return whether `body` holds everywhere on the axes. Only as the whole body of a compute."""
-    return reduce_over(ReduceOp.AND, axes, body)
-
-
-def any_over(axes: Axis | Sequence[Axis], body: Value) -> Value:
-    """Return whether `body` holds anywhere on the axes. Only as the whole body of a compute."""
-    return reduce_over(ReduceOp.OR, axes, body)
 
 
 def reduce_over(

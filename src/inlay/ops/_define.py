@@ -41,8 +41,6 @@ from inlay.loop.stmt import Stmt
 Operand = te.Tensor | Int | tuple[Int, ...]
 """An argument as a compute rule sees it."""
 
-LoopOperand = Buffer | Int | tuple[Int, ...]
-"""An argument as a loops rule sees it."""
 
 Argument = np.ndarray | int | bool | tuple[int, ...] | tuple[np.ndarray, ...]
 """An argument or result as a reference sees it."""

@@ -24,7 +24,6 @@ from inlay.ir.types import IntType, ShapeType, TensorType, Type
 
 FLOATS: tuple[DType, ...] = (F16, BF16, F32, F64)
 INTEGERS: tuple[DType, ...] = tuple(d for d in ALL if d.is_integer)
-SIGNED: tuple[DType, ...] = tuple(d for d in ALL if d.is_signed)
 NUMBERS: tuple[DType, ...] = FLOATS + INTEGERS
 BOOLS: tuple[DType, ...] = (BOOL,)
 ELEMENTS: tuple[DType, ...] = tuple(d for d in ALL if d is not STRING)

@@ -45,8 +45,6 @@ class Property(StrEnum):
     """Operators and constructors occur only as callees."""
     MATCHES_FLAT = "matches-flat"
     """Every match tests one tag: arms are constructors over variables and wildcards, or one arm."""
-    LIFTED = "lifted"
-    """Loops are global functions; the other local functions mention their captures explicitly."""
     PLACED = "placed"
     """Every value-producing node has a place, and copies between devices are explicit."""
     CHANNELS_LAST = "channels-last"

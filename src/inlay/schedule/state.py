@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from inlay.arith.expr import Int, Sym, fresh
+from inlay.arith.expr import Sym, fresh
 from inlay.base.diagnostics import CompileError, Diagnostic
 from inlay.loop.buffer import Buffer
 from inlay.loop.deps import Access, Touched, accesses
@@ -307,13 +307,6 @@ def chain(place: Place, inner: Place) -> list[For]:
             )
         loops.append(p.stmt)
     return loops[::-1]
-
-
-def ranges_above(place: Place) -> dict[Sym, tuple[Int, Int]]:
-    """Return `lo` and `extent` of the loops around a place."""
-    return {
-        p.stmt.var: (p.stmt.lo, p.stmt.extent) for p in place.above() if isinstance(p.stmt, For)
-    }
 
 
 def is_plain(s: Stmt) -> bool:

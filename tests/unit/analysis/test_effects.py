@@ -48,10 +48,8 @@ def test_questions():
     assert Effects.READS.is_discardable
     assert not Effects.READS.is_movable
     assert not Effects.FAILS.is_discardable
-    assert Effects.FAILS.is_repeatable
     assert Effects.CREATES.is_discardable
-    assert not Effects.CREATES.is_repeatable
-    assert not (Effects.UNKNOWN.is_discardable or Effects.UNKNOWN.is_repeatable)
+    assert not Effects.UNKNOWN.is_discardable
 
 
 def test_functions_do_what_they_call():

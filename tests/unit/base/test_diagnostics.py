@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 
 import pytest
@@ -18,7 +17,7 @@ from inlay.base.diagnostics import (
     diagnostic,
     error,
     render,
-    render_json,
+    to_json,
     unsupported,
 )
 from inlay.base.span import Source, Span
@@ -63,7 +62,7 @@ def test_an_error_without_a_place_is_one_line() -> None:
 
 def test_json_has_everything() -> None:
     failure = error("a.b", "m", span=SOURCE.span(11, 14), notes=["n"], hint="h")
-    (record,) = json.loads(render_json(failure.diagnostics))
+    (record,) = map(to_json, failure.diagnostics)
     assert record == {
         "id": "a.b",
         "severity": "error",
@@ -74,7 +73,7 @@ def test_json_has_everything() -> None:
         "hint": "h",
     }
     named = Diagnostic("a.b", "m", Span.named("node 'c'"))
-    assert json.loads(render_json([named]))[0]["place"] == {"name": "node 'c'"}
+    assert to_json(named)["place"] == {"name": "node 'c'"}
 
 
 def test_the_collector_reports_all_and_repeats_nothing() -> None:

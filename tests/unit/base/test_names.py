@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inlay.base.names import NameSupply, demangle, is_identifier, mangle, to_c, to_llvm
+from inlay.base.names import NameSupply, to_c
 
 
 def test_fresh_names_do_not_grow() -> None:
@@ -28,16 +28,7 @@ def test_fresh_names_are_distinct(hints: list[str]) -> None:
     assert len(set(names)) == len(names)
 
 
-@given(st.text())
-def test_mangling_is_undone(name: str) -> None:
-    word = mangle(name)
-    assert re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*)?", word)
-    assert demangle(word) == name
-
-
 def test_plain_names_stay_readable() -> None:
-    assert mangle("main") == "main"
-    assert mangle("conv.1") == "conv_2e_1"
     assert to_c("model/layer.0:out") == "model_layer_0_out"
     assert to_c("float") == "float_"
     assert to_c("0x") == "v0x"
@@ -47,14 +38,3 @@ def test_plain_names_stay_readable() -> None:
 @given(st.text())
 def test_c_names_are_identifiers(name: str) -> None:
     assert re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", to_c(name))
-
-
-def test_llvm_names_are_quoted_only_where_needed() -> None:
-    assert to_llvm("a.b$c") == "a.b$c"
-    assert to_llvm('a b"\\é') == '"a b\\22\\5C\\C3\\A9"'
-
-
-def test_identifiers_are_words_joined_by_dots() -> None:
-    assert is_identifier("a.b_1")
-    for name in ("", "a.", "1a", "a-b", "a.1"):
-        assert not is_identifier(name)

@@ -18,7 +18,6 @@ from inlay.base.options import (
     environment,
     option,
     resolve,
-    toml_file,
 )
 
 
@@ -93,19 +92,6 @@ def test_all_bad_options_are_reported_at_once() -> None:
 def test_the_environment_is_a_layer() -> None:
     layer = environment("T_", {"T_THREADS": "3", "OTHER": "1"})
     assert layer.values == {"threads": "3"}
-
-
-def test_a_file_is_a_layer(tmp_path: Path) -> None:
-    path = tmp_path / "inlay.toml"
-    path.write_text('[tool.sample]\nthreads = 3\n[tool.other]\nx-y = "z"\n')
-    assert toml_file(path, section="tool.sample").values == {"threads": 3}
-    assert toml_file(path, section="tool.other").values == {"x_y": "z"}
-    assert toml_file(path, section="tool.none").values == {}
-    path.write_text("[")
-    with pytest.raises(CompileError, match=r"option\.bad-file"):
-        toml_file(path)
-    with pytest.raises(CompileError, match=r"option\.bad-file"):
-        toml_file(tmp_path / "absent.toml")
 
 
 def test_the_command_line_is_a_layer() -> None:

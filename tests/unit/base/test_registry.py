@@ -8,27 +8,16 @@ from pathlib import Path
 import pytest
 
 from inlay.base.diagnostics import CompileError
-from inlay.base.registry import ModuleTable, Registry, module_names, nearest
+from inlay.base.registry import ModuleTable, module_names, nearest, unknown_name
 
 
 def test_an_unknown_name_hints_at_the_nearest() -> None:
-    table = Registry("pass", [("fold-constants", 1), ("fuse-ops", 2)])
-    assert table["fuse-ops"] == 2
-    assert list(table) == ["fold-constants", "fuse-ops"]
-    assert "fuse" not in table
-    assert table.get("fuse") is None
-    with pytest.raises(CompileError) as caught:
-        table["fuse-op"]
-    assert caught.value.ids == ("name.unknown",)
-    assert caught.value.diagnostics[0].hint == "did you mean fuse-ops?"
-    with pytest.raises(CompileError) as caught:
-        table["zzz"]
-    assert caught.value.diagnostics[0].notes == ("known: fold-constants, fuse-ops",)
-
-
-def test_a_name_given_twice_is_our_fault() -> None:
-    with pytest.raises(AssertionError):
-        Registry("op", [("a", 1), ("a", 2)])
+    names = ("fold-constants", "fuse-ops")
+    close = unknown_name("pass", "fuse-op", names)
+    assert close.ids == ("name.unknown",)
+    assert close.diagnostics[0].hint == "did you mean fuse-ops?"
+    far = unknown_name("pass", "zzz", names)
+    assert far.diagnostics[0].notes == ("known: fold-constants, fuse-ops",)
 
 
 @pytest.fixture

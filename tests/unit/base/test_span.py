@@ -15,7 +15,6 @@ def test_positions_count_from_one() -> None:
     assert source.position(0) == (1, 1)
     assert source.position(11) == (2, 1)
     assert source.position(len(TEXT)) == (4, 4)
-    assert source.line_count == 4
     assert [source.line(n) for n in range(1, 5)] == TEXT.split("\n")
 
 

@@ -17,10 +17,4 @@ ENTRIES = (
         explanation="The value could not be read as the type of the option.",
         remedy="Give a value of the type in the message.",
     ),
-    Entry(
-        id="option.bad-file",
-        title="an options file that cannot be read",
-        explanation="The file does not exist, is not readable, or is not TOML.",
-        remedy="Correct the file at the place in the message, or give another path.",
-    ),
 )

@@ -70,19 +70,6 @@ MAX_ROWS = 8
 """More rows gain nothing, and lose when they share cache sets."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tiling:
-    """Sizes of register tiles.
-
-    Attributes:
-        panel: columns of a tile.
-        rows: rows of a tile, in the order of a cascade.
-    """
-
-    panel: int
-    rows: tuple[int, ...]
-
-
 def panel_width(target: Target, dtype: DType, columns: int | None = None) -> int:
     """Return how many columns weights should be packed by: two vectors, one for a few columns."""
     one = lanes(target, dtype)
