@@ -50,6 +50,15 @@
 #define INLAY_HELD_BYTES ((size_t)256 << 20)
 #endif
 
+/* Commands of one call that devices have, beyond which none is started behind another one: what is
+ * started cannot be dropped. And queues that a command is started behind. */
+#ifndef INLAY_MOST_STARTED
+#define INLAY_MOST_STARTED 64
+#endif
+#ifndef INLAY_MOST_AFTER
+#define INLAY_MOST_AFTER 4
+#endif
+
 /* Calls of a kernel that run as one at most; and commands in flight where any do. */
 #ifndef INLAY_MOST_BATCHED
 #define INLAY_MOST_BATCHED 64

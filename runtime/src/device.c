@@ -326,6 +326,8 @@ static inlay_status_t prepare(const inlay_activation_t *m, inlay_command_t *c,
 {
     memset(request, 0, sizeof *request);
     request->queue = c->home->unit * c->home->queues;
+    request->after = c->after;
+    request->n_after = c->n_after;
     if (c->kernel->body == INLAY_BODY_COPY) {
         request->action = INLAY_COPY;
         request->queue += INLAY_QUEUE_COPY;

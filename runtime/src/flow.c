@@ -129,6 +129,8 @@ static inlay_command_t *new_command(inlay_activation_t *m)
     c->workspace = NULL;
     c->home = NULL;
     c->is_started = 0;
+    c->n_after = 0;
+    c->holds = 2;
     c->status = INLAY_OK;
     c->error = NULL;
     return c;
@@ -404,17 +406,60 @@ static void make_ready(inlay_activation_t *m, inlay_command_t *c)
     else push(&m->flow.ready, c);
 }
 
+/* Whether a command of a device ends by itself. Devices that work only while somebody waits for them
+ * are waited for, by the thread of the call. */
+static int ends_itself(const inlay_activation_t *m, const inlay_command_t *c)
+{
+    return c->home && m->flow.lock && !c->home->driver->progress;
+}
+
+/* With the lock taken: let a command be started behind another one; 0 where it has to wait for the end
+ * of that. The last ticket of a queue says all. */
+static int start_behind(const inlay_activation_t *m, const inlay_command_t *before,
+                        inlay_command_t *c)
+{
+    uint32_t i = 0;
+    if (before->state != COMMAND_STARTED || before->is_dropped || !ends_itself(m, c) ||
+        before->home->device != c->home->device || before->kernel->n_assertions ||
+        m->flow.n_started >= INLAY_MOST_STARTED)
+        return 0;
+    while (i < c->n_after && c->after[i].queue != before->ticket.queue) i++;
+    if (i == INLAY_MOST_AFTER) return 0;
+    if (i == c->n_after) c->after[c->n_after++] = before->ticket;
+    if (c->after[i].number < before->ticket.number) c->after[i] = before->ticket;
+    c->holds++;
+    return 1;
+}
+
+/* With the lock taken: a device has a command. What waited for its end may not have to. */
+static void note_start(inlay_activation_t *m, inlay_command_t *c)
+{
+    inlay_edge_t *edge;
+    c->state = COMMAND_STARTED;
+    m->flow.n_started++;
+    for (edge = c->successors; edge; edge = edge->next) {
+        edge->has_ticket = (uint32_t)start_behind(m, c, edge->to);
+        if (edge->has_ticket && !--edge->to->waits) make_ready(m, edge->to);
+    }
+}
+
 /* With the lock taken: a command has ended. Returns a successor that is ready now, to be run by
- * the same thread; others go to the lists. */
-static inlay_command_t *complete_one(inlay_activation_t *m, inlay_command_t *c, int may_follow)
+ * the same thread; others go to the lists, those that nothing else held to `ended`. */
+static inlay_command_t *complete_one(inlay_activation_t *m, inlay_command_t *c, int may_follow,
+                                     inlay_queue_t *ended)
 {
     inlay_command_t *following = NULL;
     inlay_edge_t *edge;
+    if (c->state == COMMAND_STARTED) m->flow.n_started--;
     c->state = COMMAND_DONE;
     for (edge = c->successors; edge; edge = edge->next) {
         inlay_command_t *to = edge->to;
         /* What a kernel that failed has written is not to be read. */
         if (c->status != INLAY_OK || c->is_dropped) to->is_dropped = 1;
+        if (edge->has_ticket) {
+            if (!--to->holds) push(ended, to);
+            continue;
+        }
         if (--to->waits) continue;
         if (may_follow && !following && !to->on_caller && !inlay_batch_is_for(m, to->kernel)) {
             to->state = COMMAND_READY;
@@ -427,18 +472,27 @@ static inlay_command_t *complete_one(inlay_activation_t *m, inlay_command_t *c, 
     return following;
 }
 
-/* The same for all that ran as one with it. */
+/* The same for all that ran as one with it, and for those that nothing else held. */
 static inlay_command_t *complete(inlay_activation_t *m, inlay_command_t *c, int may_follow)
 {
     inlay_command_t *following = NULL;
+    inlay_queue_t ended = {NULL, NULL};
     while (c) {
         inlay_command_t *mate = c->mates, *next;
         c->mates = NULL;
-        next = complete_one(m, c, may_follow && !following);
+        next = complete_one(m, c, may_follow && !following, &ended);
         if (next) following = next;
-        c = mate;
+        c = mate ? mate : pop(&ended);
     }
     return following;
+}
+
+/* With the lock taken: so many of what holds a command are over. */
+static inlay_command_t *let_go(inlay_activation_t *m, inlay_command_t *c, uint32_t holds,
+                               int may_follow)
+{
+    c->holds -= holds;
+    return c->holds ? NULL : complete(m, c, may_follow);
 }
 
 /* ------------------------------------------------------------------------------ other threads */
@@ -547,13 +601,6 @@ static int start(inlay_activation_t *m, inlay_command_t *c)
     return 1;
 }
 
-/* Whether a command of a device ends by itself. Devices that work only while somebody waits for them
- * are waited for, by the thread of the call. */
-static int ends_itself(const inlay_activation_t *m, const inlay_command_t *c)
-{
-    return c->home && m->flow.lock && !c->home->driver->progress;
-}
-
 /* A driver tells the end of a command, on a thread of its own. Not touched after the lock is given
  * back: the issuer waits in `retire` until this has returned. */
 static void told(void *argument, inlay_status_t status, int64_t answer, const char *message)
@@ -565,12 +612,12 @@ static void told(void *argument, inlay_status_t status, int64_t answer, const ch
     inlay_trace_run(m, c, c->begun);
     keep_status(m, c, status, &error);
     inlay_flow_lock(m);
-    complete(m, c, 0);
+    let_go(m, c, 1, 0);
     leave_to_others(m);
     inlay_flow_unlock(m);
 }
 
-/* As `start`, for a command of a device. */
+/* As `start`, for a command of a device, whose end may be told before the driver has returned. */
 static int start_on_device(inlay_activation_t *m, inlay_command_t *c)
 {
     inlay_status_t status;
@@ -581,10 +628,16 @@ static int start_on_device(inlay_activation_t *m, inlay_command_t *c)
     c->begun = inlay_trace_now(m);
     c->is_started = 1;
     status = inlay_device_start(m, c, told, c, &error);
-    if (status == INLAY_OK) return 0;
-    c->is_started = 0;
-    keep_status(m, c, status, &error);
-    return 1;
+    if (status != INLAY_OK) {
+        c->is_started = 0;
+        keep_status(m, c, status, &error);
+        return 1;
+    }
+    inlay_flow_lock(m);
+    note_start(m, c);
+    let_go(m, c, 1, 0);
+    inlay_flow_unlock(m);
+    return 0;
 }
 
 /* Without the lock: run a command that was taken, and those that are to run as one with it. Where
@@ -624,7 +677,7 @@ static inlay_command_t *run(inlay_activation_t *m, inlay_command_t *c, int may_f
     inlay_flow_unlock(m);
     has_ended = execute(m, c, is_dropped);
     inlay_flow_lock(m);
-    c = has_ended ? complete(m, c, may_follow) : NULL;
+    c = has_ended ? let_go(m, c, 2, may_follow) : NULL;
     wake(m);
     return c;
 }
@@ -918,6 +971,7 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
     inlay_edge_t *spare = NULL;
     inlay_command_t *done;
     const inlay_command_t *last;
+    int starts;
     if (!find_predecessors(m, c)) {
         c->next = flow->free;
         flow->free = c;
@@ -942,7 +996,8 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
         flow->edges = edge->next;
         inlay_race_edge(m, before, c);
         inlay_trace_needs(m, c, before);
-        if (before->state != COMMAND_DONE) c->waits++;
+        edge->has_ticket = before->state != COMMAND_DONE && start_behind(m, before, c);
+        if (before->state != COMMAND_DONE) c->waits += !edge->has_ticket;
         else if (before->status != INLAY_OK || before->is_dropped) c->is_dropped = 1;
         edge->to = c;
         edge->next = *to;
@@ -950,7 +1005,8 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
     }
     flow->is_waiting = 0;
     last = flow->ready.last;
-    if (!c->waits) make_ready(m, c);
+    starts = !c->waits && ends_itself(m, c);
+    if (!c->waits && !starts) make_ready(m, c);
     /* The issuer runs one itself when it has to wait, and calls others for more. */
     if (flow->ready.last != last) {
         if (flow->keeps_one) call_help(m);
@@ -964,6 +1020,11 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
     inlay_trace_memory(m);
     free_edges(m, spare);
     retire_all(m, done);
+    if (starts) { /* which takes no longer than calling for help */
+        inlay_flow_lock(m);
+        run(m, c, 0);
+        inlay_flow_unlock(m);
+    }
     return INLAY_OK;
 }
 

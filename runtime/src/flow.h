@@ -9,6 +9,11 @@
  *
  *   waiting --(last predecessor ends)--> ready --(somebody takes it)--> running --> done --> retired
  *
+ * A command of a device need not wait for predecessors that the same device has *started*: it is
+ * started behind them, by their tickets, so that the device goes from one to the next without the
+ * host. It is done when the driver has told its end and those that it was started behind are done.
+ * Behind a kernel with assertions nothing is started before it is known that they hold.
+ *
  * Issuing is a role, which at most one thread has. It is given up when all tasks wait, and then
  * taken, under the lock, by whoever next ends a command: the thread of the call, or a worker. So who
  * has just made a value goes on with the task that needs it, and nobody has to be woken for that.
@@ -52,9 +57,10 @@ struct inlay_access {
 typedef struct inlay_edge {
     struct inlay_edge *next;
     inlay_command_t *to;
+    uint32_t has_ticket; /* `to` is started behind, and counts this among its `holds` */
 } inlay_edge_t;
 
-enum { COMMAND_WAITING, COMMAND_READY, COMMAND_RUNNING, COMMAND_DONE };
+enum { COMMAND_WAITING, COMMAND_READY, COMMAND_RUNNING, COMMAND_STARTED, COMMAND_DONE };
 
 struct inlay_command {
     inlay_command_t *next;            /* ready, done or free */
@@ -89,6 +95,10 @@ struct inlay_command {
     const inlay_home_t *home;         /* whose queue it is for; NULL: it runs here */
     inlay_ticket_t ticket;            /* there */
     uint32_t is_started;              /* and ends by itself */
+    uint32_t n_after;
+    inlay_ticket_t after[INLAY_MOST_AFTER]; /* what it is started behind, one ticket a queue */
+    uint32_t holds;                   /* until it is done: who runs or starts it returns, its end is
+                                         told, and those that it was started behind are done */
     int64_t *dims;
 #if INLAY_RACES
     uint32_t op;                      /* number of the race detector */
@@ -122,6 +132,7 @@ typedef struct inlay_flow {
     inlay_queue_t ready, own, done; /* `own` is for the thread of the call */
     inlay_gathered_t *gathered;     /* one for each kernel; NULL where no kernel has a batch */
     uint32_t n_gathered, is_waiting; /* is_waiting: batches may be run */
+    uint32_t n_started;             /* commands that devices have */
     uint32_t is_issuing;            /* some thread has the role */
     uint32_t is_over;               /* nothing more is to be issued */
     uint32_t issuer_waits;          /* for the end of any command */

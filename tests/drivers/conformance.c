@@ -303,6 +303,43 @@ static void test_copies(void)
     NEED(live == 0);
 }
 
+/* Bytes go to the device and back again and again; nobody waits in between but by tickets. */
+static void test_copies_through_the_host(void)
+{
+    enum { STEPS = 6 };
+    const size_t bytes = (5 << 20) + 3;
+    inlay_device_t *device = open_one();
+    inlay_memory_t *memory = memory_of(device, 0, bytes);
+    uint8_t *at[STEPS + 1];
+    outcome_t outcomes[2 * STEPS];
+    inlay_ticket_t last = {0, 0};
+    size_t i, k;
+    for (i = 0; i <= STEPS; i++) {
+        at[i] = malloc(bytes);
+        memset(at[i], 0xEE, bytes);
+    }
+    for (k = 0; k < bytes; k++) at[0][k] = (uint8_t)(k * 7 + k / 251);
+    for (i = 0; i < 2 * STEPS; i++) {
+        /* To the device, and back to other bytes; queues take turns. */
+        const inlay_region_t here = on_host(at[(i + 1) / 2]), there = on_device(memory, 0);
+        inlay_request_t request =
+            copy_request(i % 3 ? INLAY_QUEUE_COPY : INLAY_QUEUE_RUN, i % 2 ? here : there,
+                         i % 2 ? there : here, bytes);
+        request.after = &last;
+        request.n_after = i > 0;
+        last = start(device, &request, &outcomes[i]);
+    }
+    for (i = 0; i < 2 * STEPS; i++) {
+        settle(device, &outcomes[i]);
+        NEED(outcomes[i].status == INLAY_OK);
+    }
+    for (i = 1; computes && i <= STEPS; i++) NEED(memcmp(at[i], at[0], bytes) == 0);
+    for (i = 0; i <= STEPS; i++) free(at[i]);
+    driver->release(device, memory);
+    driver->close(device);
+    NEED(live == 0);
+}
+
 /* A driver that knows when a request began and ended says so before it tells the end. */
 static void test_times(void)
 {
@@ -853,6 +890,7 @@ int main(int count, char **words)
         {"facts", test_facts},
         {"memory", test_memory},
         {"copies", test_copies},
+        {"copies through the host", test_copies_through_the_host},
         {"times", test_times},
         {"launch", test_launch},
         {"phases", test_phases},

@@ -58,6 +58,13 @@ static int is_copy_on_device(const inlay_request_t *r)
     return (r->to.memory && r->from.memory) || !r->bytes;
 }
 
+uint32_t inlay_remote_kind_of(const inlay_request_t *r)
+{
+    if (r->action != INLAY_COPY) return WIRE_LAUNCH;
+    if (is_copy_on_device(r)) return WIRE_COPY;
+    return r->to.memory ? WIRE_WRITE : WIRE_READ;
+}
+
 static uint64_t pieces_of(const inlay_request_t *r)
 {
     if (r->action != INLAY_COPY || is_copy_on_device(r)) return 1;
@@ -184,6 +191,24 @@ size_t inlay_remote_piece_bytes(const flight_t *f, uint64_t piece)
     return rest < WIRE_PIECE ? rest : WIRE_PIECE;
 }
 
+/* Whether bytes of the host that a WRITE sends are still to come, by a READ. What it comes after has
+ * been sent by now, so a READ that has not been is none of those. */
+static int is_awaited(const inlay_device_t *device, const flight_t *f)
+{
+    const uint8_t *begin = f->request.from.host, *end = begin + f->request.bytes;
+    uint32_t i;
+    for (i = 0; i < WIRE_MOST_QUEUES; i++) {
+        const flight_t *r = device->lanes[i].first;
+        for (; r && r->sent; r = r->next) {
+            const uint8_t *to = r->request.to.host;
+            if (inlay_remote_kind_of(&r->request) == WIRE_READ && to < end &&
+                begin < to + r->request.bytes)
+                return 1;
+        }
+    }
+    return 0;
+}
+
 static int may_send(const inlay_device_t *device, const flight_t *f)
 {
     const size_t bytes = inlay_remote_piece_bytes(f, f->sent);
@@ -192,7 +217,7 @@ static int may_send(const inlay_device_t *device, const flight_t *f)
     if (device->bytes_on_the_way + bytes > device->window) return 0;
     for (i = 0; i < f->request.n_after; i++)
         if (device->lanes[f->after[i].queue].sent < f->after[i].number) return 0;
-    return 1;
+    return inlay_remote_kind_of(&f->request) != WIRE_WRITE || !is_awaited(device, f);
 }
 
 static void write_region(wire_writer_t *w, const inlay_region_t *region, size_t more)
@@ -212,13 +237,6 @@ static void write_launch(wire_writer_t *w, const inlay_request_t *r)
     for (i = 0; i < r->n_ints; i++) inlay_wire_i64(w, r->ints[i]);
     inlay_wire_u32(w, r->n_phases);
     for (i = 0; i < r->n_phases; i++) inlay_wire_i64(w, r->items[i]);
-}
-
-uint32_t inlay_remote_kind_of(const inlay_request_t *r)
-{
-    if (r->action != INLAY_COPY) return WIRE_LAUNCH;
-    if (is_copy_on_device(r)) return WIRE_COPY;
-    return r->to.memory ? WIRE_WRITE : WIRE_READ;
 }
 
 static void write_head(wire_writer_t *w, const flight_t *f)
