@@ -122,17 +122,18 @@ class _Compiler:
 
     # ------------------------------------------------------------------ Tables
 
-    def constant(self, array: np.ndarray) -> int:
-        """Return the index of a tensor in the constant table."""
+    def constant(self, array: np.ndarray, memory: int) -> int:
+        """Return the index of a tensor in the constant table, in a memory."""
         if from_numpy(array.dtype).is_host_only:
             return self._strings(array)
-        key: object = id(array)
+        content: object = id(array)
         if array.nbytes <= _HASHED_BYTES:
-            key = (array.dtype.str, array.shape, hashlib.blake2b(array.tobytes()).digest())
+            content = (array.dtype.str, array.shape, hashlib.blake2b(array.tobytes()).digest())
+        key = (memory, content)
         found = self._constants.get(key)
         if found is None:
             name = from_numpy(array.dtype).name
-            found = self.program.constant(Constant(name, array.shape, array))
+            found = self.program.constant(Constant(name, array.shape, array, memory=memory))
             self._constants[key] = found
             self._kept.append(array)  # while it is kept, no other array has its id
         return found
@@ -162,17 +163,10 @@ class _Compiler:
             found = self._kernel_index[name] = self.program.kernel(kernel)
         return found
 
-    def resident(self, constant: int, kernel: str) -> int:
-        """Return the index of a constant where a kernel can read it: on its device."""
+    def memory_of(self, kernel: str) -> int:
+        """Return the memory from which a kernel reads constants: the host's, or its device's."""
         body = self._kernels[kernel].body
-        if not isinstance(body, DeviceBody):
-            return constant
-        key = ("resident", constant, body.memory)
-        found = self._constants.get(key)
-        if found is None:
-            moved = replace(self.program.constants[constant], memory=body.memory)
-            found = self._constants[key] = self.program.constant(moved)
-        return found
+        return body.memory if isinstance(body, DeviceBody) else 0
 
     def function(self, name: str) -> FunctionBuilder:
         """Return the builder of a function of the module; its code follows."""

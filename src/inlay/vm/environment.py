@@ -48,16 +48,16 @@ class Tables(Protocol):
 
     module: Module
 
-    def constant(self, array: np.ndarray) -> int:
-        """Return the index of a tensor in the constant table."""
+    def constant(self, array: np.ndarray, memory: int) -> int:
+        """Return the index of a tensor in the constant table, in a memory."""
         ...
 
     def kernel(self, name: str) -> int:
         """Return the index of a kernel."""
         ...
 
-    def resident(self, constant: int, kernel: str) -> int:
-        """Return the index of a constant where a kernel can read it."""
+    def memory_of(self, kernel: str) -> int:
+        """Return the memory from which a kernel reads constants."""
         ...
 
     def function(self, name: str) -> FunctionBuilder:
@@ -162,7 +162,8 @@ class Environment:
         match value:
             case Register() | int():
                 return value
-            case Constant(index=index):
+            case Constant(array=array, memory=memory):
+                index = self.tables.constant(array, memory)
                 return self.writer.make("CONST", index, kind=Kind.TENSOR)
             case Fields(items=items):
                 parts = [self.operand(item) for item in items]

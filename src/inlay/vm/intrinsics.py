@@ -169,21 +169,14 @@ def _tensor_at(env: Environment, call: Call, attrs: object, args: list[Value]) -
     )
 
 
-def _resident(env: Environment, value: Value, kernel: str) -> Value:
-    """Return an operand of a kernel; a constant is where the kernel runs."""
-    if isinstance(value, Constant):
-        return Constant(env.tables.resident(value.index, kernel))
-    return value
-
-
 def _invoke(env: Environment, call: Call, attrs: object, args: list[Value]) -> Value:
     kernel, ints = call.args[0], call.args[-1].type
     assert isinstance(kernel, GlobalVar), "invoke names a kernel"
     assert isinstance(ints, ShapeType), "the integers of a kernel are a shape"
-    values = [_resident(env, t, kernel.name) for t in args[1:-1]]
+    index, memory = env.tables.kernel(kernel.name), env.tables.memory_of(kernel.name)
+    values = [Constant(t.array, memory) if isinstance(t, Constant) else t for t in args[1:-1]]
     tensors = [env.operand(t) for t in values]
     numbers = [as_operand(n) for n in env.fields(args[-1], len(ints.values))]
-    index = env.tables.kernel(kernel.name)
     env.writer.emit("INVOKE", index, args=(*tensors, *numbers))
     return UNIT
 

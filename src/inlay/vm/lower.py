@@ -264,7 +264,7 @@ class Lowering:
     def _constant(self, e: Const) -> Value:
         match e.value:
             case np.ndarray():
-                return Constant(self._env.tables.constant(e.value))
+                return Constant(e.value)
             case bool():
                 return int(e.value)
             case Int():

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from inlay.arith.expr import Sym
 from inlay.bytecode.builder import FunctionBuilder
 from inlay.bytecode.isa import Kind
@@ -48,11 +50,15 @@ class Fields:
     items: tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """A tensor of the constant table; pushed where it is used, so that it occupies no slot."""
+    """A tensor that is known; pushed where it is used, so that it occupies no slot.
 
-    index: int
+    The constant table has it once for each memory where it is used.
+    """
+
+    array: np.ndarray
+    memory: int = 0
 
 
 @dataclass(frozen=True, slots=True)
