@@ -6,12 +6,17 @@
 products, each of which ends when its data says so. One thread in sequential mode and two threads in
 parallel mode take turns, each in a process of its own so that neither's idle threads disturb the
 other; outputs are compared first. `best` is the ratio of the shortest times over the rounds, `median`
-that of the middle ones. Two processors that share a clock or a core with others give less than 2.
+that of the middle ones.
+
+Two processors that share a clock or a core with others give less than 2. What the machine can give is
+measured in the same rounds: `ceiling` is as `best`, for two processes of one thread that begin at once
+and run one part each. `beside` is from traces, the middle one: the share of the time of kernels in
+which another one ran as well (`inlay.runtime.trace.time_beside`).
 """
 
 from __future__ import annotations
 
-import itertools
+import functools
 import multiprocessing
 import statistics
 import time
@@ -21,35 +26,32 @@ from typing import Any
 
 import numpy as np
 
-import inlay
 from measure import Report
 
 ROUNDS = 20
+TIME, TRACE = "time a call", "trace a call"
 INPUTS = """a: Tensor[{n}, {n}, f32], b: Tensor[{n}, {n}, f32],
         wa: Tensor[{n}, {n}, f32], wb: Tensor[{n}, {n}, f32], limit: Tensor[f32]"""
 ENTRY = 'entry main("a", "b", "wa", "wb", "limit") -> ("y");\n'
 
 
-def halves(n: int, depth: int) -> str:
-    """Return two chains of `depth` products of n x n matrices."""
-    names = [("a", "b"), *((f"a{i}", f"b{i}") for i in range(1, depth + 1))]
+def halves(n: int, parts: str, depth: int = 30) -> str:
+    """Return chains of `depth` products of n x n matrices, one for each part."""
     lets = "\n".join(
-        f"  let {y} = tanh(matmul({x}, {w}));"
-        for xs, ys in itertools.pairwise(names)
-        for x, y, w in zip(xs, ys, ("wa", "wb"), strict=True)
+        f"  let {p}{i + 1} = tanh(matmul({p}{i or ''}, w{p}));" for i in range(depth) for p in parts
     )
-    left, right = names[-1]
     return f"""
 fn main({INPUTS.format(n=n)}) -> Tensor[{n}, {n}, f32] {{
 {lets}
-  add(add({left}, {right}), limit)
+  {total([f"{p}{depth}" for p in parts])}
 }}
 
 {ENTRY}"""
 
 
-def loops(n: int) -> str:
-    """Return two loops over a product of n x n matrices, which end by a value of their data."""
+def loops(n: int, parts: str) -> str:
+    """Return loops over a product of n x n matrices, which end by a value of their data."""
+    lets = "\n".join(f"  let {p}1 = search({p}, w{p}, sub(limit, limit));" for p in parts)
     square = f"Tensor[{n}, {n}, f32]"
     return f"""
 fn main({INPUTS.format(n=n)}) -> {square} {{
@@ -59,29 +61,40 @@ fn main({INPUTS.format(n=n)}) -> {square} {{
       search(y, w, add(turns, ceil(abs(tanh(reduce_max{{axes=[0, 1], keepdims=false}}(y))))))
     }} else {{ x }}
   }};
-  let left = search(a, wa, sub(limit, limit));
-  let right = search(b, wb, sub(limit, limit));
-  add(left, right)
+{lets}
+  {total([f"{p}1" for p in parts])}
 }}
 
 {ENTRY}"""
 
 
+def total(values: list[str]) -> str:
+    """Return the sum of all, and of what every program reads."""
+    return functools.reduce(lambda x, y: f"add({x}, {y})", [*values, "limit"])
+
+
 def serve(link: Connection, text: str, settings: dict[str, Any]) -> None:
-    """Compile a program, answer with its output, then with the seconds of a call whenever asked."""
+    """Compile a program, answer with its output, then with the seconds of a call whenever asked. Asked
+    for a trace, answer with the share of the kernels' time that they ran beside others.
+    """
     from inlay.analysis.infer_types import infer_types
+    from inlay.api import compilation
     from inlay.ir.parser import parse_module
     from inlay.ops.table import table
+    from inlay.runtime.native import Settings
+    from inlay.runtime.session import executable_of
+    from inlay.runtime.trace import time_beside
 
-    executable = inlay.compile(infer_types(parse_module(text, table())), **settings)
-    n = 0
+    program = compilation(infer_types(parse_module(text, table())), overlap=True).program
+    executable = executable_of(program, settings=Settings(**settings))
+    traced = executable_of(program, settings=Settings(trace=True, **settings))
     inputs = link.recv()
     link.send(executable(*inputs))
-    while link.recv():
+    while asked := link.recv():
         start = time.perf_counter()
-        executable(*inputs)
-        n += 1
-        link.send(time.perf_counter() - start)
+        (traced if asked == TRACE else executable)(*inputs)
+        seconds = time.perf_counter() - start
+        link.send(time_beside(traced.events()) if asked == TRACE else seconds)
 
 
 def started(text: str, inputs: list[np.ndarray], **settings: Any) -> tuple[Connection, Any]:
@@ -94,31 +107,40 @@ def started(text: str, inputs: list[np.ndarray], **settings: Any) -> tuple[Conne
     return here, here.recv()
 
 
-def timed(link: Connection) -> float:
-    """Return the seconds of one call."""
-    link.send("time a call")
-    return link.recv()
+def asked(what: str, *links: Connection) -> float:
+    """Return what was asked for; of several that run at once, the largest."""
+    for link in links:
+        link.send(what)
+    return max(link.recv() for link in links)
 
 
 def main() -> None:
     """Print the table."""
-    report = Report("overlap", ["program", "n", "1 thread us", "2 threads us", "best", "median"])
-    programs: dict[str, Callable[[int], str]] = {"halves": lambda n: halves(n, 30), "loops": loops}
+    columns = ["program", "n", "1 thread us", "2 threads us", "best", "median", "ceiling", "beside"]
+    report = Report("overlap", columns)
+    programs: dict[str, Callable[[int, str], str]] = {"halves": halves, "loops": loops}
     rng = np.random.default_rng(0)
     for name, program in programs.items():
         for n in (64, 192, 384):
             states = [rng.standard_normal((n, n)).astype(np.float32) for _ in range(2)]
             weights = [x / np.float32(np.sqrt(n)) for x in states]
             inputs = [*states, *weights, np.float32(30)]
-            one, expected = started(program(n), inputs, threads=1, mode="sequential")
-            two, found = started(program(n), inputs, threads=2, mode="parallel")
+            alone = {"threads": 1, "mode": "sequential"}
+            one, expected = started(program(n, "ab"), inputs, **alone)
+            two, found = started(program(n, "ab"), inputs, threads=2, mode="parallel")
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-            times = [(timed(one), timed(two)) for _ in range(ROUNDS)]
-            ones, twos = zip(*times, strict=True)
+            parts = [started(program(n, p), inputs, **alone)[0] for p in "ab"]
+            times = [
+                (asked(TIME, one), asked(TIME, two), asked(TIME, *parts)) for _ in range(ROUNDS)
+            ]
+            ones, twos, apart = zip(*times, strict=True)
             best = min(ones) / min(twos)
             median = statistics.median(ones) / statistics.median(twos)
-            report.row(name, n, min(ones) * 1e6, min(twos) * 1e6, best, median)
-            one.send(""), two.send("")
+            ceiling = min(ones) / min(apart)
+            beside = statistics.median(asked(TRACE, two) for _ in range(ROUNDS))
+            report.row(name, n, min(ones) * 1e6, min(twos) * 1e6, best, median, ceiling, beside)
+            for link in (one, two, *parts):
+                link.send("")
 
 
 if __name__ == "__main__":

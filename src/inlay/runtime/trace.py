@@ -256,6 +256,20 @@ def kernel_times(events: Sequence[Event]) -> list[KernelTime]:
     return sorted(times, key=lambda t: (-t.measured, t.name))
 
 
+def time_beside(events: Sequence[Event]) -> float:
+    """Return the share of the time of all kernels and copies in which at least one other ran as well:
+    1 for two chains that run at once from beginning to end, 0 for one after the other.
+    """
+    runs = [e for e in events if e.kind is EventKind.RUN and not e.device] + in_order(events)
+    changes = sorted([(e.begin, 1) for e in runs] + [(e.end, -1) for e in runs])
+    whole, beside, running, since = 0, 0, 0, 0
+    for time, change in changes:
+        whole += running * (time - since)
+        beside += running * (time - since) if running > 1 else 0
+        running, since = running + change, time
+    return beside / whole if whole else 0.0
+
+
 def table(events: Sequence[Event], most: int = 40) -> str:
     """Return the kernels that took most time, beside what was predicted, and the time of calls."""
     times = kernel_times(events)
@@ -275,7 +289,7 @@ def table(events: Sequence[Event], most: int = 40) -> str:
     waits = sum(e.end - e.begin for e in events if e.kind is EventKind.WAIT)
     lines.append(
         f"kernels took {whole / 1e6:.3f} ms of {calls / 1e6:.3f} ms; the caller waited "
-        f"{waits / 1e6:.3f} ms"
+        f"{waits / 1e6:.3f} ms; {time_beside(events):.0%} of their time kernels ran beside others"
     )
     for d in device_times(events):
         worked = " and ".join(

@@ -15,6 +15,7 @@ from inlay.runtime.trace import (
     device_times,
     kernel_times,
     table,
+    time_beside,
     timeline,
 )
 from tests.unit.runtime.generate_flow import CALLBACKS, FlowGenerator
@@ -144,6 +145,15 @@ def test_time_of_queues_at_the_same_time():
     assert (first.device, first.queues, first.together) == ("cl0", {0: 3000, 1: 4000}, 2000)
     assert (second.device, second.queues, second.together) == ("cl1", {0: 1000}, 0)
     assert "cl0 computed for 0.003 ms and copied for 0.004 ms; 0.002 ms of that" in table(ON_DEVICE)
+
+
+def test_time_beside():
+    assert time_beside([]) == 0
+    assert time_beside(EVENTS) == 0, "one after the other"
+    runs = [event(EventKind.RUN, *span) for span in ((0, 40), (30, 60), (60, 70), (90, 100))]
+    assert time_beside(runs) == 2 * 10 / 90
+    assert time_beside([*runs, event(EventKind.RUN, 0, 100)]) == (100 - 20 + 90) / 190
+    assert time_beside(ON_DEVICE) > 0
 
 
 def test_table():
