@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from inlay.analysis.blocks import count_uses, nested, spine
 from inlay.arith.expr import Int, from_atom, lit, substitute
@@ -36,6 +37,7 @@ from inlay.ir.expr import (
     Let,
     Match,
     OpRef,
+    Project,
     Tuple,
     Var,
 )
@@ -96,16 +98,17 @@ class _Writer:
         """Rewrite a block."""
         lets, tail = spine(block)
         bindings: list[Binding] = []
-        rows = _rows(lets, tail, self.kernels, self.viewed)
+        parts = self._parts(block)
+        rows = _rows(lets, tail, self._makers(lets, parts), self.viewed)
         written = {row.set_row: row for row in rows.values()}
+        taken = {part for of_one in parts.values() for part in of_one.values()}
         for let in lets:
-            if let.var in rows:
-                self._into_row(let, rows[let.var], bindings)
+            if let.var in taken:
                 continue
             if let.var in written:
                 bindings.append((let.var, written[let.var].owned, let.span))
                 continue
-            if not self._kernel_call(let.var, let.value, bindings):
+            if not self._kernel_call(let.var, let.value, bindings, parts.get(let.var), rows):
                 bindings.append((let.var, self._nested(let.value), let.span))
         result = make.var("result", _open(tail.type), tail.span)
         tail = result if self._kernel_call(result, tail, bindings) else self._nested(tail)
@@ -126,8 +129,45 @@ class _Writer:
             case _:
                 return value
 
-    def _kernel_call(self, var: Var, value: Expr, bindings: list[Binding]) -> bool:
-        """Write the call of a kernel, if it is one."""
+    def _parts(self, block: Expr) -> dict[Var, dict[int, Var]]:
+        """Return the names of results, by number, of kernels whose tuple is only taken apart here."""
+        lets, _ = spine(block)
+        made = {
+            let.var: dict[int, Var]()
+            for let in lets
+            if isinstance(let.value, Call)
+            and isinstance(let.value.callee, GlobalVar)
+            and let.value.callee.name in self.kernels
+            and isinstance(let.var.type, TupleType)
+        }
+        if not made:
+            return made
+        for let in lets:
+            match let.value:
+                case Project(value=Var() as together, index=index) if together in made:
+                    made[together].setdefault(index, let.var)
+                case _:
+                    pass
+        uses = count_uses(block)
+        return {var: parts for var, parts in made.items() if uses.get(var, 0) == len(parts)}
+
+    def _kernel_call(
+        self,
+        var: Var,
+        value: Expr,
+        bindings: list[Binding],
+        parts: Mapping[int, Var] | None = None,
+        rows: Mapping[Var, _Row] = MappingProxyType({}),
+    ) -> bool:
+        """Write the call of a kernel, if it is one.
+
+        Args:
+            var: of its result.
+            value: perhaps a call of a kernel.
+            bindings: gets what is written.
+            parts: names of results of its tuple, where that is only taken apart.
+            rows: results that are written into a tensor at once.
+        """
         if not isinstance(value, Call) or not isinstance(value.callee, GlobalVar):
             return False
         kernel = self.kernels.get(value.callee.name)
@@ -145,8 +185,13 @@ class _Writer:
         results = _results(var)
         outputs: list[Var] = []
         for index, t in enumerate(results):
-            output = var if isinstance(var.type, TensorType) else make.var(f"{var.name}.{index}", t)
+            output = var if isinstance(var.type, TensorType) else (parts or {}).get(index)
+            if output is None:
+                output = make.var(f"{var.name}.{index}", t)
             outputs.append(output)
+            if output in rows:
+                self._row(output, rows[output], value, bindings)
+                continue
             storage = make.var(f"{var.name}.s", STORAGE, span)
             memory = self._memory(value, index)
             size = make.call(
@@ -162,7 +207,7 @@ class _Writer:
             )
             bindings.append((output, view, span))
         self._invoke(kernel, value, [*tensors, *outputs], len(outputs), bindings)
-        if not isinstance(var.type, TensorType):
+        if not isinstance(var.type, TensorType) and parts is None:
             bindings.append((var, Tuple(tuple(outputs), var.type, span, value.place), span))
         return True
 
@@ -173,17 +218,21 @@ class _Writer:
             place = place.fields[field]
         return self.memories.get(place.device, "") if place is not None else ""
 
-    def _into_row(self, let: Let, row: _Row, bindings: list[Binding]) -> None:
-        """Write a call of a kernel whose result is a row of a tensor: there at once."""
-        call = let.value
-        assert isinstance(call, Call), "a kernel makes the row"
-        assert isinstance(call.callee, GlobalVar), "a kernel makes the row"
-        owned = make.call(OWN, (row.tensor,), span=let.span, place=call.place)
-        bindings.append((row.owned, owned, let.span))
-        view = make.call(GET_ROW, (row.owned, row.index), span=let.span, place=call.place)
-        bindings.append((let.var, view, let.span))
-        tensors: list[Expr] = [a for a in call.args if isinstance(a.type, TensorType)]
-        self._invoke(self.kernels[call.callee.name], call, [*tensors, let.var], 1, bindings)
+    def _row(self, output: Var, row: _Row, call: Call, bindings: list[Binding]) -> None:
+        """Write that a result is a row of a tensor."""
+        owned = make.call(OWN, (row.tensor,), span=call.span, place=call.place)
+        bindings.append((row.owned, owned, call.span))
+        view = make.call(GET_ROW, (row.owned, row.index), span=call.span, place=call.place)
+        bindings.append((output, view, call.span))
+
+    def _makers(self, lets: Sequence[Let], parts: Mapping[Var, Mapping[int, Var]]) -> dict[Var, int]:
+        """Return where the kernels are called that make tensors, by the variables of those."""
+        found: dict[Var, int] = {}
+        for position, let in enumerate(lets):
+            if _makes_new(let.value, self.kernels):
+                made = parts.get(let.var, {}).values() or (let.var,)
+                found.update(dict.fromkeys(made, position))
+        return found
 
     def _invoke(
         self, kernel: Kernel, call: Call, tensors: list[Expr], writes: int, bindings: list[Binding]
@@ -227,7 +276,7 @@ def _viewed(function: Function) -> frozenset[Var]:
 
 
 def _rows(
-    lets: Sequence[Let], tail: Expr, kernels: Mapping[str, Kernel], viewed: frozenset[Var]
+    lets: Sequence[Let], tail: Expr, makers: Mapping[Var, int], viewed: frozenset[Var]
 ) -> dict[Var, _Row]:
     """Return results of kernels that are read once, to set a row of a tensor.
 
@@ -250,12 +299,12 @@ def _rows(
         tensor, index, row = call.args
         if not isinstance(row, Var) or not isinstance(tensor, Var) or uses.get(row) != 1:
             continue
-        start = at.get(row)
+        start = makers.get(row)
         if start is None or at.get(tensor, -1) >= start or tensor in viewed:
             continue
         if isinstance(index, Var) and at.get(index, -1) >= start:
             continue
-        if not isinstance(index, (Var, Const)) or not _makes_one(lets[start].value, kernels):
+        if not isinstance(index, (Var, Const)):
             continue
         if isinstance(index, Const) and position != start and _opens(lets[start:position]):
             continue
@@ -266,14 +315,14 @@ def _rows(
     return found
 
 
-def _makes_one(value: Expr, kernels: Mapping[str, Kernel]) -> bool:
-    """Whether a value is a call of a kernel that makes one new tensor."""
+def _makes_new(value: Expr, kernels: Mapping[str, Kernel]) -> bool:
+    """Whether a value is a call of a kernel that makes new tensors."""
     if not isinstance(value, Call) or not isinstance(value.callee, GlobalVar):
         return False
     kernel = kernels.get(value.callee.name)
-    if kernel is None or not isinstance(value.type, TensorType):
+    if kernel is None or kernel.resource is not None:
         return False
-    return all(p.access is not Access.UPDATE for p in kernel.ports) and kernel.resource is None
+    return all(p.access is not Access.UPDATE for p in kernel.ports)
 
 
 def _opens(lets: Sequence[Let]) -> bool:

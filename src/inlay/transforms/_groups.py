@@ -116,23 +116,26 @@ class Node:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Nodes that become one kernel, in program order; the last gives the result.
+    """Nodes that become one kernel, in program order; the last is a result.
 
     Attributes:
         nodes: the members.
         anchor: the node that decides how the kernel is scheduled; the last of injective groups.
+        results: the nodes whose values are read outside, where there may be more than the last.
     """
 
     nodes: list[Node]
     anchor: Node
+    results: list[Node] = field(default_factory=list[Node])
     members: set[Var] = field(default_factory=set[Var])
 
     def __post_init__(self) -> None:
         self.members = {n.let.var for n in self.nodes}
+        self.results = self.results or [self.nodes[-1]]
 
     @property
-    def result(self) -> Node:
-        """The node whose value is the result."""
+    def last(self) -> Node:
+        """The node in whose place the kernel is called."""
         return self.nodes[-1]
 
 
@@ -200,7 +203,7 @@ class Grouping:
         for node in reversed(nodes):
             if self._is_free(node):
                 self._take(self._injective(node), node)
-        self.groups.sort(key=lambda g: g.result.index)
+        self.groups.sort(key=lambda g: g.last.index)
 
     def _take(self, nodes: Iterable[Node], anchor: Node) -> None:
         group = Group(sorted(nodes, key=lambda n: n.index), anchor)

@@ -27,18 +27,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from inlay.analysis.blocks import count_uses, nested
+from inlay.analysis.call_graph import call_graph, recursive_functions
+from inlay.analysis.cost import predicted_ns
 from inlay.arith.expr import Int, Sym, fresh, from_atom
 from inlay.base.names import NameSupply
 from inlay.base.options import option
 from inlay.ir import make, walk
 from inlay.ir.dims import free_symbols, substitute_type
-from inlay.ir.expr import Call, Const, Expr, Function, GlobalVar, If, Let, Match, OpRef, Var
+from inlay.ir.expr import Call, Const, Expr, Function, GlobalVar, If, Let, Match, OpRef, Project, Var
 from inlay.ir.module import Module
 from inlay.ir.opening import open_exists
-from inlay.ir.types import IntType, ShapeType, TensorType
+from inlay.ir.types import IntType, ShapeType, TensorType, TupleType, Type
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property, Remark
 from inlay.transforms._groups import REASONS, Group, Grouping, GroupOptions, Node, is_literal
+from inlay.transforms._join import join
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +58,9 @@ def run(module: Module, context: PassContext) -> Module:
     """Group the operators of every block into primitive functions. Cost: linear."""
     assert isinstance(context.ops, OperatorTable), "tensor passes run with the table of operators"
     fusing = _Fusing(module, context, context.ops)
+    again = recursive_functions(call_graph(module))
     functions = {
-        name: f if f.primitive is not None else fusing.function(f)
+        name: f if f.primitive is not None else fusing.function(f, repeats=name in again)
         for name, f in module.functions.items()
     }
     return module.with_functions({**functions, **fusing.made})
@@ -103,37 +107,48 @@ class _Fusing:
         self._options = GroupOptions(options.limit, options.operand_transposes)
         self._reads: dict[Var, int] = {}
 
-    def function(self, function: Function) -> Function:
-        """Return a function with its operators in groups."""
+    def function(self, function: Function, *, repeats: bool) -> Function:
+        """Return a function with its operators in groups.
+
+        Args:
+            function: of the module.
+            repeats: whether it may call itself.
+        """
         self._reads = count_uses(function.body)
-        body = self._block(function.body)
+        body = self._block(function.body, repeats=repeats)
         return function if body is function.body else replace(function, body=body)
 
-    def _block(self, block: Expr) -> Expr:
+    def _block(self, block: Expr, *, repeats: bool) -> Expr:
         lets, result = walk.spine(block)
         grouping = Grouping(
             lets, lambda ref: self._ops.definition(ref.op), self._reads, self._options
         )
         self._remark(grouping)
+        groups = grouping.groups
+        if repeats:
+            groups = join(lets, grouping.group_of, self._reads, self._predicted_ns)
         # In program order, so that names count upward.
-        calls = {g.result.let.var: self._call(g) for g in grouping.groups}
-        result = self._value(result)
+        calls = {g.last.let.var: (g, self._call(g)) for g in groups}
+        result = self._value(result, repeats=repeats)
         for let in reversed(lets):
-            group = grouping.group_of.get(let.var)
-            if group is None:
-                value = self._value(let.value)
+            if let.var in calls:
+                result = _bind(*calls[let.var], result)
+            elif let.var not in grouping.group_of:
+                value = self._value(let.value, repeats=repeats or _is_recursive(let))
                 same = value is let.value and result is let.body
                 result = let if same else _relet(let, value, result)
-            elif group.result.let is let:
-                result = _relet(let, calls[let.var], result)
         return result
 
-    def _value(self, value: Expr) -> Expr:
+    def _predicted_ns(self, group: Group) -> int | None:
+        """Return how long a group takes, None where that depends on sizes."""
+        return predicted_ns(_Kernel(group).function(), self._ops).value
+
+    def _value(self, value: Expr, *, repeats: bool) -> Expr:
         """Return a value with its nested blocks fused."""
         blocks = nested(value)
         if not blocks:
             return value
-        new = tuple([self._block(b) for b in blocks])
+        new = tuple([self._block(b, repeats=repeats) for b in blocks])
         if all(a is b for a, b in zip(new, blocks, strict=True)):
             return value
         match value:
@@ -157,8 +172,8 @@ class _Fusing:
             callee = GlobalVar(name, function.type, function.span)
             self._by_key[kernel.key] = callee
             self.made[name] = function
-        last = group.result.call
-        return Call(callee, kernel.args, last.type, last.span, last.place)
+        last = group.last.call
+        return Call(callee, kernel.args, _result_type(group), last.span, last.place)
 
     def _remark(self, grouping: Grouping) -> None:
         for producer, reader, reason in grouping.refusals():
@@ -168,6 +183,28 @@ class _Fusing:
                     PASS.name, "not-fused", reason, message, producer.call.span, reader.call.span
                 )
             )
+
+
+def _result_type(group: Group) -> Type:
+    """Return the type of what the kernel of a group returns."""
+    types = [n.call.type for n in group.results]
+    return types[0] if len(types) == 1 else TupleType(tuple(types))
+
+
+def _bind(group: Group, call: Call, body: Expr) -> Expr:
+    """Return lets of the results of a group."""
+    if len(group.results) == 1:
+        return _relet(group.last.let, call, body)
+    together = Var("results", call.type, call.span, call.place)
+    for index, node in reversed(list(enumerate(group.results))):
+        part = Project(together, index, node.call.type, node.call.span, node.place)
+        body = _relet(node.let, part, body)
+    return Let(together, call, body, body.type, call.span, None)
+
+
+def _is_recursive(let: Let) -> bool:
+    """Whether a value is a function that may call itself: then its blocks run again and again."""
+    return isinstance(let.value, Function) and let.var in count_uses(let.value.body)
 
 
 def _relet(let: Let, value: Expr, body: Expr) -> Let:
@@ -244,7 +281,8 @@ class _Kernel:
             operators.append((callee.op, _attrs_key(callee.attrs), operands, result))
         parameters = tuple([substitute_type(a.type, canonical) for a in self._tensors])
         ints = tuple([self._numbers[s] for s in self._ints])
-        return (tuple(operators), parameters, ints, self._group.result.place)
+        results = tuple([self._index[n.let.var] for n in self._group.results])
+        return (tuple(operators), parameters, ints, results, self._group.last.place)
 
     def _operand_key(self, arg: Expr, canonical: Mapping[Sym, Int]) -> Hashable:
         if arg in self._tensors:
@@ -289,7 +327,12 @@ class _Kernel:
             var = Var(old.name, open_exists(type)[0], old.span, old.place)
             replaced[old] = var
             bound.append((var, value))
-        return make.lets(bound, bound[-1][0])
+        results = [replaced[n.let.var] for n in self._group.results]
+        if len(results) == 1:
+            return make.lets(bound, results[0])
+        together = make.tuple_(results)
+        var = Var("results", together.type, together.span)
+        return make.lets(bound, make.let(var, together, var))
 
 
 def _inside(arg: Expr, replaced: Mapping[Expr, Expr], ints: Mapping[Sym, Int]) -> Expr:

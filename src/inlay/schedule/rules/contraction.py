@@ -39,7 +39,7 @@ from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, Mod, Sym, coefficient, symbols, to_int
 from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.inits import conjuncts
-from inlay.loop.scalar import Binary, BinaryOp, Scalar, Select
+from inlay.loop.scalar import Binary, BinaryOp, Lit, Scalar, Select
 from inlay.loop.stmt import Block, IterKind, LoopKind
 from inlay.loop.walk import loads_of, stores_of
 from inlay.schedule.primitives.cache_write import cache_write
@@ -159,7 +159,7 @@ def _inline_padding(s: Schedule, block: str) -> list[str]:
     for name in s.block_names():
         b = s.block(name)
         value = _value(b)
-        if b.init is None and _written(b) in read and isinstance(value, Select):
+        if b.init is None and _written(b) in read and _is_padding(value):
             # Only tests of known sizes are settled by bounds and edge tiles.
             tested = {y for d in _distances(value.condition) for y in symbols(d)}
             if any(i.extent.value is None for i in b.iters if i.sym in tested):
@@ -167,6 +167,13 @@ def _inline_padding(s: Schedule, block: str) -> list[str]:
             _attempt(inline, s, name)
             gone += [name] if name not in s.block_names() else []
     return gone
+
+
+def _is_padding(value: Scalar) -> bool:
+    """Whether a value is a number in some places; what chooses between tensors is a copy instead."""
+    return isinstance(value, Select) and any(
+        isinstance(x, Lit) for x in (value.then, value.otherwise)
+    )
 
 
 def _value(b: Block) -> Scalar:
