@@ -34,7 +34,19 @@ from inlay.base.names import NameSupply
 from inlay.base.options import option
 from inlay.ir import make, walk
 from inlay.ir.dims import free_symbols, substitute_type
-from inlay.ir.expr import Call, Const, Expr, Function, GlobalVar, If, Let, Match, OpRef, Project, Var
+from inlay.ir.expr import (
+    Call,
+    Const,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    OpRef,
+    Project,
+    Var,
+)
 from inlay.ir.module import Module
 from inlay.ir.opening import open_exists
 from inlay.ir.types import IntType, ShapeType, TensorType, TupleType, Type

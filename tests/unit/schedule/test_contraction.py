@@ -221,3 +221,17 @@ def test_other_reductions_are_left_to_other_rules() -> None:
     s = Schedule(from_te("norm", [x], [squares]))
     assert not contraction(s, SMALL)
     assert s.trace == []
+
+
+@pytest.mark.parametrize(("rows", "level", "wide"), [(1, "v4", 4), (8, "v4", 2), (1, "v3", 4), (8, "v3", 1)])
+def test_tiles_of_few_accumulators_are_several_panels_wide(rows: int, level: str, wide: int) -> None:
+    target = baseline("x86_64", level)
+    panel = target.lanes(4)
+    f = packed_matmul((rows, 9), 5 * panel - 3, panel)
+    s = Schedule(f)
+    [block] = [b for b in s.block_names() if s.block(b).init is not None]
+    contract(s, block, target)
+    unrolled = [x for x in s.loops_of(block) if s.loop(x).kind is LoopKind.UNROLL]
+    extents = [s.loop(x).extent.value for x in unrolled if s.loop(x).extent.value != 9]
+    assert extents[-1] == wide if wide > 1 else extents == [rows]
+    hold_law(f, s)

@@ -73,20 +73,24 @@ def test_a_cell_that_runs_once_keeps_its_kernels() -> None:
 @pytest.mark.parametrize(
     ("body", "count"),
     [
-        # A contraction each; what is between goes with one of them.
-        ("let a = tanh(matmul(concat{axis=1}(h, c), w));"
-         "let b = split{axis=1}(matmul(a, w), shape(4, 4));"
-         "turn(int(i + 1), b.0, b.1)", 2),
-        # The second kernel may not overtake the call that stands before it.
-        ("let a = tanh(h); let d = exp(h);"
-         "let r = turn(int(i + 1), a, d);"
-         "(mul(r.0, a), exp(mul(r.1, d)))", 3),
-        # Nothing in common.
-        ("turn(int(i + 1), tanh(h), exp(c))", 2),
-        # One operand in common.
-        ("turn(int(i + 1), add(h, c), mul(h, exp(c)))", 1),
+        pytest.param(
+            """let a = tanh(matmul(concat{axis=1}(h, c), w));
+            let b = split{axis=1}(matmul(a, w), shape(4, 4));
+            turn(int(i + 1), b.0, b.1)""",
+            2,
+            id="a contraction each; what is between goes with one of them",
+        ),
+        pytest.param(
+            """let a = tanh(h); let d = exp(h);
+            let r = turn(int(i + 1), a, d);
+            (mul(r.0, a), exp(mul(r.1, d)))""",
+            3,
+            id="no call is overtaken",
+        ),
+        pytest.param("turn(int(i + 1), tanh(h), exp(c))", 2, id="nothing in common"),
+        pytest.param("turn(int(i + 1), add(h, c), mul(h, exp(c)))", 1, id="one operand in common"),
     ],
-)  # fmt: skip
+)
 def test_what_is_joined(body: str, count: int) -> None:
     before = program(body)
     after = fused(before)
