@@ -1,81 +1,120 @@
 """What carries a remote device: round trips and throughput of transports, and of our own driver.
 
-    python benchmarks/transports.py [--json] [--seconds 1.0]
+    python benchmarks/transports.py [--json]
 
-All on the loopback address, client and server in two processes. Peers that are not installed are
-left out with a reason. MPI is not among them: its processes are fixed at the start, and a lost peer
-ends them all. Throughput is one direction at a time, in messages of 1 MiB with several on their way.
+On the loopback address, client and server in two processes, called from Python. A round trip is a
+message of so many bytes there and an empty answer, or a copy until it has ended; throughput is that of
+several on their way, in one direction. Peers take turns in every round, so that what else the machine
+does meets all of them; `best` is of the best round, `median` of the middle one. The load of the machine
+is told before and after. Peers that are not installed are left out. MPI is not among them: its
+processes are fixed at the start, and a lost peer ends them all.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import contextlib
 import multiprocessing
+import os
 import statistics
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from inlay.base.diagnostics import CompileError
 from inlay.runtime.device import Device
-from inlay.runtime.serve import Server
+from inlay.runtime.serve import Server, make_key
+from measure import Report
 
-SMALL, LARGE, ON_THE_WAY = 16, 1 << 20, 8
+SIZES = (16, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20)
+ROUNDS = 9
+BURST_BYTES, MOST_MESSAGES = 32 << 20, 256
+
+
+class Peer(NamedTuple):
+    """A connection: `trip` moves so many bytes and waits, `burst` does so n times and waits once."""
+
+    trip: Callable[[int], None]
+    burst: Callable[[int, int], None]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
-    arguments = parser.parse_args()
-    peers: dict[str, Callable[[float], tuple[float, float]]] = {
-        "ZeroMQ, ROUTER and DEALER": zeromq,
-        "gRPC, a stream": grpc_stream,
-        "inlay remote, native": ours,
+    """Print the table."""
+    report = Report(
+        "transports",
+        ["peer", "bytes", "trip best us", "trip median us", "best GB/s", "median GB/s"],
+    )
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors", file=sys.stderr)
+    with contextlib.ExitStack() as stack:
+        peers = opened(stack)
+        times = measured(peers)
+    for (name, size), (trips, rates) in times.items():
+        report.row(
+            name, size, min(trips) * 1e6, statistics.median(trips) * 1e6,
+            max(rates) / 1e9, statistics.median(rates) / 1e9,
+        )  # fmt: skip
+    print(f"load {os.getloadavg()[0]:.1f}", file=sys.stderr)
+
+
+def opened(stack: contextlib.ExitStack) -> dict[str, Peer]:
+    """Return the peers that are there."""
+    key = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "key"
+    make_key(key)
+    makers = {
+        "ZeroMQ": zeromq(),
+        "gRPC": grpc_stream(),
+        "inlay to": ours(None, to_device=True),
+        "inlay from": ours(None, to_device=False),
+        "inlay to, key": ours(key, to_device=True),
+        "inlay from, key": ours(key, to_device=False),
     }
-    for name, measure in peers.items():
-        row: dict[str, object] = {"transport": name}
+    peers: dict[str, Peer] = {}
+    for name, maker in makers.items():
         try:
-            trip, rate = measure(arguments.seconds)
-            row |= {"round_trip_us": round(trip * 1e6, 1), "GB_per_s": round(rate / 1e9, 2)}
+            peers[name] = stack.enter_context(maker)
         except (ImportError, CompileError) as reason:
-            row["left_out"] = str(reason)
-        print(json.dumps(row) if arguments.json else "  ".join(f"{k}: {v}" for k, v in row.items()))
+            print(f"{name}: left out: {reason}", file=sys.stderr)
+    return peers
 
 
-def trips(once: Callable[[], object], seconds: float) -> float:
-    """Return the median time of a round trip."""
-    times: list[float] = []
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        begun = time.perf_counter()
-        once()
-        times.append(time.perf_counter() - begun)
-    return statistics.median(times)
+def measured(peers: dict[str, Peer]) -> dict[tuple[str, int], tuple[list[float], list[float]]]:
+    """Return for each peer and size seconds of round trips and bytes in a second, of each round."""
+    found = {(name, size): ([], []) for size in SIZES for name in peers}
+    for _ in range(ROUNDS):
+        for (name, size), (trips, rates) in found.items():
+            peer = peers[name]
+            n = max(2, min(MOST_MESSAGES, BURST_BYTES // size))
+            peer.trip(size)
+            trips.append(statistics.median(seconds(peer.trip, size) for _ in range(min(n, 64))))
+            rates.append(n * size / seconds(peer.burst, size, n))
+    return found
 
 
-def rate(some: Callable[[], int], seconds: float) -> float:
-    """Return bytes in a second, of the median of several runs of what moves some bytes."""
-    rates: list[float] = []
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        begun = time.perf_counter()
-        moved = some()
-        rates.append(moved / (time.perf_counter() - begun))
-    return statistics.median(rates)
+def seconds(work: Callable[..., None], *arguments: int) -> float:
+    """Return how long a call takes."""
+    begun = time.perf_counter()
+    work(*arguments)
+    return time.perf_counter() - begun
 
 
-def elsewhere(serve: Callable[[Connection], None]) -> tuple[multiprocessing.Process, str]:
-    """Start a server in another process; return it and where it listens."""
+@contextlib.contextmanager
+def elsewhere(serve: Callable[..., None], *arguments: object) -> Iterator[str]:
+    """Run a server in another process; yield where it listens."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=serve, args=(there,), daemon=True)
+    process = context.Process(target=serve, args=(there, *arguments), daemon=True)
     process.start()
-    return process, here.recv()
+    try:
+        yield here.recv()
+    finally:
+        process.kill()
+        process.join()
 
 
 def serve_zeromq(pipe: Connection) -> None:
@@ -89,30 +128,27 @@ def serve_zeromq(pipe: Connection) -> None:
         socket.send_multipart([name, b""])
 
 
-def zeromq(seconds: float) -> tuple[float, float]:
-    """Measure plain ZeroMQ from Python."""
+@contextlib.contextmanager
+def zeromq() -> Iterator[Peer]:
+    """Plain ZeroMQ, ROUTER and DEALER."""
     import zmq
 
-    process, endpoint = elsewhere(serve_zeromq)
-    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+    data = memoryview(bytes(max(SIZES)))
+    with (
+        elsewhere(serve_zeromq) as endpoint,
+        zmq.Context() as context,
+        context.socket(zmq.DEALER) as socket,
+    ):
         socket.linger = 0
         socket.connect(endpoint)
-        small, large = bytes(SMALL), bytes(LARGE)
 
-        def trip() -> None:
-            socket.send(small)
-            socket.recv()
-
-        def some() -> int:
-            for _ in range(ON_THE_WAY):
-                socket.send(large, copy=False)
-            for _ in range(ON_THE_WAY):
+        def burst(size: int, n: int) -> None:
+            for _ in range(n):
+                socket.send(data[:size], copy=size < 1 << 15)
+            for _ in range(n):
                 socket.recv()
-            return ON_THE_WAY * LARGE
 
-        found = trips(trip, seconds), rate(some, seconds)
-    process.terminate()
-    return found
+        yield Peer(lambda size: burst(size, 1), burst)
 
 
 def serve_grpc(pipe: Connection) -> None:
@@ -125,69 +161,60 @@ def serve_grpc(pipe: Connection) -> None:
     handler = grpc.method_handlers_generic_handler(
         "b", {"s": grpc.stream_stream_rpc_method_handler(answer)}
     )
-    server = grpc.server(futures.ThreadPoolExecutor(2))
+    options = [("grpc.max_receive_message_length", -1)]
+    server = grpc.server(futures.ThreadPoolExecutor(2), options=options)
     server.add_generic_rpc_handlers((handler,))
     pipe.send(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
     server.start()
     server.wait_for_termination()
 
 
-def grpc_stream(seconds: float) -> tuple[float, float]:
-    """Measure a stream of plain bytes over gRPC, without protocol buffers."""
+@contextlib.contextmanager
+def grpc_stream() -> Iterator[Peer]:
+    """A stream of plain bytes over gRPC, without protocol buffers."""
     import queue
 
     import grpc
 
-    process, endpoint = elsewhere(serve_grpc)
+    data = {size: bytes(size) for size in SIZES}
     waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-    with grpc.insecure_channel(endpoint) as channel:
+    with elsewhere(serve_grpc) as endpoint, grpc.insecure_channel(endpoint) as channel:
         answers = channel.stream_stream("/b/s")(iter(waiting.get, None))
-        small, large = bytes(SMALL), bytes(LARGE)
 
-        def trip() -> None:
-            waiting.put(small)
-            next(answers)
-
-        def some() -> int:
-            for _ in range(ON_THE_WAY):
-                waiting.put(large)
-            for _ in range(ON_THE_WAY):
+        def burst(size: int, n: int) -> None:
+            for _ in range(n):
+                waiting.put(data[size])
+            for _ in range(n):
                 next(answers)
-            return ON_THE_WAY * LARGE
 
-        found = trips(trip, seconds), rate(some, seconds)
+        yield Peer(lambda size: burst(size, 1), burst)
         waiting.put(None)
-    process.terminate()
-    return found
 
 
-def serve_ours(pipe: Connection) -> None:
+def serve_ours(pipe: Connection, key: Path | None) -> None:
     """Serve the processor."""
-    try:
-        server = Server("native", "tcp://127.0.0.1:*")
-    except CompileError as reason:
-        pipe.send(f"absent {reason}")
-        return
-    pipe.send(server.endpoint)
+    pipe.send(Server("native", "tcp://127.0.0.1:*", key=key).endpoint)
     time.sleep(3600)
 
 
-def ours(seconds: float) -> tuple[float, float]:
-    """Measure copies to a remote device; a round trip is a copy of a few bytes."""
-    process, endpoint = elsewhere(serve_ours)
-    large = np.zeros(ON_THE_WAY * LARGE, np.uint8)
-    with Device("remote", f"endpoint={endpoint}") as device:
-        memory = device.allocate(large.nbytes)
+@contextlib.contextmanager
+def ours(key: Path | None, *, to_device: bool) -> Iterator[Peer]:
+    """Copies to or from a remote device."""
+    data = np.zeros(max(SIZES), np.uint8)
+    words = f" key={key}" if key else ""
+    with (
+        elsewhere(serve_ours, key) as endpoint,
+        Device("remote", f"endpoint={endpoint}{words}") as device,
+    ):
+        memory = device.allocate(data.nbytes)
 
-        def some() -> int:
-            device.copy(memory, large).wait()
-            return large.nbytes
+        def burst(size: int, n: int) -> None:
+            ends = (memory, data[:size]) if to_device else (data[:size], memory)
+            for pending in [device.copy(*ends) for _ in range(n)]:
+                pending.wait()
 
-        small = large[:SMALL]
-        found = trips(lambda: device.copy(memory, small).wait(), seconds), rate(some, seconds)
+        yield Peer(lambda size: burst(size, 1), burst)
         memory.release()
-    process.kill()
-    return found
 
 
 if __name__ == "__main__":

@@ -41,9 +41,9 @@ def test_run_with_inputs_from_a_file(model, tmp_path, cache, capsys):
 
 def test_run_with_operations_pinned_to_devices(model, cache, capsys):
     words = ["run", str(model), "--board", "host_two", "--cache", cache]
-    assert main([*words, "--pins", "*=cpu1"]) == 0
+    assert main([*words, "--pin", "*=cpu1"]) == 0
     assert "  cpu1: " in capsys.readouterr().out
-    assert main([*words, "--pins", "*=cpu9"]) == 1
+    assert main([*words, "--pin", "*=cpu9"]) == 1
     assert "[placement.unknown-device]" in capsys.readouterr().err
 
 
