@@ -31,6 +31,7 @@ typedef struct inlay_shadow {
     uint32_t op; /* or ISSUER */
     int writes;
     uint64_t serial; /* of the storage */
+    uint64_t lodging; /* the same on a device, where no two storages share bytes; 0 in the host */
     inlay_place_t *place;
     uint64_t number;
     const inlay_kernel_t *kernel; /* NULL for copies and the issuer */
@@ -145,7 +146,8 @@ static void note(inlay_activation_t *m, const inlay_shadow_t *found, const uint6
     inlay_shadow_t *s;
     for (s = race->shadows; s; s = s->next) {
         if (s->op == found->op && s->op != ISSUER) continue;
-        if (!(s->writes || found->writes) || s->end <= found->begin || found->end <= s->begin)
+        if (!(s->writes || found->writes) || s->end <= found->begin || found->end <= s->begin ||
+            s->lodging != found->lodging)
             continue;
         if (s->op != ISSUER && !has(before, s->op))
             report(m, found->op == ISSUER ? "missing wait"
@@ -181,13 +183,14 @@ void inlay_race_check(inlay_activation_t *m, const inlay_command_t *c)
         found.end = c->accesses[i].storage->data + c->accesses[i].end;
         found.writes = (int)c->accesses[i].writes;
         found.serial = c->accesses[i].storage->serial;
+        found.lodging = c->accesses[i].storage->home ? found.serial : 0;
         note(m, &found, row(&m->flow.race, c->op));
     }
     if (!c->workspace) return;
     found.begin = c->workspace;
     found.end = found.begin + c->workspace_bytes;
     found.writes = 1;
-    found.serial = 0;
+    found.serial = found.lodging = 0;
     note(m, &found, row(&m->flow.race, c->op));
 }
 
@@ -202,6 +205,7 @@ void inlay_race_direct(inlay_activation_t *m, const inlay_storage_t *storage, co
     found.end = found.begin + bytes;
     found.writes = writes;
     found.serial = storage->serial;
+    found.lodging = storage->home ? storage->serial : 0;
     found.place = m->flow.place;
     found.number = m->flow.number;
     found.function = m->function;

@@ -12,6 +12,7 @@ from tests.data import REPOSITORY
 
 CORE = sorted((REPOSITORY / "runtime" / "src").glob("*.c"))
 PLATFORM = [REPOSITORY / "runtime/src/platform" / name for name in ("pool.c", "posix.c")]
+NATIVE = [REPOSITORY / "runtime/src/platform" / name for name in ("native.c", "wire.c")]
 MODES = {"sequential": 0, "parallel": 1, "replay": 2}
 INCLUDES = ["-I", str(REPOSITORY / "runtime" / "include"), "-I", str(REPOSITORY / "runtime/src")]
 
@@ -28,7 +29,7 @@ def build(sanitizer: str) -> Path:
     Raises:
         NoSanitizerError: the compiler has none.
     """
-    sources = [*CORE, *PLATFORM, REPOSITORY / "tests/runtime_c/driver.c"]
+    sources = [*CORE, *PLATFORM, *NATIVE, REPOSITORY / "tests/runtime_c/driver.c"]
     folder = REPOSITORY / "build" / "sanitized"
     name = f"{sanitizer.replace(',', '-')}-{_digest(sources)}"
     if not (folder / name).exists():

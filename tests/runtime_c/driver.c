@@ -357,6 +357,7 @@ static uint8_t *read_file(const char *path, size_t *bytes)
 static const inlay_driver_t *find_driver(void *user, const char *name, size_t bytes)
 {
     (void)user;
+    if (bytes == 6 && memcmp(name, "native", 6) == 0) return &inlay_driver_native;
     return bytes == 4 && memcmp(name, "host", 4) == 0 ? &inlay_driver_host : NULL;
 }
 

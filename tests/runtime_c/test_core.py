@@ -214,6 +214,49 @@ def test_devices_under_sanitizers(driver, tmp_path, how):
     assert done.stdout.splitlines() == [want] * 4
 
 
+def copies_of_a_device(seed: int) -> tuple[bytes, str]:
+    """Copies that chance picks, between the host and two units that run beside it; what comes out."""
+    code = bytes(64)
+    head = (b"", len(code).to_bytes(8, "little"), (0).to_bytes(4, "little"))
+    image = b"INLAYNC1" + (0).to_bytes(4, "little") + b"".join(head) + code
+    memories = ("host", "far", "second")
+    device = Device("dev0", "native", "units=2", (1, 2), image)
+    b = ProgramBuilder(memories=memories, devices=(device,))
+    copy = b.kernel(Kernel("to", (Access.READ, Access.WRITE), 0, CopyBody()))
+    main = b.function("main", [Kind.TENSOR, Kind.TENSOR], [Kind.TENSOR, Kind.TENSOR])
+    generator = random.Random(seed)
+    held: dict[int, np.ndarray] = {}
+    for i, memory in enumerate([*memories, *memories, "host"]):
+        main.emit("INT", 3), main.emit("ALLOCATE", memory, "i64", 1)
+        made = main.depth - 1
+        held[made] = np.arange(i, i + 3)
+        main.emit("CONST", b.constant(Constant("i64", (3,), held[made])))
+        main.emit("COPY", made), main.emit("INVOKE", copy)
+    for _ in range(60):
+        source, target = generator.sample(list(held), 2)
+        main.emit("COPY", source), main.emit("COPY", target), main.emit("INVOKE", copy)
+        held[target] = held[source]
+    ends = [min(held), max(held)]  # both in the host
+    main.emit("COPY", ends[0]), main.emit("COPY", ends[1]), main.emit("RETURN")
+    three = (Dim("3", (3,)),)
+    inputs = (TensorSpec("x", "i64", three), TensorSpec("y", "f32", (Dim("2", (2,)), *three)))
+    outputs = (TensorSpec("a", "i64", three), TensorSpec("b", "i64", three))
+    b.entry(Entry("main", main.index, inputs, outputs))
+    results = " ".join(f"4:3,:{held[end].astype(np.int64).tobytes().hex()}" for end in ends)
+    return container.to_bytes(b.finish()), f"ok {results}"
+
+
+def test_commands_started_behind_others(driver, thread_driver, tmp_path):
+    """The race detector and the thread sanitizer watch a device that has several at a time."""
+    programs, expected = zip(*(copies_of_a_device(seed) for seed in range(20)), strict=True)
+    files = write(tmp_path, list(programs))
+    for mode in MODES:
+        assert drive(driver, files, mode=mode) == list(expected)
+    for _ in range(3):
+        assert drive(driver, files, mode="parallel") == list(expected)
+        assert drive(thread_driver, files, mode="parallel") == list(expected)
+
+
 def test_refused_memory_of_devices_under_sanitizers(driver, tmp_path):
     assert drive(driver, write(tmp_path, [over_devices(1)]), limit=1) == []
 
