@@ -4,13 +4,13 @@ Some small programs, and a model if one is given, run on each device in turn: ev
 there does. Times are those of the trace, the least of several runs, one kernel after the other. What
 comes of it goes into a file (`placement/calibration.py`): for each device what a launch costs, a factor
 for each operator and the time of each kernel whose sizes are known; for each link latency and
-bandwidth.
+bandwidth; and which devices do not work beside the host.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -38,15 +38,19 @@ from inlay.placement.calibration import calibrated, write_measured
 from inlay.placement.costs import Costs, Measured, Predictor, Step, is_static, kernel_key
 from inlay.runtime.native import Settings
 from inlay.runtime.session import Executable, executable_of
-from inlay.runtime.trace import EventKind
+from inlay.runtime.trace import Event, EventKind
 
 Inputs = Callable[[Executable], Mapping[str, np.ndarray]]
 """Gives inputs of an executable."""
 _EMPTY = "fn main(x: Tensor[16, f32], y: Tensor[16, f32]) { add(x, y) }"
 """A kernel that does next to nothing: what it takes is a launch."""
+_PRODUCT = "matmul f32[256,256] f32[256,256] -> f32[256,256]"
+_HIDDEN = 0.4
+"""Devices work side by side where so much of the shorter chain is hidden behind the longer one."""
 _PROGRAMS = (
     _EMPTY,
     "fn main(x: Tensor[256, 256, f32], w: Tensor[256, 256, f32]) { matmul(x, w) }",
+    "fn main(x: Tensor[256, 256, f32], y: Tensor[256, 256, f32]) { matmul(x, y) }",
     "fn main(x: Tensor[64, 384, f32], y: Tensor[384, 64, f32]) { matmul(x, y) }",
     "fn main(x: Tensor[1, 32, 56, 56, f32], w: Tensor[32, 32, 3, 3, f32]) { conv(x, w) }",
     "fn main(x: Tensor[1, 64, 14, 14, f32], w: Tensor[64, 64, 1, 1, f32]) { conv(x, w) }",
@@ -113,13 +117,16 @@ def calibrate(
             f"found no device of board '{board.name}' that is here",
             hint="measure on the machine itself, or describe speeds in the board's file",
         )
-    measured = _summary(board, samples)
+    here = [d for d in _here(board) if any(d == device for device, _ in samples.kernels)]
+    measured = replace(_summary(board, samples), turns=_turns(board, here, samples))
     for device, ns in measured.launches.items():
         output.say(f"{device:8} {'a launch':20} {ns / 1000:9.2f} us")
     for (device, operator), factor in sorted(measured.factors.items()):
         output.say(f"{device:8} {operator:20} {factor:9.2f} x predicted")
     for (a, b), (latency, rate) in measured.links.items():
         output.say(f"{a} -> {b}: {latency / 1000:.1f} us and {rate:.2f} GB/s")
+    for pair in sorted(measured.turns):
+        output.say(f"{' and '.join(pair)} take turns: one works while the other waits")
     write_measured(path, board.name, measured)
     output.say(f"wrote {path}")
     output.record(
@@ -127,6 +134,7 @@ def calibrate(
         launch_ns=measured.launches,
         factors={f"{d}.{n}": f for (d, n), f in measured.factors.items()},
         links={f"{a} -> {b}": link for (a, b), link in measured.links.items()},
+        turns=sorted(measured.turns),
     )
 
 
@@ -172,9 +180,9 @@ def _measure(
     end, rounds = time.perf_counter() + seconds, 0
     while rounds < 4 or time.perf_counter() < end:
         executable.run(inputs)
-        for e in executable.events():
-            if e.kind is EventKind.RUN and rounds:
-                least[e.name] = min(least.get(e.name, float("inf")), e.end - e.begin)
+        for name, ns in _costs(executable.events()):
+            if rounds:
+                least[name] = min(least.get(name, float("inf")), ns)
         rounds += 1
     sizes = {
         s.name: inputs[executable.entries[0].inputs[s.input].name].shape[s.axis]
@@ -204,6 +212,20 @@ def _measure(
                 samples.kernels[device, kernel_key(steps)] = (ns, steps, dims)
 
 
+def _costs(events: Sequence[Event]) -> Iterator[tuple[str, float]]:
+    """Yield kernels and copies with what each costs the program that waits for it.
+
+    A device tells when it worked; before and behind that the host hands over and waits. One after the
+    other, each command of a device has its wait, in the same order.
+    """
+    runs = [e for e in events if e.kind is EventKind.RUN]
+    away = sorted((e for e in runs if e.device), key=lambda e: e.begin)
+    waits = sorted((e for e in events if e.kind is EventKind.WAIT), key=lambda e: e.begin)
+    spans = waits if len(waits) == len(away) else away
+    yield from ((e.name, e.end - e.begin) for e in runs if not e.device)
+    yield from ((e.name, span.end - span.begin) for e, span in zip(away, spans, strict=True))
+
+
 def _steps(function: Function) -> list[Step]:
     lets, tail = spine(function.body)
     found: list[Step] = [(x.var, x.value) for x in lets if isinstance(x.value, Call)]
@@ -217,6 +239,62 @@ def _inputs(executable: Executable) -> dict[str, np.ndarray]:
         for s in entry.inputs
         if isinstance(s, TensorSpec)
     }
+
+
+def _turns(board: Board, devices: Sequence[str], samples: _Samples) -> frozenset[tuple[str, str]]:
+    """Return which devices do not work beside the host.
+
+    A chain of products runs on the host, one on the device, and both in one program; the chains are
+    about as long. Of the shorter one, what the program does not hide behind the other counts.
+    """
+    found: set[tuple[str, str]] = set()
+    host = board.host.name
+    times = {d: ns for (d, key), (ns, _, _) in samples.kernels.items() if key == _PRODUCT}
+    for device in devices:
+        if device == host or not times.get(host) or not times.get(device):
+            continue
+        shape = "Tensor[256, 256, f32]"
+        chains = {
+            d: _chain(d, min(40, max(4, round(4e6 / times[d])))) for d in (host, device)
+        }
+        texts = {
+            d: f"fn main({d}0: {shape}) {{ {lets} {last} }}" for d, (lets, last) in chains.items()
+        }
+        (lets, last), (others, other) = chains.values()
+        texts[""] = (
+            f"fn main({host}0: {shape}, {device}0: {shape}) {{ {lets} {others} ({last}, {other}) }}"
+        )
+        alone = {which: _least(text, board) for which, text in texts.items()}
+        hidden = alone[host] + alone[device] - alone[""]
+        if hidden < _HIDDEN * min(alone[host], alone[device]):
+            found.add((host, device))
+    return frozenset(found)
+
+
+def _chain(device: str, count: int) -> tuple[str, str]:
+    """Return lets of so many products one after the other on a device, and the last one's name."""
+    lets = (
+        f'let {device}{i + 1} = on_device{{device="{device}"}}(matmul({device}{i}, {device}{i}));'
+        for i in range(count)
+    )
+    return " ".join(lets), f"{device}{count}"
+
+
+def _least(text: str, board: Board) -> float:
+    """Return the shortest of some runs of a program in parallel mode, in nanoseconds."""
+    compiled = compilation(parse_module(text, table()), board=board)
+    executable = executable_of(compiled.program, threads=1, mode="parallel")
+    inputs = {
+        s.name: np.zeros(shape_of(s, ()), np.float32)
+        for s in executable.entries[0].inputs
+        if isinstance(s, TensorSpec)
+    }
+    times: list[float] = []
+    for _ in range(12):
+        begun = time.perf_counter_ns()
+        executable.run(inputs)
+        times.append(time.perf_counter_ns() - begun)
+    return min(times)
 
 
 def _summary(board: Board, samples: _Samples) -> Measured:

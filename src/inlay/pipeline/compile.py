@@ -34,9 +34,10 @@ from inlay.passes.contract import PassContext
 from inlay.passes.manager import run_pipeline
 from inlay.pipeline.batches import find_batches
 from inlay.pipeline.build_kernels import LowerPrimitive, build_kernels
-from inlay.pipeline.devices import GENERATORS, away, device_part, rules_for, target_of
+from inlay.pipeline.devices import away, device_part, rules_for, target_of
 from inlay.pipeline.externs import externs_of
-from inlay.pipeline.options import CompileOptions
+from inlay.pipeline.generators import generators
+from inlay.pipeline.options import WORTH, CompileOptions
 from inlay.pipeline.report import Report, count_kernels, count_operators
 from inlay.pipeline.route import memory_pipeline, tensor_pipeline
 from inlay.pipeline.version import lowering_version
@@ -92,10 +93,11 @@ def compile_module(
                 board,
                 optimise=True,
                 first=options.placement == "first",
+                worth=WORTH,
                 pins=options.pins,
                 typical=options.typical,
                 calibration=options.calibration,
-                generators=GENERATORS,
+                generators=generators(operators),
                 groups=partial(groups_of, operators=operators),
                 host_ends=True,
             ),

@@ -12,7 +12,7 @@ server compares again when the image is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from inlay.arith.expr import Int, Sym, ceildiv
@@ -26,10 +26,9 @@ from inlay.codegen.opencl import DeviceFacts, DeviceImage, make_image, unsupport
 from inlay.ir.kernel import Access, Kernel
 from inlay.loop.func import LoopFunction
 from inlay.machine.board import NATIVE, Board
-from inlay.machine.device import Arch, Device
+from inlay.machine.device import Arch
 from inlay.machine.target import Target, host, offered
 from inlay.pipeline.build_kernels import DeviceRequest
-from inlay.placement.capability import Refuse
 from inlay.runtime import device as drivers
 from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES, RULES, Rule
 from inlay.vm.signature import formula
@@ -40,10 +39,10 @@ LLVM = "llvm"
 """The generator of native code."""
 REMOTE = "remote"
 """The driver of devices behind a server."""
-GENERATORS: Mapping[str, Refuse] = {LLVM: lambda call, arch: "", OPENCL: lambda call, arch: ""}
-"""The code generators that there are, and what each refuses when places are planned."""
 PACED = "paced"
 """The parameter of a native architecture that makes copies as slow as the links of the board say."""
+UNITS = "units"
+"""The parameter of an OpenCL architecture whose devices are parts of one device, in board order."""
 PARTS = 8
 """Parts that a phase of native code is divided into, however many threads share them."""
 
@@ -94,10 +93,14 @@ def target_of(board: Board, device: str) -> Target:
 
 def rules_for(board: Board, device: str) -> tuple[Rule, ...]:
     """Return the rules that schedule kernels of a device."""
-    if board.arch_of(device).generator != OPENCL:
+    return rules_of(board.arch_of(device))
+
+
+def rules_of(arch: Arch) -> tuple[Rule, ...]:
+    """Return the rules that schedule kernels of an architecture."""
+    if arch.generator != OPENCL:
         return RULES
-    kind = dict(board.arch_of(device).parameters).get("type", "cpu")
-    return FEW_ITEM_RULES if kind == "cpu" else ITEM_RULES
+    return FEW_ITEM_RULES if arch.parameter("type", "cpu") == "cpu" else ITEM_RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +141,14 @@ def device_part(
     made = {r.name: _copy(kernels[r.name]) for r in requests if r.is_copy}
     devices: list[bc.Device] = []
     findings = Collector()
-    for device, memory in away(board).items():
-        mine = [r for r in requests if not r.is_copy and r.device == device]
-        if not any(r.device == device for r in requests):
+    memory_of = away(board)
+    for units in _opened(board, memory_of):
+        device = units[0]
+        mine = [r for r in requests if not r.is_copy and r.device in units]
+        if not any(r.device in units for r in requests):
             continue  # nothing is there: the program loads on machines without it
-        position = names.index(memory)
+        positions = tuple(names.index(memory_of[d]) for d in units)
+        position = positions[0]
         if board.arch_of(device).generator != OPENCL:
             data, needs = _native_part(native(device), mine, kernels, position, made)
             arch = board.arch_of(device)
@@ -152,14 +158,34 @@ def device_part(
                 driver, options = NATIVE, " ".join((f"offers={needs}", *_native_options(board, device)))
             devices.append(bc.Device(device, driver, options, (position,), data))
             continue
-        image = _image(board.arch_of(device).dtypes, mine, device, findings)
+        image = _image(board.arch_of(device), mine, device, findings)
         for r in mine:
             if r.name in image.kernels:
+                position = names.index(memory_of[r.device])
                 made[r.name] = _kernel(kernels[r.name], image, position)
-        devices.append(_device(board, device, position, image))
+        arch = board.arch_of(device)
+        text = image.text.encode()
+        devices.append(bc.Device(device, arch.loader, _options(arch), positions, text))
     findings.raise_if_fatal()
-    queues = {d.name: (d.name, *_engines(board, names[d.memories[0]])) for d in devices}
+    queues = {
+        d.name: tuple(
+            queue
+            for m in d.memories
+            for queue in (board.owner_of(names[m]), *_engines(board, names[m]))
+        )
+        for d in devices
+    }
     return DevicePart(made, tuple(devices), queues)
+
+
+def _opened(board: Board, names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return devices that a driver opens as one: units of an architecture that is divided into some."""
+    opened: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        arch = board.arch_of(name)
+        key = f"units of {arch.name}" if arch.parameter(UNITS) else name
+        opened[key] = (*opened.get(key, ()), name)
+    return list(opened.values())
 
 
 def _engines(board: Board, memory: str) -> tuple[str, ...]:
@@ -179,24 +205,22 @@ def _native_options(board: Board, device: str) -> list[str]:
     return words
 
 
-def _device(board: Board, name: str, memory: int, image: DeviceImage) -> bc.Device:
-    device = board.device(name)
-    assert isinstance(device, Device), "it is of the board"
-    arch = board.arch_of(name)
-    return bc.Device(name, arch.loader, _options(arch), (memory,), image.text.encode())
-
-
 def _options(arch: Arch) -> str:
     return " ".join(f"{key}={value}" for key, value in arch.parameters)
 
 
+def facts_of(arch: Arch) -> DeviceFacts:
+    """Return what an architecture that is programmed in OpenCL C can do."""
+    return DeviceFacts(has_f64=arch.dtypes is None or "f64" in arch.dtypes, private_bytes=32 << 10)
+
+
 def _image(
-    dtypes: tuple[str, ...] | None,
+    arch: Arch,
     requests: Sequence[DeviceRequest],
     device: str,
     findings: Collector,
 ) -> DeviceImage:
-    facts = DeviceFacts(has_f64=dtypes is None or "f64" in dtypes, private_bytes=32 << 10)
+    facts = facts_of(arch)
     functions: list[LoopFunction] = []
     for r in requests:
         f = r.lower()

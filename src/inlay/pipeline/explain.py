@@ -14,7 +14,8 @@ from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from inlay.passes.manager import make_pipeline, run_pipeline
 from inlay.pipeline.compile import meanings_of
-from inlay.pipeline.devices import GENERATORS
+from inlay.pipeline.generators import generators
+from inlay.pipeline.options import WORTH
 from inlay.pipeline.route import TENSOR
 from inlay.placement import plan_places
 from inlay.placement.calibration import calibrated, read_measured
@@ -53,7 +54,7 @@ def explanation(
         typical=plan_places.sizes_of(typical),
         groups=partial(groups_of, operators=operators),
     )
-    choice = plan_places.Choice(operators, costs, tuple(pins))
+    choice = plan_places.Choice(operators, costs, tuple(pins), worth=WORTH)
     # Architectures that are only described have no generator, and nothing that one refuses.
-    generators: dict[str, Refuse] = {**GENERATORS, "": lambda call, arch: ""}
-    return explain(module, machine, capability_of(machine, operators, generators), choice)
+    made: dict[str, Refuse] = {**generators(operators), "": lambda call, arch: ""}
+    return explain(module, machine, capability_of(machine, operators, made), choice)

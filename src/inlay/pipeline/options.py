@@ -14,6 +14,10 @@ def default_cache() -> Path:
     return Path.home() / ".cache" / "inlay"
 
 
+WORTH = 0.05
+"""What a plan has to save, as a share of the time of the first device that can: predictions err."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlaceOptions:
     """What the choice of devices may be told.

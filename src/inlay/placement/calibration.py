@@ -4,10 +4,12 @@
      "factors": {"cpu0": {"matmul": 1.3, "*": 0.9}},
      "launch_ns": {"cpu0": 150, "cpu1": 9000},
      "links": [{"from": "host", "to": "cpu1.mem", "latency_ns": 8000, "bytes_per_ns": 6.5}],
+     "turns": [["cpu0", "cpu1"]],
      "kernels": {"cpu0": {"matmul f32[64,64] f32[64,64] -> f32[64,64]": 8100}}}
 
 A factor is measured time over predicted time of kernels in which an operator has most of the work; `*`
-stands for all operators without one of their own. What was measured of a kernel whose sizes are known
+stands for all operators without one of their own. Devices that take turns were found not to work at the
+same time, as on one piece of hardware. What was measured of a kernel whose sizes are known
 is taken as it is. Every table may be left out.
 """
 
@@ -44,6 +46,7 @@ def read_measured(path: str) -> Measured:
             {d: _number(ns, zero=True) for d, ns in table.get("launch_ns", {}).items()},
             dict(_pairs(table.get("kernels", {}))),
             links,
+            frozenset((a, b) for a, b in table.get("turns", ())),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as failure:
         found = f"no '{failure.args[0]}'" if isinstance(failure, KeyError) else str(failure)
@@ -82,19 +85,24 @@ def write_measured(path: Path, board: str, measured: Measured) -> None:
             {"from": a, "to": b, "latency_ns": round(latency), "bytes_per_ns": round(rate, 4)}
             for (a, b), (latency, rate) in sorted(measured.links.items())
         ],
+        "turns": sorted(measured.turns),
         "kernels": nested(measured.kernels, 0),
     }
     path.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
 
 
 def calibrated(board: Board, measured: Measured) -> Board:
-    """Return a board whose links are as fast as was measured."""
-    if not measured.links:
-        return board
+    """Return a board whose links are as fast, and whose devices share hardware, as was measured."""
     links = tuple(
         replace(link, latency_ns=found[0], bytes_per_ns=found[1])
         if (found := measured.links.get((link.source, link.target)))
         else link
         for link in board.links
     )
-    return replace(board, links=links)
+    hardware = {d.name: d.shares for d in board.devices}
+    for a, b in sorted(measured.turns):
+        if a in hardware and b in hardware:
+            one, other = hardware[a] or a, hardware[b]
+            hardware |= {d: one for d in hardware if d in (a, b) or (other and hardware[d] == other)}
+    devices = tuple(replace(d, shares=hardware[d.name]) for d in board.devices)
+    return replace(board, links=links, devices=devices)

@@ -35,6 +35,7 @@ class Measured:
         launches: nanoseconds that a kernel costs before it does anything, by name of the device.
         kernels: nanoseconds of a kernel, by name of the device and `kernel_key`.
         links: latency in nanoseconds and bytes in a nanosecond, by names of two memories.
+        turns: pairs of devices that do not work at the same time.
     """
 
     factors: Mapping[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
@@ -43,6 +44,7 @@ class Measured:
     links: Mapping[tuple[str, str], tuple[float, float]] = field(
         default_factory=dict[tuple[str, str], tuple[float, float]]
     )
+    turns: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

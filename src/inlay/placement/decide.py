@@ -50,7 +50,7 @@ class Decision:
 def decide(
     module: Module, board: Board, graph: Graph, instances: Sequence[Instance],
     operators: OperatorTable, costs: Costs, candidates: CandidateSource | None = None, *,
-    first: bool = False,
+    first: bool = False, worth: float = 0.0,
 ) -> Decision | None:  # fmt: skip
     """Choose devices for what nobody placed, and make facts of them.
 
@@ -60,6 +60,7 @@ def decide(
         costs: where predictions come from.
         candidates: gives sets of tasks that a device can run as one.
         first: take the first device that can run each task, instead of the best.
+        worth: the share of the predicted time of that plan which another one has to save.
 
     Returns:
         None where there is nothing to choose.
@@ -74,6 +75,8 @@ def decide(
     problem = maker.problem()
     sets = () if candidates is None else candidates(operations, problem)
     outcome = simple(problem) if first else optimise(problem, sets)
+    if outcome is not None and (1 - worth) * outcome.baseline < outcome.time < outcome.baseline:
+        outcome = simple(problem)
     if outcome is None:
         raise _over_capacity(problem, graph.machine, operations)
     pinned, find = maker.pinned, graph.classes.find

@@ -47,6 +47,7 @@ class PlanOptions:
     machine: Board | None = None
     optimise: bool = option(False, help="choose what nobody placed by predicted time")  # noqa: FBT003
     first: bool = option(False, help="then choose the first device that can instead")  # noqa: FBT003
+    worth: float = option(0.0, help="share of time that any other plan has to save")
     pins: tuple[str, ...] = option((), help="operations to put on devices, PATTERN=DEVICE")
     typical: tuple[str, ...] = option((), help="sizes to predict for, NAME=SIZE")
     calibration: str = option("", help="a file of measured costs that `inlay bench` wrote")
@@ -95,7 +96,7 @@ def run(module: Module, context: PassContext) -> Module:
         costs = Costs(options.hooks or {}, measured, sizes_of(options.typical), options.groups)
         choice = Choice(
             context.ops, costs, options.pins, search=options.optimise, first=options.first,
-            candidates=options.candidates,
+            worth=options.worth, candidates=options.candidates,
         )  # fmt: skip
     return plan(module, board, capability, choice)
 
@@ -146,6 +147,7 @@ class Choice:
         pins: operations to put on devices.
         search: whether to look for the least predicted time; else inference decides alone.
         first: whether to take the first device that can run each operation, instead of searching.
+        worth: the share of the predicted time of that plan which another one has to save.
         candidates: gives sets of operations that a device can run as one.
     """
 
@@ -154,6 +156,7 @@ class Choice:
     pins: tuple[str, ...] = ()
     search: bool = True
     first: bool = False
+    worth: float = 0.0
     candidates: CandidateSource | None = None
 
 
@@ -189,7 +192,7 @@ def infer(
     if choice is not None and choice.search:
         decision = decide(
             module, board, graph, instances, choice.operators, choice.costs, choice.candidates,
-            first=choice.first,
+            first=choice.first, worth=choice.worth,
         )  # fmt: skip
     places = find_scopes(graph, solve(graph), findings)
     findings.raise_if_fatal()

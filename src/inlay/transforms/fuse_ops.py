@@ -50,6 +50,7 @@ from inlay.ir.expr import (
 from inlay.ir.module import Module
 from inlay.ir.opening import open_exists
 from inlay.ir.types import IntType, ShapeType, TensorType, TupleType, Type
+from inlay.ops._define import OpDef
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property, Remark
 from inlay.transforms._groups import REASONS, Group, Grouping, GroupOptions, Node, is_literal
@@ -100,6 +101,13 @@ def groups_of(module: Module, operators: OperatorTable) -> dict[int, int]:
             for value in (*(let.value for let in lets), result):
                 pending.extend(nested(value))
     return found
+
+
+def kernel_of(call: Call, definition: OpDef) -> Function:
+    """Return the primitive function of an operator that is alone in its kernel."""
+    var = Var(definition.name, open_exists(call.type)[0], call.span)
+    node = Node(0, Let(var, call, var, var.type), call, definition, call.type)
+    return _Kernel(Group([node], node)).function()
 
 
 class _Fusing:

@@ -147,3 +147,33 @@ def test_work_of_a_device_that_takes_too_long_is_given_up(mode):
             exe.run({"x": x}, timeout=0.02)
         assert failure.value.ids == ("run.deadline",)
     assert exe.live_objects() == 0
+
+
+@pytest.mark.llvm
+@pytest.mark.parametrize("mode", ["sequential", "parallel"])
+def test_two_parts_of_one_opencl_device_are_two_devices(mode):
+    """Both run kernels, and values go from one to the other and to the host."""
+    text = SOURCE.replace("on(DEVICE, matmul(x, w))", "on(cl0, matmul(x, w))")
+    text = text.replace("DEVICE", "cl1").replace("neg(a)", "on(cl1, neg(a))")
+    rng = np.random.default_rng(0)
+    inputs = {
+        "x": rng.standard_normal((5, 8)).astype(np.float32),
+        "w": rng.standard_normal((8, 8)).astype(np.float32),
+    }
+    plain = text.replace("on(cl0, ", "(").replace("on(cl1, ", "(")
+    one = inlay.compile(read(plain), cache="none").run(inputs)
+    try:
+        exe = inlay.compile(read(text), board="opencl_two", cache="none", threads=2, mode=mode)
+    except CompileError as failure:
+        if failure.ids != ("run.device-absent",):
+            raise
+        pytest.skip(str(failure))
+    (device,) = exe.program.devices
+    assert len(device.memories) == 2
+    ran = {k.body.memory for k in exe.program.kernels if isinstance(k.body, DeviceBody)}
+    assert ran == set(device.memories)
+    for _ in range(2):
+        two = exe.run(inputs)
+        for name, expected in one.items():
+            np.testing.assert_allclose(two[name], expected, rtol=1e-5, atol=1e-5)
+    assert exe.live_objects() == 0

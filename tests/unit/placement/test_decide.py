@@ -248,11 +248,14 @@ def test_operators_are_measured(tmp_path, capsys):
         {"npu": 900.0},
         {("npu", "neg f32[4] -> f32[4]"): 120.0},
         {("ram", "npu.mem"): (5000.0, 2.5)},
+        frozenset({("cpu", "npu")}),
     )
     write_measured(path, "x", measured)
     assert read_measured(str(path)) == measured
     link = calibrated(accelerated(link=8), measured).links[0]
     assert (link.latency_ns, link.bytes_per_ns) == (5000.0, 2.5)
+    shared = calibrated(accelerated(link=8), measured)
+    assert [names for _, names in shared.hardware] == [("cpu", "npu")]
     path.write_text('{"factors": {"npu": {"add": -1}}}')
     with pytest.raises(CompileError) as failure:
         read_measured(str(path))
