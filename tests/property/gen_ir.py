@@ -27,7 +27,7 @@ from inlay.arith.dtype import F32, I64
 from inlay.arith.expr import Int, Sym, fresh, from_atom, lit, symbols, to_int
 from inlay.interp.tensor import Data, evaluate
 from inlay.ir import make
-from inlay.ir.builder import Builder, Step
+from inlay.ir.builder import Builder
 from inlay.ir.core_ops import (
     BOOL_NOT,
     INT_LESS,
@@ -38,6 +38,7 @@ from inlay.ir.core_ops import (
     DTypeAttrs,
 )
 from inlay.ir.expr import Expr, Function
+from inlay.ir.loop_trace import Step
 from inlay.ir.module import EntryNames, Module
 from inlay.ir.op import Op
 from inlay.ir.prelude import adt, prelude, with_prelude

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from inlay.arith import dtype as dtypes
-from inlay.arith.dtype import DType
 from inlay.arith.expr import Sym
 from inlay.base.diagnostics import CompileError, error
 from inlay.base.lexer import TokenKind, TokenStream
@@ -20,28 +17,18 @@ from inlay.ir.attrs import parse_attrs
 from inlay.ir.expr import (
     Arm,
     Call,
-    Const,
     Expr,
     Function,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
-    PatternWildcard,
     Var,
 )
-from inlay.ir.module import Adt
 from inlay.ir.op import Op, OpTable
 from inlay.ir.opening import open_exists
+from inlay.ir.pattern_parser import PatternParser
 from inlay.ir.place import Place
-from inlay.ir.type_parser import TypeParser
 from inlay.ir.types import (
     UNKNOWN,
-    AdtType,
     DimParam,
-    ExistsType,
     FuncType,
-    TupleType,
     Type,
     TypeVar,
     UnknownType,
@@ -70,25 +57,20 @@ class Signature:
         return FuncType(self.declared, result, self.dims, self.type_vars)
 
 
-class ExprParser(TypeParser):
+class ExprParser(PatternParser):
     """Reads expressions over the names in scope.
 
     Attributes:
         ops: the operators.
-        vars: local variables by name; graph bindings with their `%`.
         globals: types of functions and kernels of the module.
-        constructors: the data types that have a constructor of this name.
     """
 
     def __init__(
         self, tokens: TokenStream, ops: OpTable, resources: Mapping[str, np.ndarray]
     ) -> None:
-        super().__init__(tokens)
+        super().__init__(tokens, resources)
         self.ops = ops
-        self.vars: dict[str, Expr] = {}
         self.globals: dict[str, Type] = {}
-        self.constructors: dict[str, list[Adt]] = {}
-        self._resources: dict[str, np.ndarray | str] = dict(resources)
 
     def _skip_statement(self) -> None:
         """Go on after the next `;` of this block, or before the brace that ends it."""
@@ -389,15 +371,6 @@ class ExprParser(TypeParser):
             self.t.skip_braces()  # the statement around it is where reading goes on
             raise
 
-    def _constructor(self, name: str) -> tuple[Adt | None, str]:
-        found = self.constructors.get(name, [])
-        if len(found) == 1:
-            return found[0], name
-        adt, _, constructor = name.rpartition(".")
-        if adt in self.adts and any(c.name == constructor for c in self.adts[adt].constructors):
-            return self.adts[adt], constructor
-        return (found[0], name) if found else (None, name)
-
     def _global(self) -> Expr:
         span = self.t.span
         name = self.t.name("the name of a function")
@@ -495,150 +468,3 @@ class ExprParser(TypeParser):
         arms = t.sequence(arm, "}")
         span = t.since(start)
         return self._made(lambda: make.match(scrutinee, arms, span=span, known=self.known))
-
-    def _pattern(self, type_: Type) -> Pattern:
-        """Read a pattern for values of a type; variables without annotation get it, opened."""
-        t = self.t
-        with self._deeper():
-            if t.accept("_"):
-                return PatternWildcard()
-            if isinstance(type_, ExistsType):
-                type_, dims = open_exists(type_)
-                self._declare(dims)
-            if t.at("("):
-                return self._tuple_pattern(type_)
-            start = t.mark()
-            span = t.span
-            name = t.name("a pattern")
-            adt, constructor = self._constructor(name)
-            if adt is not None and (t.at("(") or not t.at(":", "@")):
-                return self._constructor_pattern(adt, constructor, type_, span)
-            place = self._place()
-            declared, own = self._annotation()
-            if isinstance(declared, UnknownType):
-                own, dims = open_exists(type_, name)
-                self._declare(dims)
-            v = Var(name, own, t.since(start), place)
-            self._bind(self.vars, name, v)
-            return PatternVar(v)
-
-    def _constructor_pattern(self, adt: Adt, name: str, type_: Type, span: Span) -> Pattern:
-        c = make.find_constructor(adt, name)
-        if isinstance(type_, AdtType) and type_.name == adt.name:
-            reference = make.constructor_ref(adt, name, type_.args).type
-            assert isinstance(reference, FuncType)
-            types = reference.params
-        else:
-            types = (UNKNOWN,) * len(c.fields)
-        fields: list[Pattern] = []
-        if self.t.accept("("):
-            while not self.t.accept(")"):
-                at = len(fields)
-                fields.append(self._pattern(types[at] if at < len(types) else UNKNOWN))
-                if not self.t.accept(","):
-                    self.t.expect_either(",", ")")
-                    break
-        if len(fields) != len(c.fields):
-            raise error(
-                "type.arity",
-                f"pattern {name}: found {len(fields)} fields, needed {len(c.fields)}",
-                span=span,
-            )
-        return PatternConstructor(adt.name, name, c.tag, tuple(fields))
-
-    def _tuple_pattern(self, type_: Type) -> Pattern:
-        t = self.t
-        types = type_.fields if isinstance(type_, TupleType) else ()
-        fields: list[Pattern] = []
-        t.expect("(")
-        while not t.accept(")"):
-            at = len(fields)
-            fields.append(self._pattern(types[at] if at < len(types) else UNKNOWN))
-            if not t.accept(","):
-                t.expect_either(",", ")")
-                break
-        return PatternTuple(tuple(fields))
-
-    # ------------------------------------------------------------------ constants
-
-    def _control_const(self) -> Expr:
-        t = self.t
-        start = t.mark()
-        word = t.advance()
-        t.expect("(")
-        if word == "int":
-            value = self.int()
-            t.expect(")")
-            return make.int_const(value, t.since(start))
-        values = t.sequence(self.int, ")")
-        return make.shape_const(values, t.since(start))
-
-    def _tensor_const(self) -> Const:
-        t = self.t
-        start = t.mark()
-        dtype = dtypes.BY_NAME[t.advance()]
-        shape: list[int] = []
-        if t.accept("["):
-            shape = t.sequence(lambda: t.integer("a number of elements"), "]")
-        t.expect("(")
-        if t.accept("#"):
-            span = t.span
-            digest = t.string("a digest")
-            t.expect(")")
-            array = self._resource(digest, dtype, shape, span)
-        else:
-            values = t.sequence(lambda: self._element(dtype), ")")
-            array = _array(values, dtype, shape, t.since(start))
-        return make.const(array, dtype, t.since(start))
-
-    def _element(self, dtype: DType) -> object:
-        t = self.t
-        if dtype == dtypes.STRING:
-            return t.string()
-        if dtype == dtypes.BOOL and t.at("true", "false"):
-            return t.advance() == "true"
-        span = t.span
-        value = t.number("an element")
-        if dtype.is_float:
-            return value
-        low, high = (0, 1) if dtype == dtypes.BOOL else _integer_range(dtype)
-        if not isinstance(value, int) or not low <= value <= high:
-            raise error("parse.bad-number", f"found {value}, which is no {dtype} value", span=span)
-        return value
-
-    def _resource(self, digest: str, dtype: DType, shape: list[int], span: Span) -> np.ndarray:
-        found = self._resources.get(digest)
-        if found is None:
-            raise error(
-                "name.unknown",
-                f"found no resource {digest}",
-                span=span,
-                hint="give the resources beside the text",
-            )
-        if isinstance(found, str):
-            raw = np.frombuffer(base64.b64decode(found), dtype=dtype.numpy)
-            if raw.size != math.prod(shape):
-                raise error(
-                    "parse.bad-number",
-                    f"found {raw.size} elements in the resource, needed {math.prod(shape)}",
-                    span=span,
-                )
-            found = self._resources[digest] = raw
-        return found.reshape(shape)
-
-
-def _integer_range(dtype: DType) -> tuple[int, int]:
-    if dtype.is_signed:
-        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
-    return 0, (1 << dtype.bits) - 1
-
-
-def _array(values: list[object], dtype: DType, shape: list[int], span: Span) -> np.ndarray:
-    if len(values) != math.prod(shape):
-        raise error(
-            "parse.bad-number",
-            f"found {len(values)} elements, needed {math.prod(shape)}",
-            span=span,
-        )
-    with np.errstate(over="ignore"):
-        return np.array(values, dtype=dtype.numpy).reshape(shape)

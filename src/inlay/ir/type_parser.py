@@ -1,8 +1,8 @@
 """Reads types, symbolic integers and places; what all parts of the parser share.
 
-A parser is three classes in a row: `TypeParser` (names in scope, recovery from errors, types),
-`expr_parser.ExprParser` (expressions) and `parser.ModuleParser` (modules). They read one token
-stream with one set of scopes.
+A parser is five classes in a row, a file each: `TypeParser` (names in scope, recovery from errors,
+types), `ConstParser`, `PatternParser`, `ExprParser` (expressions, statements, functions) and
+`ModuleParser`. They read one token stream with one set of scopes.
 
 A scope is undone, not copied: each binding notes what the name meant before.
 """

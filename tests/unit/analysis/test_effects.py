@@ -4,9 +4,9 @@ from inlay.analysis.call_graph import bottom_up, call_graph, recursive_functions
 from inlay.analysis.effects import Effects, effect_table
 from inlay.arith.dtype import F32
 from inlay.ir import make
-from inlay.ir.builder import Step
 from inlay.ir.core_ops import CHECK_AT_LEAST
 from inlay.ir.expr import Call, Function, If
+from inlay.ir.loop_trace import Step
 from inlay.ir.module import Module
 from inlay.ir.walk import postorder, spine
 from tests.unit.transforms.programs import OPS, Program, run

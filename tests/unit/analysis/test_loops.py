@@ -9,8 +9,9 @@ from inlay.analysis.loops import Loop, Role, loops_of
 from inlay.arith.dtype import F32
 from inlay.arith.expr import fresh, lit
 from inlay.ir import make
-from inlay.ir.builder import Builder, Step
+from inlay.ir.builder import Builder
 from inlay.ir.expr import Function
+from inlay.ir.loop_trace import Step
 from inlay.ir.parser import parse_module
 from inlay.ops.table import op_ref, table
 from inlay.passes.contract import PassContext

@@ -10,8 +10,9 @@ from inlay.arith.expr import fresh, from_atom
 from inlay.base.diagnostics import CompileError, InternalError
 from inlay.interp.tensor import Data, evaluate, evaluate_entry, evaluate_expr
 from inlay.ir import make
-from inlay.ir.builder import Builder, Step
+from inlay.ir.builder import Builder
 from inlay.ir.core_ops import INT_LESS, TO_CONTROL
+from inlay.ir.loop_trace import Step
 from inlay.ir.module import Module
 from inlay.ir.parser import parse_expr, parse_module
 from tests.unit.ir.ops import ADD, CONCAT, NEG, TABLE, meaning

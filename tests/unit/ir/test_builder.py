@@ -9,9 +9,11 @@ from inlay.arith.expr import Int, fresh, from_atom, to_int
 from inlay.base.diagnostics import CompileError
 from inlay.base.span import Span
 from inlay.ir import make, walk
-from inlay.ir.builder import ATOMS, Builder, Step
+from inlay.ir.builder import Builder
 from inlay.ir.core_ops import CHECK_SHAPE, INT_LESS, TO_CONTROL, ZEROS
 from inlay.ir.expr import Call, Expr, Function, Let, OpRef, Var
+from inlay.ir.loop_trace import Step
+from inlay.ir.scope import ATOMS
 from inlay.ir.type_printer import type_text
 from inlay.ir.types import DimParam, FuncType, IntType
 from tests.unit.ir.ops import ADD, CONCAT, NEG, NONZERO, RESHAPE

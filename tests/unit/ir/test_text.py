@@ -9,9 +9,10 @@ from inlay.arith.dtype import BY_NAME, F32
 from inlay.arith.expr import ceildiv, fresh, maximum, to_int
 from inlay.base.diagnostics import CompileError
 from inlay.ir import make, walk
-from inlay.ir.builder import Builder, Step
+from inlay.ir.builder import Builder
 from inlay.ir.equal import equal, modules_equal, structural_hash
 from inlay.ir.expr import Call, Const, Function, Let
+from inlay.ir.loop_trace import Step
 from inlay.ir.module import EntryNames, Module
 from inlay.ir.parser import parse_expr, parse_module, parse_type
 from inlay.ir.place import Origin, Place

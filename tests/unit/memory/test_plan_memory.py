@@ -10,8 +10,9 @@ from inlay.analysis.blocks import values
 from inlay.arith.dtype import F32
 from inlay.arith.expr import Int, evaluate, fresh, lit, to_int
 from inlay.ir import make
-from inlay.ir.builder import Builder, Step
+from inlay.ir.builder import Builder
 from inlay.ir.expr import Call, Expr, OpRef, Var
+from inlay.ir.loop_trace import Step
 from inlay.ir.module import Module
 from inlay.ir.types import STORAGE, IntType
 from inlay.memory.lifetimes import Storage

@@ -6,9 +6,9 @@ import numpy as np
 
 from inlay.arith.dtype import F32
 from inlay.ir import make
-from inlay.ir.builder import Step
 from inlay.ir.core_ops import CHECK_AT_LEAST, INT_LESS
 from inlay.ir.expr import Function, RefWrite
+from inlay.ir.loop_trace import Step
 from inlay.ir.module import Adt, Constructor, Module
 from inlay.ir.types import AdtType
 from inlay.ir.walk import postorder

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from inlay.analysis.blocks import anf_faults
 from inlay.ir import make
-from inlay.ir.builder import Step
 from inlay.ir.expr import Call, Function, Let
+from inlay.ir.loop_trace import Step
 from inlay.ir.walk import postorder, spine
 from inlay.transforms.inline_functions import InlineOptions
 from tests.unit.transforms.programs import (

@@ -11,9 +11,10 @@ from inlay.arith.expr import Int, fresh, from_atom, to_int
 from inlay.base.diagnostics import CompileError
 from inlay.bytecode.disasm import listing
 from inlay.ir import make
-from inlay.ir.builder import Builder, Step
+from inlay.ir.builder import Builder
 from inlay.ir.core_ops import INT_LESS, TO_CONTROL
 from inlay.ir.expr import Expr, Function, Var
+from inlay.ir.loop_trace import Step
 from inlay.ir.module import Adt, Constructor, Module
 from inlay.ir.types import (
     AdtType,

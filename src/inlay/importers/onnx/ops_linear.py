@@ -10,8 +10,9 @@ from inlay.arith.expr import Int, product
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, arange, filled, integers, term
 from inlay.importers.onnx.values import Value
-from inlay.ir.builder import Builder, Step
+from inlay.ir.builder import Builder
 from inlay.ir.expr import Var
+from inlay.ir.loop_trace import Step
 
 
 @dataclass(frozen=True, slots=True, eq=False)

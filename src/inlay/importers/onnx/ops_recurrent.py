@@ -23,8 +23,9 @@ from inlay.arith.expr import Int
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, arange, concat, filled, term
 from inlay.importers.onnx.values import Value
-from inlay.ir.builder import Builder, Step
+from inlay.ir.builder import Builder
 from inlay.ir.expr import Expr, Var
+from inlay.ir.loop_trace import Step
 
 Activation = Callable[[Term], Term]
 

@@ -13,8 +13,9 @@ from inlay.arith.expr import Int, minimum, product
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, arange, concat, filled, integers, term
 from inlay.importers.onnx.values import Value
-from inlay.ir.builder import Builder, Step
+from inlay.ir.builder import Builder
 from inlay.ir.expr import Var
+from inlay.ir.loop_trace import Step
 
 
 def _nonzero(node: Node) -> Value:
