@@ -236,7 +236,7 @@ def _cpu_name(arch: str, info: dict[str, str], features: tuple[str, ...]) -> str
 
 
 def _caches() -> tuple[int, int, int]:
-    sizes = dict(enumerate(_CACHES, 1))
+    sizes: dict[int, int] = dict(enumerate(_CACHES, 1))
     root = Path("/sys/devices/system/cpu/cpu0/cache")
     for index in sorted(root.glob("index*")):
         try:
