@@ -63,6 +63,11 @@
 #ifndef INLAY_MOST_BATCHED
 #define INLAY_MOST_BATCHED 64
 #endif
+/* More calls than this run in multiples of it: bodies of batches work on so many rows at a time, and
+ * what is left meets calls that become ready next. */
+#ifndef INLAY_BATCH_STEP
+#define INLAY_BATCH_STEP 8
+#endif
 #ifndef INLAY_MOST_GATHERED
 #define INLAY_MOST_GATHERED 4096
 #endif

@@ -42,21 +42,33 @@ static int is_alike(const inlay_command_t *a, const inlay_command_t *b)
     return 1;
 }
 
+/* How many of those gathered with the first may run with it, at most INLAY_MOST_BATCHED; of many, a
+ * multiple of the step. */
+static uint32_t count_alike(const inlay_command_t *first)
+{
+    const inlay_command_t *c;
+    uint32_t n = 1;
+    if (first->is_dropped) return 1;
+    for (c = first->next; c && n < INLAY_MOST_BATCHED; c = c->next) n += (uint32_t)is_alike(first, c);
+    return n > INLAY_BATCH_STEP ? n - n % INLAY_BATCH_STEP : n;
+}
+
 inlay_command_t *inlay_batch_take(inlay_activation_t *m)
 {
     inlay_flow_t *flow = &m->flow;
     inlay_gathered_t *best = NULL;
     inlay_command_t *first, *last, *c, *left = NULL, *end = NULL;
-    uint32_t i, n = 1;
+    uint32_t i, n = 1, most;
     if (!flow->n_gathered) return NULL;
     for (i = 0; i < m->module->n_kernels; i++)
         if (!best || flow->gathered[i].count > best->count) best = &flow->gathered[i];
     first = last = best->first;
+    most = count_alike(first);
     c = first->next;
     first->mates = NULL;
     while (c) {
         inlay_command_t *next = c->next;
-        if (n < INLAY_MOST_BATCHED && !first->is_dropped && is_alike(first, c)) {
+        if (n < most && is_alike(first, c)) {
             c->state = COMMAND_RUNNING;
             c->mates = NULL;
             last->mates = c;

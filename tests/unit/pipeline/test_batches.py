@@ -11,6 +11,7 @@ import inlay
 from inlay.bytecode.program import Program
 from inlay.ir.parser import parse_module
 from inlay.ops.table import table
+from inlay.pipeline import batches as found_by
 from inlay.runtime.native import Settings
 
 TREE = """
@@ -40,6 +41,12 @@ fn main(depth: some int d. int[d]) -> Tensor[1, 4, f32] { @run(@build(int(d))) }
 """
 
 
+@pytest.fixture
+def share_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let kernels have batches though these small ones do not gain."""
+    monkeypatch.setattr(found_by, "LEAST_SHARED", 1)
+
+
 def batches(program: Program) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Return for each kernel with a batch the name of the batch and what it shares."""
     return {
@@ -49,6 +56,7 @@ def batches(program: Program) -> dict[str, tuple[str, tuple[int, ...]]]:
     }
 
 
+@pytest.mark.usefixtures("share_little")
 def test_weights_are_shared_and_results_stay() -> None:
     module = parse_module(TREE, table())
     plain, batched = inlay.compile(module), inlay.compile(module, batch=True)
@@ -65,6 +73,11 @@ def test_weights_are_shared_and_results_stay() -> None:
         np.testing.assert_array_equal(got, expected[name])
 
 
+def test_what_shares_little_has_no_batch() -> None:
+    assert batches(inlay.compile(parse_module(TREE, table()), batch=True).program) == {}
+
+
+@pytest.mark.usefixtures("share_little")
 def test_what_differs_between_calls_is_not_shared() -> None:
     module = parse_module("""
         fn main(x: Tensor[1, 2, f32], y: Tensor[1, 2, f32]) {
@@ -77,6 +90,7 @@ def test_what_differs_between_calls_is_not_shared() -> None:
     assert {shared for _, shared in found.values()} <= {(), (1,)}
 
 
+@pytest.mark.usefixtures("share_little")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_modes_give_the_same_bits(tmp_path: Path, threads: int) -> None:
     file = tmp_path / "tree.inlay"

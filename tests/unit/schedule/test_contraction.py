@@ -227,7 +227,7 @@ def test_other_reductions_are_left_to_other_rules() -> None:
 def test_tiles_of_few_accumulators_are_several_panels_wide(rows: int, level: str, wide: int) -> None:
     target = baseline("x86_64", level)
     panel = target.lanes(4)
-    f = packed_matmul((rows, 9), 5 * panel - 3, panel)
+    f = packed_matmul((rows, 9), 8 * panel - 3, panel)
     s = Schedule(f)
     [block] = [b for b in s.block_names() if s.block(b).init is not None]
     contract(s, block, target)

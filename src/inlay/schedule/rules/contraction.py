@@ -75,7 +75,7 @@ MIN_PARALLEL_PANELS = 4
 """With fewer panels than this, threads share lines instead."""
 MAX_STRIP = 4
 MAX_ACCUMULATORS = 16
-"""Panels that a tile is wide, and its accumulators, at most."""
+"""Vectors that a tile of several panels is wide, and its accumulators, at most."""
 MAX_ROWS = 8
 """More rows gain nothing, and lose when they share cache sets."""
 
@@ -248,21 +248,23 @@ def _plan(s: Schedule, block: str, target: Target) -> _Plan:
     # The outermost loop is shared by threads: not one that is known to run once.
     before.sort(key=lambda i: spatial[i].extent == 1)
     tiles = row_tiles(target, dtype, panel, spatial[row].extent) if row is not None else ()
-    whole = columns is not None and mixes and b.predicate is None
     vectors = max(1, panel // lanes(target, dtype))
     strip = 1
-    if whole and row is not None:
-        strip = _strip(tiles, vectors, (columns or 0) // panel, target.vector_registers)
+    if columns is not None and row is not None and mixes and b.predicate is None:
+        strip = _strip(tiles, vectors, -(-columns // panel), target.vector_registers)
     return _Plan(tuple(before), tuple(free), row, panel, tiles, strip)
 
 
 def _strip(tiles: Sequence[int], vectors: int, panels: int, registers: int) -> int:
-    """Return how many panels a tile of so many rows is wide, a power of 2."""
+    """Return how many of the panels a tile of so many rows is wide, a power of 2.
+
+    The last strip computes what is behind the last panel for nothing: that is to be little.
+    """
     rows = max(tiles, default=MAX_ROWS)
     strip = 1
-    while strip < MAX_STRIP and 2 * strip <= panels:
-        accumulators = 2 * strip * rows * vectors
-        if accumulators > MAX_ACCUMULATORS or accumulators + 2 * strip * vectors >= registers:
+    while 2 * strip * vectors <= MAX_STRIP:
+        wide, unused = 2 * strip * vectors, -panels % (2 * strip)
+        if rows * wide > MAX_ACCUMULATORS or (rows + 1) * wide >= registers or 8 * unused > panels:
             break
         strip *= 2
     return strip
