@@ -9,7 +9,7 @@ while running which calls are ready together.
 What the calls have in common must be known when the second body is made: it is what every call in
 the program passes as one and the same constant, as weights are.
 
-A call that may be part of a batch costs about half a microsecond: it is noted, its operands are copied
+A call that may be part of a batch costs one or two microseconds: it is noted, its operands are copied
 together and its results apart. What it saves is to read what it shares by itself, from a cache, at some
 100 bytes a nanosecond. So a kernel that shares less than `LEAST_SHARED` bytes runs call by call; that
 includes all that share nothing, which would only be copied.
@@ -27,7 +27,7 @@ from inlay.ir.module import Module
 from inlay.ir.types import TensorType
 from inlay.ops.table import OperatorTable
 
-LEAST_SHARED = 64 << 10
+LEAST_SHARED = 256 << 10
 """Bytes that the calls of a kernel have to share to gain from running as one."""
 
 
