@@ -7,7 +7,7 @@ as if a person had asked for them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inlay.base.diagnostics import error
 from inlay.ir.module import Module
@@ -19,7 +19,7 @@ from inlay.placement.costs import Costs
 from inlay.placement.operations import Operation, operations_of
 from inlay.placement.optimise import Candidate, Outcome, optimise, simple
 from inlay.placement.problem import ProblemMaker
-from inlay.placement.schedule import Problem
+from inlay.placement.schedule import Problem, peaks
 
 CHOSEN = ("is cheapest there", "makes it there in every turn")
 """How facts end that come from here and not from people."""
@@ -78,7 +78,10 @@ def decide(
     if outcome is not None and (1 - worth) * outcome.baseline < outcome.time < outcome.baseline:
         outcome = simple(problem)
     if outcome is None:
-        raise _over_capacity(problem, graph.machine, operations)
+        unbounded = optimise(replace(problem, capacity=()))
+        if unbounded is None:  # no links lead there: inference says which value cannot get where
+            return None
+        raise _over_capacity(problem, unbounded.assignment, graph.machine, operations, maker.units)
     pinned, find = maker.pinned, graph.classes.find
     for members, device in zip(maker.units, outcome.assignment, strict=True):
         for o in (operations[i] for i in members):
@@ -94,23 +97,28 @@ def decide(
     return Decision(tuple(operations), tuple(maker.units), problem, outcome, maker.sizes)
 
 
-def _bound(problem: Problem, index: int) -> int:
-    return round(problem.items[index].bound)
-
-
 def _over_capacity(
-    problem: Problem, machine: Machine, operations: Sequence[Operation]
-) -> Exception:
-    sizes = [
-        f"{m.name}: {m.bytes} bytes" for m in machine.board.memories if m.bytes is not None
-    ]
-    largest = max(range(len(operations)), key=lambda i: problem.items[i].bound)
+    problem: Problem, assignment: Sequence[int], machine: Machine, operations: Sequence[Operation],
+    units: Sequence[Sequence[int]],
+) -> Exception:  # fmt: skip
+    """Say which memories are too small, for the best plan if they had no bounds."""
+    needs = peaks(problem, assignment)
+    notes: list[str] = []
+    small: list[str] = []
+    for pool, need, capacity in zip(machine.board.memories, needs, problem.capacity, strict=False):
+        if capacity is not None and need > capacity:
+            notes.append(f"{pool.name} has {pool.bytes} bytes, and {round(need)} are needed at once")
+            small.append(pool.name)
+    tight = {d for d, m in enumerate(problem.memory) if machine.board.memories[m].name in small}
+    there = [u[-1] for u, d in zip(units, assignment, strict=True) if d in tight]
+    largest = max(there, default=0, key=lambda i: problem.items[i].bound)
     o = operations[largest]
+    size = round(problem.items[largest].bound)
     return error(
         "placement.over-capacity",
         f"found no placement on board '{machine.board.name}' that keeps within its memories",
         span=o.call.span,
-        notes=[*sizes, f"the largest value is that of {o.name}: {_bound(problem, largest)} bytes"],
-        hint="give a board with more memory, smaller sizes, or drop wishes",
+        notes=[*notes, f"the largest value there is that of {o.name}: {size} bytes"],
+        hint=f"give {' and '.join(small) or 'the board'} more bytes in the board's file, use smaller "
+        "sizes, or drop pins and wishes",
     )  # fmt: skip
-

@@ -24,6 +24,7 @@ from inlay.ops.device import DEVICE_COPY, CopyAttrs
 from inlay.placement._capture import capture
 from inlay.placement._graph import Edge
 from inlay.placement._instance import Capability
+from inlay.placement.costs import Measured
 from inlay.placement.decide import CHOSEN, Decision
 from inlay.placement.pins import names_of
 from inlay.placement.plan_places import Choice, Inferred, forms_of, infer
@@ -88,6 +89,7 @@ class Explanation:
         busy_ns: how long each device computes.
         sizes: what dims were taken to be, and who said so.
         module: the placed program.
+        is_measured: whether costs were measured, or are the board's figures.
     """
 
     board: str
@@ -101,6 +103,7 @@ class Explanation:
     busy_ns: dict[str, float]
     sizes: dict[str, tuple[int, str]]
     module: Module
+    is_measured: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -110,6 +113,7 @@ class Explanation:
             "bound_ns": self.bound_ns,
             "gap": _finite(self.gap),
             "proved": self.proved,
+            "measured": self.is_measured,
             "first_able_ns": _finite(self.first_able_ns),
             "busy_ns": self.busy_ns,
             "sizes": {n: {"size": s, "from": w} for n, (s, w) in self.sizes.items()},
@@ -157,6 +161,7 @@ def explain(
         busy,
         dict(decision.sizes),
         placed,
+        choice.costs.measured != Measured(),
     )
 
 

@@ -35,7 +35,7 @@ from inlay.placement.schedule import (
 
 EXACT_STEPS = 100_000
 """Tasks that branch and bound places before it gives up proving."""
-SEARCH_STEPS = 1_500_000
+SEARCH_STEPS = 1_000_000
 """Tasks that the local search places."""
 _BEAM = 12
 _EXACT_TASKS = 48
@@ -413,8 +413,8 @@ def _improve(
                     if tried == chosen:
                         continue
                     steps -= count
-                    found = predict(problem, tried)
-                    if found < time * (1 - 1e-12):
+                    found = predict(problem, tried, time * (1 - 1e-12))
+                    if found < INFINITE:
                         time, chosen, changed = found, tried, True
                 if steps <= 0:
                     break

@@ -15,6 +15,8 @@ from inlay.placement.operations import Operation, operations_of
 
 _NODE = re.compile(r"node '(?P<name>.*)' \((?P<operator>[^()]*)\)")
 """How the importer of a model names where an operation comes from."""
+_ADDED = frozenset({"transpose", "reshape", "pad", "check_indices", "index_extremes"})
+"""Operators that lowering writes around others: layouts, borders, checks."""
 
 
 def apply_pins(
@@ -55,16 +57,27 @@ def apply_pins(
         if not hit:
             _nothing_matches(text, pattern, operations, forms, findings)
         for o in hit:
+            if _is_added(o, pattern, graph, devices[device]):
+                continue
             graph.pin(o.atom, devices[device], Reason(f"pinned by {text}", o.call.span))
+
+
+def _is_added(o: Operation, pattern: str, graph: Graph, device: int) -> bool:
+    """Whether lowering added an operation to a node that is meant, and the device cannot run it."""
+    is_meant = not o.call.span.name or _is_operator(o.name, pattern)
+    return not is_meant and o.name in _ADDED and device not in graph.operations[o.atom].allowed
 
 
 def matches(o: Operation, pattern: str, forms: Mapping[str, str]) -> bool:
     """Whether a pattern means an operation; operators are spelled in any case (`MatMul`)."""
-    spelled = pattern.lower().replace("_", "")
     operators = (o.name, forms.get(o.name, o.name))
     return any(fnmatch.fnmatchcase(name, pattern) for name in names_of(o, forms)) or any(
-        fnmatch.fnmatchcase(name.replace("_", ""), spelled) for name in operators
+        _is_operator(name, pattern) for name in operators
     )
+
+
+def _is_operator(name: str, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(name.replace("_", ""), pattern.lower().replace("_", ""))
 
 
 def names_of(o: Operation, forms: Mapping[str, str]) -> tuple[str, ...]:

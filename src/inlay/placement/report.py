@@ -46,6 +46,8 @@ def _totals(e: Explanation) -> list[str]:
         lines.append(
             f"  first device that can: {time_text(e.first_able_ns)} ({share:.0f} % saved)"
         )
+    if not e.is_measured and len(e.busy_ns) > 1:
+        lines.append("  by the board's figures; `inlay bench --calibrate` measures this machine")
     lines += [f"  size {name} = {size}, from {who}" for name, (size, who) in e.sizes.items()]
     if e.copies:
         moved = sum(c.bytes for c in e.copies)

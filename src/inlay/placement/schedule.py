@@ -179,14 +179,17 @@ def finish(problem: Problem, state: State) -> float:
     return max(state.end, *state.engines, 0.0) if state.engines else state.end
 
 
-def predict(problem: Problem, assignment: Sequence[int]) -> float:
-    """Return the predicted time of an assignment; `INFINITE` for one that cannot be."""
+def predict(problem: Problem, assignment: Sequence[int], below: float = INFINITE) -> float:
+    """Return the predicted time of an assignment; `INFINITE` for one that cannot be.
+
+    Also for one whose time is not below a limit: that shows early, and memories are not looked at.
+    """
     state = start(problem)
     for index, device in enumerate(assignment):
-        if advance(problem, state, index, device) == INFINITE:
+        if advance(problem, state, index, device) >= below:
             return INFINITE
     time = finish(problem, state)
-    return time if time < INFINITE and fits(problem, assignment) else INFINITE
+    return time if time < below and fits(problem, assignment) else INFINITE
 
 
 def peaks(problem: Problem, assignment: Sequence[int]) -> list[float]:

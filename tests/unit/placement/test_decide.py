@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,12 +22,14 @@ from inlay.machine.board import Board
 from inlay.machine.board_file import find_board, read_board
 from inlay.ops.device import DEVICE_COPY
 from inlay.passes.contract import PassContext
+from inlay.pipeline.explain import explanation
 from inlay.placement import plan_places
 from inlay.placement.calibration import calibrated, read_measured, write_measured
 from inlay.placement.costs import Costs, Measured
 from inlay.placement.explain import explain
 from inlay.placement.optimise import Candidate
 from inlay.placement.plan_places import Choice, PlanOptions
+from tests.data import model_case
 from tests.unit.placement.cases import (
     OPS,
     arguments,
@@ -116,8 +119,29 @@ def test_a_small_memory_is_a_reason():
     with pytest.raises(CompileError) as failure:
         explained(BIG, accelerated(link=8, size='bytes = "64KiB"'), "matmul=npu")
     assert failure.value.ids == ("placement.over-capacity",)
-    assert "npu.mem: 65536 bytes" in str(failure.value)
-    assert "the largest value is that of" in str(failure.value)
+    assert "npu.mem has 65536 bytes, and " in str(failure.value)
+    assert "give npu.mem more bytes" in str(failure.value)
+
+
+def test_a_pin_to_a_device_that_no_link_leads_to():
+    board = replace(accelerated(link=8), links=())
+    with pytest.raises(CompileError) as failure:
+        explained(BIG, board, "matmul=npu")
+    assert failure.value.ids[0] == "device.no-path"
+    assert "a link ram -> npu.mem would do" in str(failure.value)
+
+
+def test_pins_by_the_names_of_a_model():
+    """The operator and the node of the model; what lowering adds to a node stays where it can run."""
+    case = model_case("mnist8")
+    found = explanation(inlay.load(case.model), "soc_npus", pins=("MaxPool=npu0", "Times212=npu1"))
+    on = {n: o.device for o in found.operations for n in o.operator.split("+")}
+    assert on["max_pool"] == "npu0"
+    assert on["matmul_packed"] == "npu1"
+    with pytest.raises(CompileError) as failure:
+        explanation(inlay.load(case.model), "soc_npus", pins=("Maxpool2=npu0",))
+    assert failure.value.ids == ("placement.bad-pin",)
+    assert "did you mean MaxPool" in str(failure.value)
 
 
 def test_pins_and_wishes_are_kept():
