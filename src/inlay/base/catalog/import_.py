@@ -73,12 +73,6 @@ ENTRIES = (
         remedy="Export the model with named dynamic axes.",
     ),
     Entry(
-        id="import.sparse",
-        title="the model has sparse initializers",
-        explanation="Sparse tensors are not supported.",
-        remedy="Convert them to dense initializers.",
-    ),
-    Entry(
         id="import.undefined-name",
         title="a value is used that nothing produces",
         explanation=(

@@ -314,16 +314,15 @@ class _Importer:
             span = Span.named(f"initializer '{tensor.name}'")
             self._name(tensor.name, scope, span)
             with self.findings.catching():
-                array = load.read_tensor(tensor, self.folder, span, self.limits)
+                widen = load.is_narrow(tensor) and _only_dequantized(tensor.name, graph)
+                array = load.read_tensor(tensor, self.folder, span, self.limits, widen=widen)
                 scope.values[tensor.name] = constant(array)
-        if graph.sparse_initializer:
-            self.findings.unsupported(
-                "import.sparse",
-                f"{len(graph.sparse_initializer)} initializers are sparse tensors",
-                hint="convert them to dense initializers",
-            )
-            for sparse in graph.sparse_initializer:
-                scope.values[sparse.values.name] = None
+        for sparse in graph.sparse_initializer:
+            name = sparse.values.name
+            span = Span.named(f"initializer '{name}'")
+            self._name(name, scope, span)
+            with self.findings.catching():
+                scope.values[name] = constant(load.read_sparse(sparse, span, self.limits))
         for index in _order(graph.node):
             self._node(graph.node[index], index, scope, b)
         return tuple(self._output(o.name, scope) for o in graph.output)
@@ -696,6 +695,13 @@ def _order(nodes: Sequence[onnx.NodeProto]) -> list[int]:
     if all(p < i for i, before in enumerate(needs) for p in before):
         return list(range(len(nodes)))
     return postorder(range(len(nodes)), lambda i: needs[i])
+
+
+def _only_dequantized(name: str, graph: onnx.GraphProto) -> bool:
+    """Whether all that reads a constant turns it into numbers, whatever format it is stored in."""
+    readers = [node for node in graph.node if name in _read_by(node)]
+    outputs = {o.name for o in graph.output}
+    return name not in outputs and all(node.op_type == "DequantizeLinear" for node in readers)
 
 
 def _read_by(root: onnx.NodeProto) -> list[str]:

@@ -6,6 +6,7 @@ not be able to make the compiler read `/etc/passwd` or follow a link out of its 
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,23 @@ _DTYPES: dict[int, DType] = {
     TensorProto.BOOL: dt.BOOL,
     TensorProto.STRING: dt.STRING,
 }
+
+
+_NARROW: dict[int, DType] = {
+    TensorProto.INT4: dt.I8,
+    TensorProto.UINT4: dt.U8,
+    TensorProto.FLOAT8E4M3FN: dt.F32,
+    TensorProto.FLOAT8E4M3FNUZ: dt.F32,
+    TensorProto.FLOAT8E5M2: dt.F32,
+    TensorProto.FLOAT8E5M2FNUZ: dt.F32,
+    TensorProto.FLOAT4E2M1: dt.F32,
+}
+"""Formats that only storage knows, and the narrowest of ours that has all their numbers."""
+
+
+def is_narrow(tensor: TensorProto) -> bool:
+    """Whether a tensor has a format that is only good to store constants in."""
+    return tensor.data_type in _NARROW
 
 
 def dtype_of(elem_type: int) -> DType | None:
@@ -197,11 +215,17 @@ def external_file(tensor: TensorProto, folder: Path | None, span: Span) -> tuple
 
 
 def read_tensor(
-    tensor: TensorProto, folder: Path | None, span: Span, limits: ImportLimits = DEFAULT_LIMITS
+    tensor: TensorProto,
+    folder: Path | None,
+    span: Span,
+    limits: ImportLimits = DEFAULT_LIMITS,
+    *,
+    widen: bool = False,
 ) -> np.ndarray:
     """Return the content of an initializer or tensor attribute, read-only, row-major.
 
-    External data is mapped, not read.
+    External data is mapped, not read. With `widen`, formats that only storage knows (see
+    `is_narrow`) come in one that computes.
 
     Raises:
         CompileError: `import.external-data`, `import.bad-tensor`, `import.dtype`,
@@ -217,6 +241,8 @@ def read_tensor(
         )
 
     dtype = dtype_of(tensor.data_type)
+    if dtype is None and widen:
+        dtype = _NARROW.get(tensor.data_type)
     if dtype is None:
         raise error(
             "import.dtype",
@@ -238,6 +264,14 @@ def read_tensor(
         raise _too_large(what, limits.max_tensor_bytes, "bytes", "max_tensor_bytes", span)
     if tensor.data_location == TensorProto.EXTERNAL:
         path, offset, length = external_file(tensor, folder, span)
+        if is_narrow(tensor):
+            raise error(
+                "import.external-data",
+                f"tensor '{tensor.name}' packs {elem_type_name(tensor.data_type)} in a file beside "
+                "the model",
+                span=span,
+                hint="store it in the model itself",
+            )
         needed = count * dtype.itemsize
         if dtype is dt.STRING or (length >= 0 and length != needed):
             raise bad(f"needs {needed} bytes and its external data has {length}")
@@ -254,5 +288,47 @@ def read_tensor(
     if array.shape != shape:
         raise bad(f"has {array.size} elements for shape {list(shape)}")
     array = np.array(array, dtype=dtype.numpy, order="C", copy=None)
+    array.flags.writeable = False
+    return array
+
+
+def read_sparse(
+    sparse: onnx.SparseTensorProto, span: Span, limits: ImportLimits = DEFAULT_LIMITS
+) -> np.ndarray:
+    """Return the content of a sparse tensor, dense. It may be as large as a model file.
+
+    Raises:
+        CompileError: `import.bad-tensor`, `import.dtype`, `import.too-large`.
+    """
+    values = read_tensor(sparse.values, None, span, limits)
+    indices = read_tensor(sparse.indices, None, span, limits)
+    shape = tuple(sparse.dims)
+
+    def bad(why: str) -> CompileError:
+        message = f"sparse tensor '{sparse.values.name}' {why}"
+        hint = "the model is damaged; export it again"
+        return error("import.bad-tensor", message, span=span, hint=hint)
+
+    if not 1 <= len(shape) <= MAX_RANK or min(shape) < 0:
+        raise bad(f"has the impossible shape {list(shape)}")
+    if values.ndim != 1 or values.dtype == object:
+        raise bad(f"has values of shape {list(values.shape)} that are no list of numbers")
+    count = math.prod(shape)
+    if count * max(values.itemsize, 1) > limits.max_file_bytes:
+        what = f"sparse tensor '{sparse.values.name}' of shape {list(shape)} has"
+        raise _too_large(what, limits.max_file_bytes, "bytes", "max_file_bytes", span)
+    if indices.dtype != np.int64 or indices.shape not in ((values.size,), (values.size, len(shape))):
+        raise bad(f"has indices of shape {list(indices.shape)} for {values.size} values")
+    steps = np.array([math.prod(shape[i + 1 :]) for i in range(len(shape))], np.int64)
+    high = np.array(shape if indices.ndim == 2 else [count])
+    if indices.size and ((indices < 0) | (indices >= high)).any():
+        raise bad("has indices outside its shape")
+    places = indices @ steps if indices.ndim == 2 else indices
+    dense = np.zeros(count, values.dtype)
+    dense[places] = values
+    return _frozen(dense.reshape(shape))
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
     array.flags.writeable = False
     return array

@@ -155,6 +155,11 @@ class Node:
         a = self._attribute(name, AttributeProto.TENSOR)
         return None if a is None else load.read_tensor(a.t, None, self.span)
 
+    def sparse_attribute(self, name: str) -> np.ndarray | None:
+        """Return the content of a sparse tensor attribute, dense."""
+        a = self._attribute(name, AttributeProto.SPARSE_TENSOR)
+        return None if a is None else load.read_sparse(a.sparse_tensor, self.span)
+
     # ------------------------------------------------------------------ inputs
 
     def has(self, i: int) -> bool:

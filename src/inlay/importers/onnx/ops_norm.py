@@ -102,6 +102,7 @@ RULES: Mapping[str, Rule] = {
     "BatchNormalization": _batch_norm,
     "LayerNormalization": _layer_norm,
     "RMSNormalization": _rms_norm,
+    "SimplifiedLayerNormalization": _rms_norm,
     "InstanceNormalization": _instance_norm,
     "LpNormalization": _lp_normalization,
     "Softmax": _softmax("softmax"),

@@ -9,15 +9,26 @@ import numpy as np
 from inlay.arith import dtype as dt
 from inlay.arith.expr import Int, floordiv, lit, minimum, product
 from inlay.importers.onnx.node import Node, Rule
-from inlay.importers.onnx.ops_nn import ints_attribute, resolved_pads
+from inlay.importers.onnx.ops_nn import (
+    ints_attribute,
+    of_same_size,
+    padded,
+    pads_to_same,
+    resolved_pads,
+)
 from inlay.importers.onnx.term import Term, arange, constant, filled, integers, term
 from inlay.importers.onnx.values import Value
 from inlay.ir import make
+from inlay.ir.expr import Expr
+from inlay.ops._build import lowest
 from inlay.ops.indexing import Combine
 
 
 def _pool(name: str) -> Rule:
     def rule(node: Node) -> tuple[Value, ...]:
+        same = _of_same_size(node, name)
+        if same is not None:
+            return (same.value,)
         attrs = _window(node)
         if name == "average_pool":
             attrs["count_include_pad"] = node.flag("count_include_pad")
@@ -48,6 +59,44 @@ def _window(node: Node) -> dict[str, object]:
         "dilations": dilations,
         "ceil_mode": node.flag("ceil_mode"),
     }
+
+
+def _of_same_size(node: Node, name: str) -> Term | None:
+    """Return a pool with `SAME_*` over sizes that are not known; None where it is something else.
+
+    Elements around the input count for nothing: they are the least of maxima, and averages are
+    divided by how much of each window lies inside.
+    """
+    x = term(node, 0)
+    spatial = x.shape[2:]
+    kernel, strides, dilations = (
+        ints_attribute(node, what, len(spatial), 1)
+        for what in ("kernel_shape", "strides", "dilations")
+    )
+    pads = pads_to_same(node, spatial, kernel, strides, dilations)
+    if not pads:
+        return None
+    if len(node.proto.output) > 1:
+        raise node.unsupported("names places in an input that is padded to the same size")
+    attrs = {"kernel": kernel, "strides": strides, "dilations": dilations}
+
+    def pooled(of: Term, *fill: Expr) -> Term:
+        return Term(node, node.emit(name, padded(node, of.expr, pads, *fill), **attrs))
+
+    if name == "average_pool":
+        y = pooled(x)
+        if not node.flag("count_include_pad"):
+            y = y / pooled(filled(node, 1.0, (1, 1, *spatial), x.dtype))
+    else:
+        y = pooled(x, make.const(np.array(lowest(x.dtype), x.dtype.numpy)))
+    return Term(node, of_same_size(node, y.expr, spatial, strides))
+
+
+def average_pool(node: Node, x: Term) -> Value:
+    """Return the average pool that a node describes, of another tensor than its input."""
+    attrs = _window(node)
+    attrs["count_include_pad"] = node.flag("count_include_pad")
+    return node.result("average_pool", x.expr, **attrs)
 
 
 def _column_major(index: Term, spatial: Sequence[Int]) -> Term:

@@ -89,6 +89,8 @@ def _dequantize(node: Node) -> Value:
     axis, block = _axis_and_block(node, q)
     asked = node.int("output_dtype", 0)
     to = (load.dtype_of(asked) if asked else scale.dtype) or scale.dtype
+    if q.dtype is dt.F32:  # a constant that was stored in a narrower float format
+        return (q.cast(scale.dtype) * _spread(scale, q, axis, block)).cast(to).value
     if q.dtype not in (*NARROW, dt.I32):
         raise node.unsupported(f"converts from {q.dtype}")
     if not block and scale.rank <= 1:

@@ -6,6 +6,10 @@ elements along an axis are a vector, the elements around them are gathered and w
 radius r over a shrunken axis reaches `r / scale` elements far, so the number of weights may be a dim
 that the program finds out.
 
+Where corners are aligned and a size times a scale is no whole number, the text of the specification
+(the length of the result counts) and its reference implementation (the product before rounding does)
+disagree. The text is followed, as exporters and other runtimes do.
+
 Source: the Resize operator of ONNX and its reference implementation.
 """
 
@@ -108,7 +112,7 @@ def _resize(node: Node) -> Value:
     content = node.array(scales)
     if content is not None:
         return _by_scales(node, spec, tuple(float(s) for s in content.reshape(-1)))
-    return _composed(node, spec, _axes_of_scales(node, spec, term(node, scales)))
+    return _composed(node, spec, _axes_of_scales(spec, term(node, 0), term(node, scales)))
 
 
 def _upsample(node: Node) -> Value:
@@ -164,44 +168,32 @@ def _by_scales(node: Node, spec: _Spec, scales: tuple[float, ...]) -> Value:
         raise node.invalid(f"has {len(scales)} scales for {len(spec.axes)} axes")
     if any(not (s > 0 and math.isfinite(s)) for s in scales):
         raise node.invalid(f"has scales {list(scales)}")
-    if spec.coordinates == "align_corners":
-        for axis, s in zip(spec.axes, scales, strict=True):
-            size = x.shape[axis].value
-            if s != int(s) and (size is None or size * s != int(size * s)):
-                raise node.unsupported(_FRACTION, hint="export the model with sizes")
+    if any(_scaled(x.shape[a], s) is None for a, s in zip(spec.axes, scales, strict=True)):
+        return _composed(node, spec, _axes_of_scales(spec, x, constant(node, scales, dt.F32)))
     dims, every = list(x.shape), [1.0] * x.rank
     for axis, s in zip(spec.axes, scales, strict=True):
-        dims[axis], every[axis] = _scaled(node, x.shape[axis], s), s
+        dims[axis], every[axis] = _scaled(x.shape[axis], s) or lit(0), s
     if _is_plain(spec, x, dims):
         return _plain(node, spec, tuple(dims), tuple(every))
     axes = [_Axis(a, x.shape[a], dims[a], constant(node, every[a], dt.F32)) for a in spec.axes]
     return _composed(node, spec, axes)
 
 
-_FRACTION = "aligns corners where a size times a scale is no whole number"
-"""What the text of the specification and its reference implementation disagree about."""
+def _scaled(size: Int, scale: float) -> Int | None:
+    """Return the new size of an axis: its product with a scale in f32, rounded down.
 
-
-def _scaled(node: Node, size: Int, scale: float) -> Int:
-    """Return the new size of an axis: its product with a scale in f32, rounded down."""
+    None where only the running program can round as f32 does.
+    """
     if size.value is not None:
         return lit(math.floor(np.float32(size.value) * np.float32(scale)))
     ratio = Fraction(scale).limit_denominator(1024)
     if np.float32(float(ratio)) != np.float32(scale):
-        raise node.unsupported(
-            f"scales an axis whose size {size} is not known by {scale}, which is no simple ratio",
-            hint="export the model with sizes, or with a static shape",
-        )
+        return None
     return floordiv(size * ratio.numerator, lit(ratio.denominator))
 
 
-def _axes_of_scales(node: Node, spec: _Spec, scales: Term) -> list[_Axis]:
-    x = term(node, 0)
-    old = integers(node, [x.shape[a] for a in spec.axes]).cast(dt.F32)
-    sizes = old * scales
-    if spec.coordinates == "align_corners":
-        fractions = (sizes - sizes.op("floor")).op("sign").cast(dt.I64).over("max")
-        sizes = sizes.checked_zero(fractions, _FRACTION)
+def _axes_of_scales(spec: _Spec, x: Term, scales: Term) -> list[_Axis]:
+    sizes = integers(x.node, [x.shape[a] for a in spec.axes]).cast(dt.F32) * scales
     new = sizes.op("floor").controls()
     return [
         _Axis(a, x.shape[a], n, scales.at(0, i))

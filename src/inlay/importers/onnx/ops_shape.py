@@ -14,7 +14,7 @@ from inlay.arith import dtype as dt
 from inlay.arith.expr import Int, floordiv, lit, maximum, product
 from inlay.importers.onnx import axes as runtime_axes
 from inlay.importers.onnx.node import Node, Rule
-from inlay.importers.onnx.term import arange, concat, constant, filled, integers, term
+from inlay.importers.onnx.term import Term, arange, concat, constant, filled, integers, term
 from inlay.importers.onnx.values import MAX_KNOWN, Value, known, known_scalar
 from inlay.ir import make
 from inlay.ir.expr import Const
@@ -76,7 +76,10 @@ def _constant(node: Node) -> Value:
         return constant(node, texts, dt.STRING).value
     if any(a.name == "value_string" for a in node.proto.attribute):
         return constant(node, node.string("value_string", ""), dt.STRING).value
-    raise node.unsupported("has a value that is a sparse tensor")
+    sparse = node.sparse_attribute("sparse_value")
+    if sparse is None:
+        raise node.invalid("has no value")
+    return Value(make.const(sparse))
 
 
 def _constant_of_shape(node: Node) -> Value:
@@ -244,7 +247,20 @@ def _expand_at_run_time(node: Node) -> Value:
     if length < rank:
         wanted = concat([filled(node, 1, (rank - length,), dt.I64), wanted], 0)
     target = wanted.equals(1).where(integers(node, x.shape), wanted).controls()
+    for axis, size in enumerate(target):
+        if x.shape[axis].value is None:
+            x = _stretched(x, axis, size)
     return x.broadcast(target).value
+
+
+def _stretched(x: Term, axis: int, size: Int) -> Term:
+    """Read an axis of 1 or `size` elements as one of `size`: the element `min(i, n - 1)`."""
+    node, n = x.node, x.shape[axis]
+    ends = make.int_const((n - 1) * (n - size)), make.int_const(0)
+    why = f"axis {axis} has 1 element or as many as are wanted"
+    checked = Term(node, node.emit("check_equal", x.expr, *ends, why=why))
+    places = arange(node, size).op("minimum", integers(node, (n - 1,)))
+    return checked.gather(places, axis=axis, clamp=True)
 
 
 def _expand(node: Node) -> Value:
@@ -254,6 +270,11 @@ def _expand(node: Node) -> Value:
     rank = max(len(old), len(wanted))
     a = (lit(1),) * (rank - len(old)) + old
     b = (lit(1),) * (rank - len(wanted)) + wanted
+    # A dim that is 0 or 1 (such as min(1, n)) does not stretch what it meets, but may empty it.
+    most = [node.b.known.facts.range_of(y).high for y in b]
+    b = tuple(
+        x * y if y.value is None and high == 1 else y for x, y, high in zip(a, b, most, strict=True)
+    )
     dims = tuple(y if x == 1 else x for x, y in zip(a, b, strict=True))
     # Where neither is 1 the two must be equal, and broadcast_to checks the one it is given.
     target = tuple(x if y == 1 else y for x, y in zip(dims, b, strict=True))

@@ -20,6 +20,7 @@ from inlay.importers.onnx import (
     ops_select,
     ops_sequence,
     ops_shape,
+    ops_signal,
     ops_tensor,
     ops_text,
 )
@@ -39,6 +40,7 @@ _FAMILIES = (
     ops_select.RULES,
     ops_sequence.RULES,
     ops_shape.RULES,
+    ops_signal.RULES,
     ops_tensor.RULES,
     ops_text.RULES,
     control_flow.RULES,

@@ -1,0 +1,263 @@
+"""Fused operators of onnxruntime: what its optimizer and its quantizer make of core operators.
+
+Each is the composition that it was fused from. Quantized ones compute on the real numbers that their
+operands stand for, and round once, at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from inlay.arith import dtype as dt
+from inlay.importers.onnx import ops_math, ops_nn, ops_pool
+from inlay.importers.onnx.node import Node, Rule
+from inlay.importers.onnx.term import Term, concat, constant, term
+from inlay.importers.onnx.values import Value
+
+# --------------------------------------------------------------------------- activations
+
+
+def _activated(node: Node, y: Term) -> Term:
+    """Apply the activation that a node names."""
+    name = node.string("activation", "")
+    given = node.float_list("activation_params") or ()
+    alpha = node.float("activation_alpha", given[0] if given else 0.01)
+    beta = node.float("activation_beta", given[1] if len(given) > 1 else 0.5)
+    match name:
+        case "":
+            return y
+        case "Relu" | "Sigmoid" | "Tanh":
+            return y.op(name.lower())
+        case "LeakyRelu":
+            return y.op("leaky_relu", alpha=alpha)
+        case "Clip" if len(given) == 2:
+            return y.clamp(given[0], given[1])
+        case "HardSigmoid":
+            return (y * (alpha if given else 0.2) + beta).clamp(0.0, 1.0)
+        case _:
+            raise node.unsupported(f"has activation '{name}'")
+
+
+def _fused_conv(node: Node) -> Value:
+    done = ops_nn.RULES["Conv"](_without(node, 3))
+    assert isinstance(done, Value), "a convolution has one result"
+    y = Term(node, node.as_tensor(done))
+    if node.has(3):
+        y = y + term(node, 3)
+    return _activated(node, y).value
+
+
+def _fused_gemm(node: Node) -> Value:
+    done = ops_math.RULES["Gemm"](node)
+    assert isinstance(done, Value), "a product has one result"
+    return _activated(node, Term(node, node.as_tensor(done))).value
+
+
+def _without(node: Node, count: int) -> Node:
+    """Return the node with its first inputs only."""
+    return replace(node, inputs=node.inputs[:count])
+
+
+# --------------------------------------------------------------------------- normalization
+
+
+def _skip_norm(*, simplified: bool) -> Rule:
+    """Normalize the sum of two tensors and a bias; the sum is output 3."""
+
+    def rule(node: Node) -> tuple[Value, ...]:
+        bias = 3 if simplified else 4
+        total = term(node, 0) + term(node, 1)
+        if node.has(bias):
+            total = total + term(node, bias)
+        more = () if simplified or not node.has(3) else (term(node, 3),)
+        y = _normal(node, total, (term(node, 2), *more), simplified=simplified)
+        return _first_and_last(node, y, total)
+
+    return rule
+
+
+def _normal(node: Node, x: Term, scale: tuple[Term, ...], *, simplified: bool) -> Term:
+    epsilon = node.float("epsilon", 1e-12 if not simplified else 1e-5)
+    name = "rms_norm" if simplified else "layer_norm"
+    return x.op(name, *scale, axis=x.rank - 1, epsilon=epsilon)
+
+
+def _first_and_last(node: Node, y: Term, total: Term) -> tuple[Value, ...]:
+    """Return the result, and the sum as output 3; what is between is for training."""
+    if any(node.proto.output[1:3]):
+        raise node.unsupported("has outputs for training")
+    return (y.value, y.value, y.value, total.value)[: len(node.proto.output)]
+
+
+def _embed_layer_norm(node: Node) -> tuple[Value, ...]:
+    """Look up words, positions and segments, add them up, and normalize."""
+    if node.has(7) or any(node.proto.output[1:2]):
+        raise node.unsupported("counts the words of a mask")
+    ids = term(node, 0)
+    words = term(node, 2).gather(ids)
+    length = ids.shape[1]
+    places = term(node, 3)
+    total = words + (places.gather(term(node, 8)) if node.has(8) else places.part(0, 0, length))
+    if node.has(1):
+        total = total + term(node, 4).gather(term(node, 1))
+    y = _normal(node, total, (term(node, 5), term(node, 6)), simplified=False)
+    return (y.value, y.value, total.value)[: len(node.proto.output)]
+
+
+# --------------------------------------------------------------------------- quantized
+
+
+def _number(node: Node, i: int) -> Term:
+    p = term(node, i)
+    return p.reshape() if p.rank == 1 and p.shape[0] == 1 else p
+
+
+def _real(node: Node, x: int, scale: int, zero: int, axis: int = 0) -> Term:
+    """Return what a quantized input stands for."""
+    more = (_number(node, zero),) if node.has(zero) else ()
+    return term(node, x).op("dequantize", _number(node, scale), *more, axis=axis)
+
+
+def _rounded(node: Node, y: Term, scale: int, zero: int, to: dt.DType) -> Value:
+    """Quantize with the scale and zero point of two inputs."""
+    more = (_number(node, zero),) if node.has(zero) else ()
+    return y.op("quantize", _number(node, scale), *more, dtype=to, axis=0).value
+
+
+def _q_linear(make: Callable[[Node, Term], Term]) -> Rule:
+    """Inputs: x, scale, zero; scale and zero of the result."""
+
+    def rule(node: Node) -> Value:
+        return _rounded(node, make(node, _real(node, 0, 1, 2)), 3, 4, node.type(0).dtype)
+
+    return rule
+
+
+def _global_average(node: Node, x: Term) -> Term:
+    first = 1 if node.flag("channels_last") else 2
+    last = x.rank - 1 if first == 1 else x.rank
+    return x.over("mean", *range(first, last), keep=True)
+
+
+def _average(node: Node, x: Term) -> Term:
+    if node.flag("channels_last"):
+        raise node.unsupported("has channels last")
+    return Term(node, node.as_tensor(ops_pool.average_pool(node, x)))
+
+
+def _softmax(node: Node, x: Term) -> Term:
+    if node.int("opset", 13) < 13:
+        axis = node.axis(node.int("axis", 1), x.rank)
+        if axis != x.rank - 1:
+            raise node.unsupported("is a softmax over several axes")
+    return x.op("softmax", axis=node.axis(node.int("axis", -1), x.rank))
+
+
+def _q_linear_concat(node: Node) -> Value:
+    """Inputs: scale and zero of the result; then tensor, scale and zero of each part."""
+    parts = [_real(node, i, i + 1, i + 2) for i in range(2, len(node.inputs), 3)]
+    joined = concat(parts, node.axis(node.int("axis", 0), parts[0].rank))
+    return _rounded(node, joined, 0, 1, node.type(2).dtype)
+
+
+def _q_gemm(node: Node) -> Value:
+    """Inputs: a, scale, zero; b, scale, zero; c in units of both scales; scale and zero of y."""
+    zeros = [_number(node, i) if node.has(i) else None for i in (2, 5)]
+    operands: list[Term] = []
+    for i, zero, flipped in ((0, zeros[0], "transA"), (3, zeros[1], "transB")):
+        whole = term(node, i).cast(dt.I32)
+        if zero is not None and zero.rank == 1:
+            zero = zero.reshape(zero.shape[0], 1) if node.flag(flipped) else zero
+        whole = whole if zero is None else whole - zero.cast(dt.I32)
+        operands.append(whole.transpose(1, 0) if node.flag(flipped) else whole)
+    total = operands[0].op("matmul", operands[1])
+    if node.has(6):
+        total = total + term(node, 6)
+    scale = _number(node, 1) * _number(node, 4) * node.float("alpha", 1.0)
+    y = total.cast(dt.F32) * scale
+    return _rounded(node, y, 7, 8, node.type(0).dtype) if node.has(7) else y.value
+
+
+def _matmul_integer_to_float(node: Node) -> Value:
+    """Inputs: a, b; their scales; their zero points; a bias."""
+    return _scaled_product(node, term(node, 0), _number(node, 2), 4, 3, 5, 6)
+
+
+def _dynamic_quantize_matmul(node: Node) -> Value:
+    """Inputs: a in floats; b, its scale and zero point; a bias."""
+    q, scale, zero = _dynamically_quantized(node)
+    return _scaled_product(node, q, scale, zero, 2, 3, 4)
+
+
+def _dynamically_quantized(node: Node) -> tuple[Term, Term, Term]:
+    """Return a tensor as u8, its scale and its zero point, as DynamicQuantizeLinear does."""
+    x = term(node, 0)
+    low = x.over("min").op("minimum", 0.0)
+    high = x.over("max").op("maximum", 0.0)
+    scale = (high - low) / 255.0
+    scale = scale.equals(0.0).where(1.0, scale)
+    zero = (-low / scale).op("round").clamp(0.0, 255.0).cast(dt.U8)
+    q = x.op("quantize", scale, zero, dtype=dt.U8, axis=0)
+    return q, scale, zero
+
+
+def _scaled_product(
+    node: Node, a: Term, a_scale: Term, a_zero: Term | int, b_scale: int, b_zero: int, bias: int
+) -> Value:
+    zero = _number(node, a_zero) if isinstance(a_zero, int) and node.has(a_zero) else a_zero
+    left = zero if isinstance(zero, Term) else constant(node, 0, a.dtype)
+    right = _number(node, b_zero) if node.has(b_zero) else constant(node, 0, node.type(1).dtype)
+    total = a.op("matmul_integer", term(node, 1), left, right)
+    y = total.cast(dt.F32) * (a_scale * _number(node, b_scale))
+    return (y + term(node, bias)).value if node.has(bias) else y.value
+
+
+def _matmul_n_bits(node: Node) -> Value:
+    """Multiply with weights in blocks of few bits, which are unpacked here."""
+    what = "weights, scales or zero points"
+    if node.has(4):
+        raise node.unsupported("orders the rows of its weights")
+    bits, block = node.int("bits", 4), node.int("block_size", 32)
+    k, n = node.int("K", 0), node.int("N", 0)
+    packed, scales = node.constant(1, what), node.constant(2, what)
+    blocks = -(-k // block)
+    if bits not in (2, 4, 8) or k < 1 or n < 1 or packed.size != n * blocks * block * bits // 8:
+        raise node.invalid(f"has {packed.size} bytes of weights for {n} columns of {k}")
+    whole = _unpacked(packed.reshape(n, -1), bits).reshape(n, blocks, block).astype(np.float64)
+    zero = np.full((n, blocks, 1), float(1 << (bits - 1)))
+    if node.has(3):
+        given = node.constant(3, what)
+        if given.dtype == np.uint8:
+            given = _unpacked(given.reshape(n, -1), bits)[:, :blocks]
+        zero = given.reshape(n, blocks, 1).astype(np.float64)
+    real = (whole - zero) * scales.reshape(n, blocks, 1).astype(np.float64)
+    weights = real.reshape(n, -1)[:, :k].T
+    a = term(node, 0)
+    y = a.op("matmul", constant(node, np.ascontiguousarray(weights), a.dtype))
+    return (y + term(node, 5)).value if node.has(5) else y.value
+
+
+def _unpacked(rows: np.ndarray, bits: int) -> np.ndarray:
+    """Return the numbers in rows of bytes, the lowest bits first."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return ((rows[..., None] >> shifts) & ((1 << bits) - 1)).reshape(len(rows), -1)
+
+
+RULES: Mapping[str, Rule] = {
+    "FusedConv": _fused_conv,
+    "FusedGemm": _fused_gemm,
+    "SkipLayerNormalization": _skip_norm(simplified=False),
+    "SkipSimplifiedLayerNormalization": _skip_norm(simplified=True),
+    "EmbedLayerNormalization": _embed_layer_norm,
+    "QLinearGlobalAveragePool": _q_linear(_global_average),
+    "QLinearAveragePool": _q_linear(_average),
+    "QLinearSoftmax": _q_linear(_softmax),
+    "QLinearConcat": _q_linear_concat,
+    "QGemm": _q_gemm,
+    "MatMulIntegerToFloat": _matmul_integer_to_float,
+    "DynamicQuantizeMatMul": _dynamic_quantize_matmul,
+    "MatMulNBits": _matmul_n_bits,
+}

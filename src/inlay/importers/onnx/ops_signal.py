@@ -1,0 +1,239 @@
+"""Fourier transforms and filters of mel frequencies.
+
+A transform is a product with the matrix of its waves. Complex numbers are pairs on the last axis;
+here they are kept as one row `[real parts, imaginary parts]`, so that a transform of N to K numbers
+is one product with a real matrix `[2N, 2K]`, or `[N, 2K]` where all imaginary parts are 0. The
+matrices are constants where the length is known. Long transforms of a length a*b are b transforms of
+length a, a rotation, and a transforms of length b (Cooley and Tukey, 1965).
+
+A short-time transform is a convolution: its filters are windowed waves, its stride the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from inlay.arith import dtype as dt
+from inlay.arith.expr import Int, floordiv, lit, minimum
+from inlay.importers.onnx import load
+from inlay.importers.onnx.node import Node, Rule
+from inlay.importers.onnx.term import Term, arange, concat, constant, integers, term
+from inlay.importers.onnx.values import Value
+from inlay.ir import make
+
+Waves = npt.NDArray[np.complex128]
+
+_WHOLE = 256
+"""Transforms up to this length are one product."""
+
+_MOST = 1 << 22
+"""A matrix of more elements is computed where the program runs, not stored in it."""
+
+
+def _waves(inputs: int, outputs: int, length: int, sign: float) -> Waves:
+    """Return exp(sign * 2 pi i k n / length) for n < inputs and k < outputs, exactly reduced."""
+    turns = np.outer(np.arange(inputs), np.arange(outputs)) % length / length
+    return np.asarray(np.exp(sign * 2j * np.pi * turns), np.complex128)
+
+
+def _as_real(waves: Waves, *, real_input: bool) -> np.ndarray:
+    """Return the matrix that multiplies rows of real parts, then imaginary parts."""
+    upper = np.concatenate([waves.real, waves.imag], 1)
+    if real_input:
+        return upper
+    return np.concatenate([upper, np.concatenate([-waves.imag, waves.real], 1)], 0)
+
+
+def _matrix_at_run_time(
+    x: Term, inputs: Int, outputs: Int, length: Int, sign: float, *, real_input: bool
+) -> Term:
+    node = x.node
+    n, k = arange(node, inputs).reshape(inputs, 1), arange(node, outputs).reshape(1, outputs)
+    size = integers(node, (length,))
+    turns = (n * k).op("rem", size).cast(dt.F64) / size.cast(dt.F64)
+    angle = turns * (sign * 2 * np.pi)
+    real, imaginary = angle.op("cos").cast(x.dtype), angle.op("sin").cast(x.dtype)
+    upper = concat([real, imaginary], 1)
+    return upper if real_input else concat([upper, concat([-imaginary, real], 1)], 0)
+
+
+def _transformed(x: Term, *, real_input: bool, outputs: Int, length: Int, sign: float) -> Term:
+    """Transform rows: the last axis of the result is `[outputs real, outputs imaginary]`."""
+    inputs = x.shape[-1] if real_input else floordiv(x.shape[-1], lit(2))
+    n, k, size = inputs.value, outputs.value, length.value
+    if n is None or k is None or size is None:
+        waves = _matrix_at_run_time(x, inputs, outputs, length, sign, real_input=real_input)
+        return x.op("matmul", waves)
+    factor = _factor(size) if n == k == size > _WHOLE and not real_input else 1
+    if factor > 1:
+        return _in_two_steps(x, factor, size // factor, sign)
+    if n * k > _MOST:
+        waves = _matrix_at_run_time(x, inputs, outputs, length, sign, real_input=real_input)
+        return x.op("matmul", waves)
+    table = _as_real(_waves(n, k, size, sign), real_input=real_input)
+    return x.op("matmul", constant(x.node, table, x.dtype))
+
+
+def _factor(size: int) -> int:
+    """Return the largest divisor up to the square root."""
+    return max(f for f in range(1, int(size**0.5) + 1) if size % f == 0)
+
+
+def _in_two_steps(x: Term, a: int, b: int, sign: float) -> Term:
+    """Transform rows of a*b complex numbers; element b*p + q of a row goes to column q first."""
+    rows = x.shape[:-1]
+    lead = tuple(range(len(rows)))
+    r = len(rows)
+    # [2, a, b] to [b, 2, a]: rows of length a.
+    y = x.reshape(*rows, 2, a, b).transpose(*lead, r + 2, r, r + 1).reshape(*rows, b, 2 * a)
+    y = _transformed(y, real_input=False, outputs=lit(a), length=lit(a), sign=sign)
+    turn = _waves(b, a, a * b, sign)
+    real, imaginary = y.part(r + 1, 0, a), y.part(r + 1, a, 2 * a)
+    cos, sin = (constant(x.node, v, x.dtype) for v in (turn.real, turn.imag))
+    turned = [real * cos - imaginary * sin, real * sin + imaginary * cos]
+    # [b, a] twice to [a, 2, b]: rows of length b.
+    y = concat([t.transpose(*lead, r + 1, r) for t in turned], r + 1).reshape(*rows, a, 2 * b)
+    y = _transformed(y, real_input=False, outputs=lit(b), length=lit(b), sign=sign)
+    y = y.reshape(*rows, a, 2, b).transpose(*lead, r + 1, r + 2, r)
+    return y.reshape(*rows, 2 * a * b)
+
+
+def _rows(x: Term, axis: int, used: Int) -> Term:
+    """Bring `[..., n, ..., 1 or 2]` to rows of the axis: real parts, then imaginary parts."""
+    x = x.part(axis, 0, used)
+    last = x.rank - 1
+    order = (*(i for i in range(last) if i != axis), last, axis)
+    y = x.transpose(*order)
+    return y.reshape(*y.shape[:-2], y.shape[-2] * y.shape[-1])
+
+
+def _complex(y: Term, axis: int, count: Int) -> Term:
+    """Bring rows of real and imaginary parts back: pairs on the last axis."""
+    y = y.reshape(*y.shape[:-1], 2, count)
+    last = y.rank - 1
+    order = [*range(last - 1)]
+    order.insert(axis, last)
+    return y.transpose(*order, last - 1)
+
+
+def _dft(node: Node) -> Value:
+    x = term(node, 0)
+    if x.rank < 2:
+        raise node.invalid(f"has an input of rank {x.rank}")
+    axis = node.axis(_dft_axis(node), x.rank)
+    if axis == x.rank - 1:
+        raise node.invalid("transforms the axis of real and imaginary parts")
+    parts = x.shape[-1].value
+    if parts not in (1, 2):
+        raise node.invalid(f"has {x.shape[-1]} parts of each number, needed 1 or 2")
+    # A product loses more to rounding than a fast transform does, so it is computed wider.
+    wide = x.cast(dt.F64)
+    inverse, onesided = node.flag("inverse"), node.flag("onesided")
+    n = x.shape[axis]
+    if node.has(1):
+        length = _one(node, 1)
+    else:
+        length = (n - 1) * 2 if inverse and onesided else n
+    if inverse and onesided:
+        return _real_inverse(node, wide, axis, length).cast(x.dtype).value
+    outputs = floordiv(length, lit(2)) + 1 if onesided else length
+    y = _transformed(
+        _rows(wide, axis, minimum(n, length)),
+        real_input=parts == 1,
+        outputs=outputs,
+        length=length,
+        sign=1.0 if inverse else -1.0,
+    )
+    y = _complex(y, axis, outputs)
+    if inverse:
+        y = y / integers(node, (length,)).cast(y.dtype)
+    return y.cast(x.dtype).value
+
+
+def _real_inverse(node: Node, x: Term, axis: int, length: Int) -> Term:
+    """Return the real numbers whose one-sided transform is given; what is missing is 0."""
+    size, n = length.value, x.shape[axis].value
+    if size is None or n is None or size < 1 or x.shape[-1].value != 2:
+        raise node.unsupported("inverts a one-sided transform whose length is not known")
+    used = min(n, size // 2 + 1)
+    waves = _waves(used, size, size, 1.0) / size
+    # All but the first and, of an even length, the middle stand for two: themselves, conjugated.
+    twice = np.array([1.0 if k == 0 or 2 * k == size else 2.0 for k in range(used)])[:, None]
+    table = np.concatenate([waves.real * twice, -waves.imag * twice], 0)
+    y = _rows(x, axis, lit(used)).op("matmul", constant(node, table, x.dtype))
+    return y.move(y.rank - 1, axis).reshape(*x.shape[:axis], size, *x.shape[axis + 1 : -1], 1)
+
+
+def _dft_axis(node: Node) -> int:
+    if node.opset < 20:
+        return node.int("axis", 1)
+    return node.numbers(2, "an axis")[0] if node.has(2) else -2
+
+
+def _one(node: Node, i: int) -> Int:
+    """Return an input of one integer as a control value."""
+    found = node.known(i)
+    return found[0] if found is not None and len(found) == 1 else term(node, i).control()
+
+
+def _stft(node: Node) -> Value:
+    x = term(node, 0)
+    x = x.reshape(*x.shape, 1) if x.rank == 2 else x
+    if x.rank != 3:
+        raise node.invalid(f"has a signal of rank {x.rank}")
+    step = node.numbers(1, "a step")[0]
+    window = term(node, 2) if node.has(2) else None
+    length = _one(node, 3) if node.has(3) else window.shape[0] if window else x.shape[1]
+    size, parts = length.value, x.shape[2].value
+    if size is None or parts not in (1, 2):
+        raise node.unsupported(
+            "has frames whose length is not known", hint="give a window or a frame_length of known size"
+        )
+    if step < 1 or size < 1:
+        raise node.invalid(f"has frames of {size} numbers and a step of {step}")
+    wide = x.cast(dt.F32) if x.dtype in (dt.F16, dt.BF16) else x
+    outputs = size // 2 + 1 if node.flag("onesided", default=True) else size
+    table = _as_real(_waves(size, outputs, size, -1.0), real_input=parts == 1)
+    filters = np.ascontiguousarray(table.reshape(parts, size, 2 * outputs).transpose(2, 0, 1))
+    weights = constant(node, filters, wide.dtype)
+    if window is not None:
+        weights = weights * window.cast(wide.dtype).reshape(1, 1, size)
+    y = wide.transpose(0, 2, 1).op("conv", weights, strides=(step,))
+    frames = y.shape[2]
+    y = y.reshape(y.shape[0], 2, outputs, frames).transpose(0, 3, 2, 1)
+    return y.cast(x.dtype).value
+
+
+def _mel_weight_matrix(node: Node) -> Value:
+    what = "number of bins, length, rate or edge"
+    bins, length, rate = (node.numbers(i, what)[0] for i in range(3))
+    low, high = (float(node.constant(i, what).reshape(-1)[0]) for i in (3, 4))
+    to = load.dtype_of(node.int("output_datatype", 1))
+    if to is None or bins < 1 or length < 1 or rate < 1:
+        raise node.invalid("has bins, a length or a rate that are not positive")
+    mels = 2595 * np.log10(1 + np.array([low, high]) / 700)
+    edges = mels[0] + np.arange(bins + 2) * (mels[1] - mels[0]) / (bins + 2)
+    hertz = 700 * (10 ** (edges / 2595) - 1)
+    places = ((length + 1) * hertz // rate).astype(np.int64)
+    rows = length // 2 + 1
+    if places.min() < 0 or places[1:-1].max() >= rows:
+        raise node.invalid("has mel bins outside the spectrum")
+    at = np.arange(rows)[:, None]
+    left, middle, right = places[:-2], places[1:-1], places[2:]
+    with np.errstate(all="ignore"):
+        rising = np.where(left == middle, at == middle, (at - left) / (middle - left))
+        falling = (right - at) / (right - middle)
+    table = np.where(
+        (at >= left) & (at <= middle), rising, np.where((at > middle) & (at < right), falling, 0.0)
+    )
+    return Value(make.const(np.ascontiguousarray(table.astype(to.numpy))))
+
+
+RULES: Mapping[str, Rule] = {
+    "DFT": _dft,
+    "STFT": _stft,
+    "MelWeightMatrix": _mel_weight_matrix,
+}
