@@ -25,6 +25,7 @@ from inlay.importers.onnx.values import Value
 from inlay.ir import make
 
 Waves = npt.NDArray[np.complex128]
+Reals = npt.NDArray[np.float64]
 
 _WHOLE = 256
 """Transforms up to this length are one product."""
@@ -224,11 +225,10 @@ def _mel_weight_matrix(node: Node) -> Value:
     at = np.arange(rows)[:, None]
     left, middle, right = places[:-2], places[1:-1], places[2:]
     with np.errstate(all="ignore"):
-        rising = np.where(left == middle, at == middle, (at - left) / (middle - left))
-        falling = (right - at) / (right - middle)
-    table = np.where(
-        (at >= left) & (at <= middle), rising, np.where((at > middle) & (at < right), falling, 0.0)
-    )
+        slope: Reals = np.where(left == middle, at == middle, (at - left) / (middle - left))
+        falling: Reals = (right - at) / (right - middle)
+    beyond: Reals = np.where((at > middle) & (at < right), falling, 0.0)
+    table: Reals = np.where((at >= left) & (at <= middle), slope, beyond)
     return Value(make.const(np.ascontiguousarray(table.astype(to.numpy))))
 
 
