@@ -1,15 +1,18 @@
 """List what is beyond the sizes at which to ask whether one room has become two.
 
-A report and not a gate: some long files are long for a reason.
+Some long files are long for a reason, so their number is held, not each: it is under the ceiling in
+``tools/sizes_ceiling.txt``, which may only fall. More than that fail; fewer print a reminder.
 """
 
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+CEILING = ROOT / "tools" / "sizes_ceiling.txt"
 LONG_FILE = 600
 LONG_FUNCTION = 60
 
@@ -28,17 +31,22 @@ def beyond(path: Path) -> Iterator[str]:
                 yield f"{place}:{node.lineno}: {node.name} has {length} lines"
 
 
-def main() -> None:
-    """Print the report for the package, and the long files of the C runtime."""
+def main() -> int:
+    """Print the report for the package, and the long files in C; return the exit status."""
     rows = [row for path in sorted((ROOT / "src").rglob("*.py")) for row in beyond(path)]
     for path in sorted([*ROOT.glob("runtime/**/*.c"), *ROOT.glob("src/**/*.c")]):
         count = path.read_text(encoding="utf-8").count("\n")
         if count > LONG_FILE:
             rows.append(f"{path.relative_to(ROOT).as_posix()}: {count} lines")
-    print(f"sizes: {len(rows)} beyond {LONG_FILE} lines a file or {LONG_FUNCTION} a function")
+    ceiling = int(CEILING.read_text(encoding="utf-8"))
+    limits = f"{LONG_FILE} lines a file or {LONG_FUNCTION} a function"
+    print(f"sizes: {len(rows)} beyond {limits}, ceiling {ceiling}")
     for row in rows:
         print(f"  {row}")
+    if len(rows) < ceiling:
+        print(f"sizes: lower the ceiling in {CEILING.relative_to(ROOT)} to {len(rows)}")
+    return int(len(rows) > ceiling)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
