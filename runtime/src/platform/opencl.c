@@ -307,7 +307,8 @@ static inlay_status_t opencl_load(inlay_device_t *device, const void *image, siz
                                   inlay_program_t **program, char *message, size_t bytes)
 {
     const char *text = image;
-    const char *flags = device->rounds_exactly ? "-cl-fp32-correctly-rounded-divide-sqrt" : "";
+    /* Warnings are of no use to who runs a program. */
+    const char *flags = device->rounds_exactly ? "-w -cl-fp32-correctly-rounded-divide-sqrt" : "-w";
     inlay_program_t *made = inlay_cl_take(device, sizeof *made);
     cl_status status = CL_SUCCESS;
     if (!made) return INLAY_OUT_OF_MEMORY;

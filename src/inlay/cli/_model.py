@@ -7,7 +7,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from inlay.api import compilation, load
 from inlay.arith import dtype as dtypes
-from inlay.base.diagnostics import Collector, error, unsupported
+from inlay.base.diagnostics import Collector, CompileError, error, unsupported
 from inlay.base.instrument import Instrument, ListSink
 from inlay.base.options import add_arguments, arguments_layer, environment, resolve
 from inlay.base.span import Span
@@ -159,6 +159,21 @@ def inputs_of(arguments: argparse.Namespace, executable: Executable) -> dict[str
         spec.name: _random(spec, shape_of(spec, sizes), arguments.seed)
         for spec in leaves(entry.inputs)
     }
+
+
+def run_once(
+    arguments: argparse.Namespace, executable: Executable, inputs: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Run; where a check of the program fails on sizes that were guessed, say how to give them."""
+    try:
+        return executable.run(inputs)
+    except CompileError as failure:
+        given = _given(arguments.dim)
+        guessed = [s.name for s in executable.entries[0].symbols if s.name not in given]
+        if arguments.inputs is not None or not guessed or failure.ids != ("run.check-failed",):
+            raise
+        hint = f"nobody said how large {', '.join(guessed)} is: try --dim {guessed[-1]}=512"
+        raise CompileError([replace(d, hint=d.hint or hint) for d in failure.diagnostics]) from failure
 
 
 def _given(texts: Sequence[str]) -> dict[str, int]:

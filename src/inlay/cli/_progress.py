@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ class _Watcher:
         self._begun: int | None = None
         self._last = 0
         self._open: list[str] = []
+        self._said = ""
         self._counts: dict[str, str] = {}
 
     def emit(self, event: Event) -> None:
@@ -41,12 +43,20 @@ class _Watcher:
             done, total = event.facts["done"], event.facts["total"]
             name = self._open[-1] if self._open else event.name
             self._counts[name] = f" {done}/{total}" if total else f" {done}"
-        now = event.time_ns
-        if now - self._begun < PATIENCE_NS or now - self._last < self._every_ns or not self._open:
+        self._say(event.time_ns)
+
+    def tick(self, now: int) -> None:
+        """Say what has been going on without an event, once."""
+        if self._open and self._open[-1] != self._said:
+            self._say(now)
+
+    def _say(self, now: int) -> None:
+        begun = now if self._begun is None else self._begun
+        if now - begun < PATIENCE_NS or now - self._last < self._every_ns or not self._open:
             return
         self._last = now
-        name = self._open[-1]
-        self._show(f"{(now - self._begun) / 1e9:5.1f} s  {name}{self._counts.get(name, '')}")
+        name = self._said = self._open[-1]
+        self._show(f"{(now - begun) / 1e9:5.1f} s  {name}{self._counts.get(name, '')}")
 
 
 @contextmanager
@@ -59,10 +69,31 @@ def watched(*, quiet: bool) -> Generator[tuple[Instrument, ListSink], None, None
     status = _terminal_status()
     if status is None:
         watcher = _Watcher(lambda text: print(text, file=sys.stderr, flush=True), 1_000_000_000)
-        yield Instrument(kept, watcher), kept
+        with _clock(watcher):
+            yield Instrument(kept, watcher), kept
         return
     with status as line:
-        yield Instrument(kept, _Watcher(line.update, 100_000_000)), kept
+        watcher = _Watcher(line.update, 100_000_000)
+        with _clock(watcher):
+            yield Instrument(kept, watcher), kept
+
+
+@contextmanager
+def _clock(watcher: _Watcher) -> Generator[None, None, None]:
+    """Let a watcher speak while one thing goes on for long, as a compiler of devices may."""
+    over = threading.Event()
+
+    def tick() -> None:
+        while not over.wait(0.5):
+            watcher.tick(time.perf_counter_ns())
+
+    thread = threading.Thread(target=tick, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _terminal_status() -> Any:

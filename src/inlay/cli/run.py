@@ -19,8 +19,10 @@ from inlay.cli._model import (
     describe_placement,
     inputs_of,
     prepare,
+    run_once,
     write_arrays,
 )
+from inlay.cli._progress import watched
 from inlay.runtime.trace import kernel_times, queue_names, table, timeline
 
 
@@ -37,12 +39,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     begun = time.perf_counter()
-    watched = arguments.profile or arguments.trace is not None
-    loaded = prepare(arguments, output, trace=watched)
+    has_trace = arguments.profile or arguments.trace is not None
+    loaded = prepare(arguments, output, trace=has_trace)
     compiled = time.perf_counter() - begun
     inputs = inputs_of(arguments, loaded.executable)
     begun = time.perf_counter()
-    outputs = loaded.executable.run(inputs)
+    with watched(quiet=output.as_json) as (instrument, _), instrument.span("run"):
+        outputs = run_once(arguments, loaded.executable, inputs)
     first = time.perf_counter() - begun
     if loaded.facts:
         describe_import(arguments.model, loaded.facts, output)

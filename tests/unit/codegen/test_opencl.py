@@ -190,3 +190,15 @@ __kernel void twice_phase0(__global uint8_t *x_memory, const int64_t x_offset,
     }
 }
 """)
+
+
+def test_loops_that_would_become_very_long_are_not_written_out():
+    """The inner ones of a nest are, as far as all of it stays below what a compiler does quickly."""
+    text = """
+lowered func f(x: f32[1024]) -> (y: f32[1024]) {
+  for i in 0..ROWS unroll { for j in 0..16 vector { y[(i * 16) + j] = x[(i * 16) + j] } }
+}
+"""
+    for rows, expected in (8, 2), (64, 1):
+        made = make_image([parsed(text.replace("ROWS", str(rows)))]).text
+        assert made.count("#pragma unroll") == expected
