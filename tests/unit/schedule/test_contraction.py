@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
+import inlay
+from inlay.analysis.infer_types import infer_types
 from inlay.arith.dtype import F32, I32, DType
 from inlay.arith.expr import Int, lit, to_int
 from inlay.ir.context import Context
 from inlay.ir.op import NoAttrs
+from inlay.ir.parser import parse_module
 from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.loop.from_te import from_te
@@ -235,3 +239,14 @@ def test_tiles_of_few_accumulators_are_several_panels_wide(rows: int, level: str
     extents = [s.loop(x).extent.value for x in unrolled if s.loop(x).extent.value != 9]
     assert extents[-1] == wide if wide > 1 else extents == [rows]
     hold_law(f, s)
+
+
+@pytest.mark.parametrize("columns", [17, 24, 33, 40, 63, 64, 65, 100])
+@pytest.mark.parametrize("rows", [2, 5, 8])
+def test_strips_of_any_number_of_columns_compile(columns: int, rows: int) -> None:
+    rng = np.random.default_rng(columns)
+    x = rng.integers(-4, 5, (rows, 7)).astype(np.float32)
+    w = rng.integers(-4, 5, (7, columns)).astype(np.float32)
+    text = f"""fn main(x: Tensor[{rows}, 7, f32]) {{ matmul(x, f32[7, {columns}](#"w")) }}"""
+    module = infer_types(parse_module(text, table(), resources={"w": w}))
+    np.testing.assert_array_equal(inlay.compile(module, cache="none")(x), x @ w)

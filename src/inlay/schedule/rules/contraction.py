@@ -31,7 +31,8 @@ at compile time is divided evenly if possible; a symbol is covered by a cascade 
 
 **Strips.** A multiply-add waits four cycles for the one before it on the same accumulator, so a tile of
 one row and one vector runs at an eighth of the speed of two units; and a tile of one vector loads as
-many broadcasts as it multiplies. Tiles therefore are up to four panels wide, as registers allow: for
+many broadcasts as it multiplies. Tiles of matrix products (those of convolutions test their windows,
+which is more code already) therefore are up to four panels wide, as registers allow: for
 [1, 300] x [300, 750] 11 us instead of 19, for [64, 300] 135 GFLOP/s instead of 89 (AVX-512, two units).
 No element's sum changes its order.
 """
@@ -250,19 +251,22 @@ def _plan(s: Schedule, block: str, target: Target) -> _Plan:
     tiles = row_tiles(target, dtype, panel, spatial[row].extent) if row is not None else ()
     vectors = max(1, panel // lanes(target, dtype))
     strip = 1
-    if columns is not None and row is not None and mixes and b.predicate is None:
-        strip = _strip(tiles, vectors, -(-columns // panel), target.vector_registers)
+    is_product = sum(i.kind is IterKind.REDUCE for i in b.iters) == 1 and b.predicate is None
+    if columns is not None and row is not None and mixes and is_product:
+        strip = _strip(tiles, vectors, panel, columns, target.vector_registers)
     return _Plan(tuple(before), tuple(free), row, panel, tiles, strip)
 
 
-def _strip(tiles: Sequence[int], vectors: int, panels: int, registers: int) -> int:
-    """Return how many of the panels a tile of so many rows is wide, a power of 2.
+def _strip(tiles: Sequence[int], vectors: int, panel: int, columns: int, registers: int) -> int:
+    """Return how many panels a tile of so many rows is wide, a power of 2.
 
-    The last strip computes what is behind the last panel for nothing: that is to be little.
+    One strip at least is full, so that a row of accumulators is whole vectors. The last one computes
+    what is behind the last panel for nothing: that is to be little.
     """
+    full, panels = columns // panel, -(-columns // panel)
     rows = max(tiles, default=MAX_ROWS)
     strip = 1
-    while 2 * strip * vectors <= MAX_STRIP:
+    while 2 * strip * vectors <= MAX_STRIP and 2 * strip <= full:
         wide, unused = 2 * strip * vectors, -panels % (2 * strip)
         if rows * wide > MAX_ACCUMULATORS or (rows + 1) * wide >= registers or 8 * unused > panels:
             break
