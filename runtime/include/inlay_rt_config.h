@@ -77,6 +77,11 @@
 #define INLAY_COPY_BYTES ((size_t)64 << 10)
 #endif
 
+/* What a command takes at least, beside what is predicted of its kernel. */
+#ifndef INLAY_COMMAND_NS
+#define INLAY_COMMAND_NS 100
+#endif
+
 /* Calls that are tasks at a time; each holds a segment of the stack. Beyond, SPAWN is CALL. */
 #ifndef INLAY_MOST_TASKS
 #define INLAY_MOST_TASKS 64

@@ -443,12 +443,43 @@ static void note_start(inlay_activation_t *m, inlay_command_t *c)
     }
 }
 
-/* With the lock taken: a command has ended. Returns a successor that is ready now, to be run by
- * the same thread; others go to the lists, those that nothing else held to `ended`. */
-static inlay_command_t *complete_one(inlay_activation_t *m, inlay_command_t *c, int may_follow,
-                                     inlay_queue_t *ended)
+/* What a thread keeps for itself of what became ready when its command ended: it has the data at hand.
+ * That is one command, and beside it some that together take less than handing them over. */
+typedef struct inlay_kept {
+    inlay_queue_t shorts; /* run first */
+    inlay_command_t *next;
+    int64_t ns;           /* of the short ones since `next` was begun */
+} inlay_kept_t;
+
+static int keep(const inlay_activation_t *m, inlay_kept_t *kept, inlay_command_t *c)
 {
-    inlay_command_t *following = NULL;
+    if (c->on_caller || inlay_batch_is_for(m, c->kernel)) return 0;
+    if (kept->ns + c->ns < m->config.hand_off_ns) {
+        kept->ns += c->ns;
+        push(&kept->shorts, c);
+    } else if (!kept->next) {
+        kept->next = c;
+    } else {
+        return 0;
+    }
+    c->state = COMMAND_READY;
+    return 1;
+}
+
+/* With the lock taken: others may have it. */
+static void give_up(inlay_activation_t *m, inlay_kept_t *kept)
+{
+    inlay_command_t *c;
+    if (kept->next) push_front(&m->flow.ready, kept->next);
+    kept->next = NULL;
+    while ((c = pop(&kept->shorts))) push_front(&m->flow.ready, c);
+}
+
+/* With the lock taken: a command has ended. Successors that are ready now go to what the thread keeps,
+ * if that is given, or to the lists; those that nothing else held to `ended`. */
+static void complete_one(inlay_activation_t *m, inlay_command_t *c, inlay_kept_t *kept,
+                         inlay_queue_t *ended)
+{
     inlay_edge_t *edge;
     if (c->state == COMMAND_STARTED) m->flow.n_started--;
     c->state = COMMAND_DONE;
@@ -460,39 +491,29 @@ static inlay_command_t *complete_one(inlay_activation_t *m, inlay_command_t *c, 
             if (!--to->holds) push(ended, to);
             continue;
         }
-        if (--to->waits) continue;
-        if (may_follow && !following && !to->on_caller && !inlay_batch_is_for(m, to->kernel)) {
-            to->state = COMMAND_READY;
-            following = to;
-        } else {
-            make_ready(m, to);
-        }
+        if (!--to->waits && !(kept && keep(m, kept, to))) make_ready(m, to);
     }
     push(&m->flow.done, c);
-    return following;
+    if (m->flow.issuer_waits && !--m->flow.issuer_waits) m->flow.is_due = 1;
 }
 
 /* The same for all that ran as one with it, and for those that nothing else held. */
-static inlay_command_t *complete(inlay_activation_t *m, inlay_command_t *c, int may_follow)
+static void complete(inlay_activation_t *m, inlay_command_t *c, inlay_kept_t *kept)
 {
-    inlay_command_t *following = NULL;
     inlay_queue_t ended = {NULL, NULL};
     while (c) {
-        inlay_command_t *mate = c->mates, *next;
+        inlay_command_t *mate = c->mates;
         c->mates = NULL;
-        next = complete_one(m, c, may_follow && !following, &ended);
-        if (next) following = next;
+        complete_one(m, c, kept, &ended);
         c = mate ? mate : pop(&ended);
     }
-    return following;
 }
 
 /* With the lock taken: so many of what holds a command are over. */
-static inlay_command_t *let_go(inlay_activation_t *m, inlay_command_t *c, uint32_t holds,
-                               int may_follow)
+static void let_go(inlay_activation_t *m, inlay_command_t *c, uint32_t holds, inlay_kept_t *kept)
 {
     c->holds -= holds;
-    return c->holds ? NULL : complete(m, c, may_follow);
+    if (!c->holds) complete(m, c, kept);
 }
 
 /* ------------------------------------------------------------------------------ other threads */
@@ -502,8 +523,9 @@ static inlay_command_t *let_go(inlay_activation_t *m, inlay_command_t *c, uint32
 static void call_help(inlay_activation_t *m)
 {
     if (!m->flow.lock) return;
-    if (m->flow.caller_waits) {
-        m->flow.caller_waits = 0;
+    if (m->flow.caller_waits || m->flow.issuer_waits) {
+        if (!m->flow.issuer_waits) m->flow.caller_waits = 0;
+        m->flow.issuer_waits = 0;
         m->host->threads->wake(m->host->user, m->flow.lock);
     } else {
         m->host->threads->offer(m->host->user, &m->flow.job);
@@ -517,8 +539,8 @@ static void wake(inlay_activation_t *m)
     int for_caller = flow->own.first || flow->is_over;
     if (!flow->is_issuing && (flow->asked || (flow->is_tied && flow->done.first))) for_caller = 1;
     if (!flow->lock) return;
-    if (flow->issuer_waits || (flow->caller_waits && for_caller)) {
-        flow->issuer_waits = 0;
+    if (flow->is_due || (flow->caller_waits && for_caller)) {
+        flow->is_due = 0;
         if (for_caller) flow->caller_waits = 0;
         m->host->threads->wake(m->host->user, flow->lock);
     }
@@ -612,7 +634,7 @@ static void told(void *argument, inlay_status_t status, int64_t answer, const ch
     inlay_trace_run(m, c, c->begun);
     keep_status(m, c, status, &error);
     inlay_flow_lock(m);
-    let_go(m, c, 1, 0);
+    let_go(m, c, 1, NULL);
     leave_to_others(m);
     inlay_flow_unlock(m);
 }
@@ -635,7 +657,7 @@ static int start_on_device(inlay_activation_t *m, inlay_command_t *c)
     }
     inlay_flow_lock(m);
     note_start(m, c);
-    let_go(m, c, 1, 0);
+    let_go(m, c, 1, NULL);
     inlay_flow_unlock(m);
     return 0;
 }
@@ -662,14 +684,13 @@ void inlay_complete(void *ticket, inlay_status_t status, const char *message)
     keep_status(m, c, status, &error);
     /* Once the lock is given back, the call may be over. */
     inlay_flow_lock(m);
-    complete(m, c, 0);
+    complete(m, c, NULL);
     leave_to_others(m);
     inlay_flow_unlock(m);
 }
 
-/* With the lock taken, and given up meanwhile: run a command. A successor of it that the same thread
- * is to run next, or NULL. */
-static inlay_command_t *run(inlay_activation_t *m, inlay_command_t *c, int may_follow)
+/* With the lock taken, and given up meanwhile: run a command. */
+static void run(inlay_activation_t *m, inlay_command_t *c, inlay_kept_t *kept)
 {
     int is_dropped = (int)c->is_dropped, has_ended;
     c->state = COMMAND_RUNNING;
@@ -677,16 +698,15 @@ static inlay_command_t *run(inlay_activation_t *m, inlay_command_t *c, int may_f
     inlay_flow_unlock(m);
     has_ended = execute(m, c, is_dropped);
     inlay_flow_lock(m);
-    c = has_ended ? let_go(m, c, 2, may_follow) : NULL;
+    if (has_ended) let_go(m, c, 2, m->config.mode == INLAY_PARALLEL ? kept : NULL);
     wake(m);
-    return c;
 }
 
 void inlay_flow_run_own(inlay_activation_t *m)
 {
     inlay_command_t *c;
     inlay_flow_lock(m);
-    while (m->flow.is_caller && (c = pop(&m->flow.own))) run(m, c, 0);
+    while (m->flow.is_caller && (c = pop(&m->flow.own))) run(m, c, NULL);
     inlay_flow_unlock(m);
 }
 
@@ -765,26 +785,32 @@ static void wait(inlay_activation_t *m)
     inlay_trace_wait(m, begin);
 }
 
-inlay_status_t inlay_flow_progress(inlay_activation_t *m)
+inlay_status_t inlay_flow_progress(inlay_activation_t *m, uint32_t ends)
 {
     inlay_flow_t *flow = &m->flow;
     inlay_command_t *done, *c = NULL;
-    flow->keeps_one = 0;
+    inlay_kept_t kept = {{NULL, NULL}, NULL, 0};
+    int is_idle;
     inlay_flow_lock(m);
     flow->is_waiting = 1;
     done = flow->done.first;
     flow->done.first = flow->done.last = NULL;
     if (!done) c = take(m, (int)flow->is_caller);
+    is_idle = !done;
     if (c) {
-        run(m, c, 0);
+        run(m, c, &kept);
+        while ((c = pop(&kept.shorts))) run(m, c, &kept);
+        give_up(m, &kept);
+        is_idle = 0;
     } else if (!done && flow->in_flight) {
-        flow->issuer_waits = 1;
+        flow->issuer_waits = ends;
         wait(m);
-        flow->issuer_waits = 0;
+        flow->issuer_waits = flow->is_due = 0;
     }
+    flow->keeps_one = flow->ready.first != NULL;
     inlay_flow_unlock(m);
     retire_all(m, done);
-    return done || c ? INLAY_OK : inlay_poll(m);
+    return is_idle ? inlay_poll(m) : INLAY_OK;
 }
 
 /* With the lock taken, and given up meanwhile: have the role until all tasks wait. */
@@ -813,23 +839,25 @@ static void issue(inlay_activation_t *m, int is_caller)
     wake(m);
 }
 
-/* With the lock taken, and given up meanwhile: issue, or run a command, which is the one given if
- * there is any. It may leave one there to be run next. 0 where there was nothing to do. */
-static int step(inlay_activation_t *m, int is_caller, inlay_command_t **next)
+/* With the lock taken, and given up meanwhile: issue, or run a command. 0 where there was nothing to
+ * do. */
+static int step(inlay_activation_t *m, int is_caller, inlay_kept_t *kept)
 {
     inlay_flow_t *flow = &m->flow;
-    inlay_command_t *c = *next;
-    *next = NULL;
-    if (!flow->is_issuing && flow->done.first && (is_caller || !flow->is_tied)) {
+    inlay_command_t *c = pop(&kept->shorts);
+    if (!c && !flow->is_issuing && flow->done.first && (is_caller || !flow->is_tied)) {
         if (flow->ready.first) call_help(m);
-        if (c) push_front(&flow->ready, c);
+        give_up(m, kept);
         issue(m, is_caller);
         return 1;
     }
-    if (!c) c = take(m, is_caller);
-    if (!c) return 0;
-    *next = run(m, c, m->config.mode == INLAY_PARALLEL);
-    return 1;
+    if (!c) {
+        c = kept->next ? kept->next : take(m, is_caller);
+        kept->next = NULL;
+        kept->ns = 0;
+    }
+    if (c) run(m, c, kept);
+    return c != NULL;
 }
 
 /* A worker has time. */
@@ -838,16 +866,16 @@ static void work(inlay_job_t *job)
     inlay_flow_t *flow =
         (inlay_flow_t *)(void *)((uint8_t *)job - offsetof(inlay_flow_t, job));
     inlay_activation_t *m = flow->activation;
-    inlay_command_t *next = NULL;
+    inlay_kept_t kept = {{NULL, NULL}, NULL, 0};
     inlay_flow_lock(m);
-    while (step(m, 0, &next)) continue;
+    while (step(m, 0, &kept)) continue;
     inlay_flow_unlock(m);
 }
 
 inlay_status_t inlay_flow_run(inlay_activation_t *m)
 {
     inlay_flow_t *flow = &m->flow;
-    inlay_command_t *next = NULL;
+    inlay_kept_t kept = {{NULL, NULL}, NULL, 0};
     inlay_flow_lock(m);
     issue(m, 1);
     while (!flow->is_over) {
@@ -856,7 +884,7 @@ inlay_status_t inlay_flow_run(inlay_activation_t *m)
             m->outcome = inlay_give_up(m, flow->asked);
             break;
         }
-        if (!step(m, 1, &next)) {
+        if (!step(m, 1, &kept)) {
             flow->caller_waits = 1;
             wait(m);
             flow->caller_waits = 0;
@@ -866,7 +894,7 @@ inlay_status_t inlay_flow_run(inlay_activation_t *m)
         inlay_flow_lock(m);
         if (answer) flow->asked = answer;
     }
-    if (next) push_front(&flow->ready, next);
+    give_up(m, &kept);
     flow->is_issuing = flow->is_caller = 1;
     inlay_flow_unlock(m);
     return m->outcome;
@@ -893,7 +921,7 @@ inlay_status_t inlay_flow_drain(inlay_activation_t *m)
 {
     while (m->flow.in_flight) {
         INLAY_TRY(inlay_flow_stop(m));
-        INLAY_TRY(inlay_flow_progress(m));
+        INLAY_TRY(inlay_flow_progress(m, m->flow.in_flight));
     }
     return inlay_flow_stop(m);
 }
@@ -925,7 +953,7 @@ inlay_status_t inlay_flow_end(inlay_activation_t *m, inlay_status_t status)
     }
     m->error = &unheard;
     while (flow->in_flight) {
-        status = inlay_flow_progress(m);
+        status = inlay_flow_progress(m, flow->in_flight);
         if (status == INLAY_OK || is_given_up) continue;
         is_given_up = 1;
         unheard.depth = 0;
@@ -956,7 +984,8 @@ static inlay_status_t make_room(inlay_activation_t *m)
     while (m->flow.in_flight >= m->config.most_commands ||
            (m->flow.in_flight && m->heap.held_bytes > m->config.held_bytes)) {
         INLAY_TRY(inlay_flow_stop(m));
-        INLAY_TRY(inlay_flow_progress(m));
+        /* Not for one at a time, or it would be in step with who runs them. */
+        INLAY_TRY(inlay_flow_progress(m, m->flow.in_flight / 2 + 1));
     }
     if (!inlay_race_has_room(m)) {
         INLAY_TRY(inlay_flow_drain(m));
@@ -1022,7 +1051,7 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
     retire_all(m, done);
     if (starts) { /* which takes no longer than calling for help */
         inlay_flow_lock(m);
-        run(m, c, 0);
+        run(m, c, NULL);
         inlay_flow_unlock(m);
     }
     return INLAY_OK;
@@ -1041,6 +1070,7 @@ inlay_status_t inlay_flow_invoke(inlay_activation_t *m, uint32_t index, const in
     c->kernel = kernel;
     c->index = index;
     c->parts = parts;
+    c->ns = m->now->ns;
     c->on_caller = kernel->body == INLAY_BODY_CALLBACK && !m->config.callbacks_anywhere;
     if (inlay_leaves_host(kernel)) {
         inlay_command_address(m, c, tensors);
@@ -1103,6 +1133,7 @@ inlay_status_t inlay_flow_copy(inlay_activation_t *m, inlay_storage_t *to, uint8
         c->buffers[0] = (void *)(uintptr_t)source;
         c->buffers[1] = at;
         c->ints[0] = (int64_t)bytes;
+        c->ns = bytes <= INLAY_COPY_BYTES ? INLAY_COMMAND_NS : m->config.hand_off_ns;
         add_access(c, from, source, bytes, 0);
         add_access(c, to, at, bytes, 1);
         status = submit(m, c);

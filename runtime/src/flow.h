@@ -74,6 +74,7 @@ struct inlay_command {
     uint32_t n_accesses;
     inlay_edge_t *successors;
     int64_t parts;
+    int64_t ns;                       /* predicted; of a long one, the hand-off */
     void *workspace;
     size_t workspace_bytes;
     uint64_t number;
@@ -135,7 +136,7 @@ typedef struct inlay_flow {
     uint32_t n_started;             /* commands that devices have */
     uint32_t is_issuing;            /* some thread has the role */
     uint32_t is_over;               /* nothing more is to be issued */
-    uint32_t issuer_waits;          /* for the end of any command */
+    uint32_t issuer_waits, is_due;  /* for so many ends of commands; they have come */
     uint32_t caller_waits;          /* the thread of the call does, for anything to do */
     int asked;                      /* host.poll said to end the call; asked by its thread */
     uint8_t *room;                  /* memory that a batch left for the next; NULL for none */
@@ -212,8 +213,9 @@ void *inlay_flow_slab(struct inlay_activation *m, size_t item_bytes);
 int inlay_flow_ask(struct inlay_activation *m);
 /* Wait until nothing is in flight. */
 inlay_status_t inlay_flow_drain(struct inlay_activation *m);
-/* Give back what is done, and run or wait for something; the issuer remains it. */
-inlay_status_t inlay_flow_progress(struct inlay_activation *m);
+/* Give back what is done, and run something or wait: for so many ends of commands, or until there is
+ * something to run. The issuer remains it. */
+inlay_status_t inlay_flow_progress(struct inlay_activation *m, uint32_t ends);
 
 /* batch.c. Whether commands of a kernel gather; under the lock: add one, and take the first of those
  * that run next as one, the others in its `mates`; without the lock: run them all, or answer 0 where

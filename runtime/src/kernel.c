@@ -163,6 +163,7 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
         if (inlay_leaves_host(kernel)) inlay_command_address(m, now, tensors);
     }
     is_short = inlay_formula_value(kernel->cost, now->ints, &cost) && cost < m->config.hand_off_ns;
+    now->ns = is_short ? cost + INLAY_COMMAND_NS : m->config.hand_off_ns;
     now->parts = is_short || inlay_leaves_host(kernel) ? 1 : m->config.parts;
     if (now->home) is_short = 0; /* waiting for a device is never short */
     if (!is_short) INLAY_TRY(inlay_poll(m));

@@ -196,7 +196,7 @@ inlay_status_t inlay_task_wait(inlay_activation_t *m, const inlay_storage_t *sto
             wait_for(m, storage, at, bytes, writes);
             return INLAY_SUSPENDED;
         }
-        INLAY_TRY(inlay_flow_progress(m));
+        INLAY_TRY(inlay_flow_progress(m, 1));
     }
     return inlay_flow_stop(m);
 }

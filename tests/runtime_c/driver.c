@@ -287,7 +287,9 @@ static inlay_status_t run(const inlay_host_t *host, const uint8_t *data, size_t 
     static const int64_t x_dims[1] = {3}, y_dims[2] = {2, 3};
     inlay_tensor_t inputs[2] = {{x, INLAY_I64, 1, x_dims}, {y, INLAY_F32, 2, y_dims}};
     const tester_t *tester = host->user;
-    inlay_config_t config = {(size_t)1 << 20, (size_t)1 << 20, 2, 0, 0, 1, 0, 6, 4, (size_t)1 << 20};
+    /* Of the hand-off: a thread keeps two callbacks for itself beside the one that it runs next. */
+    inlay_config_t config = {(size_t)1 << 20, (size_t)1 << 20, 2, 3 * INLAY_COMMAND_NS, 0, 1, 0, 6, 4,
+                             (size_t)1 << 20};
     inlay_result_t results[8];
     inlay_activation_t *activation;
     inlay_module_t *module;

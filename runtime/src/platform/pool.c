@@ -446,6 +446,7 @@ static void spin_then_park(inlay_pool_t *p, inlay_lock_t *lock, unsigned seen, i
         int i;
         for (i = 0; i < 64; i++) {
             if (atomic_load_explicit(&lock->signals, memory_order_acquire) != seen) return;
+            if (atomic_load_explicit(&p->open, memory_order_relaxed) > 0) break;
             pause_cpu();
         }
         if (assist(p, 0)) return;
