@@ -14,7 +14,7 @@ def default_cache() -> Path:
     return Path.home() / ".cache" / "inlay"
 
 
-WORTH = 0.05
+WORTH = 0.1
 """What a plan has to save, as a share of the time of the first device that can: predictions err."""
 
 
