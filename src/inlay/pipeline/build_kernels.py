@@ -163,9 +163,7 @@ def build_kernels(
         if is_away:
             device_requests.append(DeviceRequest(name, device, copies, once))
             continue
-        shared = {p.may_alias for p in ports if p.may_alias is not None}
-        shared |= {i for i, p in enumerate(ports) if p.may_alias is not None}
-        requests.append(Request(name, once, f"{version} {key}", frozenset(shared)))
+        requests.append(Request(name, once, f"{version} {key}", _sharing(ports)))
         batch = batches.get(name)
         if batch is not None:
             text = f"{version} {key} batch {sorted(batch.shared)}"
@@ -176,6 +174,12 @@ def build_kernels(
         tuple(requests),
         tuple(device_requests),
     )
+
+
+def _sharing(ports: Sequence[Port]) -> frozenset[int]:
+    """Return the ports whose bytes may be those of another port."""
+    pairs = [(i, p.may_alias) for i, p in enumerate(ports) if p.may_alias is not None]
+    return frozenset(port for pair in pairs for port in pair)
 
 
 def _is_copy(function: Function) -> bool:
