@@ -395,8 +395,9 @@ def _span(b: Buffer) -> int | None:
 def _written_out(s: Stmt) -> int:
     """Return how many statements a nest becomes where its unrolled loops are written out."""
     inside = sum(_written_out(x) for x in child_stmts(s)) or 1
-    is_copied = isinstance(s, For) and s.kind in (LoopKind.UNROLL, LoopKind.VECTOR)
-    return inside * (s.extent.value or 1) if is_copied else inside
+    if isinstance(s, For) and s.kind in (LoopKind.UNROLL, LoopKind.VECTOR):
+        return inside * (s.extent.value or 1)
+    return inside
 
 
 def _mentions(s: Stmt, sym: Sym) -> bool:
