@@ -225,8 +225,9 @@ def _mel_weight_matrix(node: Node) -> Value:
     at = np.arange(rows)[:, None]
     left, middle, right = places[:-2], places[1:-1], places[2:]
     with np.errstate(all="ignore"):
-        slope: Reals = np.where(left == middle, at == middle, (at - left) / (middle - left))
+        rising: Reals = (at - left) / (middle - left)
         falling: Reals = (right - at) / (right - middle)
+    slope: Reals = np.where(left == middle, np.asarray(at == middle, np.float64), rising)
     beyond: Reals = np.where((at > middle) & (at < right), falling, 0.0)
     table: Reals = np.where((at >= left) & (at <= middle), slope, beyond)
     return Value(make.const(np.ascontiguousarray(table.astype(to.numpy))))

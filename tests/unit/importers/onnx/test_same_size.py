@@ -7,6 +7,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
+from inlay.base.diagnostics import UnsupportedError
 from tests.unit.importers.onnx.models import load, model, run, value
 
 RNG = np.random.default_rng(9)
@@ -45,18 +46,30 @@ def test_same_size(op: str, attrs: dict, mode: str) -> None:
         np.testing.assert_allclose(run(module, {"x": x})["y"], theirs(m, {"x": x}), atol=1e-5)
 
 
-@pytest.mark.parametrize("mode", ["linear", "nearest"])
-@pytest.mark.parametrize("scale", [1.7, 0.3, 1.2345678])
-def test_corners_are_aligned_where_sizes_are_rounded(mode: str, scale: float) -> None:
+def scaled(coordinates: str, scale: float, mode: str = "linear"):
     node = helper.make_node(
-        "Resize", ["x", "", "s"], ["y"], mode=mode, coordinate_transformation_mode="align_corners"
+        "Resize", ["x", "", "s"], ["y"], mode=mode, coordinate_transformation_mode=coordinates
     )
     scales = {"s": np.array([1, 1, scale], np.float32)}
-    m = model([node], [value("x", [1, 1, "n"])], [value("y", None)], scales)
+    return model([node], [value("x", [1, 1, "n"])], [value("y", None)], scales)
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+@pytest.mark.parametrize(
+    ("coordinates", "scale"),
+    [("half_pixel", 1.2345678), ("asymmetric", 0.3), ("align_corners", 2.0)],
+)
+def test_scales_of_sizes_that_are_not_known(coordinates: str, scale: float, mode: str) -> None:
+    m = scaled(coordinates, scale, mode)
     module = load(m)
-    for n in (4, 7, 11):
+    for n in (5, 7, 11):  # the peer copies where the size stays: 4 times 1.23 is 4
         x = RNG.standard_normal((1, 1, n)).astype(np.float32)
         np.testing.assert_allclose(run(module, {"x": x})["y"], theirs(m, {"x": x}), atol=1e-5)
+
+
+def test_corners_are_not_aligned_where_sizes_are_rounded() -> None:
+    with pytest.raises(UnsupportedError, match="no whole number"):
+        load(scaled("align_corners", 1.7))
 
 
 def test_a_dim_of_one_that_only_the_program_knows_adapts() -> None:
