@@ -11,6 +11,7 @@ whose locks a child might inherit locked.
 
 from __future__ import annotations
 
+import gc
 import os
 import struct
 import tempfile
@@ -82,9 +83,14 @@ def _fork() -> int:
 
 
 def _work_as_child(jobs: Sequence[Callable[[], bytes]], queue: int, results: IO[bytes]) -> None:
-    """Do jobs until there are none, and end the process without any clean-up of the parent's."""
+    """Do jobs until there are none, and end the process without any clean-up of the parent's.
+
+    What was garbage when the process was forked is the parent's too: to collect it here would end
+    devices and threads that only the parent has.
+    """
     status = 1
     try:
+        gc.freeze()
         while (i := _next(queue)) is not None:
             data = jobs[i]()
             results.write(_HEAD.pack(i, len(data)) + data)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+import time
 
 import pytest
 
@@ -35,6 +37,32 @@ def test_children_that_die_are_replaced() -> None:
         return b"done"
 
     assert run_all([dies_in_a_child] * 10, 2) == [b"done"] * 10
+
+
+def test_garbage_of_the_parent_is_not_collected_in_a_child(tmp_path) -> None:
+    parent, mark = os.getpid(), tmp_path / "collected"
+
+    class Cycle:
+        def __del__(self) -> None:
+            if os.getpid() != parent:
+                mark.touch()
+
+    gc.disable()
+    try:
+        cycle = Cycle()
+        cycle.itself = cycle
+        del cycle
+
+        def collects() -> bytes:
+            time.sleep(0.01)
+            if os.getpid() != parent:
+                gc.collect()
+            return b"done"
+
+        assert run_all([collects] * 10, 2) == [b"done"] * 10
+    finally:
+        gc.enable()
+    assert not mark.exists()
 
 
 def test_errors_surface_in_the_caller() -> None:

@@ -15,6 +15,7 @@
 #include <semaphore.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "context.h"
 #include "events.h"
@@ -34,6 +35,7 @@ typedef struct module_state {
 
 typedef struct executable_object {
     PyObject_HEAD
+    pid_t process;            /* that loaded it */
     Py_buffer buffer;         /* the file in memory; obj is NULL for a mapped file */
     const uint8_t *mapped;    /* the file, mapped */
     const uint8_t *data;
@@ -556,8 +558,10 @@ static PyObject *call_structured(PyObject *object, PyObject *const *arguments, P
 
 /* --------------------------------------------------------------------------------- loading */
 
+/* A forked child has a copy of the executable, and none of its threads and devices. */
 static void close_executable(executable_object *self)
 {
+    if (self->process != getpid()) return;
     while (self->n_idle) inlay_activation_destroy(self->idle[--self->n_idle]);
     PyMem_Free(self->idle);
     Py_BEGIN_ALLOW_THREADS /* devices end what is in flight */
@@ -675,6 +679,7 @@ static PyObject *load(PyObject *module, PyObject *arguments)
     allocate = (allocfunc)PyType_GetSlot((PyTypeObject *)state->executable_type, Py_tp_alloc);
     self = (executable_object *)allocate((PyTypeObject *)state->executable_type, 0);
     if (!self) return NULL;
+    self->process = getpid();
     self->failure = Py_NewRef(state->failure);
     self->result_type = Py_NewRef(state->result_type);
     self->callbacks = Py_NewRef(callbacks);
