@@ -122,11 +122,7 @@ def compilation(
 ) -> Compilation:
     """Compile a program; return the executable as data, with the report of what was done."""
     settings = resolve(CompileOptions, Layer("keywords", options)).options
-    if isinstance(program, Module):
-        module = rebind(program, externs)
-    else:
-        module = load(program, externs=externs, instrument=instrument)
-    return compile_module(module, settings, instrument)
+    return compile_module(_module_of(program, externs, instrument), settings, instrument)
 
 
 def explain(
@@ -148,10 +144,16 @@ def explain(
     Raises:
         CompileError: the program is wrong, the board is, or what is asked for cannot be had.
     """
-    module = (
-        rebind(program, externs) if isinstance(program, Module) else load(program, externs=externs)
-    )
-    return explanation(module, board, **choices)
+    return explanation(_module_of(program, externs, SILENT), board, **choices)
+
+
+def _module_of(
+    program: Module | str | os.PathLike[str], externs: Sequence[Extern], instrument: Instrument
+) -> Module:
+    """Return a module, or the one in a file, with its operators as they are given here."""
+    if isinstance(program, Module):
+        return rebind(program, externs)
+    return load(program, externs=externs, instrument=instrument)
 
 
 def tensor_type(shape: Iterable[Int | int], dtype: DType | str) -> TensorType:
