@@ -225,6 +225,8 @@ inlay_status_t inlay_devices_open(inlay_module_t *module, inlay_error_t *error)
     uint32_t i;
     for (i = 0; i < module->n_devices; i++)
         INLAY_TRY(open_device(module, &module->devices[i], error));
+    if (inlay_gates_open(module) != INLAY_OK)
+        return inlay_fail(error, INLAY_OUT_OF_MEMORY, "no memory for devices", NULL, 0);
     INLAY_TRY(find_kernels(module, error));
     for (i = 0; i < module->n_constants; i++) {
         const inlay_home_t *home = &module->homes[module->constant_memories[i]];
@@ -247,6 +249,7 @@ void inlay_devices_close(inlay_module_t *module)
         if (first->program) first->driver->unload(first->device, first->program);
         first->driver->close(first->device);
     }
+    inlay_gates_close(module);
 }
 
 /* ----------------------------------------------------------------------------------- commands */
@@ -350,6 +353,7 @@ inlay_status_t inlay_device_start(const inlay_activation_t *m, inlay_command_t *
                                   void *argument, inlay_error_t *error)
 {
     const inlay_home_t *home = c->home;
+    inlay_gate_t *gate = c->kernel->body == INLAY_BODY_DEVICE ? home->gate : NULL;
     inlay_memory_t *workspace = NULL;
     char message[INLAY_MESSAGE_BYTES];
     int64_t items[MOST_PHASES];
@@ -361,8 +365,9 @@ inlay_status_t inlay_device_start(const inlay_activation_t *m, inlay_command_t *
     request.argument = argument;
     c->times[0] = c->times[1] = 0;
     if (m->host->event) request.times = c->times;
+    inlay_gate_take(m->module, gate, home);
     status = home->driver->start(home->device, &request, &c->ticket, message, sizeof message);
-    /* From here on the command may have ended, and belong to somebody else. */
+    inlay_gate_give(m->module, gate, home, status == INLAY_OK ? &c->ticket : NULL);
     if (workspace) home->driver->release(home->device, workspace);
     return status == INLAY_OK ? status : kernel_fails(error, c, status, message);
 }

@@ -5,6 +5,7 @@
 #ifndef INLAY_DEVICE_H
 #define INLAY_DEVICE_H
 
+#include "gate.h"
 #include "inlay_driver.h"
 
 #define DEVICE_BASE ((uint8_t *)(uintptr_t)((uint64_t)1 << 46))
@@ -22,13 +23,14 @@ typedef struct inlay_home {
     inlay_program_t *program;
     const struct inlay_unopened *record;
     uint32_t unit, queues;        /* queues: of each unit */
+    inlay_gate_t *gate;           /* of hardware that other devices have too; else NULL */
 } inlay_home_t;
 
 /* A device as the file describes it. */
 typedef struct inlay_unopened {
     const char *name, *driver, *options; /* not terminated */
     uint32_t name_bytes, driver_bytes, options_bytes;
-    const uint32_t *memories;
+    const uint32_t *memories, *hardware; /* hardware: for each memory, a number; 0: its own */
     uint32_t n_memories;
     const uint8_t *image;
     size_t image_bytes;

@@ -9,7 +9,7 @@
 #define HEADER_BYTES 64
 #define ROW_BYTES 64
 #define N_SECTIONS 14
-#define FORMAT_VERSION 4
+#define FORMAT_VERSION 5
 #define PAGE_BYTES 4096
 #define CONSTANT_ALIGN 64
 
@@ -286,6 +286,9 @@ static void read_memories(reader_t *reader, inlay_unopened_t *device)
         else
             module->homes[memory].record = device;
     }
+    device->hardware = take(reader, device->n_memories);
+    for (i = 0; i < device->n_memories && !reader->failed; i++)
+        if (device->hardware[i] >= module->n_memories) reader->failed = 1;
 }
 
 static inlay_status_t read_devices(inlay_module_t *module, inlay_error_t *error)

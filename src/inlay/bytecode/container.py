@@ -86,7 +86,7 @@ from inlay.bytecode.spec import (
 )
 
 MAGIC = b"\x89INLAY\r\n"
-VERSION = 4
+VERSION = 5
 SPEC_FORMS = (TensorSpec, TupleSpec, ListSpec, OptionSpec)
 """Forms of values of signatures; their positions are their numbers in the file."""
 PAGE = 4096
@@ -257,7 +257,8 @@ def _devices(program: Program, strings: _Strings) -> bytes:
     words = [len(program.devices)]
     for d in program.devices:
         words += [strings(d.name), strings(d.driver), strings(d.options)]
-        words += [len(d.memories), *d.memories, *_wide(len(d.image))]
+        hardware = d.hardware or (0,) * len(d.memories)
+        words += [len(d.memories), *d.memories, *hardware, *_wide(len(d.image))]
     return _pack(words)
 
 
@@ -498,10 +499,12 @@ class Container:
         for _ in range(table.count()):
             names = table.string(), table.string(), table.string()
             memories = table.take(table.count())
+            hardware = table.take(len(memories))
             size = table.wide()
             if not 0 <= size <= len(data) - at:
                 _refuse("corrupt", f"the image of device '{names[0]}' is outside its section")
-            made.append(Device(*names, memories, bytes(data[at : at + size])))
+            image = bytes(data[at : at + size])
+            made.append(Device(*names, memories, image, hardware if any(hardware) else ()))
             at += _up(size, 4)
         table.end()
         if at != len(data):

@@ -107,6 +107,7 @@ def listing(program: Program) -> str:
     lines += [
         f".device {_quote(d.name)} driver {_quote(d.driver)} options {_quote(d.options)} memories "
         + " ".join(map(str, d.memories))
+        + (" hardware " + " ".join(map(str, d.hardware)) if d.hardware else "")
         + f" image {digest(d.image)}"
         for d in program.devices
     ]
@@ -329,6 +330,13 @@ class _Line:
             raise ValueError(f"{prefix}<number> is needed, found {text}")
         return int(text.removeprefix(prefix))
 
+    def numbers(self) -> tuple[int, ...]:
+        """Return the numbers that come next."""
+        found: list[int] = []
+        while self.peek().isdigit():
+            found.append(self.number())
+        return tuple(found)
+
     def string(self) -> str:
         text = self.word()
         if not text.startswith('"'):
@@ -427,12 +435,14 @@ class _Reader:
         line.expect("options")
         options = line.string()
         line.expect("memories")
-        memories: list[int] = []
-        while line.peek() != "image":
-            memories.append(line.number())
+        memories = line.numbers()
+        hardware: tuple[int, ...] = ()
+        if line.peek() == "hardware":
+            line.expect("hardware")
+            hardware = line.numbers()
         line.expect("image")
         image = self._resources[line.word()]
-        made = Device(name, driver, options, tuple(memories), image)
+        made = Device(name, driver, options, memories, image, hardware)
         self._builder.devices = (*self._builder.devices, made)
 
     def _constant(self, line: _Line) -> None:

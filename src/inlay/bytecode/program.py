@@ -234,6 +234,9 @@ class Device:
         options: for the driver, when it opens the device.
         memories: positions of the memories of its units, in order.
         image: what the device is given to run: source text, or what its loader takes.
+        hardware: for each unit, a number. Units of one number that is not 0, of this and of other
+            devices, are one piece of hardware: kernels of two of them never run at once. Empty where
+            each is a piece of its own.
     """
 
     name: str
@@ -241,6 +244,7 @@ class Device:
     options: str = ""
     memories: tuple[int, ...] = ()
     image: bytes = b""
+    hardware: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -494,6 +494,11 @@ def _device_findings(program: Program) -> Iterator[Finding]:
             if not 0 <= memory < len(program.memories) or memory in taken:
                 yield Finding(where, f"memory {memory} is the host's, another's, or none")
             taken.add(memory)
+        if d.hardware and len(d.hardware) != len(d.memories):
+            yield Finding(where, "its memories and their hardware are not as many")
+        for number in d.hardware:
+            if not 0 <= number < len(program.memories):
+                yield Finding(where, f"hardware {number} is not below the number of memories")
 
 
 def _device_body_findings(

@@ -12,6 +12,7 @@ server compares again when the image is loaded.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -148,6 +149,7 @@ def device_part(
         if not any(r.device in units for r in requests):
             continue  # nothing is there: the program loads on machines without it
         positions = tuple(names.index(memory_of[d]) for d in units)
+        hardware = _hardware(board, units, memory_of)
         position = positions[0]
         if board.arch_of(device).generator != OPENCL:
             data, needs = _native_part(native(device), mine, kernels, position, made)
@@ -156,7 +158,7 @@ def device_part(
                 driver, options = REMOTE, _options(arch)
             else:  # that this processor has it is checked with the program's own image
                 driver, options = NATIVE, " ".join((f"offers={needs}", *_native_options(board, device)))
-            devices.append(bc.Device(device, driver, options, (position,), data))
+            devices.append(bc.Device(device, driver, options, (position,), data, hardware))
             continue
         image = _image(board.arch_of(device), mine, device, findings)
         for r in mine:
@@ -165,7 +167,7 @@ def device_part(
                 made[r.name] = _kernel(kernels[r.name], image, position)
         arch = board.arch_of(device)
         text = image.text.encode()
-        devices.append(bc.Device(device, arch.loader, _options(arch), positions, text))
+        devices.append(bc.Device(device, arch.loader, _options(arch), positions, text, hardware))
     findings.raise_if_fatal()
     queues = {
         d.name: tuple(
@@ -176,6 +178,20 @@ def device_part(
         for d in devices
     }
     return DevicePart(made, tuple(devices), queues)
+
+
+def _hardware(
+    board: Board, units: Sequence[str], memory_of: Mapping[str, str]
+) -> tuple[int, ...]:
+    """Return for each unit the number of the hardware that it shares with another device that is away.
+
+    The host's own kernels pass no gate, so what it shares with a device is the planner's affair alone.
+    """
+    pieces = Counter(d.hardware for d in board.devices if d.name in memory_of)
+    shared = [piece for piece, count in pieces.items() if count > 1]
+    mine = [d.hardware for name in units for d in board.devices if d.name == name]
+    found = tuple(1 + shared.index(piece) if piece in shared else 0 for piece in mine)
+    return found if any(found) else ()
 
 
 def _opened(board: Board, names: Iterable[str]) -> list[tuple[str, ...]]:

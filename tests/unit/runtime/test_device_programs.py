@@ -294,6 +294,8 @@ def test_wrong_devices_are_found(native):
         "memory 0 is the host's": (replace(device, memories=(0, 1)),),
         "memory 9 is the host's": (replace(device, memories=(9,)),),
         "no name": (replace(device, driver=""),),
+        "their hardware are not as many": (replace(device, hardware=(1,)),),
+        "hardware 9 is not below": (replace(device, hardware=(0, 9)),),
         "another's": (device, replace(device, name="dev1")),
         "belongs to no device": (replace(device, memories=(2,)),),
     }
