@@ -13,13 +13,15 @@ with an underscore holds no entry. An unknown name is an error that lists the ne
 
 from __future__ import annotations
 
+import ast
 import difflib
 import importlib
-import importlib.metadata
+import importlib.util
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from inlay.base.diagnostics import CompileError, error
 
@@ -70,7 +72,7 @@ class ModuleTable(Mapping[str, T]):
         self._pick = pick
         self._modules = module_names(package)
         self._loaded: dict[str, T] = {}
-        for point in importlib.metadata.entry_points(group=group) if group else ():
+        for point in _entry_points(group) if group else ():
             if point.name in self._modules:
                 raise error(
                     "name.duplicate",
@@ -92,6 +94,20 @@ class ModuleTable(Mapping[str, T]):
             self._loaded[name] = self._pick(importlib.import_module(self._modules[name]))
         return self._loaded[name]
 
+    def summary(self, name: str) -> str:
+        """Return the first line of what the module of a name says of itself, without importing it.
+
+        Raises:
+            CompileError: ``name.unknown``.
+        """
+        if name not in self._modules:
+            raise unknown_name(self.kind, name, self._modules)
+        found = importlib.util.find_spec(self._modules[name])
+        if found is None or found.origin is None:
+            return ""
+        text = Path(found.origin).read_text(encoding="utf-8")
+        return (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
+
     def get(self, name: str, default: T | None = None) -> T | None:  # type: ignore[override]
         """Return the entry of a name, or the default."""
         return self[name] if name in self._modules else default
@@ -104,3 +120,9 @@ class ModuleTable(Mapping[str, T]):
 
     def __len__(self) -> int:
         return len(self._modules)
+
+
+def _entry_points(group: str) -> Iterable[Any]:
+    # Its parser of metadata costs more to import than all else that loading an executable needs.
+    metadata = importlib.import_module("importlib.metadata")
+    return metadata.entry_points(group=group)

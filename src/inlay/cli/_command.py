@@ -41,14 +41,12 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command.
+    """A command; what it is for, in lists, is the first line of its file.
 
     Attributes:
-        summary: one line for lists.
         add_arguments: declares what it takes.
         run: does it; returns the exit code.
     """
 
-    summary: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace, Output], int]

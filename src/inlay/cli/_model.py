@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from inlay.api import compilation, load
 from inlay.arith import dtype as dtypes
 from inlay.base.diagnostics import Collector, CompileError, error, unsupported
 from inlay.base.instrument import Instrument, ListSink
-from inlay.base.options import add_arguments, arguments_layer, environment, resolve
+from inlay.base.options import add_arguments
 from inlay.base.span import Span
 from inlay.bytecode import formula
 from inlay.bytecode.program import Entry
@@ -26,7 +26,6 @@ from inlay.cli._command import Output
 from inlay.cli._externs import add_extern_argument, externs_in
 from inlay.cli._progress import watched
 from inlay.importers.onnx.limits import ImportLimits
-from inlay.pipeline.compile import Compilation
 from inlay.pipeline.options import CompileOptions
 from inlay.runtime.native import MODES, Settings
 from inlay.runtime.session import Executable, executable_of, load_executable, usable_processors
@@ -106,20 +105,13 @@ def prepare(arguments: argparse.Namespace, output: Output, *, trace: bool = Fals
     return Loaded(executable, compiled.report.to_json(), _times(arguments, output, kept))
 
 
-def compile_arguments(arguments: argparse.Namespace, instrument: Instrument) -> Compilation:
-    """Compile the model as the arguments say; the command line overrides the environment."""
-    layers = (environment(), arguments_layer(arguments, CompileOptions))
-    known = {"board", "cache", "pins", "batch", "overlap", "verify", "calibration"}
-    environment_layer = type(layers[0])(
-        layers[0].origin, {k: v for k, v in layers[0].values.items() if k in known}
-    )
-    options = resolve(CompileOptions, environment_layer, layers[1]).options
-    limits = arguments_layer(arguments, ImportLimits).values
-    module = load(
-        arguments.model, externs=externs_in(arguments.extern), instrument=instrument, **limits
-    )
-    values = {field.name: getattr(options, field.name) for field in fields(options)}
-    return compilation(module, instrument=instrument, **values)
+def compile_arguments(arguments: argparse.Namespace, instrument: Instrument) -> Any:
+    """Compile the model as the arguments say; return the `Compilation`.
+
+    The compiler is imported here: who loads an executable, or asks for help, does not wait for it.
+    """
+    compiling = importlib.import_module("inlay.cli._compiling")
+    return compiling.compile_arguments(arguments, instrument)
 
 
 def _times(

@@ -204,4 +204,4 @@ def ratios_of(ours: list[float], theirs: list[float]) -> list[float]:
     return [a / b for a, b in zip(ours, theirs, strict=True)]
 
 
-COMMAND = Command("time a model, next to a peer", _arguments, _run)
+COMMAND = Command(_arguments, _run)

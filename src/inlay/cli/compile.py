@@ -47,4 +47,4 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     return 0
 
 
-COMMAND = Command("compile a model to an executable file", _arguments, _run)
+COMMAND = Command(_arguments, _run)

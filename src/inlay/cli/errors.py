@@ -30,4 +30,4 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     return 0
 
 
-COMMAND = Command("explain a diagnostic, or list them all", _arguments, _run)
+COMMAND = Command(_arguments, _run)

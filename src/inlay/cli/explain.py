@@ -39,4 +39,4 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     return 0
 
 
-COMMAND = Command("say where each operation runs, why, and why not elsewhere", _arguments, _run)
+COMMAND = Command(_arguments, _run)

@@ -71,15 +71,16 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     chosen = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     table = commands()
     names = [name for name in table if name != "main"]
-    # Only the command that is asked for is imported, unless somebody wants to see them all.
-    asked = [words[0]] if words and words[0] in names else names
-    for name in asked:
-        command = table[name]
-        sub = chosen.add_parser(name, help=command.summary, description=command.summary)
-        command.add_arguments(sub)
-        sub.add_argument("--json", action="store_true", help="print one JSON object")
-        sub.add_argument("--traceback", action="store_true", help=argparse.SUPPRESS)
-        sub.set_defaults(command=command)
+    # Only the command that is asked for is imported; a list of them shows what their files say.
+    for name in names if not words or words[0] not in names else words[:1]:
+        summary = table.summary(name).partition("`: ")[2].rstrip(".")
+        sub = chosen.add_parser(name, help=summary, description=summary)
+        if words[:1] == [name]:
+            command = table[name]
+            command.add_arguments(sub)
+            sub.add_argument("--json", action="store_true", help="print one JSON object")
+            sub.add_argument("--traceback", action="store_true", help=argparse.SUPPRESS)
+            sub.set_defaults(command=command)
     return parser
 
 

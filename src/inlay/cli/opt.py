@@ -65,4 +65,4 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     return 0
 
 
-COMMAND = Command("run passes over a program in text form", _arguments, _run)
+COMMAND = Command(_arguments, _run)

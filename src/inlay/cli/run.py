@@ -77,4 +77,4 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     return 0
 
 
-COMMAND = Command("compile a model, run it, and say what happened", _arguments, _run)
+COMMAND = Command(_arguments, _run)

@@ -75,6 +75,4 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     return 0
 
 
-COMMAND = Command(
-    "offer a device of this machine to other processes and machines", _arguments, _run
-)
+COMMAND = Command(_arguments, _run)

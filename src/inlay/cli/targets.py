@@ -7,14 +7,14 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+from typing import Any
 
 from inlay.base.diagnostics import UnsupportedError, error
 from inlay.cli._command import Command, Output
 from inlay.machine.board import Board
 from inlay.machine.board_file import board_names, board_text, find_board
 from inlay.machine.target import host
-from inlay.ops.table import table
-from inlay.passes.discover import pass_table
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,17 +57,13 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         "native": described,
     }
     if arguments.passes:
-        passes = {
-            found.name: found.summary
-            for package in ("inlay.transforms", "inlay.placement", "inlay.memory")
-            for found in all_passes(package)
-        }
+        passes: dict[str, str] = _compiler_lists().passes()
         output.say("passes:")
         for name, summary in passes.items():
             output.say(f"  {name:20} {summary}")
         record["passes"] = passes
     if arguments.operators:
-        operators = {d.name: d.op.doc for d in table()}
+        operators: dict[str, str] = _compiler_lists().operators()
         output.say("operators:")
         for name in sorted(operators):
             output.say(f"  {name:20} {operators[name]}")
@@ -114,10 +110,9 @@ def board_record(board: Board) -> dict[str, object]:
     }  # fmt: skip
 
 
-def all_passes(package: str):  # noqa: ANN201
-    """Return the passes of a package; files that define none are helpers."""
-    found = pass_table(package)
-    return [found[name] for name in found if package != "inlay.memory" or name != "lifetimes"]
+def _compiler_lists() -> Any:
+    """Return what lists the parts of the compiler, which takes longer to import than all else."""
+    return importlib.import_module("inlay.cli._lists")
 
 
-COMMAND = Command("list boards, and what this machine is", _arguments, _run)
+COMMAND = Command(_arguments, _run)

@@ -25,7 +25,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     folder = tmp_path / "sample_passes"
     folder.mkdir()
     (folder / "__init__.py").write_text("")
-    (folder / "fold_all.py").write_text("PASS = 'fold'\n")
+    (folder / "fold_all.py").write_text('"""Folds.\n\nAll."""\nPASS = "fold"\n')
     (folder / "broken.py").write_text("raise RuntimeError('imported')\n")
     (folder / "_shared.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -41,14 +41,17 @@ def test_modules_are_found_by_file_name_and_imported_on_use(package: str) -> Non
     }
     table = ModuleTable("pass", package, lambda module: module.PASS)
     assert sorted(table) == ["broken", "fold-all"]
+    assert table.summary("fold-all") == "Folds."
+    assert table.summary("broken") == ""
     assert "sample_passes.fold_all" not in sys.modules
     assert table["fold-all"] == "fold"
     assert table.get("fold-all") == "fold"
     assert table.get("absent") is None
     with pytest.raises(RuntimeError, match="imported"):
         table["broken"]
-    with pytest.raises(CompileError, match="did you mean fold-all"):
-        table["fold-al"]
+    for look in (table.__getitem__, table.summary):
+        with pytest.raises(CompileError, match="did you mean fold-all"):
+            look("fold-al")
 
 
 def test_nearest_is_best_first() -> None:

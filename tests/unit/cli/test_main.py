@@ -87,6 +87,9 @@ def test_bench_compares_before_it_measures(model, cache, capsys):
 
 
 def test_targets_and_errors(capsys):
+    listed = run_json(capsys, "targets", "--passes", "--operators")
+    assert {"to-anf", "plan-places", "plan-memory"} <= set(listed["passes"])
+    assert "tanh" in listed["operators"]
     assert "host" in run_json(capsys, "targets")["boards"]
     assert run_json(capsys, "errors", "load.missing")["remedy"]
     assert "load.missing" in run_json(capsys, "errors")["errors"]
@@ -146,7 +149,8 @@ def test_every_command_has_a_summary():
     table = commands()
     for name in table:
         if name != "main":
-            assert table[name].summary
+            start, found, summary = table.summary(name).partition("`: ")
+            assert start.startswith(f"`inlay {name}") and found and summary
 
 
 def test_operators_from_a_file(tmp_path, cache, capsys):

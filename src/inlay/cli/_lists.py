@@ -1,0 +1,23 @@
+"""What the compiler is made of, by name: passes and operators."""
+
+from __future__ import annotations
+
+import importlib
+
+from inlay.base.registry import module_names
+from inlay.ops.table import table
+from inlay.passes.contract import Pass
+
+_PACKAGES = ("inlay.transforms", "inlay.placement", "inlay.memory")
+
+
+def passes() -> dict[str, str]:
+    """Return the summaries of passes, package by package; files that define none are their helpers."""
+    modules = [importlib.import_module(m) for p in _PACKAGES for m in module_names(p).values()]
+    found = [getattr(module, "PASS", None) for module in modules]
+    return {p.name: p.summary for p in found if isinstance(p, Pass)}
+
+
+def operators() -> dict[str, str]:
+    """Return the documentation of operators."""
+    return {definition.name: definition.op.doc for definition in table()}
