@@ -15,8 +15,8 @@ from inlay.base.diagnostics import CompileError
 from inlay.ops._define import Sample
 from inlay.ops._samples import noise
 from inlay.ops.convolution import ConvAttrs, ConvTransposeAttrs
-from inlay.ops.layout import PadAttrs, PadMode
 from inlay.ops.matmul import PackAttrs, PackedAttrs
+from inlay.ops.padding import PadAttrs, PadMode
 from inlay.ops.pooling import AveragePoolAttrs, MaxPoolAttrs
 from inlay.ops.resize import Coordinates, Mode, Nearest, ResizeAttrs
 from inlay.ops.slicing import AxesAttrs

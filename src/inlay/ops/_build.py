@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,11 @@ from inlay.loop.buffer import Buffer
 from inlay.loop.scalar import IntrinsicOp, Load
 from inlay.loop.stmt import For, LoopKind, Seq, Stmt, Store
 from inlay.ops._define import LoopsRule
+
+Array: TypeAlias = np.ndarray
+"""What references of operators compute with."""
+Ints: TypeAlias = tuple[Int, ...]
+"""A shape operand as a compute rule sees it."""
 
 
 def widened(dtype: DType) -> DType:

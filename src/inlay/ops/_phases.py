@@ -32,9 +32,9 @@ from inlay.ir.expr import Expr
 from inlay.ir.make import shape_const
 from inlay.ir.types import TensorType
 from inlay.ops import slicing
-from inlay.ops.layout import CONCAT, RESHAPE, TRANSPOSE, AxisAttrs, PermAttrs
-
-Array = np.ndarray
+from inlay.ops._build import Array
+from inlay.ops.joining import CONCAT, AxisAttrs
+from inlay.ops.layout import RESHAPE, TRANSPOSE, PermAttrs
 
 
 @dataclass(frozen=True, slots=True)

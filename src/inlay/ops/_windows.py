@@ -16,8 +16,7 @@ from inlay.arith.expr import Int, lit
 from inlay.ir.op import TypeContext
 from inlay.loop import te
 from inlay.ops import _rules as rules
-
-Array = np.ndarray
+from inlay.ops._build import Array
 
 
 @dataclass(frozen=True, slots=True)

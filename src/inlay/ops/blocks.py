@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from inlay.arith.dtype import F32
 from inlay.arith.expr import Int, floordiv, lit, mod
 from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.ops import _rules as rules
+from inlay.ops._build import Array
 from inlay.ops._define import OpDef, Pattern, Sample, define
 from inlay.ops._rules import Types
 from inlay.ops._samples import noise
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,9 @@ from inlay.ir.core_ops import CheckAttrs, DTypeAttrs, LeastAttrs
 from inlay.ir.op import NoAttrs, Op
 from inlay.ir.types import TensorType
 from inlay.loop import te
+from inlay.ops._build import Array
 from inlay.ops._define import Argument, OpDef, Pattern, Sample, no_samples
 from inlay.ops._samples import ints
-
-Array = np.ndarray
 
 
 def _failed(why: str, found: object, needed: object) -> CompileError:

@@ -30,15 +30,13 @@ from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.ops import _phases as phases
 from inlay.ops import _rules as rules
-from inlay.ops._build import widen, widened
+from inlay.ops._build import Array, widen, widened
 from inlay.ops._define import OpDef, Pattern, Sample, define
 from inlay.ops._rules import ELEMENTS, NUMBERS, Types
 from inlay.ops._samples import noise
 from inlay.ops._windows import Windows, accepted, padded, resolve, window_view
 from inlay.ops.matmul import PackAttrs
 from inlay.ops.reduction import then
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True, slots=True)

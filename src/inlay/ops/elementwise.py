@@ -1,16 +1,14 @@
-"""Element-wise operators: arithmetic, logic, comparison, activations, select, cast.
+"""Element-wise operators: arithmetic, logic, comparison, select, cast.
 
 All of several operands broadcast (NumPy rules, aligned at the last dims; see `_rules.broadcast`).
-Operands of one call have one element type. `minimum`, `maximum` and `clip` propagate NaN.
+Operands of one call have one element type. `minimum` and `maximum` propagate NaN.
+`activations` has those that networks put between layers.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TypeVar
 
 import numpy as np
 
@@ -22,155 +20,11 @@ from inlay.loop import te
 from inlay.loop.scalar import BinaryOp, IntrinsicOp, UnaryOp
 from inlay.loop.te import Value
 from inlay.ops import _rules as rules
-from inlay.ops._build import call, element, pointwise, saturate, saturate_array, widen
+from inlay.ops._build import Array, call, element, pointwise, saturate, saturate_array, widen
 from inlay.ops._define import OpDef, Pattern, Sample, define
-from inlay.ops._rules import BOOLS, ELEMENTS, FLOATS, INTEGERS, NUMBERS, Types
-from inlay.ops._samples import edges, noise, pairs
-
-Array = np.ndarray
-Domain = tuple[DType, ...]
-A = TypeVar("A")
-
-
-# --------------------------------------------------------------------------- families
-
-
-def _unary(
-    name: str,
-    doc: str,
-    scalar: Callable[[Value], Value],
-    numpy: Callable[[Array], Array],
-    *,
-    domain: Domain = FLOATS,
-    to_bool: bool = False,
-) -> OpDef:
-    """Make an operator of one tensor without attributes; see `_mapped`."""
-    return _mapped(
-        name,
-        doc,
-        NoAttrs,
-        lambda _, x: scalar(x),
-        lambda _, x: numpy(x),
-        (NoAttrs(),),
-        domain=domain,
-        to_bool=to_bool,
-    )
-
-
-def _mapped(
-    name: str,
-    doc: str,
-    attrs: type[A],
-    scalar: Callable[[A, Value], Value],
-    numpy: Callable[[A, Array], Array],
-    settings: Sequence[A],
-    *,
-    domain: Domain = FLOATS,
-    to_bool: bool = False,
-) -> OpDef:
-    """Make an operator of one tensor.
-
-    Args:
-        name: of the operator.
-        doc: its meaning in a line.
-        attrs: record of attributes.
-        scalar: the element of the result, from the attributes and an element.
-        numpy: the same on arrays.
-        settings: attribute records to sample with.
-        domain: element types it takes.
-        to_bool: whether the result is bool.
-    """
-
-    def rule(ctx: TypeContext, a: A, args: Types) -> TensorType:
-        x = rules.tensor(ctx, args, 0, domain)
-        return TensorType(x.shape, BOOL) if to_bool else x
-
-    def reference(a: A, x: Array) -> Array:
-        return np.asarray(numpy(a, widen(x))).astype(np.bool_ if to_bool else x.dtype)
-
-    def compute(a: A, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
-        def body(x: Value) -> Value:
-            return scalar(a, x).cast(result.dtype)
-
-        return pointwise(result.shape, operands, body, name)
-
-    def samples() -> list[Sample]:
-        made: list[Sample] = []
-        x = noise((2, 3, 5), F32 if F32 in domain else domain[0], low=-3, high=3, seed=name)
-        for setting in settings:
-            made += [Sample(f"edges {d}", setting, (edges(d),), (("n",),)) for d in domain]
-            made.append(Sample("rank 3", setting, (x,), (("a", 3, "b"),)))
-        made.append(Sample("rank 0", settings[0], (x[0, 0, 0:1].reshape(()),)))
-        made.append(Sample("empty", settings[0], (x[:0],), (("a", 3, 5),)))
-        return made
-
-    return define(
-        name,
-        attrs,
-        rule,
-        1,
-        Pattern.ELEMENTWISE,
-        doc,
-        reference=reference,
-        compute=compute,
-        samples=samples,
-        in_place=() if to_bool else (0,),
-    )
-
-
-def _binary(
-    name: str,
-    doc: str,
-    scalar: Callable[[Value, Value], Value],
-    numpy: Callable[[Array, Array], Array],
-    *,
-    domain: Domain = NUMBERS,
-    commutative: bool = False,
-    to_bool: bool = False,
-) -> OpDef:
-    """Make an operator of two tensors; the arguments are as for `_unary`."""
-
-    def rule(ctx: TypeContext, a: object, args: Types) -> TensorType:
-        x, y = rules.tensors(ctx, args, domain)
-        return TensorType(rules.broadcast(ctx, (x.shape, y.shape)), BOOL if to_bool else x.dtype)
-
-    def reference(a: object, x: Array, y: Array) -> Array:
-        return np.asarray(numpy(widen(x), widen(y))).astype(np.bool_ if to_bool else x.dtype)
-
-    def compute(a: object, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
-        def body(x: Value, y: Value) -> Value:
-            return scalar(x, y).cast(result.dtype)
-
-        return pointwise(result.shape, operands, body, name)
-
-    def samples() -> list[Sample]:
-        none = NoAttrs()
-        made = [Sample(f"edges {d}", none, pairs(d), (("m", 1), (1, "n"))) for d in domain]
-        d = F32 if F32 in domain else domain[0]
-        x, y = noise((2, 3, 4), d, seed=name), noise((3, 1), d, seed=name + "y")
-        whole = noise((2, 3, 4), d, seed=name + "z")
-        return [
-            *made,
-            Sample("same shape", none, (x, whole), (("a", "b", 4), ("a", "b", 4))),
-            Sample("broadcast", none, (x, y), (("a", "b", "c"), ("b", 1))),
-            Sample("scalar", none, (np.asarray(y[0, 0]), x), ((), ("a", 3, "c"))),
-            Sample("rank 0", none, (np.asarray(x[0, 0, 0]), np.asarray(y[0, 0]))),
-            Sample("empty", none, (x[:0], y), (("a", 3, 4), (3, 1))),
-        ]
-
-    return define(
-        name, NoAttrs, rule, 2, Pattern.BROADCAST, doc, reference=reference, compute=compute,
-        samples=samples, commutative=commutative, in_place=() if to_bool else (0, 1),
-    )  # fmt: skip
-
-
-def _op(op: BinaryOp) -> Callable[[Value, Value], Value]:
-    return lambda x, y: te.binary(op, x, y)
-
-
-def _is(op: IntrinsicOp) -> Callable[[Value], Value]:
-    return lambda x: te.intrinsic(op, x, dtype=BOOL)
-
+from inlay.ops._pointwise import binary, np_erf, predicate, scalar_binary, unary
+from inlay.ops._rules import BOOLS, ELEMENTS, INTEGERS, NUMBERS, Types
+from inlay.ops._samples import edges, noise
 
 # --------------------------------------------------------------------------- division
 
@@ -248,135 +102,7 @@ def _np_mod(x: Array, y: Array) -> Array:
     return np.where((r != 0) & ((r < 0) != (y < 0)), r + y, r)
 
 
-# --------------------------------------------------------------------------- activations
-
-
-@dataclass(frozen=True, slots=True)
-class AlphaAttrs:
-    """`alpha`: slope or scale of the negative side."""
-
-    alpha: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class AlphaBetaAttrs:
-    """`alpha`: slope; `beta`: offset."""
-
-    alpha: float = 0.2
-    beta: float = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class SeluAttrs:
-    """`alpha`: scale of the negative side; `gamma`: scale of both."""
-
-    alpha: float = 1.6732632423543772
-    gamma: float = 1.0507009873554805
-
-
-@dataclass(frozen=True, slots=True)
-class ClipAttrs:
-    """`low`, `high`: ends of the range; infinite where there is none."""
-
-    low: float = -math.inf
-    high: float = math.inf
-
-
-class GeluForm(StrEnum):
-    """Exact (error function), or the usual approximation by tanh."""
-
-    ERF = "erf"
-    TANH = "tanh"
-
-
-@dataclass(frozen=True, slots=True)
-class GeluAttrs:
-    """`form`: exact or approximate."""
-
-    form: GeluForm = GeluForm.ERF
-
-
-@dataclass(frozen=True, slots=True)
-class CastAttrs:
-    """`dtype`: element type of the result."""
-
-    dtype: DType
-
-
-_exp = call(IntrinsicOp.EXP)
-_tanh = call(IntrinsicOp.TANH)
-_sigmoid = call(IntrinsicOp.SIGMOID)
-
-
-def _expm1(x: Value) -> Value:
-    """Return `exp(x) - 1` for x <= 0 without cancellation near 0, through tanh."""
-    # exp(x) - 1 = 2 t / (1 - t) with t = tanh(x/2); -inf gives -1 through t = -1.
-    t = _tanh(x * 0.5)
-    return (t * 2.0) / (1.0 - t)
-
-
-def _log1p(x: Value) -> Value:
-    """Return `log(1 + x)` for x >= 0 accurately near 0 (Kahan): errors of 1 + x cancel."""
-    w = x + 1.0
-    whole = w.equals(1.0) | w.equals(math.inf)
-    log = te.intrinsic(IntrinsicOp.LOG, te.select(whole, 1.0, w))
-    return te.select(whole, x, log * x / (te.select(whole, 2.0, w) - 1.0))
-
-
-def _softplus(x: Value) -> Value:
-    return te.maximum(x, 0.0) + _log1p(_exp(-te.unary(UnaryOp.ABS, x)))
-
-
-def _np_softplus(x: Array) -> Array:
-    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
-
-
-def _gelu(a: GeluAttrs, x: Value) -> Value:
-    if a.form is GeluForm.ERF:
-        return x * 0.5 * (te.intrinsic(IntrinsicOp.ERF, x * math.sqrt(0.5)) + 1.0)
-    inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
-    return x * 0.5 * (_tanh(inner) + 1.0)
-
-
-def _np_erf(x: Array) -> Array:
-    return np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype)
-
-
-def _np_gelu(a: GeluAttrs, x: Array) -> Array:
-    if a.form is GeluForm.ERF:
-        return x * (0.5 * (1 + _np_erf(x.astype(np.float64) * math.sqrt(0.5))))
-    return x * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
-
-
-def _np_sigmoid(x: Array) -> Array:
-    small = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1 / (1 + small), small / (1 + small))
-
-
-def _np_selu(a: SeluAttrs, x: Array) -> Array:
-    negative = np.multiply(np.expm1(x), x.dtype.type(a.alpha))
-    return np.multiply(np.where(x < 0, negative, x), x.dtype.type(a.gamma))
-
-
-def _clip(a: ClipAttrs, x: Value) -> Value:
-    if x.dtype.is_float:
-        return te.minimum(te.maximum(x, a.low), a.high)
-    low, high = _whole_bounds(a, x.dtype)
-    return te.minimum(te.maximum(x, low), high)
-
-
-def _np_clip(a: ClipAttrs, x: Array) -> Array:
-    if x.dtype.kind == "f":
-        return np.minimum(np.maximum(x, x.dtype.type(a.low)), x.dtype.type(a.high))
-    low, high = _whole_bounds(a, from_numpy(x.dtype))
-    return np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high))
-
-
-def _whole_bounds(a: ClipAttrs, dtype: DType) -> tuple[int, int]:
-    info = np.iinfo(dtype.numpy)
-    low = info.min if a.low <= info.min else min(math.ceil(a.low), int(info.max))
-    high = info.max if a.high >= info.max else max(math.floor(a.high), int(info.min))
-    return int(low), int(high)
+# --------------------------------------------------------------------------- magnitude
 
 
 def _sign(x: Value) -> Value:
@@ -405,10 +131,17 @@ def _shift(name: str, doc: str, op: BinaryOp, numpy: Callable[[Array, Array], Ar
         width = y.dtype.bits
         return te.binary(op, x, te.select(y < 0, te.const(width, y.dtype), y))
 
-    return _binary(name, doc, scalar, wide, domain=INTEGERS)
+    return binary(name, doc, scalar, wide, domain=INTEGERS)
 
 
 # --------------------------------------------------------------------------- select, cast
+
+
+@dataclass(frozen=True, slots=True)
+class CastAttrs:
+    """`dtype`: element type of the result."""
+
+    dtype: DType
 
 
 def _select_rule(ctx: TypeContext, attrs: NoAttrs, args: Types) -> TensorType:
@@ -476,6 +209,10 @@ def _bitcast_rule(ctx: TypeContext, attrs: CastAttrs, args: Types) -> TensorType
     return TensorType(x.shape, attrs.dtype)
 
 
+def _bitcast_reference(a: CastAttrs, x: Array) -> Array:
+    return x.view(a.dtype.numpy)
+
+
 def _bitcast_compute(a: CastAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     def body(x: Value) -> Value:
         if x.dtype == a.dtype:
@@ -504,120 +241,76 @@ def _cast_samples() -> list[Sample]:
 
 DEFINITIONS: tuple[OpDef, ...] = (
     # Arithmetic
-    _binary("add", "x + y; integers wrap", _op(BinaryOp.ADD), np.add, commutative=True),
-    _binary("sub", "x - y; integers wrap", _op(BinaryOp.SUB), np.subtract),
-    _binary("mul", "x * y; integers wrap", _op(BinaryOp.MUL), np.multiply, commutative=True),
-    _binary("div", "x / y; integers truncate, and give 0 where y is 0", _div, _np_div),
-    _binary("floor_div", "x / y rounded down; integers give 0 where y is 0",
-            _floor_div, _np_floor_div),
-    _binary("rem", "x - y * trunc(x / y), with the sign of x (C fmod); integers 0 where y is 0",
-            _rem, np.fmod),
-    _binary("mod", "x - y * floor(x / y), with the sign of y; integers 0 where y is 0",
-            _mod, _np_mod),
-    _binary("pow", "x to the power y; integers wrap, and give 0 where it is a fraction",
-            lambda x, y: te.intrinsic(IntrinsicOp.POW, x, y), _np_pow),
-    _binary("minimum", "the lesser; NaN if either is", te.minimum, np.minimum, commutative=True),
-    _binary("maximum", "the greater; NaN if either is", te.maximum, np.maximum, commutative=True),
-    _unary("neg", "-x; integers wrap", lambda x: -x, np.negative, domain=NUMBERS),
-    _unary("abs", "magnitude; the least integer wraps", _abs, np.abs, domain=NUMBERS),
-    _unary("sign", "-1, 0 or 1; NaN for NaN", _sign, np.sign, domain=NUMBERS),
-    _unary("reciprocal", "1 / x", lambda x: 1.0 / x, lambda x: x.dtype.type(1) / x),
-    _unary("sqrt", "square root", lambda x: te.unary(UnaryOp.SQRT, x), np.sqrt),
-    _unary("rsqrt", "1 / sqrt(x)", call(IntrinsicOp.RSQRT), lambda x: 1 / np.sqrt(x)),
-    _unary("floor", "rounded down", lambda x: te.unary(UnaryOp.FLOOR, x), np.floor),
-    _unary("ceil", "rounded up", lambda x: te.unary(UnaryOp.CEIL, x), np.ceil),
-    _unary("trunc", "rounded toward zero", lambda x: te.unary(UnaryOp.TRUNC, x), np.trunc),
-    _unary("round", "rounded to nearest, ties to even",
-           lambda x: te.unary(UnaryOp.ROUND_EVEN, x), np.rint),
+    binary("add", "x + y; integers wrap", scalar_binary(BinaryOp.ADD), np.add, commutative=True),
+    binary("sub", "x - y; integers wrap", scalar_binary(BinaryOp.SUB), np.subtract),
+    binary("mul", "x * y; integers wrap", scalar_binary(BinaryOp.MUL), np.multiply, commutative=True),
+    binary("div", "x / y; integers truncate, and give 0 where y is 0", _div, _np_div),
+    binary("floor_div", "x / y rounded down; integers give 0 where y is 0",
+           _floor_div, _np_floor_div),
+    binary("rem", "x - y * trunc(x / y), with the sign of x (C fmod); integers 0 where y is 0",
+           _rem, np.fmod),
+    binary("mod", "x - y * floor(x / y), with the sign of y; integers 0 where y is 0",
+           _mod, _np_mod),
+    binary("pow", "x to the power y; integers wrap, and give 0 where it is a fraction",
+           lambda x, y: te.intrinsic(IntrinsicOp.POW, x, y), _np_pow),
+    binary("minimum", "the lesser; NaN if either is", te.minimum, np.minimum, commutative=True),
+    binary("maximum", "the greater; NaN if either is", te.maximum, np.maximum, commutative=True),
+    unary("neg", "-x; integers wrap", lambda x: -x, np.negative, domain=NUMBERS),
+    unary("abs", "magnitude; the least integer wraps", _abs, np.abs, domain=NUMBERS),
+    unary("sign", "-1, 0 or 1; NaN for NaN", _sign, np.sign, domain=NUMBERS),
+    unary("reciprocal", "1 / x", lambda x: 1.0 / x, lambda x: x.dtype.type(1) / x),
+    unary("sqrt", "square root", lambda x: te.unary(UnaryOp.SQRT, x), np.sqrt),
+    unary("rsqrt", "1 / sqrt(x)", call(IntrinsicOp.RSQRT), lambda x: 1 / np.sqrt(x)),
+    unary("floor", "rounded down", lambda x: te.unary(UnaryOp.FLOOR, x), np.floor),
+    unary("ceil", "rounded up", lambda x: te.unary(UnaryOp.CEIL, x), np.ceil),
+    unary("trunc", "rounded toward zero", lambda x: te.unary(UnaryOp.TRUNC, x), np.trunc),
+    unary("round", "rounded to nearest, ties to even",
+          lambda x: te.unary(UnaryOp.ROUND_EVEN, x), np.rint),
     # Transcendental functions
-    _unary("exp", "e to the power x", _exp, np.exp),
-    _unary("log", "natural logarithm", call(IntrinsicOp.LOG), np.log),
-    _unary("sin", "sine", call(IntrinsicOp.SIN), np.sin),
-    _unary("cos", "cosine", call(IntrinsicOp.COS), np.cos),
-    _unary("tan", "tangent", call(IntrinsicOp.TAN), np.tan),
-    _unary("asin", "arc sine", call(IntrinsicOp.ASIN), np.arcsin),
-    _unary("acos", "arc cosine", call(IntrinsicOp.ACOS), np.arccos),
-    _unary("atan", "arc tangent", call(IntrinsicOp.ATAN), np.arctan),
-    _unary("sinh", "hyperbolic sine", call(IntrinsicOp.SINH), np.sinh),
-    _unary("cosh", "hyperbolic cosine", call(IntrinsicOp.COSH), np.cosh),
-    _unary("tanh", "hyperbolic tangent", _tanh, np.tanh),
-    _unary("asinh", "inverse hyperbolic sine", call(IntrinsicOp.ASINH), np.arcsinh),
-    _unary("acosh", "inverse hyperbolic cosine", call(IntrinsicOp.ACOSH), np.arccosh),
-    _unary("atanh", "inverse hyperbolic tangent", call(IntrinsicOp.ATANH), np.arctanh),
-    _unary("erf", "error function", call(IntrinsicOp.ERF), _np_erf),
-    # Activations
-    _unary("sigmoid", "1 / (1 + exp(-x))", _sigmoid, _np_sigmoid),
-    _unary("relu", "max(x, 0)", lambda x: te.maximum(x, 0), lambda x: np.maximum(x, 0),
-           domain=NUMBERS),
-    _mapped("leaky_relu", "x, or alpha * x where x < 0", AlphaAttrs,
-           lambda a, x: te.select(x < 0, x * a.alpha, x),
-           lambda a, x: np.where(x < 0, x * x.dtype.type(a.alpha), x),
-           (AlphaAttrs(0.01),)),
-    _mapped("thresholded_relu", "x where x > alpha, else 0", AlphaAttrs,
-           lambda a, x: te.select(x > a.alpha, x, 0.0),
-           lambda a, x: np.where(x > x.dtype.type(a.alpha), x, 0),
-           (AlphaAttrs(1.0),)),
-    _mapped("elu", "x, or alpha * (exp(x) - 1) where x < 0", AlphaAttrs,
-           lambda a, x: te.select(x < 0, _expm1(te.minimum(x, 0.0)) * a.alpha, x),
-           lambda a, x: np.where(x < 0, np.expm1(x) * x.dtype.type(a.alpha), x),
-           (AlphaAttrs(1.0), AlphaAttrs(0.5))),
-    _mapped("celu", "max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))", AlphaAttrs,
-           lambda a, x: te.select(
-               x < 0, _expm1(te.minimum(x, 0.0) / a.alpha) * a.alpha, x),
-           lambda a, x: np.where(
-               x < 0, np.expm1(x / x.dtype.type(a.alpha)) * x.dtype.type(a.alpha), x),
-           (AlphaAttrs(2.0),)),
-    _mapped("selu", "gamma * x, or gamma * alpha * (exp(x) - 1) where x < 0", SeluAttrs,
-           lambda a, x: te.select(
-               x < 0, _expm1(te.minimum(x, 0.0)) * (a.alpha * a.gamma), x * a.gamma),
-           _np_selu,
-           (SeluAttrs(),)),
-    _mapped("gelu", "x times the normal distribution function of x", GeluAttrs, _gelu, _np_gelu,
-           (GeluAttrs(), GeluAttrs(GeluForm.TANH))),
-    _unary("silu", "x * sigmoid(x)", lambda x: x * _sigmoid(x), lambda x: x * _np_sigmoid(x)),
-    _unary("mish", "x * tanh(softplus(x))", lambda x: x * _tanh(_softplus(x)),
-           lambda x: x * np.tanh(_np_softplus(x))),
-    _unary("softplus", "log(1 + exp(x))", _softplus, _np_softplus),
-    _unary("softsign", "x / (1 + |x|)", lambda x: x / (te.unary(UnaryOp.ABS, x) + 1.0),
-           lambda x: x / (1 + np.abs(x))),
-    _mapped("hard_sigmoid", "alpha * x + beta, clamped to 0..1", AlphaBetaAttrs,
-           lambda a, x: te.minimum(te.maximum(x * a.alpha + a.beta, 0.0), 1.0),
-           lambda a, x: np.clip(x * x.dtype.type(a.alpha) + x.dtype.type(a.beta), 0, 1),
-           (AlphaBetaAttrs(), AlphaBetaAttrs(1 / 6, 0.5))),
-    _unary("hard_swish", "x * clamp(x / 6 + 1/2, 0, 1)",
-           lambda x: x * te.minimum(te.maximum(x * (1 / 6) + 0.5, 0.0), 1.0),
-           lambda x: x * np.clip(x * x.dtype.type(1 / 6) + x.dtype.type(0.5), 0, 1)),
-    _mapped("clip", "clamped to low..high; NaN stays", ClipAttrs, _clip, _np_clip,
-           (ClipAttrs(-1.5, 2.0), ClipAttrs(high=6.0), ClipAttrs(0.0)), domain=NUMBERS),
+    unary("exp", "e to the power x", call(IntrinsicOp.EXP), np.exp),
+    unary("log", "natural logarithm", call(IntrinsicOp.LOG), np.log),
+    unary("sin", "sine", call(IntrinsicOp.SIN), np.sin),
+    unary("cos", "cosine", call(IntrinsicOp.COS), np.cos),
+    unary("tan", "tangent", call(IntrinsicOp.TAN), np.tan),
+    unary("asin", "arc sine", call(IntrinsicOp.ASIN), np.arcsin),
+    unary("acos", "arc cosine", call(IntrinsicOp.ACOS), np.arccos),
+    unary("atan", "arc tangent", call(IntrinsicOp.ATAN), np.arctan),
+    unary("sinh", "hyperbolic sine", call(IntrinsicOp.SINH), np.sinh),
+    unary("cosh", "hyperbolic cosine", call(IntrinsicOp.COSH), np.cosh),
+    unary("tanh", "hyperbolic tangent", call(IntrinsicOp.TANH), np.tanh),
+    unary("asinh", "inverse hyperbolic sine", call(IntrinsicOp.ASINH), np.arcsinh),
+    unary("acosh", "inverse hyperbolic cosine", call(IntrinsicOp.ACOSH), np.arccosh),
+    unary("atanh", "inverse hyperbolic tangent", call(IntrinsicOp.ATANH), np.arctanh),
+    unary("erf", "error function", call(IntrinsicOp.ERF), np_erf),
     # Predicates, logic, bits
-    _unary("is_nan", "whether x is NaN", _is(IntrinsicOp.IS_NAN), np.isnan, to_bool=True),
-    _unary("is_inf", "whether x is infinite", _is(IntrinsicOp.IS_INF), np.isinf, to_bool=True),
-    _unary("logical_not", "the other truth value", lambda x: ~x, np.logical_not, domain=BOOLS),
-    _binary("logical_and", "both", lambda x, y: x & y, np.logical_and, domain=BOOLS,
-            commutative=True),
-    _binary("logical_or", "either", lambda x, y: x | y, np.logical_or, domain=BOOLS,
-            commutative=True),
-    _binary("logical_xor", "one and not the other", lambda x, y: x ^ y, np.logical_xor,
-            domain=BOOLS, commutative=True),
-    _unary("bitwise_not", "every bit inverted", lambda x: ~x, np.invert, domain=INTEGERS),
-    _binary("bitwise_and", "bits set in both", lambda x, y: x & y, np.bitwise_and,
-            domain=INTEGERS, commutative=True),
-    _binary("bitwise_or", "bits set in either", lambda x, y: x | y, np.bitwise_or,
-            domain=INTEGERS, commutative=True),
-    _binary("bitwise_xor", "bits set in one only", lambda x, y: x ^ y, np.bitwise_xor,
-            domain=INTEGERS, commutative=True),
+    unary("is_nan", "whether x is NaN", predicate(IntrinsicOp.IS_NAN), np.isnan, to_bool=True),
+    unary("is_inf", "whether x is infinite", predicate(IntrinsicOp.IS_INF), np.isinf, to_bool=True),
+    unary("logical_not", "the other truth value", lambda x: ~x, np.logical_not, domain=BOOLS),
+    binary("logical_and", "both", lambda x, y: x & y, np.logical_and, domain=BOOLS,
+           commutative=True),
+    binary("logical_or", "either", lambda x, y: x | y, np.logical_or, domain=BOOLS,
+           commutative=True),
+    binary("logical_xor", "one and not the other", lambda x, y: x ^ y, np.logical_xor,
+           domain=BOOLS, commutative=True),
+    unary("bitwise_not", "every bit inverted", lambda x: ~x, np.invert, domain=INTEGERS),
+    binary("bitwise_and", "bits set in both", lambda x, y: x & y, np.bitwise_and,
+           domain=INTEGERS, commutative=True),
+    binary("bitwise_or", "bits set in either", lambda x, y: x | y, np.bitwise_or,
+           domain=INTEGERS, commutative=True),
+    binary("bitwise_xor", "bits set in one only", lambda x, y: x ^ y, np.bitwise_xor,
+           domain=INTEGERS, commutative=True),
     _shift("shift_left", "x * 2**y; 0 where y is outside the width", BinaryOp.SHL, np.left_shift),
     _shift("shift_right", "x / 2**y rounded down; 0 or the sign where y is outside the width",
            BinaryOp.SHR, np.right_shift),
     # Comparison
-    _binary("equal", "x == y", lambda x, y: x.equals(y), np.equal, domain=ALL,
-            commutative=True, to_bool=True),
-    _binary("not_equal", "x != y", lambda x, y: x.differs(y), np.not_equal, domain=ALL,
-            commutative=True, to_bool=True),
-    _binary("less", "x < y", lambda x, y: x < y, np.less, to_bool=True),
-    _binary("less_equal", "x <= y", lambda x, y: x <= y, np.less_equal, to_bool=True),
-    _binary("greater", "x > y", lambda x, y: x > y, np.greater, to_bool=True),
-    _binary("greater_equal", "x >= y", lambda x, y: x >= y, np.greater_equal, to_bool=True),
+    binary("equal", "x == y", lambda x, y: x.equals(y), np.equal, domain=ALL,
+           commutative=True, to_bool=True),
+    binary("not_equal", "x != y", lambda x, y: x.differs(y), np.not_equal, domain=ALL,
+           commutative=True, to_bool=True),
+    binary("less", "x < y", lambda x, y: x < y, np.less, to_bool=True),
+    binary("less_equal", "x <= y", lambda x, y: x <= y, np.less_equal, to_bool=True),
+    binary("greater", "x > y", lambda x, y: x > y, np.greater, to_bool=True),
+    binary("greater_equal", "x >= y", lambda x, y: x >= y, np.greater_equal, to_bool=True),
     # Choice and conversion
     define("select", NoAttrs, _select_rule, 3, Pattern.BROADCAST,
            "x where the condition holds, else y",
@@ -625,7 +318,7 @@ DEFINITIONS: tuple[OpDef, ...] = (
            compute=_select_compute, samples=_select_samples, in_place=(1, 2)),
     define("bitcast", CastAttrs, _bitcast_rule, 1, Pattern.ELEMENTWISE,
            "The bits of x as elements of `dtype`, which has as many.",
-           reference=lambda a, x: x.view(a.dtype.numpy), compute=_bitcast_compute,
+           reference=_bitcast_reference, compute=_bitcast_compute,
            samples=_bitcast_samples),
     define("cast", CastAttrs, _cast_rule, 1, Pattern.ELEMENTWISE,
            "value converted to dtype: floats to integers truncate and saturate, NaN gives 0; "

@@ -28,11 +28,11 @@ from inlay.ir.op import Effect, TypeContext
 from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.ops import _rules as rules
+from inlay.ops._build import Array
 from inlay.ops._define import OpDef, Pattern, Sample, define
 from inlay.ops._rules import INTEGERS, Types
 from inlay.ops._samples import ints
 
-Array = np.ndarray
 _MOST = (1 << 63) - 1
 
 

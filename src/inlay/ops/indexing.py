@@ -1,4 +1,5 @@
-"""Indexing by data: gather, scatter, one-hot; ranges and triangles.
+"""Reading at indices that data decides: gather, one-hot; ranges and triangles.
+`scatter` has those that write.
 
 Indices are integer tensors. A negative index counts from the end. An index that is still outside is
 an error of the program, and stops it: the references raise it, and in compiled programs the checks
@@ -11,25 +12,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
 from inlay.arith.dtype import F16, F32, I32, I64, DType
-from inlay.arith.expr import Int, fresh, lit, to_int
+from inlay.arith.expr import Int, lit
 from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
 from inlay.loop import te
-from inlay.loop.buffer import Buffer
-from inlay.loop.stmt import If, Let, Stmt, Store
 from inlay.ops import _rules as rules
-from inlay.ops._build import copied, nest, serial_loops, widen, widened
+from inlay.ops._build import Array
 from inlay.ops._define import OpDef, Pattern, Sample, define
+from inlay.ops._indices import (
+    clamped,
+    element_axes,
+    have_elements,
+    np_clamped,
+    np_inside,
+    np_wrapped,
+    tuples,
+    wrapped,
+)
 from inlay.ops._rules import ELEMENTS, INTEGERS, NUMBERS, Types
 from inlay.ops._samples import ints, noise
-from inlay.ops.index_checks import extremes, require_inside
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,31 +60,6 @@ class BatchAttrs:
     clamp: bool = False
 
 
-class Combine(StrEnum):
-    """What a scatter does to an element: replaces it, or combines it with the update."""
-
-    REPLACE = "replace"
-    ADD = "add"
-    MUL = "mul"
-    MIN = "min"
-    MAX = "max"
-
-
-@dataclass(frozen=True, slots=True)
-class ScatterAttrs:
-    """`combine`: what happens to an element."""
-
-    combine: Combine = Combine.REPLACE
-
-
-@dataclass(frozen=True, slots=True)
-class ScatterElementsAttrs:
-    """`axis`: indexed; `combine`: what happens to an element."""
-
-    axis: int = 0
-    combine: Combine = Combine.REPLACE
-
-
 @dataclass(frozen=True, slots=True)
 class RangeAttrs:
     """`dtype`: element type of the result."""
@@ -94,45 +74,6 @@ class TriluAttrs:
     upper: bool = True
 
 
-# --------------------------------------------------------------------------- indices
-
-
-def _wrapped(index: te.Value, size: Int) -> te.Value:
-    """Return an index as i64, counted from the front."""
-    v = index.cast(I64)
-    return te.select(v < 0, v + te.index(size), v) if index.dtype.is_signed else v
-
-
-def _clamped(index: te.Value, size: Int) -> te.Value:
-    """Return an index that is inside an axis, if the axis has any element."""
-    return te.maximum(te.minimum(_wrapped(index, size), te.index(size - 1)), 0)
-
-
-def _some(sizes: Sequence[Int]) -> te.Value | None:
-    """Whether every axis has an element; None where it is sure: then nothing needs to guard."""
-    condition: te.Value | None = None
-    for size in sizes:
-        if size.value is None or size.value < 1:
-            condition = te.all_of(condition, te.index(size) > 0)
-    return condition
-
-
-def _np_wrapped(index: Array, size: int) -> Array:
-    index = index.astype(np.int64)
-    return np.where(index < 0, index + size, index)
-
-
-def _np_clamped(index: Array, size: int) -> Array:
-    return np.clip(_np_wrapped(index, size), 0, max(size - 1, 0))
-
-
-def _np_inside(why: str, index: Array, *sizes: int, columns: int = 0) -> None:
-    """Refuse indices outside their axes, in the words of the compiled check."""
-    ends = extremes(index, columns)
-    for k, size in enumerate(sizes):
-        require_inside(why, int(ends[2 * k]), ~int(ends[2 * k + 1]), size)
-
-
 # --------------------------------------------------------------------------- gather
 
 
@@ -145,10 +86,10 @@ def _gather_rule(ctx: TypeContext, a: GatherAttrs, args: Types) -> TensorType:
 def _gather_reference(a: GatherAttrs, x: Array, index: Array) -> Array:
     axis = a.axis % x.ndim
     if not a.clamp:
-        _np_inside("gather", index, x.shape[axis])
+        np_inside("gather", index, x.shape[axis])
     if x.shape[axis] == 0:
         return np.zeros((*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]), x.dtype)
-    return np.take(x, _np_clamped(index, x.shape[axis]), axis)
+    return np.take(x, np_clamped(index, x.shape[axis]), axis)
 
 
 def _gather_compute(a: GatherAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
@@ -156,9 +97,9 @@ def _gather_compute(a: GatherAttrs, operands: Sequence[te.Tensor], result: Tenso
     axis = a.axis % x.ndim
 
     def body(*i: Int) -> te.Value:
-        at = _clamped(index[i[axis : axis + index.ndim]], x.shape[axis])
+        at = clamped(index[i[axis : axis + index.ndim]], x.shape[axis])
         value = x[(*i[:axis], at, *i[axis + index.ndim :])]
-        return te.guarded(_some(x.shape[axis : axis + 1]), value, te.const(0, x.dtype))
+        return te.guarded(have_elements(x.shape[axis : axis + 1]), value, te.const(0, x.dtype))
 
     return te.compute(result.shape, body, name="gather")
 
@@ -174,27 +115,21 @@ def _gather_samples() -> list[Sample]:
         Sample("one", GatherAttrs(1), (x, np.asarray(2)), (n, ()), exact=True),
         Sample("i32", GatherAttrs(0), (x, ints(1, -1).astype(np.int32)), (n, ("k",)), exact=True),
         Sample("u8", GatherAttrs(0), (x, ints(1, 4).astype(np.uint8)), (n, ("k",)), exact=True),
-        Sample("outside", GatherAttrs(0, clamp=True), (x, ints(9, -9, 2**40)), (n, ("k",)), exact=True),
+        Sample(
+            "outside", GatherAttrs(0, clamp=True), (x, ints(9, -9, 2**40)), (n, ("k",)), exact=True
+        ),
         Sample("none", GatherAttrs(0), (x, ints()), (n, ("k",)), exact=True),
-        Sample("of nothing", GatherAttrs(0, clamp=True), (x[:0], ints(0, 1)), (n, ("k",)), exact=True),
+        Sample(
+            "of nothing", GatherAttrs(0, clamp=True), (x[:0], ints(0, 1)), (n, ("k",)), exact=True
+        ),
     ]
 
 
 def _elements_rule(ctx: TypeContext, a: AxisAttrs, args: Types) -> TensorType:
     x, index = rules.tensor(ctx, args, 0), rules.tensor(ctx, args, 1, INTEGERS)
-    axis = _element_axes(ctx, a.axis, x, index)
+    axis = element_axes(ctx, a.axis, x, index)
     assert axis >= 0
     return TensorType(index.shape, x.dtype)
-
-
-def _element_axes(ctx: TypeContext, axis: int, x: TensorType, index: TensorType) -> int:
-    rank = len(x.shape)
-    axis = rules.axis_of(ctx, axis, rank)
-    rules.of_rank(ctx, index, rank, "the indices")
-    for d in range(rank):
-        if d != axis:
-            ctx.at_least(x.shape[d] - index.shape[d], 0, f"axis {d} of the indices is in the data")
-    return axis
 
 
 def _cut(x: Array, index: Array, axis: int) -> Array:
@@ -204,10 +139,10 @@ def _cut(x: Array, index: Array, axis: int) -> Array:
 
 def _elements_reference(a: AxisAttrs, x: Array, index: Array) -> Array:
     axis = a.axis % x.ndim
-    _np_inside("gather_elements", index, x.shape[axis])
+    np_inside("gather_elements", index, x.shape[axis])
     if x.shape[axis] == 0:
         return np.zeros(index.shape, x.dtype)
-    return np.take_along_axis(_cut(x, index, axis), _np_clamped(index, x.shape[axis]), axis)
+    return np.take_along_axis(_cut(x, index, axis), np_clamped(index, x.shape[axis]), axis)
 
 
 def _elements_compute(a: AxisAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
@@ -215,9 +150,9 @@ def _elements_compute(a: AxisAttrs, operands: Sequence[te.Tensor], result: Tenso
     axis = a.axis % x.ndim
 
     def body(*i: Int) -> te.Value:
-        at = _clamped(index[i], x.shape[axis])
+        at = clamped(index[i], x.shape[axis])
         value = x[(*i[:axis], at, *i[axis + 1 :])]
-        return te.guarded(_some(x.shape[axis : axis + 1]), value, te.const(0, x.dtype))
+        return te.guarded(have_elements(x.shape[axis : axis + 1]), value, te.const(0, x.dtype))
 
     return te.compute(result.shape, body, name="gather_elements")
 
@@ -232,23 +167,11 @@ def _elements_samples() -> list[Sample]:
     ]
 
 
-def _tuples(ctx: TypeContext, index: TensorType, most: int) -> int:
-    """Return how many axes the last dim of the indices addresses."""
-    rules.least_rank(ctx, index, 1, "the indices")
-    depth = index.shape[-1].value
-    if depth is None or depth > most:
-        raise ctx.fail(
-            f"found indices of {index.shape[-1]} axes, needed a known number of at most {most}",
-            id="type.dynamic-rank" if depth is None else "type.op-argument",
-        )
-    return depth
-
-
 def _gather_nd_rule(ctx: TypeContext, a: BatchAttrs, args: Types) -> TensorType:
     x, index = rules.tensor(ctx, args, 0), rules.tensor(ctx, args, 1, INTEGERS)
     if not 0 <= a.batch < max(len(index.shape), 1):
         raise ctx.fail(f"found {a.batch} batch dims of indices of rank {len(index.shape)}")
-    depth = _tuples(ctx, index, len(x.shape) - a.batch)
+    depth = tuples(ctx, index, len(x.shape) - a.batch)
     for d in range(a.batch):
         ctx.equal(x.shape[d], index.shape[d], f"batch axis {d}")
     return TensorType((*index.shape[:-1], *x.shape[a.batch + depth :]), x.dtype)
@@ -258,11 +181,11 @@ def _gather_nd_reference(a: BatchAttrs, x: Array, index: Array) -> Array:
     depth = index.shape[-1]
     shape = (*index.shape[:-1], *x.shape[a.batch + depth :])
     if not a.clamp:
-        _np_inside("gather_nd", index, *x.shape[a.batch : a.batch + depth], columns=depth)
+        np_inside("gather_nd", index, *x.shape[a.batch : a.batch + depth], columns=depth)
     if x.size == 0 or (index.size == 0 and depth):
         return np.zeros(shape, x.dtype)
     grids = np.indices(index.shape[:-1], sparse=True)[: a.batch] if a.batch else ()
-    at = [_np_clamped(index[..., k], x.shape[a.batch + k]) for k in range(depth)]
+    at = [np_clamped(index[..., k], x.shape[a.batch + k]) for k in range(depth)]
     picked = x[(*grids, *at)] if depth or a.batch else x
     if not depth:
         return np.broadcast_to(picked, shape)
@@ -277,10 +200,10 @@ def _gather_nd_compute(
     lead = index.ndim - 1
 
     def body(*i: Int) -> te.Value:
-        at = [_clamped(index[(*i[:lead], lit(k))], x.shape[a.batch + k]) for k in range(depth)]
+        at = [clamped(index[(*i[:lead], lit(k))], x.shape[a.batch + k]) for k in range(depth)]
         value = x[(*i[: a.batch], *at, *i[lead:])]
-        some = _some(x.shape[a.batch : a.batch + depth])
-        return te.guarded(some, value, te.const(0, x.dtype))
+        filled = have_elements(x.shape[a.batch : a.batch + depth])
+        return te.guarded(filled, value, te.const(0, x.dtype))
 
     return te.compute(result.shape, body, name="gather_nd")
 
@@ -301,175 +224,6 @@ def _gather_nd_samples() -> list[Sample]:
     ]  # fmt: skip
 
 
-# --------------------------------------------------------------------------- scatter
-
-
-def _combined(combine: Combine, old: te.Value, new: te.Value) -> te.Value:
-    match combine:
-        case Combine.REPLACE:
-            return new
-        case Combine.ADD:
-            return old + new
-        case Combine.MUL:
-            return old * new
-        case Combine.MIN:
-            return te.minimum(old, new)
-        case Combine.MAX:
-            return te.maximum(old, new)
-
-
-def _np_combined(combine: Combine, old: Array, new: Array) -> Array:
-    match combine:
-        case Combine.REPLACE:
-            return new
-        case Combine.ADD:
-            return old + new
-        case Combine.MUL:
-            return old * new
-        case Combine.MIN:
-            return np.minimum(old, new)
-        case Combine.MAX:
-            return np.maximum(old, new)
-
-
-def _accumulate(dtype: DType, old: te.Value, new: te.Value, combine: Combine) -> te.Value:
-    if combine is Combine.REPLACE:
-        return new
-    wide = widened(dtype)
-    return _combined(combine, old.cast(wide), new.cast(wide)).cast(dtype)
-
-
-def _stored(
-    out: Buffer,
-    at: Sequence[te.Value | Int],
-    update: te.Value,
-    combine: Combine,
-) -> Stmt:
-    """Combine one element with an update, if all computed indices are inside."""
-    syms = [(d, fresh("at"), v) for d, v in enumerate(at) if isinstance(v, te.Value)]
-    place = list(at)
-    inside: te.Value | None = None
-    for d, sym, _ in syms:
-        place[d] = to_int(sym)
-        here = te.index(sym)
-        inside = te.all_of(inside, (here >= 0) & (here < te.index(out.shape[d])))
-    old = te.Tensor(out)[tuple(place)]
-    value = _accumulate(out.dtype, old, update, combine)
-    body: Stmt = Store(out, tuple(map(to_int, place)), value.scalar)  # type: ignore[arg-type]
-    if inside is not None:
-        body = If(inside.scalar, body)
-    for _, sym, v in reversed(syms):
-        body = Let(sym, v.scalar, body)
-    return body
-
-
-def _scatter_elements_rule(ctx: TypeContext, a: ScatterElementsAttrs, args: Types) -> TensorType:
-    x, index = rules.tensor(ctx, args, 0, ELEMENTS), rules.tensor(ctx, args, 1, INTEGERS)
-    update = rules.tensor(ctx, args, 2)
-    rules.same_dtype(ctx, x.dtype, update.dtype, "the updates")
-    _combinable(ctx, a.combine, x.dtype)
-    _element_axes(ctx, a.axis, x, index)
-    rules.same_shape(ctx, update, index.shape, "the updates")
-    return x
-
-
-def _combinable(ctx: TypeContext, combine: Combine, dtype: DType) -> None:
-    if combine is not Combine.REPLACE and dtype not in NUMBERS:
-        raise ctx.fail(f"cannot {combine} elements of type {dtype}", id="type.dtype-mismatch")
-
-
-def _scatter_elements_reference(
-    a: ScatterElementsAttrs, x: Array, index: Array, update: Array
-) -> Array:
-    y, axis = x.copy(), a.axis % x.ndim
-    _np_inside("scatter_elements", index, x.shape[axis])
-    wrapped = _np_wrapped(index, x.shape[axis])
-    for at in np.ndindex(*index.shape):
-        place = (*at[:axis], wrapped[at], *at[axis + 1 :])
-        y[place] = _np_combined(a.combine, widen(y[place]), widen(update[at])).astype(x.dtype)
-    return y
-
-
-def _scatter_elements_update(
-    a: ScatterElementsAttrs, operands: Sequence[Buffer], outputs: Sequence[Buffer]
-) -> Stmt:
-    (x, index, update), (out,) = operands, outputs
-    axis = a.axis % len(x.shape)
-    loops, i = serial_loops(index.shape)
-    at: list[te.Value | Int] = list(i)
-    at[axis] = _wrapped(te.Tensor(index)[i], x.shape[axis])
-    return nest(loops, _stored(out, at, te.Tensor(update)[i], a.combine))
-
-
-def _scatter_elements_samples() -> list[Sample]:
-    x, u = noise((4, 5), F32, seed="x"), noise((2, 3), F32, seed="u")
-    index = ints(0, 1, -1, 3, 1, 1).reshape(2, 3)
-    names = (("m", "n"), ("p", "q"), ("p", "q"))
-    made = [
-        Sample(f"{c} {axis}", ScatterElementsAttrs(axis, c), (x, index, u), names)
-        for c in Combine
-        for axis in (0, 1)
-    ]
-    half = (x.astype(np.float16), index, u.astype(np.float16))
-    return [
-        *made,
-        Sample("f16", ScatterElementsAttrs(1, Combine.ADD), half),
-        Sample("i32", ScatterElementsAttrs(0), (noise((4, 5), I32), index, noise((2, 3), I32))),
-        Sample("none", ScatterElementsAttrs(0), (x, index[:0], u[:0]), names),
-    ]
-
-
-def _scatter_nd_rule(ctx: TypeContext, a: ScatterAttrs, args: Types) -> TensorType:
-    x, index = rules.tensor(ctx, args, 0, ELEMENTS), rules.tensor(ctx, args, 1, INTEGERS)
-    update = rules.tensor(ctx, args, 2)
-    rules.same_dtype(ctx, x.dtype, update.dtype, "the updates")
-    _combinable(ctx, a.combine, x.dtype)
-    depth = _tuples(ctx, index, len(x.shape))
-    rules.same_shape(ctx, update, (*index.shape[:-1], *x.shape[depth:]), "the updates")
-    return x
-
-
-def _scatter_nd_reference(a: ScatterAttrs, x: Array, index: Array, update: Array) -> Array:
-    y, depth = x.copy(), index.shape[-1]
-    _np_inside("scatter_nd", index, *x.shape[:depth], columns=depth)
-    for at in np.ndindex(*index.shape[:-1]):
-        place = tuple(int(_np_wrapped(v, n)) for v, n in zip(index[at], x.shape, strict=False))
-        old, new = widen(y[place]), widen(update[at])
-        y[place] = np.asarray(_np_combined(a.combine, old, new)).astype(x.dtype)
-    return y
-
-
-def _scatter_nd_update(
-    a: ScatterAttrs, operands: Sequence[Buffer], outputs: Sequence[Buffer]
-) -> Stmt:
-    (x, index, update), (out,) = operands, outputs
-    lead, depth = len(index.shape) - 1, index.shape[-1].value or 0
-    loops, i = serial_loops(update.shape)
-    at: list[te.Value | Int] = [
-        _wrapped(te.Tensor(index)[(*i[:lead], lit(k))], x.shape[k]) for k in range(depth)
-    ]
-    at += i[lead:]
-    return nest(loops, _stored(out, at, te.Tensor(update)[i], a.combine))
-
-
-def _scatter_nd_samples() -> list[Sample]:
-    x = noise((4, 3, 2), F32, seed="x")
-    rows, cells = ints(2, -4, 2).reshape(3, 1), ints(0, 1, 3, -1).reshape(2, 2)
-    full = ints(0, 0, 0, 3, 2, 1).reshape(2, 3)
-    u = noise((3, 3, 2), F32, seed="u")
-    n = ("a", "b", "c")
-    made = [
-        Sample(f"rows {c}", ScatterAttrs(c), (x, rows, u), (n, ("k", 1), ("k", "b", "c")))
-        for c in Combine
-    ]
-    return [
-        *made,
-        Sample("cells", ScatterAttrs(), (x, cells, u[:2, 0].copy()), (n, ("k", 2), ("k", "c"))),
-        Sample("elements", ScatterAttrs(), (x, full, u[:2, 0, 0].copy()), (n, ("k", 3), ("k",))),
-        Sample("none", ScatterAttrs(), (x, rows[:0], u[:0]), (n, ("k", 1), ("k", "b", "c"))),
-    ]
-
-
 # --------------------------------------------------------------------------- one-hot, ranges
 
 
@@ -483,7 +237,7 @@ def _one_hot_rule(ctx: TypeContext, a: AxisAttrs, args: Types) -> TensorType:
 
 def _one_hot_reference(a: AxisAttrs, index: Array, depth: int, values: Array) -> Array:
     axis = a.axis % (index.ndim + 1)
-    wrapped = np.expand_dims(_np_wrapped(index, depth), axis)
+    wrapped = np.expand_dims(np_wrapped(index, depth), axis)
     shape = [1] * (index.ndim + 1)
     shape[axis] = depth
     hit = wrapped == np.arange(depth).reshape(shape)
@@ -498,7 +252,7 @@ def _one_hot_compute(a: AxisAttrs, operands: Sequence[object], result: TensorTyp
     axis = a.axis % (index.ndim + 1)
 
     def body(*i: Int) -> te.Value:
-        at = _wrapped(index[(*i[:axis], *i[axis + 1 :])], depth)
+        at = wrapped(index[(*i[:axis], *i[axis + 1 :])], depth)
         return te.select(at.equals(te.index(i[axis])), values[lit(1)], values[lit(0)])
 
     return te.compute(result.shape, body, name="one_hot")
@@ -597,16 +351,6 @@ DEFINITIONS: tuple[OpDef, ...] = (
            "slices of x at index tuples, which are the last dim of the index",
            reference=_gather_nd_reference, compute=_gather_nd_compute,
            samples=_gather_nd_samples),
-    define("scatter_elements", ScatterElementsAttrs, _scatter_elements_rule, 3, Pattern.OPAQUE,
-           "x with elements at places as in gather_elements replaced or combined, in order",
-           reference=_scatter_elements_reference, loops=copied(_scatter_elements_update),
-           update=_scatter_elements_update,
-           samples=_scatter_elements_samples, in_place=(0,)),
-    define("scatter_nd", ScatterAttrs, _scatter_nd_rule, 3, Pattern.OPAQUE,
-           "x with slices at index tuples replaced or combined, in order",
-           reference=_scatter_nd_reference, loops=copied(_scatter_nd_update),
-           update=_scatter_nd_update,
-           samples=_scatter_nd_samples, in_place=(0,)),
     define("one_hot", AxisAttrs, _one_hot_rule, 3, Pattern.LAYOUT,
            "a new axis of depth (an int) with values[1] at each index and values[0] elsewhere",
            reference=_one_hot_reference, compute=_one_hot_compute, samples=_one_hot_samples),

@@ -22,13 +22,11 @@ from inlay.ir.op import NoAttrs, TypeContext
 from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.ops import _rules as rules
-from inlay.ops._build import widen, widened
+from inlay.ops._build import Array, widen, widened
 from inlay.ops._define import OpDef, Pattern, Sample, define
 from inlay.ops._rules import ELEMENTS, NUMBERS, Types
 from inlay.ops._samples import noise
 from inlay.ops.reduction import then
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,11 @@ from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.loop.scalar import IntrinsicOp, ReduceOp, UnaryOp
 from inlay.ops import _rules as rules
-from inlay.ops._build import wide_element, widen, widened
+from inlay.ops._build import Array, wide_element, widen, widened
 from inlay.ops._define import OpDef, Pattern, Sample, define
 from inlay.ops._rules import FLOATS, Types
 from inlay.ops._samples import noise
 from inlay.ops.reduction import mean_stage, reduce, then
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True, slots=True)

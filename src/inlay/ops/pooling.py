@@ -18,13 +18,11 @@ from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.ops import _rules as rules
-from inlay.ops._build import lowest, widen, widened
+from inlay.ops._build import Array, lowest, widen, widened
 from inlay.ops._define import OpDef, Pattern, Sample, define
 from inlay.ops._rules import FLOATS, NUMBERS, Types
 from inlay.ops._samples import noise
 from inlay.ops._windows import Windows, accepted, padded, resolve, window_view
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True, slots=True)

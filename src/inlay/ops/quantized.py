@@ -20,14 +20,12 @@ from inlay.loop import te
 from inlay.loop.scalar import UnaryOp
 from inlay.ops import _rules as rules
 from inlay.ops import convolution
-from inlay.ops._build import saturate, saturate_array, widen, widened
+from inlay.ops._build import Array, saturate, saturate_array, widen, widened
 from inlay.ops._define import OpDef, Pattern, Sample, define
 from inlay.ops._rules import FLOATS, Types
 from inlay.ops._samples import noise
 from inlay.ops.convolution import ConvAttrs
 from inlay.ops.matmul import matmul_shape, product
-
-Array = np.ndarray
 
 NARROW: tuple[DType, ...] = (I8, U8, I16, U16)
 BYTES: tuple[DType, ...] = (I8, U8)

@@ -22,12 +22,11 @@ from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.scalar import IntrinsicOp, Load, ReduceOp, UnaryOp
 from inlay.loop.stmt import Alloc, For, LoopKind, Seq, Stmt, Store
 from inlay.ops import _rules as rules
-from inlay.ops._build import highest, lowest, widen, widened
+from inlay.ops._build import Array, highest, lowest, widen, widened
 from inlay.ops._define import OpDef, Pattern, Sample, define
 from inlay.ops._rules import BOOLS, FLOATS, NUMBERS, Types
 from inlay.ops._samples import noise
 
-Array = np.ndarray
 Domain = tuple[DType, ...]
 Numpy = Callable[[Array, tuple[int, ...], bool], Array]
 """`(x, axes, keepdims)` to the reduced array."""

@@ -25,12 +25,10 @@ from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.loop.scalar import UnaryOp
 from inlay.ops import _rules as rules
-from inlay.ops._build import widen, widened
+from inlay.ops._build import Array, widen, widened
 from inlay.ops._define import OpDef, Pattern, Sample, define
 from inlay.ops._rules import ELEMENTS, FLOATS, Types
 from inlay.ops._samples import noise
-
-Array = np.ndarray
 
 
 class Mode(StrEnum):

@@ -25,12 +25,10 @@ from inlay.loop.scalar import Load
 from inlay.loop.stmt import Alloc, For, If, Let, LoopKind, Seq, Stmt, Store
 from inlay.ops import _rules as rules
 from inlay.ops import elementwise, reduction
-from inlay.ops._build import copy_buffer, nest, serial_loops, widen, widened
+from inlay.ops._build import Array, copy_buffer, nest, serial_loops, widen, widened
 from inlay.ops._define import OpDef, Pattern, Sample, by_name, define
 from inlay.ops._rules import ELEMENTS, NUMBERS, Types
 from inlay.ops._samples import ints, noise
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True, slots=True)

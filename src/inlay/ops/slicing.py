@@ -21,14 +21,10 @@ from inlay.loop.buffer import Buffer
 from inlay.loop.scalar import Load
 from inlay.loop.stmt import Stmt, Store
 from inlay.ops import _rules as rules
-from inlay.ops._build import nest, serial_loops
+from inlay.ops._build import Array, Ints, nest, serial_loops
 from inlay.ops._define import OpDef, Pattern, Sample, define
 from inlay.ops._rules import Types
 from inlay.ops._samples import noise
-
-Array = np.ndarray
-Ints = tuple[Int, ...]
-"""A shape operand as a compute rule sees it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,8 @@ from inlay.ir.expr import Call, Const, Expr, OpRef, Var
 from inlay.ir.module import Module
 from inlay.ir.types import TensorType
 from inlay.ops.index_checks import ColumnsAttrs, IndicesAttrs, extremes
-from inlay.ops.indexing import (
-    AxisAttrs,
-    BatchAttrs,
-    GatherAttrs,
-    ScatterAttrs,
-    ScatterElementsAttrs,
-)
+from inlay.ops.indexing import AxisAttrs, BatchAttrs, GatherAttrs
+from inlay.ops.scatter import ScatterAttrs, ScatterElementsAttrs
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import Block, rewrite_module

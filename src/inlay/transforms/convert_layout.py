@@ -31,7 +31,8 @@ from inlay.ir.module import Module
 from inlay.ir.types import ShapeType, TensorType
 from inlay.ops._define import OpDef, Pattern
 from inlay.ops.convolution import ConvAttrs, DepthwiseAttrs
-from inlay.ops.layout import PadAttrs, PermAttrs
+from inlay.ops.layout import PermAttrs
+from inlay.ops.padding import PadAttrs
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import Block, rewrite_module

@@ -33,7 +33,8 @@ from inlay.ir.expr import Arm, Call, Expr, Function, If, Let, Match, OpRef, Var
 from inlay.ir.module import Module
 from inlay.ir.op import Op
 from inlay.ir.types import FuncType, TensorType
-from inlay.ops.layout import EXTEND, AxisAttrs, PermAttrs
+from inlay.ops.joining import EXTEND, AxisAttrs
+from inlay.ops.layout import PermAttrs
 from inlay.passes.contract import Pass, PassContext, Property
 
 
@@ -99,7 +100,9 @@ def _find(function: Function) -> list[_Growing]:
                 continue
             carried = param
             if any(d != 1 for d in param.type.shape[:axis]):
-                carried = Var(f"{param.name}.rows", _moved(param.type, axis), param.span, param.place)
+                carried = Var(
+                    f"{param.name}.rows", _moved(param.type, axis), param.span, param.place
+                )
             found.append(_Growing(loop.var, position, param, axis, made, carried))  # type: ignore[arg-type]
     return found
 
@@ -177,9 +180,7 @@ class _Rewriter:
             self.grown[let.var] = grown
             written.append((let.var, self._back(grown, g.axis, call), let))
 
-    def _front(
-        self, e: Expr, axis: int, written: list[tuple[Var, Expr, Let | None]]
-    ) -> Var:
+    def _front(self, e: Expr, axis: int, written: list[tuple[Var, Expr, Let | None]]) -> Var:
         """Bind a tensor with an axis moved to the front."""
         assert isinstance(e.type, TensorType), "only tensors grow"
         perm = (axis, *(d for d in range(len(e.type.shape)) if d != axis))

@@ -14,7 +14,7 @@ from inlay.ir.core_ops import CheckAttrs, LeastAttrs
 from inlay.ir.expr import Call, GlobalVar
 from inlay.ir.types import BoolType, ExistsType, IntType, ShapeType, TensorType, Type
 from inlay.ops.index_checks import IndicesAttrs, outside
-from inlay.ops.layout import AxisAttrs
+from inlay.ops.joining import AxisAttrs
 from inlay.ops.memory import StorageAttrs, TensorAtAttrs
 from inlay.vm.code import Operand
 from inlay.vm.environment import Environment
@@ -115,13 +115,9 @@ def _to_tensor(env: Environment, call: Call, attrs: object, args: list[Value]) -
     assert isinstance(t, TensorType), "to_tensor makes a tensor"
     if isinstance(source, ShapeType):
         parts = [as_operand(p) for p in env.fields(args[0], len(source.values))]
-        return env.writer.make(
-            "MAKE_INTS", t.dtype.name, len(parts), args=parts, kind=Kind.TENSOR
-        )
+        return env.writer.make("MAKE_INTS", t.dtype.name, len(parts), args=parts, kind=Kind.TENSOR)
     assert isinstance(source, (IntType, BoolType)), "only control values become tensors"
-    return env.writer.make(
-        "TO_TENSOR", t.dtype.name, args=(as_operand(args[0]),), kind=Kind.TENSOR
-    )
+    return env.writer.make("TO_TENSOR", t.dtype.name, args=(as_operand(args[0]),), kind=Kind.TENSOR)
 
 
 def _get_row(env: Environment, call: Call, attrs: object, args: list[Value]) -> Value:
@@ -164,9 +160,7 @@ def _tensor_at(env: Environment, call: Call, attrs: object, args: list[Value]) -
     assert isinstance(t, TensorType), "tensor_at makes a tensor"
     dims = [as_operand(d) for d in env.fields(args[2], len(t.shape))]
     operands = (env.operand(args[0]), as_operand(args[1]), *dims)
-    return env.writer.make(
-        "TENSOR", attrs.dtype.name, len(dims), args=operands, kind=Kind.TENSOR
-    )
+    return env.writer.make("TENSOR", attrs.dtype.name, len(dims), args=operands, kind=Kind.TENSOR)
 
 
 def _invoke(env: Environment, call: Call, attrs: object, args: list[Value]) -> Value:

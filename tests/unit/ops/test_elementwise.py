@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from inlay.arith.dtype import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8
-from inlay.ops.elementwise import CastAttrs, ClipAttrs
+from inlay.ops.activations import ClipAttrs
+from inlay.ops.elementwise import CastAttrs
 from inlay.ops.table import op_ref, table
 
 MIN32, MAX32 = -(2**31), 2**31 - 1

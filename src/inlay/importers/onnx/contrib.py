@@ -13,7 +13,7 @@ from inlay.importers.onnx import contrib_fused, ops_quantized, ops_tensor, ops_t
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, term
 from inlay.importers.onnx.values import Value
-from inlay.ops.elementwise import GeluForm
+from inlay.ops.activations import GeluForm
 
 MICROSOFT = "com.microsoft"
 LEARNING = "ai.onnx.ml"

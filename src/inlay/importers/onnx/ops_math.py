@@ -14,7 +14,7 @@ from inlay.importers.onnx.term import Term, term
 from inlay.importers.onnx.values import Value, known, known_scalar
 from inlay.ir import make
 from inlay.ir.expr import Expr
-from inlay.ops.elementwise import GeluForm
+from inlay.ops.activations import GeluForm
 
 
 def _unary(name: str) -> Rule:

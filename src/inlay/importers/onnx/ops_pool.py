@@ -21,7 +21,7 @@ from inlay.importers.onnx.values import Value
 from inlay.ir import make
 from inlay.ir.expr import Expr
 from inlay.ops._build import lowest
-from inlay.ops.indexing import Combine
+from inlay.ops.scatter import Combine
 
 
 def _pool(name: str) -> Rule:

@@ -14,8 +14,8 @@ from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import arange, concat, integers, term
 from inlay.importers.onnx.values import Value
 from inlay.ir import make
-from inlay.ops.indexing import Combine
-from inlay.ops.layout import PadMode
+from inlay.ops.padding import PadMode
+from inlay.ops.scatter import Combine
 
 
 def _depth_to_space(node: Node) -> Value:

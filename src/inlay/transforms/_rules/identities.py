@@ -13,7 +13,8 @@ from inlay.arith.dtype import DType, Kind
 from inlay.ir import make
 from inlay.ir.expr import Expr
 from inlay.ir.types import TensorType
-from inlay.ops.elementwise import CastAttrs, ClipAttrs
+from inlay.ops.activations import ClipAttrs
+from inlay.ops.elementwise import CastAttrs
 from inlay.transforms._rules.site import Rule, Site, array, attrs_of, is_exactly, scalar
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from inlay.ir.expr import Call, Expr
 from inlay.ir.types import TensorType
-from inlay.ops.elementwise import AlphaBetaAttrs, ClipAttrs, GeluAttrs, GeluForm
+from inlay.ops.activations import AlphaBetaAttrs, ClipAttrs, GeluAttrs, GeluForm
 from inlay.ops.normalization import AxisAttrs, LayerNormAttrs
 from inlay.ops.reduction import ReduceAttrs
 from inlay.transforms._rules.site import (

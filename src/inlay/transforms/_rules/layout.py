@@ -11,7 +11,8 @@ from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ir.types import IntType, TensorType
 from inlay.ops.convolution import ConvAttrs
 from inlay.ops.indexing import GatherAttrs
-from inlay.ops.layout import PadAttrs, PadMode, PermAttrs
+from inlay.ops.layout import PermAttrs
+from inlay.ops.padding import PadAttrs, PadMode
 from inlay.ops.reduction import ReduceAttrs
 from inlay.transforms._rules.site import Rule, Site, attrs_of, is_exactly, rank
 
