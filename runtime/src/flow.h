@@ -1,114 +1,42 @@
-/* Commands: what was issued and has not ended, and what waits for what.
+/* The flow of a call: which commands are in flight, and which thread does what.
  *
- * A command is a kernel with its operands, or a copy. Its *accesses* are ranges of bytes of
- * storages; a new command waits for every command in flight with a conflicting access. The *issuer*,
- * the thread that executes instructions, owns all lists of accesses, the memory and the order; under
- * the lock are the states of commands, their edges, and the lists of what is ready and what is done.
- * A command that ends is only moved to the list of those done; the issuer *retires* it: gives back
- * what it held, and looks whether it failed.
+ * *Issuing* is executing the instructions of the call. It is a role that at most one thread has, the
+ * *issuer*. It is given up when all tasks wait, and then taken by whoever next ends a command: the
+ * thread of the call or a worker. So who has just made a value goes on with the task that needs it,
+ * and nobody has to be woken for that. All other threads help: they run commands that are ready.
  *
- *   waiting --(last predecessor ends)--> ready --(somebody takes it)--> running --> done --> retired
+ * Who may touch what:
  *
- * A command of a device need not wait for predecessors that the same device has *started*: it is
- * started behind them, by their tickets, so that the device goes from one to the next without the
- * host. It is done when the driver has told its end and those that it was started behind are done.
- * Behind a kernel with assertions nothing is started before it is known that they hold.
+ *   the issuer, without the lock     accesses, memory of items, places, what a command holds; the
+ *                                    heap, tasks and stacks. They pass to the next issuer with the
+ *                                    role, which is given and taken under the lock.
+ *   any thread, under the lock       states of commands and their edges, lists of what is ready and
+ *                                    what is done, who waits for what.
+ *   who has taken a command          its operands and its status, without the lock, until it is done.
+ *   nobody, once issued              kernel, operands, place, number of a command.
  *
- * Issuing is a role, which at most one thread has. It is given up when all tasks wait, and then
- * taken, under the lock, by whoever next ends a command: the thread of the call, or a worker. So who
- * has just made a value goes on with the task that needs it, and nobody has to be woken for that.
+ * The lock is held for a few hundred instructions at most, never while a kernel runs or a host is
+ * asked. No other lock is taken under it but those of the host's `wake`, `offer` and `event`.
+ * Functions say "with the lock taken" where they need it; the others must be called without.
+ *
+ * Rooms, each of which uses only those below it, and their contracts in rooms.h:
+ *
+ *   flow.c     the life of a flow: opened, begun, ended, closed; the lock
+ *   issue.c    a command is made and submitted
+ *   role.c     what threads do: issue, help, wait
+ *   retire.c   a command that is done gives back what it held
+ *   execute.c  a command that was taken runs, or is started on a device
+ *   ready.c    what begins and ends make ready, and who keeps it
+ *   help.c     telling other threads
+ *   access.c   which commands in flight conflict
+ *   order.c    the order of the program, and the earliest failure in it
+ *   items.c    memory of commands, edges and places
  *
  * See docs/design/0010-futures.md. */
 #ifndef INLAY_FLOW_H
 #define INLAY_FLOW_H
 
-#include "heap.h"
-#include "module.h"
-#include "race.h"
-
-typedef struct inlay_command inlay_command_t;
-typedef struct inlay_access inlay_access_t;
-
-/* Position in the order of the program: commands of one place are ordered by number, places by the
- * list they are in. */
-typedef struct inlay_place {
-    struct inlay_place *next, *previous;
-    uint32_t users; /* tasks and commands */
-} inlay_place_t;
-
-/* Where an instruction is: frames from the innermost out. */
-typedef struct inlay_where {
-    uint32_t depth;
-    struct {
-        const inlay_function_t *function;
-        const uint32_t *pc;
-    } frames[INLAY_TRACE_DEPTH];
-} inlay_where_t;
-
-struct inlay_access {
-    inlay_access_t *next, *previous; /* in the list of the storage */
-    inlay_command_t *command;
-    inlay_storage_t *storage;
-    size_t begin, end;
-    uint32_t writes;
-    uint32_t is_listed;
-};
-
-typedef struct inlay_edge {
-    struct inlay_edge *next;
-    inlay_command_t *to;
-    uint32_t has_ticket; /* `to` is started behind, and counts this among its `holds` */
-} inlay_edge_t;
-
-enum { COMMAND_WAITING, COMMAND_READY, COMMAND_RUNNING, COMMAND_STARTED, COMMAND_DONE };
-
-struct inlay_command {
-    inlay_command_t *next;            /* ready, done or free */
-    inlay_command_t *older, *newer;   /* all in flight, in order of issue */
-    const inlay_kernel_t *kernel;     /* NULL for a copy of ints[0] bytes from buffers[0] to [1] */
-    uint32_t index;                   /* of the kernel */
-    uint32_t state;
-    uint32_t waits;                   /* predecessors that have not ended */
-    uint32_t is_dropped;              /* it is not to be run */
-    uint32_t on_caller;               /* only the thread of the call may run it */
-    uint32_t n_accesses;
-    inlay_edge_t *successors;
-    int64_t parts;
-    int64_t ns;                       /* predicted; of a long one, the hand-off */
-    void *workspace;
-    size_t workspace_bytes;
-    uint64_t number;
-    inlay_place_t *place;
-    inlay_where_t where;
-    inlay_status_t status;
-    inlay_error_t *error;             /* of the host's memory; NULL where there was none */
-    inlay_access_t *accesses;
-    void **buffers;
-    int64_t *ints;
-    int64_t *answers;
-    size_t *sizes;                    /* bytes of each tensor */
-    inlay_command_t *mates;           /* others that run as one with this */
-    struct inlay_activation *activation;
-    int64_t begun;                    /* when host.start was asked, for the trace */
-    int64_t times[2];                 /* when a device began and ended; 0 where it does not say */
-    inlay_tensor_t *tensors;          /* of a kernel that takes tensors */
-    inlay_region_t *regions;          /* of a kernel that may work on memory of devices */
-    const inlay_home_t *home;         /* whose queue it is for; NULL: it runs here */
-    inlay_ticket_t ticket;            /* there */
-    uint32_t is_started;              /* and ends by itself */
-    uint32_t n_after;
-    inlay_ticket_t after[INLAY_MOST_AFTER]; /* what it is started behind, one ticket a queue */
-    uint32_t holds;                   /* until it is done: who runs or starts it returns, its end is
-                                         told, and those that it was started behind are done */
-    int64_t *dims;
-#if INLAY_RACES
-    uint32_t op;                      /* number of the race detector */
-#endif
-};
-
-typedef struct inlay_queue {
-    inlay_command_t *first, *last;
-} inlay_queue_t;
+#include "command.h"
 
 /* Ready commands of one kernel that gather to run as one. */
 typedef struct inlay_gathered {
@@ -127,7 +55,7 @@ typedef struct inlay_failure {
 
 typedef struct inlay_flow {
     void *lock;                     /* of the host; NULL where it has no threads */
-    inlay_job_t job;                /* must be found from its address: see flow.c */
+    inlay_job_t job;                /* must be found from its address: see role.c */
     struct inlay_activation *activation;
     /* Under the lock. */
     inlay_queue_t ready, own, done; /* `own` is for the thread of the call */
@@ -167,55 +95,67 @@ struct inlay_activation;
 inlay_status_t inlay_flow_open(struct inlay_activation *m);
 void inlay_flow_close(struct inlay_activation *m);
 
-/* Before and after the instructions of a call. Between them, `run` executes them: tasks go on until
- * all have returned, on this thread and on workers. `end` finishes or drops what is in flight, and
- * returns the earliest failure, which may be the one given. */
+/* Before and after the instructions of a call; `inlay_role_run` executes them between. `end` finishes
+ * or drops what is in flight, and returns the earliest failure, which may be the one given. */
 void inlay_flow_begin(struct inlay_activation *m);
-inlay_status_t inlay_flow_run(struct inlay_activation *m);
 inlay_status_t inlay_flow_end(struct inlay_activation *m, inlay_status_t status);
 
 /* Take and leave the lock; nothing where there are no threads. */
 void inlay_flow_lock(const struct inlay_activation *m);
 void inlay_flow_unlock(const struct inlay_activation *m);
 
-/* Issue a kernel whose operands were checked: `parts` of it; `workspace_bytes` 0 for none. */
-inlay_status_t inlay_flow_invoke(struct inlay_activation *m, uint32_t kernel,
-                                 const inlay_slot_t *tensors, const int64_t *ints, int64_t parts,
-                                 size_t workspace_bytes);
-/* Before the issuer is busy with something else: others are told of what it keeps for itself. */
-void inlay_flow_share(struct inlay_activation *m);
-/* Run or start what only the thread of the call may and is ready, if this is that. */
-void inlay_flow_run_own(struct inlay_activation *m);
-/* Whether kernels that are callbacks are started, and end later. */
-int inlay_flow_starts(const struct inlay_activation *m);
-/* Issue a copy, or make it now where nothing is pending and it is short. */
-inlay_status_t inlay_flow_copy(struct inlay_activation *m, inlay_storage_t *to, uint8_t *at,
-                               inlay_storage_t *from, const uint8_t *source, size_t bytes);
-/* Whether a command in flight conflicts with an access to a range. Retires what is done. */
-int inlay_flow_pending(struct inlay_activation *m, const inlay_storage_t *storage,
-                       const uint8_t *at, size_t bytes, int writes);
-/* A new place behind the one of what is issued now; NULL without memory. */
-inlay_place_t *inlay_flow_overtake(struct inlay_activation *m);
-/* One user less. */
-void inlay_flow_leave_place(struct inlay_activation *m, inlay_place_t *place);
-/* Whether a place is before another one. */
-int inlay_flow_is_before(const inlay_place_t *a, const inlay_place_t *b);
-/* The failure, where it is before what would be issued now; else INLAY_OK. */
-inlay_status_t inlay_flow_stop(struct inlay_activation *m);
-/* Keep a failure of the instruction at hand, unless there is an earlier one. */
-void inlay_flow_fail(struct inlay_activation *m, inlay_status_t status);
-/* A number that the seed decides. */
-uint64_t inlay_flow_random(struct inlay_activation *m);
-/* A list of items, linked by their first field, that lives as long as the activation. */
-void *inlay_flow_slab(struct inlay_activation *m, size_t item_bytes);
-/* What host.poll answers; not 0: the call is to end. Other threads than that of the call learn what
- * it was answered. */
-int inlay_flow_ask(struct inlay_activation *m);
-/* Wait until nothing is in flight. */
-inlay_status_t inlay_flow_drain(struct inlay_activation *m);
+/* ------------------------------------------------------------------- for instructions and tasks */
+
+/* role.c. Execute the instructions of a call: tasks go on until all have returned, on this thread and
+ * on workers. */
+inlay_status_t inlay_role_run(struct inlay_activation *m);
 /* Give back what is done, and run something or wait: for so many ends of commands, or until there is
  * something to run. The issuer remains it. */
-inlay_status_t inlay_flow_progress(struct inlay_activation *m, uint32_t ends);
+inlay_status_t inlay_role_progress(struct inlay_activation *m, uint32_t ends);
+/* Wait until nothing is in flight. */
+inlay_status_t inlay_role_drain(struct inlay_activation *m);
+/* What host.poll answers; not 0: the call is to end. Other threads than that of the call learn what
+ * it was answered. */
+int inlay_role_ask(struct inlay_activation *m);
+
+/* issue.c. Issue a kernel whose operands were checked: m->now has its integers, `parts` of it and the
+ * prediction; `workspace_bytes` 0 for none. */
+inlay_status_t inlay_issue_kernel(struct inlay_activation *m, uint32_t kernel,
+                                  const inlay_slot_t *tensors, const int64_t *ints, int64_t parts,
+                                  size_t workspace_bytes);
+/* Issue a copy, or make it now where nothing is pending and it is short. */
+inlay_status_t inlay_issue_copy(struct inlay_activation *m, inlay_storage_t *to, uint8_t *at,
+                                inlay_storage_t *from, const uint8_t *source, size_t bytes);
+
+/* execute.c. Run or start what only the thread of the call may and is ready, if this is that. */
+void inlay_execute_own(struct inlay_activation *m);
+/* Whether kernels that are callbacks are started, and end later. */
+int inlay_execute_starts(const struct inlay_activation *m);
+
+/* help.c. Before the issuer is busy with something else: others are told of what it keeps. */
+void inlay_help_share(struct inlay_activation *m);
+
+/* access.c. Whether a command in flight conflicts with an access to a range. */
+int inlay_access_pending(const inlay_storage_t *storage, const uint8_t *at, size_t bytes, int writes);
+
+/* order.c. A new place behind the one of what is issued now; NULL without memory. */
+inlay_place_t *inlay_order_overtake(struct inlay_activation *m);
+/* One user less. */
+void inlay_order_leave(struct inlay_activation *m, inlay_place_t *place);
+/* Whether a place is before another one. */
+int inlay_order_is_before(const inlay_place_t *a, const inlay_place_t *b);
+/* The failure, where it is before what would be issued now; else INLAY_OK. */
+inlay_status_t inlay_order_stop(struct inlay_activation *m);
+/* Keep a failure of the instruction at hand, unless there is an earlier one. */
+void inlay_order_fail(struct inlay_activation *m, inlay_status_t status);
+/* A number that the seed decides, for what goes next when replaying. */
+uint64_t inlay_order_random(struct inlay_activation *m);
+
+/* items.c. A list of items of so many bytes, linked by their first field, that lives as long as the
+ * activation; NULL without memory. */
+void *inlay_items_slab(struct inlay_activation *m, size_t item_bytes);
+
+/* ---------------------------------------------------------------------------- for the flow itself */
 
 /* batch.c. Whether commands of a kernel gather; under the lock: add one, and take the first of those
  * that run next as one, the others in its `mates`; without the lock: run them all, or answer 0 where

@@ -14,7 +14,7 @@ inlay_status_t inlay_give_up(inlay_activation_t *m, int answer)
     return inlay_fail(m->error, INLAY_CANCELLED, "the run was interrupted", NULL, 0);
 }
 
-inlay_status_t inlay_poll(inlay_activation_t *m) { return inlay_give_up(m, inlay_flow_ask(m)); }
+inlay_status_t inlay_poll(inlay_activation_t *m) { return inlay_give_up(m, inlay_role_ask(m)); }
 
 /* Bytes of the workspace for so many parts. */
 static inlay_status_t workspace_bytes(inlay_activation_t *m, const inlay_kernel_t *kernel,
@@ -58,18 +58,18 @@ static inlay_status_t run_now(inlay_activation_t *m, const inlay_kernel_t *kerne
                           view_of(&slots[i])->bytes, kernel->ports[i] != 0);
     now->number = m->flow.number++;
     if (m->host->event) inlay_trace_memory(m);
-    if (m->flow.keeps_one) inlay_flow_share(m);
+    if (m->flow.keeps_one) inlay_help_share(m);
     status = inlay_command_run(m, now, m->error);
     if (bytes) inlay_blocks_give(&m->heap.blocks, now->buffers[kernel->n_ports], bytes, BLOCK_ALIGN);
     return status;
 }
 
-static int is_pending(inlay_activation_t *m, const inlay_kernel_t *kernel, const inlay_slot_t *slots)
+static int is_pending(const inlay_kernel_t *kernel, const inlay_slot_t *slots)
 {
     uint32_t i;
     for (i = 0; i < kernel->n_ports; i++) {
         const inlay_view_t *view = view_of(&slots[i]);
-        if (inlay_flow_pending(m, view->storage, view->data, view->bytes, kernel->ports[i] != 0))
+        if (inlay_access_pending(view->storage, view->data, view->bytes, kernel->ports[i] != 0))
             return 1;
     }
     return 0;
@@ -80,10 +80,10 @@ static int is_pending(inlay_activation_t *m, const inlay_kernel_t *kernel, const
 static inlay_status_t issue(inlay_activation_t *m, uint32_t index, const inlay_kernel_t *kernel,
                             const inlay_slot_t *slots, size_t bytes)
 {
-    inlay_status_t status = inlay_flow_invoke(m, index, slots, m->now->ints, m->now->parts, bytes);
-    if (status == INLAY_OK && inlay_flow_starts(m)) inlay_flow_run_own(m);
+    inlay_status_t status = inlay_issue_kernel(m, index, slots, m->now->ints, m->now->parts, bytes);
+    if (status == INLAY_OK && inlay_execute_starts(m)) inlay_execute_own(m);
     if (status != INLAY_OUT_OF_MEMORY) return status;
-    INLAY_TRY(inlay_flow_drain(m));
+    INLAY_TRY(inlay_role_drain(m));
     return run_now(m, kernel, slots, bytes);
 }
 
@@ -170,16 +170,16 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     /* What the outside can see happens in order, and not at all behind a failure. */
     if (kernel->is_ordered) {
         INLAY_TRY(inlay_task_be_first(m));
-        INLAY_TRY(inlay_flow_drain(m));
+        INLAY_TRY(inlay_role_drain(m));
     }
     if (kernel->body == INLAY_BODY_CALLBACK)
-        is_short = !m->config.callbacks_anywhere && !inlay_flow_starts(m);
+        is_short = !m->config.callbacks_anywhere && !inlay_execute_starts(m);
     if (m->flow.is_alone) is_short = 1;
     if (!inlay_takes_tensors(kernel) && !inlay_leaves_host(kernel))
         INLAY_TRY(workspace_bytes(m, kernel, now->parts, &bytes));
     if (m->config.mode == INLAY_SEQUENTIAL || kernel->is_ordered ||
         (m->config.mode == INLAY_PARALLEL && is_short && !inlay_batch_is_for(m, kernel) &&
-         !is_pending(m, kernel, tensors)))
+         !is_pending(kernel, tensors)))
         INLAY_TRY(run_now(m, kernel, tensors, bytes));
     else
         INLAY_TRY(issue(m, index, kernel, tensors, bytes));

@@ -63,7 +63,7 @@ void inlay_race_reset(inlay_activation_t *m)
     while (race->shadows) {
         inlay_shadow_t *shadow = race->shadows;
         race->shadows = shadow->next;
-        inlay_flow_leave_place(m, shadow->place);
+        inlay_order_leave(m, shadow->place);
         shadow->next = race->free_shadows;
         race->free_shadows = shadow;
     }
@@ -154,10 +154,10 @@ static void note(inlay_activation_t *m, const inlay_shadow_t *found, const uint6
                       : found->writes     ? "reuse while in flight"
                                           : "use before ready",
                    found, s);
-        else if (s->serial == found->serial && inlay_flow_is_before(found->place, s->place))
+        else if (s->serial == found->serial && inlay_order_is_before(found->place, s->place))
             report(m, "overtaken", s, found);
     }
-    if (!race->free_shadows) race->free_shadows = inlay_flow_slab(m, sizeof *s);
+    if (!race->free_shadows) race->free_shadows = inlay_items_slab(m, sizeof *s);
     s = race->free_shadows;
     if (!s) return;
     race->free_shadows = s->next;

@@ -59,7 +59,7 @@ static int guard(inlay_activation_t *m, inlay_task_t *task, inlay_storage_t *sto
 {
     inlay_guard_t *made;
     if (!storage->owned || !bytes) return 1;
-    if (!m->free_guards) m->free_guards = inlay_flow_slab(m, sizeof *made);
+    if (!m->free_guards) m->free_guards = inlay_items_slab(m, sizeof *made);
     made = m->free_guards;
     if (!made) return 0;
     m->free_guards = made->next_of_task;
@@ -139,7 +139,7 @@ static int is_guarded(const inlay_task_t *task, const inlay_storage_t *storage, 
         const inlay_task_t *t = task;
         if (end <= g->begin || g->end <= begin) continue;
         while (t && t != g->task) t = t->caller;
-        if (!t && inlay_flow_is_before(g->task->place, task->place)) return 1;
+        if (!t && inlay_order_is_before(g->task->place, task->place)) return 1;
     }
     return 0;
 }
@@ -161,7 +161,7 @@ static void wait_for(inlay_activation_t *m, const inlay_storage_t *storage, cons
 static int is_first(const inlay_activation_t *m, const inlay_task_t *task)
 {
     const inlay_task_t *t = m->suspended;
-    while (t && (t == task || !inlay_flow_is_before(t->place, task->place))) t = t->next;
+    while (t && (t == task || !inlay_order_is_before(t->place, task->place))) t = t->next;
     return !t;
 }
 
@@ -188,24 +188,24 @@ inlay_status_t inlay_task_wait(inlay_activation_t *m, const inlay_storage_t *sto
                                const uint8_t *at, size_t bytes, int writes)
 {
     if (!storage->pins) return INLAY_OK;
-    while (inlay_flow_pending(m, storage, at, bytes, writes) &&
+    while (inlay_access_pending(storage, at, bytes, writes) &&
            !inlay_race_spoils(m, SABOTAGE_WAIT)) {
-        INLAY_TRY(inlay_flow_stop(m));
+        INLAY_TRY(inlay_order_stop(m));
         /* Without other threads and tasks, nothing is gained by giving up the role. */
         if (m->flow.lock || m->task->caller || m->n_suspended) {
             wait_for(m, storage, at, bytes, writes);
             return INLAY_SUSPENDED;
         }
-        INLAY_TRY(inlay_flow_progress(m, 1));
+        INLAY_TRY(inlay_role_progress(m, 1));
     }
-    return inlay_flow_stop(m);
+    return inlay_order_stop(m);
 }
 
 /* Whether a task has to go on: there is no failure before what it would do. */
 static int is_needed(const inlay_activation_t *m, const inlay_task_t *task)
 {
     const inlay_failure_t *failure = &m->flow.failure;
-    return !failure->status || inlay_flow_is_before(task->place, failure->place);
+    return !failure->status || inlay_order_is_before(task->place, failure->place);
 }
 
 static int is_ready(inlay_activation_t *m, const inlay_task_t *task)
@@ -218,7 +218,7 @@ static int is_ready(inlay_activation_t *m, const inlay_task_t *task)
     if (!wait->storage) return 1;
     begin = (size_t)(wait->at - wait->storage->data);
     if (!wait->writes)
-        return !inlay_flow_pending(m, wait->storage, wait->at, wait->bytes, 0);
+        return !inlay_access_pending(wait->storage, wait->at, wait->bytes, 0);
     return !is_guarded(task, wait->storage, begin, begin + wait->bytes);
 }
 
@@ -289,13 +289,13 @@ static void suspend(inlay_activation_t *m, inlay_task_t *task)
 
 int inlay_task_is_late(inlay_activation_t *m)
 {
-    return m->config.mode == INLAY_REPLAY && inlay_flow_random(m) % 2;
+    return m->config.mode == INLAY_REPLAY && inlay_order_random(m) % 2;
 }
 
 inlay_status_t inlay_task_detach(inlay_activation_t *m)
 {
     inlay_task_t *task = m->task, *caller = task->caller, *t;
-    inlay_place_t *behind = inlay_flow_overtake(m);
+    inlay_place_t *behind = inlay_order_overtake(m);
     uint32_t i;
     task->future = behind ? inlay_heap_compound(&m->heap, KIND_FUTURE, task->n_results) : NULL;
     if (!task->future) return inlay_no_memory(m);
@@ -331,14 +331,14 @@ static void finish(inlay_activation_t *m, inlay_task_t *task)
         memcpy(future->items, task->first->slots, task->n_results * sizeof *future->items);
     future->label = 1;
     inlay_release(&m->heap, &future->header);
-    inlay_flow_leave_place(m, task->place);
+    inlay_order_leave(m, task->place);
     inlay_task_free(m, task);
 }
 
 /* A chain does not go on; what its slots hold is swept at the end of the call. */
 static void abandon(inlay_activation_t *m, inlay_task_t *task)
 {
-    inlay_flow_leave_place(m, task->place);
+    inlay_order_leave(m, task->place);
     while (task) {
         inlay_task_t *caller = task->caller;
         if (task != &m->root) inlay_task_free(m, task);
@@ -354,7 +354,7 @@ static inlay_task_t *take(inlay_activation_t *m)
     for (task = m->suspended; task; before = task, task = task->next) {
         if (!is_ready(m, task)) continue;
         n++;
-        if (found && (m->config.mode != INLAY_REPLAY || inlay_flow_random(m) % n)) continue;
+        if (found && (m->config.mode != INLAY_REPLAY || inlay_order_random(m) % n)) continue;
         found = task;
         before_found = before;
         if (m->config.mode != INLAY_REPLAY) break;
@@ -390,7 +390,7 @@ static inlay_turn_t choose(inlay_activation_t *m)
     if (m->task) m->flow.place = m->task->place;
     if (m->task || m->flow.in_flight) return TURN_WAITS;
     inlay_fail(m->error, INLAY_CHECK_FAILED, "calls wait for each other", NULL, 0);
-    inlay_flow_fail(m, INLAY_CHECK_FAILED);
+    inlay_order_fail(m, INLAY_CHECK_FAILED);
     return over(m, INLAY_CHECK_FAILED);
 }
 
@@ -416,13 +416,13 @@ inlay_turn_t inlay_task_issue(inlay_activation_t *m)
             suspend(m, task);
         } else if (status != INLAY_OK) {
             int is_end = is_given_up(status) && !m->flow.is_stopped;
-            if (!is_end) inlay_flow_fail(m, status);
+            if (!is_end) inlay_order_fail(m, status);
             abandon(m, task);
             if (is_end) return over(m, status);
         } else if (task != &m->root) {
             finish(m, task);
         } else {
-            inlay_flow_leave_place(m, task->place);
+            inlay_order_leave(m, task->place);
         }
         m->task = NULL;
     }
@@ -450,7 +450,7 @@ inlay_status_t inlay_task_run(inlay_activation_t *m, uint32_t function)
     m->suspended = m->last_suspended = NULL;
     m->n_suspended = m->has_futures = 0;
     if (m->config.mode == INLAY_SEQUENTIAL) return inlay_vm_run(m);
-    status = inlay_flow_run(m);
+    status = inlay_role_run(m);
     while (m->suspended) {
         inlay_task_t *task = m->suspended;
         m->suspended = task->next;

@@ -83,7 +83,7 @@ static inlay_storage_t *new_storage_in(inlay_activation_t *m, uint32_t memory, s
     for (is_again = 0; is_again < 2; is_again++) {
         storage = home->driver ? inlay_heap_lodge(&m->heap, home, bytes)
                                : inlay_heap_storage(&m->heap, bytes, align);
-        if (storage || !m->flow.in_flight || inlay_flow_drain(m) != INLAY_OK) break;
+        if (storage || !m->flow.in_flight || inlay_role_drain(m) != INLAY_OK) break;
     }
     if (storage || m->flow.is_stopped) return storage;
     if (!home->driver) inlay_no_memory(m);
@@ -296,15 +296,15 @@ static inlay_status_t lengthen(inlay_activation_t *m, uint32_t axis, int64_t by)
         made = new_tensor(m, view->dtype, dims, view->rank, view->bytes + rows->bytes,
                           2 * view->bytes);
         if (!made) return INLAY_OUT_OF_MEMORY;
-        INLAY_TRY(inlay_flow_copy(m, made->storage, made->data, view->storage, view->data,
-                                  view->bytes));
-        INLAY_TRY(inlay_flow_copy(m, made->storage, made->data + view->bytes, rows->storage,
-                                  rows->data, rows->bytes));
+        INLAY_TRY(inlay_issue_copy(m, made->storage, made->data, view->storage, view->data,
+                                   view->bytes));
+        INLAY_TRY(inlay_issue_copy(m, made->storage, made->data + view->bytes, rows->storage,
+                                   rows->data, rows->bytes));
         inlay_release(&m->heap, &view->header);
         set(at, KIND_TENSOR, &made->header);
     } else {
-        INLAY_TRY(inlay_flow_copy(m, view->storage, view->data + view->bytes, rows->storage,
-                                  rows->data, rows->bytes));
+        INLAY_TRY(inlay_issue_copy(m, view->storage, view->data + view->bytes, rows->storage,
+                                   rows->data, rows->bytes));
         view->bytes += rows->bytes;
         view->dims[axis] += by;
     }
@@ -352,7 +352,7 @@ inlay_status_t inlay_op_own(inlay_activation_t *m)
     INLAY_TRY(need_host(m, view));
     made = new_tensor(m, view->dtype, view->dims, view->rank, view->bytes, 0);
     if (!made) return INLAY_OUT_OF_MEMORY;
-    INLAY_TRY(inlay_flow_copy(m, made->storage, made->data, view->storage, view->data, view->bytes));
+    INLAY_TRY(inlay_issue_copy(m, made->storage, made->data, view->storage, view->data, view->bytes));
     inlay_release(&m->heap, &view->header);
     set(at, KIND_TENSOR, &made->header);
     return INLAY_OK;
@@ -373,8 +373,8 @@ inlay_status_t inlay_op_assign(inlay_activation_t *m)
                           "an input or constant would be written", NULL, 0);
     INLAY_TRY(need_host(m, target));
     INLAY_TRY(need_host(m, source));
-    INLAY_TRY(inlay_flow_copy(m, target->storage, target->data, source->storage, source->data,
-                              source->bytes));
+    INLAY_TRY(inlay_issue_copy(m, target->storage, target->data, source->storage, source->data,
+                               source->bytes));
     inlay_release(&m->heap, &source->header);
     inlay_release(&m->heap, &target->header);
     m->sp -= 2;

@@ -288,7 +288,7 @@ OUT_OF_LINE static inlay_status_t issue(inlay_activation_t *m, const inlay_funct
     m->pc = pc;
     m->top = top;
     m->sp = sp;
-    if (m->flow.failure.status) INLAY_TRY(inlay_flow_stop(m));
+    if (m->flow.failure.status) INLAY_TRY(inlay_order_stop(m));
     switch (*pc) {
     case OP_STORAGE: return inlay_op_storage(m, pc + 1);
     case OP_ALLOCATE: return inlay_op_allocate(m, pc + 1);

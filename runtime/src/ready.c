@@ -1,0 +1,105 @@
+/* States of commands between submission and retirement: what begins and ends make ready, and which
+ * thread keeps it. Everything here happens with the lock taken; see command.h for the states. */
+#include "rooms.h"
+
+void inlay_ready_add(inlay_activation_t *m, inlay_command_t *c)
+{
+    c->state = COMMAND_READY;
+    if (c->on_caller) inlay_queue_push(&m->flow.own, c);
+    else if (inlay_batch_is_for(m, c->kernel)) inlay_batch_add(m, c);
+    else inlay_queue_push(&m->flow.ready, c);
+}
+
+int inlay_ready_ends_itself(const inlay_activation_t *m, const inlay_command_t *c)
+{
+    return c->home && m->flow.lock && !c->home->driver->progress;
+}
+
+int inlay_ready_start_behind(const inlay_activation_t *m, const inlay_command_t *before,
+                             inlay_command_t *c)
+{
+    uint32_t i = 0;
+    if (before->state != COMMAND_STARTED || before->is_dropped || !inlay_ready_ends_itself(m, c) ||
+        before->home->device != c->home->device || before->kernel->n_assertions ||
+        m->flow.n_started >= INLAY_MOST_STARTED)
+        return 0;
+    /* The last ticket of a queue says all. */
+    while (i < c->n_after && c->after[i].queue != before->ticket.queue) i++;
+    if (i == INLAY_MOST_AFTER) return 0;
+    if (i == c->n_after) c->after[c->n_after++] = before->ticket;
+    if (c->after[i].number < before->ticket.number) c->after[i] = before->ticket;
+    c->holds++;
+    return 1;
+}
+
+void inlay_ready_started(inlay_activation_t *m, inlay_command_t *c)
+{
+    inlay_edge_t *edge;
+    c->state = COMMAND_STARTED;
+    m->flow.n_started++;
+    for (edge = c->successors; edge; edge = edge->next) {
+        edge->has_ticket = (uint32_t)inlay_ready_start_behind(m, c, edge->to);
+        if (edge->has_ticket && !--edge->to->waits) inlay_ready_add(m, edge->to);
+    }
+}
+
+static int keep(const inlay_activation_t *m, inlay_kept_t *kept, inlay_command_t *c)
+{
+    if (c->on_caller || inlay_batch_is_for(m, c->kernel)) return 0;
+    if (kept->ns + c->ns < m->config.hand_off_ns) {
+        kept->ns += c->ns;
+        inlay_queue_push(&kept->shorts, c);
+    } else if (!kept->next) {
+        kept->next = c;
+    } else {
+        return 0;
+    }
+    c->state = COMMAND_READY;
+    return 1;
+}
+
+void inlay_ready_give_up(inlay_activation_t *m, inlay_kept_t *kept)
+{
+    inlay_command_t *c;
+    if (kept->next) inlay_queue_push_front(&m->flow.ready, kept->next);
+    kept->next = NULL;
+    while ((c = inlay_queue_pop(&kept->shorts))) inlay_queue_push_front(&m->flow.ready, c);
+}
+
+/* One command has ended; successors that nothing else held go to `ended`. */
+static void complete_one(inlay_activation_t *m, inlay_command_t *c, inlay_kept_t *kept,
+                         inlay_queue_t *ended)
+{
+    inlay_edge_t *edge;
+    if (c->state == COMMAND_STARTED) m->flow.n_started--;
+    c->state = COMMAND_DONE;
+    for (edge = c->successors; edge; edge = edge->next) {
+        inlay_command_t *to = edge->to;
+        /* What a kernel that failed has written is not to be read. */
+        if (c->status != INLAY_OK || c->is_dropped) to->is_dropped = 1;
+        if (edge->has_ticket) {
+            if (!--to->holds) inlay_queue_push(ended, to);
+            continue;
+        }
+        if (!--to->waits && !(kept && keep(m, kept, to))) inlay_ready_add(m, to);
+    }
+    inlay_queue_push(&m->flow.done, c);
+    if (m->flow.issuer_waits && !--m->flow.issuer_waits) m->flow.is_due = 1;
+}
+
+void inlay_ready_complete(inlay_activation_t *m, inlay_command_t *c, inlay_kept_t *kept)
+{
+    inlay_queue_t ended = {NULL, NULL};
+    while (c) {
+        inlay_command_t *mate = c->mates;
+        c->mates = NULL;
+        complete_one(m, c, kept, &ended);
+        c = mate ? mate : inlay_queue_pop(&ended);
+    }
+}
+
+void inlay_ready_let_go(inlay_activation_t *m, inlay_command_t *c, uint32_t holds, inlay_kept_t *kept)
+{
+    c->holds -= holds;
+    if (!c->holds) inlay_ready_complete(m, c, kept);
+}

@@ -1,0 +1,41 @@
+/* The issuer gives back what a command held that is done, and looks whether it failed. */
+#include "rooms.h"
+
+static void retire(inlay_activation_t *m, inlay_command_t *c)
+{
+    inlay_flow_t *flow = &m->flow;
+    uint32_t i;
+    if (c->is_started) c->home->driver->wait(c->home->device, c->ticket);
+    inlay_race_retire(m, c);
+    for (i = 0; i < c->n_accesses; i++) {
+        inlay_access_unlist(&c->accesses[i]);
+        inlay_heap_unpin(&m->heap, c->accesses[i].storage);
+    }
+    inlay_items_free_edges(m, c->successors);
+    if (c->workspace) {
+        m->heap.held_bytes -= c->workspace_bytes;
+        inlay_blocks_give(&m->heap.blocks, c->workspace, c->workspace_bytes, BLOCK_ALIGN);
+    }
+    if (c->older) c->older->newer = c->newer;
+    else flow->oldest = c->newer;
+    if (c->newer) c->newer->older = c->older;
+    else flow->newest = c->older;
+    flow->in_flight--;
+    if (c->status != INLAY_OK) {
+        inlay_error_t unknown;
+        if (!c->error) inlay_fail(&unknown, c->status, "a kernel failed", NULL, 0);
+        inlay_order_note(m, c->status, c->place, c->number, &c->where, c->error ? c->error : &unknown);
+    }
+    if (c->error) m->host->release(m->host->user, c->error, sizeof *c->error, 64);
+    inlay_order_leave(m, c->place);
+    inlay_items_free_command(m, c);
+}
+
+void inlay_retire(inlay_activation_t *m, inlay_command_t *done)
+{
+    while (done) {
+        inlay_command_t *next = done->next;
+        retire(m, done);
+        done = next;
+    }
+}
