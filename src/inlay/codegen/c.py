@@ -52,16 +52,12 @@ from inlay.loop.stmt import (
     While,
 )
 from inlay.loop.walk import (
-    child_stmts,
     own_ints,
     own_scalars,
     scalars_below,
     stmts_below,
     stores_of,
 )
-
-MOST_WRITTEN_OUT = 512
-"""Statements that a compiler of C is asked to make of a loop; its time grows faster than they do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,9 +291,7 @@ class _PhaseWriter:
             first, end = self._index.text(s.lo), self._index.text(s.lo + s.extent)
             self._names.open()
             var = self._enter(s, self._names.fresh(s.var.name))
-            if s.kind in (LoopKind.UNROLL, LoopKind.VECTOR) and (
-                _written_out(s) <= MOST_WRITTEN_OUT
-            ):
+            if s.kind in (LoopKind.UNROLL, LoopKind.VECTOR):
                 self._line(*self._dialect.before_unrolled())
             head = f"for (int64_t {var} = {first.text}; {var} < {end.at(SUM)}; {var}++) {{"
             self._line(head, *_inside(self._block(s.body)), "}")
@@ -390,14 +384,6 @@ def _span(b: Buffer) -> int | None:
     """Return how many elements a buffer with strides reaches over."""
     last = _flat(b, tuple(e - 1 for e in b.shape)).value
     return None if last is None else last + 1
-
-
-def _written_out(s: Stmt) -> int:
-    """Return how many statements a nest becomes where its unrolled loops are written out."""
-    inside = sum(_written_out(x) for x in child_stmts(s)) or 1
-    if isinstance(s, For) and s.kind in (LoopKind.UNROLL, LoopKind.VECTOR):
-        return inside * (s.extent.value or 1)
-    return inside
 
 
 def _mentions(s: Stmt, sym: Sym) -> bool:

@@ -20,6 +20,7 @@ from inlay.arith.dtype import F64, STRING, DType
 from inlay.arith.expr import Int, Sym, ceildiv, lit, minimum
 from inlay.codegen.c import emit_source
 from inlay.codegen.c_dialect import CALLED, INDENT, Arguments, Dialect
+from inlay.codegen.c_unroll import with_short_loops
 from inlay.codegen.phases import assertions_of, workspace_layout
 from inlay.loop.func import LoopFunction
 from inlay.loop.stmt import Alloc
@@ -72,6 +73,7 @@ def make_image(
         functions: lowered; their names are C identifiers, each used once.
         in_place: see `emit_source`.
     """
+    functions = [with_short_loops(f) for f in functions]
     source = emit_source(tuple(functions), OPENCL_C, dict(in_place or {}))
     kernels: dict[str, DeviceKernel] = {}
     for f in functions:
