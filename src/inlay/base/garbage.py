@@ -17,8 +17,8 @@ from collections.abc import Generator
 def paused() -> Generator[None, None, None]:
     """Run the body without the cycle collector; nested and failing bodies are fine.
 
-    The setting is that of the whole process, so only entry points (a command, a call of the
-    facade) use it, not the passes.
+    The setting is that of the whole process, so it is for entry points (a command, a call of the
+    facade) and for passes that build much and drop nothing on the way, not for loops inside them.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -7,13 +7,14 @@ needed elsewhere comes as a further parameter, so that the copy is made once, by
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from inlay.ir.expr import (
     Arm,
     Call,
     Const,
+    ConstructorRef,
     Expr,
     Function,
     GlobalVar,
@@ -36,13 +37,12 @@ from inlay.ir.place import Origin
 from inlay.ir.types import Type
 from inlay.ir.walk import copy as fresh_copy
 from inlay.ir.walk import rewrite, spine
-from inlay.ops.device import DEVICE_COPY, CopyAttrs
+from inlay.ops.device import DEVICE_COPY, CopyAttrs, WishAttrs
 from inlay.placement._copies import Region
 from inlay.placement._domains import Domain, Kind, Leaf, Parts, leaves, part
 from inlay.placement._instance import CHECKS, Instance
 from inlay.placement._mover import Mover
 from inlay.placement._written import Bound, Written
-from inlay.placement.mark_wishes import wish_of
 
 
 class Body(Mover):
@@ -58,12 +58,14 @@ class Body(Mover):
             bound = Bound(var, home, self._new_value(), region, param=(instance, i))
             self.env[id(instance), p] = bound
             self.known[bound.value] = bound
-        if self.writing:
-            for i, _, atom in w.extra:
-                p = f.params[i]
-                var = Var(p.name, p.type, p.span, self.writer.place(Leaf(atom)))
-                params.append(var)
-                self.extras[id(instance), atom] = var
+        if not self.writing:
+            self.block(f.body, instance, region, instance.result)
+            return f
+        for i, _, atom in w.extra:
+            p = f.params[i]
+            var = Var(p.name, p.type, p.span, self.writer.place(Leaf(atom)))
+            params.append(var)
+            self.extras[id(instance), atom] = var
         body = self.block(f.body, instance, region, instance.result)
         place = self.writer.place(instance.result, f.place)
         return Function(tuple(params), body, w.type, f.span, place, f.primitive)
@@ -91,7 +93,7 @@ class Body(Mover):
     def _tail(self, tail: Expr, instance: Instance, region: Region, want: Domain) -> Expr:
         if isinstance(tail, Call | If | Match) and not self._is_alias(tail):
             value, home = self._value(tail, instance, region)
-            if not self._decide(self._differs(home, want)):
+            if not self._moves(home, want):
                 return value
             bound = self._bind(value, home, region, _hint(tail))
             region.here += 1  # copies of it stand behind it
@@ -101,6 +103,10 @@ class Body(Mover):
 
     def _let(self, let: Let, instance: Instance, region: Region) -> None:
         var, value = let.var, let.value
+        if isinstance(value, Call) and not self._is_alias(value):
+            made, home = self._call(value, instance, region)
+            self.env[id(instance), var] = self._bind(made, home, region, var.name, var, let)
+            return
         if isinstance(value, Function) and value.primitive is None:
             self._literals(var, let, instance, region)
             return
@@ -110,9 +116,8 @@ class Body(Mover):
         if isinstance(value, Const):
             self._constant(let, instance, region)
             return
-        alias = self._alias(value, instance, region)
-        if alias is not None:
-            self.env[id(instance), var] = alias
+        if isinstance(value, Call):
+            self.env[id(instance), var] = self._alias(value, instance, region)
             return
         if isinstance(value, Tuple):
             self._tuple(let, value, instance, region)
@@ -144,12 +149,12 @@ class Body(Mover):
             bound = self.atom(f, instance, value, i)
             own = part(home, i)
             exprs.append(self.adapt(bound, own, region, value.span))
-            fields.append(bound if bound.home is not None else replace(bound, home=own))
+            fields.append(bound if bound.home is not None else bound._replace(home=own))
             parts.append(own)
         made = Tuple(tuple(exprs), value.type, value.span, None)
         domain = Parts(Kind.TUPLE, tuple(parts))
         bound = self._bind(made, domain, region, let.var.name, let.var, let)
-        self.env[id(instance), let.var] = replace(bound, fields=tuple(fields))
+        self.env[id(instance), let.var] = bound._replace(fields=tuple(fields))
 
     def _literals(self, var: Var, let: Let, instance: Instance, region: Region) -> None:
         """Write a local function once for each way in which it is used."""
@@ -162,7 +167,7 @@ class Body(Mover):
             bound = Var(var.name, var.type, var.span)
             self.literals[id(child)] = bound
             made = self.function(w, region)
-            if w.extra:  # the variable has the type of the function; calls in the body have it too
+            if w.extra and self.writing:  # the variable, also in the body, has the type of the function
                 typed = Var(var.name, w.type, var.span)
                 made = _with_var(made, bound, typed)
                 bound = self.literals[id(child)] = typed
@@ -177,43 +182,43 @@ class Body(Mover):
 
     def atom(self, e: Expr, instance: Instance, node: Expr, index: int) -> Bound:
         """Return what an operand stands for."""
+        if not isinstance(e, Var | GlobalVar):
+            return Bound(e, None)
+        found = self.env.get((id(instance), e)) if isinstance(e, Var) else None
+        if found is not None:
+            return found
         child = instance.children.get((id(node), index))
-        if child is not None and isinstance(e, Var | GlobalVar):
+        if child is not None:
             chosen = self.writer.chosen[id(child)]
             if isinstance(e, Var):
                 return Bound(self.literals[id(chosen)], chosen.domain)
             w = self.writer.written[id(chosen)]
             return Bound(GlobalVar(w.name, self._global_type(e, w), e.span, e.place), chosen.domain)
-        if isinstance(e, Var):
-            home: Instance | None = instance
-            while home is not None:
-                found = self.env.get((id(home), e))
-                if found is not None:
-                    return found
-                parent = home.parent
-                home = None if parent is None else self.writer.chosen[id(parent)]
-            raise AssertionError(f"'{e.name}' is bound around its use")
-        return Bound(e, None)
+        if isinstance(e, GlobalVar):
+            return Bound(e, None)
+        parent = instance.parent
+        while parent is not None:
+            home = self.writer.chosen[id(parent)]
+            found = self.env.get((id(home), e))
+            if found is not None:
+                return found
+            parent = home.parent
+        raise AssertionError(f"'{e.name}' is bound around its use")
 
     @staticmethod
     def _global_type(e: GlobalVar, w: Written) -> Type:
         return w.type if w.extra else e.type
 
     def _is_alias(self, value: Expr) -> bool:
-        if wish_of(value) is not None:
-            return True
-        match value:
-            case Call(callee=OpRef(op=op, attrs=CopyAttrs() as attrs), place=place):
-                if op is not DEVICE_COPY:
-                    return False
-                return not attrs.engine or (place is not None and place.origin is Origin.PLANNED)
-            case _:
-                return False
+        if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
+            return False
+        attrs, place = value.callee.attrs, value.place
+        if isinstance(attrs, CopyAttrs):
+            return not attrs.engine or (place is not None and place.origin is Origin.PLANNED)
+        return isinstance(attrs, WishAttrs)
 
-    def _alias(self, value: Expr, instance: Instance, region: Region) -> Bound | None:
-        """Return what a wish or a copy stands for; None for what is computed."""
-        if not isinstance(value, Call) or not self._is_alias(value):
-            return None
+    def _alias(self, value: Call, instance: Instance, region: Region) -> Bound:
+        """Return what a wish or a copy stands for."""
         if isinstance(value.args[0], Const):
             home = instance.constants.get(id(value))
             if home is None:
@@ -228,7 +233,7 @@ class Body(Mover):
         home = instance.domains[id(value)]
         match value:
             case Call():
-                return self._call(value, instance, region, home)
+                return self._call(value, instance, region)
             case If(condition=condition, then=then, otherwise=otherwise):
                 chosen = self.atom(condition, instance, value, 0).expr
                 arms = [
@@ -288,10 +293,9 @@ class Body(Mover):
             case _:
                 return pattern
 
-    def _call(
-        self, call: Call, instance: Instance, region: Region, home: Domain
-    ) -> tuple[Expr, Domain]:
-        wanted = list(self._wanted(call, instance, home))
+    def _call(self, call: Call, instance: Instance, region: Region) -> tuple[Expr, Domain]:
+        home = instance.domains[id(call)]
+        wanted = self._wanted(call, instance, home)
         callee = self.atom(call.callee, instance, call, 0)
         args: list[Expr] = []
         for i, arg in enumerate(call.args):
@@ -300,10 +304,12 @@ class Body(Mover):
         child = instance.children.get((id(call), 0))
         if child is not None:
             args.extend(self._added(call, self.writer.chosen[id(child)], instance, region))
-        is_operation = isinstance(call.callee, OpRef) or self._is_kernel(call.callee)
         if isinstance(call.callee, OpRef) and self._keeps(call):
             first = self.atom(call.args[0], instance, call, 1)
             home = first.home
+        if not self.writing:
+            return call, home
+        is_operation = isinstance(call.callee, OpRef) or self._is_kernel(call.callee)
         place = self.writer.operation_place(home) if is_operation else self.writer.place(home)
         if isinstance(call.callee, OpRef) and call.callee.op is DEVICE_COPY and place is not None:
             place = replace(place, origin=Origin.USER)  # kept as a person wrote it
@@ -319,36 +325,40 @@ class Body(Mover):
         function = self.writer.module.functions.get(callee.name)
         return function is None or function.primitive is not None
 
-    def _wanted(self, call: Call, instance: Instance, home: Domain) -> Iterator[Domain]:
-        """Yield where each operand is needed."""
-        match call.callee:
-            case OpRef(op=op, attrs=CopyAttrs() as attrs) if op is DEVICE_COPY and attrs.src:
+    def _wanted(self, call: Call, instance: Instance, home: Domain) -> Sequence[Domain]:
+        """Return where each operand is needed."""
+        callee, count = call.callee, len(call.args)
+        if isinstance(callee, OpRef) or self._is_kernel(callee):
+            return self._wanted_by_operation(call, instance, home)
+        if isinstance(callee, ConstructorRef):
+            known = home.fields.get(callee.name, ()) if isinstance(home, Parts) else ()
+        else:
+            function = self.atom(callee, instance, call, 0).home
+            known = function.params if isinstance(function, Parts) else ()
+        return (*known[:count], *(None for _ in range(count - len(known))))
+
+    def _wanted_by_operation(
+        self, call: Call, instance: Instance, home: Domain
+    ) -> Sequence[Domain]:
+        callee, count = call.callee, len(call.args)
+        if isinstance(callee, OpRef) and callee.op is DEVICE_COPY:
+            attrs = callee.attrs
+            assert isinstance(attrs, CopyAttrs)
+            if attrs.src:
                 device = self.machine.device_index[attrs.src]
                 mask = self.machine.reach[device]
                 if attrs.src_memory:
                     mask = 1 << self.machine.memory_index[attrs.src_memory]
-                yield Leaf(self.places.port(device, mask))
-            case OpRef() if self._keeps(call):
-                for _ in call.args:
-                    yield None
-            case OpRef() | GlobalVar() if isinstance(call.callee, OpRef) or self._is_kernel(
-                call.callee
-            ):
-                atoms = list(leaves(home))
-                device = self.places.device(atoms[0]) if atoms else self.host
-                every = Leaf(self.places.port(device, self.machine.every))
-                for i in range(len(call.args)):
-                    mask = instance.ports.get((id(call), i)) if instance.ports else None
-                    yield every if mask is None else Leaf(self.places.port(device, mask))
-            case _ if isinstance(home, Parts) and home.kind is Kind.DATA and _constructs(call):
-                known = home.fields.get(call.callee.name, ())  # type: ignore[union-attr]
-                for i in range(len(call.args)):
-                    yield known[i] if i < len(known) else None
-            case _:
-                callee = self.atom(call.callee, instance, call, 0).home
-                params = callee.params if isinstance(callee, Parts) else ()
-                for i in range(len(call.args)):
-                    yield params[i] if i < len(params) else None
+                return (Leaf(self.places.port(device, mask)),)
+        elif self._keeps(call):
+            return (None,) * count
+        atom = home.atom if type(home) is Leaf else next(leaves(home), -1)
+        device = self.host if atom < 0 else self.places.device(atom)
+        every = self.anywhere[device]
+        if not instance.ports:
+            return (every,) * count
+        masks = (instance.ports.get((id(call), i)) for i in range(count))
+        return [every if m is None else Leaf(self.places.port(device, m)) for m in masks]
 
     def _added(
         self, call: Call, chosen: Instance, instance: Instance, region: Region
@@ -361,10 +371,6 @@ class Body(Mover):
                     yield self.extras[id(chosen), atom]
             else:
                 yield self.use(bound, atom, region, call.span)
-
-
-def _constructs(call: Call) -> bool:
-    return hasattr(call.callee, "adt")
 
 
 def _hint(value: Expr) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from inlay.base.diagnostics import Collector
 from inlay.base.span import Span
@@ -71,8 +72,7 @@ def lifted(spot: Spot, owner: Region) -> Spot:
     return region, at
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """One tensor, or one whole of a data type: a bound value and the fields that lead into it."""
 
     key: int

@@ -46,7 +46,7 @@ from inlay.ir.module import Module
 from inlay.ir.types import Type
 from inlay.ops.device import DEVICE_COPY, CopyAttrs, Position, WishAttrs
 from inlay.ops.memory import TENSOR_AT, StorageAttrs
-from inlay.placement._domains import Domain, Kind, Leaf, Parts, leaves, match_types, part
+from inlay.placement._domains import Domain, Kind, Parts, leaves, match_types, part
 from inlay.placement._flows import Flows
 from inlay.placement._graph import Edge, Graph, Operation, Reason
 from inlay.placement._instance import CHECKS, Capability, Instance
@@ -85,10 +85,11 @@ class _Gather(Flows):
         self.walked = 0
         self.uses: dict[int, set[Var]] = {}
         self.rigid_vars: set[Var] = set()
+        self.calls = call_graph(module)
         self.groups = self._recursive_groups()
 
     def _recursive_groups(self) -> dict[str, frozenset[str]]:
-        graph = call_graph(self.module)
+        graph = self.calls
         found: dict[str, frozenset[str]] = {}
         for group in strong_components(list(graph), lambda n: graph[n]):
             for name in group:
@@ -97,8 +98,7 @@ class _Gather(Flows):
 
     def run(self) -> None:
         """Instantiate entries and functions that nobody calls, then what they call."""
-        graph = call_graph(self.module)
-        called = {callee for name, callees in graph.items() for callee in callees if callee != name}
+        called = {g for name, callees in self.calls.items() for g in callees if g != name}
         roots = [n for n in (self.module.entry, *self.module.entries) if n in self.module.functions]
         roots += [n for n in self.module.functions if n not in called]
         self._all(list(dict.fromkeys(roots)))
@@ -408,18 +408,16 @@ class _Gather(Flows):
         atoms = list(leaves(result))
         assert self.now is not None
         ports = self._ports(call)
-        self.now.ports.update({(id(call), i): bits for i, bits in ports.items()})
+        if ports:
+            self.now.ports.update({(id(call), i): bits for i, bits in ports.items()})
         if not atoms:  # what has no tensor to give is run by the host: it needs its operands there
             for i, arg in enumerate(call.args):
                 self._atom(arg, call, i + 1)
             return result
         first = atoms[0]
-        reason = Reason(f"it is a result of {name}", call.span)
         for other in atoms[1:]:
-            self.graph.same_device(first, other, reason)
-        refusals = self.capability(call)
-        allowed = tuple(i for i, d in enumerate(self.machine.devices) if d not in refusals)
-        refused = tuple((self.machine.device_index[d], r) for d, r in refusals.items())
+            self.graph.same_device(first, other, Reason(f"it is a result of {name}", call.span))
+        allowed, refused = self._able(call)
         self.graph.operations[first] = Operation(name, allowed, refused, call.span)
         spec = call.callee
         if isinstance(spec, OpRef) and isinstance(spec.attrs, StorageAttrs) and spec.attrs.memory:
@@ -432,17 +430,28 @@ class _Gather(Flows):
         is_view = isinstance(spec, OpRef) and spec.op is TENSOR_AT
         for i, arg in enumerate(call.args):
             own = self._atom(arg, call, i + 1)
+            if not is_view and not self._is_rigid(arg):
+                port = ports.get(i, self.machine.every)
+                for atom in leaves(own):
+                    self.graph.edge(atom, first, Edge.ORDINARY, port)
+                continue
             word = Reason(f"operand {i} of {name}", arg.span or call.span)
             for atom in leaves(own):
                 if is_view:
                     self.graph.same_value(atom, first, word)
-                elif self._is_rigid(arg):
-                    self._rigid(own, Leaf(first), word)
                 else:
-                    self.graph.edge(atom, first, Edge.ORDINARY, ports.get(i, self.machine.every))
+                    self.graph.same_device(atom, first, word)
         self._port_results(call, result)
         self._own_place(call, result)
         return result
+
+    def _able(self, call: Call) -> tuple[tuple[int, ...], tuple[tuple[int, str], ...]]:
+        """Return the devices that can run an operation, and why each other one cannot."""
+        refusals = self.capability(call)
+        if not refusals:
+            return self.machine.everyone, ()
+        allowed = tuple(i for i, d in enumerate(self.machine.devices) if d not in refusals)
+        return allowed, tuple((self.machine.device_index[d], r) for d, r in refusals.items())
 
     def _own_place(self, call: Call, result: Domain) -> None:
         if call.place is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
 from inlay.base.span import NO_SPAN, Span
 from inlay.machine.board import Board
@@ -23,16 +24,14 @@ class Edge(IntEnum):
     ORDINARY = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """Why something is required: where, and in words."""
 
     text: str
     span: Span = NO_SPAN
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """What runs on the device of an atom.
 
     Attributes:
@@ -103,6 +102,7 @@ class Machine:
     devices: tuple[str, ...] = ()
     reach: tuple[int, ...] = ()
     shared: tuple[tuple[int, ...], ...] = ()
+    everyone: tuple[int, ...] = ()
     default: int = 0
     every: int = 0
     device_index: dict[str, int] = field(default_factory=dict[str, int])
@@ -111,6 +111,7 @@ class Machine:
     def __post_init__(self) -> None:
         board = self.board
         self.devices = tuple(d.name for d in board.devices)
+        self.everyone = tuple(range(len(self.devices)))
         self.device_index = {d: i for i, d in enumerate(self.devices)}
         self.memory_index = {m.name: i for i, m in enumerate(board.memories)}
         self.every = (1 << len(board.memories)) - 1

@@ -6,8 +6,6 @@ its answers and gathers demands, the second repeats them and reads off the copie
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from inlay.base.span import Span
 from inlay.ir.expr import (
     Call,
@@ -48,6 +46,8 @@ class Mover:
         self.regions = 0
         self.decided = 0
         self.host = 0
+        devices, every = range(len(self.machine.devices)), self.machine.every
+        self.anywhere = [Leaf(self.places.port(d, every)) for d in devices]
 
     def _region(self, outer: Region | None, *, is_function: bool = False) -> Region:
         number = self.regions
@@ -68,12 +68,12 @@ class Mover:
         self, value: Expr, home: Domain, region: Region, name: str, old: Var | None = None,
         let: Let | None = None,
     ) -> Bound:  # fmt: skip
-        place = self.writer.place(home, None if old is None else old.place)
-        t = value.type if old is None else old.type
-        var = Var(name, t, value.span if old is None else old.span, place)
-        self.lets[region.number].append((var, value, let))
-        bound = Bound(var, home, self._new_value(), region)
-        self.known[bound.value] = bound
+        var = old if old is not None else Var(name, value.type, value.span)
+        if self.writing:
+            var = Var(name, var.type, var.span, self.writer.place(home, var.place))
+            self.lets[region.number].append((var, value, let))
+        made = self._new_value()
+        bound = self.known[made] = Bound(var, home, made, region)
         return bound
 
     def _project(
@@ -86,16 +86,22 @@ class Mover:
         home = part(whole.home, index)
         t = var.type if var is not None else field_type(whole.expr.type, index)
         name = var.name if var is not None else "t"
-        place = self.writer.place(home, None if var is None else var.place)
-        new = Var(name, t, node.span, place)
-        made = Project(whole.expr, index, t, node.span, self.writer.place(home))
-        self.lets[region.number].append((new, made, let))
+        new = Var(name, t, node.span)
+        if self.writing:
+            place = self.writer.place(home, None if var is None else var.place)
+            new = Var(name, t, node.span, place)
+            made = Project(whole.expr, index, t, node.span, self.writer.place(home))
+            self.lets[region.number].append((new, made, let))
         owner = whole.region if whole.region is not None else region
         bound = Bound(new, home, value, owner)
-        self.known[value] = replace(bound, region=region)
+        self.known[value] = bound._replace(region=region)
         return bound
 
     # ------------------------------------------------------------------------ bringing values along
+
+    def _moves(self, home: Domain, want: Domain) -> bool:
+        """Whether something has to be done before a value can be used somewhere."""
+        return self._decide(None if self.writing else self._differs(home, want))
 
     def _differs(self, home: Domain, want: Domain) -> bool:
         if type(home) is Leaf and type(want) is Leaf:
@@ -113,18 +119,15 @@ class Mover:
 
     def _meet(self, x: int, y: int) -> bool:
         """Whether a value can stay for a use; both then are in what both allow."""
-        places = self.places
-        device, mask = places.device(y), places.mask(y)
-        if not places.meets(x, device, mask):
+        if not self.places.meets(x, y):
             return False
-        if not self.writing and places.group(x) != places.group(y):
-            places.stay(x, y)
+        self.places.stay(x, y)
         return True
 
     def adapt(self, bound: Bound, want: Domain, region: Region, span: Span) -> Expr:
         """Return a value where it is wanted: itself, a copy, or a tuple of fields and copies."""
         home = bound.home
-        if not self._decide(self._differs(home, want)):
+        if not self._moves(home, want):
             return bound.expr
         match home, want:
             case Leaf(), Leaf(atom=y):
@@ -180,12 +183,11 @@ class Mover:
             region: where it is used.
             span: of the use.
         """
-        home = bound.home
-        atoms = [home.atom] if type(home) is Leaf else list(leaves(home))
+        atoms = list(leaves(bound.home))
         device, mask = self.places.device(want), self.places.mask(want)
         if not atoms or bound.region is None:
             return bound.expr
-        if self._decide(all(self._meet(a, want) for a in atoms)):
+        if self._decide(None if self.writing else all(self._meet(a, want) for a in atoms)):
             return bound.expr
         if bound.param is not None and not bound.value.path:
             instance, i = bound.param
@@ -203,9 +205,9 @@ class Mover:
         assert isinstance(demand, Demand), "both walks ask the same questions"
         return self.made[id(self.plan.copy_for(demand))]
 
-    def _decide(self, answer: bool) -> bool:  # noqa: FBT001
-        """Return an answer, in the second walk that of the first: sets shrink in between."""
-        if not self.writing:
+    def _decide(self, answer: bool | None) -> bool:  # noqa: FBT001
+        """Return an answer; None, in the second walk, for that of the first: sets shrink in between."""
+        if answer is not None:
             self.plan.decisions.append(answer)
             return answer
         found = self._next()

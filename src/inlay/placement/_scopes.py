@@ -65,6 +65,8 @@ class Places:
 
     def stay(self, value: int, use: int) -> None:
         """Note that a value is used where it is: both are in one memory from now on."""
+        if self.group(value) == self.group(use):
+            return
         own, there = self._device[value], self._device[use]
         if use in self._fixed:
             self.narrow(value, self.mask(use) & self.machine.shared[own][there])
@@ -88,10 +90,10 @@ class Places:
             self._fixed.add(found)
         return found
 
-    def meets(self, atom: int, device: int, mask: int) -> bool:
-        """Whether a value can be used at a place without a copy."""
-        own = self._device[atom]
-        return bool(self.mask(atom) & mask & self.machine.shared[own][device])
+    def meets(self, value: int, use: int) -> bool:
+        """Whether a value can be used somewhere without a copy."""
+        shared = self.machine.shared[self._device[value]][self._device[use]]
+        return bool(self.mask(value) & self.mask(use) & shared)
 
     def assign(self, nodes: list[int], mask: int) -> None:
         """Make nodes one group."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from inlay.ir.expr import (
     Call,
@@ -21,9 +22,8 @@ from inlay.placement._specialize import representatives
 _NOWHERE = Value(-1)
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """What an atom stands for.
+class Bound(NamedTuple):
+    """What an atom stands for. (There is one for every variable, so it has to be cheap to make.)
 
     Attributes:
         expr: what to write.

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from inlay.base import garbage
 from inlay.base.diagnostics import Collector, error
 from inlay.base.options import option
 from inlay.ir.expr import Arm, Call, Expr, Function, If, Let, Match, OpRef, Var
@@ -167,8 +168,9 @@ def plan(
     if len(board.devices) == 1 and len(board.memories) == 1:
         return _place_all(module, Place(board.host.name))
     findings = Collector()
-    found = infer(module, board, capability, findings, choice)
-    result = capture(module, found.instances, found.places, findings)
+    with garbage.paused():  # a third of the time of a large program, and nothing is found
+        found = infer(module, board, capability, findings, choice)
+        result = capture(module, found.instances, found.places, findings)
     findings.raise_if_fatal()
     return result
 
