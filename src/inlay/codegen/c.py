@@ -28,6 +28,7 @@ from inlay.codegen.c_helpers import Helpers, register_type
 from inlay.codegen.c_names import Names
 from inlay.codegen.c_scalar import ScalarText
 from inlay.codegen.c_text import PLUS, PRODUCT, SUM, TIMES, UNARY, IndexText, Text, folded, infix
+from inlay.codegen.c_vector import VectorText, chunks, vector_store
 from inlay.codegen.phases import (
     PhaseSource,
     WorkspaceLayout,
@@ -35,7 +36,7 @@ from inlay.codegen.phases import (
     phases_of,
     workspace_layout,
 )
-from inlay.loop.buffer import Buffer, Scope
+from inlay.loop.buffer import Buffer, Scope, flat_index
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.scalar import Index, Load, Name, Scalar
 from inlay.loop.stmt import (
@@ -52,6 +53,7 @@ from inlay.loop.stmt import (
     While,
 )
 from inlay.loop.walk import (
+    Rewrite,
     own_ints,
     own_scalars,
     scalars_below,
@@ -143,6 +145,9 @@ class _PhaseWriter:
         self._scalars = ScalarText(
             dialect, helpers, self._names, self._index, self._element, self._locals.__contains__
         )
+        self._vector = VectorText(
+            helpers, self._element, lambda b: "" if b in self._locals else dialect.space
+        )
         self._assertions = {s: i for i, s in enumerate(assertions_of(f), start=1)}
 
     # ------------------------------------------------------------------ function
@@ -227,7 +232,7 @@ class _PhaseWriter:
         self._used.add(name)
         if b in self._locals and b.strides is None:
             return name + ("".join(f"[{self._index.text(e).text}]" for e in indices) or "[0]")
-        return f"{name}[{self._index.text(_flat(b, indices)).text}]"
+        return f"{name}[{self._index.text(flat_index(b, indices)).text}]"
 
     # ------------------------------------------------------------------ statements
 
@@ -282,6 +287,9 @@ class _PhaseWriter:
         count = s.extent.value
         if count is not None and count <= 0:
             return
+        if self._dialect.has_vectors and vector_store(s) is not None:
+            self._vectors(s)
+            return
         outside = self._index.bounds
         if count == 1:
             self._index.env[s.var] = _operand(self._index.text(s.lo))
@@ -297,6 +305,17 @@ class _PhaseWriter:
             self._line(head, *_inside(self._block(s.body)), "}")
             self._names.close()
         self._index.bounds = outside
+
+    def _vectors(self, s: For) -> None:
+        store, count = vector_store(s), s.extent.value
+        assert store is not None, "asked before"
+        assert count is not None, "vectors have a constant length"
+        for at, width in chunks(count):
+            first = s.lo + at
+            if width > 1:
+                self._line(self._vector.store(store, s.var, first, width))
+            else:
+                self._stmt(Rewrite({s.var: first}).stmt(store))
 
     def _let(self, s: Let) -> None:
         if not _mentions(s.body, s.sym):
@@ -366,23 +385,9 @@ def _operand(value: Text) -> Text:
     return Text(value.at(UNARY))
 
 
-def _flat(b: Buffer, indices: tuple[Int, ...]) -> Int:
-    """Return the distance of an element from the first, in elements."""
-    strides = b.strides
-    if strides is None:
-        steps = [lit(1)]
-        for extent in reversed(b.shape[1:]):
-            steps.append(steps[-1] * extent)
-        strides = tuple(reversed(steps))
-    total = lit(0)
-    for index, stride in zip(indices, strides, strict=False):
-        total = total + index * stride
-    return total
-
-
 def _span(b: Buffer) -> int | None:
     """Return how many elements a buffer with strides reaches over."""
-    last = _flat(b, tuple(e - 1 for e in b.shape)).value
+    last = flat_index(b, tuple(e - 1 for e in b.shape)).value
     return None if last is None else last + 1
 
 

@@ -67,12 +67,14 @@ class Dialect(ABC):
         head: text before everything else; helpers follow.
         reserved: words besides those of C that no name may be.
         space: qualifier of what pointers of the caller point to, with a space behind it.
+        has_vectors: whether there are vectors of OpenCL C (`c_vector`).
     """
 
     name: str
     head: str
     reserved: frozenset[str]
     space: str
+    has_vectors: bool = False
 
     @abstractmethod
     def function(self, stem: str, dtype: DType) -> str:

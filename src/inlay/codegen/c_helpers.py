@@ -159,6 +159,26 @@ class Helpers:
             self._texts[name] = self._definition(name, stem, dtype)
         return f"inlay_{name}"
 
+    def use_vector(self, stem: str, width: int) -> str:
+        """Return the name of a minimum or maximum of vectors of f32, of OpenCL C."""
+        name = f"{stem}_f32x{width}"
+        sign = {"min": "<", "max": ">"}[stem]
+        kind = f"float{width}"
+        self._texts[name] = f"""\
+static inline {kind} inlay_{name}({kind} a, {kind} b)
+{{
+    return select(b, a, (a != a) | (a {sign} b));
+}}
+"""
+        return f"inlay_{name}"
+
+    def use_vector_type(self, element: str, dtype: DType, width: int) -> str:
+        """Return the name of a vector of OpenCL C that is aligned like its elements."""
+        name = f"{dtype.name}x{width}"
+        aligned = f"__attribute__((aligned({dtype.itemsize})))"
+        self._texts[name] = f"typedef {element}{width} inlay_{name} {aligned};\n"
+        return f"inlay_{name}"
+
     def text(self) -> str:
         """Return the definitions."""
         return "\n".join(self._texts.values())

@@ -180,5 +180,6 @@ def _copied(to: Buffer, source: Buffer) -> Stmt:
     indices = tuple(from_atom(v) for v in at)
     out: Stmt = Store(to, indices, Load(source, indices))
     for var, extent in reversed(list(zip(at, to.shape, strict=True))):
-        out = For(var, lit(0), extent, LoopKind.UNROLL, out)
+        kind = LoopKind.VECTOR if isinstance(out, Store) else LoopKind.UNROLL
+        out = For(var, lit(0), extent, kind, out)
     return out

@@ -21,6 +21,7 @@ from inlay.arith.expr import Int, Sym, ceildiv, lit, minimum
 from inlay.codegen.c import emit_source
 from inlay.codegen.c_dialect import CALLED, INDENT, Arguments, Dialect
 from inlay.codegen.c_unroll import with_short_loops
+from inlay.codegen.c_vector import WORDS as VECTOR_WORDS
 from inlay.codegen.phases import assertions_of, workspace_layout
 from inlay.loop.func import LoopFunction
 from inlay.loop.stmt import Alloc
@@ -161,7 +162,8 @@ class _OpenClC(Dialect):
 
     name = "OpenCL C"
     space = "__global "
-    reserved = CALLED | frozenset(
+    has_vectors = True
+    reserved = CALLED | VECTOR_WORDS | frozenset(
         """
         part parts workspace failure kernel global local constant private half uchar ushort uint
         ulong event_t image2d_t sampler_t bool2 vec_step pipe uniform INFINITY NAN

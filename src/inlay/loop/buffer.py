@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from inlay.arith.dtype import DType
-from inlay.arith.expr import Int
+from inlay.arith.expr import Int, lit
 
 
 class Scope(StrEnum):
@@ -45,3 +45,17 @@ class Buffer:
     scope: Scope = Scope.PARAM
     strides: tuple[Int, ...] | None = None
     per_part: bool = False
+
+
+def flat_index(b: Buffer, indices: tuple[Int, ...]) -> Int:
+    """Return the distance of an element from the first, in elements."""
+    strides = b.strides
+    if strides is None:
+        steps = [lit(1)]
+        for extent in reversed(b.shape[1:]):
+            steps.append(steps[-1] * extent)
+        strides = tuple(reversed(steps))
+    total = lit(0)
+    for index, stride in zip(indices, strides, strict=False):
+        total = total + index * stride
+    return total
