@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import SparseTensorProto, TensorProto, helper, numpy_helper
 
-from inlay.bytecode import container
+from inlay.bytecode import container, writer
 from tests.fuzz.mutate_inlay import grown, resealed
 from tests.unit.runtime.generate import Generator
 
@@ -166,8 +166,8 @@ def models() -> dict[str, onnx.ModelProto]:
 
 def executables() -> dict[str, bytes]:
     """Return executables by name: some right, and each section forged in its own way."""
-    made = {f"ok-generated-{s}": container.to_bytes(Generator(s).program_of()) for s in range(6)}
-    made |= {f"ok-grown-{s}": container.to_bytes(grown(Random(s))) for s in range(10)}
+    made = {f"ok-generated-{s}": writer.to_bytes(Generator(s).program_of()) for s in range(6)}
+    made |= {f"ok-grown-{s}": writer.to_bytes(grown(Random(s))) for s in range(10)}
     base = made["ok-generated-3"]
     for name, section in container.Container(base).sections.items():
         if section.size < 4:

@@ -12,7 +12,7 @@ import struct
 from dataclasses import replace
 from random import Random
 
-from inlay.bytecode import container, verify
+from inlay.bytecode import container, verify, writer
 from inlay.bytecode.isa import CODES, INSTRUCTIONS, Kind, OperandKind
 from inlay.bytecode.program import Function, Program
 from tests.unit.runtime.generate import Generator
@@ -136,10 +136,10 @@ def executable(seed: int) -> bytes:
     random = Random(seed)
     match random.randrange(8):
         case 0 | 1 | 2:
-            return container.to_bytes(grown(random))
+            return writer.to_bytes(grown(random))
         case 3:
-            return cut(container.to_bytes(Generator(random.randrange(200)).program_of()), random)
+            return cut(writer.to_bytes(Generator(random.randrange(200)).program_of()), random)
         case 4:
-            return forged(container.to_bytes(grown(random)), random)
+            return forged(writer.to_bytes(grown(random)), random)
         case _:
-            return forged(container.to_bytes(Generator(random.randrange(200)).program_of()), random)
+            return forged(writer.to_bytes(Generator(random.randrange(200)).program_of()), random)

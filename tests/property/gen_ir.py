@@ -25,7 +25,8 @@ from hypothesis import strategies as st
 from inlay.arith import expr as arith
 from inlay.arith.dtype import F32, I64
 from inlay.arith.expr import Int, Sym, fresh, from_atom, lit, symbols, to_int
-from inlay.interp.tensor import Data, evaluate
+from inlay.interp.tensor import evaluate
+from inlay.interp.values import Data
 from inlay.ir import make
 from inlay.ir.builder import Builder
 from inlay.ir.core_ops import (

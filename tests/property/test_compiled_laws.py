@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from inlay.api import compilation
-from inlay.bytecode.container import to_bytes
+from inlay.bytecode.writer import to_bytes
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
 from tests.property.gen_ir import Program, programs, run

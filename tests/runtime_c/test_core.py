@@ -13,7 +13,7 @@ import pytest
 
 import inlay
 from inlay.base.diagnostics import CompileError
-from inlay.bytecode import container
+from inlay.bytecode import container, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.document import c_table, markdown_table
 from inlay.bytecode.isa import DTYPE_CODES, Kind
@@ -115,7 +115,7 @@ def expected(seed: int) -> str:
 
 def test_valid_programs_under_sanitizers(driver, tmp_path):
     seeds = list(range(5000, 5150))
-    files = write(tmp_path, [container.to_bytes(Generator(s).program_of()) for s in seeds])
+    files = write(tmp_path, [writer.to_bytes(Generator(s).program_of()) for s in seeds])
     for seed, line in zip(seeds, drive(driver, files), strict=True):
         assert line == expected(seed), seed
 
@@ -123,12 +123,12 @@ def test_valid_programs_under_sanitizers(driver, tmp_path):
 @pytest.mark.parametrize(("mode", "seed"), [("parallel", 0), ("replay", 1), ("replay", 2)])
 def test_modes_under_sanitizers(driver, tmp_path, mode, seed):
     seeds = list(range(5000, 5100))
-    files = write(tmp_path, [container.to_bytes(Generator(s).program_of()) for s in seeds])
+    files = write(tmp_path, [writer.to_bytes(Generator(s).program_of()) for s in seeds])
     assert drive(driver, files, mode=mode, seed=seed) == drive(driver, files)
 
 
 def flow_files(folder: Path, seeds: range) -> list[Path]:
-    return write(folder, [container.to_bytes(FlowGenerator(s).program_of()) for s in seeds])
+    return write(folder, [writer.to_bytes(FlowGenerator(s).program_of()) for s in seeds])
 
 
 @pytest.mark.parametrize(("mode", "seed"), [("parallel", 0), ("replay", 1), ("replay", 2)])
@@ -165,7 +165,7 @@ def test_races_are_found(driver, tmp_path, kind, word, nth):
 
 def test_workers_under_the_thread_sanitizer(thread_driver, tmp_path):
     seeds = list(range(5000, 5060))
-    files = write(tmp_path, [container.to_bytes(Generator(s).program_of()) for s in seeds])
+    files = write(tmp_path, [writer.to_bytes(Generator(s).program_of()) for s in seeds])
     assert drive(thread_driver, files, mode="parallel") == drive(thread_driver, files)
     files = flow_files(tmp_path, range(7000, 7100))
     lines = drive(thread_driver, files, mode="parallel", is_flow=True)
@@ -200,7 +200,7 @@ def over_devices(seed: int) -> bytes:
     inputs = (TensorSpec("x", "i64", three), TensorSpec("y", "f32", (Dim("2", (2,)), *three)))
     outputs = (TensorSpec("a", "i64", three), TensorSpec("b", "i64", three))
     b.entry(Entry("main", main.index, inputs, outputs))
-    return container.to_bytes(b.finish())
+    return writer.to_bytes(b.finish())
 
 
 @pytest.mark.parametrize("how", ["0", "0,1", "0,2,5"])
@@ -243,7 +243,7 @@ def copies_of_a_device(seed: int) -> tuple[bytes, str]:
     outputs = (TensorSpec("a", "i64", three), TensorSpec("b", "i64", three))
     b.entry(Entry("main", main.index, inputs, outputs))
     results = " ".join(f"4:3,:{held[end].astype(np.int64).tobytes().hex()}" for end in ends)
-    return container.to_bytes(b.finish()), f"ok {results}"
+    return writer.to_bytes(b.finish()), f"ok {results}"
 
 
 def test_commands_started_behind_others(driver, thread_driver, tmp_path):
@@ -263,7 +263,7 @@ def test_refused_memory_of_devices_under_sanitizers(driver, tmp_path):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_refused_memory_under_sanitizers(driver, tmp_path, mode):
-    files = write(tmp_path, [container.to_bytes(Generator(s).program_of()) for s in range(6)])
+    files = write(tmp_path, [writer.to_bytes(Generator(s).program_of()) for s in range(6)])
     assert drive(driver, files, limit=1, mode=mode) == []
     files = flow_files(tmp_path, range(4))
     assert drive(driver, files, limit=1, mode=mode, is_flow=True) == []
@@ -274,7 +274,7 @@ def mutations(count: int) -> list[bytes]:
     generator = random.Random(1)
     made = []
     for index in range(count):
-        data = bytearray(container.to_bytes(Generator(index % 40).program_of()))
+        data = bytearray(writer.to_bytes(Generator(index % 40).program_of()))
         sections = container.Container(bytes(data)).sections
         names = ["CODE"] * 6 + ["FUNC", "KERN", "ENTR", "CONS", "STRS", "META", "SMAP", "POOL"]
         for _ in range(generator.randint(1, 3)):
@@ -331,7 +331,7 @@ def structured_files(folder: Path) -> list[Path]:
     source.write_text(STRUCTURED.replace("ROW", "List[some k. Tensor[k, 3, f32]]"))
     program = inlay.compile(source).program
     path = folder / "structured.inlay"
-    container.save(program, path)
+    writer.save(program, path)
     return [path]
 
 
@@ -347,7 +347,7 @@ def test_structure_under_sanitizers(driver, tmp_path):
 
 
 def test_truncated_files_under_sanitizers(driver, tmp_path):
-    data = container.to_bytes(Generator(3).program_of())
+    data = writer.to_bytes(Generator(3).program_of())
     datas = [data[:size] for size in range(0, len(data), 97)]
     lines = drive(driver, write(tmp_path, datas))
     assert all(line.startswith("container.") for line in lines)

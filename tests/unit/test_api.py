@@ -134,7 +134,7 @@ def test_equal_bytes_under_different_hash_seeds(tmp_path):
     script = """
         import sys
         from inlay.api import compilation
-        from inlay.bytecode.container import to_bytes
+        from inlay.bytecode.writer import to_bytes
         program = compilation(sys.argv[1], cache="none").program
         open(sys.argv[2], "wb").write(to_bytes(program))
     """

@@ -24,9 +24,9 @@ kind, optionally repeated: `int*rank` repeats by the value of the operand `rank`
 from what the operand names. Instructions whose effect depends on more than that (`COPY`, `SLIDE`,
 ...) have `None` and a case of their own in the verifier.
 
-An addition is a row here, a case in `runtime/interp.py` and a case in `runtime/src/vm.c`; a test
-fails while one is missing. Numbers are part of the container format: rows are appended, never
-reordered, and a change of meaning raises `container.VERSION`.
+An addition is a row here, a case in `runtime/interp.py` or the tables beside it, and a case in
+`runtime/src/vm.c`; a test fails while one is missing. Numbers are part of the container format: rows
+are appended, never reordered, and a change of meaning raises `container.VERSION`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Everything is referred to by position: instructions hold indices into the tables of their
 `Program`. `builder.py` makes programs, `container.py` stores them, `verify.py` checks them,
-`disasm.py` writes and reads their text.
+`disasm` writes their text and `asm` reads it.
 
 **Entries.** A program is called through an `Entry`: a name, a function, and a description of its
 parameters and results: tensors, and lists, options and tuples of them (`spec.py`). Dims of inputs are

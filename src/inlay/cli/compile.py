@@ -6,7 +6,7 @@ import argparse
 import time
 from pathlib import Path
 
-from inlay.bytecode.container import save
+from inlay.bytecode.writer import save
 from inlay.cli._command import Command, Output
 from inlay.cli._model import (
     add_model_arguments,

@@ -20,7 +20,7 @@ from inlay.analysis.cost import predicted_ns
 from inlay.arith.expr import Sym, from_atom
 from inlay.arith.expr import evaluate as evaluate_int
 from inlay.base.diagnostics import InternalError, unsupported
-from inlay.bytecode.verify import MAX_PORTS
+from inlay.bytecode.verify_tables import MAX_PORTS
 from inlay.codegen.interface import Request
 from inlay.interp.tensor import Meanings, evaluate
 from inlay.ir.equal import structural_hash

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from inlay.base.diagnostics import CompileError, error
-from inlay.bytecode.container import Container, chunks
+from inlay.bytecode.container import Container
 from inlay.bytecode.program import (
     Entry,
     FunctionBody,
@@ -38,6 +38,7 @@ from inlay.bytecode.program import (
     SymbolBody,
 )
 from inlay.bytecode.spec import Spec, is_flat
+from inlay.bytecode.writer import chunks
 from inlay.runtime import text
 from inlay.runtime.binder import bind
 from inlay.runtime.device import provide_zeromq

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from inlay.base.diagnostics import CompileError
-from inlay.bytecode import container, formula
+from inlay.bytecode import container, formula, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import (
@@ -114,20 +114,20 @@ def plain(program: Program) -> tuple:
 
 def test_round_trip():
     program = sample()
-    data = container.to_bytes(program)
+    data = writer.to_bytes(program)
     again = container.read(data)
     assert plain(again) == plain(program)
     assert again.strings[: len(program.strings)] == program.strings
 
 
 def test_deterministic_and_stable():
-    data = container.to_bytes(sample())
-    assert data == container.to_bytes(sample())
-    assert data == container.to_bytes(container.read(data))
+    data = writer.to_bytes(sample())
+    assert data == writer.to_bytes(sample())
+    assert data == writer.to_bytes(container.read(data))
 
 
 def test_alignment():
-    opened = container.Container(container.to_bytes(sample()))
+    opened = container.Container(writer.to_bytes(sample()))
     assert opened.sections["IMAG"].offset % container.PAGE == 0
     assert opened.sections["CDAT"].offset % container.PAGE == 0
 
@@ -135,13 +135,13 @@ def test_alignment():
 def test_save_replaces_at_once(tmp_path):
     path = tmp_path / "a.inlay"
     path.write_bytes(b"old")
-    container.save(sample(), path)
-    assert path.read_bytes() == container.to_bytes(sample())
+    writer.save(sample(), path)
+    assert path.read_bytes() == writer.to_bytes(sample())
     assert [p.name for p in tmp_path.iterdir()] == ["a.inlay"]
 
 
 def test_every_truncation_is_refused():
-    data = container.to_bytes(sample())
+    data = writer.to_bytes(sample())
     for size in [*range(0, 1200, 7), *range(1200, len(data), 509)]:
         with pytest.raises(CompileError) as caught:
             container.read(data[:size])
@@ -164,7 +164,7 @@ def reseal(data: bytearray) -> bytes:
 
 
 def test_every_flipped_byte_is_noticed():
-    data = container.to_bytes(sample())
+    data = writer.to_bytes(sample())
     places = [*range(64 + 64 * 11)]
     for section in container.Container(data).sections.values():
         places += range(section.offset, section.offset + section.size, 5)
@@ -177,7 +177,7 @@ def test_every_flipped_byte_is_noticed():
 
 
 def test_forged_files_are_read_or_refused():
-    data = container.to_bytes(sample())
+    data = writer.to_bytes(sample())
     generator = np.random.default_rng(0)
     opened = container.Container(data)
     places = [p for s in opened.sections.values() for p in range(s.offset, s.offset + s.size)]
@@ -197,7 +197,7 @@ def test_forged_files_are_read_or_refused():
 
 
 def test_constants_may_be_trusted():
-    data = bytearray(container.to_bytes(sample()))
+    data = bytearray(writer.to_bytes(sample()))
     data[-1] ^= 1
     with pytest.raises(CompileError):
         container.read(data)

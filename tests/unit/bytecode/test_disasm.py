@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from inlay.base.diagnostics import CompileError
-from inlay.bytecode import container
-from inlay.bytecode.disasm import listing, parse, resources
+from inlay.bytecode import writer
+from inlay.bytecode.asm import parse
+from inlay.bytecode.disasm import listing, resources
 from tests.unit.bytecode.test_container import plain, sample
 from tests.unit.runtime.generate import Generator
 
@@ -27,7 +28,7 @@ def test_generated_programs_come_back(seed):
     assert listing(again) == text
     # Strings and integers are numbered by first use in the text: a second round changes nothing.
     third = parse(listing(again), resources(again))
-    assert container.to_bytes(third) == container.to_bytes(again)
+    assert writer.to_bytes(third) == writer.to_bytes(again)
 
 
 def test_the_text_reads_well():

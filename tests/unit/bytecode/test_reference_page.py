@@ -6,7 +6,8 @@ import re
 
 import numpy as np
 
-from inlay.bytecode.disasm import listing, parse
+from inlay.bytecode.asm import parse
+from inlay.bytecode.disasm import listing
 from inlay.runtime.session import executable_of
 from tests.data import REPOSITORY
 

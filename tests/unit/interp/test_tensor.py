@@ -8,7 +8,8 @@ import pytest
 from inlay.arith.dtype import F32, I64
 from inlay.arith.expr import fresh, from_atom
 from inlay.base.diagnostics import CompileError, InternalError
-from inlay.interp.tensor import Data, evaluate, evaluate_entry, evaluate_expr
+from inlay.interp.tensor import evaluate, evaluate_entry, evaluate_expr
+from inlay.interp.values import Data
 from inlay.ir import make
 from inlay.ir.builder import Builder
 from inlay.ir.core_ops import INT_LESS, TO_CONTROL

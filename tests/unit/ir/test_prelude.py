@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from inlay.interp.tensor import Data, evaluate
+from inlay.interp.tensor import evaluate
+from inlay.interp.values import Data
 from inlay.ir.equal import modules_equal
 from inlay.ir.module import Module
 from inlay.ir.parser import parse_module

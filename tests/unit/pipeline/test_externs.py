@@ -17,7 +17,7 @@ import pytest
 import inlay
 from inlay.api import compilation
 from inlay.base.diagnostics import CompileError
-from inlay.bytecode.container import save
+from inlay.bytecode.writer import save
 from inlay.interp.tensor import evaluate
 from inlay.ir.module import Module
 from inlay.ir.parser import parse_module

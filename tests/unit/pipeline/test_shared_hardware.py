@@ -9,7 +9,7 @@ import pytest
 
 from inlay.analysis.infer_types import infer_types
 from inlay.api import compilation
-from inlay.bytecode import container, disasm
+from inlay.bytecode import asm, container, disasm, writer
 from inlay.bytecode.program import DeviceBody, Program
 from inlay.ir.parser import parse_module
 from inlay.ops.table import table
@@ -115,8 +115,8 @@ def test_calls_of_one_program_take_turns_too(tmp_path):
 def test_shared_hardware_is_written_and_checked(tmp_path):
     program = halves(tmp_path, shared=True)
     assert [d.hardware for d in program.devices] == [(1,), (1,)]
-    read = container.read(container.to_bytes(program))
+    read = container.read(writer.to_bytes(program))
     assert [d.hardware for d in read.devices] == [(1,), (1,)]
-    again = disasm.parse(disasm.listing(program), disasm.resources(program))
+    again = asm.parse(disasm.listing(program), disasm.resources(program))
     assert [d.hardware for d in again.devices] == [(1,), (1,)]
     assert [d.hardware for d in halves(tmp_path, shared=False).devices] == [(), ()]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from inlay.base.diagnostics import CompileError
-from inlay.bytecode import container
+from inlay.bytecode import container, writer
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
 from tests.unit.runtime.generate import CALLBACKS, Generator
@@ -53,5 +53,5 @@ def test_engines_agree(block):
 def test_generated_programs_survive_the_container():
     for seed in range(20):
         program = Generator(seed).program_of()
-        data = container.to_bytes(program)
-        assert container.to_bytes(container.read(data)) == data
+        data = writer.to_bytes(program)
+        assert writer.to_bytes(container.read(data)) == data

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from inlay.base.diagnostics import CompileError
-from inlay.bytecode import container, disasm, formula, verify
+from inlay.bytecode import asm, container, disasm, formula, verify, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import (
@@ -277,12 +277,12 @@ def test_files_and_listings_come_back(native):
     w = Writer(native, "opencl")
     w.b.constant(Constant("i32", (2,), np.arange(2, dtype=np.int32), memory=2))
     program = chain(w)
-    data = container.to_bytes(program)
+    data = writer.to_bytes(program)
     read = container.read(data)
-    assert container.to_bytes(read) == data
+    assert writer.to_bytes(read) == data
     text = disasm.listing(program)
     assert '.device "dev0" driver "opencl" options "units=2" memories 1 2' in text
-    assert disasm.listing(disasm.parse(text, disasm.resources(program))) == text
+    assert disasm.listing(asm.parse(text, disasm.resources(program))) == text
 
 
 def test_wrong_devices_are_found(native):
@@ -303,7 +303,7 @@ def test_wrong_devices_are_found(native):
         made = replace(program, devices=devices)
         assert any(message in str(x) for x in verify.findings(made)), message
         with pytest.raises(CompileError):
-            container.read(container.to_bytes(made))
+            container.read(writer.to_bytes(made))
         with pytest.raises(CompileError):
             executable_of(made)
 
@@ -312,7 +312,7 @@ def test_both_readers_agree_on_forged_devices(native):
     """Where the file is right, a device that cannot be opened so is another matter: `run.*`."""
     w = Writer(native)
     w.b.constant(Constant("i32", (4,), np.arange(4, dtype=np.int32), memory=1))
-    data = container.to_bytes(chain(w))
+    data = writer.to_bytes(chain(w))
     sections = container.Container(data).sections
     random = Random(5)
     verdicts = {True: 0, False: 0}

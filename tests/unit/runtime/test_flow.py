@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from inlay.base.diagnostics import CompileError
-from inlay.bytecode import container
+from inlay.bytecode import container, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import Access, Entry, HostBody, Kernel
@@ -55,8 +55,8 @@ def test_modes_agree_on_what_is_pending_more():
 
 def test_programs_survive_the_container():
     for seed in range(5):
-        data = container.to_bytes(FlowGenerator(seed).program_of())
-        assert container.to_bytes(container.read(data)) == data
+        data = writer.to_bytes(FlowGenerator(seed).program_of())
+        assert writer.to_bytes(container.read(data)) == data
 
 
 def chain(length: int, fresh: bool):

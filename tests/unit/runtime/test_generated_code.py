@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from inlay.base.diagnostics import CompileError
-from inlay.bytecode import container, formula
+from inlay.bytecode import formula, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import (
@@ -93,7 +93,7 @@ def test_from_memory(program, engine, threads):
 
 
 def test_from_a_file(program, tmp_path):
-    container.save(program, tmp_path / "dense.inlay")
+    writer.save(program, tmp_path / "dense.inlay")
     exe = load_executable(tmp_path / "dense.inlay", threads=2)
     x = np.ones((5, 24), np.float32)
     np.testing.assert_allclose(exe.run({"x": x})["y"], expected(x), rtol=1e-5, atol=1e-5)

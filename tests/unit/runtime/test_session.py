@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from inlay.base.diagnostics import CompileError
-from inlay.bytecode import container, formula
+from inlay.bytecode import formula, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import (
@@ -268,7 +268,7 @@ def test_native_kernels(tmp_path, engine, threads):
 @CODE
 def test_native_kernels_from_a_file(tmp_path):
     path = tmp_path / "a.inlay"
-    container.save(reversing(tmp_path), path)
+    writer.save(reversing(tmp_path), path)
     exe = load_executable(path, threads=2)
     x = np.arange(100)
     assert (exe(x) == (x + 1)[::-1]).all()
@@ -347,7 +347,7 @@ def test_other_machines_are_refused(target, word):
 
 def test_wrong_files(tmp_path):
     path = tmp_path / "x.inlay"
-    for data in (b"", b"PK\3\4", container.to_bytes(doubling())[:500]):
+    for data in (b"", b"PK\3\4", writer.to_bytes(doubling())[:500]):
         path.write_bytes(data)
         with pytest.raises(CompileError) as caught:
             load_executable(path)
@@ -371,7 +371,7 @@ def test_writing_an_input_is_refused():
 
 def test_runs_without_the_compiler(tmp_path):
     path = tmp_path / "x.inlay"
-    container.save(identity(), path)
+    writer.save(identity(), path)
     program = f"""
 import sys
 for name in ("llvmlite", "onnx"):

@@ -10,7 +10,7 @@ import pytest
 
 import inlay
 from inlay.base.diagnostics import CompileError
-from inlay.bytecode import container
+from inlay.bytecode import container, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import ImageBody, ShapeCode, ShapeInput
@@ -203,7 +203,7 @@ def test_long_lists_need_no_stack(program):
 def test_both_readers_agree_on_forged_entries():
     program = sample()
     kernels = tuple(k for k in program.kernels if isinstance(k.body, ImageBody))
-    data = container.to_bytes(replace(program, kernels=kernels))
+    data = writer.to_bytes(replace(program, kernels=kernels))
     row = container.Container(data).sections["ENTR"]
     generator = np.random.default_rng(1)
     verdicts = {True: 0, False: 0}
@@ -231,7 +231,7 @@ def test_both_readers_agree_on_forged_shape_code():
     f.place(behind)
     f.emit("ADD"), f.emit("RETURN")
     b.shapes = [ShapeCode(0, (ShapeInput(1), ShapeInput(0, 1)), 2), ShapeCode(32, (), 0)]
-    data = container.to_bytes(b.finish())
+    data = writer.to_bytes(b.finish())
     sections = container.Container(data).sections
     generator = np.random.default_rng(1)
     verdicts = {True: 0, False: 0}

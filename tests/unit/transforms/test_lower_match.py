@@ -6,7 +6,8 @@ import pytest
 from inlay.analysis.blocks import anf_faults
 from inlay.arith.dtype import F32
 from inlay.arith.expr import to_int
-from inlay.interp.tensor import Data, evaluate
+from inlay.interp.tensor import evaluate
+from inlay.interp.values import Data
 from inlay.ir import make
 from inlay.ir.core_ops import ZEROS
 from inlay.ir.expr import (

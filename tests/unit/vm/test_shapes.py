@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from inlay.base.diagnostics import CompileError
-from inlay.bytecode import container
+from inlay.bytecode import container, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import MAX_SHAPE_INPUTS, Kind
 from inlay.bytecode.program import Access, Entry, HostBody, ImageBody, Kernel, Phase, ShapeCode
@@ -137,9 +137,9 @@ def compare(seed: int) -> tuple[bool, int]:
             assert outcome(program, numbers) == wanted, (seed, numbers)
         for program in (moved, fast):
             assert outcome(program, numbers, engine="python") == wanted, (seed, numbers)
-    data = container.to_bytes(fast)
-    assert container.to_bytes(container.read(data)) == data
-    assert container.to_bytes(program_of(random_code(seed), gather=True, native=True)[0]) == data
+    data = writer.to_bytes(fast)
+    assert writer.to_bytes(container.read(data)) == data
+    assert writer.to_bytes(program_of(random_code(seed), gather=True, native=True)[0]) == data
     return failed, groups
 
 

@@ -1,0 +1,292 @@
+"""Writes a program as a container; `container` defines the form, `rows` reads what this writes.
+
+The same program gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import assert_never
+
+from inlay.bytecode.container import (
+    CONSTANT_ALIGN,
+    HEADER,
+    MAGIC,
+    ROW,
+    SECTIONS,
+    VERSION,
+    Buffer,
+    alignment_of,
+    up,
+)
+from inlay.bytecode.formula import OPERATOR_NAMES, Arg, Formula
+from inlay.bytecode.isa import DTYPE_CODES
+from inlay.bytecode.program import (
+    CopyBody,
+    DeviceBody,
+    FunctionBody,
+    HostBody,
+    ImageBody,
+    Program,
+    SymbolBody,
+)
+from inlay.bytecode.rows import SPEC_FORMS
+from inlay.bytecode.spec import ListSpec, OptionSpec, Spec, Symbol, TensorSpec, TupleSpec
+
+_MASK = 0xFFFFFFFF
+
+
+def chunks(program: Program) -> Iterator[Buffer]:
+    """Yield the file piece by piece, without copying constants."""
+    sections = _sections(program)
+    table = bytearray()
+    offset = HEADER.size + ROW.size * len(sections)
+    places: list[int] = []
+    for name, alignment, pieces in sections:
+        offset = up(offset, alignment)
+        size = sum(len(piece) for piece in pieces)
+        digest = hashlib.sha256()
+        for piece in pieces:
+            digest.update(piece)
+        table += ROW.pack(name.encode(), alignment, offset, size, 0, digest.digest())
+        places.append(offset)
+        offset += size
+    header = HEADER.pack(MAGIC, VERSION, len(sections), offset, 0, hashlib.sha256(table).digest())
+    yield header
+    yield bytes(table)
+    position = len(header) + len(table)
+    for place, (_, _, pieces) in zip(places, sections, strict=True):
+        if place > position:
+            yield bytes(place - position)
+        position = place
+        for piece in pieces:
+            yield piece
+            position += len(piece)
+
+
+def to_bytes(program: Program) -> bytes:
+    """Return the whole file."""
+    return b"".join(chunks(program))
+
+
+def save(program: Program, path: Path) -> None:
+    """Write the file; readers see the old file or the new one, never a part."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as stream:
+        for chunk in chunks(program):
+            stream.write(chunk)
+    partial.replace(path)
+
+
+def _sections(program: Program) -> list[tuple[str, int, list[Buffer]]]:
+    strings = _Strings(program.strings)
+    made: dict[str, list[Buffer]] = {
+        "META": [_meta(program, strings)],
+        "POOL": [b"".join(struct.pack("<q", value) for value in program.pool)],
+        "FUNC": [_functions(program, strings)],
+        "CODE": [_pack(function.code) for function in program.functions],
+        "SMAP": [
+            _pack([len(f.spans), *(word for pair in f.spans for word in pair)])
+            for f in program.functions
+        ],
+        "CONS": [_constants(program)],
+        "KERN": [_kernels(program, strings)],
+        "SHAP": [_shapes(program)],
+        "ENTR": [_entries(program, strings)],
+        "DEVS": [_devices(program, strings)],
+        "DIMG": [_padded(device.image) for device in program.devices],
+        "IMAG": [program.image],
+        "CDAT": list(_constant_pieces(program)),
+    }
+    made["STRS"] = [strings.pack()]
+    return [(name, alignment_of(name), made[name]) for name in SECTIONS]
+
+
+def _pack(words: Iterable[int]) -> bytes:
+    packed = array("I", words)
+    assert packed.itemsize == 4, "words have 32 bits"
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def _wide(value: int) -> tuple[int, int]:
+    return value & _MASK, (value >> 32) & _MASK
+
+
+class _Strings:
+    """The strings of the program, then those of the tables."""
+
+    def __init__(self, first: Sequence[str]) -> None:
+        self._all = list(first)
+        self._at = {text: index for index, text in reversed(list(enumerate(first)))}
+
+    def __call__(self, text: str) -> int:
+        if text not in self._at:
+            self._at[text] = len(self._all)
+            self._all.append(text)
+        return self._at[text]
+
+    def pack(self) -> bytes:
+        encoded = [text.encode() for text in self._all]
+        ends = [0]
+        for text in encoded:
+            ends.append(ends[-1] + len(text))
+        return _pack([len(encoded), *ends]) + b"".join(encoded)
+
+
+def _meta(program: Program, strings: _Strings) -> bytes:
+    words = [strings(program.target.triple), len(program.target.features)]
+    words += [strings(name) for name in program.target.features]
+    words += [len(program.memories), *(strings(name) for name in program.memories)]
+    words.append(len(program.properties))
+    for key in sorted(program.properties):
+        words += [strings(key), strings(program.properties[key])]
+    return _pack(words)
+
+
+def _functions(program: Program, strings: _Strings) -> bytes:
+    words = [len(program.functions)]
+    start = 0
+    for f in program.functions:
+        words += [strings(f.name), start, len(f.code), f.frame]
+        words += [len(f.params), *f.params, len(f.results), *f.results]
+        start += len(f.code)
+    return _pack(words)
+
+
+def _constants(program: Program) -> bytes:
+    words = [len(program.constants)]
+    offset = 0
+    for c in program.constants:
+        size = c.bytes().nbytes
+        words += [DTYPE_CODES[c.dtype], len(c.dims)]
+        for value in (*c.dims, offset, size):
+            words += _wide(value)
+        words.append(c.memory)
+        offset = up(offset + size, CONSTANT_ALIGN)
+    return _pack(words)
+
+
+def _constant_pieces(program: Program) -> Iterator[Buffer]:
+    for c in program.constants:
+        data = c.bytes()
+        yield data
+        yield bytes(-data.nbytes % CONSTANT_ALIGN)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 4)
+
+
+def _devices(program: Program, strings: _Strings) -> bytes:
+    words = [len(program.devices)]
+    for d in program.devices:
+        words += [strings(d.name), strings(d.driver), strings(d.options)]
+        hardware = d.hardware or (0,) * len(d.memories)
+        words += [len(d.memories), *d.memories, *hardware, *_wide(len(d.image))]
+    return _pack(words)
+
+
+def _formula(steps: Formula) -> list[int]:
+    words = [len(steps)]
+    for step in steps:
+        if isinstance(step, Arg):
+            words += [1, step.index]
+        elif isinstance(step, str):
+            words.append(2 + OPERATOR_NAMES.index(step))
+        else:
+            words += [0, *_wide(step)]
+    return words
+
+
+def _kernels(program: Program, strings: _Strings) -> bytes:
+    words = [len(program.kernels)]
+    for k in program.kernels:
+        words += [strings(k.name), len(k.ports), *(port - 1 for port in k.ports), k.ints]
+        match k.body:
+            case ImageBody(phases=phases):
+                words += [0, len(phases)]
+                for phase in phases:
+                    words += [*_wide(phase.offset), int(phase.parallel)]
+            case SymbolBody(symbol=symbol, parallel=parallel):
+                words += [1, strings(symbol), int(parallel)]
+            case HostBody(name=name):
+                words += [2, strings(name)]
+            case FunctionBody(name=name, library=library, symbol=symbol):
+                words += [3, strings(name), strings(library), strings(symbol)]
+            case DeviceBody(memory=memory, name=name, phases=phases):
+                words += [4, memory, strings(name), len(phases)]
+                for phase in phases:
+                    words += [*_wide(phase.offset), *_formula(phase.items)]
+            case CopyBody():
+                words.append(5)
+        if k.workspace is None:
+            words.append(0)
+        else:
+            words += [2 if k.workspace_per_part else 1, *_formula(k.workspace)]
+        words += _formula(k.cost)
+        words += [len(k.assertions), *(strings(message) for message in k.assertions)]
+        words.append(int(k.ordered))
+        if k.batch is None:
+            words.append(0)
+        else:
+            words += [1 + k.batch.kernel, len(k.batch.shared), *k.batch.shared]
+    return _pack(words)
+
+
+def _shapes(program: Program) -> bytes:
+    words = [len(program.shapes)]
+    for shape in program.shapes:
+        words += [*_wide(shape.offset), shape.results, len(shape.inputs)]
+        for given in shape.inputs:
+            words += [given.slot, 0 if given.axis is None else given.axis + 1]
+    return _pack(words)
+
+
+def _entries(program: Program, strings: _Strings) -> bytes:
+    words = [len(program.entries)]
+    for entry in program.entries:
+        words += [strings(entry.name), entry.function]
+        words += _scope([len(entry.inputs)], entry.inputs, entry.symbols, strings)
+        words += _scope([len(entry.outputs)], entry.outputs, (), strings)
+        words.append(len(entry.requirements))
+        for requirement in entry.requirements:
+            words += [strings(requirement.text), *_formula(requirement.value)]
+    return _pack(words)
+
+
+def _scope(
+    words: list[int], specs: Sequence[Spec], symbols: Sequence[Symbol], strings: _Strings
+) -> list[int]:
+    """Return the words, followed by symbols and specs: who reads specs must know the symbols."""
+    words.append(len(symbols))
+    for symbol in symbols:
+        words += [strings(symbol.name), symbol.input, symbol.axis, *_formula(symbol.solution)]
+    for spec in specs:
+        words += _spec(spec, strings)
+    return words
+
+
+def _spec(spec: Spec, strings: _Strings) -> list[int]:
+    words = [strings(spec.name), SPEC_FORMS.index(type(spec))]
+    match spec:
+        case TensorSpec(dtype=dtype, dims=dims):
+            words += [DTYPE_CODES[dtype], len(dims)]
+            for dim in dims:
+                words += [strings(dim.text), int(dim.value is not None)]
+                words += _formula(dim.value) if dim.value is not None else []
+        case TupleSpec(fields=fields):
+            words.append(len(fields))
+            for f in fields:
+                words += _spec(f, strings)
+        case ListSpec(element=element) | OptionSpec(element=element):
+            words += _scope([], [element.spec], element.symbols, strings)
+        case _:
+            assert_never(spec)
+    return words
