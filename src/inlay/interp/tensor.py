@@ -17,16 +17,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from inlay.arith import expr as arith
-from inlay.arith.dtype import STRING
-from inlay.arith.expr import Int, Sym, from_atom
-from inlay.arith.text import text_array
+from inlay.arith.expr import Int, Sym
 from inlay.base.diagnostics import CompileError, InternalError, error
 from inlay.base.span import Span
+from inlay.interp.dims import Binding, check_result
+from inlay.interp.values import (
+    Cell,
+    Closure,
+    Data,
+    Frame,
+    Value,
+    as_arrays,
+    from_outside,
+    to_outside,
+)
 from inlay.ir import walk
 from inlay.ir.expr import (
     Call,
@@ -54,21 +62,9 @@ from inlay.ir.expr import (
 from inlay.ir.kernel import Kernel
 from inlay.ir.module import Module
 from inlay.ir.op import Op
-from inlay.ir.type_printer import type_text
-from inlay.ir.types import (
-    AdtType,
-    ExistsType,
-    FuncType,
-    IntType,
-    RefType,
-    ShapeType,
-    TensorType,
-    TupleType,
-    Type,
-)
+from inlay.ir.types import Type
 from inlay.ops.table import table
 
-Value = Any
 Meanings = Callable[[Op, Any, tuple[Value, ...]], Value]
 """`(op, attrs, args) -> result`: what operators compute."""
 
@@ -76,74 +72,6 @@ Meanings = Callable[[Op, Any, tuple[Value, ...]], Value]
 def reference(op: Op, attrs: object, args: tuple[Value, ...]) -> Value:
     """Return what an operator of the table computes, by its reference."""
     return table().definition(op).evaluate(attrs, *args)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Data:
-    """A value of a data type."""
-
-    adt: str
-    name: str
-    tag: int
-    fields: tuple[Value, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Closure:
-    """A function value: a literal and the frame it was made in (None for a global function)."""
-
-    function: Function
-    frame: Frame | None
-
-
-@dataclass(slots=True, eq=False)
-class Cell:
-    """A mutable cell."""
-
-    content: Value
-
-
-class Frame:
-    """One activation of a function; names it does not have are those of `parent`."""
-
-    __slots__ = ("dims", "parent", "shared", "values", "vars")
-
-    def __init__(self, parent: Frame | None, shared: frozenset[int]) -> None:
-        self.parent = parent
-        self.vars: dict[Var, Value] = {}
-        self.dims: dict[Sym, int] = {}
-        self.shared = shared
-        self.values: dict[int, Value] = {}
-
-    def value(self, v: Var) -> Value:
-        """Return the value of a variable."""
-        frame: Frame | None = self
-        while frame is not None:
-            if v in frame.vars:
-                return frame.vars[v]
-            frame = frame.parent
-        raise InternalError(f"variable {v.name} has no value", where=str(v.span))
-
-    def dim(self, s: Sym) -> int | None:
-        """Return the value of a dim, None when it has none yet."""
-        frame: Frame | None = self
-        while frame is not None:
-            if s in frame.dims:
-                return frame.dims[s]
-            frame = frame.parent
-        return None
-
-    def int(self, e: Int) -> int:
-        """Return the number an integer stands for."""
-        if e.value is not None:
-            return e.value
-        known: dict[Sym, int] = {}
-        for s in arith.symbols(e):
-            value = self.dim(s)
-            if value is None:
-                raise InternalError(f"dim {s} has no value")
-            known[s] = value
-        return arith.evaluate(e, known)
 
 
 def evaluate(
@@ -166,16 +94,7 @@ def evaluate(
     """
     name = module.entry if function is None else function
     machine = _Machine(module, meanings)
-    return machine.run_call(Closure(module.functions[name], None), tuple(map(_arrays, args)))
-
-
-def _arrays(value: Value) -> Value:
-    """Make arrays of the scalars that NumPy uses for rank 0."""
-    if isinstance(value, np.generic):
-        return np.asarray(value)
-    if isinstance(value, tuple):
-        return tuple(map(_arrays, value))
-    return value
+    return machine.run_call(Closure(module.functions[name], None), tuple(map(as_arrays, args)))
 
 
 def evaluate_entry(
@@ -200,46 +119,6 @@ def evaluate_entry(
     result = to_outside(evaluate(module, args, meanings))
     values = result if len(names.outputs) != 1 else (result,)
     return dict(zip(names.outputs, values, strict=True))
-
-
-def from_outside(value: Value, t: Type) -> Value:
-    """Return a Python value as one of the type: lists and None become values of data types."""
-    match t:
-        case ExistsType(body=body):
-            return from_outside(value, body)
-        case TensorType(dtype=dtype) if dtype.is_host_only:
-            return text_array(np.asarray(value))
-        case TupleType(fields=fields) if isinstance(value, tuple):
-            pairs = zip(cast("tuple[Value, ...]", value), fields, strict=True)
-            return tuple(from_outside(v, f) for v, f in pairs)
-        case AdtType(name="Option", args=(content,)) if not isinstance(value, Data):
-            if value is None:
-                return Data("Option", "None", 0, ())
-            return Data("Option", "Some", 1, (from_outside(value, content),))
-        case AdtType(name="List", args=(element,)) if isinstance(value, (list, tuple)):
-            made = Data("List", "Nil", 0, ())
-            for v in reversed(cast("Sequence[Value]", value)):
-                made = Data("List", "Cons", 1, (from_outside(v, element), made))
-            return made
-        case _:
-            return value
-
-
-def to_outside(value: Value) -> Value:
-    """Return lists and options as Python has them; the inverse of `from_outside`."""
-    match value:
-        case tuple():
-            return tuple(map(to_outside, cast("tuple[Value, ...]", value)))
-        case Data(adt="Option", fields=fields):
-            return to_outside(fields[0]) if fields else None
-        case Data(adt="List"):
-            made: list[Value] = []
-            while value.fields:
-                made.append(to_outside(value.fields[0]))
-                value = value.fields[1]
-            return made
-        case _:
-            return value
 
 
 def evaluate_expr(
@@ -422,19 +301,19 @@ class _Machine:
                 return self._enter(callee, args), None
             case OpRef(op=op, attrs=attrs):
                 result = self._operator(op, attrs, args, node.span)
-                _check(type_, result, frame, f"result of {op.name}", node)
+                check_result(type_, result, frame, f"result of {op.name}", node)
                 return None, result
             case ConstructorRef(adt=adt, name=name, tag=tag):
                 return None, Data(adt, name, tag, args)
             case Kernel():
                 result = _run_kernel(callee, args)
-                _check(type_, result, frame, f"result of {callee.name}", node)
+                check_result(type_, result, frame, f"result of {callee.name}", node)
                 return None, result
         raise InternalError(f"called {callee!r}, which is no function", where=str(node.span))
 
     def _operator(self, op: Op, attrs: object, args: tuple[Value, ...], span: Span) -> Value:
         try:
-            return _arrays(self.meanings(op, attrs, args))
+            return as_arrays(self.meanings(op, attrs, args))
         except CompileError as failure:  # a check that does not hold: say where
             raise CompileError(
                 replace(d, span=d.span or span) for d in failure.diagnostics
@@ -449,7 +328,7 @@ class _Machine:
         if len(args) != len(function.params):
             raise InternalError(f"{len(args)} arguments for {len(function.params)} parameters")
         own = {d.sym for d in function.dims}
-        solver = _Dims(frame, own)
+        solver = Binding(frame, own)
         for p, value in zip(function.params, args, strict=True):
             frame.vars[p] = value
             solver.match(p.type, value, p)
@@ -458,7 +337,7 @@ class _Machine:
 
     def _bind(self, v: Var, value: Value, frame: Frame) -> None:
         frame.vars[v] = value
-        solver = _Dims(frame, frozenset())
+        solver = Binding(frame, frozenset())
         solver.match(v.type, value, v)
         solver.finish()
 
@@ -480,7 +359,7 @@ def _matches(p: Pattern, value: Value, bound: list[tuple[Var, Value]]) -> bool:
 
 def _run_kernel(kernel: Kernel, args: tuple[Value, ...]) -> Value:
     frame = Frame(None, frozenset())
-    solver = _Dims(frame, {d.sym for d in kernel.type.dims})
+    solver = Binding(frame, {d.sym for d in kernel.type.dims})
     binder = GlobalVar(kernel.name, kernel.type)
     for declared, value in zip(kernel.type.params, args, strict=True):
         solver.match(declared, value, binder)
@@ -488,114 +367,3 @@ def _run_kernel(kernel: Kernel, args: tuple[Value, ...]) -> Value:
     tensors = [a for a in args if isinstance(a, np.ndarray)]
     results = kernel.body.evaluate(tensors, frame.dims)
     return results[0] if len(results) == 1 else tuple(results)
-
-
-# ---------------------------------------------------------------------------------- types
-
-
-def _check(type_: Type, value: Value, frame: Frame, what: str, node: Expr) -> None:
-    """Check a result against its type; what is not determined by the inputs is left open.
-
-    So is a dim of a function that stands in elements of data alone, as in `f<n>(xs: List[Tensor[n]])`:
-    its value is known once an element was looked at.
-    """
-    if isinstance(type_, TensorType):
-        _check_tensor(type_, value, node)
-        for d, n in zip(type_.shape, value.shape, strict=True):
-            if all(frame.dim(s) is not None for s in arith.symbols(d)) and frame.int(d) != n:
-                raise _wrong(type_, value, what, node)
-    elif isinstance(type_, ExistsType) and isinstance(type_.body, TensorType):
-        _check_tensor(type_.body, value, node)
-
-
-def _check_tensor(t: TensorType, value: Value, node: object) -> None:
-    if not isinstance(value, np.ndarray) or value.ndim != len(t.shape):
-        raise _wrong(t, value, "value", node)
-    if t.dtype != STRING and value.dtype != t.dtype.numpy:
-        raise _wrong(t, value, "value", node)
-
-
-def _wrong(t: Type, value: Value, what: str, node: object) -> InternalError:
-    if isinstance(value, np.ndarray):
-        found = f"an array of shape {value.shape} and dtype {value.dtype}"
-    else:
-        found = repr(value)
-    return InternalError(
-        f"the {what} is {found}, and its type is {type_text(t)}",
-        where=f"{getattr(node, 'name', '')} {getattr(node, 'span', '')}".strip(),
-    )
-
-
-class _Dims:
-    """Matches types of binders against values: gives dims their values, and checks the others."""
-
-    def __init__(self, frame: Frame, own: set[Sym] | frozenset[Sym]) -> None:
-        self._frame = frame
-        self._own = own
-        self._later: list[tuple[Int, int, Type, Value, object]] = []
-
-    def match(self, t: Type, value: Value, binder: object) -> None:
-        match t:
-            case TensorType(shape=shape):
-                _check_tensor(t, value, binder)
-                for d, n in zip(shape, value.shape, strict=True):
-                    self._int(d, n, t, value, binder)
-            case IntType(value=Int() as e):
-                self._int(e, value, t, value, binder)
-            case ShapeType(values=values):
-                if not isinstance(value, tuple) or len(value) != len(values):
-                    raise _wrong(t, value, "value", binder)
-                for e, n in zip(values, value, strict=True):
-                    if e is not None:
-                        self._int(e, n, t, value, binder)
-            case TupleType(fields=fields):
-                if not isinstance(value, tuple) or len(value) != len(fields):
-                    raise _wrong(t, value, "value", binder)
-                for f, x in zip(fields, value, strict=True):
-                    self.match(f, x, binder)
-            case RefType(content=content) if isinstance(value, Cell):
-                if not isinstance(content, (ExistsType, FuncType)):
-                    self.match(content, value.content, binder)
-            case _:
-                pass
-
-    def _int(self, e: Int, n: int, t: Type, value: Value, binder: object) -> None:
-        atom = e.atom
-        if isinstance(atom, Sym) and self._known(atom) is None:
-            self._frame.dims[atom] = n
-        else:
-            self._later.append((e, n, t, value, binder))
-
-    def _known(self, s: Sym) -> int | None:
-        """A function's own dims hide those of the same symbol further out."""
-        return self._frame.dims.get(s) if s in self._own else self._frame.dim(s)
-
-    def finish(self) -> None:
-        """Solve what stands in an integer with one unknown; check what is known."""
-        waiting = self._later
-        while waiting:
-            again = [item for item in waiting if not self._resolve(*item)]
-            if len(again) == len(waiting):
-                break
-            waiting = again
-
-    def _resolve(self, e: Int, n: int, t: Type, value: Value, binder: object) -> bool:
-        known = {s: self._known(s) for s in arith.symbols(e)}
-        unknown = [s for s, v in known.items() if v is None]
-        if len(unknown) > 1:
-            return False
-        numbers = {s: arith.lit(v) for s, v in known.items() if v is not None}
-        rest = arith.substitute(e, numbers)
-        if unknown:
-            c = arith.coefficient(rest, unknown[0])
-            if c is None or not c.value:
-                return False
-            offset = (rest - c * from_atom(unknown[0])).value
-            assert offset is not None
-            quotient, remainder = divmod(n - offset, c.value)
-            if remainder:
-                raise _wrong(t, value, "value", binder)
-            self._frame.dims[unknown[0]] = quotient
-        elif rest.value != n:
-            raise _wrong(t, value, "value", binder)
-        return True
