@@ -231,15 +231,6 @@ def read_tensor(
         CompileError: `import.external-data`, `import.bad-tensor`, `import.dtype`,
             `import.too-large`.
     """
-
-    def bad(why: str) -> CompileError:
-        return error(
-            "import.bad-tensor",
-            f"tensor '{tensor.name}' {why}",
-            span=span,
-            hint="the model is damaged; export it again",
-        )
-
     dtype = dtype_of(tensor.data_type)
     if dtype is None and widen:
         dtype = _NARROW.get(tensor.data_type)
@@ -251,45 +242,66 @@ def read_tensor(
             span=span,
             hint="convert the model to one of: " + ", ".join(d.name for d in _DTYPES.values()),
         )
+    shape = _shape(tensor, dtype, span, limits)
+    if tensor.data_location == TensorProto.EXTERNAL:
+        return _external(tensor, folder, span, dtype)
+    try:
+        array = numpy_helper.to_array(tensor)
+    except Exception as failure:  # noqa: BLE001  onnx raises whatever NumPy does on damaged data
+        raise _bad(tensor, span, f"cannot be decoded: {failure}") from None
+    if array.shape != shape:
+        raise _bad(tensor, span, f"has {array.size} elements for shape {list(shape)}")
+    array = np.array(array, dtype=dtype.numpy, order="C", copy=None)
+    array.flags.writeable = False
+    return array
+
+
+def _shape(tensor: TensorProto, dtype: DType, span: Span, limits: ImportLimits) -> tuple[int, ...]:
+    """Return the shape of a tensor that may be read."""
     shape = tuple(tensor.dims)
     if len(shape) > MAX_RANK:
-        raise bad(f"has {len(shape)} axes")
+        raise _bad(tensor, span, f"has {len(shape)} axes")
     count = 1
     for n in shape:
         count *= n
         if n < 0 or count > MAX_DIM:
-            raise bad(f"has the impossible shape {list(shape)}")
+            raise _bad(tensor, span, f"has the impossible shape {list(shape)}")
     if count * max(dtype.itemsize, 1) > limits.max_tensor_bytes:
         what = f"tensor '{tensor.name}' of shape {list(shape)} has"
         raise _too_large(what, limits.max_tensor_bytes, "bytes", "max_tensor_bytes", span)
-    if tensor.data_location == TensorProto.EXTERNAL:
-        path, offset, length = external_file(tensor, folder, span)
-        if is_narrow(tensor):
-            raise error(
-                "import.external-data",
-                f"tensor '{tensor.name}' packs {elem_type_name(tensor.data_type)} in a file beside "
-                "the model",
-                span=span,
-                hint="store it in the model itself",
-            )
-        needed = count * dtype.itemsize
-        if dtype is dt.STRING or (length >= 0 and length != needed):
-            raise bad(f"needs {needed} bytes and its external data has {length}")
-        if path.stat().st_size - offset < needed:
-            raise bad(f"needs {needed} bytes and its external data file is too short")
-        if count == 0:
-            return np.zeros(shape, dtype.numpy)
-        array = np.memmap(path, dtype.numpy, "r", offset, shape)
-        return np.asarray(array)
-    try:
-        array = numpy_helper.to_array(tensor)
-    except Exception as failure:  # noqa: BLE001  onnx raises whatever NumPy does on damaged data
-        raise bad(f"cannot be decoded: {failure}") from None
-    if array.shape != shape:
-        raise bad(f"has {array.size} elements for shape {list(shape)}")
-    array = np.array(array, dtype=dtype.numpy, order="C", copy=None)
-    array.flags.writeable = False
-    return array
+    return shape
+
+
+def _external(tensor: TensorProto, folder: Path | None, span: Span, dtype: DType) -> np.ndarray:
+    """Map the content of a tensor whose bytes are in a file of their own."""
+    shape = tuple(tensor.dims)
+    path, offset, length = external_file(tensor, folder, span)
+    if is_narrow(tensor):
+        raise error(
+            "import.external-data",
+            f"tensor '{tensor.name}' packs {elem_type_name(tensor.data_type)} in a file beside "
+            "the model",
+            span=span,
+            hint="store it in the model itself",
+        )
+    needed = math.prod(shape) * dtype.itemsize
+    if dtype is dt.STRING or (length >= 0 and length != needed):
+        raise _bad(tensor, span, f"needs {needed} bytes and its external data has {length}")
+    if path.stat().st_size - offset < needed:
+        raise _bad(tensor, span, f"needs {needed} bytes and its external data file is too short")
+    if needed == 0:
+        return np.zeros(shape, dtype.numpy)
+    array = np.memmap(path, dtype.numpy, "r", offset, shape)
+    return np.asarray(array)
+
+
+def _bad(tensor: TensorProto, span: Span, why: str) -> CompileError:
+    return error(
+        "import.bad-tensor",
+        f"tensor '{tensor.name}' {why}",
+        span=span,
+        hint="the model is damaged; export it again",
+    )
 
 
 def read_sparse(
@@ -317,7 +329,10 @@ def read_sparse(
     if count * max(values.itemsize, 1) > limits.max_file_bytes:
         what = f"sparse tensor '{sparse.values.name}' of shape {list(shape)} has"
         raise _too_large(what, limits.max_file_bytes, "bytes", "max_file_bytes", span)
-    if indices.dtype != np.int64 or indices.shape not in ((values.size,), (values.size, len(shape))):
+    if indices.dtype != np.int64 or indices.shape not in (
+        (values.size,),
+        (values.size, len(shape)),
+    ):
         raise bad(f"has indices of shape {list(indices.shape)} for {values.size} values")
     steps = np.array([math.prod(shape[i + 1 :]) for i in range(len(shape))], np.int64)
     high = np.array(shape if indices.ndim == 2 else [count])

@@ -8,7 +8,7 @@ node asks raises `node.unsupported(...)`; the importer collects these and goes o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from inlay.arith.expr import Int, lit
 from inlay.base.diagnostics import CompileError, UnsupportedError, error, unsupported
 from inlay.base.span import Span
 from inlay.importers.onnx import load
+from inlay.importers.onnx.emit import Emitter
 from inlay.importers.onnx.limits import MAX_RANK
 from inlay.importers.onnx.values import MAX_KNOWN, Value
 from inlay.ir import make
@@ -29,16 +30,6 @@ from inlay.ir.expr import Const, Expr
 from inlay.ir.types import IntType, ShapeType, TensorType
 
 Rule = Callable[["Node"], "Value | tuple[Value, ...]"]
-
-
-class Emitter(Protocol):
-    """Makes operations by name; folds those whose operands are small constants."""
-
-    def emit(
-        self, b: Builder, name: str, args: Sequence[Expr], attrs: Mapping[str, object], result: str
-    ) -> Expr:
-        """Emit an operation into a scope and return its variable, or the constant it folds to."""
-        ...
 
 
 class Subgraphs(Protocol):
