@@ -67,9 +67,7 @@ class Compilation:
     externs: tuple[Extern, ...] = ()
 
 
-def compile_module(
-    module: Module, options: CompileOptions, instrument: Instrument
-) -> Compilation:
+def compile_module(module: Module, options: CompileOptions, instrument: Instrument) -> Compilation:
     """Compile a module for a board.
 
     Raises:
@@ -83,7 +81,64 @@ def compile_module(
     meanings = meanings_of(operators)
     externs = externs_of(module)
     operator_counts, constant_bytes = count_operators(module)
-    context = PassContext(
+    context = _context(board, target, operators, meanings, options, instrument)
+    verify = check if options.verify else None
+    module = run_pipeline(tensor_pipeline(), module, context, verify=verify)
+    _check_generators(module, board)
+    with instrument.span("build-kernels"):
+        lower_away = {
+            d: _lowering(operators, partial(target_for, d), rules_for(board, d))
+            for d in away(board)
+        }
+        lower_here = _lowering(operators, lambda: target)
+        batches = find_batches(module, operators) if options.batch else None
+        version = lowering_version()
+        built = build_kernels(module, operators, meanings, lower_here, version, batches, lower_away)
+    module = run_pipeline(memory_pipeline(), built.module, context, verify=verify)
+    with instrument.span("plan-memory"):
+        module, plans = plan_module(module, overlap=options.overlap)
+        if verify is not None:
+            verify(module)
+    with instrument.span("generate"):
+        folder = options.cache_folder
+        generator = LlvmGenerator(target, None if folder is None else ObjectCache(folder))
+        artifact = generator.compile(_counted(built.requests, instrument))
+        part = device_part(
+            board, built.device_requests, built.module.kernels,
+            lambda device: replace(generator, target=target_for(device)),
+        )  # fmt: skip
+    cached = {name: code.cached for name, code in artifact.kernels.items()}
+    kernels, machine = count_kernels(module, cached, board.host.name)
+    report = Report(
+        operator_counts, constant_bytes, kernels, machine, plans, len(artifact.image.data)
+    )
+    with instrument.span("link"):
+        program = link(
+            module,
+            artifact,
+            target.triple,
+            memories=tuple(m.name for m in board.memories),
+            devices=part.devices,
+            of_devices=part.kernels,
+            properties={
+                "report": json.dumps(report.to_json(), sort_keys=True),
+                QUEUES: json.dumps(part.queues, sort_keys=True),
+            },
+            shapes=partial(generator.add_shapes, artifact.image),
+        )
+    return Compilation(program, module, report, externs)
+
+
+def _context(
+    board: Board,
+    target: Target,
+    operators: OperatorTable,
+    meanings: Meanings,
+    options: CompileOptions,
+    instrument: Instrument,
+) -> PassContext:
+    """Return what passes are given: operators, what a constant expression is, and their options."""
+    return PassContext(
         operators,
         lambda expression: evaluate_expr(expression, meanings),
         options={
@@ -105,54 +160,6 @@ def compile_module(
         },
         instrument=instrument,
     )
-    verify = check if options.verify else None
-    module = run_pipeline(tensor_pipeline(), module, context, verify=verify)
-    _check_generators(module, board)
-    with instrument.span("build-kernels"):
-        built = build_kernels(
-            module,
-            operators,
-            meanings,
-            _lowering(operators, lambda: target),
-            lowering_version(),
-            find_batches(module, operators) if options.batch else None,
-            {
-                d: _lowering(operators, partial(target_for, d), rules_for(board, d))
-                for d in away(board)
-            },
-        )
-    module = run_pipeline(memory_pipeline(), built.module, context, verify=verify)
-    with instrument.span("plan-memory"):
-        module, plans = plan_module(module, overlap=options.overlap)
-        if verify is not None:
-            verify(module)
-    with instrument.span("generate"):
-        folder = options.cache_folder
-        cache = None if folder is None else ObjectCache(folder)
-        generator = LlvmGenerator(target, cache)
-        artifact = generator.compile(_counted(built.requests, instrument))
-        part = device_part(
-            board, built.device_requests, built.module.kernels,
-            lambda device: replace(generator, target=target_for(device)),
-        )  # fmt: skip
-    cached = {name: code.cached for name, code in artifact.kernels.items()}
-    kernels, machine = count_kernels(module, cached, board.host.name)
-    report = Report(operator_counts, constant_bytes, kernels, machine, plans, len(artifact.image.data))
-    with instrument.span("link"):
-        program = link(
-            module,
-            artifact,
-            target.triple,
-            memories=tuple(m.name for m in board.memories),
-            devices=part.devices,
-            of_devices=part.kernels,
-            properties={
-                "report": json.dumps(report.to_json(), sort_keys=True),
-                QUEUES: json.dumps(part.queues, sort_keys=True),
-            },
-            shapes=partial(generator.add_shapes, artifact.image),
-        )
-    return Compilation(program, module, report, externs)
 
 
 def _counted(requests: Sequence[Request], instrument: Instrument) -> list[Request]:

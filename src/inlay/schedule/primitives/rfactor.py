@@ -51,17 +51,7 @@ def rfactor(s: Schedule, block: str, lanes: Sequence[str]) -> str:
     update = match_update(old)
     if update is None or old.init is None:
         raise illegal("kind", f"found {block}, which is not a reduction with its init")
-    around = _loops_around(s, block)
-    reducing = iter_symbols(old, IterKind.REDUCE)
-    first = next((n for n, x in enumerate(around) if x.var in reducing), len(around))
-    inner = around[first:]
-    if any(x.var not in reducing or x.lo != 0 for x in inner):
-        raise illegal("not-nested", f"found a spatial loop of {block} inside its reduction")
-    chosen = [x for x in inner if x.var.name in lanes]
-    if len(chosen) != len(lanes):
-        raise illegal("kind", f"found {list(lanes)}, needed loops over which {block} reduces")
-    if len(chosen) == len(inner):
-        raise illegal("kind", f"found no loop left over which the lanes of {block} reduce")
+    inner, chosen = _reduction_loops(s, old, lanes)
     target = update.store.buffer
     sizes = tuple(x.extent for x in chosen)
     partial = Buffer(
@@ -83,6 +73,24 @@ def rfactor(s: Schedule, block: str, lanes: Sequence[str]) -> str:
     s.replace(outermost, both)
     s.set_body(Alloc(partial, s.body))
     return name
+
+
+def _reduction_loops(
+    s: Schedule, block: Block, lanes: Sequence[str]
+) -> tuple[list[For], list[For]]:
+    """Return the loops that a block reduces over, outermost first, and those that become lanes."""
+    around = _loops_around(s, block.name)
+    reducing = iter_symbols(block, IterKind.REDUCE)
+    first = next((n for n, x in enumerate(around) if x.var in reducing), len(around))
+    inner = around[first:]
+    if any(x.var not in reducing or x.lo != 0 for x in inner):
+        raise illegal("not-nested", f"found a spatial loop of {block.name} inside its reduction")
+    chosen = [x for x in inner if x.var.name in lanes]
+    if len(chosen) != len(lanes):
+        raise illegal("kind", f"found {list(lanes)}, needed loops over which {block.name} reduces")
+    if len(chosen) == len(inner):
+        raise illegal("kind", f"found no loop left over which the lanes of {block.name} reduce")
+    return inner, chosen
 
 
 def _loops_around(s: Schedule, block: str) -> list[For]:
