@@ -38,7 +38,8 @@ typedef struct inlay_device_facts {
     uint64_t largest_bytes;   /* of one memory object */
     uint32_t has_f64;
     uint32_t compute_units;   /* of one unit: work items that run at once are a multiple of this */
-    char offers[1024];        /* what native code for it may need, as words; empty: it takes none */
+    char offers[1024];        /* words, empty where there are none: of a processor what native code for
+                               * it may need; of others the driver's name, then what they are */
 } inlay_device_facts_t;
 
 /* Bytes of a device, from `offset` of `memory` on; of the host, at `host`, where memory is NULL. */

@@ -20,6 +20,7 @@ import inlay
 from inlay.api import compilation
 from inlay.base.diagnostics import CompileError
 from inlay.bytecode.program import CopyBody, DeviceBody, ImageBody, Program
+from inlay.machine.board_file import board_text
 from inlay.runtime.native import Settings
 from inlay.runtime.session import Executable, executable_of
 from inlay.runtime.trace import device_times, queue_names, timeline
@@ -63,8 +64,11 @@ bytes_per_ns = 8
 latency_ns = 2000
 """
 """For a model that is one chain: two equal devices gain nothing by sharing it."""
-HOSTS = {"host_two": "cpu0", "small_and_fast": "cpu0", "opencl": "cpu"}
-DEVICES = {"host_two": "cpu1", "small_and_fast": "cpu1", "opencl": "cl0"}
+AS_SAID = board_text("opencl").replace("detect = true", "detect = false")
+"""The device that is here may be the host's processor, and nothing is gained by it; a GPU is fast."""
+WRITTEN = {"small_and_fast": SMALL_AND_FAST, "opencl_as_said": AS_SAID}
+HOSTS = {"host_two": "cpu0", "small_and_fast": "cpu0", "opencl": "cpu", "opencl_as_said": "cpu"}
+DEVICES = {"host_two": "cpu1", "small_and_fast": "cpu1", "opencl": "cl0", "opencl_as_said": "cl0"}
 
 
 @dataclass
@@ -132,19 +136,19 @@ CASES = [
     case("micro_kws_qdq", "host_two", *CONVOLUTIONS, slow=False),
     case("micro_kws_qdq", "small_and_fast", slow=False),
     case("micro_kws_qdq", "opencl", *CONVOLUTIONS),
-    case("micro_kws_qdq", "opencl"),
+    case("micro_kws_qdq", "opencl_as_said"),
     case("silero_vad_16k", "host_two", *ACTIVATIONS),
     case("silero_vad_16k", "small_and_fast"),
     case("silero_vad_16k", "opencl", *ACTIVATIONS),
-    case("silero_vad_16k", "opencl"),
+    case("silero_vad_16k", "opencl_as_said"),
     case("ultraface_rfb320", "host_two", "conv*=DEVICE"),
     case("ultraface_rfb320", "host_two"),
     case("ultraface_rfb320", "opencl", "relu=DEVICE"),
-    case("ultraface_rfb320", "opencl"),
+    case("ultraface_rfb320", "opencl_as_said"),
     case("minilm", "host_two", *PRODUCTS),
     case("minilm", "host_two"),
     case("minilm", "opencl", *PRODUCTS),
-    case("minilm", "opencl"),
+    case("minilm", "opencl_as_said"),
 ]
 
 
@@ -153,9 +157,9 @@ def split(
 ) -> Program:
     """Compile; both devices have kernels, and values move between them."""
     pins = [p.replace("HOST", HOSTS[board]).replace("DEVICE", DEVICES[board]) for p in said]
-    if board == "small_and_fast":
-        board = str(folder / "small_and_fast.toml")
-        Path(board).write_text(SMALL_AND_FAST)
+    if board in WRITTEN:
+        text, board = WRITTEN[board], str(folder / f"{board}.toml")
+        Path(board).write_text(text)
     options = {"pins": tuple(pins), "overlap": overlap, "cache": "none"}
     program = compilation(inlay.load(path), board=board, **options).program
     bodies = {type(k.body) for k in program.kernels}

@@ -179,8 +179,8 @@ static void learn(inlay_device_t *device)
 {
     inlay_device_facts_t *facts = &device->facts;
     const cl_device one = device->units[0];
-    uint64_t memory = 0, largest = 0, single = 0, doubles = 0, type = 0;
-    uint32_t compute_units = 1;
+    uint64_t memory = 0, largest = 0, single = 0, doubles = 0, halves = 0, type = 0;
+    uint32_t compute_units = 1, mhz = 0, unified = 0;
     char name[256] = "";
     device->cl.GetDeviceInfo(one, CL_DEVICE_NAME, sizeof name - 1, name, NULL);
     device->cl.GetDeviceInfo(one, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof memory, &memory, NULL);
@@ -190,6 +190,9 @@ static void learn(inlay_device_t *device)
     device->cl.GetDeviceInfo(one, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof compute_units,
                              &compute_units, NULL);
     device->cl.GetDeviceInfo(one, CL_DEVICE_TYPE, sizeof type, &type, NULL);
+    device->cl.GetDeviceInfo(one, CL_DEVICE_HALF_FP_CONFIG, sizeof halves, &halves, NULL);
+    device->cl.GetDeviceInfo(one, CL_DEVICE_MAX_CLOCK_FREQUENCY, sizeof mhz, &mhz, NULL);
+    device->cl.GetDeviceInfo(one, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL);
     device->is_cpu = type == CL_DEVICE_TYPE_CPU;
     snprintf(facts->name, sizeof facts->name, "%.63s", name);
     facts->queues_per_unit = QUEUES;
@@ -197,6 +200,9 @@ static void learn(inlay_device_t *device)
     facts->largest_bytes = largest;
     facts->has_f64 = doubles != 0;
     facts->compute_units = compute_units;
+    snprintf(facts->offers, sizeof facts->offers, "opencl,type=%s,mhz=%u,unified=%s,f16=%s,f64=%s",
+             type & CL_DEVICE_TYPE_GPU ? "gpu" : device->is_cpu ? "cpu" : "accelerator",
+             (unsigned)mhz, unified ? "yes" : "no", halves ? "yes" : "no", doubles ? "yes" : "no");
     device->rounds_exactly = (single & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
 }
 

@@ -31,10 +31,10 @@ from inlay.ir.module import Module
 from inlay.ir.parser import parse_module
 from inlay.ir.walk import spine, substitute_vars
 from inlay.machine.board import Board
-from inlay.machine.board_file import find_board
 from inlay.ops.device import CopyAttrs
 from inlay.ops.table import table
 from inlay.pipeline.build_kernels import LoopBody
+from inlay.pipeline.detect import find_detected
 from inlay.pipeline.devices import away
 from inlay.placement.calibration import calibrated, write_measured
 from inlay.placement.costs import Costs, Measured, Predictor, Step, is_static, kernel_key
@@ -101,7 +101,7 @@ def calibrate(
     Raises:
         UnsupportedError: `bench.nothing-to-measure` where no device of the board is here.
     """
-    board = find_board(name)
+    board = find_detected(name)
     samples = _Samples()
     programs = [*((_program(text), _inputs) for text in _PROGRAMS), *models]
     for device in _here(board):

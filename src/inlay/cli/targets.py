@@ -35,7 +35,8 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         if arguments.action == "show":
             text = board_text(arguments.file)
             output.say(text.rstrip())
-            output.record(text=text)
+            found = _detected(arguments.file, output)
+            output.record(text=text, detected=found)
             return 0
         board = find_board(arguments.file)
         describe(board, output)
@@ -70,6 +71,28 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         record["operators"] = operators
     output.record(**record)
     return 0
+
+
+def _detected(name: str, output: Output) -> list[str]:
+    """Say, in comments, what the devices of a board that are here give instead of its guesses."""
+    board = find_board(name)
+    if not any(a.detect for a in board.archs):
+        return []
+    detect: Any = importlib.import_module("inlay.pipeline.detect")  # imports NumPy and the compiler
+    board, found = detect.detected(board)
+    for device in found:
+        arch = board.arch_of(device.devices[0])
+        speed, types = arch.speed, ", ".join(arch.dtypes or ("all",))
+        say = (
+            f"here, {device}",
+            f"so '{arch.name}' counts with macs_per_ns = {speed.macs_per_ns:g},",
+            f"elements_per_ns = {speed.elements_per_ns:g}, costly_per_ns = {speed.costly_per_ns:g}",
+            f"element types: {types}",
+        )
+        output.say("\n" + "\n".join(f"# {line}" for line in say))
+    if not found:
+        output.say("\n# no such device was found here: the figures above serve for planning")
+    return [str(device) for device in found]
 
 
 def describe(board: Board, output: Output) -> None:

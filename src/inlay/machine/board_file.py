@@ -286,6 +286,12 @@ def _bytes(value: Any) -> int:
     return value
 
 
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")  # noqa: TRY004
+    return value
+
+
 def _rate(value: Any) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
         raise ValueError("a positive number")
@@ -327,7 +333,7 @@ _TABLES: dict[str, tuple[type, dict[str, _Field]]] = {
     "arch": (Arch, {
         "name": _NAME, "summary": _Field(_text), "generator": _Field(_text),
         "loader": _Field(_text), "operators": _Field(_texts), "dtypes": _Field(_texts),
-        "parameters": _Field(_settings),
+        "parameters": _Field(_settings), "detect": _Field(_flag),
         "macs_per_ns": _Field(_rate), "elements_per_ns": _Field(_rate),
         "costly_per_ns": _Field(_rate), "launch_ns": _Field(_time),
     }),

@@ -42,6 +42,7 @@ class Arch:
         operators: names of the operators it runs; None = all that the generator can compile.
         dtypes: names of the element types it handles; None = all.
         parameters: what two boards may build differently, as pairs of name and value.
+        detect: whether its figures are guesses, to be replaced by those of the device that is here.
         speed: for costs.
     """
 
@@ -53,6 +54,7 @@ class Arch:
     dtypes: tuple[str, ...] | None = None
     parameters: tuple[tuple[str, str], ...] = ()
     speed: Speed = Speed()
+    detect: bool = False
 
     def parameter(self, name: str, default: str = "") -> str:
         """Return a parameter by name."""

@@ -25,7 +25,6 @@ from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import Batch as TeBatch
 from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.board import NATIVE, Board
-from inlay.machine.board_file import find_board
 from inlay.machine.target import Target, host
 from inlay.memory.explicit_alloc import StorageOptions
 from inlay.memory.plan_memory import plan_module
@@ -34,6 +33,7 @@ from inlay.passes.contract import PassContext
 from inlay.passes.manager import run_pipeline
 from inlay.pipeline.batches import find_batches
 from inlay.pipeline.build_kernels import LowerPrimitive, build_kernels
+from inlay.pipeline.detect import find_detected
 from inlay.pipeline.devices import away, device_part, rules_for, target_of
 from inlay.pipeline.externs import externs_of
 from inlay.pipeline.generators import generators
@@ -73,7 +73,7 @@ def compile_module(module: Module, options: CompileOptions, instrument: Instrume
     Raises:
         CompileError, UnsupportedError: what passes and stages say of the program.
     """
-    board = find_board(options.board)
+    board = find_detected(options.board)
     target = _target(board)
     # A device elsewhere is asked when the first of its kernels is lowered, if one is there.
     target_for = functools.cache(partial(target_of, board))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from inlay.arith.expr import Int, Sym, ceildiv
-from inlay.base.diagnostics import Collector, InternalError, unsupported
+from inlay.base.diagnostics import Collector, InternalError, error, unsupported
 from inlay.bytecode import program as bc
 from inlay.bytecode.formula import Formula
 from inlay.codegen.interface import Request
@@ -44,6 +44,8 @@ PACED = "paced"
 """The parameter of a native architecture that makes copies as slow as the links of the board say."""
 UNITS = "units"
 """The parameter of an OpenCL architecture whose devices are parts of one device, in board order."""
+SCHEDULE = "schedule"
+"""The parameter of an OpenCL architecture that says which rules schedule its kernels."""
 PARTS = 8
 """Parts that a phase of native code is divided into, however many threads share them."""
 
@@ -75,10 +77,10 @@ def target_of(board: Board, device: str) -> Target:
     arch = board.arch_of(device)
     if arch.generator != LLVM or arch.loader != REMOTE:
         return host()
-    with drivers.Device(REMOTE, _options(arch)) as opened:
+    with drivers.Device(REMOTE, options_of_arch(arch)) as opened:
         facts = opened.facts
     where = f"found '{facts.name}' where board '{board.name}' has '{device}'"
-    if not facts.offers:
+    if not facts.offers or facts.offers.startswith(f"{OPENCL},"):
         raise unsupported(
             "target.other-device", f"{where}, needed a processor",
             hint="serve it (inlay serve --device host), or use a board for that device",
@@ -101,7 +103,16 @@ def rules_of(arch: Arch) -> tuple[Rule, ...]:
     """Return the rules that schedule kernels of an architecture."""
     if arch.generator != OPENCL:
         return RULES
-    return FEW_ITEM_RULES if arch.parameter("type", "cpu") == "cpu" else ITEM_RULES
+    few = "few" if arch.parameter("type", "cpu") == "cpu" else "items"
+    rules = {"few": FEW_ITEM_RULES, "items": ITEM_RULES}
+    chosen = arch.parameter(SCHEDULE, few)
+    if chosen not in rules:
+        raise error(
+            "board.invalid",
+            f"found {SCHEDULE} = '{chosen}' in the parameters of '{arch.name}', needed "
+            f"{' or '.join(rules)}",
+        )
+    return rules[chosen]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +166,7 @@ def device_part(
             data, needs = _native_part(native(device), mine, kernels, position, made)
             arch = board.arch_of(device)
             if arch.loader == REMOTE:
-                driver, options = REMOTE, _options(arch)
+                driver, options = REMOTE, options_of_arch(arch)
             else:  # that this processor has it is checked with the program's own image
                 driver, options = NATIVE, " ".join((f"offers={needs}", *_native_options(board, device)))
             devices.append(bc.Device(device, driver, options, (position,), data, hardware))
@@ -167,7 +178,7 @@ def device_part(
                 made[r.name] = _kernel(kernels[r.name], image, position)
         arch = board.arch_of(device)
         text = image.text.encode()
-        devices.append(bc.Device(device, arch.loader, _options(arch), positions, text, hardware))
+        devices.append(bc.Device(device, arch.loader, options_of_arch(arch), positions, text, hardware))
     findings.raise_if_fatal()
     queues = {
         d.name: tuple(
@@ -221,8 +232,9 @@ def _native_options(board: Board, device: str) -> list[str]:
     return words
 
 
-def _options(arch: Arch) -> str:
-    return " ".join(f"{key}={value}" for key, value in arch.parameters)
+def options_of_arch(arch: Arch) -> str:
+    """Return what the driver of an architecture is told."""
+    return " ".join(f"{key}={value}" for key, value in arch.parameters if key != SCHEDULE)
 
 
 def facts_of(arch: Arch) -> DeviceFacts:

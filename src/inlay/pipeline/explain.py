@@ -9,11 +9,11 @@ from inlay.interp.tensor import evaluate_expr
 from inlay.ir.module import Module
 from inlay.ir.place import Place
 from inlay.machine.board import Board
-from inlay.machine.board_file import find_board
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from inlay.passes.manager import make_pipeline, run_pipeline
 from inlay.pipeline.compile import meanings_of
+from inlay.pipeline.detect import find_detected
 from inlay.pipeline.generators import generators
 from inlay.pipeline.options import WORTH
 from inlay.pipeline.route import TENSOR
@@ -42,7 +42,7 @@ def explanation(
         CompileError: of passes and of planning.
     """
     measured = read_measured(calibration)
-    machine = calibrated(find_board(board), measured)
+    machine = calibrated(find_detected(board), measured)
     operators = table()
     meanings = meanings_of(operators)
     context = PassContext(operators, lambda expression: evaluate_expr(expression, meanings))

@@ -19,14 +19,14 @@ fn main(x: Tensor[8, 64, f32], y: Tensor[8, f64]) {
 
 
 def test_element_types_that_a_device_lacks():
-    found = explanation(parse_module(PROGRAM, table()), "opencl")
+    found = explanation(parse_module(PROGRAM, table()), "remote_opencl")
     (exp,) = [o for o in found.operations if o.operator == "exp"]
     assert exp.device == "cpu"
-    assert exp.others == {"cl0": "opencl does not handle f64"}
+    assert exp.others == {"far0": "opencl-remote does not handle f64"}
     with pytest.raises(CompileError) as failure:
-        inlay.compile(parse_module(PROGRAM, table()), board="opencl", pins=("exp=cl0",))
+        inlay.compile(parse_module(PROGRAM, table()), board="remote_opencl", pins=("exp=far0",))
     assert failure.value.ids == ("placement.unsupported-op",)
-    assert "opencl does not handle f64" in str(failure.value)
+    assert "opencl-remote does not handle f64" in str(failure.value)
 
 
 def test_what_the_generator_says_of_lowered_code_keeps_operations_off_the_device(monkeypatch):

@@ -86,9 +86,9 @@ def test_constants_go_to_the_device_when_the_program_is_loaded():
 
 
 def test_what_a_device_cannot_compute_is_refused():
-    text = "fn main(x: Tensor[4, f64]) -> Tensor[4, f64] { on(cl0, neg(x)) }"
-    with pytest.raises(CompileError, match="opencl does not handle f64") as failure:
-        inlay.compile(read(text), board="opencl", cache="none")
+    text = "fn main(x: Tensor[4, f64]) -> Tensor[4, f64] { on(far0, neg(x)) }"
+    with pytest.raises(CompileError, match="opencl-remote does not handle f64") as failure:
+        inlay.compile(read(text), board="remote_opencl", cache="none")
     assert set(failure.value.ids) == {"placement.unsupported-op"}
 
 
