@@ -11,6 +11,7 @@ from inlay.analysis.infer_types import infer_types
 from inlay.arith.dtype import BY_NAME, DType
 from inlay.arith.expr import Int
 from inlay.base.diagnostics import error
+from inlay.base.garbage import paused
 from inlay.base.instrument import SILENT, Instrument
 from inlay.base.options import Layer, resolve
 from inlay.base.registry import nearest
@@ -72,7 +73,7 @@ def load(
     if not file.is_file():
         raise error("load.missing", f"found no file {file}")
     operators = with_externs(table(), externs)
-    with instrument.span("load", path=str(file)):
+    with paused(), instrument.span("load", path=str(file)):
         if file.suffix == ".onnx":
             return load_model(file, operators, settings)
         try:
@@ -122,7 +123,8 @@ def compilation(
 ) -> Compilation:
     """Compile a program; return the executable as data, with the report of what was done."""
     settings = resolve(CompileOptions, Layer("keywords", options)).options
-    return compile_module(_module_of(program, externs, instrument), settings, instrument)
+    with paused():
+        return compile_module(_module_of(program, externs, instrument), settings, instrument)
 
 
 def explain(
@@ -144,7 +146,8 @@ def explain(
     Raises:
         CompileError: the program is wrong, the board is, or what is asked for cannot be had.
     """
-    return explanation(_module_of(program, externs, SILENT), board, **choices)
+    with paused():
+        return explanation(_module_of(program, externs, SILENT), board, **choices)
 
 
 def _module_of(

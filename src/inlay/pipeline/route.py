@@ -48,6 +48,7 @@ TENSOR = (
     grow_in_place.PASS,
     simplify_algebra.PASS,
     fold_constants.PASS,
+    eliminate_dead.PASS,  # weights that were folded into others are not to be converted and packed
     convert_layout.PASS,
     simplify_algebra.PASS,
     fold_constants.PASS,

@@ -246,11 +246,14 @@ class _Rewriting:
         self.values: dict[Var, Expr] = {}
         # Grows as symbols come into scope; the facts below look at this very table.
         self._ranges: dict[Sym, Range] = {}
-        self.known = Known(Facts(ranges=self._ranges), self._value_of)
+        # Of `values` and not of `self`: a cycle would keep all that is rewritten, constants included,
+        # until Python's collector comes by.
+        values = self.values
+        self.known = Known(
+            Facts(ranges=self._ranges),
+            lambda node: values.get(node) if isinstance(node, Var) else None,
+        )
         self._learn(dims)
-
-    def _value_of(self, node: object) -> object | None:
-        return self.values.get(node) if isinstance(node, Var) else None
 
     def _learn(self, dims: Iterable[DimParam]) -> None:
         for d in dims:

@@ -4,9 +4,12 @@ changed where nothing is to do, and the file has a record."""
 from __future__ import annotations
 
 import functools
+import gc
 import sys
+import weakref
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from inlay.analysis.blocks import values
@@ -14,7 +17,7 @@ from inlay.arith.dtype import F32
 from inlay.base.span import Span
 from inlay.ir import make
 from inlay.ir.builder import Builder
-from inlay.ir.expr import Call, OpRef
+from inlay.ir.expr import Call, Const, OpRef
 from inlay.ir.module import Module
 from inlay.ir.place import Place
 from inlay.ir.verify import check
@@ -142,3 +145,21 @@ def test_every_pass_has_a_text_test_of_its_name():
     folder = Path(__file__).resolve().parents[2] / "text" / "transforms"
     missing = [n for n in NAMES if not (folder / f"{n.replace('-', '_')}.inl").exists()]
     assert not missing
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_module_is_gone_when_nobody_needs_it(name):
+    """No cycle holds what a pass was given: large constants would live on until they are collected."""
+    module = ready(name, chain.__wrapped__(20))
+    weights = {id(e.value): e.value for f in module.functions.values() for e in postorder(f)
+               if isinstance(e, Const) and isinstance(e.value, np.ndarray)}  # fmt: skip
+    watched = [weakref.ref(w) for w in weights.values()]
+    assert watched
+    gc.collect()
+    gc.disable()
+    try:
+        result = PASSES[name].run(module, context())
+        del module, weights, result
+        assert not [w for w in watched if w() is not None]
+    finally:
+        gc.enable()

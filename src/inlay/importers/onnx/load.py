@@ -7,6 +7,7 @@ not be able to make the compiler read `/etc/passwd` or follow a link out of its 
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -81,7 +82,9 @@ def read_model(path: Path, limits: ImportLimits = DEFAULT_LIMITS) -> onnx.ModelP
     """
     try:
         with path.open("rb") as stream:
-            data = stream.read(limits.max_file_bytes + 1)
+            # Python reserves what it is asked to read, so ask for what is there.
+            size = min(os.fstat(stream.fileno()).st_size, limits.max_file_bytes)
+            data = stream.read(size + 1)
     except OSError as failure:
         raise error(
             "import.unreadable",
