@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import inlay
 
@@ -172,3 +173,29 @@ def run_python(script: str, *arguments: str, **environment: str) -> None:
         env={"PYTHONPATH": str(SRC), "PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **environment},
     )
     assert done.returncode == 0, done.stderr
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux what is resident")
+def test_constants_are_in_memory_once_and_only_when_they_are_read(tmp_path):
+    size = 16 << 20
+    weights = np.ones((1024, size // 4096), np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "wide",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1024])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, weights.shape[1]])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, tmp_path / "wide.onnx")
+    inlay.compile(tmp_path / "wide.onnx", cache="none").save(tmp_path / "wide.inlay")
+    before = resident()
+    loaded = inlay.load_executable(tmp_path / "wide.inlay", threads=1)
+    assert resident() - before < size / 2
+    np.testing.assert_array_equal(loaded(np.ones((1, 1024), np.float32)), 1024)
+    assert size / 2 < resident() - before < size * 3 / 2

@@ -397,7 +397,11 @@ def _open(source: Path | mmap.mmap, *, verify: bool) -> Container:
         if size == 0:
             return Container(b"")
         mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-    return Container(memoryview(mapped), check_constants=verify)
+    container = Container(memoryview(mapped), check_constants=verify)
+    # The runtime maps the file for itself; what computing the digests brought in here can go.
+    if hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)
+    return container
 
 
 def _check_given(
