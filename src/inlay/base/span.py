@@ -49,6 +49,16 @@ class Source:
         """Return the span of the offsets ``[start, end)``; one character if ``end`` is absent."""
         return Span(self, start, start + 1 if end is None else end)
 
+    def at(self, line: int, column: int) -> Span:
+        """Return the span of the character at a line and column, both from 1."""
+        start = self._starts[min(line, len(self._starts)) - 1] + column - 1
+        return self.span(min(start, max(0, len(self.text) - 1)))
+
+    @property
+    def end(self) -> Span:
+        """The span of the last character."""
+        return self.span(max(0, len(self.text) - 1), len(self.text))
+
     def __repr__(self) -> str:
         return f"Source({self.name!r}, {len(self.text)} characters)"
 

@@ -38,7 +38,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
             found = _detected(arguments.file, output)
             output.record(text=text, detected=found)
             return 0
-        board = find_board(arguments.file)
+        board = find_board(arguments.file, [d.name for d in table()])
         describe(board, output)
         output.record(board=board_record(board))
         return 0

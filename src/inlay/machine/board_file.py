@@ -24,16 +24,17 @@
     memory = "ram"
     parties = ["cpu", "npu0", "dma0"]
 
-The keys of a table are the fields of its record in `device.py` and `memory.py`; `_TABLES` says how
-each is read. The architecture `native` need not be described.
+The keys of a table are the fields of its record in `device.py` and `memory.py`; `board_keys`
+says how each is read. The architecture `native` need not be described.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import date, time
 from importlib import resources
 from pathlib import Path
 from typing import Any, cast
@@ -42,21 +43,15 @@ from inlay.base.diagnostics import Collector, error
 from inlay.base.registry import nearest, unknown_name
 from inlay.base.span import Source, Span
 from inlay.machine.board import NATIVE, Board
-from inlay.machine.device import (
-    Arch,
-    Coherence,
-    Device,
-    Engine,
-    Link,
-    Order,
-    OrderKind,
-    Queue,
-    Speed,
-)
-from inlay.machine.memory import Keeps, Pool, PoolKind
+from inlay.machine.board_check import check_parts, check_use
+from inlay.machine.board_keys import SPEED, TABLES, TOP, Field
+from inlay.machine.device import Arch, Speed
+from inlay.machine.memory import Pool, PoolKind
 
-_SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB|)")
-_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_AT = re.compile(r"\((?:at line (\d+), column (\d+)|at end of document)\)")
+"""How the reader of TOML says where it stopped."""
+_THIS = Arch(NATIVE, "the processor of this machine", "llvm", "image")
+_DIGITS = re.compile(r"\d{4301}")
 _HEAD = re.compile(r"\s*\[\[\s*([\w-]+)\s*\]\]")
 _KEY = re.compile(r"\s*(?:\"([^\"]+)\"|([\w-]+))\s*=")
 
@@ -69,20 +64,41 @@ def board_names() -> tuple[str, ...]:
     )
 
 
-def find_board(name: str | Board) -> Board:
+def find_board(name: str | Board, operators: Collection[str] | None = None) -> Board:
     """Return a known board, the one in a file if the name ends in `.toml`, or a board as it is.
 
+    Args:
+        name: of a board or of a file, or a board.
+        operators: names of the operators that there are; with them, what nobody means is found too.
+
     Raises:
-        CompileError: `name.unknown`, `load.missing`; `board.invalid` where its file is wrong.
+        CompileError: `name.unknown`, `load.missing`, `load.not-text`; all `board.invalid` at once.
     """
     if isinstance(name, Board):
-        return check_board(name)
+        return check_board(name, operators)
     if name.endswith(".toml"):
         path = Path(name)
         if not path.is_file():
-            raise error("load.missing", f"found no file {name}")
-        return read_board(path.stem, path.read_text(encoding="utf-8"), place=name)
-    return read_board(name, board_text(name), place=f"{name}.toml")
+            what = "a folder" if path.is_dir() else "no file"
+            raise error("load.missing", f"found {what} {name}, needed the file of a board")
+        return read_board(path.stem, _file_text(path), place=name, operators=operators)
+    if name not in board_names() and Path(name).is_file():
+        raise error(
+            "load.unknown-format", f"found the file {name}, needed a name that ends in .toml",
+            hint="files of boards end in .toml, so that they are not taken for names",
+        )  # fmt: skip
+    return read_board(name, board_text(name), place=f"{name}.toml", operators=operators)
+
+
+def _file_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as failure:
+        raise error(
+            "load.not-text", f"found byte {failure.start} of {path} to be no UTF-8"
+        ) from None
+    except OSError as failure:
+        raise error("load.missing", f"could not read {path}: {failure.strerror}") from None
 
 
 def board_text(name: str) -> str:
@@ -97,123 +113,90 @@ def board_text(name: str) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def read_board(name: str, text: str, *, place: str) -> Board:
-    """Return the board that a TOML text describes.
+def read_board(
+    name: str, text: str, *, place: str, operators: Collection[str] | None = None
+) -> Board:
+    """Return the board that a TOML text describes; `operators` as in `find_board`.
 
     Raises:
         CompileError: all `board.invalid` at once.
     """
     findings = Collector()
-    table: dict[str, Any] = {}
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as failure:
-        findings.error("board.invalid", f"found {failure}", span=Span.named(place))
-    findings.raise_if_fatal()
-    reader = _Reader(table, _Lines(Source(place, text)), findings)
+    source = Source(place, text)
+    reader = _Reader(_table(source), _Lines(source), findings)
     board = reader.board(name)
-    check_parts(board, findings, reader.lines.of)
+    check_parts(board, findings, reader.where, reader.lost)
+    if operators is not None and not findings.has_fatal:
+        check_use(board, operators, findings, reader.where)
     findings.raise_if_fatal()
     return board
 
 
-def check_board(board: Board) -> Board:
-    """Return a board that was built in Python, if it holds together.
+def _table(source: Source) -> dict[str, Any]:
+    """Read TOML; what is wrong with it is shown where it is."""
+    try:
+        return tomllib.loads(source.text)
+    except tomllib.TOMLDecodeError as failure:
+        what, found = str(failure), _AT.search(str(failure))
+        span = Span.named(source.name)
+        if found is not None:
+            what = what[: found.start()].rstrip()
+            span = source.at(int(found[1]), int(found[2])) if found[1] else source.end
+        message = f"this is no TOML: {what[:1].lower()}{what[1:]}"
+    except ValueError:  # Python bounds the digits of a number
+        digits = _DIGITS.search(source.text)
+        span = source.span(digits.start()) if digits else Span.named(source.name)
+        message = "found a number of thousands of digits"
+    except RecursionError:
+        message, span = "found values nested too deep", Span.named(source.name)
+    raise error("board.invalid", message, span=span)
+
+
+def check_board(board: Board, operators: Collection[str] | None = None) -> Board:
+    """Return a board that was built in Python, if it holds together; `operators` as in `find_board`.
 
     Raises:
         CompileError: all `board.invalid` at once.
     """
     findings = Collector()
-    check_parts(board, findings, lambda kind, index, key: Span.named(f"board {board.name}"))
+    parts: dict[str, Sequence[Any]] = {
+        "arch": board.archs, "memory": board.memories, "device": board.devices,
+        "engine": board.engines, "queue": board.queues, "order": board.orders, "link": board.links,
+        "coherent": board.coherent,
+    }  # fmt: skip
+
+    def where(kind: str, index: int, key: str) -> Span:
+        part = f", {kind} {getattr(parts[kind][index], 'name', index)}" if kind else ""
+        return Span.named(f"board {board.name}{part}" + (f", {key}" if key else ""))
+
+    for kind, several in parts.items():
+        for index, part in enumerate(several):
+            for key, value, needed in _wrong_values(kind, part):
+                findings.error("board.invalid", f"found {key} = {value!r}, needed {needed}",
+                               span=where(kind, index, key))  # fmt: skip
+    if not findings.has_fatal:
+        check_parts(board, findings, where)
+    if operators is not None and not findings.has_fatal:
+        check_use(board, operators, findings, where)
     findings.raise_if_fatal()
     return board
 
 
-Where = Callable[[str, int, str], Span]
-"""Gives the place of a key in the n-th table of a kind; of the table itself for an empty key."""
+def _wrong_values(kind: str, part: Any) -> Iterator[tuple[str, Any, str]]:
+    """Yield the fields of a part that no file could say, each with its value and what is needed."""
+    for key, known in TABLES[kind][1].items():
+        name = known.field or key
+        value = getattr(part.speed if kind == "arch" and key in SPEED else part, name)
+        if not known.needed and value in (None, "", ()):
+            continue
+        try:
+            known.read(dict(value) if key == "parameters" else _as_written(value))
+        except ValueError as failure:
+            yield key, value, str(failure)
 
 
-# ------------------------------------------------------------------------------ what belongs together
-
-
-def check_parts(board: Board, findings: Collector, where: Where) -> None:
-    """Find what does not hold together: names that are taken or missing, access that is not there."""
-
-    def wrong(kind: str, index: int, key: str, message: str, hint: str = "") -> None:
-        findings.error("board.invalid", message, span=where(kind, index, key), hint=hint)
-
-    def known(kind: str, index: int, key: str, name: str, of: str, names: Iterable[str]) -> bool:
-        listed = list(names)
-        if name in listed:
-            return True
-        close = nearest(name, listed)
-        hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(listed)}"
-        wrong(kind, index, key, f"'{name}' is no {of} of the board", hint)
-        return False
-
-    if not board.devices or not board.memories:
-        wrong("", 0, "", "found a board without a device or without a memory")
-        return
-    devices, memories = [d.name for d in board.devices], [m.name for m in board.memories]
-    engines = {e.name: e for e in board.engines}
-    _check_names(board, wrong)
-    if board.default:
-        known("", 0, "default", board.default, "device", devices)
-    for i, pool in enumerate(board.memories):
-        if pool.owner is not None:
-            known("memory", i, "owner", pool.owner, "device", devices)
-    for i, device in enumerate(board.devices):
-        known("device", i, "arch", device.arch, "architecture", [a.name for a in board.archs])
-        for memory in device.memories:
-            if known("device", i, "memories", memory, "memory", memories):
-                pool = board.memories[memories.index(memory)]
-                if pool.kind is PoolKind.STACK and pool.owner not in (None, device.name):
-                    whose = f"of '{pool.owner}', not of '{device.name}'"
-                    wrong("device", i, "memories", f"'{memory}' is the stack {whose}")
-    for i, engine in enumerate(board.engines):
-        for memory in engine.memories:
-            known("engine", i, "memories", memory, "memory", memories)
-        if engine.device:
-            known("engine", i, "device", engine.device, "device", devices)
-    for i, link in enumerate(board.links):
-        ends = {"from": link.source, "to": link.target}
-        good = [known("link", i, k, m, "memory", memories) for k, m in ends.items()]
-        if known("link", i, "engine", link.engine, "engine", engines) and all(good):
-            for key, memory in ends.items():
-                if memory not in engines[link.engine].memories:
-                    wrong("link", i, key, f"engine '{link.engine}' does not address '{memory}'",
-                          f"add '{memory}' to the memories of '{link.engine}'")  # fmt: skip
-    for i, coherence in enumerate(board.coherent):
-        known("coherent", i, "memory", coherence.memory, "memory", memories)
-        for party in coherence.parties:
-            known("coherent", i, "parties", party, "device or engine", [*devices, *engines])
-    _check_queues(board, wrong, known)
-
-
-def _check_names(board: Board, wrong: Callable[..., None]) -> None:
-    for kinds in (("device", "memory", "engine"), ("arch",)):
-        seen: set[str] = set()
-        for kind in kinds:
-            parts = {"device": board.devices, "memory": board.memories, "engine": board.engines,
-                     "arch": board.archs}[kind]  # fmt: skip
-            for i, part in enumerate(parts):
-                if part.name in seen:
-                    wrong(kind, i, "name", f"found two parts named '{part.name}'")
-                seen.add(part.name)
-
-
-def _check_queues(board: Board, wrong: Callable[..., None], known: Callable[..., bool]) -> None:
-    devices = [d.name for d in board.devices]
-    for i, queue in enumerate(board.queues):
-        known("queue", i, "device", queue.device, "device", devices)
-    for i, order in enumerate(board.orders):
-        if known("order", i, "device", order.device, "device", devices):
-            own = [q.name for q in board.queues if q.device == order.device]
-            known("order", i, "after", order.after, f"queue of '{order.device}'", own)
-            known("order", i, "waits", order.waits, f"queue of '{order.device}'", own)
-            if order.after == order.waits:
-                wrong("order", i, "waits", f"queue '{order.waits}' waits for itself",
-                      "commands of one queue are in order anyway")  # fmt: skip
+def _as_written(value: Any) -> Any:
+    return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
 
 
 # ------------------------------------------------------------------------------------ reading
@@ -243,146 +226,38 @@ class _Lines:
 
     def of(self, kind: str, index: int, key: str) -> Span:
         """Return the place of a key; where it is not written, of its table; else of the file."""
-        found = self._found.get((kind, index, key)) or self._found.get((kind, index, ""))
+        known = ((kind, index, key), (kind, index, ""), ("", 0, kind), (key, 0, ""))
+        found = next((self._found[k] for k in known if any(k) and k in self._found), None)
         return self.source.span(*found) if found else Span.named(self.source.name)
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("text")
-    return value
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(x, str) for x in cast(list[Any], value)):
-        raise ValueError("a list of names")
-    return tuple(cast(list[str], value))
-
-
-def _some_texts(value: Any) -> tuple[str, ...]:
-    if not value:
-        raise ValueError("a list of at least one name")
-    return _texts(value)
-
-
-def _positive(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError("a positive integer")
-    return value
-
-
-def _power(value: Any) -> int:
-    if not isinstance(value, int) or value < 1 or value & (value - 1):
-        raise ValueError("a power of two")
-    return value
-
-
-def _bytes(value: Any) -> int:
-    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if found is not None:
-        return int(found[1]) * _UNITS[found[2]]
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError("bytes, as a number or as in \"64KiB\"")
-    return value
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("true or false")  # noqa: TRY004
-    return value
-
-
-def _rate(value: Any) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
-        raise ValueError("a positive number")
-    return float(value)
-
-
-def _time(value: Any) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
-        raise ValueError("a number of nanoseconds")
-    return float(value)
-
-
-def _one_of(kind: Any) -> Callable[[Any], Any]:
-    def read(value: Any) -> Any:
-        if value not in set(kind):
-            raise ValueError(f"one of {', '.join(kind)}")
-        return kind(value)
-
-    return read
-
-
-def _settings(value: Any) -> tuple[tuple[str, str], ...]:
-    if type(value) is not dict:
-        raise ValueError("a table of names and values")
-    return tuple((k, str(v)) for k, v in cast(dict[str, Any], value).items())
-
-
-@dataclass(frozen=True, slots=True)
-class _Field:
-    """A key of a table: how it is read, which field it fills, whether it must be there."""
-
-    read: Callable[[Any], Any]
-    needed: bool = False
-    field: str = ""
-
-
-_NAME = _Field(_text, needed=True)
-_TABLES: dict[str, tuple[type, dict[str, _Field]]] = {
-    "arch": (Arch, {
-        "name": _NAME, "summary": _Field(_text), "generator": _Field(_text),
-        "loader": _Field(_text), "operators": _Field(_texts), "dtypes": _Field(_texts),
-        "parameters": _Field(_settings), "detect": _Field(_flag),
-        "macs_per_ns": _Field(_rate), "elements_per_ns": _Field(_rate),
-        "costly_per_ns": _Field(_rate), "launch_ns": _Field(_time),
-    }),
-    "memory": (Pool, {
-        "name": _NAME, "kind": _Field(_one_of(PoolKind)), "alignment": _Field(_power),
-        "bytes": _Field(_bytes), "banks": _Field(_positive), "keeps": _Field(_one_of(Keeps)),
-        "owner": _Field(_text), "bytes_per_ns": _Field(_rate), "latency_ns": _Field(_time),
-    }),
-    "device": (Device, {
-        "name": _NAME, "arch": _NAME, "memories": _Field(_some_texts, needed=True),
-        "shares": _Field(_text),
-    }),
-    "engine": (Engine, {
-        "name": _NAME, "memories": _Field(_some_texts, needed=True), "device": _Field(_text),
-        "dims": _Field(_positive), "queues": _Field(_positive),
-    }),
-    "queue": (Queue, {"name": _NAME, "device": _NAME, "depth": _Field(_positive)}),
-    "order": (Order, {
-        "device": _NAME, "after": _NAME, "waits": _NAME,
-        "kind": _Field(_one_of(OrderKind), needed=True), "most": _Field(_positive),
-    }),
-    "link": (Link, {
-        "from": _Field(_text, needed=True, field="source"),
-        "to": _Field(_text, needed=True, field="target"), "engine": _NAME,
-        "bytes_per_ns": _Field(_rate), "latency_ns": _Field(_time),
-    }),
-    "coherent": (Coherence, {
-        "memory": _NAME, "parties": _Field(_some_texts, needed=True),
-    }),
-}  # fmt: skip
-_TOP = {"summary": _Field(_text), "default": _Field(_text)}
-_SPEED = ("macs_per_ns", "elements_per_ns", "costly_per_ns", "launch_ns")
-
-
 class _Reader:
-    """Makes the parts of a board from tables."""
+    """Makes the parts of a board from tables.
+
+    Attributes:
+        lost: names of parts that are left out because something is wrong with them, by kind.
+    """
 
     def __init__(self, table: Mapping[str, Any], lines: _Lines, findings: Collector) -> None:
-        self.table = table
-        self.lines = lines
+        self.lost: dict[str, set[str]] = {kind: set() for kind in TABLES}
+        self._table = table
+        self._lines = lines
         self._findings = findings
+        self._written: dict[str, list[int]] = {kind: [] for kind in TABLES}
+
+    def where(self, kind: str, index: int, key: str) -> Span:
+        """Return where a key of the n-th part that was made is written."""
+        written = self._written.get(kind, [])
+        return self._lines.of(kind, written[index] if index < len(written) else 0, key)
 
     def board(self, name: str) -> Board:
-        top = {k: v for k, v in self.table.items() if k not in _TABLES}
-        own = self._values("", 0, top, _TOP, extra=_TABLES)
-        parts = {kind: self._parts(kind) for kind in _TABLES}
+        """Return what could be read; all that could not is a finding."""
+        top = {k: v for k, v in self._table.items() if k not in TABLES}
+        own = self._values("", 0, top, TOP, extra=TABLES)
+        parts = {kind: self._parts(kind) for kind in TABLES}
         archs = cast("tuple[Arch, ...]", parts["arch"])
         if all(a.name != NATIVE for a in archs):
-            archs = (Arch(NATIVE, "the processor of this machine", "llvm", "image"), *archs)
+            archs = (*archs, _THIS)
         return Board(
             name, own.get("summary", ""), parts["device"], parts["memory"], archs,
             parts["engine"], parts["link"], parts["queue"], parts["order"], parts["coherent"],
@@ -390,25 +265,38 @@ class _Reader:
         )  # fmt: skip
 
     def _parts(self, kind: str) -> tuple[Any, ...]:
-        given = self.table.get(kind, [])
+        given = self._table.get(kind, [])
         if not isinstance(given, list):
             self._wrong(kind, 0, "", f"found [{kind}], needed [[{kind}]]: there may be several")
+            if isinstance(given, dict):
+                self._lose(kind, cast(dict[str, Any], given))
             return ()
-        record, fields = _TABLES[kind]
+        record, fields = TABLES[kind]
         made: list[Any] = []
         for index, table in enumerate(cast(list[Any], given)):
             values = self._values(kind, index, table, fields)
             if any(f.needed and (f.field or k) not in values for k, f in fields.items()):
+                if isinstance(table, dict):
+                    self._lose(kind, cast(dict[str, Any], table))
                 continue
             if record is Pool:
                 values.setdefault("kind", PoolKind.HEAP)
-            speed = {k: values.pop(k) for k in _SPEED if k in values}
+            if record is Arch and values["name"] == NATIVE:  # what is said of it are its figures
+                values.setdefault("generator", _THIS.generator)
+                values.setdefault("loader", _THIS.loader)
+            speed = {k: values.pop(k) for k in SPEED if k in values}
             part = record(**values)
             made.append(replace(part, speed=Speed(**speed)) if speed else part)
+            self._written[kind].append(index)
         return tuple(made)
 
+    def _lose(self, kind: str, table: Mapping[str, Any]) -> None:
+        name = table.get("name")
+        if isinstance(name, str):
+            self.lost[kind].add(name)
+
     def _values(
-        self, kind: str, index: int, table: Any, fields: Mapping[str, _Field],
+        self, kind: str, index: int, table: Any, fields: Mapping[str, Field],
         extra: Iterable[str] = (),
     ) -> dict[str, Any]:  # fmt: skip
         if not isinstance(table, dict):
@@ -419,14 +307,15 @@ class _Reader:
         for key, value in given.items():
             field = fields.get(key)
             if field is None:
-                close = nearest(key, [*fields, *extra])
-                hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(fields)}"
+                known = [*fields, *extra]
+                close = nearest(key, known)
+                hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
                 self._wrong(kind, index, key, f"found the key '{key}', which means nothing", hint)
                 continue
             try:
                 values[field.field or key] = field.read(value)
             except ValueError as failure:
-                self._wrong(kind, index, key, f"found {key} = {value!r}, needed {failure}")
+                self._wrong(kind, index, key, f"found {key} = {_shown(value)}, needed {failure}")
         for key, field in fields.items():
             if field.needed and key not in given:
                 self._wrong(kind, index, "", f"found [[{kind}]] without '{key}'")
@@ -434,5 +323,11 @@ class _Reader:
 
     def _wrong(self, kind: str, index: int, key: str, message: str, hint: str = "") -> None:
         self._findings.error(
-            "board.invalid", message, span=self.lines.of(kind, index, key), hint=hint
+            "board.invalid", message, span=self._lines.of(kind, index, key), hint=hint
         )
+
+
+def _shown(value: Any) -> str:
+    """Return a value as a message shows it: dates as they are written, not at any length."""
+    text = str(value) if isinstance(value, date | time) else repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."

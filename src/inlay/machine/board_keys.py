@@ -1,0 +1,162 @@
+"""The tables of a board's file: which keys each has, how they are read, what they must be.
+
+The keys of a table are the fields of its record in `device.py` and `memory.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, cast
+
+from inlay.machine.device import Arch, Coherence, Device, Engine, Link, Order, OrderKind, Queue
+from inlay.machine.memory import Keeps, Pool, PoolKind
+
+_SIZE = re.compile(r"(\d{1,30})\s*(B|KiB|MiB|GiB|)")
+_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_MOST_BYTES, _MOST_ALIGNMENT, _MOST_NUMBER = 1 << 62, 1 << 20, 1e15
+_WORD = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("text")
+    return value
+
+
+def _word(value: Any) -> str:
+    if not isinstance(value, str) or _WORD.fullmatch(value) is None:
+        raise ValueError("a name of letters, digits, '_', '-' and '.', a letter first")
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(x, str) for x in cast(list[Any], value)):
+        raise ValueError("a list of names")
+    return tuple(cast(list[str], value))
+
+
+def _some_texts(value: Any) -> tuple[str, ...]:
+    if not value:
+        raise ValueError("a list of at least one name")
+    return _texts(value)
+
+
+def _positive(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError("a positive integer")
+    return value
+
+
+def _power(value: Any) -> int:
+    is_power = type(value) is int and 0 < value <= _MOST_ALIGNMENT and not value & (value - 1)
+    if not is_power:
+        raise ValueError(f"a power of two up to {_MOST_ALIGNMENT}")
+    return value
+
+
+def _bytes(value: Any) -> int:
+    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    count = int(found[1]) * _UNITS[found[2]] if found is not None else value
+    if type(count) is not int or not 0 < count <= _MOST_BYTES:
+        raise ValueError('bytes, as a positive number or as in "64KiB" (B, KiB, MiB, GiB)')
+    return count
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")  # noqa: TRY004
+    return value
+
+
+def _number(value: Any) -> float | None:
+    """Return a finite number, None for anything else."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) > _MOST_NUMBER:
+        return None
+    return None if math.isnan(value) else float(value)
+
+
+def _rate(value: Any) -> float:
+    found = _number(value)
+    if found is None or found <= 0:
+        raise ValueError("a positive number")
+    return found
+
+
+def _time(value: Any) -> float:
+    found = _number(value)
+    if found is None or found < 0:
+        raise ValueError("a number of nanoseconds")
+    return found
+
+
+def _one_of(kind: type[StrEnum]) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if not isinstance(value, str) or value not in set(kind):
+            raise ValueError(f"one of {', '.join(kind)}")
+        return kind(value)
+
+    return read
+
+
+def _settings(value: Any) -> tuple[tuple[str, str], ...]:
+    if type(value) is not dict:
+        raise ValueError("a table of names and values")
+    found = tuple((k, str(v)) for k, v in cast(dict[str, Any], value).items())
+    if any(isinstance(v, dict | list) for v in cast(dict[str, Any], value).values()) or any(
+        not w or any(c.isspace() for c in w) for pair in found for w in pair
+    ):
+        raise ValueError("names and values without spaces: they are handed on as words")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A key of a table: how it is read, which field it fills, whether it must be there."""
+
+    read: Callable[[Any], Any]
+    needed: bool = False
+    field: str = ""
+
+
+_NAME = Field(_word, needed=True)
+TABLES: dict[str, tuple[type, dict[str, Field]]] = {
+    "arch": (Arch, {
+        "name": _NAME, "summary": Field(_text), "generator": Field(_text),
+        "loader": Field(_text), "operators": Field(_texts), "dtypes": Field(_texts),
+        "parameters": Field(_settings), "detect": Field(_flag),
+        "macs_per_ns": Field(_rate), "elements_per_ns": Field(_rate),
+        "costly_per_ns": Field(_rate), "launch_ns": Field(_time),
+    }),
+    "memory": (Pool, {
+        "name": _NAME, "kind": Field(_one_of(PoolKind)), "alignment": Field(_power),
+        "bytes": Field(_bytes), "banks": Field(_positive), "keeps": Field(_one_of(Keeps)),
+        "owner": Field(_text), "bytes_per_ns": Field(_rate), "latency_ns": Field(_time),
+    }),
+    "device": (Device, {
+        "name": _NAME, "arch": _NAME, "memories": Field(_some_texts, needed=True),
+        "shares": Field(_text),
+    }),
+    "engine": (Engine, {
+        "name": _NAME, "memories": Field(_some_texts, needed=True), "device": Field(_text),
+        "dims": Field(_positive), "queues": Field(_positive),
+    }),
+    "queue": (Queue, {"name": _NAME, "device": _NAME, "depth": Field(_positive)}),
+    "order": (Order, {
+        "device": _NAME, "after": _NAME, "waits": _NAME,
+        "kind": Field(_one_of(OrderKind), needed=True), "most": Field(_positive),
+    }),
+    "link": (Link, {
+        "from": Field(_text, needed=True, field="source"),
+        "to": Field(_text, needed=True, field="target"), "engine": _NAME,
+        "bytes_per_ns": Field(_rate), "latency_ns": Field(_time),
+    }),
+    "coherent": (Coherence, {
+        "memory": _NAME, "parties": Field(_some_texts, needed=True),
+    }),
+}  # fmt: skip
+TOP = {"summary": Field(_text), "default": Field(_text)}
+SPEED = ("macs_per_ns", "elements_per_ns", "costly_per_ns", "launch_ns")
