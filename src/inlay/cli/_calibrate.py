@@ -35,7 +35,7 @@ from inlay.ops.device import CopyAttrs
 from inlay.ops.table import table
 from inlay.pipeline.build_kernels import LoopBody
 from inlay.pipeline.detect import find_detected
-from inlay.pipeline.devices import away
+from inlay.pipeline.devices import away, runnable
 from inlay.placement.calibration import calibrated, write_measured
 from inlay.placement.costs import Costs, Measured, Predictor, Step, is_static, kernel_key
 from inlay.runtime.native import Settings
@@ -101,7 +101,7 @@ def calibrate(
     Raises:
         UnsupportedError: `bench.nothing-to-measure` where no device of the board is here.
     """
-    board = find_detected(name)
+    board = runnable(find_detected(name))
     samples = _Samples()
     programs = [*((_program(text), _inputs) for text in _PROGRAMS), *models]
     for device in _here(board):

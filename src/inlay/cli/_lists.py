@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 
 from inlay.base.registry import module_names
+from inlay.machine.board import Board
 from inlay.ops.table import table
 from inlay.passes.contract import Pass
+from inlay.pipeline.devices import runnable, unmade
 
 _PACKAGES = ("inlay.transforms", "inlay.placement", "inlay.memory")
 
@@ -21,3 +23,9 @@ def passes() -> dict[str, str]:
 def operators() -> dict[str, str]:
     """Return the documentation of operators."""
     return {definition.name: definition.op.doc for definition in table()}
+
+
+def without_code(board: Board) -> dict[str, str]:
+    """Return for each device of a board for which no code is made the reason."""
+    as_run = runnable(board)
+    return {d.name: reason for d in board.devices if (reason := unmade(as_run, d.name))}

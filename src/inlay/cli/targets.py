@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+from collections.abc import Mapping
 from typing import Any
 
 from inlay.base.diagnostics import UnsupportedError, error
@@ -38,9 +39,10 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
             found = _detected(arguments.file, output)
             output.record(text=text, detected=found)
             return 0
-        board = find_board(arguments.file, [d.name for d in table()])
-        describe(board, output)
-        output.record(board=board_record(board))
+        board = find_board(arguments.file, _compiler_lists().operators())
+        without_code: dict[str, str] = _compiler_lists().without_code(board)
+        describe(board, without_code, output)
+        output.record(board=board_record(board), without_code=without_code)
         return 0
     boards = [find_board(name) for name in board_names()]
     output.say("boards:")
@@ -95,12 +97,12 @@ def _detected(name: str, output: Output) -> list[str]:
     return [str(device) for device in found]
 
 
-def describe(board: Board, output: Output) -> None:
-    """Print the parts of a board."""
+def describe(board: Board, without_code: Mapping[str, str], output: Output) -> None:
+    """Print the parts of a board, and for which devices no code is made."""
     output.say(f"{board.name}: {board.summary}")
     for d in board.devices:
         arch = board.arch_of(d.name)
-        code = f"code by {arch.generator}" if arch.generator else "described only: no code generator"
+        code = "described only" if d.name in without_code else f"code by {arch.generator}"
         shares = f", shares {d.shares}" if d.shares else ""
         output.say(f"  device {d.name} ({d.arch}; {code}{shares}): {', '.join(d.memories)}")
     for m in board.memories:
@@ -113,6 +115,10 @@ def describe(board: Board, output: Output) -> None:
         )
     for name, devices in board.hardware:
         output.say(f"  {' and '.join(devices)} take turns on {name}")
+    if without_code:
+        output.say("  programs are explained for all of it, and compiled for the devices with code:")
+    for device, reason in without_code.items():
+        output.say(f"  {device} has none: {reason}")
 
 
 def board_record(board: Board) -> dict[str, object]:

@@ -116,24 +116,26 @@ class Board:
     def routes(self, sources: Iterable[str], targets: Iterable[str]) -> tuple[Link, ...]:
         """Return the links from one of some memories to one of others: the fewest that will do.
 
-        Ties are decided by the order of the links. Empty where no route exists; memories that are in
-        both need none, and are not asked about.
+        Ties are decided by the order of the links. Empty where no route exists. A memory that is in
+        both, because the two devices there do not see each other's writes, is reached from another.
         """
         wanted = set(targets)
         starts = [m.name for m in self.memories if m.name in set(sources)]
-        found: dict[str, tuple[Link, ...]] = dict.fromkeys(starts, ())
+        ways: dict[str, tuple[Link, ...]] = dict.fromkeys(starts, ())
+        found: dict[str, tuple[Link, ...]] = {}
         front = starts
         while front:
             behind: list[str] = []
             for link in self.links:
                 if link.source in front and link.target not in found:
-                    found[link.target] = (*found[link.source], link)
+                    found[link.target] = (*ways[link.source], link)
                     behind.append(link.target)
             arrived = [m for m in behind if m in wanted]
             if arrived:
                 first = min(arrived, key=lambda m: [self.links.index(x) for x in found[m]])
                 return found[first]
-            front = behind
+            front = [m for m in behind if m not in ways]
+            ways |= {m: found[m] for m in front}
         return ()
 
     @property

@@ -34,7 +34,7 @@ from inlay.passes.manager import run_pipeline
 from inlay.pipeline.batches import find_batches
 from inlay.pipeline.build_kernels import LowerPrimitive, build_kernels
 from inlay.pipeline.detect import find_detected
-from inlay.pipeline.devices import away, device_part, rules_for, target_of
+from inlay.pipeline.devices import away, device_part, rules_for, runnable, target_of, unmade
 from inlay.pipeline.externs import externs_of
 from inlay.pipeline.generators import generators
 from inlay.pipeline.options import WORTH, CompileOptions
@@ -73,7 +73,7 @@ def compile_module(module: Module, options: CompileOptions, instrument: Instrume
     Raises:
         CompileError, UnsupportedError: what passes and stages say of the program.
     """
-    board = find_detected(options.board)
+    board = runnable(find_detected(options.board))
     target = _target(board)
     # A device elsewhere is asked when the first of its kernels is lowered, if one is there.
     target_for = functools.cache(partial(target_of, board))
@@ -152,7 +152,7 @@ def _context(
                 pins=options.pins,
                 typical=options.typical,
                 calibration=options.calibration,
-                generators=generators(operators),
+                generators=generators(operators, board),
                 groups=partial(groups_of, operators=operators),
                 host_ends=True,
             ),
@@ -186,12 +186,12 @@ def _check_generators(module: Module, board: Board) -> None:
         placed: list[Expr] = [v for v in values(function.body) if isinstance(v, Call)]
         for e in (*function.params, *placed):
             device = None if e.place is None else board.device(e.place.device)
-            if device is None or board.is_native(device.name) or device.name in away(board):
+            reason = "" if device is None else unmade(board, device.name)
+            if device is None or not reason:
                 continue
             findings.unsupported(
                 "target.no-generator",
-                f"found a value on '{device.name}' of architecture '{device.arch}', for which no "
-                "code is made here",
+                f"found a value on '{device.name}', for which no code is made here: {reason}",
                 span=e.span,
                 hint=f"drop what puts it there, or put it on '{board.host.name}'",
             )

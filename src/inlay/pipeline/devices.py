@@ -27,7 +27,7 @@ from inlay.codegen.opencl import DeviceFacts, DeviceImage, make_image, unsupport
 from inlay.ir.kernel import Access, Kernel
 from inlay.loop.func import LoopFunction
 from inlay.machine.board import NATIVE, Board
-from inlay.machine.device import Arch
+from inlay.machine.device import Arch, Device
 from inlay.machine.target import Target, host, offered
 from inlay.pipeline.build_kernels import DeviceRequest
 from inlay.runtime import device as drivers
@@ -50,19 +50,56 @@ PARTS = 8
 """Parts that a phase of native code is divided into, however many threads share them."""
 
 
+def runnable(board: Board) -> Board:
+    """Return a board as programs run on it: a device for which code is made works in one memory.
+
+    That is the first one that it shares with the host, each seeing what the other writes, or that is
+    its own. Drivers have memories of their own, so only this processor shares the host's.
+    """
+
+    def works_in(device: Device) -> tuple[str, ...]:
+        shared = board.shared_memories(board.host.name, device.name)
+        near = shared if board.is_native(device.name) else ()
+        fit = [m for m in device.memories if m in near or m not in board.host.memories]
+        return tuple(fit[:1]) or device.memories[:1]
+
+    devices = tuple(
+        d if d is board.host or board.arch_of(d.name).generator not in (LLVM, OPENCL)
+        else replace(d, memories=works_in(d))
+        for d in board.devices
+    )  # fmt: skip
+    return replace(board, devices=devices)
+
+
 def away(board: Board) -> dict[str, str]:
-    """Return the memory of each device that is away from the host, by name of the device."""
+    """Return the memory of each device that is away from the host, by name of the device.
+
+    Args:
+        board: as programs run on it (`runnable`).
+    """
     return {
         d.name: d.memories[0]
         for d in board.devices[1:]
-        if _has_code(board.arch_of(d.name)) and d.memories[0] not in board.host.memories
+        if not unmade(board, d.name) and d.memories[0] not in board.host.memories
     }
 
 
-def _has_code(arch: Arch) -> bool:
-    if arch.generator == LLVM:
-        return arch.name == NATIVE or arch.loader in (NATIVE, REMOTE)
-    return arch.generator == OPENCL
+def unmade(board: Board, device: str) -> str:
+    """Return why no code is made for a device of a board as programs run on it, or nothing."""
+    arch, memory = board.arch_of(device), board.devices_by_name[device].memories[0]
+    if arch.generator not in (LLVM, OPENCL):
+        return f"no code generator here makes code for {arch.name}"
+    if board.is_native(device):
+        return ""
+    loaders = (REMOTE,) if arch.generator == LLVM else (OPENCL, REMOTE)
+    if arch.loader not in loaders:
+        known = " or ".join((*loaders, *((NATIVE,) if arch.generator == LLVM else ())))
+        return f"{arch.name} has the loader '{arch.loader}', needed {known}"
+    if arch.loader == REMOTE and not arch.parameter("endpoint"):
+        return f"{arch.name} has no parameter 'endpoint'"
+    if memory in board.host.memories:
+        return f"its driver cannot work in '{memory}', which is the host's: it needs one of its own"
+    return ""
 
 
 def target_of(board: Board, device: str) -> Target:

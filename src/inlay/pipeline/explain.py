@@ -14,12 +14,13 @@ from inlay.passes.contract import PassContext
 from inlay.passes.manager import make_pipeline, run_pipeline
 from inlay.pipeline.compile import meanings_of
 from inlay.pipeline.detect import find_detected
+from inlay.pipeline.devices import runnable
 from inlay.pipeline.generators import generators
 from inlay.pipeline.options import WORTH
 from inlay.pipeline.route import TENSOR
 from inlay.placement import plan_places
 from inlay.placement.calibration import calibrated, read_measured
-from inlay.placement.capability import Refuse, capability_of
+from inlay.placement.capability import capability_of
 from inlay.placement.costs import Costs
 from inlay.placement.explain import Explanation, explain
 from inlay.transforms.fuse_ops import groups_of
@@ -42,7 +43,7 @@ def explanation(
         CompileError: of passes and of planning.
     """
     measured = read_measured(calibration)
-    machine = calibrated(find_detected(board), measured)
+    machine = runnable(calibrated(find_detected(board), measured))
     operators = table()
     meanings = meanings_of(operators)
     context = PassContext(operators, lambda expression: evaluate_expr(expression, meanings))
@@ -55,6 +56,5 @@ def explanation(
         groups=partial(groups_of, operators=operators),
     )
     choice = plan_places.Choice(operators, costs, tuple(pins), worth=WORTH)
-    # Architectures that are only described have no generator, and nothing that one refuses.
-    made: dict[str, Refuse] = {**generators(operators), "": lambda call, arch: ""}
+    made = generators(operators, machine, described=True)
     return explain(module, machine, capability_of(machine, operators, made), choice)

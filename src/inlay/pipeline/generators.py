@@ -10,19 +10,37 @@ from inlay.codegen.opencl import unsupported_reason
 from inlay.ir.expr import Call, OpRef
 from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import ops_to_loops
+from inlay.machine.board import Board
 from inlay.machine.device import Arch
 from inlay.machine.target import host
 from inlay.ops._define import Pattern
 from inlay.ops.table import OperatorTable
-from inlay.pipeline.devices import LLVM, OPENCL, facts_of, rules_of
+from inlay.pipeline.devices import LLVM, OPENCL, facts_of, rules_of, unmade
 from inlay.placement.capability import Refuse
 from inlay.schedule.choose import schedule_function
 from inlay.transforms.fuse_ops import kernel_of
 
 
-def generators(operators: OperatorTable) -> Mapping[str, Refuse]:
-    """Return the code generators that there are, by name, each with what it refuses."""
-    return {LLVM: lambda call, arch: "", OPENCL: _OpenCl(operators).refuse}
+def generators(
+    operators: OperatorTable, board: Board, *, described: bool = False
+) -> Mapping[str, Refuse]:
+    """Return for each device, by name, what gives the reason why no code is made of an operation.
+
+    Args:
+        operators: that there are.
+        board: as programs run on it.
+        described: whether devices that no code generator is for may be planned with.
+    """
+    opencl = _OpenCl(operators)
+
+    def of(device: str) -> Refuse:
+        arch, reason = board.arch_of(device), unmade(board, device)
+        if arch.generator == OPENCL and not reason:
+            return lambda call: opencl.refuse(call, arch)
+        is_planned = described and arch.generator not in (LLVM, OPENCL)
+        return lambda call: "" if is_planned else reason
+
+    return {d.name: of(d.name) for d in board.devices}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from inlay.base.diagnostics import Collector
 from inlay.base.span import Span
+from inlay.machine.board_check import coherence_hint
 from inlay.machine.device import Link
 from inlay.placement._scopes import Places
 
@@ -277,7 +278,11 @@ class Plan:
             (x for x in machine.board.links if x.target in there or x.source in here), None
         )
         hint = f"a link {here[0]} -> {there[0]} would do"
-        if near is not None:
+        both = [m for m in here if m in there]
+        if both:
+            ends = machine.devices[self.places.device(wanted.atom)], machine.devices[copy.device]
+            hint = f"both address {both[0]}; {coherence_hint(both[0], *ends)}"
+        elif near is not None:
             hint = f"there is {near.source} -> {near.target} by {near.engine}; {hint}"
         self.findings.error(
             "device.no-path",

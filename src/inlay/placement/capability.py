@@ -9,13 +9,13 @@ from inlay.ir.expr import Call, OpRef
 from inlay.ir.op import OpTable
 from inlay.ir.types import AdtType, ExistsType, TensorType, TupleType, Type
 from inlay.machine.board import Board
-from inlay.machine.device import Arch, Device
+from inlay.machine.device import Device
 from inlay.ops._define import OpDef, Pattern
 from inlay.ops.table import OperatorTable
 from inlay.placement._instance import Capability
 
-Refuse = Callable[[Call, Arch], str]
-"""Gives the reason why a code generator makes no kernel of an operation for an architecture, or ""."""
+Refuse = Callable[[Call], str]
+"""Gives the reason why no kernel is made of an operation for one device, or ""."""
 
 
 def capability_of(
@@ -28,8 +28,8 @@ def capability_of(
     Args:
         board: the machine.
         operators: knows which operators work on unboxed values.
-        generators: the code generators there are, by name, each with what it refuses; None where no
-            code is to be made.
+        generators: for each device, by name, what gives the reason why no code is made; None where
+            none is to be made.
     """
     known: dict[tuple[object, ...], Mapping[str, str]] = {}
     table = operators if isinstance(operators, OperatorTable) else None
@@ -50,20 +50,10 @@ def capability_of(
             known[key] = found
         if generators is None:
             return known[key]
-        made = {d.name: _unmade(board, d, call, generators) for d in board.devices}
+        made = {name: refuse(call) for name, refuse in generators.items()}
         return {d: reason for d, r in made.items() if (reason := known[key].get(d) or r)}
 
     return refusals
-
-
-def _unmade(
-    board: Board, device: Device, call: Call, generators: Mapping[str, Refuse]
-) -> str:
-    """Return why no code is made for an operation on a device."""
-    arch = board.arch_of(device.name)
-    if arch.generator not in generators:
-        return f"no code generator here makes code for {arch.name}"
-    return generators[arch.generator](call, arch)
 
 
 def _refusal(
