@@ -232,11 +232,14 @@ def peaks(problem: Problem, assignment: Sequence[int]) -> list[float]:
     return found
 
 
+def excess(problem: Problem, assignment: Sequence[int]) -> float:
+    """Return by how many bytes an assignment exceeds the capacities of memories, in all."""
+    if all(c is None for c in problem.capacity):
+        return 0.0
+    needs = zip(peaks(problem, assignment), problem.capacity, strict=False)
+    return sum(max(0.0, need - c) for need, c in needs if c is not None)
+
+
 def fits(problem: Problem, assignment: Sequence[int]) -> bool:
     """Whether an assignment keeps within the capacities of all memories."""
-    if all(c is None for c in problem.capacity):
-        return True
-    return all(
-        c is None or p <= c
-        for p, c in zip(peaks(problem, assignment), problem.capacity, strict=False)
-    )
+    return excess(problem, assignment) == 0.0

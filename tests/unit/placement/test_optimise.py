@@ -5,11 +5,15 @@ from __future__ import annotations
 import itertools
 import random
 import time
+from dataclasses import replace
 
 import pytest
 
-from inlay.placement.optimise import Candidate, contract, first_able, lower_bound, optimise
+from inlay.placement.bounds import lower_bound
+from inlay.placement.optimise import Candidate, contract, optimise
+from inlay.placement.relaxation import relax
 from inlay.placement.schedule import INFINITE, Item, Problem, Task, fits, peaks, predict
+from inlay.placement.search import first_able
 
 
 def problem(
@@ -125,14 +129,51 @@ def test_where_copies_are_expensive_the_first_device_that_can_is_poor():
 
 
 @pytest.mark.slow
-def test_five_hundred_operations_in_ten_seconds():
-    p = problem(random.Random(3), 500, 3, slow=2)
+@pytest.mark.parametrize("capacity", [None, 120_000, 500_000])
+def test_five_hundred_operations_in_ten_seconds(capacity):
+    p = problem(random.Random(3), 500, 3, slow=2, capacity=capacity)
     begin = time.process_time()
     found = optimise(p)
     assert found is not None
     assert time.process_time() - begin < 10
     assert found.bound > 0
     assert found.time <= found.baseline
+    assert fits(p, found.assignment)
+    assert found.gap < (1.5 if capacity is None else 5)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_relaxing_a_problem_bounds_it(seed):
+    rng = random.Random(seed)
+    capacity = rng.choice((None, 70_000, 140_000))
+    p = problem(rng, rng.randint(2, 6), 3, slow=rng.choice((0.1, 1, 10)), capacity=capacity)
+    found = relax(p, predict(p, first_able(p)))
+    assert 0 < found.bound <= brute(p)
+    for regrets, task in zip(found.regrets, p.tasks, strict=True):
+        assert min(regrets) == 0
+        assert all(c is not None or r > 1e9 for r, c in zip(regrets, task.costs, strict=True))
+
+
+def test_copies_that_compete_are_in_the_bound():
+    """One engine brings forty inputs: no hardware is busy for as long, and no path is as long."""
+    items = [*(Item(1000, -1, 0) for _ in range(40)), *(Item(8, t) for t in range(40))]
+    tasks = tuple(Task((None, 10.0), (t,), (40 + t,)) for t in range(40))
+    routes = (((), ((1, 0, 0.0, 1.0),)), (((0, 0, 0.0, 1.0),), ()))
+    p = Problem(tasks, tuple(items), (0, 1), routes, (-1,), ((79, 1),), (0, 1), (None, None))
+    assert lower_bound(p) < 2_000
+    assert 37_000 < relax(p, predict(p, first_able(p))).bound <= predict(p, (1,) * 40)
+
+
+def test_small_memories_raise_the_bound():
+    """What is kept to the end is fast to make on a device that can hold a tenth of it."""
+    items = [Item(8, -1, 0), *(Item(1000, t) for t in range(40))]
+    tasks = tuple(Task((1000.0, 10.0), (0,), (1 + t,)) for t in range(40))
+    routes = (((), ()), ((), ()))
+    ends = tuple((1 + t, 0) for t in range(40))
+    p = Problem(tasks, tuple(items), (0, 1), routes, (), ends, (0, 1), (None, None))
+    small = replace(p, capacity=(None, 5000.0))
+    assert relax(p, 40_000.0).bound < 1_000
+    assert 10_000 < relax(small, 40_000.0).bound <= predict(small, (0,) * 36 + (1,) * 4)
 
 
 def test_a_set_of_tasks_can_be_one_candidate():
