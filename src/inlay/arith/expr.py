@@ -275,7 +275,7 @@ def _from_terms(terms: Iterable[tuple[Monomial, int]]) -> Int:
     linear = True
     for monomial, c in terms:
         total[monomial] = total.get(monomial, 0) + c
-        if linear and monomial and (len(monomial) > 1 or type(monomial[0]) is not Sym):
+        if linear and monomial and (type(monomial[0]) is not Sym or len(monomial) > 1):
             linear = False
     kept = [t for t in total.items() if t[1]]
     if len(kept) > 1:

@@ -14,7 +14,7 @@ test, with all reasons. The names of this module that the interface asks for are
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -59,12 +59,13 @@ class InlayBackendRep(BackendRep):
 
     def _named(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, Mapping):
-            return dict(inputs)
-        if isinstance(inputs, np.ndarray) or not isinstance(inputs, Sequence):
-            inputs = (inputs,)
-        if len(inputs) != len(self._inputs):
-            raise ValueError(f"{len(inputs)} inputs given, the model has {len(self._inputs)}")
-        return dict(zip(self._inputs, inputs, strict=True))
+            return dict(cast("Mapping[str, Any]", inputs))
+        given = (inputs,)
+        if isinstance(inputs, Sequence) and not isinstance(inputs, np.ndarray):
+            given = tuple(cast("Sequence[Any]", inputs))
+        if len(given) != len(self._inputs):
+            raise ValueError(f"{len(given)} inputs given, the model has {len(self._inputs)}")
+        return dict(zip(self._inputs, given, strict=True))
 
 
 class InlayBackend(Backend):

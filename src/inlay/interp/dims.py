@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from inlay.arith import expr as arith
 from inlay.arith.dtype import STRING
 from inlay.arith.expr import Int, Sym, from_atom
 from inlay.base.diagnostics import InternalError
-from inlay.interp.values import Cell, Frame, Value
+from inlay.interp.values import Cell, Frame, Value, is_array, is_tuple
 from inlay.ir.expr import Expr
 from inlay.ir.type_printer import type_text
 from inlay.ir.types import (
@@ -39,14 +37,14 @@ def check_result(type_: Type, value: Value, frame: Frame, what: str, node: Expr)
 
 
 def _check_tensor(t: TensorType, value: Value, node: object) -> None:
-    if not isinstance(value, np.ndarray) or value.ndim != len(t.shape):
+    if not is_array(value) or value.ndim != len(t.shape):
         raise _wrong(t, value, "value", node)
     if t.dtype != STRING and value.dtype != t.dtype.numpy:
         raise _wrong(t, value, "value", node)
 
 
 def _wrong(t: Type, value: Value, what: str, node: object) -> InternalError:
-    if isinstance(value, np.ndarray):
+    if is_array(value):
         found = f"an array of shape {value.shape} and dtype {value.dtype}"
     else:
         found = repr(value)
@@ -74,13 +72,13 @@ class Binding:
             case IntType(value=Int() as e):
                 self._int(e, value, t, value, binder)
             case ShapeType(values=values):
-                if not isinstance(value, tuple) or len(value) != len(values):
+                if not is_tuple(value) or len(value) != len(values):
                     raise _wrong(t, value, "value", binder)
                 for e, n in zip(values, value, strict=True):
                     if e is not None:
                         self._int(e, n, t, value, binder)
             case TupleType(fields=fields):
-                if not isinstance(value, tuple) or len(value) != len(fields):
+                if not is_tuple(value) or len(value) != len(fields):
                     raise _wrong(t, value, "value", binder)
                 for f, x in zip(fields, value, strict=True):
                     self.match(f, x, binder)

@@ -17,9 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
+from typing import Any, assert_never
 
 from inlay.arith.expr import Int, Sym
 from inlay.base.diagnostics import CompileError, InternalError, error
@@ -33,6 +31,7 @@ from inlay.interp.values import (
     Value,
     as_arrays,
     from_outside,
+    is_array,
     to_outside,
 )
 from inlay.ir import walk
@@ -259,20 +258,29 @@ class _Machine:
             case _Remember(node=node, frame=frame):
                 frame.values[id(node)] = value
                 return None, value
-            case _Then(node=Let(var=v, body=body), frame=frame):
+            case _Then(node=node, frame=frame):
+                return (self._chosen(node, value, frame), frame), None
+            case _:
+                assert_never(k)
+
+    def _chosen(self, node: Let | If | Match, value: Value, frame: Frame) -> Expr:
+        """Return what is evaluated next, with the names that the value gives it."""
+        match node:
+            case Let(var=v, body=body):
                 self._bind(v, value, frame)
-                return (body, frame), None
-            case _Then(node=If(then=then, otherwise=otherwise), frame=frame):
-                return (then if value else otherwise, frame), None
-            case _Then(node=Match(arms=arms) as node, frame=frame):
+                return body
+            case If(then=then, otherwise=otherwise):
+                return then if value else otherwise
+            case Match(arms=arms):
                 for arm in arms:
                     bound: list[tuple[Var, Value]] = []
                     if _matches(arm.pattern, value, bound):
                         for v, field in bound:
                             self._bind(v, field, frame)
-                        return (arm.body, frame), None
+                        return arm.body
                 raise InternalError("no arm of a match fits the value", where=str(node.span))
-        raise AssertionError("continuations are closed")
+            case _:
+                assert_never(node)
 
     def _apply(
         self, node: Expr, values: list[Value], frame: Frame
@@ -291,7 +299,8 @@ class _Machine:
             case RefWrite():
                 values[0].content = values[1]
                 return None, ()
-        raise AssertionError("nodes with operands are closed")
+            case _:
+                raise AssertionError("the node has no operands")
 
     def _call(
         self, node: Call, type_: Type, callee: Value, args: tuple[Value, ...], frame: Frame
@@ -309,7 +318,8 @@ class _Machine:
                 result = _run_kernel(callee, args)
                 check_result(type_, result, frame, f"result of {callee.name}", node)
                 return None, result
-        raise InternalError(f"called {callee!r}, which is no function", where=str(node.span))
+            case _:
+                raise InternalError(f"called {callee!r}, which is no function", where=str(node.span))
 
     def _operator(self, op: Op, attrs: object, args: tuple[Value, ...], span: Span) -> Value:
         try:
@@ -364,6 +374,6 @@ def _run_kernel(kernel: Kernel, args: tuple[Value, ...]) -> Value:
     for declared, value in zip(kernel.type.params, args, strict=True):
         solver.match(declared, value, binder)
     solver.finish()
-    tensors = [a for a in args if isinstance(a, np.ndarray)]
+    tensors = [a for a in args if is_array(a)]
     results = kernel.body.evaluate(tensors, frame.dims)
     return results[0] if len(results) == 1 else tuple(results)

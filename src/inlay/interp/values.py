@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 
@@ -17,6 +17,16 @@ from inlay.ir.types import AdtType, ExistsType, TensorType, TupleType, Type
 
 Value = Any
 """What `interp.tensor` says a value is."""
+
+
+def is_array(value: Value) -> TypeGuard[np.ndarray]:
+    """Whether a value is a tensor."""
+    return isinstance(value, np.ndarray)
+
+
+def is_tuple(value: Value) -> TypeGuard[tuple[Value, ...]]:
+    """Whether a value is a tuple, of values or of the numbers of a shape."""
+    return isinstance(value, tuple)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,8 +100,8 @@ class Frame:
 def as_arrays(value: Value) -> Value:
     """Make arrays of the scalars that NumPy uses for rank 0."""
     if isinstance(value, np.generic):
-        return np.asarray(value)
-    if isinstance(value, tuple):
+        return np.asarray(cast("Any", value))
+    if is_tuple(value):
         return tuple(map(as_arrays, value))
     return value
 

@@ -13,7 +13,8 @@ import enum
 import functools
 import types
 import typing
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 from inlay.arith.dtype import BY_NAME, DType
 from inlay.arith.expr import Int, lit
@@ -67,7 +68,7 @@ def value_text(value: AttrValue) -> str:
         case DType():
             return value.name
         case tuple() | list():
-            return "[" + ", ".join(map(value_text, value)) + "]"
+            return "[" + ", ".join(map(value_text, cast("Sequence[object]", value))) + "]"
         case _ if dataclasses.is_dataclass(value):
             return attrs_text(value) or "{}"
         case _:
@@ -123,10 +124,15 @@ def _hints(attrs_type: type) -> dict[str, Any]:
     return {f.name: hints[f.name] for f in dataclasses.fields(attrs_type)}
 
 
+def _is_record(hint: type) -> bool:
+    return dataclasses.is_dataclass(hint)
+
+
 def _hint_text(hint: Any) -> str:
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return "one of " + ", ".join(quote(str(m.value)) for m in hint)
-    return getattr(hint, "__name__", str(hint))
+    if isinstance(hint, enum.EnumMeta):
+        members = cast("Iterable[enum.Enum]", hint)
+        return "one of " + ", ".join(quote(str(m.value)) for m in members)
+    return getattr(hint, "__name__", str(cast("object", hint)))
 
 
 def _parse_value(tokens: TokenStream, hint: Any) -> AttrValue:
@@ -136,7 +142,8 @@ def _parse_value(tokens: TokenStream, hint: Any) -> AttrValue:
         tokens.advance()
         return tuple(tokens.sequence(lambda: _parse_value(tokens, _element(hint)), "]"))
     if tokens.at("{"):
-        inner = next((a for a in _alternatives(hint) if dataclasses.is_dataclass(a)), None)
+        records = [a for a in _alternatives(hint) if isinstance(a, type) and _is_record(a)]
+        inner = records[0] if records else None
         if inner is None:
             raise tokens.failure("a value")
         return parse_attrs(tokens, inner, inner.__name__)
@@ -188,8 +195,6 @@ def _fit_one(value: AttrValue, hint: Any) -> AttrValue:
             return next((m for m in hint if str(m.value) == value), _NOTHING)
         if hint is int and isinstance(value, bool):
             return _NOTHING
-        if hint is tuple:
-            return value if isinstance(value, tuple) else _NOTHING
         return value if isinstance(value, hint) else _NOTHING
     return _NOTHING
 
@@ -197,9 +202,10 @@ def _fit_one(value: AttrValue, hint: Any) -> AttrValue:
 def _fit_tuple(value: AttrValue, args: tuple[Any, ...]) -> AttrValue:
     if not isinstance(value, tuple):
         return _NOTHING
+    values = cast("tuple[AttrValue, ...]", value)
     if len(args) == 2 and args[1] is Ellipsis:
-        args = (args[0],) * len(value)
-    if len(args) != len(value):
+        args = (args[0],) * len(values)
+    if len(args) != len(values):
         return _NOTHING
-    fitted = tuple(_fit(v, a) for v, a in zip(value, args, strict=True))
+    fitted = tuple(_fit(v, a) for v, a in zip(values, args, strict=True))
     return _NOTHING if _NOTHING in fitted else fitted

@@ -19,6 +19,7 @@ An operand whose type is `some k. T` is opened on the way, and the type of the n
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -113,9 +114,8 @@ def const(
         span: where it comes from.
         place: where it lives.
     """
-    array: np.ndarray
     if isinstance(value, np.ndarray):
-        array = value
+        array = cast("np.ndarray", value)
     else:
         array = np.asarray(value)
         if dtype is None and array.dtype == np.float64 and not isinstance(value, np.floating):

@@ -17,6 +17,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 
@@ -58,7 +59,7 @@ from inlay.ir.opening import opened_dims
 from inlay.ir.place import Origin, Place
 from inlay.ir.positions import Positions
 from inlay.ir.type_printer import dim_text, type_text
-from inlay.ir.types import ExistsType, FuncType, Type, UnknownType
+from inlay.ir.types import AdtType, ExistsType, FuncType, Type, UnknownType
 
 KEYWORDS = frozenset(
     "fn let if else match true false int shape bool ref read write some in step typical Tensor "
@@ -227,11 +228,12 @@ def _number_text(value: object) -> str:
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, (int, np.integer)):
-        return str(int(value))
+        return str(int(cast("int", value)))
     if isinstance(value, str):
         return quote(value)
-    number = str(value) if isinstance(value, np.floating) else repr(float(value))  # type: ignore[arg-type]
-    return number
+    if isinstance(value, np.floating):
+        return str(cast("object", value))
+    return repr(float(cast("float", value)))
 
 
 def array_text(array: np.ndarray, dtype: str, shared: _Shared) -> str:
@@ -391,7 +393,7 @@ class _FunctionPrinter:
         return concat("(", self.docs[id(e)], ")")
 
     def _type_args(self, t: Type) -> str:
-        args = t.result.args if isinstance(t, FuncType) else ()  # type: ignore[union-attr]
+        args = cast("AdtType", t.result).args if isinstance(t, FuncType) else ()
         return f"[{', '.join(map(self.type, args))}]" if args else ""
 
     def _const(self, e: Const) -> str:

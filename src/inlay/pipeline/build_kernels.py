@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class LoopBody:
             for p in self.function.params
         ]
         result = evaluate(Module({"main": self.function}), args, self.meanings)
-        found: tuple[Any, ...] = result if isinstance(result, tuple) else (result,)
+        found = cast("tuple[Any, ...]", result if isinstance(result, tuple) else (result,))
         return tuple(np.asarray(x) for x in found)
 
 

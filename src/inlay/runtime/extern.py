@@ -178,8 +178,8 @@ def extern(
     order: tuple[tuple[Implementation, object], ...] = (
         ("generated", generated), ("c", function), ("python", python),
     )  # fmt: skip
-    there = [kind for kind, given in order if given is not None]
-    chosen = implementation or (there[0] if there else cast("Implementation", "python"))
+    there: list[Implementation] = [kind for kind, given in order if given is not None]
+    chosen = implementation or (there or ["python"])[0]
     _require(name, chosen, python, function, generated)
     if resource and chosen == "generated":
         raise error(

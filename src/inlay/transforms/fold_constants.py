@@ -191,7 +191,7 @@ def _evaluated(
     for arg in value.args:
         if not _is_closed(arg):
             return None
-        array = arg.value  # type: ignore[union-attr]
+        array = cast("Const", arg).value
         inputs[id(array)] = array.nbytes if isinstance(array, np.ndarray) else 0
     size, given = _bytes(value.type), sum(inputs.values())
     if size is None or size > max(limit, _GROWTH * given) or size - given > left[0]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -121,7 +122,7 @@ def _lp_pool(node: Node) -> Value:
         ints_attribute(node, name, x.rank - 2, 1)
         for name in ("kernel_shape", "strides", "dilations")
     )
-    pads = list(window["pads"])  # type: ignore[call-overload]
+    pads = list(cast("Sequence[int]", window["pads"]))
     n, c, *spatial = x.shape
     count = len(spatial)
     ceil = bool(window["ceil_mode"])

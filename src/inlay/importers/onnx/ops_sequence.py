@@ -6,7 +6,7 @@ is left of the sequence in the program. Otherwise each operator is a call of the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -137,22 +137,21 @@ def _stretched(node: Node, part: Term) -> Term:
 def _concat_list(node: Node, xs: Expr) -> Value:
     """Join neighbours, then what they gave, so that an element is copied log(n) times."""
     if node.flag("new_axis"):
-        stretch = local_function(
-            node,
-            [element_type(xs)],
-            lambda inside, x: _stretched(inside, Term(inside, x)).expr,
-        )
+
+        def stretched(inside: Node, x: Expr) -> Expr:
+            return _stretched(inside, Term(inside, x)).expr
+
+        stretch = local_function(node, [element_type(xs)], stretched)
         xs = call_prelude(node, "list.map", stretch, xs)
     x, _ = open_exists(element_type(xs))
     assert isinstance(x, TensorType), "what is joined are tensors"
     axis = node.axis(node.int("axis", 0), len(x.shape))
     part = any_size(element_type(xs), axis)
-    join = local_function(
-        node,
-        [part, part],
-        lambda inside, x, y: concat([Term(inside, x), Term(inside, y)], axis).expr,
-        part,
-    )
+
+    def joined(inside: Node, x: Expr, y: Expr) -> Expr:
+        return concat([Term(inside, x), Term(inside, y)], axis).expr
+
+    join = local_function(node, [part, part], joined, part)
     return Value(call_prelude(node, "list.combine", widened(node, xs, part), join))
 
 
@@ -298,7 +297,11 @@ def _has_element(node: Node) -> Value:
         there = node.has(0) and node.value(0) is not NOTHING
         return Value(make.const(np.array(there)))
     no, yes = (make.const(np.array(there)) for there in (False, True))
-    arms = {"None": lambda _: no, "Some": lambda *_: yes}
+
+    def arm(answer: Expr) -> Callable[..., Expr]:
+        return lambda *_: answer
+
+    arms = {"None": arm(no), "Some": arm(yes)}
     return Value(node.b.match(option, adt("Option"), arms, name=node.result_name))
 
 

@@ -263,9 +263,13 @@ def local_function(
     return node.b.bind(made, "f")
 
 
+def _same(_: Node, x: Expr) -> Expr:
+    return x
+
+
 def widened(node: Node, xs: Expr, element: Type) -> Expr:
     """Return a list as one whose elements are of a wider type."""
     if same_type(element_type(xs), element):
         return xs
-    same = local_function(node, [element_type(xs)], lambda _, x: x, element)
+    same = local_function(node, [element_type(xs)], _same, element)
     return call_prelude(node, "list.map", same, xs)
