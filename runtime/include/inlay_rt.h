@@ -174,7 +174,7 @@ typedef struct inlay_host {
     int (*poll)(void *user);
     /* Optional: without them a call in parallel mode runs its commands itself when it waits. */
     const inlay_threads_t *threads;
-    /* Optional, both or none, to watch calls: a clock in ns, and what happened, by any thread. */
+    /* Optional: a clock in ns; and, to watch calls with it, what happened, by any thread. */
     int64_t (*now)(void *user);
     void (*event)(void *user, const inlay_event_t *event);
     /* Optional: begin a kernel whose body is a callback, on a device or in another process, and return INLAY_PENDING; then
@@ -234,6 +234,8 @@ typedef struct inlay_config {
     uint32_t most_commands; /* in flight; 0 for the default */
     uint32_t most_tasks;   /* calls that are suspended; 0 for the default */
     size_t held_bytes;     /* dead memory that commands in flight still use; 0 for the default */
+    uint32_t chooses;      /* of INLAY_PARALLEL: calls run as in INLAY_SEQUENTIAL where those of the
+                              same entry were faster so; needs host.now */
 } inlay_config_t;
 
 inlay_status_t inlay_activation_create(const inlay_module_t *module, const inlay_host_t *host,

@@ -82,6 +82,18 @@
 #define INLAY_COMMAND_NS 100
 #endif
 
+/* What issuing a command is taken to cost; and how far calls of an activation look ahead for independent
+ * work at first, and at most. See ahead.c. */
+#ifndef INLAY_ISSUE_NS
+#define INLAY_ISSUE_NS 500
+#endif
+#ifndef INLAY_AHEAD_NS
+#define INLAY_AHEAD_NS 20000
+#endif
+#ifndef INLAY_MOST_AHEAD_NS
+#define INLAY_MOST_AHEAD_NS 100000
+#endif
+
 /* Calls that are tasks at a time; each holds a segment of the stack. Beyond, SPAWN is CALL. */
 #ifndef INLAY_MOST_TASKS
 #define INLAY_MOST_TASKS 64

@@ -109,14 +109,16 @@ void inlay_result_release(const inlay_host_t *host, inlay_result_t *result)
 }
 
 /* Run a function to its end, and until nothing is pending. */
-static inlay_status_t run_function(inlay_activation_t *m, uint32_t function)
+static inlay_status_t run_function(inlay_activation_t *m, const inlay_entry_t *entry)
 {
-    int64_t begin = inlay_trace_now(m);
+    uint32_t index = (uint32_t)(entry - m->module->entries);
+    int64_t begin = inlay_trace_now(m), chosen = inlay_choice_begin(m, index);
     inlay_status_t status;
     inlay_flow_begin(m);
-    status = inlay_task_run(m, function);
-    if (m->config.mode != INLAY_SEQUENTIAL) status = inlay_flow_end(m, status);
-    inlay_trace_call(m, function, begin);
+    status = inlay_task_run(m, entry->function);
+    if (!m->flow.is_sequential) status = inlay_flow_end(m, status);
+    if (status == INLAY_OK) inlay_choice_end(m, index, chosen);
+    inlay_trace_call(m, entry->function, begin);
     return status;
 }
 
@@ -129,7 +131,7 @@ static inlay_status_t run(inlay_activation_t *m, const inlay_entry_t *entry,
     INLAY_TRY(inlay_stack_root(m, f->frame));
     for (i = 0; i < entry->inputs.n; i++)
         INLAY_TRY(inlay_push_input(m, m->current->slots + i, &inputs[i]));
-    INLAY_TRY(run_function(m, entry->function));
+    INLAY_TRY(run_function(m, entry));
     for (i = 0; i < entry->outputs.n; i++) {
         status = inlay_export(m, m->first->slots + i, 1, &results[i]);
         if (status == INLAY_OK) {
@@ -150,7 +152,7 @@ static inlay_status_t run_structured(inlay_activation_t *m, const inlay_entry_t 
     uint32_t i;
     INLAY_TRY(inlay_stack_root(m, f->frame));
     INLAY_TRY(inlay_build(m, &entry->inputs, m->current->slots, tensors, counts));
-    INLAY_TRY(run_function(m, entry->function));
+    INLAY_TRY(run_function(m, entry));
     INLAY_TRY(inlay_export_all(m, &entry->outputs, m->first->slots, results));
     for (i = 0; i < entry->outputs.n; i++) inlay_slot_release(&m->heap, m->first->slots + i);
     return INLAY_OK;

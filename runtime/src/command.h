@@ -73,7 +73,8 @@ struct inlay_command {
     uint32_t n_accesses;
     inlay_edge_t *successors;
     int64_t parts;
-    int64_t ns;                       /* predicted; of a long one, the hand-off */
+    int64_t ns;                       /* predicted; the hand-off where that is not known */
+    uint32_t is_beside;               /* it ran while another one did */
     void *workspace;
     size_t workspace_bytes;
     uint64_t number;

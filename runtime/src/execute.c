@@ -123,10 +123,12 @@ void inlay_execute(inlay_activation_t *m, inlay_command_t *c, inlay_kept_t *kept
 {
     int is_dropped = (int)c->is_dropped, has_ended;
     c->state = COMMAND_RUNNING;
+    c->is_beside = m->flow.n_running++ > 0;
     if (m->flow.ready.first || (m->flow.is_waiting && m->flow.n_gathered)) inlay_help_call(m);
     inlay_flow_unlock(m);
     has_ended = execute(m, c, is_dropped);
     inlay_flow_lock(m);
+    if (--m->flow.n_running && has_ended) c->is_beside = 1;
     if (has_ended) inlay_ready_let_go(m, c, 2, m->config.mode == INLAY_PARALLEL ? kept : NULL);
     inlay_help_wake(m);
 }

@@ -56,17 +56,20 @@ inlay_status_t inlay_flow_open(inlay_activation_t *m)
     flow->job.run = inlay_role_work;
     flow->is_tied = (uint32_t)is_tied(m);
     flow->is_alone = (uint32_t)is_alone(m);
+    inlay_ahead_open(m);
     if (m->config.mode == INLAY_PARALLEL && m->host->threads) {
         flow->lock = m->host->threads->open(m->host->user);
         if (!flow->lock) return INLAY_OUT_OF_MEMORY;
     }
     INLAY_TRY(inlay_race_open(m));
-    return inlay_items_open(m) && open_batches(m) ? INLAY_OK : INLAY_OUT_OF_MEMORY;
+    return inlay_items_open(m) && open_batches(m) && inlay_choice_open(m) ? INLAY_OK
+                                                                          : INLAY_OUT_OF_MEMORY;
 }
 
 void inlay_flow_close(inlay_activation_t *m)
 {
     inlay_flow_t *flow = &m->flow;
+    inlay_choice_close(m);
     inlay_items_close(m);
     inlay_race_close(m);
     if (flow->room) m->host->release(m->host->user, flow->room, flow->room_bytes, 64);
@@ -84,6 +87,7 @@ void inlay_flow_begin(inlay_activation_t *m)
     flow->is_issuing = flow->is_caller = 1;
     flow->is_over = 0;
     flow->asked = 0;
+    flow->is_beside = 0;
     m->function = NULL;
     memset(&flow->first, 0, sizeof flow->first);
     flow->first.users = 1;

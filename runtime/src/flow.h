@@ -22,12 +22,14 @@
  * Rooms, each of which uses only those below it, and their contracts in rooms.h:
  *
  *   flow.c     the life of a flow: opened, begun, ended, closed; the lock
+ *   choice.c   whether a call runs as in sequential mode, without any of what follows
  *   issue.c    a command is made and submitted
  *   role.c     what threads do: issue, help, wait
  *   retire.c   a command that is done gives back what it held
  *   execute.c  a command that was taken runs, or is started on a device
  *   ready.c    what begins and ends make ready, and who keeps it
  *   help.c     telling other threads
+ *   ahead.c    how far the issuer looks ahead
  *   access.c   which commands in flight conflict
  *   order.c    the order of the program, and the earliest failure in it
  *   items.c    memory of commands, edges and places
@@ -62,6 +64,7 @@ typedef struct inlay_flow {
     inlay_gathered_t *gathered;     /* one for each kernel; NULL where no kernel has a batch */
     uint32_t n_gathered, is_waiting; /* is_waiting: batches may be run */
     uint32_t n_started;             /* commands that devices have */
+    uint32_t n_running;             /* commands that threads run */
     uint32_t is_issuing;            /* some thread has the role */
     uint32_t is_over;               /* nothing more is to be issued */
     uint32_t issuer_waits, is_due;  /* for so many ends of commands; they have come */
@@ -82,6 +85,10 @@ typedef struct inlay_flow {
     size_t command_bytes;
     uint32_t is_tied;               /* only the thread of the call may issue */
     uint32_t is_alone;              /* nothing is gained by putting a kernel off */
+    uint32_t is_paid, is_beside;    /* looking ahead is; somebody else worked, when last seen */
+    int64_t credit;                 /* ns; see ahead.c */
+    uint32_t is_sequential;         /* this call puts nothing off */
+    int64_t work;                   /* ns predicted of the kernels of this call */
     uint64_t number;                /* of the next command */
     uint64_t random;
     inlay_failure_t failure;
@@ -104,6 +111,10 @@ inlay_status_t inlay_flow_end(struct inlay_activation *m, inlay_status_t status)
 void inlay_flow_lock(const struct inlay_activation *m);
 void inlay_flow_unlock(const struct inlay_activation *m);
 
+/* choice.c. Before a call: decide flow.is_sequential; after it, where it went well: note its time. */
+int64_t inlay_choice_begin(struct inlay_activation *m, uint32_t entry);
+void inlay_choice_end(struct inlay_activation *m, uint32_t entry, int64_t begin);
+
 /* ------------------------------------------------------------------- for instructions and tasks */
 
 /* role.c. Execute the instructions of a call: tasks go on until all have returned, on this thread and
@@ -112,6 +123,8 @@ inlay_status_t inlay_role_run(struct inlay_activation *m);
 /* Give back what is done, and run something or wait: for so many ends of commands, or until there is
  * something to run. The issuer remains it. */
 inlay_status_t inlay_role_progress(struct inlay_activation *m, uint32_t ends);
+/* Run what is ready, until looking ahead pays or there is nothing; wait for nobody. */
+inlay_status_t inlay_role_settle(struct inlay_activation *m);
 /* Wait until nothing is in flight. */
 inlay_status_t inlay_role_drain(struct inlay_activation *m);
 /* What host.poll answers; not 0: the call is to end. Other threads than that of the call learn what
@@ -131,6 +144,11 @@ inlay_status_t inlay_issue_copy(struct inlay_activation *m, inlay_storage_t *to,
 void inlay_execute_own(struct inlay_activation *m);
 /* Whether kernels that are callbacks are started, and end later. */
 int inlay_execute_starts(const struct inlay_activation *m);
+
+/* ahead.c. Whether the issuer may look ahead of what it could run; and a kernel of so many ns, for
+ * which it did not. */
+int inlay_ahead_pays(const struct inlay_activation *m);
+void inlay_ahead_ran(struct inlay_activation *m, int64_t ns);
 
 /* help.c. Before the issuer is busy with something else: others are told of what it keeps. */
 void inlay_help_share(struct inlay_activation *m);

@@ -58,6 +58,7 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
         *to = edge;
     }
     flow->is_waiting = 0;
+    inlay_ahead_issued(m);
     last = flow->ready.last;
     starts = !c->waits && inlay_ready_ends_itself(m, c);
     if (!c->waits && !starts) inlay_ready_add(m, c);
@@ -141,7 +142,8 @@ inlay_status_t inlay_issue_copy(inlay_activation_t *m, inlay_storage_t *to, uint
     inlay_command_t *c;
     if (!bytes) return INLAY_OK;
     INLAY_TRY(inlay_task_may_write(m, to, at, bytes));
-    if (m->config.mode == INLAY_SEQUENTIAL ||
+    if (!inlay_ahead_pays(m)) INLAY_TRY(inlay_role_settle(m));
+    if (m->flow.is_sequential ||
         (m->config.mode == INLAY_PARALLEL && bytes <= INLAY_COPY_BYTES &&
          !inlay_access_pending(to, at, bytes, 1) && !inlay_access_pending(from, source, bytes, 0))) {
         inlay_race_direct(m, from, source, bytes, 0);

@@ -140,7 +140,7 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     inlay_command_t *now = m->now;
     int64_t cost = 0;
     size_t bytes = 0;
-    int is_short;
+    int is_short, runs_now = 0;
     uint32_t i;
     INLAY_TRY(inlay_need_ints(m, ints, kernel->n_ints));
     now->home = NULL;
@@ -162,8 +162,9 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
         INLAY_TRY(check_homes(m, kernel, tensors));
         if (inlay_leaves_host(kernel)) inlay_command_address(m, now, tensors);
     }
-    is_short = inlay_formula_value(kernel->cost, now->ints, &cost) && cost < m->config.hand_off_ns;
-    now->ns = is_short ? cost + INLAY_COMMAND_NS : m->config.hand_off_ns;
+    if (!inlay_formula_value(kernel->cost, now->ints, &cost)) cost = m->config.hand_off_ns;
+    is_short = cost < m->config.hand_off_ns;
+    now->ns = cost + INLAY_COMMAND_NS;
     now->parts = is_short || inlay_leaves_host(kernel) ? 1 : m->config.parts;
     if (now->home) is_short = 0; /* waiting for a device is never short */
     if (!is_short) INLAY_TRY(inlay_poll(m));
@@ -175,11 +176,17 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     if (kernel->body == INLAY_BODY_CALLBACK)
         is_short = !m->config.callbacks_anywhere && !inlay_execute_starts(m);
     if (m->flow.is_alone) is_short = 1;
+    m->flow.work += cost;
     if (!inlay_takes_tensors(kernel) && !inlay_leaves_host(kernel))
         INLAY_TRY(workspace_bytes(m, kernel, now->parts, &bytes));
-    if (m->config.mode == INLAY_SEQUENTIAL || kernel->is_ordered ||
-        (m->config.mode == INLAY_PARALLEL && is_short && !inlay_batch_is_for(m, kernel) &&
-         !is_pending(kernel, tensors)))
+    if (m->flow.is_sequential || kernel->is_ordered) {
+        runs_now = 1;
+    } else if (m->config.mode == INLAY_PARALLEL && !inlay_batch_is_for(m, kernel)) {
+        if (!inlay_ahead_pays(m)) INLAY_TRY(inlay_role_settle(m));
+        runs_now = (is_short || !inlay_ahead_pays(m)) && !is_pending(kernel, tensors);
+        if (runs_now && !is_short) inlay_ahead_ran(m, now->ns);
+    }
+    if (runs_now)
         INLAY_TRY(run_now(m, kernel, tensors, bytes));
     else
         INLAY_TRY(issue(m, index, kernel, tensors, bytes));

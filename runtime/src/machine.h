@@ -61,6 +61,12 @@ typedef struct inlay_task {
     inlay_wait_t wait;
 } inlay_task_t;
 
+/* What calls of an entry took in sequential and in parallel mode; see choice.c. */
+typedef struct inlay_choice {
+    int64_t rates[2];
+    uint32_t calls[2];
+} inlay_choice_t;
+
 struct inlay_activation {
     const inlay_module_t *module;
     const inlay_host_t *host;
@@ -76,6 +82,7 @@ struct inlay_activation {
     const inlay_record_t *top;
     inlay_command_t *now;  /* what a kernel needs that runs at once; in no list */
     inlay_flow_t flow;
+    inlay_choice_t *choices;  /* of each entry; NULL where there is no choice */
     inlay_task_t root, *task; /* the one that runs */
     inlay_task_t *suspended, *last_suspended, *free_tasks;
     struct inlay_guard *free_guards;

@@ -198,7 +198,7 @@ void inlay_race_direct(inlay_activation_t *m, const inlay_storage_t *storage, co
                        size_t bytes, int writes)
 {
     inlay_shadow_t found;
-    if (!storage->owned || !bytes || m->config.mode == INLAY_SEQUENTIAL || !m->function) return;
+    if (!storage->owned || !bytes || m->flow.is_sequential || !m->function) return;
     memset(&found, 0, sizeof found);
     found.op = ISSUER;
     found.begin = at;

@@ -53,32 +53,48 @@ static void wait(inlay_activation_t *m)
     inlay_trace_wait(m, begin);
 }
 
-inlay_status_t inlay_role_progress(inlay_activation_t *m, uint32_t ends)
+/* Of the issuer: retire what is done, or run something, or else wait for so many ends (0: for none).
+ * 0 where there was nothing to do. */
+static int advance(inlay_activation_t *m, uint32_t ends)
 {
     inlay_flow_t *flow = &m->flow;
     inlay_command_t *done, *c = NULL;
     inlay_kept_t kept = {{NULL, NULL}, NULL, 0};
-    int is_idle;
+    int runs;
     inlay_flow_lock(m);
     flow->is_waiting = 1;
     done = flow->done.first;
     flow->done.first = flow->done.last = NULL;
     if (!done) c = take(m, (int)flow->is_caller);
-    is_idle = !done;
-    if (c) {
+    runs = c != NULL;
+    if (runs) {
         inlay_execute(m, c, &kept);
         while ((c = inlay_queue_pop(&kept.shorts))) inlay_execute(m, c, &kept);
         inlay_ready_give_up(m, &kept);
-        is_idle = 0;
-    } else if (!done && flow->in_flight) {
+    } else if (!done && flow->in_flight && ends) {
         flow->issuer_waits = ends;
         wait(m);
         flow->issuer_waits = flow->is_due = 0;
     }
     flow->keeps_one = flow->ready.first != NULL;
+    inlay_ahead_look(m);
     inlay_flow_unlock(m);
     inlay_retire(m, done);
-    return is_idle ? inlay_poll(m) : INLAY_OK;
+    return runs || done;
+}
+
+inlay_status_t inlay_role_progress(inlay_activation_t *m, uint32_t ends)
+{
+    return advance(m, ends) ? INLAY_OK : inlay_poll(m);
+}
+
+inlay_status_t inlay_role_settle(inlay_activation_t *m)
+{
+    while (m->flow.in_flight && !inlay_ahead_pays(m)) {
+        INLAY_TRY(inlay_order_stop(m));
+        if (!advance(m, 0)) break;
+    }
+    return inlay_order_stop(m);
 }
 
 /* With the lock taken, and given up meanwhile: have the role until all tasks wait. */

@@ -61,6 +61,22 @@ int inlay_access_edges(inlay_activation_t *m, const inlay_command_t *c);
 void inlay_access_list(inlay_command_t *c);
 void inlay_access_unlist(inlay_access_t *access);
 
+/* ------------------------------------------------------------------------------------ choice.c */
+
+/* With an activation; 0 without memory. */
+int inlay_choice_open(inlay_activation_t *m);
+void inlay_choice_close(inlay_activation_t *m);
+
+/* -------------------------------------------------------------- ahead.c: of the issuer alone */
+
+/* With an activation. */
+void inlay_ahead_open(inlay_activation_t *m);
+/* With the lock taken: a command was issued; or the issuer only looks who else works. */
+void inlay_ahead_issued(inlay_activation_t *m);
+void inlay_ahead_look(inlay_activation_t *m);
+/* A command that ran is retired. */
+void inlay_ahead_retired(inlay_activation_t *m, const inlay_command_t *c);
+
 /* ----------------------------------------------------------------- help.c: with the lock taken */
 
 /* There is something to run. Told is whoever waits for this call, else a worker of the host. */

@@ -449,7 +449,7 @@ inlay_status_t inlay_task_run(inlay_activation_t *m, uint32_t function)
     m->task = root;
     m->suspended = m->last_suspended = NULL;
     m->n_suspended = m->has_futures = 0;
-    if (m->config.mode == INLAY_SEQUENTIAL) return inlay_vm_run(m);
+    if (m->flow.is_sequential) return inlay_vm_run(m);
     status = inlay_role_run(m);
     while (m->suspended) {
         inlay_task_t *task = m->suspended;

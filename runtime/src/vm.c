@@ -572,7 +572,7 @@ again:
         case OP_SPAWN:
             POLL();
             callee = &module->functions[pc[1]];
-            task = m->config.mode == INLAY_SEQUENTIAL ? NULL : inlay_task_new(m, callee);
+            task = m->flow.is_sequential ? NULL : inlay_task_new(m, callee);
             if (task) {
                 inlay_task_t *begun = task;
                 pc += 2;

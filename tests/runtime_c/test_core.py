@@ -353,9 +353,10 @@ def test_truncated_files_under_sanitizers(driver, tmp_path):
     assert all(line.startswith("container.") for line in lines)
 
 
-def test_pool_of_tensor_memory(tmp_path):
-    program = tmp_path / "blocks"
-    sources = [REPOSITORY / "runtime/src/blocks.c", REPOSITORY / "tests/runtime_c/blocks.c"]
+@pytest.mark.parametrize("name", ["blocks", "choice"])
+def test_a_room_alone(tmp_path, name):
+    program = tmp_path / name
+    sources = [REPOSITORY / f"runtime/src/{name}.c", REPOSITORY / f"tests/runtime_c/{name}.c"]
     flags = ["-std=c11", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     done = subprocess.run(
         ["gcc", *flags, *INCLUDES, *sources, "-o", program],

@@ -53,7 +53,8 @@ class Settings:
         activations: calls that may run at once; further ones wait.
         hand_off_ns: kernels predicted to be shorter run in one part, on the calling thread.
         mode: one kernel after the other; or each as soon as its inputs are there, on `threads`
-            threads; or on one thread in an order that `seed` picks. None: as the program suits.
+            threads; or on one thread in an order that `seed` picks. None: as the program suits, and
+            where both of the first may, as earlier calls were faster.
         seed: of mode `replay`.
         trace: whether events are kept for `Executable.events`.
     """
@@ -97,7 +98,8 @@ class NativeEngine:
                 settings.activations,
                 wrapped,
                 dict(symbols),
-                MODES.index(settings.mode or "sequential"),
+                MODES.index(settings.mode or "parallel"),
+                settings.mode is None,
                 settings.seed,
                 settings.trace,
             )

@@ -81,9 +81,7 @@ class Executable:
         self._requests = Requests(settings.activations)
         kernels = self._container.kernels()
         if settings.mode is None:
-            # Calls can run as one only where several are in flight.
-            batches = any(kernel.batch is not None for kernel in kernels)
-            settings = replace(settings, mode="parallel" if batches else "sequential")
+            settings = replace(settings, mode=self._suited(kernels, settings.threads))
         self._externs = tuple(externs)  # what their addresses depend on must live
         functions, addresses = bind_externs(kernels, externs)
         functions |= {
@@ -117,6 +115,18 @@ class Executable:
             is_flat(specs) and not has_strings(specs)
             for specs in ((*entry.inputs, *entry.outputs) for entry in self.entries)
         ]
+
+    def _suited(self, kernels: Sequence[Kernel], threads: int) -> Mode | None:
+        """Return the mode for a program on so many threads; None where calls may choose.
+
+        Kernels of a batch can run as one only where several are in flight. Callbacks see the order in
+        which they run, and devices take their launches from one thread, unless somebody asks for more.
+        """
+        if any(kernel.batch is not None for kernel in kernels):
+            return "parallel"
+        has_callbacks = any(isinstance(kernel.body, HostBody) for kernel in kernels)
+        is_plain = not has_callbacks and not self._container.devices()
+        return None if threads > 1 and is_plain else "sequential"
 
     def _table(self, kernels: Sequence[Kernel]) -> Strings | None:
         """Return the table of strings; None where nothing can look into one.
@@ -311,7 +321,8 @@ def load_executable(
         path: an `.inlay` file. It must not change while the executable is in use.
         threads: parts of parallel kernels; by default as many as there are usable processors.
         mode: how calls go through the program: `sequential`, `parallel` or `replay`; by
-            default `parallel` where the program was compiled with `batch=True`, else `sequential`.
+            default `parallel` where the program was compiled with `batch=True`, `sequential` on one
+            thread and where there are callbacks or devices, else for each call what was faster.
         seed: of mode `replay`.
         engine: the C runtime, or the slow reference interpreter.
         verify: whether the digest of the constants is checked too (the rest always is).

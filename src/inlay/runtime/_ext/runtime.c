@@ -1,7 +1,7 @@
 /* inlay.runtime._runtime: executables for Python, over the portable runtime.
  *
  *     executable = load(path, buffer, threads, stack_bytes, cache_bytes, hand_off_ns,
- *                       check_constants, activations, callbacks, symbols, mode, seed, has_events)
+ *                       check_constants, activations, callbacks, symbols, mode, chooses, seed, has_events)
  *     results = executable.call(entry, x, y, ...)
  *     results, counts = executable.call_structured(entry, counts, codes, x, y, ...)
  *
@@ -203,7 +203,7 @@ static PyObject *run_callback(executable_object *self, uint32_t kernel,
 {
     PyObject *key = PyLong_FromUnsignedLong(kernel), *callback, *arrays, *integers, *answer = NULL;
     uint32_t i;
-    callback = key ? PyDict_GetItemWithError(self->callbacks, key) : NULL;
+    callback = key && self->callbacks ? PyDict_GetItemWithError(self->callbacks, key) : NULL;
     Py_XDECREF(key);
     arrays = PyList_New(n_tensors);
     integers = PyList_New(n_ints);
@@ -579,10 +579,27 @@ static void close_executable(executable_object *self)
     Py_CLEAR(self->result_type);
 }
 
+/* A callback may hold the executable: as what it closes over, or in the traceback of an exception. */
+static int traverse(PyObject *object, visitproc visit, void *arg)
+{
+    executable_object *self = (executable_object *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->callbacks);
+    return 0;
+}
+
+/* Callbacks that are asked for later are not found: see run_callback. */
+static int clear(PyObject *object)
+{
+    Py_CLEAR(((executable_object *)object)->callbacks);
+    return 0;
+}
+
 static void dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    PyObject_GC_UnTrack(object);
     close_executable((executable_object *)object);
     release(object);
     Py_DECREF(type);
@@ -641,10 +658,8 @@ static int open_module(executable_object *self, int threads, int check_constants
     self->host.driver = inlay_ext_driver;
     self->host.threads = &host_threads;
     self->host.start = host_start;
-    if (self->has_events) {
-        self->host.now = host_now;
-        self->host.event = host_event;
-    }
+    self->host.now = host_now;
+    if (self->has_events) self->host.event = host_event;
     /* Devices take their time: their compilers, and servers that are far or absent. */
     Py_BEGIN_ALLOW_THREADS
     status = inlay_module_open(self->data, self->bytes, self->image, check_constants, &self->host,
@@ -663,13 +678,13 @@ static PyObject *load(PyObject *module, PyObject *arguments)
     int threads, check_constants, activations;
     Py_ssize_t stack_bytes, cache_bytes;
     long long hand_off_ns;
-    int mode = 0, has_events = 0;
+    int mode = 0, chooses = 0, has_events = 0;
     unsigned long long seed = 0;
     executable_object *self;
     allocfunc allocate;
-    if (!PyArg_ParseTuple(arguments, "zOinnLpiO!O!|iKp", &path, &source, &threads, &stack_bytes,
+    if (!PyArg_ParseTuple(arguments, "zOinnLpiO!O!|ipKp", &path, &source, &threads, &stack_bytes,
                           &cache_bytes, &hand_off_ns, &check_constants, &activations, &PyDict_Type,
-                          &callbacks, &PyDict_Type, &symbols, &mode, &seed, &has_events))
+                          &callbacks, &PyDict_Type, &symbols, &mode, &chooses, &seed, &has_events))
         return NULL;
     if (threads < 1 || stack_bytes < 0 || cache_bytes < 0 || activations < 1 || mode < 0 ||
         mode > INLAY_REPLAY) {
@@ -688,6 +703,7 @@ static PyObject *load(PyObject *module, PyObject *arguments)
     self->config.cache_bytes = (size_t)cache_bytes;
     self->config.hand_off_ns = hand_off_ns;
     self->config.mode = (uint32_t)mode;
+    self->config.chooses = (uint32_t)chooses;
     self->config.seed = seed;
     self->has_events = has_events;
     if (has_events) inlay_ext_events_open(&self->events);
@@ -731,6 +747,8 @@ static PyMethodDef executable_methods[] = {
 static PyType_Slot executable_slots[] = {
     {Py_tp_doc, "A loaded executable."},
     {Py_tp_dealloc, dealloc},
+    {Py_tp_traverse, traverse},
+    {Py_tp_clear, clear},
     {Py_tp_methods, executable_methods},
     {0, NULL},
 };
@@ -738,7 +756,7 @@ static PyType_Slot executable_slots[] = {
 static PyType_Spec executable_spec = {
     .name = "inlay.runtime._runtime.Executable",
     .basicsize = sizeof(executable_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = executable_slots,
 };
 

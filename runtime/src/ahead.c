@@ -1,0 +1,62 @@
+/* How far the issuer looks ahead of what it could run itself.
+ *
+ * A kernel that is put off gains something only where another one runs beside it. To find that one
+ * takes a command for each kernel on the way, and a command costs as much as a kernel of half a
+ * microsecond. So it is paid for. The issuer has credit, in ns:
+ *
+ *   a command made while nobody else works for the call     costs INLAY_ISSUE_NS
+ *   one made while another thread does                      is free: nothing waits for the issuer
+ *   the first call of an activation                         begins with INLAY_AHEAD_NS
+ *   a command that ran beside another one                   gives a quarter of its predicted time:
+ *                                                           both do, so half of what was gained
+ *   a long kernel that was not put off                      gives a 64th of it, to look again later
+ *
+ * Without credit, the issuer runs what is ready, and then what is next at once, as in sequential
+ * mode. What is left is for the next call. So a chain costs what it costs there and a 64th more, and
+ * independent work pays for its own discovery. Only when kernels run depends on it, never what they compute.
+ *
+ * Kernels that gather to batches, callbacks and devices gain by being put off in any case: programs
+ * with those look ahead without bounds. All of this is of the issuer but `is_beside` of a command. */
+#include "rooms.h"
+
+#define AGAIN 64
+#define SHARE 4
+
+void inlay_ahead_open(inlay_activation_t *m)
+{
+    uint32_t i;
+    m->flow.is_paid = m->config.mode == INLAY_PARALLEL && !m->module->n_devices &&
+                      !m->module->has_batches;
+    for (i = 0; i < m->module->n_kernels; i++)
+        if (m->module->kernels[i].body == INLAY_BODY_CALLBACK) m->flow.is_paid = 0;
+    m->flow.credit = INLAY_AHEAD_NS;
+}
+
+int inlay_ahead_pays(const inlay_activation_t *m)
+{
+    return !m->flow.is_paid || m->flow.is_beside || m->flow.credit > 0;
+}
+
+static void give(inlay_activation_t *m, int64_t ns)
+{
+    int64_t *credit = &m->flow.credit;
+    *credit = ns < INLAY_MOST_AHEAD_NS - *credit ? *credit + ns : INLAY_MOST_AHEAD_NS;
+}
+
+void inlay_ahead_ran(inlay_activation_t *m, int64_t ns) { give(m, ns / AGAIN); }
+
+void inlay_ahead_retired(inlay_activation_t *m, const inlay_command_t *c)
+{
+    if (c->is_beside) give(m, c->ns / SHARE);
+}
+
+void inlay_ahead_look(inlay_activation_t *m)
+{
+    m->flow.is_beside = m->flow.n_running > 0;
+}
+
+void inlay_ahead_issued(inlay_activation_t *m)
+{
+    inlay_ahead_look(m);
+    if (!m->flow.is_beside) m->flow.credit -= INLAY_ISSUE_NS;
+}

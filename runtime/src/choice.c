@@ -1,0 +1,64 @@
+/* Whether a call runs as in sequential mode, where the host leaves that to the runtime.
+ *
+ * What two threads gain depends on kernels, sizes, memory and on who else uses the processors; the
+ * time of a call tells it. Each activation keeps for each entry what calls took, in either way, over
+ * what their kernels were predicted to take, so that calls of other sizes compare. Both are tried a
+ * few times, then the faster one is taken; parallel mode has to save a sixteenth, for it keeps more
+ * processors busy. Now and then the other one is tried again.
+ *
+ * A rate is the least that was seen: other programs make a call longer, never shorter. It forgets
+ * slowly, towards what is seen. Values do not depend on the choice, only when kernels run. */
+#include "rooms.h"
+
+#include <string.h>
+
+#define TRIES 3u
+#define AGAIN 64u
+#define SCALE 1024
+
+enum { SEQUENTIAL, PARALLEL };
+
+int inlay_choice_open(inlay_activation_t *m)
+{
+    size_t bytes = m->module->n_entries * sizeof *m->choices;
+    if (!m->config.chooses || !m->flow.is_paid || !m->host->now || !bytes) return 1;
+    m->choices = m->host->allocate(m->host->user, bytes, 64);
+    if (m->choices) memset(m->choices, 0, bytes);
+    return m->choices != NULL;
+}
+
+void inlay_choice_close(inlay_activation_t *m)
+{
+    if (m->choices)
+        m->host->release(m->host->user, m->choices, m->module->n_entries * sizeof *m->choices, 64);
+}
+
+static uint32_t choose(const inlay_choice_t *choice)
+{
+    uint32_t calls = choice->calls[SEQUENTIAL] + choice->calls[PARALLEL], best;
+    if (calls < 2 * TRIES) return calls % 2 ? SEQUENTIAL : PARALLEL;
+    best = choice->rates[PARALLEL] < choice->rates[SEQUENTIAL] / 16 * 15 ? PARALLEL : SEQUENTIAL;
+    return calls % AGAIN ? best : 1 - best;
+}
+
+int64_t inlay_choice_begin(inlay_activation_t *m, uint32_t entry)
+{
+    m->flow.is_sequential =
+        m->config.mode == INLAY_SEQUENTIAL || (m->flow.is_alone && !m->flow.gathered);
+    if (!m->choices) return 0;
+    m->flow.work = 0;
+    if (choose(&m->choices[entry]) == SEQUENTIAL) m->flow.is_sequential = 1;
+    return m->host->now(m->host->user);
+}
+
+void inlay_choice_end(inlay_activation_t *m, uint32_t entry, int64_t begin)
+{
+    inlay_choice_t *choice;
+    uint32_t way = m->flow.is_sequential ? SEQUENTIAL : PARALLEL;
+    int64_t rate, *known;
+    if (!m->choices) return;
+    choice = &m->choices[entry];
+    rate = (m->host->now(m->host->user) - begin) * SCALE / (m->flow.work > 0 ? m->flow.work : 1);
+    known = &choice->rates[way];
+    *known = !choice->calls[way]++ || rate < *known ? rate : *known + (rate - *known) / 16;
+}
