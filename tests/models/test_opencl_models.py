@@ -34,6 +34,7 @@ from inlay.pipeline.route import tensor_pipeline
 from inlay.runtime.device import Device, Program
 from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES, schedule_function
 from tests.data import model_case
+from tests.differential.onnx_graphs import draw_graph
 
 
 @pytest.fixture(scope="module")
@@ -160,3 +161,23 @@ def test_executables_split_by_predicted_time(device, id, mode, tmp_path):
     for run in case.runs():
         case.check(exe.run(run.inputs), run.outputs)
     assert exe.live_objects() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.llvm
+@pytest.mark.parametrize("schedule", ["items", "few"])
+@pytest.mark.parametrize("seed", range(3000, 3006))
+def test_drawn_graphs(device, seed, schedule, tmp_path):
+    """Everything that the device can compute is on it; either family gives what the host gives."""
+    case = draw_graph(seed)
+    path, board = tmp_path / "graph.onnx", tmp_path / "board.toml"
+    path.write_bytes(case.model.SerializeToString())
+    parameters = f'detect = true\nparameters = {{ schedule = "{schedule}" }}'
+    text = board_text("opencl").replace("detect = true", parameters)
+    board.write_text(f'default = "cl0"\n{text}')
+    host = inlay.compile(path, cache="none").run(case.inputs)
+    exe = inlay.compile(path, board=str(board), placement="first", cache="none")
+    assert any(isinstance(k.body, DeviceBody) for k in exe.program.kernels)
+    found = exe.run(case.inputs)
+    for name, expected in host.items():
+        np.testing.assert_allclose(found[name], expected, rtol=2e-4, atol=1e-5)

@@ -200,15 +200,17 @@ static cl_status set_arguments(enqueue_t *e, const inlay_request_t *r, cl_kernel
 }
 
 /* Return the items of a work group, 0 where the library had better choose. A group runs on one
- * compute unit: there should be some for each. Below the width of its vectors a GPU is idle. */
+ * compute unit: there should be some for each. Below the width of its vectors a GPU is idle.
+ * Libraries for processors compile a kernel anew for each size of a group, which takes as long as
+ * building it: so there are three sizes, of which the largest is enough for vectors of items. */
 static size_t group_of(const inlay_device_t *device, const kernel_t *kernel, uint32_t p,
                        size_t items)
 {
-    const size_t least = device->is_cpu ? 1 : 32;
+    const size_t least = device->is_cpu ? 1 : 32, step = device->is_cpu ? 8 : 2;
     const size_t share = items / ((size_t)device->facts.compute_units * 4);
-    size_t local = 256;
+    size_t local = device->is_cpu ? 64 : 256;
     while (local > least && (local > kernel->group[p] || local > share || items % local))
-        local /= 2;
+        local /= step;
     return local > kernel->group[p] || items % local ? 0 : local;
 }
 
