@@ -100,6 +100,8 @@ def _reduce(g: Graph, x: str) -> None:
 
 
 def _transpose(g: Graph, x: str) -> None:
+    if not g.shapes[x]:
+        return  # nothing says that no axes are meant
     perm = [int(i) for i in g.d.rng.permutation(len(g.shapes[x]))]
     g.add("Transpose", [x], tuple(g.shapes[x][p] for p in perm), perm=perm)
 

@@ -80,10 +80,12 @@ class Shapes:
     Attributes:
         adts: the data types of the module.
         atom: makes a new atom.
+        open: the atoms made for type variables.
     """
 
     adts: Mapping[str, Adt]
     atom: Callable[[], int]
+    open: set[int] = field(default_factory=set[int])
 
     def of(self, t: Type, types: Types, open_adts: tuple[str, ...] = ()) -> Domain:
         """Return a new domain for a type, with what its type variables stand for."""
@@ -92,14 +94,16 @@ class Shapes:
                 return Leaf(self.atom())
             case TypeVar(name=name):
                 found = types.get(name)
-                return Leaf(self.atom()) if found is None else self.of(found, {}, open_adts)
+                made = Leaf(self.atom()) if found is None else self.of(found, {}, open_adts)
+                self.open.update(leaves(made))
+                return made
             case ExistsType(body=body):
                 return self.of(body, types, open_adts)
             case TupleType(fields=fields):
                 return Parts(Kind.TUPLE, tuple(self.of(f, types, open_adts) for f in fields))
             case FuncType(params=params, result=result):
-                made = (self.of(p, types, open_adts) for p in (*params, result))
-                return Parts(Kind.FUNCTION, tuple(made))
+                parts = (self.of(p, types, open_adts) for p in (*params, result))
+                return Parts(Kind.FUNCTION, tuple(parts))
             case RefType(content=content):
                 return Parts(Kind.CELL, (self.of(content, types, open_adts),))
             case AdtType(name=name, args=args):

@@ -47,6 +47,8 @@ def _contradiction(graph: Graph, pins: list[Pin], findings: Collector) -> None:
     elif operation is not None:
         subject, why = operation.name, f"{operation.name} runs on one device"
         hint = "drop `result=true` on one of them, so that a copy may be written between"
+        if any(p.reason.text.startswith("pinned by") for p in (one, other)):
+            hint = "drop one of the two"
     else:
         why, hint = "it is one value", "drop one of the two, or put a device_copy between"
     chain = [r for r in _chain(graph, one.atom, other.atom) if r.span]

@@ -114,10 +114,16 @@ class Flows:
                 self.graph.limit(atom, bits, Reason(f"{what} is @{text}{said}", span))
 
     def flow(self, a: Domain, b: Domain, reason: Reason, kind: Edge = Edge.ORDINARY) -> None:
-        """Say that a value of one domain becomes one of another, where a copy may be written."""
+        """Say that a value of one domain becomes one of another, where a copy may be written.
+
+        Between two values whose type is a variable none may: a copy needs the size of what it
+        copies, so those who know the type copy, before they call and behind.
+        """
         match a, b:
             case Leaf(atom=x), Leaf(atom=y):
-                if x != y:
+                if x != y and self.now is not None and self.now.types and {x, y} <= self.shapes.open:
+                    self.graph.same_value(x, y, reason)
+                elif x != y:
                     self.graph.edge(x, y, kind)
             case Parts(kind=Kind.CELL, parts=xs), Parts(kind=Kind.CELL, parts=ys):
                 for x, y in zip(xs, ys, strict=True):

@@ -177,3 +177,27 @@ def test_two_parts_of_one_opencl_device_are_two_devices(mode):
         for name, expected in one.items():
             np.testing.assert_allclose(two[name], expected, rtol=1e-5, atol=1e-5)
     assert exe.live_objects() == 0
+
+
+LISTS = """
+fn main<n>(x: Tensor[n, 8, f32], w: Tensor[8, 8, f32]) -> Tensor[n, 8, f32] {
+  let made: List[Tensor[n, 8, f32]] = Cons(x, Cons(tanh(x), Nil()));
+  let first = @list.get(made, int(0));
+  let all = @list.combine(Cons(relu(first), made), fn(a, b) { add(a, b) });
+  matmul(all, w)
+}
+entry main("x", "w") -> ("y");
+"""
+
+
+@pytest.mark.llvm
+@pytest.mark.parametrize("pin", ["relu=cpu1", "tanh=cpu1", "add=cpu1", "matmul*=cpu1"])
+def test_elements_of_lists_are_copied_where_their_type_is_known(pin, tmp_path):
+    """Functions over lists are written for elements of any type, and a copy needs their size."""
+    (tmp_path / "lists.inl").write_text(LISTS)
+    module = inlay.load(tmp_path / "lists.inl")
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal((8, 8)).astype(np.float32) for _ in range(2))
+    expected = inlay.compile(module, cache="none")(x, w)
+    found = inlay.compile(module, board="host_two", pins=(pin,), cache="none", verify=True)(x, w)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
