@@ -50,8 +50,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read us has seen enough; what Python would still flush has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as failure:
-        print(f"error: {failure}", file=sys.stderr)
+    except OSError as failure:  # a file that cannot be read or written: the system says which and why
+        if arguments.json:
+            found = {"id": "", "severity": "error", "message": str(failure)}
+            json.dump({"errors": [found]}, sys.stdout, indent=2)
+            sys.stdout.write("\n")
+        else:
+            print(f"error: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -95,6 +95,13 @@ def test_targets_and_errors(capsys):
     assert "load.missing" in run_json(capsys, "errors")["errors"]
 
 
+def test_a_file_that_the_system_refuses_is_an_object_for_programs_too(tmp_path, capsys):
+    missing = tmp_path / "nowhere" / "key"
+    assert main(["serve", "--key", str(missing), "--json"]) == 1
+    (only,) = json.loads(capsys.readouterr().out)["errors"]
+    assert str(missing) in only["message"]
+
+
 @pytest.mark.parametrize("name", board_names())
 def test_a_board_that_is_shown_is_the_board(name, tmp_path, capsys):
     assert main(["targets", "show", name]) == 0
