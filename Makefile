@@ -29,11 +29,11 @@ test: setup-dev  ## Lint, types (report), layers, and the tests that are not mar
 	@$(MAKE) --no-print-directory sample
 
 sample: setup-dev  # The test run of `make test`, alone
-	$(PY) -m pytest -n $(JOBS) -q -m "not slow"
+	$(PY) -m pytest -n $(JOBS) --dist loadgroup -q -m "not slow"
 
 test-all: setup-dev  ## All tests, slow ones included
 	@$(MAKE) --no-print-directory lint imports
-	$(PY) -m pytest -n $(JOBS) -q
+	$(PY) -m pytest -n $(JOBS) --dist loadgroup -q --hypothesis-profile=whole
 
 fuzz: setup-dev  ## Search for inputs that break a reader: SECONDS=60 [SEED=0] [TARGETS="onnx inl"]
 	$(PY) -m tests.fuzz.run --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0) $(TARGETS)

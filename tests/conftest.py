@@ -10,17 +10,28 @@ from hypothesis import HealthCheck, settings
 from tests import data
 from tests.text_files import TextFile
 
-# Derandomized: a failure found on one machine is found on every machine.
+# Derandomized: a failure found on one machine is found on every machine. `make test-all` takes "whole".
 settings.register_profile(
-    "bounded",
-    max_examples=40,
+    "sample",
+    max_examples=20,
     deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.register_profile("thorough", settings.get_profile("bounded"), max_examples=1000)
-settings.load_profile("bounded")
+settings.register_profile("whole", settings.get_profile("sample"), max_examples=40)
+settings.register_profile("thorough", settings.get_profile("sample"), max_examples=1000)
+settings.load_profile("sample")
+
+GROUPS = {
+    "tests/drivers": "drivers",
+    "tests/runtime_c": "runtime-c",
+    "tests/fuzz": "onnx-tests",
+    "tests/models/test_onnx_conformance.py": "onnx-tests",
+    "tests/unit/compat": "onnx-tests",
+}
+"""What tests share that is slow to make, once for each process: compiled suites, the tests of ONNX. All
+of a group run in one process (`--dist loadgroup`)."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,6 +42,15 @@ def pytest_configure(config: pytest.Config) -> None:
     chosen = config.getoption("--shared-data")
     if chosen:
         data.use(Path(chosen))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        place = item.path.relative_to(data.REPOSITORY).as_posix()
+        for start, group in GROUPS.items():
+            if place.startswith(start):
+                item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -193,8 +193,8 @@ class Executor:
     name: str
     supports: Callable[[OpDef], bool]
     run: Callable[[Setup], Sequence[np.ndarray]]
-    share: int = 1
-    """Of the many like samples of element-wise operators, every how many-th runs by default."""
+    most: int | None = None
+    """How many samples of each operator run by default; all, where it is None."""
 
 
 EXECUTORS: tuple[Executor, ...] = (
@@ -202,13 +202,13 @@ EXECUTORS: tuple[Executor, ...] = (
         "compute",
         lambda d: d.compute is not None and d.pattern is not Pattern.CONTROL,
         lambda setup: evaluated(kernel(setup), setup),
-        share=2,
+        most=3,
     ),
     Executor("loops", lambda d: d.loops is not None, lambda setup: evaluated(body(setup), setup)),
     Executor(
         "compiled",
         lambda d: bool(d.compute or d.loops or d.decompose or d.foreign) and d.name != "device_copy",
         compiled,
-        share=4,
+        most=3,
     ),
 )

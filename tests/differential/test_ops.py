@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from random import Random
 
 import numpy as np
 import pytest
@@ -15,23 +16,25 @@ from tests.tolerance import assert_close
 
 
 def cases() -> Iterator[object]:
-    """Every executor with every sample, symbolic dims too; what is left out by default is slow."""
-    count = 0
+    """Every executor with every sample, symbolic dims too.
+
+    A few of each operator are drawn for the executors that take long, of those with symbolic dims
+    where there are any; `test_ops_to_loops` draws more, from the same samples. The rest is slow.
+    """
     for e, d in itertools.product(EXECUTORS, table()):
         if not e.supports(d):
             continue
-        for s in d.samples():
-            for symbolic in (False, True) if s.symbolic else (False,):
-                count += 1
-                many = d.pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST)
-                skipped = (many and count % e.share) or (
-                    e.share > 1 and s.symbolic and not symbolic
-                )
-                yield pytest.param(
-                    e, d, s, symbolic,
-                    id=f"{e.name}-{d.name}-{s.name}{'-symbolic' * symbolic}",
-                    marks=[pytest.mark.slow] if skipped else [],
-                )  # fmt: skip
+        variants = [(s, v) for s in d.samples() for v in ((False, True) if s.symbolic else (False,))]
+        hard = [i for i, (s, v) in enumerate(variants) if v == bool(s.symbolic)]
+        drawn = set(hard)
+        if e.most is not None and len(hard) > e.most:
+            drawn = set(Random(d.name).sample(hard, e.most))
+        for i, (s, symbolic) in enumerate(variants):
+            yield pytest.param(
+                e, d, s, symbolic,
+                id=f"{e.name}-{d.name}-{s.name}{'-symbolic' * symbolic}",
+                marks=[] if i in drawn else [pytest.mark.slow],
+            )  # fmt: skip
 
 
 @pytest.mark.parametrize(("executor", "d", "s", "symbolic"), list(cases()))

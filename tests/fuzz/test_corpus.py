@@ -13,7 +13,7 @@ from tests.fuzz.run import fuzz
 from tests.fuzz.targets import corpus, targets
 from tests.runtime_c.build import NoSanitizerError, build
 
-SHARES = {"onnx": 4, "onnx-compile": 5, "inl": 3, "inlay": 5}
+SHARES = {"onnx": 2, "onnx-compile": 3, "inl": 2, "inlay": 3}
 """Seconds that each target gets in `make test`."""
 
 

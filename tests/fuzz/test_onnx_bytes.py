@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -11,6 +12,7 @@ from onnx import TensorProto, helper
 
 from inlay.base.diagnostics import CompileError, InternalError
 from inlay.importers.onnx.graph import import_model
+from inlay.importers.onnx.limits import DEFAULT_LIMITS, ImportLimits
 from inlay.importers.onnx.load import parse_model
 from inlay.ops.table import table
 from tests.fuzz.targets import MANY, damaged
@@ -23,11 +25,11 @@ written out as far as the limits allow, seconds)."""
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
-def import_or_refuse(data: bytes) -> bool:
+def import_or_refuse(data: bytes, limits: ImportLimits = DEFAULT_LIMITS) -> bool:
     """Return whether a model is accepted; anything but a refusal passes through."""
     start = time.process_time()
     try:
-        import_model(parse_model(data, "damaged"), table())
+        import_model(parse_model(data, "damaged"), table(), limits=limits)
     except InternalError:
         raise
     except CompileError:
@@ -37,7 +39,7 @@ def import_or_refuse(data: bytes) -> bool:
     return True
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", range(3))
 def test_damaged_models(block):
     accepted = [import_or_refuse(damaged(seed)) for seed in range(MANY + block * 100, MANY + block * 100 + 100)]
     assert any(accepted)
@@ -56,7 +58,10 @@ def test_noise(length):
     assert not import_or_refuse(Random(length).randbytes(length))
 
 
-def test_functions_that_double_with_every_level():
+@pytest.mark.parametrize(
+    "most", [5_000, pytest.param(DEFAULT_LIMITS.max_expanded, marks=pytest.mark.slow)]
+)
+def test_functions_that_double_with_every_level(most):
     functions = [
         helper.make_function(
             "own", f"f{i}", ["x"], ["y"],
@@ -77,7 +82,8 @@ def test_functions_that_double_with_every_level():
         functions=functions,
     )
     m.opset_import.append(helper.make_opsetid("own", 1))
-    assert not import_or_refuse(m.SerializeToString())
+    limits = replace(DEFAULT_LIMITS, max_expanded=most)
+    assert not import_or_refuse(m.SerializeToString(), limits)
 
 
 def test_a_function_that_calls_itself():

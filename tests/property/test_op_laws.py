@@ -24,7 +24,7 @@ from inlay.ops.table import op_ref, table
 from tests.differential.executors import EXECUTORS, prepare, sum_length
 from tests.tolerance import assert_close
 
-LAW = settings(max_examples=40)
+LAW = settings()
 (COMPUTE,) = [e for e in EXECUTORS if e.name == "compute"]
 
 small = st.integers(1, 4)
@@ -94,7 +94,7 @@ def test_convolutions(w, groups, c, oc):
     holds("conv_nhwc", Sample("law", a, (x, weights), (names, weights.shape)))
 
 
-@settings(max_examples=15)  # many elements, each with a guard of several conditions
+@settings(max_examples=8)  # many elements, each with a guard of several conditions
 @given(windows(), st.integers(1, 2), small, small, st.integers(0, 1))
 def test_transposed_convolutions(w, groups, c, oc, more):
     kernel, strides, dilations, pads, spatial = w
