@@ -50,11 +50,16 @@ class Loaded:
     times: Mapping[str, int]
 
 
-def add_model_arguments(parser: argparse.ArgumentParser, *, needed: bool = True) -> None:
+MODEL = "a model (.onnx), a program (.inl) or an executable (.inlay)"
+
+
+def add_model_arguments(
+    parser: argparse.ArgumentParser, *, needed: bool = True, meaning: str = MODEL
+) -> None:
     """Declare the model (which may be left out if it is not needed) and how it is compiled."""
     parser.add_argument(
         "model", type=Path, nargs=None if needed else "?",
-        help="a model (.onnx), a program (.inl) or .inlay",
+        help=meaning,
     )  # fmt: skip
     parser.add_argument("--threads", type=int, help="threads to run on; all processors by default")
     parser.add_argument(

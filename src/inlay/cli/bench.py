@@ -99,7 +99,7 @@ def onnxruntime_runner(model: Any, inputs: Mapping[str, np.ndarray], threads: in
 
     Raises:
         UnsupportedError: `bench.no-peer` where it is not installed.
-        CompileError: `bench.peer-format` where the model is no ONNX file.
+        CompileError: `bench.peer-format` where the model is no ONNX file, or the peer refuses it.
     """
     if model.suffix != ".onnx":
         raise error("bench.peer-format", f"found {model.name}, needed an .onnx file to run a peer")
@@ -115,9 +115,13 @@ def onnxruntime_runner(model: Any, inputs: Mapping[str, np.ndarray], threads: in
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(
-        constant_weights(model), options, providers=["CPUExecutionProvider"]
-    )
+    try:
+        session = onnxruntime.InferenceSession(
+            constant_weights(model), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as failure:
+        reason = str(failure).splitlines()[0]
+        raise error("bench.peer-format", f"onnxruntime refuses {model.name}: {reason}") from failure
     names = [o.name for o in session.get_outputs()]
     given = dict(inputs)
     return lambda: dict(zip(names, session.run(names, given), strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import onnx
 import pytest
 
 from inlay.cli.main import commands, main
@@ -182,3 +183,13 @@ def test_operators_from_a_file(tmp_path, cache, capsys):
         (tmp_path / "own.py").write_text(text)
         assert main(["run", path, *own]) == 1
         assert "extern.file" in capsys.readouterr().err
+
+
+def test_a_peer_that_refuses_the_model_says_why(model, cache, capsys, tmp_path):
+    pytest.importorskip("onnxruntime")
+    newer = onnx.load(model)
+    newer.ir_version = 1000
+    onnx.save(newer, tmp_path / "newer.onnx")
+    words = ["bench", str(tmp_path / "newer.onnx"), "--against", "onnxruntime", "--cache", cache]
+    assert main(words) == 1
+    assert "error[bench.peer-format]: onnxruntime refuses newer.onnx" in capsys.readouterr().err

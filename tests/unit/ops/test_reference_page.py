@@ -1,4 +1,4 @@
-"""The page of operators is what the generator would write."""
+"""The generated pages of docs/reference are what the generator would write."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_page_of_operators_is_fresh() -> None:
+def test_pages_are_fresh() -> None:
     spec = importlib.util.spec_from_file_location("gen", ROOT / "tools" / "gen_reference.py")
     assert spec
     assert spec.loader

@@ -27,8 +27,14 @@ ENTRIES = (
     Entry(
         id="bench.peer-format",
         title="a model that the peer cannot read",
-        explanation="The peer reads ONNX files only.",
-        remedy="Measure the ONNX file that the program was made from.",
+        explanation=(
+            "The peer reads ONNX files only, and of these not all versions and operators. What it "
+            "says itself is in the message."
+        ),
+        remedy=(
+            "Measure the ONNX file that the program was made from; export it for the version that the "
+            "peer knows, or install a newer peer."
+        ),
     ),
     Entry(
         id="bench.nothing-to-measure",
