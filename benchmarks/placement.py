@@ -10,7 +10,8 @@ middle of the ratios of all rounds, and the ratio of the shortest runs. `kernels
 second are on each device.
 
 `slow_link` is a board on which copies are expensive: its device, whose driver makes each copy take as
-long as the board says, is asked first (benchmarks/slow_link.toml). Models come from tests/data.py.
+long as the board says, is asked first (benchmarks/slow_link.toml). Models come from tests/data.py, but
+for `towers`, two equal halves that meet at the end: what two processors are good for.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from tests.data import data_path, model_case  # noqa: E402
 
 BOARDS = ("host_two", "opencl", "slow_link")
 MODELS = ("mnist8", "micro_kws_fp32", "ultraface_rfb320", "super_resolution", "silero_vad_16k",
-          "deeploy_cct_16", "minilm")  # fmt: skip
+          "deeploy_cct_16", "minilm", "towers")  # fmt: skip
 ROUNDS, SECONDS = 15, 0.15
 Inputs = Mapping[str, np.ndarray]
 
@@ -49,6 +50,12 @@ Inputs = Mapping[str, np.ndarray]
 def cases(names: list[str], folder: Path) -> Iterator[tuple[str, Path, Inputs]]:
     """Yield name, file and inputs of models."""
     for name in names:
+        if name == "towers":
+            onnx.save(towers(), folder / "towers.onnx")
+            rng = np.random.default_rng(0)
+            queries = {n: rng.standard_normal((256, 512), np.float32) for n in ("query", "item")}
+            yield name, folder / "towers.onnx", queries
+            continue
         if name != "minilm":
             case = model_case(name)
             yield name, case.model, next(iter(case.runs())).inputs
@@ -63,6 +70,31 @@ def cases(names: list[str], folder: Path) -> Iterator[tuple[str, Path, Inputs]]:
         with np.load(data_path("minilm", "runs.npz")) as stored:
             words = ("input_ids", "attention_mask", "token_type_ids")
             yield name, folder / "minilm.onnx", {w: stored[f"run0/in/{w}"] for w in words}
+
+
+def towers(width: int = 512, rows: int = 256, depth: int = 4) -> onnx.ModelProto:
+    """Return a network of two towers that meet in a product: halves that need nothing of each other."""
+    helper, rng = onnx.helper, np.random.default_rng(1)
+    weights: list[onnx.TensorProto] = []
+    nodes: list[onnx.NodeProto] = []
+    for tower in ("query", "item"):
+        last = tower
+        for level in range(depth):
+            weight = rng.standard_normal((width, width), np.float32) / np.sqrt(np.float32(width))
+            weights.append(onnx.numpy_helper.from_array(weight, f"{tower}.w{level}"))
+            product, bent = f"{tower}.p{level}", f"{tower}.h{level}"
+            nodes.append(helper.make_node("MatMul", [last, f"{tower}.w{level}"], [product]))
+            nodes.append(helper.make_node("Relu", [product], [bent]))
+            last = bent
+        nodes.append(helper.make_node("ReduceMean", [last], [f"{tower}.m"], axes=[0], keepdims=1))
+    nodes.append(helper.make_node("Mul", ["query.m", "item.m"], ["score"]))
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "towers",
+        [value(n, onnx.TensorProto.FLOAT, [rows, width]) for n in ("query", "item")],
+        [value("score", onnx.TensorProto.FLOAT, [1, width])], weights,
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 
 def compared(first: Executable, best: Executable, inputs: Inputs) -> None:

@@ -45,7 +45,7 @@ from inlay.placement.plan_places import PlanOptions
 from inlay.runtime.extern import Extern
 from inlay.runtime.trace import QUEUES
 from inlay.schedule.choose import RULES, Rule, schedule_function
-from inlay.transforms.fuse_ops import groups_of
+from inlay.transforms.fuse_ops import FuseOptions, groups_of
 from inlay.transforms.pack_weights import PackOptions
 from inlay.vm.link import link
 
@@ -138,10 +138,12 @@ def _context(
     instrument: Instrument,
 ) -> PassContext:
     """Return what passes are given: operators, what a constant expression is, and their options."""
+    fusing = FuseOptions()
     return PassContext(
         operators,
         lambda expression: evaluate_expr(expression, meanings),
         options={
+            FuseOptions: fusing,
             PackOptions: PackOptions(lanes=target.lanes(4)),
             PlanOptions: PlanOptions(
                 board.name,
@@ -153,7 +155,7 @@ def _context(
                 typical=options.typical,
                 calibration=options.calibration,
                 generators=generators(operators, board),
-                groups=partial(groups_of, operators=operators),
+                groups=partial(groups_of, operators=operators, options=fusing),
                 host_ends=True,
             ),
             StorageOptions: StorageOptions(away(board)),

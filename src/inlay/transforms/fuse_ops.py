@@ -21,7 +21,7 @@ the remarks of the pass context (`not-fused`, with the reason of `_groups.Reason
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -79,28 +79,55 @@ def run(module: Module, context: PassContext) -> Module:
     return module.with_functions({**functions, **fusing.made})
 
 
-def groups_of(module: Module, operators: OperatorTable) -> dict[int, int]:
+def groups_of(
+    module: Module, operators: OperatorTable, options: FuseOptions | None = None
+) -> dict[int, int]:
     """Return which operators would be one kernel if all of them were on one device.
 
     By identity of the call, a number for each group; nothing is rewritten. Who chooses devices asks
     this first: what is one kernel costs one launch and moves only what goes in and out. Cost: linear.
+
+    Args:
+        module: in A-normal form.
+        operators: what it uses.
+        options: those that this pass will run with.
     """
+    asked = options or FuseOptions()
+    limits = GroupOptions(asked.limit, asked.operand_transposes)
+    again = recursive_functions(call_graph(module))
     found: dict[int, int] = {}
     groups = 0
-    for function in module.functions.values():
+    for name, function in module.functions.items():
         if function.primitive is not None:
             continue
         reads = count_uses(function.body)
-        pending = [function.body]
+        pending = [(function.body, name in again)]
         while pending:
-            lets, result = walk.spine(pending.pop())
-            grouping = Grouping(lets, lambda ref: operators.definition(ref.op), reads, GroupOptions())
-            for group in grouping.groups:
+            block, repeats = pending.pop()
+            lets, result = walk.spine(block)
+            for group in _grouped(lets, operators, reads, limits, repeats=repeats)[1]:
                 found.update((id(node.call), groups) for node in group.nodes)
                 groups += 1
-            for value in (*(let.value for let in lets), result):
-                pending.extend(nested(value))
+            for let in lets:
+                inner = repeats or _is_recursive(let)
+                pending.extend((b, inner) for b in nested(let.value))
+            pending.extend((b, repeats) for b in nested(result))
     return found
+
+
+def _grouped(
+    lets: Sequence[Let], operators: OperatorTable, reads: dict[Var, int], options: GroupOptions, *,
+    repeats: bool,
+) -> tuple[Grouping, list[Group]]:  # fmt: skip
+    """Return the groups of a block, and how they came about; those of one that repeats are joined."""
+
+    def predicted(group: Group) -> int | None:  # None where it depends on sizes
+        return predicted_ns(_Kernel(group).function(), operators).value
+
+    grouping = Grouping(lets, lambda ref: operators.definition(ref.op), reads, options)
+    if not repeats:
+        return grouping, grouping.groups
+    return grouping, join(lets, grouping.group_of, reads, predicted)
 
 
 def kernel_of(call: Call, definition: OpDef) -> Function:
@@ -140,13 +167,8 @@ class _Fusing:
 
     def _block(self, block: Expr, *, repeats: bool) -> Expr:
         lets, result = walk.spine(block)
-        grouping = Grouping(
-            lets, lambda ref: self._ops.definition(ref.op), self._reads, self._options
-        )
+        grouping, groups = _grouped(lets, self._ops, self._reads, self._options, repeats=repeats)
         self._remark(grouping)
-        groups = grouping.groups
-        if repeats:
-            groups = join(lets, grouping.group_of, self._reads, self._predicted_ns)
         # In program order, so that names count upward.
         calls = {g.last.let.var: (g, self._call(g)) for g in groups}
         result = self._value(result, repeats=repeats)
@@ -158,10 +180,6 @@ class _Fusing:
                 same = value is let.value and result is let.body
                 result = let if same else _relet(let, value, result)
         return result
-
-    def _predicted_ns(self, group: Group) -> int | None:
-        """Return how long a group takes, None where that depends on sizes."""
-        return predicted_ns(_Kernel(group).function(), self._ops).value
 
     def _value(self, value: Expr, *, repeats: bool) -> Expr:
         """Return a value with its nested blocks fused."""
