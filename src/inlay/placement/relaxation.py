@@ -84,8 +84,8 @@ def relax(problem: Problem, known: float) -> Relaxed:
             weights = weights * np.exp(0.3 / (1 + step / 40) * (busy / max(busy.max(), 1e-9) - 1))
             weights = weights / weights.sum()
     # Rounded, so that the last bits of a sum do not decide which of two plans is taken.
-    regrets = np.round(np.minimum(costs - costs.min(1)[:, None], _NEVER))
-    return Relaxed(best * (1 - 1e-9), regrets.tolist())
+    rounded = np.round(np.minimum(costs - costs.min(1)[:, None], _NEVER))
+    return Relaxed(best * (1 - 1e-9), [[float(r) for r in row] for row in rounded])
 
 
 class _Values:
@@ -239,7 +239,7 @@ class _Room:
         self._memory = np.array(problem.memory, dtype=np.intp)
         bounded = [m for m in sorted(set(problem.memory)) if m < len(bounds) and bounds[m] is not None]
         self._bounded = np.array(bounded, dtype=np.intp)
-        points = np.unique(np.linspace(0, count - 1, _POINTS).astype(int)) if bounded else []
+        points = sorted({i * (count - 1) // (_POINTS - 1) for i in range(_POINTS if bounded else 0)})
         self._points = np.array(points, dtype=np.intp)
         self._held = np.zeros((len(self._points), count))
         room = [float(bounds[m] or 0.0) for m in bounded]
