@@ -25,8 +25,11 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inlay.placement.schedule import Problem
+
+Floats = NDArray[np.float64]
 
 _NEVER = 1e15
 """The cost of what cannot be: more than any program takes, and small enough to be added to."""
@@ -84,8 +87,8 @@ def relax(problem: Problem, known: float) -> Relaxed:
             weights = weights * np.exp(0.3 / (1 + step / 40) * (busy / max(busy.max(), 1e-9) - 1))
             weights = weights / weights.sum()
     # Rounded, so that the last bits of a sum do not decide which of two plans is taken.
-    rounded = np.round(np.minimum(costs - costs.min(1)[:, None], _NEVER))
-    return Relaxed(best * (1 - 1e-9), [[float(r) for r in row] for row in rounded])
+    above = np.minimum(costs - costs.min(1)[:, None], _NEVER)
+    return Relaxed(best * (1 - 1e-9), [[float(round(r)) for r in row] for row in above])
 
 
 class _Values:
@@ -169,7 +172,7 @@ class _Values:
         for value, device in problem.ends:
             self._refused[self._number[value]][:, ~self._inside[device]] = _NEVER
 
-    def improve(self, weights: np.ndarray, rent: np.ndarray) -> tuple[float, np.ndarray]:
+    def improve(self, weights: Floats, rent: Floats) -> tuple[float, Floats]:
         """Return the bound, and what each task costs on each device; then improve the prices."""
         own_costs = weights[self._piece] * self._cost + rent
         latency = np.tensordot(weights, self._latency, 1)
@@ -198,7 +201,7 @@ class _Values:
                       np.where((made < _NEVER / 2) & self._is_made[:, None], made, 0.0))  # fmt: skip
         return bound, costs
 
-    def _average(self, own_costs: np.ndarray, read: np.ndarray, made: np.ndarray) -> None:
+    def _average(self, own_costs: Floats, read: Floats, made: Floats) -> None:
         """Hand to tasks a fair part of what values cost, and back to values in equal shares."""
         self._of_reader -= read / self._members[self._read][:, None]
         self._of_maker -= made / self._members[:, None]
@@ -206,14 +209,14 @@ class _Values:
         self._of_reader += share[self._reader]
         self._of_maker[self._is_made] += share[self._maker[self._is_made]]
 
-    def _left(self, own_costs: np.ndarray) -> np.ndarray:
+    def _left(self, own_costs: Floats) -> Floats:
         """Return what tasks pay by device beside the prices."""
         left = own_costs.copy()
         np.subtract.at(left, self._reader, self._of_reader)
         np.subtract.at(left, self._maker[self._is_made], self._of_maker[self._is_made])
         return left
 
-    def busy(self, assignment: np.ndarray) -> np.ndarray:
+    def busy(self, assignment: NDArray[np.intp]) -> Floats:
         """Return how long an assignment keeps each resource busy."""
         found = np.zeros(self.resources)
         np.add.at(found, self._piece[assignment], self._cost[np.arange(len(assignment)), assignment])
@@ -261,7 +264,7 @@ class _Room:
                 here = self._bounded == self._memory[item.home]
                 self._room[np.ix_(lives, here)] -= size
 
-    def rent(self) -> np.ndarray:
+    def rent(self) -> Floats:
         """Return what each task pays for the values that it makes, by device."""
         paid = self._held.T @ self._rents
         every = np.zeros((self._held.shape[1], max(self._memory, default=0) + 1))
@@ -272,7 +275,7 @@ class _Room:
         """Return the rent of all the room there is."""
         return float((self._rents * self._room).sum())
 
-    def watch(self, assignment: np.ndarray) -> None:
+    def watch(self, assignment: NDArray[np.intp]) -> None:
         """Take note of where tasks are, on average over the last assignments."""
         now = self._memory[assignment][:, None] == self._bounded
         self._where = 0.8 * self._where + 0.2 * now
