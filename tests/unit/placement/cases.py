@@ -95,7 +95,7 @@ def read(text: str) -> Module:
     text = re.sub(r"\bfixed\((\w+), ", r'on_device{device="\1", result=true}(', text)
     text = re.sub(r"\bon\((\w+), ", r'on_device{device="\1"}(', text)
     text = re.sub(r"\bcopy\((\w+), (\w+), ", r'device_copy{src="\1", dst="\2"}(', text)
-    if "List" in text:
+    if "Nil" in text or "List" in text:
         text = "data List<'a> { Nil, Cons('a, List['a]) }" + text
     return infer_types(parse_module(text, OPS))
 
