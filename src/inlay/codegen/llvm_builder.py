@@ -67,6 +67,15 @@ class Builder:
         """The region from which on a value exists; 0 for literals and arguments."""
         return self._depth.get(value, 0)
 
+    def depth_of_all(self, values: Sequence[str]) -> int:
+        """The region from which on all of some values exist."""
+        known, depth = self._depth, 0
+        for value in values:
+            d = known.get(value, 0)
+            if d > depth:  # noqa: PLR1730  this runs for every operand that is written
+                depth = d
+        return depth
+
     def fresh(self, depth: int | None = None) -> str:
         """Return a new name that exists from a region on (default: the present one)."""
         self._count += 1
@@ -102,11 +111,7 @@ class Builder:
             operands: the values in it.
             cheap: whether it may be executed although the branch that needs it is not taken.
         """
-        depth = 0
-        known = self._depth
-        for operand in operands:
-            d = known.get(operand, 0)
-            depth = max(depth, d)
+        depth = self.depth_of_all(operands)
         regions = self.regions
         if not cheap:
             for i in range(len(regions) - 1, depth, -1):

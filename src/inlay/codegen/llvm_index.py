@@ -106,15 +106,21 @@ class IndexEmitter:
         self.vectors: set[str] = set()
 
     def linear(self, e: Int) -> Linear:
-        """Return the value of a polynomial."""
+        """Return the value of a polynomial, not to be changed: it may be that of a symbol."""
         out: Linear = {}
-        for monomial, c in e.terms:
+        env, terms = self.env, e.terms
+        if len(terms) == 1 and terms[0][1] == 1 and len(terms[0][0]) == 1:
+            return self._atom(terms[0][0][0])
+        for monomial, c in terms:
             if not monomial:
                 out[()] = out.get((), 0) + c
                 if not out[()]:
                     del out[()]
                 continue
-            term = self._atom(monomial[0])
+            # Most atoms are symbols in scope.
+            term = env.get(first) if isinstance(first := monomial[0], Sym) else None
+            if term is None:
+                term = self._atom(first)
             for atom in monomial[1:]:
                 term = multiply(term, self._atom(atom))
             for product, k in term.items():
@@ -250,7 +256,12 @@ class IndexEmitter:
 
     def is_vector(self, e: Linear) -> bool:
         """Whether the value differs by lane."""
-        return any(self._is_vector(p) for p in e)
+        vectors = self.vectors
+        for product in e:
+            for n in product:
+                if n == LANE or n in vectors:
+                    return True
+        return False
 
     def split(self, e: Linear) -> Split:
         """Return the parts of a value."""
@@ -310,7 +321,8 @@ class IndexEmitter:
         """Return the sum of scalar products and a number, added from the outermost loop inward."""
         emit = self.builder
         total = ""
-        for product, c in sorted(e.items(), key=lambda t: self._place(t[0])):
+        parts = sorted(e.items(), key=lambda t: self._place(t[0])) if len(e) > 1 else e.items()
+        for product, c in parts:
             term = self._product(product, c)
             total = term if not total else emit.pure(
                 f"add nsw i64 {total}, {term}", (total, term), cheap=True
@@ -324,7 +336,10 @@ class IndexEmitter:
     def _product(self, product: Product, c: int) -> str:
         emit = self.builder
         value = ""
-        for factor in sorted(product, key=lambda n: (emit.depth_of(n), n)):
+        factors = product
+        if len(product) > 1:
+            factors = sorted(product, key=lambda n: (emit.depth_of(n), n))
+        for factor in factors:
             value = factor if not value else emit.pure(
                 f"mul nsw i64 {value}, {factor}", (value, factor), cheap=True
             )  # fmt: skip
@@ -333,7 +348,7 @@ class IndexEmitter:
         return value
 
     def _place(self, product: Product) -> tuple[int, int, Product]:
-        return (max(self.builder.depth_of(n) for n in product), len(product), product)
+        return (self.builder.depth_of_all(product), len(product), product)
 
     def lanes(self, e: Linear) -> str:
         """Return the vector sum of products that differ by lane."""

@@ -230,7 +230,7 @@ class Memory:
         pointer = self._base(buffer)
         by_depth: dict[int, Linear] = {}
         for product, c in where.scalar.items():
-            depth = max(emit.depth_of(n) for n in product)
+            depth = emit.depth_of_all(product)
             by_depth.setdefault(depth, {})[product] = c * size
         for depth in sorted(by_depth):
             offset = self.index.scalar(by_depth[depth])
