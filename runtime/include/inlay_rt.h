@@ -136,7 +136,7 @@ typedef enum inlay_event_kind {
     INLAY_EVENT_WAIT,  /* the thread of the call waited */
     INLAY_EVENT_CALL,  /* a function ran from outside, to its end */
     INLAY_EVENT_NEEDS, /* command `number` was issued, and waits for `other` */
-    INLAY_EVENT_MEMORY /* bytes of tensors of the call: `value` in the host, `other` on devices */
+    INLAY_EVENT_MEMORY /* bytes of tensors of the call, `value`, in one memory; `queue`: the unit */
 } inlay_event_kind_t;
 
 typedef struct inlay_event {

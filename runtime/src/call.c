@@ -3,6 +3,23 @@
 
 #include <string.h>
 
+/* A counter for each memory, where devices have any; 0 without memory for them. */
+static int open_counters(inlay_activation_t *m)
+{
+    size_t bytes = m->module->n_memories * sizeof *m->heap.lodged;
+    if (!m->module->n_devices) return 1;
+    m->heap.lodged = m->host->allocate(m->host->user, bytes, 64);
+    if (m->heap.lodged) memset(m->heap.lodged, 0, bytes);
+    return m->heap.lodged != NULL;
+}
+
+static void close_counters(inlay_activation_t *m)
+{
+    if (m->heap.lodged)
+        m->host->release(m->host->user, m->heap.lodged,
+                         m->module->n_memories * sizeof *m->heap.lodged, 64);
+}
+
 inlay_status_t inlay_activation_create(const inlay_module_t *module, const inlay_host_t *host,
                                        const inlay_config_t *config,
                                        inlay_activation_t **activation)
@@ -23,7 +40,7 @@ inlay_status_t inlay_activation_create(const inlay_module_t *module, const inlay
     if (!m->config.most_tasks) m->config.most_tasks = INLAY_MOST_TASKS;
     if (!m->config.held_bytes) m->config.held_bytes = INLAY_HELD_BYTES;
     inlay_heap_open(&m->heap, host, m->config.cache_bytes);
-    if (inlay_flow_open(m) != INLAY_OK) {
+    if (!open_counters(m) || inlay_flow_open(m) != INLAY_OK) {
         inlay_activation_destroy(m);
         return INLAY_OUT_OF_MEMORY;
     }
@@ -38,6 +55,7 @@ void inlay_activation_destroy(inlay_activation_t *m)
     if (m->first) m->host->release(m->host->user, m->first, m->first->bytes, 64);
     inlay_task_close(m);
     inlay_heap_close(&m->heap);
+    close_counters(m);
     inlay_flow_close(m);
     m->host->release(m->host->user, m, sizeof *m, 64);
 }

@@ -133,6 +133,7 @@ static inlay_status_t open_device(inlay_module_t *module, inlay_unopened_t *reco
     if (status != INLAY_OK) return device_fails(error, record, status, message);
     for (i = 0; i < record->n_memories; i++) {
         module->homes[record->memories[i]] = *first;
+        module->homes[record->memories[i]].memory = record->memories[i];
         module->homes[record->memories[i]].unit = i;
         module->homes[record->memories[i]].queues = facts.queues_per_unit;
     }

@@ -22,6 +22,7 @@ typedef struct inlay_home {
     inlay_device_t *device;
     inlay_program_t *program;
     const struct inlay_unopened *record;
+    uint32_t memory;              /* its number in the module */
     uint32_t unit, queues;        /* queues: of each unit */
     inlay_gate_t *gate;           /* of hardware that other devices have too; else NULL */
 } inlay_home_t;

@@ -135,7 +135,7 @@ inlay_storage_t *inlay_heap_lodge(inlay_heap_t *heap, const inlay_home_t *home, 
     storage->home = home;
     storage->memory = memory;
     storage->owned = 1;
-    heap->lodged_bytes += bytes;
+    heap->lodged[home->memory] += bytes;
     return storage;
 }
 
@@ -147,7 +147,7 @@ static void recycle(inlay_heap_t *heap, inlay_object_t *object)
     if (object->kind == KIND_STORAGE) {
         inlay_storage_t *storage = (inlay_storage_t *)(void *)object;
         if (storage->owned && storage->home) {
-            heap->lodged_bytes -= storage->bytes;
+            heap->lodged[storage->home->memory] -= storage->bytes;
             storage->home->driver->release(storage->home->device, storage->memory);
         } else if (storage->owned) {
             heap->used_bytes -= storage->capacity;

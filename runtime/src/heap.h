@@ -36,7 +36,7 @@ typedef struct inlay_heap {
     uint64_t serials;
 #endif
     size_t used_bytes; /* of all storages that own theirs */
-    size_t lodged_bytes; /* of storages in memories of devices */
+    size_t *lodged;    /* bytes of storages in each memory of a device; NULL where there is none */
     size_t held_bytes; /* of storages that died while commands in flight use them */
 } inlay_heap_t;
 

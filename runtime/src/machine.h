@@ -152,7 +152,7 @@ inlay_record_t *inlay_segment_end(inlay_segment_t *segment);
 inlay_segment_t *inlay_stack_open(inlay_activation_t *m, size_t slots);
 void inlay_stack_close(inlay_activation_t *m, inlay_segment_t *segment);
 
-/* vm.c: the frames at the instruction noted above, and what an error says of them. */
+/* explain.c: the frames at the instruction noted above, and what an error says of them. */
 void inlay_vm_where(const inlay_activation_t *m, inlay_where_t *where);
 void inlay_vm_explain(const inlay_activation_t *m, const inlay_where_t *where, inlay_error_t *error);
 
@@ -177,7 +177,20 @@ inlay_status_t inlay_op_read_ints(inlay_activation_t *m, uint32_t n);
 inlay_status_t inlay_op_make_ints(inlay_activation_t *m, uint32_t dtype, uint32_t n, uint32_t rank);
 inlay_status_t inlay_op_dims(inlay_activation_t *m, uint32_t rank);
 
-/* Failures that several files report. */
+/* compound.c: the same, for values with fields. Pop n slots into a new object, and push it; replace
+ * the top, a compound, by one of its items or by all n; replace what a cell holds. */
+inlay_status_t inlay_op_construct(inlay_activation_t *m, uint32_t kind, uint32_t label, uint32_t n);
+inlay_status_t inlay_op_item(inlay_activation_t *m, uint32_t kind, uint32_t index);
+inlay_status_t inlay_op_unpack(inlay_activation_t *m, uint32_t n);
+inlay_status_t inlay_op_write_cell(inlay_activation_t *m);
+
+/* explain.c: failures that several files report. `message` is a string of the module with a place for
+ * each of n integers. */
+inlay_status_t inlay_fail_check(inlay_activation_t *m, uint32_t message, const inlay_slot_t *slots,
+                                uint32_t n);
+inlay_status_t inlay_fail_overflow(inlay_activation_t *m);
+inlay_status_t inlay_fail_division(inlay_activation_t *m);
+inlay_status_t inlay_fail_axis(inlay_activation_t *m, uint32_t axis, uint32_t rank);
 inlay_status_t inlay_wrong_kind(inlay_activation_t *m, uint32_t wanted, uint32_t found);
 inlay_status_t inlay_no_memory(inlay_activation_t *m);
 inlay_status_t inlay_no_device_memory(inlay_activation_t *m, const inlay_home_t *home);

@@ -78,9 +78,18 @@ void inlay_trace_needs(const inlay_activation_t *m, const inlay_command_t *later
 void inlay_trace_memory(const inlay_activation_t *m)
 {
     inlay_event_t event;
+    uint32_t i;
     if (!m->host->event) return;
     event = event_of(m, INLAY_EVENT_MEMORY, inlay_trace_now(m), NO_NAME);
     event.value = (int64_t)m->heap.used_bytes;
-    event.other = m->heap.lodged_bytes;
     m->host->event(m->host->user, &event);
+    for (i = 0; m->heap.lodged && i < m->module->n_memories; i++) {
+        const inlay_home_t *home = &m->module->homes[i];
+        if (!home->driver) continue;
+        event.value = (int64_t)m->heap.lodged[i];
+        event.device = home->record->name;
+        event.device_bytes = home->record->name_bytes;
+        event.queue = home->unit;
+        m->host->event(m->host->user, &event);
+    }
 }

@@ -8,130 +8,6 @@
 
 #include <string.h>
 
-inlay_status_t inlay_wrong_kind(inlay_activation_t *m, uint32_t wanted, uint32_t found)
-{
-    inlay_fail(m->error, INLAY_KIND_MISMATCH, "an instruction needs a value of kind ", NULL, 0);
-    inlay_say(m->error, inlay_kind_name(wanted));
-    inlay_say(m->error, ", found ");
-    inlay_say(m->error, inlay_kind_name(found));
-    return INLAY_KIND_MISMATCH;
-}
-
-inlay_status_t inlay_no_memory(inlay_activation_t *m)
-{
-    return inlay_fail(m->error, INLAY_OUT_OF_MEMORY, "the host has no more memory", NULL, 0);
-}
-
-inlay_status_t inlay_need_ints(inlay_activation_t *m, const inlay_slot_t *slots, size_t n)
-{
-    size_t i;
-    for (i = 0; i < n; i++)
-        if (slots[i].tag != KIND_INT) return inlay_wrong_kind(m, KIND_INT, slots[i].tag);
-    return INLAY_OK;
-}
-
-/* ------------------------------------------------------------------------------- out of line */
-
-static inlay_status_t fail_check(inlay_activation_t *m, uint32_t message, const inlay_slot_t *slots,
-                                 uint32_t n)
-{
-    int64_t values[16];
-    uint32_t i;
-    for (i = 0; i < n && i < 16; i++) values[i] = slots[i].as.integer;
-    return inlay_fail_text(m->error, INLAY_CHECK_FAILED, inlay_module_string(m->module, message),
-                           values, n < 16 ? n : 16);
-}
-
-static inlay_status_t overflow(inlay_activation_t *m)
-{
-    return inlay_fail(m->error, INLAY_INT_OVERFLOW, "integer arithmetic leaves 64 bits", NULL, 0);
-}
-
-static inlay_status_t division(inlay_activation_t *m)
-{
-    return inlay_fail(m->error, INLAY_DIVIDE_BY_ZERO, "integer division by zero", NULL, 0);
-}
-
-static inlay_status_t bad_axis(inlay_activation_t *m, uint32_t axis, uint32_t rank)
-{
-    int64_t values[2];
-    values[0] = axis;
-    values[1] = rank;
-    return inlay_fail(m->error, INLAY_OUT_OF_RANGE, "axis {1} of a tensor of rank {2}", values, 2);
-}
-
-/* Pop n slots into a new object, and push it. */
-static inlay_status_t construct(inlay_activation_t *m, uint32_t kind, uint32_t label, uint32_t n)
-{
-    inlay_compound_t *made = inlay_heap_compound(&m->heap, kind, n);
-    if (!made) return inlay_no_memory(m);
-    made->label = label;
-    m->sp -= n;
-    if (n) memcpy(made->items, m->sp, n * sizeof *m->sp);
-    m->sp->tag = kind;
-    m->sp->as.object = &made->header;
-    m->sp++;
-    return INLAY_OK;
-}
-
-/* Replace the top, a compound, by one of its items. */
-static inlay_status_t item(inlay_activation_t *m, uint32_t kind, uint32_t index)
-{
-    inlay_slot_t *top = m->sp - 1;
-    inlay_compound_t *compound;
-    if (top->tag != kind) return inlay_wrong_kind(m, kind, top->tag);
-    compound = (inlay_compound_t *)(void *)top->as.object;
-    if (index >= compound->n) {
-        int64_t values[2];
-        values[0] = index;
-        values[1] = compound->n;
-        return inlay_fail(m->error, INLAY_OUT_OF_RANGE, "field {1} of a value of {2} fields",
-                          values, 2);
-    }
-    *top = compound->items[index];
-    if (top->tag > KIND_INT) inlay_retain(top->as.object);
-    inlay_release(&m->heap, &compound->header);
-    return INLAY_OK;
-}
-
-static inlay_status_t unpack(inlay_activation_t *m, uint32_t n)
-{
-    inlay_slot_t *top = m->sp - 1;
-    inlay_compound_t *compound;
-    uint32_t i;
-    if (top->tag != KIND_TUPLE && top->tag != KIND_ADT)
-        return inlay_wrong_kind(m, KIND_TUPLE, top->tag);
-    compound = (inlay_compound_t *)(void *)top->as.object;
-    if (compound->n != n) {
-        int64_t values[2];
-        values[0] = compound->n;
-        values[1] = n;
-        return inlay_fail(m->error, INLAY_KIND_MISMATCH,
-                          "a value of {1} fields is unpacked to {2}", values, 2);
-    }
-    for (i = 0; i < n; i++) {
-        top[i] = compound->items[i];
-        if (top[i].tag > KIND_INT) inlay_retain(top[i].as.object);
-    }
-    inlay_release(&m->heap, &compound->header);
-    m->sp = top + n;
-    return INLAY_OK;
-}
-
-static inlay_status_t write_cell(inlay_activation_t *m)
-{
-    inlay_slot_t *top = m->sp - 1, *cell = m->sp - 2, old;
-    inlay_compound_t *compound;
-    if (cell->tag != KIND_CELL) return inlay_wrong_kind(m, KIND_CELL, cell->tag);
-    compound = (inlay_compound_t *)(void *)cell->as.object;
-    old = compound->items[0];
-    compound->items[0] = *top;
-    inlay_slot_release(&m->heap, &old);
-    inlay_release(&m->heap, &compound->header);
-    m->sp -= 2;
-    return INLAY_OK;
-}
-
 /* Run native shape code and push its results; 0 where the instructions that it stands for are to run:
  * something is not there yet, or one of them fails, and says why. */
 static int evaluate(const inlay_shape_t *shape, const inlay_slot_t *base, inlay_slot_t *sp)
@@ -194,59 +70,6 @@ static void place_arguments(inlay_activation_t *m, inlay_slot_t *to, inlay_compo
         if (to[i].tag > KIND_INT) inlay_retain(to[i].as.object);
     }
     inlay_release(&m->heap, &closure->header);
-}
-
-/* A caller's pc is already behind its call. */
-void inlay_vm_where(const inlay_activation_t *m, inlay_where_t *where)
-{
-    const inlay_function_t *f = m->function;
-    const uint32_t *pc = m->pc;
-    const inlay_record_t *top = m->top;
-    const inlay_segment_t *segment = m->current;
-    const inlay_task_t *task = m->task;
-    uint32_t i;
-    where->depth = 0;
-    for (;;) {
-        if (where->depth == INLAY_TRACE_DEPTH) return;
-        where->frames[where->depth].function = f;
-        where->frames[where->depth].pc = pc;
-        where->depth++;
-        f = top->function;
-        if (f) {
-            pc = top->pc - 1;
-            if (top->segment != segment) {
-                segment = top->segment;
-                top = segment->top;
-            } else {
-                top++;
-            }
-        } else if (task->caller) {
-            task = task->caller;
-            f = task->function;
-            pc = task->pc - 1;
-            top = task->top;
-            segment = task->current;
-        } else {
-            break;
-        }
-    }
-    for (i = 0; i < task->where.depth && where->depth < INLAY_TRACE_DEPTH; i++)
-        where->frames[where->depth++] = task->where.frames[i];
-}
-
-void inlay_vm_explain(const inlay_activation_t *m, const inlay_where_t *where, inlay_error_t *error)
-{
-    uint32_t i;
-    error->depth = where->depth;
-    for (i = 0; i < where->depth; i++) {
-        const inlay_function_t *f = where->frames[i].function;
-        inlay_text_t span =
-            inlay_module_span(m->module, f, (uint32_t)(where->frames[i].pc - f->code));
-        error->functions[i] = f->name.at;
-        error->function_bytes[i] = f->name.bytes;
-        error->spans[i] = span.bytes ? span.at : NULL;
-        error->span_bytes[i] = span.bytes;
-    }
 }
 
 /* Some compilers keep variables of the loop in vector registers when the loop stores several of them
@@ -342,7 +165,7 @@ OUT_OF_LINE static inlay_status_t issue(inlay_activation_t *m, const inlay_funct
         NEED(sp - 1, KIND_INT);                                            \
         sp--;                                                              \
         if (!function(sp[-1].as.integer, sp[0].as.integer, &sp[-1].as.integer)) { \
-            status = overflow(m);                                          \
+            status = inlay_fail_overflow(m);                                          \
             goto failed;                                                   \
         }                                                                  \
     } while (0)
@@ -480,7 +303,7 @@ again:
             NEED(sp - 2, KIND_INT);
             NEED(sp - 1, KIND_INT);
             if (sp[-1].as.integer == 0) {
-                status = division(m);
+                status = inlay_fail_division(m);
                 goto failed;
             }
             CHECKED(inlay_floor_divide);
@@ -490,7 +313,7 @@ again:
             NEED(sp - 2, KIND_INT);
             NEED(sp - 1, KIND_INT);
             if (sp[-1].as.integer == 0) {
-                status = division(m);
+                status = inlay_fail_division(m);
                 goto failed;
             }
             BINARY(inlay_modulo(a, b));
@@ -501,7 +324,7 @@ again:
         case OP_NEG:
             NEED(sp - 1, KIND_INT);
             if (!inlay_subtract(0, sp[-1].as.integer, &sp[-1].as.integer)) {
-                status = overflow(m);
+                status = inlay_fail_overflow(m);
                 goto failed;
             }
             pc++;
@@ -531,7 +354,7 @@ again:
             to = sp - 1 - pc[1];
             status = inlay_need_ints(m, to, pc[1]);
             if (status == INLAY_OK && sp[-1].as.integer == 0)
-                status = fail_check(m, pc[2], to, pc[1]);
+                status = inlay_fail_check(m, pc[2], to, pc[1]);
             if (status != INLAY_OK) goto failed;
             sp = to;
             pc += 3;
@@ -539,7 +362,7 @@ again:
         case OP_FAIL:
             to = sp - pc[1];
             status = inlay_need_ints(m, to, pc[1]);
-            if (status == INLAY_OK) status = fail_check(m, pc[2], to, pc[1]);
+            if (status == INLAY_OK) status = inlay_fail_check(m, pc[2], to, pc[1]);
             goto failed;
         case OP_JUMP:
             if (pc[1] <= (uint32_t)(pc - f->code)) POLL();
@@ -676,11 +499,11 @@ again:
             pc = record.pc;
             break;
 
-        case OP_CLOSURE: OUTSIDE(construct(m, KIND_CLOSURE, pc[1], pc[2])); pc += 3; break;
-        case OP_TUPLE: OUTSIDE(construct(m, KIND_TUPLE, 0, pc[1])); pc += 2; break;
-        case OP_CONSTRUCT: OUTSIDE(construct(m, KIND_ADT, pc[1], pc[2])); pc += 3; break;
-        case OP_PROJECT: OUTSIDE(item(m, KIND_TUPLE, pc[1])); pc += 2; break;
-        case OP_FIELD: OUTSIDE(item(m, KIND_ADT, pc[1])); pc += 2; break;
+        case OP_CLOSURE: OUTSIDE(inlay_op_construct(m, KIND_CLOSURE, pc[1], pc[2])); pc += 3; break;
+        case OP_TUPLE: OUTSIDE(inlay_op_construct(m, KIND_TUPLE, 0, pc[1])); pc += 2; break;
+        case OP_CONSTRUCT: OUTSIDE(inlay_op_construct(m, KIND_ADT, pc[1], pc[2])); pc += 3; break;
+        case OP_PROJECT: OUTSIDE(inlay_op_item(m, KIND_TUPLE, pc[1])); pc += 2; break;
+        case OP_FIELD: OUTSIDE(inlay_op_item(m, KIND_ADT, pc[1])); pc += 2; break;
         case OP_TAG: {
             inlay_object_t *object = sp[-1].as.object;
             NEED(sp - 1, KIND_ADT);
@@ -690,10 +513,10 @@ again:
             pc++;
             break;
         }
-        case OP_UNPACK: OUTSIDE(unpack(m, pc[1])); pc += 2; break;
-        case OP_CELL_NEW: OUTSIDE(construct(m, KIND_CELL, 0, 1)); pc++; break;
-        case OP_CELL_READ: OUTSIDE(item(m, KIND_CELL, 0)); pc++; break;
-        case OP_CELL_WRITE: OUTSIDE(write_cell(m)); pc++; break;
+        case OP_UNPACK: OUTSIDE(inlay_op_unpack(m, pc[1])); pc += 2; break;
+        case OP_CELL_NEW: OUTSIDE(inlay_op_construct(m, KIND_CELL, 0, 1)); pc++; break;
+        case OP_CELL_READ: OUTSIDE(inlay_op_item(m, KIND_CELL, 0)); pc++; break;
+        case OP_CELL_WRITE: OUTSIDE(inlay_op_write_cell(m)); pc++; break;
 
         case OP_STORAGE: n = 3; goto issue;
         case OP_TENSOR: OUTSIDE(inlay_op_tensor(m, pc + 1)); pc += 3; break;
@@ -702,7 +525,7 @@ again:
             const inlay_view_t *view = (const inlay_view_t *)(void *)sp[-1].as.object;
             NEED(sp - 1, KIND_TENSOR);
             if (view->dtype != pc[1] || view->rank != pc[2]) {
-                status = fail_check(m, pc[3], sp, 0);
+                status = inlay_fail_check(m, pc[3], sp, 0);
                 goto failed;
             }
             pc += 4;
@@ -712,7 +535,7 @@ again:
             inlay_view_t *view = (inlay_view_t *)(void *)sp[-1].as.object;
             NEED(sp - 1, KIND_TENSOR);
             if (pc[1] >= view->rank) {
-                status = bad_axis(m, pc[1], view->rank);
+                status = inlay_fail_axis(m, pc[1], view->rank);
                 goto failed;
             }
             sp[-1].tag = KIND_INT;

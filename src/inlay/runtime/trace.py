@@ -52,11 +52,11 @@ class Event:
         row: the thread, a number; of a command of a device, the one that told its end.
         call: which activation; calls of one activation follow each other.
         number: of the command, in its activation.
-        other: of the command that it waits for; of memory, bytes on devices.
+        other: of the command that it waits for.
         begin, end: when, in ns.
-        value: of a kernel, the predicted time in ns, or -1; of memory, bytes in the host.
-        device: that ran it; empty for the host.
-        queue: of the device; those with odd numbers are for copies.
+        value: of a kernel, the predicted time in ns, or -1; of memory, bytes there.
+        device: that ran it, or whose memory it is; empty for the host.
+        queue: of the device, those with odd numbers are for copies; of memory, the unit.
     """
 
     kind: EventKind
@@ -120,7 +120,7 @@ class _Timeline:
         rows = {(e.device, e.queue if e.device else e.row): None
                 for e in self._events if e.kind is not EventKind.MEMORY}  # fmt: skip
         self._rows = {row: i for i, row in enumerate(sorted(rows), 1)}
-        devices = sorted({"", *(device for device, _ in rows)})
+        devices = sorted({"", *(e.device for e in self._events)})
         self._processes = {device: i for i, device in enumerate(devices, 1)}
         self._calls: dict[int, int] = {}
 
@@ -147,8 +147,10 @@ class _Timeline:
                 case EventKind.MEMORY:
                     number = self._calls.setdefault(e.call, len(self._calls) + 1)
                     name = "tensors" if number == 1 else f"tensors {number}"
-                    held = {"host": e.value, "devices": e.other}
-                    shown.append({**base, "ph": "C", "name": name, "args": held})
+                    name += f" of unit {e.queue}" if e.queue else ""
+                    shown.append(
+                        {**base, "tid": 0, "ph": "C", "name": name, "args": {"bytes": e.value}}
+                    )
         return {"traceEvents": shown, "displayTimeUnit": "ns"}
 
     def _where(self, e: Event) -> dict[str, int]:
@@ -166,7 +168,9 @@ class _Timeline:
         for (device, n), row in self._rows.items():
             known = self._queues.get(device, ())
             if device:
-                name = known[n] if n < len(known) else f"{device} {'copies' if n % 2 else 'kernels'}"
+                name = (
+                    known[n] if n < len(known) else f"{device} {'copies' if n % 2 else 'kernels'}"
+                )
             else:
                 name = f"caller {n}" if n in callers else f"worker {n}"
             named.append(("thread_name", self._processes[device], row, name))

@@ -7,6 +7,9 @@ import json
 import numpy as np
 import pytest
 
+from inlay.bytecode.builder import ProgramBuilder
+from inlay.bytecode.isa import Kind
+from inlay.bytecode.program import Access, CopyBody, Device, Entry, Kernel
 from inlay.runtime.native import MODES, Settings
 from inlay.runtime.session import executable_of
 from inlay.runtime.trace import (
@@ -19,7 +22,7 @@ from inlay.runtime.trace import (
     timeline,
 )
 from tests.unit.runtime.generate_flow import CALLBACKS, FlowGenerator
-from tests.unit.runtime.programs import dbl, doubling
+from tests.unit.runtime.programs import dbl, doubling, spec
 
 X = np.array([5, 11, 17])
 
@@ -80,7 +83,7 @@ EVENTS = [
     event(EventKind.NEEDS, 1500, 1500, number=2, other=1),
     event(EventKind.NEEDS, 1500, 1500, number=2, other=99),
     event(EventKind.WAIT, 1500, 6500),
-    event(EventKind.MEMORY, 1200, 1200, value=64, other=32),
+    event(EventKind.MEMORY, 1200, 1200, value=64),
 ]
 
 
@@ -101,10 +104,49 @@ def test_timeline():
     assert begin["ts"] <= 3.0
     assert end["ts"] == 4.0
     counters = [(e["name"], e["args"]) for e in found if e["ph"] == "C"]
-    assert counters == [("tensors", {"host": 64, "devices": 32})]
+    assert counters == [("tensors", {"bytes": 64})]
     assert timeline([])["traceEvents"] == [
         {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": "host"}}
     ]
+
+
+def test_each_memory_has_a_counter():
+    held = [
+        event(EventKind.MEMORY, 10, 10, value=64),
+        event(EventKind.MEMORY, 10, 10, value=32, device="cl0"),
+        event(EventKind.MEMORY, 10, 10, value=16, device="cl0", queue=1),
+        event(EventKind.MEMORY, 20, 20, value=8, call=10, device="cl1"),
+    ]
+    found = timeline(held)["traceEvents"]
+    names = names_of(found)
+    assert [
+        (names[e["pid"], 0], e["name"], e["args"]["bytes"]) for e in found if e["ph"] == "C"
+    ] == [
+        ("host", "tensors", 64),
+        ("cl0", "tensors", 32),
+        ("cl0", "tensors of unit 1", 16),
+        ("cl1", "tensors 2", 8),
+    ]
+
+
+def test_a_call_tells_what_is_in_each_memory():
+    b = ProgramBuilder(
+        memories=("host", "far", "second"),
+        devices=(Device("dev0", "host", "units=2", (1, 2)),),
+    )
+    copy = b.kernel(Kernel("to", (Access.READ, Access.WRITE), 0, CopyBody()))
+    main = b.function("main", [Kind.TENSOR], [Kind.TENSOR])
+    for memory in ("far", "second", "host"):
+        main.emit("INT", 3), main.emit("ALLOCATE", memory, "i64", 1)
+    for source, target in ((0, 1), (1, 2), (2, 3)):
+        main.emit("COPY", source), main.emit("COPY", target), main.emit("INVOKE", copy)
+    main.emit("COPY", 3), main.emit("RETURN")
+    b.entry(Entry("main", main.index, (spec("x", "i64", "3", []),), (spec("y", "i64", "3", []),)))
+    exe = executable_of(b.finish(), settings=Settings(trace=True))
+    assert (exe(X) == X).all()
+    held = {(e.device, e.queue): e.value for e in exe.events() if e.kind is EventKind.MEMORY}
+    assert held.pop(("", 0)) >= 24  # blocks of the host are larger
+    assert held == {("dev0", 0): 24, ("dev0", 1): 24}
 
 
 ON_DEVICE = [

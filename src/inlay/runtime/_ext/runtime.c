@@ -1,7 +1,8 @@
 /* inlay.runtime._runtime: executables for Python, over the portable runtime.
  *
  *     executable = load(path, buffer, threads, stack_bytes, cache_bytes, hand_off_ns,
- *                       check_constants, activations, callbacks, symbols, mode, chooses, seed, has_events)
+ *                       check_constants, activations, callbacks, symbols, mode, chooses, seed,
+ *                       has_events)
  *     results = executable.call(entry, x, y, ...)
  *     results, counts = executable.call_structured(entry, counts, codes, x, y, ...)
  *
@@ -12,16 +13,14 @@
 #include <Python.h>
 
 #include <errno.h>
-#include <semaphore.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "context.h"
-#include "events.h"
 #include "drivers.h"
-#include "inlay_rt.h"
-#include "platform/posix.h"
+#include "executable.h"
+#include "failure.h"
 #include "result.h"
 
 typedef char dims_are_64_bits[sizeof(Py_ssize_t) == sizeof(int64_t) ? 1 : -1];
@@ -33,296 +32,10 @@ typedef struct module_state {
     PyObject *failure, *result_type, *executable_type;
 } module_state;
 
-typedef struct executable_object {
-    PyObject_HEAD
-    pid_t process;            /* that loaded it */
-    Py_buffer buffer;         /* the file in memory; obj is NULL for a mapped file */
-    const uint8_t *mapped;    /* the file, mapped */
-    const uint8_t *data;
-    size_t bytes;
-    const void *image;
-    size_t image_bytes;
-    inlay_posix_t *posix;
-    inlay_host_t host;
-    inlay_config_t config;
-    inlay_module_t *module;
-    PyObject *callbacks;      /* dict: kernel index -> callable */
-    PyObject *symbols;        /* dict: name -> address; used while loading */
-    PyObject *failure, *result_type;
-    inlay_activation_t **idle; /* guarded by the GIL */
-    int n_idle, n_activations;
-    sem_t free;
-    int has_free;
-    inlay_ext_events_t events;
-    int has_events;
-} executable_object;
-
-/* ---------------------------------------------------------------------------------- errors */
-
-static PyObject *text(const char *at, size_t bytes)
-{
-    return PyUnicode_DecodeUTF8(at, (Py_ssize_t)bytes, "replace");
-}
-
-/* Add where an error happened to a list: 0, or -1 with an exception. */
-static int append_frames(PyObject *frames, const inlay_error_t *error)
-{
-    uint32_t i;
-    for (i = 0; i < error->depth; i++) {
-        PyObject *name = text(error->functions[i], error->function_bytes[i]);
-        PyObject *span = error->spans[i] ? text(error->spans[i], error->span_bytes[i])
-                                         : Py_NewRef(Py_None);
-        PyObject *frame = name && span ? PyTuple_Pack(2, name, span) : NULL;
-        Py_XDECREF(name);
-        Py_XDECREF(span);
-        if (!frame || PyList_Append(frames, frame) != 0) {
-            Py_XDECREF(frame);
-            return -1;
-        }
-        Py_DECREF(frame);
-    }
-    return 0;
-}
-
-static PyObject *raise_failure(PyObject *type, const inlay_error_t *error, inlay_status_t status)
-{
-    PyObject *frames = PyList_New(0), *message, *arguments;
-    if (!frames) return NULL;
-    if (append_frames(frames, error) != 0) {
-        Py_DECREF(frames);
-        return NULL;
-    }
-    message = text(error->message, strlen(error->message));
-    arguments = message ? Py_BuildValue("(sNN)", inlay_status_id(status), message, frames) : NULL;
-    if (!message) Py_DECREF(frames);
-    if (arguments) PyErr_SetObject(type, arguments);
-    Py_XDECREF(arguments);
-    return NULL;
-}
-
-/* A failure that a callback raised says what went wrong; add where, and keep its cause. */
-static void locate_failure(const inlay_error_t *error)
-{
-    PyObject *type, *value, *trace, *arguments, *frames;
-    PyErr_Fetch(&type, &value, &trace);
-    PyErr_NormalizeException(&type, &value, &trace);
-    arguments = value ? PyObject_GetAttrString(value, "args") : NULL;
-    frames = arguments && PyTuple_Check(arguments) ? PyTuple_GetItem(arguments, 2) : NULL;
-    if (frames && PyList_Check(frames)) append_frames(frames, error);
-    Py_XDECREF(arguments);
-    PyErr_Clear();
-    PyErr_Restore(type, value, trace);
-}
-
-/* ------------------------------------------------------------------------------------ host */
-
-static void *host_allocate(void *user, size_t bytes, size_t align)
-{
-    return inlay_posix_allocate(((executable_object *)user)->posix, bytes, align);
-}
-
-static void host_release(void *user, void *memory, size_t bytes, size_t align)
-{
-    inlay_posix_release(((executable_object *)user)->posix, memory, bytes, align);
-}
-
-static void host_parallel(void *user, inlay_part_t part, void *argument, int64_t parts)
-{
-    inlay_posix_parallel(((executable_object *)user)->posix, part, argument, parts);
-}
-
-static void *posix_of(void *user) { return ((executable_object *)user)->posix; }
-static void *threads_open(void *user) { return inlay_posix_threads.open(posix_of(user)); }
-static void threads_close(void *user, void *lock) { inlay_posix_threads.close(posix_of(user), lock); }
-static void threads_lock(void *user, void *lock) { inlay_posix_threads.lock(posix_of(user), lock); }
-static void threads_unlock(void *user, void *lock)
-{
-    inlay_posix_threads.unlock(posix_of(user), lock);
-}
-static void threads_wait(void *user, void *lock, int64_t ns)
-{
-    inlay_posix_threads.wait(posix_of(user), lock, ns);
-}
-static void threads_wake(void *user, void *lock) { inlay_posix_threads.wake(posix_of(user), lock); }
-static void threads_offer(void *user, inlay_job_t *job)
-{
-    inlay_posix_threads.offer(posix_of(user), job);
-}
-static void threads_withdraw(void *user, inlay_job_t *job)
-{
-    inlay_posix_threads.withdraw(posix_of(user), job);
-}
-
-static const inlay_threads_t host_threads = {
-    threads_open, threads_close, threads_lock,     threads_unlock, threads_wait,
-    threads_wake, threads_offer, threads_withdraw};
-
-static int host_poll(void *user)
-{
-    (void)user;
-    return inlay_ext_poll();
-}
-
-static int64_t host_now(void *user)
-{
-    (void)user;
-    return inlay_posix_now(NULL);
-}
-
-static void host_event(void *user, const inlay_event_t *event)
-{
-    inlay_ext_events_add(&((executable_object *)user)->events, event);
-}
-
-static inlay_phase_t find_symbol(executable_object *self, const char *name, size_t name_bytes)
-{
-    PyObject *key = text(name, name_bytes), *found;
-    inlay_phase_t phase = NULL;
-    void *address;
-    if (!key) return NULL;
-    found = PyDict_GetItemWithError(self->symbols, key);
-    Py_DECREF(key);
-    if (!found) return NULL;
-    address = PyLong_AsVoidPtr(found);
-    memcpy(&phase, &address, sizeof phase);
-    return phase;
-}
-
-static inlay_phase_t host_symbol(void *user, const char *name, size_t name_bytes)
-{
-    const PyGILState_STATE gil = PyGILState_Ensure();
-    const inlay_phase_t phase = find_symbol(user, name, name_bytes);
-    PyGILState_Release(gil);
-    return phase;
-}
-
-/* Return callback(arrays, integers), or NULL with its exception. The GIL is held. */
-static PyObject *run_callback(executable_object *self, uint32_t kernel,
-                              const inlay_tensor_t *tensors, uint32_t n_tensors,
-                              const int64_t *ints, uint32_t n_ints)
-{
-    PyObject *key = PyLong_FromUnsignedLong(kernel), *callback, *arrays, *integers, *answer = NULL;
-    uint32_t i;
-    callback = key && self->callbacks ? PyDict_GetItemWithError(self->callbacks, key) : NULL;
-    Py_XDECREF(key);
-    arrays = PyList_New(n_tensors);
-    integers = PyList_New(n_ints);
-    if (!callback || !arrays || !integers) goto done;
-    for (i = 0; i < n_ints; i++) {
-        PyObject *value = PyLong_FromLongLong(ints[i]);
-        if (!value || PyList_SetItem(integers, i, value) != 0) goto done;
-    }
-    for (i = 0; i < n_tensors; i++) {
-        inlay_result_t shown;
-        PyObject *view;
-        memset(&shown, 0, sizeof shown);
-        shown.data = tensors[i].data;
-        shown.dtype = tensors[i].dtype;
-        shown.rank = tensors[i].rank;
-        memcpy(shown.dims, tensors[i].dims, shown.rank * sizeof *shown.dims);
-        view = inlay_ext_wrap(self->result_type, &shown, NULL, NULL, 0);
-        if (!view || PyList_SetItem(arrays, i, view) != 0) goto done;
-    }
-    answer = PyObject_CallFunctionObjArgs(callback, arrays, integers, NULL);
-done:
-    Py_XDECREF(arrays);
-    Py_XDECREF(integers);
-    if (!answer && !PyErr_Occurred())
-        PyErr_SetString(PyExc_LookupError, "no callback was given");
-    return answer;
-}
-
-/* Whether a callback answered with a future: then the kernel ends when that is done. */
-static int is_future(PyObject *answer)
-{
-    return answer != Py_None && PyObject_HasAttrString(answer, "add_done_callback");
-}
-
-static inlay_status_t host_kernel(void *user, uint32_t kernel, const inlay_tensor_t *tensors,
-                                  uint32_t n_tensors, const int64_t *ints, uint32_t n_ints,
-                                  char *message, size_t message_bytes)
-{
-    PyGILState_STATE gil = PyGILState_Ensure();
-    PyObject *answer = run_callback(user, kernel, tensors, n_tensors, ints, n_ints), *done = answer;
-    if (answer && is_future(answer)) {
-        done = PyObject_CallMethod(answer, "result", NULL);
-        Py_DECREF(answer);
-    }
-    if (!done) inlay_ext_put_away(inlay_ext_current(), message, message_bytes);
-    Py_XDECREF(done);
-    PyGILState_Release(gil);
-    return done ? INLAY_OK : INLAY_KERNEL_FAILED;
-}
-
-/* What a future has to know that a kernel waits for. The call does not end before it is done. */
-typedef struct pending_kernel {
-    void *ticket;
-    inlay_ext_call_t *call;
-} pending_kernel;
-
-static void free_pending(PyObject *capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, NULL)); }
-
-/* The callback of a future. */
-static PyObject *kernel_done(PyObject *capsule, PyObject *future)
-{
-    pending_kernel *pending = PyCapsule_GetPointer(capsule, NULL);
-    char message[64] = "";
-    PyObject *result;
-    if (!pending) return NULL;
-    result = PyObject_CallMethod(future, "result", NULL);
-    if (!result) inlay_ext_put_away(pending->call, message, sizeof message);
-    inlay_complete(pending->ticket, result ? INLAY_OK : INLAY_KERNEL_FAILED, message);
-    Py_XDECREF(result);
-    Py_RETURN_NONE;
-}
-
-static PyMethodDef kernel_done_method = {"kernel_done", kernel_done, METH_O, NULL};
-
-/* Let a future complete a kernel; 0, or -1 with an exception and nothing promised. */
-static int complete_with(PyObject *future, void *ticket)
-{
-    pending_kernel *pending = PyMem_Malloc(sizeof *pending);
-    PyObject *capsule, *function, *answer;
-    if (!pending) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    pending->ticket = ticket;
-    pending->call = inlay_ext_current();
-    capsule = PyCapsule_New(pending, NULL, free_pending);
-    if (!capsule) {
-        PyMem_Free(pending);
-        return -1;
-    }
-    function = PyCFunction_NewEx(&kernel_done_method, capsule, NULL);
-    Py_DECREF(capsule);
-    answer = function ? PyObject_CallMethod(future, "add_done_callback", "O", function) : NULL;
-    Py_XDECREF(function);
-    Py_XDECREF(answer);
-    return answer ? 0 : -1;
-}
-
-static inlay_status_t host_start(void *user, void *ticket, uint32_t kernel,
-                                 const inlay_tensor_t *tensors, uint32_t n_tensors,
-                                 const int64_t *ints, uint32_t n_ints, char *message,
-                                 size_t message_bytes)
-{
-    PyGILState_STATE gil = PyGILState_Ensure();
-    PyObject *answer = run_callback(user, kernel, tensors, n_tensors, ints, n_ints);
-    inlay_status_t status = answer ? INLAY_OK : INLAY_KERNEL_FAILED;
-    if (answer && is_future(answer))
-        status = complete_with(answer, ticket) == 0 ? INLAY_PENDING : INLAY_KERNEL_FAILED;
-    if (status == INLAY_KERNEL_FAILED)
-        inlay_ext_put_away(inlay_ext_current(), message, message_bytes);
-    Py_XDECREF(answer);
-    PyGILState_Release(gil);
-    return status;
-}
-
 /* ----------------------------------------------------------------------------------- calls */
 
 /* Wait for a free activation; -1 with errno. With a limit on the call, only a while. */
-static int wait_for_room(executable_object *self)
+static int wait_for_room(inlay_ext_executable_t *self)
 {
     struct timespec until;
     if (!inlay_ext_is_limited()) return sem_wait(&self->free);
@@ -336,7 +49,7 @@ static int wait_for_room(executable_object *self)
 }
 
 /* Wait for the right to run, and take or make an activation; NULL with an exception. */
-static inlay_activation_t *acquire(executable_object *self)
+static inlay_activation_t *acquire(inlay_ext_executable_t *self)
 {
     inlay_activation_t *activation = NULL;
     inlay_error_t error;
@@ -348,7 +61,7 @@ static inlay_activation_t *acquire(executable_object *self)
         if (status != INLAY_OK) {
             error.depth = 0;
             strcpy(error.message, "the run was given up before it began");
-            raise_failure(self->failure, &error, status);
+            inlay_ext_raise_failure(self->failure, &error, status);
             return NULL;
         }
         Py_BEGIN_ALLOW_THREADS
@@ -365,14 +78,14 @@ static inlay_activation_t *acquire(executable_object *self)
     return NULL;
 }
 
-static void give_back(executable_object *self, inlay_activation_t *activation)
+static void give_back(inlay_ext_executable_t *self, inlay_activation_t *activation)
 {
     self->idle[self->n_idle++] = activation;
     sem_post(&self->free);
 }
 
 /* The results as a list of objects that own them; NULL with an exception. */
-static PyObject *wrap_results(executable_object *self, inlay_result_t *results, uint32_t n)
+static PyObject *wrap_results(inlay_ext_executable_t *self, inlay_result_t *results, uint32_t n)
 {
     PyObject *list = PyList_New(n);
     uint32_t i;
@@ -393,17 +106,17 @@ static PyObject *wrap_results(executable_object *self, inlay_result_t *results, 
 
 /* Raise what a call failed with. An exception of a callback or signal handler says more than the
  * status. */
-static void raise_status(executable_object *self, const inlay_ext_call_t *call,
+static void raise_status(inlay_ext_executable_t *self, const inlay_ext_call_t *call,
                          const inlay_error_t *error, inlay_status_t status)
 {
     if (!PyErr_Occurred() && !inlay_ext_raise(call, error))
-        raise_failure(self->failure, error, status);
+        inlay_ext_raise_failure(self->failure, error, status);
     else if (PyErr_ExceptionMatches(self->failure))
-        locate_failure(error);
+        inlay_ext_locate_failure(error);
 }
 
 /* Run with inputs read; a list of results, or NULL with an exception. */
-static PyObject *run(executable_object *self, uint32_t entry, inlay_tensor_t *inputs,
+static PyObject *run(inlay_ext_executable_t *self, uint32_t entry, inlay_tensor_t *inputs,
                      uint32_t n_inputs)
 {
     inlay_result_t fixed[STACK_INPUTS], *results = fixed;
@@ -432,7 +145,7 @@ done:
 }
 
 /* The same with counts; a pair of results and their counts. */
-static PyObject *run_structured(executable_object *self, uint32_t entry, inlay_tensor_t *inputs,
+static PyObject *run_structured(inlay_ext_executable_t *self, uint32_t entry, inlay_tensor_t *inputs,
                                 uint32_t n_inputs, const int64_t *counts, uint32_t n_counts)
 {
     inlay_activation_t *activation = acquire(self);
@@ -503,7 +216,7 @@ static long entry_of(PyObject *const *arguments, Py_ssize_t n)
 
 static PyObject *call(PyObject *object, PyObject *const *arguments, Py_ssize_t n)
 {
-    executable_object *self = (executable_object *)object;
+    inlay_ext_executable_t *self = (inlay_ext_executable_t *)object;
     arguments_t a;
     PyObject *answer = NULL;
     Py_ssize_t i;
@@ -525,7 +238,7 @@ static PyObject *call(PyObject *object, PyObject *const *arguments, Py_ssize_t n
  * where the buffer protocol cannot say so, bfloat16 (shown as u16) or strings (shown as i64). */
 static PyObject *call_structured(PyObject *object, PyObject *const *arguments, Py_ssize_t n)
 {
-    executable_object *self = (executable_object *)object;
+    inlay_ext_executable_t *self = (inlay_ext_executable_t *)object;
     arguments_t a;
     PyObject *answer = NULL;
     char *counts, *codes;
@@ -559,7 +272,7 @@ static PyObject *call_structured(PyObject *object, PyObject *const *arguments, P
 /* --------------------------------------------------------------------------------- loading */
 
 /* A forked child has a copy of the executable, and none of its threads and devices. */
-static void close_executable(executable_object *self)
+static void close_executable(inlay_ext_executable_t *self)
 {
     if (self->process != getpid()) return;
     while (self->n_idle) inlay_activation_destroy(self->idle[--self->n_idle]);
@@ -582,7 +295,7 @@ static void close_executable(executable_object *self)
 /* A callback may hold the executable: as what it closes over, or in the traceback of an exception. */
 static int traverse(PyObject *object, visitproc visit, void *arg)
 {
-    executable_object *self = (executable_object *)object;
+    inlay_ext_executable_t *self = (inlay_ext_executable_t *)object;
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(self->callbacks);
     return 0;
@@ -591,7 +304,7 @@ static int traverse(PyObject *object, visitproc visit, void *arg)
 /* Callbacks that are asked for later are not found: see run_callback. */
 static int clear(PyObject *object)
 {
-    Py_CLEAR(((executable_object *)object)->callbacks);
+    Py_CLEAR(((inlay_ext_executable_t *)object)->callbacks);
     return 0;
 }
 
@@ -600,13 +313,13 @@ static void dealloc(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     PyObject_GC_UnTrack(object);
-    close_executable((executable_object *)object);
+    close_executable((inlay_ext_executable_t *)object);
     release(object);
     Py_DECREF(type);
 }
 
 /* Map the file or take the buffer, and map the native code in it. 0, or -1 with an exception. */
-static int open_data(executable_object *self, const char *path, PyObject *source)
+static int open_data(inlay_ext_executable_t *self, const char *path, PyObject *source)
 {
     inlay_error_t error;
     inlay_status_t status;
@@ -625,7 +338,7 @@ static int open_data(executable_object *self, const char *path, PyObject *source
     status = inlay_container_section(self->data, self->bytes, "IMAG", &offset, &self->image_bytes,
                                      &error);
     if (status != INLAY_OK) {
-        raise_failure(self->failure, &error, status);
+        inlay_ext_raise_failure(self->failure, &error, status);
         return -1;
     }
     if (!self->image_bytes) return 0;
@@ -636,7 +349,7 @@ static int open_data(executable_object *self, const char *path, PyObject *source
     return -1;
 }
 
-static int open_module(executable_object *self, int threads, int check_constants, int activations)
+static int open_module(inlay_ext_executable_t *self, int threads, int check_constants, int activations)
 {
     inlay_error_t error;
     inlay_status_t status;
@@ -648,25 +361,14 @@ static int open_module(executable_object *self, int threads, int check_constants
     }
     self->has_free = 1;
     self->config.parts = threads;
-    self->host.user = self;
-    self->host.allocate = host_allocate;
-    self->host.release = host_release;
-    self->host.parallel = host_parallel;
-    self->host.kernel = host_kernel;
-    self->host.symbol = host_symbol;
-    self->host.poll = host_poll;
-    self->host.driver = inlay_ext_driver;
-    self->host.threads = &host_threads;
-    self->host.start = host_start;
-    self->host.now = host_now;
-    if (self->has_events) self->host.event = host_event;
+    inlay_ext_host(self);
     /* Devices take their time: their compilers, and servers that are far or absent. */
     Py_BEGIN_ALLOW_THREADS
     status = inlay_module_open(self->data, self->bytes, self->image, check_constants, &self->host,
                                &self->module, &error);
     Py_END_ALLOW_THREADS
     if (status == INLAY_OK) return 0;
-    if (!PyErr_Occurred()) raise_failure(self->failure, &error, status);
+    if (!PyErr_Occurred()) inlay_ext_raise_failure(self->failure, &error, status);
     return -1;
 }
 
@@ -680,7 +382,7 @@ static PyObject *load(PyObject *module, PyObject *arguments)
     long long hand_off_ns;
     int mode = 0, chooses = 0, has_events = 0;
     unsigned long long seed = 0;
-    executable_object *self;
+    inlay_ext_executable_t *self;
     allocfunc allocate;
     if (!PyArg_ParseTuple(arguments, "zOinnLpiO!O!|ipKp", &path, &source, &threads, &stack_bytes,
                           &cache_bytes, &hand_off_ns, &check_constants, &activations, &PyDict_Type,
@@ -692,7 +394,7 @@ static PyObject *load(PyObject *module, PyObject *arguments)
         return NULL;
     }
     allocate = (allocfunc)PyType_GetSlot((PyTypeObject *)state->executable_type, Py_tp_alloc);
-    self = (executable_object *)allocate((PyTypeObject *)state->executable_type, 0);
+    self = (inlay_ext_executable_t *)allocate((PyTypeObject *)state->executable_type, 0);
     if (!self) return NULL;
     self->process = getpid();
     self->failure = Py_NewRef(state->failure);
@@ -719,7 +421,7 @@ static PyObject *load(PyObject *module, PyObject *arguments)
 
 static PyObject *live_objects(PyObject *object, PyObject *unused)
 {
-    executable_object *self = (executable_object *)object;
+    inlay_ext_executable_t *self = (inlay_ext_executable_t *)object;
     size_t live = 0;
     int i;
     (void)unused;
@@ -729,7 +431,7 @@ static PyObject *live_objects(PyObject *object, PyObject *unused)
 
 static PyObject *take_events(PyObject *object, PyObject *unused)
 {
-    executable_object *self = (executable_object *)object;
+    inlay_ext_executable_t *self = (inlay_ext_executable_t *)object;
     (void)unused;
     return self->has_events ? inlay_ext_events_take(&self->events) : PyList_New(0);
 }
@@ -755,7 +457,7 @@ static PyType_Slot executable_slots[] = {
 
 static PyType_Spec executable_spec = {
     .name = "inlay.runtime._runtime.Executable",
-    .basicsize = sizeof(executable_object),
+    .basicsize = sizeof(inlay_ext_executable_t),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = executable_slots,
 };

@@ -1,0 +1,42 @@
+/* An executable as Python has it, and the host that it is to the runtime. */
+#ifndef INLAY_EXT_EXECUTABLE_H
+#define INLAY_EXT_EXECUTABLE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <semaphore.h>
+#include <sys/types.h>
+
+#include "events.h"
+#include "inlay_rt.h"
+#include "platform/posix.h"
+
+typedef struct inlay_ext_executable {
+    PyObject_HEAD
+    pid_t process;            /* that loaded it */
+    Py_buffer buffer;         /* the file in memory; obj is NULL for a mapped file */
+    const uint8_t *mapped;    /* the file, mapped */
+    const uint8_t *data;
+    size_t bytes;
+    const void *image;
+    size_t image_bytes;
+    inlay_posix_t *posix;
+    inlay_host_t host;
+    inlay_config_t config;
+    inlay_module_t *module;
+    PyObject *callbacks;      /* dict: kernel index -> callable */
+    PyObject *symbols;        /* dict: name -> address; used while loading */
+    PyObject *failure, *result_type;
+    inlay_activation_t **idle; /* guarded by the GIL */
+    int n_idle, n_activations;
+    sem_t free;
+    int has_free;
+    inlay_ext_events_t events;
+    int has_events;
+} inlay_ext_executable_t;
+
+/* host.c: fill `host`, whose user is the executable. Without the GIL; callbacks take it. */
+void inlay_ext_host(inlay_ext_executable_t *self);
+
+#endif
