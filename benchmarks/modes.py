@@ -70,7 +70,9 @@ def flat(outputs: Any) -> list[np.ndarray]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description="Sequential against parallel mode on whole models."
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--rounds", type=int, default=20)

@@ -30,6 +30,7 @@ def load(
     callbacks: dict[int, Any],
     symbols: dict[str, int],
     mode: int = 0,
+    chooses: bool = False,
     seed: int = 0,
     has_events: bool = False,
     /,
