@@ -9,7 +9,8 @@ of an index polynomial falls into parts that are treated differently:
     scalar     i64 arithmetic, added up from the outermost loop inward so that each partial sum is
                computed in the loop where it changes
     LANE       its coefficient is the stride of a vector access
-    vectors    products with values that differ by lane: a gather
+    vectors    products with values that differ by lane: shuffled loads where they are numbers
+               (`lane // 4`), else a gather
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ class IndexEmitter:
     Attributes:
         env: value of every symbol in scope.
         width: lanes of the vector loop around the present statement, 0 outside.
-        vectors: names of SSA values of type `<width x i64>`.
+        vectors: names of SSA values of type `<width x i64>`, and literals of it.
+        tables: the numbers of literals, by their text.
     """
 
     def __init__(self, builder: Builder, env: Mapping[Sym, Linear]) -> None:
@@ -104,6 +106,7 @@ class IndexEmitter:
         self.env: dict[Sym, Linear] = dict(env)
         self.width = 0
         self.vectors: set[str] = set()
+        self.tables: dict[str, tuple[int, ...]] = {}
 
     def linear(self, e: Int) -> Linear:
         """Return the value of a polynomial, not to be changed: it may be that of a symbol."""
@@ -162,6 +165,9 @@ class IndexEmitter:
             if settled is not None:
                 quotient, remainder = settled
                 return add(outside, quotient) if want_quotient else remainder
+            table = self._divide_table(inside, divisor, want_quotient=want_quotient)
+            if table is not None:
+                return add(outside, table) if want_quotient else table
             made = self._floor_division(inside, number(divisor), want_quotient=want_quotient)
             return add(outside, made) if want_quotient else made
         return self._floor_division(n, d, want_quotient=want_quotient)
@@ -191,6 +197,31 @@ class IndexEmitter:
         quotient = self._floor_division(base, d, want_quotient=True)
         remainder = self._floor_division(base, d, want_quotient=False)
         return quotient, add(remainder, lane)
+
+    def _divide_table(self, n: Linear, divisor: int, *, want_quotient: bool) -> Linear | None:
+        """Divide a multiple of the lane and a number: the numbers of all lanes are known."""
+        if not self.width or any(p not in ((), (LANE,)) for p in n):
+            return None
+        slope, offset = n.get((LANE,), 0), n.get((), 0)
+        whole = [slope * lane + offset for lane in range(self.width)]
+        values = tuple([v // divisor if want_quotient else v % divisor for v in whole])
+        if len(set(values)) == 1:
+            return number(values[0])
+        literal = "<" + ", ".join(f"i64 {v}" for v in values) + ">"
+        self.tables[literal] = values
+        self.vectors.add(literal)
+        return name(literal)
+
+    def distances(self, where: Split) -> tuple[int, ...] | None:
+        """Return how far each lane is from the parts that lanes share, where numbers say it."""
+        varying = where.lanes if where.stride is None else {(LANE,): where.stride}
+        if any(len(p) != 1 or (p[0] != LANE and p[0] not in self.tables) for p in varying):
+            return None
+        lanes = range(self.width)
+        return tuple([
+            sum(c * (lane if p == LANE else self.tables[p][lane]) for (p,), c in varying.items())
+            for lane in lanes
+        ])  # fmt: skip
 
     def _floor_division(self, n: Linear, d: Linear, *, want_quotient: bool) -> Linear:
         wide = self.is_vector(n) or self.is_vector(d)

@@ -5,7 +5,7 @@ inward (each partial pointer is computed where it changes), plus a constant. A v
 
     stride 0    one scalar
     stride 1    one vector load or store, masked where lanes are off
-    |stride|<=4 a few vector loads that stay inside the touched range, and shuffles
+    near        a few vector loads that stay inside the touched range, and shuffles
     otherwise   a gather or scatter
 
 **Registers.** A `REGISTER` buffer is cut into *cells*, vectors as wide as the vector loops that
@@ -16,7 +16,7 @@ with other indices gets an allocation on the stack instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -35,7 +35,8 @@ from inlay.codegen.llvm_types import (
 )
 from inlay.loop.buffer import Buffer
 
-MAX_SHUFFLED_STRIDE = 4
+MAX_SHUFFLED_LOADS = 4
+"""Contiguous loads that are worth it in place of a gather."""
 
 
 @dataclass(slots=True)
@@ -137,8 +138,8 @@ class Memory:
                 text = self._contiguous(vector(element, lanes), pointer, dtype, mask)
                 bits = self.builder.load(text, version)
                 self._emit_prefetch(buffer, pointer, lanes * dtype.itemsize)
-            case int() as stride if mask is None and abs(stride) <= MAX_SHUFFLED_STRIDE < lanes:
-                bits = self._strided(buffer, where, stride, version)
+            case _ if mask is None and (near := self._near(where)) is not None:
+                bits = self._shuffled(buffer, where, near, version)
             case _:
                 pointers = self._addresses(buffer, where)
                 on = self._mask_text(mask)
@@ -271,29 +272,44 @@ class Memory:
             return f"<{lanes} x i1> splat (i1 true)"
         return self.ops.widen(mask, lanes).typed
 
-    def _strided(self, buffer: Buffer, where: Split, stride: int, version: int) -> str:
-        """Load every `stride`-th element with contiguous loads inside the touched range.
+    def _near(self, where: Split) -> tuple[int, ...] | None:
+        """Return the distances of the lanes if a few contiguous loads cover all of them."""
+        distances = self.index.distances(where)
+        if distances is None or self.index.width <= MAX_SHUFFLED_LOADS:
+            return None
+        span = max(distances) - min(distances) + 1
+        return distances if span <= MAX_SHUFFLED_LOADS * self.index.width else None
 
-        Lane l wants element l*|stride| of the range (from its end for negative strides). Load j
-        covers elements from j*lanes on; the last one is moved back to end with the range.
+    def _shuffled(
+        self, buffer: Buffer, where: Split, distances: Sequence[int], version: int
+    ) -> str:
+        """Load elements at known distances with contiguous loads inside the touched range.
+
+        Load j covers elements from j*lanes on; the last one is moved back to end with the range. A
+        range that is shorter than a vector is loaded under a mask.
         """
         emit, lanes = self.builder, self.index.width
-        step, element = abs(stride), memory_element(buffer.dtype)
-        type = vector(element, lanes)
-        last = (lanes - 1) * step
-        first = where.constant - (last if stride < 0 else 0)
-        starts = [*range(0, last - lanes + 1, lanes), last - lanes + 1] if step > 1 else [0]
+        element, size = memory_element(buffer.dtype), buffer.dtype.itemsize
+        type, low = vector(element, lanes), min(distances)
+        span = max(distances) - low + 1
+        starts = [*range(0, span - lanes, lanes), max(0, span - lanes)]
         result = ""
         for start in starts:
-            pointer = self._address(buffer, Split(first + start, where.scalar, 1, {}))
-            loaded = emit.load(
-                f"load {type}, ptr {pointer}, align {buffer.dtype.itemsize}", version
-            )
+            at = Split(where.constant + low + start, where.scalar, 1, {})
+            pointer = self._address(buffer, at)
+            text = f"load {type}, ptr {pointer}, align {size}"
+            if span < lanes:
+                on = ", ".join(f"i1 {'true' if lane < span else 'false'}" for lane in range(lanes))
+                text = (
+                    f"call {type} @llvm.masked.load.{suffix(element, lanes)}.p0(ptr align {size} "
+                    f"{pointer}, <{lanes} x i1> <{on}>, {type} zeroinitializer)"
+                )
+            loaded = emit.load(text, version)
             wanted: list[str] = []
-            for lane in range(lanes):
-                at = (lane if stride > 0 else lanes - 1 - lane) * step - start
-                if 0 <= at < lanes:
-                    wanted.append(f"i32 {at if not result else lanes + at}")
+            for lane, distance in enumerate(distances):
+                place = distance - low - start
+                if 0 <= place < lanes:
+                    wanted.append(f"i32 {place if not result else lanes + place}")
                 else:
                     wanted.append(f"i32 {lane}" if result else "i32 poison")
             a, b = (result, loaded) if result else (loaded, "poison")

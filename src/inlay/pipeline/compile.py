@@ -144,7 +144,9 @@ def _context(
         lambda expression: evaluate_expr(expression, meanings),
         options={
             FuseOptions: fusing,
-            PackOptions: PackOptions(lanes=target.lanes(4)),
+            PackOptions: PackOptions(
+                target.lanes(4), target.vector_registers, target.l2_bytes
+            ),
             PlanOptions: PlanOptions(
                 board.name,
                 board,

@@ -5,17 +5,20 @@ panel]`, every load is the next one in memory. The right operand of `matmul` and
 `conv_nhwc` are packed here when they are constants; what is not constant is packed by the kernel
 that reads it, if that pays. The original constant goes when nobody reads it.
 
-**Panel width.** As many columns as the registers of a tile hold: two vectors if that wastes no more
-than other widths, because a tile of 14 rows by 2 vectors keeps 28 of 32 registers busy and needs one
-load of a row for two multiplications. Narrow results take one vector.
+**Panel width.** `analysis/register_tiles.py` weighs the shapes of tiles against columns computed for
+nothing; for a convolution it is told the pixels of a line. A panel is to stay in the second cache while
+all rows pass, so many terms make it narrower.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
+from inlay.analysis.register_tiles import panel_vectors
+from inlay.arith.expr import Int
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ir.module import Module
@@ -34,18 +37,29 @@ class PackOptions:
 
     Attributes:
         lanes: elements of 32 bits in a vector register.
+        registers: vector registers.
+        l2_bytes: size of the second cache.
         panel: width of all panels, in elements; None = chosen for each product.
     """
 
     lanes: int = 16
+    registers: int = 32
+    l2_bytes: int = 1 << 20
     panel: int | None = None
 
-    def width(self, n: int) -> int:
-        """Return the panel width for `n` columns: least padding first, two vectors if equal."""
+    def width(self, columns: int, terms: int, rows: int | None) -> int:
+        """Return the panel width for a product.
+
+        Args:
+            columns: of the result.
+            terms: of each sum.
+            rows: in a line of the result, where that is known.
+        """
         if self.panel is not None:
             return self.panel
-        candidates = (2 * self.lanes, self.lanes)
-        return min(candidates, key=lambda w: (-(-n // w) * w, -w))
+        vector_bytes = 4 * self.lanes * max(terms, 1)
+        most = max(1, 3 * self.l2_bytes // (4 * vector_bytes))
+        return self.lanes * panel_vectors(columns, rows, self.lanes, self.registers, most)
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -76,7 +90,10 @@ def run(module: Module, context: PassContext) -> Module:
         if not isinstance(x.type, TensorType) or not x.type.dtype.is_float:
             return None
         columns = w.value.shape[-1]
-        panel = options.width(columns)
+        terms = w.value.size // columns
+        assert isinstance(value.type, TensorType), "contractions have one result"
+        rows = _rows(value.type.shape[:-1])
+        panel = options.width(columns, terms, rows)
         match value.callee.attrs:
             case ConvAttrs(groups=1) as conv:
                 op = operators.definition("conv_nhwc_packed").op
@@ -91,6 +108,12 @@ def run(module: Module, context: PassContext) -> Module:
                 return None
 
     return rewrite_module(module, step)
+
+
+def _rows(outer: Sequence[Int]) -> int | None:
+    """Return the rows that share a line of tiles: the innermost axis of several, as schedules do."""
+    wide = [d for d in outer if d != 1]
+    return wide[-1].value if wide else 1
 
 
 PASS = Pass(

@@ -201,6 +201,24 @@ def test_division_of_vector_indices_stays_contiguous() -> None:
     check(SPLIT_INDEX, [floats(5, 64)], {"n": 5})
 
 
+GROUPS = """\
+lowered func groups(x: f32[2, 24]) -> (y: f32[2, 32], z: f32[2, 32], w: f32[2, 32]) {
+  for i in 0..2 {
+    for c in 0..2 {
+      for l in 0..16 vector { y[i, 16*c + l] = x[i, 3*((16*c + l) / 4)] }
+      for l in 0..16 vector { z[i, 16*c + l] = x[i, (16*c + l) / 16 + 5*c] }
+      for l in 0..16 vector { w[i, 16*c + l] = x[i, 23 - 3*((2*l + 1) % 8)] }
+    }
+  }
+}
+"""
+
+
+def test_lanes_of_groups_are_shuffled_from_contiguous_loads() -> None:
+    assert "gather" not in emit_module(parsed(GROUPS), host()).text
+    check(GROUPS, [floats(2, 24)])
+
+
 REDUCTION = """\
 lowered func softmax(x: f32[n, 48]) -> (y: f32[n, 48]) over (n) {
   for i in 0..n parallel {

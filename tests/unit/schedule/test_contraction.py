@@ -22,10 +22,10 @@ from inlay.loop.printer import print_function
 from inlay.loop.stmt import For, LoopKind
 from inlay.loop.walk import stmts_below
 from inlay.machine.target import baseline
-from inlay.ops.convolution import DepthwiseAttrs, PackedConvAttrs
+from inlay.ops.convolution import ConvAttrs, DepthwiseAttrs, PackedConvAttrs
 from inlay.ops.matmul import PackedAttrs
 from inlay.ops.table import table
-from inlay.schedule.rules.contraction import contract, contraction, even_tiles, row_tiles
+from inlay.schedule.rules.contraction import contract, contraction, row_tiles
 from inlay.schedule.state import Schedule
 from tests.unit.schedule.programs import dim, hold_law
 
@@ -113,7 +113,7 @@ def test_machines_without_fma_multiply_and_add() -> None:
 
 
 def test_the_reduction_is_the_only_serial_loop_in_a_tile() -> None:
-    s, _ = scheduled(packed_matmul((16, 31), 8, 8, epilogue="relu"))
+    s, _ = scheduled(packed_matmul((12, 31), 8, 8, epilogue="relu"))
     from inlay.lower.lower import lower
 
     serial = [
@@ -121,16 +121,12 @@ def test_the_reduction_is_the_only_serial_loop_in_a_tile() -> None:
         for x in stmts_below(lower(s.function).body)
         if isinstance(x, For) and x.kind is LoopKind.SERIAL
     ]
-    assert serial == [4, 31]
+    assert serial == [2, 31]
 
 
-def test_rows_are_divided_evenly() -> None:
-    assert even_tiles(196, 8) == (7,)
-    assert even_tiles(128, 8) == (8,)
-    assert even_tiles(13, 8) == (7, 6)
-    assert even_tiles(17, 8) == (6, 5)
-    assert even_tiles(3, 8) == (3,)
-    assert even_tiles(0, 8) == (1,)
+def test_known_rows_get_two_sizes_of_tiles_and_symbols_a_cascade() -> None:
+    assert row_tiles(baseline("x86_64", "v4"), F32, 32, lit(56)) == (8,)
+    assert row_tiles(baseline("x86_64", "v4"), F32, 64, lit(15)) == (5,)
     assert row_tiles(baseline("x86_64", "v3"), F32, 16, dim("m")) == (6, 4, 1)
     assert row_tiles(baseline("x86_64", "v4"), F32, 32, dim("m")) == (8, 4, 1)
 
@@ -204,6 +200,21 @@ def test_depthwise_convolution(image: tuple, kernel: int, stride: int, pad: int)
     assert "select" not in print_function(lowered)
 
 
+@pytest.mark.parametrize(
+    ("image", "groups", "channels", "stride"),
+    [((1, 5, 9, 8), 4, 8, 1), ((1, 5, 9, 12), 3, 24, 2), ((1, dim("h"), 6, 4), 2, 16, 1)],
+    ids=str,
+)
+def test_grouped_convolution(image: tuple, groups: int, channels: int, stride: int) -> None:
+    attrs = ConvAttrs((stride, stride), (1, 1, 1, 1), groups=groups)
+    weights = (3, 3, image[-1] // groups, channels)
+    f = convolution("conv_nhwc", attrs, image, weights, epilogue=True)
+    s = Schedule(f)
+    assert contraction(s, SMALL)
+    lowered = hold_law(f, s, *([(4,), (1,)] if f.dims else [()]))
+    assert " register" in print_function(lowered)
+
+
 def test_batches_come_first() -> None:
     m = dim("m")
     a, b = te.placeholder((1, 3, m, 4), F32, "a"), te.placeholder((1, 3, 4, 6), F32, "b")
@@ -227,23 +238,9 @@ def test_other_reductions_are_left_to_other_rules() -> None:
     assert s.trace == []
 
 
-@pytest.mark.parametrize(("rows", "level", "wide"), [(1, "v4", 4), (8, "v4", 2), (1, "v3", 4), (8, "v3", 1)])
-def test_tiles_of_few_accumulators_are_several_panels_wide(rows: int, level: str, wide: int) -> None:
-    target = baseline("x86_64", level)
-    panel = target.lanes(4)
-    f = packed_matmul((rows, 9), 8 * panel - 3, panel)
-    s = Schedule(f)
-    [block] = [b for b in s.block_names() if s.block(b).init is not None]
-    contract(s, block, target)
-    unrolled = [x for x in s.loops_of(block) if s.loop(x).kind is LoopKind.UNROLL]
-    extents = [s.loop(x).extent.value for x in unrolled if s.loop(x).extent.value != 9]
-    assert extents[-1] == wide if wide > 1 else extents == [rows]
-    hold_law(f, s)
-
-
 @pytest.mark.parametrize("columns", [17, 24, 33, 40, 63, 64, 65, 100])
 @pytest.mark.parametrize("rows", [2, 5, 8])
-def test_strips_of_any_number_of_columns_compile(columns: int, rows: int) -> None:
+def test_panels_of_any_number_of_columns_compile(columns: int, rows: int) -> None:
     rng = np.random.default_rng(columns)
     x = rng.integers(-4, 5, (rows, 7)).astype(np.float32)
     w = rng.integers(-4, 5, (7, columns)).astype(np.float32)

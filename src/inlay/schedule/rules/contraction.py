@@ -23,18 +23,12 @@ Otherwise panels come first, so that each is read from memory once and stays in 
 pass; with few panels, and where channels do not mix (depthwise), lines come first, so that threads
 have enough to share and an image is read in order.
 
-**Sizes** follow from the machine: a panel is two vectors wide (the packing decides), and a tile has
-as many rows as leave registers for one row of the panel and a broadcast, but not more than eight:
-rows whose distance is a multiple of 4 KB share their L1 sets, and a cache has eight or more ways
-(196 x 256 x 1024 ran at 91 GFLOP/s with 14 rows and at 116 with 7, of 117). A number of rows known
-at compile time is divided evenly if possible; a symbol is covered by a cascade (8, 4, 1).
+**Groups** of channels are like depthwise: the input is read along the columns as well, at the same
+place by all columns of a group, which is a contiguous load and a shuffle.
 
-**Strips.** A multiply-add waits four cycles for the one before it on the same accumulator, so a tile of
-one row and one vector runs at an eighth of the speed of two units; and a tile of one vector loads as
-many broadcasts as it multiplies. Tiles of matrix products (those of convolutions test their windows,
-which is more code already) therefore are up to four panels wide, as registers allow: for
-[1, 300] x [300, 750] 11 us instead of 19, for [64, 300] 135 GFLOP/s instead of 89 (AVX-512, two units).
-No element's sum changes its order.
+**Sizes** follow from the machine: `analysis/register_tiles.py` says which tiles take the fewest
+instructions. The packing chose how wide a panel is; here a number of rows that is known is covered by
+at most two sizes of tiles, a symbol by a cascade (6, 4, 1).
 """
 
 from __future__ import annotations
@@ -43,8 +37,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
+from inlay.analysis.register_tiles import heights, most_rows, panel_vectors
 from inlay.arith.dtype import DType
-from inlay.arith.expr import Int, Mod, Sym, coefficient, symbols, to_int
+from inlay.arith.expr import FloorDiv, Int, Mod, Sym, coefficient, from_atom, symbols, to_int
 from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.inits import conjuncts
 from inlay.loop.scalar import Binary, BinaryOp, Lit, Scalar, Select
@@ -74,42 +69,21 @@ MAX_UNROLLED_STEPS = 24
 """A reduction, or its innermost loops, of at most so many steps is written out."""
 MIN_PARALLEL_PANELS = 4
 """With fewer panels than this, threads share lines instead."""
-MAX_STRIP = 4
-MAX_ACCUMULATORS = 16
-"""Vectors that a tile of several panels is wide, and its accumulators, at most."""
-MAX_ROWS = 8
-"""More rows gain nothing, and lose when they share cache sets."""
 
 
-def panel_width(target: Target, dtype: DType, columns: int | None = None) -> int:
-    """Return how many columns weights should be packed by: two vectors, one for a few columns."""
+def panel_width(target: Target, dtype: DType, columns: int, rows: int | None = None) -> int:
+    """Return how many columns a panel should have, with so many rows in a line."""
     one = lanes(target, dtype)
-    return one if columns is not None and columns <= one else 2 * one
+    return one * panel_vectors(columns, rows, one, target.vector_registers)
 
 
 def row_tiles(target: Target, dtype: DType, panel: int, rows: Int) -> tuple[int, ...]:
     """Return the rows of the tiles that cover so many rows."""
     vectors = max(1, -(-panel // lanes(target, dtype)))
-    most = min(MAX_ROWS, max(1, (target.vector_registers - vectors - 1) // vectors))
-    known = rows.value
-    return (
-        even_tiles(known, most)
-        if known is not None
-        else tuple(sorted({most, min(4, most), 1}, reverse=True))
-    )
-
-
-def even_tiles(rows: int, most: int) -> tuple[int, ...]:
-    """Return tile sizes, falling, for a number of rows: one size if a good one divides it."""
-    if rows <= most:
-        return (max(rows, 1),)
-    for size in range(most, max(most // 2, 1), -1):
-        if rows % size == 0:
-            return (size,)
-    count = -(-rows // most)
-    size = -(-rows // count)
-    left = rows % size
-    return (size, left) if left else (size,)
+    if rows.value is not None:
+        return heights(rows.value, vectors, target.vector_registers)
+    most = most_rows(vectors, target.vector_registers)
+    return tuple(sorted({most, min(4, most), 1}, reverse=True))
 
 
 def contraction(s: Schedule, target: Target) -> bool:
@@ -155,7 +129,7 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
         row = _row_loop(s, block)
         edges = _clip(s, block, row) if guarded else (False, False)
         for tile, crosses in _edges(s, split_cascade(s, row, plan.tiles), edges):
-            _micro_kernel(s, tile, temporary.name, tile.names[block], plan, crosses=crosses)
+            _micro_kernel(s, tile, temporary.name, tile.names[block], crosses=crosses)
     else:
         innermost = _spatial_loops(s, block)[-2]
         _finish(s, innermost, temporary.name, block)
@@ -211,7 +185,6 @@ class _Plan:
         row: axis of the rows, None if there are none.
         panel: columns in a panel.
         tiles: rows of the tiles.
-        strip: panels that a tile is wide.
     """
 
     before: tuple[int, ...]
@@ -219,7 +192,6 @@ class _Plan:
     row: int | None
     panel: int
     tiles: tuple[int, ...]
-    strip: int
 
 
 def _plan(s: Schedule, block: str, target: Target) -> _Plan:
@@ -230,10 +202,8 @@ def _plan(s: Schedule, block: str, target: Target) -> _Plan:
     columns = column.extent.value
     second = [x for x in loads_of(b.body) if x.buffer is not _written(b)]
     mixes = any(column.sym not in _symbols(x.indices) for x in second)
-    panel = _packed_panel(b) or panel_width(target, dtype, columns)
+    panel = _packed_panel(b) or _own_panel(target, dtype, columns, mixes=mixes)
     panel = min(panel, columns or panel)
-    while not mixes and columns is not None and columns % panel and panel > 4:
-        panel //= 2  # nothing is packed: a narrower panel without a remainder is better
     by_column = [x for x in second if column.sym in _symbols(x.indices)]
     batch = {y for x in by_column for y in _symbols(x.indices)} if mixes else set[Sym]()
     others = range(len(spatial) - 1)
@@ -243,35 +213,27 @@ def _plan(s: Schedule, block: str, target: Target) -> _Plan:
     row = (wide or free or [None])[-1]
     free = [i for i in free if i != row]
     few = columns is not None and columns < MIN_PARALLEL_PANELS * panel
-    if not before and (few or not mixes):
+    has_lines = any(spatial[i].extent != 1 for i in free)
+    if not before and has_lines and (few or not mixes):
         # Lines, from the inside out, so that neighbors are computed one after the other.
         before, free = free[::-1], []
     # The outermost loop is shared by threads: not one that is known to run once.
     before.sort(key=lambda i: spatial[i].extent == 1)
     tiles = row_tiles(target, dtype, panel, spatial[row].extent) if row is not None else ()
-    vectors = max(1, panel // lanes(target, dtype))
-    strip = 1
-    is_product = sum(i.kind is IterKind.REDUCE for i in b.iters) == 1 and b.predicate is None
-    if columns is not None and row is not None and mixes and is_product:
-        strip = _strip(tiles, vectors, panel, columns, target.vector_registers)
-    return _Plan(tuple(before), tuple(free), row, panel, tiles, strip)
+    return _Plan(tuple(before), tuple(free), row, panel, tiles)
 
 
-def _strip(tiles: Sequence[int], vectors: int, panel: int, columns: int, registers: int) -> int:
-    """Return how many panels a tile of so many rows is wide, a power of 2.
-
-    One strip at least is full, so that a row of accumulators is whole vectors. The last one computes
-    what is behind the last panel for nothing: that is to be little.
-    """
-    full, panels = columns // panel, -(-columns // panel)
-    rows = max(tiles, default=MAX_ROWS)
-    strip = 1
-    while 2 * strip * vectors <= MAX_STRIP and 2 * strip <= full:
-        wide, unused = 2 * strip * vectors, -panels % (2 * strip)
-        if rows * wide > MAX_ACCUMULATORS or (rows + 1) * wide >= registers or 8 * unused > panels:
-            break
-        strip *= 2
-    return strip
+def _own_panel(target: Target, dtype: DType, columns: int | None, *, mixes: bool) -> int:
+    """Return the panel where nothing is packed."""
+    one = lanes(target, dtype)
+    if columns is None:
+        return 2 * one
+    if mixes:
+        return panel_width(target, dtype, columns)
+    panel = min(columns, 2 * one)
+    while columns % panel and panel > 4:
+        panel //= 2  # a narrower panel without a remainder is better
+    return panel
 
 
 def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: _Plan) -> str:
@@ -281,16 +243,13 @@ def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: _Plan) -> str:
     """
     for b in blocks:
         spatial, reducing = _spatial_loops(s, b), _reduce_loops(s, b)
-        panel, *inner = split(s, spatial[-1], plan.strip * plan.panel)
-        if plan.strip > 1:
-            inner = list(split(s, inner[0], plan.panel))
+        panel, inner = split(s, spatial[-1], plan.panel)
         rows = [] if plan.row is None else [spatial[plan.row]]
         order = [spatial[i] for i in plan.before]
         order += [panel, *(spatial[i] for i in plan.after), *rows]
-        reorder(s, [*order, *reducing, *inner])
+        reorder(s, [*order, *reducing, inner])
     first, second = s.loops_of(blocks[0]), s.loops_of(blocks[1])
-    around = len(second) - (2 if plan.strip > 1 else 1)
-    for x, y in zip(first, second[:around], strict=False):
+    for x, y in zip(first, second[:-1], strict=False):
         merge(s, x, y)
     return first[0]
 
@@ -355,21 +314,14 @@ def _cut(s: Schedule, tile: Copy, iteration: int) -> list[Copy]:
     return [tile, Copy(tile.tile, names[tile.outer], names[tile.inner], inner)]
 
 
-def _micro_kernel(
-    s: Schedule, tile: Copy, temporary: str, block: str, plan: _Plan, *, crosses: bool
-) -> None:
+def _micro_kernel(s: Schedule, tile: Copy, temporary: str, block: str, *, crosses: bool) -> None:
     """Give init, reduction and epilogue of a tile their own rows, and accumulate in registers."""
     nests = distribute(s, tile.inner)
-    inner = s.loops_of(block)[-2 if plan.strip > 1 else -1 :]
-    reducing = _reduce_loops(s, block)
-    reorder(s, [*reducing, nests[1], *inner])
+    inner, reducing = s.loops_of(block)[-1], _reduce_loops(s, block)
+    reorder(s, [*reducing, nests[1], inner])
     _finish(s, tile.outer, temporary, block)
     for loop in nests:
         unroll(s, loop)
-    if plan.strip > 1:
-        for b in s.block_names():
-            if tile.outer in s.loops_of(b):
-                unroll(s, s.loops_of(b)[-2])
     if crosses:
         # Tests of window against line are settled when code is emitted, if both are written out.
         for loop in reducing:
@@ -454,9 +406,21 @@ def _is_contraction(s: Schedule, block: str) -> bool:
     for load in loads_of(b.body):
         if column in _symbols(load.indices):
             found = True
-            if not _is_contiguous(load.indices, column):
+            if not (_is_contiguous(load.indices, column) or _by_groups(load.indices, column)):
                 return False
     return found
+
+
+def _by_groups(indices: Sequence[Int], column: Sym) -> bool:
+    """Whether an axis only says which group of the last index is meant, as in grouped convolutions."""
+    if column in _symbols(indices[:-1]):
+        return False
+    atoms = {a for monomial, _ in indices[-1].terms for a in monomial}
+    return all(
+        isinstance(a, FloorDiv) and a.numerator == to_int(column) and a.denominator.value is not None
+        for a in atoms
+        if column in symbols(from_atom(a))
+    )
 
 
 def _is_contiguous(indices: Sequence[Int], column: Sym) -> bool:

@@ -1,0 +1,57 @@
+"""Register tiles fit the registers, cover their rows, and follow the shape of the result."""
+
+from __future__ import annotations
+
+import pytest
+
+from inlay.analysis.register_tiles import heights, most_rows, panel_vectors, step_cost
+
+AVX512 = (16, 32)
+AVX2 = (8, 16)
+
+
+@pytest.mark.parametrize("registers", [8, 16, 32])
+@pytest.mark.parametrize("vectors", range(1, 9))
+def test_tiles_leave_registers_for_a_row_of_the_panel_and_a_broadcast(
+    registers: int, vectors: int
+) -> None:
+    rows = most_rows(vectors, registers)
+    assert rows == 1 or rows * vectors + vectors + 1 <= registers
+
+
+@pytest.mark.parametrize("vectors", [1, 2, 4])
+@pytest.mark.parametrize("rows", [0, 1, 2, 7, 14, 15, 49, 56, 196])
+def test_heights_cover_the_rows(rows: int, vectors: int) -> None:
+    sizes = heights(rows, vectors, 32)
+    assert list(sizes) == sorted(set(sizes), reverse=True)
+    assert max(sizes) <= most_rows(vectors, 32)
+    left = rows % sizes[0]
+    assert left == (sizes[1] if len(sizes) > 1 else 0)
+
+
+def test_rows_are_covered_at_the_least_cost() -> None:
+    assert heights(14, 3, 32) == (7,)
+    assert heights(15, 4, 32) == (5,)
+    assert heights(13, 4, 32) == (5, 3)
+    assert heights(0, 2, 32) == (1,)
+
+
+def test_a_step_of_few_accumulators_takes_as_long_as_one_of_many() -> None:
+    assert step_cost(1, 1) - step_cost(8, 1) == -7
+    assert step_cost(6, 4) == 34
+
+
+def test_panels_follow_the_columns_first() -> None:
+    widths = {n: panel_vectors(n, None, *AVX512) for n in (16, 24, 32, 64, 96, 112, 160, 256, 1000)}
+    assert widths == {16: 1, 24: 2, 32: 2, 64: 4, 96: 6, 112: 7, 160: 5, 256: 4, 1000: 4}
+    assert panel_vectors(512, None, *AVX2) == 3
+
+
+def test_one_row_takes_wide_panels_and_a_short_line_narrower_ones() -> None:
+    assert panel_vectors(1024, 1, *AVX512) == 8
+    assert panel_vectors(512, 7, *AVX512) == 3
+
+
+def test_panels_are_as_narrow_as_asked() -> None:
+    assert panel_vectors(512, None, *AVX512, most=2) == 2
+    assert panel_vectors(512, None, *AVX512, most=1) == 1
