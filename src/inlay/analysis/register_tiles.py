@@ -31,6 +31,9 @@ MAX_VECTORS = 8
 BUSY = 8
 """Accumulators that keep two units busy over the four cycles that each multiply-add takes."""
 
+MASKED = 2
+"""Full panels that one with columns behind the last takes as long as: its lanes are masked."""
+
 
 def most_rows(vectors: int, registers: int) -> int:
     """Return how many rows of a tile fit the registers, with a row of the panel and a broadcast."""
@@ -72,7 +75,8 @@ def panel_vectors(
     """
 
     def cost(vectors: int) -> float:
-        panels = -(-columns // (vectors * lanes))
+        full, left = divmod(columns, vectors * lanes)
+        panels = full + (MASKED if left else 0)
         many = most_rows(vectors, registers)
         tiles = (many,) if rows is None else heights(rows, vectors, registers)
         return panels * _cover(rows or many, tiles, vectors) / (rows or many)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from inlay.arith.expr import Int, Sym, lit, symbols
-from inlay.loop.buffer import Buffer
+from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.deps import Interval, hull
 from inlay.loop.scalar import Load
 from inlay.loop.stmt import Alloc, For, Let, Stmt, Store
@@ -54,7 +54,10 @@ def _smaller(b: Buffer, region: _Region | None) -> tuple[Buffer, list[Int | None
     """Return the buffer to have instead, and what to subtract from each index."""
     if region is None:  # what would have touched it never runs
         return Buffer(b.name, (lit(1),) * len(b.shape), b.dtype, b.scope, None, b.per_part), []
-    origins = [None if _keeps(x, n) or x is None else x.lo for x, n in zip(region, b.shape)]
+    grows = b.scope is Scope.REGISTER
+    origins = [
+        None if x is None or _keeps(x, n, grows=grows) else x.lo for x, n in zip(region, b.shape)
+    ]
     if all(lo is None for lo in origins):
         return None
     shape = tuple(
@@ -64,13 +67,15 @@ def _smaller(b: Buffer, region: _Region | None) -> tuple[Buffer, list[Int | None
     return Buffer(b.name, shape, b.dtype, b.scope, None, b.per_part), origins
 
 
-def _keeps(x: Interval | None, n: Int) -> bool:
-    """Whether an axis stays as it is."""
-    if x is None:
-        return True
+def _keeps(x: Interval, n: Int, *, grows: bool) -> bool:
+    """Whether an axis stays as it is.
+
+    Registers grow to what vector loops reach, lanes that a predicate turns off included: cells are
+    whole vectors.
+    """
     saved = (n - x.extent).value
     if saved is not None:
-        return saved <= 0
+        return saved == 0 or (saved < 0 and not grows)
     # A symbolic extent is taken for large: what one iteration touches is not larger.
     return x.extent.value is None
 

@@ -203,7 +203,7 @@ def _plan(s: Schedule, block: str, target: Target) -> _Plan:
     second = [x for x in loads_of(b.body) if x.buffer is not _written(b)]
     mixes = any(column.sym not in _symbols(x.indices) for x in second)
     panel = _packed_panel(b) or _own_panel(target, dtype, columns, mixes=mixes)
-    panel = min(panel, columns or panel)
+    panel = _narrowed(panel, columns, lanes(target, dtype))
     by_column = [x for x in second if column.sym in _symbols(x.indices)]
     batch = {y for x in by_column for y in _symbols(x.indices)} if mixes else set[Sym]()
     others = range(len(spatial) - 1)
@@ -223,6 +223,13 @@ def _plan(s: Schedule, block: str, target: Target) -> _Plan:
     return _Plan(tuple(before), tuple(free), row, panel, tiles)
 
 
+def _narrowed(panel: int, columns: int | None, one: int) -> int:
+    """Return a panel no wider than the columns, unless they fill vectors badly: those are masked."""
+    if columns is None or columns >= panel:
+        return panel
+    return columns if columns % one == 0 or columns & (columns - 1) == 0 else panel
+
+
 def _own_panel(target: Target, dtype: DType, columns: int | None, *, mixes: bool) -> int:
     """Return the panel where nothing is packed."""
     one = lanes(target, dtype)
@@ -230,10 +237,7 @@ def _own_panel(target: Target, dtype: DType, columns: int | None, *, mixes: bool
         return 2 * one
     if mixes:
         return panel_width(target, dtype, columns)
-    panel = min(columns, 2 * one)
-    while columns % panel and panel > 4:
-        panel //= 2  # a narrower panel without a remainder is better
-    return panel
+    return 2 * one if columns % (2 * one) == 0 else one
 
 
 def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: _Plan) -> str:

@@ -1,0 +1,247 @@
+"""Well-known convolutional networks with random weights, as ONNX models.
+
+Each function returns a network for images of a given size, from what its paper says; batch
+normalization is folded into biases, as for inference. Weights are drawn so that the variance of
+activations is about kept from layer to layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+
+class Network:
+    """A graph under construction; every method adds nodes and returns the name of the result."""
+
+    def __init__(self, size: int) -> None:
+        self._nodes: list[onnx.NodeProto] = []
+        self._weights: list[onnx.TensorProto] = []
+        self._rng = np.random.default_rng(0)
+        self._input = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, size, size])
+
+    def model(self, results: Sequence[str]) -> onnx.ModelProto:
+        """Return the network with these results."""
+        outputs = [helper.make_tensor_value_info(r, TensorProto.FLOAT, None) for r in results]
+        graph = helper.make_graph(self._nodes, "network", [self._input], outputs, self._weights)
+        return helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9
+        )  # fmt: skip
+
+    def op(self, name: str, *inputs: str, **attributes: object) -> str:
+        """Add an operator."""
+        result = f"{name.lower()}_{len(self._nodes)}"
+        self._nodes.append(helper.make_node(name, inputs, [result], **attributes))
+        return result
+
+    def halves(self, x: str, half: int) -> tuple[str, str]:
+        """Split channels in two."""
+        first = self.op("Split", x, self.constant(np.array([half, half])), axis=1)
+        second = f"{first}_b"
+        self._nodes[-1].output.append(second)
+        return first, second
+
+    def constant(self, value: np.ndarray) -> str:
+        """Add a constant."""
+        name = f"w{len(self._weights)}"
+        self._weights.append(numpy_helper.from_array(value, name))
+        return name
+
+    def noise(self, shape: Sequence[int], deviation: float) -> str:
+        """Add random weights."""
+        return self.constant(
+            (self._rng.standard_normal(shape) * deviation).astype(np.float32)
+        )  # fmt: skip
+
+    def conv(
+        self, x: str, c: int, o: int, k: int = 1, s: int = 1, *, groups: int = 1, act: str = "Relu"
+    ) -> str:
+        """Add a convolution from c to o channels, its bias and an activation."""
+        per_group = c // groups
+        w = self.noise((o, per_group, k, k), (2 / (per_group * k * k)) ** 0.5)
+        y = self.op(
+            "Conv", x, w, self.noise((o,), 0.1), strides=[s, s], pads=[(k - 1) // 2] * 4, group=groups
+        )  # fmt: skip
+        return self.act(y, act)
+
+    def act(self, x: str, act: str) -> str:
+        """Add an activation: a name of ONNX, `Silu`, or nothing."""
+        if act == "Silu":
+            return self.op("Mul", x, self.op("Sigmoid", x))
+        if act == "Relu6":
+            low, high = (self.constant(np.array(v, np.float32)) for v in (0.0, 6.0))
+            return self.op("Clip", x, low, high)
+        return self.op(act, x) if act else x
+
+    def squeeze(self, x: str, c: int, inner: int, act: str, gate: str) -> str:
+        """Scale channels by what a small network makes of their means."""
+        y = self.conv(self.op("GlobalAveragePool", x), c, inner, act=act)
+        attributes = {"alpha": 1 / 6} if gate == "HardSigmoid" else {}
+        scale = self.op(gate, self.conv(y, inner, c, act=""), **attributes)
+        return self.op("Mul", x, scale)
+
+    def classes(self, x: str, c: int, o: int = 1000) -> str:
+        """Add global pooling and a linear layer."""
+        y = self.op("Flatten", self.op("GlobalAveragePool", x))
+        return self.op("Gemm", y, self.noise((c, o), c**-0.5), self.noise((o,), 0.1))
+
+
+def _inverted(
+    net: Network, x: str, c: int, wide: int, o: int, k: int, s: int, act: str, squeeze: str = "",
+    inner: int = 0,
+) -> str:  # fmt: skip
+    """An inverted residual: expand, filter each channel, weigh channels, project."""
+    y = x if wide == c else net.conv(x, c, wide, act=act)
+    y = net.conv(y, wide, wide, k, s, groups=wide, act=act)
+    if squeeze:
+        y = net.squeeze(y, wide, inner, "Relu" if squeeze == "HardSigmoid" else act, squeeze)
+    y = net.conv(y, wide, o, act="")
+    return net.op("Add", x, y) if s == 1 and c == o else y
+
+
+def mobilenet_v2(size: int) -> onnx.ModelProto:
+    """Sandler and others, 2018."""
+    net = Network(size)
+    x, c = net.conv("x", 3, 32, 3, 2, act="Relu6"), 32
+    for times, o, repeat, stride in (
+        (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    ):  # fmt: skip
+        for i in range(repeat):
+            x, c = _inverted(net, x, c, times * c, o, 3, 1 if i else stride, "Relu6"), o
+    return net.model([net.classes(net.conv(x, c, 1280, act="Relu6"), 1280)])
+
+
+def mobilenet_v3(size: int) -> onnx.ModelProto:
+    """Howard and others, 2019: the large one."""
+    net = Network(size)
+    x, c = net.conv("x", 3, 16, 3, 2, act="HardSwish"), 16
+    for k, wide, o, has_gate, is_hard, stride in (
+        (3, 16, 16, 0, 0, 1), (3, 64, 24, 0, 0, 2), (3, 72, 24, 0, 0, 1), (5, 72, 40, 1, 0, 2),
+        (5, 120, 40, 1, 0, 1), (5, 120, 40, 1, 0, 1), (3, 240, 80, 0, 1, 2), (3, 200, 80, 0, 1, 1),
+        (3, 184, 80, 0, 1, 1), (3, 184, 80, 0, 1, 1), (3, 480, 112, 1, 1, 1),
+        (3, 672, 112, 1, 1, 1), (5, 672, 160, 1, 1, 2), (5, 960, 160, 1, 1, 1),
+        (5, 960, 160, 1, 1, 1),
+    ):  # fmt: skip
+        act, gate = "HardSwish" if is_hard else "Relu", "HardSigmoid" if has_gate else ""
+        inner = (wide // 4 + 4) // 8 * 8
+        x, c = _inverted(net, x, c, wide, o, k, stride, act, gate, inner), o
+    return net.model([net.classes(net.conv(x, c, 960, act="HardSwish"), 960)])
+
+
+def efficientnet_b0(size: int) -> onnx.ModelProto:
+    """Tan and Le, 2019."""
+    net = Network(size)
+    x, c = net.conv("x", 3, 32, 3, 2, act="Silu"), 32
+    for times, o, k, stride, repeat in (
+        (1, 16, 3, 1, 1), (6, 24, 3, 2, 2), (6, 40, 5, 2, 2), (6, 80, 3, 2, 3), (6, 112, 5, 1, 3),
+        (6, 192, 5, 2, 4), (6, 320, 3, 1, 1),
+    ):  # fmt: skip
+        for i in range(repeat):
+            inner, s = max(1, c // 4), 1 if i else stride
+            x, c = _inverted(net, x, c, times * c, o, k, s, "Silu", "Sigmoid", inner), o
+    return net.model([net.classes(net.conv(x, c, 1280, act="Silu"), 1280)])
+
+
+def _resnet(size: int, blocks: Sequence[int], groups: int = 1) -> onnx.ModelProto:
+    net = Network(size)
+    x, c = net.conv("x", 3, 64, 7, 2), 64
+    x = net.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    for stage, repeat in enumerate(blocks):
+        w, o = 64 << stage, 256 << stage
+        for i in range(repeat):
+            s = 2 if stage and not i else 1
+            y = net.conv(net.conv(x, c, w), w, w, 3, s, groups=groups)
+            y = net.conv(y, w, o, act="")
+            x = x if i else net.conv(x, c, o, 1, s, act="")
+            x, c = net.op("Relu", net.op("Add", y, x)), o
+    return net.model([net.classes(x, c)])
+
+
+def resnet50(size: int) -> onnx.ModelProto:
+    """He and others, 2015."""
+    return _resnet(size, (3, 4, 6, 3))
+
+
+def resnext(size: int) -> onnx.ModelProto:
+    """Xie and others, 2016: groups of 2 to 16 channels, one block in each stage."""
+    return _resnet(size, (1, 1, 1, 1), groups=32)
+
+
+def shufflenet_v2(size: int) -> onnx.ModelProto:
+    """Ma and others, 2018."""
+    net = Network(size)
+    x, c, side = net.conv("x", 3, 24, 3, 2), 24, size // 4
+    x = net.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    for repeat, o in ((4, 116), (8, 232), (4, 464)):
+        half = o // 2
+        side //= 2
+        for i in range(repeat):
+            if i:
+                first, second = net.halves(x, half)
+                y = net.conv(net.conv(second, half, half), half, half, 3, groups=half, act="")
+            else:
+                first = net.conv(net.conv(x, c, c, 3, 2, groups=c, act=""), c, half)
+                y = net.conv(net.conv(x, c, half), half, half, 3, 2, groups=half, act="")
+            x, c = net.op("Concat", first, net.conv(y, half, half), axis=1), o
+            x = net.op("Reshape", x, net.constant(np.array([1, 2, half, side, side])))
+            x = net.op("Transpose", x, perm=[0, 2, 1, 3, 4])
+            x = net.op("Reshape", x, net.constant(np.array([1, o, side, side])))
+    return net.model([net.classes(net.conv(x, c, 1024), 1024)])
+
+
+def ssd(size: int) -> onnx.ModelProto:
+    """Liu and others, 2015, on the trunk of Howard and others, 2017: boxes and classes of two maps."""
+    net = Network(size)
+    x, c, maps = net.conv("x", 3, 32, 3, 2), 32, list[tuple[str, int]]()
+    for o, s in (
+        (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1), (512, 1), (512, 1),
+        (512, 1), (512, 1), (1024, 2), (1024, 1),
+    ):  # fmt: skip
+        if o == 1024 and s == 2:
+            maps.append((x, c))
+        x, c = net.conv(net.conv(x, c, c, 3, s, groups=c), c, o), o
+    maps.append((x, c))
+    results: list[str] = []
+    for per_box in (4, 21):
+        rows = [
+            net.op("Reshape", net.op("Transpose", net.conv(y, n, 6 * per_box, 3, act=""),
+                                     perm=[0, 2, 3, 1]), net.constant(np.array([1, -1, per_box])))
+            for y, n in maps
+        ]  # fmt: skip
+        results.append(net.op("Concat", *rows, axis=1))
+    return net.model([results[0], net.op("Softmax", results[1], axis=-1)])
+
+
+def unet(size: int) -> onnx.ModelProto:
+    """Ronneberger and others, 2015, with 32 channels at first and three halvings."""
+    net = Network(size)
+    x, c, skipped = "x", 3, list[tuple[str, int]]()
+    for o in (32, 64, 128, 256):
+        x, c = net.conv(net.conv(x, c, o, 3), o, o, 3), o
+        skipped.append((x, o))
+        if o < 256:
+            x = net.op("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
+    for y, o in reversed(skipped[:-1]):
+        w = net.noise((c, o, 2, 2), c**-0.5)
+        x = net.op("ConvTranspose", x, w, net.noise((o,), 0.1), strides=[2, 2])
+        x = net.op("Concat", y, x, axis=1)
+        x, c = net.conv(net.conv(x, 2 * o, o, 3), o, o, 3), o
+    return net.model([net.conv(x, c, 2, act="")])
+
+
+NETWORKS: dict[str, tuple[Callable[[int], onnx.ModelProto], int]] = {
+    "resnet50": (resnet50, 224),
+    "resnet50_96": (resnet50, 96),
+    "resnext": (resnext, 224),
+    "mobilenet_v2": (mobilenet_v2, 224),
+    "mobilenet_v3": (mobilenet_v3, 224),
+    "efficientnet_b0": (efficientnet_b0, 224),
+    "shufflenet_v2": (shufflenet_v2, 224),
+    "ssd": (ssd, 300),
+    "unet": (unet, 128),
+}
+"""Networks by name, with the sides of their images."""
