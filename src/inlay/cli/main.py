@@ -15,9 +15,12 @@ import shlex
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 
+from inlay.base.catalog.table import find
 from inlay.base.diagnostics import (
     CompileError,
+    Diagnostic,
     InternalError,
     diagnostic,
     printable,
@@ -90,16 +93,23 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _report(failure: CompileError, *, as_json: bool) -> None:
-    """Show findings one by one."""
+    """Show findings one by one, each with what to do."""
+    findings = [_with_remedy(d) for d in failure.diagnostics]
     if as_json:
-        json.dump({"errors": [to_json(d) for d in failure.diagnostics]}, sys.stdout, indent=2)
+        json.dump({"errors": [to_json(d) for d in findings]}, sys.stdout, indent=2)
         sys.stdout.write("\n")
         return
-    for finding in failure.diagnostics:
+    for finding in findings:
         print(render(finding), file=sys.stderr)
-    if any(finding.id for finding in failure.diagnostics):
-        first = failure.diagnostics[0].id
+    if any(finding.id for finding in findings):
+        first = findings[0].id
         print(f"`inlay errors {first}` explains", file=sys.stderr)
+
+
+def _with_remedy(finding: Diagnostic) -> Diagnostic:
+    """Return a finding with the remedy of its kind, where it has no hint of its own."""
+    entry = find(finding.id)
+    return finding if finding.hint or entry is None else replace(finding, hint=entry.remedy)
 
 
 def _fault(failure: Exception, words: Sequence[str]) -> InternalError:

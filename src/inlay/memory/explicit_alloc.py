@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from inlay.analysis.blocks import count_uses, nested, spine
 from inlay.arith.expr import Int, from_atom, lit, substitute
-from inlay.base.diagnostics import InternalError
+from inlay.base.diagnostics import unsupported
 from inlay.base.span import Span
 from inlay.ir import make
 from inlay.ir.conform import Matching
@@ -43,6 +43,7 @@ from inlay.ir.expr import (
 )
 from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
+from inlay.ir.type_printer import type_text
 from inlay.ir.types import STORAGE, UNIT, ExistsType, TensorType, TupleType, Type
 from inlay.ops.memory import (
     ALLOC_STORAGE,
@@ -341,8 +342,14 @@ def size_of(t: TensorType) -> Int:
 def _results(var: Var) -> list[TensorType]:
     fields = var.type.fields if isinstance(var.type, TupleType) else (var.type,)
     tensors = [t for t in fields if isinstance(t, TensorType)]
-    if len(tensors) != len(fields):
-        raise InternalError("a kernel has a result that is no tensor", where=str(var.span))
+    if len(tensors) != len(fields):  # kernels make tensors; copies take what they are given
+        raise unsupported(
+            "placement.copy-of-structure",
+            f"found '{var.name}' of type {type_text(var.type)}, which would be copied as a whole "
+            "from one memory to another; only tensors are copied",
+            span=var.span,
+            hint="ask for the tensors in it to be there, or leave them to be placed",
+        )
     return tensors
 
 

@@ -181,6 +181,8 @@ class _Exact:
         self.problem = problem
         self.best = best
         self.steps = steps
+        # Whether memories hold a plan takes a walk over all tasks.
+        self.look = 0 if all(c is None for c in problem.capacity) else len(problem.tasks)
         self.tails = tails_of(problem)
         self.weights = weights_of(problem)
         self.rest = rest_of(problem, self.weights)
@@ -193,8 +195,10 @@ class _Exact:
             index, state, chosen = order.pop()
             if index == count:
                 time = finish(self.problem, state.copy())
-                if time < self.best[0] and fits(self.problem, chosen):
-                    self.best = (time, chosen)
+                if time < self.best[0]:
+                    self.steps -= self.look
+                    if fits(self.problem, chosen):
+                        self.best = (time, chosen)
                 continue
             if self._least(index, state) >= self.best[0]:
                 continue

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
+from inlay.base.catalog.table import find
 from inlay.cli.main import commands, main
 from inlay.machine.board_file import board_names, find_board
 from tests.unit.test_api import X, Y, Z, tiny_model
@@ -193,3 +194,12 @@ def test_a_peer_that_refuses_the_model_says_why(model, cache, capsys, tmp_path):
     words = ["bench", str(tmp_path / "newer.onnx"), "--against", "onnxruntime", "--cache", cache]
     assert main(words) == 1
     assert "error[bench.peer-format]: onnxruntime refuses newer.onnx" in capsys.readouterr().err
+
+
+def test_what_has_no_hint_of_its_own_shows_the_remedy_of_its_kind(tmp_path, capsys):
+    words = ["run", str(tmp_path / "absent.onnx")]
+    assert main(words) == 1
+    remedy = find("load.missing").remedy
+    assert f"hint: {remedy}" in capsys.readouterr().err
+    assert main([*words, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["errors"][0]["hint"] == remedy

@@ -201,3 +201,25 @@ def test_elements_of_lists_are_copied_where_their_type_is_known(pin, tmp_path):
     expected = inlay.compile(module, cache="none")(x, w)
     found = inlay.compile(module, board="host_two", pins=(pin,), cache="none", verify=True)(x, w)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+ONE = "Cons[Tensor[4, f32]](neg(x), Nil[Tensor[4, f32]]())"
+
+
+@pytest.mark.llvm
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [(f"on(cpu1, {ONE})", "List[Tensor[4, f32]]"), (f"@all({ONE})", "'a")],
+)
+def test_what_is_no_tensor_is_not_copied(body, kind):
+    """Not as a whole, nor where it is not known to be one."""
+    text = f"""
+      fn all<'a>(xs: List['a]) -> List['a] {{
+        match xs {{ Nil() => Nil['a](), Cons(h, t) => Cons['a](on(cpu1, h), @all(t)) }}
+      }}
+      fn main(x: Tensor[4, f32]) -> List[Tensor[4, f32]] {{ {body} }}
+      entry main("x") -> ("y");"""
+    with pytest.raises(CompileError) as caught:
+        inlay.compile(read(text), board="host_two", cache="none")
+    assert caught.value.ids == ("placement.copy-of-structure",)
+    assert kind in str(caught.value)

@@ -206,3 +206,17 @@ def test_devices_that_share_hardware_take_turns():
     assert one is not None
     assert other is not None
     assert (one.time, other.time) == (100.0, 200.0)
+
+
+def test_looking_at_memories_is_paid_for(monkeypatch):
+    """Where no plan fits, branch and bound does not look at more plans than its steps allow."""
+    looks = []
+
+    def look(p, assignment):
+        looks.append(assignment)
+        return False
+
+    monkeypatch.setattr("inlay.placement.optimise.fits", look)
+    p = problem(random.Random(1), 20, 3, slow=0.01, capacity=70_000)
+    optimise(p, search_steps=1_000, exact_steps=2_000)
+    assert 0 < len(looks) <= 2_000 // 20

@@ -9,7 +9,7 @@ ENTRIES = (
         id="name.unknown",
         title="a name that the table does not have",
         explanation="Something was asked for by name and nothing has that name.",
-        remedy=("Use one of the near names in the message, or list them all with `inlay targets`."),
+        remedy="Check the spelling, or define it; `inlay targets` lists boards, passes and operators.",
     ),
     Entry(
         id="name.duplicate",

@@ -61,6 +61,16 @@ ENTRIES = (
         remedy="Use a board with more memory, smaller sizes, or fewer wishes.",
     ),
     Entry(
+        id="placement.copy-of-structure",
+        title="a list or other data type that would be copied as a whole",
+        explanation=(
+            "A wish or a `device_copy` names a value of a data type, or of any type in a generic "
+            "function, and another device. Code is made for copies of tensors alone: the spine of a "
+            "list is read by the host, and its tensors are moved one by one where they are used."
+        ),
+        remedy="Put the wish on the tensors, where they are made or used, or leave it out.",
+    ),
+    Entry(
         id="placement.bad-calibration",
         title="a file of measured costs that cannot be read",
         explanation="The file is JSON: a factor by device and operator, as `inlay bench` writes it.",
