@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import statistics
 import struct
 from importlib import resources
 from pathlib import Path
@@ -109,8 +108,9 @@ def test_times_are_those_of_the_device_by_the_clock_of_the_host(suite, tmp_path,
     kernels = [e for e in runs if e.queue == 0]
     assert len(kernels) >= 80 and len(runs) > len(kernels)
     assert all(begin <= e.begin <= e.end <= end for e in runs)
-    lasts = statistics.median(e.end - e.begin for e in kernels)
-    apart = statistics.median(b.begin - a.begin for a, b in itertools.pairwise(kernels))
+    # The least of many: what else the machine does makes some kernels as long as it likes.
+    lasts = min(e.end - e.begin for e in kernels)
+    apart = min(b.begin - a.begin for a, b in itertools.pairwise(kernels))
     assert 0 < lasts < apart / 2
 
 

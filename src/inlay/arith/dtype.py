@@ -8,10 +8,14 @@ packed weights and occupy a whole byte in every buffer of the compiler.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:  # a board names formats, and is read where no array is: see `_numpy_formats`
+    import numpy as np
 
 
 class Kind(StrEnum):
@@ -66,14 +70,12 @@ class DType:
     @property
     def numpy(self) -> np.dtype:
         """The NumPy dtype of an array of this format (object for strings)."""
-        if self.name == "bf16":
-            return _bfloat16()
-        return _NUMPY[self.name]
+        return _bfloat16() if self.name == "bf16" else _numpy_formats()[self.name]
 
     @property
     def stored(self) -> np.dtype:
         """The NumPy dtype of a buffer of the machine."""
-        return _NUMPY["i64"] if self.is_host_only else self.numpy
+        return _numpy_formats()["i64"] if self.is_host_only else self.numpy
 
     @property
     def c(self) -> str:
@@ -109,15 +111,6 @@ ALL: tuple[DType, ...] = (
 )  # fmt: skip
 BY_NAME: dict[str, DType] = {d.name: d for d in ALL}
 
-_NUMPY: dict[str, np.dtype] = {
-    "f16": np.dtype(np.float16),
-    "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
-    "i8": np.dtype(np.int8), "i16": np.dtype(np.int16),
-    "i32": np.dtype(np.int32), "i64": np.dtype(np.int64),
-    "u8": np.dtype(np.uint8), "u16": np.dtype(np.uint16),
-    "u32": np.dtype(np.uint32), "u64": np.dtype(np.uint64),
-    "bool": np.dtype(np.bool_), "string": np.dtype(object),
-}  # fmt: skip
 _C = {
     "f16": "uint16_t", "bf16": "uint16_t", "f32": "float", "f64": "double",
     "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t",
@@ -130,8 +123,6 @@ _LLVM = {
     "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64",
     "bool": "i1", "string": "i64",
 }  # fmt: skip
-_FROM_NUMPY: dict[np.dtype, DType] = {n: BY_NAME[k] for k, n in _NUMPY.items() if k != "string"}
-
 
 def from_numpy(dtype: np.dtype) -> DType:
     """Return the format of a NumPy dtype.
@@ -143,11 +134,26 @@ def from_numpy(dtype: np.dtype) -> DType:
         return STRING
     if dtype.name == "bfloat16":
         return BF16
-    return _FROM_NUMPY[dtype.newbyteorder("=")]
+    return _by_numpy()[dtype.newbyteorder("=")]
+
+
+@functools.cache
+def _numpy_formats() -> Mapping[str, np.dtype]:
+    import numpy as np
+
+    names = {"f": "float", "i": "int", "u": "uint"}
+    formats = {d.name: np.dtype(f"{names[d.name[0]]}{d.bits}") for d in ALL if d.name[0] in names}
+    return {**formats, "bool": np.dtype(np.bool_), "string": np.dtype(object)}
+
+
+@functools.cache
+def _by_numpy() -> Mapping[np.dtype, DType]:
+    return {n: BY_NAME[k] for k, n in _numpy_formats().items() if k != "string"}
 
 
 def _bfloat16() -> np.dtype:
     """NumPy has no bfloat16 of its own; `ml_dtypes` comes with onnx and is loaded only here."""
     import ml_dtypes
+    import numpy as np
 
     return np.dtype(ml_dtypes.bfloat16)
