@@ -471,7 +471,7 @@ static void *run_lane(void *argument)
         }
         lane->first = first->next;
         if (!lane->first) lane->end = &lane->first;
-        times = device->host->now && device->host->event ? first->request.times : NULL;
+        times = device->host->now ? first->request.times : NULL; /* who asks for them watches */
         pthread_mutex_unlock(&device->lock);
         if (times) times[0] = device->host->now(device->host->user);
         answer = perform(device, &first->request);
