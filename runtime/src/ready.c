@@ -5,7 +5,8 @@
 void inlay_ready_add(inlay_activation_t *m, inlay_command_t *c)
 {
     c->state = COMMAND_READY;
-    if (c->on_caller) inlay_queue_push(&m->flow.own, c);
+    if (inlay_ready_ends_itself(m, c)) inlay_queue_push_front(&m->flow.ready, c);
+    else if (c->on_caller) inlay_queue_push(&m->flow.own, c);
     else if (inlay_batch_is_for(m, c->kernel)) inlay_batch_add(m, c);
     else inlay_queue_push(&m->flow.ready, c);
 }
@@ -13,6 +14,11 @@ void inlay_ready_add(inlay_activation_t *m, inlay_command_t *c)
 int inlay_ready_ends_itself(const inlay_activation_t *m, const inlay_command_t *c)
 {
     return c->home && m->flow.lock && !c->home->driver->progress;
+}
+
+int inlay_ready_starts(const inlay_activation_t *m)
+{
+    return m->flow.ready.first && inlay_ready_ends_itself(m, m->flow.ready.first);
 }
 
 int inlay_ready_start_behind(const inlay_activation_t *m, const inlay_command_t *before,
@@ -45,7 +51,7 @@ void inlay_ready_started(inlay_activation_t *m, inlay_command_t *c)
 
 static int keep(const inlay_activation_t *m, inlay_kept_t *kept, inlay_command_t *c)
 {
-    if (c->on_caller || inlay_batch_is_for(m, c->kernel)) return 0;
+    if (c->on_caller || inlay_batch_is_for(m, c->kernel) || inlay_ready_ends_itself(m, c)) return 0;
     if (kept->ns + c->ns < m->config.hand_off_ns) {
         kept->ns += c->ns;
         inlay_queue_push(&kept->shorts, c);
@@ -61,7 +67,8 @@ static int keep(const inlay_activation_t *m, inlay_kept_t *kept, inlay_command_t
 void inlay_ready_give_up(inlay_activation_t *m, inlay_kept_t *kept)
 {
     inlay_command_t *c;
-    if (kept->next) inlay_queue_push_front(&m->flow.ready, kept->next);
+    if (kept->next && inlay_ready_starts(m)) inlay_queue_push(&m->flow.ready, kept->next);
+    else if (kept->next) inlay_queue_push_front(&m->flow.ready, kept->next);
     kept->next = NULL;
     while ((c = inlay_queue_pop(&kept->shorts))) inlay_queue_push_front(&m->flow.ready, c);
 }

@@ -3,6 +3,7 @@
  * A thread of the call or a worker takes steps, each with the lock taken at its begin and end:
  *
  *   run what it kept      short commands that its last one made ready;
+ *   start                 what devices do, ahead of what threads do;
  *   issue                 where nobody does and commands are done, whose tasks may go on;
  *   run what is ready     the one that it kept, else one of the lists.
  *
@@ -28,7 +29,7 @@ static inlay_command_t *take(inlay_activation_t *m, int is_caller)
     inlay_command_t *c = NULL, *previous = NULL;
     uint64_t n = 0, chosen;
     if (m->config.mode != INLAY_REPLAY) {
-        if (is_caller) c = inlay_queue_pop(&flow->own);
+        if (is_caller && !inlay_ready_starts(m)) c = inlay_queue_pop(&flow->own);
         if (!c) c = inlay_queue_pop(&flow->ready);
         return c || !flow->is_waiting ? c : inlay_batch_take(m);
     }
@@ -135,7 +136,9 @@ static int step(inlay_activation_t *m, int is_caller, inlay_kept_t *kept)
         issue(m, is_caller);
         return 1;
     }
-    if (!c) {
+    if (!c && inlay_ready_starts(m) && m->config.mode != INLAY_REPLAY) {
+        c = inlay_queue_pop(&flow->ready);
+    } else if (!c) {
         c = kept->next ? kept->next : take(m, is_caller);
         kept->next = NULL;
         kept->ns = 0;

@@ -96,11 +96,14 @@ typedef struct inlay_kept {
     int64_t ns;           /* of the short ones since `next` was begun */
 } inlay_kept_t;
 
-/* All that a command waited for has ended. */
+/* All that a command waited for has ended. Those that are to be started on devices stand in front: to
+ * start one takes microseconds, and then the device works while threads do what is theirs. */
 void inlay_ready_add(inlay_activation_t *m, inlay_command_t *c);
 /* Whether a command of a device ends by itself. Devices that work only while somebody waits for them
  * are waited for, by the thread of the call. Needs no lock. */
 int inlay_ready_ends_itself(const inlay_activation_t *m, const inlay_command_t *c);
+/* Whether the next ready command is to be started on a device. */
+int inlay_ready_starts(const inlay_activation_t *m);
 /* Let a command be started behind another one; 0 where it has to wait for the end of that. */
 int inlay_ready_start_behind(const inlay_activation_t *m, const inlay_command_t *before,
                              inlay_command_t *c);

@@ -51,3 +51,30 @@ def longest_chain(*, overlap: bool) -> int:
 def test_halves_do_not_wait_for_the_bytes_of_each_other():
     assert longest_chain(overlap=True) <= DEPTH + 1
     assert longest_chain(overlap=False) > DEPTH + 1
+
+
+def test_devices_are_started_before_threads_do_their_own():
+    """One thread has a chain of long kernels to run, and a device waits for the first of them."""
+    wide = "Tensor[192, 192, f32]"
+    steps = "\n".join(
+        f'  let a{i + 1} = {where}(matmul(a{i}, w));\n  let b{i + 1} = matmul(b{i}, w);'
+        for i, where in enumerate(["", *['on_device{device="cpu1"}'] * 4])
+    )
+    text = f"""
+    fn main(a0: {wide}, b0: {wide}, w: {wide}) -> ({wide}, {wide}) {{
+    {steps}
+      (a5, b5)
+    }}
+    entry main("a", "b", "w") -> ("y", "z");
+    """
+    module = infer_types(parse_module(text, table()))
+    program = compilation(module, board="host_two", cache="none").program
+    inputs = [np.eye(192, dtype=np.float32)] * 3
+    executable = executable_of(program, settings=Settings(mode="parallel", threads=1, trace=True))
+    beside = 0
+    for _ in range(20):
+        executable(*inputs)
+        runs = [e for e in executable.events() if e.kind is EventKind.RUN]
+        last_here = max(e.begin for e in runs if not e.device)
+        beside += any(e.device and e.queue % 2 == 0 and e.begin < last_here for e in runs)
+    assert beside >= 10
