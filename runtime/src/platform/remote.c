@@ -384,10 +384,17 @@ static void remote_release(inlay_device_t *device, inlay_memory_t *memory)
     pthread_mutex_unlock(&device->lock);
 }
 
+/* Whether all ends up to a number were told: they come in any order. */
+static int is_told(const lane_t *lane, uint64_t number)
+{
+    return (!lane->first || lane->first->number > number) &&
+           (!lane->telling || lane->telling > number);
+}
+
 static void remote_wait(inlay_device_t *device, inlay_ticket_t ticket)
 {
     pthread_mutex_lock(&device->lock);
-    while (device->lanes[ticket.queue].told < ticket.number)
+    while (!is_told(&device->lanes[ticket.queue], ticket.number))
         pthread_cond_wait(&device->changed, &device->lock);
     pthread_mutex_unlock(&device->lock);
 }

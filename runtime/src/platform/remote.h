@@ -43,7 +43,7 @@ typedef struct flight {
 
 typedef struct lane {
     flight_t *first, *last, *unsent;
-    uint64_t started, told;      /* numbers of the last ticket, and of the last that was told */
+    uint64_t started, telling;   /* numbers of the last ticket, and of what is being told; 0: nothing */
     uint64_t pieces, sent;       /* numbers of the last piece that was made, and that was sent */
     int64_t busy_until;          /* when the last one ended, as far as times are asked for */
 } lane_t;

@@ -32,6 +32,7 @@ static void unlink_flight(lane_t *lane, flight_t *f)
     }
     *at = f->next;
     if (lane->last == f) lane->last = before;
+    lane->telling = f->number;
 }
 
 /* Whether what came with the end of a piece is what belongs to it. */
@@ -129,7 +130,7 @@ void inlay_remote_tell(inlay_device_t *device, flight_t *f)
     f->request.done(f->request.argument, f->status, f->answer, f->text ? f->text : "");
     pthread_mutex_lock(&device->lock);
     device->in_flight--;
-    device->lanes[f->request.queue].told = f->number;
+    device->lanes[f->request.queue].telling = 0;
     pthread_cond_broadcast(&device->changed);
     pthread_mutex_unlock(&device->lock);
     if (f->text) inlay_carrier_give(&device->carrier, f->text, strlen(f->text) + 1);
