@@ -237,7 +237,7 @@ def _hardware(
     """
     pieces = Counter(d.hardware for d in board.devices if d.name in memory_of)
     shared = [piece for piece, count in pieces.items() if count > 1]
-    mine = [d.hardware for name in units for d in board.devices if d.name == name]
+    mine = (board.devices_by_name[name].hardware for name in units)
     found = tuple(1 + shared.index(piece) if piece in shared else 0 for piece in mine)
     return found if any(found) else ()
 

@@ -144,8 +144,9 @@ def _solve(
     def try_all(assignments: Iterable[Sequence[int]]) -> None:
         nonlocal best, nearest
         for assignment in assignments:
-            best = min(best, (predict(problem, assignment), tuple(assignment)), key=lambda x: x[0])
-            over = excess(problem, assignment)
+            time = predict(problem, assignment)
+            best = min(best, (time, tuple(assignment)), key=lambda x: x[0])
+            over = excess(problem, assignment) if time == INFINITE else 0.0  # else it fits
             if over:
                 nearest = min(nearest, (over, tuple(assignment)), key=lambda x: x[0])
 
