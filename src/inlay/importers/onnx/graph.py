@@ -29,6 +29,7 @@ from inlay.importers.onnx.inputs import InputTypes
 from inlay.importers.onnx.limits import DEFAULT_LIMITS, ImportLimits
 from inlay.importers.onnx.node import Node, describe
 from inlay.importers.onnx.protos import (
+    dim_name,
     domain_of,
     elements_of_unknown_rank,
     in_order,
@@ -179,9 +180,11 @@ class _Importer:
 
     def _inputs(self, graph: onnx.GraphProto, scope: _Scope, b: Builder) -> None:
         constants = {t.name for t in graph.initializer}
-        for info in graph.input:
-            if info.name in constants:
-                continue
+        given = [info for info in graph.input if info.name not in constants]
+        self.types.names.update(
+            dim_name(d) for info in given for d in info.type.tensor_type.shape.dim
+        )
+        for info in given:
             span = Span.named(f"input '{info.name}'")
             self._name(info.name, scope, span)
             with self.findings.catching():

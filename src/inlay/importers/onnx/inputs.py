@@ -1,12 +1,13 @@
 """Types of the inputs of a model: which axes are numbers, which are one symbol, which are unknown.
 
 Axes that are named (`batch`) are one symbol wherever the inputs use the name; unnamed ones are a
-symbol each.
+symbol each, called by the input and the position of the axis. What is a name: `protos.dim_name`.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ from inlay.base.diagnostics import error, unsupported
 from inlay.base.span import Span
 from inlay.importers.onnx import load
 from inlay.importers.onnx.limits import MAX_DIM, MAX_RANK
+from inlay.importers.onnx.protos import dim_name
 from inlay.importers.onnx.structure import list_of, option_of, some_tensor
 from inlay.ir.opening import pack
 from inlay.ir.types import DimParam, TensorType, Type
@@ -30,11 +32,13 @@ class InputTypes:
         ranks: for a sequence whose elements have no rank, types of what is inserted into it.
         symbols: of axes, by their names.
         unnamed: symbols of the axes without one.
+        names: which no unnamed axis may be given, because another axis has it.
     """
 
     ranks: Mapping[str, Sequence[Type]] = field(default_factory=dict[str, Sequence[Type]])
     symbols: dict[str, Sym] = field(default_factory=dict[str, Sym])
     unnamed: set[Sym] = field(default_factory=set[Sym])
+    names: set[str] = field(default_factory=set[str])
 
     def type_of(self, declared: onnx.TypeProto, name: str, span: Span) -> Type:
         """Return the type of an input.
@@ -115,9 +119,18 @@ class InputTypes:
                     hint="the model is damaged; export it again",
                 )
             return lit(dim.dim_value)
-        label = dim.dim_param if dim.WhichOneof("value") == "dim_param" else ""
+        label = dim_name(dim)
         if not label:
-            symbol = fresh(f"{name}_{axis}")
+            symbol = fresh(self._name_of(name, axis))
             self.unnamed.add(symbol)
             return to_int(symbol)
         return to_int(self.symbols.setdefault(label, fresh(label)))
+
+    def _name_of(self, name: str, axis: int) -> str:
+        """Return a name for an axis without one: a word, and no other axis's."""
+        found = re.sub(r"\W", "_", f"{name}_{axis}")
+        found = found if found[0].isalpha() else f"n{found}"
+        while found in self.names:
+            found += "_"
+        self.names.add(found)
+        return found

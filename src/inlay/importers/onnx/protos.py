@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import onnx
 
 from inlay.base.graph import postorder
+
+_PLACEHOLDERS = frozenset(
+    ("any", "dynamic", "nan", "nil", "none", "null", "undefined", "unk", "unknown")
+)
+"""Words that exporters write where they know no size, in small letters."""
+
+
+def dim_name(dim: onnx.TensorShapeProto.Dimension) -> str:
+    """Return the name of an axis; nothing for one with a number, and for one without a name.
+
+    A name relates axes: those that share it have one size. Many writers have no name and write
+    something all the same: paddle2onnx a `?`, onnxmltools and scripts of all kinds `None`, others
+    `-1`. That says of several axes only that nobody knows their sizes. So what has neither a letter
+    nor a digit, a negative number, and a word for "unknown" is no name. To take a name for none costs
+    a check when the program runs; to take a placeholder for a name refuses inputs that are right.
+
+    What is made up but numbered (`unk__6` of tf2onnx and onnxruntime, `DynamicDimension.0` of
+    paddle2onnx) is a name: its writer gives each size its own.
+    """
+    if dim.WhichOneof("value") != "dim_param":
+        return ""
+    text = dim.dim_param.strip()
+    if re.fullmatch(r"[\W_]*|-\s*\d+", text) or text.lower() in _PLACEHOLDERS:
+        return ""
+    return dim.dim_param
 
 
 def elements_of_unknown_rank(declared: onnx.TypeProto) -> onnx.TypeProto.Tensor | None:

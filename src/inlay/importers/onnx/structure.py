@@ -20,6 +20,7 @@ from inlay.arith.dtype import F32, DType
 from inlay.arith.expr import Int, Sym, fresh, lit, to_int
 from inlay.importers.onnx import load
 from inlay.importers.onnx.node import Node
+from inlay.importers.onnx.protos import dim_name
 from inlay.importers.onnx.values import NOTHING, Value
 from inlay.ir import make
 from inlay.ir.conform import join
@@ -162,7 +163,7 @@ def some_tensor(shape: onnx.TensorShapeProto, dtype: DType) -> Type:
         if d.WhichOneof("value") == "dim_value" and d.dim_value >= 0:
             dims.append(lit(d.dim_value))
         else:
-            symbols.append(fresh(d.dim_param if d.WhichOneof("value") == "dim_param" else "k"))
+            symbols.append(fresh(dim_name(d) or "k"))
             dims.append(to_int(symbols[-1]))
     return pack(TensorType(tuple(dims), dtype), [DimParam(s, 0) for s in symbols])
 
