@@ -35,7 +35,9 @@ ENTRIES = (
         explanation=(
             "A model may keep large tensors in files beside it. Such a file must lie in the folder "
             "of the model or below, exist, and have the bytes that the model says it has. Paths "
-            "that leave the folder are refused: a model is data and must not choose what is read."
+            "that leave the folder are refused: a model is data and must not choose what is read. "
+            "Links in the folder are followed inside it, and where the model is itself a link into "
+            "a store of files, as in caches of downloads, into that store."
         ),
         remedy="Put the data files beside the model and load the model by its path.",
     ),

@@ -25,6 +25,7 @@ from inlay.base.diagnostics import Collector, CompileError, UnsupportedError, er
 from inlay.base.span import Span
 from inlay.importers.onnx import externs, load, schemas, table
 from inlay.importers.onnx.emit import Emitter
+from inlay.importers.onnx.external import ExternalFiles
 from inlay.importers.onnx.inputs import InputTypes
 from inlay.importers.onnx.limits import DEFAULT_LIMITS, ImportLimits
 from inlay.importers.onnx.node import Node, describe
@@ -64,19 +65,20 @@ def load_model(
     """
     file = Path(path)
     model = load.read_model(file, limits)
-    return import_model(model, operators, folder=file.parent, name=str(path), limits=limits)
+    files = ExternalFiles.beside(file)
+    return import_model(model, operators, files=files, name=str(path), limits=limits)
 
 
 def import_model(
     model: onnx.ModelProto,
     operators: OperatorTable,
     *,
-    folder: Path | None = None,
+    files: ExternalFiles | None = None,
     name: str = "model",
     limits: ImportLimits = DEFAULT_LIMITS,
 ) -> Module:
     """Return the program of a model that is already parsed; see `load_model`."""
-    importer = _Importer.of(model, operators, folder, limits)
+    importer = _Importer.of(model, operators, files or ExternalFiles(), limits)
     return importer.module(name)
 
 
@@ -110,7 +112,7 @@ class _Importer:
 
     model: onnx.ModelProto
     operators: OperatorTable
-    folder: Path | None
+    files: ExternalFiles
     opsets: dict[str, int]
     functions: dict[tuple[str, str], onnx.FunctionProto]
     limits: ImportLimits
@@ -121,7 +123,7 @@ class _Importer:
 
     @staticmethod
     def of(
-        model: onnx.ModelProto, operators: OperatorTable, folder: Path | None, limits: ImportLimits
+        model: onnx.ModelProto, operators: OperatorTable, files: ExternalFiles, limits: ImportLimits
     ) -> _Importer:
         """Read what the model declares outside its graph."""
         opsets = {domain_of(o.domain): o.version for o in model.opset_import}
@@ -135,7 +137,7 @@ class _Importer:
         _check_opsets(opsets)
         load.check_nodes(model, limits)
         functions = {(domain_of(f.domain), f.name): f for f in model.functions}
-        return _Importer(model, operators, folder, opsets, functions, limits)
+        return _Importer(model, operators, files, opsets, functions, limits)
 
     # ------------------------------------------------------------------ the whole
 
@@ -208,7 +210,7 @@ class _Importer:
         """
         if all(elements_of_unknown_rank(info.type) is None for info in self.model.graph.input):
             return {}
-        trial = _Importer.of(self.model, self.operators, self.folder, self.limits)
+        trial = _Importer.of(self.model, self.operators, self.files, self.limits)
         trial.holes = {}
         scope, b = _Scope(self.opsets), Builder()
         with contextlib.suppress(CompileError):
@@ -235,14 +237,15 @@ class _Importer:
             self._name(tensor.name, scope, span)
             with self.findings.catching():
                 widen = load.is_narrow(tensor) and only_dequantized(tensor.name, graph)
-                array = load.read_tensor(tensor, self.folder, span, self.limits, widen=widen)
+                array = load.read_tensor(tensor, self.files, span, self.limits, widen=widen)
                 scope.values[tensor.name] = constant(array)
         for sparse in graph.sparse_initializer:
             name = sparse.values.name
             span = Span.named(f"initializer '{name}'")
             self._name(name, scope, span)
             with self.findings.catching():
-                scope.values[name] = constant(load.read_sparse(sparse, span, self.limits))
+                array = load.read_sparse(sparse, self.files, span, self.limits)
+                scope.values[name] = constant(array)
         for index in in_order(graph.node):
             self._node(graph.node[index], index, scope, b)
         return tuple(self._output(o.name, scope) for o in graph.output)
@@ -443,7 +446,7 @@ def _node(
 ) -> Node:
     opset = scope.opsets.get(domain_of(proto.domain), 0)
     emitter = Emitter(importer.operators, importer.types.unnamed)
-    return Node(proto, opset, inputs, b, emitter, _Subgraphs(importer, scope), span)
+    return Node(proto, opset, inputs, b, emitter, _Subgraphs(importer, scope), importer.files, span)
 
 
 def _ruled(rule: table.Rule, node: Node) -> Sequence[Value]:

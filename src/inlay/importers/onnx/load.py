@@ -1,7 +1,6 @@
-"""Reading an ONNX file: protobuf, external data, and what must hold before a node is looked at.
+"""Reading an ONNX file: protobuf, tensors, and what must hold before a node is looked at.
 
-External data is read only from files inside the model's own folder: a model is data, and data must
-not be able to make the compiler read `/etc/passwd` or follow a link out of its folder.
+Which files may hold external data, `external.py` says.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from inlay.arith import dtype as dt
 from inlay.arith.dtype import DType
 from inlay.base.diagnostics import CompileError, error
 from inlay.base.span import NO_SPAN, Span
+from inlay.importers.onnx.external import ExternalFiles
 from inlay.importers.onnx.limits import DEFAULT_LIMITS, MAX_DIM, MAX_RANK, ImportLimits
 
 _DTYPES: dict[int, DType] = {
@@ -167,59 +167,9 @@ def _not_onnx(name: str, why: str) -> CompileError:
     )
 
 
-def external_file(tensor: TensorProto, folder: Path | None, span: Span) -> tuple[Path, int, int]:
-    """Return file, offset and length (-1 = to the end) of a tensor's external data.
-
-    Raises:
-        CompileError: `import.external-data` when the file lies outside the model's folder, is
-            missing or too short.
-    """
-    entries = {e.key: e.value for e in tensor.external_data}
-    location = entries.get("location", "")
-
-    def bad(why: str, hint: str) -> CompileError:
-        message = f"external data of tensor '{tensor.name}' {why}"
-        return error("import.external-data", message, span=span, hint=hint)
-
-    if folder is None:
-        raise bad(
-            f"is in file '{location}', and the model was given as bytes",
-            "load the model from its file, so that the folder of its data is known",
-        )
-    root = folder.resolve()
-    try:
-        path = (root / location).resolve()
-        is_file = path.is_file()
-    except (OSError, ValueError) as failure:
-        shown = location if len(location) < 200 else location[:200] + "..."
-        raise bad(
-            f"is in {shown!r}, which names no file: {failure}", "write the model anew"
-        ) from None
-    if not location or not path.is_relative_to(root):
-        raise bad(
-            f"is in '{location}', outside the folder of the model",
-            "put the data file beside the model",
-        )
-    try:
-        offset, length = int(entries.get("offset", "0")), int(entries.get("length", "-1"))
-    except ValueError:
-        raise bad("has an offset or length that is no number", "write the model anew") from None
-    if "length" in entries and length < 0:
-        raise bad(f"has a length of {length}", "write the model anew")
-    if not is_file:
-        raise bad(f"is in '{location}', which does not exist", "copy that file beside the model")
-    size = path.stat().st_size
-    if offset < 0 or offset > size or (length >= 0 and offset + length > size):
-        raise bad(
-            f"needs bytes {offset} to {offset + max(length, 0)} of '{location}', which has {size}",
-            "check that the data file is complete",
-        )
-    return path, offset, length
-
-
 def read_tensor(
     tensor: TensorProto,
-    folder: Path | None,
+    files: ExternalFiles,
     span: Span,
     limits: ImportLimits = DEFAULT_LIMITS,
     *,
@@ -247,7 +197,7 @@ def read_tensor(
         )
     shape = _shape(tensor, dtype, span, limits)
     if tensor.data_location == TensorProto.EXTERNAL:
-        return _external(tensor, folder, span, dtype)
+        return _external(tensor, files, span, dtype)
     try:
         array = numpy_helper.to_array(tensor)
     except Exception as failure:  # noqa: BLE001  onnx raises whatever NumPy does on damaged data
@@ -275,10 +225,10 @@ def _shape(tensor: TensorProto, dtype: DType, span: Span, limits: ImportLimits) 
     return shape
 
 
-def _external(tensor: TensorProto, folder: Path | None, span: Span, dtype: DType) -> np.ndarray:
+def _external(tensor: TensorProto, files: ExternalFiles, span: Span, dtype: DType) -> np.ndarray:
     """Map the content of a tensor whose bytes are in a file of their own."""
     shape = tuple(tensor.dims)
-    path, offset, length = external_file(tensor, folder, span)
+    path, offset, length = files.find(tensor, span)
     if is_narrow(tensor):
         raise error(
             "import.external-data",
@@ -308,15 +258,18 @@ def _bad(tensor: TensorProto, span: Span, why: str) -> CompileError:
 
 
 def read_sparse(
-    sparse: onnx.SparseTensorProto, span: Span, limits: ImportLimits = DEFAULT_LIMITS
+    sparse: onnx.SparseTensorProto,
+    files: ExternalFiles,
+    span: Span,
+    limits: ImportLimits = DEFAULT_LIMITS,
 ) -> np.ndarray:
     """Return the content of a sparse tensor, dense. It may be as large as a model file.
 
     Raises:
         CompileError: `import.bad-tensor`, `import.dtype`, `import.too-large`.
     """
-    values = read_tensor(sparse.values, None, span, limits)
-    indices = read_tensor(sparse.indices, None, span, limits)
+    values = read_tensor(sparse.values, files, span, limits)
+    indices = read_tensor(sparse.indices, files, span, limits)
     shape = tuple(sparse.dims)
 
     def bad(why: str) -> CompileError:

@@ -22,6 +22,7 @@ from inlay.base.diagnostics import CompileError, UnsupportedError, error, unsupp
 from inlay.base.span import Span
 from inlay.importers.onnx import load
 from inlay.importers.onnx.emit import Emitter
+from inlay.importers.onnx.external import ExternalFiles
 from inlay.importers.onnx.limits import MAX_RANK
 from inlay.importers.onnx.values import MAX_KNOWN, Value
 from inlay.ir import make
@@ -53,7 +54,7 @@ class Node:
         b: where operations go.
         emitter: makes operations.
         subgraphs: imports bodies of control flow.
-        folder: where external data of tensor attributes lies, if anywhere.
+        files: where external data of tensor attributes lies, if anywhere.
     """
 
     proto: onnx.NodeProto
@@ -62,6 +63,7 @@ class Node:
     b: Builder
     emitter: Emitter
     subgraphs: Subgraphs
+    files: ExternalFiles
     span: Span
 
     # ------------------------------------------------------------------ refusals
@@ -144,12 +146,12 @@ class Node:
     def tensor_attribute(self, name: str) -> np.ndarray | None:
         """Return the content of a tensor attribute."""
         a = self._attribute(name, AttributeProto.TENSOR)
-        return None if a is None else load.read_tensor(a.t, None, self.span)
+        return None if a is None else load.read_tensor(a.t, self.files, self.span)
 
     def sparse_attribute(self, name: str) -> np.ndarray | None:
         """Return the content of a sparse tensor attribute, dense."""
         a = self._attribute(name, AttributeProto.SPARSE_TENSOR)
-        return None if a is None else load.read_sparse(a.sparse_tensor, self.span)
+        return None if a is None else load.read_sparse(a.sparse_tensor, self.files, self.span)
 
     # ------------------------------------------------------------------ inputs
 
