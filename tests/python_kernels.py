@@ -18,7 +18,7 @@ from inlay.memory.plan_memory import plan_module
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from inlay.pipeline.build_kernels import build_kernels
-from inlay.pipeline.compile import meanings_of
+from inlay.pipeline.planning import meanings_of
 from inlay.runtime.interp import Interpreter
 from inlay.runtime.value import Tensor, Tuple, from_array
 from inlay.transforms import decompose_ops, fuse_ops, to_anf

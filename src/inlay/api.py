@@ -27,7 +27,7 @@ from inlay.ops.table import table
 from inlay.pipeline.compile import Compilation, compile_module
 from inlay.pipeline.explain import explanation
 from inlay.pipeline.externs import rebind, with_externs
-from inlay.pipeline.options import CompileOptions
+from inlay.pipeline.options import CompileOptions, PlaceOptions
 from inlay.placement.explain import Explanation
 from inlay.runtime.extern import Extern
 from inlay.runtime.native import Mode
@@ -141,13 +141,16 @@ def explain(
         board: the machine, by name, as a file or made in Python; it need not be one that can be
             compiled for.
         externs: operators of your own.
-        choices: `pins`, `typical` and `calibration`; see `inlay.pipeline.explain.explanation`.
+        choices: see `inlay.pipeline.options.PlaceOptions`; a compilation with the same ones makes the
+            same plan.
 
     Raises:
         CompileError: the program is wrong, the board is, or what is asked for cannot be had.
     """
+    layers = Layer("keywords", {"board": board, **choices})
+    settings = resolve(PlaceOptions, layers).options
     with paused():
-        return explanation(_module_of(program, externs, SILENT), board, **choices)
+        return explanation(_module_of(program, externs, SILENT), settings)
 
 
 def _module_of(

@@ -29,7 +29,7 @@ from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from inlay.passes.manager import run_pipeline
 from inlay.pipeline.build_kernels import build_kernels
-from inlay.pipeline.compile import meanings_of
+from inlay.pipeline.planning import meanings_of
 from inlay.pipeline.route import tensor_pipeline
 from inlay.runtime.device import Device, Program
 from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES, schedule_function

@@ -8,9 +8,13 @@ from inlay.base.registry import module_names
 from inlay.machine.board import Board
 from inlay.ops.table import table
 from inlay.passes.contract import Pass
+from inlay.pipeline.detect import find_usable
 from inlay.pipeline.devices import runnable, unmade
 
 _PACKAGES = ("inlay.transforms", "inlay.placement", "inlay.memory")
+
+
+__all__ = ["find_usable", "operators", "passes", "without_code"]
 
 
 def passes() -> dict[str, str]:

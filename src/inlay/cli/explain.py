@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from pathlib import Path
 
 from inlay.api import explain
@@ -25,14 +26,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     options = resolve(PlaceOptions, arguments_layer(arguments, PlaceOptions)).options
-    found = explain(
-        arguments.model,
-        options.board,
-        externs=externs_in(arguments.extern),
-        pins=options.pins,
-        typical=options.typical,
-        calibration=options.calibration,
-    )
+    choices = {field.name: getattr(options, field.name) for field in fields(options)}
+    found = explain(arguments.model, externs=externs_in(arguments.extern), **choices)
     for line in describe(found, everything=arguments.all, pattern=arguments.op):
         output.say(line)
     output.record(**found.to_json())

@@ -16,7 +16,7 @@ from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from inlay.passes.discover import pass_table, passes_named
 from inlay.passes.manager import Pipeline, run_pipeline
-from inlay.pipeline.compile import meanings_of
+from inlay.pipeline.planning import meanings_of
 from inlay.placement.plan_places import PlanOptions
 
 

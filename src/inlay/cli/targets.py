@@ -39,7 +39,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
             found = _detected(arguments.file, output)
             output.record(text=text, detected=found)
             return 0
-        board = find_board(arguments.file, _compiler_lists().operators())
+        board: Board = _compiler_lists().find_usable(arguments.file)
         without_code: dict[str, str] = _compiler_lists().without_code(board)
         describe(board, without_code, output)
         output.record(board=board_record(board), without_code=without_code)
@@ -116,9 +116,9 @@ def describe(board: Board, without_code: Mapping[str, str], output: Output) -> N
     for name, devices in board.hardware:
         output.say(f"  {' and '.join(devices)} take turns on {name}")
     if without_code:
-        output.say("  programs are explained for all of it, and compiled for the devices with code:")
+        output.say("  plans are made for all of it; one that uses these is explained and not compiled:")
     for device, reason in without_code.items():
-        output.say(f"  {device} has none: {reason}")
+        output.say(f"  {device}: {reason}")
 
 
 def board_record(board: Board) -> dict[str, object]:

@@ -1,8 +1,8 @@
 """What belongs together on a board: names that are there once, access, ways in and out.
 
-`check_parts` finds what no board may have, whoever wrote it. `check_use` finds what a board may have
-and nobody means: a device that no value reaches, an operator that does not exist. Programs that need
-neither run on such a board, so only those who ask about the board itself are told.
+`check_parts` finds what no board may have, whoever wrote it. `check_use` finds what no program could
+use: a device that no value reaches, an operator that does not exist. It needs to know what programs
+make of boards (`Use`), so only the compiler asks for it, and then always.
 """
 
 from __future__ import annotations
@@ -19,6 +19,23 @@ from inlay.machine.memory import PoolKind
 
 Where = Callable[[str, int, str], Span]
 """Gives the place of a key in the n-th table of a kind; of the table itself for an empty key."""
+
+
+def _unchanged(board: Board) -> Board:
+    return board
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What programs make of boards.
+
+    Attributes:
+        operators: the names that there are.
+        as_run: gives a board as programs run on it.
+    """
+
+    operators: Collection[str]
+    as_run: Callable[[Board], Board] = _unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,26 +226,25 @@ def _check_queues(check: _Check) -> None:
 # ------------------------------------------------------------------------------------- use
 
 
-def check_use(
-    board: Board, operators: Collection[str], findings: Collector, where: Where
-) -> None:
-    """Find what a checked board has and nobody means.
+def check_use(board: Board, use: Use, findings: Collector, where: Where) -> None:
+    """Find what of a checked board no program could use.
 
     Args:
         board: what there is; `check_parts` found nothing.
-        operators: the names that there are.
+        use: what programs make of boards.
         findings: gets all `board.invalid`.
         where: tells where parts are written.
     """
     check = _Check(board, findings, where)
     for i, arch in enumerate(board.archs):
         for name in arch.operators or ():
-            if name not in operators:
-                close = nearest(name, operators)
+            if name not in use.operators:
+                close = nearest(name, use.operators)
                 hint = f"did you mean {' or '.join(close)}?" if close else "see docs/reference/ops.md"
                 check.wrong("arch", i, "operators", f"found no operator '{name}'", hint)
+    as_run = use.as_run(board)
     for i, device in enumerate(board.devices):
-        for message, hint in _cut_off(board, device.name):
+        for message, hint in _cut_off(as_run, device.name):
             check.wrong("device", i, "memories", message, hint)
     reached = {m for p in (*board.devices, *board.engines) for m in p.memories}
     for i, pool in enumerate(board.memories):
@@ -237,22 +253,21 @@ def check_use(
 
 
 def _cut_off(board: Board, device: str) -> Iterator[tuple[str, str]]:
-    """Yield why values do not get from the host to a device, or back."""
-    host, own = board.host, board.devices_by_name[device]
-    if device == host.name or board.shared_memories(host.name, device):
-        return
-    near = [m for m in host.memories if m not in own.memories] or list(host.memories)
-    far = [m for m in own.memories if m not in host.memories]
-    if not far:
-        shared = own.memories[0]
-        message = f"'{host.name}' and '{device}' both address '{shared}', but neither sees what the"
-        yield f"{message} other writes", coherence_hint(shared, host.name, device)
+    """Yield why values do not get from the host to a device, or back: as the planner goes."""
+    host, own = board.host, board.devices_by_name[device].memories
+    if board.shared_memories(host.name, device):
         return
     ends = f"'{host.name}' to '{device}'", f"'{device}' back to '{host.name}'"
-    for sources, targets, way in ((near, far, ends[0]), (far, near, ends[1])):
-        if not board.routes(sources, targets):
-            yield (f"no links lead from {way}, so it can be given no work",
-                   f"add a [[link]] from '{sources[0]}' to '{targets[0]}'")  # fmt: skip
+    for sources, targets, way in ((host.memories, own, ends[0]), (own, host.memories, ends[1])):
+        if board.routes(sources, targets):
+            continue
+        both = [m for m in own if m in host.memories]
+        if both:
+            message = f"'{host.name}' and '{device}' both address '{both[0]}', but neither sees what"
+            yield f"{message} the other writes", coherence_hint(both[0], host.name, device)
+            return
+        yield (f"no links lead from {way}, so it can be given no work",
+               f"add a [[link]] from '{sources[0]}' to '{targets[0]}'")  # fmt: skip
 
 
 def coherence_hint(memory: str, *parties: str) -> str:

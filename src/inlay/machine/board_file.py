@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, time
 from importlib import resources
@@ -43,7 +43,7 @@ from inlay.base.diagnostics import Collector, error
 from inlay.base.registry import nearest, unknown_name
 from inlay.base.span import Source, Span
 from inlay.machine.board import NATIVE, Board
-from inlay.machine.board_check import check_parts, check_use
+from inlay.machine.board_check import Use, check_parts, check_use
 from inlay.machine.board_keys import SPEED, TABLES, TOP, Field
 from inlay.machine.device import Arch, Speed
 from inlay.machine.memory import Pool, PoolKind
@@ -64,30 +64,30 @@ def board_names() -> tuple[str, ...]:
     )
 
 
-def find_board(name: str | Board, operators: Collection[str] | None = None) -> Board:
+def find_board(name: str | Board, use: Use | None = None) -> Board:
     """Return a known board, the one in a file if the name ends in `.toml`, or a board as it is.
 
     Args:
         name: of a board or of a file, or a board.
-        operators: names of the operators that there are; with them, what nobody means is found too.
+        use: what programs make of boards; with it, what no program could use is found too.
 
     Raises:
         CompileError: `name.unknown`, `load.missing`, `load.not-text`; all `board.invalid` at once.
     """
     if isinstance(name, Board):
-        return check_board(name, operators)
+        return check_board(name, use)
     if name.endswith(".toml"):
         path = Path(name)
         if not path.is_file():
             what = "a folder" if path.is_dir() else "no file"
             raise error("load.missing", f"found {what} {name}, needed the file of a board")
-        return read_board(path.stem, _file_text(path), place=name, operators=operators)
+        return read_board(path.stem, _file_text(path), place=name, use=use)
     if name not in board_names() and Path(name).is_file():
         raise error(
             "load.unknown-format", f"found the file {name}, needed a name that ends in .toml",
             hint="files of boards end in .toml, so that they are not taken for names",
         )  # fmt: skip
-    return read_board(name, board_text(name), place=f"{name}.toml", operators=operators)
+    return read_board(name, board_text(name), place=f"{name}.toml", use=use)
 
 
 def _file_text(path: Path) -> str:
@@ -114,9 +114,9 @@ def board_text(name: str) -> str:
 
 
 def read_board(
-    name: str, text: str, *, place: str, operators: Collection[str] | None = None
+    name: str, text: str, *, place: str, use: Use | None = None
 ) -> Board:
-    """Return the board that a TOML text describes; `operators` as in `find_board`.
+    """Return the board that a TOML text describes; `use` as in `find_board`.
 
     Raises:
         CompileError: all `board.invalid` at once.
@@ -126,8 +126,8 @@ def read_board(
     reader = _Reader(_table(source), _Lines(source), findings)
     board = reader.board(name)
     check_parts(board, findings, reader.where, reader.lost)
-    if operators is not None and not findings.has_fatal:
-        check_use(board, operators, findings, reader.where)
+    if use is not None and not findings.has_fatal:
+        check_use(board, use, findings, reader.where)
     findings.raise_if_fatal()
     return board
 
@@ -152,8 +152,8 @@ def _table(source: Source) -> dict[str, Any]:
     raise error("board.invalid", message, span=span)
 
 
-def check_board(board: Board, operators: Collection[str] | None = None) -> Board:
-    """Return a board that was built in Python, if it holds together; `operators` as in `find_board`.
+def check_board(board: Board, use: Use | None = None) -> Board:
+    """Return a board that was built in Python, if it holds together; `use` as in `find_board`.
 
     Raises:
         CompileError: all `board.invalid` at once.
@@ -176,8 +176,8 @@ def check_board(board: Board, operators: Collection[str] | None = None) -> Board
                                span=where(kind, index, key))  # fmt: skip
     if not findings.has_fatal:
         check_parts(board, findings, where)
-    if operators is not None and not findings.has_fatal:
-        check_use(board, operators, findings, where)
+    if use is not None and not findings.has_fatal:
+        check_use(board, use, findings, where)
     findings.raise_if_fatal()
     return board
 

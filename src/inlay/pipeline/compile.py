@@ -8,15 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from inlay.analysis.blocks import values
-from inlay.base.diagnostics import Collector, unsupported
+from inlay.base.diagnostics import unsupported
 from inlay.base.instrument import Instrument
 from inlay.bytecode.program import Program
 from inlay.codegen.cache import ObjectCache
 from inlay.codegen.interface import Request
 from inlay.codegen.llvm_generator import LlvmGenerator
-from inlay.interp.tensor import Meanings, evaluate_expr
-from inlay.ir.expr import Call, Expr, Function
+from inlay.ir.expr import Function
 from inlay.ir.kernel import Batch
 from inlay.ir.module import Module
 from inlay.ir.verify import check
@@ -26,27 +24,21 @@ from inlay.lower.ops_to_loops import Batch as TeBatch
 from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.board import NATIVE, Board
 from inlay.machine.target import Target, host
-from inlay.memory.explicit_alloc import StorageOptions
 from inlay.memory.plan_memory import plan_module
-from inlay.ops.table import OperatorTable, table
-from inlay.passes.contract import PassContext
+from inlay.ops.table import OperatorTable
 from inlay.passes.manager import run_pipeline
 from inlay.pipeline.batches import find_batches
 from inlay.pipeline.build_kernels import LowerPrimitive, build_kernels
-from inlay.pipeline.detect import find_detected
-from inlay.pipeline.devices import away, device_part, rules_for, runnable, target_of, unmade
+from inlay.pipeline.devices import away, device_part, rules_for, target_of
 from inlay.pipeline.externs import externs_of
-from inlay.pipeline.generators import generators
-from inlay.pipeline.options import WORTH, CompileOptions
+from inlay.pipeline.options import CompileOptions
+from inlay.pipeline.planning import check_code, meanings_of, setting_of
 from inlay.pipeline.report import Report, count_kernels, count_operators
 from inlay.pipeline.route import memory_pipeline, tensor_pipeline
 from inlay.pipeline.version import lowering_version
-from inlay.placement.plan_places import PlanOptions
 from inlay.runtime.extern import Extern
 from inlay.runtime.trace import QUEUES
 from inlay.schedule.choose import RULES, Rule, schedule_function
-from inlay.transforms.fuse_ops import FuseOptions, groups_of
-from inlay.transforms.pack_weights import PackOptions
 from inlay.vm.link import link
 
 
@@ -73,18 +65,17 @@ def compile_module(module: Module, options: CompileOptions, instrument: Instrume
     Raises:
         CompileError, UnsupportedError: what passes and stages say of the program.
     """
-    board = runnable(find_detected(options.board))
+    setting = setting_of(options, instrument)
+    board, operators, context = setting.board, setting.operators, setting.context
     target = _target(board)
     # A device elsewhere is asked when the first of its kernels is lowered, if one is there.
     target_for = functools.cache(partial(target_of, board))
-    operators = table()
     meanings = meanings_of(operators)
     externs = externs_of(module)
     operator_counts, constant_bytes = count_operators(module)
-    context = _context(board, target, operators, meanings, options, instrument)
     verify = check if options.verify else None
     module = run_pipeline(tensor_pipeline(), module, context, verify=verify)
-    _check_generators(module, board)
+    check_code(module, board)
     with instrument.span("build-kernels"):
         lower_away = {
             d: _lowering(operators, partial(target_for, d), rules_for(board, d))
@@ -129,43 +120,6 @@ def compile_module(module: Module, options: CompileOptions, instrument: Instrume
     return Compilation(program, module, report, externs)
 
 
-def _context(
-    board: Board,
-    target: Target,
-    operators: OperatorTable,
-    meanings: Meanings,
-    options: CompileOptions,
-    instrument: Instrument,
-) -> PassContext:
-    """Return what passes are given: operators, what a constant expression is, and their options."""
-    fusing = FuseOptions()
-    return PassContext(
-        operators,
-        lambda expression: evaluate_expr(expression, meanings),
-        options={
-            FuseOptions: fusing,
-            PackOptions: PackOptions(
-                target.lanes(4), target.vector_registers, target.l2_bytes
-            ),
-            PlanOptions: PlanOptions(
-                board.name,
-                board,
-                optimise=True,
-                first=options.placement == "first",
-                worth=WORTH,
-                pins=options.pins,
-                typical=options.typical,
-                calibration=options.calibration,
-                generators=generators(operators, board),
-                groups=partial(groups_of, operators=operators, options=fusing),
-                host_ends=True,
-            ),
-            StorageOptions: StorageOptions(away(board)),
-        },
-        instrument=instrument,
-    )
-
-
 def _counted(requests: Sequence[Request], instrument: Instrument) -> list[Request]:
     """Return requests that tell the instrument how far generating has come."""
 
@@ -179,29 +133,6 @@ def _counted(requests: Sequence[Request], instrument: Instrument) -> list[Reques
     return [counted(index, request) for index, request in enumerate(requests)]
 
 
-def _check_generators(module: Module, board: Board) -> None:
-    """Refuse operations on devices for which no code is made here.
-
-    Raises:
-        UnsupportedError: all `target.no-generator` at once.
-    """
-    findings = Collector()
-    for function in module.functions.values():
-        placed: list[Expr] = [v for v in values(function.body) if isinstance(v, Call)]
-        for e in (*function.params, *placed):
-            device = None if e.place is None else board.device(e.place.device)
-            reason = "" if device is None else unmade(board, device.name)
-            if device is None or not reason:
-                continue
-            findings.unsupported(
-                "target.no-generator",
-                f"found a value on '{device.name}', for which no code is made here: {reason}",
-                span=e.span,
-                hint=f"drop what puts it there, or put it on '{board.host.name}'",
-            )
-    findings.raise_if_fatal()
-
-
 def _target(board: Board) -> Target:
     if board.host.arch != NATIVE:
         raise unsupported(
@@ -211,11 +142,6 @@ def _target(board: Board) -> Target:
             hint="`inlay targets` lists what can be compiled for",
         )
     return host()
-
-
-def meanings_of(operators: OperatorTable) -> Meanings:
-    """Return the meanings of operators as the evaluator wants them."""
-    return lambda op, attrs, args: operators.definition(op).evaluate(attrs, *args)
 
 
 def _lowering(

@@ -19,10 +19,12 @@ from dataclasses import dataclass, replace
 
 from inlay.base.diagnostics import CompileError
 from inlay.machine.board import Board
+from inlay.machine.board_check import Use
 from inlay.machine.board_file import find_board
 from inlay.machine.device import Arch, Link, Speed
 from inlay.machine.memory import Pool
-from inlay.pipeline.devices import OPENCL, SCHEDULE, options_of_arch
+from inlay.ops.table import table
+from inlay.pipeline.devices import OPENCL, SCHEDULE, options_of_arch, runnable
 from inlay.runtime.device import Device, Facts
 
 AS_HOST, AS_HOST_COSTLY = 0.6, 0.3
@@ -62,13 +64,22 @@ class Detection:
         )
 
 
-def find_detected(name: str | Board) -> Board:
-    """Return a board (`find_board`) with what its devices say of themselves.
+def find_usable(name: str | Board) -> Board:
+    """Return a board (`find_board`) that programs can use: one check for all who compile or ask.
 
     Raises:
         CompileError: `name.unknown`, `load.missing`, `board.invalid`.
     """
-    return detected(find_board(name))[0]
+    return find_board(name, Use({d.name for d in table()}, runnable))
+
+
+def find_detected(name: str | Board) -> Board:
+    """Return a board that programs can use with what its devices say of themselves.
+
+    Raises:
+        CompileError: as `find_usable`.
+    """
+    return detected(find_usable(name))[0]
 
 
 def detected(board: Board) -> tuple[Board, tuple[Detection, ...]]:

@@ -15,30 +15,28 @@ from inlay.machine.device import Arch
 from inlay.machine.target import host
 from inlay.ops._define import Pattern
 from inlay.ops.table import OperatorTable
-from inlay.pipeline.devices import LLVM, OPENCL, facts_of, rules_of, unmade
+from inlay.pipeline.devices import OPENCL, facts_of, rules_of, unmade
 from inlay.placement.capability import Refuse
 from inlay.schedule.choose import schedule_function
 from inlay.transforms.fuse_ops import kernel_of
 
 
-def generators(
-    operators: OperatorTable, board: Board, *, described: bool = False
-) -> Mapping[str, Refuse]:
+def generators(operators: OperatorTable, board: Board) -> Mapping[str, Refuse]:
     """Return for each device, by name, what gives the reason why no code is made of an operation.
+
+    Devices for which no code is made here are planned with by what the board says of them.
 
     Args:
         operators: that there are.
         board: as programs run on it.
-        described: whether devices that no code generator is for may be planned with.
     """
     opencl = _OpenCl(operators)
 
     def of(device: str) -> Refuse:
-        arch, reason = board.arch_of(device), unmade(board, device)
-        if arch.generator == OPENCL and not reason:
+        arch = board.arch_of(device)
+        if arch.generator == OPENCL and not unmade(board, device):
             return lambda call: opencl.refuse(call, arch)
-        is_planned = described and arch.generator not in (LLVM, OPENCL)
-        return lambda call: "" if is_planned else reason
+        return lambda call: ""
 
     return {d.name: of(d.name) for d in board.devices}
 

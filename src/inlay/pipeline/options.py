@@ -27,6 +27,8 @@ class PlaceOptions:
         pins: operations to put on devices of the board, `PATTERN=DEVICE`.
         typical: sizes to predict for, `NAME=SIZE`.
         calibration: file of measured costs of the board (`inlay bench --calibrate`).
+        placement: `best` chooses devices by predicted time, `first` takes for each operation the
+            board's default device, else the first that can run it.
     """
 
     board: str | Board = option("host", help="the machine (see `inlay targets`)")  # noqa: RUF009
@@ -41,6 +43,10 @@ class PlaceOptions:
     calibration: str = option(
         "", metavar="FILE", help="measured costs that `inlay bench --calibrate` wrote"
     )
+    placement: str = option(
+        "best", choices=("best", "first"),
+        help="devices by predicted time (best), or the first that can run an operation",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +55,6 @@ class CompileOptions(PlaceOptions):
 
     Attributes:
         cache: folder of compiled objects; empty for none.
-        placement: `best` chooses devices by predicted time, `first` takes for each operation the
-            board's default device, else the first that can run it.
         batch: whether independent calls of a small kernel may run as one (trees, ragged data);
             costs a second body for each kernel.
         overlap: whether kernels that do not need each other get memory of their own, so that a call
@@ -59,10 +63,6 @@ class CompileOptions(PlaceOptions):
     """
 
     cache: str = option("default", help="folder of compiled objects; `none` for no cache")
-    placement: str = option(
-        "best", choices=("best", "first"),
-        help="devices by predicted time (best), or the first that can run an operation",
-    )  # fmt: skip
     batch: bool = option(False, help="let independent small operations run as one")  # noqa: FBT003
     overlap: bool = option(False, help="let independent kernels run at once; takes memory")  # noqa: FBT003
     verify: bool = option(False, help="verify the program after every pass")  # noqa: FBT003

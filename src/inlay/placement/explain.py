@@ -10,24 +10,22 @@ and engine. For the whole the predicted time, the bound below it, and what the s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from inlay.analysis.blocks import values
 from inlay.analysis.cost import bytes_of
 from inlay.arith.expr import evaluate, symbols
-from inlay.base.diagnostics import Collector
 from inlay.ir.expr import Call, OpRef, Var
 from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.ops.device import DEVICE_COPY, CopyAttrs
-from inlay.placement._capture import capture
 from inlay.placement._graph import Edge
 from inlay.placement._instance import Capability
 from inlay.placement.costs import Measured
 from inlay.placement.decide import CHOSEN, Decision
 from inlay.placement.pins import names_of
-from inlay.placement.plan_places import Choice, Inferred, forms_of, infer
+from inlay.placement.plan_places import Choice, Inferred, Planned, forms_of, plan
 from inlay.placement.schedule import INFINITE, advance, fits, predict, start
 
 _MOVES = 400
@@ -90,6 +88,8 @@ class Explanation:
         sizes: what dims were taken to be, and who said so.
         module: the placed program.
         is_measured: whether costs were measured, or are the board's figures.
+        without_code: devices of the board for which no code is made here, with the reason: a plan
+            that uses one cannot be compiled.
     """
 
     board: str
@@ -104,6 +104,7 @@ class Explanation:
     sizes: dict[str, tuple[int, str]]
     module: Module
     is_measured: bool = False
+    without_code: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -114,6 +115,7 @@ class Explanation:
             "gap": _finite(self.gap),
             "proved": self.proved,
             "measured": self.is_measured,
+            "without_code": dict(self.without_code),
             "first_able_ns": _finite(self.first_able_ns),
             "busy_ns": self.busy_ns,
             "sizes": {n: {"size": s, "from": w} for n, (s, w) in self.sizes.items()},
@@ -130,10 +132,15 @@ def explain(
     Raises:
         CompileError: as planning does.
     """
-    findings = Collector()
-    found = infer(module, board, capability, findings, choice)
-    placed = capture(module, found.instances, found.places, findings)
-    findings.raise_if_fatal()
+    plans: list[Planned] = []
+    plan(module, board, capability, choice, plans.append)
+    return explanation_of(plans[0])
+
+
+def explanation_of(planned: Planned) -> Explanation:
+    """Say why a plan is as it is: of what `plan` tells who watches it."""
+    found, board, placed, choice = planned.found, planned.board, planned.module, planned.choice
+    assert choice is not None, "what nobody chose has no reasons"
     decision = found.decision
     if decision is None:
         return Explanation(

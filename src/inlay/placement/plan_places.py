@@ -10,11 +10,11 @@ On a board with one device and one memory there is nothing to choose: operations
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from inlay.base import garbage
-from inlay.base.diagnostics import Collector, error
+from inlay.base.diagnostics import Collector
 from inlay.base.options import option
 from inlay.ir.expr import Arm, Call, Expr, Function, If, Let, Match, OpRef, Var
 from inlay.ir.module import Module
@@ -38,6 +38,7 @@ from inlay.placement.costs import CostHook, Costs
 from inlay.placement.decide import CandidateSource, Decision, decide
 from inlay.placement.operations import GroupSource
 from inlay.placement.pins import apply_pins
+from inlay.placement.typical import check_sizes, sizes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class PlanOptions:
     candidates: CandidateSource | None = None
     hooks: Mapping[str, CostHook] | None = None
     host_ends: bool = option(False, help="inputs and outputs of the program are on the host")  # noqa: FBT003
+    watch: Callable[[Planned], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,23 @@ class Inferred:
     instances: list[Instance]
     places: Places
     decision: Decision | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan, for who asks about it.
+
+    Attributes:
+        board: the machine, with what was measured.
+        choice: how it was chosen.
+        found: what inference found.
+        module: the placed program.
+    """
+
+    board: Board
+    choice: Choice | None
+    found: Inferred
+    module: Module
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -94,32 +113,19 @@ def run(module: Module, context: PassContext) -> Module:
         assert isinstance(context.ops, OperatorTable), "costs are of known operators"
         measured = read_measured(options.calibration)
         board = calibrated(board, measured)
-        costs = Costs(options.hooks or {}, measured, sizes_of(options.typical), options.groups)
+        typical = sizes_of(options.typical)
+        check_sizes(module, typical)
+        costs = Costs(options.hooks or {}, measured, typical, options.groups)
         choice = Choice(
             context.ops, costs, options.pins, search=options.optimise, first=options.first,
             worth=options.worth, candidates=options.candidates,
         )  # fmt: skip
-    return plan(module, board, capability, choice)
+    return plan(module, board, capability, choice, options.watch)
 
 
 def forms_of(operators: OperatorTable) -> dict[str, str]:
     """Return for operators that lowering chooses the operator that they are a form of."""
     return {d.name: d.form_of for d in operators if d.form_of}
-
-
-def sizes_of(texts: Sequence[str]) -> dict[str, int]:
-    """Return sizes by name from `NAME=SIZE`.
-
-    Raises:
-        CompileError: `option.bad-value`.
-    """
-    found: dict[str, int] = {}
-    for text in texts:
-        name, sign, size = text.partition("=")
-        if not sign or not size.isdigit():
-            raise error("option.bad-value", f"found --typical {text}, needed NAME=SIZE")
-        found[name] = int(size)
-    return found
 
 
 def with_host_ends(module: Module, host: Place) -> Module:
@@ -162,16 +168,29 @@ class Choice:
 
 
 def plan(
-    module: Module, board: Board, capability: Capability, choice: Choice | None = None
-) -> Module:
-    """Return the module with a place for everything; see `run`."""
-    if len(board.devices) == 1 and len(board.memories) == 1:
-        return _place_all(module, Place(board.host.name))
+    module: Module, board: Board, capability: Capability, choice: Choice | None = None,
+    watch: Callable[[Planned], None] | None = None,
+) -> Module:  # fmt: skip
+    """Return the module with a place for everything; see `run`.
+
+    Args:
+        module: the program.
+        board: the machine.
+        capability: what devices can run.
+        choice: how to choose what nobody placed.
+        watch: is told the plan.
+    """
     findings = Collector()
+    if len(board.devices) == 1 and len(board.memories) == 1 and watch is None:
+        if choice is not None and choice.pins:  # may still be wrong
+            infer(module, board, capability, findings, replace(choice, search=False))
+        return _place_all(module, Place(board.host.name))
     with garbage.paused():  # a third of the time of a large program, and nothing is found
         found = infer(module, board, capability, findings, choice)
         result = capture(module, found.instances, found.places, findings)
     findings.raise_if_fatal()
+    if watch is not None:
+        watch(Planned(board, choice, found, result))
     return result
 
 

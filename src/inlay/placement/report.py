@@ -65,6 +65,10 @@ def _devices(e: Explanation) -> list[str]:
         own = sum(o.device == device for o in e.operations)
         lines.append(f"{device}: {own} of {len(e.operations)} kernels, {time_text(ns)}")
         reasons = Counter(_kind(o.others[device]) for o in e.operations if device in o.others)
+        if device in e.without_code:
+            lines.append(f"  no code is made here for '{device}': {e.without_code[device]}")
+            if own:
+                lines.append("  so this plan can be explained and not compiled")
         lines += [f"  not {n} of them: {why}" for why, n in reasons.most_common(_LONGEST)]
         if len(reasons) > _LONGEST:
             lines.append(f"  and {len(reasons) - _LONGEST} other reasons")

@@ -9,10 +9,11 @@ import pytest
 
 from inlay.base.diagnostics import CompileError
 from inlay.machine.board import Board
+from inlay.machine.board_check import Use
 from inlay.machine.board_file import board_names, check_board, find_board, read_board
 from inlay.machine.device import Arch, Device, Speed
 from inlay.machine.memory import Pool, PoolKind
-from inlay.ops.table import table
+from inlay.pipeline.detect import find_usable
 
 
 def test_known_boards_load():
@@ -202,7 +203,7 @@ WRONG_VALUES = [
 def test_a_wrong_value_is_named_by_line_and_key(old, new, line, key):
     assert old in BASE
     with pytest.raises(CompileError) as failure:
-        read_board("b", BASE.replace(old, new, 1), place="b.toml", operators=OPERATORS)
+        read_board("b", BASE.replace(old, new, 1), place="b.toml", use=Use(OPERATORS))
     assert set(failure.value.ids) == {"board.invalid"}
     first = failure.value.diagnostics[0]
     assert first.span.line == line
@@ -219,12 +220,11 @@ def test_a_wrong_value_is_named_by_line_and_key(old, new, line, key):
         ('[[arch]]\nname = "npu"', "two architectures named 'npu'"),
         ('[[queue]]\nname = "q"\ndevice = "npu0"\n' * 2, "two queues named 'q'"),
         ('[[dma]]\nname = "x"', "the key 'dma', which means nothing"),
-        ('[[device]]\nname = "d"\narch = "native"\nmemories = ["ram"]', "neither sees what the other"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_together_is_named(more, message):
     with pytest.raises(CompileError) as failure:
-        read_board("b", BASE + more, place="b.toml", operators=OPERATORS)
+        read_board("b", BASE + more, place="b.toml", use=Use(OPERATORS))
     (only,) = failure.value.diagnostics
     assert message in only.message
     assert only.span.line > 32
@@ -246,7 +246,7 @@ def test_links_that_lead_one_way_leave_a_device_without_work():
         board = read_board("b", text, place="b.toml")  # what runs elsewhere needs no such link
         assert len(board.links) == 1
         with pytest.raises(CompileError, match=way):
-            read_board("b", text, place="b.toml", operators=OPERATORS)
+            read_board("b", text, place="b.toml", use=Use(OPERATORS))
 
 
 def test_figures_of_the_processor_may_be_said():
@@ -296,4 +296,4 @@ def test_values_of_a_board_built_in_python_are_checked(pool, message):
 
 @pytest.mark.parametrize("name", board_names())
 def test_known_boards_have_nothing_that_nobody_means(name):
-    find_board(name, [d.name for d in table()])
+    find_usable(name)

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 import inlay
+from inlay.api import compilation
 from inlay.base.diagnostics import CompileError
+from inlay.bytecode.program import CopyBody
+from inlay.cli.main import main
 from inlay.codegen.opencl import DeviceFacts
 from inlay.ir.parser import parse_module
 from inlay.machine.board_file import read_board
 from inlay.ops.table import table
 from inlay.pipeline import generators
-from inlay.pipeline.explain import explanation
+from inlay.placement.report import describe
 
 PROGRAM = """
 fn main(x: Tensor[8, 64, f32], y: Tensor[8, f64]) {
@@ -23,7 +26,7 @@ fn main(x: Tensor[8, 64, f32], y: Tensor[8, f64]) {
 
 
 def test_element_types_that_a_device_lacks():
-    found = explanation(parse_module(PROGRAM, table()), "remote_opencl")
+    found = inlay.explain(parse_module(PROGRAM, table()), "remote_opencl")
     (exp,) = [o for o in found.operations if o.operator == "exp"]
     assert exp.device == "cpu"
     assert exp.others == {"far0": "opencl-remote does not handle f64"}
@@ -37,16 +40,23 @@ def test_what_the_generator_says_of_lowered_code_keeps_operations_off_the_device
     """A device that has no room for temporaries gets nothing that needs one, even where it is fast."""
     monkeypatch.setattr(generators, "facts_of", lambda arch: DeviceFacts(private_bytes=1))
     program = parse_module("fn main(x: Tensor[64, 512, f32]) { softmax(x) }", table())
-    found = explanation(program, "opencl")
+    found = inlay.explain(program, "opencl")
     (softmax,) = found.operations
     assert softmax.device == "cpu"
     assert softmax.others["cl0"].startswith("a temporary of ")
     with pytest.raises(CompileError) as failure:
-        explanation(program, "opencl", pins=("softmax=cl0",))
+        inlay.explain(program, "opencl", pins=("softmax=cl0",))
     assert failure.value.ids == ("placement.unsupported-op",)
     assert "a temporary of " in str(failure.value)
 
 
+LARGE = """
+fn main(a: Tensor[512, 512, f32], b: Tensor[512, 512, f32]) -> Tensor[512, 512, f32] {
+  let x = tanh(matmul(a, b));
+  add(x, sigmoid(matmul(x, a)))
+}
+entry main("a", "b") -> ("y");
+"""
 HALVES = """
 [[memory]]
 name = "ram"
@@ -116,9 +126,9 @@ def test_a_device_of_several_memories_works_in_one(memories, coherent, copies):
 
 
 def test_who_shares_memory_without_seeing_what_is_written_is_told_what_to_say():
-    with pytest.raises(CompileError, match="both address ram") as failure:
+    with pytest.raises(CompileError, match="both address 'ram'") as failure:
         inlay.explain(parse_module(CHAIN, table()), replace(halves('"ram"'), links=()))
-    assert set(failure.value.ids) == {"device.no-path"}
+    assert set(failure.value.ids) == {"board.invalid"}
     hint = 'if the hardware sees to that: [[coherent]] memory = "ram", parties = ["near", "far"]'
     assert hint in failure.value.diagnostics[0].hint
 
@@ -133,11 +143,96 @@ def test_who_shares_memory_without_seeing_what_is_written_is_told_what_to_say():
         ('generator = "cuda"', '"far.mem"', "no code generator here makes code for npu"),
     ],
 )
-def test_what_no_code_is_made_for_gets_nothing_unless_somebody_says_so(lines, memories, reason):
+@pytest.mark.parametrize("fast", [False, True])
+def test_what_no_code_is_made_for_is_planned_with_and_refused_by_name(lines, memories, reason, fast):
+    """Who asks and who compiles has one plan: none is made behind the back of who compiles."""
+    if fast:
+        lines += "\nmacs_per_ns = 1e6\nelements_per_ns = 1e6\ncostly_per_ns = 1e6"
     board = halves(memories, COHERENT if "ram" in memories else "", "npu", lines)
-    free = parse_module(CHAIN.replace('on_device{device="far"}', ""), table())
-    assert inlay.compile(free, board=board, cache="none").program.devices == ()
+    free = parse_module(LARGE, table())
+    plan = inlay.explain(free, board)
+    assert any(o.device == "far" for o in plan.operations) == fast
+    assert reason in plan.without_code["far"]
+    said = "\n".join(describe(plan))
+    assert ("no code is made here for 'far'" in said) and reason in said
+    pins = ("*=near",) if fast else ()
+    assert inlay.compile(free, board=board, pins=pins, cache="none").program.devices == ()
     with pytest.raises(CompileError) as failure:
-        inlay.compile(free, board=board, pins=("tanh=far",))
-    assert set(failure.value.ids) == {"placement.unsupported-op"}
+        inlay.compile(free, board=board, pins=() if fast else ("tanh=far",), cache="none")
+    assert failure.value.ids == ("target.no-generator",)
     assert reason in str(failure.value)
+    assert "--pin '*=near'" in str(failure.value)
+
+
+TWINS = """
+[[arch]]
+name = "dsp"
+macs_per_ns = 4000
+elements_per_ns = 400
+costly_per_ns = 100
+[[memory]]
+name = "ram"
+[[memory]]
+name = "cpu.stack"
+kind = "stack"
+owner = "cpu"
+[[memory]]
+name = "tcm0"
+[[memory]]
+name = "tcm1"
+[[device]]
+name = "cpu"
+arch = "native"
+memories = ["ram", "cpu.stack"]
+[[device]]
+name = "dsp0"
+arch = "dsp"
+memories = ["ram", "tcm0"]
+[[device]]
+name = "dsp1"
+arch = "dsp"
+memories = ["ram", "tcm1"]
+[[engine]]
+name = "dma"
+memories = ["ram", "tcm0", "tcm1"]
+""" + "".join(
+    f'[[link]]\nfrom = "{a}"\nto = "{b}"\nengine = "dma"\nbytes_per_ns = 64\n'
+    for d in "01"
+    for a, b in (("ram", f"tcm{d}"), (f"tcm{d}", "ram"))
+)  # fmt: skip
+"""Two processors that see the memory of the host, not its writes, and each have one of their own."""
+
+
+def test_one_check_of_boards_for_all_who_use_them(tmp_path, capsys):
+    """Links lead to where the planner's routes lead, whichever memories the two have in common."""
+    path, program = tmp_path / "twins.toml", tmp_path / "p.inl"
+    program.write_text(LARGE)
+    path.write_text(TWINS)
+    assert main(["targets", "check", str(path)]) == 0
+    found = inlay.explain(program, str(path))
+    assert "dsp0" in {o.device for o in found.operations}
+    with pytest.raises(CompileError) as failure:
+        inlay.compile(program, board=str(path), cache="none")
+    assert set(failure.value.ids) == {"target.no-generator"}
+    one_way = 'from = "ram"\nto = "tcm1"', 'from = "tcm1"\nto = "tcm0"'
+    path.write_text(TWINS.replace(*one_way).replace('["ram", "tcm1"]', '["tcm1"]'))
+    said: list[str] = []
+    capsys.readouterr()
+    for command in (["targets", "check", str(path)], ["explain", str(program), "--board", str(path)],
+                    ["run", str(program), "--board", str(path)]):  # fmt: skip
+        assert main(command) == 1
+        said.append(capsys.readouterr().err)
+    assert said[0] == said[1] == said[2]
+    assert "no links lead from 'cpu' to 'dsp1'" in said[0]
+
+
+@pytest.mark.parametrize("pins", [(), ("matmul*=cpu1",)])
+@pytest.mark.parametrize("placement", ["best", "first"])
+def test_what_is_explained_is_what_is_compiled(pins, placement):
+    options = {"pins": pins, "placement": placement}
+    program = parse_module(LARGE, table())
+    plan = inlay.explain(program, "host_two", **options)
+    made = compilation(program, board="host_two", cache="none", **options)
+    assert {o.device for o in plan.operations} == {k["device"] for k in made.report.to_json()["kernels"]}
+    copies = [k.name for k in made.program.kernels if isinstance(k.body, CopyBody)]
+    assert bool(copies) == bool(plan.copies)

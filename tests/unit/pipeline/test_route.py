@@ -13,7 +13,7 @@ from inlay.ir.expr import Call, OpRef
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from inlay.passes.manager import run_pipeline
-from inlay.pipeline.compile import meanings_of
+from inlay.pipeline.planning import meanings_of
 from inlay.pipeline.route import tensor_pipeline
 from tests.unit.importers.onnx.models import load, model, value
 

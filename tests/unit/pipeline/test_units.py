@@ -14,7 +14,7 @@ from inlay.ir.parser import parse_module
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from inlay.passes.manager import make_pipeline, run_pipeline
-from inlay.pipeline.compile import meanings_of
+from inlay.pipeline.planning import meanings_of
 from inlay.pipeline.route import TENSOR
 from inlay.placement import plan_places
 from inlay.transforms.fuse_ops import FuseOptions, groups_of

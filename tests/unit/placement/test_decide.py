@@ -22,7 +22,6 @@ from inlay.machine.board import Board
 from inlay.machine.board_file import find_board, read_board
 from inlay.ops.device import DEVICE_COPY
 from inlay.passes.contract import PassContext
-from inlay.pipeline.explain import explanation
 from inlay.placement import plan_places
 from inlay.placement.calibration import calibrated, read_measured, write_measured
 from inlay.placement.costs import Costs, Measured
@@ -134,12 +133,12 @@ def test_a_pin_to_a_device_that_no_link_leads_to():
 def test_pins_by_the_names_of_a_model():
     """The operator and the node of the model; what lowering adds to a node stays where it can run."""
     case = model_case("mnist8")
-    found = explanation(inlay.load(case.model), "soc_npus", pins=("MaxPool=npu0", "Times212=npu1"))
+    found = inlay.explain(inlay.load(case.model), "soc_npus", pins=("MaxPool=npu0", "Times212=npu1"))
     on = {n: o.device for o in found.operations for n in o.operator.split("+")}
     assert on["max_pool"] == "npu0"
     assert on["matmul_packed"] == "npu1"
     with pytest.raises(CompileError) as failure:
-        explanation(inlay.load(case.model), "soc_npus", pins=("Maxpool2=npu0",))
+        inlay.explain(inlay.load(case.model), "soc_npus", pins=("Maxpool2=npu0",))
     assert failure.value.ids == ("placement.bad-pin",)
     assert "did you mean MaxPool" in str(failure.value)
 

@@ -1,0 +1,145 @@
+"""What a plan is made from: one description of board, operators and options for all who plan.
+
+Compiling and explaining are the same run up to the plan; explaining ends there. So both take the board
+and the context of passes from here, and with them the devices that take part, what each of them can
+run, and what costs are counted by. A device for which no code is made here takes part in plans like any
+other: to ask about a machine that is only described is what explaining is for. Who compiles a plan
+that uses one is told so (`check_code`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from inlay.analysis.blocks import values
+from inlay.base.diagnostics import Collector
+from inlay.base.instrument import SILENT, Instrument
+from inlay.base.span import NO_SPAN, Span
+from inlay.interp.tensor import Meanings, evaluate_expr
+from inlay.ir.expr import Call, Expr, OpRef
+from inlay.ir.module import Module
+from inlay.machine.board import NATIVE, Board
+from inlay.machine.target import Target, host
+from inlay.memory.explicit_alloc import StorageOptions
+from inlay.ops.table import OperatorTable, table
+from inlay.passes.contract import PassContext
+from inlay.pipeline.detect import find_detected
+from inlay.pipeline.devices import away, runnable, unmade
+from inlay.pipeline.generators import generators
+from inlay.pipeline.options import WORTH, PlaceOptions
+from inlay.placement.plan_places import Planned, PlanOptions
+from inlay.transforms.fuse_ops import FuseOptions, groups_of
+from inlay.transforms.pack_weights import PackOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a plan is made from.
+
+    Attributes:
+        board: the machine as programs run on it.
+        operators: that there are.
+        context: what passes are given.
+    """
+
+    board: Board
+    operators: OperatorTable
+    context: PassContext
+
+
+def setting_of(
+    options: PlaceOptions, instrument: Instrument = SILENT,
+    watch: Callable[[Planned], None] | None = None,
+) -> Setting:  # fmt: skip
+    """Return the setting for some options.
+
+    Args:
+        options: board, pins, sizes, costs.
+        instrument: where times go.
+        watch: is told the plan.
+
+    Raises:
+        CompileError: of the board.
+        UnsupportedError: `target.no-generator` where code cannot be made for this processor.
+    """
+    board = runnable(find_detected(options.board))
+    operators = table()
+    meanings, fusing = meanings_of(operators), FuseOptions()
+    context = PassContext(
+        operators,
+        lambda expression: evaluate_expr(expression, meanings),
+        options={
+            FuseOptions: fusing,
+            PackOptions: _packing(board),
+            PlanOptions: PlanOptions(
+                board.name,
+                board,
+                optimise=True,
+                first=options.placement == "first",
+                worth=WORTH,
+                pins=options.pins,
+                typical=options.typical,
+                calibration=options.calibration,
+                generators=generators(operators, board),
+                groups=partial(groups_of, operators=operators, options=fusing),
+                host_ends=True,
+                watch=watch,
+            ),
+            StorageOptions: StorageOptions(away(board)),
+        },
+        instrument=instrument,
+    )
+    return Setting(board, operators, context)
+
+
+def _packing(board: Board) -> PackOptions:
+    """Return how constants are packed: for this processor where it is the host."""
+    if board.host.arch != NATIVE:
+        return PackOptions()
+    target: Target = host()
+    return PackOptions(target.lanes(4), target.vector_registers, target.l2_bytes)
+
+
+def meanings_of(operators: OperatorTable) -> Meanings:
+    """Return the meanings of operators as the evaluator wants them."""
+    return lambda op, attrs, args: operators.definition(op).evaluate(attrs, *args)
+
+
+def check_code(module: Module, board: Board) -> None:
+    """Refuse a plan that uses devices for which no code is made here.
+
+    Raises:
+        UnsupportedError: all `target.no-generator` at once, one for each device.
+    """
+    counts: dict[str, Counter[str]] = {}
+    spans: dict[str, Span] = {}
+    for function in module.functions.values():
+        calls: list[Expr] = [v for v in values(function.body) if isinstance(v, Call)]
+        for e in (*function.params, *calls):
+            device = None if e.place is None else board.device(e.place.device)
+            if device is not None and unmade(board, device.name):
+                counts.setdefault(device.name, Counter())[_what(e)] += 1
+                if e.span and not spans.get(device.name):
+                    spans[device.name] = e.span
+    findings = Collector()
+    for device, found in counts.items():
+        listed = ", ".join(f"{n} {what}" for what, n in found.most_common(4))
+        findings.unsupported(
+            "target.no-generator",
+            f"found a plan that uses '{device}' of board '{board.name}', and no code is made for that "
+            f"here: {unmade(board, device)}",
+            span=spans.get(device, NO_SPAN),
+            notes=[f"there: {listed}{', ...' if len(found) > 4 else ''}"],
+            hint=f"pin what is there to another device (--pin '*={board.host.name}'), or use a board "
+            "without it; `inlay explain` shows the plan",
+        )
+    findings.raise_if_fatal()
+
+
+def _what(e: Expr) -> str:
+    if isinstance(e, Call) and isinstance(e.callee, OpRef):
+        return e.callee.op.name
+    return "values"

@@ -1,0 +1,52 @@
+"""Typical sizes of dims, as people say them for predictions: `NAME=SIZE`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from inlay.base.diagnostics import Collector, error
+from inlay.base.registry import nearest
+from inlay.ir.module import Module
+from inlay.ir.types import FuncType
+from inlay.ir.walk import bound_symbols
+
+
+def sizes_of(texts: Sequence[str]) -> dict[str, int]:
+    """Return sizes by name from `NAME=SIZE`.
+
+    Raises:
+        CompileError: `option.bad-value`.
+    """
+    found: dict[str, int] = {}
+    for text in texts:
+        name, sign, size = text.rpartition("=")
+        if not sign or not name or not size.isdecimal():
+            raise error("option.bad-value", f"found --typical {text}, needed NAME=SIZE")
+        if found.setdefault(name, int(size)) != int(size):
+            raise error("option.bad-value", f"found two sizes of {name}: {found[name]} and {size}")
+    return found
+
+
+def check_sizes(module: Module, sizes: Mapping[str, int]) -> None:
+    """Refuse sizes of dims that a program does not have.
+
+    Raises:
+        CompileError: all `option.bad-value` at once.
+    """
+    if not sizes:
+        return
+    known: dict[str, None] = {}
+    for function in module.functions.values():
+        assert isinstance(function.type, FuncType), "functions have their types"
+        known |= {d.sym.name: None for d in function.type.dims}
+        known |= {s.name: None for s in bound_symbols(function.body)}
+    findings = Collector()
+    for name in sizes:
+        if name not in known:
+            close = nearest(name, known)
+            findings.error(
+                "option.bad-value", f"found --typical {name}, which is no dim of the program",
+                hint=f"did you mean {' or '.join(close)}?" if close
+                else f"there are {', '.join(known) or 'none'}",
+            )  # fmt: skip
+    findings.raise_if_fatal()
