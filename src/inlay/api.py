@@ -5,25 +5,30 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeAlias
+
+import onnx
 
 from inlay.analysis.infer_types import infer_types
 from inlay.arith.dtype import BY_NAME, DType
 from inlay.arith.expr import Int
-from inlay.base.diagnostics import error
+from inlay.base.diagnostics import CompileError, error
 from inlay.base.garbage import paused
 from inlay.base.instrument import SILENT, Instrument
 from inlay.base.options import Layer, resolve
 from inlay.base.registry import nearest
-from inlay.importers.onnx.graph import load_model
+from inlay.bytecode.container import MAGIC
+from inlay.importers.onnx.external import ExternalFiles
+from inlay.importers.onnx.graph import import_model, load_model
 from inlay.importers.onnx.limits import ImportLimits
+from inlay.importers.onnx.load import model_of, too_large
 from inlay.ir import make
 from inlay.ir.module import Module
 from inlay.ir.parser import parse_module
 from inlay.ir.prelude import prelude, with_prelude
 from inlay.ir.types import TensorType
 from inlay.machine.board import Board
-from inlay.ops.table import table
+from inlay.ops.table import OperatorTable, table
 from inlay.pipeline.compile import Compilation, compile_module
 from inlay.pipeline.explain import explanation
 from inlay.pipeline.externs import rebind, with_externs
@@ -35,34 +40,96 @@ from inlay.runtime.session import Executable, executable_of
 
 _SUFFIXES = (".onnx", ".inl")
 
+Source: TypeAlias = (
+    str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | IO[str] | onnx.ModelProto
+)
+"""What a program is loaded from."""
+
 
 def load(
-    path: str | os.PathLike[str],
+    source: Source,
     *,
     externs: Sequence[Extern] = (),
+    folder: str | os.PathLike[str] | None = None,
     instrument: Instrument = SILENT,
     **limits: int,
 ) -> Module:
-    """Return the program in a file.
+    """Return the program in a file, in bytes or in a model.
 
     Args:
-        path: an ONNX model (`.onnx`) or the text form of a program (`.inl`).
+        source: a path of an ONNX model (`.onnx`) or of the text form of a program (`.inl`); the
+            bytes of a model, or an `onnx.ModelProto`; or an open file, which is a model where it
+            gives bytes and a program where it gives text.
         externs: operators of your own that the program may use (`inlay.extern`).
+        folder: where data is that a model given without a path keeps outside of it.
         instrument: where times go.
         limits: how large a model may be; see `inlay.importers.onnx.limits.ImportLimits`.
 
     Raises:
         CompileError: `extern.*`, `load.missing`, `load.unknown-format`, `load.not-text`, and what
             reading the format raises.
+        OSError: an open file cannot be read.
     """
     settings = resolve(ImportLimits, Layer("keywords", limits)).options
-    file = Path(path)
+    operators = with_externs(table(), externs)
+    named = isinstance(source, str | os.PathLike)
+    with paused(), instrument.span("load", path=str(source) if named else ""):
+        match _content(source, settings):
+            case Path() as file if folder is not None:
+                raise error(
+                    "option.bad-value",
+                    f"found folder={os.fspath(folder)!r} for the file {file}, whose folder is known",
+                    hint="leave it out",
+                )
+            case Path() as file if file.suffix == ".onnx":
+                return load_model(file, operators, settings)
+            case Path() as file:
+                return _parsed(_text_of(file), operators, str(file))
+            case str() as text:
+                return _parsed(text, operators, "text")
+            case content:
+                files = ExternalFiles(() if folder is None else (Path(folder).resolve(),))
+                model = model_of(content, "the model")
+                return import_model(model, operators, files=files, limits=settings)
+
+
+def _content(source: Source, limits: ImportLimits) -> Path | str | bytes | onnx.ModelProto:
+    """Return a file that exists and has a known format, the text of a program, or a model.
+
+    Raises:
+        CompileError: `load.*`, `import.too-large`.
+    """
+    match source:
+        case str() | os.PathLike():
+            return _checked(Path(source))
+        case onnx.ModelProto():
+            return source
+        case bytes() | bytearray() | memoryview():
+            found = bytes(source)
+        case _ if hasattr(source, "read"):
+            # A byte more than is allowed shows that there is more, and no more is read.
+            found = source.read(limits.max_file_bytes + 1)
+        case _:
+            raise error(
+                "load.unknown-format",
+                f"found an object of type {type(source).__name__}, needed a path, bytes, an open "
+                "file or an onnx.ModelProto",
+            )
+    if len(found) > limits.max_file_bytes:
+        raise too_large("the model has", limits.max_file_bytes, "bytes", "max_file_bytes")
+    if isinstance(found, bytes) and found.startswith(MAGIC):
+        raise _executable("an executable")
+    return found
+
+
+def _checked(file: Path) -> Path:
+    """Return the path of a program.
+
+    Raises:
+        CompileError: `load.executable`, `load.unknown-format`, `load.missing`.
+    """
     if file.suffix == ".inlay":
-        raise error(
-            "load.executable",
-            f"found the executable {file}, needed a program",
-            hint="use inlay.load_executable, which needs no compiler",
-        )
+        raise _executable(f"the executable {file}")
     if file.suffix not in _SUFFIXES:
         close = nearest(file.suffix, _SUFFIXES)
         raise error(
@@ -72,22 +139,33 @@ def load(
         )
     if not file.is_file():
         raise error("load.missing", f"found no file {file}")
-    operators = with_externs(table(), externs)
-    with paused(), instrument.span("load", path=str(file)):
-        if file.suffix == ".onnx":
-            return load_model(file, operators, settings)
-        try:
-            text = file.read_text(encoding="utf-8")
-        except UnicodeDecodeError as failure:
-            raise error(
-                "load.not-text", f"found byte {failure.start} of {file} to be no UTF-8"
-            ) from None
-        module = parse_module(text, operators, name=str(file), known=prelude())
-        return infer_types(with_prelude(module))
+    return file
+
+
+def _executable(found: str) -> CompileError:
+    return error(
+        "load.executable",
+        f"found {found}, needed a program",
+        hint="use inlay.load_executable, which needs no compiler",
+    )
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as failure:
+        raise error(
+            "load.not-text", f"found byte {failure.start} of {file} to be no UTF-8"
+        ) from None
+
+
+def _parsed(text: str, operators: OperatorTable, name: str) -> Module:
+    module = parse_module(text, operators, name=name, known=prelude())
+    return infer_types(with_prelude(module))
 
 
 def compile(
-    program: Module | str | os.PathLike[str],
+    program: Module | Source,
     board: str | Board = "host",
     threads: int | None = None,
     mode: Mode | None = None,
@@ -97,7 +175,7 @@ def compile(
     """Return the executable of a program.
 
     Args:
-        program: a module, or a file that `load` reads.
+        program: a module, or what `load` reads.
         board: the machine to compile for, by name or as a file, or a board made in Python.
         threads: on how many threads it runs here; all processors by default. It is no part of the
             executable: a saved one may be loaded with another number.
@@ -115,7 +193,7 @@ def compile(
 
 
 def compilation(
-    program: Module | str | os.PathLike[str],
+    program: Module | Source,
     *,
     externs: Sequence[Extern] = (),
     instrument: Instrument = SILENT,
@@ -128,7 +206,7 @@ def compilation(
 
 
 def explain(
-    program: Module | str | os.PathLike[str],
+    program: Module | Source,
     board: str | Board = "host",
     *,
     externs: Sequence[Extern] = (),
@@ -137,7 +215,7 @@ def explain(
     """Return where the operations of a program would run on a board, and why.
 
     Args:
-        program: a module, or a file that `load` reads.
+        program: a module, or what `load` reads.
         board: the machine, by name, as a file or made in Python; it need not be one that can be
             compiled for.
         externs: operators of your own.
@@ -154,7 +232,7 @@ def explain(
 
 
 def _module_of(
-    program: Module | str | os.PathLike[str], externs: Sequence[Extern], instrument: Instrument
+    program: Module | Source, externs: Sequence[Extern], instrument: Instrument
 ) -> Module:
     """Return a module, or the one in a file, with its operators as they are given here."""
     if isinstance(program, Module):

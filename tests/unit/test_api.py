@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import inlay
+from inlay.bytecode.container import MAGIC
+from inlay.ir.printer import print_module
 
 SRC = Path(inlay.__file__).parent.parent
 
@@ -155,6 +158,57 @@ def test_files_are_recognized(tmp_path, executable):
     with pytest.raises(inlay.CompileError) as failure:
         inlay.load(tmp_path / "m.inlay")
     assert failure.value.ids == ("load.executable",)
+
+
+def test_programs_come_in_bytes_models_and_open_files(tmp_path):
+    path = tiny_model(tmp_path / "tiny.onnx")
+    data = path.read_bytes()
+    with path.open("rb") as stream:
+        sources = [data, bytearray(data), memoryview(data), onnx.load(path), stream, io.BytesIO(data)]
+        texts = {print_module(inlay.load(source)) for source in (*sources, str(path))}
+    assert len(texts) == 1
+    np.testing.assert_allclose(inlay.compile(data, threads=1)(X, Z), Y)
+    program = "fn main(x: Tensor[2, f32]) -> Tensor[2, f32] { neg(x) }"
+    assert "main" in inlay.load(io.StringIO(program)).functions
+
+
+@pytest.mark.parametrize(
+    ("source", "id"),
+    [
+        (b"no model", "import.not-onnx"),
+        (b"", "import.not-onnx"),
+        (onnx.ModelProto(), "import.not-onnx"),
+        (MAGIC + b"rest", "load.executable"),
+        (3, "load.unknown-format"),
+        (None, "load.unknown-format"),
+    ],
+)
+def test_what_is_no_program_is_refused(source, id):
+    with pytest.raises(inlay.CompileError) as failure:
+        inlay.load(source)
+    assert failure.value.ids == (id,)
+
+
+def test_limits_hold_for_bytes_too(tmp_path):
+    data = tiny_model(tmp_path / "tiny.onnx").read_bytes()
+    for source in (data, io.BytesIO(data)):
+        with pytest.raises(inlay.CompileError) as failure:
+            inlay.load(source, max_file_bytes=len(data) - 1)
+        assert failure.value.ids == ("import.too-large",)
+
+
+def test_data_beside_a_model_that_has_no_path_is_in_a_folder_that_is_named(tmp_path):
+    path = tiny_model(tmp_path / "tiny.onnx")
+    model = onnx.load(path)
+    weight = numpy_helper.from_array(np.ones(300, np.float32), "unused")
+    model.graph.initializer.append(weight)
+    onnx.save(model, path, save_as_external_data=True, location="data.bin", size_threshold=0)
+    with pytest.raises(inlay.CompileError, match=r"folder=\.\.\.") as failure:
+        inlay.load(path.read_bytes())
+    assert set(failure.value.ids) == {"import.external-data"}
+    assert inlay.load(path.read_bytes(), folder=tmp_path)
+    with pytest.raises(inlay.CompileError, match="whose folder is known"):
+        inlay.load(path, folder=tmp_path)
 
 
 def test_an_unknown_option_is_refused(tmp_path):

@@ -114,7 +114,7 @@ class ExternalFiles:
         if not self.folders:
             raise bad(
                 "cannot be looked for: the model was given as bytes",
-                "load the model from its file, so that the folder of its data is known",
+                "load the model from its file, or say where its data is: inlay.load(..., folder=...)",
             )
         inside = os.path.normpath(location)
         if not location or Path(inside).is_absolute() or Path(inside).parts[:1] == (os.pardir,):

@@ -92,11 +92,14 @@ def read_model(path: Path, limits: ImportLimits = DEFAULT_LIMITS) -> onnx.ModelP
             hint="check the path and its permissions",
         ) from None
     if len(data) > limits.max_file_bytes:
-        raise _too_large(f"'{path}' has", limits.max_file_bytes, "bytes", "max_file_bytes")
+        raise too_large(f"'{path}' has", limits.max_file_bytes, "bytes", "max_file_bytes")
     return parse_model(data, str(path))
 
 
-def _too_large(what: str, most: int, unit: str, name: str, span: Span = NO_SPAN) -> CompileError:
+def too_large(
+    what: str, most: int, unit: str, name: str, span: Span = NO_SPAN
+) -> CompileError:
+    """Return the error `import.too-large` for what is beyond a limit."""
     return error(
         "import.too-large",
         f"{what} more than {most} {unit}",
@@ -116,7 +119,7 @@ def check_nodes(model: onnx.ModelProto, limits: ImportLimits) -> None:
         nodes = waiting.pop()
         count += len(nodes)
         if count > limits.max_nodes:
-            raise _too_large("the model has", limits.max_nodes, "nodes", "max_nodes")
+            raise too_large("the model has", limits.max_nodes, "nodes", "max_nodes")
         for node in nodes:
             for a in node.attribute:
                 waiting += [g.node for g in (*([a.g] if a.HasField("g") else []), *a.graphs)]
@@ -133,6 +136,19 @@ def parse_model(data: bytes, name: str) -> onnx.ModelProto:
         model.ParseFromString(data)
     except (DecodeError, RecursionError, ValueError) as failure:
         raise _not_onnx(name, str(failure)) from None
+    return _checked(model, name)
+
+
+def model_of(content: bytes | onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """Return the model that is, or whose bytes are, some content.
+
+    Raises:
+        CompileError: `import.not-onnx`.
+    """
+    return parse_model(content, name) if isinstance(content, bytes) else _checked(content, name)
+
+
+def _checked(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     unreadable = _not_text(model)
     if unreadable:
         raise _not_onnx(name, f"{unreadable} is no text")
@@ -221,7 +237,7 @@ def _shape(tensor: TensorProto, dtype: DType, span: Span, limits: ImportLimits) 
             raise _bad(tensor, span, f"has the impossible shape {list(shape)}")
     if count * max(dtype.itemsize, 1) > limits.max_tensor_bytes:
         what = f"tensor '{tensor.name}' of shape {list(shape)} has"
-        raise _too_large(what, limits.max_tensor_bytes, "bytes", "max_tensor_bytes", span)
+        raise too_large(what, limits.max_tensor_bytes, "bytes", "max_tensor_bytes", span)
     return shape
 
 
@@ -284,7 +300,7 @@ def read_sparse(
     count = math.prod(shape)
     if count * max(values.itemsize, 1) > limits.max_file_bytes:
         what = f"sparse tensor '{sparse.values.name}' of shape {list(shape)} has"
-        raise _too_large(what, limits.max_file_bytes, "bytes", "max_file_bytes", span)
+        raise too_large(what, limits.max_file_bytes, "bytes", "max_file_bytes", span)
     if indices.dtype != np.int64 or indices.shape not in (
         (values.size,),
         (values.size, len(shape)),
