@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -81,10 +82,12 @@ def load(
                     f"found folder={os.fspath(folder)!r} for the file {file}, whose folder is known",
                     hint="leave it out",
                 )
-            case Path() as file if file.suffix == ".onnx":
-                return load_model(file, operators, settings)
+            case Path() as file if file.suffix.lower() == ".onnx":
+                module = load_model(file, operators, settings)
+                return replace(module, sources=(str(file), *module.sources))
             case Path() as file:
-                return _parsed(_text_of(file), operators, str(file))
+                module = _parsed(_text_of(file), operators, str(file))
+                return replace(module, sources=(str(file),))
             case str() as text:
                 return _parsed(text, operators, "text")
             case content:
@@ -128,16 +131,19 @@ def _checked(file: Path) -> Path:
     Raises:
         CompileError: `load.executable`, `load.unknown-format`, `load.missing`.
     """
-    if file.suffix == ".inlay":
+    if file.is_dir():
+        raise error("load.missing", f"found the folder {file}, needed a file of a program")
+    suffix = file.suffix.lower()
+    if suffix == ".inlay":
         raise _executable(f"the executable {file}")
-    if file.suffix not in _SUFFIXES:
+    if suffix not in _SUFFIXES:
         close = nearest(file.suffix, _SUFFIXES)
         raise error(
             "load.unknown-format",
             f"found {file.name}, needed a file that ends in {' or '.join(_SUFFIXES)}",
             hint=f"is it a {close[0]} file?" if close else "",
         )
-    if not file.is_file():
+    if not file.exists():
         raise error("load.missing", f"found no file {file}")
     return file
 
@@ -152,7 +158,7 @@ def _executable(found: str) -> CompileError:
 
 def _text_of(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as failure:
         raise error(
             "load.not-text", f"found byte {failure.start} of {file} to be no UTF-8"
@@ -189,7 +195,10 @@ def compile(
         UnsupportedError: it is right and cannot be compiled.
     """
     found = compilation(program, board=board, externs=externs, **options)
-    return executable_of(found.program, threads=threads, mode=mode, externs=found.externs)
+    return executable_of(
+        found.program, threads=threads, mode=mode, externs=found.externs,
+        made_from=found.module.sources,
+    )  # fmt: skip
 
 
 def compilation(

@@ -271,33 +271,38 @@ class Collector:
 
 def render(finding: Diagnostic) -> str:
     """Return a diagnostic as text for a person, several lines without a final newline."""
-    lines = [f"{finding.severity}[{finding.id}]: {finding.message}"]
+    kind = f"[{finding.id}]" if finding.id else ""
+    lines = [f"{finding.severity}{kind}: {printable(finding.message)}"]
     if finding.span:
-        lines.append(f"  --> {finding.span}")
-    marks = [(finding.span, "")] + [(label.span, label.message) for label in finding.labels]
+        lines.append(f"  --> {printable(str(finding.span))}")
+    marks = [(finding.span, "")] + [
+        (label.span, printable(label.message)) for label in finding.labels
+    ]
     shown = excerpt(marks)
     if shown:
-        lines.extend("  " + line for line in shown.split("\n"))
+        lines.extend("  " + printable(line) for line in shown.split("\n"))
     for label in finding.labels:
         if not shown or label.span.source is not finding.span.source:
-            lines.append(f"  at {label.span}: {label.message}")
+            lines.append(printable(f"  at {label.span}: {label.message}"))
             other = excerpt([(label.span, "")])
-            lines.extend("  " + line for line in other.split("\n") if other)
-    lines.extend(f"  note: {note}" for note in finding.notes)
+            lines.extend("  " + printable(line) for line in other.split("\n") if other)
+    lines.extend(printable(f"  note: {note}") for note in finding.notes)
     if finding.hint:
-        lines.append(f"  hint: {finding.hint}")
-    return printable("\n".join(lines))
+        lines.append(printable(f"  hint: {finding.hint}"))
+    return "\n".join(lines)
 
 
-def printable(text: str) -> str:
-    """Return text with control characters, but line ends, escaped.
+def printable(text: str, *, lines: bool = False) -> str:
+    """Return text as one line (or with `lines`, several) of characters that only show themselves.
 
-    Names in a message come from files, and must not command the terminal that shows them.
+    Names come from files. What would command a terminal, turn the direction of writing, or look like
+    another line of ours is shown as its escape; so is half a character, which no stream takes.
     """
-    if text.replace("\n", "").isprintable():
+    if text.isprintable() or (lines and text.replace("\n", "").isprintable()):
         return text
     return "".join(
-        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text
+        c if c.isprintable() or (lines and c == "\n") else c.encode("unicode_escape").decode()
+        for c in text
     )
 
 

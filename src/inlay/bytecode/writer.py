@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import assert_never
 
+from inlay.base.files import writing
 from inlay.bytecode.container import (
     CONSTANT_ALIGN,
     HEADER,
@@ -74,13 +75,11 @@ def to_bytes(program: Program) -> bytes:
     return b"".join(chunks(program))
 
 
-def save(program: Program, path: Path) -> None:
-    """Write the file; readers see the old file or the new one, never a part."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as stream:
+def save(program: Program, path: Path, inputs: Iterable[Path | str] = ()) -> None:
+    """Write the file, but not over inputs; readers see the old file or the new one, never a part."""
+    with writing(path, inputs=inputs) as stream:
         for chunk in chunks(program):
             stream.write(chunk)
-    partial.replace(path)
 
 
 def _sections(program: Program) -> list[tuple[str, int, list[Buffer]]]:

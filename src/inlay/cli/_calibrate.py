@@ -129,7 +129,8 @@ def calibrate(
         output.say(f"{a} -> {b}: {latency / 1000:.1f} us and {rate:.2f} GB/s")
     for pair in sorted(measured.turns):
         output.say(f"{' and '.join(pair)} take turns: one works while the other waits")
-    write_measured(path, board.name, measured)
+    sources = [s for module, _ in models for s in module.sources]
+    write_measured(path, board.name, measured, sources)
     output.say(f"wrote {path}")
     output.record(
         file=str(path),

@@ -16,6 +16,7 @@ import numpy as np
 
 from inlay.arith import dtype as dtypes
 from inlay.base.diagnostics import Collector, CompileError, error, unsupported
+from inlay.base.files import writing
 from inlay.base.instrument import Instrument, ListSink
 from inlay.base.options import add_arguments
 from inlay.base.span import Span
@@ -24,6 +25,7 @@ from inlay.bytecode.program import Entry
 from inlay.bytecode.spec import TensorSpec, is_flat, leaves
 from inlay.cli._command import Output
 from inlay.cli._externs import add_extern_argument, externs_in
+from inlay.cli._files import files_read
 from inlay.cli._progress import watched
 from inlay.importers.onnx.limits import ImportLimits
 from inlay.pipeline.options import CompileOptions
@@ -42,12 +44,13 @@ class Loaded:
         executable: what runs.
         facts: the report of its compilation, as plain data.
         times: nanoseconds of passes and stages; empty for a saved executable.
-        module_inputs: text of the signature.
+        sources: the files that it was made of, which no output may replace.
     """
 
     executable: Executable
     facts: Mapping[str, Any]
     times: Mapping[str, int]
+    sources: Sequence[str] = ()
 
 
 MODEL = "a model (.onnx), a program (.inl) or an executable (.inlay)"
@@ -95,7 +98,7 @@ def prepare(arguments: argparse.Namespace, output: Output, *, trace: bool = Fals
             externs=externs_in(arguments.extern),
         )
         facts = json.loads(executable.program.properties.get("report", "{}"))
-        return Loaded(executable, facts, {})
+        return Loaded(executable, facts, {}, files_read(arguments))
     with watched(quiet=output.as_json) as (instrument, kept):
         compiled = compile_arguments(arguments, instrument)
         with instrument.span("load-image"):
@@ -107,7 +110,8 @@ def prepare(arguments: argparse.Namespace, output: Output, *, trace: bool = Fals
                 settings=settings,
                 externs=compiled.externs,
             )
-    return Loaded(executable, compiled.report.to_json(), _times(arguments, output, kept))
+    sources = [*files_read(arguments, compiled.externs), *compiled.module.sources]
+    return Loaded(executable, compiled.report.to_json(), _times(arguments, output, kept), sources)
 
 
 def compile_arguments(arguments: argparse.Namespace, instrument: Instrument) -> Any:
@@ -323,9 +327,14 @@ def describe_arrays(arrays: Mapping[str, np.ndarray], output: Output, *, what: s
         output.say(line)
 
 
-def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write an .npz archive; any name will do, also those that `numpy.savez` keeps for itself."""
-    with zipfile.ZipFile(path, "w") as archive:
+def write_arrays(
+    path: Path, arrays: Mapping[str, np.ndarray], inputs: Sequence[str] = ()
+) -> None:
+    """Write an .npz archive, but not over inputs.
+
+    Any name will do, also those that `numpy.savez` keeps for itself.
+    """
+    with writing(path, inputs=inputs) as stream, zipfile.ZipFile(stream, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
                 np.lib.format.write_array(entry, _plain(name, array), allow_pickle=False)

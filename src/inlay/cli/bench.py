@@ -23,6 +23,7 @@ from inlay.base.diagnostics import error, unsupported
 from inlay.cli._calibrate import Inputs, calibrate
 from inlay.cli._command import Command, Output
 from inlay.cli._externs import externs_in
+from inlay.cli._files import check_outputs
 from inlay.cli._model import (
     add_input_arguments,
     add_model_arguments,
@@ -58,6 +59,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.calibrate is not None:
         name = Path(arguments.calibrate).stem
         path = arguments.output or Path(f"{name}.calibration.json")
+        check_outputs(arguments, path)
         models: list[tuple[Module, Inputs]] = []
         if arguments.model is not None:
             module = load(arguments.model, externs=externs_in(arguments.extern))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from inlay.bytecode.writer import save
 from inlay.cli._command import Command, Output
+from inlay.cli._files import check_outputs, files_read
 from inlay.cli._model import (
     add_model_arguments,
     compile_arguments,
@@ -25,11 +26,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
+    check_outputs(arguments, arguments.output)
     begun = time.perf_counter()
     with watched(quiet=output.as_json) as (instrument, kept):
         compiled = compile_arguments(arguments, instrument)
         with instrument.span("save"):
-            save(compiled.program, arguments.output)
+            read = [*files_read(arguments, compiled.externs), *compiled.module.sources]
+            save(compiled.program, arguments.output, read)
     seconds = time.perf_counter() - begun
     facts = compiled.report.to_json()
     describe_import(arguments.model, facts, output)

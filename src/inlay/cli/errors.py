@@ -22,7 +22,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     entry = find(arguments.id)
     if entry is None:
         raise unknown_name("diagnostic", arguments.id, entries())
-    output.say(page(entry))
+    output.show(page(entry))
     output.record(
         id=entry.id, title=entry.title, explanation=entry.explanation, remedy=entry.remedy,
         example=entry.example,

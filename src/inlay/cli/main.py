@@ -8,8 +8,7 @@
 
 from __future__ import annotations
 
-import argparse
-import json
+import io
 import os
 import shlex
 import sys
@@ -17,6 +16,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 
+import inlay
 from inlay.base.catalog.table import find
 from inlay.base.diagnostics import (
     CompileError,
@@ -28,7 +28,8 @@ from inlay.base.diagnostics import (
     to_json,
 )
 from inlay.base.registry import ModuleTable
-from inlay.cli._command import Command, Output
+from inlay.cli._command import Command, Output, print_json, warn
+from inlay.cli._usage import UsageError, parse, top_parser
 
 USAGE, FAULT = 2, 70
 
@@ -41,69 +42,81 @@ def commands() -> ModuleTable[Command]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    arguments = _parser(words).parse_args(words)
-    output = Output(as_json=arguments.json)
+    # What the terminal's encoding lacks is shown as its escape: a name must not end a command.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
-        code: int = arguments.command.run(arguments, output)
-        output.finish()
-    except CompileError as failure:
-        _report(failure, as_json=arguments.json)
-        return 1
+        return _reported(words)
     except BrokenPipeError:
         # Whoever read us has seen enough; what Python would still flush has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _reported(words: Sequence[str]) -> int:
+    """Run a command line and say what went wrong; return the exit code."""
+    as_json, with_traceback = "--json" in words, "--traceback" in words
+    try:
+        return _run(words)
+    except UsageError as failure:
+        _report(failure.diagnostics, as_json=as_json)
+        return USAGE
+    except CompileError as failure:
+        _report([_with_remedy(d) for d in failure.diagnostics], as_json=as_json)
+        return 1
+    except BrokenPipeError:
+        raise
     except OSError as failure:  # a file that cannot be read or written: the system says which and why
-        if arguments.json:
-            found = {"id": "", "severity": "error", "message": str(failure)}
-            json.dump({"errors": [found]}, sys.stdout, indent=2)
-            sys.stdout.write("\n")
-        else:
-            print(f"error: {failure}", file=sys.stderr)
+        _report([diagnostic("", _told(failure))], as_json=as_json)
+        return 1
+    except MemoryError as failure:
+        _report([diagnostic("", f"not enough memory: {failure}")], as_json=as_json)
         return 1
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        warn("interrupted")
         return 130
     except Exception as failure:  # the one broad handler: whatever is left is our fault
-        if arguments.traceback:
+        if with_traceback:
             traceback.print_exc()
-        _report_fault(_fault(failure, words), as_json=arguments.json)
+        _report_fault(_fault(failure, words), as_json=as_json)
         return FAULT
+
+
+def _run(words: Sequence[str]) -> int:
+    table = commands()
+    arguments = parse(words, table)
+    output = Output(as_json=arguments.json)
+    code = 0
+    if arguments.command is not None:
+        code = arguments.command.run(arguments, output)
+    elif arguments.version:
+        output.say(f"inlay {inlay.__version__}")
+        output.record(version=inlay.__version__)
+    else:
+        output.show(top_parser(table).format_help().rstrip())
+        output.record(commands=[name for name in table if name != "main"])
+    output.finish()
     return code
 
 
-def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="inlay", description="a tensor compiler for machines made of different parts"
-    )
-    chosen = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    table = commands()
-    names = [name for name in table if name != "main"]
-    # Only the command that is asked for is imported; a list of them shows what their files say.
-    for name in names if not words or words[0] not in names else words[:1]:
-        summary = table.summary(name).partition("`: ")[2].rstrip(".")
-        sub = chosen.add_parser(name, help=summary, description=summary)
-        if words[:1] == [name]:
-            command = table[name]
-            command.add_arguments(sub)
-            sub.add_argument("--json", action="store_true", help="print one JSON object")
-            sub.add_argument("--traceback", action="store_true", help=argparse.SUPPRESS)
-            sub.set_defaults(command=command)
-    return parser
+def _told(failure: OSError) -> str:
+    """Return what the system says of a file as a message of ours."""
+    if failure.filename is None or not failure.strerror:
+        return str(failure)
+    return f"{os.fsdecode(failure.filename)}: {failure.strerror}"
 
 
-def _report(failure: CompileError, *, as_json: bool) -> None:
+def _report(findings: Sequence[Diagnostic], *, as_json: bool) -> None:
     """Show findings one by one, each with what to do."""
-    findings = [_with_remedy(d) for d in failure.diagnostics]
     if as_json:
-        json.dump({"errors": [to_json(d) for d in findings]}, sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        print_json({"errors": [to_json(d) for d in findings]})
         return
     for finding in findings:
         print(render(finding), file=sys.stderr)
-    if any(finding.id for finding in findings):
-        first = findings[0].id
-        print(f"`inlay errors {first}` explains", file=sys.stderr)
+    first = findings[0].id
+    if first and first != "option.usage":
+        warn(f"`inlay errors {first}` explains")
 
 
 def _with_remedy(finding: Diagnostic) -> Diagnostic:
@@ -127,10 +140,9 @@ def _fault(failure: Exception, words: Sequence[str]) -> InternalError:
 def _report_fault(fault: InternalError, *, as_json: bool) -> None:
     if as_json:
         finding = diagnostic("internal", fault.message, notes=(fault.where, fault.reproduce))
-        json.dump({"errors": [to_json(finding)]}, sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        print_json({"errors": [to_json(finding)]})
     else:
-        print(printable(str(fault)), file=sys.stderr)
+        print(printable(str(fault), lines=True), file=sys.stderr)
 
 
 if __name__ == "__main__":

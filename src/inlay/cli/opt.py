@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 from inlay.api import load
+from inlay.base.files import write_text
 from inlay.cli._command import Command, Output
 from inlay.cli._externs import add_extern_argument, externs_in
+from inlay.cli._files import check_outputs, files_read
 from inlay.interp.tensor import evaluate_expr
 from inlay.ir.printer import print_module
 from inlay.ir.verify import check
@@ -30,6 +32,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
+    check_outputs(arguments, arguments.output)
     operators = table()
     meanings = meanings_of(operators)
     tables = [pass_table(f"inlay.{p}") for p in ("placement", "memory", "transforms")]
@@ -45,9 +48,9 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     module = run_pipeline(pipeline, module, context, verify=check)
     text = print_module(module)
     if arguments.output is not None:
-        arguments.output.write_text(text, encoding="utf-8")
+        write_text(arguments.output, text, inputs=[*files_read(arguments), *module.sources])
     else:
-        output.say(text)
+        output.show(text)
     for finding in context.diagnostics.diagnostics:
         print(finding, file=sys.stderr)
     if arguments.remarks:

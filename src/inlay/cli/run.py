@@ -8,7 +8,9 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from inlay.base.files import write_text
 from inlay.cli._command import Command, Output
+from inlay.cli._files import check_outputs
 from inlay.cli._model import (
     add_input_arguments,
     add_model_arguments,
@@ -38,6 +40,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
+    check_outputs(arguments, arguments.output, arguments.trace)
     begun = time.perf_counter()
     has_trace = arguments.profile or arguments.trace is not None
     loaded = prepare(arguments, output, trace=has_trace)
@@ -56,13 +59,13 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     output.say(f"  prepared in {compiled:.2f} s, ran in {first * 1e3:.2f} ms")
     events = loaded.executable.events()
     if arguments.profile:
-        output.say(table(events))
+        output.show(table(events))
     if arguments.trace is not None:
         rows = queue_names(loaded.executable.program)
-        arguments.trace.write_text(json.dumps(timeline(events, rows)), encoding="utf-8")
+        write_text(arguments.trace, json.dumps(timeline(events, rows)), inputs=loaded.sources)
         output.say(f"  timeline written to {arguments.trace}")
     if arguments.output is not None:
-        write_arrays(arguments.output, outputs)
+        write_arrays(arguments.output, outputs, loaded.sources)
         output.say(f"  outputs written to {arguments.output}")
     output.record(
         model=str(arguments.model),

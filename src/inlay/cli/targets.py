@@ -35,7 +35,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
             raise error("option.bad-value", "found no name of a board or file", hint=hint)
         if arguments.action == "show":
             text = board_text(arguments.file)
-            output.say(text.rstrip())
+            output.show(text.rstrip())
             found = _detected(arguments.file, output)
             output.record(text=text, detected=found)
             return 0
@@ -91,9 +91,9 @@ def _detected(name: str, output: Output) -> list[str]:
             f"elements_per_ns = {speed.elements_per_ns:g}, costly_per_ns = {speed.costly_per_ns:g}",
             f"element types: {types}",
         )
-        output.say("\n" + "\n".join(f"# {line}" for line in say))
+        output.show("\n" + "\n".join(f"# {line}" for line in say))
     if not found:
-        output.say("\n# no such device was found here: the figures above serve for planning")
+        output.show("\n# no such device was found here: the figures above serve for planning")
     return [str(device) for device in found]
 
 

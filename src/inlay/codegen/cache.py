@@ -12,9 +12,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from inlay.base.files import writing
 
 _MAGIC = b"inlay object 1\n"
 _PRUNE_EVERY = 64
@@ -57,15 +58,8 @@ class ObjectCache:
         path = self._path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
-            try:
-                with os.fdopen(handle, "wb") as out:
-                    out.write(_MAGIC + hashlib.sha256(content).digest() + content)
-                Path(temporary).replace(path)
-            except OSError:
-                with contextlib.suppress(OSError):
-                    Path(temporary).unlink()
-                raise
+            with writing(path, mode=0o600) as out:
+                out.write(_MAGIC + hashlib.sha256(content).digest() + content)
         except OSError:
             return
         # A walk over all entries, for one write in so many: keys are digests.

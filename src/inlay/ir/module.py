@@ -48,6 +48,7 @@ class Module:
         entries: for functions a user calls (`main` unless said otherwise), the names of inputs and
             outputs. An entry returns one value, or a tuple when it has several outputs.
         entry: the name of the function to run.
+        sources: the files that it was read from, which nothing that is made of it may replace.
     """
 
     functions: Mapping[str, Function] = field(default_factory=dict[str, Function])
@@ -55,6 +56,7 @@ class Module:
     kernels: Mapping[str, Kernel] = field(default_factory=dict[str, Kernel])
     entries: Mapping[str, EntryNames] = field(default_factory=dict[str, EntryNames])
     entry: str = "main"
+    sources: tuple[str, ...] = ()
 
     def with_functions(self, functions: Mapping[str, Function]) -> Module:
         """Return the module with these functions instead."""

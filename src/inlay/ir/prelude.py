@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from importlib import resources
 
 from inlay.ir import walk
@@ -53,7 +54,7 @@ def with_prelude(module: Module) -> Module:
     for adt in module.adts.values():
         types.update((t, None) for c in adt.constructors for t in c.fields)
     adts = {**_mentioned(source.adts, types), **module.adts}
-    return Module(functions, adts, module.kernels, module.entries, module.entry)
+    return replace(module, functions=functions, adts=adts)
 
 
 def _mentioned(adts: Mapping[str, Adt], types: Iterable[Type]) -> dict[str, Adt]:

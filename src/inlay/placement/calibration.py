@@ -16,12 +16,13 @@ is taken as it is. Every table may be left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from inlay.base.diagnostics import error
+from inlay.base.files import write_text
 from inlay.base.span import Span
 from inlay.machine.board import Board
 from inlay.placement.costs import Measured
@@ -68,8 +69,10 @@ def _number(value: Any, *, zero: bool = False) -> float:
     return float(value)
 
 
-def write_measured(path: Path, board: str, measured: Measured) -> None:
-    """Write what was measured as `read_measured` reads it."""
+def write_measured(
+    path: Path, board: str, measured: Measured, inputs: Iterable[Path | str] = ()
+) -> None:
+    """Write what was measured as `read_measured` reads it, but not over inputs."""
 
     def nested(table: Mapping[tuple[str, str], float], digits: int) -> dict[str, dict[str, float]]:
         found: dict[str, dict[str, float]] = {}
@@ -88,7 +91,7 @@ def write_measured(path: Path, board: str, measured: Measured) -> None:
         "turns": sorted(measured.turns),
         "kernels": nested(measured.kernels, 0),
     }
-    path.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
+    write_text(path, json.dumps(record, indent=2) + "\n", inputs=inputs)
 
 
 def calibrated(board: Board, measured: Measured) -> Board:

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 
 from inlay.base.diagnostics import unsupported
+from inlay.base.files import writing
 from inlay.base.registry import unknown_name
 from inlay.runtime import _runtime
 from inlay.runtime.device import check, options_of, provide_zeromq
@@ -111,13 +112,14 @@ def make_key(path: Path) -> bool:
     Raises:
         OSError: the file cannot be written.
     """
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return False
     data = secrets.token_bytes(32)
     words = (int.from_bytes(data[i : i + 4], "big") for i in range(0, len(data), 4))
     text = "".join(_DIGITS[word // 85**k % 85] for word in words for k in (4, 3, 2, 1, 0))
-    with os.fdopen(handle, "w") as stream:
-        stream.write(text + "\n")
+    if path.exists():
+        return False
+    try:
+        with writing(path, mode=0o600, fresh=True) as stream:
+            stream.write(f"{text}\n".encode())
+    except FileExistsError:  # somebody else made one meanwhile
+        return False
     return True

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from inlay.base.diagnostics import CompileError, error
+from inlay.base.files import writing
 from inlay.bytecode.container import Container
 from inlay.bytecode.program import (
     Entry,
@@ -72,8 +73,10 @@ class Executable:
         callbacks: Mapping[str, Callback] | None = None,
         symbols: Mapping[str, int] | None = None,
         externs: Sequence[Extern] = (),
+        made_from: Sequence[str] = (),
     ) -> None:
         self._source = source
+        self._made_from = tuple(made_from)
         self._container = _open(source, verify=verify)
         check_target(self._container.target())
         self.entries: tuple[Entry, ...] = self._container.entries()
@@ -219,11 +222,14 @@ class Executable:
         return found[0] if len(found) == 1 else tuple(found)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the executable to a file; an existing one is replaced at once."""
-        target = Path(path)
-        partial = target.with_name(target.name + ".partial")
-        partial.write_bytes(self._container.buffer)
-        partial.replace(target)
+        """Write the executable to a file; an existing one is replaced at once.
+
+        Raises:
+            CompileError: `save.over-input` where it is a file that the program was compiled from.
+            OSError: the file cannot be written; what was there is still there.
+        """
+        with writing(Path(path), inputs=self._made_from) as stream:
+            stream.write(self._container.buffer)
 
     def events(self) -> list[Event]:
         """Return what happened in runs since this was asked last, if `Settings.trace` is set; see
@@ -358,8 +364,9 @@ def executable_of(
     symbols: Mapping[str, int] | None = None,
     externs: Sequence[Extern] = (),
     settings: Settings | None = None,
+    made_from: Sequence[str] = (),
 ) -> Executable:
-    """Return a program as an executable, without a file."""
+    """Return a program as an executable, without a file; it is not saved over what it was made from."""
     pieces = list(chunks(program))
     memory = mmap.mmap(-1, sum(len(piece) for piece in pieces))
     for piece in pieces:
@@ -372,6 +379,7 @@ def executable_of(
         callbacks=callbacks,
         symbols=symbols,
         externs=externs,
+        made_from=made_from,
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
+import inlay
 from inlay.base.catalog.table import find
 from inlay.cli.main import commands, main
 from inlay.machine.board_file import board_names, find_board
@@ -129,11 +130,57 @@ def test_the_users_faults_are_words_and_code_1(words, code, id, capsys):
     assert json.loads(capsys.readouterr().out)["errors"][0]["id"] == id
 
 
-def test_wrong_usage_is_code_2(capsys):
-    for words in ([], ["nonsense"], ["run"]):
-        with pytest.raises(SystemExit) as stop:
-            main(words)
-        assert stop.value.code == 2
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("nonsense", "found no command 'nonsense'"),
+        ("rnu x.onnx", "did you mean run?"),
+        ("run", "usage: inlay run [options] model"),
+        ("run x.onnx --thredas 2", "did you mean --threads?"),
+        ("run x.onnx more", "unrecognized arguments: more"),
+        ("run x.onnx --threads", "expected one argument"),
+        ("run x.onnx --threads many", "invalid"),
+        ("compile x.onnx", "usage: inlay compile [options] -o OUTPUT model"),
+        ("targets chekc", "did you mean check?"),
+        ("--verbose", "unrecognized arguments: --verbose"),
+    ],
+)
+def test_wrong_usage_is_code_2_and_short(line, said, capsys):
+    assert main(line.split()) == 2
+    text = capsys.readouterr().err
+    assert said in text
+    assert text.startswith("error[option.usage]: ") and len(text.splitlines()) <= 3
+    assert main([*line.split(), "--json"]) == 2
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["schema"] == 1
+    assert shown["errors"][0]["id"] == "option.usage"
+
+
+def test_no_command_lists_them_and_the_version_is_said(capsys):
+    assert main([]) == 0
+    text = capsys.readouterr().out
+    assert all(f"  {name} " in text for name in commands() if name != "main")
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"inlay {inlay.__version__}\n"
+    assert run_json(capsys, "--version") == {"schema": 1, "version": inlay.__version__}
+
+
+def test_every_object_for_programs_says_its_form(model, tmp_path, cache, capsys):
+    program = tmp_path / "p.inl"
+    program.write_text("fn main(x: Tensor[2, f32]) { neg(x) }")
+    for words in (
+        ["run", str(model), "--cache", cache],
+        ["compile", str(model), "-o", str(tmp_path / "m.inlay"), "--cache", cache],
+        ["explain", str(model)],
+        ["opt", str(program)],
+        ["bench", str(model), "--rounds", "1", "--seconds", "0", "--cache", cache],
+        ["targets"],
+        ["targets", "show", "host"],
+        ["targets", "check", "host_two"],
+        ["errors"],
+        ["errors", "load.missing"],
+    ):
+        assert run_json(capsys, *words)["schema"] == 1
 
 
 def test_our_fault_is_code_70(model, cache, capsys, monkeypatch):

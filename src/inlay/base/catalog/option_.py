@@ -17,4 +17,10 @@ ENTRIES = (
         explanation="The value could not be read as the type of the option.",
         remedy="Give a value of the type in the message.",
     ),
+    Entry(
+        id="option.usage",
+        title="a command line whose words do not fit",
+        explanation="A command, an argument or an option is missing, unknown or without its value.",
+        remedy="`inlay --help` lists commands, `inlay COMMAND --help` what one takes.",
+    ),
 )

@@ -56,6 +56,11 @@ class ExternalFiles:
         folders = dict.fromkeys(step.parent.resolve() for step in steps)
         return ExternalFiles(tuple(folders), model.resolve())
 
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The files that hold tensors of the model, as far as they were looked for."""
+        return tuple(str(path) for path in self._found.values() if isinstance(path, Path))
+
     def find(self, tensor: TensorProto, span: Span) -> tuple[Path, int, int]:
         """Return file, offset and length (-1 = to the end) of a tensor's external data.
 

@@ -177,6 +177,7 @@ class _Importer:
             Module(
                 functions=MappingProxyType({"main": main}),
                 entries=MappingProxyType({"main": names}),
+                sources=self.files.used,
             )
         )
 
