@@ -16,7 +16,7 @@ import numpy as np
 
 from inlay.analysis.infer_types import infer_types
 from inlay.api import compilation
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.bytecode.program import Program
 from inlay.ir.parser import parse_module
 from inlay.ops.table import table
@@ -72,7 +72,7 @@ def main() -> None:
         for mode in ("sequential", "parallel"):
             try:
                 executables[name, mode] = executable_of(program, threads=2, mode=mode)
-            except CompileError as failure:
+            except (CompileError, RunError) as failure:
                 report.row(name, mode, failure.ids[0], "-")
     runs: dict[tuple[str, str], list[float]] = {key: [] for key in executables}
     for _ in range(ROUNDS):

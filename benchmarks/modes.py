@@ -89,7 +89,7 @@ def main() -> None:
                 row = compare(
                     file, [runs[f"run0/in/{s.name}"] for s in compiled.inputs], options.rounds
                 )
-            except inlay.CompileError as failure:
+            except (inlay.CompileError, inlay.RunError) as failure:
                 print(f"{folder.name}: left out: {str(failure)[:100]}")
                 continue
         if options.json:

@@ -30,7 +30,7 @@ import numpy as np
 import onnx
 
 import inlay
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.cli._calibrate import calibrate
 from inlay.cli._command import Output
 from inlay.runtime.session import Executable
@@ -167,7 +167,7 @@ def main() -> None:
             for board in arguments.boards.split(","):
                 try:
                     found = row(board, name, path, inputs, Path(kept), arguments.mode)
-                except CompileError as failure:
+                except (CompileError, RunError) as failure:
                     print(f"{board} {name}: {failure.ids[0]}", flush=True)
                     continue
                 if arguments.json:

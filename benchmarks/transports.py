@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.runtime.device import Device
 from inlay.runtime.serve import Server, make_key
 from measure import Report
@@ -78,7 +78,7 @@ def opened(stack: contextlib.ExitStack) -> dict[str, Peer]:
     for name, maker in makers.items():
         try:
             peers[name] = stack.enter_context(maker)
-        except (ImportError, CompileError) as reason:
+        except (ImportError, CompileError, RunError) as reason:
             print(f"{name}: left out: {reason}", file=sys.stderr)
     return peers
 

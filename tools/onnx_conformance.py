@@ -33,7 +33,7 @@ from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import load_model_tests
 
 import inlay
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.importers.onnx.graph import import_model
 from inlay.interp.tensor import evaluate_entry
 from inlay.ir.module import Module
@@ -165,7 +165,7 @@ def run_one(test: TestCase, *, use_evaluator: bool, symbolic: bool = False) -> t
                 why = compare(got, want, test.rtol, test.atol)
                 if why:
                     return "wrong", why
-    except CompileError as refusal:
+    except (CompileError, RunError) as refusal:
         return "refused", "; ".join(f"{d.id}: {d.message}" for d in refusal.diagnostics[:2])
     except Exception as failure:  # a crash of one test is a row, not the end
         last = traceback.extract_tb(failure.__traceback__)[-1]

@@ -59,7 +59,7 @@ assert np.array_equal(scores, outputs["scores"])
 refused = ""
 try:
     executable.run({"input": picture[:, :, :200]})
-except inlay.CompileError as refusal:
+except inlay.RunError as refusal:
     refused = str(refusal)
 print(refused)
 assert "input" in refused

@@ -119,7 +119,7 @@ liar = inlay.extern(
 ids: tuple[str, ...] = ()
 try:
     inlay.compile(module, externs=[liar], threads=1)(x, f)
-except inlay.CompileError as refusal:
+except inlay.RunError as refusal:
     ids = refusal.ids
     print(refusal)
 assert ids == ("run.bad-result",)

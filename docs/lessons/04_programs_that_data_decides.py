@@ -76,7 +76,7 @@ endless = {**inputs, "w": np.eye(SIZE, dtype=np.float32) * 3}  # never settles
 ids: tuple[str, ...] = ()
 try:
     overlapped.run(endless, timeout=0.05)
-except inlay.CompileError as late:
+except inlay.DeadlineError as late:
     ids = late.ids
 assert ids == ("run.deadline",)
 assert np.array_equal(overlapped.run(inputs)["y"], alone["y"])

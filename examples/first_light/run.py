@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from inlay.api import compilation
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.base.instrument import Instrument
 from inlay.cli._command import Output
 from inlay.cli._model import describe_import, describe_memory, describe_placement
@@ -92,6 +92,6 @@ def _compile(instrument: Instrument, cache: str):
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except CompileError as failure:
+    except (CompileError, RunError) as failure:
         print(failure, file=sys.stderr)
         sys.exit(1)

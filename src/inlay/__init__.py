@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from inlay.api import compile, explain, load, tensor_type
-    from inlay.base.diagnostics import CompileError, InternalError, UnsupportedError
+    from inlay.base.diagnostics import (
+        Cancelled,
+        CompileError,
+        DeadlineError,
+        InlayError,
+        InternalError,
+        RunError,
+        UnsupportedError,
+    )
     from inlay.ir.module import Module
     from inlay.runtime.extern import Extern, extern
     from inlay.runtime.session import Executable, load_executable
@@ -33,17 +41,25 @@ _HOMES = {
     "Extern": "inlay.runtime.extern",
     "Executable": "inlay.runtime.session",
     "Module": "inlay.ir.module",
+    "Cancelled": "inlay.base.diagnostics",
     "CompileError": "inlay.base.diagnostics",
+    "DeadlineError": "inlay.base.diagnostics",
+    "InlayError": "inlay.base.diagnostics",
     "InternalError": "inlay.base.diagnostics",
+    "RunError": "inlay.base.diagnostics",
     "UnsupportedError": "inlay.base.diagnostics",
 }
 
 __all__ = [
+    "Cancelled",
     "CompileError",
+    "DeadlineError",
     "Executable",
     "Extern",
+    "InlayError",
     "InternalError",
     "Module",
+    "RunError",
     "UnsupportedError",
     "compile",
     "explain",

@@ -193,6 +193,7 @@ def compile(
     Raises:
         CompileError: the program is wrong, or an option is.
         UnsupportedError: it is right and cannot be compiled.
+        RunError: `run.device-*` where a device that must be asked while compiling does not answer.
     """
     found = compilation(program, board=board, externs=externs, **options)
     return executable_of(

@@ -19,7 +19,7 @@ import numpy as np
 
 import inlay
 from inlay.api import compilation
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.bytecode.program import CopyBody, DeviceBody, Program
 from inlay.ir import make
 from inlay.ir.expr import Call, Expr, OpRef
@@ -187,7 +187,7 @@ def try_machine(task: Job, d: Draw, board: str, *, cache: str) -> tuple[str, str
             "placement": d.one("best", "best", "first"),
         }  # fmt: skip
         program = compilation(placement.module, board=machine, **options).program
-    except CompileError as refusal:
+    except (CompileError, RunError) as refusal:
         if not set(refusal.ids) <= REFUSALS:
             raise
         return "refused", refusal.ids[0]
@@ -218,7 +218,7 @@ def _names(d: Draw, module: Module, board: Board) -> list[str]:
     """Return what pins may call operations: nodes of the model mostly, operators sometimes."""
     try:
         found = inlay.explain(module, board).operations
-    except CompileError as refusal:  # with what the board lacks, a pin may still be refused otherwise
+    except (CompileError, RunError) as refusal:  # with what the board lacks, a pin may still be refused otherwise
         if not set(refusal.ids) <= REFUSALS:
             raise
         return []

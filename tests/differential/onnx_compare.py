@@ -21,7 +21,7 @@ import onnxruntime
 from onnx import helper
 
 import inlay
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.importers.onnx.graph import import_model
 from inlay.ops.table import table
 from tests.differential.onnx_calls import Case
@@ -122,7 +122,7 @@ def run_case(case: Case, *, compiled: bool = True) -> tuple[str, str]:
             why = differs(got, want, strict=True)
             if why:
                 return "wrong", f"compiled against the evaluator: {why}"
-    except CompileError as refusal:
+    except (CompileError, RunError) as refusal:
         return "refused", "; ".join(f"{d.id}: {d.message}" for d in refusal.diagnostics[:2])
     except Exception as failure:  # a crash of one case is a row, not the end
         last = traceback.extract_tb(failure.__traceback__)[-1]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.importers.onnx.graph import import_model
 from inlay.ops.table import table
 from tests.differential.machines import Job, draw_board, job, try_machine
@@ -30,7 +30,7 @@ def graph_job(seed: int, cache: str) -> Job | None:
         module = import_model(case.model, table())
         meaning = list(evaluator(module)(case.inputs).values())
         return job(module, list(case.inputs.values()), meaning, cache)
-    except CompileError:
+    except (CompileError, RunError):
         return None
 
 
@@ -44,7 +44,7 @@ def check(seed: int, machines: int, cache: str) -> list[str]:
         try:
             assert task is not None
             found.append(try_machine(task, d, board, cache=cache)[0])
-        except (AssertionError, CompileError) as failure:
+        except (AssertionError, CompileError, RunError) as failure:
             raise AssertionError(f"graph {seed}, machine {number}: {failure}\n{board}") from failure
     return found
 

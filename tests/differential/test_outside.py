@@ -9,7 +9,7 @@ import inlay
 from inlay.analysis.infer_types import infer_types
 from inlay.api import compilation
 from inlay.arith.dtype import F32
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.bytecode.disasm import listing
 from inlay.interp.tensor import evaluate
 from inlay.ir.parser import parse_module
@@ -56,7 +56,7 @@ CASES = [
 def outcome(work):
     try:
         return work()
-    except CompileError as stopped:
+    except RunError as stopped:
         return f"{stopped.ids[0]}: {stopped.diagnostics[0].message}"
 
 
@@ -88,5 +88,5 @@ def test_a_constant_index_into_what_may_be_empty_is_checked():
     text = "fn main<n>(x: Tensor[n, 3, f32]) -> Tensor[1, 3, f32] { gather(x, i64[1](0)) }"
     exe = inlay.compile(infer_types(parse_module(text, table())))
     np.testing.assert_array_equal(exe(X), X[:1])
-    with pytest.raises(CompileError, match="found index 0, needed one of an axis of 0 elements"):
+    with pytest.raises(RunError, match="found index 0, needed one of an axis of 0 elements"):
         exe(X[:0])

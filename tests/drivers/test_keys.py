@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.cli.main import main
 from inlay.runtime.device import Device
 from inlay.runtime.serve import make_key
@@ -32,7 +32,7 @@ def server(suite, key) -> Iterator[Running]:
 
 
 def refused(words: str, match: str, id: str = "run.device-absent") -> None:
-    with pytest.raises(CompileError, match=match) as failure:
+    with pytest.raises(RunError, match=match) as failure:
         Device("remote", words)
     assert failure.value.ids == (id,)
 

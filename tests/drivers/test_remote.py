@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.runtime.device import COPY, Device, zeromq_library
 from inlay.runtime.serve import Server
 from tests.drivers import serving as wire
@@ -65,7 +65,7 @@ def slow(device: Device, image: bytes) -> list:
 
 @contextlib.contextmanager
 def failing(*ids: str, match: str = ".") -> Iterator[None]:
-    with pytest.raises(CompileError, match=match) as failure:
+    with pytest.raises(RunError, match=match) as failure:
         yield
     assert failure.value.ids == ids
 
@@ -76,7 +76,7 @@ def eventually(action: Callable[[], None]) -> None:
     while True:
         try:
             return action()
-        except CompileError:
+        except RunError:
             if time.monotonic() > end:
                 raise
             time.sleep(0.05)

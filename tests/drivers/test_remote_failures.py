@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import inlay
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from tests.drivers.build import offers
 from tests.drivers.proxy import Proxy
 from tests.drivers.serving import served
@@ -55,7 +55,7 @@ def fails_in_the_middle(exe: inlay.Executable, endpoint: str, why: str, act: Cal
     timer.start()
     begun = time.monotonic()
     try:
-        with pytest.raises(CompileError, match=why) as failure:
+        with pytest.raises(RunError, match=why) as failure:
             exe.run(turns(4_000_000))
     finally:
         timer.join()
@@ -81,7 +81,7 @@ def test_a_server_that_is_killed_and_started_again(mode, suite, tmp_path):
         exe = compiled(tmp_path, server, "connect = 200", mode)
         works(exe)
         fails_in_the_middle(exe, server.endpoint, "connection was closed", server.process.kill)
-        with pytest.raises(CompileError, match="nothing answers within 200 ms") as failure:
+        with pytest.raises(RunError, match="nothing answers within 200 ms") as failure:
             exe.run(turns(3))
         assert failure.value.ids == ("run.device-absent",)
     with served(suite, "native", offers(), server.endpoint):
@@ -103,11 +103,11 @@ def test_a_server_whose_processor_lacks_what_the_code_needs_is_refused_again_and
         exe = compiled(tmp_path, server, "connect = 2000", "sequential")
         works(exe)
         server.process.kill()
-        with pytest.raises(CompileError, match=server.endpoint):
+        with pytest.raises(RunError, match=server.endpoint):
             exe.run(turns(3))
     with served(suite, "native", "", server.endpoint):  # offers its architecture and no more
         for _ in range(2):
-            with pytest.raises(CompileError, match="the image needs") as failure:
+            with pytest.raises(RunError, match="the image needs") as failure:
                 exe.run(turns(3))
             assert failure.value.ids == ("run.build-failed",)
     with served(suite, "native", offers(), server.endpoint):
@@ -134,7 +134,7 @@ def test_calls_of_many_threads_that_lose_a_device_share_the_next_one(suite, tmp_
         for n in (4_000_000, 3):
             try:
                 exe.run(turns(n))
-            except CompileError as failure:
+            except RunError as failure:
                 failures.append(f"{n}: {failure.ids[0]}")
 
     with served(suite, "native", offers()) as server, Proxy(server.endpoint) as network:

@@ -12,7 +12,7 @@ import pytest
 
 import inlay
 from inlay.api import compilation
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.bytecode.program import CopyBody, DeviceBody
 from inlay.machine.target import baseline, host
 from inlay.runtime.native import Settings
@@ -138,7 +138,7 @@ def test_code_is_for_the_processor_that_the_server_offers(suite, tmp_path, input
         assert needs_of(exe) == {small.arch, *small.features}
         same(exe.run(inputs), expected)
         if set(host().features) > set(small.features):
-            with pytest.raises(CompileError, match=r"'far0': the image needs \w+, which") as failure:
+            with pytest.raises(RunError, match=r"'far0': the image needs \w+, which") as failure:
                 inlay.load_executable(file)
             assert failure.value.ids == ("run.build-failed",)
 
@@ -162,7 +162,7 @@ def test_a_processor_that_does_not_answer_is_told_when_code_is_made_for_it(tmp_p
     text = (resources.files("inlay.machine") / "boards" / "remote.toml").read_text()
     board = str(tmp_path / "far.toml")
     Path(board).write_text(text.replace('127.0.0.1:5555"', '127.0.0.1:9", connect = 60'))
-    with pytest.raises(CompileError, match="nothing answers within 60 ms|libzmq") as failure:
+    with pytest.raises(RunError, match="nothing answers within 60 ms|libzmq") as failure:
         inlay.compile(read(PLACED), board=board, cache="none")
     assert failure.value.ids == ("run.device-absent",)
     # Where nothing is put there, nobody is asked.

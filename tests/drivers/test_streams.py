@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.bytecode import formula
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
@@ -104,7 +104,7 @@ def test_the_one_that_fails_is_named(suite, nth):
         device = Device("far", "remote", server.words, (1, 2), NAME_OF_KERNELS.encode())
         made, expected = program(device, nth, 120)
         exe = executable_of(made, threads=2, mode="parallel")
-        with pytest.raises(CompileError, match="device 'far': .* asked to fail") as failure:
+        with pytest.raises(RunError, match="device 'far': .* asked to fail") as failure:
             exe(X)
         assert failure.value.ids == ("run.device-failed",)
         np.testing.assert_array_equal(exe(X), expected)

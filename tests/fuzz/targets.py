@@ -25,7 +25,7 @@ from onnx.backend.test.loader import load_model_tests
 from inlay.analysis.infer_types import infer_types
 from inlay.api import compilation
 from inlay.arith.dtype import BY_NAME
-from inlay.base.diagnostics import CompileError, InternalError
+from inlay.base.diagnostics import CompileError, InternalError, RunError
 from inlay.bytecode import container, formula
 from inlay.bytecode.program import Entry
 from inlay.bytecode.spec import TensorSpec
@@ -94,7 +94,7 @@ def bounded() -> Generator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
-    except (Finding, CompileError, MemoryError):
+    except (Finding, CompileError, RunError, MemoryError):
         raise
     except InternalError as fault:
         raise Finding(str(fault)) from fault
@@ -115,7 +115,7 @@ def each(check: Callable[[bytes], str]) -> Callable[[Sequence[bytes]], list[str]
             try:
                 with bounded():
                     found.append(check(data))
-            except CompileError:
+            except (CompileError, RunError):
                 found.append("refused")
             except MemoryError:
                 found.append("memory")
@@ -185,7 +185,7 @@ def _run(module: Module) -> str:
     ]
     try:
         exe(*inputs)
-    except CompileError:
+    except (CompileError, RunError):
         return "stopped"
     return "ok"
 
@@ -260,7 +260,7 @@ def _agree(data: bytes, line: str) -> str:
     try:
         with bounded():
             program = container.read(data)
-    except CompileError as refusal:
+    except (CompileError, RunError) as refusal:
         if native.startswith("container.") or "UTF-8" in str(refusal):
             return "refused"
         raise Finding(f"Python refuses, C does not: {refusal} / {line}") from None
@@ -275,7 +275,7 @@ def _agree(data: bytes, line: str) -> str:
             found = "ok"
     except MemoryError:
         return "ran"
-    except CompileError as stopped:
+    except (CompileError, RunError) as stopped:
         found = stopped.ids[0]
     if found.startswith("input.") and native.startswith("input."):
         return "mismatch"  # C stops at the first input that does not fit, Python says all

@@ -14,7 +14,7 @@ import pytest
 
 import inlay
 from inlay.arith.expr import Sym, evaluate
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.bytecode.program import DeviceBody
 from inlay.codegen.opencl import DeviceImage, DeviceKernel, make_image
 from inlay.interp.tensor import evaluate_entry, evaluate_expr
@@ -41,7 +41,7 @@ from tests.differential.onnx_graphs import draw_graph
 def device() -> Iterator[Device]:
     try:
         opened = Device("opencl")
-    except CompileError as failure:
+    except RunError as failure:
         if failure.ids != ("run.device-absent",):
             raise
         pytest.skip(str(failure))

@@ -18,7 +18,7 @@ import pytest
 
 import inlay
 from inlay.api import compilation
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.bytecode.program import CopyBody, DeviceBody, ImageBody, Program
 from inlay.machine.board_file import board_text
 from inlay.runtime.native import Settings
@@ -171,7 +171,7 @@ def loaded(program: Program, settings: Settings) -> Executable:
     """Skip where the device is not here."""
     try:
         return executable_of(program, settings=settings)
-    except CompileError as failure:
+    except RunError as failure:
         if failure.ids != ("run.device-absent",):
             raise
         pytest.skip(str(failure))

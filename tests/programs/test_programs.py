@@ -14,7 +14,7 @@ import pytest
 
 from inlay.api import compilation, load
 from inlay.arith.dtype import BOOL, I64
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.interp.tensor import evaluate
 from inlay.ir.module import Module
 from inlay.ops.table import table
@@ -132,7 +132,7 @@ def test_recursion_a_million_deep_needs_less_than_256_mib():
 @pytest.mark.llvm
 def test_recursion_beyond_the_limit_says_so_and_leaves_nothing():
     executable = compiled("deep_recursion", Settings(stack_bytes=1 << 20))
-    with pytest.raises(CompileError, match="stack") as caught:
+    with pytest.raises(RunError, match="stack") as caught:
         executable(N(1_000_000), f32(1, 2))
     assert caught.value.ids == ("run.stack-limit",)
     assert executable.live_objects() == 0

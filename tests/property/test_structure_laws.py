@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import inlay
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.interp.tensor import evaluate_entry
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
@@ -157,7 +157,7 @@ def shown(run: Any, inputs: dict[str, Any]) -> tuple[str, Any]:
     """Return what a program gives, or which checks stop it."""
     try:
         return "", list(run(inputs).values())
-    except CompileError as caught:
+    except RunError as caught:
         return caught.ids[0], None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import inlay
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.bytecode import container, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.document import c_table, markdown_table
@@ -103,7 +103,7 @@ def expected(seed: int) -> str:
     exe = executable_of(Generator(seed).program_of(), engine="python", callbacks=CALLBACKS)
     try:
         results = exe(*ARGUMENTS)
-    except CompileError as caught:
+    except RunError as caught:
         return f"{caught.ids[0]} {caught.diagnostics[0].message}"
     names = {"int64": "i64", "float32": "f32"}
     shown = [

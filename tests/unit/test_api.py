@@ -86,7 +86,7 @@ def test_empty_and_nan(executable):
     ],
 )
 def test_bad_input_is_one_sentence_and_the_executable_stays_usable(executable, inputs, words):
-    with pytest.raises(inlay.CompileError) as failure:
+    with pytest.raises(inlay.RunError) as failure:
         executable.run(inputs)
     text = str(failure.value)
     for word in words:

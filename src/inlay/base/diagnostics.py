@@ -1,12 +1,19 @@
 """Errors as data: what was found, what was needed, where, and what to do about it.
 
-Three kinds of failure are kept apart, because their readers differ:
+Every failure is an `InlayError`. Its kinds are kept apart, because their readers differ:
 
-* `CompileError`: the user's program, model or input is wrong. The user mends it.
-* `UnsupportedError`: the program is right and we cannot do it. The user goes round it, or asks.
+* `CompileError`: the user's program, model, file or option is wrong. The user mends it.
+* `UnsupportedError`, a kind of it: the program is right and we cannot do it. The user goes round
+  it, or asks.
+* `RunError`: a program that was accepted fails while it runs, or is given inputs that it does not
+  take. Whoever calls it handles that; another call may succeed. `DeadlineError` and `Cancelled`
+  are those that the caller asked for.
 * `InternalError`: our own code broke a promise. We mend it; the text says how to show us.
 
-The first two carry `Diagnostic` records. A diagnostic has a dotted id such as
+The area of an id decides the class, here and nowhere else (`error_of`): what begins with ``run.`` or
+``input.`` is a `RunError`, also where it is found while compiling, as is a device that does not answer.
+
+All carry `Diagnostic` records. A diagnostic has a dotted id such as
 ``type.rank-mismatch`` whose first part is an area of the catalog (`inlay.base.catalog`), a
 one-sentence message with the values in the user's terms, a primary span, further labeled spans,
 notes, and one hint that is an action. A phase reports all its independent findings at once: it
@@ -21,6 +28,7 @@ from __future__ import annotations
 import contextlib
 import enum
 from collections.abc import Generator, Iterable
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,8 +83,8 @@ class Diagnostic:
         return render(self)
 
 
-class CompileError(Exception):
-    """The program cannot be accepted; `diagnostics` says all that is wrong with it."""
+class InlayError(Exception):
+    """What every failure of Inlay is; `diagnostics` says all that was found."""
 
     def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:
         found = (diagnostics,) if isinstance(diagnostics, Diagnostic) else tuple(diagnostics)
@@ -93,11 +101,27 @@ class CompileError(Exception):
         return render_all(self.diagnostics)
 
 
+class CompileError(InlayError):
+    """The program cannot be accepted."""
+
+
 class UnsupportedError(CompileError):
     """The program is right and this compiler cannot do it; names the missing piece."""
 
 
-class InternalError(Exception):
+class RunError(InlayError):
+    """A program fails while it runs, or is given inputs that it does not take."""
+
+
+class DeadlineError(RunError, TimeoutError):
+    """A run did not end within the time that its caller gave (`run.deadline`)."""
+
+
+class Cancelled(RunError, CancelledError):
+    """A run was given up because somebody asked for that (`run.cancelled`)."""
+
+
+class InternalError(InlayError):
     """Our own code broke a promise.
 
     Attributes:
@@ -107,7 +131,8 @@ class InternalError(Exception):
     """
 
     def __init__(self, message: str, *, where: str = "", reproduce: str = "") -> None:
-        super().__init__(message, where, reproduce)
+        notes = tuple(note for note in (where, reproduce) if note)
+        super().__init__(Diagnostic("internal", message, notes=notes))
         self.message = message
         self.where = where
         self.reproduce = reproduce
@@ -152,9 +177,9 @@ def error(
     labels: Iterable[Label | tuple[Span, str]] = (),
     notes: Iterable[str] = (),
     hint: str = "",
-) -> CompileError:
-    """Return the error of one diagnostic, to be raised by the caller."""
-    return CompileError(diagnostic(id, message, span=span, labels=labels, notes=notes, hint=hint))
+) -> InlayError:
+    """Return the error of one diagnostic, of the class of its id, to be raised by the caller."""
+    return error_of([diagnostic(id, message, span=span, labels=labels, notes=notes, hint=hint)])
 
 
 def unsupported(
@@ -180,16 +205,30 @@ def unsupported(
     )
 
 
-def error_of(diagnostics: Iterable[Diagnostic]) -> CompileError:
-    """Return one error for several findings.
+def error_of(diagnostics: Iterable[Diagnostic]) -> InlayError:
+    """Return one error for several findings, of the class that their ids say.
 
-    It is an `UnsupportedError` if every fatal finding is one: then the program itself is right.
+    Where the fatal ones are of several classes, it is a `CompileError`: the program is at fault,
+    whatever else is.
     """
     found = tuple(diagnostics)
-    fatal = [d for d in found if d.severity.is_fatal]
-    if fatal and all(d.severity is Severity.UNSUPPORTED for d in fatal):
-        return UnsupportedError(found)
-    return CompileError(found)
+    kinds = {_kind(d) for d in found if d.severity.is_fatal} or {CompileError}
+    if len(kinds) == 1:
+        return kinds.pop()(found)
+    is_run = all(issubclass(kind, RunError) for kind in kinds)
+    return RunError(found) if is_run else CompileError(found)
+
+
+_KINDS: dict[str, type[InlayError]] = {"run.deadline": DeadlineError, "run.cancelled": Cancelled}
+_AREAS_OF_RUNS = ("run", "input")
+
+
+def _kind(finding: Diagnostic) -> type[InlayError]:
+    """Return the class of an error with one finding."""
+    if finding.severity is Severity.UNSUPPORTED:
+        return UnsupportedError
+    is_run = finding.id.partition(".")[0] in _AREAS_OF_RUNS
+    return _KINDS.get(finding.id, RunError if is_run else CompileError)
 
 
 class Collector:
@@ -251,7 +290,7 @@ class Collector:
         """Add a warning."""
         self.add(diagnostic(id, message, span=span, hint=hint, severity=Severity.WARNING))
 
-    def absorb(self, failure: CompileError) -> None:
+    def absorb(self, failure: InlayError) -> None:
         """Add what an error carries."""
         self.add(*failure.diagnostics)
 
@@ -260,7 +299,7 @@ class Collector:
         """Turn an error raised in the body into findings, and go on after it."""
         try:
             yield
-        except CompileError as failure:
+        except (CompileError, RunError) as failure:
             self.absorb(failure)
 
     def raise_if_fatal(self) -> None:

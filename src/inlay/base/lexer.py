@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from inlay.base.diagnostics import Collector, CompileError, error
+from inlay.base.diagnostics import Collector, InlayError, error
 from inlay.base.span import Source, Span
 
 T = TypeVar("T")
@@ -312,7 +312,7 @@ class TokenStream:
             raise self.failure(what)
         return self.advance()
 
-    def failure(self, expected: str, *, hint: str = "") -> CompileError:
+    def failure(self, expected: str, *, hint: str = "") -> InlayError:
         """Return the error that something else was needed at the current token."""
         found = self.kind.value if self.kind is TokenKind.END else f"'{self.text}'"
         return error(

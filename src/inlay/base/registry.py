@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from inlay.base.diagnostics import CompileError, error
+from inlay.base.diagnostics import InlayError, error
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ def nearest(name: str, names: Iterable[str], count: int = 3) -> list[str]:
     return difflib.get_close_matches(name, list(names), n=count, cutoff=0.5)
 
 
-def unknown_name(kind: str, name: str, names: Iterable[str]) -> CompileError:
+def unknown_name(kind: str, name: str, names: Iterable[str]) -> InlayError:
     """Return the error ``name.unknown`` with the nearest names as its hint."""
     known = list(names)
     close = nearest(name, known)

@@ -20,7 +20,7 @@ import numpy as np
 from inlay.analysis.cost import bytes_of
 from inlay.api import compilation
 from inlay.arith.expr import Sym
-from inlay.base.diagnostics import CompileError, unsupported
+from inlay.base.diagnostics import RunError, unsupported
 from inlay.bytecode.program import CopyBody, DeviceBody
 from inlay.bytecode.spec import TensorSpec
 from inlay.cli._command import Output
@@ -109,7 +109,7 @@ def calibrate(
         try:
             for index, (module, inputs) in enumerate(programs):
                 _measure(module, inputs, variant, seconds, samples, is_launch=index == 0)
-        except CompileError as failure:
+        except RunError as failure:
             if failure.ids != ("run.device-absent",):
                 raise
             output.say(f"{device:8} is not here: {failure.diagnostics[0].message}")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from inlay.arith import dtype as dtypes
-from inlay.base.diagnostics import Collector, CompileError, error, unsupported
+from inlay.base.diagnostics import Collector, RunError, error, error_of, unsupported
 from inlay.base.files import writing
 from inlay.base.instrument import Instrument, ListSink
 from inlay.base.options import add_arguments
@@ -168,13 +168,13 @@ def run_once(
     """Run; where a check of the program fails on sizes that were guessed, say how to give them."""
     try:
         return executable.run(inputs)
-    except CompileError as failure:
+    except RunError as failure:
         given = _given(arguments.dim)
         guessed = [s.name for s in executable.entries[0].symbols if s.name not in given]
         if arguments.inputs is not None or not guessed or failure.ids != ("run.check-failed",):
             raise
         hint = f"nobody said how large {', '.join(guessed)} is: try --dim {guessed[-1]}=512"
-        raise CompileError([replace(d, hint=d.hint or hint) for d in failure.diagnostics]) from failure
+        raise error_of(replace(d, hint=d.hint or hint) for d in failure.diagnostics) from failure
 
 
 def _given(texts: Sequence[str]) -> dict[str, int]:

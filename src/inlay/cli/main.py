@@ -1,9 +1,12 @@
 """The entry point: finds the command, runs it, turns failures into words and exit codes.
 
 0   done
-1   the user's program or input is at fault, or asks for what we cannot do
+1   the user's program, model or file is at fault, or asks for what we cannot do
 2   wrong usage
+3   a program that was accepted failed while it ran, or does not take its inputs
 70  our fault
+124 a run did not end in time
+130 interrupted, or a run was given up
 """
 
 from __future__ import annotations
@@ -19,9 +22,12 @@ from dataclasses import replace
 import inlay
 from inlay.base.catalog.table import find
 from inlay.base.diagnostics import (
+    Cancelled,
     CompileError,
+    DeadlineError,
     Diagnostic,
     InternalError,
+    RunError,
     diagnostic,
     printable,
     render,
@@ -31,7 +37,7 @@ from inlay.base.registry import ModuleTable
 from inlay.cli._command import Command, Output, print_json, warn
 from inlay.cli._usage import UsageError, parse, top_parser
 
-USAGE, FAULT = 2, 70
+REFUSED, USAGE, FAILED, FAULT, LATE, STOPPED = 1, 2, 3, 70, 124, 130
 
 
 def commands() -> ModuleTable[Command]:
@@ -62,20 +68,20 @@ def _reported(words: Sequence[str]) -> int:
     except UsageError as failure:
         _report(failure.diagnostics, as_json=as_json)
         return USAGE
-    except CompileError as failure:
+    except (CompileError, RunError) as failure:
         _report([_with_remedy(d) for d in failure.diagnostics], as_json=as_json)
-        return 1
+        return exit_code(failure)
     except BrokenPipeError:
         raise
     except OSError as failure:  # a file that cannot be read or written: the system says which and why
         _report([diagnostic("", _told(failure))], as_json=as_json)
-        return 1
+        return REFUSED
     except MemoryError as failure:
         _report([diagnostic("", f"not enough memory: {failure}")], as_json=as_json)
-        return 1
+        return REFUSED
     except KeyboardInterrupt:
         warn("interrupted")
-        return 130
+        return STOPPED
     except Exception as failure:  # the one broad handler: whatever is left is our fault
         if with_traceback:
             traceback.print_exc()
@@ -105,6 +111,19 @@ def _told(failure: OSError) -> str:
     if failure.filename is None or not failure.strerror:
         return str(failure)
     return f"{os.fsdecode(failure.filename)}: {failure.strerror}"
+
+
+def exit_code(failure: CompileError | RunError) -> int:
+    """Return what the command ends with."""
+    match failure:
+        case DeadlineError():
+            return LATE
+        case Cancelled():
+            return STOPPED
+        case RunError():
+            return FAILED
+        case CompileError():
+            return REFUSED
 
 
 def _report(findings: Sequence[Diagnostic], *, as_json: bool) -> None:

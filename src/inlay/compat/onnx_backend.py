@@ -50,7 +50,7 @@ class InlayBackendRep(BackendRep):
 
         Raises:
             TypeError: a keyword argument is given.
-            CompileError: the inputs do not fit the model (`input.*`, `run.*`).
+            RunError: the inputs do not fit the model (`input.*`, `run.*`).
         """
         if kwargs:
             raise TypeError(f"run knows no arguments {sorted(kwargs)}")

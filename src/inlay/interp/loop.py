@@ -26,7 +26,7 @@ import numpy as np
 
 from inlay.arith.dtype import DType, Kind
 from inlay.arith.expr import Atom, FloorDiv, Int, Max, Min, Mod, Sym, evaluate
-from inlay.base.diagnostics import CompileError, error
+from inlay.base.diagnostics import InlayError, error
 from inlay.interp.loop_scalars import binary, convert, intrinsic, unary, wrap
 from inlay.loop.buffer import Buffer
 from inlay.loop.func import LoopFunction
@@ -99,7 +99,7 @@ def run(
     return tuple(machine.memory[b].array for b in writes)
 
 
-def _fault(kind: str, message: str, f: LoopFunction, where: str = "") -> CompileError:
+def _fault(kind: str, message: str, f: LoopFunction, where: str = "") -> InlayError:
     notes = [f"in: {where}"] if where else []
     return error(f"loop.{kind}", message, notes=[*notes, f"function {f.name}"])
 

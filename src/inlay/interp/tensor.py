@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from inlay.arith.expr import Int, Sym
-from inlay.base.diagnostics import CompileError, InternalError, error
+from inlay.base.diagnostics import InlayError, InternalError, error, error_of
 from inlay.base.span import Span
 from inlay.interp.dims import Binding, check_result
 from inlay.interp.values import (
@@ -88,7 +88,7 @@ def evaluate(
         function: which function to call.
 
     Raises:
-        CompileError: `run.check-failed` where a check of the program does not hold.
+        RunError: `run.check-failed` where a check of the program does not hold.
         InternalError: where a value does not have the type that the program says.
     """
     name = module.entry if function is None else function
@@ -324,8 +324,8 @@ class _Machine:
     def _operator(self, op: Op, attrs: object, args: tuple[Value, ...], span: Span) -> Value:
         try:
             return as_arrays(self.meanings(op, attrs, args))
-        except CompileError as failure:  # a check that does not hold: say where
-            raise CompileError(
+        except InlayError as failure:  # a check that does not hold: say where
+            raise error_of(
                 replace(d, span=d.span or span) for d in failure.diagnostics
             ) from failure.__cause__
 

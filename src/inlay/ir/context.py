@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from inlay.arith import expr as arith
 from inlay.arith.expr import Int, Sym, lit
 from inlay.arith.solve import NO_FACTS, Facts
-from inlay.base.diagnostics import CompileError, error
+from inlay.base.diagnostics import InlayError, error
 from inlay.base.span import NO_SPAN, Span
 
 
@@ -109,11 +109,11 @@ class Context:
         """Return a context of the same place in which nothing can be checked at run time."""
         return StrictContext(self.what, self.span, self.facts)
 
-    def fail(self, message: str, *, id: str = "type.op-argument", hint: str = "") -> CompileError:
+    def fail(self, message: str, *, id: str = "type.op-argument", hint: str = "") -> InlayError:
         """Return the error to raise for arguments that can never be right."""
         return error(id, f"{self._who()}{message}", span=self.span, hint=hint)
 
-    def mismatch(self, a: Int, b: Int, why: str) -> CompileError:
+    def mismatch(self, a: Int, b: Int, why: str) -> InlayError:
         """Return the error for dims that are known to differ."""
         return error(
             "type.dim-mismatch",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from inlay.arith import dtype as dt
 from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, Sym, fresh, from_atom, lit, maximum, minimum
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import InlayError
 from inlay.base.lexer import TokenKind, TokenStream, parse_float, parse_integer
 from inlay.base.span import Source
 from inlay.loop.buffer import Buffer, Scope
@@ -444,7 +444,7 @@ class _Parser:
             raise self._wrong_count(count, len(args))
         return args
 
-    def _wrong_count(self, needed: int, found: int) -> CompileError:
+    def _wrong_count(self, needed: int, found: int) -> InlayError:
         return self._t.failure(f"{needed} argument(s), not {found}")
 
 

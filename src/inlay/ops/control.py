@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from inlay.arith.dtype import BF16, BOOL, F32, I32, I64
-from inlay.base.diagnostics import CompileError, error
+from inlay.base.diagnostics import InlayError, error
 from inlay.ir import core_ops
 from inlay.ir.core_ops import CheckAttrs, DTypeAttrs, LeastAttrs
 from inlay.ir.op import NoAttrs, Op
@@ -22,7 +22,7 @@ from inlay.ops._define import Argument, OpDef, Pattern, Sample, no_samples
 from inlay.ops._samples import ints
 
 
-def _failed(why: str, found: object, needed: object) -> CompileError:
+def _failed(why: str, found: object, needed: object) -> InlayError:
     return error("run.check-failed", f"{why or 'check'}: found {found}, needed {needed}")
 
 

@@ -63,7 +63,7 @@ def require_inside(why: str, least: int, greatest: int, size: int) -> None:
     """Refuse indices outside an axis.
 
     Raises:
-        CompileError: `run.check-failed`.
+        RunError: `run.check-failed`.
     """
     for found in (least, greatest):
         if not -size <= found < size and least <= greatest:

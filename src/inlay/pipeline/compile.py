@@ -64,6 +64,7 @@ def compile_module(module: Module, options: CompileOptions, instrument: Instrume
 
     Raises:
         CompileError, UnsupportedError: what passes and stages say of the program.
+        RunError: `run.device-absent` where a device that must be asked does not answer.
     """
     setting = setting_of(options, instrument)
     board, operators, context = setting.board, setting.operators, setting.context

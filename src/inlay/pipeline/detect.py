@@ -17,7 +17,7 @@ import functools
 import os
 from dataclasses import dataclass, replace
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.machine.board import Board
 from inlay.machine.board_check import Use
 from inlay.machine.board_file import find_board
@@ -103,7 +103,7 @@ def _asked(driver: str, options: str) -> Facts | None:
     try:
         with Device(driver, options) as device:
             return device.facts
-    except CompileError as failure:
+    except RunError as failure:
         if failure.ids != ("run.device-absent",):
             raise
         return None

@@ -108,7 +108,7 @@ def target_of(board: Board, device: str) -> Target:
     Code of other generators is scheduled for this processor, whatever it is for.
 
     Raises:
-        CompileError: `run.device-absent` where nothing answers.
+        RunError: `run.device-absent` where nothing answers.
         UnsupportedError: `target.other-device`.
     """
     arch = board.arch_of(device)
@@ -183,7 +183,7 @@ def device_part(
         native: gives what makes native code for a device, by its name.
 
     Raises:
-        CompileError: `run.device-absent` where nobody says what a processor elsewhere is.
+        RunError: `run.device-absent` where nobody says what a processor elsewhere is.
         UnsupportedError: all `target.no-generator` at once; `target.other-device`.
     """
     names = [m.name for m in board.memories]

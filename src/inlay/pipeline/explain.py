@@ -24,7 +24,7 @@ def explanation(module: Module, options: PlaceOptions) -> Explanation:
         options: as for a compilation; the board need not be one that can be compiled for.
 
     Raises:
-        CompileError: of passes and of planning.
+        CompileError, RunError: of passes and of planning.
     """
     plans: list[plan_places.Planned] = []
     setting = setting_of(options, watch=plans.append)

@@ -28,7 +28,7 @@ import numpy as np
 from inlay.arith.dtype import BY_NAME, I64, DType, from_numpy
 from inlay.arith.expr import Int, Sym, lit, substitute
 from inlay.arith.expr import evaluate as evaluate_int
-from inlay.base.diagnostics import CompileError, error
+from inlay.base.diagnostics import CompileError, InlayError, error, error_of
 from inlay.interp.tensor import evaluate
 from inlay.ir import make, walk
 from inlay.ir.builder import Builder
@@ -97,7 +97,7 @@ def with_externs(operators: OperatorTable, externs: Sequence[Extern]) -> Operato
         except CompileError as problem:
             findings.append(problem)
     if findings:
-        raise CompileError([d for f in findings for d in f.diagnostics])
+        raise error_of(d for f in findings for d in f.diagnostics)
     return operators.extended(tuple(made.values())) if made else operators
 
 
@@ -191,7 +191,7 @@ class _Rule:
         else:
             self._wants_context = "ctx" in inspect.signature(rule).parameters
 
-    def wrong(self, what: str) -> CompileError:
+    def wrong(self, what: str) -> InlayError:
         return error("extern.rule", f"extern '{self.extern.name}': {what}")
 
     def header(self, attrs: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -482,7 +482,7 @@ class _Maker:
             self._functions[text] = found
         return found
 
-    def _bad_body(self, what: str) -> CompileError:
+    def _bad_body(self, what: str) -> InlayError:
         return error("extern.body", f"the body of extern '{self.extern.name}': {what}")
 
     def _evaluated(self, attrs: object, *args: Any) -> Any:
@@ -540,7 +540,7 @@ class _Maker:
             e.name, found, [Expected(a.dtype, tuple(next(dims) for _ in a.shape)) for a in found]
         )
 
-    def _without_dim(self, names: Sequence[str]) -> CompileError:
+    def _without_dim(self, names: Sequence[str]) -> InlayError:
         return self.rule.wrong(f"no dim of the result is {' or '.join(names)} alone")
 
     def _run(self, attrs: object, *args: Any) -> Any:

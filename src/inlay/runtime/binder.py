@@ -18,7 +18,7 @@ import numpy as np
 
 from inlay.arith import dtype as dtypes
 from inlay.arith.text import text_array
-from inlay.base.diagnostics import CompileError, Diagnostic, diagnostic
+from inlay.base.diagnostics import Diagnostic, diagnostic, error_of
 from inlay.bytecode import formula
 from inlay.bytecode.program import Entry
 from inlay.bytecode.spec import ListSpec, OptionSpec, Spec, Symbol, TensorSpec, TupleSpec
@@ -29,7 +29,7 @@ def bind(entry: Entry, inputs: Mapping[str, Any]) -> list[Structure]:
     """Return the inputs in order as contiguous arrays, in the structure of the signature.
 
     Raises:
-        CompileError: `input.missing`, `input.unknown`, `input.structure`, `input.not-array`,
+        RunError: `input.missing`, `input.unknown`, `input.structure`, `input.not-array`,
             `input.dtype`, `input.rank`, `input.dim`, `input.requirement`.
     """
     found = _names(entry, inputs)
@@ -46,7 +46,7 @@ def bind(entry: Entry, inputs: Mapping[str, Any]) -> list[Structure]:
                     diagnostic("input.requirement", f"the inputs must have {requirement.text}{used}")
                 )
     if found:
-        raise CompileError(found)
+        raise error_of(found)
     return values
 
 

@@ -53,7 +53,7 @@ def call_c(
         outputs: dense arrays that it writes.
 
     Raises:
-        CompileError: `run.kernel-failed` where it answers another number than 0.
+        RunError: `run.kernel-failed` where it answers another number than 0.
     """
     message = ctypes.create_string_buffer(_MESSAGE_BYTES)
     call = _Call(

@@ -25,7 +25,7 @@ from types import TracebackType
 
 import numpy as np
 
-from inlay.base.diagnostics import CompileError, error
+from inlay.base.diagnostics import InlayError, error
 from inlay.base.registry import unknown_name
 from inlay.machine import target
 from inlay.runtime import _runtime
@@ -144,14 +144,14 @@ class Pending:
         self.ticket = _Ticket()
         self._device = device
         self._ended = threading.Event()
-        self._failure: CompileError | None = None
+        self._failure: InlayError | None = None
         self._kept = kept  # host memory that the device still uses
 
     def wait(self, seconds: float | None = None) -> None:
         """Return when the request has ended.
 
         Raises:
-            CompileError: how it failed; `run.deadline` when it takes longer.
+            RunError: how it failed; `run.deadline` when it takes longer.
         """
         if self._device.table.progress:
             while not self._ended.is_set():
@@ -178,9 +178,10 @@ class Device:
         options: words `key=value` of the driver; see `inlay_driver.h`.
 
     Raises:
-        CompileError: `name.unknown`, `run.device-absent`, `run.bad-argument`; `run.device-lost` where
-            a server accepts the device and then goes away. From then on all that it is asked for
-            fails so too, until it is closed.
+        CompileError: `name.unknown`.
+        RunError: `run.device-absent`, `run.bad-argument`; `run.device-lost` where a server accepts the
+            device and then goes away. From then on all that it is asked for fails so too, until it is
+            closed.
     """
 
     def __init__(self, driver: str, options: str = "") -> None:
@@ -234,7 +235,7 @@ class Device:
         """Make an image runnable.
 
         Raises:
-            CompileError: `run.build-failed`, with what the device's compiler says.
+            RunError: `run.build-failed`, with what the device's compiler says.
         """
         data = image.encode() if isinstance(image, str) else image
         handle, message = _P(), c.create_string_buffer(_MESSAGE_BYTES)
@@ -248,7 +249,7 @@ class Device:
         """Return memory with undefined contents.
 
         Raises:
-            CompileError: `run.out-of-memory`.
+            RunError: `run.out-of-memory`.
         """
         handle, message = _P(), c.create_string_buffer(_MESSAGE_BYTES)
         given = (self.handle, unit, size, c.byref(handle), message, _MESSAGE_BYTES)
@@ -285,7 +286,8 @@ class Device:
         """Start a kernel, with the work items of each of its phases.
 
         Raises:
-            CompileError: `name.unknown`, `run.bad-argument`.
+            CompileError: `name.unknown`.
+            RunError: `run.bad-argument`.
         """
         number = self.table.find(self.handle, program.handle, kernel.encode(), len(items))
         if number < 0:

@@ -301,7 +301,7 @@ def call_python(
     """Return what a function makes of copies of its inputs.
 
     Raises:
-        CompileError: `run.kernel-failed`, caused by the exception; `run.bad-result` where it returns
+        RunError: `run.kernel-failed`, caused by the exception; `run.bad-result` where it returns
             something else than arrays.
     """
     try:
@@ -329,7 +329,7 @@ def check_results(
     """Return the results if they are what was promised.
 
     Raises:
-        CompileError: `run.bad-result`.
+        RunError: `run.bad-result`.
     """
     if len(results) != len(expected):
         raise error(

@@ -18,7 +18,7 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
-from inlay.base.diagnostics import CompileError, error
+from inlay.base.diagnostics import InlayError, RunError, error
 from inlay.bytecode.builder import span_of
 from inlay.bytecode.isa import Instruction
 from inlay.bytecode.program import Access, Function, Kernel, Program
@@ -76,7 +76,7 @@ class Interpreter:
         """Return the results of a function.
 
         Raises:
-            CompileError: `run.*`, with the function and the source of the failing instruction.
+            RunError: `run.*`, with the function and the source of the failing instruction.
         """
         outer, self._frames = self._frames, []
         try:
@@ -155,7 +155,7 @@ class Interpreter:
             self._decoded[index] = found
         return found
 
-    def _located(self, failure: Failure) -> CompileError:
+    def _located(self, failure: Failure) -> InlayError:
         notes: list[str] = []
         for depth, frame in enumerate(reversed(self._frames[-8:])):
             function: Function = self.program.functions[frame.index]
@@ -212,7 +212,7 @@ class Interpreter:
                         require_writable(tensor)
                 try:
                     self.kernel(kernel, [tensor.array() for tensor in tensors], numbers)
-                except CompileError as problem:
+                except RunError as problem:
                     (first, *_) = problem.diagnostics
                     raise Failure(first.id, first.message) from problem.__cause__
             case _ if name in INT_BINARY:

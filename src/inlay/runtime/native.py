@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import numpy as np
 
 from inlay.arith import dtype as dtypes
-from inlay.base.diagnostics import CompileError, Diagnostic
+from inlay.base.diagnostics import Diagnostic, InlayError, RunError, error_of
 from inlay.bytecode.isa import DTYPE_CODES
 from inlay.bytecode.program import HostBody, Kernel
 from inlay.runtime import _runtime
@@ -111,7 +111,7 @@ class NativeEngine:
         """Return the results of an entry.
 
         Raises:
-            CompileError: `run.*`; `input.mismatch` where an input does not fit.
+            RunError: `run.*`; `input.mismatch` where an input does not fit.
             ValueError, BufferError: an array does not offer its memory in row-major order.
         """
         try:
@@ -178,14 +178,14 @@ def _shown(callback: Callback) -> Callable[[list[Any], list[int]], Any]:
     def run(tensors: list[Any], integers: list[int]) -> Any:
         try:
             return callback([_array(tensor) for tensor in tensors], integers)
-        except CompileError as problem:  # the runtime adds where it happened
+        except RunError as problem:  # the runtime adds where it happened
             (first, *_) = problem.diagnostics
             raise _runtime.Failure(first.id, first.message, []) from problem.__cause__
 
     return run
 
 
-def _error(failure: Exception) -> CompileError:
+def _error(failure: Exception) -> InlayError:
     id, message, frames = failure.args
     notes = tuple(f"in '{name}'" + (f" at {span}" if span else "") for name, span in frames)
-    return CompileError(Diagnostic(id, message, notes=notes))
+    return error_of([Diagnostic(id, message, notes=notes)])

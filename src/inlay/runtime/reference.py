@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from inlay.base.diagnostics import CompileError, error
+from inlay.base.diagnostics import InlayError, error
 from inlay.bytecode import formula
 from inlay.bytecode.program import (
     Access,
@@ -40,13 +40,13 @@ _PHASE = ctypes.CFUNCTYPE(
 )
 
 
-def _assertion(kernel: Kernel, number: int) -> CompileError:
+def _assertion(kernel: Kernel, number: int) -> InlayError:
     known = 1 <= number <= len(kernel.assertions)
     message = kernel.assertions[number - 1] if known else f"kernel '{kernel.name}' answers {number}"
     return error("run.check-failed", message)
 
 
-def _unlike_copy(source: int, target: int) -> CompileError:
+def _unlike_copy(source: int, target: int) -> InlayError:
     return error("run.bad-dims", f"{source} bytes are copied to a tensor of {target}")
 
 

@@ -25,12 +25,18 @@ Outputs: TypeAlias = dict[str, Structure]
 Run: TypeAlias = Callable[..., Outputs]
 
 
+_NEVER = 1e9
+"""Seconds from which on a limit is none: more than thirty years."""
+
+
 def deadline_after(seconds: float | None) -> int:
     """Return the time of the monotonic clock so many seconds from now, in ns; 0 for no limit."""
     if seconds is None:
         return 0
-    if seconds < 0:
-        raise error("option.bad-value", f"the time limit is {seconds} s, and must not be negative")
+    if not isinstance(seconds, int | float) or not seconds >= 0:  # not a number is neither
+        raise error("input.time-limit", f"found the time limit {seconds!r}, needed seconds from 0 on")
+    if seconds > _NEVER:
+        return 0
     return max(1, time.monotonic_ns() + int(seconds * 1e9))
 
 
@@ -115,7 +121,7 @@ class Session:
         """Run once; return the outputs that are not state.
 
         Raises:
-            CompileError: as `Executable.run`.
+            RunError: as `Executable.run`.
         """
         with self._lock:
             outputs = self._run({**(inputs or {}), **self._state}, timeout=timeout)

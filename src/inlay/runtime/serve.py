@@ -48,7 +48,7 @@ class Server:
         key: file of the key that clients must have too (option `key` of `remote`); see `make_key`.
 
     Raises:
-        CompileError: `run.device-absent` where there is no such device or no ZeroMQ library,
+        RunError: `run.device-absent` where there is no such device or no ZeroMQ library,
             `run.bad-argument` where it cannot listen there, does not know an option or finds no
             key, `name.unknown`.
         UnsupportedError: `run.device-absent` where this build has no servers.

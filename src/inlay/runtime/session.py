@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from inlay.base.diagnostics import CompileError, error
+from inlay.base.diagnostics import RunError, error
 from inlay.base.files import writing
 from inlay.bytecode.container import Container
 from inlay.bytecode.program import (
@@ -168,9 +168,8 @@ class Executable:
                 kernels, and finishes those that run.
 
         Raises:
-            CompileError: `input.*` where inputs do not fit the signature; `run.*` where running
-                fails, `run.deadline` where it takes too long; `name.unknown` where there is no
-                such entry.
+            RunError: `input.*` where inputs do not fit the signature; `run.*` where running
+                fails. `DeadlineError` and `Cancelled` are among them.
         """
         if timeout is not None:
             deadline = deadline_after(timeout)
@@ -213,7 +212,7 @@ class Executable:
         ):
             for name in names:
                 if all(spec.name != name for spec in specs):
-                    raise error("name.unknown", f"the entry has no {kind} '{name}'")
+                    raise error("input.session", f"the entry has no {kind} '{name}'")
         return Session(partial(self.run, entry=entry), carry, state)
 
     def __call__(self, *arrays: Any) -> Structure:
@@ -247,7 +246,7 @@ class Executable:
         index = self._indices.get(entry)
         if index is None:
             known = ", ".join(f"'{name}'" for name in self._indices)
-            raise error("name.unknown", f"there is no entry '{entry}'; there are {known}")
+            raise error("input.entry", f"there is no entry '{entry}'; there are {known}")
         return index
 
     def _call(self, index: int, arrays: list[Any]) -> list[Structure]:
@@ -263,7 +262,7 @@ class Executable:
         if self._is_flat[index] and isinstance(engine, NativeEngine):
             try:
                 return engine.call(index, arrays)
-            except CompileError as problem:
+            except RunError as problem:
                 self._note(engine, problem)
                 if problem.ids != ("input.mismatch",):
                     raise
@@ -287,7 +286,7 @@ class Executable:
             return engine.call(index, bound)
         try:
             results = engine.call_structured(index, to_flat(entry.inputs, bound))
-        except CompileError as problem:
+        except RunError as problem:
             self._note(engine, problem)
             raise
         return from_flat(entry.outputs, results)
@@ -301,7 +300,7 @@ class Executable:
                     self._is_lost = False
         return self._engine
 
-    def _note(self, engine: NativeEngine, problem: CompileError) -> None:
+    def _note(self, engine: NativeEngine, problem: RunError) -> None:
         """Remember that a device is lost, unless its engine was given up since."""
         if problem.ids == ("run.device-lost",):
             with self._opening:

@@ -99,7 +99,7 @@ class Strings:
         """Return what handles stand for.
 
         Raises:
-            CompileError: `run.bad-handle` where one stands for nothing.
+            RunError: `run.bad-handle` where one stands for nothing.
         """
         made = np.empty(handles.shape, object)
         numbers: list[int] = handles.reshape(-1).tolist()

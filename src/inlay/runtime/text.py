@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from inlay.base.diagnostics import CompileError, error
+from inlay.base.diagnostics import RunError, error
 from inlay.bytecode.program import Access, HostBody, Kernel
 from inlay.runtime.native import Callback
 
@@ -161,7 +161,7 @@ def _callback(kernel: Kernel, name: str) -> Callback | None:
                 out[...] = split(x, delimiter, most, out.shape)
             else:
                 out[...] = body(*tensors[:reads])
-        except CompileError:
+        except RunError:
             raise
         except Exception as problem:  # a file may ask for what no compiler writes
             raise error(

@@ -21,7 +21,7 @@ from typing import cast
 import numpy as np
 
 from inlay.arith.expr import Int, lit
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.base.options import option
 from inlay.ir import core_ops as core
 from inlay.ir import make
@@ -198,7 +198,7 @@ def _evaluated(
         return None
     try:
         result = evaluate(value)
-    except CompileError:
+    except RunError:
         return None
     left[0] -= max(size - given, 0)
     return _constant(result, value)

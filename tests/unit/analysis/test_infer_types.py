@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inlay.analysis.infer_types import infer_types
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.importers.onnx.graph import load_model
 from inlay.interp import tensor
 from inlay.ir import make
@@ -115,7 +115,7 @@ def test_a_relation_of_declared_dims_is_checked_when_the_program_runs() -> None:
     assert "check_shape" in print_module(m)
     four, five = np.ones(4, np.float32), np.ones(5, np.float32)
     assert evaluate(m, [four, four]).tolist() == [2.0] * 4
-    with pytest.raises(CompileError, match=r"run\."):
+    with pytest.raises(RunError, match=r"run\."):
         evaluate(m, [four, five])
 
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import pickle
 
 import pytest
 
+import inlay
 from inlay.base.diagnostics import (
+    Cancelled,
     Collector,
     CompileError,
+    DeadlineError,
     Diagnostic,
+    InlayError,
     InternalError,
     Label,
+    RunError,
     Severity,
     UnsupportedError,
     diagnostic,
     error,
+    error_of,
     render,
     to_json,
     unsupported,
@@ -122,3 +129,39 @@ def test_an_internal_error_says_whose_fault_it_is() -> None:
     assert "fault of the compiler" in shown
     assert "at: fuse-ops" in shown
     assert "reproduce: inlay opt x.inl" in shown
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (error("type.rank-mismatch", "m"), CompileError),
+        (unsupported("run.device-absent", "m"), UnsupportedError),
+        (error("run.check-failed", "m"), RunError),
+        (error("input.rank", "m"), RunError),
+        (error("run.deadline", "m"), DeadlineError),
+        (error("run.cancelled", "m"), Cancelled),
+        (InternalError("m", where="here"), InternalError),
+    ],
+)
+def test_the_area_of_an_id_decides_the_class_and_all_are_of_inlay(failure, kind) -> None:
+    assert type(failure) is kind
+    assert isinstance(failure, InlayError)
+    assert failure.diagnostics[0].message == "m"
+    copied = pickle.loads(pickle.dumps(failure))
+    assert (type(copied), str(copied), copied.ids) == (kind, str(failure), failure.ids)
+    assert getattr(inlay, kind.__name__) is kind
+
+
+def test_what_a_caller_asked_for_is_also_what_python_calls_it() -> None:
+    assert issubclass(DeadlineError, TimeoutError)
+    assert issubclass(Cancelled, concurrent.futures.CancelledError)
+    assert not issubclass(RunError, CompileError)
+    assert not issubclass(InternalError, CompileError)
+
+
+def test_several_findings_have_the_class_that_fits_all() -> None:
+    rank, race = diagnostic("input.rank", "a"), diagnostic("run.deadline", "b")
+    assert type(error_of([rank, rank])) is RunError
+    assert type(error_of([rank, race])) is RunError
+    assert type(error_of([race, race])) is DeadlineError
+    assert type(error_of([rank, diagnostic("type.x", "c")])) is CompileError

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from inlay.base.diagnostics import CompileError, error
+from inlay.base.diagnostics import RunError, error
 from inlay.base.instrument import Instrument
 from inlay.cli._model import run_once
 from inlay.cli._progress import PATIENCE_NS, _Watcher
@@ -34,9 +34,9 @@ def test_sizes_that_were_guessed_are_named():
     executable = SimpleNamespace(entries=[SimpleNamespace(symbols=symbols)], run=run)
     for given, hint in ([], "--dim time=512"), (["time=8"], "--dim batch=512"):
         arguments = argparse.Namespace(dim=given, inputs=None)
-        with pytest.raises(CompileError, match=hint):
+        with pytest.raises(RunError, match=hint):
             run_once(arguments, executable, {})
     arguments = argparse.Namespace(dim=["time=8", "batch=1"], inputs=None)
-    with pytest.raises(CompileError) as failure:
+    with pytest.raises(RunError) as failure:
         run_once(arguments, executable, {})
     assert not failure.value.diagnostics[0].hint

@@ -10,7 +10,8 @@ import pytest
 
 import inlay
 from inlay.base.catalog.table import find
-from inlay.cli.main import commands, main
+from inlay.base.diagnostics import error, unsupported
+from inlay.cli.main import commands, exit_code, main
 from inlay.machine.board_file import board_names, find_board
 from tests.unit.test_api import X, Y, Z, tiny_model
 
@@ -250,3 +251,14 @@ def test_what_has_no_hint_of_its_own_shows_the_remedy_of_its_kind(tmp_path, caps
     assert f"hint: {remedy}" in capsys.readouterr().err
     assert main([*words, "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["errors"][0]["hint"] == remedy
+
+
+def test_the_exit_code_says_which_kind_of_failure(model, tmp_path, cache, capsys):
+    np.savez(tmp_path / "in.npz", x=X[:0], z=Z)
+    words = ["run", str(model), "--inputs", str(tmp_path / "in.npz"), "--cache", cache]
+    assert main(words) == 3
+    assert "error[input." in capsys.readouterr().err
+    codes = {"type.x": 1, "input.rank": 3, "run.check-failed": 3, "run.deadline": 124,
+             "run.cancelled": 130}  # fmt: skip
+    assert {id: exit_code(error(id, "m")) for id in codes} == codes
+    assert exit_code(unsupported("run.device-absent", "m")) == 1

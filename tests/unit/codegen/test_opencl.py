@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from inlay.arith.expr import Sym, evaluate
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.codegen.opencl import DeviceFacts, make_image, unsupported_reason
 from inlay.interp.loop import run
 from inlay.loop.func import LoopFunction
@@ -46,7 +46,7 @@ def every(some: int) -> pytest.MarkDecorator:
 def device() -> Iterator[Device]:
     try:
         opened = Device("opencl")
-    except CompileError as failure:
+    except RunError as failure:
         if failure.ids != ("run.device-absent",):
             raise
         pytest.skip(str(failure))
@@ -144,13 +144,13 @@ def test_a_failed_assertion_is_told(device) -> None:
     x, n = np.arange(5, dtype=np.float32), {f.dims[0]: 5, f.dims[1]: 2}
     loaded.run(0, [x, np.array([4, 0])], n)
     for indices, number in [([0, 5], 2), ([-1, 5], 1)]:
-        with pytest.raises(CompileError, match=rf"assertion {number}") as failure:
+        with pytest.raises(RunError, match=rf"assertion {number}") as failure:
             loaded.run(0, [x, np.array(indices)], n)
         assert failure.value.ids == ("run.check-failed",)
 
 
 def test_a_compiler_that_refuses_is_quoted(device) -> None:
-    with pytest.raises(CompileError, match="error") as failure:
+    with pytest.raises(RunError, match="error") as failure:
         device.load("__kernel void wrong(")
     assert failure.value.ids == ("run.build-failed",)
 

@@ -7,7 +7,7 @@ import pytest
 
 from inlay.arith.dtype import F32, I64
 from inlay.arith.expr import fresh, from_atom
-from inlay.base.diagnostics import CompileError, InternalError
+from inlay.base.diagnostics import InternalError, RunError
 from inlay.interp.tensor import evaluate, evaluate_entry, evaluate_expr
 from inlay.interp.values import Data
 from inlay.ir import make
@@ -59,7 +59,7 @@ def test_dims_opened_by_a_let():
 def test_a_failed_check_names_its_reason():
     text = "fn main<n, m>(x: Tensor[n, f32], y: Tensor[m, f32]) { add(x, y) }"
     assert run(text, f32(1, 2), f32(3, 4)).tolist() == [4, 6]
-    with pytest.raises(CompileError, match="operands") as caught:
+    with pytest.raises(RunError, match="operands") as caught:
         run(text, f32(1, 2), f32(3, 4, 5))
     assert caught.value.ids == ("run.check-failed",)
 
@@ -241,7 +241,7 @@ def test_entries_have_names():
     m = parse_module(text, TABLE)
     got = evaluate_entry(m, {"b": f32(2), "a": f32(1)}, meaning)
     assert {k: v.item() for k, v in got.items()} == {"sum": 3, "first": 1}
-    with pytest.raises(CompileError, match="unknown: c"):
+    with pytest.raises(RunError, match="unknown: c"):
         evaluate_entry(m, {"a": f32(1), "c": f32(2)}, meaning)
 
 

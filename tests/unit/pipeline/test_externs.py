@@ -16,7 +16,7 @@ import pytest
 
 import inlay
 from inlay.api import compilation
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.bytecode.writer import save
 from inlay.interp.tensor import evaluate
 from inlay.ir.module import Module
@@ -255,7 +255,7 @@ def test_rules_in_python_relate_sizes():
     text = "fn main<n, m>(x: Tensor[n, f32], y: Tensor[m, f32]) { dot(x, y) }"
     for _, run in engines(read(text, dot)):
         np.testing.assert_array_equal(run(np.ones(2, np.float32), np.ones(2, np.float32)), [1, 1])
-        with pytest.raises(CompileError) as caught:
+        with pytest.raises(RunError) as caught:
             run(np.ones(2, np.float32), np.ones(3, np.float32))
         assert caught.value.ids in {("run.check-failed",), ("run.dim-mismatch",)}
     with pytest.raises(CompileError) as caught:
@@ -327,7 +327,7 @@ def test_promised_bounds_of_sizes_are_checked():
     module = read(text, grow)
     for name, run in engines(module):
         assert run(np.ones(0, np.float32)).size == 0
-        with pytest.raises(CompileError) as caught:
+        with pytest.raises(RunError) as caught:
             run(np.ones(2, np.float32))
         assert caught.value.ids == ("run.check-failed",), name
 
@@ -342,7 +342,7 @@ def test_results_of_several_sizes_must_be_as_promised():
         pair = extern("pair", "(x: Tensor[n, f32]) -> some k. (Tensor[k, f32], Tensor[k, 2, f32])",
                       python=python)  # fmt: skip
         for _, run in engines(read(text, pair)):
-            with pytest.raises(CompileError, match=said) as caught:
+            with pytest.raises(RunError, match=said) as caught:
                 run(np.ones(3, np.float32))
             assert caught.value.ids == ("run.bad-result",)
 
@@ -369,7 +369,7 @@ def test_lies_are_found(result, said):
         return result(x) if (x > 0).any() else x
 
     for name, run in engines(read(ONE_CALL, extern("op", IDENTITY, python=python))):
-        with pytest.raises(CompileError, match=said) as caught:
+        with pytest.raises(RunError, match=said) as caught:
             run(np.full(3, -1, np.float32))
         assert caught.value.ids == ("run.bad-result",), name
         np.testing.assert_array_equal(run(np.ones(3, np.float32)), np.zeros(3))
@@ -382,7 +382,7 @@ def test_exceptions_of_functions_have_a_place_and_a_cause():
         return x
 
     for name, run in engines(read(ONE_CALL, extern("op", IDENTITY, python=python))):
-        with pytest.raises(CompileError) as caught:
+        with pytest.raises(RunError) as caught:
             run(np.full(3, -1, np.float32))
         (finding,) = caught.value.diagnostics
         assert finding.id == "run.kernel-failed"
@@ -406,7 +406,7 @@ def test_interrupts_pass_through():
 def test_failures_of_c_functions(mine):
     operator = extern("op", IDENTITY, c=(mine, "failing"))
     for name, run in engines(read(ONE_CALL, operator)):
-        with pytest.raises(CompileError) as caught:
+        with pytest.raises(RunError) as caught:
             run(np.ones(3, np.float32))
         (finding,) = caught.value.diagnostics
         assert finding.id == "run.kernel-failed"
@@ -481,7 +481,7 @@ def test_nothing_the_outside_sees_happens_behind_a_failure():
         run(np.zeros(2, np.float32), np.array([1]))
         assert said == [0, 1], name
         said.clear()
-        with pytest.raises(CompileError) as caught:
+        with pytest.raises(RunError) as caught:
             run(np.zeros(2, np.float32), np.array([2]))
         assert caught.value.ids == ("run.check-failed",), name
         assert said == [0], name
@@ -562,7 +562,7 @@ def test_function_pointers_live_as_long_as_the_executable():
         read(ONE_CALL, extern("op", IDENTITY, c=kind(lambda _call: 5))), cache="none"
     )
     gc.collect()
-    with pytest.raises(CompileError, match="failed with status 5"):
+    with pytest.raises(RunError, match="failed with status 5"):
         exe(np.ones(1, np.float32))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import inlay
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.interp.tensor import evaluate, evaluate_entry
 from inlay.ir.parser import parse_module
 from inlay.ops.table import table
@@ -122,7 +122,7 @@ def test_what_is_no_array_of_strings(given: np.ndarray, found: str) -> None:
     executable = inlay.compile(
         module("fn main<n>(x: Tensor[n, string]) -> Tensor[n, string] { string_lower(x) }")
     )
-    with pytest.raises(CompileError, match=found) as failure:
+    with pytest.raises(RunError, match=found) as failure:
         executable.run({"x": given})
     assert failure.value.ids == ("input.dtype",)
     assert executable(np.array([b"\xc3\x84"])).tolist() == ["\u00e4"]
@@ -133,7 +133,7 @@ def test_text_that_is_no_number_stops_the_program() -> None:
     executable = inlay.compile(module(text))
     assert executable(strings("-5", "18446744073709551615")).tolist() == [-5, -1]
     for wrong in ("1.5", "", "1_0", "0x1", "9" * 30):
-        with pytest.raises(CompileError) as failure:
+        with pytest.raises(RunError) as failure:
             executable(strings(wrong))
         assert failure.value.ids == ("run.bad-text",)
 

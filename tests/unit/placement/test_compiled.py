@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import inlay
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.bytecode.program import CopyBody, DeviceBody
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
@@ -43,7 +43,7 @@ def test_two_devices_give_what_one_gives():
 def compiled_for_opencl(text: str):
     try:
         return inlay.compile(read(text), board="opencl", verify=True, cache="none", threads=2)
-    except CompileError as failure:
+    except RunError as failure:
         if failure.ids != ("run.device-absent",):
             raise
         pytest.skip(str(failure))
@@ -143,7 +143,7 @@ def test_work_of_a_device_that_takes_too_long_is_given_up(mode):
     exe = inlay.compile(read(LONG), board="host_two", cache="none", threads=2, mode=mode)
     x = np.ones((64, 64), np.float32)
     for _ in range(2):
-        with pytest.raises(CompileError) as failure:
+        with pytest.raises(RunError) as failure:
             exe.run({"x": x}, timeout=0.02)
         assert failure.value.ids == ("run.deadline",)
     assert exe.live_objects() == 0
@@ -164,7 +164,7 @@ def test_two_parts_of_one_opencl_device_are_two_devices(mode):
     one = inlay.compile(read(plain), cache="none").run(inputs)
     try:
         exe = inlay.compile(read(text), board="opencl_two", cache="none", threads=2, mode=mode)
-    except CompileError as failure:
+    except RunError as failure:
         if failure.ids != ("run.device-absent",):
             raise
         pytest.skip(str(failure))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.bytecode import container, writer
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
@@ -26,7 +26,7 @@ def outcome(exe):
     """What a call gives: results as bytes, or the failure with its text and place."""
     try:
         results = exe(*ARGUMENTS)
-    except CompileError as caught:
+    except RunError as caught:
         (found,) = caught.diagnostics
         return (found.id, found.message, found.notes)
     return tuple((r.dtype.name, r.shape, r.tobytes()) for r in results)

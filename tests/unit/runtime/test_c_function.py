@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.bytecode import formula
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
@@ -98,7 +98,7 @@ def test_functions_fail_with_a_place(address, engine):
         (-2, "operator 'my.reverse' failed with status -8: no -2, please"),
         (-3, "operator 'my.reverse' failed with status 9: aaaa"),
     ):
-        with pytest.raises(CompileError) as caught:
+        with pytest.raises(RunError) as caught:
             exe(np.array([1, value, 2]))
         (finding,) = caught.value.diagnostics
         assert finding.id == "run.kernel-failed"

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import Entry
@@ -153,6 +153,6 @@ def test_an_endless_loop_can_be_interrupted():
 def test_the_limit_is_the_users():
     exe = program_of(recursive(1_000_000))
     small = executable_of(exe.program, settings=Settings(stack_bytes=10 << 20))
-    with pytest.raises(CompileError, match="10485760 bytes") as caught:
+    with pytest.raises(RunError, match="10485760 bytes") as caught:
         small()
     assert caught.value.ids == ("run.stack-limit",)

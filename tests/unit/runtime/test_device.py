@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.runtime.device import RUN, Device
 
 
 def failed(*ids: str):
-    return pytest.raises(CompileError, match="|".join(ids))
+    return pytest.raises((CompileError, RunError), match="|".join(ids))
 
 
 def test_copies_there_and_back():

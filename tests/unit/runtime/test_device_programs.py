@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.bytecode import asm, container, disasm, formula, verify, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
@@ -136,7 +136,7 @@ def test_kernels_and_copies(native, driver, mode, seed):
     program = chain(Writer(native, driver))
     try:
         exe = executable_of(program, threads=2, mode=mode, seed=seed)
-    except CompileError as failure:
+    except RunError as failure:
         if failure.ids != ("run.device-absent",):
             raise
         pytest.skip(str(failure))
@@ -178,7 +178,7 @@ def test_constants_are_on_the_device_once(native, driver):
     w.main.emit("COPY", 3)
     try:
         exe = executable_of(w.finish())
-    except CompileError as failure:
+    except RunError as failure:
         if failure.ids != ("run.device-absent",):
             raise
         pytest.skip(str(failure))
@@ -197,7 +197,7 @@ def test_a_failed_assertion_has_its_message(native, mode, seed):
     w.invoke(w.copy, 3, 4, ints=False)
     w.main.emit("COPY", 4)
     exe = executable_of(w.finish(), threads=2, mode=mode, seed=seed)
-    with pytest.raises(CompileError, match="x is not negative") as failure:
+    with pytest.raises(RunError, match="x is not negative") as failure:
         exe(X)
     assert failure.value.ids == ("run.check-failed",)
     assert "node 'Check'" in str(failure.value)
@@ -209,7 +209,7 @@ def test_a_device_that_fails(native, mode, seed):
     """The third request of the device fails: the second kernel."""
     program = chain(Writer(native, options="units=2 fail=3"))
     exe = executable_of(program, threads=2, mode=mode, seed=seed)
-    with pytest.raises(CompileError, match="device 'dev0': .* asked to fail .*'affine'") as failure:
+    with pytest.raises(RunError, match="device 'dev0': .* asked to fail .*'affine'") as failure:
         exe(X)
     assert failure.value.ids == ("run.device-failed",)
     np.testing.assert_array_equal(exe(X), expected(X))
@@ -218,7 +218,7 @@ def test_a_device_that_fails(native, mode, seed):
 
 def test_memory_of_a_device_is_bounded(native):
     exe = executable_of(chain(Writer(native, options="units=2 memory=1000")))
-    with pytest.raises(CompileError, match="dev0") as failure:
+    with pytest.raises(RunError, match="dev0") as failure:
         exe(np.arange(400, dtype=np.int32))
     assert failure.value.ids == ("run.out-of-memory",)
     np.testing.assert_array_equal(exe(X), expected(X))
@@ -229,7 +229,7 @@ def test_the_host_does_not_read_what_is_on_a_device(native):
     w.tensor(1)
     w.invoke(w.copy, 0, 2, ints=False)
     w.main.emit("COPY", 2)
-    with pytest.raises(CompileError, match="'dev0': the host needs") as failure:
+    with pytest.raises(RunError, match="'dev0': the host needs") as failure:
         executable_of(w.finish())(X)
     assert failure.value.ids == ("run.kind-mismatch",)
     w = Writer(native)
@@ -237,7 +237,7 @@ def test_the_host_does_not_read_what_is_on_a_device(native):
     w.tensor(1), w.tensor(0)
     w.invoke(kernel, 2, 3, ints=False)
     w.main.emit("COPY", 3)
-    with pytest.raises(CompileError, match="'dev0': the host needs"):
+    with pytest.raises(RunError, match="'dev0': the host needs"):
         executable_of(w.finish(), callbacks={"h": lambda tensors, ints: None})(X)
 
 
@@ -246,7 +246,7 @@ def test_a_device_does_not_read_the_host(native):
     w.tensor(1)
     w.invoke(w.kernel(1), 0, 2, ints=True)
     w.main.emit("COPY", 0)
-    with pytest.raises(CompileError, match="takes a tensor of the host"):
+    with pytest.raises(RunError, match="takes a tensor of the host"):
         executable_of(w.finish())(X)
 
 
@@ -255,7 +255,7 @@ def test_sizes_of_copies_agree(native):
     w.main.emit("INT", 7), w.main.emit("ALLOCATE", "far", "i32", 1)
     w.invoke(w.copy, 0, 2, ints=False)
     w.main.emit("COPY", 0)
-    with pytest.raises(CompileError, match="400 bytes are copied to a tensor of 28"):
+    with pytest.raises(RunError, match="400 bytes are copied to a tensor of 28"):
         executable_of(w.finish())(X)
 
 
@@ -269,7 +269,7 @@ def test_sizes_of_copies_agree(native):
     ],
 )
 def test_devices_that_cannot_be_opened(native, driver, options, message):
-    with pytest.raises(CompileError, match=message):
+    with pytest.raises(RunError, match=message):
         executable_of(chain(Writer(native, driver, options)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.bytecode import container, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
@@ -137,7 +137,7 @@ def test_the_earliest_failure_is_reported(settings):
         assert caught.value.args == (expected,)
         assert exe.live_objects() == 0
     fails = set()
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(RunError) as caught:
         exe(X)
     (found,) = caught.value.diagnostics
     assert (found.id, found.message) == ("run.check-failed", "the check")

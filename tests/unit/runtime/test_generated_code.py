@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.bytecode import formula, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
@@ -87,7 +87,7 @@ def test_from_memory(program, engine, threads):
     for rows in (0, 1, 17):
         x = np.random.default_rng(rows).standard_normal((rows, 24)).astype(np.float32)
         np.testing.assert_allclose(exe(x), expected(x), rtol=1e-5, atol=1e-5)
-    with pytest.raises(CompileError, match="fewer than 1000 rows") as caught:
+    with pytest.raises(RunError, match="fewer than 1000 rows") as caught:
         exe(np.zeros((1000, 24), np.float32))
     assert caught.value.ids == ("run.check-failed",)
 

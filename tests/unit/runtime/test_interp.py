@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import Access, HostBody, Kernel
@@ -60,7 +60,7 @@ def test_integers(name, a, b, expected):
     ],
 )
 def test_integer_failures(name, a, b, id):
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(RunError) as caught:
         binary(name, a, b)
     assert caught.value.ids == (id,)
 
@@ -97,7 +97,7 @@ def test_recursion_and_its_limit():
     sum_to(program, tail=False)
     finished = program.finish()
     assert Interpreter(finished, no_kernel).call(0, [20_000]) == [20_000 * 20_001 // 2]
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(RunError) as caught:
         Interpreter(finished, no_kernel, stack_limit=100).call(0, [200])
     assert caught.value.ids == ("run.stack-limit",)
 
@@ -220,7 +220,7 @@ def test_failures_say_where():
     main = program.function("main", [], [])
     main.at("model.onnx: node 'b'")
     main.emit("INT", 3), main.emit("CALL", f), main.emit("RETURN")
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(RunError) as caught:
         Interpreter(program.finish(), no_kernel).call(main.index, [])
     (found,) = caught.value.diagnostics
     assert (found.id, found.message) == ("run.check-failed", "n is 3, and must be 64")
@@ -249,7 +249,7 @@ def test_ints_and_tensors():
 
 @pytest.mark.parametrize(("dtype", "value"), [("u8", 256), ("bool", 2), ("f32", 1 << 25)])
 def test_values_that_a_type_cannot_hold(dtype, value):
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(RunError) as caught:
         run(
             lambda f: (f.emit("INT", value), f.emit("TO_TENSOR", dtype), f.emit("RETURN")),
             results=[Kind.TENSOR],

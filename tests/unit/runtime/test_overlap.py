@@ -14,7 +14,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import Access, Entry, Kernel, Program, SymbolBody
@@ -107,7 +107,7 @@ def test_independent_kernels(library):
 @pytest.mark.parametrize("mode", ["sequential", "replay"])
 def test_one_thread_does_not_overlap(library, mode):
     exe = load(halves(1, speed=100), library, mode=mode, threads=2)
-    with pytest.raises(CompileError, match="nobody came"):
+    with pytest.raises(RunError, match="nobody came"):
         exe(np.array(7))
     assert exe.live_objects() == 0
 
@@ -182,7 +182,7 @@ def test_more_loops_than_threads(library):
 def test_time_limit_of_loops_that_workers_issue(library, threads):
     exe = load(loops("SPAWN", 1 << 30, count=0), library, mode="parallel", threads=threads)
     for _ in range(3):
-        with pytest.raises(CompileError) as caught:
+        with pytest.raises(RunError) as caught:
             exe.run({"x": np.array(0)}, timeout=0.05)
         assert caught.value.ids == ("run.deadline",)
         assert exe.live_objects() == 0
@@ -190,7 +190,7 @@ def test_time_limit_of_loops_that_workers_issue(library, threads):
 
 def test_calls_that_are_no_tasks_do_not_overlap(library):
     exe = load(loops("CALL", 2), library, mode="parallel", threads=2)
-    with pytest.raises(CompileError, match="nobody came") as caught:
+    with pytest.raises(RunError, match="nobody came") as caught:
         exe(np.array(0))
     assert caught.value.diagnostics[0].notes == ("in 'loop'", "in 'main'")
 

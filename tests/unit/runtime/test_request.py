@@ -10,7 +10,7 @@ from concurrent.futures import CancelledError, as_completed
 import numpy as np
 import pytest
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import Access, Entry, HostBody, Kernel
@@ -30,12 +30,12 @@ def test_submit(engine):
     for rows, request in enumerate(requests):
         assert (request.result()["y"] == 2 * x(rows)).all()
     assert len(list(as_completed(requests))) == 8
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(RunError) as caught:
         exe.submit({"x": np.ones((2, 5), np.float32)}).result()
     assert caught.value.ids == ("input.dim",)
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(RunError) as caught:
         exe.submit({}, entry="other")
-    assert caught.value.ids == ("name.unknown",)
+    assert caught.value.ids == ("input.entry",)
 
 
 def gated():
@@ -105,7 +105,7 @@ def test_cancel_while_it_runs(mode):
     while not request.running():
         time.sleep(1e-3)
     assert not request.cancel()
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(RunError) as caught:
         request.result(30)
     assert caught.value.ids == ("run.cancelled",)
     assert exe.live_objects() == 0
@@ -115,14 +115,14 @@ def test_cancel_while_it_runs(mode):
 def test_time_limits(mode):
     exe, turns = turning(mode)
     for call in (lambda: exe.run({}, timeout=0.05), lambda: exe.submit({}, timeout=0.05).result()):
-        with pytest.raises(CompileError) as caught:
+        with pytest.raises(RunError) as caught:
             call()
         assert caught.value.ids == ("run.deadline",)
         assert exe.live_objects() == 0
     assert turns
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(RunError) as caught:
         exe.run({}, timeout=-1)
-    assert caught.value.ids == ("option.bad-value",)
+    assert caught.value.ids == ("input.time-limit",)
 
 
 def test_waiting_for_an_activation_ends_too():
@@ -130,7 +130,7 @@ def test_waiting_for_an_activation_ends_too():
     thread = threading.Thread(target=lambda: exe.run({"x": x()}))
     thread.start()
     assert begun.wait(30)
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(RunError) as caught:
         exe.run({"x": x()}, timeout=0.05)
     assert caught.value.ids == ("run.deadline",)
     gate.set()
@@ -179,15 +179,15 @@ def test_session():
     for _ in range(3):
         assert session.run() == {}
     assert (session.state["x"] == 8 * x()).all()
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(RunError) as caught:
         session.run({"z": x()})
     assert caught.value.ids == ("input.unknown",)
     assert (session.state["x"] == 8 * x()).all(), "a failure leaves the state"
     for carry, state, id in (
-        ({"y": "z"}, {}, "name.unknown"),
-        ({"z": "x"}, {}, "name.unknown"),
+        ({"y": "z"}, {}, "input.session"),
+        ({"z": "x"}, {}, "input.session"),
         ({"y": "x"}, {}, "input.missing"),
     ):
-        with pytest.raises(CompileError) as caught:
+        with pytest.raises(RunError) as caught:
             exe.session(carry, state)
         assert caught.value.ids == (id,)

@@ -11,7 +11,7 @@ import threading
 import numpy as np
 import pytest
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.bytecode import formula, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
@@ -67,7 +67,7 @@ def test_run_and_call(exe):
     ],
 )  # fmt: skip
 def test_wrong_inputs(exe, inputs, id, message):
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(RunError) as caught:
         exe.run(inputs)
     assert (id, message) in [(d.id, d.message) for d in caught.value.diagnostics]
     x = np.ones((1, 4), np.float32)
@@ -75,7 +75,7 @@ def test_wrong_inputs(exe, inputs, id, message):
 
 
 def test_all_independent_findings_at_once(exe):
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(RunError) as caught:
         exe.run({"a": 1, "b": 2})
     assert caught.value.ids == ("input.missing", "input.unknown", "input.unknown")
 
@@ -205,7 +205,7 @@ def test_bfloat16():
         exe = executable_of(b.finish(), engine=engine)
         assert exe(x).dtype == x.dtype
         assert (exe(x) == x).all()
-        with pytest.raises(CompileError) as caught:
+        with pytest.raises(RunError) as caught:
             exe(x.view(np.uint16)) if engine == "python" else exe.run({"x": x.astype("f4")})
         assert caught.value.ids == ("input.dtype",)
 
@@ -305,7 +305,7 @@ def test_kernels_assert(tmp_path, engine):
     for value, message in ((-1, "x is not negative"), (-2, "kernel 'reverse' answers 3")):
         x = np.arange(10)
         x[7] = value
-        with pytest.raises(CompileError) as caught:
+        with pytest.raises(RunError) as caught:
             exe(x)
         assert caught.value.diagnostics[0].id == "run.check-failed"
         assert caught.value.diagnostics[0].message == message
@@ -364,7 +364,7 @@ def test_writing_an_input_is_refused():
     b.entry(Entry("main", main.index, (spec("x", "f32", "1", []),), ()))
     for engine in ENGINES:
         exe = executable_of(b.finish(), callbacks={"k": lambda *_: None}, engine=engine)
-        with pytest.raises(CompileError) as caught:
+        with pytest.raises(RunError) as caught:
             exe(np.ones(1, np.float32))
         assert caught.value.ids == ("run.read-only",)
 
@@ -396,7 +396,7 @@ def test_stack_limit_and_recovery():
     b.entry(Entry("main", main.index, (), (spec("y", "i64", "", []),)))
     exe = executable_of(b.finish(), settings=Settings(stack_bytes=1 << 20))
     for _ in range(2):
-        with pytest.raises(CompileError) as caught:
+        with pytest.raises(RunError) as caught:
             exe()
         (found,) = caught.value.diagnostics
         assert found.id == "run.stack-limit"

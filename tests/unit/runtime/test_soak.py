@@ -17,7 +17,7 @@ from concurrent.futures import CancelledError
 import numpy as np
 import pytest
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.bytecode import formula
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
 from inlay.bytecode.isa import Kind
@@ -124,7 +124,7 @@ def soak(address: int, count: int, callers: int, **settings) -> dict[str, int]:
             outputs = request.result(60)
         except CancelledError:
             return "cancelled"
-        except CompileError as problem:
+        except RunError as problem:
             (found,) = problem.diagnostics
             if found.id == "run.check-failed" and fails and found.message == "a 777":
                 assert found.notes[0] == "in 'loop' at the loop"

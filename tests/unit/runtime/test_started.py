@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import Access, Entry, HostBody, Kernel
@@ -156,7 +156,7 @@ def test_a_run_that_is_given_up_waits_for_what_was_started():
     assert not request.done(), "the device still writes into its memory"
     for index in range(4):
         device.finish(index)
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(RunError) as caught:
         request.result(20)
     assert caught.value.ids == ("run.cancelled",)
     assert exe.live_objects() == 0

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 import numpy as np
 import pytest
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.bytecode.program import Access, HostBody, Kernel
 from inlay.runtime import strings
 from inlay.runtime.strings import Strings
@@ -46,7 +46,7 @@ def test_the_table_is_cut_back_when_no_call_runs() -> None:
 def test_a_handle_that_stands_for_nothing_is_refused() -> None:
     table = Strings(["", "own"])
     for wrong in (-1, 2):
-        with pytest.raises(CompileError, match="where there are 2 strings") as failure:
+        with pytest.raises(RunError, match="where there are 2 strings") as failure:
             table.decode(np.array([0, wrong]))
         assert failure.value.ids == ("run.bad-handle",)
 

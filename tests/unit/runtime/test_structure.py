@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import inlay
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.bytecode import container, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
@@ -123,7 +123,7 @@ def test_all_that_is_wrong_is_said_with_its_way(program):
         "t": (floats(2), np.arange(5)),
         "ll": [3, [(floats(5), None, None)]],
     }
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(RunError) as caught:
         executable.run(wrong)
     # A list of Python has no width, so `[]` is an array of the needed type; its rank is wrong.
     said = [d.message for d in caught.value.diagnostics]
@@ -151,13 +151,13 @@ def test_all_that_is_wrong_is_said_with_its_way(program):
 def test_sizes_of_elements_are_compared(program, name, value, message):
     executable = executable_of(program)
     given = {**inputs(), name: value}
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(RunError) as caught:
         executable.run(given)
     assert [d.message for d in caught.value.diagnostics] == [message]
     # The C runtime holds them to the signature too, and says the way as the binder does.
     entry = executable.entries[0]
     flat = to_flat(entry.inputs, [given[spec.name] for spec in entry.inputs])
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(RunError) as caught:
         executable._engine.call_structured(0, flat)
     assert caught.value.ids == ("input.mismatch",)
     assert caught.value.diagnostics[0].message.startswith(message.split(" with ")[0])
@@ -185,10 +185,10 @@ def test_a_damaged_flat_form_is_refused(program, spoil):
     again = from_flat(entry.inputs, flat)
     assert same(again, [given[spec.name] for spec in entry.inputs])
     spoil(flat)
-    with pytest.raises(CompileError):
+    with pytest.raises(RunError):
         executable._engine.call_structured(0, flat)
     assert executable.live_objects() == 0
-    with pytest.raises(CompileError):
+    with pytest.raises(RunError):
         executable._engine.call(0, [a for a in flat.tensors if a.dtype.name != "bfloat16"])
 
 

@@ -8,7 +8,7 @@ import pytest
 from inlay.api import compilation
 from inlay.arith.dtype import F32
 from inlay.arith.expr import Int, fresh, from_atom, to_int
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.bytecode.disasm import listing
 from inlay.ir import make
 from inlay.ir.builder import Builder
@@ -227,7 +227,7 @@ def test_a_failed_check_says_what_it_found():
     program, lowered = compile_with_python_kernels(m)
     ones = np.ones(3, np.float32)
     assert np.array_equal(run_program(program, lowered, [ones, ones])[0], ones + ones)
-    with pytest.raises(CompileError, match="found 4"):
+    with pytest.raises(RunError, match="found 4"):
         run_program(program, lowered, [ones, np.ones(4, np.float32)])
 
 

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.bytecode import container, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import MAX_SHAPE_INPUTS, Kind
@@ -116,7 +116,7 @@ def outcome(program, numbers, **engine):
     exe = executable_of(program, **engine)
     try:
         return list(exe(np.zeros((3, 5), np.int64), np.array(numbers)))
-    except CompileError as caught:
+    except RunError as caught:
         (found,) = caught.diagnostics
         return (found.id, found.message, found.notes)
 

@@ -14,7 +14,7 @@ from inlay.analysis.inference.scope import Scope
 from inlay.analysis.inference.solver import Infer, Reason
 from inlay.analysis.inference.table import determined
 from inlay.analysis.inference.words import explained, labeled, short_name
-from inlay.base.diagnostics import CompileError, error
+from inlay.base.diagnostics import CompileError, InlayError, error
 from inlay.ir import make
 from inlay.ir.dims import substitute_type
 from inlay.ir.expr import Call, ConstructorRef, Expr, Function, OpRef, Var
@@ -158,7 +158,7 @@ class Rules:
                     hint=f"give them: {ref.name}[Tensor[4, f32]]",
                 )
 
-    def explained(self, failure: CompileError, e: Call, types: tuple[Type, ...]) -> CompileError:
+    def explained(self, failure: InlayError, e: Call, types: tuple[Type, ...]) -> InlayError:
         """Add to an error of a call where its operands come from, and why they are what they are."""
         args = [Var(short_name(a, i), t, a.span) for i, (a, t) in enumerate(zip(e.args, types))]
         sources = [

@@ -30,7 +30,7 @@ from inlay.arith import expr as arith
 from inlay.arith.bounds import Range
 from inlay.arith.expr import Int, Sym, from_atom, lit
 from inlay.arith.solve import Facts, solve_for
-from inlay.base.diagnostics import CompileError, Label, error
+from inlay.base.diagnostics import CompileError, InlayError, Label, error
 from inlay.base.span import Span
 from inlay.ir.context import Context, StrictContext, simpler
 from inlay.ir.dims import LEAST_INT, free_symbols, substitute_type
@@ -509,7 +509,7 @@ class Solver:
                 labels += self.explain(from_atom(s), from_atom(s))
         return tuple(labels[:_MOST_LABELS])
 
-    def _mismatch(self, needed: Type, found: Type, reason: Reason) -> CompileError:
+    def _mismatch(self, needed: Type, found: Type, reason: Reason) -> InlayError:
         needed, found = self.zonk(needed), self.zonk(found)
         return error(
             "type.mismatch",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from inlay.base.diagnostics import CompileError, Diagnostic, Label
+from inlay.base.diagnostics import Diagnostic, InlayError, Label, error_of
 from inlay.ir.expr import ConstructorRef, Expr, GlobalVar, Var
 from inlay.ir.type_printer import type_text
 from inlay.ir.types import Type
@@ -19,15 +19,15 @@ def text(t: Type) -> str:
     return _META_NAME.sub("?", type_text(t))
 
 
-def labeled(failure: CompileError, labels: tuple[Label, ...]) -> CompileError:
+def labeled(failure: InlayError, labels: tuple[Label, ...]) -> InlayError:
     """Return the failure with further places."""
     found: list[Diagnostic] = [
         replace(d, labels=tuple(dict.fromkeys((*d.labels, *labels)))) for d in failure.diagnostics
     ]
-    return CompileError(found)
+    return error_of(found)
 
 
-def explained(failure: CompileError, args: Sequence[Expr]) -> CompileError:
+def explained(failure: InlayError, args: Sequence[Expr]) -> InlayError:
     """Add to an error of a call what its operands are, and where they come from."""
     shown = [(a.span, f"{short_name(a, i)} is {text(a.type)}") for i, a in enumerate(args)]
     return labeled(failure, tuple([Label(s, m) for s, m in shown if s])[:4])

@@ -1,4 +1,4 @@
-"""Errors of inputs given to an executable. It stays usable after each of them."""
+"""Errors of what is given in a call, all `RunError`. The executable stays usable after each."""
 
 from __future__ import annotations
 
@@ -63,6 +63,24 @@ ENTRIES = (
         title="inputs whose sizes break a condition",
         explanation="The model limits its sizes, for instance by a largest sequence length.",
         remedy=_SEE,
+    ),
+    Entry(
+        id="input.entry",
+        title="a call of an entry that the executable does not have",
+        explanation="The message lists the entries there are; the first is called where none is named.",
+        remedy="Compare with `Executable.entries`.",
+    ),
+    Entry(
+        id="input.session",
+        title="a session that hands on what the entry does not have",
+        explanation="A session says which output becomes which input of the next run, by their names.",
+        remedy="Compare with `Executable.inputs` and `Executable.outputs`.",
+    ),
+    Entry(
+        id="input.time-limit",
+        title="a time limit that is none",
+        explanation="A time limit is a number of seconds from now on, and zero at least.",
+        remedy="Give a number of seconds, or None for no limit.",
     ),
     Entry(
         id="input.mismatch",

@@ -1,4 +1,4 @@
-"""Errors while an executable runs. It stays usable after each of them."""
+"""Errors while an executable runs, all `RunError`. It stays usable after each of them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from inlay.arith.dtype import I64
 from inlay.arith.expr import Int, Sym
-from inlay.base.diagnostics import CompileError, error, unsupported
+from inlay.base.diagnostics import RunError, error, unsupported
 from inlay.base.span import Span
 from inlay.importers.onnx.broadcast import stretched
 from inlay.importers.onnx.limits import MAX_DIM, MAX_RANK
@@ -88,7 +88,7 @@ def _folded(definition: OpDef, attrs: object, args: Sequence[Expr]) -> Const | N
         return None
     try:
         folded = definition.evaluate(attrs, *(v for v in values if v is not None))
-    except CompileError:
+    except RunError:
         return None  # where this is ever computed, the program stops and says why
     return make.const(np.asarray(folded, call.type.dtype.numpy))
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from onnx import TensorProto
 
-from inlay.base.diagnostics import CompileError, error
+from inlay.base.diagnostics import InlayError, error
 from inlay.base.span import Span
 
 _MOST_LINKS = 40
@@ -44,8 +44,8 @@ class ExternalFiles:
 
     folders: tuple[Path, ...] = ()
     model: Path | None = None
-    _found: dict[str, Path | CompileError] = field(default_factory=dict[str, "Path | CompileError"])
-    _short: dict[str, CompileError] = field(default_factory=dict[str, CompileError])
+    _found: dict[str, Path | InlayError] = field(default_factory=dict[str, "Path | InlayError"])
+    _short: dict[str, InlayError] = field(default_factory=dict[str, InlayError])
 
     @staticmethod
     def beside(model: Path) -> ExternalFiles:
@@ -71,7 +71,7 @@ class ExternalFiles:
         entries = {e.key: e.value for e in tensor.external_data}
         location = entries.get("location", "")
 
-        def bad(why: str, hint: str) -> CompileError:
+        def bad(why: str, hint: str) -> InlayError:
             message = f"external data of tensor '{tensor.name}' {why}"
             return error("import.external-data", message, span=span, hint=hint)
 
@@ -98,17 +98,17 @@ class ExternalFiles:
         if found is None:
             try:
                 found = self._look_up(location)
-            except CompileError as failure:
+            except InlayError as failure:
                 found = failure
             self._found[location] = found
-        if isinstance(found, CompileError):
+        if isinstance(found, InlayError):
             raise found
         return found
 
     def _look_up(self, location: str) -> Path:
         shown = location if len(location) < 200 else location[:200] + "..."
 
-        def bad(why: str, hint: str) -> CompileError:
+        def bad(why: str, hint: str) -> InlayError:
             return error(
                 "import.external-data",
                 f"file '{shown}', which the model names for the data of its tensors, {why}",

@@ -16,7 +16,7 @@ from onnx import TensorProto, numpy_helper
 
 from inlay.arith import dtype as dt
 from inlay.arith.dtype import DType
-from inlay.base.diagnostics import CompileError, error
+from inlay.base.diagnostics import InlayError, error
 from inlay.base.span import NO_SPAN, Span
 from inlay.importers.onnx.external import ExternalFiles
 from inlay.importers.onnx.limits import DEFAULT_LIMITS, MAX_DIM, MAX_RANK, ImportLimits
@@ -98,7 +98,7 @@ def read_model(path: Path, limits: ImportLimits = DEFAULT_LIMITS) -> onnx.ModelP
 
 def too_large(
     what: str, most: int, unit: str, name: str, span: Span = NO_SPAN
-) -> CompileError:
+) -> InlayError:
     """Return the error `import.too-large` for what is beyond a limit."""
     return error(
         "import.too-large",
@@ -175,7 +175,7 @@ def _not_text(root: Message) -> str:
     return ""
 
 
-def _not_onnx(name: str, why: str) -> CompileError:
+def _not_onnx(name: str, why: str) -> InlayError:
     return error(
         "import.not-onnx",
         f"'{name}' is not an ONNX model: {why}",
@@ -264,7 +264,7 @@ def _external(tensor: TensorProto, files: ExternalFiles, span: Span, dtype: DTyp
     return np.asarray(array)
 
 
-def _bad(tensor: TensorProto, span: Span, why: str) -> CompileError:
+def _bad(tensor: TensorProto, span: Span, why: str) -> InlayError:
     return error(
         "import.bad-tensor",
         f"tensor '{tensor.name}' {why}",
@@ -288,7 +288,7 @@ def read_sparse(
     indices = read_tensor(sparse.indices, files, span, limits)
     shape = tuple(sparse.dims)
 
-    def bad(why: str) -> CompileError:
+    def bad(why: str) -> InlayError:
         message = f"sparse tensor '{sparse.values.name}' {why}"
         hint = "the model is damaged; export it again"
         return error("import.bad-tensor", message, span=span, hint=hint)

@@ -18,7 +18,7 @@ from onnx import AttributeProto
 
 from inlay.arith import dtype as dt
 from inlay.arith.expr import Int, lit
-from inlay.base.diagnostics import CompileError, UnsupportedError, error, unsupported
+from inlay.base.diagnostics import InlayError, UnsupportedError, error, unsupported
 from inlay.base.span import Span
 from inlay.importers.onnx import load
 from inlay.importers.onnx.emit import Emitter
@@ -77,7 +77,7 @@ class Node:
             hint=hint or "export the model with a simpler form of this operator",
         )
 
-    def invalid(self, why: str, hint: str = "") -> CompileError:
+    def invalid(self, why: str, hint: str = "") -> InlayError:
         """Return the error to raise when the node breaks the ONNX specification."""
         return error(
             "import.invalid-node",

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import RunError
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef, Var
 from inlay.ir.op import Op, OpTable
@@ -108,7 +108,7 @@ class Site:
         if self.scene.evaluate is not None and all(isinstance(a, Const) for a in args):
             try:
                 value = self.scene.evaluate(made)
-            except CompileError:
+            except RunError:
                 return made
             if isinstance(value, np.ndarray):
                 computed = cast(Array, value)

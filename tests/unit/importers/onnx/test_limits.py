@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 import inlay
 from inlay.api import compilation, load
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.importers.onnx.graph import import_model
 from inlay.ir.module import Module
 from inlay.ops.table import table
@@ -93,7 +93,7 @@ def test_memory_is_asked_for_at_run_time_only():
     m = model([helper.make_node("Expand", ["x", "s"], ["y"])], [value("x", [1])],
               [value("y", None)], {"s": sizes})  # fmt: skip
     exe = inlay.compile(import_(m))
-    with pytest.raises(CompileError, match=r"run\.out-of-memory"):
+    with pytest.raises(RunError, match=r"run\.out-of-memory"):
         exe(np.ones(1, np.float32))
 
 

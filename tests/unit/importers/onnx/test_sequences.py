@@ -11,7 +11,7 @@ import onnx.parser
 import pytest
 
 import inlay
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, RunError
 from inlay.importers.onnx.graph import import_model
 from inlay.interp.tensor import evaluate_entry
 from inlay.ops.table import table
@@ -84,7 +84,7 @@ def test_positions_that_the_program_computes():
 def test_positions_outside_stop_the_program(at, engine):
     program = inlay.compile(import_model(model(EDIT), table())).program
     executable = executable_of(program, engine=engine)
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(RunError) as caught:
         executable.run({"xs": LIST, "at": np.int64(at), "x": f32(4)})
     assert caught.value.ids == ("run.check-failed",)
     assert "position" in str(caught.value)
@@ -117,7 +117,7 @@ def test_a_sequence_grows_in_a_loop():
 
 def test_nothing_cannot_be_joined():
     executable = inlay.compile(import_model(model(GROW), table()))
-    with pytest.raises(CompileError, match="elements to join"):
+    with pytest.raises(RunError, match="elements to join"):
         executable.run({"n": np.int64(0), "x": f32(4)})
 
 
@@ -194,7 +194,7 @@ def test_a_body_for_each_element():
     inputs = {"xs": LIST, "ys": [2 * x for x in LIST], "z": f32(1)}
     everywhere(text, inputs, {**inputs, "xs": [], "ys": []})
     executable = inlay.compile(import_model(model(text), table()))
-    with pytest.raises(CompileError, match="sequences of equal lengths"):
+    with pytest.raises(RunError, match="sequences of equal lengths"):
         executable.run({**inputs, "ys": LIST[:2]})
 
 
@@ -209,7 +209,7 @@ def test_elements_joined_along_a_new_axis():
     """
     everywhere(text, {"xs": [f32(3, 2), -f32(3, 2), 2 * f32(3, 2)]}, {"xs": [f32(1, 2)]})
     executable = inlay.compile(import_model(model(text), table()))
-    with pytest.raises(CompileError, match=r"run\.check-failed"):
+    with pytest.raises(RunError, match=r"run\.check-failed"):
         executable.run({"xs": [f32(3, 2), f32(2, 2)]})
 
 
