@@ -31,7 +31,8 @@ def place_of(e: Expr, module: Module | None = None) -> Place | None:
         module: where its globals are; without it they have no place.
 
     Returns:
-        None for what has no place of its own: constants, control values, operators.
+        None for what has no place of its own: constants that an operation reads, control values,
+        operators.
     """
     while isinstance(e, Let):
         e = e.body

@@ -25,7 +25,8 @@ class Place:
     A value with parts has a place for each: a tuple for each field, a data type for each type
     argument (and then for each field that mentions neither those nor the type itself), a cell for
     its content, a function for each parameter and then for its result. The closure itself, the spine
-    of a list and control values (`int`, `bool`, `shape`) have no place of their own.
+    of a list and control values (`int`, `bool`, `shape`) have no place of their own. That of a
+    tensor constant is where it is needed: it is written unless an operation reads it there.
 
     Attributes:
         device: name of a device of the board; empty where only the memories, or only the parts, are

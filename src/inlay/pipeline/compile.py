@@ -100,10 +100,8 @@ def compile_module(module: Module, options: CompileOptions, instrument: Instrume
             lambda device: replace(generator, target=target_for(device)),
         )  # fmt: skip
     cached = {name: code.cached for name, code in artifact.kernels.items()}
-    kernels, machine = count_kernels(module, cached, board.host.name)
-    report = Report(
-        operator_counts, constant_bytes, kernels, machine, plans, len(artifact.image.data)
-    )
+    counts = count_kernels(module, cached, board.host.name)
+    report = Report(operator_counts, constant_bytes, *counts, plans, len(artifact.image.data))
     with instrument.span("link"):
         program = link(
             module,
@@ -111,6 +109,7 @@ def compile_module(module: Module, options: CompileOptions, instrument: Instrume
             target.triple,
             memories=tuple(m.name for m in board.memories),
             devices=part.devices,
+            homes=away(board),
             of_devices=part.kernels,
             properties={
                 "report": json.dumps(report.to_json(), sort_keys=True),

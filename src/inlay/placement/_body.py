@@ -136,8 +136,9 @@ class Body(Mover):
         if home is None:
             self.env[id(instance), let.var] = Bound(let.value, None)
         else:
+            made = self.put(let.value, home)
             self.env[id(instance), let.var] = self._bind(
-                let.value, home, region, let.var.name, let.var, let
+                made, home, region, let.var.name, let.var, let
             )
 
     def _tuple(self, let: Let, value: Tuple, instance: Instance, region: Region) -> None:
@@ -223,7 +224,7 @@ class Body(Mover):
             home = instance.constants.get(id(value))
             if home is None:
                 return Bound(value.args[0], None)
-            return self._bind(value.args[0], home, region, "constant")
+            return self._bind(self.put(value.args[0], home), home, region, "constant")
         return self.atom(value.args[0], instance, value, 1)
 
     # ------------------------------------------------------------------------ values
@@ -297,21 +298,26 @@ class Body(Mover):
         home = instance.domains[id(call)]
         wanted = self._wanted(call, instance, home)
         callee = self.atom(call.callee, instance, call, 0)
+        is_operation = isinstance(call.callee, OpRef) or self._is_kernel(call.callee)
+        is_copy = isinstance(call.callee, OpRef) and call.callee.op is DEVICE_COPY
+        prepares = is_operation and not is_copy and not self._keeps(call)
         args: list[Expr] = []
         for i, arg in enumerate(call.args):
             bound = self.atom(arg, instance, call, i + 1)
-            args.append(self.adapt(bound, wanted[i], region, call.span))
+            if prepares and isinstance(bound.expr, Const):
+                args.append(bound.expr)  # it is where the operation runs
+            else:
+                args.append(self.adapt(bound, wanted[i], region, call.span))
         child = instance.children.get((id(call), 0))
         if child is not None:
             args.extend(self._added(call, self.writer.chosen[id(child)], instance, region))
-        if isinstance(call.callee, OpRef) and self._keeps(call):
+        if self._keeps(call):
             first = self.atom(call.args[0], instance, call, 1)
-            home = first.home
+            home = home if isinstance(first.expr, Const) else first.home
         if not self.writing:
             return call, home
-        is_operation = isinstance(call.callee, OpRef) or self._is_kernel(call.callee)
         place = self.writer.operation_place(home) if is_operation else self.writer.place(home)
-        if isinstance(call.callee, OpRef) and call.callee.op is DEVICE_COPY and place is not None:
+        if is_copy and place is not None:
             place = replace(place, origin=Origin.USER)  # kept as a person wrote it
         return Call(callee.expr, tuple(args), call.type, call.span, place), home
 
@@ -350,8 +356,9 @@ class Body(Mover):
                 if attrs.src_memory:
                     mask = 1 << self.machine.memory_index[attrs.src_memory]
                 return (Leaf(self.places.port(device, mask)),)
-        elif self._keeps(call):
-            return (None,) * count
+        elif self._keeps(call):  # a constant comes to be somewhere by it
+            first = self.atom(call.args[0], instance, call, 1)
+            return (home if isinstance(first.expr, Const) else None, *(None,) * (count - 1))
         atom = home.atom if type(home) is Leaf else next(leaves(home), -1)
         device = self.host if atom < 0 else self.places.device(atom)
         every = self.anywhere[device]

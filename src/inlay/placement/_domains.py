@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from inlay.base.graph import strong_components
 from inlay.ir.module import Adt
 from inlay.ir.types import (
     AdtType,
@@ -73,7 +74,19 @@ class Parts:
 Domain = Leaf | Parts | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
+class _Data:
+    """A data type while its domain is made.
+
+    Attributes:
+        domain: of it; its further parts come last.
+        extra: what it has besides its arguments, and the data types in it that contain it.
+    """
+
+    domain: Parts
+    extra: list[Domain | _Data] = field(default_factory=list["Domain | _Data"])
+
+
 class Shapes:
     """Makes domains.
 
@@ -83,48 +96,60 @@ class Shapes:
         open: the atoms made for type variables.
     """
 
-    adts: Mapping[str, Adt]
-    atom: Callable[[], int]
-    open: set[int] = field(default_factory=set[int])
+    def __init__(self, adts: Mapping[str, Adt], atom: Callable[[], int]) -> None:
+        self.adts = adts
+        self.atom = atom
+        self.open: set[int] = set()
+        self._groups = _groups(adts)
 
-    def of(self, t: Type, types: Types, open_adts: tuple[str, ...] = ()) -> Domain:
+    def of(self, t: Type, types: Types) -> Domain:
         """Return a new domain for a type, with what its type variables stand for."""
         match t:
             case TensorType() | StorageType() | UnknownType():
                 return Leaf(self.atom())
             case TypeVar(name=name):
                 found = types.get(name)
-                made = Leaf(self.atom()) if found is None else self.of(found, {}, open_adts)
+                made = Leaf(self.atom()) if found is None else self.of(found, {})
                 self.open.update(leaves(made))
                 return made
             case ExistsType(body=body):
-                return self.of(body, types, open_adts)
+                return self.of(body, types)
             case TupleType(fields=fields):
-                return Parts(Kind.TUPLE, tuple(self.of(f, types, open_adts) for f in fields))
+                return Parts(Kind.TUPLE, tuple(self.of(f, types) for f in fields))
             case FuncType(params=params, result=result):
-                parts = (self.of(p, types, open_adts) for p in (*params, result))
-                return Parts(Kind.FUNCTION, tuple(parts))
+                return Parts(Kind.FUNCTION, tuple(self.of(p, types) for p in (*params, result)))
             case RefType(content=content):
-                return Parts(Kind.CELL, (self.of(content, types, open_adts),))
+                return Parts(Kind.CELL, (self.of(content, types),))
             case AdtType(name=name, args=args):
-                return self._data(name, tuple(self.of(a, types, open_adts) for a in args), open_adts)
+                return self._data(name, tuple(self.of(a, types) for a in args))
             case _:
                 return None
 
-    def _data(self, name: str, slots: tuple[Domain, ...], open_adts: tuple[str, ...]) -> Domain:
-        adt = self.adts.get(name)
-        if adt is None or name in open_adts:  # through another data type: no slot of its own
-            return None
-        data = Parts(Kind.DATA, slots)
+    def _data(self, name: str, slots: tuple[Domain, ...]) -> Domain:
+        """Return the domain of a data type with arguments.
+
+        Data types that contain each other are made together, each once: the tensors of all of them
+        are parts of each, in an order of its own.
+        """
+        made: dict[str, _Data] = {}
+        domain = self._constructors(name, slots, made)
+        for data in made.values():
+            data.domain.parts = (*data.domain.parts, *_extra(data))
+        return domain
+
+    def _constructors(
+        self, name: str, slots: tuple[Domain, ...], made: dict[str, _Data]
+    ) -> Domain:
+        if name in made or name not in self.adts:
+            return made[name].domain if name in made else None
+        adt, data = self.adts[name], Parts(Kind.DATA, slots)
+        own = made[name] = _Data(data)
         by_param = {p.name: slot for p, slot in zip(adt.params, slots, strict=True)}
-        extra: list[Domain] = []
 
         def of_field(t: Type) -> Domain:
             match t:
                 case TypeVar(name=param) if param in by_param:
                     return by_param[param]
-                case AdtType(name=other) if other == name:
-                    return data
                 case ExistsType(body=body):
                     return of_field(body)
                 case TupleType(fields=fields):
@@ -134,17 +159,68 @@ class Shapes:
                 case RefType(content=content):
                     return Parts(Kind.CELL, (of_field(content),))
                 case AdtType(name=other, args=args):
-                    return self._data(other, tuple(map(of_field, args)), (*open_adts, name))
+                    inner = tuple(map(of_field, args))
+                    if self._groups.get(other) == self._groups[name]:
+                        found = self._constructors(other, inner, made)
+                        own.extra.append(made[other])
+                        return found
+                    found = self._data(other, inner)
+                    own.extra.extend(found.parts[len(args) :] if isinstance(found, Parts) else ())
+                    return found
                 case _:
-                    made = self.of(t, {}, (*open_adts, name))
-                    if made is not None:
-                        extra.append(made)
-                    return made
+                    leaf = self.of(t, {})
+                    own.extra.append(leaf)
+                    return leaf
 
         for constructor in adt.constructors:
             data.fields[constructor.name] = tuple(map(of_field, constructor.fields))
-        data.parts = (*slots, *extra)
         return data
+
+
+def _extra(data: _Data) -> Iterator[Domain]:
+    """Yield what a data type has besides its arguments, and what those have that contain it."""
+    seen = {id(data)}
+    pending = [iter(data.extra)]
+    while pending:
+        item = next(pending[-1], _END)
+        if item is _END:
+            pending.pop()
+        elif not isinstance(item, _Data):
+            if item is not None:
+                yield item
+        elif id(item) not in seen:
+            seen.add(id(item))
+            pending.append(iter(item.extra))
+
+
+_END = _Data(Parts(Kind.DATA, ()))
+
+
+def _groups(adts: Mapping[str, Adt]) -> dict[str, int]:
+    """Return the same number for data types that contain each other."""
+
+    def inside(name: str) -> Iterator[str]:
+        pending = [f for c in adts[name].constructors for f in reversed(c.fields)]
+        while pending:
+            t = pending.pop()
+            match t:
+                case AdtType(name=other, args=args):
+                    if other in adts:
+                        yield other
+                    pending.extend(args)
+                case TupleType(fields=fields):
+                    pending.extend(fields)
+                case FuncType(params=params, result=result):
+                    pending.extend((*params, result))
+                case ExistsType(body=body):
+                    pending.append(body)
+                case RefType(content=content):
+                    pending.append(content)
+                case _:
+                    pass
+
+    components = strong_components(list(adts), inside)
+    return {name: number for number, names in enumerate(components) for name in names}
 
 
 def leaves(domain: Domain) -> Iterator[int]:

@@ -357,7 +357,8 @@ class _Gather(Flows):
             case OpRef(op=op, attrs=CopyAttrs() as attrs) if op is DEVICE_COPY:
                 return self._copy(call, attrs)
             case OpRef(op=op) if op in CHECKS:
-                return self._atom(call.args[0], call, 1)
+                first = self._atom(call.args[0], call, 1)
+                return first or self._domain(call.type, "a checked constant", call.span)
             case OpRef(op=op):
                 return self._operation(call, op.name)
             case ConstructorRef(name=name):

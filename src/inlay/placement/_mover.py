@@ -6,9 +6,12 @@ its answers and gathers demands, the second repeats them and reads off the copie
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from inlay.base.span import Span
 from inlay.ir.expr import (
     Call,
+    Const,
     Expr,
     Function,
     Let,
@@ -124,9 +127,18 @@ class Mover:
         self.places.stay(x, y)
         return True
 
+    def put(self, constant: Expr, want: Domain) -> Expr:
+        """Return a tensor that is known, made ready where it is wanted; what has no place as it is."""
+        if not self.writing or type(want) is not Leaf:
+            return constant
+        assert isinstance(constant, Const)
+        return replace(constant, place=self.writer.place(want))
+
     def adapt(self, bound: Bound, want: Domain, region: Region, span: Span) -> Expr:
         """Return a value where it is wanted: itself, a copy, or a tuple of fields and copies."""
         home = bound.home
+        if isinstance(bound.expr, Const):
+            return self.put(bound.expr, want)
         if not self._moves(home, want):
             return bound.expr
         match home, want:
@@ -183,6 +195,8 @@ class Mover:
             region: where it is used.
             span: of the use.
         """
+        if isinstance(bound.expr, Const):
+            return self.put(bound.expr, Leaf(want))
         atoms = list(leaves(bound.home))
         device, mask = self.places.device(want), self.places.mask(want)
         if not atoms or bound.region is None:

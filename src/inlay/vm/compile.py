@@ -23,7 +23,6 @@ from inlay.bytecode.program import (
     Batch,
     Constant,
     Device,
-    DeviceBody,
     Kernel,
     Program,
     ShapeCode,
@@ -33,6 +32,7 @@ from inlay.bytecode.spec import slot_kind
 from inlay.codegen.shapes import ShapeFunction
 from inlay.ir.expr import Function
 from inlay.ir.module import Module
+from inlay.ir.place import Place
 from inlay.vm.code import Code
 from inlay.vm.emit import ShapeSite, emit
 from inlay.vm.entries import entry_code
@@ -62,6 +62,7 @@ def compile_module(
     image: bytes = b"",
     memories: Sequence[str] = ("host",),
     devices: Sequence[Device] = (),
+    homes: Mapping[str, str] | None = None,
     properties: Mapping[str, str] | None = None,
     shapes: ShapeCompiler | None = None,
 ) -> Program:
@@ -74,6 +75,7 @@ def compile_module(
         image: native code of the kernels.
         memories: names of the memories of the board, the host's first.
         devices: besides the host.
+        homes: the memory of each device that is away from the host, by their names.
         properties: facts for people.
         shapes: makes native code of shape arithmetic; without it, the machine executes that one
             instruction at a time.
@@ -87,7 +89,11 @@ def compile_module(
     program = ProgramBuilder(
         target=target, image=image, memories=memories, devices=devices, properties=properties
     )
-    compiler = _Compiler(module, kernels, program, native=shapes is not None)
+    opened = {m for device in devices for m in device.memories}
+    indices = {d: list(memories).index(m) for d, m in (homes or {}).items()}
+    # Where nothing runs and nothing is brought to, it does not matter where a constant is.
+    reached = {d: index for d, index in indices.items() if index in opened}
+    compiler = _Compiler(module, kernels, program, reached, native=shapes is not None)
     names = list(module.entries) or [module.entry]
     for name in names:
         compiler.entry(name)
@@ -105,14 +111,15 @@ class _Compiler:
     """The tables of the program while it is made. Implements `environment.Tables`."""
 
     def __init__(
-        self, module: Module, kernels: Mapping[str, Kernel], program: ProgramBuilder, *,
-        native: bool,
+        self, module: Module, kernels: Mapping[str, Kernel], program: ProgramBuilder,
+        homes: Mapping[str, int], *, native: bool,
     ) -> None:  # fmt: skip
         self.module = module
         self.program = program
         self.sites: list[ShapeSite] = []
         self._native = MOST_NATIVE if native else 0
         self._kernels = kernels
+        self._homes = homes
         self._kernel_index: dict[str, int] = {}
         self._constants: dict[object, int] = {}
         self._kept: list[np.ndarray] = []
@@ -163,10 +170,9 @@ class _Compiler:
             found = self._kernel_index[name] = self.program.kernel(kernel)
         return found
 
-    def memory_of(self, kernel: str) -> int:
-        """Return the memory from which a kernel reads constants: the host's, or its device's."""
-        body = self._kernels[kernel].body
-        return body.memory if isinstance(body, DeviceBody) else 0
+    def memory_at(self, place: Place | None) -> int:
+        """Return the memory of what is at a place: the host's, or that of the device."""
+        return 0 if place is None else self._homes.get(place.device, 0)
 
     def function(self, name: str) -> FunctionBuilder:
         """Return the builder of a function of the module; its code follows."""

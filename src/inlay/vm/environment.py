@@ -24,6 +24,7 @@ from inlay.bytecode.builder import FunctionBuilder
 from inlay.bytecode.isa import Kind
 from inlay.ir.expr import Function, Var
 from inlay.ir.module import Module
+from inlay.ir.place import Place
 from inlay.ir.types import ExistsType, IntType, ShapeType, TensorType, TupleType, Type
 from inlay.vm.code import Operand, Register
 from inlay.vm.facts import Facts, integers, mentioned
@@ -56,8 +57,8 @@ class Tables(Protocol):
         """Return the index of a kernel."""
         ...
 
-    def memory_of(self, kernel: str) -> int:
-        """Return the memory from which a kernel reads constants."""
+    def memory_at(self, place: Place | None) -> int:
+        """Return the memory of what is at a place."""
         ...
 
     def function(self, name: str) -> FunctionBuilder:
@@ -163,7 +164,7 @@ class Environment:
             case Register() | int():
                 return value
             case Constant(array=array, memory=memory):
-                index = self.tables.constant(array, memory)
+                index = self.tables.constant(array, memory or 0)
                 return self.writer.make("CONST", index, kind=Kind.TENSOR)
             case Fields(items=items):
                 parts = [self.operand(item) for item in items]

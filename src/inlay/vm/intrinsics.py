@@ -18,7 +18,7 @@ from inlay.ops.joining import AxisAttrs
 from inlay.ops.memory import StorageAttrs, TensorAtAttrs
 from inlay.vm.code import Operand
 from inlay.vm.environment import Environment
-from inlay.vm.values import UNIT, Constant, Fields, Value, as_operand
+from inlay.vm.values import UNIT, Fields, Value, as_operand
 
 Intrinsic = Callable[[Environment, Call, object, list[Value]], Value]
 """Appends the instructions of a call, given its attributes and arguments; returns the result."""
@@ -167,9 +167,8 @@ def _invoke(env: Environment, call: Call, attrs: object, args: list[Value]) -> V
     kernel, ints = call.args[0], call.args[-1].type
     assert isinstance(kernel, GlobalVar), "invoke names a kernel"
     assert isinstance(ints, ShapeType), "the integers of a kernel are a shape"
-    index, memory = env.tables.kernel(kernel.name), env.tables.memory_of(kernel.name)
-    values = [Constant(t.array, memory) if isinstance(t, Constant) else t for t in args[1:-1]]
-    tensors = [env.operand(t) for t in values]
+    index = env.tables.kernel(kernel.name)
+    tensors = [env.operand(t) for t in args[1:-1]]
     numbers = [as_operand(n) for n in env.fields(args[-1], len(ints.values))]
     env.writer.emit("INVOKE", index, args=(*tensors, *numbers))
     return UNIT

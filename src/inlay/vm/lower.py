@@ -264,7 +264,8 @@ class Lowering:
     def _constant(self, e: Const) -> Value:
         match e.value:
             case np.ndarray():
-                return Constant(e.value)
+                known = e.place is not None
+                return Constant(e.value, self._env.tables.memory_at(e.place) if known else None)
             case bool():
                 return int(e.value)
             case Int():
@@ -338,7 +339,7 @@ class Lowering:
                     )
                 if op is TENSOR_AT and e.args[0] in self._env.facts.alone:
                     return self._allocated(e)
-                args = [self._argument(arg) for arg in e.args]
+                args = [self._argument(arg, e) for arg in e.args]
                 self._at(e)
                 if intrinsic is None:
                     return self._view(e, args[op.alias or 0])
@@ -381,11 +382,14 @@ class Lowering:
         args = (self._env.operand(source), *dims)
         return self._writer.make("RESHAPE", len(dims), args=args, kind=Kind.TENSOR)
 
-    def _argument(self, e: Expr) -> Value:
+    def _argument(self, e: Expr, call: Call) -> Value:
         # Kernels are named by the operator that runs them; their name is not a value.
         if isinstance(e, GlobalVar) and e.name not in self._functions:
             return UNIT
-        return self._value(e)
+        value = self._value(e)
+        if isinstance(value, Constant) and value.memory is None:  # it is where the operation runs
+            return Constant(value.array, self._env.tables.memory_at(call.place))
+        return value
 
     def _call_known(self, callee: Value, e: Call) -> Value:
         if not isinstance(callee, (GlobalFunction, LocalFunction)):

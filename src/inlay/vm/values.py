@@ -55,10 +55,14 @@ class Constant:
     """A tensor that is known; pushed where it is used, so that it occupies no slot.
 
     The constant table has it once for each memory where it is used.
+
+    Attributes:
+        array: its elements.
+        memory: where the program has it; None where that is up to the operation that reads it.
     """
 
     array: np.ndarray
-    memory: int = 0
+    memory: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
