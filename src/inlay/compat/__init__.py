@@ -1,4 +1,5 @@
 """Faces that other projects know: Inlay behind their interfaces.
 
-Each module imports the project whose interface it implements; nothing below imports this package.
+`onnx_backend` is what the conformance runner of ONNX drives, `onnxruntime` the interface of that
+package. Nothing below imports this package.
 """
