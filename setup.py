@@ -3,14 +3,20 @@
 Everything else is declared in pyproject.toml. The portable runtime lives in ``runtime/`` (C99, one
 public header); ``src/inlay/runtime/_ext`` wraps it for Python with the limited API, so one wheel
 serves every Python from 3.11 on. Sources are found by glob: a new ``.c`` file needs no edit here.
+
+A wheel carries the runtime as sources too, in ``inlay/runtime/c``: operators in C include its
+headers, and a program that embeds Inlay compiles it. In a checkout both are in ``runtime/``, where
+``inlay.get_include`` finds them.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
 # One platform layer is chosen per build; the extension module runs on hosts.
@@ -66,4 +72,18 @@ def _extensions() -> list[Extension]:
     ]
 
 
-setup(ext_modules=_extensions(), options={"bdist_wheel": {"py_limited_api": "cp311"}})
+class BuildWithRuntime(build_py):
+    """Copies what operators in C and embedding programs compile into the package of a wheel."""
+
+    def run(self):
+        super().run()
+        if not self.editable_mode:
+            package = Path(self.build_lib, "inlay", "runtime", "c")
+            shutil.copytree(ROOT / "runtime", package, dirs_exist_ok=True)
+
+
+setup(
+    ext_modules=_extensions(),
+    cmdclass={"build_py": BuildWithRuntime},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+)

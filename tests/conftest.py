@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import data
+from tests.budget import Budget
 from tests.text_files import TextFile
 
 # Derandomized: a failure found on one machine is found on every machine. `make test-all` takes "whole".
@@ -36,12 +37,15 @@ of a group run in one process (`--dist loadgroup`)."""
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--shared-data", help="folder of the shared models (default: found beside)")
+    parser.addoption("--budget", action="store_true", help="print the processor time of each part")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     chosen = config.getoption("--shared-data")
     if chosen:
         data.use(Path(chosen))
+    if config.getoption("--budget"):
+        config.pluginmanager.register(Budget())
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -85,7 +85,7 @@ int32_t scale_rows(const inlay_call_t *call)
 }
 """
 if shutil.which("cc"):
-    headers = Path(inlay.__file__).parents[2] / "runtime" / "include"
+    headers = inlay.get_include()
     Path("mine.c").write_text(SOURCE)
     flags = ["-std=c99", "-O2", "-ffp-contract=off", "-shared", "-fPIC", f"-I{headers}"]
     subprocess.run(["cc", *flags, "mine.c", "-o", "libmine.so"], check=True)

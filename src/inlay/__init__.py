@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from inlay.ir.module import Module
     from inlay.runtime.extern import Extern, extern
+    from inlay.runtime.headers import get_include
     from inlay.runtime.session import Executable, load_executable
 
 __version__ = "0.1.0.dev0"
@@ -39,6 +40,7 @@ _HOMES = {
     "tensor_type": "inlay.api",
     "extern": "inlay.runtime.extern",
     "Extern": "inlay.runtime.extern",
+    "get_include": "inlay.runtime.headers",
     "Executable": "inlay.runtime.session",
     "Module": "inlay.ir.module",
     "Cancelled": "inlay.base.diagnostics",
@@ -64,6 +66,7 @@ __all__ = [
     "compile",
     "explain",
     "extern",
+    "get_include",
     "load",
     "load_executable",
     "tensor_type",

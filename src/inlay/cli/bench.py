@@ -111,7 +111,7 @@ def onnxruntime_runner(model: Any, inputs: Mapping[str, np.ndarray], threads: in
         raise unsupported(
             "bench.no-peer",
             "onnxruntime is not installed",
-            hint="install the extra: pip install 'inlay[bench]'",
+            hint="install the extra: pip install 'inlay-compiler[bench]'",
         ) from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads

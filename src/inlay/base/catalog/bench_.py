@@ -22,7 +22,7 @@ ENTRIES = (
         id="bench.no-peer",
         title="a peer that is not installed",
         explanation="The peer is measured in this process, so its package must be importable.",
-        remedy="Install it: `pip install 'inlay[bench]'`.",
+        remedy="Install it: `pip install 'inlay-compiler[bench]'`.",
     ),
     Entry(
         id="bench.peer-format",
