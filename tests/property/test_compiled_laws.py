@@ -10,6 +10,7 @@ from inlay.api import compilation
 from inlay.bytecode.writer import to_bytes
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
+from tests.examples import examples
 from tests.property.gen_ir import Program, programs, run
 from tests.python_kernels import compile_with_python_kernels, run_program
 
@@ -35,7 +36,7 @@ def test_bytecode_means_what_the_program_means(p: Program):
 
 
 @pytest.mark.llvm
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(programs(max_statements=6))
 def test_native_code_means_what_the_program_means(p: Program):
     """The whole route: passes, schedules, native code, the C runtime, in all its modes."""
@@ -53,7 +54,7 @@ def test_native_code_means_what_the_program_means(p: Program):
         assert executable.live_objects() == 0
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(programs())
 def test_compiling_twice_gives_equal_bytes(p: Program):
     first, second = (to_bytes(compile_with_python_kernels(p.module)[0]) for _ in range(2))

@@ -20,6 +20,7 @@ from inlay.ops.table import table
 from inlay.pipeline.externs import definition_of
 from inlay.runtime.extern import Extern, extern
 from inlay.runtime.session import executable_of
+from tests.examples import examples
 from tests.property.gen_ir import Program, programs, run, same_value
 from tests.property.test_compiled_laws import assert_equal, outputs_of
 
@@ -56,7 +57,7 @@ def with_externs_for(module: Module, names: frozenset[str]) -> Module:
 
 
 @pytest.mark.llvm
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(programs(max_statements=6), st.frozensets(st.sampled_from(REPLACED), min_size=1), st.integers(0, 99))
 def test_externs_mean_what_they_stand_for(p: Program, names: frozenset[str], seed: int):
     module = with_externs_for(p.module, names)

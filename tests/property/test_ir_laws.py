@@ -14,6 +14,7 @@ from inlay.ir.parser import parse_module
 from inlay.ir.printer import PrintOptions, print_module
 from inlay.ir.verify import verify
 from inlay.ops.table import table
+from tests.examples import examples
 from tests.property.gen_ir import Program, assert_same, programs, run
 
 
@@ -60,7 +61,7 @@ def test_a_copy_is_equal_and_apart(p: Program):
 
 
 @given(programs())
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_reading_broken_text_is_an_error_and_no_crash(p: Program):
     text = print_module(p.module)
     for at in range(7, len(text), max(len(text) // 12, 1)):

@@ -17,6 +17,7 @@ from inlay.pipeline.route import TENSOR
 from inlay.transforms.fold_constants import FoldOptions
 from inlay.transforms.fuse_ops import FuseOptions
 from inlay.transforms.inline_functions import InlineOptions
+from tests.examples import examples
 from tests.property.gen_ir import Program, assert_same, programs
 
 PASSES = pass_table()
@@ -38,7 +39,7 @@ def run_checked(p: Program, module: Module, step: Pass, ctx: PassContext) -> Mod
 
 @pytest.mark.parametrize("name", list(PASSES))
 @given(p=programs())
-@settings(max_examples=12)
+@settings(max_examples=examples(6))
 def test_a_pass_keeps_the_meaning(name: str, p: Program):
     ctx = context()
     module = PASSES["to-anf"].run(p.module, ctx)
@@ -46,7 +47,7 @@ def test_a_pass_keeps_the_meaning(name: str, p: Program):
 
 
 @given(p=programs(max_statements=12))
-@settings(max_examples=15)
+@settings(max_examples=examples(8))
 def test_all_passes_together_keep_the_meaning(p: Program):
     ctx, module = context(), p.module
     for step in TENSOR:
@@ -54,7 +55,7 @@ def test_all_passes_together_keep_the_meaning(p: Program):
 
 
 @given(p=programs())
-@settings(max_examples=12)
+@settings(max_examples=examples(8))
 def test_options_do_not_change_the_meaning(p: Program):
     ctx = context(
         FoldOptions(limit=0),
@@ -67,7 +68,7 @@ def test_options_do_not_change_the_meaning(p: Program):
 
 
 @given(p=programs())
-@settings(max_examples=12)
+@settings(max_examples=examples(8))
 def test_nesting_and_naming_again_keep_the_meaning(p: Program):
     ctx = context()
     module = p.module
@@ -76,7 +77,7 @@ def test_nesting_and_naming_again_keep_the_meaning(p: Program):
 
 
 @given(p=programs())
-@settings(max_examples=15)
+@settings(max_examples=examples(8))
 def test_two_runs_give_the_same_text(p: Program):
     texts = []
     for _ in range(2):

@@ -31,6 +31,7 @@ from inlay.ir.verify import verify
 from inlay.ir.walk import postorder
 from inlay.ops.table import table
 from tests.data import REPOSITORY
+from tests.examples import examples
 from tests.property.gen_ir import Program, assert_same, programs
 from tests.unit.analysis.erase import erase
 
@@ -372,7 +373,7 @@ def test_erased_types_of_lets_and_results_are_found_again(p: Program) -> None:
 
 
 @given(programs())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_erased_types_of_parameters_keep_the_meaning(p: Program) -> None:
     found = infer_types(erase(p.module, params=True))
     assert verify(found) == ()
@@ -495,7 +496,7 @@ WORDS = ("neg", "add", "x", "y", "f", "@f", "@map", "2", "f32", "i", "int(3)", "
 
 
 @given(st.sampled_from(MUTATED), st.randoms(use_true_random=False))
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 def test_a_program_that_is_spoiled_is_refused_and_no_crash(text: str, random: Random) -> None:
     tokens = re.findall(r"\s+|[\w.@]+|.", LIST + TREE + text)
     words = [i for i, token in enumerate(tokens) if re.match(r"[\w@]", token)]

@@ -60,6 +60,7 @@ def scheduled(f: LoopFunction) -> tuple[Schedule, tuple[str, ...]]:
     return s, contract(s, block, SMALL)
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("epilogue", ["", "relu"])
 @pytest.mark.parametrize(
     ("shape", "n", "sizes"),
@@ -150,6 +151,7 @@ def convolution(
     return from_te("conv", inputs, [y])
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("epilogue", [False, True])
 @pytest.mark.parametrize(
     ("image", "kernel", "channels", "stride", "pad"),
@@ -178,6 +180,7 @@ def test_packed_convolution(
     assert bool(lowered.workspaces) == (pad > 0 and len(f.dims) == 3)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("image", "kernel", "stride", "pad"),
     [
@@ -200,6 +203,7 @@ def test_depthwise_convolution(image: tuple, kernel: int, stride: int, pad: int)
     assert "select" not in print_function(lowered)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("image", "groups", "channels", "stride"),
     [((1, 5, 9, 8), 4, 8, 1), ((1, 5, 9, 12), 3, 24, 2), ((1, dim("h"), 6, 4), 2, 16, 1)],
@@ -238,6 +242,7 @@ def test_other_reductions_are_left_to_other_rules() -> None:
     assert s.trace == []
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("columns", [17, 24, 33, 40, 63, 64, 65, 100])
 @pytest.mark.parametrize("rows", [2, 5, 8])
 def test_panels_of_any_number_of_columns_compile(columns: int, rows: int) -> None:

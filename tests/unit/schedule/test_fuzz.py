@@ -15,6 +15,7 @@ from inlay.loop.func import LoopFunction
 from inlay.loop.scalar import ReduceOp
 from inlay.schedule.state import Illegal, Schedule, illegal
 from inlay.schedule.trace import find_primitive
+from tests.examples import examples
 from tests.unit.schedule.programs import dim, elementwise, gemm, hold_law
 from tests.unit.schedule.test_moves import stencil
 from tests.unit.schedule.test_rules import broadcast, pool, reduction, transpose
@@ -97,7 +98,7 @@ def apply_one(s: Schedule, name: str, draw: Callable[[int], int]) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(st.data())
 def test_random_schedules(program: str, data: st.DataObject) -> None:
     make, sizes = PROGRAMS[program]

@@ -40,6 +40,7 @@ def reduction(
     return from_te("f", [x], [te.compute([shape[d] for d in kept], body, name="y")])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("n", [BLOCK, BLOCK + 1, 127, 2500])
 @pytest.mark.parametrize("columns", [3, 9])
 def test_known_sizes(n: int, columns: int) -> None:
@@ -50,6 +51,7 @@ def test_known_sizes(n: int, columns: int) -> None:
         hold_law(f, s)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("columns", [3, 9])
 def test_symbolic_sizes(columns: int) -> None:
     n = dim("n")
@@ -60,6 +62,7 @@ def test_symbolic_sizes(columns: int) -> None:
         hold_law(f, s, (0,), (1,), (BLOCK,), (BLOCK + 1,), (4200,))
 
 
+@pytest.mark.slow
 def test_several_loops_that_do_not_merge() -> None:
     n, m = dim("n"), dim("m")
     f = reduction((n, 3, m, 9), (0, 2))
