@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.drivers.build import build
+from tests.system import need_sanitizer
 
 
 @pytest.fixture(scope="session")
 def suite(tmp_path_factory) -> Path:
-    if shutil.which("gcc") is None:
-        pytest.skip("no C compiler")
+    need_sanitizer("address,undefined")
     return build(tmp_path_factory.mktemp("drivers"))

@@ -26,8 +26,9 @@ def run(suite: Path, *words: str) -> list[str]:
 
 
 def passed(lines: list[str]) -> None:
-    if lines and lines[0].startswith("ABSENT"):
-        pytest.skip(lines[0].removeprefix("ABSENT "))
+    for line in lines:
+        if line.startswith("ABSENT"):
+            pytest.skip(line.removeprefix("ABSENT "))
     names = [line for line in lines if line.startswith("passed ")]
     assert len(names) == len(lines) == 19
 
@@ -75,6 +76,6 @@ def test_remote_through_a_file(suite, tmp_path):
 def test_a_device_that_is_not_there_says_so(suite):
     [line] = [x for x in run(suite, "opencl", "index=15") if x.startswith("ABSENT")]
     assert "needed 16" in line or "libOpenCL" in line
-    words = "endpoint=tcp://127.0.0.1:9 connect=50"
+    words = "endpoint=tcp://127.0.0.1:9 connect=50 key=none"
     [line] = [x for x in run(suite, "remote", words) if x.startswith("ABSENT")]
     assert "nothing answers within 50 ms" in line or "libzmq" in line

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from tests.fuzz.run import fuzz
 from tests.fuzz.targets import corpus, targets
-from tests.runtime_c.build import NoSanitizerError, build
+from tests.runtime_c.build import build
+from tests.system import lacks_sanitizer, need_sanitizer
 
 NAMES = ("onnx", "onnx-compile", "inl", "inlay")
 SECONDS = 1
@@ -20,18 +19,13 @@ SECONDS = 1
 
 @pytest.fixture(scope="module")
 def driver():
-    if shutil.which("gcc") is None:
-        return None
-    try:
-        return build("address,undefined")
-    except NoSanitizerError:
-        return None
+    return None if lacks_sanitizer("address,undefined") else build("address,undefined")
 
 
 @pytest.mark.parametrize("name", ["onnx", "inl", "inlay"])
 def test_corpus(driver, name):
     if name == "inlay" and driver is None:
-        pytest.skip("there is no compiler with sanitizers")
+        need_sanitizer("address,undefined")
     target = targets(driver)[name]
     paths = corpus(target.suffix)
     assert len(paths) > 5
@@ -47,7 +41,7 @@ def test_corpus(driver, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_search(driver, name):
     if name == "inlay" and driver is None:
-        pytest.skip("there is no compiler with sanitizers")
+        need_sanitizer("address,undefined")
     seen = fuzz(name, targets(driver)[name], seed=0, seconds=SECONDS, driver=driver)
     assert seen["refused"], "some inputs are wrong"
     assert len(seen) > 1, "some are not"
@@ -57,5 +51,5 @@ def test_search(driver, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_longer_search(driver, name):
     if name == "inlay" and driver is None:
-        pytest.skip("there is no compiler with sanitizers")
+        need_sanitizer("address,undefined")
     fuzz(name, targets(driver)[name], seed=1_000_000, seconds=60, driver=driver)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.data import REPOSITORY
+from tests.system import lacks_sanitizer
 
 CORE = sorted((REPOSITORY / "runtime" / "src").glob("*.c"))
 PLATFORM = [REPOSITORY / "runtime/src/platform" / name for name in ("pool.c", "posix.c")]
@@ -55,13 +56,8 @@ def _compile(sources: Sequence[Path], sanitizer: str, program: Path) -> Path:
         capture_output=True,
         text=True,
     )
-    if done.returncode:
-        probe = subprocess.run(
-            ["gcc", f"-fsanitize={sanitizer}", "-x", "c", "-", "-o", "/dev/null"],
-            input="int main(void){return 0;}", check=False, capture_output=True, text=True,
-        )  # fmt: skip
-        if probe.returncode:
-            raise NoSanitizerError("the C compiler has no sanitizers")
+    if done.returncode and (reason := lacks_sanitizer(sanitizer)):
+        raise NoSanitizerError(reason)
     assert done.returncode == 0, done.stderr
     return program
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from tests.data import REPOSITORY
 from tests.runtime_c.build import CORE, INCLUDES, MODES, PLATFORM, NoSanitizerError, write
 from tests.runtime_c.build import build as driver_with
 from tests.runtime_c.build import drive as driven
+from tests.system import need, need_sanitizer, needs
 from tests.unit.bytecode.test_container import reseal
 from tests.unit.runtime.generate import CALLBACKS, Generator
 from tests.unit.runtime.generate_flow import FlowGenerator
@@ -36,7 +36,7 @@ STRICT = [
 
 pytestmark = [
     pytest.mark.cc,
-    pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler"),
+    needs("gcc"),
 ]
 
 
@@ -47,6 +47,7 @@ def test_generated_files_are_fresh():
 
 @pytest.fixture(scope="module")
 def strict_objects(tmp_path_factory) -> list[Path]:
+    need("nm")
     folder = tmp_path_factory.mktemp("strict")
     found = []
     for source in CORE:
@@ -355,6 +356,7 @@ def test_truncated_files_under_sanitizers(driver, tmp_path):
 
 @pytest.mark.parametrize("name", ["blocks", "choice"])
 def test_a_room_alone(tmp_path, name):
+    need_sanitizer("address,undefined")
     program = tmp_path / name
     sources = [REPOSITORY / f"runtime/src/{name}.c", REPOSITORY / f"tests/runtime_c/{name}.c"]
     flags = ["-std=c11", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
@@ -362,14 +364,13 @@ def test_a_room_alone(tmp_path, name):
         ["gcc", *flags, *INCLUDES, *sources, "-o", program],
         check=False, capture_output=True, text=True,
     )  # fmt: skip
-    if done.returncode and "san" in done.stderr:
-        pytest.skip("the C compiler has no sanitizers")
     assert done.returncode == 0, done.stderr
     ran = subprocess.run([program], check=False, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stdout + ran.stderr[-3000:]
 
 
 def test_thread_pool_under_the_thread_sanitizer(tmp_path):
+    need_sanitizer("thread")
     program = tmp_path / "pool"
     sources = [*PLATFORM, REPOSITORY / "tests/runtime_c/pool.c"]
     flags = ["-std=c11", "-O1", "-g", "-fsanitize=thread", "-pthread"]
@@ -377,8 +378,6 @@ def test_thread_pool_under_the_thread_sanitizer(tmp_path):
         ["gcc", *flags, *INCLUDES, *sources, "-o", program],
         check=False, capture_output=True, text=True,
     )  # fmt: skip
-    if done.returncode and "tsan" in done.stderr:
-        pytest.skip("the C compiler has no thread sanitizer")
     assert done.returncode == 0, done.stderr
     ran = subprocess.run([program], check=False, capture_output=True, text=True, timeout=120)
     if "unexpected memory mapping" in ran.stderr:

@@ -99,7 +99,8 @@ static inlay_status_t find_library(inlay_device_t *device, char *message, size_t
         device->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!device->library) {
         if (bytes)
-            snprintf(message, bytes, "found no libOpenCL.so.1; install a driver of OpenCL devices");
+            snprintf(message, bytes, "found no libOpenCL.so.1; install a driver of OpenCL devices "
+                     "(Debian: pocl-opencl-icd)");
         return INLAY_ABSENT;
     }
 #define INLAY_CL_FIND(name, result, parameters)                                                    \
@@ -446,4 +447,5 @@ static void opencl_release(inlay_device_t *device, inlay_memory_t *memory)
 const inlay_driver_t inlay_driver_opencl = {
     "opencl",        opencl_open,    opencl_close, opencl_facts, opencl_load, opencl_unload,
     opencl_find, opencl_allocate, opencl_release, inlay_cl_start, inlay_cl_wait, NULL,
+    NULL,
 };

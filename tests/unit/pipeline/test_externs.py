@@ -25,9 +25,10 @@ from inlay.ops.table import table
 from inlay.pipeline.externs import rebind, with_externs
 from inlay.runtime.extern import Extern, extern
 from inlay.runtime.session import executable_of, load_executable
+from tests.system import needs
 
 INCLUDE = Path(__file__).parents[3] / "runtime" / "include"
-cc = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+cc = needs("cc")
 RULE = "(x: Tensor[n, k, f32], f: Tensor[n, f32]) -> Tensor[n, k, f32]"
 
 SOURCE = """

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from inlay.bytecode import formula
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import Access, Entry, HostBody, Kernel, Program, Requirement
 from inlay.bytecode.spec import Dim, Symbol, TensorSpec
+from tests.system import need
 
 
 def dims(text: str, symbols: list[str]) -> tuple[Dim, ...]:
@@ -57,8 +56,7 @@ def dbl(tensors: list[np.ndarray], integers: list[int]) -> None:
 
 def native_image(source: str, tmp_path: Path, names: list[str]) -> tuple[bytes, list[int]]:
     """Compile C functions to position-independent bytes; return them and where each begins."""
-    if shutil.which("gcc") is None or shutil.which("objcopy") is None:
-        pytest.skip("no C compiler with objcopy")
+    need("gcc", "objcopy", "nm")
     c, o, image = (tmp_path / f"image.{end}" for end in ("c", "o", "bin"))
     c.write_text("#include <stdint.h>\n#include <stddef.h>\n" + source)
     flags = ["-O1", "-fPIC", "-fno-stack-protector", "-fno-asynchronous-unwind-tables",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -23,10 +22,11 @@ from inlay.bytecode.program import (
 )
 from inlay.bytecode.spec import Dim, Symbol, TensorSpec
 from inlay.runtime.session import executable_of
+from tests.system import needs
 
 pytestmark = [
     pytest.mark.cc,
-    pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler"),
+    needs("cc"),
 ]
 RUNTIME = Path(__file__).parents[3] / "runtime"
 SOURCE = """

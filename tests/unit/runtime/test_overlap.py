@@ -8,7 +8,6 @@ run at once, and no time is measured.
 from __future__ import annotations
 
 import ctypes
-import shutil
 import subprocess
 
 import numpy as np
@@ -20,11 +19,12 @@ from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import Access, Entry, Kernel, Program, SymbolBody
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
+from tests.system import needs
 from tests.unit.runtime.programs import spec
 
 pytestmark = [
     pytest.mark.cc,
-    pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler"),
+    needs("gcc"),
 ]
 
 SOURCE = """

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import random
 import resource
-import shutil
 import subprocess
 import threading
 from concurrent.futures import CancelledError
@@ -24,11 +23,12 @@ from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import Access, Entry, Kernel, Program, Symbol, SymbolBody
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
+from tests.system import needs
 from tests.unit.runtime.programs import spec
 
 pytestmark = [
     pytest.mark.cc,
-    pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler"),
+    needs("gcc"),
 ]
 
 SOURCE = """
