@@ -201,7 +201,7 @@ def serve_ours(pipe: Connection, key: Path | None) -> None:
 def ours(key: Path | None, *, to_device: bool) -> Iterator[Peer]:
     """Copies to or from a remote device."""
     data = np.zeros(max(SIZES), np.uint8)
-    words = f" key={key}" if key else ""
+    words = f" key={key or 'none'}"
     with (
         elsewhere(serve_ours, key) as endpoint,
         Device("remote", f"endpoint={endpoint}{words}") as device,

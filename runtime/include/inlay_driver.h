@@ -124,6 +124,8 @@ struct inlay_driver {
     /* Optional, for devices without a thread of their own: do some work, tell what has ended, and
      * return whether anything is left in flight. Who waits calls it again and again. */
     int (*progress)(inlay_device_t *device);
+    /* Optional, for devices that may be lost: whether this one is. */
+    int (*is_lost)(inlay_device_t *device);
 };
 
 /* Accepts everything and does nothing, at once; memory has no bytes. What drivers begin from, and

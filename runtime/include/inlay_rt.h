@@ -31,6 +31,7 @@ typedef enum inlay_status {
     INLAY_STACK_LIMIT = 0x21,
     INLAY_CANCELLED = 0x22,
     INLAY_DEADLINE = 0x23,
+    INLAY_LIMIT = 0x24,            /* a server of devices allows its clients no more */
     INLAY_NOT_INLAY = 0x30,
     INLAY_VERSION = 0x31,
     INLAY_TRUNCATED = 0x32,
@@ -205,6 +206,9 @@ inlay_status_t inlay_module_open(const uint8_t *data, size_t bytes, const void *
                                  int check_constants, const inlay_host_t *host,
                                  inlay_module_t **module, inlay_error_t *error);
 void inlay_module_close(inlay_module_t *module);
+/* Whether a device of the module is lost (INLAY_LOST, INLAY_LIMIT): calls that need it fail until the
+ * module is opened again. Any thread. */
+int inlay_module_is_lost(const inlay_module_t *module);
 
 /* Return the index of an entry, or -1. */
 int32_t inlay_module_entry(const inlay_module_t *module, const char *name);

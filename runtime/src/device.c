@@ -21,21 +21,23 @@ static inlay_status_t device_fails(inlay_error_t *error, const inlay_unopened_t 
     return status;
 }
 
-inlay_status_t inlay_no_device_memory(inlay_activation_t *m, const inlay_home_t *home)
+inlay_status_t inlay_no_device_memory(inlay_activation_t *m, const inlay_home_t *home, size_t bytes)
 {
-    /* One that is lost refuses even no bytes, and says why. */
+    /* Asked again, to be told why: there is no memory, or the device is not there any more. */
     char message[INLAY_MESSAGE_BYTES];
-    inlay_memory_t *none = NULL;
+    inlay_memory_t *memory = NULL;
     inlay_status_t status;
     message[0] = '\0';
-    status = home->driver->allocate(home->device, home->unit, 0, &none, message, sizeof message);
-    if (status == INLAY_OK) home->driver->release(home->device, none);
-    if (status == INLAY_LOST) {
-        device_fails(m->error, home->record, status, message);
-        inlay_say(m->error, " (where memory was asked for)");
-        return status;
+    status = home->driver->allocate(home->device, home->unit, bytes, &memory, message, sizeof message);
+    if (status == INLAY_OK) {
+        home->driver->release(home->device, memory);
+        status = INLAY_OUT_OF_MEMORY;
     }
-    return device_fails(m->error, home->record, INLAY_OUT_OF_MEMORY, "it has no more memory");
+    if (status == INLAY_OUT_OF_MEMORY && !message[0])
+        return device_fails(m->error, home->record, status, "it has no more memory");
+    device_fails(m->error, home->record, status, message);
+    inlay_say(m->error, " (where memory was asked for)");
+    return status;
 }
 
 inlay_status_t inlay_not_in_host(inlay_activation_t *m, const inlay_home_t *home)
@@ -251,6 +253,16 @@ void inlay_devices_close(inlay_module_t *module)
         first->driver->close(first->device);
     }
     inlay_gates_close(module);
+}
+
+int inlay_module_is_lost(const inlay_module_t *module)
+{
+    uint32_t i;
+    for (i = 0; i < module->n_devices; i++) {
+        const inlay_home_t *first = &module->homes[module->devices[i].memories[0]];
+        if (first->driver && first->driver->is_lost && first->driver->is_lost(first->device)) return 1;
+    }
+    return 0;
 }
 
 /* ----------------------------------------------------------------------------------- commands */

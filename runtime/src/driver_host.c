@@ -340,4 +340,5 @@ static void host_wait(inlay_device_t *device, inlay_ticket_t ticket)
 const inlay_driver_t inlay_driver_host = {
     "host",        host_open,    host_close,   host_facts, host_load,     host_unload, host_find,
     host_allocate, host_release, host_start, host_wait, host_progress,
+    NULL,
 };

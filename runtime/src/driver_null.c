@@ -95,5 +95,5 @@ static void null_wait(inlay_device_t *device, inlay_ticket_t ticket)
 
 const inlay_driver_t inlay_driver_null = {
     "null",        null_open,    null_close,   null_facts, null_load, null_unload, null_find,
-    null_allocate, null_release, null_start, null_wait, NULL,
+    null_allocate, null_release, null_start, null_wait, NULL, NULL,
 };

@@ -87,7 +87,7 @@ static inlay_storage_t *new_storage_in(inlay_activation_t *m, uint32_t memory, s
     }
     if (storage || m->flow.is_stopped) return storage;
     if (!home->driver) inlay_no_memory(m);
-    else inlay_no_device_memory(m, home);
+    else inlay_no_device_memory(m, home, bytes);
     return NULL;
 }
 

@@ -55,6 +55,10 @@ class Proxy:
                 end.shutdown(socket.SHUT_RDWR)
         self._ends.clear()
 
+    def changed(self, data: bytes) -> bytes:
+        """Return what becomes of data on their way to the server."""
+        return data
+
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # when the door is closed
             while True:
@@ -66,17 +70,17 @@ class Proxy:
             self._ends += [client, server]
             for end in (client, server):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            back = threading.Thread(target=self._pass_on, args=(server, client), daemon=True)
+            back = threading.Thread(target=self._pass_on, args=(server, client, False), daemon=True)
             back.start()
-            self._pass_on(client, server)
+            self._pass_on(client, server, is_to=True)
             back.join()
 
-    def _pass_on(self, a: socket.socket, b: socket.socket) -> None:
+    def _pass_on(self, a: socket.socket, b: socket.socket, is_to: bool) -> None:
         with contextlib.suppress(OSError):
             while data := a.recv(1 << 20):
                 time.sleep(self._delay)
                 self._open.wait()
-                b.sendall(data)
+                b.sendall(self.changed(data) if is_to else data)
         for end in (a, b):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

@@ -1,5 +1,5 @@
-/* A server of a device for tests: `serve DRIVER OPTIONS ENDPOINT [LIBRARY [KEY]]`. Prints where it listens,
- * ends on SIGTERM. The driver `host` takes a table of functions as an image, which no other process has; here
+/* A server of a device for tests: `serve DRIVER OPTIONS ENDPOINT LIBRARY KEY MEMORY SECONDS IDLE`; an empty
+ * LIBRARY is the system's. Prints where it listens, ends on SIGTERM. The driver `host` takes a table of functions as an image, which no other process has; here
  * its image is a name for the table that is linked in. */
 #define _POSIX_C_SOURCE 200809L
 #include <signal.h>
@@ -64,7 +64,7 @@ int main(int count, char **words)
     inlay_driver_t driver;
     char message[512] = "";
     size_t i;
-    if (count < 4) return 2;
+    if (count < 9) return 2;
     memset(&config, 0, sizeof config);
     for (i = 0; i < sizeof drivers / sizeof drivers[0]; i++)
         if (strcmp(drivers[i]->name, words[1]) == 0) config.driver = drivers[i];
@@ -76,8 +76,11 @@ int main(int count, char **words)
     }
     config.options = words[2];
     config.endpoint = words[3];
-    config.library = count > 4 && words[4][0] ? words[4] : NULL;
-    config.key = count > 5 && words[5][0] ? words[5] : NULL;
+    config.library = words[4][0] ? words[4] : NULL;
+    config.key = words[5];
+    config.memory_bytes = strtoull(words[6], NULL, 10);
+    config.seconds = (uint32_t)strtoul(words[7], NULL, 10);
+    config.idle_seconds = (uint32_t)strtoul(words[8], NULL, 10);
     setbuf(stdout, NULL);
     if (inlay_server_open(&host, &config, &server, message, sizeof message) != INLAY_OK) {
         printf("ABSENT %s\n", message);

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from inlay.runtime.serve import Server
 from tests.drivers import serving as wire
 from tests.drivers.build import NAME_OF_KERNELS, native_image, offers
 from tests.drivers.serving import Running, served
+from tests.system import need_zeromq
 
 pytestmark = [pytest.mark.cc, pytest.mark.llvm]
 N = 1000
@@ -133,7 +135,7 @@ def test_a_device_that_works_for_longer_than_the_time_out_is_no_failure(server, 
 
 def test_nobody_answers():
     with failing("run.device-absent", match=r"127\.0\.0\.1:9.*nothing answers within 60 ms|libzmq"):
-        Device("remote", "endpoint=tcp://127.0.0.1:9 connect=60")
+        Device("remote", "endpoint=tcp://127.0.0.1:9 connect=60 key=none")
 
 
 def test_options_are_checked():
@@ -145,12 +147,11 @@ def test_options_are_checked():
 
 
 def test_an_endpoint_that_is_none():
-    if zeromq_library() is None:
-        pytest.skip("pyzmq is not installed")
+    need_zeromq()
     with failing("run.bad-argument", match="cannot connect to nonsense"):
-        Device("remote", "endpoint=nonsense")
+        Device("remote", "endpoint=nonsense key=none")
     with failing("run.bad-argument", match="cannot listen at tcp://256"):
-        Server("native", "tcp://256.0.0.1:1")
+        Server("native", "tcp://256.0.0.1:1", key=None)
 
 
 # ---------------------------------------------------------------------------------- what is refused
@@ -181,12 +182,11 @@ def test_an_image_for_another_processor(server, image):
 
 
 def test_no_more_clients_than_the_server_takes(image):
-    if zeromq_library() is None:
-        pytest.skip("pyzmq is not installed")
-    with Server("native", "tcp://127.0.0.1:*", clients=1) as small:
-        words = f"endpoint={small.endpoint}"
+    need_zeromq()
+    with Server("native", "tcp://127.0.0.1:*", clients=1, key=None) as small:
+        words = f"endpoint={small.endpoint} key=none"
         with Device("remote", words) as device:
-            with failing("run.device-absent", match="as many clients as it takes"):
+            with failing("run.device-absent", match="1 clients, as many as it takes"):
                 Device("remote", words)
             compute(device, image)
 
@@ -198,10 +198,9 @@ def test_no_more_clients_than_the_server_takes(image):
 
 
 def test_a_client_that_dies_is_forgotten():
-    if zeromq_library() is None:
-        pytest.skip("pyzmq is not installed")
-    with Server("native", "tcp://127.0.0.1:*", clients=1) as small:
-        words = f"endpoint={small.endpoint} timeout=300"
+    need_zeromq()
+    with Server("native", "tcp://127.0.0.1:*", clients=1, key=None) as small:
+        words = f"endpoint={small.endpoint} timeout=300 key=none"
         program = (
             f"from inlay.runtime.device import Device\nd = Device('remote', {words!r})\n"
             "d.allocate(100)\nprint('here', flush=True)\ninput()\n"
@@ -254,18 +253,19 @@ def test_many_clients_at_once(server, image):
 
 
 def test_from_the_command_line(image):
-    if zeromq_library() is None:
-        pytest.skip("pyzmq is not installed")
+    need_zeromq()
     for number in (signal.SIGINT, signal.SIGTERM):
         with subprocess.Popen(
-            [sys.executable, "-m", "inlay", "serve", "--listen", "tcp://127.0.0.1:*"],
+            [sys.executable, "-m", "inlay", "serve", "--anyone", "--listen", "tcp://127.0.0.1:*"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         ) as process:  # fmt: skip
             line = process.stdout.readline()
             assert line.startswith("serving host at tcp://127.0.0.1:")
-            with Device("remote", f"endpoint={line.split()[-1]}") as device:
-                compute(device, image)
-            process.send_signal(number)
+            try:
+                with Device("remote", f"endpoint={line.split()[-1]} key=none") as device:
+                    compute(device, image)
+            finally:
+                process.send_signal(number)
             assert process.wait(20) == 0
             assert process.stderr.read() == ""
 
@@ -284,7 +284,7 @@ def test_a_client_of_another_version_is_refused(server):
     with context, context.socket(zmq.DEALER) as peer:
         peer.linger = 0
         peer.connect(server.endpoint)
-        peer.send(wire.head(wire.HELLO, "QII", wire.MAGIC, 3, 5000) + b"and more of version 3")
+        peer.send(wire.head(wire.HELLO, "QII", wire.MAGIC, 4, 5000) + b"and more of version 4")
         assert peer.poll(10_000)
         answer = peer.recv()
         assert struct.unpack_from("<IQI", answer) == (wire.REFUSED, wire.MAGIC, wire.VERSION)
@@ -295,7 +295,7 @@ def requests() -> list[list[bytes]]:
     one = struct.pack("<IQI", COPY, 1, 0)
     return [
         [wire.head(wire.PING)],
-        [wire.head(wire.LOAD, "I", 1), NAME_OF_KERNELS.encode()],
+        [wire.head(wire.LOAD, "I", 1) + sha256(NAME_OF_KERNELS.encode()).digest(), NAME_OF_KERNELS.encode()],
         [wire.head(wire.FIND, "III", 2, 0, 1) + wire.text("affine")],
         [wire.head(wire.ALLOCATE, "IIQ", 3, 0, 400)],
         [wire.head(wire.ALLOCATE, "IIQ", 4, 0, 400)],
@@ -422,7 +422,7 @@ def honest(message: bytes, _: int) -> list[list[bytes]]:
 
 def use(endpoint: str) -> None:
     """Do a bit of everything; raises what goes wrong."""
-    with Device("remote", f"endpoint={endpoint} timeout=400 connect=400") as device:
+    with Device("remote", f"endpoint={endpoint} timeout=400 connect=400 key=none") as device:
         data = np.zeros(100, np.uint8)
         program = device.load(b"an image")
         memory = device.allocate(100)
@@ -442,21 +442,23 @@ def test_an_honest_fake_is_believed():
 @pytest.mark.parametrize(
     ("answer", "id", "match"),
     [
-        (lambda m, n: [[wire.head(wire.WELCOME, "QI", wire.MAGIC, 3) + b"what is new in 3"]],
-         "run.device-absent", "speaks version 3, needed 2"),
+        (lambda m, n: [[wire.head(wire.WELCOME, "QI", wire.MAGIC, 2) + b"what was in 2"]],
+         "run.device-absent", "speaks version 2, needed 3: use the same release"),
+        (lambda m, n: [[wire.head(wire.REFUSED, "QI", wire.MAGIC, 2) + b"what was in 2"]],
+         "run.device-absent", "speaks version 2, needed 3: use the same release"),
         (lambda m, n: [[b"220 mail.example.com ESMTP"]], "run.device-absent", "not asked for"),
-        (lambda m, n: [], "run.device-absent", "nothing answers"),
+        (lambda m, n: [], "run.device-absent", "has not answered within 400 ms"),
         (lambda m, n: [[wire.WELCOME_HEAD[:-4]]], "run.device-absent", "make no sense"),
         (lambda m, n: honest(m, n) * 2, "run.device-lost", "make no sense"),
         (lambda m, n: honest(m, n) if n < 1 else [[wire.head(wire.ANSWER, "I", 1)]],
          "run.device-lost", "not asked for"),
-        (lambda m, n: honest(m, n) if n < 2 else [[wire.head(wire.FAILED) + wire.text("tired\x1b[2J")]],
+        (lambda m, n: honest(m, n) if n < 2 else [[wire.head(wire.FAILED, "I", 0) + wire.text("tired\x1b[2J")]],
          "run.device-lost", r"gives up: tired\?\[2J"),
         (lambda m, n: honest(m, n) if n < 3 else [[*honest(m, n)[0], b"more", b"and more"]],
          "run.device-lost", "not asked for|too many parts"),
         (lambda m, n: honest(m, n) if n < 2 else [], "run.device-lost", "has not answered for 400 ms"),
     ],
-    ids=["version", "mail", "silent", "short", "twice", "stub", "failed", "parts", "mute"],
+    ids=["version", "refusal", "mail", "silent", "short", "twice", "stub", "failed", "parts", "mute"],
 )  # fmt: skip
 def test_servers_that_lie(answer, id, match):
     with Liar(answer) as liar, failing(id, match=match):
@@ -477,7 +479,7 @@ def test_servers_that_send_nonsense(suite, rounds):
             return [spoil(a, rng) if rng.randrange(6) == 0 else a for a in answers]
 
         with Liar(answer) as liar:
-            words = f"endpoint={liar.endpoint} timeout=150 connect=150"
+            words = f"endpoint={liar.endpoint} timeout=150 connect=150 key=none"
             words += f" library={library}" if library else ""
             done = subprocess.run(
                 [suite / "suite", "remote-null", words], check=False, capture_output=True, text=True,

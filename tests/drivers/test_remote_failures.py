@@ -148,3 +148,16 @@ def test_calls_of_many_threads_that_lose_a_device_share_the_next_one(suite, tmp_
             t.join()
         works(exe)
     assert failures == ["4000000: run.device-lost"] * 4
+
+
+def test_a_device_that_was_lost_between_calls_is_opened_again_at_once(suite, tmp_path):
+    with served(suite, "native", offers()) as server:
+        exe = compiled(tmp_path, server, "connect = 2000", "sequential")
+        works(exe)
+        server.process.kill()
+        server.process.wait()
+        with served(suite, "native", offers(), server.endpoint, idle=1):
+            time.sleep(0.2)  # the end of a connection is noticed at once, but not by this thread
+            works(exe)
+            time.sleep(1.5)  # idle: the place was given back
+            works(exe)

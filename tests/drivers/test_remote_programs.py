@@ -33,7 +33,7 @@ def board_at(folder: Path, server: Running, name: str) -> str:
     """Return a board with the endpoint of a server, as if it were near."""
     text = (resources.files("inlay.machine") / "boards" / f"{name}.toml").read_text()
     for old, new in (
-        ('endpoint = "tcp://127.0.0.1:5555"', f'endpoint = "{server.endpoint}"'),
+        ('endpoint = "tcp://127.0.0.1:5555"', f'endpoint = "{server.endpoint}", key = "none"'),
         ("latency_ns = 60000", "latency_ns = 0"),
         ("launch_ns = 80000", "launch_ns = 0"),
     ):
@@ -161,7 +161,7 @@ def test_devices_that_native_code_is_not_for(driver, options, match, suite, tmp_
 def test_a_processor_that_does_not_answer_is_told_when_code_is_made_for_it(tmp_path, inputs, expected):
     text = (resources.files("inlay.machine") / "boards" / "remote.toml").read_text()
     board = str(tmp_path / "far.toml")
-    Path(board).write_text(text.replace('127.0.0.1:5555"', '127.0.0.1:9", connect = 60'))
+    Path(board).write_text(text.replace('127.0.0.1:5555"', '127.0.0.1:9", key = "none", connect = 60'))
     with pytest.raises(RunError, match="nothing answers within 60 ms|libzmq") as failure:
         inlay.compile(read(PLACED), board=board, cache="none")
     assert failure.value.ids == ("run.device-absent",)

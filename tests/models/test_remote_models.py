@@ -43,7 +43,7 @@ ACTIVATIONS = ("sigmoid", "mul", "relu")
 def endpoint() -> Iterator[str]:
     """The processor, served by the command in a process of its own."""
     server = subprocess.Popen(
-        [sys.executable, "-m", "inlay", "serve", "--listen", "tcp://127.0.0.1:*"],
+        [sys.executable, "-m", "inlay", "serve", "--anyone", "--listen", "tcp://127.0.0.1:*"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     line = server.stdout.readline().strip()
@@ -61,7 +61,7 @@ def endpoint() -> Iterator[str]:
 
 def board(folder, endpoint: str, changes: dict[str, str]) -> str:
     text = (resources.files("inlay.machine") / "boards" / "remote.toml").read_text()
-    for old, new in {"tcp://127.0.0.1:5555": endpoint, **changes}.items():
+    for old, new in {'"tcp://127.0.0.1:5555"': f'"{endpoint}", key = "none"', **changes}.items():
         assert old in text
         text = text.replace(old, new)
     file = folder / "far.toml"

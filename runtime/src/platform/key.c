@@ -4,17 +4,119 @@
  * the public one. Here both sides have *one* key, a secret in a file that is copied to both machines:
  * who has it may connect, and is sure to talk to one who has it too. So the public half of the client
  * must be that of the server, which the server is asked about by ZAP (RFC 27): a socket in the same
- * process to which ZeroMQ sends a question for each connection before it lets it in. */
+ * process to which ZeroMQ sends a question for each connection before it lets it in.
+ *
+ * Where no file is named, the key is that of the user: a file in the home folder, made by whichever side
+ * needs it first. So both sides of one user on one machine find the same key without a word. */
 #define _POSIX_C_SOURCE 200809L
 #include "platform/key.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { QUESTION_FRAMES = 7, QUESTION_ID = 1, QUESTION_MECHANISM = 5, QUESTION_KEY = 6, LONGEST = 256 };
 
 static inlay_status_t refuse(const char *why, const char *path, char *message, size_t bytes)
 {
     if (bytes) snprintf(message, bytes, "%s: %s", path, why);
+    return INLAY_BAD_ARGUMENT;
+}
+
+/* ------------------------------------------------------------------------------------------ files */
+
+/* Write 32 bytes as text (Z85, ZeroMQ RFC 32): four bytes are five digits to the base 85. */
+static void spell(const uint8_t *bytes, char *text)
+{
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                 ".-:+=^!/*?&<>()[]{}@%$#";
+    size_t i, k;
+    for (i = 0; i < KEY_BYTES; i += 4) {
+        uint32_t word = (uint32_t)bytes[i] << 24 | (uint32_t)bytes[i + 1] << 16 |
+                        (uint32_t)bytes[i + 2] << 8 | bytes[i + 3];
+        for (k = 5; k--; word /= 85) text[i / 4 * 5 + k] = digits[word % 85];
+    }
+}
+
+static int draw(uint8_t *bytes)
+{
+    FILE *file = fopen("/dev/urandom", "rb");
+    const size_t size = file ? fread(bytes, 1, KEY_BYTES, file) : 0;
+    if (file) fclose(file);
+    return size == KEY_BYTES;
+}
+
+/* Write a new key into a file that must not be there. */
+static int write_key(const char *path)
+{
+    const int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    uint8_t bytes[KEY_BYTES];
+    char text[KEY_TEXT + 1];
+    int is_written;
+    if (file < 0) return 0;
+    is_written = draw(bytes);
+    spell(bytes, text);
+    text[KEY_TEXT] = '\n';
+    is_written = is_written && write(file, text, sizeof text) == (ssize_t)sizeof text;
+    return close(file) == 0 && is_written;
+}
+
+static inlay_status_t make_key(const char *path, int *is_new, char *message, size_t bytes)
+{
+    /* Written beside and linked to its name, so that nobody reads half a key, and the first one stays. */
+    char beside[KEY_PATH + 32];
+    int failure = 0;
+    *is_new = 0;
+    if (access(path, F_OK) == 0) return INLAY_OK;
+    if (strlen(path) >= KEY_PATH) return refuse("the path is too long", path, message, bytes);
+    snprintf(beside, sizeof beside, "%s.%ld", path, (long)getpid());
+    unlink(beside);
+    if (write_key(beside) && link(beside, path) == 0)
+        *is_new = 1;
+    else
+        failure = errno ? errno : EIO;
+    unlink(beside);
+    if (!failure || failure == EEXIST) return INLAY_OK;
+    if (bytes) snprintf(message, bytes, "%s: cannot write a key: %s", path, strerror(failure));
+    return INLAY_BAD_ARGUMENT;
+}
+
+/* Store the path of the key of this user; false where the user has no home. Makes the folders. */
+static int path_of_user(char *path, size_t room)
+{
+    static const char *const parts[] = {"/.config", "/inlay", "/remote.key"};
+    const char *home = getenv("HOME");
+    const struct passwd *user = home && home[0] == '/' ? NULL : getpwuid(geteuid());
+    size_t used, i;
+    if (user) home = user->pw_dir;
+    if (!home || home[0] != '/' || strlen(home) + 64 > room) return 0;
+    used = strlen(home);
+    memcpy(path, home, used + 1);
+    for (i = 0; i < sizeof parts / sizeof *parts; i++) {
+        memcpy(path + used, parts[i], strlen(parts[i]) + 1);
+        used += strlen(parts[i]);
+        if (i < 2) (void)mkdir(path, S_IRWXU); /* where it fails, so does what comes in it */
+    }
+    return 1;
+}
+
+inlay_status_t inlay_key_find(const char *given, char *path, int *is_new, char *message, size_t bytes)
+{
+    static const char otherwise[] = "name a file (key=PATH, inlay serve --key PATH), or do without "
+                                    "a key (key=none, inlay serve --anyone)";
+    char why[KEY_PATH + 128] = "this user has no home folder for a key";
+    *is_new = 0;
+    if (given) {
+        snprintf(path, KEY_PATH, "%s", given);
+        return make_key(given, is_new, message, bytes);
+    }
+    if (path_of_user(path, KEY_PATH) && make_key(path, is_new, why, sizeof why) == INLAY_OK)
+        return INLAY_OK;
+    if (bytes) snprintf(message, bytes, "%s; %s", why, otherwise);
     return INLAY_BAD_ARGUMENT;
 }
 
@@ -34,20 +136,33 @@ static int read_line(FILE *file, char *line)
 inlay_status_t inlay_key_read(const carrier_t *carrier, const char *path, inlay_key_t *key,
                               char *message, size_t bytes)
 {
+    inlay_status_t status = INLAY_OK;
     uint8_t own[KEY_BYTES];
-    FILE *file = fopen(path, "rb");
-    int is_read;
+    struct stat facts;
+    FILE *file;
+    int is_read, is_new;
+    if (!path) status = inlay_key_find(NULL, key->path, &is_new, message, bytes);
+    else snprintf(key->path, sizeof key->path, "%s", path);
+    if (status != INLAY_OK) return status;
+    path = key->path;
+    file = fopen(path, "rb");
     if (!file) return refuse("found no key to read here", path, message, bytes);
-    is_read = read_line(file, key->own);
+    is_read = read_line(file, key->own) && fstat(fileno(file), &facts) == 0;
     fclose(file);
     if (!is_read || !carrier->zmq.bytes_of_text(own, key->own))
         return refuse("found no key, needed 40 characters as `inlay serve --key` writes them", path,
                       message, bytes);
+    if (facts.st_mode & S_IRWXO)
+        return refuse("found a key that all users can read, needed one for its owner: make another, "
+                      "or chmod 600 it where nobody did",
+                      path, message, bytes);
     if (carrier->zmq.public_of(key->told, key->own) != 0 ||
         !carrier->zmq.bytes_of_text(key->wanted, key->told))
         return refuse("this ZeroMQ library was built without keys (CURVE)", path, message, bytes);
     return INLAY_OK;
 }
+
+/* ------------------------------------------------------------------------------------ connections */
 
 int inlay_key_of_client(const carrier_t *carrier, void *socket, const inlay_key_t *key)
 {

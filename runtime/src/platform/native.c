@@ -597,5 +597,5 @@ static void native_wait(inlay_device_t *device, inlay_ticket_t ticket)
 
 const inlay_driver_t inlay_driver_native = {
     "native",    native_open,     native_close,   native_facts, native_load, native_unload,
-    native_find, native_allocate, native_release, native_start, native_wait, NULL,
+    native_find, native_allocate, native_release, native_start, native_wait, NULL, NULL,
 };

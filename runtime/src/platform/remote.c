@@ -17,6 +17,7 @@
  * remote_end.c how they end, remote_link.c the thread. */
 #define _POSIX_C_SOURCE 200809L
 #include "platform/remote.h"
+#include "sha256.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -108,7 +109,9 @@ static int open_sockets(inlay_device_t *device, const inlay_key_t *key)
            !zmq->set(device->socket, ZMQ_IPV6, &v6, sizeof v6) &&
            (!key || inlay_key_of_client(&device->carrier, device->socket, key)) &&
            !zmq->monitor(device->socket, where,
-                         ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                         ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED |
+                             ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                             ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
                              ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
                              ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) &&
            !zmq->connect(device->monitor, where) && !zmq->connect(device->socket, device->endpoint);
@@ -184,6 +187,7 @@ static inlay_status_t remote_open(const inlay_host_t *host, const char *words,
     inlay_status_t status;
     options_t options;
     inlay_key_t key;
+    int has_key;
     inlay_device_t *made = host->allocate(host->user, sizeof *made, sizeof(uint64_t));
     if (!made) return INLAY_OUT_OF_MEMORY;
     memset(made, 0, sizeof *made);
@@ -193,7 +197,7 @@ static inlay_status_t remote_open(const inlay_host_t *host, const char *words,
     if (!read_options(made, &options, words)) {
         inlay_carrier_give(&made->carrier, made, sizeof *made);
         return refuse("options are endpoint=tcp://HOST:PORT (needed), timeout=MS, connect=MS, "
-                      "window=MIB (4 to 256), key=PATH, library=PATH",
+                      "window=MIB (4 to 256), key=PATH (or none), library=PATH",
                       message, bytes);
     }
     if (!inlay_bell_open(made->bell)) {
@@ -204,9 +208,12 @@ static inlay_status_t remote_open(const inlay_host_t *host, const char *words,
     pthread_cond_init(&made->changed, NULL);
     status = inlay_carrier_open(&made->carrier, host, options.library[0] ? options.library : NULL,
                                 message, bytes);
-    if (status == INLAY_OK && options.key[0])
-        status = inlay_key_read(&made->carrier, options.key, &key, message, bytes);
-    if (status == INLAY_OK && !open_sockets(made, options.key[0] ? &key : NULL)) {
+    has_key = strcmp(options.key, KEY_NONE) != 0;
+    if (status == INLAY_OK && has_key)
+        status = inlay_key_read(&made->carrier, options.key[0] ? options.key : NULL, &key, message,
+                                bytes);
+    if (status == INLAY_OK && has_key) memcpy(made->key, key.path, sizeof made->key);
+    if (status == INLAY_OK && !open_sockets(made, has_key ? &key : NULL)) {
         const int why = made->carrier.zmq.failure();
         if (bytes)
             snprintf(message, bytes, "cannot connect to %s: %s", made->endpoint,
@@ -255,7 +262,7 @@ static inlay_status_t finish_call(inlay_device_t *device, wire_writer_t *w, cons
 {
     if (device->state == LINK_LOST) {
         inlay_remote_say_lost(device, call->message, call->message_bytes);
-        return INLAY_LOST;
+        return device->lost_status;
     }
     if (pthread_equal(pthread_self(), device->thread))
         return refuse("a call that waits for a server was made where the end of a request is told",
@@ -279,14 +286,17 @@ static inlay_status_t remote_load(inlay_device_t *device, const void *image, siz
 {
     inlay_program_t *made;
     inlay_status_t status;
+    uint8_t digest[WIRE_DIGEST];
     wire_writer_t w;
     call_t call;
     if (size > WIRE_MOST_BODY) return refuse("the image is too large to send", message, bytes);
+    inlay_sha256(image, size, digest);
     made = inlay_carrier_take(&device->carrier, sizeof *made);
     if (!made) return INLAY_OUT_OF_MEMORY;
     begin_answer(&call, message, bytes);
     pthread_mutex_lock(&device->lock);
     begin_call(device, &w, WIRE_LOAD, &call);
+    inlay_wire_digest(&w, digest);
     status = finish_call(device, &w, image, size, &call);
     pthread_mutex_unlock(&device->lock);
     if (status != INLAY_OK) {
@@ -399,7 +409,17 @@ static void remote_wait(inlay_device_t *device, inlay_ticket_t ticket)
     pthread_mutex_unlock(&device->lock);
 }
 
+static int remote_is_lost(inlay_device_t *device)
+{
+    int is_lost;
+    pthread_mutex_lock(&device->lock);
+    is_lost = device->state == LINK_LOST;
+    pthread_mutex_unlock(&device->lock);
+    return is_lost;
+}
+
 const inlay_driver_t inlay_driver_remote = {
     "remote",    remote_open,     remote_close,   remote_facts,       remote_load, remote_unload,
     remote_find, remote_allocate, remote_release, inlay_remote_start, remote_wait, NULL,
+    remote_is_lost,
 };

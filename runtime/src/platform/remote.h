@@ -64,6 +64,7 @@ typedef enum link_state { LINK_OPENING, LINK_OPEN, LINK_LOST } link_state_t;
 struct inlay_device {
     carrier_t carrier;
     char endpoint[256];
+    char key[KEY_PATH];           /* file of the key, empty where there is none */
     uint64_t window;              /* bytes of copies on their way, at most */
     int64_t timeout_ms, connect_ms;
 

@@ -105,8 +105,8 @@ void inlay_remote_fail_all(inlay_device_t *device)
     ended_t lost;
     uint32_t i;
     memset(&lost, 0, sizeof lost);
-    lost.status = INLAY_LOST;
     pthread_mutex_lock(&device->lock);
+    lost.status = device->lost_status;
     inlay_remote_say_lost(device, lost.text, sizeof lost.text);
     pthread_mutex_unlock(&device->lock);
     for (i = 0; i < WIRE_MOST_QUEUES; i++)

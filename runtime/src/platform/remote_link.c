@@ -7,12 +7,20 @@
 
 enum { COMPARISONS = 8 };
 
+/* What became of a connection so far. */
+typedef struct fate {
+    int is_connected; /* somebody listens there */
+    int is_let_in;    /* both know each other, by their keys where they have some */
+    int is_gone;
+} fate_t;
+
 /* Note why the connection is of no use any more; the first reason stays. Under the lock. */
 static void lose(inlay_device_t *device, inlay_status_t status, const char *format, ...)
 {
     va_list words;
     if (device->state == LINK_LOST) return;
-    device->lost_status = device->state == LINK_OPENING ? status : INLAY_LOST;
+    device->lost_status =
+        device->state == LINK_OPENING || status == INLAY_LIMIT ? status : INLAY_LOST;
     device->state = LINK_LOST;
     va_start(words, format);
     vsnprintf(device->lost, sizeof device->lost, format, words);
@@ -77,15 +85,24 @@ void inlay_remote_leave_program(inlay_device_t *device, inlay_program_t *program
 
 /* ------------------------------------------------------------------------------------- listening */
 
+static void lose_by_version(inlay_device_t *device, uint64_t magic, uint32_t version)
+{
+    if (magic != WIRE_MAGIC)
+        lose(device, INLAY_ABSENT, "who listens there is no server of devices");
+    lose(device, INLAY_ABSENT,
+         "its server speaks version %u, needed %u: use the same release of inlay on both sides",
+         (unsigned)version, (unsigned)WIRE_VERSION);
+}
+
 static void hear_welcome(inlay_device_t *device, wire_reader_t *r)
 {
     inlay_device_facts_t facts;
     const uint64_t magic = inlay_wire_read_u64(r);
     const uint32_t version = inlay_wire_read_u32(r);
+    uint64_t window;
     memset(&facts, 0, sizeof facts);
     if (magic != WIRE_MAGIC || version != WIRE_VERSION) {
-        lose(device, INLAY_ABSENT, "its server speaks version %u, needed %u", (unsigned)version,
-             (unsigned)WIRE_VERSION);
+        lose_by_version(device, magic, version);
         return;
     }
     inlay_wire_read_text(r, facts.name, sizeof facts.name);
@@ -96,12 +113,14 @@ static void hear_welcome(inlay_device_t *device, wire_reader_t *r)
     facts.has_f64 = inlay_wire_read_u32(r);
     facts.compute_units = inlay_wire_read_u32(r);
     inlay_wire_read_text(r, facts.offers, sizeof facts.offers);
-    if (!inlay_wire_is_whole(r) || !facts.units || facts.queues_per_unit <= INLAY_QUEUE_COPY ||
+    window = inlay_wire_read_u64(r);
+    if (!inlay_wire_is_whole(r) || window < WIRE_LEAST_WINDOW || !facts.units || facts.queues_per_unit <= INLAY_QUEUE_COPY ||
         facts.units * facts.queues_per_unit > WIRE_MOST_QUEUES || device->state != LINK_OPENING) {
         lose(device, INLAY_ABSENT, "its server welcomes in words that make no sense");
         return;
     }
     device->facts = facts;
+    if (device->window > window) device->window = window;
     device->state = LINK_OPEN;
     device->doubt = INT64_MAX;
     if (inlay_remote_now(device)) device->to_compare = COMPARISONS;
@@ -136,10 +155,17 @@ static void hear_refusal(inlay_device_t *device, wire_reader_t *r)
     status = (inlay_status_t)inlay_wire_read_u32(r);
     inlay_wire_read_text(r, text, sizeof text);
     if (magic != WIRE_MAGIC || version != WIRE_VERSION)
-        lose(device, INLAY_ABSENT, "its server speaks version %u, needed %u", (unsigned)version,
-             (unsigned)WIRE_VERSION);
+        lose_by_version(device, magic, version);
     else
         lose(device, status ? status : INLAY_ABSENT, "its server refuses: %s", text);
+}
+
+static void hear_failure(inlay_device_t *device, wire_reader_t *r)
+{
+    char text[400];
+    const inlay_status_t status = (inlay_status_t)inlay_wire_read_u32(r);
+    inlay_wire_read_text(r, text, sizeof text);
+    lose(device, status == INLAY_OK ? INLAY_LOST : status, "its server gives up: %s", text);
 }
 
 /* Returns whether the answer belongs to a call. */
@@ -198,9 +224,7 @@ static void hear(inlay_device_t *device, packet_t *packet)
         } else if (kind == WIRE_ANSWER) {
             makes_sense = hear_answer(device, &r);
         } else if (kind == WIRE_FAILED) {
-            char text[400];
-            inlay_wire_read_text(&r, text, sizeof text);
-            lose(device, INLAY_ABSENT, "its server gives up: %s", text);
+            hear_failure(device, &r);
         } else {
             makes_sense = kind == WIRE_PONG && hear_pong(device, &r);
         }
@@ -242,8 +266,8 @@ static int say(inlay_device_t *device, uint32_t kind)
            inlay_packet_send(&device->carrier, device->socket, &packet);
 }
 
-/* Send what may be sent. Under the lock. */
-static void speak(inlay_device_t *device)
+/* Send what may be sent; false where the socket takes no more. Under the lock. */
+static int speak(inlay_device_t *device)
 {
     const int64_t now = inlay_clock_ms();
     int taken = 1;
@@ -263,13 +287,21 @@ static void speak(inlay_device_t *device)
         device->spoke = now;
     }
     if (taken && device->state == LINK_OPEN) taken = inlay_remote_send_requests(device);
-    if (!taken) lose(device, INLAY_OUT_OF_MEMORY, "the connection takes no more messages");
+    return taken;
 }
 
 /* Notice silence. Under the lock. */
-static void look_at_the_clock(inlay_device_t *device)
+static void look_at_the_clock(inlay_device_t *device, const fate_t *fate)
 {
     const int64_t now = inlay_clock_ms();
+    if (device->state == LINK_OPENING && now - device->begun > device->connect_ms &&
+        fate->is_connected)
+        lose(device, INLAY_ABSENT,
+             fate->is_let_in ? "who listens there has not answered within %ld ms: it is busy, or no "
+                               "server of devices"
+                             : "who listens there has not let this client in within %ld ms: it has "
+                               "another key or none, is busy, or is no server of devices",
+             (long)device->connect_ms);
     if (device->state == LINK_OPENING && now - device->begun > device->connect_ms)
         lose(device, INLAY_ABSENT, "nothing answers within %ld ms; start a server there: inlay serve",
              (long)device->connect_ms);
@@ -283,8 +315,33 @@ static long milliseconds_to_sleep(const inlay_device_t *device)
     return (long)(limit / 8 > 0 ? limit / 8 : 1);
 }
 
-/* Return whether the peer went away. */
-static int sleep_until_something(inlay_device_t *device, long milliseconds)
+/* Hear what became of the connection, as the monitor tells it. */
+static void listen_to_monitor(inlay_device_t *device, fate_t *fate)
+{
+    packet_t packet;
+    int is_bad;
+    while (inlay_packet_receive(&device->carrier, device->monitor, 0, &packet, &is_bad)) {
+        uint16_t event = 0;
+        if (device->carrier.zmq.size(&packet.head) >= sizeof event)
+            memcpy(&event, device->carrier.zmq.data(&packet.head), sizeof event);
+        inlay_packet_clear(&device->carrier, &packet);
+        if (event == ZMQ_EVENT_CONNECTED) fate->is_connected = 1;
+        else if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) fate->is_let_in = 1;
+        else fate->is_gone = 1;
+    }
+}
+
+static void lose_by_fate(inlay_device_t *device, const fate_t *fate)
+{
+    if (!fate->is_let_in)
+        lose(device, INLAY_ABSENT,
+             "who listens there has another key or none, or is no server of devices; this side has "
+             "%s%s",
+             device->key[0] ? "that of " : "none", device->key);
+    lose(device, INLAY_LOST, "the connection was closed by the other side");
+}
+
+static void sleep_until_something(inlay_device_t *device, long milliseconds)
 {
     zmq_pollitem items[3];
     memset(items, 0, sizeof items);
@@ -292,9 +349,8 @@ static int sleep_until_something(inlay_device_t *device, long milliseconds)
     items[1].socket = device->monitor;
     items[2].fd = device->bell[0];
     items[0].events = items[1].events = items[2].events = ZMQ_POLLIN;
-    if (device->carrier.zmq.poll(items, 3, milliseconds) <= 0) return 0;
-    if (items[2].revents) inlay_bell_hush(device->bell);
-    return items[1].revents != 0;
+    if (device->carrier.zmq.poll(items, 3, milliseconds) > 0 && items[2].revents)
+        inlay_bell_hush(device->bell);
 }
 
 /* Say goodbye where somebody listens, and end the sockets: then nothing reads the memory of
@@ -318,7 +374,7 @@ static void fail_calls(inlay_device_t *device)
     call_t *call;
     pthread_mutex_lock(&device->lock);
     for (call = device->calls; call; call = call->next) {
-        call->status = INLAY_LOST;
+        call->status = device->lost_status;
         inlay_remote_say_lost(device, call->message, call->message_bytes);
         call->is_over = 1;
     }
@@ -330,22 +386,28 @@ static void fail_calls(inlay_device_t *device)
 void *inlay_remote_run(void *argument)
 {
     inlay_device_t *device = argument;
-    int is_over = 0, is_gone = 0;
+    fate_t fate = {0, 0, 0};
+    int is_over = 0;
     while (!is_over) {
         long milliseconds;
-        listen_to_server(device); /* first what it said before it went */
+        int taken;
+        listen_to_monitor(device, &fate);
+        listen_to_server(device); /* what it said before it went comes first */
         pthread_mutex_lock(&device->lock);
-        if (is_gone && device->state == LINK_OPENING)
-            lose(device, INLAY_ABSENT,
-                 "who listens there has another key or none, or is no server of devices");
-        if (is_gone) lose(device, INLAY_LOST, "the connection was closed by the other side");
-        look_at_the_clock(device);
-        if (device->state != LINK_LOST) speak(device);
+        if (fate.is_gone) lose_by_fate(device, &fate);
+        look_at_the_clock(device, &fate);
+        taken = device->state == LINK_LOST || speak(device);
+        if (!taken) {
+            /* A connection that ended takes nothing either: then why it ended is the reason. */
+            listen_to_monitor(device, &fate);
+            if (fate.is_gone) lose_by_fate(device, &fate);
+            lose(device, INLAY_OUT_OF_MEMORY, "the connection takes no more messages");
+        }
         is_over = device->state == LINK_LOST ||
                   (device->is_closing && !device->in_flight && !device->urgent);
         milliseconds = milliseconds_to_sleep(device);
         pthread_mutex_unlock(&device->lock);
-        if (!is_over && sleep_until_something(device, milliseconds)) is_gone = 1;
+        if (!is_over) sleep_until_something(device, milliseconds);
     }
     hang_up(device);
     if (device->state == LINK_LOST) {

@@ -168,7 +168,7 @@ inlay_status_t inlay_remote_start(inlay_device_t *device, const inlay_request_t 
         status = INLAY_BAD_ARGUMENT;
     } else if (device->state == LINK_LOST) {
         inlay_remote_say_lost(device, message, bytes);
-        status = INLAY_LOST;
+        status = device->lost_status;
     } else if (!(flight = make_flight(device, request))) {
         status = INLAY_OUT_OF_MEMORY;
     } else {

@@ -5,7 +5,90 @@
 #include <pthread.h>
 
 #include "inlay_serve.h"
+#include "platform/channel.h"
 #include "platform/key.h"
+#include "platform/spawner.h"
+
+/* ---------------------------------------------------------------------------- what a client waits for */
+
+/* A request that has not ended. */
+typedef struct watched {
+    struct watched *next;
+    inlay_ticket_t *after; /* of other queues */
+    uint32_t n_after;
+    int is_over;
+    uint64_t number;
+    int64_t begun; /* when nothing was before it any more, in ms; 0: something is */
+    size_t size;
+} watched_t;
+
+typedef struct watched_lane {
+    watched_t *first, *last;
+    uint64_t sent, ended; /* numbers; all up to `ended` have */
+} watched_lane_t;
+
+typedef struct watch {
+    watched_lane_t lanes[WIRE_MOST_QUEUES];
+    uint32_t in_flight, calls;
+    int64_t call_begun; /* when the oldest call became that, in ms */
+} watch_t;
+
+/* serve_watch.c: note a message of a client, or of its process; false where it makes no sense. */
+int inlay_watch_sent(const carrier_t *carrier, watch_t *watch, wire_reader_t r, int64_t now);
+int inlay_watch_ended(const carrier_t *carrier, watch_t *watch, wire_reader_t r, int64_t now);
+/* Return since when what is longest under way is, in ms; INT64_MAX where nothing is. */
+int64_t inlay_watch_oldest(const watch_t *watch);
+void inlay_watch_clear(const carrier_t *carrier, watch_t *watch);
+
+/* ---------------------------------------------------------------------------- clients, in the server */
+
+typedef struct client {
+    struct client *next;
+    uint32_t id; /* of its process */
+    uint32_t name_bytes;
+    uint8_t name[255];
+    int64_t heard, used, patience; /* milliseconds; used: when it last wanted something */
+    int64_t parted;                /* when it was forgotten, or its process hung up; 0: not yet */
+    int is_killed;
+    channel_t channel;
+    watch_t watch;
+} client_t;
+
+struct inlay_server {
+    carrier_t carrier;
+    const inlay_driver_t *driver;
+    char *options;
+    size_t options_bytes;
+    uint64_t memory_bytes, window;
+    int64_t most_ms, idle_ms; /* 0: nothing bounds them */
+    uint32_t most_clients;
+    char endpoint[256];
+    inlay_key_t key;
+    void *context, *socket;
+    void *door;               /* where ZeroMQ asks who may come in; NULL: anybody may */
+    spawner_t spawner;
+    client_t *clients, *leaving; /* leaving: forgotten, with a process that has not ended yet */
+    uint32_t n_clients, last_id;
+    int bell[2];
+    volatile int is_stopping; /* set by any thread or signal handler, before the bell */
+};
+
+/* serve.c: send a packet, which is cleared, to the client that it names; false where it is gone. */
+int inlay_serve_send(inlay_server_t *server, packet_t *packet);
+
+/* serve_client.c: begin to serve; returns why not, or NULL. */
+const char *inlay_client_begin(inlay_server_t *server, const packet_t *hello, uint32_t patience);
+/* Hear a message of a client, or what its process says. Packets are given or cleared. */
+void inlay_client_hear(inlay_server_t *server, client_t *client, packet_t *packet);
+void inlay_client_hear_process(inlay_server_t *server, client_t *client);
+/* Hear how a process ended. */
+void inlay_client_bury(inlay_server_t *server, const spawner_report_t *report);
+/* Forget a client; its process ends what is in flight, for a while. */
+void inlay_client_forget(inlay_server_t *server, client_t *client);
+/* End clients that are silent, idle, or over their limits, and processes that do not end. */
+void inlay_client_look_at_all(inlay_server_t *server);
+
+/* -------------------------------------------------------------------------- the process of a client */
 
 /* Numbers of things that a client knows by number. */
 typedef struct table {
@@ -13,76 +96,48 @@ typedef struct table {
     uint32_t room;
 } table_t;
 
-typedef struct served_program {
-    inlay_program_t *program;
-    struct served_kernel *kernels; /* that were found: no other may be launched */
-} served_program_t;
-
-typedef struct session {
-    struct session *next;
-    inlay_server_t *server;
-    uint32_t name_bytes;
-    uint8_t name[255];
-    int64_t heard, patience;  /* milliseconds; of the thread of the server */
-
-    inlay_device_t *device;   /* of the thread of the session */
-    inlay_device_facts_t facts;
-    table_t memories, programs;
-
-    pthread_mutex_t lock;     /* guards what follows */
-    pthread_cond_t changed;
-    packet_t *inbox, **inbox_end;
-    size_t inbox_bytes;
-    size_t bytes_in_flight;
-    uint32_t in_flight;
-    int is_ending;            /* the server has forgotten it */
-    int has_failed;           /* it asks to be forgotten */
-} session_t;
-
-struct inlay_server {
-    carrier_t carrier;
-    const inlay_driver_t *driver;
-    char *options;
-    size_t options_bytes;
-    uint32_t most_clients;
-    char endpoint[256];
-    inlay_key_t key;
-    void *context, *socket;   /* of the thread that runs */
-    void *door;               /* where ZeroMQ asks who may come in; NULL: anybody may */
-    session_t *sessions;
-    uint32_t n_sessions;
-    int bell[2];
-    volatile int is_stopping; /* set by any thread or signal handler, before the bell */
-
-    pthread_mutex_t lock;     /* guards what follows */
-    pthread_cond_t changed;
-    packet_t *outbox, **outbox_end;
-    uint32_t alive;           /* sessions whose threads have not ended */
-};
-
-/* serve.c: the server's clock, in ns; 0 where it has none. Any thread. */
-int64_t inlay_serve_now(const inlay_server_t *server);
-/* serve.c: hand a packet to the thread that owns the socket. Any thread. */
-void inlay_serve_post(session_t *session, packet_t *packet);
-
-/* serve_session.c: begin to serve a client; NULL where there is no memory or no thread. */
-session_t *inlay_session_begin(inlay_server_t *server, packet_t *hello, uint32_t patience);
-/* Hand the contents of a packet over. */
-void inlay_session_give(session_t *session, packet_t *packet);
-int inlay_session_has_failed(session_t *session);
-/* Let its thread end what is in flight, give everything back and go. */
-void inlay_session_end(session_t *session);
-
-/* serve_request.c: requests of a client; false where they make no sense. */
-int inlay_session_request(session_t *session, uint32_t kind, wire_reader_t *r, packet_t *packet);
-
-/* A number for a thing, or UINT32_MAX where there is no memory; the thing of a number, or NULL. */
-uint32_t inlay_table_add(const carrier_t *carrier, table_t *table, void *item);
-void *inlay_table_at(const table_t *table, uint32_t number);
+typedef struct served_memory {
+    inlay_memory_t *memory;
+    uint64_t counted; /* bytes */
+} served_memory_t;
 
 typedef struct served_kernel {
     struct served_kernel *next;
     uint32_t kernel, n_phases;
 } served_kernel_t;
+
+typedef struct served_program {
+    inlay_program_t *program;
+    served_kernel_t *kernels; /* that were found: no other may be launched */
+    uint64_t counted;
+} served_program_t;
+
+typedef struct session {
+    const inlay_server_t *server; /* as it was when the spawner was made: nothing is open */
+    const carrier_t *carrier;
+    int file;
+    int has_failed;
+    inlay_device_t *device;
+    inlay_device_facts_t facts;
+    table_t memories, programs;
+    uint64_t counted; /* bytes of memories and programs */
+
+    pthread_mutex_t speaking; /* one message at a time */
+    pthread_mutex_t lock;     /* guards what follows */
+    size_t bytes_in_flight;
+    uint32_t in_flight;
+} session_t;
+
+/* serve_session.c: the work of a process. */
+void inlay_session_run(const void *server, int file);
+/* Say a message to the server. Any thread. */
+void inlay_session_say(session_t *session, const wire_writer_t *head, const void *body, size_t bytes);
+
+/* serve_request.c: requests of a client; false where they make no sense. */
+int inlay_session_request(session_t *session, uint32_t kind, wire_reader_t *r, parcel_t *parcel);
+
+/* A number for a thing, or UINT32_MAX where there is no memory; the thing of a number, or NULL. */
+uint32_t inlay_table_add(const carrier_t *carrier, table_t *table, void *item);
+void *inlay_table_at(const table_t *table, uint32_t number);
 
 #endif

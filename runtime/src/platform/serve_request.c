@@ -8,16 +8,14 @@
 
 #include <stdio.h>
 
-static const size_t MOST_BYTES_IN_FLIGHT = 2u * (size_t)WIRE_MOST_WINDOW;
-
 typedef struct flight {
     session_t *session;
     uint32_t queue;
     uint64_t number;
-    size_t bytes;
-    int has_body, is_read;
+    uint8_t *body;           /* what is written from, or read into; NULL where there is neither */
+    size_t bytes, room;      /* of it */
+    int is_read;
     int64_t times[2];        /* when the device began and ended, if it says so */
-    zmq_msg body;            /* what is written from, or read into */
     inlay_status_t refusal;  /* why the driver did not start it, and this is a wait */
     char why[256];
 } flight_t;
@@ -31,8 +29,8 @@ typedef struct parts {
 
 static void drop_flight(flight_t *flight)
 {
-    const carrier_t *carrier = &flight->session->server->carrier;
-    if (flight->has_body) carrier->zmq.drop(&flight->body);
+    const carrier_t *carrier = flight->session->carrier;
+    if (flight->body) carrier->host->release(carrier->host->user, flight->body, flight->room, 64);
     inlay_carrier_give(carrier, flight, sizeof *flight);
 }
 
@@ -41,9 +39,8 @@ static void ended(void *argument, inlay_status_t status, int64_t answer, const c
 {
     flight_t *flight = argument;
     session_t *session = flight->session;
-    const carrier_t *carrier = &session->server->carrier;
+    int has_read;
     wire_writer_t w;
-    packet_t *packet;
     if (flight->refusal) {
         status = flight->refusal;
         message = flight->why;
@@ -56,19 +53,13 @@ static void ended(void *argument, inlay_status_t status, int64_t answer, const c
     inlay_wire_i64(&w, flight->times[0]);
     inlay_wire_i64(&w, flight->times[1]);
     inlay_wire_text(&w, message);
-    packet = inlay_packet_of(carrier, &w);
-    if (packet && flight->is_read && status == INLAY_OK) {
-        carrier->zmq.empty(&packet->body);
-        carrier->zmq.move(&packet->body, &flight->body);
-        packet->has_body = 1;
-    }
+    has_read = flight->is_read && status == INLAY_OK;
     pthread_mutex_lock(&session->lock);
     session->in_flight--;
     session->bytes_in_flight -= flight->bytes;
-    if (!packet) session->has_failed = 1; /* the client would wait for ever */
     pthread_mutex_unlock(&session->lock);
+    inlay_session_say(session, &w, has_read ? flight->body : NULL, has_read ? flight->bytes : 0);
     drop_flight(flight);
-    if (packet) inlay_serve_post(session, packet);
 }
 
 /* --------------------------------------------------------------------------------------- reading */
@@ -87,7 +78,8 @@ static void read_tickets(wire_reader_t *r, inlay_request_t *request, parts_t *pa
 static void read_region(const session_t *session, wire_reader_t *r, inlay_region_t *region)
 {
     uint64_t offset;
-    region->memory = inlay_table_at(&session->memories, inlay_wire_read_u32(r));
+    const served_memory_t *memory = inlay_table_at(&session->memories, inlay_wire_read_u32(r));
+    region->memory = memory ? memory->memory : NULL;
     offset = inlay_wire_read_u64(r);
     region->offset = (size_t)offset;
     region->host = NULL;
@@ -145,12 +137,11 @@ static void read_copy(const session_t *session, wire_reader_t *r, inlay_request_
 }
 
 static void read_transfer(const session_t *session, uint32_t kind, wire_reader_t *r,
-                          inlay_request_t *request, packet_t *packet)
+                          inlay_request_t *request, const parcel_t *parcel)
 {
-    const zmq_api *zmq = &session->server->carrier.zmq;
     if (kind == WIRE_WRITE) {
         read_region(session, r, &request->to);
-        request->bytes = packet->has_body ? zmq->size(&packet->body) : 0;
+        request->bytes = parcel->body_bytes;
     } else {
         read_region(session, r, &request->from);
         request->bytes = inlay_wire_read_count(r, WIRE_PIECE);
@@ -162,21 +153,21 @@ static void read_transfer(const session_t *session, uint32_t kind, wire_reader_t
 /* ------------------------------------------------------------------------------------- starting */
 
 /* Give a flight the bytes of a transfer; false where there is no memory. */
-static int set_body(uint32_t kind, inlay_request_t *request, flight_t *flight, packet_t *packet)
+static int set_body(uint32_t kind, inlay_request_t *request, flight_t *flight, parcel_t *parcel)
 {
-    const zmq_api *zmq = &flight->session->server->carrier.zmq;
+    const inlay_host_t *host = flight->session->carrier->host;
+    flight->room = request->bytes + 1;
+    flight->bytes = request->bytes;
     if (kind == WIRE_WRITE) {
-        zmq->empty(&flight->body);
-        zmq->move(&flight->body, &packet->body);
-        request->from.host = zmq->data(&flight->body);
+        flight->body = parcel->body;
+        parcel->body = NULL;
+        request->from.host = flight->body;
     } else {
-        if (zmq->sized(&flight->body, request->bytes) != 0) return 0;
-        request->to.host = zmq->data(&flight->body);
+        flight->body = host->allocate(host->user, flight->room, 64);
+        request->to.host = flight->body;
         flight->is_read = 1;
     }
-    flight->has_body = 1;
-    flight->bytes = request->bytes;
-    return 1;
+    return flight->body != NULL;
 }
 
 /* Take room for a flight; false where the client has more on its way than it may. */
@@ -185,7 +176,7 @@ static int enter(session_t *session, const flight_t *flight)
     int fits;
     pthread_mutex_lock(&session->lock);
     fits = session->in_flight < 2 * WIRE_MOST_REQUESTS &&
-           session->bytes_in_flight + flight->bytes <= MOST_BYTES_IN_FLIGHT;
+           session->bytes_in_flight + flight->bytes <= 2 * session->server->window;
     if (fits) {
         session->in_flight++;
         session->bytes_in_flight += flight->bytes;
@@ -226,9 +217,8 @@ static int start(session_t *session, inlay_request_t *request, flight_t *flight)
     return 0;
 }
 
-int inlay_session_request(session_t *session, uint32_t kind, wire_reader_t *r, packet_t *packet)
+int inlay_session_request(session_t *session, uint32_t kind, wire_reader_t *r, parcel_t *parcel)
 {
-    const carrier_t *carrier = &session->server->carrier;
     inlay_request_t request;
     flight_t *flight;
     parts_t parts;
@@ -243,10 +233,10 @@ int inlay_session_request(session_t *session, uint32_t kind, wire_reader_t *r, p
     else if (kind == WIRE_COPY)
         read_copy(session, r, &request);
     else
-        read_transfer(session, kind, r, &request, packet);
-    if (!inlay_wire_is_whole(r) || (kind != WIRE_WRITE && packet->has_body)) return 0;
+        read_transfer(session, kind, r, &request, parcel);
+    if (!inlay_wire_is_whole(r) || (kind != WIRE_WRITE && parcel->has_body)) return 0;
     if (request.queue >= session->facts.units * session->facts.queues_per_unit) return 0;
-    flight = inlay_carrier_take(carrier, sizeof *flight);
+    flight = inlay_carrier_take(session->carrier, sizeof *flight);
     if (!flight) return 0;
     flight->session = session;
     flight->queue = request.queue;
@@ -254,7 +244,7 @@ int inlay_session_request(session_t *session, uint32_t kind, wire_reader_t *r, p
     request.done = ended;
     request.argument = flight;
     request.times = flight->times;
-    if ((kind == WIRE_WRITE || kind == WIRE_READ) && !set_body(kind, &request, flight, packet)) {
+    if ((kind == WIRE_WRITE || kind == WIRE_READ) && !set_body(kind, &request, flight, parcel)) {
         drop_flight(flight);
         return 0;
     }

@@ -1,11 +1,19 @@
-/* A client of a server of devices: a thread with a device of its own. See serve.c. */
+/* The process of a client of a server of devices: a device of its own, and what the client has there.
+ * See serve.c.
+ *
+ * One thread hears what the client wants, and waits between; drivers tell ends of requests by threads of
+ * their own. What says that the server is gone, or has forgotten the client, is the end of the channel. */
 #define _POSIX_C_SOURCE 200809L
 #include "platform/serve.h"
 
-#include <signal.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <unistd.h>
 
-/* What may lie unread; more is sent by no client that keeps to its window. */
-static const size_t MOST_INBOX_BYTES = 2u * (size_t)WIRE_MOST_WINDOW + WIRE_MOST_BODY;
+#include "sha256.h"
+
+enum { OBJECT_BYTES = 64 /* that anything counts besides its bytes */ };
 
 uint32_t inlay_table_add(const carrier_t *carrier, table_t *table, void *item)
 {
@@ -34,10 +42,12 @@ void *inlay_table_at(const table_t *table, uint32_t number)
 
 /* -------------------------------------------------------------------------------------- speaking */
 
-static void post(session_t *session, const wire_writer_t *w)
+void inlay_session_say(session_t *session, const wire_writer_t *head, const void *body, size_t bytes)
 {
-    packet_t *packet = inlay_packet_of(&session->server->carrier, w);
-    if (packet) inlay_serve_post(session, packet);
+    pthread_mutex_lock(&session->speaking);
+    /* Where nobody listens, the channel ends for who hears as well. */
+    (void)inlay_channel_say(session->file, head, body, bytes);
+    pthread_mutex_unlock(&session->speaking);
 }
 
 static void answer(session_t *session, uint32_t call, inlay_status_t status, int64_t value,
@@ -49,7 +59,7 @@ static void answer(session_t *session, uint32_t call, inlay_status_t status, int
     inlay_wire_u32(&w, (uint32_t)status);
     inlay_wire_i64(&w, value);
     inlay_wire_text(&w, text);
-    post(session, &w);
+    inlay_session_say(session, &w, NULL, 0);
 }
 
 static void refuse(session_t *session, inlay_status_t status, const char *why)
@@ -60,12 +70,13 @@ static void refuse(session_t *session, inlay_status_t status, const char *why)
     inlay_wire_u32(&w, WIRE_VERSION);
     inlay_wire_u32(&w, (uint32_t)status);
     inlay_wire_text(&w, why);
-    post(session, &w);
+    inlay_session_say(session, &w, NULL, 0);
 }
 
 static void welcome(session_t *session)
 {
     const inlay_device_facts_t *f = &session->facts;
+    const uint64_t most = session->server->memory_bytes;
     char name[sizeof f->name + 1];
     wire_writer_t w;
     memcpy(name, f->name, sizeof f->name);
@@ -76,101 +87,162 @@ static void welcome(session_t *session)
     inlay_wire_text(&w, name);
     inlay_wire_u32(&w, f->units);
     inlay_wire_u32(&w, f->queues_per_unit);
-    inlay_wire_u64(&w, f->memory_bytes);
-    inlay_wire_u64(&w, f->largest_bytes);
+    inlay_wire_u64(&w, most && (!f->memory_bytes || most < f->memory_bytes) ? most : f->memory_bytes);
+    inlay_wire_u64(&w, most && most < f->largest_bytes ? most : f->largest_bytes);
     inlay_wire_u32(&w, f->has_f64);
     inlay_wire_u32(&w, f->compute_units);
     inlay_wire_text(&w, f->offers);
-    post(session, &w);
+    inlay_wire_u64(&w, session->server->window);
+    inlay_session_say(session, &w, NULL, 0);
 }
 
-/* Tell the client what it did, and ask to be forgotten. */
+/* Tell the client what it did; this is the end. */
 static void fail(session_t *session, const char *why)
 {
     wire_writer_t w;
-    pthread_mutex_lock(&session->lock);
     session->has_failed = 1;
-    pthread_mutex_unlock(&session->lock);
     inlay_wire_begin(&w, WIRE_FAILED);
+    inlay_wire_u32(&w, INLAY_LOST);
     inlay_wire_text(&w, why);
-    post(session, &w);
+    inlay_session_say(session, &w, NULL, 0);
 }
 
-/* ---------------------------------------------------------------------------------------- calls */
+/* ---------------------------------------------------------------------------------------- memory */
+
+/* Count bytes that a client is about to have; false, with a sentence, where they are too many. */
+static int count(session_t *session, uint64_t bytes, char *text, size_t room)
+{
+    const uint64_t most = session->server->memory_bytes, used = session->counted;
+    if (most && (bytes > most || bytes + OBJECT_BYTES > most - used)) {
+        snprintf(text, room,
+                 "found %llu bytes in use and %llu asked for, where the server lets a client have %llu "
+                 "(inlay serve --memory)",
+                 (unsigned long long)used, (unsigned long long)bytes, (unsigned long long)most);
+        return 0;
+    }
+    session->counted = used + bytes + OBJECT_BYTES;
+    return 1;
+}
+
+static void discount(session_t *session, uint64_t bytes) { session->counted -= bytes + OBJECT_BYTES; }
+
+static inlay_status_t take_memory(session_t *session, uint32_t unit, uint64_t bytes, uint32_t *number,
+                                  char *text, size_t room)
+{
+    const inlay_driver_t *driver = session->server->driver;
+    served_memory_t *made = inlay_carrier_take(session->carrier, sizeof *made);
+    inlay_status_t status = INLAY_OUT_OF_MEMORY;
+    if (!made) return status;
+    made->counted = bytes;
+    if (bytes <= session->facts.largest_bytes && bytes <= SIZE_MAX)
+        status = driver->allocate(session->device, unit, (size_t)bytes, &made->memory, text, room);
+    else
+        snprintf(text, room, "more than any memory of the device");
+    if (status == INLAY_OK) {
+        *number = inlay_table_add(session->carrier, &session->memories, made);
+        if (*number != UINT32_MAX) return INLAY_OK;
+        driver->release(session->device, made->memory);
+        status = INLAY_OUT_OF_MEMORY;
+    }
+    inlay_carrier_give(session->carrier, made, sizeof *made);
+    return status;
+}
 
 static int allocate(session_t *session, wire_reader_t *r)
 {
     const uint32_t call = inlay_wire_read_u32(r), unit = inlay_wire_read_u32(r);
     const uint64_t bytes = inlay_wire_read_u64(r);
-    const inlay_driver_t *driver = session->server->driver;
     inlay_status_t status = INLAY_OUT_OF_MEMORY;
-    inlay_memory_t *memory = NULL;
     char text[512] = "";
     uint32_t number = UINT32_MAX;
     if (!inlay_wire_is_whole(r)) return 0;
-    if (bytes <= session->facts.largest_bytes && bytes <= SIZE_MAX)
-        status = driver->allocate(session->device, unit, (size_t)bytes, &memory, text, sizeof text);
-    else
-        memcpy(text, "more than any memory of the device", 35);
-    if (status == INLAY_OK) {
-        number = inlay_table_add(&session->server->carrier, &session->memories, memory);
-        if (number == UINT32_MAX) {
-            driver->release(session->device, memory);
-            status = INLAY_OUT_OF_MEMORY;
-        }
+    if (count(session, bytes, text, sizeof text)) {
+        status = take_memory(session, unit, bytes, &number, text, sizeof text);
+        if (status != INLAY_OK) discount(session, bytes);
     }
     answer(session, call, status, number, text);
     return 1;
 }
 
+static void drop_memory(session_t *session, uint32_t number)
+{
+    served_memory_t *memory = session->memories.items[number];
+    session->memories.items[number] = NULL;
+    session->server->driver->release(session->device, memory->memory);
+    discount(session, memory->counted);
+    inlay_carrier_give(session->carrier, memory, sizeof *memory);
+}
+
 static int release(session_t *session, wire_reader_t *r)
 {
     const uint32_t number = inlay_wire_read_u32(r);
-    inlay_memory_t *memory = inlay_table_at(&session->memories, number);
-    if (!inlay_wire_is_whole(r) || !memory) return 0;
-    session->memories.items[number] = NULL;
-    session->server->driver->release(session->device, memory);
+    if (!inlay_wire_is_whole(r) || !inlay_table_at(&session->memories, number)) return 0;
+    drop_memory(session, number);
     return 1;
 }
 
-static int load(session_t *session, wire_reader_t *r, packet_t *packet)
+/* -------------------------------------------------------------------------------------- programs */
+
+static int is_as_sent(const parcel_t *parcel, const uint8_t *digest)
 {
-    const carrier_t *carrier = &session->server->carrier;
+    uint8_t found[WIRE_DIGEST];
+    inlay_sha256(parcel->body, parcel->body_bytes, found);
+    return memcmp(found, digest, WIRE_DIGEST) == 0;
+}
+
+static inlay_status_t take_program(session_t *session, const parcel_t *parcel, uint32_t *number,
+                                   char *text, size_t room)
+{
+    const inlay_driver_t *driver = session->server->driver;
+    served_program_t *made = inlay_carrier_take(session->carrier, sizeof *made);
+    inlay_status_t status;
+    if (!made) return INLAY_OUT_OF_MEMORY;
+    made->counted = parcel->body_bytes;
+    status = driver->load(session->device, parcel->body, parcel->body_bytes, &made->program, text, room);
+    if (status == INLAY_OK) {
+        *number = inlay_table_add(session->carrier, &session->programs, made);
+        if (*number != UINT32_MAX) return INLAY_OK;
+        driver->unload(session->device, made->program);
+        status = INLAY_OUT_OF_MEMORY;
+    }
+    inlay_carrier_give(session->carrier, made, sizeof *made);
+    return status;
+}
+
+static int load(session_t *session, wire_reader_t *r, const parcel_t *parcel)
+{
     const uint32_t call = inlay_wire_read_u32(r);
     char text[WIRE_MOST_TEXT + 1] = "";
-    served_program_t *made;
-    inlay_status_t status;
+    uint8_t digest[WIRE_DIGEST];
+    inlay_status_t status = INLAY_OUT_OF_MEMORY;
     uint32_t number = UINT32_MAX;
-    if (!inlay_wire_is_whole(r) || !packet->has_body) return 0;
-    made = inlay_carrier_take(carrier, sizeof *made);
-    status = made ? session->server->driver->load(
-                        session->device, carrier->zmq.data(&packet->body),
-                        carrier->zmq.size(&packet->body), &made->program, text, sizeof text)
-                  : INLAY_OUT_OF_MEMORY;
-    if (status == INLAY_OK) {
-        number = inlay_table_add(carrier, &session->programs, made);
-        if (number == UINT32_MAX) {
-            session->server->driver->unload(session->device, made->program);
-            status = INLAY_OUT_OF_MEMORY;
-        }
+    inlay_wire_read_digest(r, digest);
+    if (!inlay_wire_is_whole(r) || !parcel->has_body) return 0;
+    if (!is_as_sent(parcel, digest)) {
+        status = INLAY_BUILD_FAILED;
+        snprintf(text, sizeof text,
+                 "the image was damaged on its way: %lu bytes came that do not have its digest",
+                 (unsigned long)parcel->body_bytes);
+    } else if (count(session, parcel->body_bytes, text, sizeof text)) {
+        status = take_program(session, parcel, &number, text, sizeof text);
+        if (status != INLAY_OK) discount(session, parcel->body_bytes);
     }
-    if (made && status != INLAY_OK) inlay_carrier_give(carrier, made, sizeof *made);
     answer(session, call, status, number, text);
     return 1;
 }
 
 static void drop_program(session_t *session, uint32_t number)
 {
-    const carrier_t *carrier = &session->server->carrier;
     served_program_t *program = session->programs.items[number];
     session->programs.items[number] = NULL;
     session->server->driver->unload(session->device, program->program);
     while (program->kernels) {
         served_kernel_t *next = program->kernels->next;
-        inlay_carrier_give(carrier, program->kernels, sizeof *program->kernels);
+        inlay_carrier_give(session->carrier, program->kernels, sizeof *program->kernels);
         program->kernels = next;
     }
-    inlay_carrier_give(carrier, program, sizeof *program);
+    discount(session, program->counted);
+    inlay_carrier_give(session->carrier, program, sizeof *program);
 }
 
 static int unload(session_t *session, wire_reader_t *r)
@@ -193,7 +265,7 @@ static int find(session_t *session, wire_reader_t *r)
     if (!inlay_wire_is_whole(r) || !program) return 0;
     number = session->server->driver->find(session->device, program->program, name, n_phases);
     if (number >= 0) {
-        kernel = inlay_carrier_take(&session->server->carrier, sizeof *kernel);
+        kernel = inlay_carrier_take(session->carrier, sizeof *kernel);
         if (kernel) {
             kernel->kernel = (uint32_t)number;
             kernel->n_phases = n_phases;
@@ -207,71 +279,77 @@ static int find(session_t *session, wire_reader_t *r)
     return 1;
 }
 
-static void hear(session_t *session, packet_t *packet)
+/* ------------------------------------------------------------------------------------ its process */
+
+static void hear(session_t *session, parcel_t *parcel)
 {
-    wire_reader_t r = inlay_packet_read(&session->server->carrier, packet);
-    const uint32_t kind = inlay_wire_read_u32(&r);
+    wire_reader_t r;
+    uint32_t kind;
     int makes_sense = 0;
+    r.at = parcel->head;
+    r.end = r.at + parcel->head_bytes;
+    r.is_bad = 0;
+    kind = inlay_wire_read_u32(&r);
     switch (kind) {
     case WIRE_ALLOCATE: makes_sense = allocate(session, &r); break;
     case WIRE_RELEASE: makes_sense = release(session, &r); break;
-    case WIRE_LOAD: makes_sense = load(session, &r, packet); break;
+    case WIRE_LOAD: makes_sense = load(session, &r, parcel); break;
     case WIRE_UNLOAD: makes_sense = unload(session, &r); break;
     case WIRE_FIND: makes_sense = find(session, &r); break;
     case WIRE_WRITE:
     case WIRE_READ:
     case WIRE_COPY:
-    case WIRE_LAUNCH: makes_sense = inlay_session_request(session, kind, &r, packet); break;
+    case WIRE_LAUNCH: makes_sense = inlay_session_request(session, kind, &r, parcel); break;
     default: break;
     }
     if (!makes_sense) fail(session, "a message that makes no sense came");
 }
 
-/* ------------------------------------------------------------------------------------- the thread */
-
-static size_t weight_of(const carrier_t *carrier, const packet_t *packet)
+static int is_busy(session_t *session)
 {
-    const size_t body = packet->has_body ? carrier->zmq.size(&packet->body) : 0;
-    return sizeof *packet + carrier->zmq.size(&packet->head) + body;
+    uint32_t in_flight;
+    pthread_mutex_lock(&session->lock);
+    in_flight = session->in_flight;
+    pthread_mutex_unlock(&session->lock);
+    return in_flight > 0;
 }
 
-/* Return the next packet, NULL when the session ends. Devices without threads work meanwhile. */
-static packet_t *next_packet(session_t *session)
+/* Let a device without threads work until a message comes. */
+static void work(session_t *session)
 {
     const inlay_driver_t *driver = session->server->driver;
-    packet_t *packet = NULL;
-    pthread_mutex_lock(&session->lock);
-    while (!session->inbox && !session->is_ending) {
-        if (driver->progress && session->in_flight) {
-            pthread_mutex_unlock(&session->lock);
-            driver->progress(session->device);
-            pthread_mutex_lock(&session->lock);
-        } else {
-            pthread_cond_wait(&session->changed, &session->lock);
-        }
+    struct pollfd item;
+    item.fd = session->file;
+    item.events = POLLIN;
+    while (driver->progress && is_busy(session) && poll(&item, 1, 0) == 0)
+        driver->progress(session->device);
+}
+
+static void serve(session_t *session, parcel_t *parcel)
+{
+    welcome(session);
+    for (;;) {
+        int is_heard;
+        work(session);
+        is_heard = inlay_channel_hear(session->carrier, session->file, parcel);
+        if (is_heard) hear(session, parcel);
+        if (parcel->body)
+            session->carrier->host->release(session->carrier->host->user, parcel->body,
+                                            parcel->body_bytes + 1u, 64);
+        parcel->body = NULL;
+        if (!is_heard || session->has_failed) return;
     }
-    if (!session->is_ending) {
-        packet = session->inbox;
-        session->inbox = packet->next;
-        if (!session->inbox) session->inbox_end = &session->inbox;
-        packet->next = NULL;
-        session->inbox_bytes -= weight_of(&session->server->carrier, packet);
-    }
-    pthread_mutex_unlock(&session->lock);
-    return packet;
 }
 
 static void close_device(session_t *session)
 {
-    const inlay_driver_t *driver = session->server->driver;
-    const carrier_t *carrier = &session->server->carrier;
+    const carrier_t *carrier = session->carrier;
     uint32_t i;
     for (i = 0; i < session->programs.room; i++)
         if (session->programs.items[i]) drop_program(session, i);
     for (i = 0; i < session->memories.room; i++)
-        if (session->memories.items[i])
-            driver->release(session->device, session->memories.items[i]);
-    if (session->device) driver->close(session->device);
+        if (session->memories.items[i]) drop_memory(session, i);
+    session->server->driver->close(session->device);
     if (session->programs.room)
         inlay_carrier_give(carrier, session->programs.items,
                            session->programs.room * sizeof(void *));
@@ -280,114 +358,29 @@ static void close_device(session_t *session)
                            session->memories.room * sizeof(void *));
 }
 
-static void *run(void *argument)
+void inlay_session_run(const void *server, int file)
 {
-    session_t *session = argument;
-    inlay_server_t *server = session->server;
+    const inlay_server_t *s = server;
+    parcel_t *parcel = inlay_carrier_take(&s->carrier, sizeof *parcel);
+    session_t session;
     char text[512] = "";
-    packet_t *packet;
-    const inlay_status_t status = server->driver->open(server->carrier.host, server->options,
-                                                       &session->device, text, sizeof text);
-    if (status == INLAY_OK) {
-        server->driver->facts(session->device, &session->facts);
-        welcome(session);
+    inlay_status_t status = INLAY_OUT_OF_MEMORY;
+    memset(&session, 0, sizeof session);
+    session.server = s;
+    session.carrier = &s->carrier;
+    session.file = file;
+    fcntl(file, F_SETFD, FD_CLOEXEC);
+    pthread_mutex_init(&session.lock, NULL);
+    pthread_mutex_init(&session.speaking, NULL);
+    if (parcel)
+        status = s->driver->open(s->carrier.host, s->options, &session.device, text, sizeof text);
+    if (status != INLAY_OK) {
+        refuse(&session, status, text);
     } else {
-        session->device = NULL;
-        refuse(session, status, text);
-        pthread_mutex_lock(&session->lock);
-        session->has_failed = 1;
-        pthread_mutex_unlock(&session->lock);
+        s->driver->facts(session.device, &session.facts);
+        serve(&session, parcel);
+        close_device(&session);
     }
-    while ((packet = next_packet(session)) != NULL) {
-        if (session->device && !inlay_session_has_failed(session)) hear(session, packet);
-        inlay_packet_drop(&server->carrier, packet);
-    }
-    close_device(session);
-    while (session->inbox) {
-        packet = session->inbox;
-        session->inbox = packet->next;
-        inlay_packet_drop(&server->carrier, packet);
-    }
-    pthread_cond_destroy(&session->changed);
-    pthread_mutex_destroy(&session->lock);
-    inlay_carrier_give(&server->carrier, session, sizeof *session);
-    /* The last touch of the server. */
-    pthread_mutex_lock(&server->lock);
-    server->alive--;
-    pthread_cond_broadcast(&server->changed);
-    pthread_mutex_unlock(&server->lock);
-    return NULL;
-}
-
-session_t *inlay_session_begin(inlay_server_t *server, packet_t *hello, uint32_t patience)
-{
-    session_t *made = inlay_carrier_take(&server->carrier, sizeof *made);
-    pthread_attr_t detached;
-    pthread_t thread;
-    sigset_t all, before;
-    int failed;
-    if (!made) return NULL;
-    made->server = server;
-    made->patience = patience < 100 ? 100 : patience;
-    made->name_bytes = hello->to_bytes;
-    memcpy(made->name, hello->to, hello->to_bytes);
-    made->inbox_end = &made->inbox;
-    pthread_mutex_init(&made->lock, NULL);
-    pthread_cond_init(&made->changed, NULL);
-    pthread_mutex_lock(&server->lock);
-    server->alive++;
-    pthread_mutex_unlock(&server->lock);
-    pthread_attr_init(&detached);
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all); /* signals belong to the program */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    failed = pthread_create(&thread, &detached, run, made);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&detached);
-    if (!failed) return made;
-    pthread_mutex_lock(&server->lock);
-    server->alive--;
-    pthread_mutex_unlock(&server->lock);
-    pthread_cond_destroy(&made->changed);
-    pthread_mutex_destroy(&made->lock);
-    inlay_carrier_give(&server->carrier, made, sizeof *made);
-    return NULL;
-}
-
-void inlay_session_give(session_t *session, packet_t *packet)
-{
-    const carrier_t *carrier = &session->server->carrier;
-    const size_t bytes = weight_of(carrier, packet);
-    packet_t *kept = inlay_packet_keep(carrier, packet);
-    int has_failed, is_taken;
-    pthread_mutex_lock(&session->lock);
-    has_failed = session->has_failed;
-    is_taken = !has_failed && kept && session->inbox_bytes + bytes <= MOST_INBOX_BYTES;
-    if (is_taken) {
-        *session->inbox_end = kept;
-        session->inbox_end = &kept->next;
-        session->inbox_bytes += bytes;
-        pthread_cond_signal(&session->changed);
-    }
-    pthread_mutex_unlock(&session->lock);
-    if (is_taken) return;
-    if (kept) inlay_packet_drop(carrier, kept);
-    if (!has_failed) fail(session, "more came than a client may have on its way");
-}
-
-int inlay_session_has_failed(session_t *session)
-{
-    int has_failed;
-    pthread_mutex_lock(&session->lock);
-    has_failed = session->has_failed;
-    pthread_mutex_unlock(&session->lock);
-    return has_failed;
-}
-
-void inlay_session_end(session_t *session)
-{
-    pthread_mutex_lock(&session->lock);
-    session->is_ending = 1;
-    pthread_cond_signal(&session->changed);
-    pthread_mutex_unlock(&session->lock);
+    if (parcel) inlay_carrier_give(&s->carrier, parcel, sizeof *parcel);
+    close(file);
 }

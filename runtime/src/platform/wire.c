@@ -12,6 +12,12 @@ void inlay_wire_u32(wire_writer_t *w, uint32_t value) { put(w, value, 4); }
 void inlay_wire_u64(wire_writer_t *w, uint64_t value) { put(w, value, 8); }
 void inlay_wire_i64(wire_writer_t *w, int64_t value) { put(w, (uint64_t)value, 8); }
 
+void inlay_wire_digest(wire_writer_t *w, const uint8_t *digest)
+{
+    size_t i;
+    for (i = 0; i < WIRE_DIGEST; i++) put(w, digest[i], 1);
+}
+
 void inlay_wire_begin(wire_writer_t *w, uint32_t kind)
 {
     w->used = 0;
@@ -48,6 +54,12 @@ int64_t inlay_wire_read_i64(wire_reader_t *r)
     int64_t value;
     memcpy(&value, &bits, sizeof value);
     return value;
+}
+
+void inlay_wire_read_digest(wire_reader_t *r, uint8_t *digest)
+{
+    size_t i;
+    for (i = 0; i < WIRE_DIGEST; i++) digest[i] = (uint8_t)get(r, 1);
 }
 
 uint32_t inlay_wire_read_count(wire_reader_t *r, uint32_t most)

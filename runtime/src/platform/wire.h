@@ -14,7 +14,7 @@
  *   BYE       (nothing; the server ends what is in flight and forgets the client)
  *   ALLOCATE  call u32, unit u32, bytes u64                    -> ANSWER, value: memory
  *   RELEASE   memory u32
- *   LOAD      call u32; body: the image                        -> ANSWER, value: program
+ *   LOAD      call u32, digest of the image 32 bytes; body: it -> ANSWER, value: program
  *   UNLOAD    program u32
  *   FIND      call u32, program u32, n_phases u32, name text   -> ANSWER, value: kernel or -1
  *   WRITE     request, memory u32, offset u64; body: the bytes -> DONE
@@ -25,13 +25,14 @@
  *   where request is queue u32, number u64, tickets u32 (each: queue u32, number u64)
  *
  *   WELCOME   magic u64, version u32, name text, units u32, queues of a unit u32, memory u64,
- *             largest u64, has f64 u32, compute units u32, what it offers to native code text
+ *             largest u64, has f64 u32, compute units u32, what it offers to native code text,
+ *             window u64 (bytes of copies that a client may have on their way)
  *   REFUSED   magic u64, version u32, status u32, text
  *   PONG      time i64 of the server's clock, in ns; 0 where it has none
  *   ANSWER    call u32, status u32, value i64, text
  *   DONE      queue u32, number u64, status u32, answer i64, begin i64, end i64 (times of that clock; 0
  *             where the device does not say), text
- *   FAILED    text (the server forgets the client)
+ *   FAILED    status u32, text (the server forgets the client)
  */
 #ifndef INLAY_WIRE_H
 #define INLAY_WIRE_H
@@ -43,12 +44,13 @@
 #include "inlay_driver.h"
 
 #define WIRE_MAGIC UINT64_C(0x31454D5259414C4E) /* "NLAYRME1" */
-enum { WIRE_VERSION = 2 };
+enum { WIRE_VERSION = 3 };
 enum {
     WIRE_PIECE = 1 << 21,        /* bytes of a WRITE or READ */
     WIRE_MOST_BODY = 1 << 28,    /* bytes of an image */
     WIRE_MOST_HEAD = 1 << 16,
-    WIRE_MOST_WINDOW = 1 << 28,  /* bytes of copies that a client may have in flight */
+    WIRE_LEAST_WINDOW = 1 << 22, /* bytes of copies that a client may have in flight */
+    WIRE_MOST_WINDOW = 1 << 28,
     WIRE_MOST_REQUESTS = 1024,   /* requests that a client may have in flight */
     WIRE_MOST_TICKETS = 64,
     WIRE_MOST_BUFFERS = 64,
@@ -56,7 +58,8 @@ enum {
     WIRE_MOST_PHASES = 16,
     WIRE_MOST_NAME = 127,
     WIRE_MOST_TEXT = 4000,
-    WIRE_MOST_QUEUES = 64
+    WIRE_MOST_QUEUES = 64,
+    WIRE_DIGEST = 32             /* bytes: SHA-256 */
 };
 
 enum {
@@ -81,12 +84,14 @@ void inlay_wire_begin(wire_writer_t *w, uint32_t kind);
 void inlay_wire_u32(wire_writer_t *w, uint32_t value);
 void inlay_wire_u64(wire_writer_t *w, uint64_t value);
 void inlay_wire_i64(wire_writer_t *w, int64_t value);
+void inlay_wire_digest(wire_writer_t *w, const uint8_t *digest);
 /* Write at most WIRE_MOST_TEXT bytes of a text. */
 void inlay_wire_text(wire_writer_t *w, const char *text);
 
 uint32_t inlay_wire_read_u32(wire_reader_t *r);
 uint64_t inlay_wire_read_u64(wire_reader_t *r);
 int64_t inlay_wire_read_i64(wire_reader_t *r);
+void inlay_wire_read_digest(wire_reader_t *r, uint8_t *digest);
 /* Read a count, which is bad beyond `most`. */
 uint32_t inlay_wire_read_count(wire_reader_t *r, uint32_t most);
 /* Read a text into `room` bytes, its end cut off where it does not fit, without control characters. */

@@ -1,7 +1,7 @@
 """`inlay serve`: offer a device of this machine to programs elsewhere, which use it as `remote`.
 
-Who connects can run code here. So it listens on the loopback address; elsewhere it wants a key, or the
-word that everybody who reaches it is trusted.
+Who connects can run code here, and needs the key of the server: that of its user, made when it is
+first needed, unless another file is named. Each client has a process, and so much memory and time.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from types import FrameType
 
 from inlay.base.diagnostics import error
 from inlay.cli._command import Command, Output
-from inlay.runtime.serve import Server, make_key
+from inlay.machine.board_keys import read_bytes
+from inlay.runtime.serve import Limits, Server, make_key
 from inlay.runtime.session import usable_processors
 
 _DEVICES = {"host": "native", "opencl": "opencl"}
-_NEAR = ("tcp://127.", "tcp://localhost:", "tcp://[::1]:", "ipc://")
-"""Beginnings of endpoints that other machines do not reach."""
+_LIMITS = Limits()
+_MOST_SECONDS = 10**9
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,27 +35,66 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--key", type=Path, metavar="FILE",
-        help="only who has this key connects, and what is said is encrypted; made if it is not there",
+        help="only who has this key connects, and what is said is encrypted; made if it is not there; "
+        "~/.config/inlay/remote.key where none is named, on both sides",
     )  # fmt: skip
     parser.add_argument(
         "--anyone", action="store_true",
-        help="listen beyond this machine without a key: who reaches it can run code here",
+        help="do without a key: who reaches the endpoint can run code here (clients say key=none)",
     )  # fmt: skip
     parser.add_argument("--options", default="", help="words key=value for the device's driver")
     parser.add_argument("--clients", type=int, default=16, help="how many may connect at once")
+    parser.add_argument(
+        "--memory", metavar="SIZE",
+        help="what a client may have of the device, as in 512MiB; 0: no bound; default half of this "
+        "machine's memory, for an OpenCL device what it has",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seconds", type=int, default=_LIMITS.seconds, metavar="N",
+        help="what a kernel, a copy or the building of code may take; 0: no bound; default %(default)s",
+    )  # fmt: skip
+    parser.add_argument(
+        "--idle", type=int, default=_LIMITS.idle, metavar="N",
+        help="seconds after which who asks for nothing gives its place back; 0: never; "
+        "default %(default)s",
+    )  # fmt: skip
+
+
+def _limits(arguments: argparse.Namespace) -> Limits:
+    """Return what a client may have, as the arguments say."""
+    memory = None
+    if arguments.memory is not None:
+        try:
+            memory = 0 if arguments.memory == "0" else read_bytes(arguments.memory)
+        except ValueError as needed:
+            raise error(
+                "option.bad-value", f"found --memory {arguments.memory}, needed {needed}"
+            ) from None
+    for name in ("seconds", "idle"):
+        value = getattr(arguments, name)
+        if not 0 <= value <= _MOST_SECONDS:
+            raise error(
+                "option.bad-value", f"found --{name} {value}, needed 0 to {_MOST_SECONDS} seconds"
+            )
+    return Limits(memory, arguments.seconds, arguments.idle)
+
+
+def _key(arguments: argparse.Namespace) -> Path | None:
+    """Return the file of the key, made where there is none; None where there is to be no key."""
+    if arguments.key and arguments.anyone:
+        raise error("option.bad-value", "found --key and --anyone, needed one of them")
+    if arguments.anyone:
+        return None
+    path, is_new = make_key(arguments.key or "own")
+    if is_new:
+        print(f"wrote a new key to {path}; clients elsewhere need a copy", file=sys.stderr)
+    return path
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.clients < 1:
         raise error("option.bad-value", f"found {arguments.clients} clients, needed 1 or more")
-    if not (arguments.key or arguments.anyone or arguments.listen.startswith(_NEAR)):
-        raise error(
-            "option.bad-value",
-            f"found --listen {arguments.listen}, where other machines may reach it, and no key",
-            hint="add --key FILE, and copy that file to those who may connect",
-        )
-    if arguments.key and make_key(arguments.key):
-        print(f"wrote a new key to {arguments.key}; clients need a copy", file=sys.stderr)
+    limits, key = _limits(arguments), _key(arguments)
     ended = threading.Event()
 
     def end(_signal: int, _frame: FrameType | None) -> None:
@@ -65,11 +105,11 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     driver, options = _DEVICES[arguments.device], arguments.options
     if driver == "native" and "threads=" not in options:
         options = f"{options} threads={usable_processors()}"
-    with Server(driver, arguments.listen, options, arguments.clients, arguments.key) as server:
+    with Server(driver, arguments.listen, options, arguments.clients, key, limits) as server:
         # At once and as one line also for programs: they wait for it.
         output.announce(
             f"serving {arguments.device} at {server.endpoint}",
-            device=arguments.device, endpoint=server.endpoint,
+            device=arguments.device, endpoint=server.endpoint, key=key and str(key),
         )  # fmt: skip
         ended.wait()
     return 0

@@ -58,7 +58,8 @@ def _power(value: Any) -> int:
     return value
 
 
-def _bytes(value: Any) -> int:
+def read_bytes(value: Any) -> int:
+    """Return bytes, given as a number or as in "64KiB"; a ValueError says what was needed."""
     found = _SIZE.fullmatch(value) if isinstance(value, str) else None
     count = int(found[1]) * _UNITS[found[2]] if found is not None else value
     if type(count) is not int or not 0 < count <= _MOST_BYTES:
@@ -133,7 +134,7 @@ TABLES: dict[str, tuple[type, dict[str, Field]]] = {
     }),
     "memory": (Pool, {
         "name": _NAME, "kind": Field(_one_of(PoolKind)), "alignment": Field(_power),
-        "bytes": Field(_bytes), "banks": Field(_positive), "keeps": Field(_one_of(Keeps)),
+        "bytes": Field(read_bytes), "banks": Field(_positive), "keeps": Field(_one_of(Keeps)),
         "owner": Field(_text), "bytes_per_ns": Field(_rate), "latency_ns": Field(_time),
     }),
     "device": (Device, {

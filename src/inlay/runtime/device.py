@@ -35,7 +35,8 @@ RUN, COPY = 0, 1
 
 _STATUS = {
     0x10: "run.bad-argument", 0x20: "run.out-of-memory", 0x22: "run.cancelled",
-    0x23: "run.deadline", 0x40: "run.device-absent", 0x41: "run.device-failed",
+    0x23: "run.deadline", 0x24: "run.server-limit",
+    0x40: "run.device-absent", 0x41: "run.device-failed",
     0x42: "run.build-failed", 0x43: "run.device-lost", 0x50: "run.check-failed",
 }  # fmt: skip
 _MESSAGE_BYTES = 8192

@@ -139,6 +139,10 @@ class NativeEngine:
         """Return what happened since they were asked for last."""
         return [Event.of(fields) for fields in self._executable.events()]
 
+    def is_lost(self) -> bool:
+        """Return whether a device does not answer any more: then calls that need it fail."""
+        return self._executable.is_lost()
+
     def live_objects(self) -> int:
         """Return how many objects are alive between calls: none, or there is a leak."""
         return self._executable.live_objects()

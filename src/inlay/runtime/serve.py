@@ -4,21 +4,22 @@
         print(server.endpoint)
         ...
 
-The server runs in a thread of the C runtime, without the GIL. Who can connect can run code here: give
-it a key, or listen where every user and machine is trusted (`runtime/include/inlay_serve.h`).
+The server runs in a thread of the C runtime, without the GIL. Each client has a process, a copy of this
+one as it was when the server was opened. Who can connect can run code here, and needs the key for that
+(`runtime/include/inlay_serve.h`).
 """
 
 from __future__ import annotations
 
 import ctypes as c
 import os
-import secrets
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Literal
 
 from inlay.base.diagnostics import unsupported
-from inlay.base.files import writing
 from inlay.base.registry import unknown_name
 from inlay.runtime import _runtime
 from inlay.runtime.device import check, options_of, provide_zeromq
@@ -34,7 +35,24 @@ class _Config(c.Structure):
     _fields_ = (
         ("driver", _P), ("options", c.c_char_p), ("endpoint", c.c_char_p),
         ("key", c.c_char_p), ("library", c.c_char_p), ("most_clients", c.c_uint32),
+        ("memory_bytes", c.c_uint64), ("seconds", c.c_uint32), ("idle_seconds", c.c_uint32),
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a client of a server may have; 0 where nothing bounds it.
+
+    Attributes:
+        memory: bytes of its device, for tensors and code; None: for a processor half of what the
+            machine has, for other devices what they have.
+        seconds: that a kernel, a copy, or the building of code may take.
+        idle: seconds that it may ask for nothing before its place is given back.
+    """
+
+    memory: int | None = None
+    seconds: int = 120
+    idle: int = 600
 
 
 class Server:
@@ -45,7 +63,9 @@ class Server:
         endpoint: where to listen, `tcp://ADDRESS:PORT` (port `*` for any) or `ipc://PATH`.
         options: words `key=value` of the driver; every client gets a device with them.
         clients: how many may be connected at once.
-        key: file of the key that clients must have too (option `key` of `remote`); see `make_key`.
+        key: file of the key that clients must have too (option `key` of `remote`), see `make_key`;
+            "own" for that of this user, which is made where there is none; None to let anybody in.
+        limits: what each client may have.
 
     Raises:
         RunError: `run.device-absent` where there is no such device or no ZeroMQ library,
@@ -56,18 +76,19 @@ class Server:
 
     def __init__(
         self, driver: str, endpoint: str, options: str = "", clients: int = 16,
-        key: Path | None = None,
+        key: Path | Literal["own"] | None = "own", limits: Limits | None = None,
     ) -> None:  # fmt: skip
         if driver not in DRIVERS:
             raise unknown_name("driver", driver, DRIVERS)
-        self._table = _runtime.server()
-        if not self._table:
-            raise unsupported("run.device-absent", "this build of the runtime has no servers")
+        self._table = _table()
         drivers, host = _runtime.drivers()
         provide_zeromq()
         words = options_of(driver, options).strip()
-        path = None if key is None else os.fsencode(key)
-        config = _Config(drivers[driver], words.encode(), endpoint.encode(), path, None, clients)
+        given = limits or Limits()
+        config = _Config(
+            drivers[driver], words.encode(), endpoint.encode(), _key_word(key), None, clients,
+            _usual_memory(driver) if given.memory is None else given.memory, given.seconds, given.idle,
+        )  # fmt: skip
         handle, message = _P(), c.create_string_buffer(_MESSAGE_BYTES)
         begin = c.CFUNCTYPE(c.c_int, _P, _P, _P, c.c_char_p, c.c_size_t)(self._table["open"])
         check(
@@ -100,26 +121,44 @@ class Server:
         c.CFUNCTYPE(None, _P)(self._table[name])(self._handle)
 
 
-_DIGITS = (
-    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-)
-"""Of Z85 (ZeroMQ RFC 32): four bytes are five digits to the base 85."""
+def _key_word(key: Path | Literal["own"] | None) -> bytes | None:
+    if key == "own":
+        return None
+    return b"none" if key is None else os.fsencode(key.absolute())
 
 
-def make_key(path: Path) -> bool:
-    """Write a new key to a file that only its owner can read; return whether there was none yet.
+def make_key(path: Path | Literal["own"]) -> tuple[Path, bool]:
+    """Write a new key to a file that only its owner can read, unless there is a file.
+
+    Args:
+        path: the file; "own" for that of this user, which is used where no other is named.
+
+    Returns:
+        The file, and whether the key is new.
 
     Raises:
-        OSError: the file cannot be written.
+        RunError: `run.bad-argument` where the file cannot be written, or where this user has no
+            home for it.
+        UnsupportedError: `run.device-absent` where this build has no servers.
     """
-    data = secrets.token_bytes(32)
-    words = (int.from_bytes(data[i : i + 4], "big") for i in range(0, len(data), 4))
-    text = "".join(_DIGITS[word // 85**k % 85] for word in words for k in (4, 3, 2, 1, 0))
-    if path.exists():
-        return False
-    try:
-        with writing(path, mode=0o600, fresh=True) as stream:
-            stream.write(f"{text}\n".encode())
-    except FileExistsError:  # somebody else made one meanwhile
-        return False
-    return True
+    is_new, message = c.c_int(), c.create_string_buffer(_MESSAGE_BYTES)
+    found = c.create_string_buffer(_MESSAGE_BYTES)
+    text = (c.c_char_p, c.c_size_t)
+    make = c.CFUNCTYPE(c.c_int, c.c_char_p, *text, c.POINTER(c.c_int), *text)(_table()["key"])
+    word = _key_word(path)
+    check(make(word, found, _MESSAGE_BYTES, c.byref(is_new), message, _MESSAGE_BYTES), message)
+    return Path(os.fsdecode(found.value)), bool(is_new.value)
+
+
+def _table() -> dict[str, int]:
+    table = _runtime.server()
+    if not table:
+        raise unsupported("run.device-absent", "this build of the runtime has no servers")
+    return table
+
+
+def _usual_memory(driver: str) -> int:
+    """Return half of what this machine has; other devices are bounded by their own memories."""
+    if driver != "native":
+        return 0
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

@@ -98,9 +98,11 @@ class Executable:
             functions = {k: self._strings.shown(k, f) for k, f in functions.items()}
         addresses |= symbols or {}
         _check_given(kernels, functions, addresses)
+        self._is_remote = False
         self._open: Callable[[], NativeEngine | ReferenceEngine]
         if engine == "native":
-            if any(device.driver == "remote" for device in self._container.devices()):
+            self._is_remote = any(d.driver == "remote" for d in self._container.devices())
+            if self._is_remote:
                 provide_zeromq()
             self._open = partial(NativeEngine, source, settings, kernels, functions, addresses)
         else:
@@ -293,16 +295,20 @@ class Executable:
 
     def _opened(self) -> NativeEngine | ReferenceEngine:
         """Return the engine; another one where a device of it was lost."""
-        if self._is_lost:
+        if self._is_lost or (self._is_remote and self._has_lost()):
             with self._opening:
-                if self._is_lost:
+                if self._is_lost or self._has_lost():
                     self._engine = self._open()
                     self._is_lost = False
         return self._engine
 
+    def _has_lost(self) -> bool:
+        """Return whether a device was lost while nobody called."""
+        return isinstance(self._engine, NativeEngine) and self._engine.is_lost()
+
     def _note(self, engine: NativeEngine, problem: RunError) -> None:
         """Remember that a device is lost, unless its engine was given up since."""
-        if problem.ids == ("run.device-lost",):
+        if problem.ids in (("run.device-lost",), ("run.server-limit",)):
             with self._opening:
                 self._is_lost |= engine is self._engine
 

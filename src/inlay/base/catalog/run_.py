@@ -169,10 +169,27 @@ ENTRIES = (
         title="a device does not answer any more",
         explanation=(
             "The connection to a device in another process or on another machine ended, or the device "
-            "was silent for longer than its time-out. What was in flight has failed, and what the "
+            "was silent for longer than its time-out, or the process that worked for this client there "
+            "ended: a kernel may have done that. What was in flight has failed, and what the "
             "device held in its memory is gone. The message names the device and says why."
         ),
-        remedy="Start its server again. An executable opens the device anew at its next call.",
+        remedy=(
+            "Start its server again where it has ended. An executable opens the device anew at its "
+            "next call."
+        ),
+    ),
+    Entry(
+        id="run.server-limit",
+        title="a server allows its clients no more",
+        explanation=(
+            "A server of devices bounds what each client has. What it was asked for took longer than "
+            "that, or nothing was asked for so long that the place was given back; the message says "
+            "which. What was in flight has failed, and what the device held in its memory is gone."
+        ),
+        remedy=(
+            "Ask for less at a time, or serve with other limits (`inlay serve --seconds`, `--idle`). "
+            "An executable opens the device anew at its next call."
+        ),
     ),
     Entry(
         id="run.build-failed",

@@ -81,6 +81,7 @@ PyObject *inlay_ext_server(PyObject *module, PyObject *none)
     PyObject *table = PyDict_New();
     (void)module, (void)none;
 #ifndef _WIN32
+    table = with_address(table, "key", (uintptr_t)inlay_server_key);
     table = with_address(table, "open", (uintptr_t)inlay_server_open);
     table = with_address(table, "endpoint", (uintptr_t)inlay_server_endpoint);
     table = with_address(table, "run", (uintptr_t)inlay_server_run);

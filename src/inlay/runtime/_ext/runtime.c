@@ -429,6 +429,12 @@ static PyObject *live_objects(PyObject *object, PyObject *unused)
     return PyLong_FromSize_t(live);
 }
 
+static PyObject *is_lost(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(inlay_module_is_lost(((inlay_ext_executable_t *)object)->module));
+}
+
 static PyObject *take_events(PyObject *object, PyObject *unused)
 {
     inlay_ext_executable_t *self = (inlay_ext_executable_t *)object;
@@ -442,6 +448,7 @@ static PyMethodDef executable_methods[] = {
     {"call_structured", (PyCFunction)(void (*)(void))call_structured, METH_FASTCALL,
      "call_structured(entry, counts, is_bf16, *tensors) -> (list of Result, counts)"},
     {"events", take_events, METH_NOARGS, "Take what happened: see inlay.runtime.trace."},
+    {"is_lost", is_lost, METH_NOARGS, "Whether a device does not answer any more."},
     {"live_objects", live_objects, METH_NOARGS, "Objects alive in idle activations; 0 always."},
     {NULL, NULL, 0, NULL},
 };
