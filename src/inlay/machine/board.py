@@ -98,11 +98,16 @@ class Board:
             m for m in self.devices_by_name[device].memories if self._memories[m].kind is PoolKind.STACK
         )
 
+    def writable(self, device: str) -> tuple[str, ...]:
+        """Return the memories of a device that programs may write: all but those for constants."""
+        memories = self.devices_by_name[device].memories
+        return tuple(m for m in memories if self._memories[m].kind is not PoolKind.ROM)
+
     def shared_memories(self, a: str, b: str) -> tuple[str, ...]:
         """Return the memories in which one device may read what the other wrote, without a copy."""
         if a == b:
-            return self.devices_by_name[a].memories
-        both = set(self.devices_by_name[a].memories) & set(self.devices_by_name[b].memories)
+            return self.writable(a)
+        both = set(self.writable(a)) & set(self.writable(b))
         seen = {c.memory for c in self.coherent if a in c.parties and b in c.parties}
         return tuple(m.name for m in self.memories if m.name in both & seen)
 

@@ -146,6 +146,9 @@ def _check_devices(check: _Check) -> None:
             if owner not in (None, device.name):
                 message = f"'{memory}' is the stack of '{owner}', not of '{device.name}'"
                 check.wrong("device", i, "memories", message)
+        if all(board.memory(m) for m in device.memories) and not board.writable(device.name):
+            check.wrong("device", i, "memories", f"found no memory that '{device.name}' can write",
+                        "values are in memories of other kinds than rom")  # fmt: skip
     first = board.memories[0]
     known = all(board.memory(m) for m in board.host.memories)
     if known and first.name not in board.host.memories and not any(check.lost.values()):
@@ -184,6 +187,10 @@ def _check_ways(check: _Check) -> None:
                 if memory not in engines[link.engine].memories:
                     check.wrong("link", i, key, f"engine '{link.engine}' does not address '{memory}'",
                                 f"add '{memory}' to the memories of '{link.engine}'")  # fmt: skip
+        pool = board.memory(link.target)
+        if pool is not None and pool.kind is PoolKind.ROM:
+            check.wrong("link", i, "to", f"found a link to '{link.target}', which is rom",
+                        "constants are there when a program is loaded")  # fmt: skip
         if link.source == link.target:
             check.wrong("link", i, "to", f"found a link from '{link.source}' to itself",
                         "values need no way to where they are")  # fmt: skip
@@ -254,14 +261,14 @@ def check_use(board: Board, use: Use, findings: Collector, where: Where) -> None
 
 def _cut_off(board: Board, device: str) -> Iterator[tuple[str, str]]:
     """Yield why values do not get from the host to a device, or back: as the planner goes."""
-    host, own = board.host, board.devices_by_name[device].memories
+    host, own, near = board.host, board.writable(device), board.writable(board.host.name)
     if board.shared_memories(host.name, device):
         return
     ends = f"'{host.name}' to '{device}'", f"'{device}' back to '{host.name}'"
-    for sources, targets, way in ((host.memories, own, ends[0]), (own, host.memories, ends[1])):
+    for sources, targets, way in ((near, own, ends[0]), (own, near, ends[1])):
         if board.routes(sources, targets):
             continue
-        both = [m for m in own if m in host.memories]
+        both = [m for m in own if m in near]
         if both:
             message = f"'{host.name}' and '{device}' both address '{both[0]}', but neither sees what"
             yield f"{message} the other writes", coherence_hint(both[0], host.name, device)

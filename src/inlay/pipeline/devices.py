@@ -60,8 +60,9 @@ def runnable(board: Board) -> Board:
     def works_in(device: Device) -> tuple[str, ...]:
         shared = board.shared_memories(board.host.name, device.name)
         near = shared if board.is_native(device.name) else ()
-        fit = [m for m in device.memories if m in near or m not in board.host.memories]
-        return tuple(fit[:1]) or device.memories[:1]
+        own = board.writable(device.name)
+        fit = [m for m in own if m in near or m not in board.host.memories]
+        return tuple(fit[:1]) or own[:1]
 
     devices = tuple(
         d if d is board.host or board.arch_of(d.name).generator not in (LLVM, OPENCL)

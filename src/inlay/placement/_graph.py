@@ -115,7 +115,7 @@ class Machine:
         self.device_index = {d: i for i, d in enumerate(self.devices)}
         self.memory_index = {m.name: i for i, m in enumerate(board.memories)}
         self.every = (1 << len(board.memories)) - 1
-        self.reach = tuple(self.bits(d.memories) for d in board.devices)
+        self.reach = tuple(self.bits(board.writable(d)) for d in self.devices)
         self.shared = tuple(
             tuple(self.bits(board.shared_memories(a, b)) for b in self.devices)
             for a in self.devices

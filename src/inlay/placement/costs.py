@@ -106,7 +106,7 @@ class Predictor:
         known = measured.kernels.get((device, kernel_key(steps))) if measured.kernels else None
         if known is not None:
             return known
-        memory = self._board.memory(next(iter(self._board.devices_by_name[device].memories)))
+        memory = self._board.memory(self._board.writable(device)[0])
         assert memory is not None, "a checked board knows the memories of its devices"
         work = sum(self._compute(call, device) for _, call in steps)
         moved = self.traffic(steps) / memory.bytes_per_ns

@@ -19,7 +19,8 @@ from inlay.placement.costs import Costs
 from inlay.placement.operations import Operation, operations_of
 from inlay.placement.optimise import Candidate, Outcome, optimise, simple
 from inlay.placement.problem import ProblemMaker
-from inlay.placement.schedule import Problem, peaks
+from inlay.placement.room import too_small
+from inlay.placement.schedule import Problem
 
 CHOSEN = ("is cheapest there", "makes it there in every turn")
 """How facts end that come from here and not from people."""
@@ -38,6 +39,7 @@ class Decision:
         problem: what was solved.
         outcome: the solution.
         sizes: what dims were taken to be, and who said so.
+        turns: how often functions that call themselves were taken to run, and who said so.
     """
 
     operations: tuple[Operation, ...]
@@ -45,6 +47,7 @@ class Decision:
     problem: Problem
     outcome: Outcome
     sizes: Mapping[str, tuple[int, str]]
+    turns: Mapping[str, tuple[float, str]]
 
 
 def decide(
@@ -94,7 +97,7 @@ def decide(
             device = pinned[find(o.atom)]
             graph.pin(atom, device, Reason(f"{o.name} {CHOSEN[1]}", o.call.span))
             pinned[find(atom)] = device
-    return Decision(tuple(operations), tuple(maker.units), problem, outcome, maker.sizes)
+    return Decision(tuple(operations), tuple(maker.units), problem, outcome, maker.sizes, maker.turns)
 
 
 def _over_capacity(
@@ -102,14 +105,19 @@ def _over_capacity(
     units: Sequence[Sequence[int]],
 ) -> Exception:  # fmt: skip
     """Say which memories are too small, for the best plan if they had no bounds."""
-    needs = peaks(problem, assignment)
-    notes: list[str] = []
-    small: list[str] = []
-    for pool, need, capacity in zip(machine.board.memories, needs, problem.capacity, strict=False):
-        if capacity is not None and need > capacity:
-            notes.append(f"{pool.name} has {pool.bytes} bytes, and {round(need)} are needed at once")
-            small.append(pool.name)
-    tight = {d for d, m in enumerate(problem.memory) if machine.board.memories[m].name in small}
+    found = too_small(problem, assignment)
+    memories = machine.board.memories
+    small = [memories[m].name for m, _, _ in found]
+    notes = [
+        f"{memories[m].name} has {memories[m].bytes} bytes, and {round(need)} are needed at once"
+        for m, need, _ in found
+    ]
+    tight = {d for d, places in enumerate(problem.memory) if {m for m, _, _ in found} & set(places)}
+    on = zip(problem.tasks, assignment, strict=True)
+    held = [c for task, d in on if d in tight for c in task.constants]
+    if held:
+        constants = sum(problem.constants[c] for c in dict.fromkeys(held))
+        notes.append(f"constants there take {round(constants)} bytes of them all the time")
     there = [u[-1] for u, d in zip(units, assignment, strict=True) if d in tight]
     largest = max(there, default=0, key=lambda i: problem.items[i].bound)
     o = operations[largest]

@@ -19,6 +19,7 @@ from inlay.arith.expr import evaluate, symbols
 from inlay.ir.expr import Call, OpRef, Var
 from inlay.ir.module import Module
 from inlay.machine.board import Board
+from inlay.machine.memory import Pool
 from inlay.ops.device import DEVICE_COPY, CopyAttrs
 from inlay.placement._graph import Edge
 from inlay.placement._instance import Capability
@@ -26,7 +27,8 @@ from inlay.placement.costs import Measured
 from inlay.placement.decide import CHOSEN, Decision
 from inlay.placement.pins import names_of
 from inlay.placement.plan_places import Choice, Inferred, Planned, forms_of, plan
-from inlay.placement.schedule import INFINITE, advance, fits, predict, start
+from inlay.placement.room import predict, too_small
+from inlay.placement.schedule import INFINITE, advance, start
 
 _MOVES = 400
 """Kernels for which every other device is tried; of larger programs the costs alone are shown."""
@@ -86,6 +88,7 @@ class Explanation:
         first_able_ns: predicted time with every operation on the first device that can run it.
         busy_ns: how long each device computes.
         sizes: what dims were taken to be, and who said so.
+        turns: how often functions that call themselves were taken to run, and who said so.
         module: the placed program.
         is_measured: whether costs were measured, or are the board's figures.
         without_code: devices of the board for which no code is made here, with the reason: a plan
@@ -102,6 +105,7 @@ class Explanation:
     first_able_ns: float
     busy_ns: dict[str, float]
     sizes: dict[str, tuple[int, str]]
+    turns: dict[str, tuple[float, str]]
     module: Module
     is_measured: bool = False
     without_code: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -119,6 +123,7 @@ class Explanation:
             "first_able_ns": _finite(self.first_able_ns),
             "busy_ns": self.busy_ns,
             "sizes": {n: {"size": s, "from": w} for n, (s, w) in self.sizes.items()},
+            "turns": {n: {"turns": s, "from": w} for n, (s, w) in self.turns.items()},
             "operations": [asdict(o) for o in self.operations],
             "copies": [asdict(c) for c in self.copies],
         }
@@ -145,7 +150,7 @@ def explanation_of(planned: Planned) -> Explanation:
     if decision is None:
         return Explanation(
             board.name, (), (), 0.0, 0.0, 0.0, proved=True, first_able_ns=0.0, busy_ns={}, sizes={},
-            module=placed,
+            turns={}, module=placed,
         )  # fmt: skip
     # All operations of a unit are pinned to one device; where people pinned it, that one.
     assigned = [found.places.device(decision.operations[u[-1]].atom) for u in decision.units]
@@ -167,6 +172,7 @@ def explanation_of(planned: Planned) -> Explanation:
         outcome.baseline,
         busy,
         dict(decision.sizes),
+        dict(decision.turns),
         placed,
         choice.costs.measured != Measured(),
     )
@@ -214,7 +220,9 @@ def _placed(
         elif wish is not None:
             others[name] = wish
         else:
-            others[name] = _against(decision, assigned, index, d, total)
+            others[name] = _against(
+                decision, graph.machine.board.memories, assigned, index, d, total
+            )
     own = o.instance.name
     called = dict.fromkeys(n for m in members for n in names_of(m, forms))
     return Placed(
@@ -225,8 +233,9 @@ def _placed(
 
 
 def _against(
-    decision: Decision, assigned: list[int], index: int, device: int, total: float
-) -> str:
+    decision: Decision, memories: Sequence[Pool], assigned: list[int], index: int, device: int,
+    total: float,
+) -> str:  # fmt: skip
     """Return what the program would take with one operation somewhere else."""
     problem = decision.problem
     cost = problem.tasks[index].costs[device]
@@ -238,8 +247,13 @@ def _against(
         return f"cost: it takes {alone}"
     moved = [*assigned]
     moved[index] = device
-    if not fits(problem, moved):
-        return f"capacity: the values would not fit ({alone})"
+    small = too_small(problem, moved)
+    if small:
+        memory, need, has = small[0]
+        return (
+            f"capacity: the values would not fit in {memories[memory].name}, which has {round(has)} "
+            f"bytes: {round(need)} are needed at once ({alone})"
+        )
     time = predict(problem, moved)
     if time == INFINITE:
         return "no link leads there"

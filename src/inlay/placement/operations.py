@@ -1,4 +1,4 @@
-"""The operations of a program in the order in which it runs them, and which of them run as one.
+"""The operations of a program in the order in which it runs them, how often, and which run as one.
 
 A *unit* is what one device runs as one kernel: operators that code generation would fuse if they were
 on one device, as far as the same devices can run them. It costs one launch, and only what goes in and
@@ -9,7 +9,7 @@ order every unit comes behind what it reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from inlay.analysis.blocks import nested
 from inlay.ir.expr import Call, Expr, If, Match, Var
@@ -23,6 +23,60 @@ GroupSource = Callable[[Module], Mapping[int, int]]
 """Gives for calls, by identity, the number of the group that would be one kernel on one device."""
 
 
+@dataclass(slots=True, eq=False)
+class Block:
+    """Where operations stand: the body of a function at an occurrence, or one arm of a branch.
+
+    Attributes:
+        outer: the block around it, or of the call; None for what nobody calls.
+        body_of: the instance whose body it is; None for an arm.
+        arms: of an arm, all arms of the branch.
+        repeats: whether the function calls itself; of an arm, whether that happens in it.
+    """
+
+    outer: Block | None
+    body_of: Instance | None = None
+    arms: list[Block] = field(default_factory=list["Block"])
+    repeats: bool = False
+
+
+def often(block: Block, turns: Callable[[Instance], float], known: dict[int, float]) -> float:
+    """Return how often a block is thought to run.
+
+    A function that calls itself has its turns. Of a branch one arm runs, each as often as the others;
+    but where one of them goes round a loop, that one in every turn, and the others at the end.
+
+    Args:
+        block: where it stands.
+        turns: how often an instance that calls itself runs each time.
+        known: of blocks, by identity; it grows.
+    """
+    chain: list[Block] = []
+    here: Block | None = block
+    while here is not None and id(here) not in known:
+        chain.append(here)
+        here = here.outer
+    for inner in reversed(chain):
+        outer = 1.0 if inner.outer is None else known[id(inner.outer)]
+        known[id(inner)] = outer * _share(inner, turns)
+    return known[id(block)]
+
+
+def _share(block: Block, turns: Callable[[Instance], float]) -> float:
+    if block.body_of is not None:
+        return turns(block.body_of) if block.repeats else 1.0
+    if block.repeats:
+        return 1.0
+    if not any(arm.repeats for arm in block.arms):
+        return 1.0 / len(block.arms)
+    home = block.outer
+    while home is not None and not (home.body_of is not None and home.repeats):
+        home = home.outer
+    assert home is not None, "what repeats is in a function that does"
+    assert home.body_of is not None, "what repeats is in a function that does"
+    return 1.0 / max(1.0, turns(home.body_of))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
     """A call of an operator in an instance of a function.
@@ -33,6 +87,7 @@ class Operation:
         instance: of which function.
         atom: of its result.
         name: of the operator.
+        block: where it stands.
     """
 
     call: Call
@@ -40,44 +95,60 @@ class Operation:
     instance: Instance
     atom: int
     name: str
+    block: Block
 
 
 def operations_of(graph: Graph, instances: Sequence[Instance]) -> list[Operation]:
     """Return the operations of all instances in the order in which the program runs them."""
     found: list[Operation] = []
     done: set[int] = set()
-    pending: list[tuple[Var | None, Expr, Instance]] = []  # values still to visit, the next one last
+    pending: list[tuple[Var | None, Expr, Instance, Block]] = []  # still to visit, the next one last
 
-    def enter(instance: Instance) -> None:
-        if id(instance) not in done and instance.function.primitive is None:
+    def enter(instance: Instance, outer: Block | None) -> None:
+        if id(instance) in done:
+            _repeat(instance, outer)
+        elif instance.function.primitive is None:
             done.add(id(instance))
-            push((instance.function.body,), instance)
+            push(instance.function.body, instance, Block(outer, instance))
 
-    def push(blocks: Sequence[Expr], instance: Instance) -> None:
-        values: list[tuple[Var | None, Expr, Instance]] = []
-        for root in blocks:
-            lets, tail = spine(root)
-            values.extend((x.var, x.value, instance) for x in lets)
-            values.append((None, tail, instance))
-        pending.extend(reversed(values))
+    def push(root: Expr, instance: Instance, block: Block) -> None:
+        lets, tail = spine(root)
+        pending.append((None, tail, instance, block))
+        pending.extend((x.var, x.value, instance, block) for x in reversed(lets))
 
     for root in instances:
-        enter(root)
+        if id(root) not in done:
+            enter(root, None)
         while pending:
-            var, value, instance = pending.pop()
+            var, value, instance, block = pending.pop()
             if not isinstance(value, Call):
                 if isinstance(value, If | Match):
-                    push(nested(value), instance)
+                    roots, arms = nested(value), list[Block]()
+                    arms.extend(Block(block, arms=arms) for _ in roots)
+                    for arm, body in zip(reversed(arms), reversed(roots), strict=True):
+                        push(body, instance, arm)
                 continue
             atoms = list(leaves(instance.domains.get(id(value))))
             if atoms and atoms[0] in graph.operations:
                 name = graph.operations[atoms[0]].name
-                found.append(Operation(value, var, instance, atoms[0], name))
+                found.append(Operation(value, var, instance, atoms[0], name, block))
             for index in range(len(value.args), -1, -1):  # the callee is written out first
                 child = instance.children.get((id(value), index))
                 if child is not None:
-                    enter(child)
+                    enter(child, block)
     return found
+
+
+def _repeat(instance: Instance, block: Block | None) -> None:
+    """Note a call of an instance inside itself, on the way from its body to the call."""
+    passed: list[Block] = []
+    while block is not None:
+        passed.append(block)
+        if block.body_of is instance:
+            for b in passed:
+                b.repeats = b.repeats or b.body_of in (None, instance)
+            return
+        block = block.outer
 
 
 def units_of(

@@ -19,18 +19,8 @@ from dataclasses import dataclass, replace
 
 from inlay.placement.bounds import lower_bound, rest_of, tails_of, weights_of
 from inlay.placement.relaxation import relax
-from inlay.placement.schedule import (
-    INFINITE,
-    Problem,
-    State,
-    Task,
-    advance,
-    excess,
-    finish,
-    fits,
-    predict,
-    start,
-)
+from inlay.placement.room import excess, fits, predict
+from inlay.placement.schedule import INFINITE, Problem, State, Task, advance, finish, start
 from inlay.placement.search import all_on_one, beam, climb, first_able
 
 EXACT_STEPS = 100_000
@@ -296,7 +286,8 @@ def contract(
         reads = dict.fromkeys(v for i in group for v in problem.tasks[i].reads)
         costs = tuple(candidate.cost if d == candidate.device else None for d in problem.devices)
         outer = tuple(v for v in reads if v not in set(makes))
-        tasks.append(Task(costs, outer, makes, problem.tasks[group[0]].weight))
+        constants = tuple(dict.fromkeys(c for i in group for c in problem.tasks[i].constants))
+        tasks.append(Task(costs, outer, makes, problem.tasks[group[0]].weight, constants))
     return replace(problem, tasks=tuple(tasks), items=items), order
 
 

@@ -1,32 +1,38 @@
-"""From a program to a problem of schedules: tasks, values, routes.
+"""From a program to a problem of schedules: tasks, values, constants, routes.
 
 Every unit of operations (`operations.py`) of every instance is a task, in the order in which the
-program would run it; calls count where they stand, branches half, and what a recursive function does
-as often as `_TURNS` says. Values flow through parameters, branches, data types and cells: a task reads
-whatever operations can have made its operand. Inputs and outputs are where the program says, else on
-the host.
+program would run it; calls count where they stand, branches by the number of their arms, and loops by
+their turns where the program says them. Values flow through parameters, branches, data types and cells:
+a task reads whatever operations can have made its operand. Inputs and outputs are where the program
+says, else on the host. Constants are prepared where they are used: nothing copies them, and they take
+room there all the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from inlay.analysis.cost import bytes_of
+from inlay.analysis.loops import Loop, loops_of
 from inlay.arith.expr import Sym
+from inlay.ir.expr import Const, Var
 from inlay.ir.module import Module
-from inlay.ir.types import FuncType, TensorType
+from inlay.ir.types import AdtType, ExistsType, FuncType, TensorType, TupleType, Type
 from inlay.ir.walk import bound_symbols
 from inlay.machine.board import Board
+from inlay.machine.memory import PoolKind
 from inlay.ops.table import OperatorTable
-from inlay.placement._domains import leaves
+from inlay.placement._domains import Domain, Leaf, Parts, leaves
 from inlay.placement._graph import Edge, Graph, Machine
 from inlay.placement._instance import Instance
 from inlay.placement.costs import UNKNOWN_SIZE, Costs, Predictor
-from inlay.placement.operations import Operation, units_of
+from inlay.placement.operations import Operation, often, units_of
 from inlay.placement.schedule import Hop, Item, Problem, Task
 
 _TURNS = 10.0
-"""How often the body of a recursive function is thought to run."""
+"""How often the body of a function that calls itself is thought to run, where nothing says it."""
+_FOR_VALUES = (PoolKind.HEAP, PoolKind.STATIC)
+"""Kinds of memories that hold values: neither stacks, which are for temporaries, nor constants' own."""
 
 
 class ProblemMaker:
@@ -34,6 +40,7 @@ class ProblemMaker:
 
     Attributes:
         sizes: what dims were taken to be, and who said so.
+        turns: how often functions that call themselves were taken to run, and who said so.
         pinned: the device of each class of atoms that people decided.
         units: the operations of each task.
     """
@@ -46,15 +53,20 @@ class ProblemMaker:
         self.machine: Machine = graph.machine
         self.instances, self.operations = instances, operations
         self.sizes: dict[str, tuple[int, str]] = {}
+        self.turns: dict[str, tuple[float, str]] = {}
         self.pinned = self._pinned()
         self._typical_sizes = costs.typical
         self._predictor = Predictor(board, operators, costs, self._typical())
-        self._weights = _weights(instances)
+        self._loops = self._loops_by_var()
+        self._turns_of: dict[int, float] = {}
+        known: dict[int, float] = {}
+        self._often = [often(o.block, self._turns, known) for o in operations]
         groups: Mapping[int, int] = {} if costs.groups is None else costs.groups(module)
         able = [(graph.operations[o.atom].allowed, self._pin_of(o)) for o in operations]
         self.units = units_of(operations, groups, able)
         self._unit_of = {i: u for u, members in enumerate(self.units) for i in members}
         self._sources: dict[int, tuple[int, ...]] = {}
+        self._inputs = self._input_bytes()
         self._into: dict[int, list[int]] = {}
         for a, b, _, port in graph.edges:
             if port == -1:
@@ -69,18 +81,20 @@ class ProblemMaker:
         items: list[Item] = []
         for index, o in enumerate(self.operations):
             size = self._predictor.number(bytes_of(o.call.type))
-            items.append(Item(size, self._unit_of[index], 0, size))
+            items.append(Item(size, self._unit_of[index], 0, size, self._often[index]))
             for atom in leaves(o.instance.domains[id(o.call)]):
                 by_value[graph.values.find(atom)] = index
         reads = self._unit_reads(by_value, items)
         ends = self._ends(by_value)
         read = {v for found in reads for v in found} | {v for v, _ in ends}
+        constants, used = self._constants()
         tasks = tuple(
             Task(
                 self._task_costs(members),
                 tuple(reads[u]),
                 tuple(i for i in members if i in read) or members[-1:],
-                self._weights.get(id(self.operations[members[-1]].instance), 1.0),
+                self._often[members[-1]],
+                used[u],
             )
             for u, members in enumerate(self.units)
         )
@@ -91,12 +105,36 @@ class ProblemMaker:
         occupies = tuple(
             hardware[machine.device_index[e.device]] if e.device else -1 for e in board.engines
         )
-        memory = tuple(machine.memory_index[d.memories[0]] for d in board.devices)
         return Problem(
-            tasks, tuple(items), hardware, self._routes(engines), occupies, ends, memory,
+            tasks, tuple(items), hardware, self._routes(engines), occupies, ends,
+            tuple(self._memories(d, _FOR_VALUES) for d in machine.devices),
             tuple(None if m.bytes is None else float(m.bytes) for m in board.memories),
-            machine.default,
+            machine.default, constants,
+            tuple(self._memories(d, (PoolKind.ROM,)) for d in machine.devices),
         )  # fmt: skip
+
+    def _memories(self, device: str, kinds: Sequence[PoolKind]) -> tuple[int, ...]:
+        """Return the memories of a device of some kinds; a device has one for values in any case."""
+        kind = {m.name: m.kind for m in self.board.memories}
+        found = [m for m in self.board.devices_by_name[device].memories if kind[m] in kinds]
+        if not found and PoolKind.HEAP in kinds:
+            found = list(self.board.writable(device)[:1])
+        return tuple(self.machine.memory_index[m] for m in found)
+
+    def _constants(self) -> tuple[tuple[float, ...], list[tuple[int, ...]]]:
+        """Return the bytes of the constants, and which of them each unit reads."""
+        sizes: list[float] = []
+        numbers: dict[int, int] = {}
+        used: list[dict[int, None]] = [{} for _ in self.units]
+        for index, o in enumerate(self.operations):
+            for arg in o.call.args:
+                if not isinstance(arg, Const) or not isinstance(arg.type, TensorType):
+                    continue
+                if id(arg.value) not in numbers:
+                    numbers[id(arg.value)] = len(sizes)
+                    sizes.append(self._predictor.number(bytes_of(arg.type)))
+                used[self._unit_of[index]][numbers[id(arg.value)]] = None
+        return tuple(sizes), [tuple(u) for u in used]
 
     def _unit_reads(
         self, by_value: Mapping[int, int], items: list[Item]
@@ -106,7 +144,7 @@ class ProblemMaker:
         found: list[dict[int, None]] = [{} for _ in self.units]
         for index, own in enumerate(self._reads()):
             unit = self._unit_of[index]
-            for atom, size in own:
+            for atom in own:
                 for source in self._makers(self.graph.values.find(atom), by_value):
                     if source >= 0:
                         if self._unit_of[source] < unit:  # what comes round a loop is not waited for
@@ -114,6 +152,7 @@ class ProblemMaker:
                         continue
                     key = -1 - source
                     if key not in inputs:
+                        size = self._inputs[key]
                         inputs[key] = len(items)
                         items.append(Item(size, -1, self._home(key), size))
                     found[unit][inputs[key]] = None
@@ -128,7 +167,7 @@ class ProblemMaker:
         }
         found: list[tuple[int, Operation]] = []
         for instance in self.instances:
-            if self._weights.get(id(instance), 1.0) <= 1.0:
+            if id(instance) not in self._turns_of:
                 continue
             for domain in instance.params:
                 for atom in leaves(domain):
@@ -144,22 +183,20 @@ class ProblemMaker:
             home = home.parent
         return home is instance
 
-    def _reads(self) -> list[list[tuple[int, float]]]:
-        found: list[list[tuple[int, float]]] = []
+    def _reads(self) -> list[list[int]]:
+        """Return for each operation the atoms of its operands; constants have none."""
+        found: list[list[int]] = [[] for _ in self.operations]
         atoms = {o.atom: i for i, o in enumerate(self.operations)}
-        by_operation: dict[int, list[int]] = {}
         for a, b, _, port in self.graph.edges:
             if port != -1 and b in atoms:
-                by_operation.setdefault(atoms[b], []).append(a)
-        for index, o in enumerate(self.operations):
-            tensors = [x for x in o.call.args if isinstance(x.type, TensorType)]
-            total = sum(self._predictor.number(bytes_of(x.type)) for x in tensors)
-            own = by_operation.get(index, [])
-            found.append([(a, total / max(1, len(own))) for a in own])
+                found[atoms[b]].append(a)
         return found
 
     def _makers(self, value: int, by_value: Mapping[int, int]) -> tuple[int, ...]:
-        """Return the operations that can have made a value; inputs as negative numbers."""
+        """Return the operations that can have made a value; inputs as negative numbers.
+
+        What neither is there is a constant: it is prepared where it is used.
+        """
         known = self._sources.get(value)
         if known is not None:
             return known
@@ -170,10 +207,9 @@ class ProblemMaker:
             if here in by_value:
                 found[by_value[here]] = None
                 continue
-            before = self._into.get(here, ())
-            if not before:
+            if here in self._inputs:
                 found[-1 - here] = None
-            for other in before:
+            for other in self._into.get(here, ()):
                 if other not in seen:
                     seen.add(other)
                     pending.append(other)
@@ -183,16 +219,29 @@ class ProblemMaker:
     def _home(self, value: int) -> int:
         return self.pinned.get(self.graph.classes.find(value), 0)
 
+    def _entries(self) -> Iterator[Instance]:
+        """Yield the functions that are called from outside."""
+        names = {self.module.entry, *self.module.entries}
+        return (i for i in self.instances if i.name in names and not i.sites)
+
+    def _input_bytes(self) -> dict[int, float]:
+        """Return the bytes of each tensor that the program is given, by its value."""
+        find = self.graph.values.find
+        return {
+            find(atom): self._predictor.number(bytes_of(t))
+            for instance in self._entries()
+            for p, domain in zip(instance.function.params, instance.params, strict=True)
+            for atom, t in _tensors(domain, p.type)
+        }
+
     def _ends(self, by_value: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
         found: dict[tuple[int, int], None] = {}
-        names = {self.module.entry, *self.module.entries}
-        for instance in self.instances:
-            if instance.name in names and not instance.sites:
-                for atom in leaves(instance.result):
-                    device = self.pinned.get(self.graph.classes.find(atom), 0)
-                    for maker in self._makers(self.graph.values.find(atom), by_value):
-                        if maker >= 0:
-                            found[maker, device] = None
+        for instance in self._entries():
+            for atom in leaves(instance.result):
+                device = self.pinned.get(self.graph.classes.find(atom), 0)
+                for maker in self._makers(self.graph.values.find(atom), by_value):
+                    if maker >= 0:
+                        found[maker, device] = None
         return tuple(found)
 
     def _routes(self, engines: Mapping[str, int]) -> tuple[tuple[tuple[Hop, ...] | None, ...], ...]:
@@ -201,7 +250,8 @@ class ProblemMaker:
         def route(a: int, b: int) -> tuple[Hop, ...] | None:
             if a == b or machine.shared[a][b]:
                 return ()
-            links = board.routes(board.devices[a].memories, board.devices[b].memories)
+            names = machine.devices
+            links = board.routes(board.writable(names[a]), board.writable(names[b]))
             hops = [
                 (
                     machine.device_index[board.owner_of(x.target)],
@@ -268,19 +318,41 @@ class ProblemMaker:
                 found.setdefault(s, self._typical_sizes.get(s.name, UNKNOWN_SIZE))
         return found
 
+    # ------------------------------------------------------------------------ turns
 
-def _weights(instances: Sequence[Instance]) -> dict[int, float]:
-    """Return how often each instance is thought to run: recursive ones several times."""
-    found: dict[int, float] = {}
-    for instance in instances:
-        outer, recursive = 1.0, False
-        for where, _, _ in instance.sites:
-            home: Instance | None = where
-            while home is not None and home is not instance:
-                home = home.parent
-            if home is instance:
-                recursive = True
-            else:
-                outer = max(outer, found.get(id(where), 1.0))
-        found[id(instance)] = outer * (_TURNS if recursive else 1.0)
-    return found
+    def _loops_by_var(self) -> dict[Var, Loop]:
+        roots = {id(i.function): i.function for i in self.instances if i.parent is None}
+        return {loop.var: loop for f in roots.values() for loop in loops_of(f)}
+
+    def _turns(self, instance: Instance) -> float:
+        """Return how often a function that calls itself runs each time; note who says so."""
+        known = self._turns_of.get(id(instance))
+        if known is not None:
+            return known
+        name = instance.name
+        loop = self._loops.get(name) if isinstance(name, Var) else None
+        turns, who = _TURNS, "a guess"
+        if loop is not None and loop.bound is not None:
+            bound = self._predictor.number(loop.bound)
+            turns, who = (bound, "the program") if loop.exact else (min(bound, _TURNS), who)
+        self._turns_of[id(instance)] = turns
+        self.turns.setdefault(name.name if isinstance(name, Var) else name or "", (turns, who))
+        return turns
+
+
+def _tensors(domain: Domain, t: Type) -> Iterator[tuple[int, Type]]:
+    """Yield the atoms of a value with the types of their tensors; of a list, that of an element."""
+    pending: list[tuple[Domain, Type]] = [(domain, t)]
+    while pending:
+        domain, t = pending.pop()
+        match domain, t:
+            case _, ExistsType(body=body):
+                pending.append((domain, body))
+            case Leaf(atom=atom), _:
+                yield atom, t
+            case Parts(parts=parts), TupleType(fields=types) | AdtType(args=types):
+                pending.extend(zip(parts, types, strict=False))
+                for part in parts[len(types) :]:
+                    yield from ((atom, TupleType(())) for atom in leaves(part))
+            case _:
+                yield from ((atom, TupleType(())) for atom in leaves(domain))

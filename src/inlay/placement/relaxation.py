@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from inlay.placement.room import rooms
 from inlay.placement.schedule import Problem
 
 Floats = NDArray[np.float64]
@@ -137,7 +138,10 @@ class _Values:
         self._shares = np.maximum(1, np.bincount(self._reader, minlength=len(made)) + made)
         # A copy is made as often as who needs it runs: at least as often as the rarest does.
         often = {v: min(problem.tasks[t].weight for t in ts) for v, ts in readers.items()}
-        weights = [min(often.get(v, 1.0), 1.0 if v in needed else np.inf) for v in self._values]
+        weights = [
+            min(often.get(v, 1.0), 1.0 if v in needed else np.inf, problem.items[v].often)
+            for v in self._values
+        ]
         self._often = np.array(weights)
         self._bytes = self._often * np.array([problem.items[v].bytes for v in self._values])
 
@@ -234,13 +238,14 @@ class _Values:
 class _Room:
     """Rents of bounded memories at some points of the program.
 
-    Arrays are indexed by point and memory, or by point and task.
+    Arrays are indexed by point and memory, or by point and task; a memory here is a room (`rooms`).
     """
 
     def __init__(self, problem: Problem) -> None:
-        count, bounds = len(problem.tasks), problem.capacity
-        self._memory = np.array(problem.memory, dtype=np.intp)
-        bounded = [m for m in sorted(set(problem.memory)) if m < len(bounds) and bounds[m] is not None]
+        count = len(problem.tasks)
+        room_of, bounds = rooms(problem)
+        self._memory = np.array(room_of, dtype=np.intp)
+        bounded = [m for m in sorted(set(room_of)) if bounds[m] is not None]
         self._bounded = np.array(bounded, dtype=np.intp)
         points = sorted({i * (count - 1) // (_POINTS - 1) for i in range(_POINTS if bounded else 0)})
         self._points = np.array(points, dtype=np.intp)
@@ -263,6 +268,15 @@ class _Room:
             elif v in last:
                 here = self._bounded == self._memory[item.home]
                 self._room[np.ix_(lives, here)] -= size
+        if any(problem.rom):
+            return
+        readers: dict[int, list[int]] = {}
+        for index, task in enumerate(problem.tasks):
+            for constant in task.constants:
+                readers.setdefault(constant, []).append(index)
+        for constant, tasks in readers.items():
+            if len(tasks) == 1:  # of several it need not be on the device of each
+                self._held[:, tasks[0]] += problem.constants[constant]
 
     def rent(self) -> Floats:
         """Return what each task pays for the values that it makes, by device."""

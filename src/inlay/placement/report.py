@@ -49,6 +49,7 @@ def _totals(e: Explanation) -> list[str]:
     if not e.is_measured and len(e.busy_ns) > 1:
         lines.append("  by the board's figures; `inlay bench --calibrate` measures this machine")
     lines += [f"  size {name} = {size}, from {who}" for name, (size, who) in e.sizes.items()]
+    lines += [f"  {name} runs {n:g} times, from {who}" for name, (n, who) in e.turns.items()][:_LONGEST]
     if e.copies:
         moved = sum(c.bytes for c in e.copies)
         spent = time_text(sum(c.ns for c in e.copies))
@@ -79,7 +80,7 @@ def _kind(reason: str) -> str:
     """Return what reasons have in common that differ in numbers."""
     if reason.startswith("cost: "):
         return "cost: the program would not be faster"
-    return reason.partition(" (")[0] if reason.startswith("capacity: ") else reason
+    return reason.partition(" bytes: ")[0] if reason.startswith("capacity: ") else reason
 
 
 def _longest(things: Iterable[T]) -> list[T]:

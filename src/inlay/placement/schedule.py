@@ -7,13 +7,12 @@ the links of the board, each engine doing one copy after the other, in the order
 first needed. `predict` is exactly this, so the time of a prefix does not depend on what follows:
 that is what the search builds on.
 
-Memory: a value occupies the memory of its device from the task that makes it to the last that reads
-it anywhere, a copy from the first to the last task that reads it there.
+A copy is made as often as the value is made or as the task runs that it is for, whichever is less:
+what a loop reads from outside is copied before it. Memory is in `room.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 INFINITE = float("inf")
@@ -30,12 +29,14 @@ class Item:
         maker: the task that makes it; -1 for an input.
         home: the device of an input.
         bound: its greatest size, by which capacities are tested.
+        often: how often it is made.
     """
 
     bytes: float
     maker: int = -1
     home: int = 0
     bound: float = 0.0
+    often: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +48,14 @@ class Task:
         reads: indices of values.
         makes: indices of values.
         weight: how often it runs.
+        constants: indices of constants that it reads.
     """
 
     costs: tuple[float | None, ...]
     reads: tuple[int, ...]
     makes: tuple[int, ...]
     weight: float = 1.0
+    constants: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +70,11 @@ class Problem:
             None where there is no way.
         occupies: for each engine the piece of hardware that is busy while it copies; -1 for none.
         ends: values that are needed on a device at the end.
-        memory: for each device the memory that its values are in.
+        memory: for each device the memories that its values may be in, the preferred one first.
         capacity: bytes of each memory; None for no bound.
         default: the device for what nothing else decides.
+        constants: the bytes of each constant.
+        rom: for each device further memories, which hold constants alone.
     """
 
     tasks: tuple[Task, ...]
@@ -78,9 +83,11 @@ class Problem:
     routes: tuple[tuple[tuple[Hop, ...] | None, ...], ...]
     occupies: tuple[int, ...] = ()
     ends: tuple[tuple[int, int], ...] = ()
-    memory: tuple[int, ...] = ()
+    memory: tuple[tuple[int, ...], ...] = ()
     capacity: tuple[float | None, ...] = ()
     default: int = 0
+    constants: tuple[float, ...] = ()
+    rom: tuple[tuple[int, ...], ...] = ()
 
     @property
     def devices(self) -> range:
@@ -134,6 +141,7 @@ def bring(problem: Problem, state: State, value: int, device: int, weight: float
     if route is None:
         return INFINITE
     time, at = state.ready[value, home], home
+    weight = min(weight, problem.items[value].often)
     size = problem.items[value].bytes * weight
     for to, engine, latency, per_byte in route:
         known = state.ready.get((value, to))
@@ -177,69 +185,3 @@ def finish(problem: Problem, state: State) -> float:
     for value, device in problem.ends:
         state.end = max(state.end, bring(problem, state, value, device))
     return max(state.end, *state.engines, 0.0) if state.engines else state.end
-
-
-def predict(problem: Problem, assignment: Sequence[int], below: float = INFINITE) -> float:
-    """Return the predicted time of an assignment; `INFINITE` for one that cannot be.
-
-    Also for one whose time is not below a limit: that shows early, and memories are not looked at.
-    """
-    state = start(problem)
-    for index, device in enumerate(assignment):
-        if advance(problem, state, index, device) >= below:
-            return INFINITE
-    time = finish(problem, state)
-    return time if time < below and fits(problem, assignment) else INFINITE
-
-
-def peaks(problem: Problem, assignment: Sequence[int]) -> list[float]:
-    """Return the most bytes that are needed at once in each memory."""
-    count = max(problem.memory, default=-1) + 1
-    first: dict[tuple[int, int], int] = {}
-    last: dict[tuple[int, int], int] = {}
-    end = len(problem.tasks)
-
-    def need(value: int, memory: int, at: int) -> None:
-        key = value, memory
-        first[key] = min(first.get(key, at), at)
-        last[key] = max(last.get(key, at), at)
-
-    home = {i: item.home for i, item in enumerate(problem.items) if item.maker < 0}
-    for i in home:
-        need(i, problem.memory[home[i]], 0)
-    for at, (task, device) in enumerate(zip(problem.tasks, assignment, strict=True)):
-        for value in task.reads:
-            need(value, problem.memory[device], at)
-            need(value, problem.memory[home[value]], at)
-        for value in task.makes:
-            home[value] = device
-            need(value, problem.memory[device], at)
-    for value, device in problem.ends:
-        need(value, problem.memory[device], end)
-        need(value, problem.memory[home[value]], end)
-    change = [[0.0] * (end + 2) for _ in range(count)]
-    for (value, memory), at in first.items():
-        size = problem.items[value].bound or problem.items[value].bytes
-        change[memory][at] += size
-        change[memory][last[value, memory] + 1] -= size
-    found: list[float] = []
-    for row in change:
-        now = most = 0.0
-        for step in row:
-            now += step
-            most = max(most, now)
-        found.append(most)
-    return found
-
-
-def excess(problem: Problem, assignment: Sequence[int]) -> float:
-    """Return by how many bytes an assignment exceeds the capacities of memories, in all."""
-    if all(c is None for c in problem.capacity):
-        return 0.0
-    needs = zip(peaks(problem, assignment), problem.capacity, strict=False)
-    return sum(max(0.0, need - c) for need, c in needs if c is not None)
-
-
-def fits(problem: Problem, assignment: Sequence[int]) -> bool:
-    """Whether an assignment keeps within the capacities of all memories."""
-    return excess(problem, assignment) == 0.0

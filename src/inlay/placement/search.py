@@ -11,16 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from inlay.placement.bounds import tails_of
-from inlay.placement.schedule import (
-    INFINITE,
-    Problem,
-    State,
-    advance,
-    excess,
-    finish,
-    predict,
-    start,
-)
+from inlay.placement.room import excess, predict
+from inlay.placement.schedule import INFINITE, Problem, State, advance, finish, start
 
 _BEAM = 12
 _BEAM_TASKS = 1000
@@ -90,7 +82,7 @@ def _greedy(problem: Problem) -> tuple[int, ...]:
                 continue
             begin = state.hardware[problem.hardware[device]]
             for value in task.reads:
-                begin = max(begin, _arrival(problem, state, value, device))
+                begin = max(begin, _arrival(problem, state, value, device, task.weight))
             options.append((begin + cost * task.weight, device))
         device = min(options, default=(0.0, 0))[1]
         advance(problem, state, index, device)
@@ -98,7 +90,7 @@ def _greedy(problem: Problem) -> tuple[int, ...]:
     return tuple(chosen)
 
 
-def _arrival(problem: Problem, state: State, value: int, device: int) -> float:
+def _arrival(problem: Problem, state: State, value: int, device: int, weight: float) -> float:
     """Return when a value would be on a device, if no engine had anything else to do."""
     found = state.ready.get((value, device))
     if found is not None:
@@ -107,8 +99,9 @@ def _arrival(problem: Problem, state: State, value: int, device: int) -> float:
     route = problem.routes[home][device]
     if route is None:
         return INFINITE
-    size = problem.items[value].bytes
-    return state.ready[value, home] + sum(latency + size * per for _, _, latency, per in route)
+    item = problem.items[value]
+    once = sum(latency + item.bytes * per for _, _, latency, per in route)
+    return state.ready[value, home] + once * min(weight, item.often)
 
 
 def climb(

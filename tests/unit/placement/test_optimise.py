@@ -12,7 +12,8 @@ import pytest
 from inlay.placement.bounds import lower_bound
 from inlay.placement.optimise import Candidate, contract, optimise
 from inlay.placement.relaxation import relax
-from inlay.placement.schedule import INFINITE, Item, Problem, Task, fits, peaks, predict
+from inlay.placement.room import fits, peaks, predict
+from inlay.placement.schedule import INFINITE, Item, Problem, Task
 from inlay.placement.search import first_able
 
 
@@ -51,7 +52,7 @@ def problem(
     hardware = tuple(min(d, 1) if rng.random() < 0.2 else d for d in range(devices))
     return Problem(
         tuple(tasks), tuple(items), hardware, routes, (-1,), outputs,
-        tuple(range(devices)), (None,) + (capacity,) * (devices - 1),
+        tuple((d,) for d in range(devices)), (None,) + (capacity,) * (devices - 1),
     )  # fmt: skip
 
 
@@ -117,11 +118,11 @@ def test_where_copies_are_expensive_the_first_device_that_can_is_poor():
         items.append(Item(65536.0, t))
     hop = lambda b: ((b, 0, 1000.0, 0.1),)  # noqa: E731
     routes = (((), hop(1)), (hop(0), ()))
-    p = Problem(tuple(tasks), tuple(items), (0, 1), routes, (-1,), ((40, 0),), (0, 1), (None, None))
+    p = Problem(tuple(tasks), tuple(items), (0, 1), routes, (-1,), ((40, 0),), ((0,), (1,)), (None, None))
     turned = Problem(  # the accelerator comes first, so that "first device that can" takes it
         tuple(Task(tuple(reversed(t.costs)), t.reads, t.makes) for t in p.tasks),
         tuple(Item(i.bytes, i.maker, 1) for i in p.items), (0, 1), routes, (-1,), ((40, 1),),
-        (0, 1), (None, None),
+        ((0,), (1,)), (None, None),
     )  # fmt: skip
     found = optimise(turned)
     assert found is not None
@@ -159,7 +160,7 @@ def test_copies_that_compete_are_in_the_bound():
     items = [*(Item(1000, -1, 0) for _ in range(40)), *(Item(8, t) for t in range(40))]
     tasks = tuple(Task((None, 10.0), (t,), (40 + t,)) for t in range(40))
     routes = (((), ((1, 0, 0.0, 1.0),)), (((0, 0, 0.0, 1.0),), ()))
-    p = Problem(tasks, tuple(items), (0, 1), routes, (-1,), ((79, 1),), (0, 1), (None, None))
+    p = Problem(tasks, tuple(items), (0, 1), routes, (-1,), ((79, 1),), ((0,), (1,)), (None, None))
     assert lower_bound(p) < 2_000
     assert 37_000 < relax(p, predict(p, first_able(p))).bound <= predict(p, (1,) * 40)
 
@@ -170,7 +171,7 @@ def test_small_memories_raise_the_bound():
     tasks = tuple(Task((1000.0, 10.0), (0,), (1 + t,)) for t in range(40))
     routes = (((), ()), ((), ()))
     ends = tuple((1 + t, 0) for t in range(40))
-    p = Problem(tasks, tuple(items), (0, 1), routes, (), ends, (0, 1), (None, None))
+    p = Problem(tasks, tuple(items), (0, 1), routes, (), ends, ((0,), (1,)), (None, None))
     small = replace(p, capacity=(None, 5000.0))
     assert relax(p, 40_000.0).bound < 1_000
     assert 10_000 < relax(small, 40_000.0).bound <= predict(small, (0,) * 36 + (1,) * 4)
@@ -180,7 +181,7 @@ def test_a_set_of_tasks_can_be_one_candidate():
     items = (Item(64, -1, 0), Item(64, 0), Item(64, 1), Item(64, 2))
     tasks = tuple(Task((100.0, 90.0), (i,), (i + 1,)) for i in range(3))
     routes = (((), ((1, 0, 10.0, 0.0),)), (((0, 0, 10.0, 0.0),), ()))
-    p = Problem(tasks, items, (0, 1), routes, (-1,), ((3, 0),), (0, 1), (None, None))
+    p = Problem(tasks, items, (0, 1), routes, (-1,), ((3, 0),), ((0,), (1,)), (None, None))
     alone = optimise(p)
     together = optimise(p, [Candidate(frozenset({0, 1, 2}), 1, 50.0, "all three")])
     assert alone is not None
@@ -200,8 +201,8 @@ def test_devices_that_share_hardware_take_turns():
     items = (Item(64, -1, 0), Item(64, 0), Item(64, 1))
     tasks = tuple(Task((None, 100.0, 100.0), (0,), (i + 1,)) for i in range(2))
     routes = (((), (), ()), ((), (), ()), ((), (), ()))
-    apart = Problem(tasks, items, (0, 1, 2), routes, (), (), (0, 1, 2), (None,) * 3)
-    shared = Problem(tasks, items, (0, 1, 1), routes, (), (), (0, 1, 2), (None,) * 3)
+    apart = Problem(tasks, items, (0, 1, 2), routes, (), (), ((0,), (1,), (2,)), (None,) * 3)
+    shared = Problem(tasks, items, (0, 1, 1), routes, (), (), ((0,), (1,), (2,)), (None,) * 3)
     one, other = optimise(apart), optimise(shared)
     assert one is not None
     assert other is not None

@@ -1,0 +1,141 @@
+"""Whether the memories of a machine hold a placed program, and how long that takes.
+
+A value occupies a memory of its device from the task that makes it to the last that reads it anywhere,
+a copy from the first to the last task that reads it there. A constant occupies one of each device that
+reads it all the time, a memory for constants first. Where a device has several memories, each thing
+goes into the first that has room. So this is a filter, not the memory plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from inlay.placement.schedule import INFINITE, Problem, advance, finish, start
+
+Stay = tuple[tuple[int, ...], int, int, float]
+"""Memories that something may be in, its first and last task, its bytes."""
+
+
+def predict(problem: Problem, assignment: Sequence[int], below: float = INFINITE) -> float:
+    """Return the predicted time of an assignment; `INFINITE` for one that cannot be.
+
+    Also for one whose time is not below a limit: that shows early, and memories are not looked at.
+    """
+    state = start(problem)
+    for index, device in enumerate(assignment):
+        if advance(problem, state, index, device) >= below:
+            return INFINITE
+    time = finish(problem, state)
+    return time if time < below and fits(problem, assignment) else INFINITE
+
+
+def peaks(problem: Problem, assignment: Sequence[int]) -> list[float]:
+    """Return the most bytes that are needed at once in each memory."""
+    capacity = problem.capacity
+    memories = [m for places in (*problem.memory, *problem.rom) for m in places]
+    count, end = max(memories, default=-1) + 1, len(problem.tasks)
+    stays = [*_constants(problem, assignment), *_values(problem, assignment)]
+    alone = [stay for stay in stays if len(stay[0]) == 1]
+    several = [stay for stay in stays if len(stay[0]) > 1]
+    change = [[0.0] * (end + 2) for _ in range(count)]
+    for (memory,), first, last, size in alone:
+        change[memory][first] += size
+        change[memory][last + 1] -= size
+    used = np.cumsum(np.array(change), axis=1)
+    for places, first, last, size in several:
+        over = INFINITE, places[0]
+        for m in places:
+            most = float(used[m, first : last + 1].max()) + size
+            limit = capacity[m] if m < len(capacity) else None
+            over = min(over, (-1.0 if limit is None else max(0.0, most - limit), m),
+                       key=lambda found: found[0])  # fmt: skip
+            if over[0] <= 0:
+                break
+        used[over[1], first : last + 1] += size
+    return [float(row.max()) for row in used]
+
+
+def _constants(problem: Problem, assignment: Sequence[int]) -> Iterator[Stay]:
+    found: dict[tuple[int, tuple[int, ...]], None] = {}
+    for task, device in zip(problem.tasks, assignment, strict=True):
+        for constant in task.constants:
+            rom = problem.rom[device] if problem.rom else ()
+            found[constant, (*rom, *problem.memory[device])] = None
+    end = len(problem.tasks)
+    return ((places, 0, end, problem.constants[c]) for c, places in found)
+
+
+def _values(problem: Problem, assignment: Sequence[int]) -> Iterator[Stay]:
+    spans: dict[tuple[int, tuple[int, ...]], tuple[int, int]] = {}
+
+    def need(value: int, device: int, at: int) -> None:
+        key = value, problem.memory[device]
+        first, last = spans.get(key, (at, at))
+        spans[key] = min(first, at), max(last, at)
+
+    def read(value: int, device: int, at: int) -> None:
+        need(value, home[value], at)
+        if problem.routes[home[value]][device] != ():  # else it is seen where it is
+            need(value, device, at)
+
+    home = {i: item.home for i, item in enumerate(problem.items) if item.maker < 0}
+    for value, device in home.items():
+        need(value, device, 0)
+    for at, (task, device) in enumerate(zip(problem.tasks, assignment, strict=True)):
+        for value in task.reads:
+            read(value, device, at)
+        for value in task.makes:
+            home[value] = device
+            need(value, device, at)
+    for value, device in problem.ends:
+        read(value, device, len(problem.tasks))
+    for (value, places), (first, last) in spans.items():
+        yield places, first, last, problem.items[value].bound or problem.items[value].bytes
+
+
+def excess(problem: Problem, assignment: Sequence[int]) -> float:
+    """Return by how many bytes an assignment exceeds the capacities of memories, in all."""
+    if all(c is None for c in problem.capacity):
+        return 0.0
+    return sum(need - c for _, need, c in too_small(problem, assignment))
+
+
+def fits(problem: Problem, assignment: Sequence[int]) -> bool:
+    """Whether an assignment keeps within the capacities of all memories."""
+    return excess(problem, assignment) == 0.0
+
+
+def too_small(problem: Problem, assignment: Sequence[int]) -> list[tuple[int, float, float]]:
+    """Return the memories that an assignment exceeds, with the bytes needed at once and there."""
+    needs = zip(peaks(problem, assignment), problem.capacity, strict=False)
+    return [(m, need, c) for m, (need, c) in enumerate(needs) if c is not None and need > c]
+
+
+def rooms(problem: Problem) -> tuple[list[int], list[float | None]]:
+    """Return for each device the number of a room, and what each room holds; None for no bound.
+
+    Devices that have a memory in common are in one room, which holds what all their memories hold:
+    whatever is put where, more does not go in.
+    """
+    room_of: list[int] = []
+    inside: list[set[int]] = []
+    for places in problem.memory:
+        touched = [r for r, memories in enumerate(inside) if memories & set(places)]
+        room = touched[0] if touched else len(inside)
+        if not touched:
+            inside.append(set())
+        inside[room] |= set(places)
+        for other in touched[1:]:
+            inside[room] |= inside[other]
+            inside[other] = set()
+            room_of = [room if r == other else r for r in room_of]
+        room_of.append(room)
+    bounds = problem.capacity
+    holds: list[float | None] = []
+    for memories in inside:
+        found = [bounds[m] if m < len(bounds) else None for m in sorted(memories)]
+        known = [c for c in found if c is not None]
+        holds.append(sum(known) if len(known) == len(found) else None)
+    return room_of, holds
