@@ -340,3 +340,7 @@ class Program:
     target: Target = NO_TARGET
     image: bytes = b""
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+RELATIONS = "relations"
+"""The property with what checks demand of dims (`pipeline/relations.py`)."""

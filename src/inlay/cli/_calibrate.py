@@ -24,7 +24,7 @@ from inlay.base.diagnostics import RunError, unsupported
 from inlay.bytecode.program import CopyBody, DeviceBody
 from inlay.bytecode.spec import TensorSpec
 from inlay.cli._command import Output
-from inlay.cli._model import shape_of
+from inlay.cli._sizes import shape_of
 from inlay.ir import make
 from inlay.ir.expr import Call, Function, OpRef, Var
 from inlay.ir.module import Module

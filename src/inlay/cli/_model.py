@@ -8,14 +8,14 @@ import json
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from inlay.arith import dtype as dtypes
-from inlay.base.diagnostics import Collector, RunError, error, error_of, unsupported
+from inlay.base.diagnostics import error, unsupported
 from inlay.base.files import writing
 from inlay.base.instrument import Instrument, ListSink
 from inlay.base.options import add_arguments
@@ -27,13 +27,11 @@ from inlay.cli._command import Output
 from inlay.cli._externs import add_extern_argument, externs_in
 from inlay.cli._files import files_read
 from inlay.cli._progress import watched
+from inlay.cli._sizes import elements, guess, run_fitting, shape_of
 from inlay.importers.onnx.limits import ImportLimits
 from inlay.pipeline.options import CompileOptions
 from inlay.runtime.native import MODES, Settings
 from inlay.runtime.session import Executable, executable_of, load_executable, usable_processors
-
-_SIZES = (8, 1, 2, 4, 16, 32, 64, 128, 3, 5, 7)
-"""Sizes tried for a dim that nobody gave; one item for what is called a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +153,12 @@ def inputs_of(arguments: argparse.Namespace, executable: Executable) -> dict[str
                 span=Span.named(str(arguments.inputs)),
                 hint="write it with numpy.savez",
             ) from failure
-    sizes = _sizes(entry, _given(arguments.dim))
+    return _made(guess(executable.program, entry, _given(arguments.dim)).values, arguments, entry)
+
+
+def _made(
+    sizes: Sequence[int], arguments: argparse.Namespace, entry: Entry
+) -> dict[str, np.ndarray]:
     return {
         spec.name: _random(spec, shape_of(spec, sizes), arguments.seed)
         for spec in leaves(entry.inputs)
@@ -163,18 +166,21 @@ def inputs_of(arguments: argparse.Namespace, executable: Executable) -> dict[str
 
 
 def run_once(
-    arguments: argparse.Namespace, executable: Executable, inputs: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """Run; where a check of the program fails on sizes that were guessed, say how to give them."""
-    try:
-        return executable.run(inputs)
-    except RunError as failure:
-        given = _given(arguments.dim)
-        guessed = [s.name for s in executable.entries[0].symbols if s.name not in given]
-        if arguments.inputs is not None or not guessed or failure.ids != ("run.check-failed",):
-            raise
-        hint = f"nobody said how large {', '.join(guessed)} is: try --dim {guessed[-1]}=512"
-        raise error_of(replace(d, hint=d.hint or hint) for d in failure.diagnostics) from failure
+    arguments: argparse.Namespace, executable: Executable, inputs: dict[str, np.ndarray]
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Run; return what was given and the outputs.
+
+    Where sizes were guessed and a check of the program fails, others are tried (`_sizes`).
+    """
+    if arguments.inputs is not None:
+        return inputs, executable.run(inputs)
+    entry = executable.entries[0]
+    return run_fitting(
+        executable.run,
+        lambda sizes: _made(sizes, arguments, entry),
+        lambda sizes: elements(entry, sizes),
+        guess(executable.program, entry, _given(arguments.dim)),
+    )
 
 
 def _given(texts: Sequence[str]) -> dict[str, int]:
@@ -185,46 +191,6 @@ def _given(texts: Sequence[str]) -> dict[str, int]:
             raise error("option.bad-value", f"found --dim {text}, needed NAME=SIZE")
         found[name] = int(size)
     return found
-
-
-def _sizes(entry: Entry, given: Mapping[str, int]) -> list[int]:
-    """Choose a size for every symbol: as given, else one that meets what is required."""
-    findings = Collector()
-    known = {s.name for s in entry.symbols}
-    for name in given:
-        if name not in known:
-            findings.error(
-                "option.bad-value",
-                f"found --dim {name}, which is no dim of the inputs",
-                hint=f"there are {', '.join(sorted(known)) or 'none'}",
-            )
-    findings.raise_if_fatal()
-    candidates = [
-        (given[s.name],) if s.name in given
-        else (1, *_SIZES) if "batch" in s.name.lower() or s.name in ("N", "B")
-        else _SIZES
-        for s in entry.symbols
-    ]  # fmt: skip
-    sizes = [options[0] for options in candidates]
-    for index, options in enumerate(candidates):
-        for size in options:
-            sizes[index] = size
-            if _meets(entry, sizes):
-                break
-    return sizes
-
-
-def _meets(entry: Entry, sizes: Sequence[int]) -> bool:
-    required = all(formula.evaluate(r.value, sizes) for r in entry.requirements)
-    dims = (d.value for spec in leaves(entry.inputs) for d in spec.dims)
-    values = (formula.evaluate(v, sizes) for v in dims if v is not None)
-    return required and all(v is not None and v >= 0 for v in values)
-
-
-def shape_of(spec: TensorSpec, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of an input for sizes of the symbols."""
-    values = (formula.evaluate(d.value, sizes) if d.value else None for d in spec.dims)
-    return tuple(v or 0 for v in values)
 
 
 def _random(spec: TensorSpec, shape: tuple[int, ...], seed: int) -> np.ndarray:

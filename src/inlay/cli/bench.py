@@ -29,6 +29,7 @@ from inlay.cli._model import (
     add_model_arguments,
     inputs_of,
     prepare,
+    run_once,
 )
 from inlay.cli._progress import ticking
 from inlay.ir.module import Module
@@ -69,7 +70,9 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.model is None:
         raise error("option.bad-value", "found no model to measure", hint="inlay bench MODEL")
     loaded = prepare(arguments, output)
-    inputs = inputs_of(arguments, loaded.executable)
+    inputs, _ = run_once(
+        arguments, loaded.executable, inputs_of(arguments, loaded.executable)
+    )
     runners: dict[str, Runner] = {"inlay": lambda: loaded.executable.run(inputs)}
     if arguments.against == "onnxruntime":
         runners["onnxruntime"] = onnxruntime_runner(arguments.model, inputs, arguments.threads)

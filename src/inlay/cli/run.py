@@ -48,7 +48,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     inputs = inputs_of(arguments, loaded.executable)
     begun = time.perf_counter()
     with watched(quiet=output.as_json) as (instrument, _), instrument.span("run"):
-        outputs = run_once(arguments, loaded.executable, inputs)
+        inputs, outputs = run_once(arguments, loaded.executable, inputs)
     first = time.perf_counter() - begun
     if loaded.facts:
         describe_import(arguments.model, loaded.facts, output)

@@ -10,7 +10,7 @@ from functools import partial
 
 from inlay.base.diagnostics import unsupported
 from inlay.base.instrument import Instrument
-from inlay.bytecode.program import Program
+from inlay.bytecode.program import RELATIONS, Program
 from inlay.codegen.cache import ObjectCache
 from inlay.codegen.interface import Request
 from inlay.codegen.llvm_generator import LlvmGenerator
@@ -33,6 +33,7 @@ from inlay.pipeline.devices import away, device_part, rules_for, target_of
 from inlay.pipeline.externs import externs_of
 from inlay.pipeline.options import CompileOptions
 from inlay.pipeline.planning import check_code, meanings_of, setting_of
+from inlay.pipeline.relations import relations_text
 from inlay.pipeline.report import Report, count_kernels, count_operators
 from inlay.pipeline.route import memory_pipeline, tensor_pipeline
 from inlay.pipeline.version import lowering_version
@@ -114,6 +115,7 @@ def compile_module(module: Module, options: CompileOptions, instrument: Instrume
             properties={
                 "report": json.dumps(report.to_json(), sort_keys=True),
                 QUEUES: json.dumps(part.queues, sort_keys=True),
+                RELATIONS: relations_text(module),
             },
             shapes=partial(generator.add_shapes, artifact.image),
         )
