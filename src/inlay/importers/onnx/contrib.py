@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from inlay.importers.onnx import contrib_fused, ops_quantized, ops_tensor, ops_text
+from inlay.importers.onnx import (
+    contrib_fused,
+    ops_quantized,
+    ops_recurrent,
+    ops_tensor,
+    ops_text,
+)
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, term
 from inlay.importers.onnx.values import Value
@@ -81,6 +87,7 @@ def _q_linear_unary(name: str, **defaults: float) -> Rule:
 
 RULES: Mapping[tuple[str, str], Rule] = {
     **{(MICROSOFT, name): rule for name, rule in contrib_fused.RULES.items()},
+    **{(MICROSOFT, name): rule for name, rule in ops_recurrent.QUANTIZED.items()},
     (LEARNING, "LabelEncoder"): ops_text.label_encoder,
     (MICROSOFT, "Gelu"): _gelu(GeluForm.ERF),
     (MICROSOFT, "BiasGelu"): _gelu(GeluForm.ERF),

@@ -14,6 +14,7 @@ import numpy as np
 from inlay.arith import dtype as dt
 from inlay.importers.onnx import ops_math, ops_nn, ops_pool
 from inlay.importers.onnx.node import Node, Rule
+from inlay.importers.onnx.ops_quantized import dynamically_quantized
 from inlay.importers.onnx.term import Term, concat, constant, term
 from inlay.importers.onnx.values import Value
 
@@ -188,20 +189,8 @@ def _matmul_integer_to_float(node: Node) -> Value:
 
 def _dynamic_quantize_matmul(node: Node) -> Value:
     """Inputs: a in floats; b, its scale and zero point; a bias."""
-    q, scale, zero = _dynamically_quantized(node)
+    q, scale, zero = dynamically_quantized(term(node, 0))
     return _scaled_product(node, q, scale, zero, 2, 3, 4)
-
-
-def _dynamically_quantized(node: Node) -> tuple[Term, Term, Term]:
-    """Return a tensor as u8, its scale and its zero point, as DynamicQuantizeLinear does."""
-    x = term(node, 0)
-    low = x.over("min").op("minimum", 0.0)
-    high = x.over("max").op("maximum", 0.0)
-    scale = (high - low) / 255.0
-    scale = scale.equals(0.0).where(1.0, scale)
-    zero = (-low / scale).op("round").clamp(0.0, 255.0).cast(dt.U8)
-    q = x.op("quantize", scale, zero, dtype=dt.U8, axis=0)
-    return q, scale, zero
 
 
 def _scaled_product(

@@ -128,6 +128,23 @@ def _conv_integer(node: Node) -> Value:
     return node.result("conv_integer", node.tensor(0), node.tensor(1), *_zeros(node, 2, 3), **attrs)
 
 
+def dynamically_quantized(x: Term) -> tuple[Term, Term, Term]:
+    """Return a tensor as u8, its scale and its zero point, as DynamicQuantizeLinear does."""
+    low = x.over("min").op("minimum", 0.0)
+    high = x.over("max").op("maximum", 0.0)
+    scale = (high - low) / 255.0
+    scale = scale.equals(0.0).where(1.0, scale)
+    zero = (-low / scale).op("round").clamp(0.0, 255.0).cast(dt.U8)
+    return x.op("quantize", scale, zero, dtype=dt.U8, axis=0), scale, zero
+
+
+def quantized_product(x: Term, weights: Term, scale: Term, zero: Term) -> Term:
+    """Multiply reals with weights in integers: quantize, multiply exactly, and scale once."""
+    q, of_x, zero_of_x = dynamically_quantized(x)
+    total = q.op("matmul_integer", weights, zero_of_x, zero)
+    return total.cast(dt.F32) * (of_x * scale)
+
+
 def _q_linear_conv(node: Node) -> Value:
     x, w = node.tensor(0), node.tensor(3)
     attrs = conv_attributes(node, node.type(0), node.type(3))

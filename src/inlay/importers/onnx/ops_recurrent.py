@@ -10,7 +10,12 @@ r `[directions, gates*hidden, hidden]`, b `[directions, 2*gates*hidden]`, states
 `[directions, batch, hidden]`, y `[steps, directions, batch, hidden]`. With `layout=1` batch comes
 first in x, y and the states.
 
-Source: the operators RNN, GRU and LSTM of ONNX.
+The LSTM that onnxruntime quantizes has w `[directions, inputs, 4*hidden]` and r
+`[directions, hidden, 4*hidden]` in integers, with a scale and a zero point for each direction or each
+of its columns. What they are multiplied with is quantized where it is computed: all inputs together,
+and in each step the states of all sequences.
+
+Source: the operators RNN, GRU and LSTM of ONNX, DynamicQuantizeLSTM of onnxruntime.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from dataclasses import dataclass
 from inlay.arith import dtype as dt
 from inlay.arith.expr import Int
 from inlay.importers.onnx.node import Node, Rule
+from inlay.importers.onnx.ops_quantized import quantized_product
 from inlay.importers.onnx.term import Term, arange, concat, filled, term
 from inlay.importers.onnx.values import Value
 from inlay.ir.builder import Builder
@@ -43,12 +49,35 @@ _SCALED: Mapping[str, tuple[str, Mapping[str, float]]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class _Weights:
+    """What rows are multiplied with: `[columns, gates*hidden]`, in reals or quantized."""
+
+    content: Term
+    scale: Term | None = None
+    zero: Term | None = None
+
+    def product(self, x: Term) -> Term:
+        """Return the product of rows with the weights."""
+        if self.scale is None or self.zero is None:
+            return x.op("matmul", self.content)
+        return quantized_product(x, self.content, self.scale, self.zero)
+
+    def within(self, inside: Node) -> _Weights:
+        """Return the same weights in another scope."""
+        return _Weights(
+            Term(inside, self.content.expr),
+            _there(inside, self.scale),
+            _there(inside, self.zero),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class _Direction:
     """What one direction computes with.
 
     Attributes:
         hidden: size of the state.
-        r: recurrent weights, transposed: `[hidden, gates*hidden]`.
+        r: recurrent weights.
         w_bias, r_bias: `[gates*hidden]`, None where there is none.
         peepholes: `[3*hidden]` of an LSTM.
         activations: in the order of the operator.
@@ -56,7 +85,7 @@ class _Direction:
     """
 
     hidden: int
-    r: Term
+    r: _Weights
     w_bias: Term | None
     r_bias: Term | None
     peepholes: Term | None
@@ -74,17 +103,18 @@ Cell = Callable[["_Direction", Term, Sequence[Term]], tuple[Term, ...]]
 
 def _rnn_cell(d: _Direction, x: Term, states: Sequence[Term]) -> tuple[Term, ...]:
     (h,) = states
-    return (d.activations[0](d.clip(_plus(x + h.op("matmul", d.r), d.r_bias))),)
+    return (d.activations[0](d.clip(_plus(x + d.r.product(h), d.r_bias))),)
 
 
 def _gru_cell(*, linear_before_reset: bool) -> Cell:
     def cell(d: _Direction, x: Term, states: Sequence[Term]) -> tuple[Term, ...]:
         (h,) = states
         f, g = d.activations
-        recurrent = _plus(h.op("matmul", d.gate(d.r, 0, 2)), d.r_bias and d.gate(d.r_bias, 0, 2))
+        weights = d.r.content
+        recurrent = _plus(h.op("matmul", d.gate(weights, 0, 2)), d.r_bias and d.gate(d.r_bias, 0, 2))
         both = f(d.clip(d.gate(x, 0, 2) + recurrent))
         update, reset = d.gate(both, 0), d.gate(both, 1)
-        r, bias = d.gate(d.r, 2), d.r_bias and d.gate(d.r_bias, 2)
+        r, bias = d.gate(weights, 2), d.r_bias and d.gate(d.r_bias, 2)
         if linear_before_reset:
             inner = reset * _plus(h.op("matmul", r), bias)
         else:
@@ -101,7 +131,7 @@ def _lstm_cell(*, coupled: bool) -> Cell:
     def cell(d: _Direction, x: Term, states: Sequence[Term]) -> tuple[Term, ...]:
         h, c = states
         f, g, last = d.activations
-        gates = _plus(x + h.op("matmul", d.r), d.r_bias)
+        gates = _plus(x + d.r.product(h), d.r_bias)
 
         def peeped(part: int, i: int, state: Term) -> Term:
             own = d.gate(gates, part)
@@ -208,17 +238,17 @@ def _run(
     reverse: bool,
 ) -> tuple[Term, tuple[Term, ...]]:
     """Return the outputs `[steps, batch, hidden]` and the last states of one direction."""
-    r = term(node, 2).at(0, index)
-    hidden = r.shape[1].value
+    r = _weights(node, 2, 10, index)
+    hidden = r.content.shape[0].value
     if hidden is None:
         raise node.unsupported("has a hidden size that is not known")
     gates = _GATES[kind] * hidden
-    if r.shape[0] != gates:
-        raise node.invalid(f"has recurrent weights of {r.shape[0]} rows, needed {gates}")
+    if r.content.shape[1] != gates:
+        raise node.invalid(f"has recurrent weights of {r.content.shape[1]} rows, needed {gates}")
     bias = term(node, 3).at(0, index) if node.has(3) else None
     direction = _Direction(
         hidden,
-        r.transpose(1, 0),
+        r,
         bias and bias.part(0, 0, gates),
         bias and bias.part(0, gates, 2 * gates),
         term(node, 7).at(0, index) if kind == "LSTM" and node.has(7) else None,
@@ -226,12 +256,21 @@ def _run(
         _clip(node),
     )
     inputs = _reversed(x, lengths) if reverse and lengths is not None else x
-    products = inputs.op("matmul", term(node, 1).at(0, index).transpose(1, 0))
+    products = _weights(node, 1, 8, index).product(inputs)
     products = _plus(products, direction.w_bias)
     start = tuple(_start(node, 5 + k, index, x, hidden) for k in range(_STATES[kind]))
     plain = reverse and lengths is None
     y, last = _loop(node, kind, direction, products, start, lengths, backward=plain)
     return (_reversed(y, lengths) if reverse and lengths is not None else y), last
+
+
+def _weights(node: Node, i: int, scale: int, index: int) -> _Weights:
+    """Return the weights of a direction; their scale and zero point are two inputs, if any."""
+    content = term(node, i).at(0, index)
+    if not node.has(scale):
+        return _Weights(content.transpose(1, 0))
+    of_all = [term(node, scale + k) for k in range(2)]
+    return _Weights(content, *(t.at(0, index) for t in of_all))
 
 
 def _start(node: Node, i: int, index: int, x: Term, hidden: int) -> Term:
@@ -295,19 +334,19 @@ def _loop(
 
 def _moved(d: _Direction, inside: Node) -> _Direction:
     """Return the same direction, working in the scope of the loop's body."""
-
-    def there(x: Term | None) -> Term | None:
-        return None if x is None else Term(inside, x.expr)
-
     return _Direction(
         d.hidden,
-        Term(inside, d.r.expr),
-        there(d.w_bias),
-        there(d.r_bias),
-        there(d.peepholes),
+        d.r.within(inside),
+        _there(inside, d.w_bias),
+        _there(inside, d.r_bias),
+        _there(inside, d.peepholes),
         d.activations,
         d.clip,
     )
+
+
+def _there(inside: Node, x: Term | None) -> Term | None:
+    return None if x is None else Term(inside, x.expr)
 
 
 def _running(node: Node, steps: Int, lengths: Term) -> Term:
@@ -329,3 +368,6 @@ def _reversed(x: Term, lengths: Term | None) -> Term:
 
 
 RULES: Mapping[str, Rule] = {kind: _recurrent(kind) for kind in _DEFAULTS}
+
+QUANTIZED: Mapping[str, Rule] = {"DynamicQuantizeLSTM": RULES["LSTM"]}
+"""Of onnxruntime."""

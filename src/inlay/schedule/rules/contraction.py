@@ -166,7 +166,9 @@ def _value(b: Block) -> Scalar:
 
 
 def _injective(s: Schedule, block: str, target: Target) -> None:
-    """Schedule a nest beside the contraction: padding, packing, a conversion."""
+    """Schedule a nest beside the contraction: padding, packing, a conversion. One number has none."""
+    if not s.loops_of(block):
+        return
     vectorize_nest(s, s.loops_of(block)[-1], target)
     loops = [x for x in s.loops_of(block) if s.loop(x).kind is LoopKind.SERIAL]
     outer = next((x for x in loops if s.loop(x).extent != 1), None)
