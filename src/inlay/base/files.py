@@ -67,7 +67,7 @@ def check_output(path: Path, inputs: Iterable[Path | str] = ()) -> None:
 
 @contextlib.contextmanager
 def writing(
-    path: Path, *, inputs: Iterable[Path | str] = (), mode: int = 0o666, fresh: bool = False
+    path: Path, *, inputs: Iterable[Path | str] = (), mode: int = 0o666
 ) -> Generator[BinaryIO, None, None]:
     """Yield a stream whose content is the file's when the body ends; after a failure nothing is.
 
@@ -75,11 +75,10 @@ def writing(
         path: the file; what is there is replaced at once.
         inputs: files that were read for this, and must not be written over.
         mode: of a file that is new; the mask of the process takes from it.
-        fresh: whether only a new file is made.
 
     Raises:
         CompileError: `save.over-input`.
-        OSError: the file cannot be written, or is there and a new one was asked for.
+        OSError: the file cannot be written.
     """
     check_output(path, inputs)
     descriptor = _descriptor(path)
@@ -101,11 +100,8 @@ def writing(
                 if found is not None:
                     os.fchmod(handle, stat.S_IMODE(found.st_mode))
                 yield stream
-            if fresh:
-                os.link(partial, target)
-            else:
-                partial.replace(target)
-                partial = target
+            partial.replace(target)
+            partial = target
         finally:
             if partial is not target:
                 partial.unlink(missing_ok=True)

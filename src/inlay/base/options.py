@@ -25,7 +25,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from inlay.base.diagnostics import Collector
 from inlay.base.registry import nearest
@@ -176,6 +176,8 @@ def _read_scalar(given: Any, hint: type[Any]) -> Any:
             except ValueError:
                 pass
         raise ValueError("a number")
+    if hint is str and isinstance(given, os.PathLike):
+        return os.fsdecode(cast("os.PathLike[str]", given))
     if hint is Path and isinstance(given, (str, Path)):
         return Path(given)
     if issubclass(hint, enum.Enum):

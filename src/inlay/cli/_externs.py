@@ -38,13 +38,14 @@ def externs_in(files: Sequence[Path]) -> tuple[Extern, ...]:
 
 def _externs_in(file: Path) -> list[Extern]:
     if not file.is_file():
-        raise error("load.missing", f"found no file {file}")
+        what = "the folder" if file.is_dir() else "no file"
+        raise error("load.missing", f"found {what} {file}, needed a Python file of operators")
     span = Span.named(str(file))
     try:
         names = runpy.run_path(str(file))
     except CompileError:
         raise
-    except Exception as problem:
+    except (Exception, SystemExit) as problem:
         raise error(
             "extern.file", f"running it raised {type(problem).__name__}: {problem}", span=span
         ) from problem

@@ -6,6 +6,7 @@ import argparse
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, cast
 
 from inlay.base.diagnostics import error
 from inlay.base.files import check_output
@@ -17,9 +18,12 @@ _READ = ("model", "file", "inputs", "extern", "calibration", "board", "calibrate
 
 def files_read(arguments: argparse.Namespace, externs: Iterable[Extern] = ()) -> list[str]:
     """Return the files that a command line says to read, and the libraries of operators."""
-    given = (getattr(arguments, name, None) for name in _READ)
-    names = [x for value in given for x in (value if isinstance(value, list) else [value]) if x]
-    return [str(x) for x in names] + [e.c.library for e in externs if e.c is not None]
+    found: list[str] = []
+    for name in _READ:
+        value: Any = getattr(arguments, name, None)
+        values = cast("list[Any]", value) if isinstance(value, list) else [value]
+        found += [str(x) for x in values if x]
+    return found + [e.c.library for e in externs if e.c is not None]
 
 
 def check_outputs(arguments: argparse.Namespace, *outputs: Path | None) -> None:

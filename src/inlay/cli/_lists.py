@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 
 from inlay.base.registry import module_names
@@ -17,6 +18,7 @@ _PACKAGES = ("inlay.transforms", "inlay.placement", "inlay.memory")
 __all__ = ["find_usable", "operators", "passes", "without_code"]
 
 
+@functools.cache
 def passes() -> dict[str, str]:
     """Return the summaries of passes, package by package; files that define none are their helpers."""
     modules = [importlib.import_module(m) for p in _PACKAGES for m in module_names(p).values()]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import zipfile
+import math
+import os
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,21 +17,21 @@ import numpy as np
 
 from inlay.arith import dtype as dtypes
 from inlay.base.diagnostics import error, unsupported
-from inlay.base.files import writing
 from inlay.base.instrument import Instrument, ListSink
 from inlay.base.options import add_arguments
-from inlay.base.span import Span
 from inlay.bytecode import formula
 from inlay.bytecode.program import Entry
 from inlay.bytecode.spec import TensorSpec, is_flat, leaves
+from inlay.cli._arrays import read_arrays
 from inlay.cli._command import Output
 from inlay.cli._externs import add_extern_argument, externs_in
 from inlay.cli._files import files_read
+from inlay.cli._numbers import MOST, integer
 from inlay.cli._progress import watched
 from inlay.cli._sizes import elements, guess, run_fitting, shape_of
 from inlay.importers.onnx.limits import ImportLimits
 from inlay.pipeline.options import CompileOptions
-from inlay.runtime.native import MODES, Settings
+from inlay.runtime.native import MODES, MOST_THREADS, Settings
 from inlay.runtime.session import Executable, executable_of, load_executable, usable_processors
 
 
@@ -62,12 +63,17 @@ def add_model_arguments(
         "model", type=Path, nargs=None if needed else "?",
         help=meaning,
     )  # fmt: skip
-    parser.add_argument("--threads", type=int, help="threads to run on; all processors by default")
+    parser.add_argument(
+        "--threads", type=integer(1, MOST_THREADS),
+        help="threads to run on; all processors by default",
+    )  # fmt: skip
     parser.add_argument(
         "--mode", choices=MODES, help="one kernel after the other (the default), as soon as their "
         "inputs are there, or in an order that --schedule picks",
     )  # fmt: skip
-    parser.add_argument("--schedule", type=int, metavar="SEED", help="of --mode replay")
+    parser.add_argument(
+        "--schedule", type=integer(0, MOST), metavar="SEED", help="of --mode replay"
+    )
     add_extern_argument(parser)
     parser.add_argument("--timings", action="store_true", help="print the time of every pass")
     add_arguments(parser, CompileOptions)
@@ -80,13 +86,15 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dim", action="append", default=[], metavar="NAME=SIZE", help="size of a symbolic dim"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of random inputs")
+    parser.add_argument(
+        "--seed", type=integer(0, MOST), default=0, help="of random inputs"
+    )
 
 
 def prepare(arguments: argparse.Namespace, output: Output, *, trace: bool = False) -> Loaded:
     """Compile or load the model; show progress and, if asked, times. `trace` keeps events."""
     settings = Settings(threads=usable_processors(), trace=trace)
-    if arguments.model.suffix == ".inlay":
+    if arguments.model.suffix.lower() == ".inlay":
         executable = load_executable(
             arguments.model,
             threads=arguments.threads,
@@ -143,26 +151,30 @@ def inputs_of(arguments: argparse.Namespace, executable: Executable) -> dict[str
             "is a list, an option None or its content, and a tuple a tuple",
         )
     if arguments.inputs is not None:
-        try:
-            with np.load(arguments.inputs, allow_pickle=False) as archive:
-                return {name: archive[name] for name in archive.files}
-        except (OSError, ValueError) as failure:
-            raise error(
-                "load.bad-inputs",
-                f"found {failure}",
-                span=Span.named(str(arguments.inputs)),
-                hint="write it with numpy.savez",
-            ) from failure
+        return read_arrays(arguments.inputs)
     return _made(guess(executable.program, entry, _given(arguments.dim)).values, arguments, entry)
 
 
 def _made(
     sizes: Sequence[int], arguments: argparse.Namespace, entry: Entry
 ) -> dict[str, np.ndarray]:
-    return {
-        spec.name: _random(spec, shape_of(spec, sizes), arguments.seed)
-        for spec in leaves(entry.inputs)
-    }
+    shapes = {spec: shape_of(spec, sizes) for spec in leaves(entry.inputs)}
+    _check_sizes(shapes)
+    return {spec.name: _random(spec, shape, arguments.seed) for spec, shape in shapes.items()}
+
+
+def _check_sizes(shapes: Mapping[TensorSpec, tuple[int, ...]]) -> None:
+    """Refuse inputs that this machine cannot hold, before the system ends what tries to."""
+    most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for spec, shape in shapes.items():
+        size = math.prod(shape) * max(dtypes.BY_NAME[spec.dtype].itemsize, 1)
+        if size > most:
+            raise error(
+                "option.bad-value",
+                f"found sizes that make input '{spec.name}' {spec.dtype}{list(shape)}, "
+                f"{size_text(size)}; this machine has {size_text(most)}",
+                hint="give smaller ones with --dim NAME=SIZE",
+            )
 
 
 def run_once(
@@ -187,7 +199,7 @@ def _given(texts: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for text in texts:
         name, sign, size = text.partition("=")
-        if not sign or not size.isdigit():
+        if not sign or not (size.isascii() and size.isdigit() and len(size) < 20):
             raise error("option.bad-value", f"found --dim {text}, needed NAME=SIZE")
         found[name] = int(size)
     return found
@@ -291,33 +303,6 @@ def describe_arrays(arrays: Mapping[str, np.ndarray], output: Output, *, what: s
             if finite.size < wide.size:
                 line += f"  ({wide.size - finite.size} not finite)"
         output.say(line)
-
-
-def write_arrays(
-    path: Path, arrays: Mapping[str, np.ndarray], inputs: Sequence[str] = ()
-) -> None:
-    """Write an .npz archive, but not over inputs.
-
-    Any name will do, also those that `numpy.savez` keeps for itself.
-    """
-    with writing(path, inputs=inputs) as stream, zipfile.ZipFile(stream, "w") as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
-                np.lib.format.write_array(entry, _plain(name, array), allow_pickle=False)
-
-
-def _plain(name: str, array: np.ndarray) -> np.ndarray:
-    """Return an array that a file can hold: strings with a width, which cuts zeros at their ends."""
-    if array.dtype != object:
-        return array
-    wide = array.astype(np.str_)
-    if not np.array_equal(wide.astype(object), array):
-        raise unsupported(
-            "entry.structure",
-            f"strings of output '{name}' end in a zero character, which no .npz file keeps",
-            hint="call the program from Python",
-        )
-    return wide
 
 
 def arrays_record(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:

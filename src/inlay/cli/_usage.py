@@ -19,6 +19,8 @@ DESCRIPTION = "a tensor compiler for machines made of different parts"
 _UNKNOWN = re.compile(r"unrecognized arguments: (.*)", re.DOTALL)
 
 _CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)", re.DOTALL)
+_NO_VALUE = re.compile(r"--[\w-]+=--|-\w--")
+"""Words of which `argparse` makes an empty list."""
 
 
 class UsageError(CompileError):
@@ -75,6 +77,9 @@ def parse(words: Sequence[str], table: ModuleTable[Command]) -> argparse.Namespa
         raise usage_error(message, "usage: inlay COMMAND ...", [(words[0], names)])
     if words and words[0] in names:
         parser = _parser_of(words[0], table)
+        for word in words:
+            if _NO_VALUE.fullmatch(word):
+                parser.error(f"argument {word[:-2].rstrip('=')}: expected one argument, found --")
         parsed, rest = parser.parse_known_args(words[1:])
         if rest:
             parser.error(f"unrecognized arguments: {' '.join(rest)}")

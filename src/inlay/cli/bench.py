@@ -31,6 +31,7 @@ from inlay.cli._model import (
     prepare,
     run_once,
 )
+from inlay.cli._numbers import integer, not_negative
 from inlay.cli._progress import ticking
 from inlay.ir.module import Module
 
@@ -48,10 +49,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, help="file of --calibrate")
     add_input_arguments(parser)
     parser.add_argument("--against", choices=PEERS, help="a peer to run next to it")
-    parser.add_argument("--rounds", type=int, default=12, help="interleaved rounds")
-    parser.add_argument("--seconds", type=float, default=0.25, help="of each side in a round")
-    parser.add_argument("--atol", type=float, default=1e-4, help="of the comparison of outputs")
-    parser.add_argument("--rtol", type=float, default=1e-3, help="of the comparison of outputs")
+    parser.add_argument("--rounds", type=integer(1, 1_000_000), default=12, help="interleaved rounds")
+    parser.add_argument("--seconds", type=not_negative, default=0.25, help="of each side in a round")
+    parser.add_argument("--atol", type=not_negative, default=1e-4, help="of the comparison of outputs")
+    parser.add_argument("--rtol", type=not_negative, default=1e-3, help="of the comparison of outputs")
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
@@ -69,6 +70,11 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         return 0
     if arguments.model is None:
         raise error("option.bad-value", "found no model to measure", hint="inlay bench MODEL")
+    if arguments.output is not None:
+        raise error(
+            "option.bad-value", f"found --output {arguments.output} without --calibrate BOARD",
+            hint="measured times of a model are printed, with --json as one object",
+        )  # fmt: skip
     loaded = prepare(arguments, output)
     inputs, _ = run_once(
         arguments, loaded.executable, inputs_of(arguments, loaded.executable)
@@ -106,7 +112,7 @@ def onnxruntime_runner(model: Any, inputs: Mapping[str, np.ndarray], threads: in
         UnsupportedError: `bench.no-peer` where it is not installed.
         CompileError: `bench.peer-format` where the model is no ONNX file, or the peer refuses it.
     """
-    if model.suffix != ".onnx":
+    if model.suffix.lower() != ".onnx":
         raise error("bench.peer-format", f"found {model.name}, needed an .onnx file to run a peer")
     try:
         onnxruntime: Any = importlib.import_module("onnxruntime")

@@ -6,20 +6,33 @@ import argparse
 import sys
 from pathlib import Path
 
+from inlay.analysis.blocks import is_anf
 from inlay.api import load
+from inlay.base.diagnostics import error
 from inlay.base.files import write_text
+from inlay.base.registry import unknown_name
+from inlay.cli import _lists
 from inlay.cli._command import Command, Output
 from inlay.cli._externs import add_extern_argument, externs_in
 from inlay.cli._files import check_outputs, files_read
 from inlay.interp.tensor import evaluate_expr
+from inlay.ir.module import Module
 from inlay.ir.printer import print_module
 from inlay.ir.verify import check
+from inlay.machine.board_file import find_board
 from inlay.ops.table import table
-from inlay.passes.contract import PassContext
+from inlay.passes.contract import PassContext, Property
 from inlay.passes.discover import pass_table, passes_named
-from inlay.passes.manager import Pipeline, run_pipeline
+from inlay.passes.manager import Pipeline, order_fault, run_pipeline
 from inlay.pipeline.planning import meanings_of
 from inlay.placement.plan_places import PlanOptions
+
+_HINTS = {
+    Property.ANF: "put to-anf before it",
+    Property.EXPLICIT_STORAGE: "put explicit-alloc before it",
+    Property.LOWERED: "give a program of kernels: lowering groups to kernels is no pass",
+}
+"""How what a pass requires comes about."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,19 +46,27 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     check_outputs(arguments, arguments.output)
+    find_board(arguments.board)  # a name that no pass looks up is wrong all the same
     operators = table()
     meanings = meanings_of(operators)
     tables = [pass_table(f"inlay.{p}") for p in ("placement", "memory", "transforms")]
-    passes = passes_named(arguments.passes, tables) if arguments.passes else ()
+    names = [name.strip().replace("_", "-") for name in arguments.passes.split(",")]
+    for name in filter(None, names):
+        if name not in (known := _lists.passes()):  # the folders hold helpers too
+            raise unknown_name("pass", name, known)
+    passes = passes_named(arguments.passes, tables)
     module = load(arguments.file, externs=externs_in(arguments.extern))
     context = PassContext(
         operators,
         lambda expression: evaluate_expr(expression, meanings),
         options={PlanOptions: PlanOptions(arguments.board)},
     )
-    # The order is the user's: what the passes require is not checked, what they make is.
-    pipeline = Pipeline(passes, frozenset())
-    module = run_pipeline(pipeline, module, context, verify=check)
+    given = _held(module)
+    fault = order_fault(passes, given)
+    if fault is not None:
+        needed = next(p for p in fault[0].requires if p in fault[1])
+        raise error("option.pass-order", fault[1], hint=_HINTS.get(needed, ""))
+    module = run_pipeline(Pipeline(passes, given), module, context, verify=check)
     text = print_module(module)
     if arguments.output is not None:
         write_text(arguments.output, text, inputs=[*files_read(arguments), *module.sources])
@@ -66,6 +87,16 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         ],
     )
     return 0
+
+
+def _held(module: Module) -> frozenset[Property]:
+    """Return what holds of a program as it was read."""
+    held = {Property.TYPED}
+    if is_anf(module):
+        held.add(Property.ANF)
+    if module.kernels:
+        held |= {Property.LOWERED, Property.EXPLICIT_STORAGE}
+    return frozenset(held)
 
 
 COMMAND = Command(_arguments, _run)

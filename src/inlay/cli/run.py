@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from inlay.base.files import write_text
+from inlay.cli._arrays import write_arrays
 from inlay.cli._command import Command, Output
 from inlay.cli._files import check_outputs
 from inlay.cli._model import (
@@ -22,7 +23,6 @@ from inlay.cli._model import (
     inputs_of,
     prepare,
     run_once,
-    write_arrays,
 )
 from inlay.cli._progress import watched
 from inlay.runtime.trace import kernel_times, queue_names, table, timeline

@@ -7,14 +7,15 @@ first needed, unless another file is named. Each client has a process, and so mu
 from __future__ import annotations
 
 import argparse
+import re
 import signal
-import sys
 import threading
 from pathlib import Path
 from types import FrameType
 
 from inlay.base.diagnostics import error
-from inlay.cli._command import Command, Output
+from inlay.cli._command import Command, Output, warn
+from inlay.cli._numbers import integer
 from inlay.machine.board_keys import read_bytes
 from inlay.runtime.serve import Limits, Server, make_key
 from inlay.runtime.session import usable_processors
@@ -22,6 +23,7 @@ from inlay.runtime.session import usable_processors
 _DEVICES = {"host": "native", "opencl": "opencl"}
 _LIMITS = Limits()
 _MOST_SECONDS = 10**9
+_PORT, _MOST_PORT = re.compile(r"tcp://.*:([0-9]{1,4000})"), 65535
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,18 +45,20 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="do without a key: who reaches the endpoint can run code here (clients say key=none)",
     )  # fmt: skip
     parser.add_argument("--options", default="", help="words key=value for the device's driver")
-    parser.add_argument("--clients", type=int, default=16, help="how many may connect at once")
+    parser.add_argument(
+        "--clients", type=integer(1, 65536), default=16, help="how many may connect at once"
+    )
     parser.add_argument(
         "--memory", metavar="SIZE",
         help="what a client may have of the device, as in 512MiB; 0: no bound; default half of this "
         "machine's memory, for an OpenCL device what it has",
     )  # fmt: skip
     parser.add_argument(
-        "--seconds", type=int, default=_LIMITS.seconds, metavar="N",
+        "--seconds", type=integer(0, _MOST_SECONDS), default=_LIMITS.seconds, metavar="N",
         help="what a kernel, a copy or the building of code may take; 0: no bound; default %(default)s",
     )  # fmt: skip
     parser.add_argument(
-        "--idle", type=int, default=_LIMITS.idle, metavar="N",
+        "--idle", type=integer(0, _MOST_SECONDS), default=_LIMITS.idle, metavar="N",
         help="seconds after which who asks for nothing gives its place back; 0: never; "
         "default %(default)s",
     )  # fmt: skip
@@ -70,12 +74,6 @@ def _limits(arguments: argparse.Namespace) -> Limits:
             raise error(
                 "option.bad-value", f"found --memory {arguments.memory}, needed {needed}"
             ) from None
-    for name in ("seconds", "idle"):
-        value = getattr(arguments, name)
-        if not 0 <= value <= _MOST_SECONDS:
-            raise error(
-                "option.bad-value", f"found --{name} {value}, needed 0 to {_MOST_SECONDS} seconds"
-            )
     return Limits(memory, arguments.seconds, arguments.idle)
 
 
@@ -87,13 +85,17 @@ def _key(arguments: argparse.Namespace) -> Path | None:
         return None
     path, is_new = make_key(arguments.key or "own")
     if is_new:
-        print(f"wrote a new key to {path}; clients elsewhere need a copy", file=sys.stderr)
+        warn(f"wrote a new key to {path}; clients elsewhere need a copy")
     return path
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
-    if arguments.clients < 1:
-        raise error("option.bad-value", f"found {arguments.clients} clients, needed 1 or more")
+    port = _PORT.fullmatch(arguments.listen)
+    if port is not None and int(port[1]) > _MOST_PORT:  # ZeroMQ would take the rest of a division
+        raise error(
+            "option.bad-value",
+            f"found port {port[1]} in --listen {arguments.listen}, needed 0 to {_MOST_PORT}",
+        )
     limits, key = _limits(arguments), _key(arguments)
     ended = threading.Event()
 

@@ -56,13 +56,21 @@ def make_pipeline(
             pass that establishes it too late, and the one that lost it.
     """
     steps = tuple(passes)
+    fault = order_fault(steps, given)
+    if fault is not None:
+        raise InternalError(fault[1], where=fault[0].name)
+    return Pipeline(steps, frozenset(given))
+
+
+def order_fault(steps: Sequence[Pass], given: Iterable[Property]) -> tuple[Pass, str] | None:
+    """Return the first pass that requires what does not hold where it stands, and why; or None."""
     held = frozenset(given)
     for index, step in enumerate(steps):
         for needed in step.requires:
             if needed not in held:
-                raise InternalError(_order_fault(steps, index, needed), where=step.name)
+                return step, _order_fault(steps, index, needed)
         held = _after(step, held)
-    return Pipeline(steps, frozenset(given))
+    return None
 
 
 def run_pipeline(

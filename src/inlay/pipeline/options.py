@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from inlay.base.diagnostics import error
 from inlay.base.options import option
 from inlay.machine.board import Board
 
 
-def default_cache() -> Path:
-    """Return the folder of compiled objects of this user."""
-    return Path.home() / ".cache" / "inlay"
+def default_cache() -> Path | None:
+    """Return the folder of compiled objects of this user; None for who has no home."""
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    return home / ".cache" / "inlay" if home.is_absolute() else None
 
 
 WORTH = 0.1
@@ -54,7 +59,7 @@ class CompileOptions(PlaceOptions):
     """What a compilation may be told, besides.
 
     Attributes:
-        cache: folder of compiled objects; empty for none.
+        cache: folder of compiled objects; None, `none` or empty for none.
         batch: whether independent calls of a small kernel may run as one (trees, ragged data);
             costs a second body for each kernel.
         overlap: whether kernels that do not need each other get memory of their own, so that a call
@@ -62,14 +67,23 @@ class CompileOptions(PlaceOptions):
         verify: whether the result of every pass is verified.
     """
 
-    cache: str = option("default", help="folder of compiled objects; `none` for no cache")
+    cache: str | None = option("default", help="folder of compiled objects; `none` for no cache")
     batch: bool = option(False, help="let independent small operations run as one")  # noqa: FBT003
     overlap: bool = option(False, help="let independent kernels run at once; takes memory")  # noqa: FBT003
     verify: bool = option(False, help="verify the program after every pass")  # noqa: FBT003
 
     @property
     def cache_folder(self) -> Path | None:
-        """The folder of compiled objects, None where nothing is kept."""
-        if self.cache in ("", "none"):
+        """The folder of compiled objects, None where nothing is kept.
+
+        Raises:
+            CompileError: `option.bad-value` where it is no folder.
+        """
+        if self.cache in (None, "", "none"):
             return None
-        return default_cache() if self.cache == "default" else Path(self.cache)
+        folder = default_cache() if self.cache == "default" else Path(self.cache)
+        if folder is not None and folder.exists() and not folder.is_dir():
+            raise error(
+                "option.bad-value", f"found cache={str(folder)!r}, which is a file, needed a folder"
+            )
+        return folder

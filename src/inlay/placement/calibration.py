@@ -19,7 +19,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from inlay.base.diagnostics import error
 from inlay.base.files import write_text
@@ -37,7 +37,10 @@ def read_measured(path: str) -> Measured:
     if not path:
         return Measured()
     try:
-        table: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+        read: object = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+        if not isinstance(read, dict):
+            raise TypeError(f"a {type(read).__name__}, needed an object of tables")
+        table = cast("dict[str, Any]", read)
         links = {
             (x["from"], x["to"]): (_number(x["latency_ns"], zero=True), _number(x["bytes_per_ns"]))
             for x in table.get("links", ())
@@ -49,8 +52,10 @@ def read_measured(path: str) -> Measured:
             links,
             frozenset((a, b) for a, b in table.get("turns", ())),
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as failure:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as failure:
         found = f"no '{failure.args[0]}'" if isinstance(failure, KeyError) else str(failure)
+        if isinstance(failure, OSError):
+            found = f"a file that cannot be read: {failure.strerror}"
         raise error(
             "placement.bad-calibration", f"found {found}", span=Span.named(path),
             hint="write it with `inlay bench --calibrate BOARD`",

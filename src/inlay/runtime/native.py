@@ -39,6 +39,7 @@ HAND_OFF_NS = 10_000
 
 Mode: TypeAlias = Literal["sequential", "parallel", "replay"]
 """How calls go through a program; see design 0010. All give the same results and failures."""
+MOST_THREADS = 4096
 MODES: tuple[Mode, ...] = ("sequential", "parallel", "replay")
 
 

@@ -86,7 +86,7 @@ class Server:
         words = options_of(driver, options).strip()
         given = limits or Limits()
         config = _Config(
-            drivers[driver], words.encode(), endpoint.encode(), _key_word(key), None, clients,
+            drivers[driver], os.fsencode(words), os.fsencode(endpoint), _key_word(key), None, clients,
             _usual_memory(driver) if given.memory is None else given.memory, given.seconds, given.idle,
         )  # fmt: skip
         handle, message = _P(), c.create_string_buffer(_MESSAGE_BYTES)

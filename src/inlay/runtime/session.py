@@ -45,7 +45,15 @@ from inlay.runtime.binder import bind
 from inlay.runtime.device import provide_zeromq
 from inlay.runtime.extern import Extern, bind_externs
 from inlay.runtime.host_cpu import check_target
-from inlay.runtime.native import MODES, Callback, Mode, NativeEngine, Settings, limited
+from inlay.runtime.native import (
+    MODES,
+    MOST_THREADS,
+    Callback,
+    Mode,
+    NativeEngine,
+    Settings,
+    limited,
+)
 from inlay.runtime.reference import ReferenceEngine
 from inlay.runtime.request import Request, Requests, Session, deadline_after
 from inlay.runtime.strings import Strings, has_strings
@@ -395,16 +403,21 @@ def usable_processors() -> int:
     return os.cpu_count() or 1
 
 
+def _is_integer(value: object, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
 def _settings(
     settings: Settings | None, threads: int | None, mode: Mode | None, seed: int | None
 ) -> Settings:
     made = settings or Settings(threads=usable_processors())
-    if threads is not None and threads < 1:
-        raise error("option.bad-value", f"threads is {threads}, and must be at least 1")
+    if threads is not None and not _is_integer(threads, 1, MOST_THREADS):
+        needed = f"an integer from 1 to {MOST_THREADS}"
+        raise error("option.bad-value", f"found threads={threads!r}, needed {needed}")
     if mode is not None and mode not in MODES:
-        raise error("option.bad-value", f"mode is '{mode}', and must be one of {', '.join(MODES)}")
-    if seed is not None and not 0 <= seed < 1 << 64:
-        raise error("option.bad-value", f"seed is {seed}, and must be a number of 64 bits")
+        raise error("option.bad-value", f"found mode={mode!r}, needed one of {', '.join(MODES)}")
+    if seed is not None and not _is_integer(seed, 0, (1 << 64) - 1):
+        raise error("option.bad-value", f"found seed={seed!r}, needed an integer of 64 bits")
     return replace(
         made,
         threads=made.threads if threads is None else threads,

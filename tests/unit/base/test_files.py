@@ -90,14 +90,6 @@ def test_a_new_file_has_the_mode_that_is_asked_for_under_the_mask(tmp_path):
     assert modes == [0o640, 0o600]
 
 
-def test_a_fresh_file_replaces_none(tmp_path):
-    (tmp_path / "a").write_text("old")
-    with pytest.raises(FileExistsError), writing(tmp_path / "a", fresh=True) as stream:
-        stream.write(b"new")
-    assert (tmp_path / "a").read_text() == "old"
-    assert names(tmp_path) == ["a"]
-
-
 @pytest.mark.parametrize("how", ["name", "dots", "symbolic", "hard", "back"])
 def test_an_input_is_not_written_over_by_any_name(tmp_path, how):
     model = tmp_path / "model"

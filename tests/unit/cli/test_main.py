@@ -100,8 +100,8 @@ def test_targets_and_errors(capsys):
 
 
 def test_a_file_that_the_system_refuses_is_an_object_for_programs_too(tmp_path, capsys):
-    missing = tmp_path / "nowhere" / "key"
-    assert main(["serve", "--key", str(missing), "--json"]) == 1
+    missing = tmp_path / "nowhere" / "out"
+    assert main(["opt", str(tmp_path / "p.inl"), "-o", str(missing), "--json"]) == 1
     (only,) = json.loads(capsys.readouterr().out)["errors"]
     assert str(missing) in only["message"]
 
@@ -140,7 +140,7 @@ def test_the_users_faults_are_words_and_code_1(words, code, id, capsys):
         ("run x.onnx --thredas 2", "did you mean --threads?"),
         ("run x.onnx more", "unrecognized arguments: more"),
         ("run x.onnx --threads", "expected one argument"),
-        ("run x.onnx --threads many", "invalid"),
+        ("run x.onnx --threads many", "found many, needed an integer"),
         ("compile x.onnx", "usage: inlay compile [options] -o OUTPUT model"),
         ("targets chekc", "did you mean check?"),
         ("--verbose", "unrecognized arguments: --verbose"),

@@ -18,6 +18,12 @@ ENTRIES = (
         remedy="Give a value of the type in the message.",
     ),
     Entry(
+        id="option.pass-order",
+        title="a list of passes in an order that does not fit",
+        explanation="A pass counts on what another one establishes, and nothing before it does.",
+        remedy="Put the pass that the message names before it.",
+    ),
+    Entry(
         id="option.usage",
         title="a command line whose words do not fit",
         explanation="A command, an argument or an option is missing, unknown or without its value.",

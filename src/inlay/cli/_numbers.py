@@ -1,0 +1,36 @@
+"""Numbers of command lines, with the range in which they mean something."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+
+MOST = (1 << 64) - 1
+"""The largest seed."""
+
+
+def integer(low: int, high: int) -> Callable[[str], int]:
+    """Return what reads an integer of a range, for `type=` of an argument."""
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"found {text}, needed an integer from {low} to {high}")
+        return value
+
+    return read
+
+
+def not_negative(text: str) -> float:
+    """Read a number that is zero or more, for `type=` of an argument."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"found {text}, needed a number that is zero or more")
+    return value
