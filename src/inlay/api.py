@@ -13,7 +13,7 @@ import onnx
 from inlay.analysis.infer_types import infer_types
 from inlay.arith.dtype import BY_NAME, DType
 from inlay.arith.expr import Int
-from inlay.base.diagnostics import CompileError, error
+from inlay.base.diagnostics import InlayError, error
 from inlay.base.garbage import paused
 from inlay.base.instrument import SILENT, Instrument
 from inlay.base.options import Layer, resolve
@@ -148,7 +148,7 @@ def _checked(file: Path) -> Path:
     return file
 
 
-def _executable(found: str) -> CompileError:
+def _executable(found: str) -> InlayError:
     return error(
         "load.executable",
         f"found {found}, needed a program",

@@ -16,7 +16,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import inlay.compat.onnxruntime as ours
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import InlayError
 from inlay.compat.onnxruntime import options
 from tests.unit.importers.onnx.models import model, value
 
@@ -132,7 +132,7 @@ def test_what_does_not_fit_raises_the_exception_of_that_name(pair, arguments):
 def test_an_exception_carries_the_diagnostics(pair):
     with pytest.raises(ours.InvalidArgument, match=r"expected \[rows, 4\]|axis 1") as failure:
         pair[0].run(None, {"x": X[:, :3], "w": np.array(3, np.float32)})
-    assert isinstance(failure.value.__cause__, CompileError)
+    assert isinstance(failure.value.__cause__, InlayError)
 
 
 def test_files_of_any_name_and_files_that_are_none(tmp_path):

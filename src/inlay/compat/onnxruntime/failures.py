@@ -1,7 +1,7 @@
 """The exceptions of onnxruntime, and which of them a diagnostic of Inlay is.
 
-Programs catch them by name. Each carries the whole text of the diagnostics; the `CompileError` with its
-records is the cause (`__cause__`). What is no fault of the caller (`InternalError`) stays what it is.
+Programs catch them by name. Each carries the whole text of the diagnostics; the error of Inlay with
+its records is the cause (`__cause__`). What is no fault of the caller (`InternalError`) stays as it is.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator
 
-from inlay.base.diagnostics import CompileError, UnsupportedError
+from inlay.base.diagnostics import InlayError, InternalError, UnsupportedError
 
 
 class Fail(Exception):
@@ -79,7 +79,7 @@ _BY_AREA: dict[str, type[Exception]] = {
 }
 
 
-def failure_of(problem: CompileError) -> Exception:
+def failure_of(problem: InlayError) -> Exception:
     """Return the exception of onnxruntime that says the same."""
     first = problem.ids[0]
     kind = _BY_ID.get(first)
@@ -95,5 +95,7 @@ def as_theirs() -> Generator[None]:
     """Raise what Inlay refuses inside as exceptions of onnxruntime."""
     try:
         yield
-    except CompileError as problem:
+    except InternalError:
+        raise
+    except InlayError as problem:
         raise failure_of(problem) from problem
