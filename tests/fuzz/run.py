@@ -80,7 +80,7 @@ def _child(current: Path, target: Target, seed: int, seconds: float) -> None:
 def _files(paths: Sequence[Path], driver: Path | None) -> None:
     for path in paths:
         for name, target in targets(driver).items():
-            if target.suffix == path.suffix:
+            if path.name.endswith(target.suffix):
                 print(path, name, *target.check([path.read_bytes()]))
 
 

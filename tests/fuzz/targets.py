@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import resource
 import signal
 import tempfile
@@ -37,6 +38,8 @@ from inlay.ir.prelude import prelude, with_prelude
 from inlay.ops.table import table
 from inlay.runtime.session import executable_of
 from tests.data import REPOSITORY
+from tests.fuzz.against_onnxruntime import compared
+from tests.fuzz.draw_control import drawn
 from tests.fuzz.mutate_inlay import executable
 from tests.fuzz.mutate_onnx import damaged_bytes, damaged_model
 from tests.fuzz.mutate_text import damaged_text
@@ -62,7 +65,7 @@ class Target:
     """Something that reads what others wrote.
 
     Attributes:
-        suffix: of files that hold its inputs.
+        suffix: of files that hold its inputs, and perhaps how their names end.
         make: the input that a seed names.
         check: what holds of inputs; several at once, because a process may be started for them.
         batch: how many inputs are checked at once.
@@ -202,6 +205,10 @@ def _sizes(entry: Entry) -> list[int] | None:
     return sizes
 
 
+def _control(seed: int) -> bytes:
+    return drawn(seed).SerializeToString()
+
+
 # --------------------------------------------------------------------------- programs in text
 
 
@@ -292,12 +299,14 @@ def _fits(entries: Sequence[Entry]) -> bool:
 
 
 def targets(driver: Path | None) -> dict[str, Target]:
-    """Return the targets; without a driver, without those that need one."""
+    """Return the targets; without those that need a driver, or onnxruntime, where there is none."""
     found = {
         "onnx": Target(".onnx", damaged, each(_import)),
         "onnx-compile": Target(".onnx", damaged, each(_compile)),
         "inl": Target(".inl", _damaged_text, each(_read_text)),
     }
+    if importlib.util.find_spec("onnxruntime") is not None:
+        found["control"] = Target("-control.onnx", _control, each(compared))
     if driver is not None:
         check = functools.partial(_executables, driver)
         found["inlay"] = Target(".inlay", executable, check, batch=40)

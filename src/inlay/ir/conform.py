@@ -104,6 +104,8 @@ class Matching:
                 actual, dims = open_exists(actual)
                 self._known.update((d.sym, d) for d in dims)
                 ctx.facts = assume_dims(ctx.facts, dims)
+                if ctx is not self.ctx:  # which checks bounds in the end
+                    self.ctx.facts = assume_dims(self.ctx.facts, dims)
                 if self._depth:
                     self._inner.update(d.sym for d in dims)
                 else:
@@ -248,14 +250,16 @@ class Matching:
             None if d.high is None else substitute(d.high, self.ints)
         ):
             d = replace(d, high=None)  # the bound that it was opened with
+        # The size of an element has no name where a check could stand.
+        ctx = self.ctx if self._inner.isdisjoint(symbols(value)) else self.ctx.strict()
         if d.low not in (0, LEAST_INT):
-            self.ctx.at_least(value, d.low, f"the least value of {name}")
+            ctx.at_least(value, d.low, f"the least value of {name}")
         if d.high is not None:
             high = substitute(d.high, self.ints)
-            self.ctx.at_least(high - value, 0, f"the greatest value of {name}")
+            ctx.at_least(high - value, 0, f"the greatest value of {name}")
         if d.multiple_of != 1:
             rest = arith.mod(value, arith.lit(d.multiple_of))
-            self.ctx.equal(rest, arith.lit(0), f"multiples of {d.multiple_of} for {name}")
+            ctx.equal(rest, arith.lit(0), f"multiples of {d.multiple_of} for {name}")
 
     def solve(self, t: Type) -> Type:
         """Return a type with everything solved so far put in."""

@@ -153,10 +153,12 @@ def _carries(
 ) -> Iterator[_Carry]:
     again = [v for v in values(node.body) if isinstance(v, Call) and v.callee is var]
     inner = set(bound_symbols(node))
+    own = definitions(node.body)
     leaves = _leaving(node.body)
     for position, param in enumerate(node.params):
         made = tuple(dict.fromkeys(a for c in again if (a := c.args[position]) is not param))
-        views = [known.get(a) if isinstance(a, Var) else None for a in made]
+        # What is made before the loop is read by every turn: it has no place in a buffer of turns.
+        views = [own.get(a) if isinstance(a, Var) else None for a in made]
         if not made or not isinstance(param.type, TensorType):
             continue
         storages = [_storage_of(view, known, uses) for view in views]

@@ -35,18 +35,20 @@ def find_batches(module: Module, operators: OperatorTable) -> dict[str, Batch]:
     """Return the batches of the primitive functions that gain from one. Cost: linear."""
     shared: dict[str, frozenset[int]] = {}
     constants: dict[str, list[Const | None]] = {}
+    primitive = {n: f for n, f in module.functions.items() if f.primitive is not None}
     for function in module.functions.values():
         if function.primitive is None:
             for value in values(function.body):
-                if isinstance(value, Call) and isinstance(value.callee, GlobalVar):
-                    _note(constants, value.callee.name, value.args)
+                match value:
+                    case Call(callee=GlobalVar(name=name), args=args) if name in primitive:
+                        _note(constants, name, args)
+                    case _:
+                        pass
     for name, found in constants.items():
-        function = module.functions.get(name)
-        if function is not None and function.primitive is not None:
-            known = {i: c for i, c in enumerate(found) if c is not None}
-            read = sum(c.value.nbytes for c in known.values() if isinstance(c.value, np.ndarray))
-            if read >= LEAST_SHARED and _has_formulas(function, operators):
-                shared[name] = frozenset(known)
+        known = {i: c for i, c in enumerate(found) if c is not None}
+        read = sum(c.value.nbytes for c in known.values() if isinstance(c.value, np.ndarray))
+        if read >= LEAST_SHARED and _has_formulas(primitive[name], operators):
+            shared[name] = frozenset(known)
     return {name: Batch(f"{name}.batch", fresh("calls"), s) for name, s in shared.items()}
 
 

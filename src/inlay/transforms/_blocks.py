@@ -30,7 +30,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from inlay.analysis.blocks import ATOMS, is_tail_form
-from inlay.arith.bounds import Range
+from inlay.arith.bounds import Range, intersect
 from inlay.arith.expr import Int, Sym, substitute
 from inlay.arith.solve import Facts
 from inlay.base.diagnostics import CompileError
@@ -200,7 +200,7 @@ class Block:
 
     def add(self, var: Var, value: Expr, dims: Iterable[DimParam], let: Let | None = None) -> Var:
         """Bind a variable that is there already: what the driver does where a pass uses `bind`."""
-        self._rewriting.define(var, value, dims)
+        self._rewriting.define(self, var, value, dims)
         self._lets.append((var, value, let))
         return var
 
@@ -246,6 +246,7 @@ class _Rewriting:
         self.values: dict[Var, Expr] = {}
         # Grows as symbols come into scope; the facts below look at this very table.
         self._ranges: dict[Sym, Range] = {}
+        self._homes: dict[Sym, Block] = {}
         # Of `values` and not of `self`: a cycle would keep all that is rewritten, constants included,
         # until Python's collector comes by.
         values = self.values
@@ -257,15 +258,19 @@ class _Rewriting:
 
     def _learn(self, dims: Iterable[DimParam]) -> None:
         for d in dims:
-            if (d.low, d.high, d.multiple_of) != (0, None, 1):
+            if d.sym in self._ranges or (d.low, d.high, d.multiple_of) != (0, None, 1):
                 low = None if d.low == LEAST_INT else d.low
                 high = None if d.high is None else self.known.facts.range_of(d.high).high
-                self._ranges[d.sym] = Range(low, high, d.multiple_of, 0)
+                known = Range(low, high, d.multiple_of, 0)
+                old = self._ranges.get(d.sym)
+                self._ranges[d.sym] = known if old is None else intersect(old, known)
 
-    def define(self, var: Var, value: Expr, dims: Iterable[DimParam]) -> None:
-        """Note what a variable of the new program is bound to, and the symbols it opens."""
+    def define(self, block: Block, var: Var, value: Expr, dims: Iterable[DimParam]) -> None:
+        """Note what a variable of the new program is bound to, and the symbols it opens where."""
         self.values[var] = value
-        self._learn(dims)
+        for d in dims:
+            self._learn([d])
+            self._homes[d.sym] = block
 
     # ------------------------------------------------------------------------ blocks
 
@@ -289,7 +294,7 @@ class _Rewriting:
         if answer is not None and answer is not rewritten and self._bind(block, let, answer):
             return
         if not self._bind(block, let, rewritten):
-            raise AssertionError(f"'{let.var.name}' lost its type {let.var.type}")
+            self._bind_checked(block, let, rewritten)
         if block.remembered is not None:
             block.notes[block.remembered] = self.replaced.get(let.var, let.var)
 
@@ -311,7 +316,7 @@ class _Rewriting:
         """Bind what stands for a let; False, with nothing done, if the value is not exact enough."""
         value = block.flatten(value)
         old = let.var
-        if isinstance(value, ATOMS) and self._solve(let, value.type):
+        if isinstance(value, ATOMS) and self._solve(block, let, value.type):
             self.replaced[old] = value
             return True
         is_same = value is let.value or self._same(value.type, let.value.type)
@@ -324,10 +329,25 @@ class _Rewriting:
             block.add(var, value, dims, let)
             return True
         type, dims = open_exists(value.type, old.name)
-        if not self._solve(let, type):
+        if not self._solve(block, let, type):
             return False
         block.add(self._rename(old, type), value, dims, let)
         return True
+
+    def _bind_checked(self, block: Block, let: Let, value: Expr) -> None:
+        """Bind a value that is not as exact as its variable was, with a check of its shape.
+
+        What was proved of sizes may no longer be: a size that a let named with a bound is now a
+        formula of others, of which less is known.
+        """
+        type = self.type(let.var.type)
+        shapes = isinstance(type, TensorType) and not opened_dims(let.value.type, let.var.type)
+        if not isinstance(type, TensorType) or not shapes:
+            raise AssertionError(f"'{let.var.name}' lost its type {let.var.type}")
+        found = block.bind(value, let.var.name)
+        checked = make.assume_shape(found, type.shape, f"the size of '{let.var.name}'")
+        if not self._bind(block, let, checked):
+            raise AssertionError(f"'{let.var.name}' lost its type {let.var.type}")
 
     def _same(self, new: Type, old: Type) -> bool:
         return new is old or same_type(new, self.type(old))
@@ -337,7 +357,7 @@ class _Rewriting:
         self.replaced[old] = var
         return var
 
-    def _solve(self, let: Let, type: Type) -> bool:
+    def _solve(self, block: Block, let: Let, type: Type) -> bool:
         """Match the type of a let's variable with the more exact one of what replaces it.
 
         False where it is not as exact: an int of unknown value cannot stand for one whose value has
@@ -357,7 +377,16 @@ class _Rewriting:
         except CompileError:
             return False
         self.ints.update(matching.ints)
+        self._keep_bounds(block, opened)
         return True
+
+    def _keep_bounds(self, block: Block, dims: Iterable[DimParam]) -> None:
+        """Know of a size of this block what was known of that which it replaces here."""
+        for d in dims:
+            value = self.ints.get(d.sym)
+            sym = None if value is None else value.atom
+            if isinstance(sym, Sym) and self._homes.get(sym) is block:
+                self._learn([replace(d, sym=sym)])
 
     def _tail(self, block: Block, tail: Expr) -> Expr:
         rewritten = self._value(block, tail)

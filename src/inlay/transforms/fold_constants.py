@@ -16,12 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 
 from inlay.arith.expr import Int, lit
-from inlay.base.diagnostics import RunError
 from inlay.base.options import option
 from inlay.ir import core_ops as core
 from inlay.ir import make
@@ -49,33 +47,22 @@ from inlay.ir.expr import (
 from inlay.ir.module import Module
 from inlay.ir.op import Effect, Op
 from inlay.ir.types import (
-    BoolType,
     DimParam,
-    ExistsType,
     FuncType,
     IntType,
     ShapeType,
-    TensorType,
-    TupleType,
-    Type,
 )
 from inlay.ir.walk import postorder
-from inlay.ops._define import ForeignOp
-from inlay.ops.device import DEVICE_COPY, ON_DEVICE
-from inlay.passes.contract import Evaluator, Pass, PassContext, Property
+from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import Block, rewrite_module
-
-_GROWTH = 2
-"""How many times larger than its operands a result may be, whatever the limit."""
+from inlay.transforms._constants import LIMIT, computed
 
 
 @dataclass(frozen=True, slots=True)
 class FoldOptions:
     """Options of this pass."""
 
-    limit: int = option(
-        1 << 16, help="bytes up to which a constant may be larger than its operands"
-    )
+    limit: int = option(LIMIT, help="bytes up to which a constant may be larger than its operands")
     growth: int = option(
         1 << 26, help="bytes that constants may grow by in all, beyond doubling once"
     )
@@ -92,7 +79,7 @@ def run(module: Module, context: PassContext) -> Module:
             case Call(callee=OpRef(op=op)):
                 found = _control_result(value, op) or _known_relation(block, value, op)
                 if found is None and evaluate is not None:
-                    found = _evaluated(value, op, evaluate, options.limit, left)
+                    found = computed(value, evaluate, options.limit, left)
                 return found
             case If(condition=Const(value=bool() as condition), then=then, otherwise=otherwise):
                 return block.splice(then if condition else otherwise)
@@ -174,36 +161,6 @@ def _int_of(atom: Expr) -> Int | None:
     return atom.type.value if isinstance(atom.type, IntType) else None
 
 
-def _evaluated(
-    value: Call, op: Op, evaluate: Evaluator, limit: int, left: list[int]
-) -> Expr | None:
-    """Return the constant that an operator over constants computes.
-
-    `left` is what constants may still grow by: a chain of operators each of which doubles its
-    operand would otherwise fill any memory.
-    """
-    # Code of the user runs when the program does, and not while it is compiled.
-    if op.effect not in (Effect.PURE, Effect.FAILS) or isinstance(op, ForeignOp):
-        return None
-    if op in (DEVICE_COPY, ON_DEVICE):  # to be somewhere is what these are for
-        return None
-    inputs: dict[int, int] = {}
-    for arg in value.args:
-        if not _is_closed(arg):
-            return None
-        array = cast("Const", arg).value
-        inputs[id(array)] = array.nbytes if isinstance(array, np.ndarray) else 0
-    size, given = _bytes(value.type), sum(inputs.values())
-    if size is None or size > max(limit, _GROWTH * given) or size - given > left[0]:
-        return None
-    try:
-        result = evaluate(value)
-    except RunError:
-        return None
-    left[0] -= max(size - given, 0)
-    return _constant(result, value)
-
-
 def _constant_bytes(module: Module) -> int:
     arrays = {
         id(e.value): e.value.nbytes
@@ -212,57 +169,6 @@ def _constant_bytes(module: Module) -> int:
         if isinstance(e, Const) and isinstance(e.value, np.ndarray)
     }
     return sum(arrays.values())
-
-
-def _is_closed(arg: Expr) -> bool:
-    """Whether an operand is a constant without symbols."""
-    match arg:
-        case Const(value=Int() as value):
-            return value.value is not None
-        case Const(value=tuple() as values):
-            return all(v.value is not None for v in values)
-        case _:
-            return isinstance(arg, Const)
-
-
-def _bytes(t: Type) -> int | None:
-    """Return how large a value of that type is, None when that is not known."""
-    match t:
-        case TensorType(shape=shape, dtype=dtype):
-            size = dtype.itemsize
-            for d in shape:
-                if d.value is None:
-                    return None
-                size *= d.value
-            return size
-        case TupleType(fields=fields):
-            sizes = [_bytes(f) for f in fields]
-            return None if None in sizes else sum(s for s in sizes if s is not None)
-        case ExistsType(body=TensorType()) | IntType() | BoolType() | ShapeType():
-            return 0  # decided by the data: at most as large as the operands, for what we have
-        case _:
-            return None
-
-
-def _constant(result: object, value: Call) -> Expr | None:
-    """Return an expression for an evaluated value, with the span and place of the call."""
-    span, place = value.span, value.place
-    match result:
-        case np.ndarray() if result.dtype != object:
-            return make.const(result, span=span, place=place)
-        case bool():
-            return make.bool_const(result, span)
-        case int():
-            return make.int_const(result, span)
-        case tuple() if isinstance(value.type, ShapeType):
-            return make.shape_const(cast(tuple[int, ...], result), span)
-        case tuple() if isinstance(value.type, TupleType):
-            fields = [_constant(f, value) for f in cast(tuple[object, ...], result)]
-            if any(f is None for f in fields):
-                return None
-            return make.tuple_([f for f in fields if f is not None], span=span, place=place)
-        case _:
-            return None
 
 
 def _known_case(block: Block, value: Match) -> Expr | None:

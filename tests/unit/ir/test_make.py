@@ -24,6 +24,7 @@ from inlay.ir.expr import Call, Const, Expr, Let, OpRef
 from inlay.ir.module import Adt, Constructor
 from inlay.ir.op import NoAttrs, Op, TypeContext
 from inlay.ir.opening import open_exists, pack
+from inlay.ir.prelude import adt
 from inlay.ir.type_printer import type_text
 from inlay.ir.types import (
     UNKNOWN,
@@ -354,3 +355,15 @@ def test_wrong_number_of_arguments():
     with pytest.raises(CompileError) as caught:
         make.call(ADD, (tensor("x", 3),))
     assert caught.value.ids == ("type.arity",)
+
+
+def test_bounds_of_elements_are_known_where_they_are_put_together():
+    """An element of a list has its bounds from the list: nothing is left to be checked."""
+    k = fresh("k")
+    element = pack(make.tensor_type((2, k), F32), [DimParam(k, 1, to_int(3))])
+    nil = make.construct(adt("List"), "Nil", (), [element])
+    xs = make.construct(adt("List"), "Cons", (make.const(np.zeros((2, 3), np.float32)), nil), [element])
+    longer = make.construct(adt("List"), "Cons", (make.const(np.zeros((2, 1), np.float32)), xs), [element])
+    assert same_type(longer.type, xs.type)
+    with pytest.raises(CompileError, match=r"type\.dim-"):
+        make.construct(adt("List"), "Cons", (make.const(np.zeros((2, 0), np.float32)), xs), [element])

@@ -133,3 +133,38 @@ def test_what_is_kept_is_not_written_over(name: str):
             h, g = step(h, g)
         assert np.array_equal(found, g - h if name == "by a closure" else h - g), n
         assert made == 1
+
+
+@pytest.mark.parametrize("start", ["x", "s"])
+def test_what_is_made_before_the_loop_needs_no_buffer(start: str):
+    (found,), made = run(
+        f"""
+  let s = tanh(x);
+  let loop = fn<i>(i: int[i], h: Tensor[4, f32]) {{
+    if (int_less(int(i), int(n))) {{ loop(int(i + 1), s) }} else {{ h }}
+  }};
+  loop(int(0), {start})
+""",
+        3,
+    )
+    assert np.array_equal(found, np.tanh(X))
+    assert made == 0
+
+
+def test_what_is_made_in_the_turn_around_needs_no_buffer():
+    (found,), _ = run(
+        """
+  let outer = fn<j>(j: int[j], g: Tensor[4, f32]) -> Tensor[4, f32] {
+    if (int_less(int(j), int(n))) {
+      let s = add(g, x);
+      let loop = fn<i>(i: int[i], h: Tensor[4, f32]) -> Tensor[4, f32] {
+        if (int_less(int(i), int(n))) { loop(int(i + 1), s) } else { outer(int(j + 1), h) }
+      };
+      loop(int(0), g)
+    } else { g }
+  };
+  outer(int(0), x)
+""",
+        3,
+    )
+    assert np.array_equal(found, 4 * X)

@@ -108,3 +108,27 @@ def test_modes_give_the_same_bits(tmp_path: Path, threads: int) -> None:
             e.run({"depth": np.array(depth)})["output"].tobytes() for e in engines for _ in range(2)
         ]
         assert all(other == first for other in others)
+
+
+@pytest.mark.usefixtures("share_little")
+def test_a_function_at_several_types_is_no_kernel() -> None:
+    """What is a tensor for one caller is none for another: only calls of kernels are looked at."""
+    module = parse_module("""
+        data List<'a> { Nil, Cons('a, List['a]) }
+
+        fn last<'a>(xs: List['a], x: 'a) -> 'a {
+          match xs { Nil() => x, Cons(y, rest) => @last(rest, y) }
+        }
+
+        fn main(x: Tensor[1, 2, f32], n: some int n. int[n]) {
+          let w = f32[2, 2](4, 3, 2, 1);
+          let tensors = Cons(matmul(x, w), Nil[Tensor[1, 2, f32]]());
+          let pairs = Cons((x, x), Nil[(Tensor[1, 2, f32], Tensor[1, 2, f32])]());
+          let pair = @last(pairs, (x, x));
+          (@last(tensors, x), pair.0)
+        }
+    """, table())
+    plain, batched = inlay.compile(module), inlay.compile(module, batch=True)
+    x, n = np.array([[1, 2]], np.float32), np.array(2)
+    for a, b in zip(plain(x, n), batched(x, n), strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -5,9 +5,12 @@ import math
 import numpy as np
 import pytest
 
+from inlay.analysis.infer_types import infer_types
 from inlay.arith.dtype import BOOL, F16, F32, F64, I8, I32, I64, U8
 from inlay.ir import make
+from inlay.ir.parser import parse_module
 from inlay.ir.place import Place
+from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from tests.unit.transforms.programs import OPS, Program, dims, noise, operators, run, same
 
@@ -475,3 +478,25 @@ def test_statistics_that_divide_by_zero_are_left_to_the_program():
     one, zero = make.const(np.ones(2, np.float32)), make.const(np.zeros(2, np.float32))
     before = p.module(p.op("batch_norm", x, one, zero, zero, zero, epsilon=0.0))
     assert operators(simplified(before)) == {"batch_norm": 1}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "gather{axis=0}(f32[3, 2](1, 2, 3, 4, 5, 6), to_tensor(int(i)))",
+        "get_row(f32[3, 2](1, 2, 3, 4, 5, 6), int(i))",
+        "sum{axes=[0], keepdims=false}(broadcast_to(f32(2), shape(i, 2)))",
+        "mul(cast{dtype=f32}(to_tensor(int(i))), f32[2](3, 4))",
+    ],
+)
+def test_a_constant_at_a_counter_has_no_value_yet(value):
+    value = value.replace("sum{", "reduce_sum{")
+    module = infer_types(parse_module(f"""
+        fn main(x: Tensor[2, f32]) -> Tensor[2, f32] {{
+          let go = fn<i>(i: int[i], h: Tensor[2, f32]) -> Tensor[2, f32] {{
+            if (int_less(int(i), int(3))) {{ go(int(i + 1), add(h, {value})) }} else {{ h }}
+          }};
+          go(int(0), x)
+        }}
+    """, table()))
+    same(module, simplified(module), np.array([1, 2], np.float32))

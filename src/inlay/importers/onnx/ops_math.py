@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from inlay.arith import dtype as dt
-from inlay.arith.expr import Int, floordiv, maximum, minimum
+from inlay.arith.dtype import DType
+from inlay.arith.expr import Int, floordiv, lit, maximum, minimum
 from inlay.importers.onnx import load
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, term
@@ -50,21 +51,32 @@ def on_ints(control: Callable[[Int, Int], Int | None], tensor: Rule) -> Rule:
 
 def _elementwise_ints(node: Node, control: Callable[[Int, Int], Int | None]) -> Value | None:
     a, b = node.known(0), node.known(1)
-    if a is None or b is None or not (a and b):
+    if a is None or b is None:
         return None
     if node.value(0).ints is None and node.value(1).ints is None:
         return None  # two constants: folded as tensors
-    length = max(len(a), len(b))
-    if not (len(a) in (1, length) and len(b) in (1, length)):
-        return None
     out: list[Int] = []
-    for i in range(length):
-        value = control(a[i % len(a)], b[i % len(b)])
+    for x, y in _together(a, b):
+        value = control(x, y)
         if value is None:
             return None
         out.append(value)
-    dtype = node.type(0).dtype
-    if node.rank(0) == 0 and node.rank(1) == 0:
+    return _known_result(node, out, node.type(0).dtype)
+
+
+def _together(*parts: Sequence[Int]) -> list[tuple[Int, ...]]:
+    """Return what is at the same index of vectors that broadcast; nothing where they do not."""
+    length = max(map(len, parts)) if all(parts) else 0
+    if any(len(p) not in (1, length) for p in parts):
+        return []
+    return [tuple([p[i % len(p)] for p in parts]) for i in range(length)]
+
+
+def _known_result(node: Node, out: Sequence[Int], dtype: DType) -> Value | None:
+    """Return known integers as an element-wise result; None where there are none."""
+    if not out:
+        return None
+    if all(node.rank(i) == 0 for i in range(len(node.inputs))):
         return known_scalar(out[0], dtype=dtype)
     return known(tuple(out), dtype=dtype)
 
@@ -162,25 +174,19 @@ def _select(node: Node) -> Value:
     yes, no = node.known(1), node.known(2)
     some_symbolic = node.value(1).ints is not None or node.value(2).ints is not None
     if condition is not None and yes is not None and no is not None and some_symbolic:
-        flags = [bool(c) for c in condition.reshape(-1)]
-        length = max(len(flags), len(yes), len(no))
-        if all(len(x) in (1, length) for x in (flags, yes, no)):
-            out = tuple(
-                yes[i % len(yes)] if flags[i % len(flags)] else no[i % len(no)]
-                for i in range(length)
-            )
-            return known(out, dtype=node.type(1).dtype)
+        flags = [lit(int(c)) for c in condition.reshape(-1)] if condition.ndim < 2 else []
+        out = [y if c.value else n for c, y, n in _together(flags, yes, no)]
+        found = _known_result(node, out, node.type(1).dtype)
+        if found is not None:
+            return found
     return node.result("select", *node.tensors())
 
 
 def _equal_ints(node: Node) -> Value | None:
     """Compare known integers where every pair is decided: dims are never negative."""
     a, b = node.known(0), node.known(1)
-    if a is None or b is None or (len(a) != len(b) and 1 not in (len(a), len(b))):
-        return None
     out: list[bool] = []
-    for i in range(max(len(a), len(b))):
-        x, y = a[i % len(a)], b[i % len(b)]
+    for x, y in _together(a or (), b or ()):
         difference = (x - y).value
         if difference is not None:
             out.append(difference == 0)
@@ -190,6 +196,8 @@ def _equal_ints(node: Node) -> Value | None:
             out.append(False)
         else:
             return None
+    if not out:
+        return None
     content = np.array(out)
     scalar = node.rank(0) == 0 and node.rank(1) == 0
     return Value(make.const(content.reshape(()) if scalar else content))

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from inlay.base.diagnostics import RunError
-from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef, Var
 from inlay.ir.op import Op, OpTable
 from inlay.ir.types import TensorType
 from inlay.passes.contract import Evaluator
 from inlay.transforms._blocks import Block
+from inlay.transforms._constants import computed
 
 A = TypeVar("A")
 Array = npt.NDArray[Any]
@@ -105,15 +104,10 @@ class Site:
     def make(self, name: str, args: Sequence[Expr], attrs: object = None) -> Expr:
         """Return a call, computed at once if all operands are constants."""
         made = self.block.make(self.op(name), args, attrs)
-        if self.scene.evaluate is not None and all(isinstance(a, Const) for a in args):
-            try:
-                value = self.scene.evaluate(made)
-            except RunError:
-                return made
-            if isinstance(value, np.ndarray):
-                computed = cast(Array, value)
-                return make.const(computed, span=self.call.span, place=self.call.place)
-        return made
+        if self.scene.evaluate is None:
+            return made
+        value = computed(made, self.scene.evaluate)
+        return made if value is None else value
 
     def bind(self, name: str, args: Sequence[Expr], attrs: object = None) -> Expr:
         """Return an atom for such a call, itself simplified."""

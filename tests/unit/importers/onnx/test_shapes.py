@@ -33,3 +33,39 @@ def test_long_vectors_are_data() -> None:
     m = model(nodes, inputs, [value("y", [42], TensorProto.INT64)], {"more": np.array([1, 2])})
     x = np.arange(40)
     np.testing.assert_array_equal(run(m, {"x": x})["y"], [*x, 1, 2])
+
+
+INTS = TensorProto.INT64
+
+
+@pytest.mark.parametrize(
+    ("condition", "yes", "no", "expected"),
+    [
+        (np.array(True), "n", "n", np.array(3)),
+        (np.array(False), "n", "c", np.array(9)),
+        (np.array([True]), "n", "n", np.array([3])),
+        (np.array([True, False]), "n", "c", np.array([3, 9])),
+        (np.array([[True, False]]), "n", "c", np.array([[3, 9]])),
+    ],
+)
+def test_choices_of_known_sizes_have_the_rank_that_they_broadcast_to(condition, yes, no, expected):
+    nodes = [
+        helper.make_node("Shape", ["x"], ["dims"]),
+        helper.make_node("Gather", ["dims", "zero"], ["n"]),
+        helper.make_node("Where", ["condition", yes, no], ["y"]),
+    ]
+    constants = {"condition": condition, "c": np.array(9), "zero": np.array(0)}
+    m = model(nodes, [value("x", ["n", 2])], [value("y", None, INTS)], constants)
+    found = run(m, {"x": np.zeros((3, 2), np.float32)})["y"]
+    assert found.shape == expected.shape
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_known_sizes_compared_with_nothing_are_nothing() -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["n"]),
+        helper.make_node("Equal", ["n", "none"], ["y"]),
+    ]
+    constants = {"none": np.zeros(0, np.int64)}
+    m = model(nodes, [value("x", ["n"])], [value("y", None, TensorProto.BOOL)], constants)
+    assert run(m, {"x": np.zeros(3, np.float32)})["y"].shape == (0,)

@@ -1,0 +1,116 @@
+"""Constants that operators over constants compute: which are worth computing now, and their making."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from inlay.arith.expr import Int
+from inlay.base.diagnostics import RunError
+from inlay.ir import make
+from inlay.ir.expr import Call, Const, Expr, OpRef
+from inlay.ir.op import Effect
+from inlay.ir.types import BoolType, ExistsType, IntType, ShapeType, TensorType, TupleType, Type
+from inlay.ops._define import ForeignOp
+from inlay.ops.device import DEVICE_COPY, ON_DEVICE
+from inlay.passes.contract import Evaluator
+
+LIMIT = 1 << 16
+"""Bytes up to which a constant may be larger than what it is computed from."""
+
+_GROWTH = 2
+"""How many times larger than its operands a result may be, whatever the limit."""
+
+
+def computed(
+    value: Expr, evaluate: Evaluator, limit: int = LIMIT, left: list[int] | None = None
+) -> Expr | None:
+    """Return the constant that an operator over constants computes; None where it is none.
+
+    Constants that mention dims have no value yet. What fails is left for the program to fail on.
+
+    Args:
+        value: what to compute.
+        evaluate: computes it.
+        limit: bytes up to which the result may be larger than the operands.
+        left: what constants may still grow by: a chain of operators each of which doubles its
+            operand would otherwise fill any memory.
+    """
+    if not (isinstance(value, Call) and isinstance(value.callee, OpRef)):
+        return None
+    op = value.callee.op
+    # Code of the user runs when the program does, and not while it is compiled.
+    if op.effect not in (Effect.PURE, Effect.FAILS) or isinstance(op, ForeignOp):
+        return None
+    if op in (DEVICE_COPY, ON_DEVICE):  # to be somewhere is what these are for
+        return None
+    inputs: dict[int, int] = {}
+    for arg in value.args:
+        if not (isinstance(arg, Const) and is_closed(arg)):
+            return None
+        array = arg.value
+        inputs[id(array)] = array.nbytes if isinstance(array, np.ndarray) else 0
+    size, given = _bytes(value.type), sum(inputs.values())
+    if size is None or size > max(limit, _GROWTH * given):
+        return None
+    if left is not None and size - given > left[0]:
+        return None
+    try:
+        result = evaluate(value)
+    except RunError:
+        return None
+    if left is not None:
+        left[0] -= max(size - given, 0)
+    return _constant(result, value)
+
+
+def is_closed(arg: Expr) -> bool:
+    """Whether an atom is a constant that mentions no dims: it has a value now."""
+    match arg:
+        case Const(value=Int() as value):
+            return value.value is not None
+        case Const(value=tuple() as values):
+            return all(v.value is not None for v in values)
+        case _:
+            return isinstance(arg, Const)
+
+
+def _bytes(t: Type) -> int | None:
+    """Return how large a value of that type is, None when that is not known."""
+    match t:
+        case TensorType(shape=shape, dtype=dtype):
+            size = dtype.itemsize
+            for d in shape:
+                if d.value is None:
+                    return None
+                size *= d.value
+            return size
+        case TupleType(fields=fields):
+            sizes = [_bytes(f) for f in fields]
+            return None if None in sizes else sum(s for s in sizes if s is not None)
+        case ExistsType(body=TensorType()) | IntType() | BoolType() | ShapeType():
+            return 0  # decided by the data: at most as large as the operands, for what we have
+        case _:
+            return None
+
+
+def _constant(result: object, value: Call) -> Expr | None:
+    """Return an expression for an evaluated value, with the span and place of the call."""
+    span, place = value.span, value.place
+    match result:
+        case np.ndarray() if result.dtype != object:
+            return make.const(result, span=span, place=place)
+        case bool():
+            return make.bool_const(result, span)
+        case int():
+            return make.int_const(result, span)
+        case tuple() if isinstance(value.type, ShapeType):
+            return make.shape_const(cast(tuple[int, ...], result), span)
+        case tuple() if isinstance(value.type, TupleType):
+            fields = [_constant(f, value) for f in cast(tuple[object, ...], result)]
+            if any(f is None for f in fields):
+                return None
+            return make.tuple_([f for f in fields if f is not None], span=span, place=place)
+        case _:
+            return None
