@@ -101,15 +101,7 @@ class Matching:
             if isinstance(declared, TupleType) and isinstance(actual, TupleType):
                 pass  # opened field by field, only where a name is needed
             elif not _accepts_unknown(declared, actual):
-                actual, dims = open_exists(actual)
-                self._known.update((d.sym, d) for d in dims)
-                ctx.facts = assume_dims(ctx.facts, dims)
-                if ctx is not self.ctx:  # which checks bounds in the end
-                    self.ctx.facts = assume_dims(self.ctx.facts, dims)
-                if self._depth:
-                    self._inner.update(d.sym for d in dims)
-                else:
-                    self.opened.extend(dims)
+                actual = self._open(actual, ctx)
         match declared, actual:
             case (UnknownType(), _) | (_, UnknownType()):
                 pass
@@ -141,6 +133,18 @@ class Matching:
             case _:
                 if declared != actual:
                     raise self._different(declared, actual, why)
+
+    def _open(self, actual: Type, ctx: Context) -> Type:
+        actual, dims = open_exists(actual)
+        self._known.update((d.sym, d) for d in dims)
+        ctx.facts = assume_dims(ctx.facts, dims)
+        if ctx is not self.ctx:  # which checks bounds in the end
+            self.ctx.facts = assume_dims(self.ctx.facts, dims)
+        if self._depth:
+            self._inner.update(d.sym for d in dims)
+        else:
+            self.opened.extend(dims)
+        return actual
 
     def _match_type_var(self, declared: TypeVar, actual: Type, why: str, ctx: Context) -> None:
         known = self.types.get(declared.name)
