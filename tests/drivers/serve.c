@@ -49,6 +49,19 @@ static inlay_status_t load_by_name(inlay_device_t *device, const void *image, si
     return inlay_driver_host.load(device, kernels, kernels_bytes, program, message, message_bytes);
 }
 
+#if defined(__SANITIZE_ADDRESS__)
+int __lsan_do_recoverable_leak_check(void); /* of the sanitizer's interface */
+
+static const inlay_driver_t *offered;
+
+/* A client's process ends without the end of a program, where leaks are looked for. */
+static void close_and_look(inlay_device_t *device)
+{
+    offered->close(device);
+    (void)__lsan_do_recoverable_leak_check();
+}
+#endif
+
 static void stop(int signal)
 {
     (void)signal;
@@ -69,11 +82,13 @@ int main(int count, char **words)
     for (i = 0; i < sizeof drivers / sizeof drivers[0]; i++)
         if (strcmp(drivers[i]->name, words[1]) == 0) config.driver = drivers[i];
     if (!config.driver) return 2;
-    if (config.driver == &inlay_driver_host) {
-        driver = inlay_driver_host;
-        driver.load = load_by_name;
-        config.driver = &driver;
-    }
+    driver = *config.driver;
+    if (config.driver == &inlay_driver_host) driver.load = load_by_name;
+#if defined(__SANITIZE_ADDRESS__)
+    offered = config.driver;
+    driver.close = close_and_look;
+#endif
+    config.driver = &driver;
     config.options = words[2];
     config.endpoint = words[3];
     config.library = words[4][0] ? words[4] : NULL;

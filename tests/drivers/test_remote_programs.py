@@ -35,6 +35,7 @@ def board_at(folder: Path, server: Running, name: str) -> str:
     for old, new in (
         ('endpoint = "tcp://127.0.0.1:5555"', f'endpoint = "{server.endpoint}", key = "none"'),
         ("latency_ns = 60000", "latency_ns = 0"),
+        ("bytes_per_ns = 0.8", "bytes_per_ns = 2.5"),
         ("launch_ns = 80000", "launch_ns = 0"),
     ):
         assert old in text

@@ -24,7 +24,10 @@ from tests.models.test_split_models import models  # noqa: F401
 pytestmark = [pytest.mark.llvm, pytest.mark.data]
 SLOW = pytest.mark.slow
 
-NEAR = {"launch_ns = 80000": "launch_ns = 0", "latency_ns = 60000": "latency_ns = 0"}
+NEAR = {
+    "launch_ns = 80000": "launch_ns = 0", "latency_ns = 60000": "latency_ns = 0",
+    "bytes_per_ns = 0.8": "bytes_per_ns = 2.5",
+}  # fmt: skip
 FAST = {**NEAR, "launch_ns = 80000": "macs_per_ns = 400\nelements_per_ns = 80\ncostly_per_ns = 10"}
 FLOATS = {
     **FAST,

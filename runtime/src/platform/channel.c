@@ -2,13 +2,19 @@
  *
  * A message is the lengths of its parts, its head and its body, as wire.h has them. Both ends are
  * processes of one program, so lengths are as this machine writes them. The process is believed nothing
- * all the same: what a client runs may have spoiled all that is in it. */
-#define _POSIX_C_SOURCE 200809L
+ * all the same: what a client runs may have spoiled all that is in it.
+ *
+ * Large bodies do not go through the socket, which holds little and so costs a change of processes every
+ * few pages: where the system has memory for that, both ends share *slots*. The server alone gives them
+ * out, to a request from when it is sent until it has ended. */
+#define _GNU_SOURCE
 #include "platform/channel.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -20,8 +26,36 @@ enum { QUIETLY = 0 };
 
 enum { PARTS = 3 };
 
-int inlay_channel_open(channel_t *channel, int *other)
+/* Return a file of memory that cannot be cut off under who has mapped it; -1 where there is none. */
+static int open_memory(size_t bytes)
 {
+#if defined(__linux__) && defined(MFD_ALLOW_SEALING)
+    const int file = memfd_create("inlay", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (file < 0) return -1;
+    if (ftruncate(file, (off_t)bytes) == 0 &&
+        fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+        return file;
+    close(file);
+#endif
+    (void)bytes;
+    return -1;
+}
+
+static uint8_t *place(uint8_t *memory, uint32_t slot)
+{
+    return memory + (size_t)(slot - 1) * WIRE_PIECE;
+}
+
+static uint8_t *map_memory(int file, size_t bytes)
+{
+    void *found = file < 0 ? MAP_FAILED
+                           : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    return found == MAP_FAILED ? NULL : found;
+}
+
+int inlay_channel_open(channel_t *channel, uint64_t window, int *files)
+{
+    const size_t room = (size_t)(window / WIRE_PIECE) * WIRE_PIECE;
     int ends[2];
     memset(channel, 0, sizeof *channel);
     channel->end = &channel->first;
@@ -31,8 +65,34 @@ int inlay_channel_open(channel_t *channel, int *other)
     fcntl(ends[1], F_SETFD, FD_CLOEXEC);
     fcntl(ends[0], F_SETFL, fcntl(ends[0], F_GETFL) | O_NONBLOCK);
     channel->file = ends[0];
-    *other = ends[1];
+    files[0] = ends[1];
+    files[1] = open_memory(room);
+    channel->memory = map_memory(files[1], room);
+    channel->slots = channel->memory ? (uint32_t)(room / WIRE_PIECE) : 0;
     return 1;
+}
+
+void inlay_channel_close_files(const int *files)
+{
+    int i;
+    for (i = 0; i < CHANNEL_FILES; i++)
+        if (files[i] >= 0) close(files[i]);
+}
+
+uint32_t inlay_channel_take_slot(channel_t *channel)
+{
+    uint32_t i;
+    for (i = 0; i < channel->slots; i++) {
+        if (channel->is_taken[i]) continue;
+        channel->is_taken[i] = 1;
+        return i + 1;
+    }
+    return CHANNEL_NO_SLOT;
+}
+
+void inlay_channel_give_slot(channel_t *channel, uint32_t slot)
+{
+    if (slot && slot <= channel->slots) channel->is_taken[slot - 1] = 0;
 }
 
 static void drop_coming(const carrier_t *carrier, channel_t *channel)
@@ -57,7 +117,10 @@ void inlay_channel_close(const carrier_t *carrier, channel_t *channel)
     drop_waiting(carrier, channel);
     drop_coming(carrier, channel);
     if (channel->file >= 0) close(channel->file);
+    if (channel->memory) munmap(channel->memory, (size_t)channel->slots * WIRE_PIECE);
     channel->file = -1;
+    channel->memory = NULL;
+    channel->slots = 0;
 }
 
 /* Point at what is left of a message from `done` bytes on; returns how many parts that are. */
@@ -80,6 +143,7 @@ static size_t lay_out(const carrier_t *carrier, packet_t *packet, channel_frame_
     const zmq_api *zmq = &carrier->zmq;
     memset(parts, 0, PARTS * sizeof *parts);
     frame->has_body = packet->has_body;
+    frame->slot = packet->slot;
     parts[0].iov_base = frame;
     parts[0].iov_len = sizeof *frame;
     parts[1].iov_base = zmq->data(&packet->head);
@@ -90,6 +154,10 @@ static size_t lay_out(const carrier_t *carrier, packet_t *packet, channel_frame_
     }
     frame->head_bytes = (uint32_t)parts[1].iov_len;
     frame->body_bytes = (uint32_t)parts[2].iov_len;
+    if (packet->slot_bytes) {
+        frame->has_body = 1;
+        frame->body_bytes = packet->slot_bytes;
+    }
     return parts[0].iov_len + parts[1].iov_len + parts[2].iov_len;
 }
 
@@ -144,6 +212,10 @@ static int prepare(const carrier_t *carrier, channel_t *channel)
         return 0;
     if (!f->has_body) return !f->body_bytes;
     packet->has_body = carrier->zmq.sized(&packet->body, f->body_bytes) == 0;
+    if (packet->has_body && f->slot != CHANNEL_NO_SLOT) {
+        if (f->slot > channel->slots) return 0;
+        memcpy(carrier->zmq.data(&packet->body), place(channel->memory, f->slot), f->body_bytes);
+    }
     return packet->has_body;
 }
 
@@ -159,6 +231,10 @@ int inlay_channel_next(const carrier_t *carrier, channel_t *channel, packet_t *p
         parts[0].iov_len = sizeof frame - channel->got;
         if (channel->got >= sizeof frame) {
             size = lay_out(carrier, &channel->coming, &frame, parts);
+            if (channel->frame.slot != CHANNEL_NO_SLOT) {
+                size -= parts[2].iov_len;
+                parts[2].iov_len = 0;
+            }
             n = parts_from(channel->got, parts);
         }
         if (n && channel->got < size) {
@@ -179,15 +255,39 @@ int inlay_channel_next(const carrier_t *carrier, channel_t *channel, packet_t *p
 
 /* -------------------------------------------------------------------------------- of the process */
 
-int inlay_channel_say(int file, const wire_writer_t *head, const void *body, size_t body_bytes)
+void inlay_channel_join(line_t *line, const int *files)
 {
+    struct stat facts;
+    line->file = files[0];
+    line->memory = NULL;
+    line->slots = 0;
+    fcntl(files[0], F_SETFD, FD_CLOEXEC);
+    if (files[1] < 0 || fstat(files[1], &facts) != 0) return;
+    line->memory = map_memory(files[1], (size_t)facts.st_size);
+    line->slots = line->memory ? (uint32_t)((size_t)facts.st_size / WIRE_PIECE) : 0;
+    close(files[1]);
+}
+
+void inlay_channel_leave(line_t *line)
+{
+    if (line->memory) munmap(line->memory, (size_t)line->slots * WIRE_PIECE);
+    close(line->file);
+}
+
+uint8_t *inlay_channel_slot(const line_t *line, uint32_t slot) { return place(line->memory, slot); }
+
+int inlay_channel_say(const line_t *line, const wire_writer_t *head, const void *body,
+                      size_t body_bytes, uint32_t slot)
+{
+    const size_t inline_bytes = slot == CHANNEL_NO_SLOT ? body_bytes : 0;
     channel_frame_t frame;
     struct iovec parts[PARTS];
-    const size_t size = sizeof frame + head->used + body_bytes;
+    const size_t size = sizeof frame + head->used + inline_bytes;
     size_t sent = 0;
     frame.head_bytes = (uint32_t)head->used;
     frame.body_bytes = (uint32_t)body_bytes;
     frame.has_body = body != NULL;
+    frame.slot = slot;
     while (sent < size) {
         struct msghdr message;
         ssize_t taken;
@@ -197,11 +297,11 @@ int inlay_channel_say(int file, const wire_writer_t *head, const void *body, siz
         parts[1].iov_base = (void *)(uintptr_t)head->bytes;
         parts[1].iov_len = head->used;
         parts[2].iov_base = (void *)(uintptr_t)body;
-        parts[2].iov_len = body_bytes;
+        parts[2].iov_len = inline_bytes;
         memset(&message, 0, sizeof message);
         message.msg_iov = parts;
         message.msg_iovlen = (size_t)parts_from(sent, parts);
-        taken = sendmsg(file, &message, QUIETLY);
+        taken = sendmsg(line->file, &message, QUIETLY);
         if (taken < 0 && errno != EINTR) return 0;
         if (taken > 0) sent += (size_t)taken;
     }
@@ -221,19 +321,28 @@ static int fill(int file, void *to, size_t bytes)
     return 1;
 }
 
-int inlay_channel_hear(const carrier_t *carrier, int file, parcel_t *parcel)
+int inlay_channel_hear(const carrier_t *carrier, const line_t *line, parcel_t *parcel)
 {
     channel_frame_t frame;
     parcel->body = NULL;
     parcel->body_bytes = 0;
-    if (!fill(file, &frame, sizeof frame) || frame.head_bytes > sizeof parcel->head ||
-        frame.body_bytes > WIRE_MOST_BODY || !fill(file, parcel->head, frame.head_bytes))
+    if (!fill(line->file, &frame, sizeof frame) || frame.head_bytes > sizeof parcel->head ||
+        frame.body_bytes > WIRE_MOST_BODY || frame.slot > line->slots ||
+        !fill(line->file, parcel->head, frame.head_bytes))
         return 0;
     parcel->head_bytes = frame.head_bytes;
     parcel->has_body = frame.has_body != 0;
+    parcel->slot = frame.slot;
     if (!frame.has_body) return 1;
-    parcel->body = carrier->host->allocate(carrier->host->user, frame.body_bytes + 1u, 64);
-    if (!parcel->body) return 0;
     parcel->body_bytes = frame.body_bytes;
-    return fill(file, parcel->body, frame.body_bytes);
+    if (frame.slot) parcel->body = inlay_channel_slot(line, frame.slot);
+    else parcel->body = carrier->host->allocate(carrier->host->user, frame.body_bytes + 1u, 64);
+    return parcel->body && (frame.slot || fill(line->file, parcel->body, frame.body_bytes));
+}
+
+void inlay_channel_drop(const carrier_t *carrier, parcel_t *parcel)
+{
+    if (parcel->body && !parcel->slot)
+        carrier->host->release(carrier->host->user, parcel->body, parcel->body_bytes + 1u, 64);
+    parcel->body = NULL;
 }

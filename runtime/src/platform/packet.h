@@ -19,6 +19,7 @@ typedef struct packet {
     uint32_t to_bytes; /* of the name of a client, from a server */
     uint8_t to[255];
     uint8_t has_body;
+    uint32_t slot, slot_bytes; /* of a channel: see channel.h */
     zmq_msg head, body;
 } packet_t;
 

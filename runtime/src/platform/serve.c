@@ -14,7 +14,6 @@
 #include "platform/serve.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 enum {
     MOST_CLIENTS = 16,
@@ -62,10 +61,10 @@ static inlay_status_t probe(inlay_server_t *server, char *message, size_t bytes)
     spawner_report_t report;
     channel_t channel;
     packet_t packet;
-    int file, came = 0, is_begun;
-    if (!inlay_channel_open(&channel, &file)) return INLAY_OUT_OF_MEMORY;
-    is_begun = inlay_spawner_start(&server->spawner, ++server->last_id, file);
-    close(file);
+    int files[CHANNEL_FILES], came = 0, is_begun;
+    if (!inlay_channel_open(&channel, server->window, files)) return INLAY_OUT_OF_MEMORY;
+    is_begun = inlay_spawner_start(&server->spawner, ++server->last_id, files);
+    inlay_channel_close_files(files);
     while (is_begun && !came && inlay_clock_ms() < end) {
         came = inlay_channel_next(&server->carrier, &channel, &packet);
         if (!came && inlay_spawner_hear(&server->spawner, &report, 5) != 0)

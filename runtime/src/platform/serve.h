@@ -18,6 +18,7 @@ typedef struct watched {
     uint32_t n_after;
     int is_over;
     uint64_t number;
+    uint32_t slot; /* of its body, or of that of its answer */
     int64_t begun; /* when nothing was before it any more, in ms; 0: something is */
     size_t size;
 } watched_t;
@@ -33,9 +34,12 @@ typedef struct watch {
     int64_t call_begun; /* when the oldest call became that, in ms */
 } watch_t;
 
-/* serve_watch.c: note a message of a client, or of its process; false where it makes no sense. */
-int inlay_watch_sent(const carrier_t *carrier, watch_t *watch, wire_reader_t r, int64_t now);
-int inlay_watch_ended(const carrier_t *carrier, watch_t *watch, wire_reader_t r, int64_t now);
+/* serve_watch.c: note a message of a client with its slot, or of its process; false where it makes no
+ * sense. `slot` is then that of the request that has ended. */
+int inlay_watch_sent(const carrier_t *carrier, watch_t *watch, wire_reader_t r, uint32_t slot,
+                     int64_t now);
+int inlay_watch_ended(const carrier_t *carrier, watch_t *watch, wire_reader_t r, uint32_t *slot,
+                      int64_t now);
 /* Return since when what is longest under way is, in ms; INT64_MAX where nothing is. */
 int64_t inlay_watch_oldest(const watch_t *watch);
 void inlay_watch_clear(const carrier_t *carrier, watch_t *watch);
@@ -115,7 +119,7 @@ typedef struct served_program {
 typedef struct session {
     const inlay_server_t *server; /* as it was when the spawner was made: nothing is open */
     const carrier_t *carrier;
-    int file;
+    line_t line;
     int has_failed;
     inlay_device_t *device;
     inlay_device_facts_t facts;
@@ -129,9 +133,10 @@ typedef struct session {
 } session_t;
 
 /* serve_session.c: the work of a process. */
-void inlay_session_run(const void *server, int file);
-/* Say a message to the server. Any thread. */
-void inlay_session_say(session_t *session, const wire_writer_t *head, const void *body, size_t bytes);
+void inlay_session_run(const void *server, const int *files);
+/* Say a message to the server, its body in a slot if it has one. Any thread. */
+void inlay_session_say(session_t *session, const wire_writer_t *head, const void *body, size_t bytes,
+                       uint32_t slot);
 
 /* serve_request.c: requests of a client; false where they make no sense. */
 int inlay_session_request(session_t *session, uint32_t kind, wire_reader_t *r, parcel_t *parcel);

@@ -18,15 +18,15 @@ const char *inlay_client_begin(inlay_server_t *server, const packet_t *hello, ui
 {
     const carrier_t *carrier = &server->carrier;
     client_t *made = inlay_carrier_take(carrier, sizeof *made);
-    int file, is_begun;
+    int files[CHANNEL_FILES], is_begun;
     if (!made) return "it has no memory for another client";
-    if (!inlay_channel_open(&made->channel, &file)) {
+    if (!inlay_channel_open(&made->channel, server->window, files)) {
         inlay_carrier_give(carrier, made, sizeof *made);
         return "it can open no more files";
     }
     made->id = ++server->last_id;
-    is_begun = inlay_spawner_start(&server->spawner, made->id, file);
-    close(file);
+    is_begun = inlay_spawner_start(&server->spawner, made->id, files);
+    inlay_channel_close_files(files);
     if (!is_begun) {
         inlay_channel_close(carrier, &made->channel);
         inlay_carrier_give(carrier, made, sizeof *made);
@@ -79,17 +79,54 @@ static void kill_process(inlay_server_t *server, client_t *client)
 
 /* ---------------------------------------------------------------------------------------- hearing */
 
+/* Return how many bytes go with a message, or with its answer, if that is worth a slot; else 0. */
+static size_t worth(const carrier_t *carrier, packet_t *packet)
+{
+    wire_reader_t r = inlay_packet_read(carrier, packet);
+    const size_t head = carrier->zmq.size(&packet->head);
+    const uint32_t kind = inlay_wire_read_u32(&r);
+    uint64_t bytes = 0;
+    if (kind == WIRE_WRITE && packet->has_body) {
+        bytes = carrier->zmq.size(&packet->body);
+    } else if (kind == WIRE_READ && head > sizeof bytes) {
+        r.at = r.end - sizeof bytes; /* its last field */
+        bytes = inlay_wire_read_u64(&r);
+    }
+    return bytes >= CHANNEL_FROM && bytes <= WIRE_PIECE ? (size_t)bytes : 0;
+}
+
+/* Hand a message over, with what is large in a slot. */
+static int hand_over(const carrier_t *carrier, client_t *client, packet_t *packet, uint32_t slot)
+{
+    const zmq_api *zmq = &carrier->zmq;
+    packet_t *kept;
+    uint32_t bytes = 0;
+    if (slot != CHANNEL_NO_SLOT && packet->has_body) {
+        bytes = (uint32_t)zmq->size(&packet->body);
+        memcpy(client->channel.memory + (size_t)(slot - 1) * WIRE_PIECE, zmq->data(&packet->body), bytes);
+        zmq->drop(&packet->body);
+        packet->has_body = 0;
+    }
+    kept = inlay_packet_keep(carrier, packet);
+    if (!kept) return 0;
+    kept->slot = slot;
+    kept->slot_bytes = bytes;
+    inlay_channel_give(carrier, &client->channel, kept);
+    return 1;
+}
+
 void inlay_client_hear(inlay_server_t *server, client_t *client, packet_t *packet)
 {
     const carrier_t *carrier = &server->carrier;
     const int64_t now = inlay_clock_ms();
     const size_t most = 2 * (size_t)server->window + ROOM_BEYOND_WINDOW;
     const size_t body = packet->has_body ? carrier->zmq.size(&packet->body) : 0;
+    const uint32_t slot =
+        worth(carrier, packet) ? inlay_channel_take_slot(&client->channel) : CHANNEL_NO_SLOT;
     const char *wrong = NULL;
-    packet_t *kept;
     client->used = now;
     if (carrier->zmq.size(&packet->head) > WIRE_MOST_HEAD ||
-        !inlay_watch_sent(carrier, &client->watch, inlay_packet_read(carrier, packet), now))
+        !inlay_watch_sent(carrier, &client->watch, inlay_packet_read(carrier, packet), slot, now))
         wrong = "a message that makes no sense came";
     else if (client->channel.waiting + body > most)
         wrong = "more came than a client may have on its way";
@@ -98,9 +135,8 @@ void inlay_client_hear(inlay_server_t *server, client_t *client, packet_t *packe
         part(server, client, INLAY_LOST, wrong);
         return;
     }
-    kept = inlay_packet_keep(carrier, packet);
-    if (kept) inlay_channel_give(carrier, &client->channel, kept);
-    else part(server, client, INLAY_LOST, "it has no memory for a message");
+    if (!hand_over(carrier, client, packet, slot))
+        part(server, client, INLAY_LOST, "it has no memory for a message");
 }
 
 /* Pass on what a process says; false where it makes no sense. The client may be forgotten then. */
@@ -109,11 +145,13 @@ static int pass_on(inlay_server_t *server, client_t *client, packet_t *packet)
     const carrier_t *carrier = &server->carrier;
     wire_reader_t r = inlay_packet_read(carrier, packet);
     const uint32_t kind = inlay_wire_read_u32(&r);
-    if (!inlay_watch_ended(carrier, &client->watch, inlay_packet_read(carrier, packet),
+    uint32_t slot;
+    if (!inlay_watch_ended(carrier, &client->watch, inlay_packet_read(carrier, packet), &slot,
                            inlay_clock_ms())) {
         inlay_packet_clear(carrier, packet);
         return 0;
     }
+    inlay_channel_give_slot(&client->channel, slot); /* its body was copied when it came */
     client->used = inlay_clock_ms();
     packet->to_bytes = client->name_bytes;
     memcpy(packet->to, client->name, client->name_bytes);

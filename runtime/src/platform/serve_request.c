@@ -14,6 +14,7 @@ typedef struct flight {
     uint64_t number;
     uint8_t *body;           /* what is written from, or read into; NULL where there is neither */
     size_t bytes, room;      /* of it */
+    uint32_t slot;           /* where it is, or CHANNEL_NO_SLOT: in memory of the host */
     int is_read;
     int64_t times[2];        /* when the device began and ended, if it says so */
     inlay_status_t refusal;  /* why the driver did not start it, and this is a wait */
@@ -30,7 +31,8 @@ typedef struct parts {
 static void drop_flight(flight_t *flight)
 {
     const carrier_t *carrier = flight->session->carrier;
-    if (flight->body) carrier->host->release(carrier->host->user, flight->body, flight->room, 64);
+    if (flight->body && !flight->slot)
+        carrier->host->release(carrier->host->user, flight->body, flight->room, 64);
     inlay_carrier_give(carrier, flight, sizeof *flight);
 }
 
@@ -58,7 +60,8 @@ static void ended(void *argument, inlay_status_t status, int64_t answer, const c
     session->in_flight--;
     session->bytes_in_flight -= flight->bytes;
     pthread_mutex_unlock(&session->lock);
-    inlay_session_say(session, &w, has_read ? flight->body : NULL, has_read ? flight->bytes : 0);
+    inlay_session_say(session, &w, has_read ? flight->body : NULL, has_read ? flight->bytes : 0,
+                      has_read ? flight->slot : CHANNEL_NO_SLOT);
     drop_flight(flight);
 }
 
@@ -158,12 +161,14 @@ static int set_body(uint32_t kind, inlay_request_t *request, flight_t *flight, p
     const inlay_host_t *host = flight->session->carrier->host;
     flight->room = request->bytes + 1;
     flight->bytes = request->bytes;
+    flight->slot = parcel->slot;
     if (kind == WIRE_WRITE) {
         flight->body = parcel->body;
         parcel->body = NULL;
         request->from.host = flight->body;
     } else {
-        flight->body = host->allocate(host->user, flight->room, 64);
+        flight->body = flight->slot ? inlay_channel_slot(&flight->session->line, flight->slot)
+                                    : host->allocate(host->user, flight->room, 64);
         request->to.host = flight->body;
         flight->is_read = 1;
     }

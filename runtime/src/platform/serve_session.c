@@ -6,10 +6,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "platform/serve.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "sha256.h"
 
@@ -42,11 +40,12 @@ void *inlay_table_at(const table_t *table, uint32_t number)
 
 /* -------------------------------------------------------------------------------------- speaking */
 
-void inlay_session_say(session_t *session, const wire_writer_t *head, const void *body, size_t bytes)
+void inlay_session_say(session_t *session, const wire_writer_t *head, const void *body, size_t bytes,
+                       uint32_t slot)
 {
     pthread_mutex_lock(&session->speaking);
     /* Where nobody listens, the channel ends for who hears as well. */
-    (void)inlay_channel_say(session->file, head, body, bytes);
+    (void)inlay_channel_say(&session->line, head, body, bytes, slot);
     pthread_mutex_unlock(&session->speaking);
 }
 
@@ -59,7 +58,7 @@ static void answer(session_t *session, uint32_t call, inlay_status_t status, int
     inlay_wire_u32(&w, (uint32_t)status);
     inlay_wire_i64(&w, value);
     inlay_wire_text(&w, text);
-    inlay_session_say(session, &w, NULL, 0);
+    inlay_session_say(session, &w, NULL, 0, CHANNEL_NO_SLOT);
 }
 
 static void refuse(session_t *session, inlay_status_t status, const char *why)
@@ -70,7 +69,7 @@ static void refuse(session_t *session, inlay_status_t status, const char *why)
     inlay_wire_u32(&w, WIRE_VERSION);
     inlay_wire_u32(&w, (uint32_t)status);
     inlay_wire_text(&w, why);
-    inlay_session_say(session, &w, NULL, 0);
+    inlay_session_say(session, &w, NULL, 0, CHANNEL_NO_SLOT);
 }
 
 static void welcome(session_t *session)
@@ -93,7 +92,7 @@ static void welcome(session_t *session)
     inlay_wire_u32(&w, f->compute_units);
     inlay_wire_text(&w, f->offers);
     inlay_wire_u64(&w, session->server->window);
-    inlay_session_say(session, &w, NULL, 0);
+    inlay_session_say(session, &w, NULL, 0, CHANNEL_NO_SLOT);
 }
 
 /* Tell the client what it did; this is the end. */
@@ -104,7 +103,7 @@ static void fail(session_t *session, const char *why)
     inlay_wire_begin(&w, WIRE_FAILED);
     inlay_wire_u32(&w, INLAY_LOST);
     inlay_wire_text(&w, why);
-    inlay_session_say(session, &w, NULL, 0);
+    inlay_session_say(session, &w, NULL, 0, CHANNEL_NO_SLOT);
 }
 
 /* ---------------------------------------------------------------------------------------- memory */
@@ -319,7 +318,7 @@ static void work(session_t *session)
 {
     const inlay_driver_t *driver = session->server->driver;
     struct pollfd item;
-    item.fd = session->file;
+    item.fd = session->line.file;
     item.events = POLLIN;
     while (driver->progress && is_busy(session) && poll(&item, 1, 0) == 0)
         driver->progress(session->device);
@@ -331,12 +330,9 @@ static void serve(session_t *session, parcel_t *parcel)
     for (;;) {
         int is_heard;
         work(session);
-        is_heard = inlay_channel_hear(session->carrier, session->file, parcel);
+        is_heard = inlay_channel_hear(session->carrier, &session->line, parcel);
         if (is_heard) hear(session, parcel);
-        if (parcel->body)
-            session->carrier->host->release(session->carrier->host->user, parcel->body,
-                                            parcel->body_bytes + 1u, 64);
-        parcel->body = NULL;
+        inlay_channel_drop(session->carrier, parcel);
         if (!is_heard || session->has_failed) return;
     }
 }
@@ -358,7 +354,7 @@ static void close_device(session_t *session)
                            session->memories.room * sizeof(void *));
 }
 
-void inlay_session_run(const void *server, int file)
+void inlay_session_run(const void *server, const int *files)
 {
     const inlay_server_t *s = server;
     parcel_t *parcel = inlay_carrier_take(&s->carrier, sizeof *parcel);
@@ -368,8 +364,7 @@ void inlay_session_run(const void *server, int file)
     memset(&session, 0, sizeof session);
     session.server = s;
     session.carrier = &s->carrier;
-    session.file = file;
-    fcntl(file, F_SETFD, FD_CLOEXEC);
+    inlay_channel_join(&session.line, files);
     pthread_mutex_init(&session.lock, NULL);
     pthread_mutex_init(&session.speaking, NULL);
     if (parcel)
@@ -382,5 +377,5 @@ void inlay_session_run(const void *server, int file)
         close_device(&session);
     }
     if (parcel) inlay_carrier_give(&s->carrier, parcel, sizeof *parcel);
-    close(file);
+    inlay_channel_leave(&session.line);
 }

@@ -20,7 +20,8 @@ static void look_at_firsts(watch_t *watch, int64_t now)
     }
 }
 
-static int note_request(const carrier_t *carrier, watch_t *watch, wire_reader_t *r, int64_t now)
+static int note_request(const carrier_t *carrier, watch_t *watch, wire_reader_t *r, uint32_t slot,
+                        int64_t now)
 {
     const uint32_t queue = inlay_wire_read_u32(r);
     const uint64_t number = inlay_wire_read_u64(r);
@@ -36,6 +37,7 @@ static int note_request(const carrier_t *carrier, watch_t *watch, wire_reader_t 
     if (!made) return 0;
     made->size = size;
     made->number = number;
+    made->slot = slot;
     made->after = (inlay_ticket_t *)(void *)(made + 1);
     made->n_after = n;
     for (i = 0; i < n; i++) {
@@ -51,7 +53,8 @@ static int note_request(const carrier_t *carrier, watch_t *watch, wire_reader_t 
     return !r->is_bad;
 }
 
-int inlay_watch_sent(const carrier_t *carrier, watch_t *watch, wire_reader_t r, int64_t now)
+int inlay_watch_sent(const carrier_t *carrier, watch_t *watch, wire_reader_t r, uint32_t slot,
+                     int64_t now)
 {
     const uint32_t kind = inlay_wire_read_u32(&r);
     switch (kind) {
@@ -63,7 +66,7 @@ int inlay_watch_sent(const carrier_t *carrier, watch_t *watch, wire_reader_t r, 
     case WIRE_WRITE:
     case WIRE_READ:
     case WIRE_COPY:
-    case WIRE_LAUNCH: return note_request(carrier, watch, &r, now);
+    case WIRE_LAUNCH: return note_request(carrier, watch, &r, slot, now);
     case WIRE_RELEASE:
     case WIRE_UNLOAD: return 1;
     default: return 0;
@@ -80,12 +83,14 @@ static void drop_first(const carrier_t *carrier, watch_t *watch, watched_lane_t 
     inlay_carrier_give(carrier, first, first->size);
 }
 
-int inlay_watch_ended(const carrier_t *carrier, watch_t *watch, wire_reader_t r, int64_t now)
+int inlay_watch_ended(const carrier_t *carrier, watch_t *watch, wire_reader_t r, uint32_t *slot,
+                      int64_t now)
 {
     const uint32_t kind = inlay_wire_read_u32(&r), queue = inlay_wire_read_u32(&r);
     const uint64_t number = inlay_wire_read_u64(&r);
     watched_lane_t *lane;
     watched_t *w;
+    *slot = CHANNEL_NO_SLOT;
     if (kind == WIRE_ANSWER) {
         watch->call_begun = now;
         if (!watch->calls) return 0;
@@ -98,6 +103,7 @@ int inlay_watch_ended(const carrier_t *carrier, watch_t *watch, wire_reader_t r,
     for (w = lane->first; w && w->number != number; w = w->next) continue;
     if (!w || w->is_over) return 0;
     w->is_over = 1;
+    *slot = w->slot;
     while (lane->first && lane->first->is_over) drop_first(carrier, watch, lane);
     look_at_firsts(watch, now);
     return 1;

@@ -4,8 +4,8 @@
  * one copy before it has any of them; this copy does nothing but copy itself on request, tell how the
  * copies end, and end with its server, and them with it.
  *
- * Both talk over a local socket: an order is 8 bytes, with a file where a process is to have one; so is
- * a report. */
+ * Both talk over a local socket: an order is 8 bytes, with the files that a process is to have; so is a
+ * report. */
 #define _POSIX_C_SOURCE 200809L
 #include "platform/spawner.h"
 
@@ -48,7 +48,7 @@ typedef struct nest {
 } nest_t;
 
 typedef union file_room {
-    char bytes[CMSG_SPACE(sizeof(int))];
+    char bytes[CMSG_SPACE(SPAWNER_FILES * sizeof(int))];
     struct cmsghdr align;
 } file_room_t;
 
@@ -62,9 +62,10 @@ static void report(const nest_t *nest, uint32_t id, int status)
     while (send(nest->file, &r, sizeof r, QUIETLY) < 0 && errno == EINTR) continue;
 }
 
-/* Read an order and the file that came with it, or -1; false at the end. */
-static int read_order(const nest_t *nest, order_t *order, int *file)
+/* Read an order and the files that came with it, or -1; false at the end. */
+static int read_order(const nest_t *nest, order_t *order, int *files)
 {
+    int i;
     struct iovec part;
     struct msghdr message;
     struct cmsghdr *c;
@@ -80,14 +81,14 @@ static int read_order(const nest_t *nest, order_t *order, int *file)
     message.msg_controllen = sizeof room.bytes;
     do came = recvmsg(nest->file, &message, MSG_WAITALL);
     while (came < 0 && errno == EINTR);
-    *file = -1;
+    for (i = 0; i < SPAWNER_FILES; i++) files[i] = -1;
     c = came > 0 ? CMSG_FIRSTHDR(&message) : NULL;
     if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-        memcpy(file, CMSG_DATA(c), sizeof *file);
+        memcpy(files, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
     return came == (ssize_t)sizeof *order;
 }
 
-static void start(nest_t *nest, uint32_t id, int file)
+static void start(nest_t *nest, uint32_t id, const int *files)
 {
     child_t *child = calloc(1, sizeof *child);
     const pid_t made = child ? fork() : -1;
@@ -95,10 +96,11 @@ static void start(nest_t *nest, uint32_t id, int file)
         const struct rlimit none = {0, 0};
         sigset_t empty;
         close(nest->file);
+        free(child);
         setrlimit(RLIMIT_CORE, &none); /* a client's faults shall not fill the disk */
         sigemptyset(&empty);
         sigprocmask(SIG_SETMASK, &empty, NULL);
-        nest->work(nest->argument, file);
+        nest->work(nest->argument, files);
         _exit(0);
     }
     if (made < 0) {
@@ -142,15 +144,16 @@ static void obey(nest_t *nest)
     while (!is_over) {
         fd_set files;
         order_t order;
-        int file;
+        int received[SPAWNER_FILES], i;
         FD_ZERO(&files);
         FD_SET(nest->file, &files);
         /* Children that end while it does not wait are noticed when it does. */
         if (pselect(nest->file + 1, &files, NULL, NULL, NULL, &waiting) > 0) {
-            is_over = !read_order(nest, &order, &file);
-            if (!is_over && order.what == ORDER_START) start(nest, order.id, file);
+            is_over = !read_order(nest, &order, received);
+            if (!is_over && order.what == ORDER_START) start(nest, order.id, received);
             if (!is_over && order.what == ORDER_KILL) end(nest, order.id);
-            if (file >= 0) close(file);
+            for (i = 0; i < SPAWNER_FILES; i++)
+                if (received[i] >= 0) close(received[i]);
         }
         reap(nest);
     }
@@ -218,15 +221,17 @@ int inlay_spawner_open(spawner_t *spawner, spawner_work_t work, const void *argu
     return spawner->process > 0;
 }
 
-static int give_order(const spawner_t *spawner, uint32_t what, uint32_t id, int file)
+static int give_order(const spawner_t *spawner, uint32_t what, uint32_t id, const int *files)
 {
     struct iovec part;
     struct msghdr message;
     struct cmsghdr *c;
     file_room_t room;
     order_t order;
+    size_t n = 0;
     ssize_t taken;
     if (spawner->file < 0) return 0;
+    while (files && n < SPAWNER_FILES && files[n] >= 0) n++;
     order.what = what;
     order.id = id;
     part.iov_base = &order;
@@ -235,28 +240,28 @@ static int give_order(const spawner_t *spawner, uint32_t what, uint32_t id, int 
     memset(&room, 0, sizeof room);
     message.msg_iov = &part;
     message.msg_iovlen = 1;
-    if (file >= 0) {
+    if (n) {
         message.msg_control = room.bytes;
-        message.msg_controllen = sizeof room.bytes;
+        message.msg_controllen = CMSG_SPACE(n * sizeof *files);
         c = CMSG_FIRSTHDR(&message);
         c->cmsg_level = SOL_SOCKET;
         c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(sizeof file);
-        memcpy(CMSG_DATA(c), &file, sizeof file);
+        c->cmsg_len = CMSG_LEN(n * sizeof *files);
+        memcpy(CMSG_DATA(c), files, n * sizeof *files);
     }
     do taken = sendmsg(spawner->file, &message, QUIETLY);
     while (taken < 0 && errno == EINTR);
     return taken == (ssize_t)sizeof order;
 }
 
-int inlay_spawner_start(const spawner_t *spawner, uint32_t id, int file)
+int inlay_spawner_start(const spawner_t *spawner, uint32_t id, const int *files)
 {
-    return give_order(spawner, ORDER_START, id, file);
+    return give_order(spawner, ORDER_START, id, files);
 }
 
 void inlay_spawner_kill(const spawner_t *spawner, uint32_t id)
 {
-    (void)give_order(spawner, ORDER_KILL, id, -1);
+    (void)give_order(spawner, ORDER_KILL, id, NULL);
 }
 
 int inlay_spawner_hear(spawner_t *spawner, spawner_report_t *r, int milliseconds)

@@ -10,8 +10,10 @@ typedef struct spawner {
     int file; /* -1 where it has ended */
 } spawner_t;
 
-/* What a new process does with the file that it is given; it ends when this returns. */
-typedef void (*spawner_work_t)(const void *argument, int file);
+enum { SPAWNER_FILES = 2 };
+
+/* What a new process does with the files that it is given, -1 for none; it ends when this returns. */
+typedef void (*spawner_work_t)(const void *argument, const int *files);
 
 /* How a process ended, as `waitpid` says; -1 where it never began. */
 typedef struct spawner_report {
@@ -21,8 +23,8 @@ typedef struct spawner_report {
 
 /* Begin. Its processes are copies of this one as it is now; false on failure. */
 int inlay_spawner_open(spawner_t *spawner, spawner_work_t work, const void *argument);
-/* Make a process that has a file; false where none can be made any more. */
-int inlay_spawner_start(const spawner_t *spawner, uint32_t id, int file);
+/* Make a process that has files (SPAWNER_FILES; the first is one); false where none can be made any more. */
+int inlay_spawner_start(const spawner_t *spawner, uint32_t id, const int *files);
 /* End a process, wherever it is in its work. */
 void inlay_spawner_kill(const spawner_t *spawner, uint32_t id);
 /* Store how a process ended: 1; 0 where there is no news, -1 where there will be none. Waits for news

@@ -13,7 +13,8 @@ them, and go out as arrays of `str` objects. Where a program takes or gives stru
 not fit is refused with a sentence, and the executable stays usable.
 
 So it does when a device is lost (`run.device-lost`): the call fails, and the next one opens the devices
-again, with their code and constants. Nothing else of a device outlives a call.
+again, with their code and constants. Nothing else of a device outlives a call, so one that is lost
+between two calls is opened again without a failure.
 """
 
 from __future__ import annotations
