@@ -21,7 +21,7 @@ from inlay.runtime.device import Device
 from inlay.runtime.serve import Limits, Server
 from tests.drivers.build import native_image, offers
 from tests.drivers.proxy import Proxy
-from tests.drivers.serving import served
+from tests.drivers.serving import Running, served
 from tests.drivers.test_remote import N, compute, failing
 from tests.drivers.test_remote_programs import board_at
 from tests.system import need_zeromq
@@ -128,8 +128,7 @@ def test_a_client_that_goes_leaves_no_kernel_behind(suite, image):
             server.process.send_signal(signal.SIGSTOP)
             time.sleep(0.6)
         server.process.send_signal(signal.SIGCONT)
-        processes = descendants(server.process.pid)
-        assert len(processes) == 2  # that makes others, and that of the client
+        assert processes_of(server)
         wait_until(lambda: len(descendants(server.process.pid)) == 1)
 
 
@@ -147,6 +146,12 @@ def test_many_short_kernels_may_take_longer_than_one_may(suite, image):
         launches = [device.launch(program, "slow", [a, b], [N, 100_000], [1]) for _ in range(many)]
         device.copy(x, b, after=[launches[-1]]).wait(60)
         assert time.monotonic() - begun > 2
+
+
+def processes_of(server: Running) -> list[int]:
+    """Return the process that makes others, and that of the only client."""
+    wait_until(lambda: len(descendants(server.process.pid)) == 2)  # one opened the device first
+    return descendants(server.process.pid)
 
 
 def descendants(process: int) -> list[int]:
@@ -169,7 +174,7 @@ def test_processes_that_are_ended_from_outside(suite, image):
     with served(suite, "native", offers()) as server:
         with Device("remote", server.words) as device:
             compute(device, image)
-            maker, worker = descendants(server.process.pid)
+            maker, worker = processes_of(server)
             os.kill(worker, signal.SIGKILL)
             wait_until(lambda: is_lost(device))
             with failing("run.device-lost", match=r"signal 9 \("):
@@ -186,7 +191,7 @@ def test_processes_that_are_ended_from_outside(suite, image):
 def test_a_server_that_is_killed_leaves_no_process(suite, image):
     with served(suite, "native", offers()) as server, Device("remote", server.words) as device:
         pending = start(device, image, "slow", N, FOR_EVER)
-        processes = descendants(server.process.pid)
+        processes = processes_of(server)
         server.process.kill()
         ended(pending, "run.device-lost", "connection was closed")
         wait_until(lambda: not any(is_there(p) for p in processes))
