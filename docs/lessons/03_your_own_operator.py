@@ -7,13 +7,20 @@ from each, lets a function decide the size of its result, and sees what happens 
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import numpy as np
 
 import inlay
+
+# What this lesson writes goes to a folder that it throws away.
+temporary = tempfile.TemporaryDirectory()
+before = Path.cwd()
+os.chdir(temporary.name)
 
 # ---------------------------------------------------------------------- 1. a name and a type
 # The rule is a type with names. `n` and `k` are sizes: any, but the same wherever they stand. Inlay
@@ -123,3 +130,6 @@ except inlay.RunError as refusal:
     ids = refusal.ids
     print(refusal)
 assert ids == ("run.bad-result",)
+
+os.chdir(before)
+temporary.cleanup()

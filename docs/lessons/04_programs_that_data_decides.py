@@ -9,6 +9,8 @@ limit, and looks at a timeline.
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,11 @@ import numpy as np
 import inlay
 from inlay.runtime.native import Settings
 from inlay.runtime.trace import table, timeline
+
+# What this lesson writes goes to a folder that it throws away.
+temporary = tempfile.TemporaryDirectory()
+before = Path.cwd()
+os.chdir(temporary.name)
 
 # ---------------------------------------------------------------------- 1. until the data says so
 # `to_control` reads a value that decides what comes next. A call in last place is a jump, so a loop
@@ -113,3 +120,6 @@ events = watched.events()
 Path("timeline.json").write_text(json.dumps(timeline(events)))
 assert any("matmul" in event.name for event in events)
 print(table(events))
+
+os.chdir(before)
+temporary.cleanup()

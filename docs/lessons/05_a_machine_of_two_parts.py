@@ -8,11 +8,18 @@ thread that copies, so that everything here really happens.
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 import numpy as np
 
 import inlay
+
+# What this lesson writes goes to a folder that it throws away.
+temporary = tempfile.TemporaryDirectory()
+before = Path.cwd()
+os.chdir(temporary.name)
 
 # ---------------------------------------------------------------------- 1. a board
 # The first device is the host, where a program begins and ends. `native` is the processor of this
@@ -125,3 +132,6 @@ except inlay.CompileError as refusal:
     ids = refusal.ids
     print(refusal)
 assert ids == ("placement.contradiction",)
+
+os.chdir(before)
+temporary.cleanup()

@@ -24,6 +24,7 @@ def test_a_lesson_runs(
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(lesson), run_name="__main__")
     assert capsys.readouterr().out, "a lesson shows something"
+    assert not list(tmp_path.iterdir()), "a lesson leaves no files behind"
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)

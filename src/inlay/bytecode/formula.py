@@ -11,6 +11,8 @@ does not fit, or a division by zero, makes the whole formula undefined.
 from __future__ import annotations
 
 import ast
+import keyword
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -134,6 +136,7 @@ def text(formula: Formula, names: Sequence[str]) -> str:
     return stack[0][0]
 
 
+_QUOTED = re.compile(r"`((?:[^`]|``)*)`")
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "floordiv", ast.Mod: "mod",
 }  # fmt: skip
@@ -143,20 +146,32 @@ _COMPARE: dict[type[ast.cmpop], tuple[str, bool]] = {
 }  # fmt: skip
 
 
+def quoted(name: str) -> str:
+    """Return how a formula spells a name: between backquotes where it is none of the language."""
+    is_plain = name.isascii() and name.isidentifier() and not keyword.iskeyword(name)
+    return name if is_plain else "`" + name.replace("`", "``") + "`"
+
+
 def parse(source: str, names: Sequence[str]) -> Formula:
-    """Read an infix formula over named arguments; the inverse of `text`.
+    """Read an infix formula over named arguments; the inverse of `text` with `quoted` names.
 
     Python's operators ``+ - * // %``, comparisons, ``and or not``, and ``min``, ``max``,
-    ``ceildiv``, ``mod``, ``floordiv`` as functions of two operands.
+    ``ceildiv``, ``mod``, ``floordiv`` as functions of two operands; the first two take more.
 
     Raises:
         ValueError: the text is none of that, or names an unknown argument.
     """
+    spelled: dict[str, str] = {}
+
+    def stand_in(found: re.Match[str]) -> str:
+        """Return a name of the language for one that is not."""
+        return spelled.setdefault(found[1].replace("``", "`"), f"_quoted_{len(spelled)}")
+
     try:
-        tree = ast.parse(source, mode="eval").body
+        tree = ast.parse(_QUOTED.sub(stand_in, source), mode="eval").body
     except SyntaxError as error:
         raise ValueError(f"{source!r} is not a formula: {error.msg}") from error
-    positions = {name: index for index, name in enumerate(names)}
+    positions = {spelled.get(name, name): index for index, name in enumerate(names)}
     return tuple(_steps(tree, positions, source))
 
 
@@ -193,8 +208,13 @@ def _steps(node: ast.expr, names: dict[str, int], source: str) -> list[int | Arg
                 pair = [*steps(b), *steps(a)] if swapped else [*steps(a), *steps(b)]
                 found += [*pair, name] if not found else [*pair, name, "and"]
             return found
+        case ast.Call(func=ast.Name(id="min" | "max" as name), args=[a, b, *rest], keywords=[]):
+            found = [*steps(a), *steps(b), name]
+            for value in rest:
+                found += [*steps(value), name]
+            return found
         case ast.Call(func=ast.Name(id=name), args=[a, b], keywords=[]):
-            if name in ("min", "max", "mod", "floordiv"):
+            if name in ("mod", "floordiv"):
                 return [*steps(a), *steps(b), name]
             if name == "ceildiv":
                 return [*steps(a), "neg", *steps(b), "floordiv", "neg"]

@@ -218,49 +218,57 @@ def _random(spec: TensorSpec, shape: tuple[int, ...], seed: int) -> np.ndarray:
 def describe_import(model: Path, facts: Mapping[str, Any], output: Output) -> None:
     """Say what was imported."""
     operators = facts.get("operators", {})
-    total = sum(operators.values())
-    counted = ", ".join(
+    total = counted(sum(operators.values()), "operator")
+    each = ", ".join(
         f"{n} {name}" for name, n in sorted(operators.items(), key=lambda x: (-x[1], x[0]))
     )
-    output.say(f"{model.name}: {total} operators ({counted})")
+    output.say(f"{model.name}: {total}" + (f" ({each})" if each else ""))
     output.say(f"  constants: {size_text(facts.get('constant_bytes', 0))}")
 
 
 def describe_placement(facts: Mapping[str, Any], output: Output, *, all_kernels: bool) -> None:
     """Say where each operation runs."""
     kernels = facts.get("kernels", [])
-    by_device: dict[str, int] = {}
+    by_device: dict[str, list[int]] = {}
     for kernel in kernels:
-        by_device[kernel["device"]] = by_device.get(kernel["device"], 0) + kernel["calls"]
+        by_device.setdefault(kernel["device"], []).append(kernel["calls"])
     for device, calls in by_device.items():
-        output.say(f"  {device}: {calls} invocations of {len(kernels)} kernels")
+        invocations, of = counted(sum(calls), "invocation"), counted(len(calls), "kernel")
+        output.say(f"  {device}: {invocations} of {of}")
     shown = kernels if all_kernels else kernels[:0]
     for kernel in shown:
         times = f" x{kernel['calls']}" if kernel["calls"] > 1 else ""
         output.say(f"    {kernel['device']:6} {kernel['name']}{times}: {kernel['origin']}")
     machine = facts.get("machine", {})
     if machine:
-        counted = ", ".join(f"{n} {name}" for name, n in machine.items())
-        output.say(f"  virtual machine: {counted}")
+        each = ", ".join(f"{n} {name}" for name, n in machine.items())
+        output.say(f"  virtual machine: {each}")
     output.say(f"  native code: {size_text(facts.get('image_bytes', 0))}")
 
 
 def describe_memory(
     facts: Mapping[str, Any], entry: Entry, inputs: Mapping[str, np.ndarray], output: Output
 ) -> None:
-    """Say what the memory plan needs at its peak."""
+    """Say what the memory plan needs at its peak; of inner functions, over what dims of theirs."""
     sizes = _bound(entry, inputs)
     names = [s.name for s in entry.symbols]
+    record: list[dict[str, Any]] = []
     for plan in facts.get("memory", []):
-        block = _evaluated(plan["block_bytes"], names, sizes)
-        bound = _evaluated(plan["lower_bound"], names, sizes)
-        apart = _evaluated(plan["unshared_bytes"], names, sizes)
-        gap = f", {(block / bound - 1) * 100:.1f} % above the lower bound" if bound else ""
+        block, bound, apart = (
+            _evaluated(plan[what], names, sizes)
+            for what in ("block_bytes", "lower_bound", "unshared_bytes")
+        )
+        is_known = isinstance(block, int) and isinstance(bound, int) and bound > 0
+        gap = f", {(block / bound - 1) * 100:.1f} % above the lower bound" if is_known else ""
         where = "" if plan["function"] == "main" else f" of {plan['function']}"
         output.say(
-            f"  memory plan{where}: peak {size_text(block)} for {plan['planned']} buffers "
-            f"({size_text(apart)} unshared{gap}); {plan['counted']} buffers counted at run time"
+            f"  memory plan{where}: peak {size_text(block)} for {counted(plan['planned'], 'buffer')} "
+            f"({size_text(apart)} unshared{gap}); "
+            f"{counted(plan['counted'], 'buffer')} counted at run time"
         )
+        known = block if isinstance(block, int) else None
+        record.append({"function": plan["function"], "peak_bytes": known})
+    output.record(memory=record)
 
 
 def _bound(entry: Entry, inputs: Mapping[str, np.ndarray]) -> list[int]:
@@ -272,16 +280,26 @@ def _bound(entry: Entry, inputs: Mapping[str, np.ndarray]) -> list[int]:
     return sizes
 
 
-def _evaluated(text: str, names: Sequence[str], sizes: Sequence[int]) -> int:
-    """Evaluate a size; symbols of inner functions are not known here and count as 0."""
+def _evaluated(size: int | str, names: Sequence[str], sizes: Sequence[int]) -> int | str:
+    """Return a size as a number; as it is where it depends on dims that only inner functions know."""
+    if isinstance(size, int):
+        return size
     try:
-        return formula.evaluate(formula.parse(text, names), sizes) or 0
+        value = formula.evaluate(formula.parse(size, names), sizes)
     except ValueError:
-        return 0
+        return size
+    return size if value is None else value
 
 
-def size_text(size: int) -> str:
-    """Return bytes in the unit that fits."""
+def counted(count: int, what: str) -> str:
+    """Return a number of things."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def size_text(size: int | str) -> str:
+    """Return bytes in the unit that fits; a formula of them as it is."""
+    if isinstance(size, str):
+        return f"{size} B"
     value = float(size)
     for unit in ("B", "KiB", "MiB"):
         if value < 1024:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+
 from inlay.base.files import write_text
+from inlay.bytecode.program import FunctionBody, HostBody
 from inlay.cli._arrays import write_arrays
 from inlay.cli._command import Command, Output
 from inlay.cli._files import check_outputs
@@ -25,7 +29,11 @@ from inlay.cli._model import (
     run_once,
 )
 from inlay.cli._progress import watched
+from inlay.runtime.session import Executable
 from inlay.runtime.trace import kernel_times, queue_names, table, timeline
+
+_MOST_RUNS, _LONG_SECONDS = 5, 0.25
+"""How often a program is run to say what it takes, unless that takes longer."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,14 +58,16 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     with watched(quiet=output.as_json) as (instrument, _), instrument.span("run"):
         inputs, outputs = run_once(arguments, loaded.executable, inputs)
     first = time.perf_counter() - begun
+    events = loaded.executable.events()
+    best, runs = _best(loaded.executable, inputs, first)
     if loaded.facts:
         describe_import(arguments.model, loaded.facts, output)
         describe_placement(loaded.facts, output, all_kernels=arguments.kernels)
         describe_memory(loaded.facts, loaded.executable.entries[0], inputs, output)
     describe_arrays(inputs, output, what="input")
     describe_arrays(outputs, output, what="output")
-    output.say(f"  prepared in {compiled:.2f} s, ran in {first * 1e3:.2f} ms")
-    events = loaded.executable.events()
+    of = f" (the best of {runs}; first {first * 1e3:.2f} ms)" if runs > 1 else ""
+    output.say(f"  prepared in {compiled:.2f} s, ran in {best * 1e3:.2f} ms{of}")
     if arguments.profile:
         output.show(table(events))
     if arguments.trace is not None:
@@ -73,11 +83,33 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         inputs=arrays_record(inputs),
         outputs=arrays_record(outputs),
         prepare_seconds=compiled,
-        run_seconds=first,
+        run_seconds=best,
+        first_run_seconds=first,
+        runs=runs,
         kernels=[asdict(t) for t in kernel_times(events)],
         times={name: ns / 1e9 for name, ns in loaded.times.items()},
     )
     return 0
+
+
+def _best(
+    executable: Executable, inputs: Mapping[str, np.ndarray], first: float
+) -> tuple[float, int]:
+    """Return the shortest of a few runs with the first, and how many there were.
+
+    The first one finds nothing in caches. It stays alone where it took long, and where operators of
+    the user are called, which may do more than compute.
+    """
+    best, runs, spent = first, 1, first
+    calls_others = any(
+        isinstance(kernel.body, HostBody | FunctionBody) for kernel in executable.program.kernels
+    )
+    while not calls_others and runs < _MOST_RUNS and spent < _LONG_SECONDS:
+        begun = time.perf_counter()
+        executable.run(inputs)
+        taken = time.perf_counter() - begun
+        best, runs, spent = min(best, taken), runs + 1, spent + taken
+    return best, runs
 
 
 COMMAND = Command(_arguments, _run)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from inlay.analysis.blocks import operands, values
+from inlay.analysis.blocks import values
+from inlay.arith.expr import Int, substitute, symbols, to_int
+from inlay.bytecode.formula import quoted
 from inlay.ir.expr import Call, Const, GlobalVar, OpRef
 from inlay.ir.module import Module
+from inlay.ir.walk import postorder
 from inlay.memory.plan_memory import FunctionPlan
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, KILL, TENSOR_AT
 
@@ -68,9 +71,9 @@ class Report:
             "memory": [
                 {
                     "function": p.name,
-                    "block_bytes": str(p.block),
-                    "lower_bound": str(p.bound),
-                    "unshared_bytes": str(p.total),
+                    "block_bytes": _size(p.block),
+                    "lower_bound": _size(p.bound),
+                    "unshared_bytes": _size(p.total),
                     "planned": p.planned,
                     "counted": len(p.counted),
                 }
@@ -80,17 +83,26 @@ class Report:
         }
 
 
+def _size(size: Int) -> int | str:
+    """Return a size as a number, or as a formula over dims that `bytecode.formula` reads."""
+    if size.value is not None:
+        return size.value
+    spelled = {s: to_int(replace(s, name=quoted(s.name))) for s in symbols(size)}
+    return str(substitute(size, spelled))
+
+
 def count_operators(module: Module) -> tuple[dict[str, int], int]:
     """Return how often each operator is called, and the bytes of distinct constants."""
     found: Counter[str] = Counter()
     constants: dict[int, int] = {}
-    for function in module.functions.values():
-        for value in values(function.body):
-            if isinstance(value, Call) and isinstance(value.callee, OpRef):
-                found[value.callee.op.name] += 1
-            for e in (value, *operands(value)):
-                if isinstance(e, Const) and isinstance(e.value, np.ndarray):
-                    constants[id(e.value)] = e.value.nbytes
+    for e in postorder(module.functions.values()):
+        match e:
+            case Call(callee=OpRef(op=op)):
+                found[op.name] += 1
+            case Const(value=np.ndarray() as array):
+                constants[id(array)] = array.nbytes
+            case _:
+                pass
     return dict(sorted(found.items())), sum(constants.values())
 
 

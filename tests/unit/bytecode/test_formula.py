@@ -63,6 +63,17 @@ def test_check_says_what_is_wrong(steps, message):
     assert message in (formula.check(steps, 1) or "")
 
 
+@pytest.mark.parametrize("name", ["n", "?", "a.b", "in", "x y", "a`b", "`", "\ufb01", "2", "", "\n"])
+def test_any_name_can_be_spelled(name):
+    spelled = formula.quoted(name)
+    assert formula.parse(f"2*{spelled} + m", [name, "m"]) == (2, formula.Arg(0), "mul", formula.Arg(1), "add")
+
+
+def test_the_least_and_the_largest_of_more_than_two():
+    steps = formula.parse("min(a, b, 3) + max(1, a, b, 2)", ["a", "b"])
+    assert formula.evaluate(steps, [5, 7]) == 3 + 7
+
+
 def test_undefined_values_are_none():
     assert formula.evaluate((1, 0, "floordiv"), []) is None
     assert formula.evaluate(((1 << 62), 2, "mul"), []) is None
