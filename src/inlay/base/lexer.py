@@ -64,7 +64,14 @@ _KINDS = {
 
 def quote(text: str) -> str:
     """Return a string literal of the text formats."""
-    return json.dumps(text, ensure_ascii=False)
+    made = json.dumps(text, ensure_ascii=False)
+    if made.isprintable():
+        return made
+    # What would command a terminal is an escape too; beyond 16 bits JSON spells it as two.
+    return "".join(
+        c if c.isprintable() else f"\\u{ord(c):04x}" if ord(c) < 1 << 16 else json.dumps(c)[1:-1]
+        for c in made
+    )
 
 
 class TokenStream:

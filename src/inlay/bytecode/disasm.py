@@ -25,10 +25,10 @@ named by digest; their bytes are a separate resource.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
+from inlay.base.lexer import quote
 from inlay.bytecode import formula, verify
 from inlay.bytecode.formula import Formula
 from inlay.bytecode.isa import DTYPES, Instruction, Kind, OperandKind
@@ -69,18 +69,18 @@ def resources(program: Program) -> dict[str, bytes]:
 
 def listing(program: Program) -> str:
     """Return the text of a program."""
-    lines = [".memories " + " ".join(_quote(name) for name in program.memories)]
+    lines = [".memories " + " ".join(quote(name) for name in program.memories)]
     if program.target.triple:
         names = (program.target.triple, *program.target.features)
-        lines.append(".target " + " ".join(_quote(name) for name in names))
+        lines.append(".target " + " ".join(quote(name) for name in names))
     lines += [
-        f".property {_quote(key)} {_quote(program.properties[key])}"
+        f".property {quote(key)} {quote(program.properties[key])}"
         for key in sorted(program.properties)
     ]
     if program.image:
         lines.append(f".image {digest(program.image)}")
     lines += [
-        f".device {_quote(d.name)} driver {_quote(d.driver)} options {_quote(d.options)} memories "
+        f".device {quote(d.name)} driver {quote(d.driver)} options {quote(d.options)} memories "
         + " ".join(map(str, d.memories))
         + (" hardware " + " ".join(map(str, d.hardware)) if d.hardware else "")
         + f" image {digest(d.image)}"
@@ -88,7 +88,7 @@ def listing(program: Program) -> str:
     ]
     lines += [
         f".constant {c.dtype} [{', '.join(map(str, c.dims))}] {digest(c.bytes())}"
-        + (f" in {_quote(program.memories[c.memory])}" if c.memory else "")
+        + (f" in {quote(program.memories[c.memory])}" if c.memory else "")
         for c in program.constants
     ]
     lines += [_kernel_line(kernel) for kernel in program.kernels]
@@ -103,7 +103,7 @@ def listing(program: Program) -> str:
 def function_lines(program: Program, function: Function) -> list[str]:
     """Return the lines of one function, its header first."""
     params, results = (_kinds(kinds) for kinds in (function.params, function.results))
-    lines = [f".function {_quote(function.name)} {params} -> {results} frame {function.frame}"]
+    lines = [f".function {quote(function.name)} {params} -> {results} frame {function.frame}"]
     rows = list(verify.instructions(function.code))
     targets = {word for _, row, words in rows for word in verify.targets_of(row, words)}
     spans = dict(function.spans)
@@ -111,13 +111,9 @@ def function_lines(program: Program, function: Function) -> list[str]:
         if pc in targets:
             lines.append(f"L{pc}:")
         if pc in spans:
-            lines.append(f"  .at {_quote(program.strings[spans[pc]])}")
+            lines.append(f"  .at {quote(program.strings[spans[pc]])}")
         lines.append("  " + " ".join([row.name, *_operands(program, row, words)]))
     return lines
-
-
-def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
 
 
 def _kinds(kinds: Sequence[Kind]) -> str:
@@ -135,11 +131,11 @@ def _operands(program: Program, row: Instruction, words: Sequence[int]) -> Itera
             case OperandKind.POOL:
                 yield str(program.pool[word])
             case OperandKind.MESSAGE:
-                yield _quote(program.strings[word])
+                yield quote(program.strings[word])
             case OperandKind.DTYPE:
                 yield DTYPES[word][0]
             case OperandKind.MEMORY:
-                yield _quote(program.memories[word])
+                yield quote(program.memories[word])
             case OperandKind.TARGET:
                 yield f"L{word}"
             case _:
@@ -151,7 +147,7 @@ def _braces(steps: Formula, prefix: str, count: int) -> str:
 
 
 def _kernel_line(kernel: Kernel) -> str:
-    words = [".kernel", _quote(kernel.name), "ports", *(PORTS[port] for port in kernel.ports)]
+    words = [".kernel", quote(kernel.name), "ports", *(PORTS[port] for port in kernel.ports)]
     words += ["ints", str(kernel.ints)]
     match kernel.body:
         case ImageBody(phases=phases):
@@ -159,13 +155,13 @@ def _kernel_line(kernel: Kernel) -> str:
             for phase in phases:
                 words += [str(phase.offset), "parallel" if phase.parallel else "serial"]
         case SymbolBody(symbol=symbol, parallel=parallel):
-            words += ["symbol", _quote(symbol), "parallel" if parallel else "serial"]
+            words += ["symbol", quote(symbol), "parallel" if parallel else "serial"]
         case HostBody(name=name):
-            words += ["host", _quote(name)]
+            words += ["host", quote(name)]
         case FunctionBody(name=name, library=library, symbol=symbol):
-            words += ["function", _quote(name), _quote(library), _quote(symbol)]
+            words += ["function", quote(name), quote(library), quote(symbol)]
         case DeviceBody(memory=memory, name=name, phases=phases):
-            words += ["device", str(memory), _quote(name)]
+            words += ["device", str(memory), quote(name)]
             for phase in phases:
                 words += [str(phase.offset), _braces(phase.items, "i", kernel.ints)]
         case CopyBody():
@@ -179,7 +175,7 @@ def _kernel_line(kernel: Kernel) -> str:
     if kernel.batch is not None:
         words += ["batch", f"k{kernel.batch.kernel}", *map(str, kernel.batch.shared)]
     if kernel.assertions:
-        words += ["assert", *(_quote(message) for message in kernel.assertions)]
+        words += ["assert", *(quote(message) for message in kernel.assertions)]
     return " ".join(words)
 
 
@@ -192,23 +188,23 @@ def _shape_line(shape: ShapeCode) -> str:
 
 def _entry_lines(entry: Entry) -> Iterator[str]:
     count = len(entry.symbols)
-    yield f".entry {_quote(entry.name)} f{entry.function}"
+    yield f".entry {quote(entry.name)} f{entry.function}"
     for side, specs in ((".input", entry.inputs), (".output", entry.outputs)):
         for spec in specs:
             yield f"{side} {_spec_text(spec, count)}"
     for index, symbol in enumerate(entry.symbols):
         yield f".symbol {_symbol_text(symbol, index)}"
     for requirement in entry.requirements:
-        yield f".require {_quote(requirement.text)} {_braces(requirement.value, 's', count)}"
+        yield f".require {quote(requirement.text)} {_braces(requirement.value, 's', count)}"
 
 
 def _spec_text(spec: Spec, count: int) -> str:
     """Return a spec whose formulas see so many symbols."""
-    name = _quote(spec.name)
+    name = quote(spec.name)
     match spec:
         case TensorSpec(dtype=dtype, dims=dims):
             listed = ", ".join(
-                _quote(dim.text)
+                quote(dim.text)
                 + (f" {_braces(dim.value, 's', count)}" if dim.value is not None else "")
                 for dim in dims
             )
@@ -227,4 +223,4 @@ def _spec_text(spec: Spec, count: int) -> str:
 def _symbol_text(symbol: Symbol, before: int) -> str:
     names = ["d", *(f"s{k}" for k in range(before))]
     solution = "{" + formula.text(symbol.solution, names) + "}"
-    return f"{_quote(symbol.name)} input {symbol.input} axis {symbol.axis} {solution}"
+    return f"{quote(symbol.name)} input {symbol.input} axis {symbol.axis} {solution}"

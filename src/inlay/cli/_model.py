@@ -258,8 +258,9 @@ def describe_memory(
             _evaluated(plan[what], names, sizes)
             for what in ("block_bytes", "lower_bound", "unshared_bytes")
         )
-        is_known = isinstance(block, int) and isinstance(bound, int) and bound > 0
-        gap = f", {(block / bound - 1) * 100:.1f} % above the lower bound" if is_known else ""
+        gap = ""
+        if isinstance(block, int) and isinstance(bound, int) and bound:
+            gap = f", {(block / bound - 1) * 100:.1f} % above the lower bound"
         where = "" if plan["function"] == "main" else f" of {plan['function']}"
         output.say(
             f"  memory plan{where}: peak {size_text(block)} for {counted(plan['planned'], 'buffer')} "

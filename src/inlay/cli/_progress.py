@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
+from inlay.base.diagnostics import printable
 from inlay.base.instrument import Event, EventKind, Instrument, ListSink
 
 PATIENCE_NS = 2_000_000_000
@@ -56,7 +57,7 @@ class _Watcher:
             return
         self._last = now
         name = self._said = self._open[-1]
-        self._show(f"{(now - begun) / 1e9:5.1f} s  {name}{self._counts.get(name, '')}")
+        self._show(printable(f"{(now - begun) / 1e9:5.1f} s  {name}{self._counts.get(name, '')}"))
 
 
 @contextmanager
@@ -73,7 +74,9 @@ def watched(*, quiet: bool) -> Generator[tuple[Instrument, ListSink], None, None
             yield Instrument(kept, watcher), kept
         return
     with status as line:
-        watcher = _Watcher(line.update, 100_000_000)
+        # As text that is only text: `rich` finds its own words in what is a string.
+        plain: Any = importlib.import_module("rich.text").Text
+        watcher = _Watcher(lambda text: line.update(plain(text)), 100_000_000)
         with _clock(watcher):
             yield Instrument(kept, watcher), kept
 
