@@ -282,6 +282,9 @@ void inlay_complete(void *ticket, inlay_status_t status, const char *message);
 /* Give the memory of a result back; any thread, at any time while the host is alive. */
 void inlay_result_release(const inlay_host_t *host, inlay_result_t *result);
 
+/* Bytes of tensor memory that an activation keeps between calls, and how to give them back. */
+size_t inlay_activation_kept(const inlay_activation_t *activation);
+void inlay_activation_drop(inlay_activation_t *activation);
 /* Objects that are alive in an activation: 0 between calls, for tests. */
 size_t inlay_activation_live(const inlay_activation_t *activation);
 /* Instructions executed since the activation was made (INLAY_COUNT_INSTRUCTIONS builds). */

@@ -217,6 +217,10 @@ inlay_status_t inlay_call_structured(inlay_activation_t *m, uint32_t index,
     return leave(m, run_structured(m, &m->module->entries[index], tensors, counts, results));
 }
 
+size_t inlay_activation_kept(const inlay_activation_t *m) { return m->heap.blocks.kept_bytes; }
+
+void inlay_activation_drop(inlay_activation_t *m) { inlay_blocks_drop(&m->heap.blocks); }
+
 size_t inlay_activation_live(const inlay_activation_t *m) { return m->heap.live; }
 
 uint64_t inlay_activation_steps(const inlay_activation_t *m) { return m->steps; }

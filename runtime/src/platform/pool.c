@@ -409,10 +409,9 @@ void inlay_pool_offer(inlay_pool_t *p, inlay_job_t *job)
 
 /* ----------------------------------------------------------------------------------- locks */
 
-inlay_lock_t *inlay_pool_lock_open(inlay_pool_t *p)
+inlay_lock_t *inlay_pool_lock_open(void)
 {
     inlay_lock_t *lock = calloc(1, sizeof *lock);
-    (void)p;
     if (!lock) return NULL;
     open_mutex(&lock->mutex);
     return lock;

@@ -15,7 +15,7 @@ void inlay_pool_close(inlay_pool_t *pool);
 void inlay_pool_parallel(inlay_pool_t *pool, inlay_part_t part, void *argument, int64_t parts);
 void inlay_pool_offer(inlay_pool_t *pool, inlay_job_t *job);
 void inlay_pool_withdraw(inlay_pool_t *pool, inlay_job_t *job);
-inlay_lock_t *inlay_pool_lock_open(inlay_pool_t *pool);
+inlay_lock_t *inlay_pool_lock_open(void);
 void inlay_pool_lock_close(inlay_lock_t *lock);
 void inlay_pool_lock(inlay_lock_t *lock);
 void inlay_pool_unlock(inlay_lock_t *lock);

@@ -1,125 +1,102 @@
-/* Memory: large blocks that come back are kept by size, because results of a model have the same
- * sizes each time and fresh pages cost a fault each. Mappings of files and code. */
+/* The host of a POSIX system: memory and threads of the process (team.h), mappings of files and code. */
 #define _GNU_SOURCE
 #include "posix.h"
-#include "pool.h"
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define KEPT 64
-#define KEPT_BYTES ((size_t)512 << 20)
-#define KEEP_FROM ((size_t)32 << 10)
-#define HUGE_PAGE ((size_t)2 << 20)
-
-typedef struct kept {
-    void *memory;
-    size_t bytes, align;
-    uint64_t age;
-} kept_t;
+#include "team.h"
 
 struct inlay_posix {
-    pthread_mutex_t memory_lock;
-    kept_t kept[KEPT];
-    size_t kept_bytes;
-    uint64_t age;
-    inlay_pool_t *pool;
+    int threads;
+    pthread_mutex_t lock;
+    int users;                     /* calls that run; the lock's */
+    int has_team;                  /* somebody used workers outside of calls: they stay */
+    _Atomic(inlay_team_t *) team;  /* of the calls that run, or ran last */
 };
 
 inlay_posix_t *inlay_posix_open(int threads)
 {
     inlay_posix_t *p = calloc(1, sizeof *p);
     if (!p) return NULL;
-    p->pool = inlay_pool_open(threads);
-    if (!p->pool) {
-        free(p);
-        return NULL;
-    }
-    pthread_mutex_init(&p->memory_lock, NULL);
+    p->threads = threads;
+    pthread_mutex_init(&p->lock, NULL);
+    inlay_team_open();
     return p;
 }
 
 void inlay_posix_close(inlay_posix_t *p)
 {
-    int i;
     if (!p) return;
-    inlay_pool_close(p->pool);
-    for (i = 0; i < KEPT; i++) free(p->kept[i].memory);
-    pthread_mutex_destroy(&p->memory_lock);
+    if (p->has_team) inlay_posix_leave(p);
+    pthread_mutex_destroy(&p->lock);
+    inlay_team_close();
     free(p);
 }
 
 /* ---------------------------------------------------------------------------------- memory */
 
-static void *take_kept(inlay_posix_t *p, size_t bytes, size_t align)
-{
-    void *memory = NULL;
-    int i;
-    pthread_mutex_lock(&p->memory_lock);
-    for (i = 0; i < KEPT && !memory; i++) {
-        if (p->kept[i].bytes != bytes || p->kept[i].align != align || !p->kept[i].memory) continue;
-        memory = p->kept[i].memory;
-        p->kept[i].memory = NULL;
-        p->kept_bytes -= bytes;
-    }
-    pthread_mutex_unlock(&p->memory_lock);
-    return memory;
-}
-
 void *inlay_posix_allocate(void *posix, size_t bytes, size_t align)
 {
-    inlay_posix_t *p = posix;
-    void *memory = NULL;
-    int is_huge = bytes >= 2 * HUGE_PAGE;
-    if (bytes >= KEEP_FROM) memory = take_kept(p, bytes, align);
-    if (memory) return memory;
-    if (posix_memalign(&memory, is_huge && align < HUGE_PAGE ? HUGE_PAGE : align, bytes) != 0)
-        return NULL;
-#ifdef MADV_HUGEPAGE
-    if (is_huge) madvise(memory, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
-#endif
-    return memory;
+    (void)posix;
+    return inlay_team_allocate(bytes, align);
 }
 
 void inlay_posix_release(void *posix, void *memory, size_t bytes, size_t align)
 {
-    inlay_posix_t *p = posix;
-    void *evicted[KEPT];
-    int n = 0, i, at = 0;
-    if (bytes < KEEP_FROM || bytes > KEPT_BYTES) {
-        free(memory);
-        return;
-    }
-    pthread_mutex_lock(&p->memory_lock);
-    for (;;) {
-        int oldest = -1, empty = -1;
-        for (i = 0; i < KEPT; i++) {
-            if (!p->kept[i].memory) empty = i;
-            else if (oldest < 0 || p->kept[i].age < p->kept[oldest].age) oldest = i;
-        }
-        at = empty;
-        if (empty >= 0 && p->kept_bytes + bytes <= KEPT_BYTES) break;
-        evicted[n++] = p->kept[oldest].memory;
-        p->kept[oldest].memory = NULL;
-        p->kept_bytes -= p->kept[oldest].bytes;
-    }
-    p->kept[at].memory = memory;
-    p->kept[at].bytes = bytes;
-    p->kept[at].align = align;
-    p->kept[at].age = ++p->age;
-    p->kept_bytes += bytes;
-    pthread_mutex_unlock(&p->memory_lock);
-    for (i = 0; i < n; i++) free(evicted[i]);
+    (void)posix;
+    inlay_team_release(memory, bytes, align);
 }
 
 /* --------------------------------------------------------------------------------- threads */
 
-static inlay_pool_t *pool_of(void *posix) { return ((inlay_posix_t *)posix)->pool; }
+/* With the lock taken: one user more; 0 without memory. */
+static int use(inlay_posix_t *p)
+{
+    if (!p->users) {
+        inlay_team_t *team = inlay_team_take(atomic_load(&p->team), p->threads);
+        if (!team) return 0;
+        atomic_store(&p->team, team);
+    }
+    p->users++;
+    return 1;
+}
+
+int inlay_posix_enter(inlay_posix_t *p)
+{
+    int is_in;
+    pthread_mutex_lock(&p->lock);
+    is_in = use(p);
+    pthread_mutex_unlock(&p->lock);
+    return is_in;
+}
+
+void inlay_posix_leave(inlay_posix_t *p)
+{
+    pthread_mutex_lock(&p->lock);
+    if (--p->users == 0) inlay_team_give(atomic_load(&p->team));
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* Of who does not say when calls begin and end; NULL without memory. */
+static inlay_pool_t *pool_of(void *posix)
+{
+    inlay_posix_t *p = posix;
+    inlay_team_t *team = atomic_load(&p->team);
+    if (!team) {
+        pthread_mutex_lock(&p->lock);
+        if (!p->has_team) p->has_team = use(p);
+        pthread_mutex_unlock(&p->lock);
+        team = atomic_load(&p->team);
+    }
+    return team ? inlay_team_pool(team) : NULL;
+}
 
 void inlay_posix_parallel(void *posix, inlay_part_t part, void *argument, int64_t parts)
 {
@@ -132,7 +109,11 @@ int64_t inlay_posix_now(void *posix)
     return inlay_pool_now();
 }
 
-static void *open_lock(void *posix) { return inlay_pool_lock_open(pool_of(posix)); }
+static void *open_lock(void *posix)
+{
+    (void)posix;
+    return inlay_pool_lock_open();
+}
 static void close_lock(void *posix, void *lock)
 {
     (void)posix;

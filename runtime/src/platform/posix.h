@@ -6,9 +6,14 @@
 
 typedef struct inlay_posix inlay_posix_t;
 
-/* `threads` counts the caller: n - 1 workers are started when parallel work first comes. */
+/* `threads` counts the caller: n - 1 workers are started when parallel work first comes. Workers and
+ * memory are those of the process; see team.h. */
 inlay_posix_t *inlay_posix_open(int threads);
 void inlay_posix_close(inlay_posix_t *posix);
+/* Around a call: between calls workers are there for other hosts. 0 without memory. Who never enters
+ * keeps the workers that it used first. */
+int inlay_posix_enter(inlay_posix_t *posix);
+void inlay_posix_leave(inlay_posix_t *posix);
 
 /* Functions for an inlay_host_t whose `user` is the inlay_posix_t, or for one that calls them. */
 void *inlay_posix_allocate(void *posix, size_t bytes, size_t align);

@@ -51,7 +51,8 @@ class Settings:
         threads: parts that parallel kernels are divided into, on as many threads.
         stack_bytes: limit of the stack of the machine; 0 for the default of 256 MiB.
         cache_bytes: freed tensor memory that each activation keeps; 0 for the default.
-        activations: calls that may run at once; further ones wait.
+        activations: calls that may run at once; further ones wait. Calls that callbacks make come on
+            top, as those that wait for them cannot end before.
         hand_off_ns: kernels predicted to be shorter run in one part, on the calling thread.
         mode: one kernel after the other; or each as soon as its inputs are there, on `threads`
             threads; or on one thread in an order that `seed` picks. None: as the program suits, and
@@ -152,12 +153,22 @@ class NativeEngine:
 Result = TypeVar("Result")
 
 
-def limited(flag: bytearray, deadline: int, function: Callable[[], Result]) -> Result:
+def limited(
+    flag: bytearray, deadline: int, function: Callable[[], Result], *, inside: bool = False
+) -> Result:
     """Return function(), and give up the runs that it makes on this thread when the byte of `flag`
     is not 0 (`run.cancelled`) or `time.monotonic_ns()` is beyond a deadline that is not 0
-    (`run.deadline`).
+    (`run.deadline`). With `inside`, they count as made inside a call.
     """
-    return _runtime.limited(flag, deadline, function)
+    return _runtime.limited(flag, deadline, function, inside)
+
+
+def is_inside() -> bool:
+    """Whether this thread is inside a call: in a callback of it, or in a request made in one.
+
+    A call that is made there does not wait for an activation: those that run may wait for it.
+    """
+    return _runtime.is_inside()
 
 
 def _bits(array: np.ndarray) -> np.ndarray:

@@ -4,27 +4,35 @@
     ...
     outputs = request.result()
 
-A request is a future as those of `concurrent.futures`. Each runs on a thread of the executable's
-own; as many at a time as it has activations, in the order in which they came.
+A request is a future as those of `concurrent.futures`. Each runs on a thread of the process's own
+(`inlay.runtime.crew`); of an executable as many at a time as it has activations, in the order in which
+they came. Requests that still run when the process ends are given up.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeAlias, TypeVar
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from functools import partial
+from typing import Any, TypeAlias
 
-from inlay.base.diagnostics import error
-from inlay.runtime.native import limited
+from inlay.base.diagnostics import Cancelled, error
+from inlay.runtime.crew import PROCESS, Alarm
+from inlay.runtime.native import is_inside, limited
 from inlay.runtime.structure import Structure
 
-Result = TypeVar("Result")
 Outputs: TypeAlias = dict[str, Structure]
 Run: TypeAlias = Callable[..., Outputs]
 
 
+_GRACE_NS = 250_000_000
+"""What a run has to end by itself after its time is over."""
+_NOT_BEGUN = "the run was given up before it began"
 _NEVER = 1e9
 """Seconds from which on a limit is none: more than thirty years."""
 
@@ -33,7 +41,11 @@ def deadline_after(seconds: float | None) -> int:
     """Return the time of the monotonic clock so many seconds from now, in ns; 0 for no limit."""
     if seconds is None:
         return 0
-    if not isinstance(seconds, int | float) or not seconds >= 0:  # not a number is neither
+    try:
+        is_limit = seconds >= 0  # what is not a number is neither
+    except TypeError:
+        is_limit = False
+    if not is_limit:
         raise error("input.time-limit", f"found the time limit {seconds!r}, needed seconds from 0 on")
     if seconds > _NEVER:
         return 0
@@ -44,47 +56,168 @@ class Request(Future[Outputs]):
     """The outputs of a run, later.
 
     `cancel` also stops a run that has begun: what runs of it is finished, what waits is dropped, and
-    `result` raises `run.cancelled`; then it returns False, as the run may just have ended.
+    `result` raises `Cancelled`; then it returns False, as the run may just have ended. A request whose
+    time is over, or that was given up, ends also where its run cannot, because a kernel or a callback
+    does not end: that keeps its thread and its memory.
     """
 
-    def __init__(self, deadline: int) -> None:
+    def __init__(self, work: Callable[[], Outputs], owner: Requests, deadline: int) -> None:
         super().__init__()
+        self.is_inside = is_inside()
+        self._work = work
+        self._owner = owner
         self._flag = bytearray(1)
         self._deadline = deadline
+        self._process = os.getpid()
+        self._alarm: Alarm | None = None
+        if deadline:
+            self._alarm = PROCESS.clock.at(deadline, self._late)
 
     def cancel(self) -> bool:
         """Give up the run; return whether it will not begin."""
         self._flag[0] = 1
-        return super().cancel()
+        if super().cancel():
+            self._owner.take(self)
+            self._end()
+            return True
+        if not self.done():
+            self._alarm = PROCESS.clock.at(
+                time.monotonic_ns() + _GRACE_NS,
+                lambda: self._give_up("run.cancelled", "the run was given up, and does not end"),
+            )
+        return False
 
-    def perform(self, work: Callable[[], Outputs]) -> None:
+    def result(self, timeout: float | None = None) -> Outputs:
+        """Return the outputs, when they are there.
+
+        Raises:
+            RunError: what the run failed with; `run.forked` where another process runs it.
+            TimeoutError: they are not there after so many seconds.
+        """
+        self._attend()
+        try:
+            return super().result(timeout)
+        except Cancelled:
+            raise
+        except CancelledError:
+            raise error("run.cancelled", _NOT_BEGUN) from None
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return what the run failed with, when it has ended; raises what `result` does of waiting."""
+        self._attend()
+        try:
+            return super().exception(timeout)
+        except CancelledError:
+            raise error("run.cancelled", _NOT_BEGUN) from None
+
+    def perform(self) -> None:
         """Run the work on this thread, and keep what comes of it."""
+        try:
+            self._perform()
+        finally:
+            self._owner.ended(self)
+
+    def stop(self) -> None:
+        """Give up the run, because the process ends."""
+        self._flag[0] = 1
+
+    def _perform(self) -> None:
         if not self.set_running_or_notify_cancel():
             return
         try:
-            outputs = limited(self._flag, self._deadline, work)
+            outputs = limited(self._flag, self._deadline, self._work, inside=self.is_inside)
         except BaseException as problem:  # noqa: BLE001  (whoever waits gets it)
-            self.set_exception(problem)
+            self._settle(partial(self.set_exception, problem))
         else:
-            self.set_result(outputs)
+            self._settle(partial(self.set_result, outputs))
+
+    def _attend(self) -> None:
+        """Before waiting: a thread inside a call does what nobody has begun, or could wait for ever."""
+        if self._process != os.getpid() and not self.done():
+            raise error("run.forked", "another process made the request, and this one does not run it")
+        if is_inside() and self._owner.take(self):
+            self._owner.begun(self)
+            self.perform()
+
+    def _late(self) -> None:
+        """The time is over."""
+        if self._owner.take(self):
+            self._settle(partial(self.set_exception, error("run.deadline", _NOT_BEGUN)))
+        else:  # the runtime looks at the time itself, and says where it was
+            self._alarm = PROCESS.clock.at(
+                time.monotonic_ns() + _GRACE_NS,
+                lambda: self._give_up("run.deadline", "the run did not end in time, and goes on"),
+            )
+
+    def _give_up(self, id: str, message: str) -> None:
+        note = "a kernel or callback that does not end keeps its thread and memory"
+        self._settle(partial(self.set_exception, error(id, message, notes=[note])))
+
+    def _settle(self, end: Callable[[], None]) -> None:
+        """End, unless something else came first."""
+        with contextlib.suppress(InvalidStateError):
+            end()
+        self._end()
+
+    def _end(self) -> None:
+        if self._alarm is not None:
+            self._alarm.call_off()
 
 
 class Requests:
-    """The threads that run the requests of an executable; started when there is a first one."""
+    """The requests of an executable: so many run at a time, the others wait in their order.
 
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
+    Those made inside a call do not wait for those made outside, which may wait for them.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: a forked child has none of its parent's requests."""
         self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
+        self._waiting: dict[bool, dict[Request, None]] = {False: {}, True: {}}
+        self._running = {False: 0, True: 0}
 
     def submit(self, work: Callable[[], Outputs], timeout: float | None) -> Request:
         """Return the request of some work; its time runs from now."""
-        request = Request(deadline_after(timeout))
+        deadline = deadline_after(timeout)
         with self._lock:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="inlay")
-            self._pool.submit(request.perform, work)
+            request = Request(work, self, deadline)
+            self._waiting[request.is_inside][request] = None
+        self._advance(inside=request.is_inside)
         return request
+
+    def take(self, request: Request) -> bool:
+        """Remove a request that waits; return whether it did."""
+        with self._lock:
+            waiting = self._waiting[request.is_inside]
+            found = request in waiting
+            waiting.pop(request, None)
+            return found
+
+    def begun(self, request: Request) -> None:
+        """A request that was taken runs."""
+        with self._lock:
+            self._running[request.is_inside] += 1
+
+    def ended(self, request: Request) -> None:
+        """A request does not run any more."""
+        with self._lock:
+            self._running[request.is_inside] -= 1
+        self._advance(inside=request.is_inside)
+
+    def _advance(self, *, inside: bool) -> None:
+        while True:
+            with self._lock:
+                waiting = self._waiting[inside]
+                if not waiting or self._running[inside] >= self._most:
+                    return
+                request = next(iter(waiting))
+                del waiting[request]
+                self._running[inside] += 1
+            PROCESS.crew.begin(request)
 
 
 class Session:
@@ -108,6 +241,11 @@ class Session:
         self._carry = dict(carry)
         self._state = {name: state[name] for name in carry.values()}
         self._lock = threading.Lock()
+        _SESSIONS.add(self)
+
+    def begin_anew(self) -> None:
+        """In a forked child: no run of the parent holds the state."""
+        self._lock = threading.Lock()
 
     @property
     def state(self) -> dict[str, Any]:
@@ -127,3 +265,15 @@ class Session:
             outputs = self._run({**(inputs or {}), **self._state}, timeout=timeout)
             self._state = {to: outputs.pop(name) for name, to in self._carry.items()}
             return outputs
+
+
+_SESSIONS: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def _in_child() -> None:
+    for session in tuple(_SESSIONS):
+        session.begin_anew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

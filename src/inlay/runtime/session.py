@@ -14,7 +14,8 @@ not fit is refused with a sentence, and the executable stays usable.
 
 So it does when a device is lost (`run.device-lost`): the call fails, and the next one opens the devices
 again, with their code and constants. Nothing else of a device outlives a call, so one that is lost
-between two calls is opened again without a failure.
+between two calls is opened again without a failure. A process that is forked from one with executables
+opens each anew at its first call; what runs in the parent does not run in it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from __future__ import annotations
 import mmap
 import os
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -85,6 +87,7 @@ class Executable:
         made_from: Sequence[str] = (),
     ) -> None:
         self._source = source
+        self._process = os.getpid()
         self._made_from = tuple(made_from)
         self._container = _open(source, verify=verify)
         check_target(self._container.target())
@@ -120,6 +123,8 @@ class Executable:
         self._engine = self._open()
         self._is_lost = False
         self._opening = threading.Lock()
+        self._may_hang = bool(callbacks)  # their futures may never be done
+        _OPEN.add(self)
         self._indices = {entry.name: index for index, entry in enumerate(self.entries)}
         self._names = [
             ([spec.name for spec in entry.inputs], [spec.name for spec in entry.outputs])
@@ -154,13 +159,13 @@ class Executable:
 
     @property
     def inputs(self) -> tuple[Spec, ...]:
-        """What the first entry takes."""
-        return self.entries[0].inputs
+        """What the first entry takes; nothing where there is none."""
+        return self.entries[0].inputs if self.entries else ()
 
     @property
     def outputs(self) -> tuple[Spec, ...]:
-        """What the first entry gives."""
-        return self.entries[0].outputs
+        """What the first entry gives; nothing where there is none."""
+        return self.entries[0].outputs if self.entries else ()
 
     @property
     def program(self) -> Program:
@@ -176,12 +181,15 @@ class Executable:
             inputs: by name.
             entry: what to call; the first entry by default.
             timeout: seconds after which the run is given up; the C runtime looks at it between
-                kernels, and finishes those that run.
+                kernels, and finishes those that run. Where callbacks may answer with futures that are
+                never done, the run is made on another thread, which is left behind.
 
         Raises:
             RunError: `input.*` where inputs do not fit the signature; `run.*` where running
                 fails. `DeadlineError` and `Cancelled` are among them.
         """
+        if timeout is not None and self._may_hang:
+            return self.submit(inputs, entry=entry, timeout=timeout).result()
         if timeout is not None:
             deadline = deadline_after(timeout)
             return limited(bytearray(1), deadline, lambda: self.run(inputs, entry=entry))
@@ -201,7 +209,8 @@ class Executable:
     ) -> Request:
         """Return the future of a run; arguments and errors are those of `run`.
 
-        Any thread may submit; as many runs as there are activations are made at a time.
+        Any thread may submit; as many runs as there are activations are made at a time. What is not
+        done when the process ends is given up.
         """
         self._index(entry)
         return self._requests.submit(lambda: self.run(inputs, entry=entry), timeout)
@@ -228,7 +237,7 @@ class Executable:
 
     def __call__(self, *arrays: Any) -> Structure:
         """Call the first entry by position; a single output comes alone, several in a tuple."""
-        found = self._call(0, list(arrays))
+        found = self._call(self._index(None), list(arrays))
         return found[0] if len(found) == 1 else tuple(found)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -252,9 +261,11 @@ class Executable:
         return self._engine.live_objects() if isinstance(self._engine, NativeEngine) else 0
 
     def _index(self, entry: str | None) -> int:
-        if entry is None:
+        if entry is None and self.entries:
             return 0
-        index = self._indices.get(entry)
+        index = self._indices.get(entry or "")
+        if index is None and not self.entries:
+            raise error("input.entry", "the executable has no entries that could be called")
         if index is None:
             known = ", ".join(f"'{name}'" for name in self._indices)
             raise error("input.entry", f"there is no entry '{entry}'; there are {known}")
@@ -294,7 +305,7 @@ class Executable:
         entry = self.entries[index]
         engine = self._opened()
         if isinstance(engine, ReferenceEngine):
-            return engine.call(index, bound)
+            return limited(bytearray(1), 0, lambda: engine.call(index, bound), inside=True)
         try:
             results = engine.call_structured(index, to_flat(entry.inputs, bound))
         except RunError as problem:
@@ -307,6 +318,7 @@ class Executable:
         if self._is_lost or (self._is_remote and self._has_lost()):
             with self._opening:
                 if self._is_lost or self._has_lost():
+                    self._check_process()
                     self._engine = self._open()
                     self._is_lost = False
         return self._engine
@@ -315,11 +327,44 @@ class Executable:
         """Return whether a device was lost while nobody called."""
         return isinstance(self._engine, NativeEngine) and self._engine.is_lost()
 
+    def _check_process(self) -> None:
+        """Refuse to open devices anew whose drivers do not survive a fork."""
+        if self._process == os.getpid():
+            return
+        for device in self._container.devices():
+            if device.driver == "opencl":
+                raise error("run.forked",
+                            f"the parent of this process opened device '{device.name}', and its "
+                            f"driver '{device.driver}' does not work in a forked child",
+                            hint="start processes with `multiprocessing.get_context('spawn')`, or "
+                            "load the executable in the child only")  # fmt: skip
+
+    def begin_anew(self) -> None:
+        """In a forked child: nothing that the parent's threads do, or hold, is here."""
+        self._opening = threading.Lock()
+        self._requests.forget()
+        self._is_lost = True
+        if self._strings is not None:
+            self._strings.begin_anew()
+
     def _note(self, engine: NativeEngine, problem: RunError) -> None:
         """Remember that a device is lost, unless its engine was given up since."""
         if problem.ids in (("run.device-lost",), ("run.server-limit",)):
             with self._opening:
                 self._is_lost |= engine is self._engine
+
+
+_OPEN: weakref.WeakSet[Executable] = weakref.WeakSet()
+"""The executables of this process."""
+
+
+def _in_child() -> None:
+    for executable in tuple(_OPEN):
+        executable.begin_anew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 def load_executable(

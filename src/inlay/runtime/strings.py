@@ -53,6 +53,11 @@ class Strings:
         self._changed = threading.Condition()
         self._thread = threading.local()
 
+    def begin_anew(self) -> None:
+        """In a forked child: calls of other threads are not here."""
+        self._changed = threading.Condition()
+        self._running = 1 if getattr(self._thread, "depth", 0) else 0
+
     def __len__(self) -> int:
         """How many strings there are now."""
         return len(self._texts)

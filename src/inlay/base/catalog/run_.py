@@ -120,6 +120,16 @@ ENTRIES = (
         remedy="Give more time, or make the program faster.",
     ),
     Entry(
+        id="run.forked",
+        title="a forked process asks for what only its parent has",
+        explanation=(
+            "A process made by `fork` has none of the threads of its parent: requests that were made "
+            "before do not run in it, and some drivers of devices do not work in it at all. "
+            "Executables on processors can be called; they are opened anew."
+        ),
+        remedy="Make requests in the process that needs them, or start it with `spawn`.",
+    ),
+    Entry(
         id="run.race",
         title="two operations touch the same bytes and nothing orders them",
         explanation=(

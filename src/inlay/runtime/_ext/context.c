@@ -11,6 +11,7 @@ typedef struct limits {
     struct limits *outer;
     const unsigned char *flag; /* not 0: cancelled */
     int64_t deadline;          /* of the monotonic clock in ns; 0 for none */
+    int is_inside;             /* made inside a call, on another thread */
 } limits_t;
 
 static _Thread_local inlay_ext_call_t *current_call;
@@ -39,6 +40,19 @@ inlay_status_t inlay_ext_limit(void)
 }
 
 int inlay_ext_is_limited(void) { return current_limits != NULL; }
+
+int inlay_ext_is_inside(void)
+{
+    const limits_t *l = current_limits;
+    while (l && !l->is_inside) l = l->outer;
+    return current_call || l;
+}
+
+PyObject *inlay_ext_inside(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return PyBool_FromLong(inlay_ext_is_inside());
+}
 
 int inlay_ext_poll(void)
 {
@@ -91,8 +105,9 @@ PyObject *inlay_ext_limited(PyObject *module, PyObject *arguments)
     Py_buffer flag;
     long long deadline;
     limits_t limits;
+    int is_inside = 0;
     (void)module;
-    if (!PyArg_ParseTuple(arguments, "y*LO", &flag, &deadline, &function)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "y*LO|p", &flag, &deadline, &function, &is_inside)) return NULL;
     if (flag.len < 1) {
         PyBuffer_Release(&flag);
         PyErr_SetString(PyExc_ValueError, "a flag is one byte");
@@ -101,6 +116,7 @@ PyObject *inlay_ext_limited(PyObject *module, PyObject *arguments)
     limits.outer = current_limits;
     limits.flag = flag.buf;
     limits.deadline = deadline;
+    limits.is_inside = is_inside;
     current_limits = &limits;
     answer = PyObject_CallFunctionObjArgs(function, NULL);
     current_limits = limits.outer;

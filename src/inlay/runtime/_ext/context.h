@@ -23,6 +23,9 @@ int inlay_ext_poll(void);
 /* Whether the limits of this thread allow a call. */
 inlay_status_t inlay_ext_limit(void);
 int inlay_ext_is_limited(void);
+/* Whether this thread is in a callback of a call, or does what one asked for. */
+int inlay_ext_is_inside(void);
+PyObject *inlay_ext_inside(PyObject *module, PyObject *unused);
 
 /* The call that runs on this thread. */
 inlay_ext_call_t *inlay_ext_current(void);
@@ -32,7 +35,7 @@ void inlay_ext_put_away(inlay_ext_call_t *call, char *message, size_t message_by
 /* Raise the exception that a failure is about; 0 where it is about none. */
 int inlay_ext_raise(const inlay_ext_call_t *call, const inlay_error_t *error);
 
-/* limited(flag, deadline, function): call function() with limits on the runs that it makes. */
+/* limited(flag, deadline, function, is_inside): call function() with limits on the runs that it makes. */
 PyObject *inlay_ext_limited(PyObject *module, PyObject *arguments);
 
 #endif

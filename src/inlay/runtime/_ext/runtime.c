@@ -21,6 +21,7 @@
 #include "drivers.h"
 #include "executable.h"
 #include "failure.h"
+#include "platform/team.h"
 #include "result.h"
 
 typedef char dims_are_64_bits[sizeof(Py_ssize_t) == sizeof(int64_t) ? 1 : -1];
@@ -48,15 +49,37 @@ static int wait_for_room(inlay_ext_executable_t *self)
     return sem_timedwait(&self->free, &until);
 }
 
-/* Wait for the right to run, and take or make an activation; NULL with an exception. */
-static inlay_activation_t *acquire(inlay_ext_executable_t *self)
+/* An activation of those that are idle. */
+static inlay_activation_t *take_idle(inlay_ext_executable_t *self)
+{
+    inlay_activation_t *activation = self->idle[--self->n_idle];
+    inlay_team_keeps(inlay_activation_kept(activation), 0);
+    return activation;
+}
+
+static inlay_activation_t *new_activation(inlay_ext_executable_t *self)
 {
     inlay_activation_t *activation = NULL;
+    if (inlay_activation_create(self->module, &self->host, &self->config, &activation) != INLAY_OK)
+        PyErr_NoMemory();
+    return activation;
+}
+
+/* Wait for the right to run, and take or make an activation; NULL with an exception. What is inside a
+ * call does not wait, but gets one on top: that call, and others that wait, cannot end before it. */
+static inlay_activation_t *acquire(inlay_ext_executable_t *self, int *is_extra)
+{
+    inlay_activation_t *activation;
     inlay_error_t error;
     inlay_status_t status;
+    *is_extra = 0;
     while (sem_trywait(&self->free) != 0) {
         int waited;
         if (errno == EINTR) continue;
+        if (inlay_ext_is_inside()) {
+            *is_extra = 1;
+            return new_activation(self);
+        }
         status = inlay_ext_limit();
         if (status != INLAY_OK) {
             error.depth = 0;
@@ -70,18 +93,37 @@ static inlay_activation_t *acquire(inlay_ext_executable_t *self)
         if (waited == 0) break;
         if (PyErr_CheckSignals() != 0) return NULL;
     }
-    if (self->n_idle) return self->idle[--self->n_idle];
-    if (inlay_activation_create(self->module, &self->host, &self->config, &activation) == INLAY_OK)
-        return activation;
-    sem_post(&self->free);
-    PyErr_NoMemory();
-    return NULL;
+    if (self->n_idle) return take_idle(self);
+    activation = new_activation(self);
+    if (!activation) sem_post(&self->free);
+    return activation;
 }
 
-static void give_back(inlay_ext_executable_t *self, inlay_activation_t *activation)
+/* What activations keep counts for the process while they are idle. */
+static void give_back(inlay_ext_executable_t *self, inlay_activation_t *activation, int is_extra)
 {
+    size_t kept = is_extra ? 0 : inlay_activation_kept(activation);
+    if (is_extra) {
+        inlay_activation_destroy(activation);
+        return;
+    }
+    if (inlay_team_keeps(0, kept)) {
+        inlay_activation_drop(activation);
+        inlay_team_keeps(kept, inlay_activation_kept(activation));
+    }
     self->idle[self->n_idle++] = activation;
     sem_post(&self->free);
+}
+
+/* Before a call, and after it; 0 with an exception. */
+static int enter(inlay_ext_executable_t *self, inlay_ext_call_t *call)
+{
+    if (!inlay_posix_enter(self->posix)) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    inlay_ext_enter(call);
+    return 1;
 }
 
 /* The results as a list of objects that own them; NULL with an exception. */
@@ -126,16 +168,21 @@ static PyObject *run(inlay_ext_executable_t *self, uint32_t entry, inlay_tensor_
     inlay_ext_call_t call = {NULL, 0, NULL};
     PyObject *list = NULL;
     uint32_t n_results, unused;
+    int is_extra;
     inlay_module_arity(self->module, entry, &unused, &n_results);
     if (n_results > STACK_INPUTS) results = PyMem_Malloc(n_results * sizeof *results);
     if (!results) return PyErr_NoMemory();
-    activation = acquire(self);
+    activation = acquire(self, &is_extra);
     if (!activation) goto done;
-    inlay_ext_enter(&call);
+    if (!enter(self, &call)) {
+        give_back(self, activation, is_extra);
+        goto done;
+    }
     Py_BEGIN_ALLOW_THREADS
     status = inlay_call(activation, entry, inputs, n_inputs, results, n_results, &error);
     Py_END_ALLOW_THREADS
-    give_back(self, activation);
+    inlay_posix_leave(self->posix);
+    give_back(self, activation, is_extra);
     if (status == INLAY_OK) list = wrap_results(self, results, n_results);
     else raise_status(self, &call, &error, status);
     inlay_ext_leave(&call);
@@ -148,19 +195,24 @@ done:
 static PyObject *run_structured(inlay_ext_executable_t *self, uint32_t entry, inlay_tensor_t *inputs,
                                 uint32_t n_inputs, const int64_t *counts, uint32_t n_counts)
 {
-    inlay_activation_t *activation = acquire(self);
+    int is_extra;
+    inlay_activation_t *activation = acquire(self, &is_extra);
     inlay_values_t values;
     inlay_status_t status;
     inlay_error_t error;
     inlay_ext_call_t call = {NULL, 0, NULL};
     PyObject *list, *answer = NULL;
     if (!activation) return NULL;
-    inlay_ext_enter(&call);
+    if (!enter(self, &call)) {
+        give_back(self, activation, is_extra);
+        return NULL;
+    }
     Py_BEGIN_ALLOW_THREADS
     status = inlay_call_structured(activation, entry, inputs, n_inputs, counts, n_counts, &values,
                                    &error);
     Py_END_ALLOW_THREADS
-    give_back(self, activation);
+    inlay_posix_leave(self->posix);
+    give_back(self, activation, is_extra);
     if (status != INLAY_OK) raise_status(self, &call, &error, status);
     inlay_ext_leave(&call);
     if (status != INLAY_OK) return NULL;
@@ -275,7 +327,7 @@ static PyObject *call_structured(PyObject *object, PyObject *const *arguments, P
 static void close_executable(inlay_ext_executable_t *self)
 {
     if (self->process != getpid()) return;
-    while (self->n_idle) inlay_activation_destroy(self->idle[--self->n_idle]);
+    while (self->n_idle) inlay_activation_destroy(take_idle(self));
     PyMem_Free(self->idle);
     Py_BEGIN_ALLOW_THREADS /* devices end what is in flight */
     inlay_module_close(self->module);
@@ -469,10 +521,28 @@ static PyType_Spec executable_spec = {
     .slots = executable_slots,
 };
 
+/* kept_memory(limit=-1): bytes that the process keeps between calls; sets how many at most. */
+static PyObject *kept_memory(PyObject *module, PyObject *arguments)
+{
+    Py_ssize_t limit = -1;
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "|n", &limit)) return NULL;
+    return PyLong_FromSize_t(inlay_team_kept(limit < 0 ? SIZE_MAX : (size_t)limit));
+}
+
+static PyObject *workers(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return PyLong_FromLong(inlay_team_workers());
+}
+
 static PyMethodDef functions[] = {
     {"load", load, METH_VARARGS, "Load an executable; see inlay.runtime.native."},
     {"limited", inlay_ext_limited, METH_VARARGS,
      "limited(flag, deadline, function) -> function(); a byte that is not 0 ends its runs."},
+    {"is_inside", inlay_ext_inside, METH_NOARGS, "is_inside() -> whether a call waits for this thread"},
+    {"kept_memory", kept_memory, METH_VARARGS, "kept_memory(limit=-1) -> bytes kept between calls"},
+    {"workers", workers, METH_NOARGS, "workers() -> how many the process has"},
     {"drivers", inlay_ext_drivers, METH_NOARGS, "drivers() -> addresses; see inlay.runtime.device."},
     {"server", inlay_ext_server, METH_NOARGS, "server() -> addresses; see inlay.runtime.serve."},
     {NULL, NULL, 0, NULL},
