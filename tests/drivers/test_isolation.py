@@ -109,13 +109,13 @@ def test_a_kernel_that_writes_where_nothing_is_ends_its_own_client(suite, image)
 
 def test_a_kernel_that_never_ends_is_ended(suite, image):
     with (
-        served(suite, "native", offers(), seconds=1) as server,
+        served(suite, "native", offers(), seconds=2) as server,
         others_go_on(server.words, image),
         Device("remote", server.words) as device,
     ):
         ended(start(device, image, "slow", N, FOR_EVER), "run.server-limit",
-              "takes longer than 1 s, which is all that the server allows")  # fmt: skip
-        with failing("run.server-limit", match="longer than 1 s"):
+              "takes longer than 2 s, which is all that the server allows")  # fmt: skip
+        with failing("run.server-limit", match="longer than 2 s"):
             device.load(image)
 
 
@@ -270,11 +270,9 @@ def test_a_program_is_told_of_memory_that_it_may_not_have(suite, tmp_path):
 def test_idle_places_are_given_back(image):
     need_zeromq()
     with Server("native", "tcp://127.0.0.1:*", clients=1, key=None, limits=Limits(idle=1)) as server:
-        words = f"endpoint={server.endpoint} key=none timeout=500"
+        words = f"endpoint={server.endpoint} key=none"
         with Device("remote", words) as idle:
             compute(idle, image)
-            with failing("run.device-absent", match="1 clients, as many as it takes"):
-                Device("remote", words)
             wait_until(lambda: comes_in(words))
             with failing("run.server-limit", match=r"nothing was asked for in 1 s.*--idle"):
                 idle.allocate(4)

@@ -75,6 +75,13 @@ def compiled(folder: Path, server: object, words: str, mode: str) -> inlay.Execu
     return inlay.compile(TURNS, board=str(board), cache="none", threads=2, mode=mode)
 
 
+def wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_server_that_is_killed_and_started_again(mode, suite, tmp_path):
     with served(suite, "native", offers()) as server:
@@ -157,7 +164,6 @@ def test_a_device_that_was_lost_between_calls_is_opened_again_at_once(suite, tmp
         server.process.kill()
         server.process.wait()
         with served(suite, "native", offers(), server.endpoint, idle=1):
-            time.sleep(0.2)  # the end of a connection is noticed at once, but not by this thread
-            works(exe)
-            time.sleep(1.5)  # idle: the place was given back
-            works(exe)
+            for _ in range(2):  # the second time it was idle for too long
+                wait_until(exe._engine.is_lost)
+                works(exe)

@@ -164,9 +164,13 @@ ENTRIES = (
         title="a device that this machine does not have",
         explanation=(
             "The executable uses a device, and its driver finds none: the library that drives it "
-            "is not installed, or no device is of the kind that is asked for."
+            "is not installed, or no device is of the kind that is asked for. A device behind a server "
+            "is absent where nobody listens who has the same key and a place."
         ),
-        remedy="Install the driver of the device, or compile for a board without it.",
+        remedy=(
+            "Install the driver of the device, or start its server (`inlay serve`); or compile for a "
+            "board without it."
+        ),
     ),
     Entry(
         id="run.device-failed",
