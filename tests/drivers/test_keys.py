@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import stat
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,6 +113,23 @@ def test_who_does_not_let_in_is_told_from_nobody(suite, tmp_path):
         words = f"endpoint=tcp://127.0.0.1:{mute.getsockname()[1]} key={key} connect=300"
         refused(words, "has not let this client in within 300 ms: it has another key or none")
     refused(f"{words}", "nothing answers within 300 ms")
+
+
+def test_a_server_that_has_just_ended_is_no_wrong_key():
+    """It hangs up before it greets, once; who tries again finds nobody."""
+    need_zeromq()
+    with socket.create_server(("127.0.0.1", 0)) as ending:
+        port = ending.getsockname()[1]
+
+        def end() -> None:
+            client, _ = ending.accept()
+            ending.close()
+            client.close()
+
+        thread = threading.Thread(target=end)
+        thread.start()
+        refused(f"endpoint=tcp://127.0.0.1:{port} key=none connect=500", "nothing answers within 500 ms")
+        thread.join()
 
 
 def test_the_public_half_alone_is_no_key(server, key):

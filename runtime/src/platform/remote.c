@@ -95,7 +95,7 @@ static int read_options(inlay_device_t *device, options_t *options, const char *
 static int open_sockets(inlay_device_t *device, const inlay_key_t *key)
 {
     const zmq_api *zmq = &device->carrier.zmq;
-    const int none = 0, v6 = strchr(device->endpoint, '[') != NULL;
+    const int none = 0, soon = 10, v6 = strchr(device->endpoint, '[') != NULL;
     const int64_t most = WIRE_MOST_BODY;
     char where[64];
     snprintf(where, sizeof where, "inproc://lost-%p", (void *)device);
@@ -105,6 +105,7 @@ static int open_sockets(inlay_device_t *device, const inlay_key_t *key)
     return device->monitor && !zmq->set(device->socket, ZMQ_LINGER, &none, sizeof none) &&
            !zmq->set(device->monitor, ZMQ_LINGER, &none, sizeof none) &&
            !zmq->set(device->socket, ZMQ_SNDHWM, &none, sizeof none) &&
+           !zmq->set(device->socket, ZMQ_RECONNECT_IVL, &soon, sizeof soon) &&
            !zmq->set(device->socket, ZMQ_MAXMSGSIZE, &most, sizeof most) &&
            !zmq->set(device->socket, ZMQ_IPV6, &v6, sizeof v6) &&
            (!key || inlay_key_of_client(&device->carrier, device->socket, key)) &&

@@ -12,6 +12,8 @@ typedef struct fate {
     int is_connected; /* somebody listens there */
     int is_let_in;    /* both know each other, by their keys where they have some */
     int is_gone;
+    int hung_up;      /* how often the other side did, before it let this one in */
+    int is_known;     /* what the next end of a connection is of */
 } fate_t;
 
 /* Note why the connection is of no use any more; the first reason stays. Under the lock. */
@@ -315,6 +317,23 @@ static long milliseconds_to_sleep(const inlay_device_t *device)
     return (long)(limit / 8 > 0 ? limit / 8 : 1);
 }
 
+/* A server that is just ending hangs up as one with another key does. ZeroMQ tries again by itself, and
+ * then there is nobody, or it is the key. */
+static void note_event(fate_t *fate, uint16_t event)
+{
+    const int is_end = event != ZMQ_EVENT_CONNECTED && event != ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+    if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) fate->is_let_in = 1;
+    if (event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) {
+        fate->is_known = 1;
+        if (++fate->hung_up == 2) fate->is_gone = 1;
+    } else if (event == ZMQ_EVENT_DISCONNECTED && fate->is_known) {
+        fate->is_known = 0;
+    } else if (is_end) {
+        fate->is_gone = 1;
+    }
+    fate->is_connected = !is_end;
+}
+
 /* Hear what became of the connection, as the monitor tells it. */
 static void listen_to_monitor(inlay_device_t *device, fate_t *fate)
 {
@@ -325,9 +344,7 @@ static void listen_to_monitor(inlay_device_t *device, fate_t *fate)
         if (device->carrier.zmq.size(&packet.head) >= sizeof event)
             memcpy(&event, device->carrier.zmq.data(&packet.head), sizeof event);
         inlay_packet_clear(&device->carrier, &packet);
-        if (event == ZMQ_EVENT_CONNECTED) fate->is_connected = 1;
-        else if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) fate->is_let_in = 1;
-        else fate->is_gone = 1;
+        note_event(fate, event);
     }
 }
 
@@ -386,7 +403,7 @@ static void fail_calls(inlay_device_t *device)
 void *inlay_remote_run(void *argument)
 {
     inlay_device_t *device = argument;
-    fate_t fate = {0, 0, 0};
+    fate_t fate = {0, 0, 0, 0, 0};
     int is_over = 0;
     while (!is_over) {
         long milliseconds;

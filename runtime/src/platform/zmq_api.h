@@ -13,6 +13,7 @@ enum {
     ZMQ_ROUTER = 6,
 
     ZMQ_LINGER = 17,
+    ZMQ_RECONNECT_IVL = 18,
     ZMQ_MAXMSGSIZE = 22,
     ZMQ_SNDHWM = 23,
     ZMQ_RCVHWM = 24,
