@@ -34,6 +34,7 @@ from inlay.pipeline.compile import Compilation, compile_module
 from inlay.pipeline.explain import explanation
 from inlay.pipeline.externs import rebind, with_externs
 from inlay.pipeline.options import CompileOptions, PlaceOptions
+from inlay.pipeline.outputs import with_outputs
 from inlay.placement.explain import Explanation
 from inlay.runtime.extern import Extern
 from inlay.runtime.native import Mode
@@ -212,7 +213,8 @@ def compilation(
     """Compile a program; return the executable as data, with the report of what was done."""
     settings = resolve(CompileOptions, Layer("keywords", options)).options
     with paused():
-        return compile_module(_module_of(program, externs, instrument), settings, instrument)
+        module = with_outputs(_module_of(program, externs, instrument), settings.outputs)
+        return compile_module(module, settings, instrument)
 
 
 def explain(

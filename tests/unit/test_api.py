@@ -15,6 +15,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import inlay
+from inlay.api import compilation
+from inlay.base.metadata import Metadata
 from inlay.bytecode.container import MAGIC
 from inlay.ir.printer import print_module
 
@@ -253,3 +255,127 @@ def test_constants_are_in_memory_once_and_only_when_they_are_read(tmp_path):
     assert resident() - before < size / 2
     np.testing.assert_array_equal(loaded(np.ones((1, 1024), np.float32)), 1024)
     assert size / 2 < resident() - before < size * 3 / 2
+
+
+def noted_model() -> onnx.ModelProto:
+    """Return a model that says a lot of itself."""
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Exp", ["y"], ["z"])],
+        "noted",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
+        [
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4]),
+            helper.make_tensor_value_info("z", TensorProto.FLOAT, ["n", 4]),
+        ],
+        doc_string="what the graph does",
+    )
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9, producer_name="tests",
+        producer_version="2.1", domain="org.example", model_version=7, doc_string="what it does",
+    )  # fmt: skip
+    helper.set_model_props(model, {"labels": "yes\nno", "empty": ""})
+    return model
+
+
+def test_what_a_model_says_of_itself_goes_into_the_executable_and_its_file(tmp_path):
+    module = inlay.load(noted_model())
+    said = module.metadata
+    assert (said.graph, said.producer, said.producer_version) == ("noted", "tests", "2.1")
+    assert (said.domain, said.version, said.description) == ("org.example", 7, "what it does")
+    assert said.graph_description == "what the graph does"
+    assert dict(said.properties) == {"labels": "yes\nno", "empty": ""}
+    executable = inlay.compile(module, threads=1)
+    assert executable.metadata == said
+    executable.save(tmp_path / "noted.inlay")
+    assert inlay.load_executable(tmp_path / "noted.inlay", threads=1).metadata == said
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"model": 3}', '{"model": {"graph": 3, "properties": {"a": 1}, "b": ""}}']
+)
+def test_what_is_no_metadata_says_nothing(text):
+    assert Metadata.from_text(text) == Metadata()
+
+
+def test_modules_and_executables_are_shown_in_a_line(executable):
+    module = inlay.load(noted_model())
+    assert repr(module) == "<Module main: 1 function>"
+    shown = repr(executable)
+    assert shown == "<Executable main(x: f32 [n, 4], z: f32 [n]) -> (y: f32 [n, 4])>"
+    hostile = noted_model()
+    hostile.graph.input[0].name = hostile.graph.node[0].input[0] = "x\x1b[2J\n"
+    assert "\n" not in repr(inlay.compile(hostile, threads=1))
+
+
+def test_the_shape_of_a_spec_is_numbers_and_names(executable):
+    assert [spec.shape for spec in executable.inputs] == [("n", 4), ("n",)]
+
+
+def test_outputs_by_choice_when_it_runs():
+    executable = inlay.compile(noted_model(), threads=1)
+    for run in (executable.run, lambda *a, **k: executable.submit(*a, **k).result()):
+        found = run({"x": X}, outputs=["z"])
+        assert list(found) == ["z"]
+        np.testing.assert_allclose(found["z"], np.exp(np.maximum(X, 0)), rtol=1e-6)
+        assert list(run({"x": X}, outputs=["z", "y"])) == ["z", "y"]
+        assert run({"x": X}, outputs=[]) == {}
+        for asked in (["w"], "y"):
+            with pytest.raises(inlay.RunError) as failure:
+                run({"x": X}, outputs=asked)
+            assert failure.value.ids == ("input.output",)
+
+
+def test_outputs_by_choice_when_it_is_compiled():
+    whole, part = (
+        compilation(noted_model(), outputs=asked, cache="none") for asked in ((), ("y",))
+    )
+    assert whole.report.kernels
+    assert [s.name for s in part.program.entries[0].outputs] == ["y"]
+    assert "exp" not in " ".join(kernel.origin for kernel in part.report.kernels)
+    executable = inlay.compile(noted_model(), threads=1, outputs=["z", "y"])
+    assert [spec.name for spec in executable.outputs] == ["z", "y"]
+    found = executable.run({"x": X})
+    np.testing.assert_allclose(found["y"], np.maximum(X, 0))
+    np.testing.assert_allclose(found["z"], np.exp(np.maximum(X, 0)), rtol=1e-6)
+    with pytest.raises(inlay.CompileError, match="twice"):
+        inlay.compile(noted_model(), outputs=["y", "y"])
+    with pytest.raises(inlay.CompileError, match="'w', which is no output; there are y, z"):
+        inlay.compile(noted_model(), outputs=["w"])
+
+
+def test_outputs_whose_sizes_only_running_tells_can_be_chosen():
+    graph = helper.make_graph(
+        [helper.make_node("NonZero", ["x"], ["at"]), helper.make_node("Neg", ["x"], ["y"])],
+        "some",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])],
+        [
+            helper.make_tensor_value_info("at", TensorProto.INT64, [1, None]),
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"]),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    x = np.array([0, 3, 0, 4], np.float32)
+    for asked in (["at"], ["y"], ["y", "at"]):
+        found = inlay.compile(model, threads=1, outputs=asked, verify=True).run({"x": x})
+        assert list(found) == asked
+        for name, want in (("at", [[1, 3]]), ("y", -x)):
+            if name in asked:
+                np.testing.assert_array_equal(found[name], want)
+
+
+def test_outputs_of_a_program_that_names_none():
+    text = "fn main(x: Tensor[2, f32]) -> (Tensor[2, f32], Tensor[2, f32]) { (neg(x), exp(x)) }"
+    executable = inlay.compile(io.StringIO(text), outputs=["output_1"], threads=1)
+    x = np.array([1, 2], np.float32)
+    np.testing.assert_allclose(executable.run({"x": x})["output_1"], np.exp(x), rtol=1e-6)
+
+
+def test_a_program_that_calls_its_entry_keeps_all_outputs():
+    text = """
+        entry main("x") -> ("a", "b");
+        fn main(x: Tensor[2, f32]) -> (Tensor[2, f32], Tensor[2, f32]) { (x, @again(x)) }
+        fn again(x: Tensor[2, f32]) -> Tensor[2, f32] { @main(x).0 }
+    """
+    with pytest.raises(inlay.UnsupportedError) as failure:
+        inlay.compile(io.StringIO(text), outputs=["a"])
+    assert failure.value.ids == ("entry.called",)

@@ -124,6 +124,19 @@ class Container:
         triple = words.string()
         return Target(triple, tuple(words.strings()))
 
+    def properties(self) -> dict[str, str]:
+        """Return the facts for people, by name."""
+        return self._meta()[2]
+
+    def _meta(self) -> tuple[Target, tuple[str, ...], dict[str, str]]:
+        """Return the target, the names of memories, and the properties."""
+        words = self._words("META")
+        target = Target(words.string(), tuple(words.strings()))
+        memories = tuple(words.strings())
+        properties = {words.string(): words.string() for _ in range(words.count())}
+        words.end()
+        return target, memories, properties
+
     def entries(self) -> tuple[Entry, ...]:
         """Return the entries; indices into other tables are not checked here."""
         words = self._words("ENTR")
@@ -157,11 +170,7 @@ class Container:
         return Words(name, data, self._strings)
 
     def _program(self) -> Program:
-        meta = self._words("META")
-        target = Target(meta.string(), tuple(meta.strings()))
-        memories = tuple(meta.strings())
-        properties = {meta.string(): meta.string() for _ in range(meta.count())}
-        meta.end()
+        target, memories, properties = self._meta()
         pool = self.bytes("POOL")
         if len(pool) % 8:
             refuse("corrupt", f"section POOL has {len(pool)} bytes, which are no 64-bit integers")

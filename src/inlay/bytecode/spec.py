@@ -68,6 +68,11 @@ class TensorSpec:
     dims: tuple[Dim, ...]
 
     @property
+    def shape(self) -> tuple[int | str, ...]:
+        """The sizes; of a dim that inputs or data decide, its text."""
+        return tuple(int(d.text) if d.text.isdecimal() else d.text for d in self.dims)
+
+    @property
     def shape_text(self) -> str:
         """The dims as `[n, 64]`."""
         return "[" + ", ".join(dim.text for dim in self.dims) + "]"

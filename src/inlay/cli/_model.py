@@ -18,6 +18,7 @@ import numpy as np
 from inlay.arith import dtype as dtypes
 from inlay.base.diagnostics import error, unsupported
 from inlay.base.instrument import Instrument, ListSink
+from inlay.base.metadata import Metadata
 from inlay.base.options import add_arguments
 from inlay.bytecode import formula
 from inlay.bytecode.program import Entry
@@ -224,6 +225,25 @@ def describe_import(model: Path, facts: Mapping[str, Any], output: Output) -> No
     )
     output.say(f"{model.name}: {total}" + (f" ({each})" if each else ""))
     output.say(f"  constants: {size_text(facts.get('constant_bytes', 0))}")
+    describe_metadata(Metadata.from_text(json.dumps(facts)), output)
+
+
+def describe_metadata(said: Metadata, output: Output) -> None:
+    """Say what the model says of itself, a line for each thing; long texts are cut."""
+    producer = f"{said.producer} {said.producer_version}".strip()
+    version = str(said.version) if said.version else ""
+    for name, text in (
+        ("graph", said.graph),
+        ("producer", producer),
+        ("domain", said.domain),
+        ("model version", version),
+        ("description", said.description),
+        ("of the graph", said.graph_description),
+        *((f"'{key}'", value) for key, value in said.properties.items()),
+    ):
+        if text:
+            cut = text if len(text) <= 100 else f"{text[:97]}... ({len(text)} characters)"
+            output.say(f"  {name}: {cut}")
 
 
 def describe_placement(facts: Mapping[str, Any], output: Output, *, all_kernels: bool) -> None:

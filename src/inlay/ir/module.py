@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from inlay.base.metadata import NOTHING_SAID, Metadata
 from inlay.ir.expr import Function
 from inlay.ir.kernel import Kernel
 from inlay.ir.types import Type, TypeVar
@@ -49,6 +50,7 @@ class Module:
             outputs. An entry returns one value, or a tuple when it has several outputs.
         entry: the name of the function to run.
         sources: the files that it was read from, which nothing that is made of it may replace.
+        metadata: what its file says of itself.
     """
 
     functions: Mapping[str, Function] = field(default_factory=dict[str, Function])
@@ -57,6 +59,7 @@ class Module:
     entries: Mapping[str, EntryNames] = field(default_factory=dict[str, EntryNames])
     entry: str = "main"
     sources: tuple[str, ...] = ()
+    metadata: Metadata = NOTHING_SAID
 
     def with_functions(self, functions: Mapping[str, Function]) -> Module:
         """Return the module with these functions instead."""
@@ -65,3 +68,10 @@ class Module:
     def with_kernels(self, kernels: Mapping[str, Kernel]) -> Module:
         """Return the module with these kernels instead."""
         return replace(self, kernels=MappingProxyType(dict(kernels)))
+
+    def __repr__(self) -> str:
+        """Return one line: what can be called, and how much there is."""
+        names = ", ".join(self.entries) or self.entry
+        counts = ((len(self.functions), "function"), (len(self.kernels), "kernel"))
+        sizes = ", ".join(f"{n} {what}{'s' * (n != 1)}" for n, what in counts if n)
+        return f"<Module {names}: {sizes or 'empty'}>"

@@ -101,8 +101,8 @@ def compile_module(module: Module, options: CompileOptions, instrument: Instrume
             lambda device: replace(generator, target=target_for(device)),
         )  # fmt: skip
     cached = {name: code.cached for name, code in artifact.kernels.items()}
-    counts = count_kernels(module, cached, board.host.name)
-    report = Report(operator_counts, constant_bytes, *counts, plans, len(artifact.image.data))
+    counts, size = count_kernels(module, cached, board.host.name), len(artifact.image.data)
+    report = Report(operator_counts, constant_bytes, *counts, plans, size, module.metadata)
     with instrument.span("link"):
         program = link(
             module,

@@ -65,12 +65,16 @@ class CompileOptions(PlaceOptions):
         overlap: whether kernels that do not need each other get memory of their own, so that a call
             in mode `parallel` can run them at once; costs memory where there are any.
         verify: whether the result of every pass is verified.
+        outputs: the outputs to compute, by name, in this order; all if none is named.
     """
 
     cache: str | None = option("default", help="folder of compiled objects; `none` for no cache")
     batch: bool = option(False, help="let independent small operations run as one")  # noqa: FBT003
     overlap: bool = option(False, help="let independent kernels run at once; takes memory")  # noqa: FBT003
     verify: bool = option(False, help="verify the program after every pass")  # noqa: FBT003
+    outputs: tuple[str, ...] = option(
+        (), flag="only", metavar="OUTPUT", help="compute this output alone; may be given again"
+    )
 
     @property
     def cache_folder(self) -> Path | None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from inlay.analysis.blocks import values
 from inlay.arith.expr import Int, substitute, symbols, to_int
+from inlay.base.metadata import NOTHING_SAID, Metadata
 from inlay.bytecode.formula import quoted
 from inlay.ir.expr import Call, Const, GlobalVar, OpRef
 from inlay.ir.module import Module
@@ -49,6 +50,7 @@ class Report:
         machine: operators that the virtual machine runs itself, with how often each is called.
         plans: the memory plan of each function.
         image_bytes: of native code.
+        metadata: what the file of the program says of itself.
     """
 
     operators: Mapping[str, int]
@@ -57,6 +59,7 @@ class Report:
     machine: Mapping[str, int]
     plans: tuple[FunctionPlan, ...]
     image_bytes: int
+    metadata: Metadata = NOTHING_SAID
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, which depends on program and target alone."""
@@ -80,6 +83,7 @@ class Report:
                 for p in self.plans
             ],
             "image_bytes": self.image_bytes,
+            "model": self.metadata.to_json(),
         }
 
 

@@ -30,8 +30,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from inlay.base.diagnostics import RunError, error
+from inlay.base.diagnostics import RunError, error, printable
 from inlay.base.files import writing
+from inlay.base.metadata import Metadata
 from inlay.bytecode.container import Container
 from inlay.bytecode.program import (
     Entry,
@@ -168,17 +169,36 @@ class Executable:
         return self.entries[0].outputs if self.entries else ()
 
     @property
+    def metadata(self) -> Metadata:
+        """What the model says of itself: its name, who made it, and what they noted."""
+        return Metadata.from_text(self._container.properties().get("report", ""))
+
+    def __repr__(self) -> str:
+        """Return one line: what the first entry takes and gives."""
+        first = [f"{entry.name}{_signature(entry)}" for entry in self.entries[:1]]
+        more = len(self.entries) - 1
+        others = f" and {more} more" if more > 0 else ""
+        return printable(f"<Executable {first[0] if first else 'without entries'}{others}>")
+
+    @property
     def program(self) -> Program:
         """The program as data, read from the file."""
         return self._container.program()
 
     def run(
-        self, inputs: Mapping[str, Any], *, entry: str | None = None, timeout: float | None = None
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        outputs: Sequence[str] | None = None,
+        entry: str | None = None,
+        timeout: float | None = None,
     ) -> dict[str, Structure]:
         """Return the outputs by name: arrays, or lists, options and tuples of them.
 
         Args:
             inputs: by name.
+            outputs: which, in this order; all by default. Those that are left out are computed and
+                given back at once; `inlay.compile(outputs=[...])` computes less.
             entry: what to call; the first entry by default.
             timeout: seconds after which the run is given up; the C runtime looks at it between
                 kernels, and finishes those that run. Where callbacks may answer with futures that are
@@ -192,9 +212,12 @@ class Executable:
             return self.submit(inputs, entry=entry, timeout=timeout).result()
         if timeout is not None:
             deadline = deadline_after(timeout)
-            return limited(bytearray(1), deadline, lambda: self.run(inputs, entry=entry))
+            once = partial(self.run, inputs, outputs=outputs, entry=entry)
+            return limited(bytearray(1), deadline, once)
         index = self._index(entry)
         names, results = self._names[index]
+        if outputs is not None:
+            self._check_outputs(outputs, results)
         if len(inputs) == len(names):
             try:
                 arrays = [inputs[name] for name in names]
@@ -202,18 +225,28 @@ class Executable:
                 arrays = bind(self.entries[index], inputs)
         else:
             arrays = bind(self.entries[index], inputs)
-        return dict(zip(results, self._call(index, arrays), strict=True))
+        found = dict(zip(results, self._call(index, arrays), strict=True))
+        return found if outputs is None else {name: found[name] for name in outputs}
 
     def submit(
-        self, inputs: Mapping[str, Any], *, entry: str | None = None, timeout: float | None = None
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        outputs: Sequence[str] | None = None,
+        entry: str | None = None,
+        timeout: float | None = None,
     ) -> Request:
         """Return the future of a run; arguments and errors are those of `run`.
 
         Any thread may submit; as many runs as there are activations are made at a time. What is not
         done when the process ends is given up.
         """
-        self._index(entry)
-        return self._requests.submit(lambda: self.run(inputs, entry=entry), timeout)
+        index = self._index(entry)
+        if outputs is not None:
+            self._check_outputs(outputs, self._names[index][1])
+        return self._requests.submit(
+            partial(self.run, inputs, outputs=outputs, entry=entry), timeout
+        )
 
     def session(
         self, carry: Mapping[str, str], state: Mapping[str, Any], *, entry: str | None = None
@@ -259,6 +292,14 @@ class Executable:
     def live_objects(self) -> int:
         """Return how many objects of the machine are alive between calls (0, for tests)."""
         return self._engine.live_objects() if isinstance(self._engine, NativeEngine) else 0
+
+    @staticmethod
+    def _check_outputs(asked: Sequence[str], known: Sequence[str]) -> None:
+        unknown = [name for name in asked if name not in known]
+        if unknown or isinstance(asked, str):
+            listed = ", ".join(f"'{name}'" for name in known)
+            found = f"'{asked}' for a list" if isinstance(asked, str) else f"'{unknown[0]}'"
+            raise error("input.output", f"found {found} as outputs asked for; there are {listed}")
 
     def _index(self, entry: str | None) -> int:
         if entry is None and self.entries:
@@ -485,6 +526,14 @@ def _open(source: Path | mmap.mmap, *, verify: bool) -> Container:
     if hasattr(mmap, "MADV_DONTNEED"):
         mapped.madvise(mmap.MADV_DONTNEED)
     return container
+
+
+def _signature(entry: Entry) -> str:
+    takes, gives = (
+        ", ".join(f"{s.name}: {s.type_text}" for s in specs)
+        for specs in (entry.inputs, entry.outputs)
+    )
+    return f"({takes}) -> ({gives})"
 
 
 def _check_given(

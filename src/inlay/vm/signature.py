@@ -80,10 +80,8 @@ def signature_of(name: str, function: Function, names: EntryNames | None) -> Sig
     """
     findings = Collector()
     results = output_types(function.type.result, names)
-    inputs = names.inputs if names else _distinct([p.name for p in function.params])
-    outputs = names.outputs if names else tuple(
-        "output" if len(results) == 1 else f"output_{i}" for i in range(len(results))
-    )  # fmt: skip
+    named = entry_names(function, names)
+    inputs, outputs = named.inputs, named.outputs
     place = function.span or Span.named(name)
     writer = _Writer(place, findings)
     scope = _Solver()
@@ -208,6 +206,15 @@ class _Writer:
                 return ListSpec(name, element) if adt == "List" else OptionSpec(name, element)
             case _:
                 assert_never(form.type)
+
+
+def entry_names(function: Function, names: EntryNames | None) -> EntryNames:
+    """Return the names of what an entry takes and gives: those it has, else of its parameters."""
+    if names is not None:
+        return names
+    count = len(output_types(function.type.result, None))
+    outputs = ("output",) if count == 1 else tuple(f"output_{i}" for i in range(count))
+    return EntryNames(_distinct([p.name for p in function.params]), outputs)
 
 
 def output_types(result: Type, names: EntryNames | None) -> tuple[Type, ...]:

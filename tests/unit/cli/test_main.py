@@ -11,6 +11,9 @@ import pytest
 import inlay
 from inlay.base.catalog.table import find
 from inlay.base.diagnostics import error, unsupported
+from inlay.base.metadata import Metadata
+from inlay.cli._command import Output
+from inlay.cli._model import describe_metadata
 from inlay.cli.main import commands, exit_code, main
 from inlay.machine.board_file import board_names, find_board
 from tests.unit.test_api import X, Y, Z, tiny_model
@@ -262,3 +265,15 @@ def test_the_exit_code_says_which_kind_of_failure(model, tmp_path, cache, capsys
              "run.cancelled": 130}  # fmt: skip
     assert {id: exit_code(error(id, "m")) for id in codes} == codes
     assert exit_code(unsupported("run.device-absent", "m")) == 1
+
+
+def test_what_a_model_says_of_itself_is_shown(capsys):
+    said = Metadata(
+        graph="g\x1b[2J", producer="torch", producer_version="2.1", version=7,
+        properties={"labels": "a\nb", "long": "x" * 300},
+    )  # fmt: skip
+    describe_metadata(said, Output(as_json=False))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == ["  graph: g\\x1b[2J", "  producer: torch 2.1", "  model version: 7"]
+    assert lines[3] == "  'labels': a\\nb"
+    assert lines[4].endswith("... (300 characters)")

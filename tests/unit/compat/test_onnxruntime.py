@@ -255,6 +255,13 @@ def test_providers_are_the_processor_or_a_board():
             ours.InferenceSession(data, providers=providers)
 
 
+def test_a_provider_may_compute_some_outputs_alone():
+    chosen = [("InlayExecutionProvider", {"outputs": ["y"]})]
+    session = ours.InferenceSession(scaled().SerializeToString(), providers=chosen)
+    assert [o.name for o in session.get_outputs()] == ["y"]
+    np.testing.assert_allclose(session.run(None, FEED)[0], X * 3)
+
+
 def test_a_run_stops_when_its_options_say_so(pair):
     stop = ours.RunOptions()
     stop.terminate = True

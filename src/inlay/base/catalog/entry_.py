@@ -33,4 +33,13 @@ ENTRIES = (
         explanation="`inlay run` makes random tensors, and reads and writes files of tensors.",
         remedy="Call the program from Python, where a list is a list and an option may be None.",
     ),
+    Entry(
+        id="entry.called",
+        title="a choice of outputs for a function that the program calls itself",
+        explanation=(
+            "`inlay.compile(outputs=[...])` changes what the entry gives; a program that calls its own "
+            "entry needs all of it."
+        ),
+        remedy="Choose outputs when it runs: `run(inputs, outputs=[...])`.",
+    ),
 )

@@ -71,6 +71,12 @@ ENTRIES = (
         remedy="Compare with `Executable.entries`.",
     ),
     Entry(
+        id="input.output",
+        title="a call that asks for an output that the entry does not have",
+        explanation="The message lists the outputs there are; all are given where none is named.",
+        remedy="Compare with `Executable.outputs`.",
+    ),
+    Entry(
         id="input.session",
         title="a session that hands on what the entry does not have",
         explanation="A session says which output becomes which input of the next run, by their names.",

@@ -110,7 +110,8 @@ class InferenceSession:
         args = [NodeArg.of(i) for i in model.graph.input]
         self._inputs = [a for a in args if a.name not in constants]
         self._constants = [a for a in args if a.name in constants]
-        self._outputs = [NodeArg.of(o) for o in model.graph.output]
+        given = {s.name for s in self._executable.outputs}
+        self._outputs = [NodeArg.of(o) for o in model.graph.output if o.name in given]
         self._specs = {s.name: s for s in self._executable.inputs}
         self._begun = time.time_ns()
 

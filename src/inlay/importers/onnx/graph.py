@@ -178,6 +178,7 @@ class _Importer:
                 functions=MappingProxyType({"main": main}),
                 entries=MappingProxyType({"main": names}),
                 sources=self.files.used,
+                metadata=load.metadata_of(self.model),
             )
         )
 

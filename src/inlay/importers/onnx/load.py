@@ -17,6 +17,7 @@ from onnx import TensorProto, numpy_helper
 from inlay.arith import dtype as dt
 from inlay.arith.dtype import DType
 from inlay.base.diagnostics import InlayError, error
+from inlay.base.metadata import Metadata
 from inlay.base.span import NO_SPAN, Span
 from inlay.importers.onnx.external import ExternalFiles
 from inlay.importers.onnx.limits import DEFAULT_LIMITS, MAX_DIM, MAX_RANK, ImportLimits
@@ -155,6 +156,20 @@ def _checked(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     if not model.HasField("graph") or not model.opset_import:
         raise _not_onnx(name, "it has no graph or names no operator set")
     return model
+
+
+def metadata_of(model: onnx.ModelProto) -> Metadata:
+    """Return what a model says of itself."""
+    return Metadata(
+        graph=model.graph.name,
+        producer=model.producer_name,
+        producer_version=model.producer_version,
+        domain=model.domain,
+        version=model.model_version,
+        description=model.doc_string,
+        graph_description=model.graph.doc_string,
+        properties={p.key: p.value for p in model.metadata_props},
+    )
 
 
 def _not_text(root: Message) -> str:
