@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -87,9 +87,11 @@ def load(
                 module = load_model(file, operators, settings)
                 return replace(module, sources=(str(file), *module.sources))
             case Path() as file:
+                _check_limits(limits, f"{file} is the text of a program")
                 module = _parsed(_text_of(file), operators, str(file))
                 return replace(module, sources=(str(file),))
             case str() as text:
+                _check_limits({k: v for k, v in limits.items() if k != "max_file_bytes"}, "it is text")
                 return _parsed(text, operators, "text")
             case content:
                 files = ExternalFiles(() if folder is None else (Path(folder).resolve(),))
@@ -124,6 +126,17 @@ def _content(source: Source, limits: ImportLimits) -> Path | str | bytes | onnx.
     if isinstance(found, bytes) and found.startswith(MAGIC):
         raise _executable("an executable")
     return found
+
+
+def _check_limits(limits: Mapping[str, int], why: str) -> None:
+    """Refuse limits of ONNX models for what is none.
+
+    Raises:
+        CompileError: `option.no-effect`.
+    """
+    if limits:
+        listed = ", ".join(limits)
+        raise error("option.no-effect", f"found {listed}, which does nothing here: {why}")
 
 
 def _checked(file: Path) -> Path:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, fields
+from dataclasses import fields
+from typing import TypeVar
 
 from inlay.api import compilation, load
 from inlay.base.instrument import Instrument
@@ -11,19 +12,28 @@ from inlay.base.options import Layer, arguments_layer, environment, resolve
 from inlay.cli._externs import externs_in
 from inlay.importers.onnx.limits import ImportLimits
 from inlay.pipeline.compile import Compilation
-from inlay.pipeline.options import CompileOptions
+from inlay.pipeline.options import CompileOptions, PlaceOptions
+
+T = TypeVar("T", bound=PlaceOptions)
+
+
+def options_in(kind: type[T], arguments: argparse.Namespace) -> T:
+    """Return options as the environment and the arguments say; the command line has the last word."""
+    known = {field.name for field in fields(CompileOptions)}
+    said = environment()
+    layer = Layer(said.origin, {k: v for k, v in said.values.items() if k in known})
+    whole = resolve(CompileOptions, layer, arguments_layer(arguments, kind)).options
+    return kind(**{field.name: getattr(whole, field.name) for field in fields(kind)})
 
 
 def compile_arguments(arguments: argparse.Namespace, instrument: Instrument) -> Compilation:
     """Compile the model as the arguments say; the command line overrides the environment."""
-    names, around = {field.name for field in fields(CompileOptions)}, environment()
-    known = {name: value for name, value in around.values.items() if name in names}
-    layers = Layer(around.origin, known), arguments_layer(arguments, CompileOptions)
-    options = resolve(CompileOptions, *layers).options
-    limits = resolve(ImportLimits, arguments_layer(arguments, ImportLimits)).options
+    options = options_in(CompileOptions, arguments)
+    given = arguments_layer(arguments, ImportLimits)
+    limits = resolve(ImportLimits, given).options
     module = load(
         arguments.model, externs=externs_in(arguments.extern), instrument=instrument,
-        **asdict(limits),
+        **{name: getattr(limits, name) for name in given.values},
     )  # fmt: skip
     values = {field.name: getattr(options, field.name) for field in fields(options)}
     return compilation(module, instrument=instrument, **values)

@@ -57,9 +57,10 @@ MODEL = "a model (.onnx), a program (.inl) or an executable (.inlay)"
 
 
 def add_model_arguments(
-    parser: argparse.ArgumentParser, *, needed: bool = True, meaning: str = MODEL
-) -> None:
-    """Declare the model (which may be left out if it is not needed) and how it is compiled."""
+    parser: argparse.ArgumentParser, *, needed: bool = True, meaning: str = MODEL,
+    runs: bool = True,
+) -> None:  # fmt: skip
+    """Declare the model (which may be left out if it is not needed), how it is compiled and run."""
     parser.add_argument(
         "model", type=Path, nargs=None if needed else "?",
         help=meaning,
@@ -68,13 +69,14 @@ def add_model_arguments(
         "--threads", type=integer(1, MOST_THREADS),
         help="threads to run on; all processors by default",
     )  # fmt: skip
-    parser.add_argument(
-        "--mode", choices=MODES, help="one kernel after the other (the default), as soon as their "
-        "inputs are there, or in an order that --schedule picks",
-    )  # fmt: skip
-    parser.add_argument(
-        "--schedule", type=integer(0, MOST), metavar="SEED", help="of --mode replay"
-    )
+    if runs:
+        parser.add_argument(
+            "--mode", choices=MODES, help="one kernel after the other (the default), as soon as "
+            "their inputs are there, or in an order that --schedule picks",
+        )  # fmt: skip
+        parser.add_argument(
+            "--schedule", type=integer(0, MOST), metavar="SEED", help="of --mode replay"
+        )
     add_extern_argument(parser)
     parser.add_argument("--timings", action="store_true", help="print the time of every pass")
     add_arguments(parser, CompileOptions)
@@ -199,10 +201,11 @@ def run_once(
 def _given(texts: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for text in texts:
-        name, sign, size = text.partition("=")
-        if not sign or not (size.isascii() and size.isdigit() and len(size) < 20):
+        name, sign, size = text.rpartition("=")
+        if not sign or not name or not (size.isascii() and size.isdigit() and len(size) < 20):
             raise error("option.bad-value", f"found --dim {text}, needed NAME=SIZE")
-        found[name] = int(size)
+        if found.setdefault(name, int(size)) != int(size):
+            raise error("option.bad-value", f"found two sizes of {name}: {found[name]} and {size}")
     return found
 
 

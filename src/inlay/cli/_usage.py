@@ -45,6 +45,16 @@ class Parser(argparse.ArgumentParser):
             unknown.append((choice[1], re.findall(r"'(.*?)'", choice[2])))
         raise usage_error(message, self.format_usage(), unknown)
 
+    def given(self, words: Sequence[str]) -> dict[str, str]:
+        """Return the options that are written in words that fit, as they are spelled, by name."""
+        options = [a for a in self._actions if a.option_strings]
+        long = {a.dest: [o for o in a.option_strings if o.startswith("--")] for a in options}
+        self._defaults.clear()
+        for action in options:
+            action.default = argparse.SUPPRESS
+        found = vars(self.parse_known_args(words)[0])
+        return {name: long[name][0] for name in found if long.get(name)}
+
     def in_one_line(self) -> None:
         """Make the usage one line: what must be given, in order."""
         needed = [a for a in self._actions if a.required and a.option_strings]
@@ -68,6 +78,8 @@ def usage_error(
 def parse(words: Sequence[str], table: ModuleTable[Command]) -> argparse.Namespace:
     """Return what the words say, with the command that they name as `command`.
 
+    The options that are written, and are no defaults, are in `given`: how each is spelled, by name.
+
     Raises:
         UsageError: `option.usage`.
     """
@@ -83,6 +95,7 @@ def parse(words: Sequence[str], table: ModuleTable[Command]) -> argparse.Namespa
         parsed, rest = parser.parse_known_args(words[1:])
         if rest:
             parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        parsed.given = parser.given(words[1:])
         return parsed
     return top_parser(table).parse_args(words)
 

@@ -11,7 +11,7 @@ import argparse
 import importlib
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,10 @@ import numpy as np
 
 from inlay.api import load
 from inlay.base.diagnostics import error, unsupported
+from inlay.base.options import arguments_layer
 from inlay.cli._calibrate import Inputs, calibrate
 from inlay.cli._command import Command, Output
+from inlay.cli._effects import COMPILING, LIMITS, of_model, refuse
 from inlay.cli._externs import externs_in
 from inlay.cli._files import check_outputs
 from inlay.cli._model import (
@@ -33,6 +35,7 @@ from inlay.cli._model import (
 )
 from inlay.cli._numbers import integer, not_negative
 from inlay.cli._progress import ticking
+from inlay.importers.onnx.limits import ImportLimits
 from inlay.ir.module import Module
 
 PEERS = ("onnxruntime",)
@@ -55,7 +58,22 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rtol", type=not_negative, default=1e-3, help="of the comparison of outputs")
 
 
+def _rules(arguments: argparse.Namespace) -> Iterator[tuple[bool, Iterable[str], str]]:
+    """Yield which arguments do nothing, and when."""
+    measures = arguments.calibrate is not None
+    running = (*COMPILING, "mode", "schedule", "threads", "against", "rounds", "atol", "rtol")
+    yield measures, running, "beside --calibrate"
+    yield (
+        measures and arguments.model is None, ("inputs", "dim", "seed", "extern", *LIMITS),
+        "without a model",
+    )  # fmt: skip
+    yield not measures, ("output",), "without --calibrate: it names what that writes"
+    yield not measures and arguments.against is None, ("atol", "rtol"), "without --against"
+    yield from () if measures else of_model(arguments)
+
+
 def _run(arguments: argparse.Namespace, output: Output) -> int:
+    refuse(arguments, *_rules(arguments))
     if arguments.threads is None:
         arguments.threads = 1
     if arguments.calibrate is not None:
@@ -64,7 +82,8 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         check_outputs(arguments, path)
         models: list[tuple[Module, Inputs]] = []
         if arguments.model is not None:
-            module = load(arguments.model, externs=externs_in(arguments.extern))
+            limits = arguments_layer(arguments, ImportLimits).values
+            module = load(arguments.model, externs=externs_in(arguments.extern), **limits)
             models.append((module, partial(inputs_of, arguments)))
         calibrate(arguments.calibrate, path, arguments.seconds, output, *models)
         return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from inlay.bytecode.writer import save
 from inlay.cli._command import Command, Output
+from inlay.cli._effects import of_model, refuse
 from inlay.cli._files import check_outputs, files_read
 from inlay.cli._model import (
     add_model_arguments,
@@ -20,12 +21,13 @@ from inlay.cli._progress import watched
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    add_model_arguments(parser, meaning="a model (.onnx) or a program (.inl)")
+    add_model_arguments(parser, meaning="a model (.onnx) or a program (.inl)", runs=False)
     parser.add_argument("-o", "--output", type=Path, required=True, help="the file to write")
     parser.add_argument("--kernels", action="store_true", help="list every kernel")
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
+    refuse(arguments, *of_model(arguments))
     check_outputs(arguments, arguments.output)
     begun = time.perf_counter()
     with watched(quiet=output.as_json) as (instrument, kept):

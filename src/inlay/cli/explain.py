@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 
 from inlay.api import explain
-from inlay.base.options import add_arguments, arguments_layer, resolve
+from inlay.base.options import add_arguments
 from inlay.cli._command import Command, Output
+from inlay.cli._compiling import options_in
+from inlay.cli._effects import refuse
 from inlay.cli._externs import add_extern_argument, externs_in
 from inlay.pipeline.options import PlaceOptions
-from inlay.placement.report import describe
+from inlay.placement.report import check_pattern, describe, matches
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,12 +27,19 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
-    options = resolve(PlaceOptions, arguments_layer(arguments, PlaceOptions)).options
+    refuse(arguments, (arguments.all, ("op",), "beside --all, which shows every kernel"))
+    options = options_in(PlaceOptions, arguments)
     choices = {field.name: getattr(options, field.name) for field in fields(options)}
     found = explain(arguments.model, externs=externs_in(arguments.extern), **choices)
+    if arguments.op:
+        check_pattern(found, arguments.op)
     for line in describe(found, everything=arguments.all, pattern=arguments.op):
         output.say(line)
-    output.record(**found.to_json())
+    record = found.to_json()
+    if arguments.op:
+        chosen = [asdict(o) for o in found.operations if matches(o, arguments.op)]
+        record["operations"] = chosen
+    output.record(**record)
     return 0
 
 

@@ -13,18 +13,21 @@ from inlay.base.files import write_text
 from inlay.base.registry import unknown_name
 from inlay.cli import _lists
 from inlay.cli._command import Command, Output
+from inlay.cli._effects import refuse
 from inlay.cli._externs import add_extern_argument, externs_in
 from inlay.cli._files import check_outputs, files_read
 from inlay.interp.tensor import evaluate_expr
 from inlay.ir.module import Module
 from inlay.ir.printer import print_module
 from inlay.ir.verify import check
-from inlay.machine.board_file import find_board
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext, Property
 from inlay.passes.discover import pass_table, passes_named
 from inlay.passes.manager import Pipeline, order_fault, run_pipeline
+from inlay.pipeline.detect import find_detected
+from inlay.pipeline.devices import runnable
 from inlay.pipeline.planning import meanings_of
+from inlay.placement import plan_places
 from inlay.placement.plan_places import PlanOptions
 
 _HINTS = {
@@ -44,13 +47,19 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--remarks", action="store_true", help="print what passes decided and why")
 
 
+def _planning(name: str) -> plan_places.PlanOptions:
+    board = runnable(find_detected(name))
+    return plan_places.PlanOptions(board.name, board)
+
+
 def _run(arguments: argparse.Namespace, output: Output) -> int:
+    names = [name.strip().replace("_", "-") for name in arguments.passes.split(",")]
+    plans = plan_places.PASS.name in names
+    refuse(arguments, (not plans, ("board",), f"without the pass {plan_places.PASS.name}"))
     check_outputs(arguments, arguments.output)
-    find_board(arguments.board)  # a name that no pass looks up is wrong all the same
     operators = table()
     meanings = meanings_of(operators)
     tables = [pass_table(f"inlay.{p}") for p in ("placement", "memory", "transforms")]
-    names = [name.strip().replace("_", "-") for name in arguments.passes.split(",")]
     for name in filter(None, names):
         if name not in (known := _lists.passes()):  # the folders hold helpers too
             raise unknown_name("pass", name, known)
@@ -59,7 +68,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     context = PassContext(
         operators,
         lambda expression: evaluate_expr(expression, meanings),
-        options={PlanOptions: PlanOptions(arguments.board)},
+        options={PlanOptions: _planning(arguments.board)} if plans else {},
     )
     given = _held(module)
     fault = order_fault(passes, given)

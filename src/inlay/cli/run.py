@@ -15,6 +15,7 @@ from inlay.base.files import write_text
 from inlay.bytecode.program import FunctionBody, HostBody
 from inlay.cli._arrays import write_arrays
 from inlay.cli._command import Command, Output
+from inlay.cli._effects import of_model, refuse
 from inlay.cli._files import check_outputs
 from inlay.cli._model import (
     add_input_arguments,
@@ -48,6 +49,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
+    refuse(arguments, *of_model(arguments))
     check_outputs(arguments, arguments.output, arguments.trace)
     begun = time.perf_counter()
     has_trace = arguments.profile or arguments.trace is not None

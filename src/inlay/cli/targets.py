@@ -13,6 +13,7 @@ from typing import Any
 
 from inlay.base.diagnostics import UnsupportedError, error
 from inlay.cli._command import Command, Output
+from inlay.cli._effects import refuse
 from inlay.machine.board import Board
 from inlay.machine.board_file import board_names, board_text, find_board
 from inlay.machine.target import host
@@ -29,7 +30,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
-    if arguments.action is not None:
+    is_list = arguments.action is None
+    why = f"beside {arguments.action}: it belongs to the list of all targets"
+    refuse(arguments, (not is_list, ("operators", "passes"), why))
+    if not is_list:
         if arguments.file is None:
             hint = f"inlay targets {arguments.action} NAME"
             raise error("option.bad-value", "found no name of a board or file", hint=hint)

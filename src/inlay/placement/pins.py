@@ -1,10 +1,16 @@
-"""Pins: what people say on a command line about where operations run, `PATTERN=DEVICE`."""
+"""Pins: what people say on a command line about where operations run, `PATTERN=DEVICE`.
+
+Of two pins that mean one operation the more specific one decides: the one that means fewer operations,
+all of which the other one means too. Of two that mean the same it is the one that names a node, an
+operator or a function over one with `*`. Where neither is, they contradict each other.
+"""
 
 from __future__ import annotations
 
 import fnmatch
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from inlay.base.diagnostics import Collector
 from inlay.base.registry import nearest
@@ -36,6 +42,7 @@ def apply_pins(
     """
     operations = operations_of(graph, instances)
     devices = graph.machine.device_index
+    meant: list[_Pin] = []
     for text in pins:
         pattern, sign, device = text.rpartition("=")
         if not sign or not pattern:
@@ -53,13 +60,62 @@ def apply_pins(
                 else f"its devices are {', '.join(devices)}",
             )  # fmt: skip
             continue
-        hit = [o for o in operations if matches(o, pattern, forms)]
+        hit = [i for i, o in enumerate(operations) if matches(o, pattern, forms)]
+        kept = [i for i in hit if not _is_added(operations[i], pattern, graph, devices[device])]
         if not hit:
             _nothing_matches(text, pattern, operations, forms, findings)
-        for o in hit:
-            if _is_added(o, pattern, graph, devices[device]):
-                continue
-            graph.pin(o.atom, devices[device], Reason(f"pinned by {text}", o.call.span))
+        elif not kept:
+            o = operations[hit[0]]
+            why = dict(graph.operations[o.atom].refusals)[devices[device]]
+            findings.error(
+                "placement.bad-pin", f"found --pin {text}, which has no effect: {why}", span=o.call.span
+            )
+        meant.append(_Pin(text, pattern, devices[device], frozenset(kept)))
+    _apply(graph, operations, meant, findings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pin:
+    """A pin and the operations that it means, by index."""
+
+    text: str
+    pattern: str
+    device: int
+    operations: frozenset[int]
+
+    def is_over(self, other: _Pin) -> bool:
+        """Whether this one decides where both mean an operation."""
+        if self.operations == other.operations:
+            return "*" not in self.pattern and "*" in other.pattern
+        return self.operations < other.operations
+
+
+def _apply(
+    graph: Graph, operations: Sequence[Operation], meant: Sequence[_Pin], findings: Collector
+) -> None:
+    """Make facts of pins, of each operation those over which none is."""
+    of: dict[int, list[_Pin]] = {}
+    for pin in meant:
+        for index in sorted(pin.operations):
+            of.setdefault(index, []).append(pin)
+    above = {id(pin): [p for p in meant if p.is_over(pin)] for pin in meant}
+    used: set[int] = set()
+    for index, pins in of.items():
+        o = operations[index]
+        for pin in pins:
+            over = next((p for p in above[id(pin)] if index in p.operations), None)
+            if over is None or over.device == pin.device:
+                used.add(id(pin))
+            if over is None:
+                graph.pin(o.atom, pin.device, Reason(f"pinned by {pin.text}", o.call.span))
+    for pin in meant:
+        if pin.operations and id(pin) not in used:
+            over = ", ".join(p.text for p in above[id(pin)])
+            findings.error(
+                "placement.bad-pin",
+                f"found --pin {pin.text}, which has no effect: others say more of all that it means",
+                notes=[f"those are {over}"], hint="leave it out",
+            )  # fmt: skip
 
 
 def _is_added(o: Operation, pattern: str, graph: Graph, device: int) -> bool:

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TypeVar
 
+from inlay.base.diagnostics import error
+from inlay.base.registry import unknown_name
 from inlay.placement.explain import Explanation, Moved, Placed, time_text
 from inlay.placement.schedule import INFINITE
 
@@ -24,7 +26,7 @@ def describe(e: Explanation, *, everything: bool = False, pattern: str = "") -> 
         pattern: shows these kernels in that way: names as in pins, with `*`.
     """
     lines = [*_totals(e), *_devices(e)]
-    chosen = [o for o in e.operations if everything or (pattern and _matches(o, pattern))]
+    chosen = [o for o in e.operations if everything or (pattern and matches(o, pattern))]
     if everything or pattern:
         lines.append(f"kernels that match {pattern}:" if pattern else "kernels:")
         lines += [line for o in chosen for line in _in_full(o)] or ["  none"]
@@ -87,8 +89,25 @@ def _longest(things: Iterable[T]) -> list[T]:
     return sorted(things, key=lambda x: -x.ns)[:_LONGEST]
 
 
-def _matches(o: Placed, pattern: str) -> bool:
+def matches(o: Placed, pattern: str) -> bool:
+    """Whether a pattern, as in pins, means a kernel."""
     return any(fnmatch.fnmatchcase(name, pattern) for name in (*o.names, o.operator))
+
+
+def check_pattern(e: Explanation, pattern: str) -> None:
+    """Refuse a pattern that means no kernel.
+
+    Raises:
+        CompileError: `name.unknown`.
+    """
+    if not any(matches(o, pattern) for o in e.operations):
+        names = dict.fromkeys(n for o in e.operations for n in (*o.operator.split("+"), *o.names))
+        folded = {n.lower(): n for n in names}
+        same = folded.get(pattern.strip("*").lower())
+        if same:
+            message = f"found no kernel named '{pattern}'"
+            raise error("name.unknown", message, hint=f"did you mean {same}?")
+        raise unknown_name("kernel", pattern, names)
 
 
 def _in_short(o: Placed) -> str:

@@ -20,7 +20,7 @@ def sizes_of(texts: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for text in texts:
         name, sign, size = text.rpartition("=")
-        if not sign or not name or not size.isdecimal():
+        if not sign or not name or not (size.isascii() and size.isdigit() and len(size) < 20):
             raise error("option.bad-value", f"found --typical {text}, needed NAME=SIZE")
         if found.setdefault(name, int(size)) != int(size):
             raise error("option.bad-value", f"found two sizes of {name}: {found[name]} and {size}")

@@ -505,6 +505,8 @@ def _settings(
         raise error("option.bad-value", f"found mode={mode!r}, needed one of {', '.join(MODES)}")
     if seed is not None and not _is_integer(seed, 0, (1 << 64) - 1):
         raise error("option.bad-value", f"found seed={seed!r}, needed an integer of 64 bits")
+    if seed is not None and (made.mode if mode is None else mode) != "replay":
+        raise error("option.no-effect", "found a seed, which does nothing without mode='replay'")
     return replace(
         made,
         threads=made.threads if threads is None else threads,

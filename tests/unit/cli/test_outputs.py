@@ -55,7 +55,7 @@ OVER = [
     "opt t.inl -o t.inl",
     "opt t.onnx -o hard",
     "opt t.inl --extern own.py -o own.py",
-    "opt t.inl --board b.toml -o b.toml",
+    "opt t.inl --passes plan-places --board b.toml -o b.toml",
     "bench t.onnx --calibrate host_two -o t.onnx",
     "bench --calibrate b.toml -o b.toml",
 ]

@@ -172,6 +172,47 @@ def test_bad_pins(pin, id, said):
     assert said in str(failure.value)
 
 
+TWICE = """
+fn f(x: T) -> T { tanh(neg(x)) }
+fn main(x: T) { add(@f(x), tanh(relu(x))) }
+"""
+
+
+@pytest.mark.parametrize(
+    ("pins", "devices"),
+    [
+        (("*=npu", "relu=cpu"), {"relu": "cpu", "matmul": "npu"}),
+        (("relu=cpu", "*=npu"), {"relu": "cpu", "matmul": "npu"}),
+        (("*=cpu", "m*=npu"), {"relu": "cpu", "matmul": "npu"}),
+        (("*=cpu", "r*=npu", "relu=cpu", "matmul=npu"), None),  # r* means relu alone
+        (("r*=npu", "relu=npu"), {"relu": "npu"}),
+        (("@main=cpu", "matmul=npu"), {"relu": "cpu", "matmul": "npu"}),
+    ],
+)
+def test_a_specific_pin_is_over_a_general_one(pins, devices):
+    program = "fn main(x: T, w: T) { relu(matmul(x, w)) }"
+    board = accelerated(link=8)
+    if devices is not None:
+        found = on(explained(program, board, *pins))
+        assert {n: found[n] for n in devices} == devices
+        return
+    with pytest.raises(CompileError) as failure:
+        explained(program, board, *pins)
+    assert set(failure.value.ids) == {"placement.bad-pin"}
+    assert "--pin r*=npu, which has no effect" in str(failure.value)
+    assert "--pin *=cpu, which has no effect" in str(failure.value)
+
+
+def test_pins_of_which_none_is_more_specific_contradict_each_other():
+    board = find_board("soc_npus")
+    with pytest.raises(CompileError) as failure:
+        explained(TWICE, board, "@f=dsp", "tanh=cpu")
+    assert failure.value.ids == ("placement.contradiction",)
+    assert "pinned by @f=dsp" in str(failure.value)
+    e = explained(TWICE, board, "@f=dsp", "tanh=dsp", "relu=cpu")
+    assert [o.device for o in e.operations if o.operator == "tanh"] == ["dsp", "dsp"]
+
+
 def test_measured_factors_and_hooks_of_architectures_count():
     board = accelerated(link=8)
     slow = Costs(measured=Measured(factors={("npu", "matmul"): 1000.0}))

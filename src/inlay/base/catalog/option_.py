@@ -18,6 +18,16 @@ ENTRIES = (
         remedy="Give a value of the type in the message.",
     ),
     Entry(
+        id="option.no-effect",
+        title="an option that would do nothing",
+        explanation=(
+            "An option was given where it means nothing: beside another one that takes its place, "
+            "for a file that it is not for, or without the option that it belongs to. Whoever "
+            "writes it expects something of it, so it is not passed over."
+        ),
+        remedy="Leave it out, or give what the message says it needs.",
+    ),
+    Entry(
         id="option.pass-order",
         title="a list of passes in an order that does not fit",
         explanation="A pass counts on what another one establishes, and nothing before it does.",
