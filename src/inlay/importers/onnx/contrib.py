@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from inlay.importers.onnx import (
+    contrib_attention,
     contrib_fused,
     ops_quantized,
     ops_recurrent,
@@ -17,6 +18,7 @@ from inlay.importers.onnx import (
     ops_text,
 )
 from inlay.importers.onnx.node import Node, Rule
+from inlay.importers.onnx.ops_quantized import parameter
 from inlay.importers.onnx.term import Term, term
 from inlay.importers.onnx.values import Value
 from inlay.ops.activations import GeluForm
@@ -41,32 +43,31 @@ def _quick_gelu(node: Node) -> Value:
 
 
 def _fused_matmul(node: Node) -> Value:
-    if node.flag("transBatchA") or node.flag("transBatchB"):
-        raise node.unsupported("transposes batches")
-    a, b = term(node, 0), term(node, 1)
-    if node.flag("transA"):
-        a = a.move(a.rank - 1, a.rank - 2)
-    if node.flag("transB"):
-        b = b.move(b.rank - 1, b.rank - 2)
+    a, b = (_turned(node, i, side) for i, side in enumerate("AB"))
     return (a.op("matmul", b) * node.float("alpha", 1.0)).value
 
 
-def _number(node: Node, i: int) -> Term:
-    p = term(node, i)
-    return p.reshape() if p.rank == 1 and p.shape[0] == 1 else p
+def _turned(node: Node, i: int, side: str) -> Term:
+    """Return an operand as a batch of matrices: its first axis may be that of rows."""
+    x = term(node, i)
+    if x.rank > 1 and node.flag(f"transBatch{side}"):
+        x = x.move(0, x.rank - 2)
+    if x.rank > 1 and node.flag(f"trans{side}"):
+        x = x.move(x.rank - 1, x.rank - 2)
+    return x
 
 
 def _real(node: Node, first: int) -> Term:
     """Return what three inputs stand for: a quantized tensor, its scale and its zero point."""
-    q, scale = term(node, first), _number(node, first + 1)
-    zero = (_number(node, first + 2),) if node.has(first + 2) else ()
+    q, scale = term(node, first), parameter(node, first + 1)
+    zero = (parameter(node, first + 2),) if node.has(first + 2) else ()
     return q.op("dequantize", scale, *zero, axis=0)
 
 
 def _quantized(node: Node, x: Term, first: int) -> Value:
     """Quantize with the scale and zero point of two inputs, to the type of input 0."""
-    scale = _number(node, first)
-    zero = (_number(node, first + 1),) if node.has(first + 1) else ()
+    scale = parameter(node, first)
+    zero = (parameter(node, first + 1),) if node.has(first + 1) else ()
     return x.op("quantize", scale, *zero, dtype=node.type(0).dtype, axis=0).value
 
 
@@ -87,6 +88,7 @@ def _q_linear_unary(name: str, **defaults: float) -> Rule:
 
 RULES: Mapping[tuple[str, str], Rule] = {
     **{(MICROSOFT, name): rule for name, rule in contrib_fused.RULES.items()},
+    **{(MICROSOFT, name): rule for name, rule in contrib_attention.RULES.items()},
     **{(MICROSOFT, name): rule for name, rule in ops_recurrent.QUANTIZED.items()},
     (LEARNING, "LabelEncoder"): ops_text.label_encoder,
     (MICROSOFT, "Gelu"): _gelu(GeluForm.ERF),

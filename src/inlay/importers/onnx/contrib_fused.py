@@ -14,8 +14,9 @@ import numpy as np
 from inlay.arith import dtype as dt
 from inlay.importers.onnx import ops_math, ops_nn, ops_pool
 from inlay.importers.onnx.node import Node, Rule
-from inlay.importers.onnx.ops_quantized import dynamically_quantized
-from inlay.importers.onnx.term import Term, concat, constant, term
+from inlay.importers.onnx.ops_quantized import RULES as QUANTIZED
+from inlay.importers.onnx.ops_quantized import dynamically_quantized, parameter
+from inlay.importers.onnx.term import Term, concat, constant, filled, term
 from inlay.importers.onnx.values import Value
 
 # --------------------------------------------------------------------------- activations
@@ -95,37 +96,52 @@ def _first_and_last(node: Node, y: Term, total: Term) -> tuple[Value, ...]:
 
 def _embed_layer_norm(node: Node) -> tuple[Value, ...]:
     """Look up words, positions and segments, add them up, and normalize."""
-    if node.has(7) or any(node.proto.output[1:2]):
-        raise node.unsupported("counts the words of a mask")
-    ids = term(node, 0)
-    words = term(node, 2).gather(ids)
-    length = ids.shape[1]
-    places = term(node, 3)
-    total = words + (places.gather(term(node, 8)) if node.has(8) else places.part(0, 0, length))
-    if node.has(1):
-        total = total + term(node, 4).gather(term(node, 1))
+    tables = {i: term(node, i) for i in (2, 3, 4) if node.has(i)}
+    places = term(node, 8) if node.has(8) else None
+    total = _embedded(node, tables, places)
     y = _normal(node, total, (term(node, 5), term(node, 6)), simplified=False)
-    return (y.value, y.value, total.value)[: len(node.proto.output)]
+    return (y.value, _counted(node).value, total.value)[: len(node.proto.output)]
+
+
+def _embedded(node: Node, tables: Mapping[int, Term], places: Term | None) -> Term:
+    """Return the sum of what words, positions and segments stand for; tables by their input."""
+    ids = term(node, 0)
+    here = tables[3].part(0, 0, ids.shape[1]) if places is None else tables[3].gather(places)
+    total = tables[2].gather(ids) + here
+    return total + tables[4].gather(term(node, 1)) if node.has(1) else total
+
+
+def _counted(node: Node) -> Term:
+    """Return how many words of each sequence the mask has; 0 without one."""
+    if not node.has(7):
+        return filled(node, 0, (term(node, 0).shape[0],), dt.I32)
+    return term(node, 7).equals(1).cast(dt.I32).over("sum", 1)
+
+
+def _q_embed_layer_norm(node: Node) -> tuple[Value, ...]:
+    """Inputs 2 to 6 are quantized: their scales are 5 inputs from 8 on, their zero points from 13."""
+    real = {
+        i: term(node, i).op("dequantize", parameter(node, 6 + i), parameter(node, 11 + i), axis=0)
+        for i in range(2, 7)
+        if node.has(i)
+    }
+    y = _normal(node, _embedded(node, real, None), (real[5], real[6]), simplified=False)
+    return (y.value, _counted(node).value)[: len(node.proto.output)]
 
 
 # --------------------------------------------------------------------------- quantized
 
 
-def _number(node: Node, i: int) -> Term:
-    p = term(node, i)
-    return p.reshape() if p.rank == 1 and p.shape[0] == 1 else p
-
-
 def _real(node: Node, x: int, scale: int, zero: int, axis: int = 0) -> Term:
     """Return what a quantized input stands for."""
-    more = (_number(node, zero),) if node.has(zero) else ()
-    return term(node, x).op("dequantize", _number(node, scale), *more, axis=axis)
+    more = (parameter(node, zero),) if node.has(zero) else ()
+    return term(node, x).op("dequantize", parameter(node, scale), *more, axis=axis)
 
 
 def _rounded(node: Node, y: Term, scale: int, zero: int, to: dt.DType) -> Value:
     """Quantize with the scale and zero point of two inputs."""
-    more = (_number(node, zero),) if node.has(zero) else ()
-    return y.op("quantize", _number(node, scale), *more, dtype=to, axis=0).value
+    more = (parameter(node, zero),) if node.has(zero) else ()
+    return y.op("quantize", parameter(node, scale), *more, dtype=to, axis=0).value
 
 
 def _q_linear(make: Callable[[Node, Term], Term]) -> Rule:
@@ -144,9 +160,28 @@ def _global_average(node: Node, x: Term) -> Term:
 
 
 def _average(node: Node, x: Term) -> Term:
-    if node.flag("channels_last"):
-        raise node.unsupported("has channels last")
-    return Term(node, node.as_tensor(ops_pool.average_pool(node, x)))
+    last = node.flag("channels_last")
+    x = x.move(x.rank - 1, 1) if last else x
+    # The window is read off the shape of input 0.
+    inside = replace(node, inputs=(x.value, *node.inputs[1:]))
+    y = Term(node, node.as_tensor(ops_pool.average_pool(inside, x)))
+    return y.move(1, y.rank - 1) if last else y
+
+
+def _channels_last(rule: Rule, *, always: bool = False) -> Rule:
+    """Return the rule of an operator whose input and result have their channels last."""
+
+    def turned(node: Node) -> Value:
+        if not (always or node.flag("channels_last")):
+            done = rule(node)
+        else:
+            x = term(node, 0)
+            done = rule(replace(node, inputs=(x.move(x.rank - 1, 1).value, *node.inputs[1:])))
+        (result,) = done[:1] if isinstance(done, tuple) else (done,)
+        y = Term(node, node.as_tensor(result))
+        return y.move(1, y.rank - 1).value if always or node.flag("channels_last") else y.value
+
+    return turned
 
 
 def _softmax(node: Node, x: Term) -> Term:
@@ -164,9 +199,20 @@ def _q_linear_concat(node: Node) -> Value:
     return _rounded(node, joined, 0, 1, node.type(2).dtype)
 
 
+def _q_where(node: Node) -> Value:
+    """Inputs: the condition; x, scale, zero; y, scale, zero; scale and zero of the result."""
+    chosen = term(node, 0).where(_real(node, 1, 2, 3), _real(node, 4, 5, 6))
+    return _rounded(node, chosen, 7, 8, node.type(1).dtype)
+
+
+def _mean(node: Node, x: Term) -> Term:
+    axes = [node.axis(a, x.rank) for a in node.int_list("axes") or ()]
+    return x.over("mean", *axes, keep=node.flag("keepdims", default=True))
+
+
 def _q_gemm(node: Node) -> Value:
     """Inputs: a, scale, zero; b, scale, zero; c in units of both scales; scale and zero of y."""
-    zeros = [_number(node, i) if node.has(i) else None for i in (2, 5)]
+    zeros = [parameter(node, i) if node.has(i) else None for i in (2, 5)]
     operands: list[Term] = []
     for i, zero, flipped in ((0, zeros[0], "transA"), (3, zeros[1], "transB")):
         whole = term(node, i).cast(dt.I32)
@@ -177,14 +223,14 @@ def _q_gemm(node: Node) -> Value:
     total = operands[0].op("matmul", operands[1])
     if node.has(6):
         total = total + term(node, 6)
-    scale = _number(node, 1) * _number(node, 4) * node.float("alpha", 1.0)
+    scale = parameter(node, 1) * parameter(node, 4) * node.float("alpha", 1.0)
     y = total.cast(dt.F32) * scale
     return _rounded(node, y, 7, 8, node.type(0).dtype) if node.has(7) else y.value
 
 
 def _matmul_integer_to_float(node: Node) -> Value:
     """Inputs: a, b; their scales; their zero points; a bias."""
-    return _scaled_product(node, term(node, 0), _number(node, 2), 4, 3, 5, 6)
+    return _scaled_product(node, term(node, 0), parameter(node, 2), 4, 3, 5, 6)
 
 
 def _dynamic_quantize_matmul(node: Node) -> Value:
@@ -196,11 +242,11 @@ def _dynamic_quantize_matmul(node: Node) -> Value:
 def _scaled_product(
     node: Node, a: Term, a_scale: Term, a_zero: Term | int, b_scale: int, b_zero: int, bias: int
 ) -> Value:
-    zero = _number(node, a_zero) if isinstance(a_zero, int) and node.has(a_zero) else a_zero
+    zero = parameter(node, a_zero) if isinstance(a_zero, int) and node.has(a_zero) else a_zero
     left = zero if isinstance(zero, Term) else constant(node, 0, a.dtype)
-    right = _number(node, b_zero) if node.has(b_zero) else constant(node, 0, node.type(1).dtype)
+    right = parameter(node, b_zero) if node.has(b_zero) else constant(node, 0, node.type(1).dtype)
     total = a.op("matmul_integer", term(node, 1), left, right)
-    y = total.cast(dt.F32) * (a_scale * _number(node, b_scale))
+    y = total.cast(dt.F32) * (a_scale * parameter(node, b_scale))
     return (y + term(node, bias)).value if node.has(bias) else y.value
 
 
@@ -237,6 +283,11 @@ def _unpacked(rows: np.ndarray, bits: int) -> np.ndarray:
 
 RULES: Mapping[str, Rule] = {
     "FusedConv": _fused_conv,
+    "NhwcMaxPool": _channels_last(ops_pool.RULES["MaxPool"], always=True),
+    "QLinearConv": _channels_last(QUANTIZED["QLinearConv"]),
+    "QLinearWhere": _q_where,
+    "QLinearReduceMean": _q_linear(_mean),
+    "QEmbedLayerNormalization": _q_embed_layer_norm,
     "FusedGemm": _fused_gemm,
     "SkipLayerNormalization": _skip_norm(simplified=False),
     "SkipSimplifiedLayerNormalization": _skip_norm(simplified=True),

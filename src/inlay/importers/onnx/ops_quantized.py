@@ -23,7 +23,7 @@ from inlay.ir.expr import Expr
 NARROW = (dt.I8, dt.U8, dt.I16, dt.U16)
 
 
-def _parameter(node: Node, i: int) -> Term:
+def parameter(node: Node, i: int) -> Term:
     """Return a scale or zero point; a vector of one number is a number."""
     p = term(node, i)
     return p.reshape() if p.rank == 1 and p.shape[0] == 1 else p
@@ -42,8 +42,8 @@ def _spread(p: Term, x: Term, axis: int, block: int) -> Term:
 
 
 def _quantize(node: Node) -> Value:
-    x, scale = term(node, 0), _parameter(node, 1)
-    zero = _parameter(node, 2) if node.has(2) else None
+    x, scale = term(node, 0), parameter(node, 1)
+    zero = parameter(node, 2) if node.has(2) else None
     to = zero.dtype if zero is not None else _output_type(node)
     if to not in NARROW:
         raise node.unsupported(f"quantizes to {to}")
@@ -78,14 +78,14 @@ def _output_type(node: Node) -> DType:
 
 def _axis_and_block(node: Node, x: Term) -> tuple[int, int]:
     block = node.int("block_size", 0)
-    if not block and _parameter(node, 1).rank == 0:
+    if not block and parameter(node, 1).rank == 0:
         return 0, 0
     return node.axis(node.int("axis", 1), x.rank), block
 
 
 def _dequantize(node: Node) -> Value:
-    q, scale = term(node, 0), _parameter(node, 1)
-    zero = _parameter(node, 2) if node.has(2) else None
+    q, scale = term(node, 0), parameter(node, 1)
+    zero = parameter(node, 2) if node.has(2) else None
     axis, block = _axis_and_block(node, q)
     asked = node.int("output_dtype", 0)
     to = (load.dtype_of(asked) if asked else scale.dtype) or scale.dtype
@@ -111,7 +111,7 @@ def _zeros(node: Node, *inputs: int) -> tuple[Expr, ...]:
         if i <= last:
             operand = i - inputs[0]
             dtype = node.type(operand).dtype
-            zero = _parameter(node, i) if node.has(i) else None
+            zero = parameter(node, i) if node.has(i) else None
             found.append(node.number(0, dtype) if zero is None else zero.expr)
     return tuple(found)
 
@@ -148,12 +148,12 @@ def quantized_product(x: Term, weights: Term, scale: Term, zero: Term) -> Term:
 def _q_linear_conv(node: Node) -> Value:
     x, w = node.tensor(0), node.tensor(3)
     attrs = conv_attributes(node, node.type(0), node.type(3))
-    zeros = (_parameter(node, 2).expr, _parameter(node, 5).expr)
+    zeros = (parameter(node, 2).expr, parameter(node, 5).expr)
     total = node.emit("conv_integer", x, w, *zeros, **attrs)
     spatial = node.rank(0) - 2
     if node.has(8):
         total = channel_bias(node, total, node.tensor(8), spatial)
-    scale = _parameter(node, 1) * _parameter(node, 4)
+    scale = parameter(node, 1) * parameter(node, 4)
     if scale.rank == 1:
         scale = scale.along(1, node.rank(0))
     return _rescaled(Term(node, total), scale, node).value
@@ -162,9 +162,9 @@ def _q_linear_conv(node: Node) -> Value:
 def _q_linear_matmul(node: Node) -> Value:
     """Inputs: a, its scale and zero point; b, its scale and zero point; scale and zero of y."""
     a, b = node.tensor(0), node.tensor(3)
-    zeros = (_parameter(node, 2).expr, _parameter(node, 5).expr)
+    zeros = (parameter(node, 2).expr, parameter(node, 5).expr)
     total = node.emit("matmul_integer", a, b, *zeros)
-    left, right = _parameter(node, 1), _parameter(node, 4)
+    left, right = parameter(node, 1), parameter(node, 4)
     if left.rank == 1:
         left = left.reshape(left.shape[0], 1)
     return _rescaled(Term(node, total), left * right, node).value
@@ -172,8 +172,8 @@ def _q_linear_matmul(node: Node) -> Value:
 
 def _rescaled(total: Term, scale: Term, node: Node) -> Term:
     """Return a product in i32 as a quantized value of scale input 6 and zero point input 7."""
-    zero = _parameter(node, 7)
-    ratio = scale.cast(dt.F32) / _parameter(node, 6).cast(dt.F32)
+    zero = parameter(node, 7)
+    ratio = scale.cast(dt.F32) / parameter(node, 6).cast(dt.F32)
     return _saturated(total.cast(dt.F32) * ratio, zero, zero.dtype)
 
 
