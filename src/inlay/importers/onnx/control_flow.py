@@ -284,6 +284,8 @@ def _scan(node: Node) -> tuple[Value, ...]:
         raise node.invalid("has a body whose inputs or outputs do not fit its own")
     in_axes = node.int_list("scan_input_axes") or (0,) * n_scanned
     out_axes = node.int_list("scan_output_axes") or (0,) * n_rows
+    if len(in_axes) != n_scanned or len(out_axes) != n_rows:
+        raise node.invalid(f"has {len(in_axes)} and {len(out_axes)} axes of what it scans and stacks")
     sequences = [
         node.move_axis(node.tensor(i), node.axis(axis, node.rank(i)), 0)
         for i, axis in enumerate(in_axes, n_carried)
@@ -299,8 +301,8 @@ def _scan(node: Node) -> tuple[Value, ...]:
         [node.tensor(i) for i in range(n_carried)],
         sequences,
         body,
-        reverse_sequences=_flags(node, "scan_input_directions"),
-        reverse_rows=_flags(node, "scan_output_directions"),
+        reverse_sequences=node.flags("scan_input_directions", n_scanned),
+        reverse_rows=node.flags("scan_output_directions", n_rows),
         names=[i.name for i in graph.input[:n_carried]],
         name=node.loop_name,
     )
@@ -332,7 +334,7 @@ def _batched_scan(node: Node) -> tuple[Value, ...]:
             rows[:n_carried],
             rows[n_carried:],
             step,
-            reverse_sequences=_flags(node, "directions"),
+            reverse_sequences=node.flags("directions", n_scanned),
             names=[i.name for i in graph.input[:n_carried]],
             name=node.loop_name,
         )
@@ -341,10 +343,6 @@ def _batched_scan(node: Node) -> tuple[Value, ...]:
     operands = [node.tensor(i + 1) for i in range(n_carried + n_scanned)]
     done = node.b.scan([], operands, one, name=f"{node.loop_name}_batch")
     return tuple(Value(e) for e in done.stacked)
-
-
-def _flags(node: Node, name: str) -> tuple[bool, ...]:
-    return tuple(bool(b) for b in node.int_list(name) or ())
 
 
 RULES: Mapping[str, Rule] = {"If": _if, "Loop": _loop, "Scan": _scan}

@@ -108,8 +108,26 @@ class Node:
         return default if a is None else int(a.i)
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """Return an integer attribute that stands for a truth value."""
-        return bool(self.int(name, int(default)))
+        """Return an integer attribute that stands for a truth value: 0 or 1."""
+        found = self.int(name, int(default))
+        if found not in (0, 1):
+            raise self.invalid(f"has {name} = {found}, needed 0 or 1")
+        return bool(found)
+
+    def flags(self, name: str, count: int) -> tuple[bool, ...]:
+        """Return an attribute that is a list of so many truth values, 0 by default."""
+        found = self.int_list(name) or (0,) * count
+        if len(found) != count or not set(found) <= {0, 1}:
+            raise self.invalid(f"has {name} = {list(found)}, needed {count} times 0 or 1")
+        return tuple(bool(b) for b in found)
+
+    def choice(self, name: str, default: str, *others: str) -> str:
+        """Return a string attribute that is one of some words."""
+        found = self.string(name, default)
+        if found not in (default, *others):
+            words = ", ".join(f"'{word}'" for word in (default, *others))
+            raise self.invalid(f"has {name} '{found}', needed one of {words}")
+        return found
 
     def float(self, name: str, default: float) -> float:
         """Return a float attribute."""

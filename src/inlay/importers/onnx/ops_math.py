@@ -230,7 +230,7 @@ def _scaled(name: str, **defaults: float) -> Rule:
 
 
 def _gelu(node: Node) -> Value:
-    tanh = node.string("approximate", "none") == "tanh"
+    tanh = node.choice("approximate", "none", "tanh") == "tanh"
     form = GeluForm.TANH if tanh else GeluForm.ERF
     return node.result("gelu", node.tensor(0), form=form)
 
@@ -266,7 +266,7 @@ def _shrunk(x: Term, limit: float, bias: float) -> Term:
 
 
 def _bitshift(node: Node) -> Value:
-    left = node.string("direction", "LEFT") == "LEFT"
+    left = node.choice("direction", "LEFT", "RIGHT") == "LEFT"
     name = "shift_left" if left else "shift_right"
     return node.result(name, node.tensor(0), node.tensor(1))
 

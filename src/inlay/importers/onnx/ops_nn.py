@@ -16,13 +16,38 @@ from inlay.ir import make
 from inlay.ir.expr import Expr
 from inlay.ir.types import TensorType
 
+_LEAST = {"strides": 1, "dilations": 1, "kernel_shape": 1, "output_padding": 0}
+"""The least number that an attribute may have, where negative ones mean nothing."""
+
 
 def ints_attribute(node: Node, name: str, count: int, default: int) -> tuple[int, ...]:
     """Return an attribute with a number for each of so many axes."""
     found = node.int_list(name) or (default,) * count
     if len(found) != count:
-        raise node.invalid(f"has {len(found)} {name} for {count} spatial axes")
+        raise node.invalid(f"has {len(found)} numbers in {name}, needed {count}")
+    if name in _LEAST and min(found, default=_LEAST[name]) < _LEAST[name]:
+        raise node.invalid(f"has {name} = {list(found)}, needed at least {_LEAST[name]}")
     return found
+
+
+def pad_mode(node: Node, count: int) -> str:
+    """Return how a node with so many spatial axes is padded; it must say so in one way."""
+    mode = node.choice("auto_pad", "NOTSET", "", "VALID", "SAME_UPPER", "SAME_LOWER")
+    if any(ints_attribute(node, "pads", 2 * count, 0)) and mode not in ("NOTSET", ""):
+        raise node.invalid(f"has both pads and auto_pad '{mode}'")
+    return mode
+
+
+def kernel_of(node: Node, w: TensorType) -> tuple[int, ...]:
+    """Return the spatial size of weights, which the node may repeat as an attribute."""
+    sizes = tuple(d.value for d in w.shape[2:])
+    kernel = tuple(k for k in sizes if k is not None)
+    if len(kernel) < len(sizes):
+        raise node.unsupported("has weights whose spatial size is not known")
+    said = ints_attribute(node, "kernel_shape", len(kernel), 1)
+    if node.int_list("kernel_shape") and said != kernel:
+        raise node.invalid(f"has kernel_shape {list(said)} and weights of {list(kernel)}")
+    return kernel
 
 
 def resolved_pads(
@@ -34,13 +59,11 @@ def resolved_pads(
 ) -> tuple[int, ...]:
     """Return the padding in front of every spatial axis, then behind every one."""
     count = len(spatial)
-    mode = node.string("auto_pad", "NOTSET")
+    mode = pad_mode(node, count)
     if mode in ("NOTSET", ""):
         return ints_attribute(node, "pads", 2 * count, 0)
     if mode == "VALID":
         return (0,) * (2 * count)
-    if mode not in ("SAME_UPPER", "SAME_LOWER"):
-        raise node.invalid(f"has auto_pad '{mode}'")
     totals: list[int] = []
     for n, k, s, d in zip(spatial, kernel, strides, dilations, strict=True):
         reach = (k - 1) * d + 1
@@ -65,7 +88,7 @@ def pads_to_same(
     dilations: Sequence[int],
 ) -> tuple[Int, ...]:
     """Return fronts, then ends, of `SAME_*` where they depend on sizes; else nothing."""
-    mode = node.string("auto_pad", "NOTSET")
+    mode = pad_mode(node, len(spatial))
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
         return ()
     if all(n.value is not None or s == 1 for n, s in zip(spatial, strides, strict=True)):
@@ -118,12 +141,8 @@ def _windows(
     spatial = len(x.shape) - 2
     if spatial < 1 or len(w.shape) != len(x.shape):
         raise node.invalid(f"has an input of rank {len(x.shape)}, weights of {len(w.shape)}")
-    kernel = tuple(d.value for d in w.shape[2:])
-    if any(k is None for k in kernel):
-        raise node.unsupported("has weights whose spatial size is not known")
-    sizes = tuple(k for k in kernel if k is not None)
     strides = ints_attribute(node, "strides", spatial, 1)
-    return strides, ints_attribute(node, "dilations", spatial, 1), sizes
+    return strides, ints_attribute(node, "dilations", spatial, 1), kernel_of(node, w)
 
 
 def _conv(node: Node) -> Value:
@@ -143,18 +162,30 @@ def _conv(node: Node) -> Value:
     return Value(y)
 
 
+def _more_output(
+    node: Node, strides: Sequence[int], dilations: Sequence[int]
+) -> tuple[int, ...]:
+    """Return what is added behind a result, for which there are as many sizes as a step has."""
+    extra = ints_attribute(node, "output_padding", len(strides), 0)
+    for e, s, d in zip(extra, strides, dilations, strict=True):
+        if e >= max(s, d):
+            raise node.invalid(f"has output_padding {e}, needed less than {max(s, d)}")
+    return extra
+
+
 def _conv_transpose(node: Node) -> Value:
     x, w = node.type(0), node.type(1)
     spatial = len(x.shape) - 2
-    sizes = tuple(d.value for d in w.shape[2:])
-    if any(k is None for k in sizes):
-        raise node.unsupported("has weights whose spatial size is not known")
-    kernel = tuple(k for k in sizes if k is not None)
+    kernel = kernel_of(node, w)
     strides = ints_attribute(node, "strides", spatial, 1)
     dilations = ints_attribute(node, "dilations", spatial, 1)
-    extra = ints_attribute(node, "output_padding", spatial, 0)
-    wanted = node.int_list("output_shape")
-    mode = node.string("auto_pad", "NOTSET")
+    extra = _more_output(node, strides, dilations)
+    wanted = node.int_list("output_shape") or None
+    if wanted is not None and len(wanted) not in (spatial, spatial + 2):
+        raise node.invalid(f"has {len(wanted)} numbers in output_shape, needed {spatial}")
+    if wanted is not None and min(wanted) < 1:
+        raise node.invalid(f"has output_shape = {list(wanted)}, needed at least 1")
+    mode = pad_mode(node, spatial)
     if wanted is not None or mode in ("SAME_UPPER", "SAME_LOWER"):
         totals: list[int] = []
         for i in range(spatial):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from onnx import TensorProto
+
 from inlay.arith import dtype as dt
 from inlay.arith.expr import product
+from inlay.importers.onnx import load
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, term
 from inlay.importers.onnx.values import Value
@@ -32,6 +35,9 @@ def _batch_norm(node: Node) -> tuple[Value, ...]:
 def _layer_norm(node: Node) -> tuple[Value, ...]:
     x, epsilon = term(node, 0), node.float("epsilon", 1e-5)
     axis = node.axis(node.int("axis", -1), x.rank)
+    stashed = load.dtype_of(node.int("stash_type", TensorProto.FLOAT))
+    if stashed is None or not stashed.is_float:
+        raise node.invalid(f"has stash_type = {node.int('stash_type', 0)}, which is no float format")
     if not any(node.proto.output[1:]):
         return (node.result("layer_norm", *node.tensors(), axis=axis, epsilon=epsilon),)
     wide = x.cast(dt.F32) if x.dtype in (dt.F16, dt.BF16) else x

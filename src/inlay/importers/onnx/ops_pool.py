@@ -31,13 +31,14 @@ def _pool(name: str) -> Rule:
         if same is not None:
             return (same.value,)
         attrs = _window(node)
+        by_columns = node.flag("storage_order")
         if name == "average_pool":
             attrs["count_include_pad"] = node.flag("count_include_pad")
         result = node.result(name, node.tensor(0), **attrs)
         if len(node.proto.output) < 2:
             return (result,)
         index = Term(node, node.emit("max_pool_index", node.tensor(0), **attrs))
-        if node.flag("storage_order"):
+        if by_columns:
             index = _column_major(index, node.type(0).shape[2:])
         return result, index.value
 
@@ -50,6 +51,8 @@ def _window(node: Node) -> dict[str, object]:
     if spatial < 1:
         raise node.invalid(f"has an input of rank {len(dims)}")
     kernel = ints_attribute(node, "kernel_shape", spatial, 1)
+    if not node.int_list("kernel_shape"):
+        raise node.invalid("has no kernel_shape")
     strides = ints_attribute(node, "strides", spatial, 1)
     dilations = ints_attribute(node, "dilations", spatial, 1)
     pads = resolved_pads(node, dims[2:], kernel, strides, dilations)
@@ -201,12 +204,16 @@ def _col2im(node: Node) -> Value:
     dilations = ints_attribute(node, "dilations", count, 1)
     pads = ints_attribute(node, "pads", 2 * count, 0)
     n, rows, columns = x.shape
+    if min(pads, default=0) < 0:
+        raise node.invalid(f"has pads = {list(pads)}, needed at least 0")
     padded = [image[d] + pads[d] + pads[count + d] for d in range(count)]
     out = [
         floordiv(padded[d] - (block[d] - 1) * dilations[d] - 1, lit(strides[d])) + 1
         for d in range(count)
     ]
     taps = product(block)
+    if (columns - product(out)).value not in (0, None):
+        raise node.invalid(f"has {columns} columns, needed one for each of {product(out)} windows")
     place = filled(node, 0, (taps, columns), dt.I64)
     for d in range(count):
         tap = _digit(node, taps, block, d) * dilations[d]

@@ -187,9 +187,11 @@ def _activation(node: Node, name: str, alphas: list[float], betas: list[float]) 
 
 
 def _clip(node: Node) -> Activation:
-    limit = node.float("clip", 0.0)
-    if limit == 0.0:
+    if "clip" not in node.attribute_names():
         return lambda x: x
+    limit = node.float("clip", 0.0)
+    if not limit > 0.0:
+        raise node.invalid(f"has clip = {limit}, needed more than 0")
     return lambda x: x.clamp(-limit, limit)
 
 
@@ -242,6 +244,10 @@ def _run(
     hidden = r.content.shape[0].value
     if hidden is None:
         raise node.unsupported("has a hidden size that is not known")
+    if node.int("hidden_size", hidden) != hidden:
+        raise node.invalid(
+            f"has hidden_size = {node.int('hidden_size', 0)} and weights of {hidden}"
+        )
     gates = _GATES[kind] * hidden
     if r.content.shape[1] != gates:
         raise node.invalid(f"has recurrent weights of {r.content.shape[1]} rows, needed {gates}")

@@ -75,6 +75,8 @@ class _Axis:
 def _spec(node: Node) -> _Spec:
     rank = node.rank(0)
     axes = tuple(node.axis(a, rank) for a in node.int_list("axes") or range(rank))
+    if len(set(axes)) < len(axes):
+        raise node.invalid(f"has axes = {list(axes)}, of which some are one")
     mode = node.string("mode", "nearest")
     if mode not in tuple(Mode):
         raise node.invalid(f"has mode '{mode}'")
@@ -95,7 +97,7 @@ def _spec(node: Node) -> _Spec:
         node.flag("antialias") and mode != "nearest",
         node.flag("exclude_outside"),
         node.float("cubic_coeff_a", -0.75),
-        node.string("keep_aspect_ratio_policy", "stretch"),
+        node.choice("keep_aspect_ratio_policy", "stretch", "not_larger", "not_smaller"),
         term(node, 1) if crops and node.has(1) else None,
         node.float("extrapolation_value", 0.0),
     )
@@ -144,8 +146,6 @@ def _to_sizes(node: Node, spec: _Spec, i: int) -> Value:
             return _plain(node, spec, tuple(dims), ())
         axes = [_Axis(a, x.shape[a], dims[a], _ratio(x, a, dims[a])) for a in spec.axes]
         return _composed(node, spec, axes)
-    if spec.policy not in ("not_larger", "not_smaller"):
-        raise node.invalid(f"has keep_aspect_ratio_policy '{spec.policy}'")
     old = integers(node, [x.shape[a] for a in spec.axes]).cast(dt.F32)
     ratios = term(node, i).cast(dt.F32) / old
     scale = ratios.over("min" if spec.policy == "not_larger" else "max")

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import product as combinations
 
 from inlay.arith import dtype as dt
-from inlay.arith.expr import Int, product
+from inlay.arith.expr import Int, floordiv, lit, product
 from inlay.importers.onnx.node import Node, Rule
-from inlay.importers.onnx.ops_nn import ints_attribute
+from inlay.importers.onnx.ops_nn import ints_attribute, kernel_of
 from inlay.importers.onnx.term import Term, arange, concat, integers, term
 from inlay.importers.onnx.values import Value
 
@@ -253,16 +253,19 @@ def _deform_conv(node: Node) -> Value:
     x, w, offset = term(node, 0), term(node, 1), term(node, 2)
     if x.rank != 4:
         raise node.unsupported(f"has an input of rank {x.rank}; only images are done")
-    kernel = [d.value for d in w.shape[2:]]
-    if None in kernel:
-        raise node.unsupported("has weights whose spatial size is not known")
+    kh, kw = kernel_of(node, node.type(1))
     strides = ints_attribute(node, "strides", 2, 1)
     dilations = ints_attribute(node, "dilations", 2, 1)
     pads = ints_attribute(node, "pads", 4, 0)
     groups, moved = node.int("group", 1), node.int("offset_group", 1)
     n, channels = x.shape[:2]
     out = offset.shape[2:]
-    kh, kw = (k or 0 for k in kernel)
+    if min(pads) < 0:
+        raise node.invalid(f"has pads = {list(pads)}, needed at least 0")
+    for d, k in enumerate((kh, kw)):
+        room = x.shape[2 + d] + (pads[d] + pads[2 + d]) - ((k - 1) * dilations[d] + 1)
+        if (floordiv(room, lit(strides[d])) + 1 - out[d]).value not in (0, None):
+            raise node.invalid(f"has offsets for {out[d]} windows along axis {2 + d}")
     taps, points = kh * kw, product(out)
     offsets = offset.cast(dt.F32).reshape(n * moved, taps, 2, *out)
     places: list[Term] = []

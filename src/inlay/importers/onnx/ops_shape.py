@@ -444,6 +444,8 @@ def _split(node: Node) -> tuple[Value, ...]:
         sizes = (part,) * (count - 1) + (dims[axis] - part * (count - 1),)
     if len(sizes) != count:
         raise node.invalid(f"has {count} outputs and {len(sizes)} sizes")
+    if node.int("num_outputs", count) != count:
+        raise node.invalid(f"has {count} outputs and num_outputs = {node.int('num_outputs', 0)}")
     parts = node.emit("split", node.tensor(0), make.shape_const(sizes), axis=axis)
     return tuple(Value(e) for e in node.b.unpack(parts, [o or "unused" for o in node.proto.output]))
 

@@ -19,13 +19,13 @@ from inlay.ops.scatter import Combine
 
 
 def _depth_to_space(node: Node) -> Value:
-    column_row = node.string("mode", "DCR") == "CRD"
+    column_row = node.choice("mode", "DCR", "CRD") == "CRD"
     block = node.int("blocksize", 1)
     return node.result("depth_to_space", node.tensor(0), block=block, column_row=column_row)
 
 
 def _space_to_depth(node: Node) -> Value:
-    column_row = node.string("mode", "DCR") == "CRD"
+    column_row = node.choice("mode", "DCR", "CRD") == "CRD"
     block = node.int("blocksize", 1)
     return node.result("space_to_depth", node.tensor(0), block=block, column_row=column_row)
 

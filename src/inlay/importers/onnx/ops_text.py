@@ -37,11 +37,17 @@ def _tf_idf(node: Node) -> Value:
     if width is None:
         raise node.unsupported("has rows of a length that is not known")
     low, high = node.int("min_gram_length", 1), node.int("max_gram_length", 1)
+    skips = node.int("max_skip_count", 0)
+    if not 1 <= low <= high <= len(starts) or skips < 0:
+        raise node.invalid(
+            f"has n-grams of {low} to {high} words with at most {skips} between them, and a pool of "
+            f"those up to {len(starts)}"
+        )
     counts: list[Term] = []
     for n, grams in enumerate(_grams(node, np.array(pool, dtype.numpy), starts), 1):
         found = filled(node, 0.0, (rows.shape[0], len(grams)), dt.F32)
         if low <= n <= high and len(grams):
-            found = _occurrences(rows, width, grams, node.int("max_skip_count", 0))
+            found = _occurrences(rows, width, grams, skips)
         counts.append(found)
     total = concat(counts, 1)
     if total.shape[1] != len(columns):
