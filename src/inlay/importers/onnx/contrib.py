@@ -26,6 +26,12 @@ from inlay.ops.activations import GeluForm
 MICROSOFT = "com.microsoft"
 LEARNING = "ai.onnx.ml"
 
+HINTS: Mapping[str, str] = {
+    "com.microsoft.nchwc": "onnxruntime optimized this model for one machine; save it with the level "
+    "ORT_ENABLE_EXTENDED, or take the model from before",
+}
+"""What to do about operators of a domain of which none is known."""
+
 
 def _gelu(form: GeluForm) -> Rule:
     def rule(node: Node) -> Value:

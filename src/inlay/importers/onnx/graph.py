@@ -23,7 +23,7 @@ import onnx
 
 from inlay.base.diagnostics import Collector, CompileError, UnsupportedError, error, unsupported
 from inlay.base.span import Span
-from inlay.importers.onnx import externs, load, schemas, table
+from inlay.importers.onnx import contrib, externs, load, schemas, table
 from inlay.importers.onnx.emit import Emitter
 from inlay.importers.onnx.external import ExternalFiles
 from inlay.importers.onnx.inputs import InputTypes
@@ -488,7 +488,8 @@ def _unknown(proto: onnx.NodeProto, span: Span) -> UnsupportedError:
         "import.unknown-operator",
         f"operator {domain}{proto.op_type} is not known",
         span=span,
-        hint="export without it, or give an implementation: "
+        hint=contrib.HINTS.get(proto.domain)
+        or "export without it, or give an implementation: "
         f"externs=[inlay.extern('{domain}{proto.op_type}', ...)]",
     )
 

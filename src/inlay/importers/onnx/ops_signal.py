@@ -157,8 +157,10 @@ def _dft(node: Node) -> Value:
 def _real_inverse(node: Node, x: Term, axis: int, length: Int) -> Term:
     """Return the real numbers whose one-sided transform is given; what is missing is 0."""
     size, n = length.value, x.shape[axis].value
-    if size is None or n is None or size < 1 or x.shape[-1].value != 2:
-        raise node.unsupported("inverts a one-sided transform whose length is not known")
+    if x.shape[-1].value != 2 or (size is not None and size < 1):
+        raise node.invalid(f"inverts {x.shape[-1]} parts of each number to {length} numbers")
+    if size is None or n is None:
+        return _real_inverse_at_run_time(x, axis, length)
     used = min(n, size // 2 + 1)
     waves = _waves(used, size, size, 1.0) / size
     # All but the first and, of an even length, the middle stand for two: themselves, conjugated.
@@ -166,6 +168,19 @@ def _real_inverse(node: Node, x: Term, axis: int, length: Int) -> Term:
     table = np.concatenate([waves.real * twice, -waves.imag * twice], 0)
     y = _rows(x, axis, lit(used)).op("matmul", constant(node, table, x.dtype))
     return y.move(y.rank - 1, axis).reshape(*x.shape[:axis], size, *x.shape[axis + 1 : -1], 1)
+
+
+def _real_inverse_at_run_time(x: Term, axis: int, length: Int) -> Term:
+    """Do the same for lengths that only the running program knows."""
+    node = x.node
+    used = minimum(x.shape[axis], floordiv(length, lit(2)) + 1)
+    waves = _matrix_at_run_time(x, used, length, length, 1.0, real_input=False).part(1, 0, length)
+    size, k = integers(node, (length,)), arange(node, used)
+    alone = k.equals(0) | (k * 2).equals(size)
+    twice = alone.where(constant(node, 1.0, x.dtype), 2.0)
+    y = (_rows(x, axis, used) * concat([twice, twice], 0)).op("matmul", waves)
+    y = y / size.cast(x.dtype)
+    return y.move(y.rank - 1, axis).reshape(*x.shape[:axis], length, *x.shape[axis + 1 : -1], 1)
 
 
 def _dft_axis(node: Node) -> int:
@@ -185,35 +200,58 @@ def _stft(node: Node) -> Value:
     x = x.reshape(*x.shape, 1) if x.rank == 2 else x
     if x.rank != 3:
         raise node.invalid(f"has a signal of rank {x.rank}")
-    step = node.numbers(1, "a step")[0]
+    step = _one(node, 1)
     window = term(node, 2) if node.has(2) else None
     length = _one(node, 3) if node.has(3) else window.shape[0] if window else x.shape[1]
-    size, parts = length.value, x.shape[2].value
-    if size is None or parts not in (1, 2):
-        raise node.unsupported(
-            "has frames whose length is not known", hint="give a window or a frame_length of known size"
-        )
-    if step < 1 or size < 1:
-        raise node.invalid(f"has frames of {size} numbers and a step of {step}")
+    size, parts, stride = length.value, x.shape[2].value, step.value
+    if parts not in (1, 2):
+        raise node.invalid(f"has {x.shape[2]} parts of each number, needed 1 or 2")
+    if (stride is not None and stride < 1) or (size is not None and size < 1):
+        raise node.invalid(f"has frames of {length} numbers and a step of {step}")
     wide = x.cast(dt.F32) if x.dtype in (dt.F16, dt.BF16) else x
+    if size is None or stride is None:
+        return _frames_at_run_time(node, wide, window, length, step).cast(x.dtype).value
     outputs = size // 2 + 1 if node.flag("onesided", default=True) else size
     table = _as_real(_waves(size, outputs, size, -1.0), real_input=parts == 1)
     filters = np.ascontiguousarray(table.reshape(parts, size, 2 * outputs).transpose(2, 0, 1))
     weights = constant(node, filters, wide.dtype)
     if window is not None:
         weights = weights * window.cast(wide.dtype).reshape(1, 1, size)
-    y = wide.transpose(0, 2, 1).op("conv", weights, strides=(step,))
+    y = wide.transpose(0, 2, 1).op("conv", weights, strides=(stride,))
     frames = y.shape[2]
     y = y.reshape(y.shape[0], 2, outputs, frames).transpose(0, 3, 2, 1)
     return y.cast(x.dtype).value
 
 
+def _frames_at_run_time(
+    node: Node, x: Term, window: Term | None, length: Int, step: Int
+) -> Term:
+    """Transform frames whose length or distance only the running program knows."""
+    x = x.checked_least(x.shape[1] - length, 0, "a frame fits into the signal")
+    x = x.checked_least(step, 1, "frames have a distance").checked_least(length, 1, "a frame's size")
+    count = floordiv(x.shape[1] - length, step) + 1
+    begins = arange(node, count).reshape(count, 1) * integers(node, (step,))
+    frames = x.gather(begins + arange(node, length).reshape(1, length), axis=1, clamp=True)
+    if window is not None:
+        frames = frames * window.cast(x.dtype).reshape(1, 1, length, 1)
+    outputs = floordiv(length, lit(2)) + 1 if node.flag("onesided", default=True) else length
+    rows = _rows(frames, 2, length)
+    real_input = x.shape[2].value == 1
+    y = _transformed(rows, real_input=real_input, outputs=outputs, length=length, sign=-1.0)
+    return _complex(y, 2, outputs)
+
+
 def _mel_weight_matrix(node: Node) -> Value:
-    what = "number of bins, length, rate or edge"
-    bins, length, rate = (node.numbers(i, what)[0] for i in range(3))
-    low, high = (float(node.constant(i, what).reshape(-1)[0]) for i in (3, 4))
     to = load.dtype_of(node.int("output_datatype", 1))
-    if to is None or bins < 1 or length < 1 or rate < 1:
+    if to is None:
+        raise node.unsupported(f"gives {load.elem_type_name(node.int('output_datatype', 1))}")
+    given = [node.array(i) for i in range(5)]
+    numbers = [float(a.reshape(-1)[0]) for a in given if a is not None and a.size == 1]
+    if len(numbers) < 5:
+        return _mel_at_run_time(node, to)
+    bins, length, rate = (int(n) for n in numbers[:3])
+    low, high = numbers[3:]
+    if bins < 1 or length < 1 or rate < 1:
         raise node.invalid("has bins, a length or a rate that are not positive")
     mels = 2595 * np.log10(1 + np.array([low, high]) / 700)
     edges = mels[0] + np.arange(bins + 2) * (mels[1] - mels[0]) / (bins + 2)
@@ -231,6 +269,28 @@ def _mel_weight_matrix(node: Node) -> Value:
     beyond: Reals = np.where((at > middle) & (at < right), falling, 0.0)
     table: Reals = np.where((at >= left) & (at <= middle), slope, beyond)
     return Value(make.const(np.ascontiguousarray(table.astype(to.numpy))))
+
+
+def _mel_at_run_time(node: Node, to: dt.DType) -> Value:
+    """Compute the table where the program runs: what it depends on is computed there."""
+    bins, length = _one(node, 0), _one(node, 1)
+    rate, low, high = (term(node, i).cast(dt.F64).reshape() for i in (2, 3, 4))
+    first, last = ((f / 700.0 + 1.0).op("log") * (2595.0 / np.log(10.0)) for f in (low, high))
+    parts = integers(node, (bins + 2,)).cast(dt.F64)
+    edges = arange(node, bins + 2, dt.F64) * (last - first) / parts + first
+    hertz = ((edges * (np.log(10.0) / 2595.0)).op("exp") - 1.0) * 700.0
+    scale = integers(node, (length + 1,)).cast(dt.F64)
+    places = (hertz * scale / rate).op("floor")
+    rows = floordiv(length, lit(2)) + 1
+    left, middle, right = (places.part(0, i, bins + i).reshape(1, bins) for i in range(3))
+    outside = (middle < 0.0) | (middle >= integers(node, (rows,)).cast(dt.F64))
+    at = arange(node, rows, dt.F64).reshape(rows, 1)
+    rising = left.equals(middle).where(1.0, (at - left) / (middle - left).op("maximum", 1.0))
+    falling = (right - at) / (right - middle).op("maximum", 1.0)
+    beyond = ((at > middle) & (at < right)).where(falling, 0.0)
+    table = ((at >= left) & (at <= middle)).where(rising, beyond)
+    count = outside.cast(dt.I64).over("sum")
+    return table.checked_zero(count, "mel bins lie in the spectrum").cast(to).value
 
 
 RULES: Mapping[str, Rule] = {

@@ -7,6 +7,7 @@ import onnxruntime
 import pytest
 from onnx import helper
 
+from inlay.base.diagnostics import UnsupportedError
 from tests.unit.importers.onnx.models import load, model, run, value
 
 RNG = np.random.default_rng(3)
@@ -110,3 +111,11 @@ def test_as_onnxruntime(case: int) -> None:
         assert got.dtype == want.dtype
         step = 1 if want.dtype == np.uint8 else 1e-4
         np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), atol=step)
+
+
+def test_a_model_optimized_for_one_machine_says_so() -> None:
+    x = helper.make_node("ReorderInput", ["x"], ["y"], domain="com.microsoft.nchwc")
+    m = model([x], [value("x", [1, 8, 4, 4])], [value("y", None)])
+    m.opset_import.append(helper.make_opsetid("com.microsoft.nchwc", 1))
+    with pytest.raises(UnsupportedError, match="ORT_ENABLE_EXTENDED"):
+        load(m)

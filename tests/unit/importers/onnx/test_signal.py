@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import onnxruntime
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
+import inlay
 from inlay.importers.onnx import ops_signal
-from tests.unit.importers.onnx.models import Shape, model, run, value
+from tests.unit.importers.onnx.models import Shape, load, model, run, value
 
 RNG = np.random.default_rng(5)
 
@@ -78,3 +80,74 @@ def test_short_time(onesided: int, parts: int) -> None:
     frames = np.stack([z[:, i : i + 8] * window for i in range(0, 14, 3)], 1)
     want = pairs(np.fft.fft(frames))[:, :, : 5 if onesided else 8]
     np.testing.assert_allclose(run(m, {"x": x})["y"], want, atol=1e-4)
+
+
+def theirs(m, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    m.ir_version = 9
+    session = onnxruntime.InferenceSession(
+        m.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    return session.run(None, inputs)[0]
+
+
+@pytest.mark.parametrize("n", [5, 6])
+@pytest.mark.parametrize("length", [None, 7, 8])
+def test_inverse_of_one_sided_of_unknown_length(n: int, length: int | None) -> None:
+    z = np.fft.rfft(RNG.standard_normal((2, 2 * (n - 1))))
+    got = transformed(pairs(z), ["b", "n", 2], length=length, inverse=1, onesided=1)
+    np.testing.assert_allclose(got[..., 0], np.fft.irfft(z, n=length), atol=1e-4)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("has_window", [False, True])
+def test_short_time_of_sizes_that_the_program_computes(parts: int, has_window: bool) -> None:
+    names = ["x", "step", "window" if has_window else "", "" if has_window else "length"]
+    node = helper.make_node("STFT", names, ["y"], onesided=int(parts == 1))
+    inputs = {
+        "x": RNG.standard_normal((2, 21, parts)).astype(np.float32),
+        "step": np.array(3),
+        "window": np.hanning(8).astype(np.float32),
+        "length": np.array(8),
+    }
+    given = {n: inputs[n] for n in names if n}
+    declared = [
+        value(n, ["b", "n", parts] if n == "x" else ["w"] * a.ndim, TensorProto.INT64
+              if a.dtype == np.int64 else TensorProto.FLOAT)
+        for n, a in given.items()
+    ]  # fmt: skip
+    m = model([node], declared, [value("y", None)])
+    np.testing.assert_allclose(run(m, given)["y"], theirs(m, given), atol=1e-4)
+
+
+@pytest.mark.parametrize("computed", [(), ("length",), ("bins", "length", "rate", "low", "high")])
+@pytest.mark.parametrize("bins", [4, 8])
+def test_mel_weights(computed: tuple[str, ...], bins: int) -> None:
+    kinds = {"bins": np.int64, "length": np.int64, "rate": np.int64, "low": np.float32}
+    numbers = {"bins": bins, "length": 64, "rate": 8000, "low": 20.0, "high": 3500.0}
+    arrays = {n: np.array(v, kinds.get(n, np.float32)) for n, v in numbers.items()}
+    inputs = {n: arrays[n] for n in computed}
+    declared = [
+        value(n, [], TensorProto.INT64 if a.dtype == np.int64 else TensorProto.FLOAT)
+        for n, a in inputs.items()
+    ]
+    fixed = {n: a for n, a in arrays.items() if n not in inputs}
+    node = helper.make_node("MelWeightMatrix", list(arrays), ["y"])
+    m = model([node], declared, [value("y", None)], fixed)
+    np.testing.assert_allclose(run(m, inputs)["y"], theirs(m, inputs), atol=1e-5)
+
+
+def test_mel_weights_compiled() -> None:
+    """For the spectrum of a signal whose length is a dim."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["length"]),
+        helper.make_node("Squeeze", ["length"], ["n"]),
+        helper.make_node("MelWeightMatrix", ["bins", "n", "rate", "low", "high"], ["y"]),
+    ]
+    fixed = {
+        "bins": np.array(4), "rate": np.array(8000), "low": np.array(20, np.float32),
+        "high": np.array(3500, np.float32),
+    }  # fmt: skip
+    m = model(nodes, [value("x", ["n"])], [value("y", None)], fixed)
+    x = {"x": np.zeros(64, np.float32)}
+    found = inlay.compile(load(m), cache="none").run(x)["y"]
+    np.testing.assert_allclose(found, theirs(m, x), atol=1e-5)
