@@ -240,6 +240,7 @@ typedef struct inlay_config {
     size_t held_bytes;     /* dead memory that commands in flight still use; 0 for the default */
     uint32_t chooses;      /* of INLAY_PARALLEL: calls run as in INLAY_SEQUENTIAL where those of the
                               same entry were faster so; needs host.now */
+    uint32_t checks;       /* whether launches hold tensors against what code may touch */
 } inlay_config_t;
 
 inlay_status_t inlay_activation_create(const inlay_module_t *module, const inlay_host_t *host,

@@ -115,6 +115,34 @@ static inlay_status_t check_homes(inlay_activation_t *m, const inlay_kernel_t *k
     return INLAY_OK;
 }
 
+/* Whether the tensors have the bytes that the code may touch. The verifier does not see sizes: without
+ * this, a wrong program in a file could let right code write anywhere. */
+static inlay_status_t check_sizes(inlay_activation_t *m, const inlay_kernel_t *kernel,
+                                  const inlay_slot_t *tensors)
+{
+    uint32_t i;
+    for (i = 0; i < kernel->n_ports; i++) {
+        int64_t values[3];
+        values[0] = (int64_t)view_of(&tensors[i])->bytes;
+        values[1] = (int64_t)i + 1;
+        values[2] = -1;
+        if (inlay_formula_value(kernel->sizes[i], m->now->ints, &values[2]) && values[2] >= 0 &&
+            values[2] <= values[0])
+            continue;
+        inlay_fail(m->error, INLAY_BAD_DIMS, "kernel '", NULL, 0);
+        inlay_say_text(m->error, kernel->name);
+        inlay_say(m->error, "' is given ");
+        inlay_say_int(m->error, values[0]);
+        inlay_say(m->error, " bytes as tensor ");
+        inlay_say_int(m->error, values[1]);
+        inlay_say(m->error, ", and its code needs ");
+        if (values[2] >= 0) inlay_say_int(m->error, values[2]);
+        else inlay_say(m->error, "an impossible number of them");
+        return INLAY_BAD_DIMS;
+    }
+    return INLAY_OK;
+}
+
 void inlay_command_address(const inlay_activation_t *m, inlay_command_t *c,
                            const inlay_slot_t *tensors)
 {
@@ -158,6 +186,7 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     }
     now->kernel = kernel;
     now->index = index;
+    if (m->config.checks && kernel->sizes) INLAY_TRY(check_sizes(m, kernel, tensors));
     if (m->module->n_devices || inlay_leaves_host(kernel)) {
         INLAY_TRY(check_homes(m, kernel, tensors));
         if (inlay_leaves_host(kernel)) inlay_command_address(m, now, tensors);

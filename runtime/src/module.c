@@ -311,6 +311,19 @@ static void read_batch(inlay_reader_t *reader, inlay_module_t *module, inlay_ker
     module->has_batches = 1;
 }
 
+static void read_sizes(inlay_reader_t *reader, inlay_kernel_t *kernel)
+{
+    uint32_t i;
+    kernel->sizes = NULL;
+    if (!inlay_read_below(reader, 2) || !kernel->n_ports) return;
+    kernel->sizes = inlay_read_items(reader, kernel->n_ports, sizeof *kernel->sizes);
+    for (i = 0; i < kernel->n_ports && !reader->failed; i++) {
+        kernel->sizes[i] = inlay_read_formula(reader);
+        if (!reader->failed && !inlay_formula_check(kernel->sizes[i], kernel->n_ints))
+            reader->failed = 1;
+    }
+}
+
 static inlay_status_t read_kernels(inlay_module_t *module, inlay_error_t *error)
 {
     inlay_reader_t reader = inlay_read_section(module, KERN);
@@ -342,6 +355,7 @@ static inlay_status_t read_kernels(inlay_module_t *module, inlay_error_t *error)
         kernel->batch_number = inlay_read_word(&reader);
         if (kernel->batch_number) kernel->n_shared = inlay_read_count(&reader);
         kernel->shared = inlay_read_words(&reader, kernel->n_shared);
+        read_sizes(&reader, kernel);
         if (reader.failed) break;
         if ((kernel->workspace_kind && !inlay_formula_check(kernel->workspace, kernel->n_ints)) ||
             !inlay_formula_check(kernel->cost, kernel->n_ints))

@@ -300,6 +300,7 @@ static inlay_status_t run(const inlay_host_t *host, const uint8_t *data, size_t 
         if (!silent) printf("%s %s\n", inlay_status_id(status), error.message);
         return status;
     }
+    config.checks = 1;
     config.mode = tester->mode;
     config.seed = tester->seed;
     status = inlay_activation_create(module, host, &config, &activation);

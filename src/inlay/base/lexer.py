@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import enum
 import json
+import math
 import re
 from collections.abc import Callable
 from typing import TypeVar
@@ -346,7 +347,10 @@ def parse_float(text: str) -> float:
         CompileError: ``parse.bad-number`` for what leaves the range of a double.
     """
     try:
-        return float.fromhex(text) if text[:2] in ("0x", "0X") else float(text)
+        value = float.fromhex(text) if text[:2] in ("0x", "0X") else float(text)
     except (ValueError, OverflowError):
+        value = None
+    if value is None or (math.isinf(value) and text != "inf"):
         shown = text if len(text) < 60 else f"{text[:60]}..."
-        raise error("parse.bad-number", f"found {shown}, which no f64 holds") from None
+        raise error("parse.bad-number", f"found {shown}, which no f64 holds")
+    return value

@@ -272,6 +272,10 @@ class _Reader:
             while line.peek().isdigit():
                 shared.append(line.number())
             batch = Batch(number, tuple(shared))
+        sizes: list[Formula] = []
+        if line.peek() == "sizes":
+            line.word()
+            sizes += [line.formula(names) for _ in ports]
         assertions: list[str] = []
         if line.peek() == "assert":
             line.word()
@@ -289,6 +293,7 @@ class _Reader:
                 tuple(assertions),
                 batch,
                 ordered,
+                tuple(sizes),
             )
         )
 

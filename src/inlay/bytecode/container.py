@@ -56,7 +56,7 @@ from inlay.bytecode.program import (
 from inlay.bytecode.rows import Words, refuse
 
 MAGIC = b"\x89INLAY\r\n"
-VERSION = 5
+VERSION = 6
 PAGE = 4096
 CONSTANT_ALIGN = 64
 SECTIONS = (

@@ -174,6 +174,8 @@ def _kernel_line(kernel: Kernel) -> str:
         words.append("ordered")
     if kernel.batch is not None:
         words += ["batch", f"k{kernel.batch.kernel}", *map(str, kernel.batch.shared)]
+    if kernel.sizes:
+        words += ["sizes", *(_braces(size, "i", kernel.ints) for size in kernel.sizes)]
     if kernel.assertions:
         words += ["assert", *(quote(message) for message in kernel.assertions)]
     return " ".join(words)

@@ -210,6 +210,8 @@ class Kernel:
         batch: what may run instead of several calls; None for nothing.
         ordered: whether it does more than to write its ports. Then whatever precedes it in the
             program has ended before it begins, and what follows begins when it has ended.
+        sizes: for each port the bytes that its code may touch, formulas over the integers; empty
+            where nobody says. Checked launches hold them against the tensors.
     """
 
     name: str
@@ -222,6 +224,7 @@ class Kernel:
     assertions: tuple[str, ...] = ()
     batch: Batch | None = None
     ordered: bool = False
+    sizes: tuple[Formula, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

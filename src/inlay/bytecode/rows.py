@@ -161,6 +161,7 @@ class Words:
             tuple(self.strings()),
             ordered=self.flag(),
             batch=self._batch(),
+            sizes=tuple(self.formula() for _ in accesses) if self.flag() else (),
         )
 
     def _batch(self) -> Batch | None:

@@ -236,6 +236,9 @@ def _kernels(program: Program, strings: _Strings) -> bytes:
             words.append(0)
         else:
             words += [1 + k.batch.kernel, len(k.batch.shared), *k.batch.shared]
+        words.append(int(bool(k.sizes)))
+        for size in k.sizes:
+            words += _formula(size)
     return _pack(words)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from inlay.arith import expr as arith
 from inlay.arith.expr import Int, Sym
 from inlay.arith.text import text_array
-from inlay.base.diagnostics import InternalError
+from inlay.base.diagnostics import InternalError, error
 from inlay.ir.expr import Function, Var
 from inlay.ir.types import AdtType, ExistsType, TensorType, TupleType, Type
 
@@ -94,7 +94,13 @@ class Frame:
             if value is None:
                 raise InternalError(f"dim {s} has no value")
             known[s] = value
-        return arith.evaluate(e, known)
+        try:
+            found = arith.evaluate(e, known)
+        except ZeroDivisionError:
+            raise error("run.divide-by-zero", f"integer division by zero in {e}") from None
+        if not -(1 << 63) <= found < 1 << 63:
+            raise error("run.int-overflow", f"{e} is {found}, which leaves 64 bits")
+        return found
 
 
 def as_arrays(value: Value) -> Value:

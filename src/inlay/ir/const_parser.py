@@ -64,7 +64,7 @@ class ConstParser(TypeParser):
         span = t.span
         value = t.number("an element")
         if dtype.is_float:
-            return value
+            return _held(value, dtype, span)
         low, high = (0, 1) if dtype == dtypes.BOOL else _integer_range(dtype)
         if not isinstance(value, int) or not low <= value <= high:
             raise error("parse.bad-number", f"found {value}, which is no {dtype} value", span=span)
@@ -89,6 +89,21 @@ class ConstParser(TypeParser):
                 )
             found = self._resources[digest] = raw
         return found.reshape(shape)
+
+
+def _held(value: int | float, dtype: DType, span: Span) -> float:
+    """Return a number as a float, if the format holds it; infinity is written `inf`."""
+    try:
+        found = float(value)
+        with np.errstate(over="ignore"):
+            is_held = math.isinf(found) or not np.isinf(dtype.numpy.type(found))
+    except OverflowError:
+        found, is_held = math.inf, False
+    if not is_held:
+        shown = str(value) if abs(value) < 1e300 else f"a number of {len(str(value))} digits"
+        message = f"found {shown}, which no {dtype} holds"
+        raise error("parse.bad-number", message, span=span, hint="infinity is inf")
+    return found
 
 
 def _integer_range(dtype: DType) -> tuple[int, int]:

@@ -296,12 +296,20 @@ class TypeParser:
     def int(self) -> Int:
         """Read a symbolic integer: `2*n + 1`, `(n + 15) / 16`, `min(n, m)`."""
         t = self.t
+        start = t.mark()
         total = self._int_product()
         while t.at("+", "-"):
             if t.advance() == "+":
                 total = total + self._int_product()
             else:
                 total = total - self._int_product()
+        for _, factor in total.terms:
+            if not -(1 << 63) <= factor < 1 << 63:
+                raise error(
+                    "parse.bad-number",
+                    f"found the number {factor}, needed one of 64 bits with a sign",
+                    span=t.since(start),
+                )
         return total
 
     def _int_product(self) -> Int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from inlay.arith import dtype as dt
 from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, Sym, fresh, from_atom, lit, maximum, minimum
-from inlay.base.diagnostics import InlayError
+from inlay.base.diagnostics import InlayError, error
 from inlay.base.lexer import TokenKind, TokenStream, parse_float, parse_integer
 from inlay.base.span import Source
 from inlay.loop.buffer import Buffer, Scope
@@ -299,10 +299,12 @@ class _Parser:
         while True:
             if t.accept("*"):
                 total = total * self._int_atom()
-            elif t.accept("%"):
-                total = total % self._int_atom()
-            elif t.accept("/"):
-                total = total // self._int_atom()
+            elif t.at("%", "/"):
+                sign, span = t.advance(), t.span
+                right = self._int_atom()
+                if right.value == 0:
+                    raise error("parse.bad-number", "found a division by zero", span=span)
+                total = total % right if sign == "%" else total // right
             else:
                 return total
 
@@ -378,9 +380,13 @@ class _Parser:
             raise t.failure("a number")
         t.expect(":")
         dtype = self._dtype()
+        value = -value if negative else value
         if dtype.is_float:
-            value = float(value)
-        return Lit(-value if negative else value, dtype)
+            try:
+                return Lit(float(value), dtype)
+            except OverflowError:
+                raise error("parse.bad-number", "found an integer that no f64 holds") from None
+        return Lit(value, dtype)
 
     def _application(self) -> Scalar:
         t = self._t

@@ -32,7 +32,7 @@ from inlay.machine.target import Target, host, offered
 from inlay.pipeline.build_kernels import DeviceRequest
 from inlay.runtime import device as drivers
 from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES, RULES, Rule
-from inlay.vm.signature import formula
+from inlay.vm.signature import formula, port_sizes
 
 OPENCL = "opencl"
 """The generator of OpenCL C, and the driver that loads its images."""
@@ -322,7 +322,7 @@ def _native_part(
         phases = tuple(bc.DevicePhase((PARTS if p.parallel else 1,)) for p in code.phases)
         made[r.name] = bc.Kernel(
             r.name, _ports(kernel), len(kernel.ints), bc.DeviceBody(memory, r.name, phases),
-            workspace, assertions=code.assertions,
+            workspace, assertions=code.assertions, sizes=port_sizes(kernel),
         )  # fmt: skip
     if not artifact.image.data:  # values are there, and no kernel
         artifact = replace(artifact, image=replace(artifact.image, data=bytes(64)))
@@ -348,7 +348,7 @@ def _kernel(kernel: Kernel, image: DeviceImage, memory: int) -> bc.Kernel:
     workspace = None if code.workspace.value == 0 else formula(code.workspace, positions)
     return bc.Kernel(
         kernel.name, _ports(kernel), len(kernel.ints), bc.DeviceBody(memory, kernel.name, phases),
-        workspace, assertions=code.assertions,
+        workspace, assertions=code.assertions, sizes=port_sizes(kernel),
     )  # fmt: skip
 
 

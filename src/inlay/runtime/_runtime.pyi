@@ -34,6 +34,7 @@ def load(
     chooses: bool = False,
     seed: int = 0,
     has_events: bool = False,
+    checks: bool = False,
     /,
 ) -> Executable: ...
 def limited(

@@ -59,6 +59,9 @@ class Settings:
             where both of the first may, as earlier calls were faster.
         seed: of mode `replay`.
         trace: whether events are kept for `Executable.events`.
+        checked: whether each launch of a kernel holds the tensors against what its code may touch, so
+            that no program can make it write elsewhere (`run.bad-dims`). None: for what comes from a
+            file, and not for what was compiled in this process.
     """
 
     threads: int = 1
@@ -69,6 +72,7 @@ class Settings:
     mode: Mode | None = None
     seed: int = 0
     trace: bool = False
+    checked: bool | None = None
 
 
 class NativeEngine:
@@ -104,6 +108,7 @@ class NativeEngine:
                 settings.mode is None,
                 settings.seed,
                 settings.trace,
+                is_file if settings.checked is None else settings.checked,
             )
         except _runtime.Failure as failure:
             raise _error(failure) from None

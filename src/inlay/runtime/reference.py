@@ -50,6 +50,16 @@ def _unlike_copy(source: int, target: int) -> InlayError:
     return error("run.bad-dims", f"{source} bytes are copied to a tensor of {target}")
 
 
+def _check_size(kernel: Kernel, number: int, found: int, needed: int | None) -> None:
+    if needed is not None and 0 <= needed <= found:
+        return
+    known = "an impossible number of them" if needed is None or needed < 0 else str(needed)
+    raise error(
+        "run.bad-dims",
+        f"kernel '{kernel.name}' is given {found} bytes as tensor {number}, and its code needs {known}",
+    )
+
+
 def _items(kernel: Kernel, phase: DevicePhase, integers: Sequence[int]) -> int:
     items = formula.evaluate(phase.items, integers)
     if items is None or items < 0:
@@ -87,6 +97,8 @@ class ReferenceEngine:
         return from_slots(entry.outputs, results)
 
     def _run_kernel(self, kernel: Kernel, tensors: list[np.ndarray], integers: list[int]) -> None:
+        for number, (tensor, size) in enumerate(zip(tensors, kernel.sizes, strict=False), 1):
+            _check_size(kernel, number, tensor.nbytes, formula.evaluate(size, integers))
         match kernel.body:
             case HostBody():
                 answer = self._callbacks[kernel](tensors, integers)

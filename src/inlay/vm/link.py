@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from inlay.arith.expr import Sym, from_atom
+from inlay.arith.expr import from_atom
 from inlay.base.diagnostics import InternalError
 from inlay.bytecode import program as bc
 from inlay.bytecode.formula import Formula, check
@@ -18,7 +18,7 @@ from inlay.codegen.interface import Artifact, KernelCode
 from inlay.ir.kernel import Access, Batch, ForeignBody, Kernel
 from inlay.ir.module import Module
 from inlay.vm.compile import ShapeCompiler, compile_module
-from inlay.vm.signature import formula
+from inlay.vm.signature import formula, port_sizes, positions_of
 
 _ACCESS = {
     Access.READ: bc.Access.READ,
@@ -81,7 +81,7 @@ def _batch(kernel: Kernel, batch: Batch, artifact: Artifact) -> bc.Kernel:
     many = replace(
         kernel, name=batch.code, ints=(*kernel.ints, count), cost_ns=cost, batch=None
     )
-    return _native(many, artifact.kernels[batch.code])
+    return replace(_native(many, artifact.kernels[batch.code]), sizes=())
 
 
 def _native(kernel: Kernel, code: KernelCode) -> bc.Kernel:
@@ -101,6 +101,7 @@ def _native(kernel: Kernel, code: KernelCode) -> bc.Kernel:
         workspace,
         code.workspace_per_part,
         _cost(kernel),
+        sizes=port_sizes(kernel),
     )
 
 
@@ -124,11 +125,7 @@ def _foreign(kernel: Kernel) -> bc.Kernel:
 
 def _cost(kernel: Kernel) -> Formula:
     """Return the predicted time over the integers; unknown and unwieldy costs count as long."""
-    positions: dict[Sym, int] = {}
-    for index, e in enumerate(kernel.ints):
-        if isinstance(e.atom, Sym):
-            positions[e.atom] = index
-    found = None if kernel.cost_ns is None else formula(kernel.cost_ns, positions)
+    found = None if kernel.cost_ns is None else formula(kernel.cost_ns, positions_of(kernel))
     if found is None or check(found, len(kernel.ints)) is not None:
         return (1_000_000_000,)
     return found

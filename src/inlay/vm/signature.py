@@ -28,7 +28,7 @@ from inlay.arith.expr import (
 )
 from inlay.base.diagnostics import Collector
 from inlay.base.span import Span
-from inlay.bytecode.formula import Arg, Formula
+from inlay.bytecode.formula import Arg, Formula, check
 from inlay.bytecode.program import Entry, Requirement
 from inlay.bytecode.spec import (
     MAX_NESTING,
@@ -42,6 +42,7 @@ from inlay.bytecode.spec import (
     TupleSpec,
 )
 from inlay.ir.expr import Function
+from inlay.ir.kernel import Kernel
 from inlay.ir.module import EntryNames
 from inlay.ir.type_printer import type_text
 from inlay.ir.types import (
@@ -229,6 +230,26 @@ def output_types(result: Type, names: EntryNames | None) -> tuple[Type, ...]:
             return fields
         case _:
             return (result,)
+
+
+def positions_of(kernel: Kernel) -> dict[Sym, int]:
+    """Return where a kernel is given its dims, among its integers."""
+    return {e.atom: i for i, e in enumerate(kernel.ints) if isinstance(e.atom, Sym)}
+
+
+def port_sizes(kernel: Kernel) -> tuple[Formula, ...]:
+    """Return the bytes of each tensor that a kernel is given, over its integers.
+
+    A size that is no formula over them counts as nothing.
+    """
+    made: list[Formula] = []
+    for port in kernel.ports:
+        size = lit(port.type.dtype.itemsize)
+        for dim in port.type.shape:
+            size = size * dim
+        found = formula(size, positions_of(kernel))
+        made.append((0,) if found is None or check(found, len(kernel.ints)) is not None else found)
+    return tuple(made)
 
 
 def formula(e: Int, positions: dict[Sym, int]) -> Formula | None:

@@ -252,3 +252,18 @@ def test_a_program_whose_types_are_wrong_stops():
     wrong = make.function((x,), make.let(v, x, v))
     with pytest.raises(InternalError, match="shape"):
         evaluate(Module({"main": wrong}), [f32(1, 2)], meaning)
+
+
+@pytest.mark.parametrize(
+    ("size", "id"),
+    [
+        ("n % (n - 3)", "run.divide-by-zero"),
+        ("n / (n - 3)", "run.divide-by-zero"),
+        ("min(n, n / (n - 3))", "run.divide-by-zero"),
+        ("9223372036854775807 * n", "run.int-overflow"),
+    ],
+)
+def test_sizes_without_a_value_are_said_as_the_machine_does(size, id):
+    with pytest.raises(RunError) as caught:
+        run(f"fn main<n>(x: Tensor[n, f32]) {{ int({size}) }}", f32(1, 2, 3))
+    assert caught.value.ids == (id,)
