@@ -112,6 +112,16 @@ def test_types_and_shapes_are_spelled_alike(elem_type, shape):
     assert (found.type, found.shape) == (want.type, want.shape)
 
 
+def test_what_a_model_does_not_say_of_its_outputs_is_inferred():
+    made = scaled()
+    for output in made.graph.output:
+        output.ClearField("type")
+    data = made.SerializeToString()
+    sessions = ours.InferenceSession(data), theirs.InferenceSession(data)
+    for found, want in zip(*(session.get_outputs() for session in sessions), strict=True):
+        assert (found.name, found.type, found.shape) == (want.name, want.type, want.shape)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -110,8 +110,9 @@ class InferenceSession:
         args = [NodeArg.of(i) for i in model.graph.input]
         self._inputs = [a for a in args if a.name not in constants]
         self._constants = [a for a in args if a.name in constants]
-        given = {s.name for s in self._executable.outputs}
-        self._outputs = [NodeArg.of(o) for o in model.graph.output if o.name in given]
+        found = {s.name: s for s in self._executable.outputs}
+        listed = [o for o in model.graph.output if o.name in found]
+        self._outputs = [NodeArg.of(o).completed(found[o.name]) for o in listed]
         self._specs = {s.name: s for s in self._executable.inputs}
         self._begun = time.time_ns()
 
@@ -127,6 +128,7 @@ class InferenceSession:
             threads=threads_of(self._options) or usable_processors(),
             mode="parallel" if is_parallel else None,
             externs=compiled.externs,
+            made_from=compiled.module.sources,
             settings=Settings(trace=self._options.enable_profiling),
         )
 

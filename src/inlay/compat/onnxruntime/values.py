@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 
 from inlay.arith import dtype as dtypes
+from inlay.bytecode.spec import Spec, TensorSpec
 from inlay.compat.onnxruntime.failures import InvalidArgument, NotOffered
 from inlay.importers.onnx import load
 
@@ -56,6 +57,19 @@ class NodeArg:
         """Read a declaration of a model."""
         dims = info.type.tensor_type.shape.dim if info.type.HasField("tensor_type") else ()
         return NodeArg(info.name, type_text(info.type), [_dim(d) for d in dims])
+
+
+    def completed(self, spec: Spec) -> NodeArg:
+        """Return the same with what the model does not say, as compiling found it."""
+        if not isinstance(spec, TensorSpec):
+            return self
+        elem_type = load.elem_type_of(dtypes.BY_NAME[spec.dtype])
+        sizes = [d if isinstance(d, int) or d.isidentifier() else None for d in spec.shape]
+        return NodeArg(
+            self.name,
+            self.type or f"tensor({load.elem_type_name(elem_type)})",
+            self.shape or list(sizes),
+        )
 
 
 def _dim(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
