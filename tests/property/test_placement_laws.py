@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,14 +23,22 @@ from inlay.ir.types import TensorType
 from inlay.ir.verify import check
 from inlay.ir.walk import rewrite, spine
 from inlay.machine.board import Board
-from inlay.machine.board_file import find_board
+from inlay.machine.board_file import find_board, read_board
 from inlay.ops.device import DEVICE_COPY, ON_DEVICE, CopyAttrs, WishAttrs
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from inlay.placement import plan_places
 from inlay.placement.capability import capability_of
 from inlay.placement.plan_places import Choice, plan
-from inlay.transforms import eliminate_common, eliminate_dead, fold_constants, simplify_algebra
+from inlay.transforms import (
+    eliminate_common,
+    eliminate_dead,
+    fold_constants,
+    fuse_ops,
+    simplify_algebra,
+)
+from tests.differential.machines import draw_board
+from tests.differential.onnx_draw import Draw
 from tests.property.gen_ir import Program, assert_same, programs, run
 from tests.unit.placement.cases import B2, B2X, M2, N, assert_alike, everything, normal
 
@@ -162,6 +171,63 @@ def test_planning_keeps_the_laws(p, name, seed):
 @given(programs(), st.sampled_from(sorted(BOARDS)), st.integers(0, 10_000))
 def test_planning_keeps_the_laws_long(p, name, seed):
     holds(p, BOARDS[name], seed)
+
+
+def ask_anywhere(module: Module, rng: random.Random, board: Board) -> Module:
+    """Ask for operands, arguments, fields and branches to be somewhere, each use by itself."""
+    devices, share = [d.name for d in board.devices], rng.choice([0.05, 0.2, 0.5])
+
+    def wish(e: Expr) -> Expr:
+        if not isinstance(e.type, TensorType) or rng.random() > share:
+            return e
+        attrs = WishAttrs(rng.choice(devices), result=rng.random() < 0.05)
+        return make.call(ON_DEVICE, (e,), attrs, span=e.span)
+
+    def ask(e: Expr) -> Expr:
+        match e:
+            case Tuple(fields=fields):
+                return replace(e, fields=tuple(map(wish, fields)))
+            case Call(args=args):
+                return replace(e, args=tuple(map(wish, args)))
+            case If(then=Var() as then, otherwise=Var() as otherwise):
+                return replace(e, then=wish(then), otherwise=wish(otherwise))
+            case _:
+                return e
+
+    functions = {n: rewrite(f, ask) for n, f in module.functions.items()}
+    return normal(module.with_functions(functions))  # type: ignore[arg-type]
+
+
+def plans_to_itself(p: Program, seed: int) -> None:
+    """Planned again, as it is and with its operators in kernels, a program is the same text."""
+    d = Draw(seed)
+    name = d.one(*BOARDS, "drawn", "drawn", "drawn")
+    board = read_board("drawn", draw_board(d), place="x.toml") if name == "drawn" else BOARDS[name]
+    rng = random.Random(seed)
+    module = (wishful if d.chance(0.3) else ask_anywhere)(p.module, rng, board)
+    capability = everything if d.chance(0.5) else capability_of(board, table())
+    try:
+        placed = plan(module, board, capability)
+    except CompileError as failure:
+        allowed = {"placement.unsupported-op", "device.no-path", "placement.contradiction"}
+        assert set(failure.ids) <= allowed  # noqa: PT017
+        return
+    for again in (placed, fuse_ops.PASS.run(placed, PassContext(table()))):
+        check(again)
+        assert print_module(plan(again, board, capability)) == print_module(again), seed
+
+
+@settings(max_examples=25, deadline=None)
+@given(programs(), st.integers(0, 10**6))
+def test_planned_programs_plan_to_themselves(p, seed):
+    plans_to_itself(p, seed)
+
+
+@pytest.mark.slow
+@settings(max_examples=1000, deadline=None)
+@given(programs(), st.integers(0, 10**6))
+def test_planned_programs_plan_to_themselves_long(p, seed):
+    plans_to_itself(p, seed)
 
 
 @settings(max_examples=15, deadline=None)

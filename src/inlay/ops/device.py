@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from inlay.arith.dtype import F32
+from inlay.ir.expr import Call, Function, OpRef
 from inlay.ir.op import TypeContext
 from inlay.ir.type_printer import type_text
 from inlay.ir.types import (
@@ -18,6 +19,7 @@ from inlay.ir.types import (
     TypeVar,
     UnknownType,
 )
+from inlay.ir.walk import spine
 from inlay.loop import te
 from inlay.ops._define import Argument, OpDef, Pattern, Sample, define
 from inlay.ops._rules import Types
@@ -125,3 +127,13 @@ DEFINITIONS: tuple[OpDef, ...] = (
 )  # fmt: skip
 
 DEVICE_COPY, ON_DEVICE = (d.op for d in DEFINITIONS)
+
+
+def copy_in(function: Function) -> CopyAttrs | None:
+    """Return from where to where a function copies that does nothing else; None for any other."""
+    lets, tail = spine(function.body)
+    calls = [v for v in (*(let.value for let in lets), tail) if isinstance(v, Call)]
+    if len(calls) != 1 or not isinstance(calls[0].callee, OpRef):
+        return None
+    ref = calls[0].callee
+    return ref.attrs if ref.op is DEVICE_COPY and isinstance(ref.attrs, CopyAttrs) else None

@@ -32,7 +32,7 @@ from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
 from inlay.lower.ops_to_loops import updated_param
 from inlay.ops._define import Pattern
-from inlay.ops.device import DEVICE_COPY
+from inlay.ops.device import copy_in
 from inlay.ops.table import OperatorTable
 
 LowerPrimitive = Callable[[Function, str, Batch | None], LoopFunction]
@@ -144,7 +144,7 @@ def build_kernels(
             continue
         key = structural_hash(function, places=False, primitive_names=False)
         device = function.place.device if function.place is not None else ""
-        copies = bool(away) and _is_copy(function)
+        copies = bool(away) and copy_in(function) is not None
         is_away = copies or device in away
         once = _Once(away.get(device, lower), function, name)
         ports = _ports(function, operators)
@@ -180,16 +180,6 @@ def _sharing(ports: Sequence[Port]) -> frozenset[int]:
     """Return the ports whose bytes may be those of another port."""
     pairs = [(i, p.may_alias) for i, p in enumerate(ports) if p.may_alias is not None]
     return frozenset(port for pair in pairs for port in pair)
-
-
-def _is_copy(function: Function) -> bool:
-    """Whether a function only moves a value between devices."""
-    body = spine(function.body)[1]
-    lets = spine(function.body)[0]
-    calls = [v for v in (*(let.value for let in lets), body) if isinstance(v, Call)]
-    return len(calls) == 1 and isinstance(calls[0].callee, OpRef) and (
-        calls[0].callee.op is DEVICE_COPY
-    )  # fmt: skip
 
 
 def _plain(access: Access) -> Access:

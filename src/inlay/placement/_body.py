@@ -33,11 +33,12 @@ from inlay.ir.expr import (
     Tuple,
     Var,
 )
+from inlay.ir.make import let as make_let
 from inlay.ir.place import Origin
 from inlay.ir.types import Type
 from inlay.ir.walk import copy as fresh_copy
 from inlay.ir.walk import rewrite, spine
-from inlay.ops.device import DEVICE_COPY, CopyAttrs, WishAttrs
+from inlay.ops.device import DEVICE_COPY, CopyAttrs, WishAttrs, copy_in
 from inlay.placement._copies import Region
 from inlay.placement._domains import Domain, Kind, Leaf, Parts, leaves, part
 from inlay.placement._instance import CHECKS, Instance
@@ -75,16 +76,15 @@ class Body(Mover):
     def block(self, root: Expr, instance: Instance, region: Region, want: Domain) -> Expr:
         """Write a block whose result is wanted somewhere."""
         lets, tail = spine(root)
-        for i, let in enumerate(lets):
-            region.here = i
+        for let in lets:
             self._insert(region)
             self._let(let, instance, region)
-        region.here = len(lets)
+            region.here += 1
         self._insert(region)
         result = self._tail(tail, instance, region, want)
         for var, value, let in reversed(self.lets[region.number]):
             if let is None:
-                result = Let(var, value, result, result.type, value.span)
+                result = make_let(var, value, result)
             else:  # its type quantifies the dims that it opens
                 result = Let(var, value, result, let.type, let.span, let.place)
         self.lets[region.number] = []
@@ -149,9 +149,10 @@ class Body(Mover):
         for i, f in enumerate(value.fields):
             bound = self.atom(f, instance, value, i)
             own = part(home, i)
-            exprs.append(self.adapt(bound, own, region, value.span))
+            brought, at = self.bring(bound, own, region, value.span)
+            exprs.append(brought)
             fields.append(bound if bound.home is not None else bound._replace(home=own))
-            parts.append(own)
+            parts.append(at)
         made = Tuple(tuple(exprs), value.type, value.span, None)
         domain = Parts(Kind.TUPLE, tuple(parts))
         bound = self._bind(made, domain, region, let.var.name, let.var, let)
@@ -163,6 +164,9 @@ class Body(Mover):
         assert isinstance(f, Function)
         again = False
         for child in self.writer.locals.get((id(instance), var), ()):
+            if again:  # each is a statement, with copies of its own before it
+                region.here += 1
+                self._insert(region)
             w = self.writer.written[id(child)]
             # The literal says where its parameters and result are; passes may give it more of them.
             bound = Var(var.name, var.type, var.span)
@@ -299,8 +303,7 @@ class Body(Mover):
         wanted = self._wanted(call, instance, home)
         callee = self.atom(call.callee, instance, call, 0)
         is_operation = isinstance(call.callee, OpRef) or self._is_kernel(call.callee)
-        is_copy = isinstance(call.callee, OpRef) and call.callee.op is DEVICE_COPY
-        prepares = is_operation and not is_copy and not self._keeps(call)
+        prepares = is_operation and self._copied(call) is None and not self._keeps(call)
         args: list[Expr] = []
         for i, arg in enumerate(call.args):
             bound = self.atom(arg, instance, call, i + 1)
@@ -317,13 +320,24 @@ class Body(Mover):
         if not self.writing:
             return call, home
         place = self.writer.operation_place(home) if is_operation else self.writer.place(home)
-        if is_copy and place is not None:
+        if isinstance(call.callee, OpRef) and call.callee.op is DEVICE_COPY and place is not None:
             place = replace(place, origin=Origin.USER)  # kept as a person wrote it
         return Call(callee.expr, tuple(args), call.type, call.span, place), home
 
     def _keeps(self, call: Call) -> bool:
         """Whether a call gives back its first operand."""
         return isinstance(call.callee, OpRef) and call.callee.op in CHECKS
+
+    def _copied(self, call: Call) -> CopyAttrs | None:
+        """Return from where to where a call copies that stays as it is; None for any other."""
+        match call.callee:
+            case OpRef(attrs=CopyAttrs() as attrs):
+                return attrs
+            case GlobalVar(name=name) if name in self.writer.module.functions:
+                function = self.writer.module.functions[name]
+                return None if function.primitive is None else copy_in(function)
+            case _:
+                return None
 
     def _is_kernel(self, callee: Expr) -> bool:
         if not isinstance(callee, GlobalVar):
@@ -346,16 +360,14 @@ class Body(Mover):
     def _wanted_by_operation(
         self, call: Call, instance: Instance, home: Domain
     ) -> Sequence[Domain]:
-        callee, count = call.callee, len(call.args)
-        if isinstance(callee, OpRef) and callee.op is DEVICE_COPY:
-            attrs = callee.attrs
-            assert isinstance(attrs, CopyAttrs)
+        count, attrs = len(call.args), self._copied(call)
+        if attrs is not None:
             if attrs.src:
                 device = self.machine.device_index[attrs.src]
                 mask = self.machine.reach[device]
                 if attrs.src_memory:
                     mask = 1 << self.machine.memory_index[attrs.src_memory]
-                return (Leaf(self.places.port(device, mask)),)
+                return (Leaf(self.places.port(device, mask)), *(None,) * (count - 1))
         elif self._keeps(call):  # a constant comes to be somewhere by it
             first = self.atom(call.args[0], instance, call, 1)
             return (home if isinstance(first.expr, Const) else None, *(None,) * (count - 1))

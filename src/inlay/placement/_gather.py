@@ -44,7 +44,7 @@ from inlay.ir.expr import (
 )
 from inlay.ir.module import Module
 from inlay.ir.types import Type
-from inlay.ops.device import DEVICE_COPY, CopyAttrs, Position, WishAttrs
+from inlay.ops.device import DEVICE_COPY, CopyAttrs, Position, WishAttrs, copy_in
 from inlay.ops.memory import TENSOR_AT, StorageAttrs
 from inlay.placement._domains import Domain, Kind, Parts, leaves, match_types, part
 from inlay.placement._flows import Flows
@@ -364,6 +364,10 @@ class _Gather(Flows):
             case ConstructorRef(name=name):
                 return self._construct(call, name)
             case GlobalVar(name=name) if self._is_kernel(name):
+                function = self.module.functions.get(name)
+                copied = None if function is None else copy_in(function)
+                if copied is not None:
+                    return self._copy(call, copied)
                 return self._operation(call, name)
             case callee:
                 return self._apply(call, self._atom(callee, call, 0))

@@ -19,8 +19,9 @@ from inlay.ir.expr import (
     Tuple,
     Var,
 )
+from inlay.ir.make import let as make_let
 from inlay.ir.make import op_ref
-from inlay.ir.opening import opened_dims
+from inlay.ir.opening import open_exists, opened_dims
 from inlay.ir.place import Place
 from inlay.ir.types import FuncType, TupleType, Type
 from inlay.ops.device import DEVICE_COPY, CopyAttrs
@@ -71,7 +72,7 @@ class Mover:
         self, value: Expr, home: Domain, region: Region, name: str, old: Var | None = None,
         let: Let | None = None,
     ) -> Bound:  # fmt: skip
-        var = old if old is not None else Var(name, value.type, value.span)
+        var = old if old is not None else Var(name, open_exists(value.type)[0], value.span)
         if self.writing:
             var = Var(name, var.type, var.span, self.writer.place(home, var.place))
             self.lets[region.number].append((var, value, let))
@@ -136,28 +137,38 @@ class Mover:
 
     def adapt(self, bound: Bound, want: Domain, region: Region, span: Span) -> Expr:
         """Return a value where it is wanted: itself, a copy, or a tuple of fields and copies."""
+        return self.bring(bound, want, region, span)[0]
+
+    def bring(
+        self, bound: Bound, want: Domain, region: Region, span: Span
+    ) -> tuple[Expr, Domain]:
+        """The same, and where that is: in a memory that two devices share, it is where it was."""
         home = bound.home
         if isinstance(bound.expr, Const):
-            return self.put(bound.expr, want)
+            return self.put(bound.expr, want), want
         if not self._moves(home, want):
-            return bound.expr
+            return bound.expr, want if home is None else home
         match home, want:
             case Leaf(), Leaf(atom=y):
-                return self.use(bound, y, region, span)
+                return self.use(bound, y, region, span), want
             case Parts(kind=Kind.TUPLE), Parts(kind=Kind.TUPLE, parts=parts):
                 fields: list[Expr] = []
+                homes: list[Domain] = []
                 for i, p in enumerate(parts):
                     own = self._project(bound, i, region, None, bound.expr)
-                    fields.append(self.adapt(own, p, region, span))
-                made = Tuple(tuple(fields), bound.expr.type, span, self.writer.place(want))
-                return self._bind(made, want, region, "t").expr
+                    field, at = self.bring(own, p, region, span)
+                    fields.append(field)
+                    homes.append(at)
+                made = Tuple(tuple(fields), bound.expr.type, span)
+                there = Parts(Kind.TUPLE, tuple(homes))
+                return self._bind(made, there, region, "t").expr, there
             case Parts(kind=Kind.TUPLE, parts=parts), Leaf():
                 every = Parts(Kind.TUPLE, tuple(want for _ in parts))
-                return self.adapt(bound, every, region, span)
+                return self.bring(bound, every, region, span)
             case Parts(kind=Kind.FUNCTION), Parts(kind=Kind.FUNCTION):
-                return self._adapter(bound, home, want, region, span)
+                return self._adapter(bound, home, want, region, span), want
             case _:
-                return self.use(bound, next(leaves(want)), region, span)
+                return self.use(bound, next(leaves(want)), region, span), want
 
     def _adapter(
         self, bound: Bound, home: Parts, want: Parts, region: Region, span: Span
@@ -169,22 +180,24 @@ class Mover:
         params = tuple(
             Var(f"x{i}", p, span, self.writer.place(want.params[i])) for i, p in enumerate(t.params)
         )
-        args: list[Expr] = []
-        for i, (p, there) in enumerate(zip(params, want.params, strict=True)):
-            own = Bound(p, there, self._new_value(), inner)
-            self.known[own.value] = own
-            self._insert(inner)
-            args.append(self.adapt(own, home.params[i], inner, span))
+        given = [
+            Bound(p, there, self._new_value(), inner)
+            for p, there in zip(params, want.params, strict=True)
+        ]
+        self.known.update((own.value, own) for own in given)
+        self._insert(inner)
+        needed = zip(given, home.params, strict=True)
+        args = [self.adapt(own, there, inner, span) for own, there in needed]
         inner.here = 1
         called = Call(bound.expr, tuple(args), t.result, span, self.writer.place(home.result))
         result = self._bind(called, home.result, inner, "y")
         self._insert(inner)
         body = self.adapt(result, want.result, inner, span)
         for var, value, _ in reversed(self.lets[inner.number]):
-            body = Let(var, value, body, body.type, span)
+            body = make_let(var, value, body, span=span)
         self.lets[inner.number] = []
         made = Function(params, body, t, span, self.writer.place(want.result))
-        return self._bind(made, want, region, "f").expr
+        return self._bind(made, None, region, "f").expr  # the literal says where
 
     def use(self, bound: Bound, want: int, region: Region, span: Span) -> Expr:
         """Return a tensor where it is wanted: itself, a copy of it, or the parameter that brings it.

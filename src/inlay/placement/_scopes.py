@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 
 from inlay.base.diagnostics import Collector
-from inlay.placement._graph import Graph, Limit
+from inlay.placement._graph import Graph, Limit, Reason
 from inlay.placement._solve import Solution
 
 
@@ -123,7 +123,7 @@ def find_scopes(graph: Graph, solution: Solution, findings: Collector) -> Places
             _report(graph, places.device(node), limits, findings)
             continue
         sets[node] = found
-    _Sets(graph, places, sets).run()
+    _Sets(graph, places, sets).run(findings)
     return places
 
 
@@ -137,7 +137,8 @@ class _Sets:
         self.links: dict[int, list[tuple[int, int]]] = {}
         self.ports = len(graph.about)
 
-    def run(self) -> None:
+    def run(self, findings: Collector) -> None:
+        """Solve all sets. Findings: `memory.scope-empty`."""
         graph, places, machine = self.graph, self.places, self.graph.machine
         next_port = self.ports
         for a, b, _, port in graph.edges:
@@ -147,7 +148,11 @@ class _Sets:
                 vb = graph.values.find(b)
             else:
                 vb, next_port = next_port, next_port + 1
-                self.sets[vb] = machine.reach[db] & port
+                reached = machine.reach[db] & port
+                if not reached:
+                    _report(graph, db, [_port_limit(graph, a, b, port)], findings)
+                    continue
+                self.sets[vb] = reached
             if shared and va != vb and self.sets[vb]:
                 self.links.setdefault(va, []).append((vb, shared))
                 self.links.setdefault(vb, []).append((va, shared))
@@ -207,6 +212,11 @@ class _Sets:
         values = [n for n in nodes if n < self.ports]
         if values:
             self.places.assign(values, mask)
+
+
+def _port_limit(graph: Graph, operand: int, result: int, port: int) -> Limit:
+    operation, names = graph.operations[result], ", ".join(graph.machine.names(port))
+    return Limit(operand, port, Reason(f"{operation.name} reads it in {names}", operation.span))
 
 
 def _report(graph: Graph, device: int, limits: list[Limit], findings: Collector) -> None:

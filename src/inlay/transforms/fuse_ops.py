@@ -49,8 +49,10 @@ from inlay.ir.expr import (
 )
 from inlay.ir.module import Module
 from inlay.ir.opening import open_exists
+from inlay.ir.place import Place
 from inlay.ir.types import IntType, ShapeType, TensorType, TupleType, Type
 from inlay.ops._define import OpDef
+from inlay.ops.device import DEVICE_COPY
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property, Remark
 from inlay.transforms._groups import REASONS, Group, Grouping, GroupOptions, Node, is_literal
@@ -210,8 +212,7 @@ class _Fusing:
             callee = GlobalVar(name, function.type, function.span)
             self._by_key[kernel.key] = callee
             self.made[name] = function
-        last = group.last.call
-        return Call(callee, kernel.args, _result_type(group), last.span, last.place)
+        return Call(callee, kernel.args, _result_type(group), group.last.call.span, _place(group))
 
     def _remark(self, grouping: Grouping) -> None:
         for producer, reader, reason in grouping.refusals():
@@ -229,11 +230,18 @@ def _result_type(group: Group) -> Type:
     return types[0] if len(types) == 1 else TupleType(tuple(types))
 
 
+def _place(group: Group) -> Place | None:
+    """Return where a group runs and, of a lone result, in which memories that is."""
+    place = group.last.call.place
+    return place if place is None or len(group.results) == 1 else Place(place.device)
+
+
 def _bind(group: Group, call: Call, body: Expr) -> Expr:
     """Return lets of the results of a group."""
     if len(group.results) == 1:
         return _relet(group.last.let, call, body)
-    together = Var("results", call.type, call.span, call.place)
+    places = tuple(node.call.place for node in group.results)
+    together = Var("results", call.type, call.span, call.place and Place("", fields=places))
     for index, node in reversed(list(enumerate(group.results))):
         part = Project(together, index, node.call.type, node.call.span, node.place)
         body = _relet(node.let, part, body)
@@ -342,7 +350,7 @@ class _Kernel:
         params: list[Var] = []
         for i, arg in enumerate(self._tensors):
             name = arg.name if isinstance(arg, Var) else f"c{i}"
-            param = Var(name, substitute_type(arg.type, ints), arg.span, arg.place)
+            param = Var(name, substitute_type(arg.type, ints), arg.span, self._port(arg))
             params.append(param)
             replaced[arg] = param
         anchor = self._group.anchor.call
@@ -351,9 +359,15 @@ class _Kernel:
             params,
             self._body(replaced, ints),
             span=anchor.span,
-            place=anchor.place,
+            place=_place(self._group),
             primitive="+".join(n.name for n in self._group.nodes),
         )
+
+    def _port(self, arg: Expr) -> Place | None:
+        """Return where a parameter is: a copy reads a certain memory, any other kernel all of them."""
+        place, copied = arg.place, self._group.anchor.call.callee
+        is_copy = isinstance(copied, OpRef) and copied.op is DEVICE_COPY
+        return place if is_copy or place is None else replace(place, memories=None)
 
     def _body(self, replaced: dict[Expr, Expr], ints: Mapping[Sym, Int]) -> Expr:
         bound: list[tuple[Var, Call]] = []
