@@ -106,3 +106,5 @@ DEFINITIONS: tuple[OpDef, ...] = (
 )  # fmt: skip
 
 ALLOC_STORAGE, TENSOR_AT, INVOKE, OWN, KILL = (d.op for d in DEFINITIONS)
+IN_ANY_MEMORY = frozenset({ALLOC_STORAGE, TENSOR_AT, OWN})
+"""What the virtual machine makes where it is asked to; the bytes are not touched."""

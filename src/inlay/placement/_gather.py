@@ -235,7 +235,7 @@ class _Gather(Flows):
         domain = self._value(value)
         span = var.span or value.span
         wish = wish_of(value)
-        if wish is not None and wish.result and wish.position is not Position.DEFINITION:
+        if wish is not None and self._fixes(value, wish):
             self.rigid_vars.add(var)
         if isinstance(value, Const) and var.place is not None:
             domain = self._domain(var.type, f"'{var.name}'", span)
@@ -316,7 +316,8 @@ class _Gather(Flows):
             case RefCreate(value=inner):
                 cell = self._domain(value.type, "the cell", value.span)
                 content = self._atom(inner, value, 0)
-                self.flow(content, part(cell, 0), Reason("it is put into the cell", value.span))
+                reason = Reason("it is put into the cell", value.span)
+                self._hand_on(inner, content, part(cell, 0), reason)
                 self.graph.cells.update(leaves(cell))
                 self.place(cell, value.place, "the cell", value.span)
                 return cell
@@ -324,7 +325,8 @@ class _Gather(Flows):
                 return part(self._atom(ref, value, 0), 0)
             case RefWrite(ref=ref, value=inner):
                 cell, content = self._atom(ref, value, 0), self._atom(inner, value, 1)
-                self.flow(content, part(cell, 0), Reason("it is written to the cell", value.span))
+                reason = Reason("it is written to the cell", value.span)
+                self._hand_on(inner, content, part(cell, 0), reason)
                 return None
             case Function():
                 return self._domain(value.type, "the kernel", value.span)
@@ -390,9 +392,7 @@ class _Gather(Flows):
             own = self._atom(arg, call, i + 1)
             word = getattr(arg, "name", f"argument {i}")
             reason = Reason(f"{word} is passed to parameter {i} of {name}", arg.span or call.span)
-            if self._is_rigid(arg):
-                self._rigid(own, param, reason)
-            self.flow(own, param, reason)
+            self._hand_on(arg, own, param, reason)
         self.place(callee.result, call.place, f"the result of {name}", call.span)
         return callee.result
 
@@ -402,9 +402,7 @@ class _Gather(Flows):
         for i, (arg, slot) in enumerate(zip(call.args, known, strict=False)):
             own = self._atom(arg, call, i + 1)
             reason = Reason(f"it is field {i} of {name}", arg.span or call.span)
-            if self._is_rigid(arg):
-                self._rigid(own, slot, reason)
-            self.flow(own, slot, reason)
+            self._hand_on(arg, own, slot, reason)
         self.place(data, call.place, f"the {name}", call.span)
         return data
 
@@ -525,12 +523,16 @@ class _Gather(Flows):
         if wish.position is Position.DEFINITION:
             made = self._twin(inner, device, bits, said)
             self._ask(inner, made, said, wish)
+            self._keep(call.args[0], inner, made, said)
             return made
         if wish.body:
             asked = self._twin(inner, device, bits, said)
             self._ask(inner, asked, said, wish)
+            self._keep(call.args[0], inner, asked, said)
         made = self._twin(inner, None, None, said)
         self._stands_for(inner, made)
+        if wish.result and not wish.body:
+            self._keep(call.args[0], inner, made, said)
         if wish.result:
             for atom in leaves(made):
                 self._pin(atom, device, bits, said)
@@ -549,6 +551,7 @@ class _Gather(Flows):
         for a, b in zip(leaves(inner), leaves(source), strict=False):
             if a != b:
                 self.graph.edge(a, b, Edge.STRONG)
+        self._keep(call.args[0], inner, source, said)
         made = self._twin(inner, *ends[1], said)
         self._stands_for(inner, made)
         if inner is None:
@@ -557,6 +560,21 @@ class _Gather(Flows):
                 self._pin(atom, *ends[1], said)
         self._own_place(call, made)
         return made
+
+    def _hand_on(self, arg: Expr, own: Domain, there: Domain, reason: Reason) -> None:
+        """Say that an operand becomes a value; where its result is fixed, with no copy between."""
+        self._keep(arg, own, there, reason)
+        self.flow(own, there, reason)
+
+    def _keep(self, arg: Expr, own: Domain, there: Domain, reason: Reason) -> None:
+        if self._is_rigid(arg):
+            self._rigid(own, there, reason)
+
+    def _fixes(self, value: Expr, wish: WishAttrs) -> bool:
+        """Whether a wish fixes what uses it; one that asks for nothing is what it is about."""
+        if not wish.body and not wish.result:
+            return isinstance(value, Call) and self._is_rigid(value.args[0])
+        return wish.result and wish.position is not Position.DEFINITION
 
     def _is_rigid(self, arg: Expr) -> bool:
         return isinstance(arg, Var) and arg in self.rigid_vars

@@ -11,6 +11,7 @@ from inlay.ir.types import AdtType, ExistsType, TensorType, TupleType, Type
 from inlay.machine.board import Board
 from inlay.machine.device import Device
 from inlay.ops._define import OpDef, Pattern
+from inlay.ops.memory import IN_ANY_MEMORY
 from inlay.ops.table import OperatorTable
 from inlay.placement._instance import Capability
 
@@ -23,7 +24,8 @@ def capability_of(
 ) -> Capability:
     """Return what the architectures of a board say of operators and element types.
 
-    What works on unboxed values is run by the virtual machine, so by the host; so are strings.
+    What works on unboxed values is run by the virtual machine, so by the host; so are strings. Storage
+    it makes in any memory, so that is where the memory is.
 
     Args:
         board: the machine.
@@ -63,7 +65,8 @@ def _refusal(
     if device is not host:
         if any(d.is_host_only for d in dtypes):
             return f"strings are on {host.name} alone"
-        if definition is not None and definition.pattern is Pattern.CONTROL:
+        made = definition is not None and definition.op in IN_ANY_MEMORY
+        if definition is not None and definition.pattern is Pattern.CONTROL and not made:
             return f"the virtual machine runs {name}, and that is on {host.name}"
         if definition is not None and definition.foreign is not None:
             return f"the code of {name} comes from outside, and {host.name} calls it"

@@ -48,7 +48,7 @@ from inlay.machine.board_file import read_board
 from inlay.ops.device import DEVICE_COPY, CopyAttrs
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
-from inlay.placement import mark_wishes
+from inlay.placement import mark_wishes, plan_places
 from inlay.placement._instance import Capability
 from inlay.placement.capability import capability_of
 from inlay.placement.plan_places import plan
@@ -108,7 +108,7 @@ def normal(module: Module) -> Module:
 
 def planned(module: Module, machine: Board, capability: Capability | None = None) -> Module:
     """Return the planned program, verified."""
-    result = plan(normal(module), machine, capability or everything)
+    result = plan(normal(module), machine, capability or capability_of(machine, OPS))
     check(result)
     return result
 
@@ -132,10 +132,18 @@ def arguments(function: Function, seed: int = 0) -> list[object]:
     return found
 
 
+def passed(module: Module, machine: Board) -> Module:
+    """Return what the pass makes of a program, with the options that it has by itself."""
+    options = {plan_places.PlanOptions: plan_places.PlanOptions(machine=machine)}
+    return plan_places.PASS.run(normal(module), PassContext(OPS, options=options))
+
+
 def verify_case(source: str, expected: str, machine: Board, how: Capability | None = None) -> None:
     """Assert everything that a case promises."""
     module = read(source)
     result = planned(module, machine, how)
+    if how is None:
+        assert print_module(passed(module, machine)) == print_module(result)
     wanted = normal(read(expected))
     assert_alike(result, wanted)
     again = planned(result, machine, how)

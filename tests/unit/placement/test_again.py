@@ -7,7 +7,7 @@ import pytest
 from inlay.ir.printer import print_module
 from inlay.passes.contract import PassContext
 from inlay.transforms import fuse_ops
-from tests.unit.placement.cases import B2, M2, OPS, N, everything, planned, read
+from tests.unit.placement.cases import B2, M2, OPS, N, planned, read
 
 CASES = {
     "a shared memory and a tuple": (N, """
@@ -43,4 +43,4 @@ def test_a_plan_plans_to_itself(name: str, fused: bool):
     once = planned(read(text), board)
     if fused:
         once = fuse_ops.PASS.run(once, PassContext(OPS))
-    assert print_module(planned(once, board, everything)) == print_module(once)
+    assert print_module(planned(once, board)) == print_module(once)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
+import inlay
+from inlay.base.diagnostics import CompileError
 from inlay.ir.expr import (
     Call,
     Expr,
@@ -20,6 +23,7 @@ from inlay.ir.expr import (
 from inlay.ir.module import Module
 from inlay.ir.walk import postorder, spine
 from tests.unit.placement.cases import (
+    B2,
     BOARDS,
     assert_alike,
     normal,
@@ -364,3 +368,43 @@ fn main(z: T, v: T) {
     assert "'r'" in said or "the cell" in said
     assert "r is passed to parameter 0 of put" in said
     assert "s is passed to parameter 0 of put" in said
+
+
+INNER = {
+    "asked elsewhere": "fn main(x: T, y: T) { add(on(gpu, fixed(cpu, neg(x))), y) }",
+    "fixed elsewhere": "fn main(x: T, y: T) { add(fixed(gpu, fixed(cpu, neg(x))), y) }",
+    "defined elsewhere": "fn main(x: T, y: T) { let v = on(gpu, fixed(cpu, neg(x))); v }",
+    "copied from elsewhere": "fn main(x: T, y: T) { copy(gpu, cpu, fixed(cpu, neg(x))) }",
+    "in a cell elsewhere": "fn main(x: T, y: T) { let c @gpu = ref(fixed(cpu, x)); read(c) }",
+    "written elsewhere": """
+fn main(x: T, y: T) { let c @gpu = ref(y); let _ = write(c, fixed(cpu, x)); read(c) }""",
+    "under a wish for nothing": """
+fn main(x: T, y: T) { add(free(fixed(cpu, neg(x))), fixed(gpu, neg(y))) }""",
+}
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_a_fixed_result_inside_something_else_is_not_lost(name: str):
+    text = INNER[name].replace("free(", "on_device{body=false}(")
+    with pytest.raises(CompileError) as failure:
+        planned(read(text), B2)
+    assert failure.value.ids == ("placement.contradiction",)
+
+
+def test_a_fixed_result_inside_an_equal_wish_says_nothing_more():
+    once = planned(read("fn main(x: T, y: T) { add(on(cpu, fixed(cpu, neg(x))), y) }"), B2)
+    same = planned(read("fn main(x: T, y: T) { add(on(cpu, neg(x)), y) }"), B2)
+    assert_alike(once, same)
+
+
+@pytest.mark.llvm
+def test_storage_in_the_memory_of_a_device_compiles():
+    text = """
+    fn main(x: Tensor[2, f32]) -> Tensor[2, f32] {
+      let s = alloc_storage{memory="cpu1.mem"}(int(8));
+      let t = tensor_at{dtype=f32}(s, int(0), shape(2));
+      on(cpu1, add(on(cpu1, mul(t, f32(0))), x))
+    }
+    entry main("x") -> ("y");"""
+    executable = inlay.compile(read(text), board="host_two", cache="none")
+    assert executable.run({"x": np.ones(2, np.float32)})["y"].shape == (2,)
