@@ -76,7 +76,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module 'inlay' has no attribute '{name}'")
+        message = f"module 'inlay' has no attribute '{name}'"
+        raise AttributeError(message, name=name, obj=importlib.import_module(__name__))
     found = getattr(importlib.import_module(home), name)
     globals()[name] = found
     return found

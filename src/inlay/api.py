@@ -11,7 +11,7 @@ from typing import IO, Any, TypeAlias
 import onnx
 
 from inlay.analysis.infer_types import infer_types
-from inlay.arith.dtype import BY_NAME, DType
+from inlay.arith.dtype import BY_NAME, DType, near
 from inlay.arith.expr import Int
 from inlay.base.diagnostics import InlayError, error
 from inlay.base.garbage import paused
@@ -72,7 +72,9 @@ def load(
             reading the format raises.
         OSError: an open file cannot be read.
     """
-    settings = resolve(ImportLimits, Layer("keywords", limits)).options
+    settings = resolve(
+        ImportLimits, Layer("keywords", limits), beside=("externs", "folder")
+    ).options
     operators = with_externs(table(), externs)
     named = isinstance(source, str | os.PathLike)
     with paused(), instrument.span("load", path=str(source) if named else ""):
@@ -224,7 +226,9 @@ def compilation(
     **options: Any,
 ) -> Compilation:
     """Compile a program; return the executable as data, with the report of what was done."""
-    settings = resolve(CompileOptions, Layer("keywords", options)).options
+    settings = resolve(
+        CompileOptions, Layer("keywords", options), beside=("threads", "mode", "externs")
+    ).options
     with paused():
         module = with_outputs(_module_of(program, externs, instrument), settings.outputs)
         return compile_module(module, settings, instrument)
@@ -251,7 +255,7 @@ def explain(
         CompileError: the program is wrong, the board is, or what is asked for cannot be had.
     """
     layers = Layer("keywords", {"board": board, **choices})
-    settings = resolve(PlaceOptions, layers).options
+    settings = resolve(PlaceOptions, layers, beside=("externs",)).options
     with paused():
         return explanation(_module_of(program, externs, SILENT), settings)
 
@@ -266,5 +270,17 @@ def _module_of(
 
 
 def tensor_type(shape: Iterable[Int | int], dtype: DType | str) -> TensorType:
-    """Return the type of a tensor, for type rules: `tensor_type((n, 4), "f32")`."""
-    return make.tensor_type(shape, BY_NAME[dtype] if isinstance(dtype, str) else dtype)
+    """Return the type of a tensor, for type rules: `tensor_type((n, 4), "f32")`.
+
+    Raises:
+        CompileError: `name.unknown` where there is no such element type.
+    """
+    found = BY_NAME.get(dtype) if isinstance(dtype, str) else dtype
+    if not isinstance(found, DType):
+        close = near(str(getattr(dtype, "__name__", dtype)))
+        raise error(
+            "name.unknown",
+            f"found no element type {dtype!r}; there are {', '.join(BY_NAME)}",
+            hint=f"did you mean {' or '.join(close)}?" if close else "",
+        )
+    return make.tensor_type(shape, found)

@@ -8,6 +8,7 @@ packed weights and occupy a whole byte in every buffer of the compiler.
 
 from __future__ import annotations
 
+import difflib
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -110,6 +111,20 @@ ALL: tuple[DType, ...] = (
     F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, BOOL, STRING,
 )  # fmt: skip
 BY_NAME: dict[str, DType] = {d.name: d for d in ALL}
+_KINDS = {"float": "f", "int": "i", "uint": "u", "bfloat": "bf"}
+_ALIASES = {
+    "half": "f16", "float": "f32", "double": "f64", "int": "i64", "long": "i64", "byte": "u8",
+    "boolean": "bool", "bool_": "bool", "str": "string", "object": "string",
+}  # fmt: skip
+
+
+def near(name: str) -> list[str]:
+    """Return the formats that a name may mean, best first: `float32` is `f32`."""
+    known = name.lower().rpartition(".")[2].removesuffix("_t")
+    word = known.rstrip("0123456789")
+    found = _ALIASES.get(known) or _KINDS.get(word, word) + known[len(word) :]
+    return [found] if found in BY_NAME else difflib.get_close_matches(known, BY_NAME, n=2)
+
 
 _C = {
     "f16": "uint16_t", "bf16": "uint16_t", "f32": "float", "f64": "double",

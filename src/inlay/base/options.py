@@ -22,7 +22,7 @@ import enum
 import os
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
@@ -83,8 +83,10 @@ class Resolved(Generic[T]):
         )
 
 
-def resolve(kind: type[T], *layers: Layer) -> Resolved[T]:
+def resolve(kind: type[T], *layers: Layer, beside: Sequence[str] = ()) -> Resolved[T]:
     """Fill an options class from layers, the last one winning.
+
+    `beside` are names that stand beside the options and may be meant by one that does not exist.
 
     Raises:
         CompileError: All ``option.unknown`` and ``option.bad-value`` at once.
@@ -98,12 +100,13 @@ def resolve(kind: type[T], *layers: Layer) -> Resolved[T]:
         for name, given in layer.values.items():
             place = Span.named(layer.origin)
             if name not in fields:
-                close = nearest(name, fields)
+                known = [*fields, *beside]
+                close = nearest(name, known)
                 findings.error(
                     "option.unknown",
                     f"found option '{name}', which does not exist",
                     span=place,
-                    notes=() if close else (f"known: {', '.join(fields)}",),
+                    notes=() if close else (f"known: {', '.join(known)}",),
                     hint=f"did you mean {' or '.join(close)}?" if close else "",
                 )
                 continue
@@ -135,7 +138,12 @@ def _read(given: Any, hint: Any) -> Any:
         _check_choice(given, arguments)
         return given
     if origin is tuple:
-        items = [x for x in given.split(",") if x] if isinstance(given, str) else list(given)
+        if isinstance(given, str):
+            items: list[Any] = [x for x in given.split(",") if x]
+        elif isinstance(given, Iterable) and not isinstance(given, Mapping):
+            items = list(cast("Iterable[Any]", given))
+        else:
+            raise ValueError("a list of texts")
         return tuple(_read(item, arguments[0]) for item in items)
     if hint is Any or (isinstance(hint, type) and type(given) is hint):
         return given

@@ -16,6 +16,7 @@ from inlay.cli._command import Command, Output
 from inlay.cli._effects import refuse
 from inlay.machine.board import Board
 from inlay.machine.board_file import board_names, board_text, find_board
+from inlay.machine.device import Device
 from inlay.machine.target import host
 
 
@@ -51,7 +52,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     boards = [find_board(name) for name in board_names()]
     output.say("boards:")
     for board in boards:
-        devices = ", ".join(f"{d.name} ({d.arch})" for d in board.devices)
+        devices = ", ".join(_device_text(board, d) for d in board.devices)
         output.say(f"  {board.name:12} {board.summary}; devices: {devices}")
     try:
         native = host()
@@ -77,6 +78,12 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         record["operators"] = operators
     output.record(**record)
     return 0
+
+
+def _device_text(board: Board, device: Device) -> str:
+    """Return a device in a list; where no code is made for it is known without the compiler."""
+    described = "" if board.arch_of(device.name).generator else ", described only"
+    return f"{device.name} ({device.arch}{described})"
 
 
 def _detected(name: str, output: Output) -> list[str]:

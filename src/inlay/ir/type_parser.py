@@ -286,6 +286,14 @@ class TypeParser:
                 dtype = dtypes.BY_NAME[t.advance()]
                 t.expect("]")
                 return TensorType(tuple(dims), dtype)
+            if t.ahead() == "]" and dtypes.near(t.text):
+                span, name = t.span, t.advance()
+                t.expect("]")
+                hint = f"did you mean {' or '.join(dtypes.near(name))}?"
+                self.findings.error(
+                    "name.unknown", f"found no element type {name}", span=span, hint=hint
+                )
+                return UNKNOWN
             dims.append(self.int())
             if not t.accept(","):
                 raise t.failure("',' and an element type")

@@ -191,8 +191,8 @@ class _Rule:
         else:
             self._wants_context = "ctx" in inspect.signature(rule).parameters
 
-    def wrong(self, what: str) -> InlayError:
-        return error("extern.rule", f"extern '{self.extern.name}': {what}")
+    def wrong(self, what: str, hint: str = "") -> InlayError:
+        return error("extern.rule", f"extern '{self.extern.name}': {what}", hint=hint)
 
     def header(self, attrs: Mapping[str, Any]) -> tuple[str, str, str]:
         """Return dims, parameters and result as text, with the values of `int` attributes."""
@@ -225,7 +225,8 @@ class _Rule:
                 parsed = parse_type(text)
             except CompileError as problem:
                 said = "; ".join(d.message for d in problem.diagnostics)
-                raise self.wrong(f"{said} in {text}") from None
+                hint = next((d.hint for d in problem.diagnostics if d.hint), "")
+                raise self.wrong(f"{said} in {text}", hint) from None
             assert isinstance(parsed, FuncType), "the text is that of a function type"
             found = self._types[text] = parsed
         return found

@@ -24,6 +24,9 @@ from inlay.bytecode.program import Entry
 from inlay.bytecode.spec import ListSpec, OptionSpec, Spec, Symbol, TensorSpec, TupleSpec
 from inlay.runtime.structure import Structure
 
+_MOST_NAMES = 20
+"""As many names of what was given are said."""
+
 
 def bind(entry: Entry, inputs: Mapping[str, Any]) -> list[Structure]:
     """Return the inputs in order as contiguous arrays, in the structure of the signature.
@@ -32,6 +35,15 @@ def bind(entry: Entry, inputs: Mapping[str, Any]) -> list[Structure]:
         RunError: `input.missing`, `input.unknown`, `input.structure`, `input.not-array`,
             `input.dtype`, `input.rank`, `input.dim`, `input.requirement`.
     """
+    given_as = cast("object", inputs)
+    if not isinstance(given_as, Mapping):
+        raise error_of([
+            diagnostic(
+                "input.structure",
+                f"found {_kind(given_as)} for the inputs, needed a mapping from names to arrays",
+                hint="run({name: array}), or call the executable with the arrays in order",
+            )
+        ])  # fmt: skip
     found = _names(entry, inputs)
     given = [spec for spec in entry.inputs if spec.name in inputs]
     scope = _Scope("", entry.symbols)
@@ -135,19 +147,28 @@ def to_array(
     """Return a value as an array without copying where it offers its memory; else a finding."""
     if spec.dtype == "string":
         return _text(spec, value, path, findings)
-    if isinstance(value, np.ndarray):
-        return cast("np.ndarray", value)
-    given: object = value
+    given = cast("object", value)
+    is_array = isinstance(value, np.ndarray)
     try:
-        if hasattr(given, "__dlpack__"):
+        if hasattr(given, "__dlpack__") and not is_array:
             return np.from_dlpack(value)
-        array = np.asarray(value)
+        array = np.asarray(cast("Any", value))
     except (TypeError, ValueError, BufferError, RuntimeError) as problem:
         findings.append(
             diagnostic(
                 "input.not-array",
                 f"input '{path}': expected an array of {spec.dtype}; "
                 f"found {type(given).__name__} ({problem})",
+            )
+        )
+        return None
+    if is_array and array.dtype != object:
+        return array
+    if array.dtype == object:
+        found = _kind(given) if array.ndim == 0 else f"{_kind(given)} with {_kind(_stranger(array))}"
+        findings.append(
+            diagnostic(
+                "input.not-array", f"input '{path}': expected an array of {spec.dtype}; found {found}"
             )
         )
         return None
@@ -159,6 +180,16 @@ def to_array(
         if np.array_equal(narrowed.astype(array.dtype), array):
             return narrowed
     return array
+
+
+def _kind(value: object) -> str:
+    """Return what a value is, for messages."""
+    return "None" if value is None else type(value).__name__
+
+
+def _stranger(array: np.ndarray) -> object:
+    """Return the first element of an array of objects that is no text; none in one of texts."""
+    return next((x for x in array.reshape(-1).tolist() if not isinstance(x, str)), None)
 
 
 def _text(
@@ -180,9 +211,12 @@ def _text(
 
 def _names(entry: Entry, inputs: Mapping[str, Any]) -> list[Diagnostic]:
     known = [spec.name for spec in entry.inputs]
+    there = ", ".join(f"'{name}'" for name in list(inputs)[:_MOST_NAMES])
+    more = ", ..." if len(inputs) > _MOST_NAMES else ""
+    nothing = f"nothing of this name among {there}{more}" if there else "nothing"
     listed = ", ".join(f"'{name}'" for name in known) or "no inputs"
     findings = [
-        diagnostic("input.missing", f"input '{spec.name}': expected {spec.type_text}; found nothing")
+        diagnostic("input.missing", f"input '{spec.name}': expected {spec.type_text}; found {nothing}")
         for spec in entry.inputs
         if spec.name not in inputs
     ]

@@ -171,7 +171,7 @@ def extern(
     Raises:
         CompileError: `extern.*`: the parts do not make an operator.
     """
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(str(name)):
         raise error("extern.name", f"found {name!r}, needed a name such as my_op or my.domain.op")
     kinds = {n: _attribute(name, n, v) for n, v in (attributes or {}).items()}
     function, keep = _c_function(name, c)

@@ -218,12 +218,11 @@ class Executable:
         names, results = self._names[index]
         if outputs is not None:
             self._check_outputs(outputs, results)
-        if len(inputs) == len(names):
-            try:
-                arrays = [inputs[name] for name in names]
-            except KeyError:
-                arrays = bind(self.entries[index], inputs)
-        else:
+        try:
+            arrays = [inputs[name] for name in names] if len(inputs) == len(names) else None
+        except (KeyError, TypeError, IndexError):
+            arrays = None
+        if arrays is None:  # something differs, and this says what
             arrays = bind(self.entries[index], inputs)
         found = dict(zip(results, self._call(index, arrays), strict=True))
         return found if outputs is None else {name: found[name] for name in outputs}
