@@ -374,6 +374,28 @@ def test_a_program_that_imports_onnxruntime_gets_inlay_inside():
     np.testing.assert_allclose(session.run(["y"], FEED)[0], X * 3)
 
 
+def test_modules_that_keep_the_other_one_are_named(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, text in (
+        ("keeps_the_module", "import onnxruntime"),
+        ("keeps_the_class", "from onnxruntime import InferenceSession"),
+        ("keeps_nothing", "import numpy"),
+    ):
+        (tmp_path / f"{name}.py").write_text(text)
+        importlib.import_module(name)
+    try:
+        with (
+            pytest.warns(UserWarning, match="onnxruntime: keeps_the_class, keeps_the_module; import"),
+            ours.installed(),
+        ):
+            pass
+    finally:
+        for name in ("keeps_the_module", "keeps_the_class", "keeps_nothing"):
+            del sys.modules[name]
+    with ours.installed() as outer, ours.installed() as inner:
+        assert importlib.import_module("onnxruntime") is inner is not outer
+
+
 def test_it_is_taken_back_when_something_fails_inside():
     with pytest.raises(KeyError), ours.installed():
         raise KeyError

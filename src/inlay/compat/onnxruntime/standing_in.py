@@ -7,7 +7,8 @@
 
 A module keeps what it imported: a package that was imported before goes on with the onnxruntime that
 it found then, and one imported inside goes on with Inlay afterwards. A package may import when it is
-called, so calls that make sessions belong inside too.
+called, so calls that make sessions belong inside too. Modules that keep another onnxruntime are named
+in a warning.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-from collections.abc import Generator
+import warnings
+from collections.abc import Generator, Mapping
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -59,7 +61,7 @@ def install(**options: Any) -> ModuleType:
         options: of `inlay.compile`, for every session.
     """
     made = stand_in(**options)
-    _take_out()
+    _warn(_take_out())
     sys.modules.update(made)
     return made[NAME]
 
@@ -73,6 +75,7 @@ def installed(**options: Any) -> Generator[ModuleType]:
     """
     made = stand_in(**options)
     before = _take_out()
+    _warn(before)
     sys.modules.update(made)
     try:
         yield made[NAME]
@@ -85,3 +88,38 @@ def _take_out() -> dict[str, ModuleType]:
     """Remove onnxruntime from the modules; return what was removed."""
     names = [name for name in sys.modules if name == NAME or name.startswith(f"{NAME}.")]
     return {name: sys.modules.pop(name) for name in names}
+
+
+def _warn(before: Mapping[str, ModuleType]) -> None:
+    """Name the modules that keep the onnxruntime that was there."""
+    keepers = _keepers(before[NAME]) if NAME in before else []
+    if keepers:
+        warnings.warn(
+            f"imported before, and still with the other onnxruntime: {', '.join(keepers)}; import what "
+            "is to use Inlay inside installed()",
+            stacklevel=4,
+        )
+
+
+def _keepers(other: ModuleType) -> list[str]:
+    """Return the modules that refer to another onnxruntime, without those that know both."""
+    ours = sys.modules[__package__ or ""]
+    session = getattr(other, "InferenceSession", None)
+    if isinstance(session, type) and issubclass(session, ours.InferenceSession):
+        return []
+    found: list[str] = []
+    for name, module in sorted(sys.modules.items()):
+        if name == "__main__" or name.partition(".")[0] in (NAME, "inlay"):
+            continue
+        held = list(getattr(module, "__dict__", {}).values())
+        keeps = any(
+            value is other or (isinstance(value, type) and _home(value).startswith(f"{NAME}."))
+            for value in held
+        )
+        if keeps and all(value is not ours for value in held):
+            found.append(name)
+    return found
+
+
+def _home(kind: type) -> str:
+    return str(getattr(kind, "__module__", ""))
