@@ -1,4 +1,4 @@
-"""What tests of drivers share: the programs, built once."""
+"""What tests of drivers share: the programs, built once, with sanitizers where the compiler has them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.drivers.build import build
-from tests.system import need_sanitizer
+from tests.drivers.build import SANITIZE, build
+from tests.system import lacks_sanitizer, need
 
 
 @pytest.fixture(scope="session")
 def suite(tmp_path_factory) -> Path:
-    need_sanitizer("address,undefined")
-    return build(tmp_path_factory.mktemp("drivers"))
+    need("gcc")
+    sanitize = () if lacks_sanitizer("address,undefined") else SANITIZE
+    return build(tmp_path_factory.mktemp("drivers"), sanitize)

@@ -105,8 +105,9 @@ def test_a_wrong_key_is_named_however_late_the_greeting_is(server, suite, late, 
         refused(words, "another key or none")
 
 
-def test_who_does_not_let_in_is_told_from_nobody(suite, tmp_path):
+def test_who_does_not_let_in_is_told_from_nobody(tmp_path):
     """A server that listens and stands still; and who greets nobody at all."""
+    need_zeromq()
     key = tmp_path / "key"
     make_key(key)
     with socket.create_server(("127.0.0.1", 0)) as mute:
