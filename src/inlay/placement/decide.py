@@ -6,8 +6,9 @@ as if a person had asked for them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from inlay.base.diagnostics import error
 from inlay.ir.module import Module
@@ -18,12 +19,16 @@ from inlay.placement._instance import Instance
 from inlay.placement.costs import Costs
 from inlay.placement.operations import Operation, operations_of
 from inlay.placement.optimise import Candidate, Outcome, optimise, simple
-from inlay.placement.problem import ProblemMaker
+from inlay.placement.problem import GUESS, ProblemMaker
 from inlay.placement.room import too_small
 from inlay.placement.schedule import Problem
 
 CHOSEN = ("is cheapest there", "makes it there in every turn")
 """How facts end that come from here and not from people."""
+
+_OTHER_SIZES = (1, 1024)
+"""Sizes that are tried for a dim of which nobody says how large it is."""
+_MOST_GUESSES, _STEPS = 4, 20_000
 
 CandidateSource = Callable[[Sequence[Operation], Problem], Sequence[Candidate]]
 """Gives further sets of tasks that a device can run as one, for one cost."""
@@ -40,6 +45,7 @@ class Decision:
         outcome: the solution.
         sizes: what dims were taken to be, and who said so.
         turns: how often functions that call themselves were taken to run, and who said so.
+        depends: dims whose size was guessed, with another size that gives another plan.
     """
 
     operations: tuple[Operation, ...]
@@ -48,12 +54,13 @@ class Decision:
     outcome: Outcome
     sizes: Mapping[str, tuple[int, str]]
     turns: Mapping[str, tuple[float, str]]
+    depends: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 def decide(
     module: Module, board: Board, graph: Graph, instances: Sequence[Instance],
     operators: OperatorTable, costs: Costs, candidates: CandidateSource | None = None, *,
-    first: bool = False, worth: float = 0.0,
+    first: bool = False, worth: float = 0.0, asks: bool = False,
 ) -> Decision | None:  # fmt: skip
     """Choose devices for what nobody placed, and make facts of them.
 
@@ -64,6 +71,7 @@ def decide(
         candidates: gives sets of tasks that a device can run as one.
         first: take the first device that can run each task, instead of the best.
         worth: the share of the predicted time of that plan which another one has to save.
+        asks: whether somebody asks which guesses the plan depends on.
 
     Returns:
         None where there is nothing to choose.
@@ -74,12 +82,23 @@ def decide(
     operations = operations_of(graph, instances)
     if not operations:
         return None
-    maker = ProblemMaker(module, board, graph, instances, operations, operators, costs)
+
+    def made(sizes: Mapping[str, int]) -> ProblemMaker:
+        known = replace(costs, typical={**costs.typical, **sizes})
+        return ProblemMaker(module, board, graph, instances, operations, operators, known)
+
+    maker = made({})
     problem = maker.problem()
     sets = () if candidates is None else candidates(operations, problem)
-    outcome = simple(problem) if first else optimise(problem, sets)
-    if outcome is not None and (1 - worth) * outcome.baseline < outcome.time < outcome.baseline:
-        outcome = simple(problem)
+    outcome = simple(problem) if first else _worthy(optimise(problem, sets), problem, worth)
+    depends: dict[str, int] = {}
+    if asks and outcome is not None and not first and len(board.devices) > 1:
+        guessed = [n for n, (_, who) in maker.sizes.items() if who == GUESS][:_MOST_GUESSES]
+        for name, size in itertools.product(guessed, _OTHER_SIZES):
+            other = made({name: size}).problem()
+            found = _worthy(optimise(other, exact_steps=_STEPS, search_steps=_STEPS), other, worth)
+            if name not in depends and (found is None or found.assignment != outcome.assignment):
+                depends[name] = size
     if outcome is None:
         unbounded = optimise(replace(problem, capacity=()))
         if unbounded is None:  # no links lead there: inference says which value cannot get where
@@ -97,7 +116,16 @@ def decide(
             device = pinned[find(o.atom)]
             graph.pin(atom, device, Reason(f"{o.name} {CHOSEN[1]}", o.call.span))
             pinned[find(atom)] = device
-    return Decision(tuple(operations), tuple(maker.units), problem, outcome, maker.sizes, maker.turns)
+    return Decision(
+        tuple(operations), tuple(maker.units), problem, outcome, maker.sizes, maker.turns, depends
+    )
+
+
+def _worthy(outcome: Outcome | None, problem: Problem, worth: float) -> Outcome | None:
+    """Return an outcome, or that of the first device that can where too little is saved."""
+    if outcome is not None and (1 - worth) * outcome.baseline < outcome.time < outcome.baseline:
+        return simple(problem)
+    return outcome
 
 
 def _over_capacity(

@@ -82,15 +82,16 @@ class Explanation:
         operations: in program order.
         copies: in program order.
         total_ns: predicted time of the program.
-        bound_ns: no placement is predicted to be faster.
+        bound_ns: no placement is predicted to be faster, with operations started in this order.
         gap: how far the total may be above the best, as a share of the best.
-        proved: whether it is known to be the best.
+        proved: whether it is known to be the best in this order.
         first_able_ns: predicted time with every operation on the first device that can run it.
         busy_ns: how long each device computes.
         sizes: what dims were taken to be, and who said so.
         turns: how often functions that call themselves were taken to run, and who said so.
         module: the placed program.
         is_measured: whether costs were measured, or are the board's figures.
+        depends: dims whose size was guessed, with another size that gives another plan.
         without_code: devices of the board for which no code is made here, with the reason: a plan
             that uses one cannot be compiled.
     """
@@ -108,6 +109,7 @@ class Explanation:
     turns: dict[str, tuple[float, str]]
     module: Module
     is_measured: bool = False
+    depends: Mapping[str, int] = field(default_factory=dict[str, int])
     without_code: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def to_json(self) -> dict[str, Any]:
@@ -119,6 +121,7 @@ class Explanation:
             "gap": _finite(self.gap),
             "proved": self.proved,
             "measured": self.is_measured,
+            "depends": dict(self.depends),
             "without_code": dict(self.without_code),
             "first_able_ns": _finite(self.first_able_ns),
             "busy_ns": self.busy_ns,
@@ -175,6 +178,7 @@ def explanation_of(planned: Planned) -> Explanation:
         dict(decision.turns),
         placed,
         choice.costs.measured != Measured(),
+        dict(decision.depends),
     )
 
 

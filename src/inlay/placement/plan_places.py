@@ -156,6 +156,7 @@ class Choice:
         first: whether to take the first device that can run each operation, instead of searching.
         worth: the share of the predicted time of that plan which another one has to save.
         candidates: gives sets of operations that a device can run as one.
+        asks: whether somebody asks why the plan is as it is.
     """
 
     operators: OperatorTable
@@ -165,6 +166,7 @@ class Choice:
     first: bool = False
     worth: float = 0.0
     candidates: CandidateSource | None = None
+    asks: bool = False
 
 
 def plan(
@@ -181,6 +183,8 @@ def plan(
         watch: is told the plan.
     """
     findings = Collector()
+    if choice is not None and watch is not None:
+        choice = replace(choice, asks=True)
     if len(board.devices) == 1 and len(board.memories) == 1 and watch is None:
         if choice is not None and choice.pins:  # may still be wrong
             infer(module, board, capability, findings, replace(choice, search=False))
@@ -213,7 +217,7 @@ def infer(
     if choice is not None and choice.search:
         decision = decide(
             module, board, graph, instances, choice.operators, choice.costs, choice.candidates,
-            first=choice.first, worth=choice.worth,
+            first=choice.first, worth=choice.worth, asks=choice.asks,
         )  # fmt: skip
     places = find_scopes(graph, solve(graph), findings)
     findings.raise_if_fatal()

@@ -29,6 +29,8 @@ from inlay.placement.costs import UNKNOWN_SIZE, Costs, Predictor
 from inlay.placement.operations import Operation, often, units_of
 from inlay.placement.schedule import Hop, Item, Problem, Task
 
+GUESS = "a guess"
+"""Who said a size that nobody said."""
 _TURNS = 10.0
 """How often the body of a function that calls itself is thought to run, where nothing says it."""
 _FOR_VALUES = (PoolKind.HEAP, PoolKind.STATIC)
@@ -310,7 +312,7 @@ class ProblemMaker:
                 elif high is not None:
                     size, who = high, "its bound"
                 else:
-                    size, who = UNKNOWN_SIZE, "a guess"
+                    size, who = UNKNOWN_SIZE, GUESS
                 found[d.sym] = size
                 if not instance.sites:
                     self.sizes.setdefault(d.sym.name, (size, who))
@@ -331,7 +333,7 @@ class ProblemMaker:
             return known
         name = instance.name
         loop = self._loops.get(name) if isinstance(name, Var) else None
-        turns, who = _TURNS, "a guess"
+        turns, who = _TURNS, GUESS
         if loop is not None and loop.bound is not None:
             bound = self._predictor.number(loop.bound)
             turns, who = (bound, "the program") if loop.exact else (min(bound, _TURNS), who)

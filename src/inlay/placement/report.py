@@ -10,6 +10,7 @@ from typing import TypeVar
 from inlay.base.diagnostics import error
 from inlay.base.registry import unknown_name
 from inlay.placement.explain import Explanation, Moved, Placed, time_text
+from inlay.placement.problem import GUESS
 from inlay.placement.schedule import INFINITE
 
 T = TypeVar("T", Placed, Moved)
@@ -48,9 +49,11 @@ def _totals(e: Explanation) -> list[str]:
         lines.append(
             f"  first device that can: {time_text(e.first_able_ns)} ({share:.0f} % saved)"
         )
+    if sum(ns > 0 for ns in e.busy_ns.values()) > 1:
+        lines.append("  devices are counted as working side by side, as they do with --mode parallel")
     if not e.is_measured and len(e.busy_ns) > 1:
         lines.append("  by the board's figures; `inlay bench --calibrate` measures this machine")
-    lines += [f"  size {name} = {size}, from {who}" for name, (size, who) in e.sizes.items()]
+    lines += [_size(e, name) for name in e.sizes]
     lines += [f"  {name} runs {n:g} times, from {who}" for name, (n, who) in e.turns.items()][:_LONGEST]
     if e.copies:
         moved = sum(c.bytes for c in e.copies)
@@ -59,6 +62,16 @@ def _totals(e: Explanation) -> list[str]:
     else:
         lines.append("  nothing is copied between devices")
     return lines
+
+
+def _size(e: Explanation, name: str) -> str:
+    size, who = e.sizes[name]
+    line = f"  size {name} = {size}, from {who}"
+    if name in e.depends:
+        line += f" that decides: with {e.depends[name]} the plan is another; say --typical {name}=SIZE"
+    elif who == GUESS:
+        line += f"; --typical {name}=SIZE says another"
+    return line
 
 
 def _devices(e: Explanation) -> list[str]:
@@ -128,7 +141,8 @@ def _copy(c: Moved) -> str:
 
 def _quality(e: Explanation) -> str:
     if e.proved:
-        return ", proved to be the least"
+        return ", proved to be the least of plans in the order of the program"
     if e.gap == INFINITE:
         return ", with no bound below it"
-    return f", at most {e.gap * 100:.1f} % above the least (bound {time_text(e.bound_ns)})"
+    bound = time_text(e.bound_ns)
+    return f", at most {e.gap * 100:.1f} % above the least in program order (bound {bound})"

@@ -28,6 +28,7 @@ from inlay.placement.costs import Costs, Measured
 from inlay.placement.explain import explain
 from inlay.placement.optimise import Candidate
 from inlay.placement.plan_places import Choice, PlanOptions
+from inlay.placement.report import describe
 from tests.data import model_case
 from tests.unit.placement.cases import (
     OPS,
@@ -230,7 +231,16 @@ fn main<n>(x: Tensor[n, 512, f32], w: Tensor[512, 512, f32]) { matmul(x, w) }
     large = explained(text, board, costs=Costs(typical={"n": 4096}))
     assert (on(small)["matmul"], on(large)["matmul"]) == ("cpu", "npu")
     assert large.sizes["n"] == (4096, "the user")
-    assert explained(text, board).sizes["n"] == (64, "a guess")
+    guessed = explained(text, board)
+    assert guessed.sizes["n"] == (64, "a guess")
+    assert (dict(large.depends), dict(small.depends)) == ({}, {})
+    assert set(guessed.depends) == {"n"}
+    said = "\n".join(describe(guessed))
+    other = "1" if on(guessed)["matmul"] == "npu" else "1024"
+    assert f"a guess that decides: with {other} the plan is another; say --typical n=SIZE" in said
+    either = explained(text, accelerated(link=1e-6))  # never worth it
+    assert not either.depends
+    assert "a guess; --typical n=SIZE says another" in "\n".join(describe(either))
 
 
 def test_invariant_weights_of_a_loop_are_copied_once():
@@ -340,7 +350,7 @@ def test_the_command(tmp_path, capsys):
     assert main(["explain", str(path), "--board", "soc_npus"]) == 0
     text = capsys.readouterr().out
     assert "strawberry has no exp" in text
-    assert "proved to be the least" in text
+    assert "proved to be the least of plans in the order of the program" in text
     assert main(["explain", str(path), "--board", "nowhere"]) == 1
     assert main(["targets", "check", "soc_npus"]) == 0
     assert "npu0" in capsys.readouterr().out
