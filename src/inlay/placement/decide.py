@@ -93,12 +93,7 @@ def decide(
     outcome = simple(problem) if first else _worthy(optimise(problem, sets), problem, worth)
     depends: dict[str, int] = {}
     if asks and outcome is not None and not first and len(board.devices) > 1:
-        guessed = [n for n, (_, who) in maker.sizes.items() if who == GUESS][:_MOST_GUESSES]
-        for name, size in itertools.product(guessed, _OTHER_SIZES):
-            other = made({name: size}).problem()
-            found = _worthy(optimise(other, exact_steps=_STEPS, search_steps=_STEPS), other, worth)
-            if name not in depends and (found is None or found.assignment != outcome.assignment):
-                depends[name] = size
+        depends = _depends(made, maker.sizes, outcome, worth)
     if outcome is None:
         unbounded = optimise(replace(problem, capacity=()))
         if unbounded is None:  # no links lead there: inference says which value cannot get where
@@ -119,6 +114,21 @@ def decide(
     return Decision(
         tuple(operations), tuple(maker.units), problem, outcome, maker.sizes, maker.turns, depends
     )
+
+
+def _depends(
+    made: Callable[[Mapping[str, int]], ProblemMaker], sizes: Mapping[str, tuple[int, str]],
+    outcome: Outcome, worth: float,
+) -> dict[str, int]:  # fmt: skip
+    """Return dims whose size was guessed, with another size that gives another plan."""
+    depends: dict[str, int] = {}
+    guessed = [name for name, (_, who) in sizes.items() if who == GUESS][:_MOST_GUESSES]
+    for name, size in itertools.product(guessed, _OTHER_SIZES):
+        other = made({name: size}).problem()
+        found = _worthy(optimise(other, exact_steps=_STEPS, search_steps=_STEPS), other, worth)
+        if found is None or found.assignment != outcome.assignment:
+            depends.setdefault(name, size)
+    return depends
 
 
 def _worthy(outcome: Outcome | None, problem: Problem, worth: float) -> Outcome | None:
