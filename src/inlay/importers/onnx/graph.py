@@ -23,7 +23,7 @@ import onnx
 
 from inlay.base.diagnostics import Collector, CompileError, UnsupportedError, error, unsupported
 from inlay.base.span import Span
-from inlay.importers.onnx import contrib, externs, load, schemas, table
+from inlay.importers.onnx import checked, contrib, externs, load, schemas, table
 from inlay.importers.onnx.emit import Emitter
 from inlay.importers.onnx.external import ExternalFiles
 from inlay.importers.onnx.inputs import InputTypes
@@ -347,6 +347,8 @@ class _Importer:
             if rule is not None:
                 b.span = span
                 return _ruled(rule, node)
+            if not domain and proto.op_type in checked.CHECKS:
+                checked.CHECKS[proto.op_type](node)
             function = schemas.body_of(proto, domain, version, inputs)
         if function is None:
             raise _unknown(proto, span)
