@@ -3,7 +3,8 @@
 A let-bound function needs no code, frame or closure of its own when
 
 * every call of it from its own body is in tail position, and
-* it is called exactly once from elsewhere in the activation that defines it, and
+* it is called exactly once from elsewhere in the activation that defines it, and not from an arm that
+  is written several times (`matches.is_flat`), and
 * it is mentioned in no other way.
 
 Then its body is written where it is called, its own calls jump back, and the values it captured are
@@ -25,8 +26,20 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from inlay.analysis.blocks import nested, operands
+from inlay.analysis.matches import is_flat
 from inlay.ir.core_ops import TO_CONTROL
-from inlay.ir.expr import Call, Expr, Function, GlobalVar, Let, OpRef, Project, Tuple, Var
+from inlay.ir.expr import (
+    Call,
+    Expr,
+    Function,
+    GlobalVar,
+    Let,
+    Match,
+    OpRef,
+    Project,
+    Tuple,
+    Var,
+)
 from inlay.ir.walk import free_vars
 
 
@@ -47,11 +60,12 @@ class _Mention:
 
 @dataclass(slots=True, eq=False)
 class _Local:
-    """A let-bound function, where it is bound, and its mentions in order."""
+    """A let-bound function, where it is bound, how many were before, and its mentions in order."""
 
     var: Var
     node: Function
     home: Function
+    position: int
     mentions: list[_Mention] = field(default_factory=list[_Mention])
 
 
@@ -124,11 +138,12 @@ def _waits(body: Expr) -> bool:
 
 def _collect(root: Function) -> dict[Var, _Local]:
     found: dict[Var, _Local] = {}
-    # (block, function it is in, whether its tail is that of the function)
-    pending: list[tuple[Expr, Function, bool]] = [(root.body, root, True)]
+    # (block, function it is in, whether its tail is that of the function, how many of the functions
+    # found so far are around a match of which this block may be written several times)
+    pending: list[tuple[Expr, Function, bool, int]] = [(root.body, root, True, 0)]
     while pending:
-        block, home, is_tail = pending.pop()
-        inner: list[tuple[Expr, Function, bool]] = []
+        block, home, is_tail, around = pending.pop()
+        inner: list[tuple[Expr, Function, bool, int]] = []
         while True:
             value = block.value if isinstance(block, Let) else block
             ends = is_tail and block is value
@@ -137,13 +152,16 @@ def _collect(root: Function) -> dict[Var, _Local]:
                     called = isinstance(value, Call) and operand is value.callee
                     passed = isinstance(value, Call) and operand in value.args
                     mention = _Mention(home, called and not passed, ends)
-                    found[operand].mentions.append(mention)
+                    local = found[operand]
+                    local.mentions += [mention] * (2 if local.position < around else 1)
             if isinstance(value, Function):
                 if isinstance(block, Let):
-                    found[block.var] = _Local(block.var, value, home)
-                inner.append((value.body, value, True))
+                    found[block.var] = _Local(block.var, value, home, len(found))
+                inner.append((value.body, value, True, around))
             else:
-                inner.extend((x, home, ends) for x in nested(value))
+                is_several = isinstance(value, Match) and not is_flat(value)
+                known = len(found) if is_several else around
+                inner.extend((x, home, ends, known) for x in nested(value))
             if not isinstance(block, Let):
                 break
             block = block.body

@@ -2,7 +2,8 @@
 
 The arms of a match are rows of patterns; they cover a type when they cover, for each constructor of
 its values, what is left after that constructor. One row is looked at at most once for each
-constructor on a path, and a row that begins with a variable serves all of them.
+constructor on a path, and a row that begins with a variable serves all of them. A row of variables
+alone covers all that is left.
 
 Source: Maranget, "Warnings for pattern matching", 2007 (the usefulness of a wildcard row).
 """
@@ -29,8 +30,10 @@ def missing_pattern(patterns: Sequence[Pattern], type: Type, adts: Mapping[str, 
 def _missing(
     rows: list[_Row], types: tuple[Type, ...], adts: Mapping[str, Adt]
 ) -> list[str] | None:
+    if any(all(map(_is_any, row)) for row in rows):
+        return None
     if not types:
-        return None if rows else []
+        return []
     first, rest = types[0], types[1:]
     if isinstance(first, ExistsType):
         first = first.body

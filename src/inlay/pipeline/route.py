@@ -31,6 +31,7 @@ from inlay.transforms import (
     inline_functions,
     pack_weights,
     simplify_algebra,
+    split_matches,
     to_anf,
 )
 
@@ -42,6 +43,7 @@ TENSOR = (
     expand_externs.PASS,
     decompose_ops.PASS,
     inline_functions.PASS,
+    split_matches.PASS,
     eliminate_dead.PASS,
     fold_constants.PASS,
     eliminate_common.PASS,

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from inlay.analysis.matches import is_flat
 from inlay.ir import make, walk
 from inlay.ir.conform import Matching
 from inlay.ir.context import StrictContext
@@ -55,25 +56,6 @@ def run(module: Module, context: PassContext) -> Module:
         return _Tree(module.adts, block, value).build()
 
     return rewrite_module(module, step)
-
-
-def is_flat(value: Match) -> bool:
-    """Whether a match tests one tag: constructors over variables and wildcards, `_` only at the end."""
-    tags: set[int] = set()
-    for index, arm in enumerate(value.arms):
-        match arm.pattern:
-            case PatternConstructor(tag=tag, fields=fields):
-                if tag in tags or not all(
-                    isinstance(f, PatternVar | PatternWildcard) for f in fields
-                ):
-                    return False
-                tags.add(tag)
-            case PatternWildcard():
-                if not tags or index != len(value.arms) - 1:
-                    return False
-            case _:
-                return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ from inlay.vm.code import (
 )
 from inlay.vm.environment import Environment
 from inlay.vm.intrinsics import INTRINSICS
-from inlay.vm.patterns import Row, Test, inside, next_test, rows_of, rows_with
+from inlay.vm.patterns import Row, Test, inside, named_tags, next_test, rows_of, rows_with
 from inlay.vm.values import (
     UNIT,
     Constant,
@@ -312,16 +312,24 @@ class Lowering:
         arms: list[Block] = []
         targets: list[int] = []
         tag = self._writer.make("TAG", args=(test.subject,), kind=Kind.INT)
+        named = named_tags(test)
+        others: int | None = None
         for i in range(len(test.widths)):
-            left = rows_with(test, i)
+            if i not in named and others is not None:
+                targets.append(others)
+                continue
+            known = i if i in named else None
+            left = rows_with(test, known)
             targets.append(len(arms) if left else -1)
+            if known is None:
+                others = targets[-1]
             if left:
                 with self._writer.nested() as block:
-                    self._match(inside(self._env, test, i, left), left, ending)
+                    self._match(inside(self._env, test, known, left), left, ending)
                 arms.append(block)
         # A tag that no row accepts cannot occur; it may share any arm.
-        known = tuple(t if t >= 0 else len(arms) - 1 for t in targets)
-        self._branch(tag, arms, join, known)
+        reached = tuple(t if t >= 0 else len(arms) - 1 for t in targets)
+        self._branch(tag, arms, join, reached)
 
     # ------------------------------------------------------------------ calls
 

@@ -93,14 +93,22 @@ def next_test(env: Environment, looked_at: list[Value], rows: list[Row]) -> Row 
             looked_at = list(env.fields(subject, width)) + others
 
 
-def rows_with(test: Test, tag: int) -> list[Row]:
-    """Return the rows that may match where the test found a tag."""
-    return _expand_all(test.rows, test.column, test.subject, tag, test.widths[tag])
+def named_tags(test: Test) -> frozenset[int]:
+    """Return the tags that some row asks for; all others have the same outcome."""
+    patterns = (row.patterns[test.column] for row in test.rows)
+    return frozenset(p.tag for p in patterns if isinstance(p, PatternConstructor))
 
 
-def inside(env: Environment, test: Test, tag: int, rows: list[Row]) -> list[Value]:
+def rows_with(test: Test, tag: int | None) -> list[Row]:
+    """Return the rows that may match where the test found a tag; None for any that has no name."""
+    width = 0 if tag is None else test.widths[tag]
+    return _expand_all(test.rows, test.column, test.subject, tag, width)
+
+
+def inside(env: Environment, test: Test, tag: int | None, rows: list[Row]) -> list[Value]:
     """Return the values that those rows look at."""
-    return _take_fields(env, test.subject, rows, test.widths[tag]) + test.others
+    width = 0 if tag is None else test.widths[tag]
+    return _take_fields(env, test.subject, rows, width) + test.others
 
 
 def _take_fields(env: Environment, whole: Operand, rows: list[Row], width: int) -> list[Value]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from inlay.analysis.blocks import anf_faults
+from inlay.analysis.matches import is_flat
 from inlay.arith.dtype import F32
 from inlay.arith.expr import to_int
 from inlay.interp.tensor import evaluate
@@ -24,7 +25,6 @@ from inlay.ir.module import Adt, Constructor, Module
 from inlay.ir.types import AdtType, DimParam, ExistsType, TensorType, TupleType
 from inlay.ir.verify import check
 from inlay.ir.walk import postorder
-from inlay.transforms.lower_match import is_flat
 from tests.unit.transforms.programs import dims, run
 
 SCALAR = make.tensor_type((), F32)
