@@ -379,3 +379,17 @@ def test_a_program_that_calls_its_entry_keeps_all_outputs():
     with pytest.raises(inlay.UnsupportedError) as failure:
         inlay.compile(io.StringIO(text), outputs=["a"])
     assert failure.value.ids == ("entry.called",)
+
+
+def test_executables_come_in_bytes_and_open_files_too(tmp_path, executable):
+    executable.save(tmp_path / "t.inlay")
+    data = (tmp_path / "t.inlay").read_bytes()
+    for source in (data, bytearray(data), memoryview(data), io.BytesIO(data)):
+        loaded = inlay.load_executable(source, threads=1)
+        np.testing.assert_allclose(loaded(X, Z), Y)
+        loaded.save(tmp_path / "again.inlay")
+        assert (tmp_path / "again.inlay").read_bytes() == data
+    for damaged in (b"", b"x", data[:-1], data[:200]):
+        with pytest.raises(inlay.InlayError) as failure:
+            inlay.load_executable(damaged)
+        assert failure.value.ids[0].startswith("container.")

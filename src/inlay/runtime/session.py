@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from inlay.base.diagnostics import RunError, error, printable
 from inlay.base.files import writing
@@ -408,7 +408,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def load_executable(
-    path: str | os.PathLike[str],
+    source: str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes],
     *,
     threads: int | None = None,
     mode: Mode | None = None,
@@ -420,10 +420,11 @@ def load_executable(
     externs: Sequence[Extern] = (),
     settings: Settings | None = None,
 ) -> Executable:
-    """Load an executable file; neither a compiler nor the model is needed.
+    """Load an executable; neither a compiler nor the model is needed.
 
     Args:
-        path: an `.inlay` file. It must not change while the executable is in use.
+        source: an `.inlay` file, which must not change while the executable is in use; or the
+            content of one, or an open file, which are copied.
         threads: parts of parallel kernels; by default as many as there are usable processors.
         mode: how calls go through the program: `sequential`, `parallel` or `replay`; by
             default `parallel` where the program was compiled with `batch=True`, `sequential` on one
@@ -441,9 +442,17 @@ def load_executable(
         CompileError: `container.*`, `extern.*`.
         OSError: the file cannot be read.
     """
+    chosen = _settings(settings, threads, mode, seed)
+    if isinstance(source, str | os.PathLike):
+        place: Path | mmap.mmap = Path(source)
+    else:
+        is_open = not isinstance(source, bytes | bytearray | memoryview)
+        place = _in_memory([source.read() if is_open else source])
+        # What was compiled in this process needs no checks; this comes from elsewhere, as files do.
+        chosen = replace(chosen, checked=True if chosen.checked is None else chosen.checked)
     return Executable(
-        Path(path),
-        settings=_settings(settings, threads, mode, seed),
+        place,
+        settings=chosen,
         engine=engine,
         verify=verify,
         callbacks=callbacks,
@@ -466,10 +475,7 @@ def executable_of(
     made_from: Sequence[str] = (),
 ) -> Executable:
     """Return a program as an executable, without a file; it is not saved over what it was made from."""
-    pieces = list(chunks(program))
-    memory = mmap.mmap(-1, sum(len(piece) for piece in pieces))
-    for piece in pieces:
-        memory.write(piece)
+    memory = _in_memory(list(chunks(program)))
     return Executable(
         memory,
         settings=_settings(settings, threads, mode, seed),
@@ -480,6 +486,14 @@ def executable_of(
         externs=externs,
         made_from=made_from,
     )
+
+
+def _in_memory(pieces: Sequence[bytes | bytearray | memoryview]) -> mmap.mmap:
+    """Return memory that holds the pieces, one after the other; some, where there are none."""
+    memory = mmap.mmap(-1, max(1, sum(len(piece) for piece in pieces)))
+    for piece in pieces:
+        memory.write(piece)
+    return memory
 
 
 def usable_processors() -> int:
