@@ -16,23 +16,17 @@ import numpy as np
 
 import inlay
 from inlay.api import compilation
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, InternalError
 from inlay.bytecode.program import CopyBody, DeviceBody
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
 from tests.data import Case, Run
 from tests.differential.onnx_draw import Draw
 
-OPTIONS = {"placement": "best"}
-
 
 @dataclass(frozen=True)
 class Alone:
-    """A model, its stored runs, and what the host alone gives for each.
-
-    Attributes:
-        names: for each device besides the host what pins may call the operations it can run.
-    """
+    """A model, its stored runs, and what the host alone gives for each."""
 
     case: Case
     runs: Sequence[Run]
@@ -79,6 +73,30 @@ def command(case: Case, board: str, pins: Sequence[str]) -> str:
     """Return the command that runs a draw again."""
     said = " ".join(f"--pin {shlex.quote(p)}" for p in pins)
     return f"inlay run {case.model} --board {board} {said}"
+
+
+def try_draw(model: Alone, board: str, device: str, seed: int, *, cache: str, name: str) -> str:
+    """Draw pins and try them; see `try_placement`.
+
+    Args:
+        model: a model.
+        board: the machine, as `inlay.compile` takes it.
+        device: of it, that gets what is drawn.
+        seed: of the draw.
+        cache: folder of compiled objects.
+        name: what a person calls the board.
+
+    Raises:
+        AssertionError: with the command, whatever is wrong.
+    """
+    pins = draw_pins(Draw(seed), nameable(model.case.model, board, device), device)
+    try:
+        return try_placement(model, board, pins, cache=cache, modes=("sequential", "parallel"))
+    except (AssertionError, CompileError, InternalError) as failure:
+        where = f"draw {seed} of {model.case.id} on {name}"
+        raise AssertionError(
+            f"{where}: {failure}\n  {command(model.case, name, pins)}"
+        ) from failure
 
 
 def try_placement(

@@ -125,6 +125,28 @@ class Shapes:
             case _:
                 return None
 
+    def has_cells(self, t: Type) -> bool:
+        """Whether a value is a cell, has one in it, or is a function that takes or gives one."""
+        pending, seen = [t], set[str]()
+        while pending:
+            match pending.pop():
+                case RefType():
+                    return True
+                case TupleType(fields=fields):
+                    pending.extend(fields)
+                case FuncType(params=params, result=result):
+                    pending.extend((*params, result))
+                case ExistsType(body=body):
+                    pending.append(body)
+                case AdtType(name=name, args=args):
+                    pending.extend(args)
+                    if name in self.adts and name not in seen:
+                        seen.add(name)
+                        pending.extend(f for c in self.adts[name].constructors for f in c.fields)
+                case _:
+                    pass
+        return False
+
     def _data(self, name: str, slots: tuple[Domain, ...]) -> Domain:
         """Return the domain of a data type with arguments.
 

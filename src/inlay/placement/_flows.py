@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from inlay.base.diagnostics import Collector
 from inlay.base.registry import nearest
 from inlay.base.span import Span
+from inlay.ir.expr import Call, Expr, Var
 from inlay.ir.module import Module
 from inlay.ir.place import Origin, Place
 from inlay.ir.types import Type
-from inlay.ops.device import WishAttrs
+from inlay.ops.device import Position, WishAttrs
 from inlay.placement._domains import Domain, Kind, Leaf, Parts, Shapes, leaves
 from inlay.placement._graph import Edge, Graph, Reason
 from inlay.placement._instance import Instance
@@ -25,6 +26,7 @@ class Flows:
         self.findings = findings
         self.now: Instance | None = None
         self.about = Reason("a value")
+        self.rigid_vars: set[Var] = set()
         self.shapes = Shapes(module.adts, self._new_atom)
 
     # ------------------------------------------------------------------------ atoms and facts
@@ -237,3 +239,21 @@ class Flows:
     def _rigid(self, a: Domain, b: Domain, reason: Reason) -> None:
         for x, y in zip(leaves(a), leaves(b), strict=False):
             self.graph.same_device(x, y, reason)
+
+    def _hand_on(self, arg: Expr, own: Domain, there: Domain, reason: Reason) -> None:
+        """Say that an operand becomes a value; where its result is fixed, with no copy between."""
+        self._keep(arg, own, there, reason)
+        self.flow(own, there, reason)
+
+    def _keep(self, arg: Expr, own: Domain, there: Domain, reason: Reason) -> None:
+        if self._is_rigid(arg):
+            self._rigid(own, there, reason)
+
+    def _fixes(self, value: Expr, wish: WishAttrs) -> bool:
+        """Whether a wish fixes what uses it; one that asks for nothing is what it is about."""
+        if not wish.body and not wish.result:
+            return isinstance(value, Call) and self._is_rigid(value.args[0])
+        return wish.result and wish.position is not Position.DEFINITION
+
+    def _is_rigid(self, arg: Expr) -> bool:
+        return isinstance(arg, Var) and arg in self.rigid_vars

@@ -3,7 +3,8 @@
 **Instances.** Each occurrence of a global or let-bound function has constraints of its own, as a
 polymorphic function has types of its own; a recursive group and function parameters have one. The
 body of a function is walked once for each instance, so the work is that of the program with calls
-written out; from `_MOST_VALUES` walked values on, further occurrences of a function share one instance.
+written out; from `_MOST_VALUES` walked values on, further occurrences of a function share one instance
+for the cells that they are given. That only costs copies, which cells and fixed results do not allow.
 
 **Wishes.** `on_device(e, d)` as an operand asks for `e` on `d` and is a new value about which nothing
 follows from `e`; as a definition it is `e` and is on `d`. Both stand for `e` afterwards, and so does
@@ -81,10 +82,9 @@ class _Gather(Flows):
         self.instances: list[Instance] = []
         self.pending: deque[Instance] = deque()
         self.locals: dict[Var, Function] = {}
-        self.shared: dict[tuple[int, int], Instance] = {}
+        self.shared: dict[tuple[int, int, tuple[int, ...]], Instance] = {}
         self.walked = 0
         self.uses: dict[int, set[Var]] = {}
-        self.rigid_vars: set[Var] = set()
         self.calls = call_graph(module)
         self.groups = self._recursive_groups()
 
@@ -155,7 +155,7 @@ class _Gather(Flows):
             found = now.group.get(atom.name)
             if found is None:
                 types = self._types_at(function, node, index)
-                found = self._shared(function, atom.name, None, types)
+                found = self._shared(function, atom.name, None, types, node, index)
                 if found is None:
                     found = self._instance(function, atom.name, None, types)
                     members = self.groups.get(atom.name, frozenset())
@@ -173,7 +173,7 @@ class _Gather(Flows):
             else:
                 function = self.locals[atom]
                 types = {**home.types, **self._types_at(function, node, index)}
-                found = self._shared(function, atom, home, types)
+                found = self._shared(function, atom, home, types, node, index)
                 if found is None:
                     found = self._instance(function, atom, home, types)
                     found.group = home.group
@@ -182,19 +182,38 @@ class _Gather(Flows):
         return found.domain
 
     def _shared(
-        self,
-        function: Function,
-        name: str | Var,
-        parent: Instance | None,
-        types: Mapping[str, Type],
-    ) -> Instance | None:
+        self, function: Function, name: str | Var, parent: Instance | None,
+        types: Mapping[str, Type], node: Expr, index: int,
+    ) -> Instance | None:  # fmt: skip
         if self.walked < _MOST_VALUES or function.type.type_vars:
             return None
-        key = (id(function), id(parent))
+        cells = self._cells_of(function, node, index)
+        if cells is None:
+            return None
+        key = (id(function), id(parent), cells)
         if key not in self.shared:
             self.shared[key] = self._instance(function, name, parent, types)
             self.shared[key].shared = True
         return self.shared[key]
+
+    def _cells_of(self, function: Function, node: Expr, index: int) -> tuple[int, ...] | None:
+        """Return the cells that an occurrence of a function is given: others of these may share it.
+
+        None where no other may: no copy can stand between what it gives or gets and anything else.
+        """
+        has_cells = self.shapes.has_cells
+        if not isinstance(node, Call) or index != 0:
+            return None if has_cells(function.type) else ()
+        if has_cells(function.type.result) or any(map(self._is_rigid, node.args)):
+            return None
+        given = [a for a in node.args if isinstance(a, Var) and has_cells(a.type)]
+        return tuple(self.graph.values.find(a) for v in given for a in leaves(self._known(v)))
+
+    def _known(self, var: Var) -> Domain:
+        home = self.now
+        while home is not None and var not in home.env:
+            home = home.parent
+        return None if home is None else home.env[var]
 
     def _types_at(self, function: Function, node: Expr, index: int) -> dict[str, Type]:
         """Return what type variables stand for at a call."""
@@ -560,24 +579,6 @@ class _Gather(Flows):
                 self._pin(atom, *ends[1], said)
         self._own_place(call, made)
         return made
-
-    def _hand_on(self, arg: Expr, own: Domain, there: Domain, reason: Reason) -> None:
-        """Say that an operand becomes a value; where its result is fixed, with no copy between."""
-        self._keep(arg, own, there, reason)
-        self.flow(own, there, reason)
-
-    def _keep(self, arg: Expr, own: Domain, there: Domain, reason: Reason) -> None:
-        if self._is_rigid(arg):
-            self._rigid(own, there, reason)
-
-    def _fixes(self, value: Expr, wish: WishAttrs) -> bool:
-        """Whether a wish fixes what uses it; one that asks for nothing is what it is about."""
-        if not wish.body and not wish.result:
-            return isinstance(value, Call) and self._is_rigid(value.args[0])
-        return wish.result and wish.position is not Position.DEFINITION
-
-    def _is_rigid(self, arg: Expr) -> bool:
-        return isinstance(arg, Var) and arg in self.rigid_vars
 
 
 def _is_function(domain: Domain) -> bool:

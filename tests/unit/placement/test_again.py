@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from inlay.interp.tensor import evaluate
 from inlay.ir.printer import print_module
 from inlay.passes.contract import PassContext
+from inlay.placement import _gather
 from inlay.transforms import fuse_ops
-from tests.unit.placement.cases import B2, M2, OPS, N, planned, read
+from tests.unit.placement.cases import B2, M2, OPS, N, arguments, planned, read, same
 
 CASES = {
     "a shared memory and a tuple": (N, """
@@ -44,3 +46,42 @@ def test_a_plan_plans_to_itself(name: str, fused: bool):
     if fused:
         once = fuse_ops.PASS.run(once, PassContext(OPS))
     assert print_module(planned(once, board)) == print_module(once)
+
+
+SHARED = {
+    "cells on two devices": """
+fn put(c: Ref[T], x: T) { write(c, x) }
+fn main(x: T, y: T) {
+  let a @cpu = ref(x);
+  let b @npu0 = ref(y);
+  let _ = @put(a, y);
+  let _ = @put(b, x);
+  (read(a), read(b)) }""",
+    "cells that a function makes": """
+fn cell(x: T) { ref(x) }
+fn main(x: T, y: T) {
+  let a @cpu = @cell(x);
+  let b @npu0 = @cell(y);
+  (read(a), read(b)) }""",
+    "cells in lists": """
+fn first(cs: List[Ref[T]], x: T) { match cs { Cons(c, _) => read(c), Nil() => x } }
+fn main(x: T, y: T) {
+  let a @cpu = ref(x);
+  let b @npu0 = ref(y);
+  (@first(Cons(a, Nil()), x), @first(Cons(b, Nil()), y)) }""",
+    "fixed arguments": """
+fn f(x: T) { exp(x) }
+fn main(x: T, y: T) { (@f(fixed(cpu, neg(x))), @f(fixed(npu0, neg(y)))) }""",
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_program_too_large_to_write_out_is_not_refused(name: str, monkeypatch):
+    """From the first value on, occurrences of a function share what they may share."""
+    module = read(SHARED[name])
+    written_out = planned(module, M2)
+    monkeypatch.setattr(_gather, "_MOST_VALUES", 0)
+    once = planned(module, M2)
+    assert print_module(planned(once, M2)) == print_module(once)
+    arrays = arguments(module.functions["main"])
+    assert same(evaluate(once, arrays), evaluate(written_out, arrays))
