@@ -240,6 +240,8 @@ typedef struct inlay_config {
     size_t held_bytes;     /* dead memory that commands in flight still use; 0 for the default */
     uint32_t chooses;      /* of INLAY_PARALLEL: calls run as in INLAY_SEQUENTIAL where those of the
                               same entry were faster so; needs host.now */
+    uint32_t races;        /* whether accesses are compared: two that do not follow each other, or a
+                              kernel that writes what it is said to read, end the call (INLAY_RACE) */
     uint32_t checks;       /* whether launches hold tensors against what code may touch */
 } inlay_config_t;
 

@@ -123,14 +123,24 @@ static inlay_status_t run(const inlay_activation_t *m, inlay_command_t *command,
     return run_phases(m, command, error);
 }
 
+/* The same, where the race detector watches: what is read must be what it was. */
+static inlay_status_t run_watched(const inlay_activation_t *m, inlay_command_t *command,
+                                  inlay_error_t *error)
+{
+    if (!INLAY_RACES_ON(m)) return run(m, command, error);
+    inlay_race_remember(command);
+    INLAY_TRY(run(m, command, error));
+    return inlay_race_kept(command, error);
+}
+
 inlay_status_t inlay_command_run(inlay_activation_t *m, inlay_command_t *command,
                                  inlay_error_t *error)
 {
     int64_t begin;
     inlay_status_t status;
-    if (!m->host->event) return run(m, command, error);
+    if (!m->host->event) return run_watched(m, command, error);
     begin = inlay_trace_now(m);
-    status = run(m, command, error);
+    status = run_watched(m, command, error);
     inlay_trace_run(m, command, begin);
     return status;
 }

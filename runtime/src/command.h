@@ -103,6 +103,7 @@ struct inlay_command {
     int64_t *dims;
 #if INLAY_RACES
     uint32_t op;                      /* number of the race detector */
+    uint64_t sum;                     /* of what it reads, when it began */
 #endif
 };
 

@@ -14,6 +14,7 @@ inlay_status_t inlay_op_construct(inlay_activation_t *m, uint32_t kind, uint32_t
     m->sp->tag = kind;
     m->sp->as.object = &made->header;
     m->sp++;
+    if (kind == KIND_CELL) inlay_race_new_cell(m, made);
     return INLAY_OK;
 }
 
@@ -31,6 +32,7 @@ inlay_status_t inlay_op_item(inlay_activation_t *m, uint32_t kind, uint32_t inde
         return inlay_fail(m->error, INLAY_OUT_OF_RANGE, "field {1} of a value of {2} fields",
                           values, 2);
     }
+    if (kind == KIND_CELL) inlay_race_cell(m, compound, 0);
     *top = compound->items[index];
     if (top->tag > KIND_INT) inlay_retain(top->as.object);
     inlay_release(&m->heap, &compound->header);
@@ -67,6 +69,7 @@ inlay_status_t inlay_op_write_cell(inlay_activation_t *m)
     inlay_compound_t *compound;
     if (cell->tag != KIND_CELL) return inlay_wrong_kind(m, KIND_CELL, cell->tag);
     compound = (inlay_compound_t *)(void *)cell->as.object;
+    inlay_race_cell(m, compound, 1);
     old = compound->items[0];
     compound->items[0] = *top;
     inlay_slot_release(&m->heap, &old);

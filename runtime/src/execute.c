@@ -44,10 +44,12 @@ static int start(inlay_activation_t *m, inlay_command_t *c)
     c->activation = m;
     c->begun = inlay_trace_now(m);
     message[0] = '\0';
+    if (INLAY_RACES_ON(m)) inlay_race_remember(c);
     status = m->host->start(m->host->user, c, c->index, c->tensors, c->kernel->n_ports, c->ints,
                             c->kernel->n_ints, message, sizeof message);
     if (status == INLAY_PENDING) return 0;
     if (status != INLAY_OK) explain(c, status, message, &error);
+    else if (INLAY_RACES_ON(m)) status = inlay_race_kept(c, &error);
     inlay_trace_run(m, c, c->begun);
     keep_status(m, c, status, &error);
     return 1;
@@ -110,6 +112,7 @@ void inlay_complete(void *ticket, inlay_status_t status, const char *message)
     inlay_activation_t *m = c->activation;
     inlay_error_t error;
     if (status != INLAY_OK) explain(c, status, message ? message : "", &error);
+    else if (INLAY_RACES_ON(m)) status = inlay_race_kept(c, &error);
     inlay_trace_run(m, c, c->begun);
     keep_status(m, c, status, &error);
     /* Once the lock is given back, the call may be over. */

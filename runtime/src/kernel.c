@@ -53,9 +53,11 @@ static inlay_status_t run_now(inlay_activation_t *m, const inlay_kernel_t *kerne
         now->buffers[kernel->n_ports] = inlay_blocks_take(&m->heap.blocks, &bytes, BLOCK_ALIGN);
         if (!now->buffers[kernel->n_ports]) return inlay_no_memory(m);
     }
-    for (i = 0; INLAY_RACES && i < kernel->n_ports; i++)
-        inlay_race_direct(m, view_of(&slots[i])->storage, view_of(&slots[i])->data,
-                          view_of(&slots[i])->bytes, kernel->ports[i] != 0);
+    for (i = 0; INLAY_RACES_ON(m) && i < kernel->n_ports; i++) {
+        const inlay_view_t *view = view_of(&slots[i]);
+        now->sizes[i] = view->bytes;
+        inlay_race_direct(m, view->storage, view->data, view->bytes, kernel->ports[i] != 0);
+    }
     now->number = m->flow.number++;
     if (m->host->event) inlay_trace_memory(m);
     if (m->flow.keeps_one) inlay_help_share(m);

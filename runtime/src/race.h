@@ -1,5 +1,5 @@
-/* The race detector: a build with INLAY_RACES=1 in which every access of a call is compared with all
- * before it. See race.c. Without it all of this is nothing. */
+/* The race detector: every access of a call is compared with those before it that it meets, where the
+ * configuration says so. See race.c. In a build with INLAY_RACES=0 all of this is nothing. */
 #ifndef INLAY_RACE_H
 #define INLAY_RACE_H
 
@@ -8,6 +8,7 @@
 struct inlay_activation;
 struct inlay_command;
 struct inlay_storage;
+struct inlay_compound;
 
 #if INLAY_RACES
 
@@ -21,9 +22,12 @@ enum {
 };
 
 typedef struct inlay_race {
-    struct inlay_shadow *shadows, *free_shadows;
+    int is_on;
+    struct inlay_shadow *shadows, *free_shadows; /* those in use; the others */
+    struct inlay_trace *free_traces, **buckets;  /* traces of shadows, by where they are */
     uint64_t *before;  /* MOST_OPS rows: which operations are known to precede each */
     uint64_t *retired; /* a row: those that precede what the issuer does now */
+    uint64_t stamp;    /* of the access that is compared */
     uint32_t n_ops;
     int is_found;
     inlay_error_t found;
@@ -33,33 +37,58 @@ typedef struct inlay_race {
 inlay_status_t inlay_race_open(struct inlay_activation *m);
 void inlay_race_close(struct inlay_activation *m);
 /* Forget: nothing is in flight. */
-void inlay_race_reset(struct inlay_activation *m);
+void inlay_race_forget(struct inlay_activation *m);
 /* A command gets its number; 0 where there is no room before nothing is in flight. */
-int inlay_race_has_room(const struct inlay_activation *m);
-void inlay_race_begin(struct inlay_activation *m, struct inlay_command *command);
-void inlay_race_edge(struct inlay_activation *m, const struct inlay_command *before,
-                     struct inlay_command *command);
-void inlay_race_check(struct inlay_activation *m, const struct inlay_command *command);
-void inlay_race_retire(struct inlay_activation *m, const struct inlay_command *command);
-/* The issuer reads or writes bytes itself. */
-void inlay_race_direct(struct inlay_activation *m, const struct inlay_storage *storage,
-                       const void *at, size_t bytes, int writes);
+int inlay_race_fits(const struct inlay_activation *m);
+void inlay_race_number(struct inlay_activation *m, struct inlay_command *command);
+void inlay_race_follow(struct inlay_activation *m, const struct inlay_command *before,
+                       struct inlay_command *command);
+void inlay_race_compare(struct inlay_activation *m, const struct inlay_command *command);
+void inlay_race_end(struct inlay_activation *m, const struct inlay_command *command);
+/* The issuer reads or writes bytes itself; makes, reads or writes a cell. */
+void inlay_race_touch(struct inlay_activation *m, const struct inlay_storage *storage,
+                      const void *at, size_t bytes, int writes);
+void inlay_race_of_cell(struct inlay_activation *m, const struct inlay_compound *cell, int writes);
+void inlay_race_made_cell(struct inlay_activation *m, const struct inlay_compound *cell);
+/* Before and after a kernel runs in the host: whether what it is said to read stays what it is. */
+void inlay_race_remember(struct inlay_command *command);
+inlay_status_t inlay_race_kept(const struct inlay_command *command, inlay_error_t *error);
 /* Break the plan the nth time that it can be. */
 void inlay_race_sabotage(struct inlay_activation *m, int kind, int nth);
 /* Whether to do it now. */
-int inlay_race_spoils(struct inlay_activation *m, int kind);
+int inlay_race_breaks(struct inlay_activation *m, int kind);
 
+#define INLAY_RACES_ON(m) ((m)->flow.race.is_on)
 #else
+#define INLAY_RACES_ON(m) 0
 #define inlay_race_open(m) INLAY_OK
 #define inlay_race_close(m) ((void)0)
-#define inlay_race_reset(m) ((void)0)
-#define inlay_race_has_room(m) 1
-#define inlay_race_begin(m, command) ((void)0)
-#define inlay_race_edge(m, before, command) ((void)0)
-#define inlay_race_check(m, command) ((void)0)
-#define inlay_race_retire(m, command) ((void)0)
-#define inlay_race_direct(m, storage, at, bytes, writes) ((void)0)
-#define inlay_race_spoils(m, kind) 0
+#define inlay_race_forget(m) ((void)0)
+#define inlay_race_fits(m) 1
+#define inlay_race_number(m, command) ((void)0)
+#define inlay_race_follow(m, before, command) ((void)0)
+#define inlay_race_compare(m, command) ((void)0)
+#define inlay_race_end(m, command) ((void)0)
+#define inlay_race_touch(m, storage, at, bytes, writes) ((void)0)
+#define inlay_race_of_cell(m, cell, writes) ((void)0)
+#define inlay_race_made_cell(m, cell) ((void)0)
+#define inlay_race_remember(command) ((void)0)
+#define inlay_race_kept(command, error) INLAY_OK
+#define inlay_race_breaks(m, kind) 0
 #endif
+
+/* What is called from elsewhere: nothing where it is off. */
+#define IF_RACES(m, call) ((void)(INLAY_RACES_ON(m) ? ((call), 0) : 0))
+#define inlay_race_reset(m) IF_RACES(m, inlay_race_forget(m))
+#define inlay_race_has_room(m) (!INLAY_RACES_ON(m) || inlay_race_fits(m))
+#define inlay_race_begin(m, command) IF_RACES(m, inlay_race_number(m, command))
+#define inlay_race_edge(m, before, command) IF_RACES(m, inlay_race_follow(m, before, command))
+#define inlay_race_check(m, command) IF_RACES(m, inlay_race_compare(m, command))
+#define inlay_race_retire(m, command) IF_RACES(m, inlay_race_end(m, command))
+#define inlay_race_direct(m, storage, at, bytes, writes) \
+    IF_RACES(m, inlay_race_touch(m, storage, at, bytes, writes))
+#define inlay_race_cell(m, cell, writes) IF_RACES(m, inlay_race_of_cell(m, cell, writes))
+#define inlay_race_new_cell(m, cell) IF_RACES(m, inlay_race_made_cell(m, cell))
+#define inlay_race_spoils(m, kind) (INLAY_RACES_ON(m) && inlay_race_breaks(m, kind))
 
 #endif

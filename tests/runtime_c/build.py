@@ -48,8 +48,8 @@ def _digest(sources: Sequence[Path]) -> str:
 def _compile(sources: Sequence[Path], sanitizer: str, program: Path) -> Path:
     flags = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", f"-fsanitize={sanitizer}", "-pthread",
              "-fno-sanitize-recover=all", "-DINLAY_POLL_INTERVAL=500"]  # fmt: skip
-    if sanitizer != "thread":
-        flags.append("-DINLAY_RACES=1")
+    if sanitizer == "thread":
+        flags.append("-DINLAY_RACES=0")
     done = subprocess.run(
         ["gcc", *flags, *INCLUDES, *sources, "-o", program],
         check=False,

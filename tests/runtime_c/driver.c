@@ -301,6 +301,7 @@ static inlay_status_t run(const inlay_host_t *host, const uint8_t *data, size_t 
         return status;
     }
     config.checks = 1;
+    config.races = INLAY_RACES;
     config.mode = tester->mode;
     config.seed = tester->seed;
     status = inlay_activation_create(module, host, &config, &activation);

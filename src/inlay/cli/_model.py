@@ -94,9 +94,14 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def prepare(arguments: argparse.Namespace, output: Output, *, trace: bool = False) -> Loaded:
-    """Compile or load the model; show progress and, if asked, times. `trace` keeps events."""
-    settings = Settings(threads=usable_processors(), trace=trace)
+def prepare(
+    arguments: argparse.Namespace, output: Output, *, trace: bool = False, races: bool = False
+) -> Loaded:
+    """Compile or load the model; show progress and, if asked, times.
+
+    `trace` keeps events, `races` compares accesses.
+    """
+    settings = Settings(threads=usable_processors(), trace=trace, races=races)
     if arguments.model.suffix.lower() == ".inlay":
         executable = load_executable(
             arguments.model,

@@ -46,14 +46,21 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--profile", action="store_true", help="print the time of every kernel")
     parser.add_argument("--kernels", action="store_true", help="list every kernel")
+    parser.add_argument(
+        "--races", action="store_true", help="end with run.race where two operations touch the same "
+        "bytes or cell and nothing orders them, or a kernel writes what it is said to read; with "
+        "--mode replay, the default then, --schedule names an order",
+    )  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
+    if arguments.races and arguments.mode is None:
+        arguments.mode = "replay"
     refuse(arguments, *of_model(arguments))
     check_outputs(arguments, arguments.output, arguments.trace)
     begun = time.perf_counter()
     has_trace = arguments.profile or arguments.trace is not None
-    loaded = prepare(arguments, output, trace=has_trace)
+    loaded = prepare(arguments, output, trace=has_trace, races=arguments.races)
     compiled = time.perf_counter() - begun
     inputs = inputs_of(arguments, loaded.executable)
     begun = time.perf_counter()

@@ -35,6 +35,7 @@ def load(
     seed: int = 0,
     has_events: bool = False,
     checks: bool = False,
+    races: bool = False,
     /,
 ) -> Executable: ...
 def limited(

@@ -62,6 +62,9 @@ class Settings:
         checked: whether each launch of a kernel holds the tensors against what its code may touch, so
             that no program can make it write elsewhere (`run.bad-dims`). None: for what comes from a
             file, and not for what was compiled in this process.
+        races: whether accesses of a call are compared: two that touch the same bytes or cell and that
+            nothing orders, and a kernel that writes what it is said to read, end it (`run.race`). Only
+            what is put off can race: see `mode` and `seed`.
     """
 
     threads: int = 1
@@ -73,6 +76,7 @@ class Settings:
     seed: int = 0
     trace: bool = False
     checked: bool | None = None
+    races: bool = False
 
 
 class NativeEngine:
@@ -109,6 +113,7 @@ class NativeEngine:
                 settings.seed,
                 settings.trace,
                 is_file if settings.checked is None else settings.checked,
+                settings.races,
             )
         except _runtime.Failure as failure:
             raise _error(failure) from None

@@ -277,3 +277,17 @@ def test_what_a_model_says_of_itself_is_shown(capsys):
     assert lines[:3] == ["  graph: g\\x1b[2J", "  producer: torch 2.1", "  model version: 7"]
     assert lines[3] == "  'labels': a\\nb"
     assert lines[4].endswith("... (300 characters)")
+
+
+def test_races_are_looked_for_in_the_order_that_is_named(model, tmp_path, cache, capsys):
+    np.savez(tmp_path / "in.npz", x=X, z=Z)
+    words = ["run", str(model), "--inputs", str(tmp_path / "in.npz"), "--cache", cache, "--races"]
+    assert main([*words, "--schedule", "7"]) == 0
+    assert main([*words, "--mode", "parallel"]) == 0
+    (tmp_path / "own.py").write_text(
+        "import inlay\n"
+        "MINE = inlay.extern('mine', '(x: Tensor[n, f32]) -> Tensor[n, f32]', python=lambda x: x)\n"
+    )
+    (tmp_path / "p.inl").write_text("fn main<n>(x: Tensor[n, f32]) { mine(x) }")
+    words = ["run", str(tmp_path / "p.inl"), "--extern", str(tmp_path / "own.py"), "--races"]
+    assert main([*words, "--dim", "n=3", "--cache", cache]) == 0

@@ -133,10 +133,14 @@ ENTRIES = (
         id="run.race",
         title="two operations touch the same bytes and nothing orders them",
         explanation=(
-            "Builds of the runtime with the race detector compare all accesses of a run. It found two"
-            " that do not follow each other: a fault of the runtime or of a plan."
+            "With `inlay run --races` or `Settings(races=True)` the accesses of a run are compared. "
+            "Two were found that touch the same bytes or cell and do not follow each other, or a "
+            "kernel writes to a tensor that it is said to read. It is a fault of a kernel of yours, of "
+            "a program that shares a cell between calls that run at the same time, of the runtime or "
+            "of a plan."
         ),
-        remedy="Report it, with the program and the seed.",
+        remedy="Look at the two operations that the message names; without kernels and cells of your "
+        "own, report it with the program and the order (`--schedule`).",
     ),
     Entry(
         id="run.dim-mismatch",

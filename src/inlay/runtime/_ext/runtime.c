@@ -2,7 +2,7 @@
  *
  *     executable = load(path, buffer, threads, stack_bytes, cache_bytes, hand_off_ns,
  *                       check_constants, activations, callbacks, symbols, mode, chooses, seed,
- *                       has_events, checks)
+ *                       has_events, checks, races)
  *     results = executable.call(entry, x, y, ...)
  *     results, counts = executable.call_structured(entry, counts, codes, x, y, ...)
  *
@@ -432,14 +432,14 @@ static PyObject *load(PyObject *module, PyObject *arguments)
     int threads, check_constants, activations;
     Py_ssize_t stack_bytes, cache_bytes;
     long long hand_off_ns;
-    int mode = 0, chooses = 0, has_events = 0, checks = 0;
+    int mode = 0, chooses = 0, has_events = 0, checks = 0, races = 0;
     unsigned long long seed = 0;
     inlay_ext_executable_t *self;
     allocfunc allocate;
-    if (!PyArg_ParseTuple(arguments, "zOinnLpiO!O!|ipKpp", &path, &source, &threads, &stack_bytes,
+    if (!PyArg_ParseTuple(arguments, "zOinnLpiO!O!|ipKppp", &path, &source, &threads, &stack_bytes,
                           &cache_bytes, &hand_off_ns, &check_constants, &activations, &PyDict_Type,
                           &callbacks, &PyDict_Type, &symbols, &mode, &chooses, &seed, &has_events,
-                          &checks))
+                          &checks, &races))
         return NULL;
     if (threads < 1 || stack_bytes < 0 || cache_bytes < 0 || activations < 1 || mode < 0 ||
         mode > INLAY_REPLAY) {
@@ -461,6 +461,7 @@ static PyObject *load(PyObject *module, PyObject *arguments)
     self->config.chooses = (uint32_t)chooses;
     self->config.seed = seed;
     self->config.checks = (uint32_t)checks;
+    self->config.races = (uint32_t)races;
     self->has_events = has_events;
     if (has_events) inlay_ext_events_open(&self->events);
     if (open_data(self, path, source) != 0 ||
