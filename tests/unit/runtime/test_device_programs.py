@@ -51,7 +51,7 @@ int64_t checked(void *const *b, const int64_t *n, int64_t part, int64_t parts) {
     return 0;
 }
 """
-MODES = [("sequential", 0), ("parallel", 0), ("replay", 3), ("replay", 4)]
+MODES = [("sequential", None), ("parallel", None), ("replay", 3), ("replay", 4)]
 
 
 @pytest.fixture(scope="module")
