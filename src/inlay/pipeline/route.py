@@ -11,7 +11,7 @@ link          vm                                    module, image -> program
 
 from __future__ import annotations
 
-from inlay.memory import carry_buffers, explicit_alloc
+from inlay.memory import carry_buffers, explicit_alloc, read_first
 from inlay.passes.contract import Property
 from inlay.passes.manager import Pipeline, make_pipeline
 from inlay.placement import mark_wishes, plan_places
@@ -63,7 +63,7 @@ TENSOR = (
     fuse_ops.PASS,
 )
 
-MEMORY = (explicit_alloc.PASS, carry_buffers.PASS)
+MEMORY = (read_first.PASS, explicit_alloc.PASS, carry_buffers.PASS)
 
 
 def tensor_pipeline() -> Pipeline:
