@@ -132,7 +132,8 @@ class _Strings:
         return self._at[text]
 
     def pack(self) -> bytes:
-        encoded = [text.encode() for text in self._all]
+        # A path may hold bytes that are no text; a container's strings are UTF-8.
+        encoded = [text.encode(errors="backslashreplace") for text in self._all]
         ends = [0]
         for text in encoded:
             ends.append(ends[-1] + len(text))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from inlay.base.diagnostics import CompileError, error, unsupported
+from inlay.base.diagnostics import InlayError, error, unsupported
 from inlay.base.files import writing
 from inlay.base.span import Span
 
@@ -45,7 +45,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     return found
 
 
-def _bad(path: Path, why: str) -> CompileError:
+def _bad(path: Path, why: str) -> InlayError:
     hint = "write it with numpy.savez(path, name=array, ...)"
     return error("load.bad-inputs", why, span=Span.named(str(path)), hint=hint)
 

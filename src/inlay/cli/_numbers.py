@@ -25,12 +25,17 @@ def integer(low: int, high: int) -> Callable[[str], int]:
     return read
 
 
-def not_negative(text: str) -> float:
-    """Read a number that is zero or more, for `type=` of an argument."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"found {text}, needed a number that is zero or more")
-    return value
+def number(most: float = math.inf) -> Callable[[str], float]:
+    """Return what reads a number from zero on, for `type=` of an argument."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not 0 <= value <= most or math.isinf(value):
+            upper = "on" if math.isinf(most) else f"to {most:g}"
+            raise argparse.ArgumentTypeError(f"found {text}, needed a number from 0 {upper}")
+        return value
+
+    return read

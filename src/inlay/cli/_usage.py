@@ -7,12 +7,13 @@ here a mistake is an error like others, with the nearest name and one line of us
 from __future__ import annotations
 
 import argparse
+import difflib
 import re
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from inlay.base.diagnostics import CompileError, error
-from inlay.base.registry import ModuleTable, nearest
+from inlay.base.registry import ModuleTable
 from inlay.cli._command import Command
 
 DESCRIPTION = "a tensor compiler for machines made of different parts"
@@ -69,7 +70,11 @@ def usage_error(
     message: str, usage: str, unknown: Iterable[tuple[str, Iterable[str]]] = ()
 ) -> UsageError:
     """Return the error of words that do not fit; `unknown` are words and the names that there are."""
-    close = [name for word, known in unknown for name in nearest(word, known, 1)]
+    close: list[str] = []
+    for word, known in unknown:
+        bare = {name.lstrip("-"): name for name in known}  # dashes make all options look alike
+        near = difflib.get_close_matches(word.lstrip("-"), bare, n=1)
+        close += [bare[name] for name in near]
     hint = f"did you mean {' and '.join(close)}?" if close else ""
     notes = [" ".join(usage.split())]
     return UsageError(error("option.usage", message, notes=notes, hint=hint).diagnostics)

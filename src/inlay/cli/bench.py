@@ -33,7 +33,7 @@ from inlay.cli._model import (
     prepare,
     run_once,
 )
-from inlay.cli._numbers import integer, not_negative
+from inlay.cli._numbers import integer, number
 from inlay.cli._progress import ticking
 from inlay.importers.onnx.limits import ImportLimits
 from inlay.ir.module import Module
@@ -53,9 +53,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_input_arguments(parser)
     parser.add_argument("--against", choices=PEERS, help="a peer to run next to it")
     parser.add_argument("--rounds", type=integer(1, 1_000_000), default=12, help="interleaved rounds")
-    parser.add_argument("--seconds", type=not_negative, default=0.25, help="of each side in a round")
-    parser.add_argument("--atol", type=not_negative, default=1e-4, help="of the comparison of outputs")
-    parser.add_argument("--rtol", type=not_negative, default=1e-3, help="of the comparison of outputs")
+    parser.add_argument("--seconds", type=number(86400), default=0.25, help="of each side in a round")
+    parser.add_argument("--atol", type=number(), default=1e-4, help="of the comparison of outputs")
+    parser.add_argument("--rtol", type=number(), default=1e-3, help="of the comparison of outputs")
 
 
 def _rules(arguments: argparse.Namespace) -> Iterator[tuple[bool, Iterable[str], str]]:

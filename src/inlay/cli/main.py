@@ -58,6 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read us has seen enough; what Python would still flush has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as failure:  # the stream for results took not even what went wrong
+        warn(f"error: {_told(failure)}")
+        return REFUSED
 
 
 def _reported(words: Sequence[str]) -> int:

@@ -20,7 +20,7 @@ class Executable:
     def live_objects(self) -> int: ...
 
 def load(
-    path: str | None,
+    path: bytes | None,
     source: Any,
     threads: int,
     stack_bytes: int,

@@ -8,6 +8,7 @@ memory of the machine: they are valid until it returns and must not be kept.
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -98,7 +99,7 @@ class NativeEngine:
         is_file = isinstance(source, Path)
         try:
             self._executable = _runtime.load(
-                str(source) if is_file else None,
+                os.fsencode(source) if is_file else None,
                 None if is_file else source,
                 settings.threads,
                 settings.stack_bytes,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -157,6 +160,26 @@ def test_progress_is_escaped_too():
     assert said
     for text in said:
         assert_clean(text)
+
+
+def test_paths_that_are_no_text_are_paths(tmp_path, capsys):
+    program, made = tmp_path / "b\udce9d.inl", tmp_path / "o\udce9d.inlay"
+    program.write_text("fn main(x: Tensor[2, f32]) { neg(x) }")
+    for words in (["run", str(program)], ["compile", str(program), "-o", str(made)],
+                  ["run", str(made)], ["explain", str(program)], ["opt", str(program)]):  # fmt: skip
+        speak(capsys, words, codes=(0,))
+
+
+def test_a_stream_that_takes_nothing_is_an_error_and_no_fault():
+    for words in ("targets", "targets --json"):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "inlay", *words.split()],
+                stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            )  # fmt: skip
+        assert done.returncode in (1, 120)
+        assert "No space left on device" in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 def test_what_shows_itself_is_left_alone():

@@ -430,16 +430,17 @@ static PyObject *load(PyObject *module, PyObject *arguments)
     const char *path;
     PyObject *source, *callbacks, *symbols;
     int threads, check_constants, activations;
-    Py_ssize_t stack_bytes, cache_bytes;
+    Py_ssize_t path_bytes, stack_bytes, cache_bytes;
     long long hand_off_ns;
     int mode = 0, chooses = 0, has_events = 0, checks = 0, races = 0;
     unsigned long long seed = 0;
     inlay_ext_executable_t *self;
     allocfunc allocate;
-    if (!PyArg_ParseTuple(arguments, "zOinnLpiO!O!|ipKppp", &path, &source, &threads, &stack_bytes,
-                          &cache_bytes, &hand_off_ns, &check_constants, &activations, &PyDict_Type,
-                          &callbacks, &PyDict_Type, &symbols, &mode, &chooses, &seed, &has_events,
-                          &checks, &races))
+    /* The path is bytes as the system has them, which need not be text. */
+    if (!PyArg_ParseTuple(arguments, "z#OinnLpiO!O!|ipKppp", &path, &path_bytes, &source, &threads,
+                          &stack_bytes, &cache_bytes, &hand_off_ns, &check_constants, &activations,
+                          &PyDict_Type, &callbacks, &PyDict_Type, &symbols, &mode, &chooses, &seed,
+                          &has_events, &checks, &races))
         return NULL;
     if (threads < 1 || stack_bytes < 0 || cache_bytes < 0 || activations < 1 || mode < 0 ||
         mode > INLAY_REPLAY) {
