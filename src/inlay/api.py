@@ -38,7 +38,7 @@ from inlay.pipeline.outputs import with_outputs
 from inlay.placement.explain import Explanation
 from inlay.runtime.extern import Extern
 from inlay.runtime.native import Mode
-from inlay.runtime.session import Executable, executable_of
+from inlay.runtime.session import Executable, check_threads, executable_of
 
 _SUFFIXES = (".onnx", ".inl")
 
@@ -199,8 +199,8 @@ def compile(
     Args:
         program: a module, or what `load` reads.
         board: the machine to compile for, by name or as a file, or a board made in Python.
-        threads: on how many threads it runs here; all processors by default. It is no part of the
-            executable: a saved one may be loaded with another number.
+        threads: on how many threads it runs here; all processors by default. Places are chosen for
+            so many. It is no part of the executable: a saved one may be loaded with another number.
         mode: how calls go through the program, as for `load_executable`; nor is that.
         externs: operators of your own. A module has those that it was loaded with; one that is given
             here stands for the one of its name, which may choose another implementation.
@@ -211,7 +211,9 @@ def compile(
         UnsupportedError: it is right and cannot be compiled.
         RunError: `run.device-*` where a device that must be asked while compiling does not answer.
     """
-    found = compilation(program, board=board, externs=externs, **options)
+    if threads is not None:
+        check_threads(threads)
+    found = compilation(program, board=board, externs=externs, threads=threads, **options)
     return executable_of(
         found.program, threads=threads, mode=mode, externs=found.externs,
         made_from=found.module.sources,
@@ -223,21 +225,26 @@ def compilation(
     *,
     externs: Sequence[Extern] = (),
     instrument: Instrument = SILENT,
+    threads: int | None = None,
     **options: Any,
 ) -> Compilation:
-    """Compile a program; return the executable as data, with the report of what was done."""
+    """Compile a program; return the executable as data, with the report of what was done.
+
+    Places are chosen by times on so many threads; all processors by default.
+    """
     settings = resolve(
         CompileOptions, Layer("keywords", options), beside=("threads", "mode", "externs")
     ).options
     with paused():
         module = with_outputs(_module_of(program, externs, instrument), settings.outputs)
-        return compile_module(module, settings, instrument)
+        return compile_module(module, settings, instrument, threads)
 
 
 def explain(
     program: Module | Source,
     board: str | Board = "host",
     *,
+    threads: int | None = None,
     externs: Sequence[Extern] = (),
     **choices: Any,
 ) -> Explanation:
@@ -247,6 +254,7 @@ def explain(
         program: a module, or what `load` reads.
         board: the machine, by name, as a file or made in Python; it need not be one that can be
             compiled for.
+        threads: on how many the program is to run; all processors by default.
         externs: operators of your own.
         choices: see `inlay.pipeline.options.PlaceOptions`; a compilation with the same ones makes the
             same plan.
@@ -255,9 +263,11 @@ def explain(
         CompileError: the program is wrong, the board is, or what is asked for cannot be had.
     """
     layers = Layer("keywords", {"board": board, **choices})
-    settings = resolve(PlaceOptions, layers, beside=("externs",)).options
+    settings = resolve(PlaceOptions, layers, beside=("threads", "externs")).options
+    if threads is not None:
+        check_threads(threads)
     with paused():
-        return explanation(_module_of(program, externs, SILENT), settings)
+        return explanation(_module_of(program, externs, SILENT), settings, threads)
 
 
 def _module_of(

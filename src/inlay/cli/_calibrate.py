@@ -173,7 +173,7 @@ def _measure(
 ) -> None:  # fmt: skip
     """Run a program with all that can on the default device of a board, and keep the least times."""
     device = board.default
-    compiled = compilation(module, board=board, placement="first")
+    compiled = compilation(module, board=board, placement="first", threads=1)
     settings = Settings(threads=1, trace=True)
     executable = executable_of(
         compiled.program, threads=1, mode="sequential", settings=settings, externs=compiled.externs
@@ -288,7 +288,7 @@ def _chain(device: str, count: int) -> tuple[str, str]:
 
 def _least(text: str, board: Board) -> float:
     """Return the shortest of some runs of a program in parallel mode, in nanoseconds."""
-    compiled = compilation(parse_module(text, table()), board=board)
+    compiled = compilation(parse_module(text, table()), board=board, threads=1)
     executable = executable_of(compiled.program, threads=1, mode="parallel")
     inputs = {
         s.name: np.zeros(shape_of(s, ()), np.float32)

@@ -36,4 +36,4 @@ def compile_arguments(arguments: argparse.Namespace, instrument: Instrument) -> 
         **{name: getattr(limits, name) for name in given.values},
     )  # fmt: skip
     values = {field.name: getattr(options, field.name) for field in fields(options)}
-    return compilation(module, instrument=instrument, **values)
+    return compilation(module, instrument=instrument, threads=arguments.threads, **values)

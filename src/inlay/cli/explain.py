@@ -12,8 +12,10 @@ from inlay.cli._command import Command, Output
 from inlay.cli._compiling import options_in
 from inlay.cli._effects import refuse
 from inlay.cli._externs import add_extern_argument, externs_in
+from inlay.cli._numbers import integer
 from inlay.pipeline.options import PlaceOptions
 from inlay.placement.report import check_pattern, describe, matches
+from inlay.runtime.native import MOST_THREADS
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +25,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--op", default="", metavar="PATTERN", help="show these kernels: names as in --pin"
     )
+    parser.add_argument(
+        "--threads", type=integer(1, MOST_THREADS),
+        help="threads that the host's kernels are predicted for; all processors by default",
+    )  # fmt: skip
     add_arguments(parser, PlaceOptions)
 
 
@@ -30,7 +36,9 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     refuse(arguments, (arguments.all, ("op",), "beside --all, which shows every kernel"))
     options = options_in(PlaceOptions, arguments)
     choices = {field.name: getattr(options, field.name) for field in fields(options)}
-    found = explain(arguments.model, externs=externs_in(arguments.extern), **choices)
+    found = explain(
+        arguments.model, threads=arguments.threads, externs=externs_in(arguments.extern), **choices
+    )
     if arguments.op:
         check_pattern(found, arguments.op)
     for line in describe(found, everything=arguments.all, pattern=arguments.op):

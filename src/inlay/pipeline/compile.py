@@ -60,14 +60,16 @@ class Compilation:
     externs: tuple[Extern, ...] = ()
 
 
-def compile_module(module: Module, options: CompileOptions, instrument: Instrument) -> Compilation:
-    """Compile a module for a board.
+def compile_module(
+    module: Module, options: CompileOptions, instrument: Instrument, threads: int | None = None
+) -> Compilation:
+    """Compile a module for a board; `threads` are those that the host's kernels are predicted for.
 
     Raises:
         CompileError, UnsupportedError: what passes and stages say of the program.
         RunError: `run.device-absent` where a device that must be asked does not answer.
     """
-    setting = setting_of(options, instrument)
+    setting = setting_of(options, instrument, threads=threads)
     board, operators, context = setting.board, setting.operators, setting.context
     target = _target(board)
     # A device elsewhere is asked when the first of its kernels is lowered, if one is there.

@@ -10,8 +10,8 @@ that uses one is told so (`check_code`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
 from inlay.analysis.blocks import values
@@ -31,6 +31,7 @@ from inlay.pipeline.devices import away, runnable, unmade
 from inlay.pipeline.generators import generators
 from inlay.pipeline.options import WORTH, PlaceOptions
 from inlay.placement.plan_places import Planned, PlanOptions
+from inlay.runtime.session import usable_processors
 from inlay.transforms.fuse_ops import FuseOptions, groups_of
 from inlay.transforms.pack_weights import PackOptions
 
@@ -52,7 +53,7 @@ class Setting:
 
 def setting_of(
     options: PlaceOptions, instrument: Instrument = SILENT,
-    watch: Callable[[Planned], None] | None = None,
+    watch: Callable[[Planned], None] | None = None, threads: int | None = None,
 ) -> Setting:  # fmt: skip
     """Return the setting for some options.
 
@@ -60,12 +61,14 @@ def setting_of(
         options: board, pins, sizes, costs.
         instrument: where times go.
         watch: is told the plan.
+        threads: on how many the host's kernels run; all processors by default.
 
     Raises:
         CompileError: of the board.
         UnsupportedError: `target.no-generator` where code cannot be made for this processor.
     """
     board = runnable(find_detected(options.board))
+    counts = threads_of(board, threads)
     operators = table()
     meanings, fusing = meanings_of(operators), FuseOptions()
     context = PassContext(
@@ -76,7 +79,7 @@ def setting_of(
             PackOptions: _packing(board),
             PlanOptions: PlanOptions(
                 board.name,
-                board,
+                crowded(board, counts),
                 optimise=True,
                 first=options.placement == "first",
                 worth=WORTH,
@@ -86,6 +89,7 @@ def setting_of(
                 generators=generators(operators, board),
                 groups=partial(groups_of, operators=operators, options=fusing),
                 host_ends=True,
+                threads=counts,
                 watch=watch,
             ),
             StorageOptions: StorageOptions(away(board)),
@@ -95,9 +99,36 @@ def setting_of(
     return Setting(board, operators, context)
 
 
+def threads_of(board: Board, threads: int | None) -> dict[str, int]:
+    """Return on how many threads devices run their kernels that are this processor, by name."""
+    own = {
+        d.name: int(board.arch_of(d.name).parameter("threads", "1"))
+        for d in board.devices[1:]
+        if board.is_native(d.name)
+    }
+    return {board.host.name: threads or usable_processors(), **own} if _is_here(board) else own
+
+
+def crowded(board: Board, counts: Mapping[str, int]) -> Board:
+    """Return a board for plans: devices that are this processor take turns if there are too few cores.
+
+    The threads of each are counted; where there are more than processors, one works while another one
+    waits, whatever the board says. Programs run on the board as it is.
+    """
+    if sum(counts.values()) <= usable_processors():
+        return board
+    piece = board.host.hardware
+    devices = tuple(replace(d, shares=piece) if d.name in counts else d for d in board.devices)
+    return replace(board, devices=devices)
+
+
+def _is_here(board: Board) -> bool:
+    return board.host.arch == NATIVE
+
+
 def _packing(board: Board) -> PackOptions:
     """Return how constants are packed: for this processor where it is the host."""
-    if board.host.arch != NATIVE:
+    if not _is_here(board):
         return PackOptions()
     target: Target = host()
     return PackOptions(target.lanes(4), target.vector_registers, target.l2_bytes)

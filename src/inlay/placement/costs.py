@@ -18,7 +18,10 @@ from inlay.machine.board import Board
 from inlay.ops._define import Pattern
 from inlay.ops.table import OperatorTable
 from inlay.placement.operations import GroupSource
+from inlay.runtime.native import HAND_OFF_NS
 
+_MEMORY_THREADS = 4
+"""Threads beyond which a kernel that waits for memory gains nothing."""
 UNKNOWN_SIZE = 64
 """What a dim is thought to be that says nothing about itself."""
 
@@ -56,12 +59,14 @@ class Costs:
         measured: on this board.
         typical: sizes of dims by name, where the user says them.
         groups: gives what would be one kernel; without it every operation is a kernel.
+        threads: by name of the device, on how many threads its kernels run; one where nothing is said.
     """
 
     hooks: Mapping[str, CostHook] = field(default_factory=dict[str, CostHook])
     measured: Measured = field(default_factory=Measured)
     typical: Mapping[str, int] = field(default_factory=dict[str, int])
     groups: GroupSource | None = None
+    threads: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 Step = tuple[Var | None, Call]
@@ -103,15 +108,19 @@ class Predictor:
                 return sum(x for x in found if x is not None)
         if all(self._is_nothing(call) for _, call in steps):
             return 1.0
-        known = measured.kernels.get((device, kernel_key(steps))) if measured.kernels else None
-        if known is not None:
-            return known
         memory = self._board.memory(self._board.writable(device)[0])
         assert memory is not None, "a checked board knows the memories of its devices"
         work = sum(self._compute(call, device) for _, call in steps)
         moved = self.traffic(steps) / memory.bytes_per_ns
         launch = measured.launches.get(device, arch.speed.launch_ns)
-        return launch + max(work, moved) * self._factor(self.heaviest(steps, device), device) + 1.0
+        threads = self._costs.threads.get(device, 1)
+        if moved > work:
+            threads = min(threads, _MEMORY_THREADS)
+        known = measured.kernels.get((device, kernel_key(steps))) if measured.kernels else None
+        if known is not None:
+            return launch + _shared(known - launch, threads)
+        alone = max(work, moved) * self._factor(self.heaviest(steps, device), device)
+        return launch + _shared(alone, threads) + 1.0
 
     def heaviest(self, steps: Sequence[Step], device: str) -> str:
         """Return the operator that has most of the work of a kernel, by the name that boards use."""
@@ -155,6 +164,13 @@ class Predictor:
         return isinstance(call.callee, OpRef) and (
             self._operators.definition(call.callee.op).pattern is Pattern.LAYOUT
         )
+
+
+def _shared(ns: float, threads: int) -> float:
+    """Return the time of a kernel that threads share; a short one stays on the thread of the call."""
+    if threads <= 1 or ns <= HAND_OFF_NS:
+        return ns
+    return HAND_OFF_NS + (ns - HAND_OFF_NS) / threads
 
 
 def kernel_key(steps: Iterable[Step]) -> str:

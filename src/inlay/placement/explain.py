@@ -92,6 +92,7 @@ class Explanation:
         module: the placed program.
         is_measured: whether costs were measured, or are the board's figures.
         depends: dims whose size was guessed, with another size that gives another plan.
+        threads: of devices that are this processor, how many run their kernels, by name.
         without_code: devices of the board for which no code is made here, with the reason: a plan
             that uses one cannot be compiled.
     """
@@ -110,6 +111,7 @@ class Explanation:
     module: Module
     is_measured: bool = False
     depends: Mapping[str, int] = field(default_factory=dict[str, int])
+    threads: Mapping[str, int] = field(default_factory=dict[str, int])
     without_code: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def to_json(self) -> dict[str, Any]:
@@ -121,6 +123,7 @@ class Explanation:
             "gap": _finite(self.gap),
             "proved": self.proved,
             "measured": self.is_measured,
+            "threads": dict(self.threads),
             "depends": dict(self.depends),
             "without_code": dict(self.without_code),
             "first_able_ns": _finite(self.first_able_ns),

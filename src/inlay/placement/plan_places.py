@@ -58,6 +58,7 @@ class PlanOptions:
     candidates: CandidateSource | None = None
     hooks: Mapping[str, CostHook] | None = None
     host_ends: bool = option(False, help="inputs and outputs of the program are on the host")  # noqa: FBT003
+    threads: Mapping[str, int] | None = None
     watch: Callable[[Planned], None] | None = None
 
 
@@ -115,7 +116,9 @@ def run(module: Module, context: PassContext) -> Module:
         board = calibrated(board, measured)
         typical = sizes_of(options.typical)
         check_sizes(module, typical)
-        costs = Costs(options.hooks or {}, measured, typical, options.groups)
+        costs = Costs(
+            options.hooks or {}, measured, typical, options.groups, options.threads or {}
+        )  # fmt: skip
         choice = Choice(
             context.ops, costs, options.pins, search=options.optimise, first=options.first,
             worth=options.worth, candidates=options.candidates,

@@ -507,13 +507,23 @@ def _is_integer(value: object, low: int, high: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
+def check_threads(threads: int) -> None:
+    """Refuse a number of threads that cannot be.
+
+    Raises:
+        CompileError: `option.bad-value`.
+    """
+    if not _is_integer(threads, 1, MOST_THREADS):
+        needed = f"an integer from 1 to {MOST_THREADS}"
+        raise error("option.bad-value", f"found threads={threads!r}, needed {needed}")
+
+
 def _settings(
     settings: Settings | None, threads: int | None, mode: Mode | None, seed: int | None
 ) -> Settings:
     made = settings or Settings(threads=usable_processors())
-    if threads is not None and not _is_integer(threads, 1, MOST_THREADS):
-        needed = f"an integer from 1 to {MOST_THREADS}"
-        raise error("option.bad-value", f"found threads={threads!r}, needed {needed}")
+    if threads is not None:
+        check_threads(threads)
     if mode is not None and mode not in MODES:
         raise error("option.bad-value", f"found mode={mode!r}, needed one of {', '.join(MODES)}")
     if seed is not None and not _is_integer(seed, 0, (1 << 64) - 1):

@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import inlay
 from inlay.analysis.blocks import values
+from inlay.api import compilation
 from inlay.base.diagnostics import CompileError
 from inlay.ir import make
 from inlay.ir.expr import Call, Expr, OpRef
@@ -15,6 +17,7 @@ from inlay.ir.walk import rewrite
 from inlay.machine.board_check import Use
 from inlay.machine.board_file import read_board
 from inlay.ops.device import DEVICE_COPY
+from inlay.pipeline import planning
 from inlay.placement import plan_places
 from inlay.placement.costs import Costs
 from inlay.placement.explain import explain
@@ -241,3 +244,50 @@ def test_things_go_into_the_first_memory_that_has_room():
 def test_rooms_are_what_devices_have_in_common():
     p = replace(by_hand((1.0, 2.0, 4.0, None)), memory=((0,), (1, 2), (0, 1), (3,)))
     assert rooms(p) == ([0, 0, 0, 2], [7.0, 0, None])
+
+
+def test_threads_of_the_host_are_counted():
+    """A long kernel is shared, a short one is not; what waits for memory gains from four at most."""
+    text = read("fn main(x: Tensor[64, 512, f32], w: Tensor[512, 512, f32]) { tanh(matmul(x, w)) }")
+    one = explained(text, board(), "*=cpu")
+    four = explained(text, board(), "*=cpu", costs=Costs(threads={"cpu": 4}))
+    ns = {o.operator: o.ns for o in one.operations}
+    assert ns["matmul"] == pytest.approx(64 * 512 * 512 + 1)
+    assert {o.operator: o.ns for o in four.operations} == {
+        name: pytest.approx(10_000 + (t - 1 - 10_000) / 4 + 1 if t > 10_001 else t)
+        for name, t in ns.items()
+    }
+    short = read("fn main(x: Tensor[8, f32]) { tanh(x) }")
+    assert explained(short, board(), "*=cpu", costs=Costs(threads={"cpu": 4})).total_ns == (
+        explained(short, board(), "*=cpu").total_ns
+    )
+
+
+HALVES = """
+fn main(x: Tensor[256, 512, f32], w: Tensor[512, 512, f32], y: Tensor[256, 512, f32]) {
+  let a = matmul(matmul(matmul(x, w), w), w);
+  let b = matmul(matmul(matmul(y, w), w), w);
+  add(a, b) }
+entry main("x", "w", "y") -> ("z");
+"""
+
+
+def test_threads_reach_predictions_and_plans(monkeypatch):
+    """Two devices that are one processor work side by side where it has cores for both."""
+    module = read(HALVES)
+    monkeypatch.setattr(planning, "usable_processors", lambda: 2)
+    one = inlay.explain(module, "host_two", threads=1)
+    two = inlay.explain(module, "host_two", threads=2)
+    assert {o.device for o in one.operations} == {"cpu0", "cpu1"}
+    assert {o.device for o in two.operations} == {"cpu0"}
+    assert inlay.explain(module, "host_two").total_ns == two.total_ns
+    alone = inlay.explain(module, "host_two", threads=1, pins=("*=cpu0",))
+    assert 0.5 * alone.total_ns < two.total_ns < one.total_ns < alone.total_ns
+    for threads, plan in ((1, one), (2, two)):
+        made = compilation(module, board="host_two", threads=threads, cache="none")
+        assert {k["device"] for k in made.report.to_json()["kernels"]} == {
+            o.device for o in plan.operations
+        }
+    with pytest.raises(CompileError, match="its host is not this processor") as failure:
+        inlay.explain(module, "soc_npus", threads=2)
+    assert failure.value.ids == ("option.no-effect",)
