@@ -125,7 +125,7 @@ def row(
     calibrate(place, file, 0.2, quiet, (inlay.load(path), lambda _: inputs))
     sizes = tuple(f"{k}={v}" for k, v in dims_of(path, inputs).items())
     settings = {"board": place, "calibration": str(file), "typical": sizes, "cache": "none"}
-    found = inlay.explain(path, place, calibration=str(file), typical=sizes)
+    found = inlay.explain(path, place, threads=1, calibration=str(file), typical=sizes)
     first = inlay.compile(path, placement="first", threads=1, mode=mode, **settings)
     best = inlay.compile(path, threads=1, mode=mode, **settings)
     compared(first, best, inputs)

@@ -83,10 +83,10 @@ entry main("a", "b", "w") -> ("y");
 module = inlay.load("halves.inl")
 
 # ---------------------------------------------------------------------- 3. where, and why
-# From the command line: `inlay explain halves.inl --board two_parts.toml`. Each operation has a
-# device, a reason, and for the other device the first thing that speaks against it.
+# From the command line: `inlay explain halves.inl --board two_parts.toml --threads 1`. Each operation
+# has a device, a reason, and for the other device the first thing that speaks against it.
 
-found = inlay.explain(module, "two_parts.toml")
+found = inlay.explain(module, "two_parts.toml", threads=1)  # what runs below: a thread of each
 for operation in found.operations:
     print(
         f"{operation.device:5} {operation.operator:7} {operation.ns / 1e3:6.0f} us",

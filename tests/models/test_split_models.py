@@ -161,7 +161,7 @@ def split(
         text, board = WRITTEN[board], str(folder / f"{board}.toml")
         Path(board).write_text(text)
     options = {"pins": tuple(pins), "overlap": overlap, "cache": "none"}
-    program = compilation(inlay.load(path), board=board, **options).program
+    program = compilation(inlay.load(path), board=board, threads=1, **options).program
     bodies = {type(k.body) for k in program.kernels}
     assert {ImageBody, DeviceBody, CopyBody} <= bodies
     return program

@@ -81,10 +81,7 @@ def compile_module(
     module = run_pipeline(tensor_pipeline(), module, context, verify=verify)
     check_code(module, board)
     with instrument.span("build-kernels"):
-        lower_away = {
-            d: _lowering(operators, partial(target_for, d), rules_for(board, d))
-            for d in away(board)
-        }
+        lower_away = _lowerings_away(operators, board, target_for)
         lower_here = _lowering(operators, lambda: target)
         batches = find_batches(module, operators) if options.batch else None
         version = lowering_version()
@@ -146,6 +143,15 @@ def _target(board: Board) -> Target:
             hint="`inlay targets` lists what can be compiled for",
         )
     return host()
+
+
+def _lowerings_away(
+    operators: OperatorTable, board: Board, target_for: Callable[[str], Target]
+) -> dict[str, LowerPrimitive]:
+    """Return how groups become loops on each device that is away, by its name."""
+    return {
+        d: _lowering(operators, partial(target_for, d), rules_for(board, d)) for d in away(board)
+    }
 
 
 def _lowering(

@@ -112,10 +112,11 @@ def threads_of(board: Board, threads: int | None) -> dict[str, int]:
 def crowded(board: Board, counts: Mapping[str, int]) -> Board:
     """Return a board for plans: devices that are this processor take turns if there are too few cores.
 
-    The threads of each are counted; where there are more than processors, one works while another one
-    waits, whatever the board says. Programs run on the board as it is.
+    Where the host has several threads, and all have more than there are processors, one works while
+    another one waits, whatever the board says. Programs run on the board as it is. A host of one thread
+    leaves the choice to the board, so that such plans are the same on all machines.
     """
-    if sum(counts.values()) <= usable_processors():
+    if counts.get(board.host.name, 1) == 1 or sum(counts.values()) <= usable_processors():
         return board
     piece = board.host.hardware
     devices = tuple(replace(d, shares=piece) if d.name in counts else d for d in board.devices)

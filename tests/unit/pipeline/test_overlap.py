@@ -73,7 +73,7 @@ def test_devices_are_started_before_threads_do_their_own():
     entry main("a", "b", "w") -> ("y", "z");
     """
     module = infer_types(parse_module(text, table()))
-    program = compilation(module, board="host_two", cache="none").program
+    program = compilation(module, board="host_two", cache="none", threads=1).program
     nothing = tuple(replace(d, driver="null", options="") for d in program.devices)
     settings = Settings(mode="parallel", threads=1, trace=True)
     executable = executable_of(replace(program, devices=nothing), settings=settings)

@@ -104,7 +104,7 @@ entry main("a", "b", "c", "d") -> ("w", "x", "y", "z");
 @pytest.mark.llvm
 def test_copies_and_kernels_of_a_device_overlap():
     """By the trace: a copy goes on beside a kernel, in some run where the machine has time for both."""
-    program = inlay.compile(read(CHAINS), board="host_two", cache="none").program
+    program = inlay.compile(read(CHAINS), board="host_two", cache="none", threads=1).program
     settings = Settings(threads=2, mode="parallel", trace=True)
     exe = executable_of(program, settings=settings)
     rng = np.random.default_rng(1)
