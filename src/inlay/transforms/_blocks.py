@@ -43,6 +43,7 @@ from inlay.ir.expr import (
     Arm,
     Call,
     Const,
+    ConstructorRef,
     Expr,
     Function,
     If,
@@ -407,6 +408,9 @@ class _Rewriting:
             return self.replaced.get(old, old)
         if self.ints and isinstance(old, Const) and not isinstance(old.type, TensorType):
             return self._control_const(old)
+        if self.ints and isinstance(old, ConstructorRef):  # of data with elements of these sizes
+            new = self.type(old.type)
+            return old if new is old.type or new == old.type else replace(old, type=new)
         if isinstance(old, ATOMS):
             return old
         raise AssertionError(f"an operand without a name: {type(old).__name__}")

@@ -72,3 +72,20 @@ def test_bounds_of_sizes_stay_known(body):
     for y, n in ((0, 0), (5, 0), (5, 1)):
         args = [np.array([y]), n]
         assert np.array_equal(evaluate(done, args), evaluate(module, args))
+
+
+def test_data_of_elements_of_a_size_that_gets_another_name():
+    module = infer_types(parse_module("""
+        data List<'a> { Nil, Cons('a, List['a]) }
+
+        fn main<n>(y: Tensor[n, i64]) -> List[some k. Tensor[1, k, i64]] {
+          let found: some k. Tensor[1, k, i64] = nonzero(y);
+          Cons[Tensor[1, k, i64]](found, Nil[Tensor[1, k, i64]]())
+        }
+    """, OPS))  # fmt: skip
+    module = to_anf.PASS.run(module, context())
+    done = decompose_ops.PASS.run(module, context())
+    check(done)
+    y = np.array([0, 3, 4])
+    first, expected = (evaluate(m, [y]).fields[0] for m in (done, module))
+    assert np.array_equal(first, expected)
