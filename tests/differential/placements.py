@@ -16,7 +16,7 @@ import numpy as np
 
 import inlay
 from inlay.api import compilation
-from inlay.base.diagnostics import CompileError, InternalError
+from inlay.base.diagnostics import CompileError, InlayError
 from inlay.bytecode.program import CopyBody, DeviceBody
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
@@ -92,7 +92,7 @@ def try_draw(model: Alone, board: str, device: str, seed: int, *, cache: str, na
     pins = draw_pins(Draw(seed), nameable(model.case.model, board, device), device)
     try:
         return try_placement(model, board, pins, cache=cache, modes=("sequential", "parallel"))
-    except (AssertionError, CompileError, InternalError) as failure:
+    except (AssertionError, InlayError) as failure:
         where = f"draw {seed} of {model.case.id} on {name}"
         raise AssertionError(
             f"{where}: {failure}\n  {command(model.case, name, pins)}"

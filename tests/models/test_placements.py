@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import InlayError
 from inlay.runtime.device import Device
 from tests.data import cases, model_case
 from tests.differential.placements import Alone, alone, try_draw
@@ -46,7 +46,7 @@ def present(driver: str) -> None:
     """Skip where no device is here."""
     try:
         Device(driver).close()
-    except CompileError as failure:
+    except InlayError as failure:
         if failure.ids != ("run.device-absent",):
             raise
         pytest.skip(str(failure))
