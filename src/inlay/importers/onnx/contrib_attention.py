@@ -158,7 +158,8 @@ def _operands(node: Node, count: int) -> tuple[Term, Term, Term]:
     if q.rank == 5 or not node.has(1):
         if q.rank != 5 or node.has(3):
             raise node.unsupported("has queries alone, which are not of rank 5, or have a bias")
-        return _unpacked(q, 3)
+        q, k, v = _unpacked(q, 3)
+        return q, k, v
     k = term(node, 1)
     biases: list[Term | None] = [None, None, None]
     if node.has(3):
@@ -167,7 +168,8 @@ def _operands(node: Node, count: int) -> tuple[Term, Term, Term]:
     if k.rank == 5:
         if node.has(3):
             raise node.unsupported("adds a bias to keys and values in one tensor")
-        return (q, *_unpacked(k, 2))
+        k, v = _unpacked(k, 2)
+        return q, k, v
     v = term(node, 2)
     if k.rank == 4:
         return q, k, v
