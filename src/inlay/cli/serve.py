@@ -7,9 +7,11 @@ first needed, unless another file is named. Each client has a process, and so mu
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import signal
 import threading
+from collections.abc import Generator
 from pathlib import Path
 from types import FrameType
 
@@ -97,17 +99,13 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
             f"found port {port[1]} in --listen {arguments.listen}, needed 0 to {_MOST_PORT}",
         )
     limits, key = _limits(arguments), _key(arguments)
-    ended = threading.Event()
-
-    def end(_signal: int, _frame: FrameType | None) -> None:
-        ended.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
     driver, options = _DEVICES[arguments.device], arguments.options
     if driver == "native" and "threads=" not in options:
         options = f"{options} threads={usable_processors()}"
-    with Server(driver, arguments.listen, options, arguments.clients, key, limits) as server:
+    with (
+        _asked_to_end() as ended,
+        Server(driver, arguments.listen, options, arguments.clients, key, limits) as server,
+    ):
         # At once and as one line also for programs: they wait for it.
         output.announce(
             f"serving {arguments.device} at {server.endpoint}",
@@ -115,6 +113,22 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         )  # fmt: skip
         ended.wait()
     return 0
+
+
+@contextlib.contextmanager
+def _asked_to_end() -> Generator[threading.Event]:
+    """Give an event that SIGINT and SIGTERM set; afterwards they do what they did before."""
+    ended = threading.Event()
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        ended.set()
+
+    before = [(n, signal.signal(n, end)) for n in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        yield ended
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 COMMAND = Command(_arguments, _run)

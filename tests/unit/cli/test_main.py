@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import numpy as np
 import onnx
@@ -291,3 +292,10 @@ def test_races_are_looked_for_in_the_order_that_is_named(model, tmp_path, cache,
     (tmp_path / "p.inl").write_text("fn main<n>(x: Tensor[n, f32]) { mine(x) }")
     words = ["run", str(tmp_path / "p.inl"), "--extern", str(tmp_path / "own.py"), "--races"]
     assert main([*words, "--dim", "n=3", "--cache", cache]) == 0
+
+
+def test_a_server_leaves_signals_as_they_were():
+    """Whoever runs a command inside a program of his own keeps what interrupts it."""
+    before = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
+    assert main(["serve", "--listen", "nowhere", "--anyone"]) != 0
+    assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == before
