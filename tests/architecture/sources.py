@@ -7,6 +7,8 @@ import functools
 import subprocess
 from pathlib import Path
 
+from inlay.base.garbage import paused
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = ROOT / "src" / "inlay"
 TEXT = {".py", ".c", ".h", ".inc", ".md", ".toml", ".inl", ".sh", ".txt", ".cfg", ".yaml", ""}
@@ -21,7 +23,8 @@ def modules() -> tuple[Path, ...]:
 @functools.cache
 def tree(path: Path) -> ast.Module:
     """Return the syntax tree of a file."""
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+    with paused():  # hundreds of thousands of nodes and no garbage
+        return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
 @functools.cache
