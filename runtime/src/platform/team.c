@@ -67,29 +67,6 @@ void inlay_team_open(void)
     pthread_mutex_unlock(&process.lock);
 }
 
-void inlay_team_close(void)
-{
-    inlay_team_t *teams = NULL, *next;
-    int i;
-    pthread_mutex_lock(&process.lock);
-    if (--process.hosts == 0) {
-        teams = process.teams;
-        process.teams = NULL;
-        process.workers = 0;
-        for (i = 0; i < KEPT; i++) {
-            free(process.kept[i].memory);
-            process.kept[i].memory = NULL;
-        }
-        process.kept_bytes = 0;
-    }
-    pthread_mutex_unlock(&process.lock);
-    for (; teams; teams = next) {
-        next = teams->next;
-        inlay_pool_close(teams->pool);
-        free(teams);
-    }
-}
-
 /* ----------------------------------------------------------------------------------- teams */
 
 static inlay_team_t *new_team(int threads)
@@ -116,9 +93,40 @@ static int suits(const inlay_team_t *a, const inlay_team_t *b, int threads)
     return a->users < b->users;
 }
 
+/* With the lock taken: teams that nobody uses leave until there are at most so many workers. Returns
+ * them; whoever has given the lock back closes them. */
+static inlay_team_t *retire(long most)
+{
+    inlay_team_t **at = &process.teams, *team, *gone = NULL;
+    while (*at && process.workers > most) {
+        team = *at;
+        if (team->users || team->threads == 1) {
+            at = &team->next;
+            continue;
+        }
+        *at = team->next;
+        process.workers -= team->threads - 1;
+        team->next = gone;
+        gone = team;
+    }
+    return gone;
+}
+
+static void close_teams(inlay_team_t *teams)
+{
+    inlay_team_t *next;
+    for (; teams; teams = next) {
+        next = teams->next;
+        inlay_pool_close(teams->pool);
+        free(teams);
+    }
+}
+
+/* Beyond the limit of workers calls share teams, but only those that have all the threads that were
+ * asked for: what waits for each other in four threads must not find two. */
 inlay_team_t *inlay_team_take(inlay_team_t *last, int threads)
 {
-    inlay_team_t *team, *found = NULL, *shared = NULL;
+    inlay_team_t *team, *found = NULL, *shared = NULL, *gone = NULL;
     long most = sysconf(_SC_NPROCESSORS_ONLN);
     if (most < LEAST_WORKERS) most = LEAST_WORKERS;
     if (threads < 1) threads = 1;
@@ -128,10 +136,13 @@ inlay_team_t *inlay_team_take(inlay_team_t *last, int threads)
         if (is_free && (!found || team == last)) found = team;
         if (suits(team, shared, threads)) shared = team;
     }
-    if (!found && (process.workers + threads - 1 <= most || !shared)) found = new_team(threads);
+    if (!found && (process.workers + threads - 1 <= most || !shared || shared->threads < threads))
+        found = new_team(threads);
     if (!found) found = shared;
     if (found) found->users++;
+    gone = retire(most);
     pthread_mutex_unlock(&process.lock);
+    close_teams(gone);
     return found;
 }
 
@@ -151,6 +162,25 @@ int inlay_team_workers(void)
     n = process.workers;
     pthread_mutex_unlock(&process.lock);
     return n;
+}
+
+void inlay_team_close(void)
+{
+    inlay_team_t *teams = NULL;
+    int i;
+    pthread_mutex_lock(&process.lock);
+    if (--process.hosts == 0) {
+        teams = process.teams;
+        process.teams = NULL;
+        process.workers = 0;
+        for (i = 0; i < KEPT; i++) {
+            free(process.kept[i].memory);
+            process.kept[i].memory = NULL;
+        }
+        process.kept_bytes = 0;
+    }
+    pthread_mutex_unlock(&process.lock);
+    close_teams(teams);
 }
 
 /* ---------------------------------------------------------------------------------- memory */

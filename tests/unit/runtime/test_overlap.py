@@ -125,6 +125,15 @@ def test_four_threads(library):
     assert exe(np.array(0)) == (10,) * 4
 
 
+def test_idle_threads_of_others_are_no_reason_to_get_fewer(library):
+    """A process has a limit of threads; what earlier executables left idle counts, and goes."""
+    held = [load(halves(1), library, mode="parallel", threads=t) for t in (2, 3, 3)]
+    for exe in held:
+        library.begin()
+        assert exe(np.array(7)) == (8, 8)
+    test_four_threads(library)
+
+
 def loops(name: str, turns: int, count: int = 2) -> Program:
     """Two calls of a loop that reads what its kernel wrote to know whether to go on. Its kernels wait
     for `count` of a turn.
