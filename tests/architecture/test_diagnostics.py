@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 
 from inlay.base.catalog.table import areas, entries, find, near, page
@@ -15,6 +16,7 @@ MAKES_FINDING = re.compile(
 )
 
 
+@functools.cache
 def raised() -> dict[str, str]:
     """Return the ids in the sources, each with the first place that has it."""
     known = set(areas())
