@@ -93,25 +93,6 @@ static int suits(const inlay_team_t *a, const inlay_team_t *b, int threads)
     return a->users < b->users;
 }
 
-/* With the lock taken: teams that nobody uses leave until there are at most so many workers. Returns
- * them; whoever has given the lock back closes them. */
-static inlay_team_t *retire(long most)
-{
-    inlay_team_t **at = &process.teams, *team, *gone = NULL;
-    while (*at && process.workers > most) {
-        team = *at;
-        if (team->users || team->threads == 1) {
-            at = &team->next;
-            continue;
-        }
-        *at = team->next;
-        process.workers -= team->threads - 1;
-        team->next = gone;
-        gone = team;
-    }
-    return gone;
-}
-
 static void close_teams(inlay_team_t *teams)
 {
     inlay_team_t *next;
@@ -123,10 +104,11 @@ static void close_teams(inlay_team_t *teams)
 }
 
 /* Beyond the limit of workers calls share teams, but only those that have all the threads that were
- * asked for: what waits for each other in four threads must not find two. */
+ * asked for: what waits for each other in four threads must not find two. Teams stay while there are
+ * hosts, which may wake a team after their calls. */
 inlay_team_t *inlay_team_take(inlay_team_t *last, int threads)
 {
-    inlay_team_t *team, *found = NULL, *shared = NULL, *gone = NULL;
+    inlay_team_t *team, *found = NULL, *shared = NULL;
     long most = sysconf(_SC_NPROCESSORS_ONLN);
     if (most < LEAST_WORKERS) most = LEAST_WORKERS;
     if (threads < 1) threads = 1;
@@ -140,9 +122,7 @@ inlay_team_t *inlay_team_take(inlay_team_t *last, int threads)
         found = new_team(threads);
     if (!found) found = shared;
     if (found) found->users++;
-    gone = retire(most);
     pthread_mutex_unlock(&process.lock);
-    close_teams(gone);
     return found;
 }
 

@@ -126,7 +126,7 @@ def test_four_threads(library):
 
 
 def test_idle_threads_of_others_are_no_reason_to_get_fewer(library):
-    """A process has a limit of threads; what earlier executables left idle counts, and goes."""
+    """A process has a limit of threads; what earlier executables left idle counts."""
     held = [load(halves(1), library, mode="parallel", threads=t) for t in (2, 3, 3)]
     for exe in held:
         library.begin()
