@@ -35,7 +35,7 @@ from inlay.pipeline.explain import explanation
 from inlay.pipeline.externs import rebind, with_externs
 from inlay.pipeline.options import CompileOptions, PlaceOptions
 from inlay.pipeline.outputs import with_outputs
-from inlay.placement.explain import Explanation
+from inlay.placement.explain.reasons import Explanation
 from inlay.runtime.extern import Extern
 from inlay.runtime.native import Mode
 from inlay.runtime.session import Executable, check_threads, executable_of

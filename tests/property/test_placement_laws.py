@@ -28,7 +28,7 @@ from inlay.ops.device import DEVICE_COPY, ON_DEVICE, CopyAttrs, WishAttrs
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from inlay.placement import plan_places
-from inlay.placement.capability import capability_of
+from inlay.placement.infer.capability import capability_of
 from inlay.placement.plan_places import Choice, plan
 from inlay.transforms import (
     eliminate_common,

@@ -42,13 +42,18 @@ def unknown_name(kind: str, name: str, names: Iterable[str]) -> InlayError:
     return error("name.unknown", f"found no {kind} named '{name}'", notes=notes, hint=hint)
 
 
-def module_names(package: str) -> dict[str, str]:
+def module_names(package: str, *, packages: bool = True) -> dict[str, str]:
     """Return for each entry of a package, by kebab name, the full name of its module, sorted.
 
-    Sub-packages count as entries; names that begin with an underscore do not.
+    Names that begin with an underscore are no entries.
+
+    Args:
+        package: the package.
+        packages: whether its sub-packages are entries.
     """
     paths = importlib.import_module(package).__path__
-    found = sorted(info.name for info in pkgutil.iter_modules(paths))
+    listed = pkgutil.iter_modules(paths)
+    found = sorted(info.name for info in listed if packages or not info.ispkg)
     return {
         name.replace("_", "-"): f"{package}.{name}" for name in found if not name.startswith("_")
     }
@@ -61,16 +66,18 @@ class ModuleTable(Mapping[str, T]):
         kind: What an entry is called in errors.
         package: The package that is listed.
         pick: Takes the entry out of its module.
+        packages: Whether sub-packages are entries.
         group: Entry-point group by which installed packages add entries; each entry point names
             the module.
     """
 
     def __init__(
-        self, kind: str, package: str, pick: Callable[[ModuleType], T], *, group: str = ""
-    ) -> None:
+        self, kind: str, package: str, pick: Callable[[ModuleType], T], *,
+        packages: bool = True, group: str = "",
+    ) -> None:  # fmt: skip
         self.kind = kind
         self._pick = pick
-        self._modules = module_names(package)
+        self._modules = module_names(package, packages=packages)
         self._loaded: dict[str, T] = {}
         for point in _entry_points(group) if group else ():
             if point.name in self._modules:

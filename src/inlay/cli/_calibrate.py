@@ -2,9 +2,9 @@
 
 Some small programs, and a model if one is given, run on each device in turn: everything that can run
 there does. Times are those of the trace, one kernel after the other: on the host the least of several
-runs, of devices and copies the middle. They go into a file (`placement/calibration.py`): for each
-device what a launch costs, a factor for each operator and the time of each kernel whose sizes are
-known; for each link latency and bandwidth; and which devices do not work beside the host.
+runs, of devices and copies the middle. They go into a file (`placement/choose/calibration.py`):
+for each device what a launch costs, a factor for each operator and the time of each kernel whose sizes
+are known; for each link latency and bandwidth; and which devices do not work beside the host.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from inlay.ops.table import table
 from inlay.pipeline.build_kernels import LoopBody
 from inlay.pipeline.detect import find_detected
 from inlay.pipeline.devices import away, runnable
-from inlay.placement.calibration import calibrated, write_measured
-from inlay.placement.costs import Costs, Measured, Predictor, Step, is_static, kernel_key
+from inlay.placement.choose.calibration import calibrated, write_measured
+from inlay.placement.choose.costs import Costs, Measured, Predictor, Step, is_static, kernel_key
 from inlay.runtime.native import Settings
 from inlay.runtime.session import Executable, executable_of
 from inlay.runtime.trace import Event, EventKind

@@ -14,7 +14,7 @@ from inlay.cli._effects import refuse
 from inlay.cli._externs import add_extern_argument, externs_in
 from inlay.cli._numbers import integer
 from inlay.pipeline.options import PlaceOptions
-from inlay.placement.report import check_pattern, describe, matches
+from inlay.placement.explain.report import check_pattern, describe, matches
 from inlay.runtime.native import MOST_THREADS
 
 

@@ -16,7 +16,7 @@ def pass_table(package: str = "inlay.transforms") -> ModuleTable[Pass]:
     Raises:
         InternalError: on use, a file that does not define `PASS`, or one of another name.
     """
-    return ModuleTable("pass", package, _pick)
+    return ModuleTable("pass", package, _pick, packages=False)
 
 
 def passes_named(text: str, tables: Iterable[ModuleTable[Pass]]) -> tuple[Pass, ...]:

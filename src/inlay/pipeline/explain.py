@@ -12,7 +12,7 @@ from inlay.pipeline.options import PlaceOptions
 from inlay.pipeline.planning import setting_of, threads_of
 from inlay.pipeline.route import TENSOR
 from inlay.placement import plan_places
-from inlay.placement.explain import Explanation, explanation_of
+from inlay.placement.explain.reasons import Explanation, explanation_of
 
 _UP_TO_PLACES = TENSOR[: TENSOR.index(plan_places.PASS) + 1]
 

@@ -16,7 +16,7 @@ from inlay.machine.target import host
 from inlay.ops._define import Pattern
 from inlay.ops.table import OperatorTable
 from inlay.pipeline.devices import OPENCL, facts_of, rules_of, unmade
-from inlay.placement.capability import Refuse
+from inlay.placement.infer.capability import Refuse
 from inlay.schedule.choose import schedule_function
 from inlay.transforms.fuse_ops import kernel_of
 

@@ -1,9 +1,10 @@
 """Plans where everything lives: infers from what is written, fills in, writes places and copies.
 
-The steps are modules of their own, and each reads as one idea: `_gather` says what places have to do
-with each other, `_facts` refuses contradictions, `_solve` chooses devices, `_scopes` memories,
-`_specialize` which functions are one, `_capture` writes. The program is the only record: planning a
-planned program changes nothing, and new facts on it only narrow and add copies.
+The steps are modules of their own, and each reads as one idea: `infer/gather.py` says what places have
+to do with each other, `infer/facts.py` refuses contradictions, `infer/solve.py` chooses devices,
+`infer/scopes.py` memories, `write/specialize.py` which functions are one, `write/capture.py` writes.
+The program is the only record: planning a planned program changes nothing, and new facts on it only
+narrow and add copies.
 
 On a board with one device and one memory there is nothing to choose: operations get that device.
 """
@@ -25,20 +26,20 @@ from inlay.machine.board_file import find_board
 from inlay.ops.device import DEVICE_COPY
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.placement._capture import capture
-from inlay.placement._facts import check_facts
-from inlay.placement._gather import gather
-from inlay.placement._graph import Graph, Machine
-from inlay.placement._instance import Capability, Instance
-from inlay.placement._scopes import Places, find_scopes
-from inlay.placement._solve import solve
-from inlay.placement.calibration import calibrated, read_measured
-from inlay.placement.capability import Refuse, capability_of
-from inlay.placement.costs import CostHook, Costs
-from inlay.placement.decide import CandidateSource, Decision, decide
-from inlay.placement.operations import GroupSource
-from inlay.placement.pins import apply_pins
-from inlay.placement.typical import check_sizes, sizes_of
+from inlay.placement.choose.calibration import calibrated, read_measured
+from inlay.placement.choose.costs import CostHook, Costs
+from inlay.placement.choose.decide import CandidateSource, Decision, decide
+from inlay.placement.choose.typical import check_sizes, sizes_of
+from inlay.placement.infer.capability import Refuse, capability_of
+from inlay.placement.infer.facts import check_facts
+from inlay.placement.infer.gather import gather
+from inlay.placement.infer.graph import Graph, Machine
+from inlay.placement.infer.instance import Capability, Instance
+from inlay.placement.infer.operations import GroupSource
+from inlay.placement.infer.pins import apply_pins
+from inlay.placement.infer.scopes import Places, find_scopes
+from inlay.placement.infer.solve import solve
+from inlay.placement.write.capture import capture
 
 
 @dataclass(frozen=True, slots=True)

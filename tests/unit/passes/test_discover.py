@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +35,9 @@ def package(tmp_path, monkeypatch):
 
 def test_the_name_of_a_file_is_the_name_of_its_pass_and_it_is_read_when_asked_for(package):
     name = package(turn_over=GOOD, broken="raise RuntimeError", _shared="")
+    helpers = importlib.import_module(name).__path__[0] + "/helpers"
+    Path(helpers).mkdir()
+    (Path(helpers) / "__init__.py").write_text("")
     table = pass_table(name)
     assert list(table) == ["broken", "turn-over"]
     assert f"{name}.turn_over" not in sys.modules

@@ -17,7 +17,7 @@ from inlay.ir.parser import parse_module
 from inlay.machine.board_file import read_board
 from inlay.ops.table import table
 from inlay.pipeline import generators
-from inlay.placement.report import describe
+from inlay.placement.explain.report import describe
 
 PROGRAM = """
 fn main(x: Tensor[8, 64, f32], y: Tensor[8, f64]) {

@@ -49,8 +49,8 @@ from inlay.ops.device import DEVICE_COPY, CopyAttrs
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from inlay.placement import mark_wishes, plan_places
-from inlay.placement._instance import Capability
-from inlay.placement.capability import capability_of
+from inlay.placement.infer.capability import capability_of
+from inlay.placement.infer.instance import Capability
 from inlay.placement.plan_places import plan
 from inlay.transforms import to_anf
 

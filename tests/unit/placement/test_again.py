@@ -7,7 +7,7 @@ import pytest
 from inlay.interp.tensor import evaluate
 from inlay.ir.printer import print_module
 from inlay.passes.contract import PassContext
-from inlay.placement import _gather
+from inlay.placement.infer import gather
 from inlay.transforms import fuse_ops
 from tests.unit.placement.cases import B2, M2, OPS, N, arguments, planned, read, same
 
@@ -80,7 +80,7 @@ def test_a_program_too_large_to_write_out_is_not_refused(name: str, monkeypatch)
     """From the first value on, occurrences of a function share what they may share."""
     module = read(SHARED[name])
     written_out = planned(module, M2)
-    monkeypatch.setattr(_gather, "_MOST_VALUES", 0)
+    monkeypatch.setattr(gather, "_MOST_VALUES", 0)
     once = planned(module, M2)
     assert print_module(planned(once, M2)) == print_module(once)
     arrays = arguments(module.functions["main"])

@@ -19,11 +19,11 @@ from inlay.machine.board_file import read_board
 from inlay.ops.device import DEVICE_COPY
 from inlay.pipeline import planning
 from inlay.placement import plan_places
-from inlay.placement.costs import Costs
-from inlay.placement.explain import explain
+from inlay.placement.choose.capacity import fits, peaks, predict, rooms, too_small
+from inlay.placement.choose.costs import Costs
+from inlay.placement.choose.schedule import Item, Problem, Task
+from inlay.placement.explain.reasons import explain
 from inlay.placement.plan_places import Choice
-from inlay.placement.room import fits, peaks, predict, rooms, too_small
-from inlay.placement.schedule import Item, Problem, Task
 from tests.unit.placement.cases import OPS, capability, normal, read
 
 BOARD = """

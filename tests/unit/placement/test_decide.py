@@ -23,12 +23,12 @@ from inlay.machine.board_file import find_board, read_board
 from inlay.ops.device import DEVICE_COPY
 from inlay.passes.contract import PassContext
 from inlay.placement import plan_places
-from inlay.placement.calibration import calibrated, read_measured, write_measured
-from inlay.placement.costs import Costs, Measured
-from inlay.placement.explain import explain
-from inlay.placement.optimise import Candidate
+from inlay.placement.choose.calibration import calibrated, read_measured, write_measured
+from inlay.placement.choose.costs import Costs, Measured
+from inlay.placement.choose.optimise import Candidate
+from inlay.placement.explain.reasons import explain
+from inlay.placement.explain.report import describe
 from inlay.placement.plan_places import Choice, PlanOptions
-from inlay.placement.report import describe
 from tests.data import model_case
 from tests.unit.placement.cases import (
     OPS,

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from inlay.placement.bounds import lower_bound
-from inlay.placement.optimise import Candidate, contract, optimise
-from inlay.placement.relaxation import relax
-from inlay.placement.room import fits, peaks, predict
-from inlay.placement.schedule import INFINITE, Item, Problem, Task
-from inlay.placement.search import first_able
+from inlay.placement.choose.bounds import lower_bound
+from inlay.placement.choose.capacity import fits, peaks, predict
+from inlay.placement.choose.optimise import Candidate, contract, optimise
+from inlay.placement.choose.relaxation import relax
+from inlay.placement.choose.schedule import INFINITE, Item, Problem, Task
+from inlay.placement.choose.search import first_able
 
 
 def problem(
@@ -217,7 +217,7 @@ def test_looking_at_memories_is_paid_for(monkeypatch):
         looks.append(assignment)
         return False
 
-    monkeypatch.setattr("inlay.placement.optimise.fits", look)
+    monkeypatch.setattr("inlay.placement.choose.optimise.fits", look)
     p = problem(random.Random(1), 20, 3, slow=0.01, capacity=70_000)
     optimise(p, search_steps=1_000, exact_steps=2_000)
     assert 0 < len(looks) <= 2_000 // 20

@@ -13,7 +13,7 @@ from inlay.machine.device import Device
 from inlay.ops._define import OpDef, Pattern
 from inlay.ops.memory import IN_ANY_MEMORY
 from inlay.ops.table import OperatorTable
-from inlay.placement._instance import Capability
+from inlay.placement.infer.instance import Capability
 
 Refuse = Callable[[Call], str]
 """Gives the reason why no kernel is made of an operation for one device, or ""."""

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from inlay.placement.room import rooms
-from inlay.placement.schedule import Problem
+from inlay.placement.choose.capacity import rooms
+from inlay.placement.choose.schedule import Problem
 
 Floats = NDArray[np.float64]
 

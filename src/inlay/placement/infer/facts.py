@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 
 from inlay.base.diagnostics import Collector
-from inlay.placement._graph import Graph, Operation, Pin, Reason
-from inlay.placement._solve import common
+from inlay.placement.infer.graph import Graph, Operation, Pin, Reason
+from inlay.placement.infer.solve import common
 
 
 def check_facts(graph: Graph, findings: Collector) -> None:

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from inlay.base.diagnostics import error
 from inlay.base.registry import unknown_name
-from inlay.placement.explain import Explanation, Moved, Placed, time_text
-from inlay.placement.problem import GUESS
-from inlay.placement.schedule import INFINITE
+from inlay.placement.choose.problem import GUESS
+from inlay.placement.choose.schedule import INFINITE
+from inlay.placement.explain.reasons import Explanation, Moved, Placed, time_text
 
 T = TypeVar("T", Placed, Moved)
 _LONGEST = 8

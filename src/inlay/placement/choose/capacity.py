@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from inlay.placement.schedule import INFINITE, Problem, advance, finish, start
+from inlay.placement.choose.schedule import INFINITE, Problem, advance, finish, start
 
 Stay = tuple[tuple[int, ...], int, int, float]
 """Memories that something may be in, its first and last task, its bytes."""

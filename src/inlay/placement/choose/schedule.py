@@ -8,7 +8,7 @@ first needed. `predict` is exactly this, so the time of a prefix does not depend
 that is what the search builds on.
 
 A copy is made as often as the value is made or as the task runs that it is for, whichever is less:
-what a loop reads from outside is copied before it. Memory is in `room.py`.
+what a loop reads from outside is copied before it. Memory is in `capacity.py`.
 """
 
 from __future__ import annotations

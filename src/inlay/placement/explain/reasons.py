@@ -21,14 +21,14 @@ from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.machine.memory import Pool
 from inlay.ops.device import DEVICE_COPY, CopyAttrs
-from inlay.placement._graph import Edge
-from inlay.placement._instance import Capability
-from inlay.placement.costs import Measured
-from inlay.placement.decide import CHOSEN, Decision
-from inlay.placement.pins import names_of
+from inlay.placement.choose.capacity import predict, too_small
+from inlay.placement.choose.costs import Measured
+from inlay.placement.choose.decide import CHOSEN, Decision
+from inlay.placement.choose.schedule import INFINITE, advance, start
+from inlay.placement.infer.graph import Edge
+from inlay.placement.infer.instance import Capability
+from inlay.placement.infer.pins import names_of
 from inlay.placement.plan_places import Choice, Inferred, Planned, forms_of, plan
-from inlay.placement.room import predict, too_small
-from inlay.placement.schedule import INFINITE, advance, start
 
 _MOVES = 400
 """Kernels for which every other device is tried; of larger programs the costs alone are shown."""

@@ -17,7 +17,7 @@ from inlay.ir.types import TensorType, Type
 from inlay.machine.board import Board
 from inlay.ops._define import Pattern
 from inlay.ops.table import OperatorTable
-from inlay.placement.operations import GroupSource
+from inlay.placement.infer.operations import GroupSource
 from inlay.runtime.native import HAND_OFF_NS
 
 _MEMORY_THREADS = 4
@@ -31,7 +31,7 @@ CostHook = Callable[[Call, Mapping[Sym, int]], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was measured on a board (`placement/calibration.py`).
+    """What was measured on a board (`placement/choose/calibration.py`).
 
     Attributes:
         factors: measured over predicted time, by names of device and operator; `*` for all others.

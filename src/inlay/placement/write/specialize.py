@@ -6,8 +6,8 @@ that differ in memories only are one if their sets intersect everywhere.
 
 from __future__ import annotations
 
-from inlay.placement._instance import Instance
-from inlay.placement._scopes import Places
+from inlay.placement.infer.instance import Instance
+from inlay.placement.infer.scopes import Places
 
 
 def representatives(instances: list[Instance], places: Places) -> dict[int, Instance]:

@@ -17,7 +17,7 @@ from inlay.base.diagnostics import Collector
 from inlay.base.span import Span
 from inlay.machine.board_check import coherence_hint
 from inlay.machine.device import Link
-from inlay.placement._scopes import Places
+from inlay.placement.infer.scopes import Places
 
 
 @dataclass(slots=True, eq=False)

@@ -14,14 +14,14 @@ from inlay.base.diagnostics import error
 from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.ops.table import OperatorTable
-from inlay.placement._graph import Graph, Machine, Reason
-from inlay.placement._instance import Instance
-from inlay.placement.costs import Costs
-from inlay.placement.operations import Operation, operations_of
-from inlay.placement.optimise import Candidate, Outcome, optimise, simple
-from inlay.placement.problem import GUESS, ProblemMaker
-from inlay.placement.room import too_small
-from inlay.placement.schedule import Problem
+from inlay.placement.choose.capacity import too_small
+from inlay.placement.choose.costs import Costs
+from inlay.placement.choose.optimise import Candidate, Outcome, optimise, simple
+from inlay.placement.choose.problem import GUESS, ProblemMaker
+from inlay.placement.choose.schedule import Problem
+from inlay.placement.infer.graph import Graph, Machine, Reason
+from inlay.placement.infer.instance import Instance
+from inlay.placement.infer.operations import Operation, operations_of
 
 CHOSEN = ("is cheapest there", "makes it there in every turn")
 """How facts end that come from here and not from people."""

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import Counter
 
 from inlay.base.diagnostics import Collector
-from inlay.placement._graph import Graph, Limit, Reason
-from inlay.placement._solve import Solution
+from inlay.placement.infer.graph import Graph, Limit, Reason
+from inlay.placement.infer.solve import Solution
 
 
 class Places:

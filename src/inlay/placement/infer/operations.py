@@ -15,9 +15,9 @@ from inlay.analysis.blocks import nested
 from inlay.ir.expr import Call, Expr, If, Match, Var
 from inlay.ir.module import Module
 from inlay.ir.walk import spine
-from inlay.placement._domains import leaves
-from inlay.placement._graph import Graph
-from inlay.placement._instance import Instance
+from inlay.placement.infer.domains import leaves
+from inlay.placement.infer.graph import Graph
+from inlay.placement.infer.instance import Instance
 
 GroupSource = Callable[[Module], Mapping[int, int]]
 """Gives for calls, by identity, the number of the group that would be one kernel on one device."""

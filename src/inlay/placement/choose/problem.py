@@ -1,6 +1,6 @@
 """From a program to a problem of schedules: tasks, values, constants, routes.
 
-Every unit of operations (`operations.py`) of every instance is a task, in the order in which the
+Every unit of operations (`infer/operations.py`) of every instance is a task, in the order in which the
 program would run it; calls count where they stand, branches by the number of their arms, and loops by
 their turns where the program says them. Values flow through parameters, branches, data types and cells:
 a task reads whatever operations can have made its operand. Inputs and outputs are where the program
@@ -22,12 +22,12 @@ from inlay.ir.walk import bound_symbols
 from inlay.machine.board import Board
 from inlay.machine.memory import PoolKind
 from inlay.ops.table import OperatorTable
-from inlay.placement._domains import Domain, Leaf, Parts, leaves
-from inlay.placement._graph import Edge, Graph, Machine
-from inlay.placement._instance import Instance
-from inlay.placement.costs import UNKNOWN_SIZE, Costs, Predictor
-from inlay.placement.operations import Operation, often, units_of
-from inlay.placement.schedule import Hop, Item, Problem, Task
+from inlay.placement.choose.costs import UNKNOWN_SIZE, Costs, Predictor
+from inlay.placement.choose.schedule import Hop, Item, Problem, Task
+from inlay.placement.infer.domains import Domain, Leaf, Parts, leaves
+from inlay.placement.infer.graph import Edge, Graph, Machine
+from inlay.placement.infer.instance import Instance
+from inlay.placement.infer.operations import Operation, often, units_of
 
 GUESS = "a guess"
 """Who said a size that nobody said."""

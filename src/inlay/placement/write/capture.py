@@ -2,8 +2,8 @@
 
 Every function is walked twice in the same way: once to gather who needs what where, and, when all
 copies are known (a callee may ask its callers for further parameters), once to write. What is written
-has fresh variables; functions that are written more than once have fresh dims too. `_body` walks,
-`_mover` moves values, `_copies` decides about copies.
+has fresh variables; functions that are written more than once have fresh dims too. `body.py`
+walks, `mover.py` moves values, `copies.py` decides about copies.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from inlay.ir.expr import (
 )
 from inlay.ir.module import Module
 from inlay.ir.walk import copy as fresh_copy
-from inlay.placement._body import Body
-from inlay.placement._copies import Plan
-from inlay.placement._instance import Instance
-from inlay.placement._scopes import Places
-from inlay.placement._written import Program
+from inlay.placement.infer.instance import Instance
+from inlay.placement.infer.scopes import Places
+from inlay.placement.write.body import Body
+from inlay.placement.write.copies import Plan
+from inlay.placement.write.written import Program
 
 
 def capture(

@@ -13,7 +13,7 @@ from inlay.ir.expr import (
     Var,
 )
 from inlay.ir.types import Type
-from inlay.placement._domains import Domain, Kind, Parts
+from inlay.placement.infer.domains import Domain, Kind, Parts
 
 Capability = Callable[[Call], Mapping[str, str]]
 """Gives for each device that cannot run an operation the reason, by name."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from inlay.placement.schedule import INFINITE, Problem, Task
+from inlay.placement.choose.schedule import INFINITE, Problem, Task
 
 
 def lower_bound(problem: Problem) -> float:

@@ -13,11 +13,11 @@ from inlay.ir.expr import (
 from inlay.ir.module import Module
 from inlay.ir.place import Origin, Place
 from inlay.ir.types import FuncType
-from inlay.placement._copies import Region, Value
-from inlay.placement._domains import Domain, Leaf, Parts, leaves
-from inlay.placement._instance import Instance
-from inlay.placement._scopes import Places
-from inlay.placement._specialize import representatives
+from inlay.placement.infer.domains import Domain, Leaf, Parts, leaves
+from inlay.placement.infer.instance import Instance
+from inlay.placement.infer.scopes import Places
+from inlay.placement.write.copies import Region, Value
+from inlay.placement.write.specialize import representatives
 
 _NOWHERE = Value(-1)
 

@@ -25,9 +25,9 @@ from inlay.ir.opening import open_exists, opened_dims
 from inlay.ir.place import Place
 from inlay.ir.types import FuncType, TupleType, Type
 from inlay.ops.device import DEVICE_COPY, CopyAttrs
-from inlay.placement._copies import Copy, Demand, Plan, Region, Value, lifted
-from inlay.placement._domains import Domain, Kind, Leaf, Parts, leaves, part
-from inlay.placement._written import Bound, Program, Written
+from inlay.placement.infer.domains import Domain, Kind, Leaf, Parts, leaves, part
+from inlay.placement.write.copies import Copy, Demand, Plan, Region, Value, lifted
+from inlay.placement.write.written import Bound, Program, Written
 
 
 class Mover:

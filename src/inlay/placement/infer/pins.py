@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from inlay.base.diagnostics import Collector
 from inlay.base.registry import nearest
 from inlay.ir.expr import Var
-from inlay.placement._graph import Graph, Reason
-from inlay.placement._instance import Instance
-from inlay.placement.operations import Operation, operations_of
+from inlay.placement.infer.graph import Graph, Reason
+from inlay.placement.infer.instance import Instance
+from inlay.placement.infer.operations import Operation, operations_of
 
 _NODE = re.compile(r"node '(?P<name>.*)' \((?P<operator>[^()]*)\)")
 """How the importer of a model names where an operation comes from."""

@@ -47,10 +47,10 @@ from inlay.ir.module import Module
 from inlay.ir.types import Type
 from inlay.ops.device import DEVICE_COPY, CopyAttrs, Position, WishAttrs, copy_in
 from inlay.ops.memory import TENSOR_AT, StorageAttrs
-from inlay.placement._domains import Domain, Kind, Parts, leaves, match_types, part
-from inlay.placement._flows import Flows
-from inlay.placement._graph import Edge, Graph, Operation, Reason
-from inlay.placement._instance import CHECKS, Capability, Instance
+from inlay.placement.infer.domains import Domain, Kind, Parts, leaves, match_types, part
+from inlay.placement.infer.flows import Flows
+from inlay.placement.infer.graph import Edge, Graph, Operation, Reason
+from inlay.placement.infer.instance import CHECKS, Capability, Instance
 from inlay.placement.mark_wishes import wish_of
 
 

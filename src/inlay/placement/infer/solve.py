@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from inlay.placement._graph import Edge, Graph, Machine, Operation
+from inlay.placement.infer.graph import Edge, Graph, Machine, Operation
 
 _FREE = -1
 _LATE = 4

@@ -39,17 +39,18 @@ from inlay.ir.types import Type
 from inlay.ir.walk import copy as fresh_copy
 from inlay.ir.walk import rewrite, spine
 from inlay.ops.device import DEVICE_COPY, CopyAttrs, WishAttrs, copy_in
-from inlay.placement._copies import Region
-from inlay.placement._domains import Domain, Kind, Leaf, Parts, leaves, part
-from inlay.placement._instance import CHECKS, Instance
-from inlay.placement._mover import Mover
-from inlay.placement._written import Bound, Written
+from inlay.placement.infer.domains import Domain, Kind, Leaf, Parts, leaves, part
+from inlay.placement.infer.instance import CHECKS, Instance
+from inlay.placement.write.copies import Region
+from inlay.placement.write.mover import Mover
+from inlay.placement.write.written import Bound, Written
 
 
 class Body(Mover):
     """Walks one global function and the local functions in it."""
 
     def function(self, w: Written, outer: Region | None) -> Function:
+        """Return a function with places and copies; in the first walk, as it was."""
         instance, f = w.instance, w.instance.function
         region = self._region(outer, is_function=True)
         params: list[Var] = []

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from inlay.placement.bounds import tails_of
-from inlay.placement.room import excess, predict
-from inlay.placement.schedule import INFINITE, Problem, State, advance, finish, start
+from inlay.placement.choose.bounds import tails_of
+from inlay.placement.choose.capacity import excess, predict
+from inlay.placement.choose.schedule import INFINITE, Problem, State, advance, finish, start
 
 _BEAM = 12
 _BEAM_TASKS = 1000

@@ -17,11 +17,11 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from inlay.placement.bounds import lower_bound, rest_of, tails_of, weights_of
-from inlay.placement.relaxation import relax
-from inlay.placement.room import excess, fits, predict
-from inlay.placement.schedule import INFINITE, Problem, State, Task, advance, finish, start
-from inlay.placement.search import all_on_one, beam, climb, first_able
+from inlay.placement.choose.bounds import lower_bound, rest_of, tails_of, weights_of
+from inlay.placement.choose.capacity import excess, fits, predict
+from inlay.placement.choose.relaxation import relax
+from inlay.placement.choose.schedule import INFINITE, Problem, State, Task, advance, finish, start
+from inlay.placement.choose.search import all_on_one, beam, climb, first_able
 
 EXACT_STEPS = 100_000
 """Tasks that branch and bound places before it gives up proving."""

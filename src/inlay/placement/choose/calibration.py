@@ -25,7 +25,7 @@ from inlay.base.diagnostics import error
 from inlay.base.files import write_text
 from inlay.base.span import Span
 from inlay.machine.board import Board
-from inlay.placement.costs import Measured
+from inlay.placement.choose.costs import Measured
 
 
 def read_measured(path: str) -> Measured:

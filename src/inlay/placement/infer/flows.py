@@ -12,13 +12,13 @@ from inlay.ir.module import Module
 from inlay.ir.place import Origin, Place
 from inlay.ir.types import Type
 from inlay.ops.device import Position, WishAttrs
-from inlay.placement._domains import Domain, Kind, Leaf, Parts, Shapes, leaves
-from inlay.placement._graph import Edge, Graph, Reason
-from inlay.placement._instance import Instance
+from inlay.placement.infer.domains import Domain, Kind, Leaf, Parts, Shapes, leaves
+from inlay.placement.infer.graph import Edge, Graph, Reason
+from inlay.placement.infer.instance import Instance
 
 
 class Flows:
-    """What a walk over a program says; `_gather` walks."""
+    """What a walk over a program says; `gather.py` walks."""
 
     def __init__(self, module: Module, graph: Graph, findings: Collector) -> None:
         self.graph = graph
