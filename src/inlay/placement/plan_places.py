@@ -127,11 +127,6 @@ def run(module: Module, context: PassContext) -> Module:
     return plan(module, board, capability, choice, options.watch)
 
 
-def forms_of(operators: OperatorTable) -> dict[str, str]:
-    """Return for operators that lowering chooses the operator that they are a form of."""
-    return {d.name: d.form_of for d in operators if d.form_of}
-
-
 def with_host_ends(module: Module, host: Place) -> Module:
     """Return the module with inputs and outputs of entries on the host, where nobody says else."""
     functions = dict(module.functions)
@@ -214,7 +209,7 @@ def infer(
     graph = Graph(Machine(board))
     instances = gather(module, graph, capability, findings)
     if choice is not None:
-        apply_pins(graph, instances, choice.pins, forms_of(choice.operators), findings)
+        apply_pins(graph, instances, choice.pins, choice.operators, findings)
     check_facts(graph, findings)
     findings.raise_if_fatal()
     decision = None

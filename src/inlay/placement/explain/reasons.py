@@ -27,8 +27,8 @@ from inlay.placement.choose.decide import CHOSEN, Decision
 from inlay.placement.choose.schedule import INFINITE, advance, start
 from inlay.placement.infer.graph import Edge
 from inlay.placement.infer.instance import Capability
-from inlay.placement.infer.pins import names_of
-from inlay.placement.plan_places import Choice, Inferred, Planned, forms_of, plan
+from inlay.placement.infer.pins import forms_of, names_of
+from inlay.placement.plan_places import Choice, Inferred, Planned, plan
 
 _MOVES = 400
 """Kernels for which every other device is tried; of larger programs the costs alone are shown."""

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from inlay.base.diagnostics import Collector
 from inlay.base.registry import nearest
 from inlay.ir.expr import Var
+from inlay.ops._define import Pattern
+from inlay.ops.table import OperatorTable
 from inlay.placement.infer.graph import Graph, Reason
 from inlay.placement.infer.instance import Instance
 from inlay.placement.infer.operations import Operation, operations_of
@@ -26,7 +28,7 @@ _ADDED = frozenset({"transpose", "reshape", "pad", "check_indices", "index_extre
 
 
 def apply_pins(
-    graph: Graph, instances: Sequence[Instance], pins: Sequence[str], forms: Mapping[str, str],
+    graph: Graph, instances: Sequence[Instance], pins: Sequence[str], operators: OperatorTable,
     findings: Collector,
 ) -> None:  # fmt: skip
     """Turn `PATTERN=DEVICE` into facts.
@@ -35,12 +37,13 @@ def apply_pins(
         graph, instances: what was gathered of the program.
         pins: as people write them. A pattern, with `*`, matches any name in `names_of`; `@f` matches
             all operations of a function.
-        forms: for operators that lowering chooses, the operator they are a form of.
+        operators: what the program uses.
         findings: gets what is wrong, all at once.
 
     Findings: `placement.bad-pin`, `placement.unknown-device`.
     """
-    operations = operations_of(graph, instances)
+    operations, forms = operations_of(graph, instances), forms_of(operators)
+    administered = frozenset(d.name for d in operators if d.pattern is Pattern.CONTROL)
     devices = graph.machine.device_index
     meant: list[_Pin] = []
     for text in pins:
@@ -60,12 +63,16 @@ def apply_pins(
                 else f"its devices are {', '.join(devices)}",
             )  # fmt: skip
             continue
-        hit = [i for i, o in enumerate(operations) if matches(o, pattern, forms)]
-        kept = [i for i in hit if not _is_added(operations[i], pattern, graph, devices[device])]
+        hit = {i: o for i, o in enumerate(operations) if matches(o, pattern, forms)}
+        kept = [
+            i for i, o in hit.items()
+            if devices[device] in graph.operations[o.atom].allowed
+            or _is_meant(o, pattern, administered)
+        ]  # fmt: skip
         if not hit:
             _nothing_matches(text, pattern, operations, forms, findings)
         elif not kept:
-            o = operations[hit[0]]
+            o = next(iter(hit.values()))
             why = dict(graph.operations[o.atom].refusals)[devices[device]]
             findings.error(
                 "placement.bad-pin", f"found --pin {text}, which has no effect: {why}", span=o.call.span
@@ -118,10 +125,15 @@ def _apply(
             )  # fmt: skip
 
 
-def _is_added(o: Operation, pattern: str, graph: Graph, device: int) -> bool:
-    """Whether lowering added an operation to a node that is meant, and the device cannot run it."""
-    is_meant = not o.call.span.name or _is_operator(o.name, pattern)
-    return not is_meant and o.name in _ADDED and device not in graph.operations[o.atom].allowed
+def _is_meant(o: Operation, pattern: str, administered: frozenset[str]) -> bool:
+    """Whether a pin speaks of an operation, or only of what that is a part of.
+
+    What lowering adds to a node of a model is a part of it. What the virtual machine itself runs, sizes
+    and rows of lists, is a part of a node, of a function and of everything.
+    """
+    if o.name in administered:
+        return "*" not in pattern and _is_operator(o.name, pattern)
+    return o.name not in _ADDED or not o.call.span.name or _is_operator(o.name, pattern)
 
 
 def matches(o: Operation, pattern: str, forms: Mapping[str, str]) -> bool:
@@ -134,6 +146,11 @@ def matches(o: Operation, pattern: str, forms: Mapping[str, str]) -> bool:
 
 def _is_operator(name: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(name.replace("_", ""), pattern.lower().replace("_", ""))
+
+
+def forms_of(operators: OperatorTable) -> dict[str, str]:
+    """Return for operators that lowering chooses the operator that they are a form of."""
+    return {d.name: d.form_of for d in operators if d.form_of}
 
 
 def names_of(o: Operation, forms: Mapping[str, str]) -> tuple[str, ...]:
