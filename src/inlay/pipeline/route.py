@@ -51,14 +51,14 @@ TENSOR = (
     simplify_algebra.PASS,
     fold_constants.PASS,
     eliminate_dead.PASS,  # weights that were folded into others are not to be converted and packed
+    check_indices.PASS,
+    plan_places.PASS,
     convert_layout.PASS,
     simplify_algebra.PASS,
     fold_constants.PASS,
     pack_weights.PASS,
     eliminate_common.PASS,
     eliminate_dead.PASS,
-    check_indices.PASS,
-    plan_places.PASS,
     call_foreign.PASS,
     fuse_ops.PASS,
 )
