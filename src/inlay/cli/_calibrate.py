@@ -46,7 +46,7 @@ Inputs = Callable[[Executable], Mapping[str, np.ndarray]]
 """Gives inputs of an executable."""
 _EMPTY = "fn main(x: Tensor[16, f32], y: Tensor[16, f32]) { add(x, y) }"
 """A kernel that does next to nothing: what it takes is a launch."""
-_PRODUCT = "matmul f32[256,256] f32[256,256] -> f32[256,256]"
+_PRODUCT = f"matmul of {256**3} macs -> f32 {256**2}"
 _HIDDEN = 0.4
 """Devices work side by side where so much of the shorter chain is hidden behind the longer one."""
 _PROGRAMS = (
@@ -215,7 +215,7 @@ def _measure(
             if is_launch:
                 samples.launches[device] = ns
             else:
-                samples.kernels[device, kernel_key(steps)] = (ns, steps, dims)
+                samples.kernels[device, kernel_key(steps, table())] = (ns, steps, dims)
 
 
 def _costs(events: Sequence[Event]) -> Iterator[tuple[str, float]]:

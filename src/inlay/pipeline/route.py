@@ -1,7 +1,8 @@
 """The compile route: every pass and stage, in order. This is the only place that knows the order.
 
 load          importers, parser                    file -> module
-TENSOR        passes over tensor IR                 types, names, identities, constants, layouts, groups
+TENSOR        passes over tensor IR                 types, names, identities, constants, places;
+                                                    then, within devices, layouts, packing, groups
 build-kernels `build_kernels`                       groups -> kernels
 MEMORY        passes over tensor IR                 storage
 plan-memory   `memory.plan_memory`                  storage -> blocks, with a report

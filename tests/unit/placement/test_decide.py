@@ -137,7 +137,7 @@ def test_pins_by_the_names_of_a_model():
     found = inlay.explain(inlay.load(case.model), "soc_npus", pins=("MaxPool=npu0", "Times212=npu1"))
     on = {n: o.device for o in found.operations for n in o.operator.split("+")}
     assert on["max_pool"] == "npu0"
-    assert on["matmul_packed"] == "npu1"
+    assert on["matmul"] == "npu1"
     with pytest.raises(CompileError) as failure:
         inlay.explain(inlay.load(case.model), "soc_npus", pins=("Maxpool2=npu0",))
     assert failure.value.ids == ("placement.bad-pin",)

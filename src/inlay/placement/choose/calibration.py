@@ -5,7 +5,7 @@
      "launch_ns": {"cpu0": 150, "cpu1": 9000},
      "links": [{"from": "host", "to": "cpu1.mem", "latency_ns": 8000, "bytes_per_ns": 6.5}],
      "turns": [["cpu0", "cpu1"]],
-     "kernels": {"cpu0": {"matmul f32[64,64] f32[64,64] -> f32[64,64]": 8100}}}
+     "kernels": {"cpu0": {"matmul of 262144 macs -> f32 4096": 8100}}}
 
 A factor is measured time over predicted time of kernels in which an operator has most of the work; `*`
 stands for all operators without one of their own. Devices that take turns were found not to work at the

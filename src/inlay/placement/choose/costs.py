@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inlay.analysis.cost import bytes_of, work_of
-from inlay.arith.expr import Int, Sym, evaluate, product, symbols
+from inlay.arith.expr import Int, Sym, evaluate, lit, product, symbols
 from inlay.ir.expr import Call, Expr, OpRef, Var
 from inlay.ir.types import TensorType, Type
 from inlay.machine.board import Board
@@ -116,7 +116,9 @@ class Predictor:
         threads = self._costs.threads.get(device, 1)
         if moved > work:
             threads = min(threads, _MEMORY_THREADS)
-        known = measured.kernels.get((device, kernel_key(steps))) if measured.kernels else None
+        known = None
+        if measured.kernels:
+            known = measured.kernels.get((device, kernel_key(steps, self._operators)))
         if known is not None:
             return launch + _shared(known - launch, threads)
         alone = max(work, moved) * self._factor(self.heaviest(steps, device), device)
@@ -173,12 +175,20 @@ def _shared(ns: float, threads: int) -> float:
     return HAND_OFF_NS + (ns - HAND_OFF_NS) / threads
 
 
-def kernel_key(steps: Iterable[Step]) -> str:
-    """Return what tells kernels apart whose times differ: operators, and types that go in and out."""
-    steps = list(steps)
-    names = "+".join(c.callee.op.name for _, c in steps if isinstance(c.callee, OpRef))
-    reads = sorted(_type_text(arg.type) for _, arg in _operands(steps))
-    return f"{names} {' '.join(reads)} -> {_type_text(steps[-1][1].type)}"
+def kernel_key(steps: Iterable[Step], operators: OperatorTable) -> str:
+    """Return what tells kernels apart whose times differ, whatever the layout of their operands.
+
+    These are the operators by the names that boards use, their work, and what comes out. A plan is made
+    before layouts are chosen and weights are packed, and what was measured ran afterwards: both have
+    the same key. Operators that only move elements are left out beside others.
+    """
+    calls = [call for _, call in steps]
+    defined = [operators.definition(c.callee.op) for c in calls if isinstance(c.callee, OpRef)]
+    names = [d.form_of or d.name for d in defined if d.pattern is not Pattern.LAYOUT]
+    work = [work_of(c, operators) for c in calls]
+    macs = sum((w.macs for w in work), lit(0))
+    shown = "+".join(sorted(names or [d.name for d in defined]))
+    return f"{shown} of {_number_text(macs)} macs -> {_size_text(calls[-1].type)}"
 
 
 def is_static(key: str) -> bool:
@@ -202,8 +212,11 @@ def _is_table(t: TensorType) -> bool:
     return product(t.shape).value != 1
 
 
-def _type_text(t: Type) -> str:
+def _number_text(n: Int) -> str:
+    return "?" if n.value is None else str(n.value)
+
+
+def _size_text(t: Type) -> str:
     if not isinstance(t, TensorType):
         return "?"
-    dims = ",".join("?" if d.value is None else str(d.value) for d in t.shape)
-    return f"{t.dtype.name}[{dims}]"
+    return f"{t.dtype.name} {_number_text(product(t.shape))}"
