@@ -54,8 +54,9 @@ lint: setup-dev  ## Check style; the number of long files and functions may only
 types: setup-dev  ## Check types; the number of errors may only fall
 	$(PY) tools/check_types.py
 
-imports: setup-dev  ## Check that packages import only from lower layers
+imports: setup-dev  ## Check that packages, and the files of the C runtime, use only lower ones
 	$(VENV)/bin/lint-imports --no-cache
+	@$(PY) tools/check_c_layers.py
 
 format: setup-dev  ## Format Python sources in place
 	$(PY) -m ruff check --fix --quiet . || true

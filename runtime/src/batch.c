@@ -7,7 +7,7 @@
  * time do not depend on each other, and each gets the bits that it would get alone.
  *
  * The tensors of a batch are copied one behind the other unless they happen to lie so. */
-#include "machine.h"
+#include "rooms.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Activations and calls from outside: inputs become tensors, results leave the machine. */
+/* Activations, and calls of entries from outside. */
 #include "machine.h"
 
 #include <string.h>
@@ -60,72 +60,6 @@ void inlay_activation_destroy(inlay_activation_t *m)
     m->host->release(m->host->user, m, sizeof *m, 64);
 }
 
-inlay_status_t inlay_push_input(inlay_activation_t *m, inlay_slot_t *slot,
-                                const inlay_tensor_t *input)
-{
-    int64_t bytes = inlay_tensor_bytes(input->dtype, input->dims, input->rank);
-    inlay_storage_t *storage;
-    inlay_view_t *view;
-    if (bytes < 0)
-        return inlay_fail(m->error, INLAY_BAD_ARGUMENT, "an input has impossible dims", NULL, 0);
-    storage = inlay_heap_borrow(&m->heap, input->data, (size_t)bytes);
-    view = storage ? inlay_heap_view(&m->heap, input->rank) : NULL;
-    if (!view) return inlay_no_memory(m);
-    view->storage = storage;
-    view->data = input->data;
-    view->bytes = (size_t)bytes;
-    view->dtype = input->dtype;
-    if (input->rank) memcpy(view->dims, input->dims, input->rank * sizeof *input->dims);
-    slot->tag = KIND_TENSOR;
-    slot->as.object = &view->header;
-    return INLAY_OK;
-}
-
-/* Its memory goes along where nothing else refers to it and it is most of its storage. */
-inlay_status_t inlay_export(inlay_activation_t *m, const inlay_slot_t *slot, int is_sole,
-                            inlay_result_t *result)
-{
-    inlay_view_t *view;
-    inlay_storage_t *storage;
-    void *block;
-    size_t bytes;
-    slot = inlay_task_settled(slot, &is_sole);
-    if (slot->tag != KIND_TENSOR) return inlay_wrong_kind(m, KIND_TENSOR, slot->tag);
-    view = (inlay_view_t *)(void *)slot->as.object;
-    storage = view->storage;
-    if (storage->home) return inlay_not_in_host(m, storage->home);
-    block = storage->data;
-    bytes = storage->capacity;
-    result->dtype = view->dtype;
-    result->rank = view->rank;
-    if (view->rank) memcpy(result->dims, view->dims, view->rank * sizeof *view->dims);
-    if (is_sole && view->header.count == 1 && storage->header.count == 1 && storage->owned &&
-        (storage->capacity <= 4096 || view->bytes >= storage->capacity / 3) &&
-        inlay_blocks_part(&block, &bytes, storage->align)) {
-        result->data = view->data;
-        result->block = block;
-        result->block_bytes = bytes;
-        result->block_align = storage->align;
-        m->heap.used_bytes -= storage->capacity;
-        inlay_heap_disown(storage);
-    } else {
-        result->block_bytes = view->bytes;
-        result->block_align = BLOCK_ALIGN;
-        result->block = inlay_blocks_outside(&m->heap.blocks, &result->block_bytes);
-        if (!result->block) return inlay_no_memory(m);
-        result->data = result->block;
-        if (view->bytes) memcpy(result->data, view->data, view->bytes);
-    }
-    return INLAY_OK;
-}
-
-void inlay_result_release(const inlay_host_t *host, inlay_result_t *result)
-{
-    if (result->block) host->release(host->user, result->block, result->block_bytes,
-                                     result->block_align);
-    result->block = NULL;
-}
-
 /* Run a function to its end, and until nothing is pending. */
 static inlay_status_t run_function(inlay_activation_t *m, const inlay_entry_t *entry)
 {
@@ -133,8 +67,8 @@ static inlay_status_t run_function(inlay_activation_t *m, const inlay_entry_t *e
     int64_t begin = inlay_trace_now(m), chosen = inlay_choice_begin(m, index);
     inlay_status_t status;
     inlay_flow_begin(m);
-    status = inlay_task_run(m, entry->function);
-    if (!m->flow.is_sequential) status = inlay_flow_end(m, status);
+    inlay_task_root(m, entry->function);
+    status = m->flow.is_sequential ? inlay_vm_run(m) : inlay_flow_end(m, inlay_role_run(m));
     if (status == INLAY_OK) inlay_choice_end(m, index, chosen);
     inlay_trace_call(m, entry->function, begin);
     return status;

@@ -144,3 +144,21 @@ inlay_status_t inlay_command_run(inlay_activation_t *m, inlay_command_t *command
     inlay_trace_run(m, command, begin);
     return status;
 }
+
+void inlay_command_address(const inlay_activation_t *m, inlay_command_t *c,
+                           const inlay_slot_t *tensors)
+{
+    const inlay_kernel_t *kernel = c->kernel;
+    uint32_t i;
+    c->home = NULL;
+    for (i = 0; i < kernel->n_ports; i++) {
+        const inlay_view_t *view = (const inlay_view_t *)(const void *)tensors[i].as.object;
+        c->sizes[i] = view->bytes;
+        c->regions[i].memory = view->storage->memory;
+        c->regions[i].offset = (size_t)(view->data - view->storage->data);
+        c->regions[i].host = view->data;
+        /* Of a copy, the queue of the device that gets it, else of the one that gives it. */
+        if (view->storage->home) c->home = view->storage->home;
+    }
+    if (kernel->body == INLAY_BODY_DEVICE) c->home = &m->module->homes[kernel->memory];
+}

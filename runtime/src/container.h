@@ -14,7 +14,6 @@ static inline uint64_t inlay_up(uint64_t value, uint64_t alignment)
     return (value + alignment - 1) / alignment * alignment;
 }
 
-
 /* container.c. Find the sections of a file, and hold them against their digests. */
 inlay_status_t inlay_container_table(const uint8_t *data, size_t bytes, inlay_section_t *sections,
                                      inlay_error_t *error);
@@ -44,6 +43,9 @@ void *inlay_read_items(inlay_reader_t *reader, size_t n, size_t item_bytes);
 /* INLAY_OK where the section was read to its end and never contradicted itself. */
 inlay_status_t inlay_read_end(const inlay_reader_t *reader, const char *section,
                               inlay_error_t *error);
+
+/* strings.c. The table of strings. */
+inlay_status_t inlay_strings_read(inlay_module_t *module, inlay_error_t *error);
 
 /* entry.c. The signatures of what can be called. */
 inlay_status_t inlay_read_entries(inlay_module_t *module, inlay_error_t *error);

@@ -3,16 +3,6 @@
 
 #include <string.h>
 
-void inlay_flow_lock(const inlay_activation_t *m)
-{
-    if (m->flow.lock) m->host->threads->lock(m->host->user, m->flow.lock);
-}
-
-void inlay_flow_unlock(const inlay_activation_t *m)
-{
-    if (m->flow.lock) m->host->threads->unlock(m->host->user, m->flow.lock);
-}
-
 /* Whether only the thread of the call may issue: callbacks belong to it, and devices that work only
  * while somebody waits for them. */
 static int is_tied(const inlay_activation_t *m)
@@ -107,7 +97,7 @@ inlay_status_t inlay_flow_end(inlay_activation_t *m, inlay_status_t status)
     }
     m->error = &unheard;
     while (flow->in_flight) {
-        status = inlay_role_progress(m, flow->in_flight);
+        status = inlay_progress(m, flow->in_flight);
         if (status == INLAY_OK || is_given_up) continue;
         is_given_up = 1;
         unheard.depth = 0;

@@ -21,10 +21,12 @@
  *
  * Rooms, each of which uses only those below it, and their contracts in rooms.h:
  *
- *   flow.c     the life of a flow: opened, begun, ended, closed; the lock
+ *   flow.c     the life of a flow: opened, begun, ended, closed
  *   choice.c   whether a call runs as in sequential mode, without any of what follows
- *   issue.c    a command is made and submitted
  *   role.c     what threads do: issue, help, wait
+ *   resume.c   which suspended task goes on
+ *   issue.c    a command is made and submitted
+ *   progress.c what an issuer does that has to wait
  *   retire.c   a command that is done gives back what it held
  *   execute.c  a command that was taken runs, or is started on a device
  *   ready.c    what begins and ends make ready, and who keeps it
@@ -107,10 +109,6 @@ void inlay_flow_close(struct inlay_activation *m);
 void inlay_flow_begin(struct inlay_activation *m);
 inlay_status_t inlay_flow_end(struct inlay_activation *m, inlay_status_t status);
 
-/* Take and leave the lock; nothing where there are no threads. */
-void inlay_flow_lock(const struct inlay_activation *m);
-void inlay_flow_unlock(const struct inlay_activation *m);
-
 /* choice.c. Before a call: decide flow.is_sequential; after it, where it went well: note its time. */
 int64_t inlay_choice_begin(struct inlay_activation *m, uint32_t entry);
 void inlay_choice_end(struct inlay_activation *m, uint32_t entry, int64_t begin);
@@ -120,16 +118,16 @@ void inlay_choice_end(struct inlay_activation *m, uint32_t entry, int64_t begin)
 /* role.c. Execute the instructions of a call: tasks go on until all have returned, on this thread and
  * on workers. */
 inlay_status_t inlay_role_run(struct inlay_activation *m);
-/* Give back what is done, and run something or wait: for so many ends of commands, or until there is
- * something to run. The issuer remains it. */
-inlay_status_t inlay_role_progress(struct inlay_activation *m, uint32_t ends);
+
+/* progress.c. Of the issuer, which remains it: give back what is done, and run something or wait: for
+ * so many ends of commands, or until there is something to run. */
+inlay_status_t inlay_progress(struct inlay_activation *m, uint32_t ends);
 /* Run what is ready, until looking ahead pays or there is nothing; wait for nobody. */
-inlay_status_t inlay_role_settle(struct inlay_activation *m);
+inlay_status_t inlay_progress_settle(struct inlay_activation *m);
 /* Wait until nothing is in flight. */
-inlay_status_t inlay_role_drain(struct inlay_activation *m);
-/* What host.poll answers; not 0: the call is to end. Other threads than that of the call learn what
- * it was answered. */
-int inlay_role_ask(struct inlay_activation *m);
+inlay_status_t inlay_progress_drain(struct inlay_activation *m);
+/* Ask the host whether to go on. */
+inlay_status_t inlay_poll(struct inlay_activation *m);
 
 /* issue.c. Issue a kernel whose operands were checked: m->now has its integers, `parts` of it and the
  * prediction; `workspace_bytes` 0 for none. */
@@ -192,11 +190,11 @@ void inlay_trace_call(const struct inlay_activation *m, uint32_t function, int64
 void inlay_trace_needs(const struct inlay_activation *m, const inlay_command_t *later,
                        const inlay_command_t *earlier);
 void inlay_trace_memory(const struct inlay_activation *m);
-/* kernel.c: note where the tensors of a command are that may leave the host. */
+/* command.c: note where the tensors of a command are that may leave the host. */
 void inlay_command_address(const struct inlay_activation *m, inlay_command_t *command,
                            const inlay_slot_t *tensors);
 
-/* command.c: run a command; its status, with `error` filled on failure. Any thread. */
+/* Run a command; its status, with `error` filled on failure. Any thread. */
 inlay_status_t inlay_command_run(struct inlay_activation *m, inlay_command_t *command,
                                  inlay_error_t *error);
 

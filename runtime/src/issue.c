@@ -11,10 +11,10 @@ static inlay_status_t make_room(inlay_activation_t *m)
            (m->flow.in_flight && m->heap.held_bytes > m->config.held_bytes)) {
         INLAY_TRY(inlay_order_stop(m));
         /* Not for one at a time, or it would be in step with who runs them. */
-        INLAY_TRY(inlay_role_progress(m, m->flow.in_flight / 2 + 1));
+        INLAY_TRY(inlay_progress(m, m->flow.in_flight / 2 + 1));
     }
     if (!inlay_race_has_room(m)) {
-        INLAY_TRY(inlay_role_drain(m));
+        INLAY_TRY(inlay_progress_drain(m));
         inlay_race_reset(m);
     }
     return inlay_order_stop(m);
@@ -141,8 +141,8 @@ inlay_status_t inlay_issue_copy(inlay_activation_t *m, inlay_storage_t *to, uint
     inlay_status_t status = INLAY_OUT_OF_MEMORY;
     inlay_command_t *c;
     if (!bytes) return INLAY_OK;
-    INLAY_TRY(inlay_task_may_write(m, to, at, bytes));
-    if (!inlay_ahead_pays(m)) INLAY_TRY(inlay_role_settle(m));
+    INLAY_TRY(inlay_guard_may_write(m, to, at, bytes));
+    if (!inlay_ahead_pays(m)) INLAY_TRY(inlay_progress_settle(m));
     if (m->flow.is_sequential ||
         (m->config.mode == INLAY_PARALLEL && bytes <= INLAY_COPY_BYTES &&
          !inlay_access_pending(to, at, bytes, 1) && !inlay_access_pending(from, source, bytes, 0))) {
@@ -165,7 +165,7 @@ inlay_status_t inlay_issue_copy(inlay_activation_t *m, inlay_storage_t *to, uint
         status = submit(m, c);
     }
     if (status != INLAY_OUT_OF_MEMORY) return status;
-    INLAY_TRY(inlay_role_drain(m));
+    INLAY_TRY(inlay_progress_drain(m));
     memmove(at, source, bytes);
     return INLAY_OK;
 }

@@ -6,16 +6,6 @@ static const inlay_view_t *view_of(const inlay_slot_t *slot)
     return (const inlay_view_t *)(const void *)slot->as.object;
 }
 
-inlay_status_t inlay_give_up(inlay_activation_t *m, int answer)
-{
-    if (!answer) return INLAY_OK;
-    if (answer == INLAY_DEADLINE)
-        return inlay_fail(m->error, INLAY_DEADLINE, "the run did not end in time", NULL, 0);
-    return inlay_fail(m->error, INLAY_CANCELLED, "the run was interrupted", NULL, 0);
-}
-
-inlay_status_t inlay_poll(inlay_activation_t *m) { return inlay_give_up(m, inlay_role_ask(m)); }
-
 /* Bytes of the workspace for so many parts. */
 static inlay_status_t workspace_bytes(inlay_activation_t *m, const inlay_kernel_t *kernel,
                                       int64_t parts, size_t *taken)
@@ -85,7 +75,7 @@ static inlay_status_t issue(inlay_activation_t *m, uint32_t index, const inlay_k
     inlay_status_t status = inlay_issue_kernel(m, index, slots, m->now->ints, m->now->parts, bytes);
     if (status == INLAY_OK && inlay_execute_starts(m)) inlay_execute_own(m);
     if (status != INLAY_OUT_OF_MEMORY) return status;
-    INLAY_TRY(inlay_role_drain(m));
+    INLAY_TRY(inlay_progress_drain(m));
     return run_now(m, kernel, slots, bytes);
 }
 
@@ -145,24 +135,6 @@ static inlay_status_t check_sizes(inlay_activation_t *m, const inlay_kernel_t *k
     return INLAY_OK;
 }
 
-void inlay_command_address(const inlay_activation_t *m, inlay_command_t *c,
-                           const inlay_slot_t *tensors)
-{
-    const inlay_kernel_t *kernel = c->kernel;
-    uint32_t i;
-    c->home = NULL;
-    for (i = 0; i < kernel->n_ports; i++) {
-        const inlay_view_t *view = view_of(&tensors[i]);
-        c->sizes[i] = view->bytes;
-        c->regions[i].memory = view->storage->memory;
-        c->regions[i].offset = (size_t)(view->data - view->storage->data);
-        c->regions[i].host = view->data;
-        /* Of a copy, the queue of the device that gets it, else of the one that gives it. */
-        if (view->storage->home) c->home = view->storage->home;
-    }
-    if (kernel->body == INLAY_BODY_DEVICE) c->home = &m->module->homes[kernel->memory];
-}
-
 inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
 {
     const inlay_kernel_t *kernel = &m->module->kernels[index];
@@ -183,7 +155,7 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
             return inlay_fail(m->error, INLAY_READ_ONLY, "an input or constant would be written",
                               NULL, 0);
         if (kernel->ports[i] != 0 && view->storage->guards)
-            INLAY_TRY(inlay_task_may_write(m, view->storage, view->data, view->bytes));
+            INLAY_TRY(inlay_guard_may_write(m, view->storage, view->data, view->bytes));
         now->buffers[i] = view->data;
     }
     now->kernel = kernel;
@@ -202,7 +174,7 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     /* What the outside can see happens in order, and not at all behind a failure. */
     if (kernel->is_ordered) {
         INLAY_TRY(inlay_task_be_first(m));
-        INLAY_TRY(inlay_role_drain(m));
+        INLAY_TRY(inlay_progress_drain(m));
     }
     if (kernel->body == INLAY_BODY_CALLBACK)
         is_short = !m->config.callbacks_anywhere && !inlay_execute_starts(m);
@@ -213,7 +185,7 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     if (m->flow.is_sequential || kernel->is_ordered) {
         runs_now = 1;
     } else if (m->config.mode == INLAY_PARALLEL && !inlay_batch_is_for(m, kernel)) {
-        if (!inlay_ahead_pays(m)) INLAY_TRY(inlay_role_settle(m));
+        if (!inlay_ahead_pays(m)) INLAY_TRY(inlay_progress_settle(m));
         runs_now = (is_short || !inlay_ahead_pays(m)) && !is_pending(kernel, tensors);
         if (runs_now && !is_short) inlay_ahead_ran(m, now->ns);
     }

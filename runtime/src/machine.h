@@ -95,6 +95,20 @@ struct inlay_activation {
 /* What an instruction returns that waits: the task is suspended, and executes it again. */
 #define INLAY_SUSPENDED ((inlay_status_t)0xff)
 
+/* Let m->task wait for a range; or with NULL for what is noted in its `wait` then. */
+static inline inlay_status_t inlay_wait_for(inlay_activation_t *m, const inlay_storage_t *storage,
+                                            const uint8_t *at, size_t bytes, int writes)
+{
+    inlay_wait_t *wait = &m->task->wait;
+    wait->future = NULL;
+    wait->storage = storage;
+    wait->at = at;
+    wait->bytes = bytes;
+    wait->writes = writes;
+    wait->alone = 0;
+    return INLAY_SUSPENDED;
+}
+
 /* What the issuer comes to. */
 typedef enum inlay_turn { TURN_WAITS, TURN_OVER } inlay_turn_t;
 
@@ -102,16 +116,22 @@ typedef enum inlay_turn { TURN_WAITS, TURN_OVER } inlay_turn_t;
  * return at once are part of that. m->task is then the one that did so. */
 inlay_status_t inlay_vm_run(inlay_activation_t *m);
 
-/* task.c: run a function whose arguments are at the start of the first segment's slots, and all
- * tasks that it begins; results are left there. */
-inlay_status_t inlay_task_run(inlay_activation_t *m, uint32_t function);
-/* Let tasks run that can go on. TURN_WAITS: those that are left wait for commands. TURN_OVER: all
- * have returned, or those before the earliest failure have; the status is m->outcome. */
-inlay_turn_t inlay_task_issue(inlay_activation_t *m);
+/* resume.c: let tasks run that can go on. TURN_WAITS: those that are left wait for commands. TURN_OVER:
+ * all have returned, or those before the earliest failure have; the status is m->outcome. */
+inlay_turn_t inlay_resume(inlay_activation_t *m);
+/* Those that are left do not go on; what their slots hold is swept at the end of the call. */
+void inlay_resume_none(inlay_activation_t *m);
+
+/* task.c: let m->task be the call of a function whose arguments are at the start of the first segment's
+ * slots; results are left there. */
+void inlay_task_root(inlay_activation_t *m, uint32_t function);
 void inlay_task_close(inlay_activation_t *m);
 /* A task for a call, without a caller; NULL where it is to be a plain call. */
 inlay_task_t *inlay_task_new(inlay_activation_t *m, const inlay_function_t *callee);
 void inlay_task_free(inlay_activation_t *m, inlay_task_t *task);
+/* Put a task behind the suspended ones; whether no suspended one is before it in the program. */
+void inlay_task_suspend(inlay_activation_t *m, inlay_task_t *task);
+int inlay_task_is_first(const inlay_activation_t *m, const inlay_task_t *task);
 /* Let the caller of m->task go on. */
 inlay_status_t inlay_task_detach(inlay_activation_t *m);
 /* When replaying: whether to detach a call before it begins. */
@@ -122,15 +142,21 @@ inlay_status_t inlay_task_resolve(inlay_activation_t *m, inlay_slot_t *base, inl
 /* Wait until a range may be accessed, or return INLAY_SUSPENDED. */
 inlay_status_t inlay_task_wait(inlay_activation_t *m, const inlay_storage_t *storage,
                                const uint8_t *at, size_t bytes, int writes);
+/* guard.c: what the frames of a detached task let it read; 0 without memory. Forget it. */
+int inlay_guard_frames(inlay_activation_t *m, inlay_task_t *task);
+void inlay_guard_drop(inlay_activation_t *m, inlay_task_t *task);
+/* Whether another chain than that of `task`, and an earlier one, may still read a range. */
+int inlay_guard_covers(const inlay_task_t *task, const inlay_storage_t *storage, size_t begin,
+                       size_t end);
 /* Before a write is issued: a suspended task that is earlier may still have to read there. */
-inlay_status_t inlay_task_may_write(inlay_activation_t *m, const inlay_storage_t *storage,
-                                    const uint8_t *at, size_t bytes);
+inlay_status_t inlay_guard_may_write(inlay_activation_t *m, const inlay_storage_t *storage,
+                                     const uint8_t *at, size_t bytes);
 /* Before an effect that the outside sees: earlier tasks must have returned. */
 inlay_status_t inlay_task_be_first(inlay_activation_t *m);
 /* The slot with the value, once all tasks have returned; `is_sole` as for inlay_export. */
 const inlay_slot_t *inlay_task_settled(const inlay_slot_t *slot, int *is_sole);
 
-/* call.c: a tensor from outside into a slot; a tensor out of one, without its memory where something
+/* marshal.c: a tensor from outside into a slot; a tensor out of one, without its memory where something
  * else may refer to it (`is_sole` says that nothing else refers to what holds the slot). */
 inlay_status_t inlay_push_input(inlay_activation_t *m, inlay_slot_t *slot,
                                 const inlay_tensor_t *input);
@@ -158,9 +184,8 @@ void inlay_vm_explain(const inlay_activation_t *m, const inlay_where_t *where, i
 
 /* kernel.c */
 inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t kernel);
-/* Ask the host whether to go on. */
-inlay_status_t inlay_poll(inlay_activation_t *m);
-/* The status, with the error set, for what host.poll answered. */
+
+/* progress.c: the status, with the error set, for what host.poll answered. */
 inlay_status_t inlay_give_up(inlay_activation_t *m, int answer);
 
 /* tensor.c: instructions on tensors. Each takes its operands from m->sp and moves m->sp. */

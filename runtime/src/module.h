@@ -156,8 +156,10 @@ struct inlay_module {
     uint32_t has_batches;         /* whether any kernel has one */
 };
 
-inlay_text_t inlay_module_string(const inlay_module_t *module, uint32_t index);
 int64_t inlay_module_integer(const inlay_module_t *module, uint32_t index);
+
+/* strings.c */
+inlay_text_t inlay_module_string(const inlay_module_t *module, uint32_t index);
 /* Text of the span that covers a word of a function; bytes are 0 where there is none. */
 inlay_text_t inlay_module_span(const inlay_module_t *module, const inlay_function_t *function,
                                uint32_t pc);

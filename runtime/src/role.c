@@ -9,94 +9,8 @@
  *
  * A worker leaves when there is no step to take. The thread of the call waits, until the call is over.
  * An issuer that has to wait in the middle of an instruction (for room, or for all that is in flight)
- * remains it, and takes steps of its own in `inlay_role_progress`. */
+ * remains it, and takes steps of its own in `inlay_progress`. */
 #include "rooms.h"
-
-int inlay_role_ask(inlay_activation_t *m)
-{
-    int answer;
-    if (m->flow.is_caller) return m->host->poll ? m->host->poll(m->host->user) : 0;
-    inlay_flow_lock(m);
-    answer = m->flow.asked;
-    inlay_flow_unlock(m);
-    return answer;
-}
-
-/* With the lock taken: what a thread runs now. When replaying, the seed decides. */
-static inlay_command_t *take(inlay_activation_t *m, int is_caller)
-{
-    inlay_flow_t *flow = &m->flow;
-    inlay_command_t *c = NULL, *previous = NULL;
-    uint64_t n = 0, chosen;
-    if (m->config.mode != INLAY_REPLAY) {
-        if (is_caller && !inlay_ready_starts(m)) c = inlay_queue_pop(&flow->own);
-        if (!c) c = inlay_queue_pop(&flow->ready);
-        return c || !flow->is_waiting ? c : inlay_batch_take(m);
-    }
-    while ((c = inlay_queue_pop(&flow->own))) inlay_queue_push(&flow->ready, c);
-    for (c = flow->ready.first; c; c = c->next) n++;
-    if (!n) return inlay_batch_take(m);
-    chosen = inlay_order_random(m) % n;
-    for (c = flow->ready.first; chosen; chosen--, previous = c, c = c->next) continue;
-    if (previous) previous->next = c->next;
-    else flow->ready.first = c->next;
-    if (flow->ready.last == c) flow->ready.last = previous;
-    return c;
-}
-
-/* With the lock taken: wait until woken. Who waits says so before, in flow->issuer_waits or
- * flow->caller_waits. */
-static void wait(inlay_activation_t *m)
-{
-    int64_t begin = inlay_trace_now(m);
-    if (!m->flow.lock) return;
-    m->host->threads->wait(m->host->user, m->flow.lock, INLAY_WAIT_NS);
-    inlay_trace_wait(m, begin);
-}
-
-/* Of the issuer: retire what is done, or run something, or else wait for so many ends (0: for none).
- * 0 where there was nothing to do. */
-static int advance(inlay_activation_t *m, uint32_t ends)
-{
-    inlay_flow_t *flow = &m->flow;
-    inlay_command_t *done, *c = NULL;
-    inlay_kept_t kept = {{NULL, NULL}, NULL, 0};
-    int runs;
-    inlay_flow_lock(m);
-    flow->is_waiting = 1;
-    done = flow->done.first;
-    flow->done.first = flow->done.last = NULL;
-    if (!done) c = take(m, (int)flow->is_caller);
-    runs = c != NULL;
-    if (runs) {
-        inlay_execute(m, c, &kept);
-        while ((c = inlay_queue_pop(&kept.shorts))) inlay_execute(m, c, &kept);
-        inlay_ready_give_up(m, &kept);
-    } else if (!done && flow->in_flight && ends) {
-        flow->issuer_waits = ends;
-        wait(m);
-        flow->issuer_waits = flow->is_due = 0;
-    }
-    flow->keeps_one = flow->ready.first != NULL;
-    inlay_ahead_look(m);
-    inlay_flow_unlock(m);
-    inlay_retire(m, done);
-    return runs || done;
-}
-
-inlay_status_t inlay_role_progress(inlay_activation_t *m, uint32_t ends)
-{
-    return advance(m, ends) ? INLAY_OK : inlay_poll(m);
-}
-
-inlay_status_t inlay_role_settle(inlay_activation_t *m)
-{
-    while (m->flow.in_flight && !inlay_ahead_pays(m)) {
-        INLAY_TRY(inlay_order_stop(m));
-        if (!advance(m, 0)) break;
-    }
-    return inlay_order_stop(m);
-}
 
 /* With the lock taken, and given up meanwhile: have the role until all tasks wait. */
 static void issue(inlay_activation_t *m, int is_caller)
@@ -112,7 +26,7 @@ static void issue(inlay_activation_t *m, int is_caller)
         flow->done.first = flow->done.last = NULL;
         inlay_flow_unlock(m);
         inlay_retire(m, done);
-        turn = inlay_task_issue(m);
+        turn = inlay_resume(m);
         inlay_flow_lock(m);
     } while (turn == TURN_WAITS && flow->done.first);
     if (turn == TURN_OVER) {
@@ -139,7 +53,7 @@ static int step(inlay_activation_t *m, int is_caller, inlay_kept_t *kept)
     if (!c && inlay_ready_starts(m) && m->config.mode != INLAY_REPLAY) {
         c = inlay_queue_pop(&flow->ready);
     } else if (!c) {
-        c = kept->next ? kept->next : take(m, is_caller);
+        c = kept->next ? kept->next : inlay_progress_take(m, is_caller);
         kept->next = NULL;
         kept->ns = 0;
     }
@@ -172,7 +86,7 @@ inlay_status_t inlay_role_run(inlay_activation_t *m)
         }
         if (!step(m, 1, &kept)) {
             flow->caller_waits = 1;
-            wait(m);
+            inlay_progress_wait(m);
             flow->caller_waits = 0;
         }
         inlay_flow_unlock(m);
@@ -183,14 +97,6 @@ inlay_status_t inlay_role_run(inlay_activation_t *m)
     inlay_ready_give_up(m, &kept);
     flow->is_issuing = flow->is_caller = 1;
     inlay_flow_unlock(m);
+    inlay_resume_none(m);
     return m->outcome;
-}
-
-inlay_status_t inlay_role_drain(inlay_activation_t *m)
-{
-    while (m->flow.in_flight) {
-        INLAY_TRY(inlay_order_stop(m));
-        INLAY_TRY(inlay_role_progress(m, m->flow.in_flight));
-    }
-    return inlay_order_stop(m);
 }

@@ -4,6 +4,17 @@
 
 #include "machine.h"
 
+/* Take and leave the lock; nothing where there are no threads. */
+static inline void inlay_flow_lock(const inlay_activation_t *m)
+{
+    if (m->flow.lock) m->host->threads->lock(m->host->user, m->flow.lock);
+}
+
+static inline void inlay_flow_unlock(const inlay_activation_t *m)
+{
+    if (m->flow.lock) m->host->threads->unlock(m->host->user, m->flow.lock);
+}
+
 /* --------------------------------------------------------------------------------- queues */
 
 static inline void inlay_queue_push(inlay_queue_t *queue, inlay_command_t *command)
@@ -127,6 +138,13 @@ void inlay_execute(inlay_activation_t *m, inlay_command_t *c, inlay_kept_t *kept
 
 /* Give back what the commands of a list held; their failures are noted. */
 void inlay_retire(inlay_activation_t *m, inlay_command_t *done);
+
+/* ------------------------------------------------------------- progress.c: with the lock taken */
+
+/* What a thread runs now; NULL for nothing. When replaying, the seed decides. */
+inlay_command_t *inlay_progress_take(inlay_activation_t *m, int is_caller);
+/* Wait until woken. Who waits says so before, in flow->issuer_waits or flow->caller_waits. */
+void inlay_progress_wait(inlay_activation_t *m);
 
 /* ------------------------------------------------------------------------------------- role.c */
 

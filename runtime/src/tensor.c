@@ -83,7 +83,7 @@ static inlay_storage_t *new_storage_in(inlay_activation_t *m, uint32_t memory, s
     for (is_again = 0; is_again < 2; is_again++) {
         storage = home->driver ? inlay_heap_lodge(&m->heap, home, bytes)
                                : inlay_heap_storage(&m->heap, bytes, align);
-        if (storage || !m->flow.in_flight || inlay_role_drain(m) != INLAY_OK) break;
+        if (storage || !m->flow.in_flight || inlay_progress_drain(m) != INLAY_OK) break;
     }
     if (storage || m->flow.is_stopped) return storage;
     if (!home->driver) inlay_no_memory(m);

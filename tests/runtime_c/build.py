@@ -13,7 +13,10 @@ from tests.system import lacks_sanitizer
 
 CORE = sorted((REPOSITORY / "runtime" / "src").glob("*.c"))
 PLATFORM = [REPOSITORY / "runtime/src/platform" / name for name in ("pool.c", "posix.c", "team.c")]
-NATIVE = [REPOSITORY / "runtime/src/platform" / name for name in ("native.c", "wire.c")]
+NATIVE = [
+    REPOSITORY / "runtime/src/platform" / name
+    for name in ("native.c", "native_program.c", "wire.c")
+]
 MODES = {"sequential": 0, "parallel": 1, "replay": 2}
 INCLUDES = ["-I", str(REPOSITORY / "runtime" / "include"), "-I", str(REPOSITORY / "runtime/src")]
 

@@ -3,13 +3,7 @@
  *
  * Each queue is a list and a thread. The thread takes the first request, waits until those it comes
  * after have ended, and does it; a launch shares its parts with a pool. One lock guards the lists and
- * counts users of memory and programs.
- *
- * An image is a frame around machine code; integers are little-endian, texts a length (u32) and bytes:
- *
- *     magic 8 bytes "INLAYNC1", what it needs (text: words as `offers` has them), code bytes u64,
- *     kernels u32, for each: name text, buffers u32, integers u32, phases u32, for each: offset u64;
- *     the code, at the end of the image; it runs wherever it is mapped. */
+ * counts users of memory and programs. native_program.c reads images. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <signal.h>
@@ -18,12 +12,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "inlay_driver.h"
-#include "platform/pool.h"
+#include "platform/native_device.h"
 #include "platform/posix.h"
-#include "platform/wire.h"
-
-enum { MOST_UNITS = 8, QUEUES = 2, MOST_BUFFERS = 64, MOST_KERNELS = 1 << 20, HEAD_BYTES = 64 };
 
 #if defined(__x86_64__)
 static const char ARCHITECTURE[] = "x86_64";
@@ -33,192 +23,6 @@ static const char ARCHITECTURE[] = "aarch64";
 static const char ARCHITECTURE[] = "none";
 #endif
 
-struct inlay_memory {
-    size_t bytes;
-    uint32_t users; /* the owner and requests in flight */
-};
-
-typedef struct kernel {
-    char name[WIRE_MOST_NAME + 1];
-    uint32_t n_buffers, n_ints, n_phases;
-    inlay_phase_t phases[WIRE_MOST_PHASES];
-} kernel_t;
-
-struct inlay_program {
-    const void *code;
-    size_t code_bytes;
-    kernel_t *kernels;
-    uint32_t n_kernels, users;
-};
-
-typedef struct waiting {
-    struct waiting *next;
-    inlay_request_t request;
-    size_t size; /* of this object with its arrays */
-} waiting_t;
-
-typedef struct lane {
-    struct inlay_device *device;
-    pthread_t thread;
-    waiting_t *first, **end;
-    uint64_t started, ended, told;
-} lane_t;
-
-struct inlay_device {
-    const inlay_host_t *host;
-    inlay_pool_t *pool;
-    char offers[1024];
-    uint32_t units, threads, n_lanes;
-    uint32_t latency, rate; /* a copy takes so many ns, and 1 us for so many bytes; 0: no time */
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t changed;
-    int is_closing;
-    lane_t lanes[MOST_UNITS * QUEUES];
-};
-
-static void *take(const inlay_device_t *device, size_t bytes)
-{
-    void *made = device->host->allocate(device->host->user, bytes, sizeof(uint64_t));
-    if (made) memset(made, 0, bytes);
-    return made;
-}
-
-static void give(const inlay_device_t *device, void *memory, size_t bytes)
-{
-    device->host->release(device->host->user, memory, bytes, sizeof(uint64_t));
-}
-
-static inlay_status_t refuse(inlay_status_t status, const char *why, char *message, size_t bytes)
-{
-    if (bytes) snprintf(message, bytes, "%s", why);
-    return status;
-}
-
-/* ------------------------------------------------------------------------------------- programs */
-
-/* Whether a word is in a text of words. */
-static int has_word(const char *words, char between, const char *word, size_t size)
-{
-    while (*words) {
-        size_t n = 0;
-        while (words[n] && words[n] != between) n++;
-        if (n == size && memcmp(words, word, n) == 0) return 1;
-        words += n + (words[n] != '\0');
-    }
-    return 0;
-}
-
-static inlay_status_t check_needs(const inlay_device_t *device, const char *needs, char *message,
-                                  size_t bytes)
-{
-    while (*needs) {
-        const size_t n = strcspn(needs, " ");
-        if (n && !has_word(device->offers, ',', needs, n)) {
-            if (bytes)
-                snprintf(message, bytes, "the image needs %.*s, which this processor does not offer",
-                         (int)n, needs);
-            return INLAY_BUILD_FAILED;
-        }
-        needs += n + (needs[n] != '\0');
-    }
-    return INLAY_OK;
-}
-
-static void drop_program(const inlay_device_t *device, inlay_program_t *program)
-{
-    inlay_posix_unmap(program->code, program->code_bytes);
-    if (program->kernels)
-        give(device, program->kernels, (program->n_kernels + 1) * sizeof *program->kernels);
-    give(device, program, sizeof *program);
-}
-
-static void read_kernel(wire_reader_t *r, kernel_t *k, const inlay_program_t *program)
-{
-    uint32_t i;
-    inlay_wire_read_text(r, k->name, sizeof k->name);
-    k->n_buffers = inlay_wire_read_count(r, MOST_BUFFERS);
-    k->n_ints = inlay_wire_read_count(r, WIRE_MOST_INTS);
-    k->n_phases = inlay_wire_read_count(r, WIRE_MOST_PHASES);
-    for (i = 0; i < k->n_phases; i++) {
-        const uint64_t offset = inlay_wire_read_u64(r);
-        const uint8_t *at = program->code;
-        if (offset >= program->code_bytes) {
-            r->is_bad = 1;
-            return;
-        }
-        at += offset;
-        memcpy(&k->phases[i], &at, sizeof at);
-    }
-}
-
-/* Read what follows the head of an image; `why` says what is wrong with it. */
-static inlay_status_t read_program(const inlay_device_t *device, wire_reader_t *r,
-                                   uint64_t code_bytes, inlay_program_t *program, const char **why)
-{
-    const uint32_t n = inlay_wire_read_count(r, MOST_KERNELS);
-    uint32_t i;
-    *why = "the image is damaged: its code is not all there";
-    if (r->is_bad || !code_bytes || code_bytes > (uint64_t)(r->end - r->at) ||
-        n > (size_t)(r->end - r->at))
-        return INLAY_BUILD_FAILED;
-    r->end -= code_bytes;
-    program->code_bytes = (size_t)code_bytes;
-    program->code = inlay_posix_copy_code(r->end, program->code_bytes);
-    *why = "the system has no memory for code";
-    if (!program->code) return INLAY_OUT_OF_MEMORY;
-    program->kernels = take(device, ((size_t)n + 1) * sizeof *program->kernels);
-    *why = "the system has no memory for the table of kernels";
-    if (!program->kernels) return INLAY_OUT_OF_MEMORY;
-    program->n_kernels = n;
-    for (i = 0; i < n; i++) read_kernel(r, &program->kernels[i], program);
-    *why = "the image is damaged: its table of kernels does not fit";
-    return inlay_wire_is_whole(r) ? INLAY_OK : INLAY_BUILD_FAILED;
-}
-
-static inlay_status_t native_load(inlay_device_t *device, const void *image, size_t size,
-                                  inlay_program_t **program, char *message, size_t bytes)
-{
-    static const char magic[8] = {'I', 'N', 'L', 'A', 'Y', 'N', 'C', '1'};
-    char needs[WIRE_MOST_TEXT + 1];
-    inlay_program_t *made;
-    inlay_status_t status;
-    const char *why;
-    uint64_t code_bytes;
-    wire_reader_t r;
-    if (size < sizeof magic || memcmp(image, magic, sizeof magic) != 0)
-        return refuse(INLAY_BUILD_FAILED,
-                      "this is no image of native code, and a processor runs no other", message,
-                      bytes);
-    r.at = (const uint8_t *)image + sizeof magic;
-    r.end = (const uint8_t *)image + size;
-    r.is_bad = 0;
-    inlay_wire_read_text(&r, needs, sizeof needs);
-    code_bytes = inlay_wire_read_u64(&r);
-    status = r.is_bad ? INLAY_OK : check_needs(device, needs, message, bytes);
-    if (status != INLAY_OK) return status;
-    made = take(device, sizeof *made);
-    if (!made) return INLAY_OUT_OF_MEMORY;
-    made->users = 1;
-    status = read_program(device, &r, code_bytes, made, &why);
-    if (status != INLAY_OK) {
-        drop_program(device, made);
-        return refuse(status, why, message, bytes);
-    }
-    *program = made;
-    return INLAY_OK;
-}
-
-static int32_t native_find(inlay_device_t *device, inlay_program_t *program, const char *name,
-                           uint32_t n_phases)
-{
-    uint32_t i;
-    (void)device;
-    for (i = 0; i < program->n_kernels; i++)
-        if (strcmp(program->kernels[i].name, name) == 0 && program->kernels[i].n_phases == n_phases)
-            return (int32_t)i;
-    return -1;
-}
-
 /* -------------------------------------------------------------------------------------- memory */
 
 static inlay_status_t native_allocate(inlay_device_t *device, uint32_t unit, size_t size,
@@ -226,11 +30,13 @@ static inlay_status_t native_allocate(inlay_device_t *device, uint32_t unit, siz
 {
     inlay_memory_t *made = NULL;
     if (unit >= device->units)
-        return refuse(INLAY_BAD_ARGUMENT, "found a unit that the device has not", message, bytes);
+        return inlay_native_refuse(INLAY_BAD_ARGUMENT, "found a unit that the device has not",
+                                   message, bytes);
     if (size <= SIZE_MAX / 4)
         made = device->host->allocate(device->host->user, HEAD_BYTES + size, HEAD_BYTES);
     if (!made)
-        return refuse(INLAY_OUT_OF_MEMORY, "the system has no memory of that size", message, bytes);
+        return inlay_native_refuse(INLAY_OUT_OF_MEMORY, "the system has no memory of that size",
+                                   message, bytes);
     made->bytes = size;
     made->users = 1;
     *memory = made;
@@ -246,7 +52,7 @@ static void leave_memory(inlay_device_t *device, inlay_memory_t *memory)
 
 static void leave_program(inlay_device_t *device, inlay_program_t *program)
 {
-    if (program && --program->users == 0) drop_program(device, program);
+    if (program && --program->users == 0) inlay_native_drop(device, program);
 }
 
 static void native_release(inlay_device_t *device, inlay_memory_t *memory)
@@ -324,7 +130,7 @@ static waiting_t *copy_of(const inlay_device_t *device, const inlay_request_t *r
     const size_t ints = is_launch ? request->n_ints * sizeof *request->ints : 0;
     const size_t items = is_launch ? request->n_phases * sizeof *request->items : 0;
     const size_t size = sizeof(waiting_t) + after + buffers + ints + items + 64;
-    waiting_t *made = take(device, size);
+    waiting_t *made = inlay_native_take(device, size);
     uint8_t *at;
     if (!made) return NULL;
     at = (uint8_t *)(made + 1);
@@ -378,7 +184,7 @@ static inlay_status_t native_start(inlay_device_t *device, const inlay_request_t
         pthread_cond_broadcast(&device->changed);
     }
     pthread_mutex_unlock(&device->lock);
-    if (wrong) return refuse(INLAY_BAD_ARGUMENT, wrong, message, bytes);
+    if (wrong) return inlay_native_refuse(INLAY_BAD_ARGUMENT, wrong, message, bytes);
     return made ? INLAY_OK : INLAY_OUT_OF_MEMORY;
 }
 
@@ -483,7 +289,7 @@ static void *run_lane(void *argument)
         pthread_mutex_unlock(&device->lock);
         first->request.done(first->request.argument, answer ? INLAY_CHECK_FAILED : INLAY_OK, answer,
                             answer ? "an assertion of the kernel does not hold" : "");
-        give(device, first, first->size);
+        inlay_native_give(device, first, first->size);
         pthread_mutex_lock(&device->lock);
         lane->told++;
         pthread_cond_broadcast(&device->changed);
@@ -527,7 +333,7 @@ static void native_close(inlay_device_t *device)
     if (device->pool) inlay_pool_close(device->pool);
     pthread_cond_destroy(&device->changed);
     pthread_mutex_destroy(&device->lock);
-    give(device, device, sizeof *device);
+    inlay_native_give(device, device, sizeof *device);
 }
 
 static int begin_threads(inlay_device_t *device)
@@ -558,18 +364,19 @@ static inlay_status_t native_open(const inlay_host_t *host, const char *options,
     made->units = made->threads = 1;
     memcpy(made->offers, ARCHITECTURE, sizeof ARCHITECTURE);
     if (!read_options(made, options)) {
-        give(made, made, sizeof *made);
-        return refuse(INLAY_BAD_ARGUMENT,
-                      "options are units=N (1 to 8), threads=N (1 to 256), offers=WORD,WORD,..., "
-                      "latency=NS, rate=BYTES_PER_US",
-                      message, bytes);
+        inlay_native_give(made, made, sizeof *made);
+        return inlay_native_refuse(INLAY_BAD_ARGUMENT,
+                                   "options are units=N (1 to 8), threads=N (1 to 256), "
+                                   "offers=WORD,WORD,..., latency=NS, rate=BYTES_PER_US",
+                                   message, bytes);
     }
     pthread_mutex_init(&made->lock, NULL);
     pthread_cond_init(&made->changed, NULL);
     made->pool = inlay_pool_open((int)made->threads);
     if (!made->pool || !begin_threads(made)) {
         native_close(made);
-        return refuse(INLAY_OUT_OF_MEMORY, "the system gives no more threads", message, bytes);
+        return inlay_native_refuse(INLAY_OUT_OF_MEMORY, "the system gives no more threads", message,
+                                   bytes);
     }
     *device = made;
     return INLAY_OK;
@@ -596,6 +403,7 @@ static void native_wait(inlay_device_t *device, inlay_ticket_t ticket)
 }
 
 const inlay_driver_t inlay_driver_native = {
-    "native",    native_open,     native_close,   native_facts, native_load, native_unload,
-    native_find, native_allocate, native_release, native_start, native_wait, NULL, NULL,
+    "native",      native_open,       native_close,    native_facts,   inlay_native_load,
+    native_unload, inlay_native_find, native_allocate, native_release, native_start,
+    native_wait,   NULL,              NULL,
 };

@@ -64,7 +64,7 @@ struct inlay_device {
     uint64_t in_flight;
 };
 
-/* Zeroed memory of the host, or NULL. */
+/* opencl_common.c: zeroed memory of the host, or NULL. */
 void *inlay_cl_take(const inlay_device_t *device, size_t bytes);
 void inlay_cl_give(const inlay_device_t *device, void *memory, size_t bytes);
 inlay_status_t inlay_cl_status(cl_status status);

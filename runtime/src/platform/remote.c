@@ -14,7 +14,7 @@
  * so nothing is tried again behind the caller's back: whoever wants to go on opens another device.
  *
  * remote.c has the functions of the table, remote_start.c requests until they are sent,
- * remote_end.c how they end, remote_link.c the thread. */
+ * remote_end.c how they end, remote_flight.c what both need, remote_link.c the thread. */
 #define _POSIX_C_SOURCE 200809L
 #include "platform/remote.h"
 #include "sha256.h"

@@ -90,28 +90,32 @@ struct inlay_device {
     uint32_t requests_on_the_way, in_flight;
 };
 
-/* remote_link.c: the thread of a connection. */
-void *inlay_remote_run(void *device);
+/* remote_flight.c: the clock of the host, in ns; 0 where nobody watches. */
+int64_t inlay_remote_now(const inlay_device_t *device);
+/* Say that the connection is lost. Under the lock. */
+void inlay_remote_say_lost(const inlay_device_t *device, char *message, size_t bytes);
+/* What message says a request, in how many pieces, and bytes of the host that go with one. */
+uint32_t inlay_remote_kind_of(const inlay_request_t *request);
+uint64_t inlay_remote_pieces(const inlay_request_t *request);
+size_t inlay_remote_piece_bytes(const flight_t *flight, uint64_t piece);
 /* Put a message into the list of those to be sent; false where there is no memory. Under the lock. */
 int inlay_remote_post(inlay_device_t *device, const wire_writer_t *head, const void *body,
                       size_t body_bytes);
-/* Say that the connection is lost. Under the lock. */
-void inlay_remote_say_lost(const inlay_device_t *device, char *message, size_t bytes);
 /* Take one user from a memory or a program; the last one gives it back. Under the lock. */
 void inlay_remote_leave_memory(inlay_device_t *device, inlay_memory_t *memory);
 void inlay_remote_leave_program(inlay_device_t *device, inlay_program_t *program);
+/* Keep what sending a request needs; give it back. Under the lock. */
+void inlay_remote_hold(const inlay_request_t *request);
+void inlay_remote_let_go(inlay_device_t *device, const inlay_request_t *request);
+
+/* remote_link.c: the thread of a connection. */
+void *inlay_remote_run(void *device);
 
 /* remote_start.c: requests until they are sent. */
 inlay_status_t inlay_remote_start(inlay_device_t *device, const inlay_request_t *request,
                                   inlay_ticket_t *ticket, char *message, size_t bytes);
 /* Send what may be sent now; false where the socket takes no more. Under the lock. */
 int inlay_remote_send_requests(inlay_device_t *device);
-/* Bytes that come or go with a piece; what message says it; give back what only sending needs. */
-size_t inlay_remote_piece_bytes(const flight_t *flight, uint64_t piece);
-uint32_t inlay_remote_kind_of(const inlay_request_t *request);
-void inlay_remote_let_go(inlay_device_t *device, const inlay_request_t *request);
-/* The clock of the host, in ns; 0 where nobody watches. */
-int64_t inlay_remote_now(const inlay_device_t *device);
 
 /* remote_end.c: how they end. */
 /* What the server says of the end of a piece. */

@@ -29,62 +29,6 @@ static void lose(inlay_device_t *device, inlay_status_t status, const char *form
     va_end(words);
 }
 
-void inlay_remote_say_lost(const inlay_device_t *device, char *message, size_t bytes)
-{
-    if (bytes) snprintf(message, bytes, "the device at %s: %s", device->endpoint, device->lost);
-}
-
-int inlay_remote_post(inlay_device_t *device, const wire_writer_t *head, const void *body,
-                      size_t body_bytes)
-{
-    packet_t *packet;
-    if (device->state == LINK_LOST) return 1; /* nobody will read it */
-    packet = inlay_packet_of(&device->carrier, head);
-    if (!packet) return 0;
-    if (body) {
-        if (device->carrier.zmq.sized(&packet->body, body_bytes) != 0) {
-            inlay_packet_drop(&device->carrier, packet);
-            return 0;
-        }
-        memcpy(device->carrier.zmq.data(&packet->body), body, body_bytes);
-        packet->has_body = 1;
-    }
-    *device->urgent_end = packet;
-    device->urgent_end = &packet->next;
-    inlay_bell_ring(device->bell);
-    return 1;
-}
-
-/* ------------------------------------------------------------------- what no request uses any more */
-
-static void post_number(inlay_device_t *device, uint32_t kind, uint32_t number)
-{
-    wire_writer_t w;
-    inlay_wire_begin(&w, kind);
-    inlay_wire_u32(&w, number);
-    /* Without memory the server keeps it until the connection ends. */
-    (void)inlay_remote_post(device, &w, NULL, 0);
-}
-
-void inlay_remote_leave_memory(inlay_device_t *device, inlay_memory_t *memory)
-{
-    if (--memory->users) return;
-    post_number(device, WIRE_RELEASE, memory->id);
-    inlay_carrier_give(&device->carrier, memory, sizeof *memory);
-}
-
-void inlay_remote_leave_program(inlay_device_t *device, inlay_program_t *program)
-{
-    if (--program->users) return;
-    post_number(device, WIRE_UNLOAD, program->id);
-    while (program->found) {
-        found_t *next = program->found->next;
-        inlay_carrier_give(&device->carrier, program->found, sizeof *program->found);
-        program->found = next;
-    }
-    inlay_carrier_give(&device->carrier, program, sizeof *program);
-}
-
 /* ------------------------------------------------------------------------------------- listening */
 
 static void lose_by_version(inlay_device_t *device, uint64_t magic, uint32_t version)

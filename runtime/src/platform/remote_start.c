@@ -52,25 +52,6 @@ static uint64_t last_piece(const inlay_device_t *device, const inlay_ticket_t *t
     return f && f->number == ticket->number ? f->first + f->pieces - 1 : 0;
 }
 
-/* Whether no bytes of the host are copied. */
-static int is_copy_on_device(const inlay_request_t *r)
-{
-    return (r->to.memory && r->from.memory) || !r->bytes;
-}
-
-uint32_t inlay_remote_kind_of(const inlay_request_t *r)
-{
-    if (r->action != INLAY_COPY) return WIRE_LAUNCH;
-    if (is_copy_on_device(r)) return WIRE_COPY;
-    return r->to.memory ? WIRE_WRITE : WIRE_READ;
-}
-
-static uint64_t pieces_of(const inlay_request_t *r)
-{
-    if (r->action != INLAY_COPY || is_copy_on_device(r)) return 1;
-    return (r->bytes + WIRE_PIECE - 1) / WIRE_PIECE;
-}
-
 static const void *keep(uint8_t **at, const void *array, size_t bytes)
 {
     void *kept = *at;
@@ -87,7 +68,7 @@ static flight_t *make_flight(const inlay_device_t *device, const inlay_request_t
     const size_t buffers = is_launch ? r->n_buffers * sizeof *r->buffers : 0;
     const size_t ints = is_launch ? r->n_ints * sizeof *r->ints : 0;
     const size_t items = is_launch ? r->n_phases * sizeof *r->items : 0;
-    const uint64_t pieces = pieces_of(r);
+    const uint64_t pieces = inlay_remote_pieces(r);
     const size_t bits = (size_t)(pieces + 7) / 8;
     const size_t size = sizeof(flight_t) + after + buffers + ints + items + bits + 64;
     flight_t *made = inlay_carrier_take(&device->carrier, size);
@@ -114,24 +95,6 @@ static flight_t *make_flight(const inlay_device_t *device, const inlay_request_t
     return made;
 }
 
-static void hold(const inlay_request_t *r)
-{
-    uint32_t i;
-    if (r->to.memory) r->to.memory->users++;
-    if (r->from.memory) r->from.memory->users++;
-    if (r->program) r->program->users++;
-    for (i = 0; i < r->n_buffers; i++) r->buffers[i].memory->users++;
-}
-
-void inlay_remote_let_go(inlay_device_t *device, const inlay_request_t *r)
-{
-    uint32_t i;
-    if (r->to.memory) inlay_remote_leave_memory(device, r->to.memory);
-    if (r->from.memory) inlay_remote_leave_memory(device, r->from.memory);
-    if (r->program) inlay_remote_leave_program(device, r->program);
-    for (i = 0; i < r->n_buffers; i++) inlay_remote_leave_memory(device, r->buffers[i].memory);
-}
-
 static void append(inlay_device_t *device, flight_t *flight, const inlay_request_t *given)
 {
     lane_t *lane = &device->lanes[given->queue];
@@ -152,7 +115,7 @@ static void append(inlay_device_t *device, flight_t *flight, const inlay_request
     lane->last = flight;
     if (!lane->unsent) lane->unsent = flight;
     device->in_flight++;
-    hold(&flight->request);
+    inlay_remote_hold(&flight->request);
 }
 
 inlay_status_t inlay_remote_start(inlay_device_t *device, const inlay_request_t *request,
@@ -182,14 +145,6 @@ inlay_status_t inlay_remote_start(inlay_device_t *device, const inlay_request_t 
 }
 
 /* ------------------------------------------------------------------------------------- sending */
-
-size_t inlay_remote_piece_bytes(const flight_t *f, uint64_t piece)
-{
-    const size_t done = (size_t)piece * WIRE_PIECE;
-    const size_t rest = f->request.bytes - done;
-    if (f->request.action != INLAY_COPY || is_copy_on_device(&f->request)) return 0;
-    return rest < WIRE_PIECE ? rest : WIRE_PIECE;
-}
 
 /* Whether bytes of the host that a WRITE sends are still to come, by a READ. What it comes after has
  * been sent by now, so a READ that has not been is none of those. */
@@ -283,12 +238,6 @@ static int set_body(const carrier_t *carrier, packet_t *packet, const flight_t *
     }
     packet->has_body = made == 0;
     return made == 0;
-}
-
-int64_t inlay_remote_now(const inlay_device_t *device)
-{
-    const inlay_host_t *host = device->carrier.host;
-    return host->now && host->event ? host->now(host->user) : 0;
 }
 
 /* Send the next piece of a flight; false where there is no memory, or the socket takes nothing. */

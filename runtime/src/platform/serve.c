@@ -28,11 +28,6 @@ static int64_t now_of(const inlay_server_t *server)
     return host->now ? host->now(host->user) : 0;
 }
 
-int inlay_serve_send(inlay_server_t *server, packet_t *packet)
-{
-    return inlay_packet_send(&server->carrier, server->socket, packet);
-}
-
 inlay_status_t inlay_server_key(const char *path, char *found, size_t found_bytes, int *is_new,
                                 char *message, size_t message_bytes)
 {
@@ -206,15 +201,6 @@ static client_t *client_of(const inlay_server_t *server, const packet_t *packet)
     return c;
 }
 
-static void send_to(inlay_server_t *server, const packet_t *packet, const wire_writer_t *w)
-{
-    packet_t answer;
-    if (!inlay_packet_fill(&server->carrier, &answer, w)) return;
-    answer.to_bytes = packet->to_bytes;
-    memcpy(answer.to, packet->to, packet->to_bytes);
-    (void)inlay_serve_send(server, &answer); /* whether or not it is there */
-}
-
 static void refuse(inlay_server_t *server, const packet_t *packet, const char *why)
 {
     wire_writer_t w;
@@ -223,7 +209,7 @@ static void refuse(inlay_server_t *server, const packet_t *packet, const char *w
     inlay_wire_u32(&w, WIRE_VERSION);
     inlay_wire_u32(&w, INLAY_ABSENT);
     inlay_wire_text(&w, why);
-    send_to(server, packet, &w);
+    inlay_serve_say(server, packet->to, packet->to_bytes, &w);
 }
 
 /* Of somebody unknown only a greeting is heard. */
@@ -267,7 +253,7 @@ static void hear(inlay_server_t *server, packet_t *packet, int is_bad)
     } else if (kind == WIRE_PING) {
         inlay_wire_begin(&w, WIRE_PONG);
         inlay_wire_i64(&w, now_of(server));
-        send_to(server, packet, &w);
+        inlay_serve_say(server, packet->to, packet->to_bytes, &w);
     } else {
         inlay_client_hear(server, client, packet);
         return;

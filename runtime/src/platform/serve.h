@@ -77,8 +77,9 @@ struct inlay_server {
     volatile int is_stopping; /* set by any thread or signal handler, before the bell */
 };
 
-/* serve.c: send a packet, which is cleared, to the client that it names; false where it is gone. */
-int inlay_serve_send(inlay_server_t *server, packet_t *packet);
+/* serve_outbox.c: say a message to a client, whether or not it is there. */
+void inlay_serve_say(inlay_server_t *server, const uint8_t *to, uint32_t to_bytes,
+                     const wire_writer_t *w);
 
 /* serve_client.c: begin to serve; returns why not, or NULL. */
 const char *inlay_client_begin(inlay_server_t *server, const packet_t *hello, uint32_t patience);
@@ -134,14 +135,15 @@ typedef struct session {
 
 /* serve_session.c: the work of a process. */
 void inlay_session_run(const void *server, const int *files);
-/* Say a message to the server, its body in a slot if it has one. Any thread. */
+
+/* serve_outbox.c: say a message to the server, its body in a slot if it has one. Any thread. */
 void inlay_session_say(session_t *session, const wire_writer_t *head, const void *body, size_t bytes,
                        uint32_t slot);
 
 /* serve_request.c: requests of a client; false where they make no sense. */
 int inlay_session_request(session_t *session, uint32_t kind, wire_reader_t *r, parcel_t *parcel);
 
-/* A number for a thing, or UINT32_MAX where there is no memory; the thing of a number, or NULL. */
+/* serve_table.c: a number for a thing, or UINT32_MAX where there is no memory; the thing of a number, or NULL. */
 uint32_t inlay_table_add(const carrier_t *carrier, table_t *table, void *item);
 void *inlay_table_at(const table_t *table, uint32_t number);
 

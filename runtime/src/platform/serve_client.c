@@ -59,15 +59,10 @@ void inlay_client_forget(inlay_server_t *server, client_t *client)
 static void part(inlay_server_t *server, client_t *client, inlay_status_t status, const char *why)
 {
     wire_writer_t w;
-    packet_t packet;
     inlay_wire_begin(&w, WIRE_FAILED);
     inlay_wire_u32(&w, (uint32_t)status);
     inlay_wire_text(&w, why);
-    if (inlay_packet_fill(&server->carrier, &packet, &w)) {
-        packet.to_bytes = client->name_bytes;
-        memcpy(packet.to, client->name, client->name_bytes);
-        (void)inlay_serve_send(server, &packet); /* whether or not it is there */
-    }
+    inlay_serve_say(server, client->name, client->name_bytes, &w);
     inlay_client_forget(server, client);
 }
 
@@ -155,7 +150,8 @@ static int pass_on(inlay_server_t *server, client_t *client, packet_t *packet)
     client->used = inlay_clock_ms();
     packet->to_bytes = client->name_bytes;
     memcpy(packet->to, client->name, client->name_bytes);
-    if (!inlay_serve_send(server, packet) || kind == WIRE_REFUSED || kind == WIRE_FAILED)
+    if (!inlay_packet_send(carrier, server->socket, packet) || kind == WIRE_REFUSED ||
+        kind == WIRE_FAILED)
         inlay_client_forget(server, client);
     return 1;
 }

@@ -13,41 +13,7 @@
 
 enum { OBJECT_BYTES = 64 /* that anything counts besides its bytes */ };
 
-uint32_t inlay_table_add(const carrier_t *carrier, table_t *table, void *item)
-{
-    uint32_t i = 0, room;
-    void **items;
-    while (i < table->room && table->items[i]) i++;
-    if (i == table->room) {
-        room = table->room ? table->room * 2 : 64;
-        items = inlay_carrier_take(carrier, room * sizeof *items);
-        if (!items) return UINT32_MAX;
-        if (table->room) {
-            memcpy(items, table->items, table->room * sizeof *items);
-            inlay_carrier_give(carrier, table->items, table->room * sizeof *items);
-        }
-        table->items = items;
-        table->room = room;
-    }
-    table->items[i] = item;
-    return i;
-}
-
-void *inlay_table_at(const table_t *table, uint32_t number)
-{
-    return number < table->room ? table->items[number] : NULL;
-}
-
 /* -------------------------------------------------------------------------------------- speaking */
-
-void inlay_session_say(session_t *session, const wire_writer_t *head, const void *body, size_t bytes,
-                       uint32_t slot)
-{
-    pthread_mutex_lock(&session->speaking);
-    /* Where nobody listens, the channel ends for who hears as well. */
-    (void)inlay_channel_say(&session->line, head, body, bytes, slot);
-    pthread_mutex_unlock(&session->speaking);
-}
 
 static void answer(session_t *session, uint32_t call, inlay_status_t status, int64_t value,
                    const char *text)

@@ -1,0 +1,107 @@
+/* Steps of the issuer in the middle of an instruction that has to wait: for room, for a value, or for
+ * all that is in flight. It remains the issuer, and does what there is to do meanwhile. */
+#include "rooms.h"
+
+inlay_command_t *inlay_progress_take(inlay_activation_t *m, int is_caller)
+{
+    inlay_flow_t *flow = &m->flow;
+    inlay_command_t *c = NULL, *previous = NULL;
+    uint64_t n = 0, chosen;
+    if (m->config.mode != INLAY_REPLAY) {
+        if (is_caller && !inlay_ready_starts(m)) c = inlay_queue_pop(&flow->own);
+        if (!c) c = inlay_queue_pop(&flow->ready);
+        return c || !flow->is_waiting ? c : inlay_batch_take(m);
+    }
+    while ((c = inlay_queue_pop(&flow->own))) inlay_queue_push(&flow->ready, c);
+    for (c = flow->ready.first; c; c = c->next) n++;
+    if (!n) return inlay_batch_take(m);
+    chosen = inlay_order_random(m) % n;
+    for (c = flow->ready.first; chosen; chosen--, previous = c, c = c->next) continue;
+    if (previous) previous->next = c->next;
+    else flow->ready.first = c->next;
+    if (flow->ready.last == c) flow->ready.last = previous;
+    return c;
+}
+
+void inlay_progress_wait(inlay_activation_t *m)
+{
+    int64_t begin = inlay_trace_now(m);
+    if (!m->flow.lock) return;
+    m->host->threads->wait(m->host->user, m->flow.lock, INLAY_WAIT_NS);
+    inlay_trace_wait(m, begin);
+}
+
+/* Of the issuer: retire what is done, or run something, or else wait for so many ends (0: for none).
+ * 0 where there was nothing to do. */
+static int advance(inlay_activation_t *m, uint32_t ends)
+{
+    inlay_flow_t *flow = &m->flow;
+    inlay_command_t *done, *c = NULL;
+    inlay_kept_t kept = {{NULL, NULL}, NULL, 0};
+    int runs;
+    inlay_flow_lock(m);
+    flow->is_waiting = 1;
+    done = flow->done.first;
+    flow->done.first = flow->done.last = NULL;
+    if (!done) c = inlay_progress_take(m, (int)flow->is_caller);
+    runs = c != NULL;
+    if (runs) {
+        inlay_execute(m, c, &kept);
+        while ((c = inlay_queue_pop(&kept.shorts))) inlay_execute(m, c, &kept);
+        inlay_ready_give_up(m, &kept);
+    } else if (!done && flow->in_flight && ends) {
+        flow->issuer_waits = ends;
+        inlay_progress_wait(m);
+        flow->issuer_waits = flow->is_due = 0;
+    }
+    flow->keeps_one = flow->ready.first != NULL;
+    inlay_ahead_look(m);
+    inlay_flow_unlock(m);
+    inlay_retire(m, done);
+    return runs || done;
+}
+
+inlay_status_t inlay_give_up(inlay_activation_t *m, int answer)
+{
+    if (!answer) return INLAY_OK;
+    if (answer == INLAY_DEADLINE)
+        return inlay_fail(m->error, INLAY_DEADLINE, "the run did not end in time", NULL, 0);
+    return inlay_fail(m->error, INLAY_CANCELLED, "the run was interrupted", NULL, 0);
+}
+
+/* What host.poll answers; not 0: the call is to end. Other threads than that of the call learn what
+ * it was answered. */
+static int ask(inlay_activation_t *m)
+{
+    int answer;
+    if (m->flow.is_caller) return m->host->poll ? m->host->poll(m->host->user) : 0;
+    inlay_flow_lock(m);
+    answer = m->flow.asked;
+    inlay_flow_unlock(m);
+    return answer;
+}
+
+inlay_status_t inlay_poll(inlay_activation_t *m) { return inlay_give_up(m, ask(m)); }
+
+inlay_status_t inlay_progress(inlay_activation_t *m, uint32_t ends)
+{
+    return advance(m, ends) ? INLAY_OK : inlay_poll(m);
+}
+
+inlay_status_t inlay_progress_settle(inlay_activation_t *m)
+{
+    while (m->flow.in_flight && !inlay_ahead_pays(m)) {
+        INLAY_TRY(inlay_order_stop(m));
+        if (!advance(m, 0)) break;
+    }
+    return inlay_order_stop(m);
+}
+
+inlay_status_t inlay_progress_drain(inlay_activation_t *m)
+{
+    while (m->flow.in_flight) {
+        INLAY_TRY(inlay_order_stop(m));
+        INLAY_TRY(inlay_progress(m, m->flow.in_flight));
+    }
+    return inlay_order_stop(m);
+}
