@@ -20,17 +20,12 @@ from inlay.arith.expr import Int, floordiv, lit, product
 from inlay.ir.expr import Call, Expr, Function, OpRef
 from inlay.ir.types import TensorType, TupleType, Type
 from inlay.ir.walk import postorder
-from inlay.ops._define import Pattern
+from inlay.ops._define import Cost, OpDef, Pattern
 from inlay.ops.table import OperatorTable
 
 _MACS_PER_NS = 40
 _CHEAP_PER_NS = 8
 _BYTES_PER_NS = 12
-_COSTLY = frozenset({
-    "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
-    "acosh", "atanh", "erf", "sigmoid", "elu", "celu", "selu", "gelu", "silu", "mish", "softplus",
-    "pow", "softmax", "log_softmax", "layer_norm",
-})  # fmt: skip
 
 
 def predicted_ns(function: Function, operators: OperatorTable) -> Int:
@@ -45,8 +40,8 @@ def predicted_ns(function: Function, operators: OperatorTable) -> Int:
             part = sum((_elements(a.type) for a in e.args[1:]), lit(0))
             return floordiv(part, lit(_CHEAP_PER_NS)) + 1
         if definition.pattern is Pattern.CONTRACTION:
-            macs = macs + size * _terms(e)
-        elif definition.name in _COSTLY:
+            macs = macs + size * _terms(e, definition)
+        elif definition.cost is Cost.FUNCTION:
             costly = costly + size
         else:
             cheap = cheap + _touched(size, e.args)
@@ -77,8 +72,8 @@ def work_of(call: Call, operators: OperatorTable) -> Work:
         return Work(none, size, none)
     definition = operators.definition(call.callee.op)
     if definition.pattern is Pattern.CONTRACTION:
-        return Work(size * _terms(call), none, none)
-    if definition.name in _COSTLY:
+        return Work(size * _terms(call, definition), none, none)
+    if definition.cost is Cost.FUNCTION:
         return Work(none, none, size)
     return Work(none, _touched(size, call.args), none)
 
@@ -101,28 +96,13 @@ def _surely_larger(a: Int, b: Int) -> bool:
     return all(c >= 0 for _, c in (a - b).terms)
 
 
-def _terms(call: Call) -> Int:
-    """Return how many products are summed for one element of a contraction.
-
-    Every element of the right operand takes part once for each column of the result that it belongs
-    to: its size divided by the number of columns (and of batches it has itself).
-    """
+def _terms(call: Call, definition: OpDef) -> Int:
+    """Return how many products are summed for one element of a contraction."""
     types = [a.type for a in call.args if isinstance(a.type, TensorType)]
-    if len(types) < 2:
+    assert isinstance(call.callee, OpRef), "contractions are operators"
+    if definition.terms is None or len(types) < 2:
         return lit(1)
-    a, b = types[0].shape, types[1].shape
-    assert isinstance(call.callee, OpRef)
-    match call.callee.op.name:
-        case "matmul":
-            return a[-1]
-        case "matmul_packed":
-            return b[1]
-        case "conv":
-            return product(b[1:])
-        case "conv_nhwc_packed":
-            return product(b[1:-1])
-        case _:
-            return product(b[:-1])
+    return definition.terms(call.callee.attrs, types[0], types[1])
 
 
 def _elements(t: Type) -> Int:

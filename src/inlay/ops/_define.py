@@ -54,6 +54,9 @@ LoopsRule = Callable[[Any, Sequence[Any], Sequence[Buffer]], Stmt]
 DecomposeRule = Callable[[Builder, Any, tuple[Expr, ...]], Expr | None]
 """`(builder, attrs, args)` to other operators: emits lets and returns the result."""
 
+TermsRule = Callable[[Any, TensorType, TensorType], Int]
+"""`(attrs, operands' types)` to how many products are summed for one element of the result."""
+
 Reference = Callable[..., Any]
 """`(attrs, *args)` to the result: the meaning."""
 
@@ -79,6 +82,17 @@ class Pattern(StrEnum):
     """Anything; stands alone in its kernel."""
     CONTROL = "control"
     """Not a tensor computation: unboxed values, checks, storage."""
+
+
+class Cost(StrEnum):
+    """What one element of an element-wise operator or of a reduction takes."""
+
+    CHEAP = "cheap"
+    """An instruction or a few."""
+    DIVISION = "division"
+    """An instruction that takes as long as many: not to be repeated."""
+    FUNCTION = "function"
+    """A polynomial: tens of instructions."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -212,6 +226,9 @@ class OpDef:
         samples: makes the sample calls; a function, so that importing costs nothing.
         form_of: name of the operator that this one computes for operands in another layout; empty
             for operators in their own right. Boards and pins speak of that one.
+        cost: of an element.
+        terms: of contractions: the products that are summed for one element.
+        stands_alone: whether it is a kernel of its own, as what copies or updates parts is.
     """
 
     op: Op
@@ -226,6 +243,9 @@ class OpDef:
     function: Callable[[Any], Function] | None = None
     update: LoopsRule | None = None
     form_of: str = ""
+    cost: Cost = Cost.CHEAP
+    terms: TermsRule | None = None
+    stands_alone: bool = False
 
     @property
     def name(self) -> str:
@@ -276,6 +296,9 @@ def define(
     in_place: tuple[int, ...] = (),
     data_dependent: bool = False,
     form_of: str = "",
+    cost: Cost = Cost.CHEAP,
+    terms: TermsRule | None = None,
+    stands_alone: bool = False,
 ) -> OpDef:
     """Make the record of an operator; see `OpDef` and `ir.op.Op` for the fields."""
     op = Op(
@@ -292,7 +315,7 @@ def define(
     )
     return OpDef(
         op, pattern, reference, compute, loops, decompose, commutative, samples, update=update,
-        form_of=form_of,
+        form_of=form_of, cost=cost, terms=terms, stands_alone=stands_alone,
     )  # fmt: skip
 
 

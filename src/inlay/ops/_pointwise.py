@@ -20,7 +20,7 @@ from inlay.loop.scalar import BinaryOp, IntrinsicOp
 from inlay.loop.te import Value
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array, pointwise, widen
-from inlay.ops._define import OpDef, Pattern, Sample, define
+from inlay.ops._define import Cost, OpDef, Pattern, Sample, define
 from inlay.ops._rules import FLOATS, NUMBERS, Types
 from inlay.ops._samples import edges, noise, pairs
 
@@ -36,6 +36,7 @@ def unary(
     *,
     domain: Domain = FLOATS,
     to_bool: bool = False,
+    cost: Cost = Cost.CHEAP,
 ) -> OpDef:
     """Make an operator of one tensor without attributes; see `mapped`."""
     return mapped(
@@ -47,6 +48,7 @@ def unary(
         (NoAttrs(),),
         domain=domain,
         to_bool=to_bool,
+        cost=cost,
     )
 
 
@@ -60,6 +62,7 @@ def mapped(
     *,
     domain: Domain = FLOATS,
     to_bool: bool = False,
+    cost: Cost = Cost.CHEAP,
 ) -> OpDef:
     """Make an operator of one tensor.
 
@@ -72,6 +75,7 @@ def mapped(
         settings: attribute records to sample with.
         domain: element types it takes.
         to_bool: whether the result is bool.
+        cost: of an element.
     """
 
     def rule(ctx: TypeContext, a: A, args: Types) -> TensorType:
@@ -98,17 +102,9 @@ def mapped(
         return made
 
     return define(
-        name,
-        attrs,
-        rule,
-        1,
-        Pattern.ELEMENTWISE,
-        doc,
-        reference=reference,
-        compute=compute,
-        samples=samples,
-        in_place=() if to_bool else (0,),
-    )
+        name, attrs, rule, 1, Pattern.ELEMENTWISE, doc, reference=reference, compute=compute,
+        samples=samples, in_place=() if to_bool else (0,), cost=cost,
+    )  # fmt: skip
 
 
 def binary(
@@ -120,6 +116,7 @@ def binary(
     domain: Domain = NUMBERS,
     commutative: bool = False,
     to_bool: bool = False,
+    cost: Cost = Cost.CHEAP,
 ) -> OpDef:
     """Make an operator of two tensors; the arguments are as for `unary`."""
 
@@ -153,7 +150,7 @@ def binary(
 
     return define(
         name, NoAttrs, rule, 2, Pattern.BROADCAST, doc, reference=reference, compute=compute,
-        samples=samples, commutative=commutative, in_place=() if to_bool else (0, 1),
+        samples=samples, commutative=commutative, in_place=() if to_bool else (0, 1), cost=cost,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from inlay.loop import te
 from inlay.loop.scalar import IntrinsicOp, UnaryOp
 from inlay.loop.te import Value
 from inlay.ops._build import Array, call
-from inlay.ops._define import OpDef
+from inlay.ops._define import Cost, OpDef
 from inlay.ops._pointwise import mapped, np_erf, unary
 from inlay.ops._rules import NUMBERS
 
@@ -139,7 +139,7 @@ def _whole_bounds(a: ClipAttrs, dtype: DType) -> tuple[int, int]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    unary("sigmoid", "1 / (1 + exp(-x))", _sigmoid, _np_sigmoid),
+    unary("sigmoid", "1 / (1 + exp(-x))", _sigmoid, _np_sigmoid, cost=Cost.FUNCTION),
     unary("relu", "max(x, 0)", lambda x: te.maximum(x, 0), lambda x: np.maximum(x, 0),
           domain=NUMBERS),
     mapped("leaky_relu", "x, or alpha * x where x < 0", AlphaAttrs,
@@ -153,24 +153,25 @@ DEFINITIONS: tuple[OpDef, ...] = (
     mapped("elu", "x, or alpha * (exp(x) - 1) where x < 0", AlphaAttrs,
           lambda a, x: te.select(x < 0, _expm1(te.minimum(x, 0.0)) * a.alpha, x),
           lambda a, x: np.where(x < 0, np.expm1(x) * x.dtype.type(a.alpha), x),
-          (AlphaAttrs(1.0), AlphaAttrs(0.5))),
+          (AlphaAttrs(1.0), AlphaAttrs(0.5)), cost=Cost.FUNCTION),
     mapped("celu", "max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))", AlphaAttrs,
           lambda a, x: te.select(
               x < 0, _expm1(te.minimum(x, 0.0) / a.alpha) * a.alpha, x),
           lambda a, x: np.where(
               x < 0, np.expm1(x / x.dtype.type(a.alpha)) * x.dtype.type(a.alpha), x),
-          (AlphaAttrs(2.0),)),
+          (AlphaAttrs(2.0),), cost=Cost.FUNCTION),
     mapped("selu", "gamma * x, or gamma * alpha * (exp(x) - 1) where x < 0", SeluAttrs,
           lambda a, x: te.select(
               x < 0, _expm1(te.minimum(x, 0.0)) * (a.alpha * a.gamma), x * a.gamma),
           _np_selu,
-          (SeluAttrs(),)),
+          (SeluAttrs(),), cost=Cost.FUNCTION),
     mapped("gelu", "x times the normal distribution function of x", GeluAttrs, _gelu, _np_gelu,
-          (GeluAttrs(), GeluAttrs(GeluForm.TANH))),
-    unary("silu", "x * sigmoid(x)", lambda x: x * _sigmoid(x), lambda x: x * _np_sigmoid(x)),
+          (GeluAttrs(), GeluAttrs(GeluForm.TANH)), cost=Cost.FUNCTION),
+    unary("silu", "x * sigmoid(x)", lambda x: x * _sigmoid(x), lambda x: x * _np_sigmoid(x),
+           cost=Cost.FUNCTION),
     unary("mish", "x * tanh(softplus(x))", lambda x: x * _tanh(_softplus(x)),
-          lambda x: x * np.tanh(_np_softplus(x))),
-    unary("softplus", "log(1 + exp(x))", _softplus, _np_softplus),
+          lambda x: x * np.tanh(_np_softplus(x)), cost=Cost.FUNCTION),
+    unary("softplus", "log(1 + exp(x))", _softplus, _np_softplus, cost=Cost.FUNCTION),
     unary("softsign", "x / (1 + |x|)", lambda x: x / (te.unary(UnaryOp.ABS, x) + 1.0),
           lambda x: x / (1 + np.abs(x))),
     mapped("hard_sigmoid", "alpha * x + beta, clamped to 0..1", AlphaBetaAttrs,

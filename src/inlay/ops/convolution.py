@@ -15,13 +15,14 @@ in f32.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from inlay.arith.dtype import F16, F32, I32
-from inlay.arith.expr import Int, ceildiv, floordiv, lit, mod
+from inlay.arith.expr import Int, ceildiv, floordiv, lit, mod, product
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Const, Expr
 from inlay.ir.make import const
@@ -138,6 +139,11 @@ def _grouped(x: Array, w: Array, windows: Windows, groups: int) -> Array:
     spatial, kernel = "xyz"[:s], "uvw"[:s]
     y = np.einsum(f"ngc{spatial}{kernel},gmc{kernel}->ngm{spatial}", view, filters, optimize=True)
     return y.reshape(x.shape[0], w.shape[0], *out)
+
+
+def conv_terms(_attrs: object, _x: TensorType, w: TensorType) -> Int:
+    """Return how many products an element of `conv` sums: all of the weights of its channel."""
+    return product(w.shape[1:])
 
 
 def conv_compute(a: ConvAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
@@ -371,6 +377,12 @@ def _transpose_decompose(b: Builder, a: ConvTransposeAttrs, args: tuple[Expr, ..
     return phases.interleaved(b, a.groups, split, TensorType(shape, x.type.dtype), conv)
 
 
+def _transpose_terms(attrs: ConvTransposeAttrs, x: TensorType, w: TensorType) -> Int:
+    """Of an element that lies between strides fewer products are summed: this is the mean."""
+    steps = math.prod(attrs.strides) * attrs.groups
+    return ceildiv(product((w.shape[0], *w.shape[2:])), steps)
+
+
 def _transpose_compute(
     a: ConvTransposeAttrs, operands: Sequence[te.Tensor], result: TensorType
 ) -> te.Tensor:
@@ -530,25 +542,27 @@ def _transpose_samples() -> list[Sample]:
 DEFINITIONS: tuple[OpDef, ...] = (
     define("conv", ConvAttrs, conv_rule, 2, Pattern.CONTRACTION,
            "convolution of [n, c, *s] with [oc, c/groups, *k]",
-           reference=conv_reference, compute=conv_compute, samples=_conv_samples),
+           reference=conv_reference, compute=conv_compute, samples=_conv_samples,
+           terms=conv_terms),
     define("conv_nhwc", ConvAttrs, _last_rule, 2, Pattern.CONTRACTION,
            "convolution of [n, *s, c] with [*k, c/groups, oc]",
-           reference=_last_reference, compute=_last_compute, samples=_last_samples, form_of="conv"),
+           reference=_last_reference, compute=_last_compute, samples=_last_samples, form_of="conv",
+           terms=lambda _, x, w: product(w.shape[:-1])),
     define("depthwise_conv_nhwc", DepthwiseAttrs, _depthwise_rule, 2, Pattern.CONTRACTION,
            "convolution of each channel of [n, *s, c] with its own filter of [*k, c]",
            reference=_depthwise_reference, compute=_depthwise_compute,
-           samples=_depthwise_samples, form_of="conv"),
+           samples=_depthwise_samples, form_of="conv", terms=lambda _, x, w: product(w.shape[:-1])),
     define("pack_conv_weights", PackAttrs, _pack_rule, 1, Pattern.LAYOUT,
            "[*k, c, oc] as panels of channels [ceil(oc/panel), *k, c, panel], zeros behind",
            reference=_pack_reference, compute=_pack_compute, samples=_pack_samples),
     define("conv_nhwc_packed", PackedConvAttrs, _packed_rule, 2, Pattern.CONTRACTION,
            "convolution of [n, *s, c] with packed panels [ceil(oc/panel), *k, c/groups, panel]",
            reference=_packed_reference, compute=_packed_compute, samples=_packed_samples,
-           form_of="conv"),
+           form_of="conv", terms=lambda _, x, w: product(w.shape[1:-1])),
     define("conv_transpose", ConvTransposeAttrs, _transpose_rule, 2, Pattern.CONTRACTION,
            "the gradient of conv by its input: [n, c, *s] with [c, oc/groups, *k]",
            reference=_transpose_reference, compute=_transpose_compute,
-           decompose=_transpose_decompose, samples=_transpose_samples),
+           decompose=_transpose_decompose, samples=_transpose_samples, terms=_transpose_terms),
 )  # fmt: skip
 
 CONV = DEFINITIONS[0].op

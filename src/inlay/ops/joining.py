@@ -204,7 +204,8 @@ DEFINITIONS: tuple[OpDef, ...] = (
     define("concat", AxisAttrs, _concat_rule, (1, None), Pattern.LAYOUT,
            "tensors one after the other along an axis",
            reference=_concat_reference,
-           compute=_concat_compute, loops=_concat_loops, samples=_concat_samples),
+           compute=_concat_compute, loops=_concat_loops, samples=_concat_samples,
+           stands_alone=True),
     define("extend", AxisAttrs, _extend_rule, 2, Pattern.CONTROL,
            "x with another tensor joined to its end along an axis, before which all dims are 1; "
            "amortized constant time for each element that is added, in place",
@@ -212,7 +213,7 @@ DEFINITIONS: tuple[OpDef, ...] = (
     define("split", AxisAttrs, _split_rule, 2, Pattern.LAYOUT,
            "x cut along an axis into parts of sizes given by a shape; a tuple",
            reference=_split_reference, compute=_split_compute, decompose=_split_decompose,
-           samples=_split_samples),
+           samples=_split_samples, stands_alone=True),
 )  # fmt: skip
 
 _OPS = {d.name: d.op for d in DEFINITIONS}

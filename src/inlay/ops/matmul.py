@@ -222,12 +222,13 @@ def _packed_samples() -> list[Sample]:
 
 DEFINITIONS: tuple[OpDef, ...] = (
     define("matmul", NoAttrs, _rule, 2, Pattern.CONTRACTION, "matrix product, as NumPy's matmul",
-           reference=_reference, compute=_compute, samples=_samples),
+           reference=_reference, compute=_compute, samples=_samples,
+           terms=lambda _, x, w: x.shape[-1]),
     define("pack_weights", PackAttrs, _pack_rule, 1, Pattern.LAYOUT,
            "[k, n] as panels of columns [ceil(n/panel), k, panel], zeros behind the last",
            reference=_pack_reference, compute=_pack_compute, samples=_pack_samples),
     define("matmul_packed", PackedAttrs, _packed_rule, 2, Pattern.CONTRACTION,
            "[..., k] times packed panels [ceil(n/panel), k, panel], to [..., n]",
            reference=_packed_reference, compute=_packed_compute, samples=_packed_samples,
-           form_of="matmul"),
+           form_of="matmul", terms=lambda _, x, w: w.shape[1]),
 )  # fmt: skip

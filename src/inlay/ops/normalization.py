@@ -20,7 +20,7 @@ from inlay.loop import te
 from inlay.loop.scalar import IntrinsicOp, ReduceOp, UnaryOp
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array, wide_element, widen, widened
-from inlay.ops._define import OpDef, Pattern, Sample, define
+from inlay.ops._define import Cost, OpDef, Pattern, Sample, define
 from inlay.ops._rules import FLOATS, Types
 from inlay.ops._samples import noise
 from inlay.ops.reduction import mean_stage, reduce, then
@@ -523,18 +523,18 @@ DEFINITIONS: tuple[OpDef, ...] = (
     define("softmax", AxisAttrs, _axis_rule, 1, Pattern.REDUCTION,
            "exp(x) divided by its sum along an axis, shifted by the maximum",
            reference=_softmax_reference, compute=_softmax_compute, samples=_softmax_samples,
-           in_place=(0,)),
+           in_place=(0,), cost=Cost.FUNCTION),
     define("log_softmax", AxisAttrs, _axis_rule, 1, Pattern.REDUCTION,
            "logarithm of softmax, without computing it",
            reference=_log_softmax_reference, compute=_log_softmax_compute,
-           samples=_softmax_samples, in_place=(0,)),
+           samples=_softmax_samples, in_place=(0,), cost=Cost.FUNCTION),
     define("lp_normalize", LpNormAttrs, _lp_rule, 1, Pattern.REDUCTION,
            "x divided by its p-norm along an axis; 0 where the norm is 0",
            reference=_lp_reference, compute=_lp_compute, samples=_lp_samples),
     define("layer_norm", LayerNormAttrs, _layer_rule, (1, 3), Pattern.REDUCTION,
            "x scaled to mean 0 and variance 1 over trailing axes, times a scale, plus a bias",
            reference=_layer_reference, compute=_layer_compute,
-           samples=lambda: _layer_samples(2)),
+           samples=lambda: _layer_samples(2), cost=Cost.FUNCTION),
     define("rms_norm", LayerNormAttrs, _layer_rule, (1, 2), Pattern.REDUCTION,
            "x divided by its root mean square over trailing axes, times a scale",
            reference=_rms_reference, compute=_rms_compute, samples=lambda: _layer_samples(1)),

@@ -149,5 +149,5 @@ DEFINITIONS: tuple[OpDef, ...] = (
     define("pad", PadAttrs, _pad_rule, (2, 3), Pattern.LAYOUT,
            "x with elements around it: pads is a shape of all fronts, then all ends; negative ones "
            "cut; the value outside is 0 or a tensor of rank 0",
-           reference=_pad_reference, compute=_pad_compute, samples=_pad_samples),
+           reference=_pad_reference, compute=_pad_compute, samples=_pad_samples, stands_alone=True),
 )  # fmt: skip

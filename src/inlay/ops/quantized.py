@@ -24,7 +24,7 @@ from inlay.ops._build import Array, saturate, saturate_array, widen, widened
 from inlay.ops._define import OpDef, Pattern, Sample, define
 from inlay.ops._rules import FLOATS, Types
 from inlay.ops._samples import noise
-from inlay.ops.convolution import ConvAttrs
+from inlay.ops.convolution import ConvAttrs, conv_terms
 from inlay.ops.matmul import matmul_shape, product
 
 NARROW: tuple[DType, ...] = (I8, U8, I16, U16)
@@ -286,8 +286,10 @@ DEFINITIONS: tuple[OpDef, ...] = (
     define("matmul_integer", NoAttrs, _matmul_rule, (2, 4), Pattern.CONTRACTION,
            "matmul in i32 of operands less their zero points (one, or one per row of the left and "
            "column of the right)",
-           reference=_matmul_reference, compute=_matmul_compute, samples=_matmul_samples),
+           reference=_matmul_reference, compute=_matmul_compute, samples=_matmul_samples,
+           terms=lambda _, x, w: x.shape[-1]),
     define("conv_integer", ConvAttrs, _conv_rule, (2, 4), Pattern.CONTRACTION,
            "conv in i32 of operands less their zero points (one, and one or one per output channel)",
-           reference=_conv_reference, compute=_conv_compute, samples=_conv_samples),
+           reference=_conv_reference, compute=_conv_compute, samples=_conv_samples,
+           terms=conv_terms),
 )  # fmt: skip

@@ -226,7 +226,7 @@ DEFINITIONS: tuple[OpDef, ...] = (
     define("update_slice", AxesAttrs, _update_rule, 3, Pattern.LAYOUT,
            "x with the block that begins at a shape replaced by the second operand",
            reference=_update_reference, compute=_update_compute, update=_update_in_place,
-           samples=_update_samples, in_place=(0,)),
+           samples=_update_samples, in_place=(0,), stands_alone=True),
 )  # fmt: skip
 
 SLICE = DEFINITIONS[0].op

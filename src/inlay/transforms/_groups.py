@@ -39,17 +39,9 @@ from inlay.ir.expr import Call, Const, Let, OpRef, Var
 from inlay.ir.op import Effect
 from inlay.ir.place import Place
 from inlay.ir.types import TensorType, Type
-from inlay.ops._define import OpDef, Pattern
+from inlay.ops._define import Cost, OpDef, Pattern
 from inlay.ops.normalization import AxisAttrs, LayerNormAttrs, LpNormAttrs
 from inlay.ops.reduction import ReduceAttrs
-
-_ALONE = frozenset({"concat", "pad", "split", "update_slice"})
-_COSTLY = frozenset({
-    "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
-    "acosh", "atanh", "erf", "sigmoid", "elu", "celu", "selu", "gelu", "silu", "mish", "softplus",
-    "pow", "div", "sqrt", "rsqrt", "reciprocal", "rem", "mod", "floor_div",
-})  # fmt: skip
-"""Element-wise operators that are not to be computed more often than there are elements."""
 
 
 class Reason(StrEnum):
@@ -111,7 +103,7 @@ class Node:
     @property
     def is_costly(self) -> bool:
         """Whether computing an element twice is to be avoided."""
-        return self.name in _COSTLY
+        return self.is_pointwise and self.definition.cost is not Cost.CHEAP
 
 
 @dataclass(slots=True, eq=False)
@@ -239,7 +231,7 @@ class Grouping:
     def _operand_transposes(self, anchor: Node, chosen: set[Var]) -> list[Node]:
         """Return the transposes of the operands of a product that keep the last axis."""
         found: list[Node] = []
-        if anchor.name not in ("matmul", "matmul_packed"):
+        if "matmul" not in (anchor.name, anchor.definition.form_of):
             return found
         for arg in dict.fromkeys(anchor.call.args):
             node = self.nodes.get(arg) if isinstance(arg, Var) else None
@@ -282,7 +274,7 @@ class Grouping:
         return nodes + self._absorb_beside(anchor, nodes, chosen)
 
     def _injective(self, last: Node) -> list[Node]:
-        if last.name in _ALONE or not last.definition.is_injective:
+        if last.definition.stands_alone or not last.definition.is_injective:
             return [last]
         assert isinstance(last.type, TensorType), "injective operators have one result"
         chosen = {last.let.var}
@@ -330,7 +322,7 @@ class Grouping:
                 node.let.var in chosen
                 or not self._is_free(node)
                 or node.place != anchor.place
-                or node.name in _ALONE
+                or node.definition.stands_alone
                 or not accepts(node, chosen)
             ):
                 continue
@@ -403,8 +395,8 @@ class Grouping:
         if producer.place != reader.place:
             return Reason.OTHER_PLACE
         if (
-            producer.name in _ALONE
-            or reader.name in _ALONE
+            producer.definition.stands_alone
+            or reader.definition.stands_alone
             or Pattern.OPAQUE
             in (
                 producer.definition.pattern,
@@ -456,7 +448,7 @@ def _shape(node: Node) -> tuple[Int, ...] | None:
 
 def _may_precede(node: Node) -> bool:
     """Whether a node may be computed element by element where its result is read."""
-    if node.name in _ALONE or not node.definition.is_injective:
+    if node.definition.stands_alone or not node.definition.is_injective:
         return False
     if node.name == "gather":  # rows of a table are read in order, scattered elements are not
         operand = _operand_type(node, 0)
