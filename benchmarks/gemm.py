@@ -99,7 +99,7 @@ def kernel(
     y = table().definition(op).compute(attrs, inputs, TensorType(tuple(shape), F32))
     bias = te.placeholder((shape[-1],), F32, "bias")
     z = te.compute(shape, lambda *i: te.maximum(y[i] + bias[i[-1]], 0.0), name="z")
-    return lower(schedule_function(from_te(op, [*inputs, bias], [z]), target))
+    return lower(schedule_function(from_te(op, [*inputs, bias], [z]), target), target)
 
 
 def panels(w: np.ndarray, panel: int) -> np.ndarray:

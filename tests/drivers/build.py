@@ -8,7 +8,7 @@ from pathlib import Path
 from inlay.codegen.interface import Request
 from inlay.codegen.llvm_generator import LlvmGenerator
 from inlay.codegen.native_image import make_native_image
-from inlay.codegen.opencl import OPENCL_C
+from inlay.codegen.opencl import OPENCL
 from inlay.loop.parser import parse_function
 from inlay.machine.target import host
 from tests.data import REPOSITORY
@@ -41,7 +41,7 @@ def build(folder: Path, sanitize: tuple[str, ...] = SANITIZE) -> Path:
         _run(["gcc", "-std=c99", *STRICT, *INCLUDES, *sanitize, HERE / text, *objects,
               "-o", folder / name, "-pthread", "-lm", "-ldl"])  # fmt: skip
     (folder / "host").write_text(NAME_OF_KERNELS)
-    (folder / "opencl").write_text(source(OPENCL_C))
+    (folder / "opencl").write_text(source(OPENCL))
     (folder / "native").write_bytes(native_image())
     return folder
 

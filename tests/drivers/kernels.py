@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from inlay.codegen.c import emit_source
-from inlay.codegen.c_dialect import C99, Dialect
 from inlay.loop.parser import parse_function
+from inlay.machine.target import Target
 
 TEXTS = (
     """\
@@ -44,14 +44,14 @@ lowered func slow(x: i32[n]) -> (y: i32[n]) over (n, steps) {
 )
 
 
-def source(dialect: Dialect) -> str:
+def source(target: Target) -> str:
     """Return the kernels in a language."""
-    return emit_source(tuple(parse_function(t) for t in TEXTS), dialect).text
+    return emit_source(tuple(parse_function(t) for t in TEXTS), target).text
 
 
 def host_table() -> str:
     """Return the kernels in C, with the table that the driver `host` takes as an image."""
-    made = emit_source(tuple(parse_function(t) for t in TEXTS), C99)
+    made = emit_source(tuple(parse_function(t) for t in TEXTS), Target())
     lines = [made.text, '#include "inlay_driver.h"', ""]
     for name, phases in made.phases.items():
         symbols = ", ".join(p.symbol for p in phases)

@@ -16,7 +16,7 @@ import inlay
 from inlay.arith.expr import Sym, evaluate
 from inlay.base.diagnostics import RunError
 from inlay.bytecode.program import DeviceBody
-from inlay.codegen.opencl import DeviceImage, DeviceKernel, make_image
+from inlay.codegen.opencl import OPENCL, DeviceImage, DeviceKernel, make_image
 from inlay.interp.tensor import evaluate_entry, evaluate_expr
 from inlay.ir.kernel import KernelBody
 from inlay.ir.module import Module
@@ -24,7 +24,6 @@ from inlay.loop.func import LoopFunction
 from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.board_file import board_text
-from inlay.machine.target import host
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from inlay.passes.manager import run_pipeline
@@ -103,7 +102,7 @@ def kernels_of(module: Module, rules: tuple) -> tuple[Module, dict[str, LoopFunc
 
     def lowered(function, name, batch) -> LoopFunction:
         loops = ops_to_loops(function, operators.definition, name)
-        return lower(schedule_function(loops, host(), rules))
+        return lower(schedule_function(loops, OPENCL, rules), OPENCL)
 
     built = build_kernels(fused, operators, meanings, lowered, "")
     return built.module, {r.name: r.lower() for r in built.requests}
@@ -124,7 +123,7 @@ def test_models_on_host_and_device(device, id, rules):
     module, functions = kernels_of(inlay.load(case.model), rules)
     chosen = list(functions)[::2]
     named = [dataclasses.replace(functions[n], name=f"k{i}") for i, n in enumerate(chosen)]
-    image: DeviceImage = make_image(named)
+    image: DeviceImage = make_image(named, OPENCL)
     program = device.load(image.text)
     ran: list[str] = []
     kernels = dict(module.kernels)

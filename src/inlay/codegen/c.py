@@ -24,6 +24,7 @@ from inlay.arith.dtype import I64
 from inlay.arith.expr import Int, Sym, lit, symbols
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.c_dialect import INDENT, Arguments, Dialect, Pointer
+from inlay.codegen.c_dialects import DIALECTS
 from inlay.codegen.c_helpers import Helpers, register_type
 from inlay.codegen.c_names import Names
 from inlay.codegen.c_scalar import ScalarText
@@ -60,6 +61,7 @@ from inlay.loop.walk import (
     stmts_below,
     stores_of,
 )
+from inlay.machine.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +96,21 @@ class SourceText:
 
 def emit_source(
     functions: tuple[LoopFunction, ...],
-    dialect: Dialect,
+    target: Target,
     in_place: dict[str, frozenset[int]] | None = None,
 ) -> SourceText:
     """Return lowered functions as one file.
 
     Args:
         functions: lowered; their names are C identifiers, each used once.
-        dialect: the language.
+        target: what they were lowered for; it names the language.
         in_place: of each function, positions of parameters that may share bytes with another one,
             element by element at equal positions.
 
     Raises:
         InternalError: a function is not lowered, or breaks a rule of the loop IR.
     """
+    dialect = DIALECTS[target.dialect]
     helpers = Helpers(dialect)
     texts: list[str] = []
     phases: dict[str, tuple[PhaseText, ...]] = {}

@@ -19,14 +19,16 @@ from dataclasses import dataclass
 from inlay.arith.dtype import F64, STRING, DType
 from inlay.arith.expr import Int, Sym, ceildiv, lit, minimum
 from inlay.codegen.c import emit_source
-from inlay.codegen.c_dialect import CALLED, INDENT, Arguments, Dialect
+from inlay.codegen.c_dialects import OPENCL_C
 from inlay.codegen.c_unroll import with_short_loops
-from inlay.codegen.c_vector import WORDS as VECTOR_WORDS
 from inlay.codegen.phases import assertions_of, workspace_layout
 from inlay.loop.func import LoopFunction
 from inlay.loop.stmt import Alloc
 from inlay.loop.walk import own_scalars, scalars_below, stmts_below
+from inlay.machine.target import Target
 
+OPENCL = Target(dialect=OPENCL_C)
+"""What is known of a device before its board says more."""
 NO_FAILURE = 0xFFFFFFFF
 """What the word of a phase with assertions holds when all of them hold."""
 
@@ -66,16 +68,18 @@ class DeviceImage:
 
 def make_image(
     functions: Sequence[LoopFunction],
+    target: Target,
     in_place: Mapping[str, frozenset[int]] | None = None,
 ) -> DeviceImage:
     """Return lowered functions as one program.
 
     Args:
         functions: lowered; their names are C identifiers, each used once.
+        target: what they were lowered for.
         in_place: see `emit_source`.
     """
     functions = [with_short_loops(f) for f in functions]
-    source = emit_source(tuple(functions), OPENCL_C, dict(in_place or {}))
+    source = emit_source(tuple(functions), target, dict(in_place or {}))
     kernels: dict[str, DeviceKernel] = {}
     for f in functions:
         layout = workspace_layout(f)
@@ -104,38 +108,20 @@ def _rounded(iterations: Int) -> Int:
     return ceildiv(iterations, GROUP) * GROUP
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceFacts:
-    """What an OpenCL device can do, as far as code depends on it.
-
-    Attributes:
-        has_f64: whether there are doubles.
-        private_bytes: what one work item may keep for itself.
-    """
-
-    has_f64: bool = False
-    private_bytes: int = 16 << 10
-
-
-def unsupported_reason(f: LoopFunction, facts: DeviceFacts) -> str | None:
-    """Return why a device cannot run a function; None if it can.
-
-    Args:
-        f: schedulable or lowered.
-        facts: about the device.
-    """
+def unsupported_reason(f: LoopFunction, target: Target) -> str:
+    """Return why a device cannot run a lowered function; nothing if it can."""
     used = _formats(f)
     if STRING in used:
         return "strings are for the host"
-    if F64 in used and not facts.has_f64:
+    if F64 in used and not target.doubles:
         return "the device has no doubles (f64)"
     taken = 0
     for s in stmts_below(f.body):
         if isinstance(s, Alloc) and (size := _constant_bytes(s)) is not None:
             taken = max(taken, size)
-    if taken > facts.private_bytes:
-        return f"a temporary of {taken} bytes, a work item has {facts.private_bytes}"
-    return None
+    if taken > target.stack_bytes:
+        return f"a temporary of {taken} bytes, a work item has {target.stack_bytes}"
+    return ""
 
 
 def _constant_bytes(s: Alloc) -> int | None:
@@ -155,86 +141,3 @@ def _formats(f: LoopFunction) -> frozenset[DType]:
         for value in own_scalars(s):
             found.update(x.dtype for x in scalars_below(value))
     return frozenset(found)
-
-
-class _OpenClC(Dialect):
-    """OpenCL C 1.2, which every later version accepts."""
-
-    name = "OpenCL C"
-    space = "__global "
-    has_vectors = True
-    reserved = CALLED | VECTOR_WORDS | frozenset(
-        """
-        part parts workspace failure kernel global local constant private half uchar ushort uint
-        ulong event_t image2d_t sampler_t bool2 vec_step pipe uniform INFINITY NAN
-        atomic_min get_global_id get_global_size as_float as_double as_uint as_ulong
-        """.split()
-    )
-    head = """\
-#pragma OPENCL FP_CONTRACT OFF
-#ifdef cl_khr_fp64
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-#endif
-
-#define int8_t char
-#define uint8_t uchar
-#define int16_t short
-#define uint16_t ushort
-#define int32_t int
-#define uint32_t uint
-#define int64_t long
-#define uint64_t ulong
-#define INT32_MIN INT_MIN
-#define INT64_MIN LONG_MIN
-#define INT64_C(x) x##L
-#define UINT64_C(x) x##UL
-"""
-
-    def function(self, stem: str, dtype: DType) -> str:  # noqa: ARG002
-        return stem
-
-    def bit_cast(self, name: str, target: str, source: str) -> str:
-        seen = {"uint32_t": "uint", "uint64_t": "ulong"}.get(target, target)
-        return f"""\
-static inline {target} {name}({source} x)
-{{
-    return as_{seen}(x);
-}}
-"""
-
-    def begin(self, symbol: str, arguments: Arguments) -> list[str]:
-        takes: list[str] = []
-        bound: list[str] = []
-        for p in arguments.pointers:
-            takes += [f"__global uint8_t *{p.name}_memory", f"const int64_t {p.name}_offset"]
-            if p.name in arguments.used:
-                kind = f"__global {'const ' * p.read_only}{p.element} *"
-                restrict = "restrict " * p.alone
-                start = f"({p.name}_memory + {p.name}_offset)"
-                bound.append(f"{INDENT}{kind}{restrict}{p.name} = ({kind}){start};")
-        takes += [f"const int64_t {name}" for name in arguments.dims]
-        if arguments.asserts:
-            takes.append("__global volatile uint32_t *failure")
-        if "part" in arguments.used:
-            bound.append(f"{INDENT}const int64_t part = (int64_t)get_global_id(0);")
-        if "parts" in arguments.used:
-            bound.append(f"{INDENT}const int64_t parts = (int64_t)get_global_size(0);")
-        signature = f"__kernel void {symbol}({', '.join(takes)})"
-        return [signature, "{", *bound]
-
-    def end(self) -> list[str]:
-        return ["}"]
-
-    def fail(self, number: int) -> str:
-        return f"{{ atomic_min(failure, {number}u); return; }}"
-
-    def share(self, var: str, lo: str, extent: str) -> list[str]:
-        start = "" if lo == "0" else f"{lo} + "
-        head = f"int64_t {var} = {start}part; {var} < {start}{extent}; {var} += parts"
-        return [f"for ({head}) {{"]
-
-    def before_unrolled(self) -> Sequence[str]:
-        return ("#pragma unroll",)
-
-
-OPENCL_C: Dialect = _OpenClC()

@@ -1,28 +1,76 @@
 """Schedulable functions to lowered ones: the list of passes, in order.
 
+    f = lower(f, target)
+    f = lower(f, target, hooks=(Hook("simplify", narrow),))
+
     flatten_blocks      blocks to statements, predicates to branches
     partition_loops     full tiles apart from the last
     simplify            indices and conditions, by the ranges of loops
     compact_buffers     temporaries shrink to what is touched while they live
     place_buffers       registers, stack, workspaces
 
-The statements at the top of the result are its phases (see `loop.func`).
+The statements at the top of the result are its phases (see `loop.func`). A function that was written
+as loops, and not scheduled, only has its buffers placed.
+
+A *hook* is a pass of a back end behind one of these.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from inlay.base.registry import unknown_name
 from inlay.loop.func import LoopFunction, Stage
+from inlay.loop.stmt import Stmt
 from inlay.lower.compact_buffers import compact_buffers
 from inlay.lower.flatten_blocks import flatten_blocks
 from inlay.lower.partition_loops import partition_loops
 from inlay.lower.place_buffers import place_buffers
 from inlay.lower.simplify import simplify
+from inlay.machine.target import Target
+
+PASSES: Mapping[str, Callable[[Stmt], Stmt]] = {
+    "flatten_blocks": flatten_blocks,
+    "partition_loops": partition_loops,
+    "simplify": simplify,
+    "compact_buffers": compact_buffers,
+}
+"""In order; `place_buffers` comes last."""
 
 
-def lower(f: LoopFunction) -> LoopFunction:
-    """Return the lowered function; one that is lowered already is returned as it is."""
-    if f.stage is Stage.LOWERED:
-        return f
-    body = compact_buffers(simplify(partition_loops(flatten_blocks(f.body))))
-    body, workspaces = place_buffers(body)
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A pass of a back end.
+
+    Attributes:
+        after: the name of a pass of `PASSES`; hooks behind one run in the order of the list.
+        run: loops to loops.
+    """
+
+    after: str
+    run: Callable[[Stmt, Target], Stmt]
+
+
+def lower(f: LoopFunction, target: Target, hooks: Sequence[Hook] = ()) -> LoopFunction:
+    """Return the lowered function.
+
+    Args:
+        f: schedulable, or lowered but for the places of its buffers.
+        target: what it is lowered for.
+        hooks: further passes.
+
+    Raises:
+        CompileError: `name.unknown` for a hook behind a pass that there is not.
+    """
+    for hook in hooks:
+        if hook.after not in PASSES:
+            raise unknown_name("pass of loops", hook.after, PASSES)
+    body = f.body
+    for name, run in PASSES.items() if f.stage is not Stage.LOWERED else ():
+        body = run(body)
+        for hook in hooks:
+            body = hook.run(body, target) if hook.after == name else body
+    body, workspaces = place_buffers(body, target)
+    workspaces = (*f.workspaces, *workspaces)
     return LoopFunction(f.name, f.params, f.n_reads, f.dims, body, Stage.LOWERED, workspaces)

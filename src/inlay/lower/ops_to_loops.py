@@ -45,7 +45,6 @@ from inlay.loop.scalar import Lit
 from inlay.loop.stmt import Stmt
 from inlay.loop.te_batch import batch as batch_te
 from inlay.lower.lower_binds import lower_binds
-from inlay.lower.place_buffers import place_buffers
 
 
 class Definition(Protocol):
@@ -297,8 +296,7 @@ def _opaque(
         while out in taken:
             out += "_"
         writes.append(Buffer(out, t.shape, t.dtype))
-    written = lower_binds(rule(callee.attrs, operands, writes))
-    body, workspaces = place_buffers(written)
+    body = lower_binds(rule(callee.attrs, operands, writes))
     params = (*reads.values(), *writes)
     dims = tuple(free_symbols(params, body))
-    return LoopFunction(name, params, len(reads), dims, body, Stage.LOWERED, workspaces)
+    return LoopFunction(name, params, len(reads), dims, body, Stage.LOWERED)

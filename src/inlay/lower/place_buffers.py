@@ -2,10 +2,11 @@
 
 * A buffer that connects phases (a parallel loop is among the statements that use it) is a workspace of
   the function.
-* REGISTER and STACK buffers of a constant size, not too large, else stay where they are allocated; at
-  the top of the function, around just the statements that use them.
-* Other WORKSPACE buffers go on the stack if their size is a small number. Else they become workspaces
-  of the function, one for each part inside a parallel loop.
+* REGISTER and STACK buffers of a constant size stay where they are allocated, at the top of the
+  function around just the statements that use them, as far as the stack of the target goes: a buffer
+  takes its bytes of what those around it leave.
+* Other WORKSPACE buffers go on the stack too if their size is a small number. What does not become
+  workspaces of the function, one for each part inside a parallel loop.
 
 Requires that buffers have been compacted; establishes that every allocation left has a constant
 shape, and that the statements at the top of the function are its phases.
@@ -13,21 +14,23 @@ shape, and that the statements at the top of the function are its phases.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from inlay.arith.expr import Int, lit
 from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.stmt import Alloc, For, LoopKind, Seq, Stmt
 from inlay.loop.walk import Rewrite, loads_of, map_children, seq, stmts_below, stores_of
+from inlay.machine.target import Target
 
 STACK_BYTES = 4096
 """Largest temporary that goes on the stack without being asked to."""
-LARGEST_STACK_BYTES = 32768
-"""Largest temporary that goes on the stack at all."""
 
 
-def place_buffers(s: Stmt) -> tuple[Stmt, tuple[Buffer, ...]]:
+def place_buffers(s: Stmt, target: Target) -> tuple[Stmt, tuple[Buffer, ...]]:
     """Return the statement and the workspaces of the function, in order."""
     found: dict[Buffer, Buffer] = {}
-    body = _walk(_sunk(s), None, found)
+    room = _Room(target.stack_bytes, target.vector_registers * target.vector_bytes)
+    body = _walk(_sunk(s), None, room, found)
     return Rewrite(buffers=found).stmt(body), tuple(
         b for b in found.values() if b.scope is Scope.WORKSPACE
     )
@@ -71,31 +74,46 @@ def _uses(s: Stmt, b: Buffer) -> bool:
     return any(x.buffer is b for x in stores_of(s)) or any(x.buffer is b for x in loads_of(s))
 
 
-def _walk(s: Stmt, loop: LoopKind | None, found: dict[Buffer, Buffer]) -> Stmt:
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """Where temporaries may be: bytes of the stack that are left, and of all registers."""
+
+    stack: int
+    registers: int
+
+    def scope(self, asked: Scope, size: int) -> Scope:
+        """Return where a buffer of a known size goes: where it asks to be, if there is room."""
+        if asked is Scope.REGISTER and size <= self.registers:
+            return asked
+        if asked is Scope.WORKSPACE:
+            return Scope.STACK if size <= min(STACK_BYTES, self.stack) else asked
+        return asked if size <= self.stack else Scope.WORKSPACE
+
+    def behind(self, scope: Scope, size: int) -> _Room:
+        """Return what a buffer leaves for those inside it."""
+        on_stack = scope is Scope.STACK or (scope is Scope.REGISTER and size > self.registers)
+        return replace(self, stack=self.stack - size) if on_stack else self
+
+
+def _walk(s: Stmt, loop: LoopKind | None, room: _Room, found: dict[Buffer, Buffer]) -> Stmt:
     """Take out allocations; `loop` is the kind of the outermost loop around, if there is one."""
     if isinstance(s, For):
         inner = s.kind if loop is None else loop
-        return map_children(s, lambda child: _walk(child, inner, found))
+        return map_children(s, lambda child: _walk(child, inner, room, found))
     if not isinstance(s, Alloc):
-        return map_children(s, lambda child: _walk(child, loop, found))
-    b = s.buffer
-    scope = _scope(s, connects=loop is None and _has_parallel(s.body))
+        return map_children(s, lambda child: _walk(child, loop, room, found))
+    b, size = s.buffer, bytes_of(s.buffer).value
+    scope = Scope.WORKSPACE
+    if size is not None and not (loop is None and _has_parallel(s.body)):
+        scope = room.scope(b.scope, size)
+        room = room.behind(scope, size)
     per_part = scope is Scope.WORKSPACE and loop is LoopKind.PARALLEL
     if scope is not b.scope or per_part:
         found[b] = Buffer(b.name, b.shape, b.dtype, scope, b.strides, per_part=per_part)
     elif scope is Scope.WORKSPACE:
         found[b] = b
-    body = _walk(s.body, loop, found)
+    body = _walk(s.body, loop, room, found)
     return body if scope is Scope.WORKSPACE else Alloc(b, body)
-
-
-def _scope(s: Alloc, *, connects: bool) -> Scope:
-    size = bytes_of(s.buffer).value
-    if connects or size is None:
-        return Scope.WORKSPACE
-    if s.buffer.scope is Scope.WORKSPACE:
-        return Scope.STACK if size <= STACK_BYTES else Scope.WORKSPACE
-    return s.buffer.scope if size <= LARGEST_STACK_BYTES else Scope.WORKSPACE
 
 
 def _has_parallel(s: Stmt) -> bool:

@@ -44,7 +44,7 @@ from inlay.base.registry import nearest, unknown_name
 from inlay.base.span import Source, Span
 from inlay.machine.board import NATIVE, Board
 from inlay.machine.board_check import Use, check_parts, check_use
-from inlay.machine.board_keys import SPEED, TABLES, TOP, Field
+from inlay.machine.board_keys import FACTS, SPEED, TABLES, TOP, Field
 from inlay.machine.device import Arch, Speed
 from inlay.machine.memory import Pool, PoolKind
 
@@ -184,15 +184,24 @@ def check_board(board: Board, use: Use | None = None) -> Board:
 
 def _wrong_values(kind: str, part: Any) -> Iterator[tuple[str, Any, str]]:
     """Yield the fields of a part that no file could say, each with its value and what is needed."""
+    for name, _ in part.facts if kind == "arch" else ():
+        if name not in FACTS:
+            yield "facts", name, f"one of {', '.join(FACTS)}"
     for key, known in TABLES[kind][1].items():
         name = known.field or key
-        value = getattr(part.speed if kind == "arch" and key in SPEED else part, name)
+        value = _value_of(part, name) if kind == "arch" else getattr(part, name)
         if not known.needed and value in (None, "", ()):
             continue
         try:
             known.read(dict(value) if key == "parameters" else _as_written(value))
         except ValueError as failure:
             yield key, value, str(failure)
+
+
+def _value_of(arch: Arch, name: str) -> Any:
+    if name in FACTS:
+        return dict(arch.facts).get(name)
+    return getattr(arch.speed if name in SPEED else arch, name)
 
 
 def _as_written(value: Any) -> Any:
@@ -285,8 +294,11 @@ class _Reader:
                 values.setdefault("generator", _THIS.generator)
                 values.setdefault("loader", _THIS.loader)
             speed = {k: values.pop(k) for k in SPEED if k in values}
+            facts = tuple((k, values.pop(k)) for k in FACTS if k in values)
             part = record(**values)
-            made.append(replace(part, speed=Speed(**speed)) if speed else part)
+            if isinstance(part, Arch):
+                part = replace(part, speed=Speed(**speed), facts=facts)
+            made.append(part)
             self._written[kind].append(index)
         return tuple(made)
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from inlay.machine.device import Arch, Coherence, Device, Engine, Link, Order, OrderKind, Queue
 from inlay.machine.memory import Keeps, Pool, PoolKind
+from inlay.machine.target import DOT_PRODUCTS
 
 _SIZE = re.compile(r"(\d{1,30})\s*(B|KiB|MiB|GiB|)")
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -65,6 +66,29 @@ def read_bytes(value: Any) -> int:
     if type(count) is not int or not 0 < count <= _MOST_BYTES:
         raise ValueError('bytes, as a positive number or as in "64KiB" (B, KiB, MiB, GiB)')
     return count
+
+
+def _size(value: Any) -> int:
+    return 0 if type(value) is int and value == 0 else read_bytes(value)
+
+
+def _vector(value: Any) -> int:
+    if value not in (1, 2, 4, 8, 16, 32, 64, 128, 256) or isinstance(value, bool | float):
+        raise ValueError("bytes of a vector register: a power of two up to 256")
+    return value
+
+
+def _index_bits(value: Any) -> int:
+    if value not in (32, 64) or isinstance(value, float):
+        raise ValueError("32 or 64")
+    return value
+
+
+def _dot_products(value: Any) -> tuple[str, ...]:
+    found = _texts(value)
+    if not set(found) <= set(DOT_PRODUCTS):
+        raise ValueError(f"a list of {', '.join(DOT_PRODUCTS)}")
+    return found
 
 
 def _flag(value: Any) -> bool:
@@ -131,6 +155,10 @@ TABLES: dict[str, tuple[type, dict[str, Field]]] = {
         "parameters": Field(_settings), "detect": Field(_flag),
         "macs_per_ns": Field(_rate), "elements_per_ns": Field(_rate),
         "costly_per_ns": Field(_rate), "launch_ns": Field(_time),
+        "vector_bytes": Field(_vector), "vector_registers": Field(_positive),
+        "l1_bytes": Field(_size), "l2_bytes": Field(_size), "l3_bytes": Field(_size),
+        "stack_bytes": Field(_size), "index_bits": Field(_index_bits),
+        "dot": Field(_dot_products), "fma": Field(_flag),
     }),
     "memory": (Pool, {
         "name": _NAME, "kind": Field(_one_of(PoolKind)), "alignment": Field(_power),
@@ -161,3 +189,8 @@ TABLES: dict[str, tuple[type, dict[str, Field]]] = {
 }  # fmt: skip
 TOP = {"summary": Field(_text), "default": Field(_text)}
 SPEED = ("macs_per_ns", "elements_per_ns", "costly_per_ns", "launch_ns")
+FACTS = (
+    "vector_bytes", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes", "stack_bytes",
+    "index_bits", "dot", "fma",
+)  # fmt: skip
+"""Keys of an architecture that are fields of `Target`."""

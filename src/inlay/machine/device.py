@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from inlay.machine.target import Fact
+
 
 @dataclass(frozen=True, slots=True)
 class Speed:
@@ -44,6 +46,8 @@ class Arch:
         parameters: what two boards may build differently, as pairs of name and value.
         detect: whether its figures are guesses, to be replaced by those of the device that is here.
         speed: for costs.
+        facts: what code is made for, as names and values of fields of `Target`; what is not said is
+            what the back end knows.
     """
 
     name: str
@@ -55,6 +59,7 @@ class Arch:
     parameters: tuple[tuple[str, str], ...] = ()
     speed: Speed = Speed()
     detect: bool = False
+    facts: tuple[tuple[str, Fact], ...] = ()
 
     def parameter(self, name: str, default: str = "") -> str:
         """Return a parameter by name."""

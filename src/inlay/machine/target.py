@@ -1,8 +1,11 @@
-"""What the code generator knows about a machine: instruction set, registers, caches.
+"""The target of code: what schedules, lowering and emitters know of one core of a device.
 
-The host is described from `/proc/cpuinfo` and `/sys` (or `sysctl`-free defaults elsewhere), without
-importing llvmlite: a program whose kernels are all cached never needs it. The names of features are
-LLVM's.
+A target is made from what a back end knows of its devices, and from what the board says of their
+architecture (`Target.with_facts`), which holds for machines that are not here too.
+
+This machine is described from `/proc/cpuinfo` and `/sys` (or `sysctl`-free defaults elsewhere),
+without importing llvmlite: a program whose kernels are all cached never needs it. The names of
+features are LLVM's.
 
 A processor elsewhere describes itself in words (`Target.offers`), and `offered` reads them without
 trust: what it cannot know is left out, so code is made for at most what was offered.
@@ -12,8 +15,10 @@ from __future__ import annotations
 
 import functools
 import platform
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from inlay.base.diagnostics import unsupported
 
@@ -45,27 +50,52 @@ _CACHES = (32 << 10, 512 << 10, 8 << 20)
 _MOST_CACHE = 1 << 32
 
 
+DOT_PRODUCTS = ("i8", "u8", "u8i8")
+"""Dot-product instructions by their factors; `u8i8` multiplies one format by the other."""
+
+Fact: TypeAlias = int | tuple[str, ...]
+"""A value of a field of `Target` that a board may give."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A machine to generate code for.
+    """One core of a device, as code is made for it.
 
     Attributes:
-        arch: `x86_64` or `aarch64`.
+        arch: LLVM's name of the instruction set, such as `x86_64`; empty where LLVM makes no code.
         cpu: LLVM's name of a processor, for instruction timing; `generic` is always right.
         features: LLVM's names of the features that may be used, sorted.
-        vector_bytes: width of the widest vector registers.
+        vector_bytes: width of the widest vector registers; that of a scalar where there are none.
         vector_registers: how many there are.
-        l1_bytes, l2_bytes, l3_bytes: data cache sizes, per core except the last.
+        l1_bytes, l2_bytes, l3_bytes: data cache sizes, per core except the last; 0 for none.
+        stack_bytes: that the temporaries of a kernel may take of the stack at once, by one caller.
+        index_bits: width of the integers that addresses are computed with.
+        dot: dot-product instructions (four products added to a 32-bit sum), of `DOT_PRODUCTS`.
+        fma: whether a multiplication and addition with one rounding is an instruction, where
+            `features` do not say so.
+        doubles: whether there is `f64`.
+        dialect: name of the C that its compiler takes (`codegen/c_dialects.py`).
     """
 
-    arch: str
-    cpu: str
-    features: tuple[str, ...]
-    vector_bytes: int
-    vector_registers: int
+    arch: str = ""
+    cpu: str = "generic"
+    features: tuple[str, ...] = ()
+    vector_bytes: int = 32
+    vector_registers: int = 16
     l1_bytes: int = 32 << 10
     l2_bytes: int = 512 << 10
     l3_bytes: int = 8 << 20
+    stack_bytes: int = 32 << 10
+    index_bits: int = 64
+    dot: tuple[str, ...] = ()
+    fma: bool = True
+    doubles: bool = True
+    dialect: str = "C99"
+
+    def with_facts(self, facts: Sequence[tuple[str, Fact]]) -> Target:
+        """Return the target with the values that a board gives for some fields, by name."""
+        given: dict[str, Any] = dict(facts)
+        return replace(self, **given) if given else self
 
     @property
     def triple(self) -> str:
@@ -97,16 +127,16 @@ class Target:
     @property
     def has_fma(self) -> bool:
         """Whether a multiplication and addition with one rounding is an instruction."""
-        return self.arch == "aarch64" or "fma" in self.features
+        return self.fma and (self.arch != "x86_64" or "fma" in self.features)
 
     def lanes(self, itemsize: int) -> int:
         """Return how many elements of so many bytes a vector register holds."""
-        return max(1, self.vector_bytes // itemsize)
+        return max(1, self.vector_bytes // max(1, itemsize))
 
     @property
     def key(self) -> str:
         """What code depends on, as text for cache keys."""
-        return f"{self.triple}|{self.cpu}|{self.feature_text}"
+        return f"{self.feature_text}|{astuple(self)}"
 
 
 @functools.cache
@@ -124,7 +154,8 @@ def host() -> Target:
     _check_known(arch, features)
     wide, registers = _vectors(arch, features)
     l1, l2, l3 = _caches()
-    return Target(arch, _cpu_name(arch, info, features), features, wide, registers, l1, l2, l3)
+    cpu = _cpu_name(arch, info, features)
+    return Target(arch, cpu, features, wide, registers, l1, l2, l3, dot=_dot_products(features))
 
 
 def offered(words: str) -> Target:
@@ -144,6 +175,7 @@ def offered(words: str) -> Target:
     return Target(
         arch, cpu if cpu in _CPUS and arch == "x86_64" else "generic", features, wide, registers,
         *(_cache_size(facts.get(f"l{i}", ""), default) for i, default in enumerate(_CACHES, 1)),
+        dot=_dot_products(features),
     )  # fmt: skip
 
 
@@ -212,6 +244,11 @@ def _vectors(arch: str, features: tuple[str, ...]) -> tuple[int, int]:
     if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= set(features):
         return 64, 32
     return (32, 16) if "avx2" in features and "fma" in features else (16, 16)
+
+
+def _dot_products(features: tuple[str, ...]) -> tuple[str, ...]:
+    known = {"i8": {"dotprod"}, "u8": {"dotprod"}, "u8i8": {"i8mm", "avx512vnni", "avxvnni"}}
+    return tuple(name for name in DOT_PRODUCTS if known[name] & set(features))
 
 
 def _cpu_name(arch: str, info: dict[str, str], features: tuple[str, ...]) -> str:

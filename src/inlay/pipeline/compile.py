@@ -163,6 +163,7 @@ def _lowering(
         many = None if batch is None else TeBatch(batch.count, batch.shared)
         in_place = rules is None
         loops = ops_to_loops(function, operators.definition, name, many, in_place=in_place)
-        return lower(schedule_function(loops, target(), rules or RULES))
+        known = target()
+        return lower(schedule_function(loops, known, rules or RULES), known)
 
     return run

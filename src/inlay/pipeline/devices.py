@@ -23,7 +23,8 @@ from inlay.bytecode.formula import Formula
 from inlay.codegen.interface import Request
 from inlay.codegen.llvm_generator import LlvmGenerator
 from inlay.codegen.native_image import make_native_image
-from inlay.codegen.opencl import DeviceFacts, DeviceImage, make_image, unsupported_reason
+from inlay.codegen.opencl import OPENCL as TARGET
+from inlay.codegen.opencl import DeviceImage, make_image, unsupported_reason
 from inlay.ir.kernel import Access, Kernel
 from inlay.loop.func import LoopFunction
 from inlay.machine.board import NATIVE, Board
@@ -104,17 +105,17 @@ def unmade(board: Board, device: str) -> str:
 
 
 def target_of(board: Board, device: str) -> Target:
-    """Return the processor that code of a device is for; one elsewhere is asked what it is.
-
-    Code of other generators is scheduled for this processor, whatever it is for.
+    """Return what code of a device is for; a processor elsewhere is asked what it is.
 
     Raises:
         RunError: `run.device-absent` where nothing answers.
         UnsupportedError: `target.other-device`.
     """
     arch = board.arch_of(device)
-    if arch.generator != LLVM or arch.loader != REMOTE:
-        return host()
+    if arch.generator == OPENCL:
+        return opencl_target(arch)
+    if arch.loader != REMOTE:
+        return host().with_facts(arch.facts)
     with drivers.Device(REMOTE, options_of_arch(arch)) as opened:
         facts = opened.facts
     where = f"found '{facts.name}' where board '{board.name}' has '{device}'"
@@ -129,7 +130,7 @@ def target_of(board: Board, device: str) -> Target:
             "target.other-device", f"{where}, needed a processor of architecture {host().arch}",
             hint="compile on a machine with such a processor",
         )  # fmt: skip
-    return target
+    return target.with_facts(arch.facts)
 
 
 def rules_for(board: Board, device: str) -> tuple[Rule, ...]:
@@ -275,9 +276,10 @@ def options_of_arch(arch: Arch) -> str:
     return " ".join(f"{key}={value}" for key, value in arch.parameters if key != SCHEDULE)
 
 
-def facts_of(arch: Arch) -> DeviceFacts:
-    """Return what an architecture that is programmed in OpenCL C can do."""
-    return DeviceFacts(has_f64=arch.dtypes is None or "f64" in arch.dtypes, private_bytes=32 << 10)
+def opencl_target(arch: Arch) -> Target:
+    """Return the target of code in OpenCL C."""
+    doubles = arch.dtypes is None or "f64" in arch.dtypes
+    return replace(TARGET, doubles=doubles).with_facts(arch.facts)
 
 
 def _image(
@@ -286,19 +288,19 @@ def _image(
     device: str,
     findings: Collector,
 ) -> DeviceImage:
-    facts = facts_of(arch)
+    target = opencl_target(arch)
     functions: list[LoopFunction] = []
     for r in requests:
         f = r.lower()
-        reason = unsupported_reason(f, facts)
-        if reason is None:
+        reason = unsupported_reason(f, target)
+        if not reason:
             functions.append(f)
         else:
             findings.unsupported(
                 "target.no-generator", f"found '{r.name}' on '{device}': {reason}",
                 hint="put it on the host",
             )  # fmt: skip
-    return make_image(functions, {r.name: r.in_place for r in requests})
+    return make_image(functions, target, {r.name: r.in_place for r in requests})
 
 
 def _native_part(

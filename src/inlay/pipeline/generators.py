@@ -12,10 +12,9 @@ from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.board import Board
 from inlay.machine.device import Arch
-from inlay.machine.target import host
 from inlay.ops._define import Pattern
 from inlay.ops.table import OperatorTable
-from inlay.pipeline.devices import OPENCL, facts_of, rules_of, unmade
+from inlay.pipeline.devices import OPENCL, opencl_target, rules_of, unmade
 from inlay.placement.infer.capability import Refuse
 from inlay.schedule.choose import schedule_function
 from inlay.transforms.fuse_ops import kernel_of
@@ -76,10 +75,11 @@ class _OpenCl:
                 kernel_of(call, definition), self.operators.definition, definition.name,
                 in_place=False,
             )  # fmt: skip
-            lowered = lower(schedule_function(loops, host(), rules_of(arch)))
+            target = opencl_target(arch)
+            lowered = lower(schedule_function(loops, target, rules_of(arch)), target)
         except CompileError as failure:
             return failure.diagnostics[0].message
-        return unsupported_reason(lowered, facts_of(arch)) or ""
+        return unsupported_reason(lowered, target)
 
 
 def _hashable(attrs: object) -> Hashable:

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from inlay.loop.func import LoopFunction, Stage
+from inlay.machine.target import Target
 from inlay.schedule.rules.contraction import contraction
 from inlay.schedule.rules.injective import injective
 from inlay.schedule.rules.rows import rows
 from inlay.schedule.rules.work_items import point_items, separate_items, work_items
 from inlay.schedule.state import Illegal, Schedule
-from inlay.schedule.target import Target
 
 Rule = Callable[[Schedule, Target], bool]
 

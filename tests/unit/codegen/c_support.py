@@ -12,9 +12,9 @@ import numpy as np
 
 from inlay.arith.expr import Sym, evaluate
 from inlay.codegen.c import PhaseText, emit_source
-from inlay.codegen.c_dialect import C99
 from inlay.codegen.phases import workspace_layout
 from inlay.loop.func import LoopFunction
+from inlay.machine.target import Target
 
 STRICT = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Wdouble-promotion",
           "-Wcast-qual", "-Wconversion", "-Wundef", "-Wstrict-prototypes", "-Werror"]  # fmt: skip
@@ -29,7 +29,7 @@ class Library:
     def __init__(self, functions: Sequence[LoopFunction], folder: Path) -> None:
         self.functions = {f"f{i}": f for i, f in enumerate(functions)}
         named = tuple(dataclasses.replace(f, name=n) for n, f in self.functions.items())
-        self.source = emit_source(named, C99)
+        self.source = emit_source(named, Target())
         path = folder / "functions.c"
         path.write_text(self.source.text)
         command = ["gcc", *STRICT, "-O1", "-shared", "-fPIC", path, "-o", folder / "lib.so", "-lm"]

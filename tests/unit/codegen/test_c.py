@@ -7,12 +7,11 @@ import pytest
 
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.c import emit_source
-from inlay.codegen.c_dialect import C99
 from inlay.interp.loop import run
 from inlay.loop.func import LoopFunction
 from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import ops_to_loops
-from inlay.machine.target import host
+from inlay.machine.target import Target, host
 from inlay.ops.table import table
 from inlay.schedule.choose import schedule_function
 from tests.system import needs
@@ -87,7 +86,7 @@ def test_operators(every, tmp_path) -> None:
         made = function_of(d, s, symbolic=bool(s.symbolic))
         if made is not None:
             loops = ops_to_loops(made[0], table().definition)
-            cases.append((d, s, made, lower(schedule_function(loops, host()))))
+            cases.append((d, s, made, lower(schedule_function(loops, host()), host())))
     library = Library([c[-1] for c in cases], tmp_path)
     for i, (d, s, (_, inputs, values), _) in enumerate(cases):
         expected = d.evaluate(s.attrs, *s.args)
@@ -144,7 +143,7 @@ def test_assertions_return_their_number(tmp_path) -> None:
 
 
 def text_of(f: LoopFunction) -> str:
-    return emit_source((f,), C99).text
+    return emit_source((f,), Target()).text
 
 
 def test_shared_expressions_have_names(tmp_path) -> None:

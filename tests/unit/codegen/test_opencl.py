@@ -10,12 +10,11 @@ import pytest
 
 from inlay.arith.expr import Sym, evaluate
 from inlay.base.diagnostics import RunError
-from inlay.codegen.opencl import DeviceFacts, make_image, unsupported_reason
+from inlay.codegen.opencl import OPENCL, make_image, unsupported_reason
 from inlay.interp.loop import run
 from inlay.loop.func import LoopFunction
 from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import ops_to_loops
-from inlay.machine.target import host
 from inlay.ops.table import table
 from inlay.runtime.device import Device
 from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES, schedule_function
@@ -60,7 +59,7 @@ class Loaded:
     def __init__(self, device: Device, functions: Sequence[LoopFunction]) -> None:
         self.device = device
         named = [dataclasses.replace(f, name=f"f{i}") for i, f in enumerate(functions)]
-        self.image = make_image(named)
+        self.image = make_image(named, OPENCL)
         self.functions = named
         self.program = device.load(self.image.text)
 
@@ -96,7 +95,7 @@ def test_operations_on_every_format(device, tried) -> None:
     functions = [parsed(s.text) for s in samples]
     loaded = Loaded(device, functions)
     for i, (f, s) in enumerate(zip(functions, samples, strict=True)):
-        if unsupported_reason(f, DeviceFacts(has_f64=device.facts.has_f64)):
+        if unsupported_reason(f, dataclasses.replace(OPENCL, doubles=device.facts.has_f64)):
             continue
         env = {f.dims[0]: s.count}
         for a, b in zip(loaded.run(i, s.inputs, env), run(f, s.inputs, env), strict=True):
@@ -124,10 +123,10 @@ def test_operators(device, tried, rules) -> None:
         made = function_of(d, s, symbolic=bool(s.symbolic))
         if made is None:
             continue
-        lowered = lower(
-            schedule_function(ops_to_loops(made[0], table().definition), host(), rules)
-        )
-        if unsupported_reason(lowered, DeviceFacts(has_f64=device.facts.has_f64)) is None:
+        loops = ops_to_loops(made[0], table().definition)
+        target = dataclasses.replace(OPENCL, doubles=device.facts.has_f64)
+        lowered = lower(schedule_function(loops, target, rules), target)
+        if not unsupported_reason(lowered, target):
             cases.append((d, s, made, lowered))
     loaded = Loaded(device, [c[-1] for c in cases])
     for i, (d, s, (_, inputs, values), _) in enumerate(cases):
@@ -157,8 +156,9 @@ def test_a_compiler_that_refuses_is_quoted(device) -> None:
 
 def test_reasons_against_a_function() -> None:
     doubles = "lowered func f(x: f32[4]) -> (y: f32[4]) { for i in 0..4 { y[i] = f32(exp(f64(x[i]))) } }"
-    assert unsupported_reason(parsed(doubles), DeviceFacts()) == "the device has no doubles (f64)"
-    assert unsupported_reason(parsed(doubles), DeviceFacts(has_f64=True)) is None
+    single = dataclasses.replace(OPENCL, doubles=False, stack_bytes=16 << 10)
+    assert unsupported_reason(parsed(doubles), single) == "the device has no doubles (f64)"
+    assert unsupported_reason(parsed(doubles), OPENCL) == ""
     large = """\
 lowered func f(x: f32[4]) -> (y: f32[4]) {
   alloc t: f32[8000] stack
@@ -166,7 +166,7 @@ lowered func f(x: f32[4]) -> (y: f32[4]) {
   for j in 0..4 { y[j] = t[j] }
 }
 """
-    reason = unsupported_reason(parsed(large), DeviceFacts())
+    reason = unsupported_reason(parsed(large), single)
     assert reason == "a temporary of 32000 bytes, a work item has 16384"
 
 
@@ -175,7 +175,7 @@ def test_text_of_a_kernel() -> None:
         "lowered func twice(x: f32[n]) -> (y: f32[n]) over (n) "
         "{ for i in 0..n parallel { y[i] = x[i] * 2.0:f32 } }"
     )
-    image = make_image([f])
+    image = make_image([f], OPENCL)
     assert str(image.kernels["twice"].items[0]) == "64*((n + 63) // 64)"
     assert image.text.endswith("""\
 __kernel void twice_phase0(__global uint8_t *x_memory, const int64_t x_offset,
@@ -199,7 +199,7 @@ lowered func f(x: f32[1024]) -> (y: f32[1024]) {
 }
 """
     for rows, expected in (8, 1), (64, 0):
-        made = make_image([parsed(text.replace("ROWS", str(rows)))]).text
+        made = make_image([parsed(text.replace("ROWS", str(rows)))], OPENCL).text
         assert made.count("#pragma unroll") == expected
 
 
@@ -258,6 +258,6 @@ def test_what_vectors_do_not_have_stays_a_loop(body) -> None:
         "lowered func f(x: f32[32]) -> (y: f32[64]) over (n) { for j in 0..16 vector { BODY } }"
         .replace("BODY", body)
     )
-    text = make_image([f]).text
+    text = make_image([f], OPENCL).text
     assert "inlay_f32x" not in text
     assert "j < 16" in text

@@ -32,7 +32,7 @@ def run_all(d: OpDef, s: Sample, *, symbolic: bool) -> None:
     loops = ops_to_loops(function, table().definition)
     expected = d.evaluate(s.attrs, *s.args)
     expected = expected if isinstance(expected, tuple) else (expected,)
-    lowered = lower(schedule_function(loops, host()))
+    lowered = lower(schedule_function(loops, host()), host())
     for parts in (1, 3):
         found = execute(lowered, inputs, values, parts)
         for got, want in zip(found, expected, strict=True):

@@ -17,6 +17,7 @@ from inlay.loop.scalar import IntrinsicOp
 from inlay.loop.verify import check
 from inlay.loop.walk import blocks_of
 from inlay.lower.lower import lower
+from inlay.machine.target import Target
 
 
 def blocks(f: LoopFunction) -> list[str]:
@@ -31,7 +32,7 @@ def evaluate(f: LoopFunction, *inputs: np.ndarray, dims: tuple[int, ...] = ()) -
     again = parse_function(print_function(f))
     (z,) = interp.run(again, inputs, dict(zip(again.dims, dims, strict=True)))
     np.testing.assert_array_equal(y, z)
-    lowered = lower(f)
+    lowered = lower(f, Target())
     check(lowered)
     (w,) = interp.run(lowered, inputs, env)
     np.testing.assert_array_equal(y, w)
@@ -177,7 +178,7 @@ def test_output_that_is_read_again() -> None:
     b = te.compute((4,), lambda i: a[i] * 2.0, name="b")
     f = from_te("f", [x], [b, a])
     v = rand(4)
-    got = interp.run(lower(f), [v])
+    got = interp.run(lower(f, Target()), [v])
     np.testing.assert_array_equal(got[0], (v + 1) * 2)
     np.testing.assert_array_equal(got[1], v + 1)
 

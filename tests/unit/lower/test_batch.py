@@ -11,14 +11,14 @@ from inlay.interp import loop as interp
 from inlay.loop.verify import check
 from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import Batch, ops_to_loops
+from inlay.machine.target import Target
 from inlay.ops._define import OpDef, Sample
 from inlay.ops.table import table
 from inlay.schedule.choose import schedule_function
-from inlay.schedule.target import GenericTarget
 from tests.unit.lower.op_functions import function_of
 from tests.unit.lower.test_ops_to_loops import LARGEST
 
-TARGET = GenericTarget()
+TARGET = Target()
 SAMPLES = 3
 
 
@@ -54,11 +54,11 @@ def test_batch(d: OpDef, s: Sample, share: bool) -> None:
         pytest.skip("an operand or result that kernels do not have")
     function, inputs, _ = made
     shared = frozenset(range(1, len(inputs))) if share else frozenset[int]()
-    one = lower(schedule_function(ops_to_loops(function, table().definition), TARGET))
+    one = lower(schedule_function(ops_to_loops(function, table().definition), TARGET), TARGET)
     count = fresh("samples")
     many = ops_to_loops(function, table().definition, batch=Batch(count, shared))
     check(many)
-    many = lower(schedule_function(many, TARGET))
+    many = lower(schedule_function(many, TARGET), TARGET)
     check(many)
     varied = [[x] * SAMPLES if i in shared else variants(x) for i, x in enumerate(inputs)]
     batches = [x[0] if i in shared else np.stack(x) for i, x in enumerate(varied)]

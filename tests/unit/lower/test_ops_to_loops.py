@@ -12,13 +12,13 @@ from inlay.interp import loop as interp
 from inlay.loop.verify import check
 from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import ops_to_loops
+from inlay.machine.target import Target
 from inlay.ops._define import OpDef, Pattern, Sample
 from inlay.ops.table import table
 from inlay.schedule.choose import schedule_function
-from inlay.schedule.target import GenericTarget
 from tests.unit.lower.op_functions import function_of
 
-TARGET = GenericTarget()
+TARGET = Target()
 LARGEST = 600
 """Elements of a sample's inputs and outputs beyond which the evaluator is too slow for a test."""
 
@@ -77,7 +77,7 @@ def test_operator(d: OpDef, s: Sample, symbolic: bool) -> None:
     function, inputs, values = made
     f = ops_to_loops(function, table().definition)
     check(f)
-    lowered = lower(schedule_function(f, TARGET))
+    lowered = lower(schedule_function(f, TARGET), TARGET)
     check(lowered)
     expected = d.evaluate(s.attrs, *s.args)
     expected = expected if isinstance(expected, tuple) else (expected,)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from inlay.arith.expr import evaluate
+from inlay.base.diagnostics import CompileError
 from inlay.interp import loop as interp
 from inlay.loop.equal import equal
 from inlay.loop.func import LoopFunction, Stage
@@ -14,10 +15,12 @@ from inlay.loop.printer import print_function
 from inlay.loop.verify import check
 from inlay.lower.compact_buffers import compact_buffers
 from inlay.lower.flatten_blocks import flatten_blocks
+from inlay.lower.lower import Hook, lower
 from inlay.lower.lower_binds import lower_binds
 from inlay.lower.partition_loops import partition_loops
 from inlay.lower.place_buffers import place_buffers
 from inlay.lower.simplify import simplify
+from inlay.machine.target import Target
 
 
 def with_body(f: LoopFunction, body, workspaces=()) -> LoopFunction:
@@ -130,8 +133,8 @@ def test_compact_shrinks_to_what_lives() -> None:
     )
 
 
-def placed(f: LoopFunction) -> LoopFunction:
-    return with_body(f, *place_buffers(f.body))
+def placed(f: LoopFunction, stack_bytes: int = 32 << 10) -> LoopFunction:
+    return with_body(f, *place_buffers(f.body, Target(stack_bytes=stack_bytes)))
 
 
 def test_buffers_between_phases_are_workspaces() -> None:
@@ -161,6 +164,45 @@ def test_temporaries_of_an_iteration(size: str, inside: str, uses: str) -> None:
         f"{HEAD} {uses} {{ for i in 0..n parallel {{ {inside} {rest} }} }}",
         3,
     )
+
+
+@pytest.mark.parametrize(
+    ("stack_bytes", "on_stack"), [(0, ""), (15, ""), (16, "a"), (47, "a"), (48, "ab")]
+)
+def test_temporaries_share_the_stack_that_there_is(stack_bytes: int, on_stack: str) -> None:
+    sizes = {"a": 4, "b": 8}
+    allocs = "".join(f"alloc {b}: f32[{n}] stack " for b, n in sizes.items())
+    stay = "".join(f"alloc {b}: f32[{sizes[b]}] stack " for b in on_stack)
+    uses = ", ".join(f"{b}: f32[{sizes[b]}] workspace per_part" for b in sizes if b not in on_stack)
+    rest = "a[0] = x[i] b[0] = a[0] y[i] = b[0]"
+    hold(
+        f"{HEAD} {{ for i in 0..n parallel {{ {allocs} {rest} }} }}",
+        lambda f: placed(f, stack_bytes),
+        f"{HEAD} {f'uses ({uses})' if uses else ''} {{ for i in 0..n parallel {{ {stay} {rest} }} }}",
+        3,
+    )
+
+
+def test_registers_need_no_stack() -> None:
+    text = f"{HEAD} {{ for i in 0..n {{ alloc t: f32[8] register t[0] = x[i] y[i] = t[0] }} }}"
+    hold(text, lambda f: placed(f, 0), text, 3)
+
+
+def test_a_hook_runs_behind_its_pass() -> None:
+    f = parse_function(
+        "schedulable func f(x: f32[n]) -> (y: f32[n]) over (n) "
+        "{ for i in 0..n { block b(v: spatial n = i) { y[v] = x[v] } } }"
+    )
+    target, seen = Target(), []
+
+    def hook(name: str) -> Hook:
+        return Hook(name, lambda s, given: (seen.append((name, given is target)), s)[1])
+
+    hooks = [hook("compact_buffers"), hook("flatten_blocks")]
+    assert equal(lower(f, target, hooks), lower(f, target))
+    assert seen == [("flatten_blocks", True), ("compact_buffers", True)]
+    with pytest.raises(CompileError, match="did you mean flatten_blocks"):
+        lower(f, target, [hook("flatten_block")])
 
 
 def test_registers_stay_around_the_statements_that_use_them() -> None:

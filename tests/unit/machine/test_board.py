@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from inlay.machine.board_check import Use
 from inlay.machine.board_file import board_names, check_board, find_board, read_board
 from inlay.machine.device import Arch, Device, Speed
 from inlay.machine.memory import Pool, PoolKind
+from inlay.machine.target import Target
 from inlay.pipeline.detect import find_usable
 
 
@@ -252,6 +254,44 @@ def test_links_that_lead_one_way_leave_a_device_without_work():
 def test_figures_of_the_processor_may_be_said():
     board = read_board("b", BASE + '[[arch]]\nname = "native"\nmacs_per_ns = 7\n', place="b.toml")
     assert board.arch_of("cpu") == Arch("native", "", "llvm", "image", speed=Speed(macs_per_ns=7.0))
+
+
+def test_what_code_is_made_for_may_be_said():
+    said = 'vector_bytes = 16\nl2_bytes = 0\nstack_bytes = "2KiB"\ndot = ["i8"]\nfma = false\n'
+    board = read_board("b", BASE + f'[[arch]]\nname = "native"\n{said}', place="b.toml")
+    facts = {"vector_bytes": 16, "l2_bytes": 0, "stack_bytes": 2048, "dot": ("i8",), "fma": False}
+    assert dict(board.arch_of("cpu").facts) == facts
+    assert check_board(board) is board
+    target = Target(stack_bytes=7, index_bits=32).with_facts(board.arch_of("cpu").facts)
+    assert (target.index_bits, target.stack_bytes, target.has_fma) == (32, 2048, False)
+
+
+@pytest.mark.parametrize(
+    ("line", "needed"),
+    [
+        ("vector_bytes = 24", "a power of two up to 256"),
+        ("vector_bytes = true", "a power of two up to 256"),
+        ("vector_registers = 0", "a positive integer"),
+        ("l1_bytes = -1", "bytes, as a positive number"),
+        ("stack_bytes = false", "bytes, as a positive number"),
+        ("index_bits = 16", "32 or 64"),
+        ('dot = ["i4"]', "a list of i8, u8, u8i8"),
+        ('fma = "yes"', "true or false"),
+    ],
+)
+def test_what_code_cannot_be_made_for(line, needed):
+    text = BASE + f'[[arch]]\nname = "native"\n{line}\n'
+    with pytest.raises(CompileError, match=needed) as failure:
+        read_board("b", text, place="b.toml")
+    assert failure.value.ids == ("board.invalid",)
+    key = line.partition(" ")[0]
+    wrong = Board("b", "", (Device("cpu", "native", ("ram",)),), (Pool("ram", PoolKind.HEAP),),
+                  (Arch("native", facts=((key, ("i4",)),)),))  # fmt: skip
+    with pytest.raises(CompileError, match=needed):
+        check_board(wrong)
+    wrong = dataclasses.replace(wrong, archs=(Arch("native", facts=(("vector_byte", 16),)),))
+    with pytest.raises(CompileError, match="found facts = 'vector_byte', needed one of vector_bytes, "):
+        check_board(wrong)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from inlay.api import compilation
 from inlay.base.diagnostics import CompileError
 from inlay.bytecode.program import CopyBody
 from inlay.cli.main import main
-from inlay.codegen.opencl import DeviceFacts
+from inlay.codegen.opencl import OPENCL
 from inlay.ir.parser import parse_module
 from inlay.machine.board_file import read_board
 from inlay.ops.table import table
@@ -38,7 +38,7 @@ def test_element_types_that_a_device_lacks():
 
 def test_what_the_generator_says_of_lowered_code_keeps_operations_off_the_device(monkeypatch):
     """A device that has no room for temporaries gets nothing that needs one, even where it is fast."""
-    monkeypatch.setattr(generators, "facts_of", lambda arch: DeviceFacts(private_bytes=1))
+    monkeypatch.setattr(generators, "opencl_target", lambda arch: replace(OPENCL, stack_bytes=1))
     program = parse_module("fn main(x: Tensor[64, 512, f32]) { softmax(x) }", table())
     found = inlay.explain(program, "opencl")
     (softmax,) = found.operations

@@ -26,7 +26,7 @@ from inlay.bytecode.program import (
     Target,
 )
 from inlay.bytecode.spec import Symbol
-from inlay.codegen.opencl import make_image
+from inlay.codegen.opencl import OPENCL, make_image
 from inlay.runtime import _runtime
 from inlay.runtime.session import executable_of
 from tests.drivers.kernels import TEXTS
@@ -71,7 +71,7 @@ class Writer:
     ) -> None:  # fmt: skip
         image, self.offsets = native
         is_native = driver == "host"
-        text = make_image([parsed(TEXTS[0])]).text.encode()
+        text = make_image([parsed(TEXTS[0])], OPENCL).text.encode()
         device = Device("dev0", driver, options, (1, 2), b"" if is_native else text)
         self.b = ProgramBuilder(
             image=image,

@@ -14,6 +14,7 @@ from inlay.loop.func import LoopFunction
 from inlay.loop.scalar import IntrinsicOp
 from inlay.loop.verify import check
 from inlay.lower.lower import lower
+from inlay.machine.target import Target
 from inlay.schedule.state import Schedule
 from inlay.schedule.trace import parse_trace, print_trace, replay
 
@@ -32,7 +33,7 @@ def hold_law(before: LoopFunction, s: Schedule, *sizes: tuple[int, ...]) -> Loop
     """The scheduled function equals the unscheduled one, lowered too; its trace replays."""
     after = s.function
     check(after)
-    lowered = lower(after)
+    lowered = lower(after, Target())
     check(lowered)
     for dims in sizes or ((),):
         env = dict(zip(before.dims, dims, strict=True))

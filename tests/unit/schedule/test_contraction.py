@@ -21,7 +21,7 @@ from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
 from inlay.loop.stmt import For, LoopKind
 from inlay.loop.walk import stmts_below
-from inlay.machine.target import baseline
+from inlay.machine.target import Target, baseline
 from inlay.ops.convolution import ConvAttrs, DepthwiseAttrs, PackedConvAttrs
 from inlay.ops.matmul import PackedAttrs
 from inlay.ops.table import table
@@ -119,7 +119,7 @@ def test_the_reduction_is_the_only_serial_loop_in_a_tile() -> None:
 
     serial = [
         x.extent
-        for x in stmts_below(lower(s.function).body)
+        for x in stmts_below(lower(s.function, Target()).body)
         if isinstance(x, For) and x.kind is LoopKind.SERIAL
     ]
     assert serial == [2, 31]

@@ -15,11 +15,11 @@ from inlay.loop import te
 from inlay.loop.from_te import from_te
 from inlay.loop.func import LoopFunction
 from inlay.loop.scalar import ReduceOp
+from inlay.machine.target import Target
 from inlay.schedule.choose import schedule
-from inlay.schedule.target import GenericTarget
 from tests.unit.schedule.programs import hold_law, small_integers
 
-TARGET = GenericTarget()
+TARGET = Target()
 SIZES = {"m": (3, 1, 0), "n": (11, 5, 2)}
 
 

@@ -15,11 +15,11 @@ from inlay.loop.printer import print_function
 from inlay.loop.scalar import ReduceOp
 from inlay.loop.verify import check
 from inlay.lower.lower import lower
+from inlay.machine.target import Target
 from inlay.schedule.choose import schedule
-from inlay.schedule.target import GenericTarget
 from tests.unit.schedule.programs import dim, elementwise, gemm, hold_law, layer_norm, softmax
 
-TARGET = GenericTarget()
+TARGET = Target()
 
 
 def scheduled(f: LoopFunction, *sizes: tuple[int, ...]) -> str:
@@ -108,7 +108,7 @@ def test_softmax_of_any_size_is_one_phase_over_rows() -> None:
     f = softmax(dim("m"), dim("n"))
     s = schedule(f, TARGET)
     assert s.refusals == []
-    lowered = lower(s.function)
+    lowered = lower(s.function, TARGET)
     check(lowered)
     env = dict(zip(f.dims, (3, 37), strict=True))
     x = np.random.default_rng(0).standard_normal((3, 37)).astype(np.float32)
@@ -124,7 +124,7 @@ def test_layer_norm_keeps_rows_in_registers() -> None:
     f = layer_norm(dim("m"), 32)
     s = schedule(f, TARGET)
     assert s.refusals == []
-    text = print_function(lower(s.function))
+    text = print_function(lower(s.function, TARGET))
     assert text.count("\n  for") == 1
     assert "workspace" not in text and "stack" not in text
 

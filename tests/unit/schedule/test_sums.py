@@ -16,13 +16,13 @@ from inlay.loop.from_te import from_te
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
 from inlay.loop.scalar import ReduceOp
+from inlay.machine.target import Target
 from inlay.ops.table import table
 from inlay.schedule.choose import schedule
 from inlay.schedule.rules.sums import BLOCK
-from inlay.schedule.target import GenericTarget
 from tests.unit.schedule.programs import dim, hold_law
 
-TARGET = GenericTarget()
+TARGET = Target()
 HALF_ULP = 2.0**-24
 
 

@@ -7,14 +7,14 @@ import pytest
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
 from inlay.loop.scalar import ReduceOp
+from inlay.machine.target import Target
 from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES, schedule
-from inlay.schedule.target import GenericTarget
 from tests.unit.schedule.programs import dim, elementwise, gemm, hold_law, layer_norm, softmax
 from tests.unit.schedule.test_rules import pool, reduction
 
 
 def items(f: LoopFunction, *sizes: tuple[int, ...]) -> str:
-    chosen = schedule(f, GenericTarget(), ITEM_RULES)
+    chosen = schedule(f, Target(), ITEM_RULES)
     assert not chosen.refusals
     return print_function(hold_law(f, chosen, *sizes))
 
@@ -50,7 +50,7 @@ def test_windows(mean: bool) -> None:
 
 
 def test_processors_keep_vectors_in_reductions() -> None:
-    few = schedule(gemm(64, 64, 64), GenericTarget(), FEW_ITEM_RULES)
+    few = schedule(gemm(64, 64, 64), Target(), FEW_ITEM_RULES)
     assert "vector" in print_function(few.function)
-    few = schedule(elementwise(64), GenericTarget(), FEW_ITEM_RULES)
+    few = schedule(elementwise(64), Target(), FEW_ITEM_RULES)
     assert "vector" not in print_function(few.function)

@@ -45,6 +45,7 @@ from inlay.loop.inits import conjuncts
 from inlay.loop.scalar import Binary, BinaryOp, Lit, Scalar, Select
 from inlay.loop.stmt import Block, IterKind, LoopKind
 from inlay.loop.walk import loads_of, stores_of
+from inlay.machine.target import Target
 from inlay.schedule.primitives.cache_write import cache_write
 from inlay.schedule.primitives.clip import as_integer, clip
 from inlay.schedule.primitives.cut import cut
@@ -63,7 +64,6 @@ from inlay.schedule.primitives.use_fma import use_fma
 from inlay.schedule.primitives.vectorize import vectorize
 from inlay.schedule.rules.nests import parallelize, vectorize_nest
 from inlay.schedule.state import Illegal, Schedule
-from inlay.schedule.target import Target, lanes
 
 MAX_UNROLLED_STEPS = 24
 """A reduction, or its innermost loops, of at most so many steps is written out."""
@@ -73,13 +73,13 @@ MIN_PARALLEL_PANELS = 4
 
 def panel_width(target: Target, dtype: DType, columns: int, rows: int | None = None) -> int:
     """Return how many columns a panel should have, with so many rows in a line."""
-    one = lanes(target, dtype)
+    one = target.lanes(dtype.itemsize)
     return one * panel_vectors(columns, rows, one, target.vector_registers)
 
 
 def row_tiles(target: Target, dtype: DType, panel: int, rows: Int) -> tuple[int, ...]:
     """Return the rows of the tiles that cover so many rows."""
-    vectors = max(1, -(-panel // lanes(target, dtype)))
+    vectors = max(1, -(-panel // target.lanes(dtype.itemsize)))
     if rows.value is not None:
         return heights(rows.value, vectors, target.vector_registers)
     most = most_rows(vectors, target.vector_registers)
@@ -205,7 +205,7 @@ def _plan(s: Schedule, block: str, target: Target) -> _Plan:
     second = [x for x in loads_of(b.body) if x.buffer is not _written(b)]
     mixes = any(column.sym not in _symbols(x.indices) for x in second)
     panel = _packed_panel(b) or _own_panel(target, dtype, columns, mixes=mixes)
-    panel = _narrowed(panel, columns, lanes(target, dtype))
+    panel = _narrowed(panel, columns, target.lanes(dtype.itemsize))
     by_column = [x for x in second if column.sym in _symbols(x.indices)]
     batch = {y for x in by_column for y in _symbols(x.indices)} if mixes else set[Sym]()
     others = range(len(spatial) - 1)
@@ -234,7 +234,7 @@ def _narrowed(panel: int, columns: int | None, one: int) -> int:
 
 def _own_panel(target: Target, dtype: DType, columns: int | None, *, mixes: bool) -> int:
     """Return the panel where nothing is packed."""
-    one = lanes(target, dtype)
+    one = target.lanes(dtype.itemsize)
     if columns is None:
         return 2 * one
     if mixes:

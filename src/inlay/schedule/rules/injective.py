@@ -11,12 +11,12 @@ one pass.
 from __future__ import annotations
 
 from inlay.loop.walk import blocks_of
+from inlay.machine.target import Target
 from inlay.schedule.primitives.fuse import fuse
 from inlay.schedule.primitives.merge import merge
 from inlay.schedule.primitives.merge_axes import merge_axes
 from inlay.schedule.rules.nests import parallelize, vectorize_nest
 from inlay.schedule.state import Illegal, Schedule
-from inlay.schedule.target import Target
 
 FEW_ITERATIONS = 8
 """An outermost loop with fewer iterations is fused with the next, to have enough to share."""

@@ -18,6 +18,7 @@ from inlay.loop.walk import (
     stmts_below,
     stores_of,
 )
+from inlay.machine.target import Target
 from inlay.schedule.primitives.annotate import annotate
 from inlay.schedule.primitives.parallel import parallel
 from inlay.schedule.primitives.reorder import reorder
@@ -25,7 +26,6 @@ from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.unroll import unroll
 from inlay.schedule.primitives.vectorize import vectorize
 from inlay.schedule.state import Schedule
-from inlay.schedule.target import Target, lanes
 
 PARALLEL_WORK = 16384
 """Operations below which a nest stays on one thread, when the number is known."""
@@ -66,7 +66,7 @@ def width(block: Block, target: Target) -> int:
     """Return the lanes for a block: a full register of its widest element format."""
     formats = [x.buffer.dtype for x in loads_of(block)]
     formats += [s.buffer.dtype for s in stores_of(block.body)]
-    return min(lanes(target, d) for d in formats)
+    return min(target.lanes(d.itemsize) for d in formats)
 
 
 def vectorize_nest(s: Schedule, loop: str, target: Target) -> str:

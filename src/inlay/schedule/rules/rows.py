@@ -29,6 +29,7 @@ from inlay.loop.buffer import Scope
 from inlay.loop.deps import region
 from inlay.loop.stmt import Block, IterKind
 from inlay.loop.walk import blocks_of, loads_of, stores_of
+from inlay.machine.target import Target
 from inlay.schedule.primitives.cache_write import cache_write
 from inlay.schedule.primitives.decompose_reduction import decompose_reduction
 from inlay.schedule.primitives.merge import merge
@@ -49,7 +50,6 @@ from inlay.schedule.rules.nests import (
 )
 from inlay.schedule.rules.sums import block_sum
 from inlay.schedule.state import Illegal, Schedule
-from inlay.schedule.target import Target
 
 LANE_LEVELS = 2
 """A block of f32 lanes has 2048 terms: more levels cost short rows more than they give long ones."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from inlay.loop.buffer import Scope
 from inlay.loop.stmt import Block, IterKind
 from inlay.loop.walk import blocks_of, stores_of
+from inlay.machine.target import Target
 from inlay.schedule.primitives.annotate import annotate
 from inlay.schedule.primitives.cache_write import cache_write
 from inlay.schedule.primitives.decompose_reduction import decompose_reduction
@@ -30,7 +31,6 @@ from inlay.schedule.primitives.parallel import parallel
 from inlay.schedule.primitives.set_scope import set_scope
 from inlay.schedule.rules.nests import work
 from inlay.schedule.state import Illegal, Schedule
-from inlay.schedule.target import Target
 
 
 @dataclass(slots=True)
