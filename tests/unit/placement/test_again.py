@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from inlay.base.diagnostics import CompileError
 from inlay.interp.tensor import evaluate
 from inlay.ir.printer import print_module
 from inlay.passes.contract import PassContext
@@ -85,3 +86,18 @@ def test_a_program_too_large_to_write_out_is_not_refused(name: str, monkeypatch)
     assert print_module(planned(once, M2)) == print_module(once)
     arrays = arguments(module.functions["main"])
     assert same(evaluate(once, arrays), evaluate(written_out, arrays))
+
+
+def test_functions_that_make_cells_over_many_levels(monkeypatch):
+    """Each level doubles what is below; sharing would put cells together that may be apart."""
+    levels = [
+        f"fn f{k}(c: Ref[T], x: T) "
+        f"{{ let d = ref(x); let _ = @f{k - 1}(d, x); @f{k - 1}(c, read(d)) }}"
+        for k in range(1, 40)
+    ]
+    text = "\n".join(["fn f0(c: Ref[T], x: T) { write(c, neg(x)) }", *levels])
+    module = read(text + "fn main(x: T) { let a @cpu = ref(x); let _ = @f39(a, x); read(a) }")
+    monkeypatch.setattr(gather, "_MOST_AGAIN", 2000)
+    with pytest.raises(CompileError, match="once for each occurrence") as failure:
+        planned(module, M2)
+    assert failure.value.ids == ("placement.too-many-occurrences",)

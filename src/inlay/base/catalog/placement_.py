@@ -61,6 +61,17 @@ ENTRIES = (
         remedy="Use a board with more memory, smaller sizes, or fewer wishes.",
     ),
     Entry(
+        id="placement.too-many-occurrences",
+        title="functions with cells that occur too often to be told apart",
+        explanation=(
+            "Each occurrence of a function may be placed differently. In large programs further "
+            "occurrences that are given the same cells share a place, but those that make cells, are "
+            "given others or are polymorphic cannot, and where such functions call each other over "
+            "many levels, each level may double what is below it."
+        ),
+        remedy="Hand one cell to all calls, or call over fewer levels.",
+    ),
+    Entry(
         id="placement.copy-of-structure",
         title="a list or other data type that would be copied as a whole",
         explanation=(

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from inlay.analysis.blocks import count_uses
 from inlay.analysis.call_graph import call_graph
-from inlay.base.diagnostics import Collector
+from inlay.base.diagnostics import Collector, InlayError, error
 from inlay.base.graph import strong_components
 from inlay.ir.dims import substitute_type
 from inlay.ir.expr import (
@@ -68,6 +68,19 @@ def gather(
 
 
 _MOST_VALUES = 150_000
+_MOST_AGAIN = 1_000_000
+"""Values of further occurrences that are walked: each level of calls may double what is below."""
+
+
+def _too_many(instance: Instance) -> InlayError:
+    name = instance.name.name if isinstance(instance.name, Var) else instance.name
+    return error(
+        "placement.too-many-occurrences",
+        f"found functions that take more than {_MOST_AGAIN:,} values written out once for each "
+        f"occurrence, such as '{name}', needed fewer that share no cells",
+        span=instance.function.span,
+        hint="hand one cell to all calls, or make cells outside of what is called",
+    )
 
 
 class _Gather(Flows):
@@ -83,18 +96,12 @@ class _Gather(Flows):
         self.pending: deque[Instance] = deque()
         self.locals: dict[Var, Function] = {}
         self.shared: dict[tuple[int, int, tuple[int, ...]], Instance] = {}
-        self.walked = 0
+        self.walked = self.again = 0
+        self.met: set[int] = set()
         self.uses: dict[int, set[Var]] = {}
         self.calls = call_graph(module)
-        self.groups = self._recursive_groups()
-
-    def _recursive_groups(self) -> dict[str, frozenset[str]]:
-        graph = self.calls
-        found: dict[str, frozenset[str]] = {}
-        for group in strong_components(list(graph), lambda n: graph[n]):
-            for name in group:
-                found[name] = frozenset(group)
-        return found
+        components = strong_components(list(self.calls), lambda name: self.calls[name])
+        self.groups = {name: frozenset(group) for group in components for name in group}
 
     def run(self) -> None:
         """Instantiate entries and functions that nobody calls, then what they call."""
@@ -164,10 +171,7 @@ class _Gather(Flows):
                     found.group[atom.name] = found
         else:
             assert isinstance(atom, Var)
-            home = now
-            while atom not in home.env and home.name is not atom:
-                assert home.parent is not None, f"'{atom.name}' is bound around its use"
-                home = home.parent
+            home = self._home(atom)
             if home.name is atom:  # recursion
                 found = home
             else:
@@ -207,13 +211,15 @@ class _Gather(Flows):
         if has_cells(function.type.result) or any(map(self._is_rigid, node.args)):
             return None
         given = [a for a in node.args if isinstance(a, Var) and has_cells(a.type)]
-        return tuple(self.graph.values.find(a) for v in given for a in leaves(self._known(v)))
+        return tuple(self.graph.values.find(a) for v in given for a in leaves(self._home(v).env.get(v)))
 
-    def _known(self, var: Var) -> Domain:
+    def _home(self, var: Var) -> Instance:
+        """Return the instance in which a variable is bound, or that it names."""
         home = self.now
-        while home is not None and var not in home.env:
+        while home is not None and var not in home.env and home.name is not var:
             home = home.parent
-        return None if home is None else home.env[var]
+        assert home is not None, f"'{var.name}' is bound around its use"
+        return home
 
     def _types_at(self, function: Function, node: Expr, index: int) -> dict[str, Type]:
         """Return what type variables stand for at a call."""
@@ -231,7 +237,13 @@ class _Gather(Flows):
     def _walk(self, instance: Instance) -> None:
         self.now = instance
         spelled = instance.name.name if isinstance(instance.name, Var) else instance.name
+        before = self.walked
         body = self._block(instance.function.body)
+        if id(instance.function) in self.met:
+            self.again += self.walked - before
+        self.met.add(id(instance.function))
+        if self.again > _MOST_AGAIN:
+            raise _too_many(instance)
         reason = Reason(f"the body of {spelled} is its result", instance.function.span)
         self.flow(body, instance.result, reason)
 
@@ -276,12 +288,7 @@ class _Gather(Flows):
             case Var() if atom in self.locals:
                 return self._occurrence(atom, node, index)
             case Var():
-                home: Instance | None = self.now
-                while home is not None:
-                    if atom in home.env:
-                        return home.env[atom]
-                    home = home.parent
-                raise AssertionError(f"'{atom.name}' is bound around its use")
+                return self._home(atom).env[atom]
             case GlobalVar(name=name) if name in self.module.functions:
                 if self.module.functions[name].primitive is None:
                     return self._occurrence(atom, node, index)
