@@ -70,7 +70,11 @@ inlay_view_t *inlay_heap_view(inlay_heap_t *heap, uint32_t rank)
 {
     inlay_view_t *view = (inlay_view_t *)(void *)allocate(
         heap, sizeof(inlay_view_t) + rank * sizeof(int64_t), KIND_TENSOR);
-    if (view) view->rank = rank;
+    if (!view) return NULL;
+    view->rank = rank;
+#if INLAY_RACES
+    view->tensor = 0;
+#endif
     return view;
 }
 
@@ -96,6 +100,8 @@ inlay_storage_t *inlay_heap_borrow(inlay_heap_t *heap, void *data, size_t bytes)
     storage->guards = NULL;
 #if INLAY_RACES
     storage->serial = ++heap->serials;
+    storage->newest = 0;
+    storage->written = NULL;
 #endif
     storage->home = NULL;
     storage->memory = NULL;
@@ -146,6 +152,9 @@ static void recycle(inlay_heap_t *heap, inlay_object_t *object)
 {
     if (object->kind == KIND_STORAGE) {
         inlay_storage_t *storage = (inlay_storage_t *)(void *)object;
+#if INLAY_RACES
+        inlay_intervals_clear(&heap->intervals, &storage->written);
+#endif
         if (storage->owned && storage->home) {
             heap->lodged[storage->home->memory] -= storage->bytes;
             storage->home->driver->release(storage->home->device, storage->memory);
@@ -237,4 +246,7 @@ void inlay_heap_close(inlay_heap_t *heap)
         }
     }
     inlay_blocks_drop(&heap->blocks);
+#if INLAY_RACES
+    inlay_intervals_close(&heap->intervals, heap->host);
+#endif
 }

@@ -33,7 +33,8 @@ typedef struct inlay_heap {
     size_t live;
     inlay_blocks_t blocks;
 #if INLAY_RACES
-    uint64_t serials;
+    uint64_t serials;  /* of storages, tensors and writes: what is later has a greater one */
+    inlay_intervals_t intervals;
 #endif
     size_t used_bytes; /* of all storages that own theirs */
     size_t *lodged;    /* bytes of storages in each memory of a device; NULL where there is none */

@@ -189,6 +189,7 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
         runs_now = (is_short || !inlay_ahead_pays(m)) && !is_pending(kernel, tensors);
         if (runs_now && !is_short) inlay_ahead_ran(m, now->ns);
     }
+    INLAY_TRY(inlay_race_tensors(m, kernel, tensors));
     if (runs_now)
         INLAY_TRY(run_now(m, kernel, tensors, bytes));
     else

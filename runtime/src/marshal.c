@@ -37,6 +37,7 @@ inlay_status_t inlay_export(inlay_activation_t *m, const inlay_slot_t *slot, int
     view = (inlay_view_t *)(void *)slot->as.object;
     storage = view->storage;
     if (storage->home) return inlay_not_in_host(m, storage->home);
+    INLAY_TRY(inlay_race_tensor(m, view, view->data, view->bytes, NULL, 0));
     block = storage->data;
     bytes = storage->capacity;
     result->dtype = view->dtype;

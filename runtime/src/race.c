@@ -20,7 +20,8 @@
  * when they are met, so that each access is compared a few times, not with all before it.
  *
  * Cells count as memory that the issuer touches. Of a kernel that runs in the host, what it is said to
- * read is summed before and after. Not seen are two tensors that share bytes by a wrong plan.
+ * read is summed before and after. Two tensors to which a wrong plan gave the same bytes may well be
+ * used in a right order: that they are not what they were is seen in race_tensors.c.
  *
  * After MOST_OPS operations everything in flight is waited for and forgotten. */
 #include "machine.h"
@@ -152,25 +153,31 @@ void inlay_race_end(inlay_activation_t *m, const inlay_command_t *command)
     join(m->flow.race.retired, row(&m->flow.race, command->op), command->op);
 }
 
-static void say_one(inlay_activation_t *m, inlay_error_t *error, const inlay_shadow_t *shadow)
+void inlay_race_say(const inlay_activation_t *m, inlay_error_t *error, const inlay_kernel_t *kernel,
+                    const char *what, const inlay_function_t *function, const uint32_t *pc)
 {
     inlay_text_t span;
-    if (shadow->kernel) {
-        inlay_say(error, "kernel '");
-        inlay_say_text(error, shadow->kernel->name);
+    inlay_say(error, kernel ? "kernel '" : what);
+    if (kernel) {
+        inlay_say_text(error, kernel->name);
         inlay_say(error, "'");
-    } else {
-        inlay_say(error, shadow->op == ISSUER ? "an instruction" : "a copy");
-        if (shadow->lodging == IN_CELLS) inlay_say(error, " on a cell");
     }
-    span = inlay_module_span(m->module, shadow->function,
-                             (uint32_t)(shadow->pc - shadow->function->code));
+    if (!function) return;
+    span = inlay_module_span(m->module, function, (uint32_t)(pc - function->code));
     inlay_say(error, " in '");
-    inlay_say_text(error, shadow->function->name);
+    inlay_say_text(error, function->name);
     inlay_say(error, "'");
     if (!span.bytes) return;
     inlay_say(error, " at ");
     inlay_say_text(error, span);
+}
+
+static void say_one(const inlay_activation_t *m, inlay_error_t *error, const inlay_shadow_t *shadow)
+{
+    const char *what = shadow->op != ISSUER           ? "a copy"
+                       : shadow->lodging == IN_CELLS ? "an instruction on a cell"
+                                                      : "an instruction";
+    inlay_race_say(m, error, shadow->kernel, what, shadow->function, shadow->pc);
 }
 
 /* Keep the first finding: what it is, both operations, and the bytes. */

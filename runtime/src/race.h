@@ -9,6 +9,11 @@ struct inlay_activation;
 struct inlay_command;
 struct inlay_storage;
 struct inlay_compound;
+struct inlay_heap;
+struct inlay_view;
+struct inlay_kernel;
+struct inlay_function;
+struct inlay_slot;
 
 #if INLAY_RACES
 
@@ -53,14 +58,38 @@ void inlay_race_made_cell(struct inlay_activation *m, const struct inlay_compoun
 /* Before and after a kernel runs in the host: whether what it is said to read stays what it is. */
 void inlay_race_remember(struct inlay_command *command);
 inlay_status_t inlay_race_kept(const struct inlay_command *command, inlay_error_t *error);
+/* Say which operation: of a kernel, or what it is; the instruction is NULL outside the program. */
+void inlay_race_say(const struct inlay_activation *m, inlay_error_t *error,
+                    const struct inlay_kernel *kernel, const char *what,
+                    const struct inlay_function *function, const uint32_t *pc);
+/* race_tensors.c. A new tensor gets its number; a view has that of its operand. */
+void inlay_race_name_tensor(struct inlay_heap *heap, struct inlay_view *view);
+void inlay_race_name_view(struct inlay_view *view, const struct inlay_view *of);
+/* A tensor is read or written at so many bytes, by a kernel or (NULL) something else; the tensors of a
+ * kernel are. INLAY_RACE where another tensor has written there what is read. */
+inlay_status_t inlay_race_use(struct inlay_activation *m, const struct inlay_view *view,
+                              const void *at, size_t bytes, const struct inlay_kernel *kernel,
+                              int writes);
+inlay_status_t inlay_race_invoke(struct inlay_activation *m, const struct inlay_kernel *kernel,
+                                 const struct inlay_slot *tensors);
 /* Break the plan the nth time that it can be. */
 void inlay_race_sabotage(struct inlay_activation *m, int kind, int nth);
 /* Whether to do it now. */
 int inlay_race_breaks(struct inlay_activation *m, int kind);
 
 #define INLAY_RACES_ON(m) ((m)->flow.race.is_on)
+#define inlay_race_name(heap, view) inlay_race_name_tensor(heap, view)
+#define inlay_race_same(view, of) inlay_race_name_view(view, of)
+#define inlay_race_tensor(m, view, at, bytes, kernel, writes) \
+    (INLAY_RACES_ON(m) ? inlay_race_use(m, view, at, bytes, kernel, writes) : INLAY_OK)
+#define inlay_race_tensors(m, kernel, tensors) \
+    (INLAY_RACES_ON(m) ? inlay_race_invoke(m, kernel, tensors) : INLAY_OK)
 #else
 #define INLAY_RACES_ON(m) 0
+#define inlay_race_name(heap, view) ((void)0)
+#define inlay_race_same(view, of) ((void)0)
+#define inlay_race_tensor(m, view, at, bytes, kernel, writes) INLAY_OK
+#define inlay_race_tensors(m, kernel, tensors) INLAY_OK
 #define inlay_race_open(m) INLAY_OK
 #define inlay_race_close(m) ((void)0)
 #define inlay_race_forget(m) ((void)0)

@@ -73,6 +73,14 @@ static inlay_view_t *new_view(inlay_activation_t *m, inlay_storage_t *storage, u
     return view;
 }
 
+/* A view that is no view of another tensor. */
+static inlay_view_t *named(inlay_activation_t *m, inlay_view_t *view)
+{
+    (void)m;
+    if (view) inlay_race_name(&m->heap, view);
+    return view;
+}
+
 /* A new storage. Where the host has no more memory, what commands in flight hold may be enough. */
 static inlay_storage_t *new_storage_in(inlay_activation_t *m, uint32_t memory, size_t bytes,
                                        size_t align)
@@ -114,7 +122,7 @@ static inlay_view_t *new_tensor(inlay_activation_t *m, uint32_t dtype, const int
 {
     inlay_storage_t *storage = new_storage(m, capacity > bytes ? capacity : bytes, BLOCK_ALIGN);
     if (!storage) return NULL;
-    return new_view(m, storage, storage->data, dtype, dims, rank, bytes);
+    return named(m, new_view(m, storage, storage->data, dtype, dims, rank, bytes));
 }
 
 inlay_status_t inlay_op_storage(inlay_activation_t *m, const uint32_t *operands)
@@ -155,7 +163,7 @@ inlay_status_t inlay_op_tensor(inlay_activation_t *m, const uint32_t *operands)
                           "{1} bytes at {2} do not fit a storage of {3}", values, 3);
     }
     /* The view takes over the stack's reference. */
-    view = new_view(m, storage, storage->data + offset, dtype, dims, rank, (size_t)bytes);
+    view = named(m, new_view(m, storage, storage->data + offset, dtype, dims, rank, (size_t)bytes));
     if (!view) return INLAY_OUT_OF_MEMORY;
     set(at, KIND_TENSOR, &view->header);
     m->sp = at + 1;
@@ -174,7 +182,7 @@ inlay_status_t inlay_op_allocate(inlay_activation_t *m, const uint32_t *operands
     if (bytes < 0) return bad_dims(m, bytes, dims, rank);
     storage = new_storage_in(m, operands[0], (size_t)bytes, BLOCK_ALIGN);
     if (!storage) return why_no_storage(m);
-    view = new_view(m, storage, storage->data, dtype, dims, rank, (size_t)bytes);
+    view = named(m, new_view(m, storage, storage->data, dtype, dims, rank, (size_t)bytes));
     if (!view) return INLAY_OUT_OF_MEMORY;
     set(at, KIND_TENSOR, &view->header);
     m->sp = at + 1;
@@ -211,6 +219,7 @@ static inlay_status_t narrow(inlay_activation_t *m, inlay_slot_t *at, size_t off
     inlay_view_t *view = view_of(at), *made;
     made = new_view(m, view->storage, view->data + offset, view->dtype, dims, rank, bytes);
     if (!made) return INLAY_OUT_OF_MEMORY;
+    inlay_race_same(made, view);
     inlay_retain(&view->storage->header);
     inlay_release(&m->heap, &view->header);
     set(at, KIND_TENSOR, &made->header);
@@ -280,6 +289,15 @@ static inlay_status_t need_tensors(inlay_activation_t *m, const inlay_slot_t *a,
     return INLAY_OK;
 }
 
+/* Copy all of a tensor into another one. */
+static inlay_status_t copy(inlay_activation_t *m, const inlay_view_t *to, uint8_t *at,
+                           const inlay_view_t *from)
+{
+    INLAY_TRY(inlay_race_tensor(m, from, from->data, from->bytes, NULL, 0));
+    INLAY_TRY(inlay_race_tensor(m, to, at, from->bytes, NULL, 1));
+    return inlay_issue_copy(m, to->storage, at, from->storage, from->data, from->bytes);
+}
+
 /* Add the bytes of the tensor on top to the end of the one below it, which grows by so much along an
  * axis: in place where nobody else sees that one and its storage has room. */
 static inlay_status_t lengthen(inlay_activation_t *m, uint32_t axis, int64_t by)
@@ -296,15 +314,12 @@ static inlay_status_t lengthen(inlay_activation_t *m, uint32_t axis, int64_t by)
         made = new_tensor(m, view->dtype, dims, view->rank, view->bytes + rows->bytes,
                           2 * view->bytes);
         if (!made) return INLAY_OUT_OF_MEMORY;
-        INLAY_TRY(inlay_issue_copy(m, made->storage, made->data, view->storage, view->data,
-                                   view->bytes));
-        INLAY_TRY(inlay_issue_copy(m, made->storage, made->data + view->bytes, rows->storage,
-                                   rows->data, rows->bytes));
+        INLAY_TRY(copy(m, made, made->data, view));
+        INLAY_TRY(copy(m, made, made->data + view->bytes, rows));
         inlay_release(&m->heap, &view->header);
         set(at, KIND_TENSOR, &made->header);
     } else {
-        INLAY_TRY(inlay_issue_copy(m, view->storage, view->data + view->bytes, rows->storage,
-                                   rows->data, rows->bytes));
+        INLAY_TRY(copy(m, view, view->data + view->bytes, rows));
         view->bytes += rows->bytes;
         view->dims[axis] += by;
     }
@@ -352,7 +367,7 @@ inlay_status_t inlay_op_own(inlay_activation_t *m)
     INLAY_TRY(need_host(m, view));
     made = new_tensor(m, view->dtype, view->dims, view->rank, view->bytes, 0);
     if (!made) return INLAY_OUT_OF_MEMORY;
-    INLAY_TRY(inlay_issue_copy(m, made->storage, made->data, view->storage, view->data, view->bytes));
+    INLAY_TRY(copy(m, made, made->data, view));
     inlay_release(&m->heap, &view->header);
     set(at, KIND_TENSOR, &made->header);
     return INLAY_OK;
@@ -373,8 +388,7 @@ inlay_status_t inlay_op_assign(inlay_activation_t *m)
                           "an input or constant would be written", NULL, 0);
     INLAY_TRY(need_host(m, target));
     INLAY_TRY(need_host(m, source));
-    INLAY_TRY(inlay_issue_copy(m, target->storage, target->data, source->storage, source->data,
-                               source->bytes));
+    INLAY_TRY(copy(m, target, target->data, source));
     inlay_release(&m->heap, &source->header);
     inlay_release(&m->heap, &target->header);
     m->sp -= 2;
@@ -431,6 +445,7 @@ inlay_status_t inlay_op_read_ints(inlay_activation_t *m, uint32_t n)
     INLAY_TRY(need_host(m, view));
     INLAY_TRY(inlay_task_wait(m, view->storage, view->data, view->bytes, 0));
     inlay_race_direct(m, view->storage, view->data, view->bytes, 0);
+    INLAY_TRY(inlay_race_tensor(m, view, view->data, view->bytes, NULL, 0));
     for (i = 0; i < n; i++) {
         if (!load(view, i, &values[0]))
             return inlay_fail(m->error, INLAY_INT_OVERFLOW, "integer arithmetic leaves 64 bits",
@@ -515,6 +530,7 @@ inlay_status_t inlay_op_make_ints(inlay_activation_t *m, uint32_t dtype, uint32_
     made = new_tensor(m, dtype, &dim, rank, n * item, 0);
     if (!made) return INLAY_OUT_OF_MEMORY;
     inlay_race_direct(m, made->storage, made->data, made->bytes, 1);
+    INLAY_TRY(inlay_race_tensor(m, made, made->data, made->bytes, NULL, 1));
     for (i = 0; i < n; i++) store(dtype, made->data + i * item, at[i].as.integer);
     set(at, KIND_TENSOR, &made->header);
     m->sp = at + 1;

@@ -9,6 +9,7 @@
 #define INLAY_VALUE_H
 
 #include "inlay_rt.h"
+#include "intervals.h"
 
 /* Kinds; the numbers are those of bytecode/isa.py. */
 enum {
@@ -54,6 +55,8 @@ typedef struct inlay_storage {
     struct inlay_guard *guards;    /* of suspended tasks; each pins it */
 #if INLAY_RACES
     uint64_t serial;
+    uint64_t newest;           /* the serial of the tensor that was made in it last */
+    inlay_interval_t *written; /* which tensors wrote its bytes, where that is watched */
 #endif
     const struct inlay_home *home; /* NULL: in the host; else see device.h, and data is no address */
     struct inlay_memory *memory;   /* of the device */
@@ -66,6 +69,9 @@ typedef struct inlay_view {
     size_t bytes;
     uint32_t dtype;
     uint32_t rank;
+#if INLAY_RACES
+    uint64_t tensor; /* its serial; that of the operand for views, and for what grows in place */
+#endif
     int64_t dims[]; /* rank of them */
 } inlay_view_t;
 

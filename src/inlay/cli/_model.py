@@ -274,6 +274,13 @@ def describe_placement(facts: Mapping[str, Any], output: Output, *, all_kernels:
     output.say(f"  native code: {size_text(facts.get('image_bytes', 0))}")
 
 
+def describe_copies(facts: Mapping[str, Any], output: Output) -> None:
+    """Say which tensors are copied before they are updated, and why."""
+    for copy in facts.get("copies", []):
+        at = f"{copy['at']}: " if copy["at"] else ""
+        output.say(f"  {at}{copy['message']}")
+
+
 def describe_memory(
     facts: Mapping[str, Any], entry: Entry, inputs: Mapping[str, np.ndarray], output: Output
 ) -> None:

@@ -13,6 +13,7 @@ from inlay.cli._files import check_outputs, files_read
 from inlay.cli._model import (
     add_model_arguments,
     compile_arguments,
+    describe_copies,
     describe_import,
     describe_placement,
     size_text,
@@ -39,6 +40,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     facts = compiled.report.to_json()
     describe_import(arguments.model, facts, output)
     describe_placement(facts, output, all_kernels=arguments.kernels)
+    describe_copies(facts, output)
     times = kept.durations()
     if arguments.timings:
         for name, ns in times.items():

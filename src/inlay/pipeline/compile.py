@@ -24,6 +24,7 @@ from inlay.lower.ops_to_loops import Batch as TeBatch
 from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.board import NATIVE, Board
 from inlay.machine.target import Target, host
+from inlay.memory import read_first
 from inlay.memory.plan_memory import plan_module
 from inlay.ops.table import OperatorTable
 from inlay.passes.manager import run_pipeline
@@ -101,7 +102,8 @@ def compile_module(
         )  # fmt: skip
     cached = {name: code.cached for name, code in artifact.kernels.items()}
     counts, size = count_kernels(module, cached, board.host.name), len(artifact.image.data)
-    report = Report(operator_counts, constant_bytes, *counts, plans, size, module.metadata)
+    copies = context.remarks.of(read_first.PASS.name)
+    report = Report(operator_counts, constant_bytes, *counts, plans, size, module.metadata, copies)
     with instrument.span("link"):
         program = link(
             module,

@@ -12,12 +12,14 @@ import numpy as np
 from inlay.analysis.blocks import values
 from inlay.arith.expr import Int, substitute, symbols, to_int
 from inlay.base.metadata import NOTHING_SAID, Metadata
+from inlay.base.span import Span
 from inlay.bytecode.formula import quoted
 from inlay.ir.expr import Call, Const, GlobalVar, OpRef
 from inlay.ir.module import Module
 from inlay.ir.walk import postorder
 from inlay.memory.plan_memory import FunctionPlan
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, KILL, TENSOR_AT
+from inlay.passes.contract import Remark
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Report:
         plans: the memory plan of each function.
         image_bytes: of native code.
         metadata: what the file of the program says of itself.
+        copies: tensors that are copied before they are updated, with the reason for each.
     """
 
     operators: Mapping[str, int]
@@ -60,6 +63,7 @@ class Report:
     plans: tuple[FunctionPlan, ...]
     image_bytes: int
     metadata: Metadata = NOTHING_SAID
+    copies: tuple[Remark, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, which depends on program and target alone."""
@@ -83,8 +87,16 @@ class Report:
                 for p in self.plans
             ],
             "image_bytes": self.image_bytes,
+            "copies": [
+                {"reason": r.reason, "message": r.message, "at": _where(r.span)} for r in self.copies
+            ],
             "model": self.metadata.to_json(),
         }
+
+
+def _where(span: Span) -> str:
+    """Return a place in a program, without the name of its file."""
+    return f"{span.line}:{span.column}" if span.source is not None else span.name
 
 
 def _size(size: Int) -> int | str:

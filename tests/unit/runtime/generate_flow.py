@@ -1,6 +1,6 @@
 """Random programs about what is pending: blocks whose bytes are shared, tasks, waits and failures.
 
-Each function has a block of its own and writes through overlapping views of it; it reads those and
+Each function has a tensor of its own and writes through overlapping views of it; it reads those and
 what it was given. Calls are tasks, in chains and nested; what they get is overwritten behind them.
 Integers are read from tensors, decide branches, and are returned. Now and then a kernel fails.
 """
@@ -84,17 +84,17 @@ class _Body:
         f = self.f
         f.at(f"function {self.index}")
         f.emit("INT", 8 * BLOCK), f.emit("STORAGE", 0, 64)
+        f.emit("INT", 0), f.emit("INT", BLOCK), f.emit("TENSOR", "i64", 1)
         block = f.depth - 1
         for _ in range(self.random.randint(2, 5)):
-            offset = 8 * self.random.randint(0, BLOCK - WIDTH)
-            f.emit("COPY", block), f.emit("INT", offset), f.emit("INT", WIDTH)
-            f.emit("TENSOR", "i64", 1)
+            offset = self.random.randint(0, BLOCK - WIDTH)
+            f.emit("COPY", block), f.emit("INT", offset), f.emit("INT", WIDTH), f.emit("ROWS")
             self.writable.append(f.depth - 1)
         # All bytes are written before they are read.
         for offset in {*range(0, BLOCK - WIDTH, WIDTH), BLOCK - WIDTH}:
             f.emit("COPY", 0)
-            f.emit("COPY", block), f.emit("INT", 8 * offset), f.emit("INT", WIDTH)
-            f.emit("TENSOR", "i64", 1), f.emit("INT", 0), f.emit("INVOKE", self.g.kernels[1])
+            f.emit("COPY", block), f.emit("INT", offset), f.emit("INT", WIDTH), f.emit("ROWS")
+            f.emit("INT", 0), f.emit("INVOKE", self.g.kernels[1])
         self.readable += self.writable
         for _ in range(self.random.randint(2, 10)):
             self.statement()

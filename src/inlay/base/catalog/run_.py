@@ -131,11 +131,12 @@ ENTRIES = (
     ),
     Entry(
         id="run.race",
-        title="two operations touch the same bytes and nothing orders them",
+        title="operations touch the same bytes and nothing orders them, or keeps them apart",
         explanation=(
             "With `inlay run --races` or `Settings(races=True)` the accesses of a run are compared. "
             "Two were found that touch the same bytes or cell and do not follow each other, or a "
-            "kernel writes to a tensor that it is said to read. It is a fault of a kernel of yours, of "
+            "kernel writes to a tensor that it is said to read, or a tensor is read whose bytes another "
+            "one has overwritten. It is a fault of a kernel of yours, of "
             "a program that shares a cell between calls that run at the same time, of the runtime or "
             "of a plan."
         ),
