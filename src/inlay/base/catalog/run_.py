@@ -135,10 +135,9 @@ ENTRIES = (
         explanation=(
             "With `inlay run --races` or `Settings(races=True)` the accesses of a run are compared. "
             "Two were found that touch the same bytes or cell and do not follow each other, or a "
-            "kernel writes to a tensor that it is said to read, or a tensor is read whose bytes another "
-            "one has overwritten. It is a fault of a kernel of yours, of "
-            "a program that shares a cell between calls that run at the same time, of the runtime or "
-            "of a plan."
+            "kernel writes to a tensor that it is said to read, or a tensor is read whose bytes "
+            "another one has overwritten. It is a fault of a kernel of yours, of a program that "
+            "shares a cell between calls that run at the same time, of the runtime or of a plan."
         ),
         remedy="Look at the two operations that the message names; without kernels and cells of your "
         "own, report it with the program and the order (`--schedule`).",
