@@ -38,6 +38,7 @@ from inlay.pipeline.detect import find_detected
 from inlay.pipeline.devices import away, runnable
 from inlay.placement.choose.calibration import calibrated, write_measured
 from inlay.placement.choose.costs import Costs, Measured, Predictor, Step, is_static, kernel_key
+from inlay.placement.choose.transfers import fitted
 from inlay.runtime.native import Settings
 from inlay.runtime.session import Executable, executable_of
 from inlay.runtime.trace import Event, EventKind
@@ -304,7 +305,7 @@ def _least(text: str, board: Board) -> float:
 
 
 def _summary(board: Board, samples: _Samples) -> Measured:
-    links = {link: _line(found) for link, found in samples.copies.items()}
+    links = {link: fitted(found) for link, found in samples.copies.items()}
     measured = Measured(launches=samples.launches, links=links)
     totals: dict[tuple[str, str], list[float]] = {}
     for (device, _), (ns, steps, dims) in samples.kernels.items():
@@ -318,13 +319,3 @@ def _summary(board: Board, samples: _Samples) -> Measured:
     factors = {key: taken / work for key, (taken, work) in totals.items()}
     kernels = {key: ns for key, (ns, _, _) in samples.kernels.items() if is_static(key[1])}
     return Measured(factors, samples.launches, kernels, links)
-
-
-def _line(found: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return latency and bandwidth: the least time of the smallest copies, and the slope from there."""
-    by_size: dict[float, float] = {}
-    for size, ns in found:
-        by_size[size] = min(ns, by_size.get(size, ns))
-    (small, latency), (large, most) = min(by_size.items()), max(by_size.items())
-    slope = (most - latency) / (large - small) if large > small else 0.0
-    return max(0.0, latency - small * max(slope, 0.0)), 1.0 / max(slope, 1e-3)

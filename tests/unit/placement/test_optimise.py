@@ -15,6 +15,7 @@ from inlay.placement.choose.optimise import Candidate, contract, optimise
 from inlay.placement.choose.relaxation import relax
 from inlay.placement.choose.schedule import INFINITE, Item, Problem, Task
 from inlay.placement.choose.search import first_able
+from inlay.placement.choose.transfers import Hop
 
 
 def problem(
@@ -40,7 +41,7 @@ def problem(
         tasks.append(Task(tuple(costs), values, (t + 1,)))
         items.append(Item(rng.choice((64, 4096, 65536)), t))
     read = {v for t in tasks for v in t.reads}
-    hop = lambda b: ((b, 0, 200.0 * slow, 0.05 * slow),)  # noqa: E731
+    hop = lambda b: (Hop(b, 0, 200.0 * slow, 0.05 * slow),)  # noqa: E731
     routes = tuple(
         tuple(
             () if a == b else hop(b) if a == 0 or b == 0 else (*hop(0), *hop(b))
@@ -116,7 +117,7 @@ def test_where_copies_are_expensive_the_first_device_that_can_is_poor():
         fast = t % 4 == 0
         tasks.append(Task((2000.0 if fast else 1000.0, 200.0 if fast else None), (t,), (t + 1,)))
         items.append(Item(65536.0, t))
-    hop = lambda b: ((b, 0, 1000.0, 0.1),)  # noqa: E731
+    hop = lambda b: (Hop(b, 0, 1000.0, 0.1),)  # noqa: E731
     routes = (((), hop(1)), (hop(0), ()))
     p = Problem(tuple(tasks), tuple(items), (0, 1), routes, (-1,), ((40, 0),), ((0,), (1,)), (None, None))
     turned = Problem(  # the accelerator comes first, so that "first device that can" takes it
@@ -159,7 +160,7 @@ def test_copies_that_compete_are_in_the_bound():
     """One engine brings forty inputs: no hardware is busy for as long, and no path is as long."""
     items = [*(Item(1000, -1, 0) for _ in range(40)), *(Item(8, t) for t in range(40))]
     tasks = tuple(Task((None, 10.0), (t,), (40 + t,)) for t in range(40))
-    routes = (((), ((1, 0, 0.0, 1.0),)), (((0, 0, 0.0, 1.0),), ()))
+    routes = (((), (Hop(1, 0, 0.0, 1.0),)), ((Hop(0, 0, 0.0, 1.0),), ()))
     p = Problem(tasks, tuple(items), (0, 1), routes, (-1,), ((79, 1),), ((0,), (1,)), (None, None))
     assert lower_bound(p) < 2_000
     assert 37_000 < relax(p, predict(p, first_able(p))).bound <= predict(p, (1,) * 40)
@@ -180,7 +181,7 @@ def test_small_memories_raise_the_bound():
 def test_a_set_of_tasks_can_be_one_candidate():
     items = (Item(64, -1, 0), Item(64, 0), Item(64, 1), Item(64, 2))
     tasks = tuple(Task((100.0, 90.0), (i,), (i + 1,)) for i in range(3))
-    routes = (((), ((1, 0, 10.0, 0.0),)), (((0, 0, 10.0, 0.0),), ()))
+    routes = (((), (Hop(1, 0, 10.0, 0.0),)), ((Hop(0, 0, 10.0, 0.0),), ()))
     p = Problem(tasks, items, (0, 1), routes, (-1,), ((3, 0),), ((0,), (1,)), (None, None))
     alone = optimise(p)
     together = optimise(p, [Candidate(frozenset({0, 1, 2}), 1, 50.0, "all three")])

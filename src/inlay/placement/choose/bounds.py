@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from inlay.placement.choose.schedule import INFINITE, Problem, Task
+from inlay.placement.choose.transfers import route_ns, times_copied
 
 
 def lower_bound(problem: Problem) -> float:
@@ -80,7 +81,8 @@ def paths(problem: Problem) -> float:
 
 def _spread(problem: Problem, value: int, ends: list[float], least: float) -> list[float]:
     """Return when a value can be on each device, if it is made on some device by then."""
-    size = problem.items[value].bytes
+    item = problem.items[value]
+    times = times_copied(item.often, least)
     found = list(ends)
     for a in problem.devices:
         if ends[a] == INFINITE:
@@ -88,9 +90,7 @@ def _spread(problem: Problem, value: int, ends: list[float], least: float) -> li
         for b in problem.devices:
             route = problem.routes[a][b]
             if route is not None:
-                hops = sum(latency + size * per for _, _, latency, per in route)
-                time = ends[a] + hops * least
-                found[b] = min(found[b], time)
+                found[b] = min(found[b], ends[a] + route_ns(route, item.bytes, times))
     return found
 
 

@@ -93,10 +93,7 @@ class Predictor:
 
     def number(self, e: Int) -> float:
         """Return a formula at the typical sizes."""
-        if e.value is not None:
-            return float(e.value)
-        dims = {s: self._dims.get(s, UNKNOWN_SIZE) for s in symbols(e)}
-        return float(max(0, evaluate(e, dims)))
+        return at_sizes(e, self._dims)
 
     def kernel(self, steps: Sequence[Step], device: str) -> float:
         """Return the nanoseconds of operations that run as one kernel."""
@@ -166,6 +163,13 @@ class Predictor:
         return isinstance(call.callee, OpRef) and (
             self._operators.definition(call.callee.op).pattern is Pattern.LAYOUT
         )
+
+
+def at_sizes(e: Int, dims: Mapping[Sym, int]) -> float:
+    """Return a formula at sizes of dims, `UNKNOWN_SIZE` for those that are not there."""
+    if e.value is not None:
+        return float(e.value)
+    return float(max(0, evaluate(e, {s: dims.get(s, UNKNOWN_SIZE) for s in symbols(e)})))
 
 
 def _shared(ns: float, threads: int) -> float:

@@ -23,7 +23,8 @@ from inlay.machine.board import Board
 from inlay.machine.memory import PoolKind
 from inlay.ops.table import OperatorTable
 from inlay.placement.choose.costs import UNKNOWN_SIZE, Costs, Predictor
-from inlay.placement.choose.schedule import Hop, Item, Problem, Task
+from inlay.placement.choose.schedule import Item, Problem, Task
+from inlay.placement.choose.transfers import Route, hop_of
 from inlay.placement.infer.domains import Domain, Leaf, Parts, leaves
 from inlay.placement.infer.graph import Edge, Graph, Machine
 from inlay.placement.infer.instance import Instance
@@ -246,26 +247,19 @@ class ProblemMaker:
                         found[maker, device] = None
         return tuple(found)
 
-    def _routes(self, engines: Mapping[str, int]) -> tuple[tuple[tuple[Hop, ...] | None, ...], ...]:
+    def _routes(self, engines: Mapping[str, int]) -> tuple[tuple[Route | None, ...], ...]:
         machine, board = self.machine, self.board
 
-        def route(a: int, b: int) -> tuple[Hop, ...] | None:
+        def route(a: int, b: int) -> Route | None:
             if a == b or machine.shared[a][b]:
                 return ()
             names = machine.devices
             links = board.routes(board.writable(names[a]), board.writable(names[b]))
             hops = [
-                (
-                    machine.device_index[board.owner_of(x.target)],
-                    engines[x.engine],
-                    x.latency_ns,
-                    1.0 / x.bytes_per_ns,
-                )
+                hop_of(x, machine.device_index[board.owner_of(x.target)], engines[x.engine])
                 for x in links
             ]
-            if not hops:
-                return None
-            return (*hops[:-1], (b, *hops[-1][1:]))
+            return (*hops[:-1], hops[-1]._replace(device=b)) if hops else None
 
         every = range(len(machine.devices))
         return tuple(tuple(route(a, b) for b in every) for a in every)

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from inlay.placement.choose.capacity import rooms
 from inlay.placement.choose.schedule import Problem
+from inlay.placement.choose.transfers import times_copied, transfer_ns
 
 Floats = NDArray[np.float64]
 
@@ -111,7 +112,7 @@ class _Values:
         self._piece = np.array(problem.hardware)
         self._pieces = max(problem.hardware) + 1
         hops = [h for row in problem.routes for route in row for h in route or ()]
-        self.resources = self._pieces + max((h[1] for h in hops), default=-1) + 1
+        self.resources = self._pieces + max((h.engine for h in hops), default=-1) + 1
         self._list_values()
         self._list_copies()
         self._of_reader = np.zeros((len(self._reader), devices))
@@ -136,14 +137,12 @@ class _Values:
         self._members = np.bincount(self._read, minlength=count) + self._is_made
         made = np.bincount(self._maker[self._is_made], minlength=len(problem.tasks))
         self._shares = np.maximum(1, np.bincount(self._reader, minlength=len(made)) + made)
-        # A copy is made as often as who needs it runs: at least as often as the rarest does.
-        often = {v: min(problem.tasks[t].weight for t in ts) for v, ts in readers.items()}
-        weights = [
-            min(often.get(v, 1.0), 1.0 if v in needed else np.inf, problem.items[v].often)
-            for v in self._values
-        ]
-        self._often = np.array(weights)
-        self._bytes = self._often * np.array([problem.items[v].bytes for v in self._values])
+        runs = {v: [problem.tasks[t].weight for t in readers.get(v, ())] for v in self._values}
+        for value in needed:
+            runs[value].append(1.0)
+        often = [times_copied(problem.items[v].often, *runs[v]) for v in self._values]
+        self._often = np.array(often)
+        self._bytes = np.array([problem.items[v].bytes for v in self._values])
 
     def _list_copies(self) -> None:
         """Say how long copies keep resources busy: per copy and per byte, by home and set."""
@@ -158,16 +157,16 @@ class _Values:
                     continue
                 reached[home, copies] = True
                 hops = {hop for route in routes for hop in route or ()}
-                ways = Counter(hop[0] for hop in hops)
-                for to, engine, latency, per_byte in sorted(hops):
-                    if ways[to] > 1:  # which way is taken is decided by who comes first
+                ways = Counter(hop.device for hop in hops)
+                for hop in sorted(hops):
+                    if ways[hop.device] > 1:  # which way is taken is decided by who comes first
                         continue
-                    held = [self._pieces + engine]
-                    if problem.occupies and problem.occupies[engine] >= 0:
-                        held.append(problem.occupies[engine])
+                    held = [self._pieces + hop.engine]
+                    if problem.occupies and problem.occupies[hop.engine] >= 0:
+                        held.append(problem.occupies[hop.engine])
                     for resource in held:
-                        self._latency[resource, home, copies] += latency
-                        self._per_byte[resource, home, copies] += per_byte
+                        self._latency[resource, home, copies] += hop.latency
+                        self._per_byte[resource, home, copies] += hop.per_byte
         self._refused = np.repeat(np.where(reached, 0.0, _NEVER)[None], len(self._values), 0)
         for index, value in enumerate(self._values):
             item = problem.items[value]
@@ -181,8 +180,8 @@ class _Values:
         own_costs = weights[self._piece] * self._cost + rent
         latency = np.tensordot(weights, self._latency, 1)
         per_byte = np.tensordot(weights, self._per_byte, 1)
-        total = self._refused + (
-            latency * self._often[:, None, None] + per_byte * self._bytes[:, None, None]
+        total = self._refused + transfer_ns(
+            latency, per_byte, self._bytes[:, None, None], self._often[:, None, None]
         )
         own = self._of_reader + self._never[self._reader]
         nearest = np.stack(
@@ -230,8 +229,8 @@ class _Values:
         np.bitwise_or.at(copies, self._read, 1 << assignment[self._reader])
         for value, device in self._problem.ends:
             copies[self._number[value]] |= 1 << device
-        found += self._latency[:, home, copies] @ self._often
-        found += self._per_byte[:, home, copies] @ self._bytes
+        latency, per_byte = self._latency[:, home, copies], self._per_byte[:, home, copies]
+        found += transfer_ns(latency, per_byte, self._bytes, self._often).sum(1)
         return found
 
 

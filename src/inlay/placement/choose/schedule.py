@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from inlay.placement.choose.transfers import Route, times_copied, transfer_ns
+
 INFINITE = float("inf")
-Hop = tuple[int, int, float, float]
-"""Where a link leads (a device), its engine, its latency and its nanoseconds for a byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Problem:
     tasks: tuple[Task, ...]
     items: tuple[Item, ...]
     hardware: tuple[int, ...]
-    routes: tuple[tuple[tuple[Hop, ...] | None, ...], ...]
+    routes: tuple[tuple[Route | None, ...], ...]
     occupies: tuple[int, ...] = ()
     ends: tuple[tuple[int, int], ...] = ()
     memory: tuple[tuple[int, ...], ...] = ()
@@ -122,7 +122,7 @@ class State:
 
 def start(problem: Problem) -> State:
     """Return the state before the first task: inputs are where they are."""
-    engines = max((h[1] for row in problem.routes for r in row for h in r or ()), default=-1) + 1
+    engines = max((h.engine for row in problem.routes for r in row for h in r or ()), default=-1) + 1
     state = State([0.0] * (max(problem.hardware) + 1), [0.0] * max(engines, len(problem.occupies)))
     for i, item in enumerate(problem.items):
         if item.maker < 0:
@@ -141,21 +141,21 @@ def bring(problem: Problem, state: State, value: int, device: int, weight: float
     if route is None:
         return INFINITE
     time, at = state.ready[value, home], home
-    weight = min(weight, problem.items[value].often)
-    size = problem.items[value].bytes * weight
-    for to, engine, latency, per_byte in route:
-        known = state.ready.get((value, to))
+    item = problem.items[value]
+    times = times_copied(item.often, weight)
+    for hop in route:
+        known = state.ready.get((value, hop.device))
         if known is None:
-            begin = max(time, state.engines[engine])
-            busy = problem.occupies[engine] if problem.occupies else -1
+            begin = max(time, state.engines[hop.engine])
+            busy = problem.occupies[hop.engine] if problem.occupies else -1
             if busy >= 0:
                 begin = max(begin, state.hardware[busy])
-            known = begin + latency * weight + size * per_byte
-            state.engines[engine] = known
+            known = begin + transfer_ns(hop.latency, hop.per_byte, item.bytes, times)
+            state.engines[hop.engine] = known
             if busy >= 0:
                 state.hardware[busy] = known
-            state.ready[value, to] = known
-        time, at = known, to
+            state.ready[value, hop.device] = known
+        time, at = known, hop.device
     if at != device:  # the same bytes, seen by another device
         state.ready[value, device] = time
     return time

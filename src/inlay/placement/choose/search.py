@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from inlay.placement.choose.bounds import tails_of
 from inlay.placement.choose.capacity import excess, predict
 from inlay.placement.choose.schedule import INFINITE, Problem, State, advance, finish, start
+from inlay.placement.choose.transfers import route_ns, times_copied
 
 _BEAM = 12
 _BEAM_TASKS = 1000
@@ -100,8 +101,9 @@ def _arrival(problem: Problem, state: State, value: int, device: int, weight: fl
     if route is None:
         return INFINITE
     item = problem.items[value]
-    once = sum(latency + item.bytes * per for _, _, latency, per in route)
-    return state.ready[value, home] + once * min(weight, item.often)
+    return state.ready[value, home] + route_ns(
+        route, item.bytes, times_copied(item.often, weight)
+    )
 
 
 def climb(

@@ -15,16 +15,17 @@ from typing import Any
 
 from inlay.analysis.blocks import values
 from inlay.analysis.cost import bytes_of
-from inlay.arith.expr import evaluate, symbols
+from inlay.arith.expr import symbols
 from inlay.ir.expr import Call, OpRef, Var
 from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.machine.memory import Pool
 from inlay.ops.device import DEVICE_COPY, CopyAttrs
 from inlay.placement.choose.capacity import predict, too_small
-from inlay.placement.choose.costs import Measured
+from inlay.placement.choose.costs import Measured, at_sizes
 from inlay.placement.choose.decide import CHOSEN, Decision
 from inlay.placement.choose.schedule import INFINITE, advance, start
+from inlay.placement.choose.transfers import hop_of, route_ns
 from inlay.placement.infer.graph import Edge
 from inlay.placement.infer.instance import Capability
 from inlay.placement.infer.pins import forms_of, names_of
@@ -306,12 +307,12 @@ def _copies(module: Module, board: Board, decision: Decision) -> list[Moved]:
             if value.callee.op is not DEVICE_COPY or not isinstance(attrs, CopyAttrs):
                 continue
             size = bytes_of(value.type)
-            sizes = {s: decision.sizes.get(s.name, (64, ""))[0] for s in symbols(size)}
-            count = max(0, evaluate(size, sizes))
+            known = {s: decision.sizes[s.name][0] for s in symbols(size) if s.name in decision.sizes}
+            count = round(at_sizes(size, known))
             link = next((x for x in board.links if x.engine == attrs.engine
                          and attrs.src_memory in ("", x.source)
                          and attrs.dst_memory in ("", x.target)), None)  # fmt: skip
-            ns = 0.0 if link is None else link.latency_ns + count / link.bytes_per_ns
+            ns = 0.0 if link is None else route_ns([hop_of(link, 0, 0)], count)
             arg = value.args[0]
             name = arg.name if isinstance(arg, Var) else "a constant"
             found.append(Moved(name, count, attrs.src, attrs.dst, attrs.engine, ns))
