@@ -41,108 +41,121 @@ from inlay.ir.walk import rewrite, spine
 from inlay.ops.device import DEVICE_COPY, CopyAttrs, WishAttrs, copy_in
 from inlay.placement.infer.domains import Domain, Kind, Leaf, Parts, leaves, part
 from inlay.placement.infer.instance import CHECKS, Instance
-from inlay.placement.write.copies import Region
+from inlay.placement.write.copies import CopyPlan, OpenBlock
 from inlay.placement.write.mover import Mover
-from inlay.placement.write.written import Bound, Written
+from inlay.placement.write.written import Bound, Writer, Written
 
 
-class Body(Mover):
-    """Walks one global function and the local functions in it."""
+class Body:
+    """A walk over one global function and the local functions in it.
 
-    def function(self, w: Written, outer: Region | None) -> Function:
+    Attributes:
+        env: what variables stand for, by identity of the instance.
+        literals: the variables of local functions, by identity of the instance.
+    """
+
+    def __init__(self, writer: Writer, plan: CopyPlan, *, writing: bool) -> None:
+        self.writer = writer
+        self.places = writer.places
+        self.machine = writer.machine
+        self.writing = writing
+        self.mover = Mover(writer, plan, writing=writing)
+        self.env: dict[tuple[int, Var], Bound] = {}
+        self.literals: dict[int, Var] = {}
+        devices, every = range(len(self.machine.devices)), self.machine.every
+        self._anywhere = [Leaf(self.places.port(d, every)) for d in devices]
+
+    def function(self, w: Written, outer: OpenBlock | None) -> Function:
         """Return a function with places and copies; in the first walk, as it was."""
         instance, f = w.instance, w.instance.function
-        region = self._region(outer, is_function=True)
+        block = self.mover.open(outer, is_function=True)
         params: list[Var] = []
         for i, (p, home) in enumerate(zip(f.params, instance.params, strict=True)):
             var = Var(p.name, p.type, p.span, self.writer.place(home, p.place))
             params.append(var)
-            bound = Bound(var, home, self._new_value(), region, param=(instance, i))
-            self.env[id(instance), p] = bound
-            self.known[bound.value] = bound
+            self.env[id(instance), p] = self.mover.new(var, home, block, (instance, i))
         if not self.writing:
-            self.block(f.body, instance, region, instance.result)
+            self.block(f.body, instance, block, instance.result)
             return f
         for i, _, atom in w.extra:
             p = f.params[i]
             var = Var(p.name, p.type, p.span, self.writer.place(Leaf(atom)))
             params.append(var)
-            self.extras[id(instance), atom] = var
-        body = self.block(f.body, instance, region, instance.result)
+            self.mover.extras[id(instance), atom] = var
+        body = self.block(f.body, instance, block, instance.result)
         place = self.writer.place(instance.result, f.place)
         return Function(tuple(params), body, w.type, f.span, place, f.primitive)
 
     # ------------------------------------------------------------------------ blocks
 
-    def block(self, root: Expr, instance: Instance, region: Region, want: Domain) -> Expr:
+    def block(self, root: Expr, instance: Instance, block: OpenBlock, want: Domain) -> Expr:
         """Write a block whose result is wanted somewhere."""
         lets, tail = spine(root)
         for let in lets:
-            self._insert(region)
-            self._let(let, instance, region)
-            region.here += 1
-        self._insert(region)
-        result = self._tail(tail, instance, region, want)
-        for var, value, let in reversed(self.lets[region.number]):
+            self.mover.insert(block)
+            self._let(let, instance, block)
+            block.here += 1
+        self.mover.insert(block)
+        result = self._tail(tail, instance, block, want)
+        for var, value, let in reversed(self.mover.close(block)):
             if let is None:
                 result = make_let(var, value, result)
             else:  # its type quantifies the dims that it opens
                 result = Let(var, value, result, let.type, let.span, let.place)
-        self.lets[region.number] = []
         return result
 
-    def _tail(self, tail: Expr, instance: Instance, region: Region, want: Domain) -> Expr:
+    def _tail(self, tail: Expr, instance: Instance, block: OpenBlock, want: Domain) -> Expr:
         if isinstance(tail, Call | If | Match) and not self._is_alias(tail):
-            value, home = self._value(tail, instance, region)
-            if not self._moves(home, want):
+            value, home = self._value(tail, instance, block)
+            if not self.mover.moves(home, want):
                 return value
-            bound = self._bind(value, home, region, _hint(tail))
-            region.here += 1  # copies of it stand behind it
-            self._insert(region)
-            return self.adapt(bound, want, region, tail.span)
-        return self.adapt(self.atom(tail, instance, tail, 0), want, region, tail.span)
+            bound = self.mover.bind(value, home, block, _hint(tail))
+            block.here += 1  # copies of it stand behind it
+            self.mover.insert(block)
+            return self.mover.adapt(bound, want, block, tail.span)
+        return self.mover.adapt(self.atom(tail, instance, tail, 0), want, block, tail.span)
 
-    def _let(self, let: Let, instance: Instance, region: Region) -> None:
+    def _let(self, let: Let, instance: Instance, block: OpenBlock) -> None:
         var, value = let.var, let.value
         if isinstance(value, Call) and not self._is_alias(value):
-            made, home = self._call(value, instance, region)
-            self.env[id(instance), var] = self._bind(made, home, region, var.name, var, let)
+            made, home = self._call(value, instance, block)
+            self.env[id(instance), var] = self.mover.bind(made, home, block, var.name, var, let)
             return
         if isinstance(value, Function) and value.primitive is None:
-            self._literals(var, let, instance, region)
+            self._literals(var, let, instance, block)
             return
         if isinstance(value, Var | GlobalVar):
             self.env[id(instance), var] = self.atom(value, instance, value, 0)
             return
         if isinstance(value, Const):
-            self._constant(let, instance, region)
+            self._constant(let, instance, block)
             return
         if isinstance(value, Call):
-            self.env[id(instance), var] = self._alias(value, instance, region)
+            self.env[id(instance), var] = self._alias(value, instance, block)
             return
         if isinstance(value, Tuple):
-            self._tuple(let, value, instance, region)
+            self._tuple(let, value, instance, block)
             return
         if isinstance(value, Project):
             whole = self.atom(value.value, instance, value, 0)
-            self.env[id(instance), var] = self._project(
-                whole, value.index, region, var, value, let
+            self.env[id(instance), var] = self.mover.project(
+                whole, value.index, block, var, value, let
             )
             return
-        made, home = self._value(value, instance, region)
-        self.env[id(instance), var] = self._bind(made, home, region, var.name, var, let)
+        made, home = self._value(value, instance, block)
+        self.env[id(instance), var] = self.mover.bind(made, home, block, var.name, var, let)
 
-    def _constant(self, let: Let, instance: Instance, region: Region) -> None:
+    def _constant(self, let: Let, instance: Instance, block: OpenBlock) -> None:
         home = instance.env[let.var]
         if home is None:
             self.env[id(instance), let.var] = Bound(let.value, None)
         else:
-            made = self.put(let.value, home)
-            self.env[id(instance), let.var] = self._bind(
-                made, home, region, let.var.name, let.var, let
+            made = self.mover.put(let.value, home)
+            self.env[id(instance), let.var] = self.mover.bind(
+                made, home, block, let.var.name, let.var, let
             )
 
-    def _tuple(self, let: Let, value: Tuple, instance: Instance, region: Region) -> None:
+    def _tuple(self, let: Let, value: Tuple, instance: Instance, block: OpenBlock) -> None:
         home = instance.domains[id(value)]
         fields: list[Bound] = []
         parts: list[Domain] = []
@@ -150,29 +163,29 @@ class Body(Mover):
         for i, f in enumerate(value.fields):
             bound = self.atom(f, instance, value, i)
             own = part(home, i)
-            brought, at = self.bring(bound, own, region, value.span)
+            brought, at = self.mover.bring(bound, own, block, value.span)
             exprs.append(brought)
             fields.append(bound if bound.home is not None else bound._replace(home=own))
             parts.append(at)
         made = Tuple(tuple(exprs), value.type, value.span, None)
         domain = Parts(Kind.TUPLE, tuple(parts))
-        bound = self._bind(made, domain, region, let.var.name, let.var, let)
+        bound = self.mover.bind(made, domain, block, let.var.name, let.var, let)
         self.env[id(instance), let.var] = bound._replace(fields=tuple(fields))
 
-    def _literals(self, var: Var, let: Let, instance: Instance, region: Region) -> None:
+    def _literals(self, var: Var, let: Let, instance: Instance, block: OpenBlock) -> None:
         """Write a local function once for each way in which it is used."""
         f = let.value
         assert isinstance(f, Function)
         again = False
         for child in self.writer.locals.get((id(instance), var), ()):
             if again:  # each is a statement, with copies of its own before it
-                region.here += 1
-                self._insert(region)
+                block.here += 1
+                self.mover.insert(block)
             w = self.writer.written[id(child)]
             # The literal says where its parameters and result are; passes may give it more of them.
             bound = Var(var.name, var.type, var.span)
             self.literals[id(child)] = bound
-            made = self.function(w, region)
+            made = self.function(w, block)
             if w.extra and self.writing:  # the variable, also in the body, has the type of the function
                 typed = Var(var.name, w.type, var.span)
                 made = _with_var(made, bound, typed)
@@ -182,7 +195,7 @@ class Body(Mover):
                 assert isinstance(fresh, Function)
                 made = fresh
             again = True
-            self.lets[region.number].append((bound, made, let))
+            self.mover.state(block, bound, made, let)
 
     # ------------------------------------------------------------------------ atoms
 
@@ -223,27 +236,27 @@ class Body(Mover):
             return not attrs.engine or (place is not None and place.origin is Origin.PLANNED)
         return isinstance(attrs, WishAttrs)
 
-    def _alias(self, value: Call, instance: Instance, region: Region) -> Bound:
+    def _alias(self, value: Call, instance: Instance, block: OpenBlock) -> Bound:
         """Return what a wish or a copy stands for."""
         if isinstance(value.args[0], Const):
             home = instance.constants.get(id(value))
             if home is None:
                 return Bound(value.args[0], None)
-            return self._bind(self.put(value.args[0], home), home, region, "constant")
+            return self.mover.bind(self.mover.put(value.args[0], home), home, block, "constant")
         return self.atom(value.args[0], instance, value, 1)
 
     # ------------------------------------------------------------------------ values
 
-    def _value(self, value: Expr, instance: Instance, region: Region) -> tuple[Expr, Domain]:
+    def _value(self, value: Expr, instance: Instance, block: OpenBlock) -> tuple[Expr, Domain]:
         """Return what is written for an operation, and where its result is."""
         home = instance.domains[id(value)]
         match value:
             case Call():
-                return self._call(value, instance, region)
+                return self._call(value, instance, block)
             case If(condition=condition, then=then, otherwise=otherwise):
                 chosen = self.atom(condition, instance, value, 0).expr
                 arms = [
-                    self.block(b, instance, self._region(region), home) for b in (then, otherwise)
+                    self.block(b, instance, self.mover.open(block), home) for b in (then, otherwise)
                 ]
                 place = self.writer.place(home)
                 return If(chosen, arms[0], arms[1], value.type, value.span, place), home
@@ -251,14 +264,14 @@ class Body(Mover):
                 bound = self.atom(scrutinee, instance, value, 0)
                 written: list[Arm] = []
                 for arm in arms:
-                    inner = self._region(region)
+                    inner = self.mover.open(block)
                     pattern = self._pattern(arm.pattern, bound.home, instance, inner)
                     written.append(Arm(pattern, self.block(arm.body, instance, inner, home)))
                 place = self.writer.place(home)
                 return Match(bound.expr, tuple(written), value.type, value.span, place), home
             case RefCreate(value=inner):
                 content = self.atom(inner, instance, value, 0)
-                new = self.adapt(content, part(home, 0), region, value.span)
+                new = self.mover.adapt(content, part(home, 0), block, value.span)
                 return RefCreate(new, value.type, value.span, self.writer.place(home)), home
             case RefRead(ref=ref):
                 cell = self.atom(ref, instance, value, 0)
@@ -268,7 +281,7 @@ class Body(Mover):
             case RefWrite(ref=ref, value=inner):
                 cell = self.atom(ref, instance, value, 0)
                 content = self.atom(inner, instance, value, 1)
-                new = self.adapt(content, part(cell.home, 0), region, value.span)
+                new = self.mover.adapt(content, part(cell.home, 0), block, value.span)
                 return RefWrite(cell.expr, new, value.type, value.span, value.place), None
             case Function():  # a kernel to be
                 return value, home
@@ -276,30 +289,28 @@ class Body(Mover):
                 raise AssertionError(f"no operation: {type(value).__name__}")
 
     def _pattern(
-        self, pattern: Pattern, home: Domain, instance: Instance, region: Region
+        self, pattern: Pattern, home: Domain, instance: Instance, block: OpenBlock
     ) -> Pattern:
         match pattern:
             case PatternVar(var=var):
                 new = Var(var.name, var.type, var.span, self.writer.place(home, var.place))
-                bound = Bound(new, home, self._new_value(), region)
-                self.env[id(instance), var] = bound
-                self.known[bound.value] = bound
+                self.env[id(instance), var] = self.mover.new(new, home, block)
                 return PatternVar(new)
             case PatternTuple(fields=fields):
-                made = (self._pattern(f, part(home, i), instance, region)
+                made = (self._pattern(f, part(home, i), instance, block)
                         for i, f in enumerate(fields))  # fmt: skip
                 return PatternTuple(tuple(made))
             case PatternConstructor(name=name, fields=fields):
                 known = home.fields.get(name, ()) if isinstance(home, Parts) else ()
                 inner = (
-                    self._pattern(f, known[i] if i < len(known) else home, instance, region)
+                    self._pattern(f, known[i] if i < len(known) else home, instance, block)
                     for i, f in enumerate(fields)
                 )
                 return replace(pattern, fields=tuple(inner))
             case _:
                 return pattern
 
-    def _call(self, call: Call, instance: Instance, region: Region) -> tuple[Expr, Domain]:
+    def _call(self, call: Call, instance: Instance, block: OpenBlock) -> tuple[Expr, Domain]:
         home = instance.domains[id(call)]
         wanted = self._wanted(call, instance, home)
         callee = self.atom(call.callee, instance, call, 0)
@@ -311,10 +322,10 @@ class Body(Mover):
             if prepares and isinstance(bound.expr, Const):
                 args.append(bound.expr)  # it is where the operation runs
             else:
-                args.append(self.adapt(bound, wanted[i], region, call.span))
+                args.append(self.mover.adapt(bound, wanted[i], block, call.span))
         child = instance.children.get((id(call), 0))
         if child is not None:
-            args.extend(self._added(call, self.writer.chosen[id(child)], instance, region))
+            args.extend(self._added(call, self.writer.chosen[id(child)], instance, block))
         if self._keeps(call):
             first = self.atom(call.args[0], instance, call, 1)
             home = home if isinstance(first.expr, Const) else first.home
@@ -373,24 +384,24 @@ class Body(Mover):
             first = self.atom(call.args[0], instance, call, 1)
             return (home if isinstance(first.expr, Const) else None, *(None,) * (count - 1))
         atom = home.atom if type(home) is Leaf else next(leaves(home), -1)
-        device = self.host if atom < 0 else self.places.device(atom)
-        every = self.anywhere[device]
+        device = 0 if atom < 0 else self.places.device(atom)
+        every = self._anywhere[device]
         if not instance.ports:
             return (every,) * count
         masks = (instance.ports.get((id(call), i)) for i in range(count))
         return [every if m is None else Leaf(self.places.port(device, m)) for m in masks]
 
     def _added(
-        self, call: Call, chosen: Instance, instance: Instance, region: Region
+        self, call: Call, chosen: Instance, instance: Instance, block: OpenBlock
     ) -> Iterator[Expr]:
         """Yield the arguments for the parameters that a function was given."""
         for i, _, atom in list(self.writer.written[id(chosen)].extra):
             bound = self.atom(call.args[i], instance, call, i + 1)
             if bound.param == (chosen, i):  # the recursive call hands on what it was given
                 if self.writing:
-                    yield self.extras[id(chosen), atom]
+                    yield self.mover.extras[id(chosen), atom]
             else:
-                yield self.use(bound, atom, region, call.span)
+                yield self.mover.use(bound, atom, block, call.span)
 
 
 def _hint(value: Expr) -> str:

@@ -17,50 +17,50 @@ from inlay.ir.walk import copy as fresh_copy
 from inlay.placement.infer.instance import Instance
 from inlay.placement.infer.scopes import Places
 from inlay.placement.write.body import Body
-from inlay.placement.write.copies import Plan
-from inlay.placement.write.written import Program
+from inlay.placement.write.copies import CopyPlan
+from inlay.placement.write.written import Writer
 
 
 def capture(
     module: Module, instances: list[Instance], places: Places, findings: Collector
 ) -> Module:
     """Return the module with places and copies. Findings: `device.no-path`. Cost: linear."""
-    program = Program(module, instances, places)
-    plans = _plans(program, findings)
-    return program.module if findings.has_fatal else _write(program, plans)
+    writer = Writer(module, instances, places)
+    plans = _plans(writer, findings)
+    return writer.module if findings.has_fatal else _write(writer, plans)
 
 
-def _plans(program: Program, findings: Collector) -> dict[int, Plan]:
+def _plans(writer: Writer, findings: Collector) -> dict[int, CopyPlan]:
     """Return the copies of each global function, by identity; callees are asked before callers."""
-    roots = [w for group in program.globals.values() for w in group]
-    order = {id(i): n for n, i in enumerate(program.instances)}
-    plans: dict[int, Plan] = {}
+    roots = [w for group in writer.globals.values() for w in group]
+    order = {id(i): n for n, i in enumerate(writer.instances)}
+    plans: dict[int, CopyPlan] = {}
     for w in sorted(roots, key=lambda w: -order[id(w.instance)]):
-        plan = plans[id(w)] = Plan(program.places)
-        Body(program, w, plan, writing=False).function(w, None)
+        plan = plans[id(w)] = CopyPlan(writer.places)
+        Body(writer, plan, writing=False).function(w, None)
     while True:
-        program.places.has_narrowed = False
+        writer.places.has_narrowed = False
         found = Collector()
         for plan in plans.values():
             plan.settle(found)
-        if not program.places.has_narrowed:  # sets only shrink, so this ends
+        if not writer.places.has_narrowed:  # sets only shrink, so this ends
             break
     findings.add(*found.diagnostics)
     return plans
 
 
-def _write(program: Program, plans: dict[int, Plan]) -> Module:
+def _write(writer: Writer, plans: dict[int, CopyPlan]) -> Module:
     functions: dict[str, Function] = {}
     emitted: set[int] = set()
-    for name, function in program.module.functions.items():
+    for name, function in writer.module.functions.items():
         if function.primitive is not None:
             functions[name] = function
-        for w in program.globals.get(name, ()):
-            made = Body(program, w, plans[id(w)], writing=True).function(w, None)
+        for w in writer.globals.get(name, ()):
+            made = Body(writer, plans[id(w)], writing=True).function(w, None)
             if id(w.instance.function) in emitted:
                 again = fresh_copy(made)
                 assert isinstance(again, Function)
                 made = again
             emitted.add(id(w.instance.function))
             functions[w.name] = made
-    return program.module.with_functions(functions)
+    return writer.module.with_functions(functions)

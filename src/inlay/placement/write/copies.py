@@ -1,7 +1,7 @@
 """Which copies there are, where they stand and by which links they go.
 
 A use of a value somewhere else is a *demand*. All demands for one value at one device are met by one
-copy if their memories intersect, else by as many as it takes. It stands in the innermost region that
+copy if their memories intersect, else by as many as it takes. It stands in the innermost block that
 holds all its uses, before the first. Where no link leads directly, each hop is a copy of its own and
 serves whoever else needs the value there.
 """
@@ -21,59 +21,59 @@ from inlay.placement.infer.scopes import Places
 
 
 @dataclass(slots=True, eq=False)
-class Region:
+class OpenBlock:
     """A block that is written: of a function, a branch, an arm.
 
     Attributes:
-        parent: the region around it, None for a global function.
+        parent: the block around it, None for a global function.
         at: the statement of the parent that it is in.
-        function: the region of the body of the function that it is in.
-        depth: number of regions around it.
-        number: how many regions were opened before: the same in every walk.
+        function: the block of the body of the function that it is in.
+        depth: number of blocks around it.
+        number: how many blocks were opened before: the same in every walk.
         here: the statement that is being written.
     """
 
-    parent: Region | None
+    parent: OpenBlock | None
     at: int
     number: int
-    function: Region | None = None
+    function: OpenBlock | None = None
     depth: int = 0
     here: int = 0
 
     @property
-    def home(self) -> Region:
-        """The region of the body of the function."""
+    def home(self) -> OpenBlock:
+        """The block of the body of the function."""
         return self.function or self
 
 
-Spot = tuple[Region, int]
-"""A region and the number of a statement in it."""
+Spot = tuple[OpenBlock, int]
+"""A block and the number of a statement in it."""
 
 
 def common_spot(a: Spot, b: Spot) -> Spot:
-    """Return the first spot of the innermost region that holds both."""
+    """Return the first spot of the innermost block that holds both."""
     (one, i), (other, j) = a, b
     while one is not other:
         if one.depth >= other.depth:
-            assert one.parent is not None, "regions of one function have a common root"
+            assert one.parent is not None, "blocks of one function have a common root"
             one, i = one.parent, one.at
         else:
-            assert other.parent is not None, "regions of one function have a common root"
+            assert other.parent is not None, "blocks of one function have a common root"
             other, j = other.parent, other.at
     return one, min(i, j)
 
 
-def lifted(spot: Spot, owner: Region) -> Spot:
+def lifted(spot: Spot, owner: OpenBlock) -> Spot:
     """Return where a use counts for a value of an outer function: where the literal stands."""
-    region, at = spot
-    while region.home is not owner.home:
-        outer = region.home
+    block, at = spot
+    while block.home is not owner.home:
+        outer = block.home
         assert outer.parent is not None, "a value is bound in a function around its use"
-        region, at = outer.parent, outer.at
-    return region, at
+        block, at = outer.parent, outer.at
+    return block, at
 
 
-class Value(NamedTuple):
+class ValuePath(NamedTuple):
     """One tensor, or one whole of a data type: a bound value and the fields that lead into it."""
 
     key: int
@@ -114,7 +114,7 @@ class Copy:
         atom: of the result.
     """
 
-    value: Value
+    value: ValuePath
     device: int
     mask: int
     spot: Spot
@@ -132,7 +132,7 @@ class Wanted:
     demands: dict[int, list[Demand]] = field(default_factory=dict[int, "list[Demand]"])
 
 
-class Plan:
+class CopyPlan:
     """The copies of one function: demands first, then `settle`, then look-ups.
 
     Copies narrow sets of memories, which may change what other functions can do: `settle` is called
@@ -143,13 +143,13 @@ class Plan:
         self.places = places
         self.machine = places.machine
         self.findings = Collector()
-        self.wanted: dict[Value, Wanted] = {}
+        self.wanted: dict[ValuePath, Wanted] = {}
         self.copies: list[Copy] = []
         self.decisions: list[object] = []
         self._by_use: dict[Demand, Copy] = {}
         self._at: dict[tuple[int, int], list[Copy]] = {}
 
-    def demand(self, value: Value, atom: int, device: int, demand: Demand) -> None:
+    def demand(self, value: ValuePath, atom: int, device: int, demand: Demand) -> None:
         """Note that a value with that home is needed somewhere else."""
         wanted = self.wanted.setdefault(value, Wanted(atom))
         wanted.demands.setdefault(device, []).append(demand)
@@ -158,9 +158,9 @@ class Plan:
         """Return the copy that serves a use."""
         return self._by_use[demand]
 
-    def at(self, region: Region, statement: int) -> list[Copy]:
+    def at(self, block: OpenBlock, statement: int) -> list[Copy]:
         """Return the copies that stand before a statement, nearest to their value first."""
-        return self._at.get((region.number, statement), [])
+        return self._at.get((block.number, statement), [])
 
     def settle(self, findings: Collector) -> None:
         """Decide all copies. Findings: `device.no-path`."""
@@ -173,7 +173,7 @@ class Plan:
         for copy in sorted(self.copies, key=lambda c: c.depth):
             self._at.setdefault((copy.spot[0].number, copy.spot[1]), []).append(copy)
 
-    def _settle(self, value: Value, wanted: Wanted) -> None:
+    def _settle(self, value: ValuePath, wanted: Wanted) -> None:
         for device, demands in list(wanted.demands.items()):
             own = [d for d in demands if d.want >= 0]
             for d in own:

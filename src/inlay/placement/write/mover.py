@@ -26,67 +26,85 @@ from inlay.ir.place import Place
 from inlay.ir.types import FuncType, TupleType, Type
 from inlay.ops.device import DEVICE_COPY, CopyAttrs
 from inlay.placement.infer.domains import Domain, Kind, Leaf, Parts, leaves, part
-from inlay.placement.write.copies import Copy, Demand, Plan, Region, Value, lifted
-from inlay.placement.write.written import Bound, Program, Written
+from inlay.placement.infer.instance import Instance
+from inlay.placement.write.copies import Copy, CopyPlan, Demand, OpenBlock, ValuePath, lifted
+from inlay.placement.write.written import Bound, Writer, Written
+
+Statement = tuple[Var, Expr, Let | None]
+"""A variable, its value, and the let that it is written for; None for a copy."""
 
 
 class Mover:
-    """What a walk over a function needs to move values; `Body` walks."""
+    """The statements of one walk over a function, and the copies among them; `Body` walks.
 
-    def __init__(self, writer: Program, root: Written, plan: Plan, *, writing: bool) -> None:
+    Attributes:
+        writing: whether this is the second walk.
+        extras: parameters that were added, by identity of the instance and atom.
+    """
+
+    def __init__(self, writer: Writer, plan: CopyPlan, *, writing: bool) -> None:
         self.writer = writer
-        self.root = root
         self.plan = plan
         self.places = writer.places
         self.machine = writer.machine
         self.writing = writing
-        self.env: dict[tuple[int, Var], Bound] = {}
-        self.literals: dict[int, Var] = {}
         self.extras: dict[tuple[int, int], Expr] = {}
-        self.lets: dict[int, list[tuple[Var, Expr, Let | None]]] = {}
-        self.known: dict[Value, Bound] = {}
-        self.made: dict[int, Var] = {}
-        self.count = 0
-        self.regions = 0
-        self.decided = 0
-        self.host = 0
-        devices, every = range(len(self.machine.devices)), self.machine.every
-        self.anywhere = [Leaf(self.places.port(d, every)) for d in devices]
+        self._lets: dict[int, list[Statement]] = {}
+        self._known: dict[ValuePath, Bound] = {}
+        self._made: dict[int, Var] = {}
+        self._count = 0
+        self._blocks = 0
+        self._decided = 0
 
-    def _region(self, outer: Region | None, *, is_function: bool = False) -> Region:
-        number = self.regions
-        self.regions += 1
+    def open(self, outer: OpenBlock | None, *, is_function: bool = False) -> OpenBlock:
+        """Open a block inside another one."""
+        number = self._blocks
+        self._blocks += 1
         if outer is None:
-            made = Region(None, 0, number)
+            made = OpenBlock(None, 0, number)
         else:
-            made = Region(outer, outer.here, number, None if is_function else outer.home)
+            made = OpenBlock(outer, outer.here, number, None if is_function else outer.home)
             made.depth = outer.depth + 1
-        self.lets[number] = []
+        self._lets[number] = []
         return made
 
-    def _new_value(self) -> Value:
-        self.count += 1
-        return Value(self.count)
+    def close(self, block: OpenBlock) -> list[Statement]:
+        """Return the statements of a block, which is written."""
+        found, self._lets[block.number] = self._lets[block.number], []
+        return found
 
-    def _bind(
-        self, value: Expr, home: Domain, region: Region, name: str, old: Var | None = None,
+    def state(self, block: OpenBlock, var: Var, value: Expr, let: Let | None) -> None:
+        """Add a statement to a block; `let` is what it is written for."""
+        self._lets[block.number].append((var, value, let))
+
+    def new(
+        self, var: Var, home: Domain, block: OpenBlock, param: tuple[Instance, int] | None = None
+    ) -> Bound:
+        """Note a new value that a variable denotes."""
+        self._count += 1
+        made = ValuePath(self._count)
+        bound = self._known[made] = Bound(var, home, made, block, param=param)
+        return bound
+
+    def bind(
+        self, value: Expr, home: Domain, block: OpenBlock, name: str, old: Var | None = None,
         let: Let | None = None,
     ) -> Bound:  # fmt: skip
+        """Bind what is written for an operation to a variable."""
         var = old if old is not None else Var(name, open_exists(value.type)[0], value.span)
         if self.writing:
             var = Var(name, var.type, var.span, self.writer.place(home, var.place))
-            self.lets[region.number].append((var, value, let))
-        made = self._new_value()
-        bound = self.known[made] = Bound(var, home, made, region)
-        return bound
+            self.state(block, var, value, let)
+        return self.new(var, home, block)
 
-    def _project(
-        self, whole: Bound, index: int, region: Region, var: Var | None, node: Expr,
+    def project(
+        self, whole: Bound, index: int, block: OpenBlock, var: Var | None, node: Expr,
         let: Let | None = None,
     ) -> Bound:  # fmt: skip
+        """Return a field of a tuple: what stands for it, or a new variable."""
         if whole.fields and (var is None or not opened_dims(node.type, var.type)):
             return whole.fields[index]
-        value = Value(whole.value.key, (*whole.value.path, index))
+        value = ValuePath(whole.value.key, (*whole.value.path, index))
         home = part(whole.home, index)
         t = var.type if var is not None else field_type(whole.expr.type, index)
         name = var.name if var is not None else "t"
@@ -95,15 +113,15 @@ class Mover:
             place = self.writer.place(home, None if var is None else var.place)
             new = Var(name, t, node.span, place)
             made = Project(whole.expr, index, t, node.span, self.writer.place(home))
-            self.lets[region.number].append((new, made, let))
-        owner = whole.region if whole.region is not None else region
+            self.state(block, new, made, let)
+        owner = whole.block if whole.block is not None else block
         bound = Bound(new, home, value, owner)
-        self.known[value] = bound._replace(region=region)
+        self._known[value] = bound._replace(block=block)
         return bound
 
     # ------------------------------------------------------------------------ bringing values along
 
-    def _moves(self, home: Domain, want: Domain) -> bool:
+    def moves(self, home: Domain, want: Domain) -> bool:
         """Whether something has to be done before a value can be used somewhere."""
         return self._decide(None if self.writing else self._differs(home, want))
 
@@ -135,84 +153,81 @@ class Mover:
         assert isinstance(constant, Const)
         return replace(constant, place=self.writer.place(want))
 
-    def adapt(self, bound: Bound, want: Domain, region: Region, span: Span) -> Expr:
+    def adapt(self, bound: Bound, want: Domain, block: OpenBlock, span: Span) -> Expr:
         """Return a value where it is wanted: itself, a copy, or a tuple of fields and copies."""
-        return self.bring(bound, want, region, span)[0]
+        return self.bring(bound, want, block, span)[0]
 
     def bring(
-        self, bound: Bound, want: Domain, region: Region, span: Span
+        self, bound: Bound, want: Domain, block: OpenBlock, span: Span
     ) -> tuple[Expr, Domain]:
         """The same, and where that is: in a memory that two devices share, it is where it was."""
         home = bound.home
         if isinstance(bound.expr, Const):
             return self.put(bound.expr, want), want
-        if not self._moves(home, want):
+        if not self.moves(home, want):
             return bound.expr, want if home is None else home
         match home, want:
             case Leaf(), Leaf(atom=y):
-                return self.use(bound, y, region, span), want
+                return self.use(bound, y, block, span), want
             case Parts(kind=Kind.TUPLE), Parts(kind=Kind.TUPLE, parts=parts):
                 fields: list[Expr] = []
                 homes: list[Domain] = []
                 for i, p in enumerate(parts):
-                    own = self._project(bound, i, region, None, bound.expr)
-                    field, at = self.bring(own, p, region, span)
+                    own = self.project(bound, i, block, None, bound.expr)
+                    field, at = self.bring(own, p, block, span)
                     fields.append(field)
                     homes.append(at)
                 made = Tuple(tuple(fields), bound.expr.type, span)
                 there = Parts(Kind.TUPLE, tuple(homes))
-                return self._bind(made, there, region, "t").expr, there
+                return self.bind(made, there, block, "t").expr, there
             case Parts(kind=Kind.TUPLE, parts=parts), Leaf():
                 every = Parts(Kind.TUPLE, tuple(want for _ in parts))
-                return self.bring(bound, every, region, span)
+                return self.bring(bound, every, block, span)
             case Parts(kind=Kind.FUNCTION), Parts(kind=Kind.FUNCTION):
-                return self._adapter(bound, home, want, region, span), want
+                return self._adapter(bound, home, want, block, span), want
             case _:
-                return self.use(bound, next(leaves(want)), region, span), want
+                return self.use(bound, next(leaves(want)), block, span), want
 
     def _adapter(
-        self, bound: Bound, home: Parts, want: Parts, region: Region, span: Span
+        self, bound: Bound, home: Parts, want: Parts, block: OpenBlock, span: Span
     ) -> Expr:
         """Return a function that brings arguments and result along."""
         t = bound.expr.type
         assert isinstance(t, FuncType), "a function has a function type"
-        inner = self._region(region, is_function=True)
+        inner = self.open(block, is_function=True)
         params = tuple(
             Var(f"x{i}", p, span, self.writer.place(want.params[i])) for i, p in enumerate(t.params)
         )
         given = [
-            Bound(p, there, self._new_value(), inner)
-            for p, there in zip(params, want.params, strict=True)
+            self.new(p, there, inner) for p, there in zip(params, want.params, strict=True)
         ]
-        self.known.update((own.value, own) for own in given)
-        self._insert(inner)
+        self.insert(inner)
         needed = zip(given, home.params, strict=True)
         args = [self.adapt(own, there, inner, span) for own, there in needed]
         inner.here = 1
         called = Call(bound.expr, tuple(args), t.result, span, self.writer.place(home.result))
-        result = self._bind(called, home.result, inner, "y")
-        self._insert(inner)
+        result = self.bind(called, home.result, inner, "y")
+        self.insert(inner)
         body = self.adapt(result, want.result, inner, span)
-        for var, value, _ in reversed(self.lets[inner.number]):
+        for var, value, _ in reversed(self.close(inner)):
             body = make_let(var, value, body, span=span)
-        self.lets[inner.number] = []
         made = Function(params, body, t, span, self.writer.place(want.result))
-        return self._bind(made, None, region, "f").expr  # the literal says where
+        return self.bind(made, None, block, "f").expr  # the literal says where
 
-    def use(self, bound: Bound, want: int, region: Region, span: Span) -> Expr:
+    def use(self, bound: Bound, want: int, block: OpenBlock, span: Span) -> Expr:
         """Return a tensor where it is wanted: itself, a copy of it, or the parameter that brings it.
 
         Args:
             bound: the tensor.
             want: an atom of the place.
-            region: where it is used.
+            block: where it is used.
             span: of the use.
         """
         if isinstance(bound.expr, Const):
             return self.put(bound.expr, Leaf(want))
         atoms = list(leaves(bound.home))
         device, mask = self.places.device(want), self.places.mask(want)
-        if not atoms or bound.region is None:
+        if not atoms or bound.block is None:
             return bound.expr
         if self._decide(None if self.writing else all(self._meet(a, want) for a in atoms)):
             return bound.expr
@@ -222,7 +237,7 @@ class Mover:
             if w is not None and i in w.invariant:
                 return self._extra(w, i, device, want, bound)
         if not self.writing:
-            spot = lifted((region, region.here), bound.region)
+            spot = lifted((block, block.here), bound.block)
             name = getattr(bound.expr, "name", "the value")
             demand = Demand(want, mask, spot, span, f"'{name}'")
             self.plan.demand(bound.value, atoms[0], device, demand)
@@ -230,7 +245,7 @@ class Mover:
             return bound.expr
         demand = self._next()
         assert isinstance(demand, Demand), "both walks ask the same questions"
-        return self.made[id(self.plan.copy_for(demand))]
+        return self._made[id(self.plan.copy_for(demand))]
 
     def _decide(self, answer: bool | None) -> bool:  # noqa: FBT001
         """Return an answer; None, in the second walk, for that of the first: sets shrink in between."""
@@ -242,8 +257,8 @@ class Mover:
         return found
 
     def _next(self) -> object:
-        self.decided += 1
-        return self.plan.decisions[self.decided - 1]
+        self._decided += 1
+        return self.plan.decisions[self._decided - 1]
 
     def _extra(self, w: Written, i: int, device: int, want: int, bound: Bound) -> Expr:
         mask = self.places.mask(want)
@@ -262,19 +277,19 @@ class Mover:
         assert isinstance(made, tuple), "both walks ask the same questions"
         return self.extras[id(w.instance), made[2]]
 
-    def _insert(self, region: Region) -> None:
+    def insert(self, block: OpenBlock) -> None:
         """Write the copies that stand before the present statement."""
         if not self.writing:
             return
-        for copy in self.plan.at(region, region.here):
-            self.made[id(copy)] = self._write(copy, region)
+        for copy in self.plan.at(block, block.here):
+            self._made[id(copy)] = self._write(copy, block)
 
-    def _write(self, copy: Copy, region: Region) -> Var:
-        source = self._source(copy.value, region)
+    def _write(self, copy: Copy, block: OpenBlock) -> Var:
+        source = self._source(copy.value, block)
         if copy.source is None:
             expr, home = source.expr, next(leaves(source.home))
         else:
-            expr, home = self.made[id(copy.source)], copy.source.atom
+            expr, home = self._made[id(copy.source)], copy.source.atom
         assert copy.link is not None
         copy.atom = self.places.add(copy.device, copy.mask)
         names, devices = self.machine.names, self.machine.devices
@@ -292,7 +307,7 @@ class Mover:
         callee = op_ref(DEVICE_COPY, attrs, expr.span)
         made = Call(callee, (expr,), expr.type, expr.span, place)
         var = Var(getattr(expr, "name", "t"), expr.type, expr.span, place)
-        self.lets[region.number].append((var, made, None))
+        self.state(block, var, made, None)
         return var
 
     def _filled(self, home: Parts, place: Place | None) -> Place:
@@ -302,22 +317,22 @@ class Mover:
             for p in home.parts
         ))  # fmt: skip
 
-    def _source(self, value: Value, region: Region) -> Bound:
-        """Return what denotes a value in a region; project it from the whole if nothing does."""
-        found = self.known.get(value)
-        if found is not None and _is_visible(found.region, region):
+    def _source(self, value: ValuePath, block: OpenBlock) -> Bound:
+        """Return what denotes a value in a block; project it from the whole if nothing does."""
+        found = self._known.get(value)
+        if found is not None and _is_visible(found.block, block):
             return found
-        whole = self._source(Value(value.key, value.path[:-1]), region)
-        return self._project(whole, value.path[-1], region, None, whole.expr)
+        whole = self._source(ValuePath(value.key, value.path[:-1]), block)
+        return self.project(whole, value.path[-1], block, None, whole.expr)
 
 
-def _is_visible(owner: Region | None, region: Region | None) -> bool:
+def _is_visible(owner: OpenBlock | None, block: OpenBlock | None) -> bool:
     if owner is None:
         return True
-    while region is not None:
-        if region is owner:
+    while block is not None:
+        if block is owner:
             return True
-        region = region.parent
+        block = block.parent
     return False
 
 

@@ -16,10 +16,10 @@ from inlay.ir.types import FuncType
 from inlay.placement.infer.domains import Domain, Leaf, Parts, leaves
 from inlay.placement.infer.instance import Instance
 from inlay.placement.infer.scopes import Places
-from inlay.placement.write.copies import Region, Value
+from inlay.placement.write.copies import OpenBlock, ValuePath
 from inlay.placement.write.specialize import representatives
 
-_NOWHERE = Value(-1)
+_NOWHERE = ValuePath(-1)
 
 
 class Bound(NamedTuple):
@@ -29,15 +29,15 @@ class Bound(NamedTuple):
         expr: what to write.
         home: where it is; None for what is nowhere (constants, control values).
         value: which value, and which part of it.
-        region: where it is bound; None for what is visible everywhere.
+        block: where it is bound; None for what is visible everywhere.
         fields: of a tuple literal, what its fields stand for.
         param: the function and the index, of a parameter.
     """
 
     expr: Expr
     home: Domain
-    value: Value = _NOWHERE
-    region: Region | None = None
+    value: ValuePath = _NOWHERE
+    block: OpenBlock | None = None
     fields: tuple[Bound, ...] = ()
     param: tuple[Instance, int] | None = None
 
@@ -65,7 +65,7 @@ class Written:
         return replace(t, params=(*t.params, *(t.params[i] for i, _, _ in self.extra)))
 
 
-class Program:
+class Writer:
     """The functions that are written, and what they share."""
 
     def __init__(self, module: Module, instances: list[Instance], places: Places) -> None:
