@@ -5,7 +5,7 @@ memory of the host; reached over a tree of links, so that some values take sever
 operators or element types, have little memory, share hardware or engines. Since everything runs here,
 what a program gives on any of them is what it gives on the host alone.
 
-A placement is drawn in three ways: pins by the names that `explain` gives, wishes written into the
+A placement is drawn in three ways: pins by the names that `explain` gives, annotations written into the
 program, and predicted time on a board whose figures make sharing pay.
 """
 
@@ -28,7 +28,7 @@ from inlay.ir.types import TensorType
 from inlay.ir.walk import rewrite
 from inlay.machine.board import Board
 from inlay.machine.board_file import read_board
-from inlay.ops.device import ON_DEVICE, WishAttrs
+from inlay.ops.device import ON_DEVICE, OnDeviceAttrs
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
 from tests.differential.onnx_compare import differs
@@ -113,7 +113,7 @@ def _links(d: Draw, memories: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Placement:
-    """A program with wishes in it, the pins, and how it was drawn."""
+    """A program with annotations in it, the pins, and how it was drawn."""
 
     module: Module
     pins: tuple[str, ...]
@@ -123,17 +123,17 @@ class Placement:
 def draw_placement(d: Draw, module: Module, board: Board, names: Sequence[str]) -> Placement:
     """Return where a program is to run; `names` is what pins may call its operations."""
     devices = [x.name for x in board.devices]
-    how = d.one("pins", "wishes", "cost", "both")
+    how = d.one("pins", "annotations", "cost", "both")
     pins: list[str] = []
     if how in ("pins", "both") and names:
         pins = [f"{d.one(*names)}={d.one(*devices)}" for _ in range(d.int(1, 6))]
         pins = list({p.rpartition("=")[0]: p for p in pins}.values())
-    if how in ("wishes", "both"):
-        module = wishful(d, module, devices)
+    if how in ("annotations", "both"):
+        module = annotated(d, module, devices)
     return Placement(module, tuple(pins), how)
 
 
-def wishful(d: Draw, module: Module, devices: Sequence[str]) -> Module:
+def annotated(d: Draw, module: Module, devices: Sequence[str]) -> Module:
     """Return a program that asks for some results of operators to be somewhere."""
     share = d.one(0.1, 0.3, 0.8)
 
@@ -142,7 +142,7 @@ def wishful(d: Draw, module: Module, devices: Sequence[str]) -> Module:
             return e
         if not isinstance(e.type, TensorType) or not d.chance(share):
             return e
-        attrs = WishAttrs(d.one(*devices), result=d.chance(0.05))
+        attrs = OnDeviceAttrs(d.one(*devices), result=d.chance(0.05))
         return make.call(ON_DEVICE, (e,), attrs, span=e.span)
 
     functions = {n: rewrite(f, ask) for n, f in module.functions.items()}

@@ -1,4 +1,4 @@
-"""Laws of planning over generated programs, with random wishes on random boards."""
+"""Laws of planning over generated programs, with random annotations on random boards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from inlay.ir.verify import check
 from inlay.ir.walk import rewrite, spine
 from inlay.machine.board import Board
 from inlay.machine.board_file import find_board, read_board
-from inlay.ops.device import DEVICE_COPY, ON_DEVICE, CopyAttrs, WishAttrs
+from inlay.ops.device import DEVICE_COPY, ON_DEVICE, CopyAttrs, OnDeviceAttrs
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from inlay.placement import plan_places
@@ -45,7 +45,7 @@ from tests.unit.placement.cases import B2, B2X, M2, N, assert_alike, everything,
 BOARDS = {"B2": B2, "B2x": B2X, "M2": M2, "N": N}
 
 
-def wishful(module: Module, rng: random.Random, board: Board) -> Module:
+def annotated(module: Module, rng: random.Random, board: Board) -> Module:
     """Ask for some results of operators, and some parameters of entries, to be somewhere."""
     devices = [d.name for d in board.devices]
 
@@ -54,7 +54,7 @@ def wishful(module: Module, rng: random.Random, board: Board) -> Module:
             return e
         if not isinstance(e.type, TensorType) or rng.random() > 0.25:
             return e
-        attrs = WishAttrs(rng.choice(devices), result=False)
+        attrs = OnDeviceAttrs(rng.choice(devices), result=False)
         return make.call(ON_DEVICE, (e,), attrs, span=e.span)
 
     functions = {n: rewrite(f, ask) for n, f in module.functions.items()}
@@ -131,7 +131,7 @@ def assert_copied_once(module: Module) -> None:
 
 
 def assert_nothing_asked(module: Module) -> None:
-    """No wish is left, and every operation on tensors says where it runs."""
+    """No annotation is left, and every operation on tensors says where it runs."""
     for function in module.functions.values():
         for block, _ in blocks(function):
             lets, tail = spine(block)
@@ -145,7 +145,7 @@ def assert_nothing_asked(module: Module) -> None:
 
 
 def holds(p: Program, board: Board, seed: int) -> None:
-    module = wishful(p.module, random.Random(seed), board)
+    module = annotated(p.module, random.Random(seed), board)
     check(module)
     placed = plan(module, board, everything)
     check(placed)
@@ -177,20 +177,20 @@ def ask_anywhere(module: Module, rng: random.Random, board: Board) -> Module:
     """Ask for operands, arguments, fields and branches to be somewhere, each use by itself."""
     devices, share = [d.name for d in board.devices], rng.choice([0.05, 0.2, 0.5])
 
-    def wish(e: Expr) -> Expr:
+    def annotation(e: Expr) -> Expr:
         if not isinstance(e.type, TensorType) or rng.random() > share:
             return e
-        attrs = WishAttrs(rng.choice(devices), result=rng.random() < 0.05)
+        attrs = OnDeviceAttrs(rng.choice(devices), result=rng.random() < 0.05)
         return make.call(ON_DEVICE, (e,), attrs, span=e.span)
 
     def ask(e: Expr) -> Expr:
         match e:
             case Tuple(fields=fields):
-                return replace(e, fields=tuple(map(wish, fields)))
+                return replace(e, fields=tuple(map(annotation, fields)))
             case Call(args=args):
-                return replace(e, args=tuple(map(wish, args)))
+                return replace(e, args=tuple(map(annotation, args)))
             case If(then=Var() as then, otherwise=Var() as otherwise):
-                return replace(e, then=wish(then), otherwise=wish(otherwise))
+                return replace(e, then=annotation(then), otherwise=annotation(otherwise))
             case _:
                 return e
 
@@ -204,7 +204,7 @@ def plans_to_itself(p: Program, seed: int) -> None:
     name = d.one(*BOARDS, "drawn", "drawn", "drawn")
     board = read_board("drawn", draw_board(d), place="x.toml") if name == "drawn" else BOARDS[name]
     rng = random.Random(seed)
-    module = (wishful if d.chance(0.3) else ask_anywhere)(p.module, rng, board)
+    module = (annotated if d.chance(0.3) else ask_anywhere)(p.module, rng, board)
     capability = everything if d.chance(0.5) else capability_of(board, table())
     try:
         placed = plan(module, board, capability)
@@ -234,13 +234,13 @@ def test_planned_programs_plan_to_themselves_long(p, seed):
 @given(programs(), st.sampled_from(["B2", "M2"]), st.integers(0, 10_000))
 def test_choosing_keeps_the_meaning(p, name, seed):
     board = BOARDS[name]
-    module = plan_places.with_host_ends(wishful(p.module, random.Random(seed), board),
+    module = plan_places.with_host_ends(annotated(p.module, random.Random(seed), board),
                                         Place(board.host.name))  # fmt: skip
     choice = Choice(table(), search=True)
     capability = capability_of(board, table())
     try:
         placed = plan(module, board, capability, choice)
-    except CompileError as failure:  # a wish for what the virtual machine runs
+    except CompileError as failure:  # an annotation for what the virtual machine runs
         assert set(failure.ids) == {"placement.unsupported-op"}  # noqa: PT017
         return
     check(placed)
@@ -280,10 +280,10 @@ def test_passes_behind_the_planner_keep_places(p, seed):
 @given(programs(), st.integers(0, 10_000))
 def test_programs_compiled_for_two_devices_give_what_the_evaluator_gives(p, seed):
     board = find_board("host_two")
-    module = wishful(p.module, random.Random(seed), board)
+    module = annotated(p.module, random.Random(seed), board)
     try:
         executable = inlay.compile(module, board="host_two", threads=1, verify=True)
-    except CompileError as failure:  # a wish for what the virtual machine runs
+    except CompileError as failure:  # an annotation for what the virtual machine runs
         assert set(failure.ids) == {"placement.unsupported-op"}  # noqa: PT017
         return
     inputs = {s.name: a for s, a in zip(executable.entries[0].inputs, p.args, strict=True)}

@@ -1,4 +1,4 @@
-"""Where values live: copies between memories, and wishes of the user. Both are identities."""
+"""Where values live: copies between memories, and device annotations. Both are identities."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from inlay.arith.dtype import F32
-from inlay.ir.expr import Call, Function, OpRef
+from inlay.ir.expr import Call, Expr, Function, OpRef
 from inlay.ir.op import TypeContext
 from inlay.ir.type_printer import type_text
 from inlay.ir.types import (
@@ -27,7 +27,7 @@ from inlay.ops._samples import noise
 
 
 class Position(StrEnum):
-    """Where a wish stands, which decides what it says of the value around it."""
+    """Where an annotation stands, which decides what it says of the value around it."""
 
     AUTO = "auto"
     """Not said yet: follows from where it stands in the program."""
@@ -38,15 +38,16 @@ class Position(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class WishAttrs:
-    """A wish of the user: where a value is to be.
+class OnDeviceAttrs:
+    """A device annotation: where a value is to be.
 
     Attributes:
         device: name of a device; empty where only memories are asked for.
         memories: names of the memories allowed; empty for all that the device addresses.
         body: whether the operand is asked to be there.
         result: whether what uses an operand must be there too, with no copy between.
-        position: the pass `mark-wishes` writes it down, as naming values changes where things stand.
+        position: written down by the pass `mark-annotations`, as naming values changes where things
+            stand.
     """
 
     device: str = ""
@@ -94,7 +95,7 @@ def _is_data(t: Type) -> bool:
             return False
 
 
-def _same_rule(ctx: TypeContext, a: WishAttrs, args: Types) -> Type:
+def _same_rule(ctx: TypeContext, a: OnDeviceAttrs, args: Types) -> Type:
     return args[0]
 
 
@@ -103,13 +104,13 @@ def _copy_compute(a: CopyAttrs, operands: Sequence[te.Tensor], result: TensorTyp
     return te.compute(result.shape, lambda *i: x[i], name="copy")
 
 
-def _same(a: WishAttrs | CopyAttrs, x: Argument) -> Argument:
+def _same(a: OnDeviceAttrs | CopyAttrs, x: Argument) -> Argument:
     return x
 
 
-def _wish_samples() -> list[Sample]:
+def _annotation_samples() -> list[Sample]:
     x = noise((2, 3), F32)
-    return [Sample("wish", WishAttrs("cpu"), (x,), (("m", "n"),), exact=True)]
+    return [Sample("annotation", OnDeviceAttrs("cpu"), (x,), (("m", "n"),), exact=True)]
 
 
 def _copy_samples() -> list[Sample]:
@@ -121,12 +122,20 @@ DEFINITIONS: tuple[OpDef, ...] = (
     define("device_copy", CopyAttrs, _copy_rule, 1, Pattern.OPAQUE,
            "x, moved from one device or memory to another", reference=_same,
            compute=_copy_compute, samples=_copy_samples),
-    define("on_device", WishAttrs, _same_rule, 1, Pattern.CONTROL,
-           "x, which is to be on a device: a wish of the user, gone once places are planned",
-           reference=_same, samples=_wish_samples, alias=0),
+    define("on_device", OnDeviceAttrs, _same_rule, 1, Pattern.CONTROL,
+           "x, annotated with a device that a person wants it on; gone once places are planned",
+           reference=_same, samples=_annotation_samples, alias=0),
 )  # fmt: skip
 
 DEVICE_COPY, ON_DEVICE = (d.op for d in DEFINITIONS)
+
+
+def annotation_of(e: Expr) -> OnDeviceAttrs | None:
+    """Return the attributes of an `on_device`, None for anything else."""
+    if isinstance(e, Call) and isinstance(e.callee, OpRef) and e.callee.op is ON_DEVICE:
+        assert isinstance(e.callee.attrs, OnDeviceAttrs)
+        return e.callee.attrs
+    return None
 
 
 def copy_in(function: Function) -> CopyAttrs | None:

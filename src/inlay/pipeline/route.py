@@ -15,7 +15,7 @@ from __future__ import annotations
 from inlay.memory import carry_buffers, explicit_alloc, read_first
 from inlay.passes.contract import Property
 from inlay.passes.manager import Pipeline, make_pipeline
-from inlay.placement import mark_wishes, plan_places
+from inlay.placement import mark_annotations, plan_places
 from inlay.transforms import (
     call_foreign,
     check_indices,
@@ -38,7 +38,7 @@ from inlay.transforms import (
 
 TENSOR = (
     infer_types.PASS,
-    mark_wishes.PASS,
+    mark_annotations.PASS,
     to_anf.PASS,
     eta_expand.PASS,
     expand_externs.PASS,

@@ -1,4 +1,4 @@
-// RUN: inlay opt %s --passes mark-wishes,to-anf,plan-places --board host_two | filecheck %s
+// RUN: inlay opt %s --passes mark-annotations,to-anf,plan-places --board host_two | filecheck %s
 
 // A value that is needed on another device is copied once, outside the loop that reads it, and what a
 // person asked for says where everything around it goes.

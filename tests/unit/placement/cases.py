@@ -48,7 +48,7 @@ from inlay.machine.board_file import read_board
 from inlay.ops.device import DEVICE_COPY, CopyAttrs
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
-from inlay.placement import mark_wishes, plan_places
+from inlay.placement import mark_annotations, plan_places
 from inlay.placement.infer.capability import capability_of
 from inlay.placement.infer.instance import Capability
 from inlay.placement.plan_places import plan
@@ -103,7 +103,7 @@ def read(text: str) -> Module:
 def normal(module: Module) -> Module:
     """Return a program as the planner wants it."""
     context = PassContext(OPS)
-    return to_anf.PASS.run(mark_wishes.PASS.run(module, context), context)
+    return to_anf.PASS.run(mark_annotations.PASS.run(module, context), context)
 
 
 def planned(module: Module, machine: Board, capability: Capability | None = None) -> Module:
@@ -170,7 +170,7 @@ def same(a: object, b: object) -> bool:
 
 
 def assert_complete(function: Function) -> None:
-    """Every value with a tensor in it has a place, and nothing is left of wishes."""
+    """Every value with a tensor in it has a place, and nothing is left of annotations."""
     pending: list[Expr] = [function]
     while pending:
         e = pending.pop()

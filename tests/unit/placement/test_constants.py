@@ -69,7 +69,7 @@ POSITIONS = {
     "a result": """
         let f = fn(a: V) -> V { K };
         on(D, neg(f(x)))""",
-    "a wish": """
+    "an annotation": """
         let k = on(D, K);
         let f = fn(a: V) -> V { a };
         add(on(D, neg(f(k))), k)""",
@@ -86,7 +86,7 @@ POSITIONS = {
 
 
 def program(body: str, far: str) -> Module:
-    """Return a program with a body whose wishes are for a device."""
+    """Return a program with a body whose annotations are for a device."""
     text = body.replace("D,", f"{far},").replace("K", K).replace("BELOW", BELOW)
     return read(f'fn main(x: V) -> V {{ {text} }} entry main("x") -> ("y");'.replace("V", V))
 

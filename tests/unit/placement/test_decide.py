@@ -1,4 +1,4 @@
-"""Choices by cost, from a program: wishes are kept, pins too, copies are worth their time."""
+"""Choices by cost, from a program: annotations are kept, pins too, copies are worth their time."""
 
 from __future__ import annotations
 
@@ -144,14 +144,14 @@ def test_pins_by_the_names_of_a_model():
     assert "did you mean MaxPool" in str(failure.value)
 
 
-def test_pins_and_wishes_are_kept():
+def test_pins_and_annotations_are_kept():
     board = accelerated(link=0.001)
     e = explained(BIG, board, "matmul=npu")
     assert on(e)["matmul"] == "npu"
     assert on(e)["add"] == "cpu"
     assert "pinned by matmul=npu" in e.operations[0].reason
-    wished = BIG.replace("matmul(x, w)", "on(npu, matmul(x, w))")
-    found = [o.device for o in explained(wished, board).operations if o.operator == "matmul"]
+    asked = BIG.replace("matmul(x, w)", "on(npu, matmul(x, w))")
+    found = [o.device for o in explained(asked, board).operations if o.operator == "matmul"]
     assert sorted(found) == ["cpu", "npu"]
     e = explained("fn f(x: T) { relu(relu(relu(x))) } fn main(x: T) { neg(@f(x)) }", board, "@f=npu")
     assert [o.device for o in e.operations] == ["npu", "npu", "npu", "cpu"]

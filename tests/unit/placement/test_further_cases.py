@@ -173,7 +173,7 @@ fn main(c: bool, d: bool, s @gpu: T, z @cpu: T) -> T @cpu {
     if (d) { let n @cpu = neg(s2); n } else { let e @cpu = exp(s2); e } }
   else { z } }
 """),
-    "a wish is a barrier for what is written to a cell": ("B2", """
+    "an annotation is a barrier for what is written to a cell": ("B2", """
 fn main(z @gpu!: T, y: T) {
   let r = ref(z); let u = write(r, on(cpu, neg(y))); let v = read(r); exp(v) }
 """, """
@@ -378,7 +378,7 @@ INNER = {
     "in a cell elsewhere": "fn main(x: T, y: T) { let c @gpu = ref(fixed(cpu, x)); read(c) }",
     "written elsewhere": """
 fn main(x: T, y: T) { let c @gpu = ref(y); let _ = write(c, fixed(cpu, x)); read(c) }""",
-    "under a wish for nothing": """
+    "under an annotation that asks for nothing": """
 fn main(x: T, y: T) { add(free(fixed(cpu, neg(x))), fixed(gpu, neg(y))) }""",
 }
 
@@ -391,7 +391,7 @@ def test_a_fixed_result_inside_something_else_is_not_lost(name: str):
     assert failure.value.ids == ("placement.contradiction",)
 
 
-def test_a_fixed_result_inside_an_equal_wish_says_nothing_more():
+def test_a_fixed_result_inside_an_equal_annotation_says_nothing_more():
     once = planned(read("fn main(x: T, y: T) { add(on(cpu, fixed(cpu, neg(x))), y) }"), B2)
     same = planned(read("fn main(x: T, y: T) { add(on(cpu, neg(x)), y) }"), B2)
     assert_alike(once, same)

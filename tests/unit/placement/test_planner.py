@@ -18,7 +18,7 @@ from inlay.ir.module import Module
 from inlay.ir.place import Place
 from inlay.ir.printer import print_module
 from inlay.ir.walk import spine
-from inlay.ops.device import DEVICE_COPY, ON_DEVICE, Position, WishAttrs
+from inlay.ops.device import DEVICE_COPY, ON_DEVICE, OnDeviceAttrs, Position
 from tests.unit.placement.cases import (
     B2,
     B2X,
@@ -90,10 +90,10 @@ def test_a_long_chain():
 
 def lets(count: int) -> Module:
     add, neg, exp = (OPS.definition(n).op for n in ("add", "neg", "exp"))
-    wish = lambda e, d: make.call(ON_DEVICE, (e,), WishAttrs(d, position=Position.DEFINITION))  # noqa: E731
+    annotation = lambda e, d: make.call(ON_DEVICE, (e,), OnDeviceAttrs(d, position=Position.DEFINITION))  # noqa: E731
     x, y = (make.var(n, make.tensor_type((4,), F32)) for n in "xy")
     bound = [(make.var("v0", x.type), make.call(neg, (x,)))]
-    bound.append((make.var("w0", x.type), wish(bound[0][0], "cpu")))
+    bound.append((make.var("w0", x.type), annotation(bound[0][0], "cpu")))
     bound.append((make.var("v1", x.type), make.call(exp, (y,))))
     one, other = bound[1][0], bound[2][0]
     for i in range(count):
@@ -101,7 +101,7 @@ def lets(count: int) -> Module:
         bound.append((v, make.call(add, (other, one))))
         one, other = other, v
     last = make.var("last", x.type)
-    bound.append((last, wish(other, "gpu")))
+    bound.append((last, annotation(other, "gpu")))
     return Module({"main": make.function((x, y), make.lets(bound, last))})
 
 
@@ -150,15 +150,15 @@ fn main(a: T, b: T, c: T, d: T) { @k(on(cpu, add(a, b)), add(c, d)) }
     assert_alike(planned(again, B2X), again)
 
 
-def test_a_later_wish_adds_a_copy():
+def test_a_later_annotation_adds_a_copy():
     m = planned(read("fn main(a: T) { let v = neg(a); exp(v) }"), B2)
     main = m.functions["main"]
     (v, e), _ = spine(main.body)
-    wish = make.call(ON_DEVICE, (v.var,), WishAttrs("cpu", position=Position.OPERAND))
-    t = make.var("t", wish.type)
+    annotation = make.call(ON_DEVICE, (v.var,), OnDeviceAttrs("cpu", position=Position.OPERAND))
+    t = make.var("t", annotation.type)
     call = Call(e.value.callee, (t,), e.value.type, e.value.span, None)
     u = make.var("u", call.type)
-    body = make.lets([(v.var, v.value), (t, wish), (u, call)], u)
+    body = make.lets([(v.var, v.value), (t, annotation), (u, call)], u)
     again = planned(m.with_functions({"main": replace(main, body=body)}), B2)
     assert again.functions["main"].params[0].place == Place("gpu")
     x, y = evaluate(m, arguments(main)), evaluate(again, arguments(main))
@@ -249,7 +249,7 @@ def test_no_way_from_here_to_there():
     assert "a link ram -> m would do" in str(failure)
 
 
-def test_a_wish_that_no_device_can_meet():
+def test_an_annotation_that_no_device_can_meet():
     how = lambda call: {"gpu": "it has no neg"} if call.callee.op.name == "neg" else {}  # noqa: E731
     for text in ("fn main(x: T) { on(gpu, neg(x)) }", "fn main(x: T) { let y @gpu! = neg(x); y }"):
         failure = fails(text, B2, how)
@@ -273,13 +273,13 @@ def test_a_normal_program_is_left_as_it_is():
     assert normal(m) is m
 
 
-def test_a_deep_nest_with_wishes_at_both_ends():
+def test_a_deep_nest_with_annotations_at_both_ends():
     neg = OPS.definition("neg").op
     x = make.var("x", make.tensor_type((4,), F32))
-    e = make.call(ON_DEVICE, (make.call(neg, (x,)),), WishAttrs("cpu"))
+    e = make.call(ON_DEVICE, (make.call(neg, (x,)),), OnDeviceAttrs("cpu"))
     for _ in range(1498):
         e = make.call(neg, (e,))
-    e = make.call(ON_DEVICE, (make.call(neg, (e,)),), WishAttrs("gpu"))
+    e = make.call(ON_DEVICE, (make.call(neg, (e,)),), OnDeviceAttrs("gpu"))
     main = planned(Module({"main": make.function((x,), e)}), B2).functions["main"]
     made = [v for v in values(main.body) if isinstance(v, Call)]
     assert main.params[0].place.device == made[0].place.device == "cpu"

@@ -28,16 +28,16 @@ ENTRIES = (
     Entry(
         id="placement.unknown-device",
         title="a device that the board does not have",
-        explanation="A place or a wish names a device, and the board has none of that name.",
+        explanation="A place or an annotation names a device, and the board has none of that name.",
         remedy="Use a name that `inlay targets` lists for the board.",
     ),
     Entry(
         id="placement.unknown-memory",
         title="a memory that the board does not have",
         explanation=(
-            "A place or a wish names a memory, and the board has none of that name. Besides memories, "
-            "`global`, `workspace` (no stack), `stack`, and devices and engines (for what they "
-            "address) may be named."
+            "A place or an annotation names a memory, and the board has none of that name. Besides "
+            "memories, `global`, `workspace` (no stack), `stack`, and devices and engines (for what "
+            "they address) may be named."
         ),
         remedy="Use a name that `inlay targets check BOARD` lists.",
     ),
@@ -58,7 +58,7 @@ ENTRIES = (
             "Values live in the memories of the devices that make and read them. Whatever devices "
             "are chosen, more bytes are needed at once than some memory has."
         ),
-        remedy="Use a board with more memory, smaller sizes, or fewer wishes.",
+        remedy="Use a board with more memory, smaller sizes, or fewer device annotations.",
     ),
     Entry(
         id="placement.too-many-occurrences",
@@ -75,11 +75,11 @@ ENTRIES = (
         id="placement.copy-of-structure",
         title="a list or other data type that would be copied as a whole",
         explanation=(
-            "A wish or a `device_copy` names a value of a data type, or of any type in a generic "
-            "function, and another device. Code is made for copies of tensors alone: the spine of a "
-            "list is read by the host, and its tensors are moved one by one where they are used."
+            "An annotation or a `device_copy` names a value of a data type, or of any type in a "
+            "generic function, and another device. Code is made for copies of tensors alone: the spine "
+            "of a list is read by the host, and its tensors are moved one by one where they are used."
         ),
-        remedy="Put the wish on the tensors, where they are made or used, or leave it out.",
+        remedy="Put the annotation on the tensors, where they are made or used, or leave it out.",
     ),
     Entry(
         id="placement.bad-calibration",

@@ -166,5 +166,5 @@ def _over_capacity(
         span=o.call.span,
         notes=[*notes, f"the largest value there is that of {o.name}: {size} bytes"],
         hint=f"give {' and '.join(small) or 'the board'} more bytes in the board's file, use smaller "
-        "sizes, or drop pins and wishes",
+        "sizes, or drop pins and device annotations",
     )  # fmt: skip

@@ -279,7 +279,7 @@ class ProblemMaker:
         return self.pinned.get(self.graph.classes.find(o.atom))
 
     def _pinned(self) -> dict[int, int]:
-        """Return what people decided: facts, and wishes about operations that can be met."""
+        """Return what people decided: facts, and annotations about operations that can be met."""
         find = self.graph.classes.find
         found = {find(p.atom): p.device for p in self.graph.pins}
         for a, b, kind, _ in self.graph.edges:

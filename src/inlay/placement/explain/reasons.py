@@ -139,7 +139,7 @@ class Explanation:
 def explain(
     module: Module, board: Board, capability: Capability, choice: Choice
 ) -> Explanation:
-    """Plan a program (in A-normal form, wishes marked) and say why.
+    """Plan a program (in A-normal form, annotations marked) and say why.
 
     Raises:
         CompileError: as planning does.
@@ -190,29 +190,29 @@ def _operations(
     found: Inferred, decision: Decision, assigned: list[int], total: float, choice: Choice
 ) -> list[Placed]:
     starts = _starts(decision, assigned)
-    wishes = _wishes(found)
+    annotations = _annotations(found)
     forms = forms_of(choice.operators)
     return [
-        _placed(found, decision, assigned, index, total, starts[index], wishes, forms)
+        _placed(found, decision, assigned, index, total, starts[index], annotations, forms)
         for index in range(len(decision.units))
     ]
 
 
 def _placed(
     found: Inferred, decision: Decision, assigned: list[int], index: int, total: float,
-    begins: float, wishes: dict[int, str], forms: Mapping[str, str],
+    begins: float, annotations: dict[int, str], forms: Mapping[str, str],
 ) -> Placed:  # fmt: skip
     members = [decision.operations[i] for i in decision.units[index]]
     o, graph = members[-1], found.graph
     names = graph.machine.devices
     device = assigned[index]
     operations = [graph.operations[m.atom] for m in members]
-    wish = next((w for m in members if (w := wishes.get(graph.classes.find(m.atom)))), None)
+    annotation = next((w for m in members if (w := annotations.get(graph.classes.find(m.atom)))), None)
     group = next((c for c in decision.outcome.used if index in c.tasks), None)
     refusals = {d: why for x in reversed(operations) for d, why in x.refusals}
     task = decision.problem.tasks[index]
-    if wish is not None:
-        reason = wish
+    if annotation is not None:
+        reason = annotation
     elif group is not None:
         reason = f"part of {group.name}, which takes {time_text(group.cost)} as one"
     elif len(operations[0].allowed) == 1:
@@ -225,8 +225,8 @@ def _placed(
             continue
         if d in refusals:
             others[name] = refusals[d]
-        elif wish is not None:
-            others[name] = wish
+        elif annotation is not None:
+            others[name] = annotation
         else:
             others[name] = _against(
                 decision, graph.machine.board.memories, assigned, index, d, total
@@ -281,13 +281,13 @@ def _starts(decision: Decision, assigned: Sequence[int]) -> list[float]:
     return found
 
 
-def _wishes(found: Inferred) -> dict[int, str]:
-    """Return for classes what people said of them; what the search chose is no wish."""
+def _annotations(found: Inferred) -> dict[int, str]:
+    """Return for classes what people said of them; what the search chose is no annotation."""
     graph = found.graph
     said: dict[int, str] = {}
     for pin in graph.pins:
         if not pin.reason.text.endswith(CHOSEN):
-            said.setdefault(graph.classes.find(pin.atom), f"wish: {pin.reason.text}")
+            said.setdefault(graph.classes.find(pin.atom), f"annotation: {pin.reason.text}")
     for a, b, kind, _ in graph.edges:
         text = said.get(graph.classes.find(b))
         if kind == Edge.STRONG and text is not None:

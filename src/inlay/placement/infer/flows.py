@@ -11,7 +11,7 @@ from inlay.ir.expr import Call, Expr, Var
 from inlay.ir.module import Module
 from inlay.ir.place import Origin, Place
 from inlay.ir.types import Type
-from inlay.ops.device import Position, WishAttrs
+from inlay.ops.device import OnDeviceAttrs, Position
 from inlay.placement.infer.domains import Domain, Kind, Leaf, Parts, Shapes, leaves
 from inlay.placement.infer.graph import Edge, Graph, Reason
 from inlay.placement.infer.instance import Instance
@@ -155,7 +155,7 @@ class Flows:
             if cell:
                 self.graph.cells.update((x, y))
 
-    # ------------------------------------------------------------------------ wishes
+    # ------------------------------------------------------------------------ annotations
 
     def _pin(self, atom: int, device: int | None, bits: int | None, said: Reason) -> None:
         if device is not None:
@@ -207,30 +207,30 @@ class Flows:
         made.fields = {n: tuple(map(twin, f)) for n, f in data.fields.items()}
         return made
 
-    def _ask(self, inner: Domain, asked: Domain, said: Reason, wish: WishAttrs) -> None:
-        if not wish.body:
+    def _ask(self, inner: Domain, asked: Domain, said: Reason, annotation: OnDeviceAttrs) -> None:
+        if not annotation.body:
             self.flow(inner, asked, said)
             return
         for a, b in zip(leaves(inner), leaves(asked), strict=False):
             if a == b:
                 continue
-            self.graph.edge(a, b, Edge.STRONG if wish.device else Edge.ORDINARY)
-            self._refuse_wish(a, wish, said)
+            self.graph.edge(a, b, Edge.STRONG if annotation.device else Edge.ORDINARY)
+            self._refuse_annotation(a, annotation, said)
 
     def _stands_for(self, inner: Domain, made: Domain) -> None:
         pairs = zip(leaves(inner), leaves(made), strict=False)
         self.graph.aliases.extend((a, b) for a, b in pairs if a != b)
 
-    def _refuse_wish(self, atom: int, wish: WishAttrs, said: Reason) -> None:
+    def _refuse_annotation(self, atom: int, annotation: OnDeviceAttrs, said: Reason) -> None:
         operation = self.graph.operations.get(atom)
-        device = self.machine.device_index.get(wish.device)
+        device = self.machine.device_index.get(annotation.device)
         if operation is None or device is None or device in operation.allowed:
             return
         why = dict(operation.refusals)[device]
         able = [self.machine.devices[d] for d in operation.allowed]
         self.findings.error(
             "placement.unsupported-op",
-            f"found {operation.name} on {wish.device}, which cannot run it: {why}",
+            f"found {operation.name} on {annotation.device}, which cannot run it: {why}",
             span=said.span,
             labels=[(operation.span, f"{operation.name} is here")] if operation.span else (),
             hint=f"put it on {' or '.join(able)}" if able else "",
@@ -249,11 +249,11 @@ class Flows:
         if self._is_rigid(arg):
             self._rigid(own, there, reason)
 
-    def _fixes(self, value: Expr, wish: WishAttrs) -> bool:
-        """Whether a wish fixes what uses it; one that asks for nothing is what it is about."""
-        if not wish.body and not wish.result:
+    def _fixes(self, value: Expr, annotation: OnDeviceAttrs) -> bool:
+        """Whether an annotation fixes what uses it; one that asks for nothing is what it is about."""
+        if not annotation.body and not annotation.result:
             return isinstance(value, Call) and self._is_rigid(value.args[0])
-        return wish.result and wish.position is not Position.DEFINITION
+        return annotation.result and annotation.position is not Position.DEFINITION
 
     def _is_rigid(self, arg: Expr) -> bool:
         return isinstance(arg, Var) and arg in self.rigid_vars

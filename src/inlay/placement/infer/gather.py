@@ -6,9 +6,9 @@ body of a function is walked once for each instance, so the work is that of the 
 written out; from `_MOST_VALUES` walked values on, further occurrences of a function share one instance
 for the cells that they are given. That only costs copies, which cells and fixed results do not allow.
 
-**Wishes.** `on_device(e, d)` as an operand asks for `e` on `d` and is a new value about which nothing
-follows from `e`; as a definition it is `e` and is on `d`. Both stand for `e` afterwards, and so does
-a `device_copy` without an engine: what they ask for is a demand like that of any use.
+**Annotations.** `on_device(e, d)` as an operand asks for `e` on `d` and is a new value about which
+nothing follows from `e`; as a definition it is `e` and is on `d`. Both stand for `e` afterwards, and so
+does a `device_copy` without an engine: what they ask for is a demand like that of any use.
 """
 
 from __future__ import annotations
@@ -45,13 +45,12 @@ from inlay.ir.expr import (
 )
 from inlay.ir.module import Module
 from inlay.ir.types import Type
-from inlay.ops.device import DEVICE_COPY, CopyAttrs, Position, WishAttrs, copy_in
+from inlay.ops.device import DEVICE_COPY, CopyAttrs, OnDeviceAttrs, Position, annotation_of, copy_in
 from inlay.ops.memory import TENSOR_AT, StorageAttrs
 from inlay.placement.infer.domains import Domain, Kind, Parts, leaves, match_types, part
 from inlay.placement.infer.flows import Flows
 from inlay.placement.infer.graph import Edge, Graph, Operation, Reason
 from inlay.placement.infer.instance import CHECKS, Capability, Instance
-from inlay.placement.mark_wishes import wish_of
 
 
 def gather(
@@ -59,7 +58,7 @@ def gather(
 ) -> list[Instance]:
     """Return all instances, callers before callees; fill the graph.
 
-    Requires A-normal form and marked wishes. Findings: `placement.unknown-device`,
+    Requires A-normal form and marked annotations. Findings: `placement.unknown-device`,
     `placement.unknown-memory`, `placement.unsupported-op`.
     """
     walk = _Gather(module, graph, capability, findings)
@@ -265,8 +264,8 @@ class _Gather(Flows):
             return
         domain = self._value(value)
         span = var.span or value.span
-        wish = wish_of(value)
-        if wish is not None and self._fixes(value, wish):
+        annotation = annotation_of(value)
+        if annotation is not None and self._fixes(value, annotation):
             self.rigid_vars.add(var)
         if isinstance(value, Const) and var.place is not None:
             domain = self._domain(var.type, f"'{var.name}'", span)
@@ -378,10 +377,10 @@ class _Gather(Flows):
     # ------------------------------------------------------------------------ calls
 
     def _call(self, call: Call) -> Domain:
-        wish = wish_of(call)
+        annotation = annotation_of(call)
         match call.callee:
-            case OpRef() if wish is not None:
-                return self._wish(call, wish)
+            case OpRef() if annotation is not None:
+                return self._annotation(call, annotation)
             case OpRef(op=op, attrs=CopyAttrs() as attrs) if op is DEVICE_COPY:
                 return self._copy(call, attrs)
             case OpRef(op=op) if op in CHECKS:
@@ -525,41 +524,41 @@ class _Gather(Flows):
             if place is not None and place.memories is not None:
                 yield i, place.memories
 
-    # ------------------------------------------------------------------------ wishes and copies
+    # ------------------------------------------------------------------------ annotations and copies
 
-    def _wish(self, call: Call, wish: WishAttrs) -> Domain:
+    def _annotation(self, call: Call, annotation: OnDeviceAttrs) -> Domain:
         inner = self._atom(call.args[0], call, 1)
-        device = self.device(wish.device, call.span) if wish.device else None
-        bits = self.memories(wish.memories, call.span) if wish.memories else None
-        if (wish.device and device is None) or (wish.memories and bits is None):
+        device = self.device(annotation.device, call.span) if annotation.device else None
+        bits = self.memories(annotation.memories, call.span) if annotation.memories else None
+        if (annotation.device and device is None) or (annotation.memories and bits is None):
             return inner
-        said = Reason(_wish_text(call, wish), call.span)
+        said = Reason(_annotation_text(call, annotation), call.span)
         assert self.now is not None
         if isinstance(call.args[0], Const) and inner is None:
             inner = self._domain(call.type, "the constant", call.span)
             for atom in leaves(inner):
                 self._pin(atom, device, bits, said)
             self.now.constants[id(call)] = inner
-        if not wish.body and not wish.result:
+        if not annotation.body and not annotation.result:
             return inner
         if _is_function(inner):
             return inner
         about = Reason(f"{call.span.text or 'the value'}", call.span)
         self.about = about
-        if wish.position is Position.DEFINITION:
+        if annotation.position is Position.DEFINITION:
             made = self._twin(inner, device, bits, said)
-            self._ask(inner, made, said, wish)
+            self._ask(inner, made, said, annotation)
             self._keep(call.args[0], inner, made, said)
             return made
-        if wish.body:
+        if annotation.body:
             asked = self._twin(inner, device, bits, said)
-            self._ask(inner, asked, said, wish)
+            self._ask(inner, asked, said, annotation)
             self._keep(call.args[0], inner, asked, said)
         made = self._twin(inner, None, None, said)
         self._stands_for(inner, made)
-        if wish.result and not wish.body:
+        if annotation.result and not annotation.body:
             self._keep(call.args[0], inner, made, said)
-        if wish.result:
+        if annotation.result:
             for atom in leaves(made):
                 self._pin(atom, device, bits, said)
         return made
@@ -592,8 +591,8 @@ def _is_function(domain: Domain) -> bool:
     return isinstance(domain, Parts) and domain.kind is Kind.FUNCTION
 
 
-def _wish_text(call: Call, wish: WishAttrs) -> str:
+def _annotation_text(call: Call, annotation: OnDeviceAttrs) -> str:
     what = getattr(call.args[0], "name", "the value")
-    memories = f"[{', '.join(wish.memories)}]" if wish.memories else ""
-    word = "fixed" if wish.result else "asked for"
-    return f"{what} is {word} on {wish.device}{memories}"
+    memories = f"[{', '.join(annotation.memories)}]" if annotation.memories else ""
+    word = "fixed" if annotation.result else "asked for"
+    return f"{what} is {word} on {annotation.device}{memories}"

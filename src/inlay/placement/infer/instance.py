@@ -37,7 +37,7 @@ class Instance:
         children: instances of occurrences, by identity of the node and index of the operand.
         ports: memories that an operand of a kernel may be in, by node and index; else any.
         sites: who mentions it where: the instance, the node and the index of the operand.
-        constants: homes of constants that a wish puts somewhere, by identity of the wish.
+        constants: homes of constants that an annotation puts somewhere, by identity of the annotation.
         atoms: its own, in the order of the walk.
         group: instances of the functions that call each other, by name.
         shared: whether several occurrences use it because the program is too large.

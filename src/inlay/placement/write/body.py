@@ -1,8 +1,8 @@
 """Walks the functions of a program and writes them with places and copies.
 
-A wish, a copy without an engine of its own, and a variable bound to a variable stand for the value
-behind them; their uses are uses of that value. An invariant parameter of a recursive function that is
-needed elsewhere comes as a further parameter, so that the copy is made once, by the caller.
+An annotation, a copy without an engine of its own, and a variable bound to a variable stand for the
+value behind them; their uses are uses of that value. An invariant parameter of a recursive function
+that is needed elsewhere comes as a further parameter, so that the copy is made once, by the caller.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from inlay.ir.place import Origin
 from inlay.ir.types import Type
 from inlay.ir.walk import copy as fresh_copy
 from inlay.ir.walk import rewrite, spine
-from inlay.ops.device import DEVICE_COPY, CopyAttrs, WishAttrs, copy_in
+from inlay.ops.device import DEVICE_COPY, CopyAttrs, OnDeviceAttrs, copy_in
 from inlay.placement.infer.domains import Domain, Kind, Leaf, Parts, leaves, part
 from inlay.placement.infer.instance import CHECKS, Instance
 from inlay.placement.write.copies import CopyPlan, OpenBlock
@@ -234,10 +234,10 @@ class Body:
         attrs, place = value.callee.attrs, value.place
         if isinstance(attrs, CopyAttrs):
             return not attrs.engine or (place is not None and place.origin is Origin.PLANNED)
-        return isinstance(attrs, WishAttrs)
+        return isinstance(attrs, OnDeviceAttrs)
 
     def _alias(self, value: Call, instance: Instance, block: OpenBlock) -> Bound:
-        """Return what a wish or a copy stands for."""
+        """Return what an annotation or a copy stands for."""
         if isinstance(value.args[0], Const):
             home = instance.constants.get(id(value))
             if home is None:

@@ -1,6 +1,6 @@
-// RUN: inlay opt %s --passes mark-wishes,to-anf | filecheck %s
+// RUN: inlay opt %s --passes mark-annotations,to-anf | filecheck %s
 
-// A wish around an operand stays one when the operand gets a name.
+// An annotation around an operand stays one when the operand gets a name.
 
 // CHECK-LABEL: fn main
 // CHECK:         on_device{device="cpu", position="operand"}(neg

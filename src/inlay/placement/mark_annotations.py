@@ -14,12 +14,12 @@ from inlay.ir.expr import Call, Expr, Function, If, Let, Match, OpRef, Tuple
 from inlay.ir.make import op_ref
 from inlay.ir.module import Module
 from inlay.ir.walk import postorder, rewrite
-from inlay.ops.device import ON_DEVICE, Position, WishAttrs
+from inlay.ops.device import OnDeviceAttrs, Position, annotation_of
 from inlay.passes.contract import Pass, PassContext, Property
 
 
 def run(module: Module, context: PassContext) -> Module:
-    """Mark every wish. Cost: linear."""
+    """Mark every annotation. Cost: linear."""
     del context
     functions = {n: _function(f) for n, f in module.functions.items()}
     if all(f is module.functions[n] for n, f in functions.items()):
@@ -27,17 +27,9 @@ def run(module: Module, context: PassContext) -> Module:
     return module.with_functions(functions)
 
 
-def wish_of(e: Expr) -> WishAttrs | None:
-    """Return the attributes of an `on_device`, None for anything else."""
-    if isinstance(e, Call) and isinstance(e.callee, OpRef) and e.callee.op is ON_DEVICE:
-        assert isinstance(e.callee.attrs, WishAttrs)
-        return e.callee.attrs
-    return None
-
-
 def _function(function: Function) -> Function:
     nodes = list(postorder(function))
-    if not any((w := wish_of(e)) and w.position is Position.AUTO for e in nodes):
+    if not any((w := annotation_of(e)) and w.position is Position.AUTO for e in nodes):
         return function
     defining: set[int] = set()
     for e in nodes:
@@ -45,7 +37,7 @@ def _function(function: Function) -> Function:
     marked = {
         id(e): Position.DEFINITION if id(e) in defining else Position.OPERAND
         for e in nodes
-        if (w := wish_of(e)) and w.position is Position.AUTO
+        if (w := annotation_of(e)) and w.position is Position.AUTO
     }
     # The callee is rewritten: operators have no type, so nothing else has to be typed again.
     callees = {id(e.callee): marked[id(e)] for e in nodes if id(e) in marked and isinstance(e, Call)}
@@ -54,7 +46,7 @@ def _function(function: Function) -> Function:
         position = callees.get(id(e))
         if position is None or not isinstance(e, OpRef):
             return e
-        assert isinstance(e.attrs, WishAttrs)
+        assert isinstance(e.attrs, OnDeviceAttrs)
         return op_ref(e.op, replace(e.attrs, position=position), e.span)
 
     result = rewrite(function, mark)
