@@ -1,10 +1,10 @@
 """Plans where everything lives: infers from what is written, fills in, writes places and copies.
 
 The steps are modules of their own, and each reads as one idea: `infer/gather.py` says what places have
-to do with each other, `infer/facts.py` refuses contradictions, `infer/solve.py` chooses devices,
-`infer/scopes.py` memories, `write/specialize.py` which functions are one, `write/capture.py` writes.
-The program is the only record: planning a planned program changes nothing, and new facts on it only
-narrow and add copies.
+to do with each other, `infer/contradictions.py` refuses contradictions, `infer/solve.py` chooses
+devices, `infer/scopes.py` memories, `write/specialize.py` which functions are one, `write/capture.py`
+writes. The program is the only record: planning a planned program changes nothing, and new facts on it
+only narrow and add copies.
 
 On a board with one device and one memory there is nothing to choose: operations get that device.
 """
@@ -31,7 +31,7 @@ from inlay.placement.choose.costs import CostHook, Costs
 from inlay.placement.choose.decide import CandidateSource, Decision, decide
 from inlay.placement.choose.typical import check_sizes, sizes_of
 from inlay.placement.infer.capability import Refuse, capability_of
-from inlay.placement.infer.facts import check_facts
+from inlay.placement.infer.contradictions import check_facts
 from inlay.placement.infer.gather import gather
 from inlay.placement.infer.graph import Graph, Machine
 from inlay.placement.infer.instance import Capability, Instance

@@ -65,7 +65,7 @@ class ProblemMaker:
         known: dict[int, float] = {}
         self._often = [often(o.block, self._turns, known) for o in operations]
         groups: Mapping[int, int] = {} if costs.groups is None else costs.groups(module)
-        able = [(graph.operations[o.atom].allowed, self._pin_of(o)) for o in operations]
+        able = [(graph.supports[o.atom].allowed, self._pin_of(o)) for o in operations]
         self.units = units_of(operations, groups, able)
         self._unit_of = {i: u for u, members in enumerate(self.units) for i in members}
         self._sources: dict[int, tuple[int, ...]] = {}
@@ -268,7 +268,7 @@ class ProblemMaker:
 
     def _task_costs(self, members: tuple[int, ...]) -> tuple[float | None, ...]:
         first = self.operations[members[0]]
-        allowed, pin = self.graph.operations[first.atom].allowed, self._pin_of(first)
+        allowed, pin = self.graph.supports[first.atom].allowed, self._pin_of(first)
         steps = [(self.operations[i].var, self.operations[i].call) for i in members]
         return tuple(
             self._predictor.kernel(steps, name) if d in allowed and pin in (None, d) else None
@@ -284,8 +284,8 @@ class ProblemMaker:
         found = {find(p.atom): p.device for p in self.graph.pins}
         for a, b, kind, _ in self.graph.edges:
             if kind == Edge.STRONG and find(b) in found and find(a) not in found:
-                operation = self.graph.operations.get(a)
-                if operation is not None and found[find(b)] in operation.allowed:
+                support = self.graph.supports.get(a)
+                if support is not None and found[find(b)] in support.allowed:
                     found[find(a)] = found[find(b)]
         return found
 

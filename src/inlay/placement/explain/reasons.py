@@ -206,16 +206,16 @@ def _placed(
     o, graph = members[-1], found.graph
     names = graph.machine.devices
     device = assigned[index]
-    operations = [graph.operations[m.atom] for m in members]
+    supports = [graph.supports[m.atom] for m in members]
     annotation = next((w for m in members if (w := annotations.get(graph.classes.find(m.atom)))), None)
     group = next((c for c in decision.outcome.used if index in c.tasks), None)
-    refusals = {d: why for x in reversed(operations) for d, why in x.refusals}
+    refusals = {d: why for x in reversed(supports) for d, why in x.refusals}
     task = decision.problem.tasks[index]
     if annotation is not None:
         reason = annotation
     elif group is not None:
         reason = f"part of {group.name}, which takes {time_text(group.cost)} as one"
-    elif len(operations[0].allowed) == 1:
+    elif len(supports[0].allowed) == 1:
         reason = "no other device can run it"
     else:
         reason = "least predicted time of the program"

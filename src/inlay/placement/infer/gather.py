@@ -45,11 +45,12 @@ from inlay.ir.expr import (
 )
 from inlay.ir.module import Module
 from inlay.ir.types import Type
-from inlay.ops.device import DEVICE_COPY, CopyAttrs, OnDeviceAttrs, Position, annotation_of, copy_in
+from inlay.ops.device import DEVICE_COPY, CopyAttrs, annotation_of, copy_in
 from inlay.ops.memory import TENSOR_AT, StorageAttrs
+from inlay.placement.infer import annotations
+from inlay.placement.infer.constraints import Constraints
 from inlay.placement.infer.domains import Domain, Kind, Parts, leaves, match_types, part
-from inlay.placement.infer.flows import Flows
-from inlay.placement.infer.graph import Edge, Graph, Operation, Reason
+from inlay.placement.infer.graph import Edge, Graph, Reason, Support
 from inlay.placement.infer.instance import CHECKS, Capability, Instance
 
 
@@ -82,13 +83,15 @@ def _too_many(instance: Instance) -> InlayError:
     )
 
 
-class _Gather(Flows):
-    """Walks a program."""
+class _Gather:
+    """A walk over a program."""
 
     def __init__(
         self, module: Module, graph: Graph, capability: Capability, findings: Collector
     ) -> None:
-        super().__init__(module, graph, findings)
+        self.constraints = Constraints(module, graph, findings)
+        self.graph = graph
+        self.machine = graph.machine
         self.module = module
         self.capability = capability
         self.instances: list[Instance] = []
@@ -132,26 +135,27 @@ class _Gather(Flows):
         types: Mapping[str, Type],
     ) -> Instance:  # fmt: skip
         made = Instance(function, name, parent, types)
-        outer, self.now = self.now, made
+        outer, self.constraints.now = self.constraints.now, made
         spelled = name.name if isinstance(name, Var) else name or "the function"
         params: list[Domain] = []
         for p in function.params:
             what = f"parameter {p.name} of {spelled}"
-            domain = self._domain(p.type, what, p.span or function.span)
-            self.place(domain, p.place, what, p.span or function.span)
+            domain = self.constraints.domain(p.type, what, p.span or function.span)
+            self.constraints.place(domain, p.place, what, p.span or function.span)
             made.env[p] = domain
             params.append(domain)
         made.params = tuple(params)
-        made.result = self._domain(function.type.result, f"the result of {spelled}", function.span)
-        self.place(made.result, function.place, f"the result of {spelled}", function.span)
-        self.now = outer
+        what = f"the result of {spelled}"
+        made.result = self.constraints.domain(function.type.result, what, function.span)
+        self.constraints.place(made.result, function.place, what, function.span)
+        self.constraints.now = outer
         self.instances.append(made)
         self.pending.append(made)
         return made
 
     def _occurrence(self, atom: Expr, node: Expr, index: int) -> Domain:
         """Return the domain of a function by name, at one occurrence of it."""
-        now = self.now
+        now = self.constraints.now
         assert now is not None
         found: Instance | None = now.children.get((id(node), index))
         if found is not None:  # a bare variable as a value: one instance for all of them
@@ -204,17 +208,17 @@ class _Gather(Flows):
 
         None where no other may: no copy can stand between what it gives or gets and anything else.
         """
-        has_cells = self.shapes.has_cells
+        has_cells = self.constraints.shapes.has_cells
         if not isinstance(node, Call) or index != 0:
             return None if has_cells(function.type) else ()
-        if has_cells(function.type.result) or any(map(self._is_rigid, node.args)):
+        if has_cells(function.type.result) or any(map(self.constraints.is_rigid, node.args)):
             return None
         given = [a for a in node.args if isinstance(a, Var) and has_cells(a.type)]
         return tuple(self.graph.values.find(a) for v in given for a in leaves(self._home(v).env.get(v)))
 
     def _home(self, var: Var) -> Instance:
         """Return the instance in which a variable is bound, or that it names."""
-        home = self.now
+        home = self.constraints.now
         while home is not None and var not in home.env and home.name is not var:
             home = home.parent
         assert home is not None, f"'{var.name}' is bound around its use"
@@ -224,17 +228,17 @@ class _Gather(Flows):
         """Return what type variables stand for at a call."""
         if not function.type.type_vars or not isinstance(node, Call) or index != 0:
             return {}
-        assert self.now is not None
+        assert self.constraints.now is not None
         found: dict[str, Type] = {}
         for declared, arg in zip(function.type.params, node.args, strict=False):
             match_types(declared, arg.type, found)
         match_types(function.type.result, node.type, found)
-        return {n: substitute_type(t, {}, self.now.types) for n, t in found.items()}
+        return {n: substitute_type(t, {}, self.constraints.now.types) for n, t in found.items()}
 
     # ------------------------------------------------------------------------ bodies
 
     def _walk(self, instance: Instance) -> None:
-        self.now = instance
+        self.constraints.now = instance
         spelled = instance.name.name if isinstance(instance.name, Var) else instance.name
         before = self.walked
         body = self._block(instance.function.body)
@@ -244,7 +248,7 @@ class _Gather(Flows):
         if self.again > _MOST_AGAIN:
             raise _too_many(instance)
         reason = Reason(f"the body of {spelled} is its result", instance.function.span)
-        self.flow(body, instance.result, reason)
+        self.constraints.flow(body, instance.result, reason)
 
     def _block(self, block: Expr) -> Domain:
         while isinstance(block, Let):
@@ -253,36 +257,36 @@ class _Gather(Flows):
         return self._value(block)
 
     def _let(self, let: Let) -> None:
-        assert self.now is not None
+        assert self.constraints.now is not None
         var, value = let.var, let.value
         self.walked += 1
         if isinstance(value, Function) and value.primitive is None:
             self.locals[var] = value
-            self.now.env[var] = None
+            self.constraints.now.env[var] = None
             if not self._is_used(var):
                 self._occurrence(var, let, 0)
             return
         domain = self._value(value)
         span = var.span or value.span
         annotation = annotation_of(value)
-        if annotation is not None and self._fixes(value, annotation):
-            self.rigid_vars.add(var)
+        if annotation is not None and annotations.fixes_uses(self.constraints, value, annotation):
+            self.constraints.rigid_vars.add(var)
         if isinstance(value, Const) and var.place is not None:
-            domain = self._domain(var.type, f"'{var.name}'", span)
-        self.place(domain, var.place, f"'{var.name}'", span)
-        self.now.env[var] = domain
+            domain = self.constraints.domain(var.type, f"'{var.name}'", span)
+        self.constraints.place(domain, var.place, f"'{var.name}'", span)
+        self.constraints.now.env[var] = domain
 
     def _is_used(self, var: Var) -> bool:
         """Whether anything mentions a local function."""
-        assert self.now is not None
-        function = self.now.function
+        assert self.constraints.now is not None
+        function = self.constraints.now.function
         if id(function) not in self.uses:
             self.uses[id(function)] = set(count_uses(function.body))
         return var in self.uses[id(function)]
 
     def _atom(self, atom: Expr, node: Expr, index: int) -> Domain:
         """Return the domain of an operand."""
-        assert self.now is not None
+        assert self.constraints.now is not None
         match atom:
             case Var() if atom in self.locals:
                 return self._occurrence(atom, node, index)
@@ -291,17 +295,17 @@ class _Gather(Flows):
             case GlobalVar(name=name) if name in self.module.functions:
                 if self.module.functions[name].primitive is None:
                     return self._occurrence(atom, node, index)
-                return self._domain(atom.type, f"@{name}", atom.span)
+                return self.constraints.domain(atom.type, f"@{name}", atom.span)
             case GlobalVar():
-                return self._domain(atom.type, f"@{atom.name}", atom.span)
+                return self.constraints.domain(atom.type, f"@{atom.name}", atom.span)
             case _:
                 return None
 
     def _value(self, value: Expr) -> Domain:
-        assert self.now is not None
+        assert self.constraints.now is not None
         self.walked += 1
         domain = self._value_domain(value)
-        self.now.domains[id(value)] = domain
+        self.constraints.now.domains[id(value)] = domain
         return domain
 
     def _value_domain(self, value: Expr) -> Domain:
@@ -309,61 +313,61 @@ class _Gather(Flows):
             case Call():
                 return self._call(value)
             case If(then=then, otherwise=otherwise):
-                join = self._domain(value.type, "the branches of if", value.span)
+                join = self.constraints.domain(value.type, "the branches of if", value.span)
                 for block in (then, otherwise):
                     reason = Reason("a branch is the value of if", value.span)
-                    self.flow(self._block(block), join, reason)
-                self.place(join, value.place, "the value of if", value.span)
+                    self.constraints.flow(self._block(block), join, reason)
+                self.constraints.place(join, value.place, "the value of if", value.span)
                 return join
             case Match(scrutinee=scrutinee, arms=arms):
                 inner = self._atom(scrutinee, value, 0)
-                join = self._domain(value.type, "the arms of match", value.span)
+                join = self.constraints.domain(value.type, "the arms of match", value.span)
                 for arm in arms:
                     self._pattern(arm.pattern, inner)
                     reason = Reason("an arm is the value of match", value.span)
-                    self.flow(self._block(arm.body), join, reason)
-                self.place(join, value.place, "the value of match", value.span)
+                    self.constraints.flow(self._block(arm.body), join, reason)
+                self.constraints.place(join, value.place, "the value of match", value.span)
                 return join
             case Tuple(fields=fields):
                 parts: list[Domain] = []
                 for i, f in enumerate(fields):
                     own = self._atom(f, value, i)
                     if own is None and isinstance(f, Const | Var):
-                        own = self._domain(f.type, f"field {i}", f.span or value.span)
+                        own = self.constraints.domain(f.type, f"field {i}", f.span or value.span)
                     parts.append(own)
                 made = Parts(Kind.TUPLE, tuple(parts))
-                self.place(made, value.place, "the tuple", value.span)
+                self.constraints.place(made, value.place, "the tuple", value.span)
                 return made
             case Project(value=inner, index=index):
                 domain = part(self._atom(inner, value, 0), index)
-                self.place(domain, value.place, f"field {index}", value.span)
+                self.constraints.place(domain, value.place, f"field {index}", value.span)
                 return domain
             case RefCreate(value=inner):
-                cell = self._domain(value.type, "the cell", value.span)
+                cell = self.constraints.domain(value.type, "the cell", value.span)
                 content = self._atom(inner, value, 0)
                 reason = Reason("it is put into the cell", value.span)
-                self._hand_on(inner, content, part(cell, 0), reason)
+                self.constraints.hand_on(inner, content, part(cell, 0), reason)
                 self.graph.cells.update(leaves(cell))
-                self.place(cell, value.place, "the cell", value.span)
+                self.constraints.place(cell, value.place, "the cell", value.span)
                 return cell
             case RefRead(ref=ref):
                 return part(self._atom(ref, value, 0), 0)
             case RefWrite(ref=ref, value=inner):
                 cell, content = self._atom(ref, value, 0), self._atom(inner, value, 1)
                 reason = Reason("it is written to the cell", value.span)
-                self._hand_on(inner, content, part(cell, 0), reason)
+                self.constraints.hand_on(inner, content, part(cell, 0), reason)
                 return None
             case Function():
-                return self._domain(value.type, "the kernel", value.span)
+                return self.constraints.domain(value.type, "the kernel", value.span)
             case _:
                 return self._atom(value, value, 0)
 
     def _pattern(self, pattern: Pattern, domain: Domain) -> None:
-        assert self.now is not None
+        assert self.constraints.now is not None
         match pattern:
             case PatternVar(var=var):
-                self.place(domain, var.place, f"'{var.name}'", var.span)
-                self.now.env[var] = domain
+                self.constraints.place(domain, var.place, f"'{var.name}'", var.span)
+                self.constraints.now.env[var] = domain
             case PatternTuple(fields=fields):
                 for i, f in enumerate(fields):
                     self._pattern(f, part(domain, i))
@@ -380,12 +384,14 @@ class _Gather(Flows):
         annotation = annotation_of(call)
         match call.callee:
             case OpRef() if annotation is not None:
-                return self._annotation(call, annotation)
+                return annotations.annotate(
+                    self.constraints, call, annotation, self._atom(call.args[0], call, 1)
+                )
             case OpRef(op=op, attrs=CopyAttrs() as attrs) if op is DEVICE_COPY:
                 return self._copy(call, attrs)
             case OpRef(op=op) if op in CHECKS:
                 first = self._atom(call.args[0], call, 1)
-                return first or self._domain(call.type, "a checked constant", call.span)
+                return first or self.constraints.domain(call.type, "a checked constant", call.span)
             case OpRef(op=op):
                 return self._operation(call, op.name)
             case ConstructorRef(name=name):
@@ -405,39 +411,39 @@ class _Gather(Flows):
 
     def _apply(self, call: Call, callee: Domain) -> Domain:
         if not isinstance(callee, Parts):  # a function of unknown shape
-            result = self._domain(call.type, "the result of a call", call.span)
+            result = self.constraints.domain(call.type, "the result of a call", call.span)
             for i, arg in enumerate(call.args):
-                self.flow(
+                self.constraints.flow(
                     self._atom(arg, call, i + 1), callee, Reason("it is an argument", arg.span)
                 )
-            self.flow(callee, result, Reason("it is the result", call.span))
+            self.constraints.flow(callee, result, Reason("it is the result", call.span))
             return result
         name = getattr(call.callee, "name", "the function")
         for i, (arg, param) in enumerate(zip(call.args, callee.params, strict=False)):
             own = self._atom(arg, call, i + 1)
             word = getattr(arg, "name", f"argument {i}")
             reason = Reason(f"{word} is passed to parameter {i} of {name}", arg.span or call.span)
-            self._hand_on(arg, own, param, reason)
-        self.place(callee.result, call.place, f"the result of {name}", call.span)
+            self.constraints.hand_on(arg, own, param, reason)
+        self.constraints.place(callee.result, call.place, f"the result of {name}", call.span)
         return callee.result
 
     def _construct(self, call: Call, name: str) -> Domain:
-        data = self._domain(call.type, f"the {name}", call.span)
+        data = self.constraints.domain(call.type, f"the {name}", call.span)
         known = data.fields.get(name, ()) if isinstance(data, Parts) else ()
         for i, (arg, slot) in enumerate(zip(call.args, known, strict=False)):
             own = self._atom(arg, call, i + 1)
             reason = Reason(f"it is field {i} of {name}", arg.span or call.span)
-            self._hand_on(arg, own, slot, reason)
-        self.place(data, call.place, f"the {name}", call.span)
+            self.constraints.hand_on(arg, own, slot, reason)
+        self.constraints.place(data, call.place, f"the {name}", call.span)
         return data
 
     def _operation(self, call: Call, name: str) -> Domain:
-        result = self._domain(call.type, f"the result of {name}", call.span)
+        result = self.constraints.domain(call.type, f"the result of {name}", call.span)
         atoms = list(leaves(result))
-        assert self.now is not None
+        assert self.constraints.now is not None
         ports = self._ports(call)
         if ports:
-            self.now.ports.update({(id(call), i): bits for i, bits in ports.items()})
+            self.constraints.now.ports.update({(id(call), i): bits for i, bits in ports.items()})
         if not atoms:  # what has no tensor to give is run by the host: it needs its operands there
             for i, arg in enumerate(call.args):
                 self._atom(arg, call, i + 1)
@@ -446,10 +452,10 @@ class _Gather(Flows):
         for other in atoms[1:]:
             self.graph.same_device(first, other, Reason(f"it is a result of {name}", call.span))
         allowed, refused = self._able(call)
-        self.graph.operations[first] = Operation(name, allowed, refused, call.span)
+        self.graph.supports[first] = Support(name, allowed, refused, call.span)
         spec = call.callee
         if isinstance(spec, OpRef) and isinstance(spec.attrs, StorageAttrs) and spec.attrs.memory:
-            bits = self.memories((spec.attrs.memory,), call.span)
+            bits = self.constraints.memories((spec.attrs.memory,), call.span)
             if bits is not None:
                 owner = self.machine.board.owner_of(spec.attrs.memory)
                 said = Reason(f"{name} names {spec.attrs.memory}", call.span)
@@ -458,7 +464,7 @@ class _Gather(Flows):
         is_view = isinstance(spec, OpRef) and spec.op is TENSOR_AT
         for i, arg in enumerate(call.args):
             own = self._atom(arg, call, i + 1)
-            if not is_view and not self._is_rigid(arg):
+            if not is_view and not self.constraints.is_rigid(arg):
                 port = ports.get(i, self.machine.every)
                 for atom in leaves(own):
                     self.graph.edge(atom, first, Edge.ORDINARY, port)
@@ -481,9 +487,14 @@ class _Gather(Flows):
         allowed = tuple(i for i, d in enumerate(self.machine.devices) if d not in refusals)
         return allowed, tuple((self.machine.device_index[d], r) for d, r in refusals.items())
 
+    def _copy(self, call: Call, attrs: CopyAttrs) -> Domain:
+        result = annotations.copy(self.constraints, call, attrs, self._atom(call.args[0], call, 1))
+        self._own_place(call, result)
+        return result
+
     def _own_place(self, call: Call, result: Domain) -> None:
         if call.place is not None:
-            self.place(result, call.place, self._described(call), call.span)
+            self.constraints.place(result, call.place, self._described(call), call.span)
 
     def _described(self, call: Call) -> str:
         return f"the result of {getattr(call.callee, 'name', None) or call.callee.op.name}"  # type: ignore[union-attr]
@@ -493,7 +504,7 @@ class _Gather(Flows):
         found: dict[int, int] = {}
         for i, scope in self._scopes(call):
             if i < len(call.args):
-                bits = self.memories(scope, call.span)
+                bits = self.constraints.memories(scope, call.span)
                 if bits is not None:
                     found[i] = bits
         return found
@@ -503,7 +514,7 @@ class _Gather(Flows):
         for i, scope in self._scopes(call):
             at = i - len(call.args)
             if 0 <= at < len(atoms):
-                bits = self.memories(scope, call.span)
+                bits = self.constraints.memories(scope, call.span)
                 if bits is not None:
                     said = f"result {at} of the kernel is in {', '.join(scope)}"
                     self.graph.limit(atoms[at], bits, Reason(said, call.span))
@@ -523,76 +534,3 @@ class _Gather(Flows):
         for i, place in enumerate(places):
             if place is not None and place.memories is not None:
                 yield i, place.memories
-
-    # ------------------------------------------------------------------------ annotations and copies
-
-    def _annotation(self, call: Call, annotation: OnDeviceAttrs) -> Domain:
-        inner = self._atom(call.args[0], call, 1)
-        device = self.device(annotation.device, call.span) if annotation.device else None
-        bits = self.memories(annotation.memories, call.span) if annotation.memories else None
-        if (annotation.device and device is None) or (annotation.memories and bits is None):
-            return inner
-        said = Reason(_annotation_text(call, annotation), call.span)
-        assert self.now is not None
-        if isinstance(call.args[0], Const) and inner is None:
-            inner = self._domain(call.type, "the constant", call.span)
-            for atom in leaves(inner):
-                self._pin(atom, device, bits, said)
-            self.now.constants[id(call)] = inner
-        if not annotation.body and not annotation.result:
-            return inner
-        if _is_function(inner):
-            return inner
-        about = Reason(f"{call.span.text or 'the value'}", call.span)
-        self.about = about
-        if annotation.position is Position.DEFINITION:
-            made = self._twin(inner, device, bits, said)
-            self._ask(inner, made, said, annotation)
-            self._keep(call.args[0], inner, made, said)
-            return made
-        if annotation.body:
-            asked = self._twin(inner, device, bits, said)
-            self._ask(inner, asked, said, annotation)
-            self._keep(call.args[0], inner, asked, said)
-        made = self._twin(inner, None, None, said)
-        self._stands_for(inner, made)
-        if annotation.result and not annotation.body:
-            self._keep(call.args[0], inner, made, said)
-        if annotation.result:
-            for atom in leaves(made):
-                self._pin(atom, device, bits, said)
-        return made
-
-    def _copy(self, call: Call, attrs: CopyAttrs) -> Domain:
-        inner = self._atom(call.args[0], call, 1)
-        said = Reason(f"copied from {attrs.src} to {attrs.dst}", call.span)
-        self.about = said
-        ends: list[tuple[int | None, int | None]] = []
-        for device, memory in ((attrs.src, attrs.src_memory), (attrs.dst, attrs.dst_memory)):
-            index = self.device(device, call.span) if device else None
-            bits = self.memories((memory,), call.span) if memory else None
-            ends.append((index, bits))
-        source = self._twin(inner, *ends[0], said)
-        for a, b in zip(leaves(inner), leaves(source), strict=False):
-            if a != b:
-                self.graph.edge(a, b, Edge.STRONG)
-        self._keep(call.args[0], inner, source, said)
-        made = self._twin(inner, *ends[1], said)
-        self._stands_for(inner, made)
-        if inner is None:
-            made = self._domain(call.type, "the copy", call.span)
-            for atom in leaves(made):
-                self._pin(atom, *ends[1], said)
-        self._own_place(call, made)
-        return made
-
-
-def _is_function(domain: Domain) -> bool:
-    return isinstance(domain, Parts) and domain.kind is Kind.FUNCTION
-
-
-def _annotation_text(call: Call, annotation: OnDeviceAttrs) -> str:
-    what = getattr(call.args[0], "name", "the value")
-    memories = f"[{', '.join(annotation.memories)}]" if annotation.memories else ""
-    word = "fixed" if annotation.result else "asked for"
-    return f"{what} is {word} on {annotation.device}{memories}"

@@ -31,8 +31,8 @@ class Reason(NamedTuple):
     span: Span = NO_SPAN
 
 
-class Operation(NamedTuple):
-    """What runs on the device of an atom.
+class Support(NamedTuple):
+    """Which devices can run what makes the tensor of an atom.
 
     Attributes:
         name: for messages.
@@ -147,7 +147,7 @@ class Graph:
         self.classes = Partition()
         self.pins: list[Pin] = []
         self.limits: list[Limit] = []
-        self.operations: dict[int, Operation] = {}
+        self.supports: dict[int, Support] = {}
         self.edges: list[tuple[int, int, Edge, int]] = []
         self.aliases: list[tuple[int, int]] = []
         self.links: list[tuple[int, int, Reason]] = []

@@ -24,8 +24,8 @@ GroupSource = Callable[[Module], Mapping[int, int]]
 
 
 @dataclass(slots=True, eq=False)
-class Block:
-    """Where operations stand: the body of a function at an occurrence, or one arm of a branch.
+class ControlNode:
+    """Where operations stand: a function body at an occurrence, or one arm of a branch.
 
     Attributes:
         outer: the block around it, or of the call; None for what nobody calls.
@@ -34,13 +34,13 @@ class Block:
         repeats: whether the function calls itself; of an arm, whether that happens in it.
     """
 
-    outer: Block | None
+    outer: ControlNode | None
     body_of: Instance | None = None
-    arms: list[Block] = field(default_factory=list["Block"])
+    arms: list[ControlNode] = field(default_factory=list["ControlNode"])
     repeats: bool = False
 
 
-def often(block: Block, turns: Callable[[Instance], float], known: dict[int, float]) -> float:
+def often(block: ControlNode, turns: Callable[[Instance], float], known: dict[int, float]) -> float:
     """Return how often a block is thought to run.
 
     A function that calls itself has its turns. Of a branch one arm runs, each as often as the others;
@@ -51,8 +51,8 @@ def often(block: Block, turns: Callable[[Instance], float], known: dict[int, flo
         turns: how often an instance that calls itself runs each time.
         known: of blocks, by identity; it grows.
     """
-    chain: list[Block] = []
-    here: Block | None = block
+    chain: list[ControlNode] = []
+    here: ControlNode | None = block
     while here is not None and id(here) not in known:
         chain.append(here)
         here = here.outer
@@ -62,7 +62,7 @@ def often(block: Block, turns: Callable[[Instance], float], known: dict[int, flo
     return known[id(block)]
 
 
-def _share(block: Block, turns: Callable[[Instance], float]) -> float:
+def _share(block: ControlNode, turns: Callable[[Instance], float]) -> float:
     if block.body_of is not None:
         return turns(block.body_of) if block.repeats else 1.0
     if block.repeats:
@@ -95,23 +95,24 @@ class Operation:
     instance: Instance
     atom: int
     name: str
-    block: Block
+    block: ControlNode
 
 
 def operations_of(graph: Graph, instances: Sequence[Instance]) -> list[Operation]:
     """Return the operations of all instances in the order in which the program runs them."""
     found: list[Operation] = []
     done: set[int] = set()
-    pending: list[tuple[Var | None, Expr, Instance, Block]] = []  # still to visit, the next one last
+    # Still to visit, the next one last.
+    pending: list[tuple[Var | None, Expr, Instance, ControlNode]] = []
 
-    def enter(instance: Instance, outer: Block | None) -> None:
+    def enter(instance: Instance, outer: ControlNode | None) -> None:
         if id(instance) in done:
             _repeat(instance, outer)
         elif instance.function.primitive is None:
             done.add(id(instance))
-            push(instance.function.body, instance, Block(outer, instance))
+            push(instance.function.body, instance, ControlNode(outer, instance))
 
-    def push(root: Expr, instance: Instance, block: Block) -> None:
+    def push(root: Expr, instance: Instance, block: ControlNode) -> None:
         lets, tail = spine(root)
         pending.append((None, tail, instance, block))
         pending.extend((x.var, x.value, instance, block) for x in reversed(lets))
@@ -123,14 +124,14 @@ def operations_of(graph: Graph, instances: Sequence[Instance]) -> list[Operation
             var, value, instance, block = pending.pop()
             if not isinstance(value, Call):
                 if isinstance(value, If | Match):
-                    roots, arms = nested(value), list[Block]()
-                    arms.extend(Block(block, arms=arms) for _ in roots)
+                    roots, arms = nested(value), list[ControlNode]()
+                    arms.extend(ControlNode(block, arms=arms) for _ in roots)
                     for arm, body in zip(reversed(arms), reversed(roots), strict=True):
                         push(body, instance, arm)
                 continue
             atoms = list(leaves(instance.domains.get(id(value))))
-            if atoms and atoms[0] in graph.operations:
-                name = graph.operations[atoms[0]].name
+            if atoms and atoms[0] in graph.supports:
+                name = graph.supports[atoms[0]].name
                 found.append(Operation(value, var, instance, atoms[0], name, block))
             for index in range(len(value.args), -1, -1):  # the callee is written out first
                 child = instance.children.get((id(value), index))
@@ -139,9 +140,9 @@ def operations_of(graph: Graph, instances: Sequence[Instance]) -> list[Operation
     return found
 
 
-def _repeat(instance: Instance, block: Block | None) -> None:
+def _repeat(instance: Instance, block: ControlNode | None) -> None:
     """Note a call of an instance inside itself, on the way from its body to the call."""
-    passed: list[Block] = []
+    passed: list[ControlNode] = []
     while block is not None:
         passed.append(block)
         if block.body_of is instance:

@@ -66,14 +66,14 @@ def apply_pins(
         hit = {i: o for i, o in enumerate(operations) if matches(o, pattern, forms)}
         kept = [
             i for i, o in hit.items()
-            if devices[device] in graph.operations[o.atom].allowed
+            if devices[device] in graph.supports[o.atom].allowed
             or _is_meant(o, pattern, administered)
         ]  # fmt: skip
         if not hit:
             _nothing_matches(text, pattern, operations, forms, findings)
         elif not kept:
             o = next(iter(hit.values()))
-            why = dict(graph.operations[o.atom].refusals)[devices[device]]
+            why = dict(graph.supports[o.atom].refusals)[devices[device]]
             findings.error(
                 "placement.bad-pin", f"found --pin {text}, which has no effect: {why}", span=o.call.span
             )

@@ -215,8 +215,8 @@ class _Sets:
 
 
 def _port_limit(graph: Graph, operand: int, result: int, port: int) -> Limit:
-    operation, names = graph.operations[result], ", ".join(graph.machine.names(port))
-    return Limit(operand, port, Reason(f"{operation.name} reads it in {names}", operation.span))
+    support, names = graph.supports[result], ", ".join(graph.machine.names(port))
+    return Limit(operand, port, Reason(f"{support.name} reads it in {names}", support.span))
 
 
 def _report(graph: Graph, device: int, limits: list[Limit], findings: Collector) -> None:

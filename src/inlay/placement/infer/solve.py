@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from inlay.placement.infer.graph import Edge, Graph, Machine, Operation
+from inlay.placement.infer.graph import Edge, Graph, Machine, Support
 
 _FREE = -1
 _LATE = 4
@@ -68,11 +68,11 @@ class _Solver:
         self.component = list(range(n))
         self.has_operation = [False] * n
         self.allowed: dict[int, tuple[int, ...]] = {}
-        for atom, operation in graph.operations.items():
+        for atom, support in graph.supports.items():
             c = graph.classes.find(atom)
             self.has_operation[c] = True
-            if len(operation.allowed) < len(self.machine.devices):
-                self.allowed[c] = common(self.allowed.get(c), operation)
+            if len(support.allowed) < len(self.machine.devices):
+                self.allowed[c] = common(self.allowed.get(c), support)
         find = graph.classes.find
         self.edges = [(find(a), find(b), kind) for a, b, kind, _ in graph.edges]
 
@@ -158,6 +158,6 @@ class _Solver:
         self.has_operation[a] = self.has_operation[a] or self.has_operation[b]
 
 
-def common(before: tuple[int, ...] | None, operation: Operation) -> tuple[int, ...]:
+def common(before: tuple[int, ...] | None, support: Support) -> tuple[int, ...]:
     """Return the devices that can run an operation and what was asked before."""
-    return tuple(d for d in operation.allowed if before is None or d in before)
+    return tuple(d for d in support.allowed if before is None or d in before)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 
 from inlay.base.diagnostics import Collector
-from inlay.placement.infer.graph import Graph, Operation, Pin, Reason
+from inlay.placement.infer.graph import Graph, Pin, Reason, Support
 from inlay.placement.infer.solve import common
 
 
@@ -32,8 +32,8 @@ def _contradiction(graph: Graph, pins: list[Pin], findings: Collector) -> None:
     )
     names = graph.machine.devices
     root = graph.classes.find(one.atom)
-    operation = next(
-        (o for a, o in graph.operations.items() if graph.classes.find(a) == root), None
+    support = next(
+        (o for a, o in graph.supports.items() if graph.classes.find(a) == root), None
     )
     is_cell = any(graph.classes.find(c) == root for c in graph.cells)
     subject = graph.about[one.atom].text
@@ -44,8 +44,8 @@ def _contradiction(graph: Graph, pins: list[Pin], findings: Collector) -> None:
         subject, why = cell.text, "a reference has one place and cannot be copied"
         subject += f" made at {cell.span.text}" if cell.span.text else ""
         hint = "write the content into a second cell"
-    elif operation is not None:
-        subject, why = operation.name, f"{operation.name} runs on one device"
+    elif support is not None:
+        subject, why = support.name, f"{support.name} runs on one device"
         hint = "drop `result=true` on one of them, so that a copy may be written between"
         if any(p.reason.text.startswith("pinned by") for p in (one, other)):
             hint = "drop one of the two"
@@ -88,35 +88,35 @@ def _chain(graph: Graph, start: int, end: int) -> list[Reason]:
 def _check_operations(graph: Graph, pins: dict[int, list[Pin]], findings: Collector) -> None:
     names = graph.machine.devices
     together: dict[int, tuple[int, ...]] = {}
-    for atom, operation in graph.operations.items():
+    for atom, support in graph.supports.items():
         c = graph.classes.find(atom)
-        together[c] = common(together.get(c), operation)
-        why = dict(operation.refusals)
-        if not operation.allowed:
+        together[c] = common(together.get(c), support)
+        why = dict(support.refusals)
+        if not support.allowed:
             findings.error(
                 "placement.unsupported-op",
-                f"found {operation.name}, which no device of board "
+                f"found {support.name}, which no device of board "
                 f"'{graph.machine.board.name}' can run",
-                span=operation.span,
+                span=support.span,
                 notes=[f"{names[d]}: {reason}" for d, reason in sorted(why.items())],
                 hint="choose another board, or give one of the devices the operator",
             )
             continue
         for pin in pins.get(c, ()):
             if pin.device in why:
-                _wrong_device(operation, names[pin.device], why[pin.device], pin, names, findings)
+                _wrong_device(support, names[pin.device], why[pin.device], pin, names, findings)
                 break
 
 
 def _wrong_device(
-    operation: Operation, device: str, why: str, pin: Pin, names: tuple[str, ...],
+    support: Support, device: str, why: str, pin: Pin, names: tuple[str, ...],
     findings: Collector,
 ) -> None:  # fmt: skip
     findings.error(
         "placement.unsupported-op",
-        f"found {operation.name} on {device}, which cannot run it: {why}",
-        span=operation.span or pin.reason.span,
+        f"found {support.name} on {device}, which cannot run it: {why}",
+        span=support.span or pin.reason.span,
         labels=[(pin.reason.span, pin.reason.text)] if pin.reason.span else (),
         notes=[pin.reason.text],
-        hint=f"put it on {' or '.join(names[d] for d in operation.allowed)}",
+        hint=f"put it on {' or '.join(names[d] for d in support.allowed)}",
     )

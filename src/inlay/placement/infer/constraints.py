@@ -1,24 +1,38 @@
-"""Says what places have to do with each other: makes atoms, facts about them and edges."""
+"""Constraints on places: atoms, facts about them and edges, added while a program is walked."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from inlay.base.diagnostics import Collector
 from inlay.base.registry import nearest
 from inlay.base.span import Span
-from inlay.ir.expr import Call, Expr, Var
+from inlay.ir.expr import Expr, Var
 from inlay.ir.module import Module
 from inlay.ir.place import Origin, Place
 from inlay.ir.types import Type
-from inlay.ops.device import OnDeviceAttrs, Position
 from inlay.placement.infer.domains import Domain, Kind, Leaf, Parts, Shapes, leaves
 from inlay.placement.infer.graph import Edge, Graph, Reason
 from inlay.placement.infer.instance import Instance
 
 
-class Flows:
-    """What a walk over a program says; `gather.py` walks."""
+class Fact(NamedTuple):
+    """On which device something is, in which memories (as bits), and why; None leaves either open."""
+
+    device: int | None
+    memories: int | None
+    reason: Reason
+
+
+class Constraints:
+    """The constraints of a program while it is walked (`gather.py`).
+
+    Attributes:
+        now: the instance whose body is walked; new atoms are its own.
+        rigid_vars: variables whose uses are where they are, with no copy between.
+        shapes: makes domains.
+    """
 
     def __init__(self, module: Module, graph: Graph, findings: Collector) -> None:
         self.graph = graph
@@ -27,17 +41,19 @@ class Flows:
         self.now: Instance | None = None
         self.about = Reason("a value")
         self.rigid_vars: set[Var] = set()
-        self.shapes = Shapes(module.adts, self._new_atom)
+        self.shapes = Shapes(module.adts, self.new_atom)
 
     # ------------------------------------------------------------------------ atoms and facts
 
-    def _new_atom(self) -> int:
+    def new_atom(self) -> int:
+        """Return a new atom of the instance that is walked."""
         atom = self.graph.atom(self.about)
         if self.now is not None:
             self.now.atoms.append(atom)
         return atom
 
-    def _domain(self, t: Type, about: str, span: Span) -> Domain:
+    def domain(self, t: Type, about: str, span: Span) -> Domain:
+        """Return a new domain for a type; `about` says of what."""
         assert self.now is not None
         self.about = Reason(about, span)
         return self.shapes.of(t, self.now.types)
@@ -109,11 +125,16 @@ class Flows:
         if not whole:
             return
         text = place.device + (f"[{', '.join(place.memories)}]" if place.memories else "")
+        fact = Fact(device, bits, Reason(f"{what} is @{text}{said}", span))
         for atom in leaves(domain):
-            if device is not None:
-                self.graph.pin(atom, device, Reason(f"{what} is @{text}{said}", span))
-            if bits is not None:
-                self.graph.limit(atom, bits, Reason(f"{what} is @{text}{said}", span))
+            self.fix(atom, fact)
+
+    def fix(self, atom: int, fact: Fact) -> None:
+        """Say that a fact holds of an atom."""
+        if fact.device is not None:
+            self.graph.pin(atom, fact.device, fact.reason)
+        if fact.memories is not None:
+            self.graph.limit(atom, fact.memories, fact.reason)
 
     def flow(self, a: Domain, b: Domain, reason: Reason, kind: Edge = Edge.ORDINARY) -> None:
         """Say that a value of one domain becomes one of another, where a copy may be written.
@@ -155,105 +176,21 @@ class Flows:
             if cell:
                 self.graph.cells.update((x, y))
 
-    # ------------------------------------------------------------------------ annotations
-
-    def _pin(self, atom: int, device: int | None, bits: int | None, said: Reason) -> None:
-        if device is not None:
-            self.graph.pin(atom, device, said)
-        if bits is not None:
-            self.graph.limit(atom, bits, said)
-
-    def _twin(self, domain: Domain, device: int | None, bits: int | None, said: Reason) -> Domain:
-        """Return a new domain of the same shape, on a device; cells have identity and stay."""
-        match domain:
-            case Leaf():
-                atom = self._new_atom()
-                self._pin(atom, device, bits, said)
-                return Leaf(atom)
-            case Parts(kind=Kind.CELL):
-                for atom in leaves(domain):
-                    self._pin(atom, device, bits, said)
-                return domain
-            case Parts(kind=Kind.FUNCTION):
-                return domain
-            case Parts(kind=Kind.DATA):
-                return self._twin_data(domain, device, bits, said)
-            case Parts(kind=kind, parts=parts):
-                return Parts(kind, tuple(self._twin(p, device, bits, said) for p in parts))
-            case None:
-                return None
-
-    def _twin_data(self, data: Parts, device: int | None, bits: int | None, said: Reason) -> Parts:
-        twins: dict[int, Domain] = {}
-        made = Parts(Kind.DATA, ())
-        twins[id(data)] = made
-
-        def twin(d: Domain) -> Domain:
-            if d is None:
-                return None
-            if isinstance(d, Leaf):
-                key = -1 - d.atom
-                if key not in twins:
-                    twins[key] = self._twin(d, device, bits, said)
-                return twins[key]
-            if id(d) not in twins:
-                copy = Parts(d.kind, ())
-                twins[id(d)] = copy
-                copy.parts = tuple(map(twin, d.parts))
-                copy.fields = {n: tuple(map(twin, f)) for n, f in d.fields.items()}
-            return twins[id(d)]
-
-        made.parts = tuple(map(twin, data.parts))
-        made.fields = {n: tuple(map(twin, f)) for n, f in data.fields.items()}
-        return made
-
-    def _ask(self, inner: Domain, asked: Domain, said: Reason, annotation: OnDeviceAttrs) -> None:
-        if not annotation.body:
-            self.flow(inner, asked, said)
-            return
-        for a, b in zip(leaves(inner), leaves(asked), strict=False):
-            if a == b:
-                continue
-            self.graph.edge(a, b, Edge.STRONG if annotation.device else Edge.ORDINARY)
-            self._refuse_annotation(a, annotation, said)
-
-    def _stands_for(self, inner: Domain, made: Domain) -> None:
-        pairs = zip(leaves(inner), leaves(made), strict=False)
-        self.graph.aliases.extend((a, b) for a, b in pairs if a != b)
-
-    def _refuse_annotation(self, atom: int, annotation: OnDeviceAttrs, said: Reason) -> None:
-        operation = self.graph.operations.get(atom)
-        device = self.machine.device_index.get(annotation.device)
-        if operation is None or device is None or device in operation.allowed:
-            return
-        why = dict(operation.refusals)[device]
-        able = [self.machine.devices[d] for d in operation.allowed]
-        self.findings.error(
-            "placement.unsupported-op",
-            f"found {operation.name} on {annotation.device}, which cannot run it: {why}",
-            span=said.span,
-            labels=[(operation.span, f"{operation.name} is here")] if operation.span else (),
-            hint=f"put it on {' or '.join(able)}" if able else "",
-        )
-
-    def _rigid(self, a: Domain, b: Domain, reason: Reason) -> None:
+    def rigid(self, a: Domain, b: Domain, reason: Reason) -> None:
+        """Say that two domains are on the same devices."""
         for x, y in zip(leaves(a), leaves(b), strict=False):
             self.graph.same_device(x, y, reason)
 
-    def _hand_on(self, arg: Expr, own: Domain, there: Domain, reason: Reason) -> None:
+    def hand_on(self, arg: Expr, own: Domain, there: Domain, reason: Reason) -> None:
         """Say that an operand becomes a value; where its result is fixed, with no copy between."""
-        self._keep(arg, own, there, reason)
+        self.keep(arg, own, there, reason)
         self.flow(own, there, reason)
 
-    def _keep(self, arg: Expr, own: Domain, there: Domain, reason: Reason) -> None:
-        if self._is_rigid(arg):
-            self._rigid(own, there, reason)
+    def keep(self, arg: Expr, own: Domain, there: Domain, reason: Reason) -> None:
+        """Say that what an operand becomes is where the operand is, if that is fixed."""
+        if self.is_rigid(arg):
+            self.rigid(own, there, reason)
 
-    def _fixes(self, value: Expr, annotation: OnDeviceAttrs) -> bool:
-        """Whether an annotation fixes what uses it; one that asks for nothing is what it is about."""
-        if not annotation.body and not annotation.result:
-            return isinstance(value, Call) and self._is_rigid(value.args[0])
-        return annotation.result and annotation.position is not Position.DEFINITION
-
-    def _is_rigid(self, arg: Expr) -> bool:
+    def is_rigid(self, arg: Expr) -> bool:
+        """Whether uses of an operand are where it is, with no copy between."""
         return isinstance(arg, Var) and arg in self.rigid_vars
