@@ -34,9 +34,12 @@ class Place:
         memories: names of the memories still allowed, sorted; None = all that the device addresses.
         origin: whether a person asked for it or the planner chose it.
         fields: places of the parts (None where undecided); empty where `device` says it for all.
+        region: of an operation that its device runs together with others, what they are called
+            together; no two of them are told apart by what is outside. Empty for one that is alone.
     """
 
     device: str
     memories: tuple[str, ...] | None = None
     origin: Origin = Origin.PLANNED
     fields: tuple[Place | None, ...] = ()
+    region: str = ""

@@ -217,6 +217,8 @@ def _place(place: Place | None) -> str:
     if place is None:
         return "_"
     text = (place.device or "_") + ("!" if place.origin is Origin.USER else "")
+    if place.region:
+        text += f"#{place.region}"
     if place.memories is not None:
         text += f"[{', '.join(place.memories)}]"
     if place.fields:

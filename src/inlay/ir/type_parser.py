@@ -373,6 +373,7 @@ class TypeParser:
         name = t.name("the name of a device")
         device = "" if name == "_" else name
         origin = Origin.USER if t.accept("!") else Origin.PLANNED
+        region = t.name("the name of a region") if t.accept("#") else ""
         memories = (
             tuple(sorted(t.sequence(self._memory, "]")))
             if t.accept("[")
@@ -381,7 +382,7 @@ class TypeParser:
         fields: tuple[Place | None, ...] = ()
         if t.accept("("):
             fields = tuple(t.sequence(self._part_place, ")"))
-        return Place(device, memories, origin, fields)
+        return Place(device, memories, origin, fields, region)
 
     def _memory(self) -> str:
         """Read the name of a memory, which may have dots: `npu0.spad`."""

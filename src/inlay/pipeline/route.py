@@ -30,6 +30,7 @@ from inlay.transforms import (
     grow_in_place,
     infer_types,
     inline_functions,
+    outline_regions,
     pack_weights,
     simplify_algebra,
     split_matches,
@@ -54,6 +55,7 @@ TENSOR = (
     eliminate_dead.PASS,  # weights that were folded into others are not to be converted and packed
     check_indices.PASS,
     plan_places.PASS,
+    outline_regions.PASS,
     convert_layout.PASS,
     simplify_algebra.PASS,
     fold_constants.PASS,

@@ -85,8 +85,14 @@ def keep(_block: Block, _value: Expr) -> Expr | None:
 
 
 def rewrite_module(module: Module, step: Step) -> Module:
-    """Rewrite every function of a module. Cost: linear, if the step takes constant time."""
-    functions = {name: rewrite_function(f, step) for name, f in module.functions.items()}
+    """Rewrite every function of a module but those that are kernels to be (`primitive`).
+
+    Cost: linear, if the step takes constant time.
+    """
+    functions = {
+        name: f if f.primitive is not None else rewrite_function(f, step)
+        for name, f in module.functions.items()
+    }
     if all(functions[name] is f for name, f in module.functions.items()):
         return module
     return module.with_functions(functions)
