@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from inlay.base import garbage
 from inlay.base.diagnostics import Collector
@@ -27,8 +28,9 @@ from inlay.ops.device import DEVICE_COPY
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.placement.choose.calibration import calibrated, read_measured
+from inlay.placement.choose.candidates import CandidateSource, Offers, offers_of, regions_of
 from inlay.placement.choose.costs import CostHook, Costs
-from inlay.placement.choose.decide import CandidateSource, Decision, decide
+from inlay.placement.choose.decide import Decision, decide
 from inlay.placement.choose.typical import check_sizes, sizes_of
 from inlay.placement.infer.capability import Refuse, capability_of
 from inlay.placement.infer.contradictions import check_facts
@@ -56,7 +58,7 @@ class PlanOptions:
     calibration: str = option("", help="a file of measured costs that `inlay bench` wrote")
     generators: Mapping[str, Refuse] | None = None
     groups: GroupSource | None = None
-    candidates: CandidateSource | None = None
+    candidates: Mapping[str, CandidateSource] | None = None
     hooks: Mapping[str, CostHook] | None = None
     host_ends: bool = option(False, help="inputs and outputs of the program are on the host")  # noqa: FBT003
     threads: Mapping[str, int] | None = None
@@ -109,7 +111,8 @@ def run(module: Module, context: PassContext) -> Module:
     board = options.machine or find_board(options.board)
     if options.host_ends and len(board.devices) > 1:
         module = with_host_ends(module, Place(board.host.name))
-    capability = capability_of(board, context.ops, options.generators)
+    offers = offers_of(module, options.candidates or {})
+    capability = capability_of(board, context.ops, _with_offers(options.generators, offers))
     choice = None
     if options.optimise or options.pins:
         assert isinstance(context.ops, OperatorTable), "costs are of known operators"
@@ -117,12 +120,15 @@ def run(module: Module, context: PassContext) -> Module:
         board = calibrated(board, measured)
         typical = sizes_of(options.typical)
         check_sizes(module, typical)
+        groups = options.groups
+        if offers is not None:
+            groups = partial(offers.split_groups, options.groups)
         costs = Costs(
-            options.hooks or {}, measured, typical, options.groups, options.threads or {}
+            options.hooks or {}, measured, typical, groups, options.threads or {}
         )  # fmt: skip
         choice = Choice(
             context.ops, costs, options.pins, search=options.optimise, first=options.first,
-            worth=options.worth, candidates=options.candidates,
+            worth=options.worth, offers=offers,
         )  # fmt: skip
     return plan(module, board, capability, choice, options.watch)
 
@@ -140,6 +146,30 @@ def with_host_ends(module: Module, host: Place) -> Module:
     return module.with_functions(functions)
 
 
+def _with_offers(
+    generators: Mapping[str, Refuse] | None, offers: Offers | None
+) -> Mapping[str, Refuse] | None:
+    """Return who refuses operations, with what devices that take patterns do not take alone."""
+    if offers is None:
+        return generators
+    own = {d: partial(offers.refusal, device=d) for d in offers.devices}
+    return {**(generators or {}), **own}
+
+
+def _regions(found: Inferred) -> dict[int, str]:
+    """Return the names of regions, by identity of the calls in them."""
+    decision = found.decision
+    if decision is None or not decision.located:
+        return {}
+    names = found.graph.machine.devices
+
+    def device_of(index: int) -> str:
+        return names[found.places.device(decision.operations[index].atom)]
+
+    used = decision.outcome.used
+    return regions_of(decision.located, used, device_of, decision.operations)
+
+
 _PLAIN = Costs()
 
 
@@ -154,7 +184,7 @@ class Choice:
         search: whether to look for the least predicted time; else inference decides alone.
         first: whether to take the first device that can run each operation, instead of searching.
         worth: the share of the predicted time of that plan which another one has to save.
-        candidates: gives sets of operations that a device can run as one.
+        offers: what devices that take patterns would run.
         asks: whether somebody asks why the plan is as it is.
     """
 
@@ -164,7 +194,7 @@ class Choice:
     search: bool = True
     first: bool = False
     worth: float = 0.0
-    candidates: CandidateSource | None = None
+    offers: Offers | None = None
     asks: bool = False
 
 
@@ -190,7 +220,7 @@ def plan(
         return _place_all(module, Place(board.host.name))
     with garbage.paused():  # a third of the time of a large program, and nothing is found
         found = infer(module, board, capability, findings, choice)
-        result = capture(module, found.instances, found.places, findings)
+        result = capture(module, found.instances, found.places, findings, _regions(found))
     findings.raise_if_fatal()
     if watch is not None:
         watch(Planned(board, choice, found, result))
@@ -215,7 +245,7 @@ def infer(
     decision = None
     if choice is not None and choice.search:
         decision = decide(
-            module, board, graph, instances, choice.operators, choice.costs, choice.candidates,
+            module, board, graph, instances, choice.operators, choice.costs, choice.offers,
             first=choice.first, worth=choice.worth, asks=choice.asks,
         )  # fmt: skip
     places = find_scopes(graph, solve(graph), findings)

@@ -17,6 +17,7 @@ from inlay.base.diagnostics import CompileError
 from inlay.cli.main import main
 from inlay.interp.tensor import evaluate
 from inlay.ir.expr import Call, OpRef
+from inlay.ir.printer import print_module
 from inlay.ir.verify import check
 from inlay.machine.board import Board
 from inlay.machine.board_file import find_board, read_board
@@ -24,11 +25,12 @@ from inlay.ops.device import DEVICE_COPY
 from inlay.passes.contract import PassContext
 from inlay.placement import plan_places
 from inlay.placement.choose.calibration import calibrated, read_measured, write_measured
+from inlay.placement.choose.candidates import Candidate, offers_of
 from inlay.placement.choose.costs import Costs, Measured
-from inlay.placement.choose.optimise import Candidate
 from inlay.placement.explain.reasons import explain
 from inlay.placement.explain.report import describe
 from inlay.placement.plan_places import Choice, PlanOptions
+from inlay.transforms import outline_regions
 from tests.data import model_case
 from tests.unit.placement.cases import (
     OPS,
@@ -274,15 +276,65 @@ def count_copies(module) -> int:
     )
 
 
-def test_a_set_of_operations_can_be_taken_as_one():
-    def pairs(operations, problem):
-        names = [o.name for o in operations]
-        return [Candidate(frozenset({names.index("matmul"), names.index("relu")}), 1, 10.0, "dense")]
+def pairs(*names: str):
+    """Return what offers all operations of these names as one candidate."""
 
+    def source(module):
+        calls = [v for v in values(module.functions["main"].body) if isinstance(v, Call)]
+        chosen = [c for c in calls if isinstance(c.callee, OpRef) and c.callee.op.name in names]
+        return [Candidate(tuple(chosen), "npu", "dense", 10.0)]
+
+    return source
+
+
+def test_what_a_device_takes_as_one_is_outlined():
+    """Also where something that reads a part of it, or that it reads, stands in between."""
+    text = """fn main(x: T, w: T) {
+        let a = matmul(x, w); let o = exp(a); let e = neg(w); let b = add(a, e); mul(o, b)
+    }"""
+    board = accelerated(link=100)
+    module = normal(read(text))
+    options = PlanOptions(
+        board.name, board, optimise=True, candidates={"npu": pairs("matmul", "add")}, host_ends=True
+    )
+    context = PassContext(OPS, options={PlanOptions: options})
+    placed = plan_places.PASS.run(module, context)
+    assert {v.place.region for v in values(placed.functions["main"].body) if isinstance(v, Call)} == {
+        "", "dense_1",
+    }
+    again = read(print_module(placed))
+    assert_alike(again, placed)
+    made = outline_regions.PASS.run(placed, context)
+    check(made)
+    (region,) = (f for f in made.functions.values() if f.primitive is not None)
+    assert (region.primitive, region.place.device) == ("matmul+add", "npu")
+    assert outline_regions.PASS.run(made, context) is made
+    args = arguments(module.functions["main"])
+    assert same(evaluate(module, args), evaluate(made, args))
+
+
+def test_a_device_of_patterns_runs_nothing_else():
+    text = "fn main(x: T, w: T) { add(relu(matmul(x, w)), w) }"
+    board = accelerated(link=100)
+    module = normal(read(text))
+    for taken, why in (
+        (("matmul", "relu"), "takes it only as a part of dense"),
+        (("matmul",), "no pattern of npu takes it"),
+    ):
+        options = PlanOptions(
+            board.name, board, optimise=True, pins=("relu=npu",), candidates={"npu": pairs(*taken)}
+        )
+        with pytest.raises(CompileError) as failure:
+            plan_places.PASS.run(module, PassContext(OPS, options={PlanOptions: options}))
+        assert why in str(failure.value)
+
+
+def test_a_set_of_operations_can_be_taken_as_one():
     text = "fn main(x: T, w: T) { exp(relu(matmul(x, w))) }"
     board = accelerated(link=100)
     module = normal(read(text))
-    e = explain(module, board, capability(board), Choice(OPS, candidates=pairs))
+    offers = offers_of(module, {"npu": pairs("matmul", "relu")})
+    e = explain(module, board, capability(board), Choice(OPS, offers=offers))
     assert on(e) == {"matmul": "npu", "relu": "npu", "exp": "cpu"}
     assert e.operations[0].reason.startswith("part of dense, which takes 0.01 us")
 

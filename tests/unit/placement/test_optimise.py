@@ -11,7 +11,7 @@ import pytest
 
 from inlay.placement.choose.bounds import lower_bound
 from inlay.placement.choose.capacity import fits, peaks, predict
-from inlay.placement.choose.optimise import Candidate, contract, optimise
+from inlay.placement.choose.optimise import TaskSet, contract, optimise
 from inlay.placement.choose.relaxation import relax
 from inlay.placement.choose.schedule import INFINITE, Item, Problem, Task
 from inlay.placement.choose.search import first_able
@@ -184,16 +184,16 @@ def test_a_set_of_tasks_can_be_one_candidate():
     routes = (((), (Hop(1, 0, 10.0, 0.0),)), ((Hop(0, 0, 10.0, 0.0),), ()))
     p = Problem(tasks, items, (0, 1), routes, (-1,), ((3, 0),), ((0,), (1,)), (None, None))
     alone = optimise(p)
-    together = optimise(p, [Candidate(frozenset({0, 1, 2}), 1, 50.0, "all three")])
+    together = optimise(p, [TaskSet(frozenset({0, 1, 2}), 1, 50.0, "all three")])
     assert alone is not None
     assert together is not None
     assert together.time == 70.0 < alone.time
     assert together.assignment == (1, 1, 1)
     assert together.used[0].name == "all three"
-    kept = optimise(p, [Candidate(frozenset({0, 2}), 1, 1.0, "not convex")])
+    kept = optimise(p, [TaskSet(frozenset({0, 2}), 1, 1.0, "not convex")])
     assert kept is not None
     assert kept.used == ()
-    contracted, members = contract(p, [Candidate(frozenset({0, 1}), 1, 50.0)])
+    contracted, members = contract(p, [TaskSet(frozenset({0, 1}), 1, 50.0)])
     assert contracted is not None
     assert members == [(0, 1), (2,)]
 

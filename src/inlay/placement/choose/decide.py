@@ -14,9 +14,10 @@ from inlay.base.diagnostics import error
 from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.ops.table import OperatorTable
+from inlay.placement.choose.candidates import Located, Offers, locate, task_sets
 from inlay.placement.choose.capacity import too_small
 from inlay.placement.choose.costs import Costs
-from inlay.placement.choose.optimise import Candidate, Outcome, optimise, simple
+from inlay.placement.choose.optimise import Outcome, optimise, simple
 from inlay.placement.choose.problem import GUESS, ProblemMaker
 from inlay.placement.choose.schedule import Problem
 from inlay.placement.infer.graph import Graph, Machine, Reason
@@ -29,9 +30,6 @@ CHOSEN = ("is cheapest there", "makes it there in every turn")
 _OTHER_SIZES = (1, 1024)
 """Sizes that are tried for a dim of which nobody says how large it is."""
 _MOST_GUESSES, _STEPS = 4, 20_000
-
-CandidateSource = Callable[[Sequence[Operation], Problem], Sequence[Candidate]]
-"""Gives further sets of tasks that a device can run as one, for one cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +44,7 @@ class Decision:
         sizes: what dims were taken to be, and who said so.
         turns: how often functions that call themselves were taken to run, and who said so.
         depends: dims whose size was guessed, with another size that gives another plan.
+        located: the candidates of devices that take patterns.
     """
 
     operations: tuple[Operation, ...]
@@ -55,11 +54,12 @@ class Decision:
     sizes: Mapping[str, tuple[int, str]]
     turns: Mapping[str, tuple[float, str]]
     depends: Mapping[str, int] = field(default_factory=dict[str, int])
+    located: tuple[Located, ...] = ()
 
 
 def decide(
     module: Module, board: Board, graph: Graph, instances: Sequence[Instance],
-    operators: OperatorTable, costs: Costs, candidates: CandidateSource | None = None, *,
+    operators: OperatorTable, costs: Costs, offers: Offers | None = None, *,
     first: bool = False, worth: float = 0.0, asks: bool = False,
 ) -> Decision | None:  # fmt: skip
     """Choose devices for what nobody placed, and make facts of them.
@@ -68,7 +68,7 @@ def decide(
         module, board, graph, instances: the program, the machine, and what was gathered of both.
         operators: what the program uses.
         costs: where predictions come from.
-        candidates: gives sets of tasks that a device can run as one.
+        offers: what devices that take patterns would run.
         first: take the first device that can run each task, instead of the best.
         worth: the share of the predicted time of that plan which another one has to save.
         asks: whether somebody asks which guesses the plan depends on.
@@ -89,7 +89,9 @@ def decide(
 
     maker = made({})
     problem = maker.problem()
-    sets = () if candidates is None else candidates(operations, problem)
+    located = locate(offers, operations, maker.unit_of)
+    free = [x for x in located if maker.may_be(x.operations, x.candidate.device)]
+    sets = task_sets(free, graph.machine, lambda x: _cost_of(x, maker))
     outcome = simple(problem) if first else _worthy(optimise(problem, sets), problem, worth)
     depends: dict[str, int] = {}
     if asks and outcome is not None and not first and len(board.devices) > 1:
@@ -100,6 +102,10 @@ def decide(
             return None
         raise _over_capacity(problem, unbounded.assignment, graph.machine, operations, maker.units)
     pinned, find = maker.pinned, graph.classes.find
+    for taken in outcome.used:  # together the device takes what it does not take one by one
+        for i in (i for task in taken.tasks for i in maker.units[task]):
+            atom = operations[i].atom
+            graph.operations[atom] = graph.operations[atom]._replace(allowed=(taken.device,))
     for members, device in zip(maker.units, outcome.assignment, strict=True):
         for o in (operations[i] for i in members):
             if find(o.atom) not in pinned:
@@ -112,8 +118,14 @@ def decide(
             graph.pin(atom, device, Reason(f"{o.name} {CHOSEN[1]}", o.call.span))
             pinned[find(atom)] = device
     return Decision(
-        tuple(operations), tuple(maker.units), problem, outcome, maker.sizes, maker.turns, depends
+        tuple(operations), tuple(maker.units), problem, outcome, maker.sizes, maker.turns, depends,
+        tuple(located),
     )
+
+
+def _cost_of(found: Located, maker: ProblemMaker) -> float:
+    said = found.candidate.cost_ns
+    return maker.cost(found.operations, found.candidate.device) if said is None else said
 
 
 def _depends(

@@ -6,9 +6,9 @@ plans, a beam search and moves that help (`search.py`), and a lower bound on wha
 (`bounds.py`, `relaxation.py`), so that the gap is stated. Budgets are numbers of steps, so the same
 problem gives the same answer everywhere.
 
-**Sets of tasks.** A candidate is a convex set of tasks that a device runs as one, for one cost. Using
-candidates contracts the problem; which ones to use is tried for all combinations where there are few,
-else one after the other while time falls.
+**Sets of tasks.** A candidate of a device is a convex set of tasks that it runs as one, for one cost.
+Using candidates contracts the problem; which ones to use is tried for all combinations where there are
+few, else one after the other while time falls.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _ALL_SUBSETS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A convex set of tasks that one device can run as one.
+class TaskSet:
+    """A convex set of tasks that one device can run as one: a candidate, to the search.
 
     Attributes:
         tasks: their indices.
@@ -65,7 +65,7 @@ class Outcome:
     time: float
     bound: float
     proved: bool
-    used: tuple[Candidate, ...] = ()
+    used: tuple[TaskSet, ...] = ()
     baseline: float = INFINITE
 
     @property
@@ -77,7 +77,7 @@ class Outcome:
 
 
 def optimise(
-    problem: Problem, candidates: Sequence[Candidate] = (), starts: Iterable[Sequence[int]] = (),
+    problem: Problem, candidates: Sequence[TaskSet] = (), starts: Iterable[Sequence[int]] = (),
     *, exact_steps: int = EXACT_STEPS, search_steps: int = SEARCH_STEPS,
 ) -> Outcome | None:  # fmt: skip
     """Return the best assignment found; None where no assignment fits the memories."""
@@ -86,14 +86,14 @@ def optimise(
     best = plain
     usable = [c for c in candidates if _is_convex(problem, c.tasks)]
     if usable:
-        subsets: Iterable[tuple[Candidate, ...]]
+        subsets: Iterable[tuple[TaskSet, ...]]
         if len(usable) <= _ALL_SUBSETS:
             subsets = (s for n in range(1, len(usable) + 1)
                        for s in itertools.combinations(usable, n) if _disjoint(s))  # fmt: skip
             for subset in subsets:
                 best = _better(best, _with(problem, subset, budget))
         else:
-            chosen: tuple[Candidate, ...] = ()
+            chosen: tuple[TaskSet, ...] = ()
             for c in sorted(usable, key=lambda c: (-len(c.tasks), c.cost, min(c.tasks))):
                 if _disjoint((*chosen, c)):
                     tried = _with(problem, (*chosen, c), budget)
@@ -214,7 +214,7 @@ class _Exact:
 # --------------------------------------------------------------------------------- candidates
 
 
-def _disjoint(candidates: Sequence[Candidate]) -> bool:
+def _disjoint(candidates: Sequence[TaskSet]) -> bool:
     seen: set[int] = set()
     for c in candidates:
         if seen & c.tasks:
@@ -237,7 +237,7 @@ def _is_convex(problem: Problem, tasks: frozenset[int]) -> bool:
 
 
 def _with(
-    problem: Problem, used: tuple[Candidate, ...], budget: tuple[int, int]
+    problem: Problem, used: tuple[TaskSet, ...], budget: tuple[int, int]
 ) -> Outcome | None:
     """Solve a problem in which candidates are used: each is one task."""
     contracted, members = contract(problem, used)
@@ -254,7 +254,7 @@ def _with(
 
 
 def contract(
-    problem: Problem, used: Sequence[Candidate]
+    problem: Problem, used: Sequence[TaskSet]
 ) -> tuple[Problem | None, list[tuple[int, ...]]]:
     """Return the problem with each candidate as one task, and the old tasks of each new one.
 

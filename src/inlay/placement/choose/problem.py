@@ -67,7 +67,7 @@ class ProblemMaker:
         groups: Mapping[int, int] = {} if costs.groups is None else costs.groups(module)
         able = [(graph.supports[o.atom].allowed, self._pin_of(o)) for o in operations]
         self.units = units_of(operations, groups, able)
-        self._unit_of = {i: u for u, members in enumerate(self.units) for i in members}
+        self.unit_of = {i: u for u, members in enumerate(self.units) for i in members}
         self._sources: dict[int, tuple[int, ...]] = {}
         self._inputs = self._input_bytes()
         self._into: dict[int, list[int]] = {}
@@ -84,7 +84,7 @@ class ProblemMaker:
         items: list[Item] = []
         for index, o in enumerate(self.operations):
             size = self._predictor.number(bytes_of(o.call.type))
-            items.append(Item(size, self._unit_of[index], 0, size, self._often[index]))
+            items.append(Item(size, self.unit_of[index], 0, size, self._often[index]))
             for atom in leaves(o.instance.domains[id(o.call)]):
                 by_value[graph.values.find(atom)] = index
         reads = self._unit_reads(by_value, items)
@@ -136,7 +136,7 @@ class ProblemMaker:
                 if id(arg.value) not in numbers:
                     numbers[id(arg.value)] = len(sizes)
                     sizes.append(self._predictor.number(bytes_of(arg.type)))
-                used[self._unit_of[index]][numbers[id(arg.value)]] = None
+                used[self.unit_of[index]][numbers[id(arg.value)]] = None
         return tuple(sizes), [tuple(u) for u in used]
 
     def _unit_reads(
@@ -146,11 +146,11 @@ class ProblemMaker:
         inputs: dict[int, int] = {}
         found: list[dict[int, None]] = [{} for _ in self.units]
         for index, own in enumerate(self._reads()):
-            unit = self._unit_of[index]
+            unit = self.unit_of[index]
             for atom in own:
                 for source in self._makers(self.graph.values.find(atom), by_value):
                     if source >= 0:
-                        if self._unit_of[source] < unit:  # what comes round a loop is not waited for
+                        if self.unit_of[source] < unit:  # what comes round a loop is not waited for
                             found[unit][source] = None
                         continue
                     key = -1 - source
@@ -274,6 +274,16 @@ class ProblemMaker:
             self._predictor.kernel(steps, name) if d in allowed and pin in (None, d) else None
             for d, name in enumerate(self.machine.devices)
         )
+
+    def cost(self, indices: Sequence[int], device: str) -> float:
+        """Return the nanoseconds of operations that run as one kernel on a device."""
+        steps = [(self.operations[i].var, self.operations[i].call) for i in indices]
+        return self._predictor.kernel(steps, device)
+
+    def may_be(self, indices: Sequence[int], device: str) -> bool:
+        """Whether no pin keeps operations from a device."""
+        here = self.machine.device_index[device]
+        return all(self._pin_of(self.operations[i]) in (None, here) for i in indices)
 
     def _pin_of(self, o: Operation) -> int | None:
         return self.pinned.get(self.graph.classes.find(o.atom))

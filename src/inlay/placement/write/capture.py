@@ -8,6 +8,8 @@ walks, `mover.py` moves values, `copies.py` decides about copies.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from inlay.base.diagnostics import Collector
 from inlay.ir.expr import (
     Function,
@@ -22,10 +24,19 @@ from inlay.placement.write.written import Writer
 
 
 def capture(
-    module: Module, instances: list[Instance], places: Places, findings: Collector
-) -> Module:
-    """Return the module with places and copies. Findings: `device.no-path`. Cost: linear."""
-    writer = Writer(module, instances, places)
+    module: Module, instances: list[Instance], places: Places, findings: Collector,
+    regions: Mapping[int, str] | None = None,
+) -> Module:  # fmt: skip
+    """Return the module with places and copies. Findings: `device.no-path`. Cost: linear.
+
+    Args:
+        module: the program.
+        instances: its functions at their occurrences.
+        places: where everything is.
+        findings: what is wrong.
+        regions: names of the regions of operations, by identity of the call.
+    """
+    writer = Writer(module, instances, places, regions or {})
     plans = _plans(writer, findings)
     return writer.module if findings.has_fatal else _write(writer, plans)
 

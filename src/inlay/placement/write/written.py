@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -68,8 +69,12 @@ class Written:
 class Writer:
     """The functions that are written, and what they share."""
 
-    def __init__(self, module: Module, instances: list[Instance], places: Places) -> None:
+    def __init__(
+        self, module: Module, instances: list[Instance], places: Places,
+        regions: Mapping[int, str],
+    ) -> None:  # fmt: skip
         self.module = module
+        self.regions = regions
         self.places = places
         self.machine = places.machine
         self.instances = instances
