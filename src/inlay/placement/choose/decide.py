@@ -101,11 +101,22 @@ def decide(
         if unbounded is None:  # no links lead there: inference says which value cannot get where
             return None
         raise _over_capacity(problem, unbounded.assignment, graph.machine, operations, maker.units)
+    _make_facts(graph, maker, operations, outcome)
+    return Decision(
+        tuple(operations), tuple(maker.units), problem, outcome, maker.sizes, maker.turns, depends,
+        tuple(located),
+    )
+
+
+def _make_facts(
+    graph: Graph, maker: ProblemMaker, operations: Sequence[Operation], outcome: Outcome
+) -> None:
+    """Note in the graph where operations were put, and what follows for what loops carry."""
     pinned, find = maker.pinned, graph.classes.find
     for taken in outcome.used:  # together the device takes what it does not take one by one
         for i in (i for task in taken.tasks for i in maker.units[task]):
             atom = operations[i].atom
-            graph.operations[atom] = graph.operations[atom]._replace(allowed=(taken.device,))
+            graph.supports[atom] = graph.supports[atom]._replace(allowed=(taken.device,))
     for members, device in zip(maker.units, outcome.assignment, strict=True):
         for o in (operations[i] for i in members):
             if find(o.atom) not in pinned:
@@ -117,10 +128,6 @@ def decide(
             device = pinned[find(o.atom)]
             graph.pin(atom, device, Reason(f"{o.name} {CHOSEN[1]}", o.call.span))
             pinned[find(atom)] = device
-    return Decision(
-        tuple(operations), tuple(maker.units), problem, outcome, maker.sizes, maker.turns, depends,
-        tuple(located),
-    )
 
 
 def _cost_of(found: Located, maker: ProblemMaker) -> float:
