@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from inlay.runtime.device import zeromq_library
+from inlay.runtime.drivers import zeromq_library
 
 PACKAGES = {"gcc": "gcc", "cc": "gcc", "objcopy": "binutils", "nm": "binutils"}
 """Commands, and what has them on Debian."""

@@ -128,6 +128,19 @@ struct inlay_driver {
     int (*is_lost)(inlay_device_t *device);
 };
 
+/* Drivers by name, in an array that the embedding program gives: it begins with what is built in, and
+ * adds what else there is. `inlay_driver_find` suits `inlay_host_t.driver` with the table as `user`. */
+typedef struct inlay_drivers {
+    const inlay_driver_t **at;
+    size_t count, most;
+} inlay_drivers_t;
+
+/* INLAY_BAD_ARGUMENT where there is one of that name already, INLAY_OUT_OF_MEMORY where the array is full. Not to
+ * be called while another thread looks for a driver. */
+inlay_status_t inlay_driver_add(inlay_drivers_t *drivers, const inlay_driver_t *driver);
+/* Return the driver of a name, or NULL. */
+const inlay_driver_t *inlay_driver_find(const inlay_drivers_t *drivers, const char *name, size_t bytes);
+
 /* Accepts everything and does nothing, at once; memory has no bytes. What drivers begin from, and
  * what measures the price of the interface. */
 extern const inlay_driver_t inlay_driver_null;

@@ -216,7 +216,7 @@ def compile(
     found = compilation(program, board=board, externs=externs, threads=threads, **options)
     return executable_of(
         found.program, threads=threads, mode=mode, externs=found.externs,
-        made_from=found.module.sources,
+        callbacks=found.functions, made_from=found.module.sources,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from inlay.runtime.device import zeromq_library
+from inlay.runtime.drivers import zeromq_library
 
 MAGIC, VERSION = 0x31454D5259414C4E, 3
 HELLO, PING, BYE, ALLOCATE, RELEASE, LOAD, UNLOAD, FIND, WRITE, READ, COPY, LAUNCH = range(1, 13)

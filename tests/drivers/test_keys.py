@@ -14,7 +14,8 @@ import pytest
 
 from inlay.base.diagnostics import RunError
 from inlay.cli.main import main
-from inlay.runtime.device import Device, zeromq_library
+from inlay.runtime.device import Device
+from inlay.runtime.drivers import zeromq_library
 from inlay.runtime.serve import make_key
 from tests.drivers.serving import HELLO_HEAD, Running, served
 from tests.system import need, need_zeromq

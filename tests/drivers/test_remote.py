@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from inlay.base.diagnostics import RunError
-from inlay.runtime.device import COPY, Device, zeromq_library
+from inlay.runtime.device import COPY, Device
+from inlay.runtime.drivers import zeromq_library
 from inlay.runtime.serve import Server
 from tests.drivers import serving as wire
 from tests.drivers.build import NAME_OF_KERNELS, native_image, offers

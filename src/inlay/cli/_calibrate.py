@@ -25,6 +25,7 @@ from inlay.bytecode.program import CopyBody, DeviceBody
 from inlay.bytecode.spec import TensorSpec
 from inlay.cli._command import Output
 from inlay.cli._sizes import shape_of
+from inlay.codegen.backend_table import unavailable
 from inlay.ir import make
 from inlay.ir.expr import Call, Function, OpRef, Var
 from inlay.ir.module import Module
@@ -35,7 +36,7 @@ from inlay.ops.device import CopyAttrs
 from inlay.ops.table import table
 from inlay.pipeline.build_kernels import LoopBody
 from inlay.pipeline.detect import find_detected
-from inlay.pipeline.devices import away, runnable
+from inlay.pipeline.devices import runnable
 from inlay.placement.choose.calibration import calibrated, write_measured
 from inlay.placement.choose.costs import Costs, Measured, Predictor, Step, is_static, kernel_key
 from inlay.placement.choose.transfers import fitted
@@ -144,9 +145,9 @@ def calibrate(
 
 def _here(board: Board) -> list[str]:
     """Return the devices for which code is made here and run."""
-    if not board.is_native(board.host.name):
+    if unavailable(board, board.host.name):
         return []
-    return [d.name for d in board.devices if board.is_native(d.name) or d.name in away(board)]
+    return [d.name for d in board.devices if not unavailable(board, d.name)]
 
 
 def _program(text: str) -> Module:
@@ -177,8 +178,9 @@ def _measure(
     compiled = compilation(module, board=board, placement="first", threads=1)
     settings = Settings(threads=1, trace=True)
     executable = executable_of(
-        compiled.program, threads=1, mode="sequential", settings=settings, externs=compiled.externs
-    )
+        compiled.program, threads=1, mode="sequential", settings=settings,
+        externs=compiled.externs, callbacks=compiled.functions,
+    )  # fmt: skip
     inputs = inputs_of(executable)
     taken: dict[str, list[float]] = {}
     away_names = {k.name for k in compiled.program.kernels if isinstance(k.body, DeviceBody | CopyBody)}

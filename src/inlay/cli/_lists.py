@@ -6,11 +6,12 @@ import functools
 import importlib
 
 from inlay.base.registry import module_names
+from inlay.codegen.backend_table import unavailable
 from inlay.machine.board import Board
 from inlay.ops.table import table
 from inlay.passes.contract import Pass
 from inlay.pipeline.detect import find_usable
-from inlay.pipeline.devices import runnable, unmade
+from inlay.pipeline.devices import runnable
 
 _PACKAGES = ("inlay.transforms", "inlay.placement", "inlay.memory")
 
@@ -35,4 +36,4 @@ def operators() -> dict[str, str]:
 def without_code(board: Board) -> dict[str, str]:
     """Return for each device of a board for which no code is made the reason."""
     as_run = runnable(board)
-    return {d.name: reason for d in board.devices if (reason := unmade(as_run, d.name))}
+    return {d.name: reason for d in board.devices if (reason := unavailable(as_run, d.name))}

@@ -123,6 +123,7 @@ def prepare(
                 seed=arguments.schedule,
                 settings=settings,
                 externs=compiled.externs,
+                callbacks=compiled.functions,
             )
     sources = [*files_read(arguments, compiled.externs), *compiled.module.sources]
     return Loaded(executable, compiled.report.to_json(), _times(arguments, output, kept), sources)

@@ -19,6 +19,7 @@ from inlay.base.diagnostics import error
 from inlay.cli._command import Command, Output, warn
 from inlay.cli._numbers import integer
 from inlay.machine.board_keys import read_bytes
+from inlay.runtime.drivers import driver_of
 from inlay.runtime.serve import Limits, Server, make_key
 from inlay.runtime.session import usable_processors
 
@@ -100,8 +101,8 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         )
     limits, key = _limits(arguments), _key(arguments)
     driver, options = _DEVICES[arguments.device], arguments.options
-    if driver == "native" and "threads=" not in options:
-        options = f"{options} threads={usable_processors()}"
+    offers = driver_of(driver).offers
+    options = options if offers is None else offers(options, usable_processors())
     with (
         _asked_to_end() as ended,
         Server(driver, arguments.listen, options, arguments.clients, key, limits) as server,

@@ -1,4 +1,11 @@
-"""What a code generator is: lowered loop functions in, one image and a kernel table out.
+"""What a back end is: it makes code for the devices of an architecture, and says how it gets there.
+
+A back end is a file: those here are in `codegen/backends/`, an installed package adds its own by an
+entry point of the group `inlay.backends` that names the module. Either has a `BACKEND`, and the
+`loader` of an architecture on a board is the name of its back end. All that the rest of the compiler
+knows of devices it asks here: nothing else compares these names.
+
+Native code is made by a *generator*: lowered loop functions in, one image and a kernel table out.
 
     artifact = generator.compile([Request("k0", lambda: function, key), ...])
     artifact.image.data          # position-independent bytes for the program
@@ -11,12 +18,25 @@ without lowering anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from inlay.arith.expr import Int, Sym
+from inlay.codegen.cache import ObjectCache
 from inlay.codegen.image import Image
+from inlay.codegen.shapes import ShapeFunction
+from inlay.ir.expr import Call
+from inlay.ir.kernel import Kernel
+from inlay.ir.module import Module
 from inlay.loop.func import LoopFunction
+from inlay.lower.lower import Hook
+from inlay.machine.board import Board
+from inlay.machine.device import Arch, Device
+from inlay.machine.target import Target
+from inlay.runtime.device import Facts
+from inlay.runtime.native import Callback
+from inlay.schedule.choose import Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +98,238 @@ class Artifact:
 
     image: Image
     kernels: dict[str, KernelCode]
+
+
+class Generator(Protocol):
+    """Makes native code for one target."""
+
+    def compile(self, requests: Sequence[Request]) -> Artifact:
+        """Return the code of kernels in one image, in the order of the requests."""
+        ...
+
+    def add_shapes(
+        self, image: Image, functions: Sequence[ShapeFunction]
+    ) -> tuple[bytes, list[int]]:
+        """Return an image with code of shape arithmetic behind it, and where each function is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceKernel:
+    """A kernel in the image of a device.
+
+    Attributes:
+        name: as the driver finds it.
+        items: work items of each phase, over `dims`.
+        dims: symbols that stand for the integer arguments, in order.
+        workspace: bytes of the block behind the other buffers, over `dims`; 0 for none.
+        assertions: messages; a launch answers the number of one that fails, from 1.
+    """
+
+    name: str
+    items: tuple[Int, ...]
+    dims: tuple[Sym, ...]
+    workspace: Int
+    assertions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceJob:
+    """What code is to be made of for a device.
+
+    Attributes:
+        board: as programs run on it.
+        devices: the name of the device; those of all its units where a driver opens several as one.
+        target: what the requests are lowered for.
+        requests: its kernels; those that only copy are no code.
+        kernels: of the module, by name: their ports, and the operations that they were made of.
+        cache: of compiled objects.
+    """
+
+    board: Board
+    devices: tuple[str, ...]
+    target: Target
+    requests: tuple[Request, ...]
+    kernels: Mapping[str, Kernel]
+    cache: ObjectCache | None = None
+
+    @property
+    def arch(self) -> Arch:
+        """The architecture of the devices."""
+        return self.board.arch_of(self.devices[0])
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCode:
+    """Code of a device, and how it is loaded.
+
+    Attributes:
+        driver: its name; empty where the machine calls `functions` instead.
+        options: for the driver, when it opens the device.
+        image: what the driver loads.
+        kernels: those in the image, by name.
+        functions: kernels that are functions of this process, by name: of arrays, the operands before
+            the results, and integers.
+    """
+
+    driver: str
+    options: str = ""
+    image: bytes = b""
+    kernels: Mapping[str, DeviceKernel] = field(default_factory=dict[str, DeviceKernel])
+    functions: Mapping[str, Callback] = field(default_factory=dict[str, Callback])
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """A device of a board that is here.
+
+    Attributes:
+        devices: its names on the board; several where it is divided.
+        name: what it calls itself.
+        words: what else it says, as keys and values.
+        facts: as its driver gives them.
+    """
+
+    devices: tuple[str, ...]
+    name: str
+    words: Mapping[str, str]
+    facts: Facts
+
+    @property
+    def is_processor(self) -> bool:
+        """Whether it is a processor, most likely the host's."""
+        return self.words.get("type") == "cpu"
+
+    def __str__(self) -> str:
+        said = ", ".join(f"{key} {value}" for key, value in self.words.items())
+        return (
+            f"{' and '.join(self.devices)}: {self.name}, {self.facts.compute_units} compute units, "
+            f"{self.facts.memory_bytes >> 20} MiB, {said}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Operations that a device may run as one kernel.
+
+    Attributes:
+        calls: a convex set of them.
+        cost_ns: what it takes there, where that is known.
+    """
+
+    calls: tuple[Call, ...]
+    cost_ns: float | None = None
+
+
+CostHook = Callable[[Call, Mapping[Sym, int]], float | None]
+"""A prediction of a call for sizes of dims, in nanoseconds; None leaves it to figures of the board."""
+
+
+class Backend(Protocol):
+    """A way to make code for devices and to bring it there.
+
+    What has a body here is what most do. Boards are given as programs run on them, except to
+    `works_in`, which makes them so.
+    """
+
+    generators: tuple[str, ...] = ()
+    """Names of the code generators that it has."""
+
+    def takes(self, arch: Arch) -> bool:
+        """Whether it has the code generator that an architecture names."""
+        return arch.generator in self.generators
+
+    def unavailable(self, board: Board, device: str) -> str:
+        """Return why no code is made here for a device whose generator it has, or nothing."""
+        if board.devices_by_name[device].memories[0] not in board.host.memories:
+            return ""
+        return (
+            f"its driver cannot work in '{board.devices_by_name[device].memories[0]}', which is the "
+            "host's: it needs one of its own"
+        )
+
+    def works_in(self, board: Board, device: Device) -> tuple[str, ...]:
+        """Return the memory in which a device works: the first of its own.
+
+        Drivers have memories of their own, so that is none of the host's, unless there is no other.
+        """
+        own = board.writable(device.name)
+        fit = [m for m in own if m not in board.host.memories]
+        return tuple(fit[:1]) or own[:1]
+
+    def in_program(self, board: Board, device: str) -> bool:  # noqa: ARG002
+        """Whether the kernels of a device are made, loaded and called as those of the host."""
+        return False
+
+    def opens_together(self, arch: Arch) -> bool:  # noqa: ARG002
+        """Whether the driver opens all devices of an architecture as one, of which they are units."""
+        return False
+
+    def threads(self, arch: Arch) -> int | None:  # noqa: ARG002
+        """Return how many threads of this process run a kernel; None where they are no such threads."""
+        return None
+
+    def target(self, board: Board, device: str) -> Target:
+        """Return what code of a device is made for.
+
+        Raises:
+            RunError: `run.device-absent` where a device has to be asked and does not answer.
+            UnsupportedError: `target.other-device`.
+        """
+        return described(Target(), board, device)
+
+    def target_behind(self, board: Board, device: str, ask: Callable[[], Facts]) -> Target:  # noqa: ARG002
+        """Return what code is made for where the device is behind a server, which can be asked."""
+        return self.target(board, device)
+
+    def rules(self, arch: Arch) -> Sequence[Rule]:
+        """Return the rules that schedule kernels, in order."""
+        ...
+
+    def hooks(self, arch: Arch) -> Sequence[Hook]:  # noqa: ARG002
+        """Return further passes over lowered loops."""
+        return ()
+
+    def refuse(
+        self, board: Board, device: str, call: Call, lowered: Callable[[], LoopFunction]  # noqa: ARG002
+    ) -> str:
+        """Return why a device runs no kernel of an operation, or nothing.
+
+        Args:
+            board: with the device.
+            device: its name.
+            call: of an operator.
+            lowered: makes loops of it alone, in milliseconds; a CompileError from there is a reason.
+        """
+        return ""
+
+    def candidates(self, module: Module, board: Board, device: str) -> Sequence[Candidate]:  # noqa: ARG002
+        """Return sets of operations that would be one kernel, besides single ones and fused groups."""
+        return ()
+
+    def cost(self, arch: Arch) -> CostHook | None:  # noqa: ARG002
+        """Return what predicts the time of operations; None leaves that to figures of the board."""
+        return None
+
+    def detect(self, board: Board, arch: Arch) -> tuple[Board, Detection] | None:  # noqa: ARG002
+        """Return a board with what devices of an architecture say of themselves, if they are here."""
+        return None
+
+    def generator(self, target: Target, cache: ObjectCache | None) -> Generator | None:  # noqa: ARG002
+        """Return what makes the code of a program whose host such a device is, if it can be one."""
+        return None
+
+    def emit(self, job: DeviceJob) -> DeviceCode:
+        """Make the code of a device.
+
+        Raises:
+            UnsupportedError: all `target.no-generator` at once.
+        """
+        ...
+
+
+def described(base: Target, board: Board, device: str) -> Target:
+    """Return a target with what the board says of an architecture, and of the stack of a device."""
+    made = base.with_facts(board.arch_of(device).facts)
+    sizes = [pool.bytes for m in board.stack_of(device) if (pool := board.memory(m)) is not None]
+    return replace(made, stack_bytes=min([made.stack_bytes, *(s for s in sizes if s is not None)]))

@@ -18,7 +18,7 @@ import sys
 from typing import Any
 
 from inlay.base.diagnostics import InternalError
-from inlay.machine.target import Target, host
+from inlay.machine.target import Target
 
 
 @functools.cache
@@ -37,13 +37,37 @@ def _llvm() -> Any:
 @functools.cache
 def _machine(target: Target, level: int) -> Any:
     llvm = _llvm()
-    if target.arch != host().arch:
+    if target.arch != _arch_here():
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
     chosen = llvm.Target.from_triple(target.triple)
     return chosen.create_target_machine(
         cpu=target.cpu, features=target.feature_text, opt=level, reloc="pic", codemodel="small"
     )
+
+
+def _arch_here() -> str:
+    return str(_llvm().get_process_triple()).partition("-")[0]
+
+
+@functools.cache
+def _runs_here(target: Target) -> bool:
+    """Whether this processor has what a target has."""
+    try:
+        here = {name for name, has in dict(_llvm().get_host_cpu_features()).items() if has}
+    except RuntimeError:  # LLVM does not know this one
+        return False
+    return target.arch == _arch_here() and set(target.features) <= here
+
+
+def make_object(text: str, target: Target, *, optimize: bool) -> bytes:
+    """Return the object of a module: made in a child process for what this machine is not.
+
+    Raises:
+        InternalError: LLVM does not accept the text.
+    """
+    make = compile_text if _runs_here(target) else compile_in_child
+    return make(text, target, optimize=optimize)
 
 
 def warm_up(target: Target) -> None:

@@ -14,14 +14,14 @@ from inlay.codegen.cache import ObjectCache, key_of
 from inlay.codegen.image import Image, link
 from inlay.codegen.interface import Artifact, KernelCode, PhaseCode, Request
 from inlay.codegen.llvm import emit_module, needs_optimizer
-from inlay.codegen.llvm_compile import compile_in_child, compile_text, warm_up
+from inlay.codegen.llvm_compile import make_object, warm_up
 from inlay.codegen.phases import assertions_of, workspace_layout
 from inlay.codegen.shapes import ShapeFunction, emit_shapes
 from inlay.codegen.unit import Unit, from_bytes
 from inlay.codegen.workers import processors, run_all
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
-from inlay.machine.target import Target, host
+from inlay.machine.target import Target
 
 FEW_KERNELS = 4
 """Fewer than this are not worth another process."""
@@ -40,7 +40,6 @@ class LlvmGenerator:
     target: Target
     cache: ObjectCache | None = None
     workers: int = 0
-    name: str = "llvm"
 
     def compile(self, requests: Sequence[Request]) -> Artifact:
         """Return the code of kernels in one image, in the order of the requests."""
@@ -73,7 +72,7 @@ class LlvmGenerator:
         key = key_of("shapes", text, _version(), self.target.key)
         data = self.cache.get(key) if self.cache is not None else None
         if data is None:
-            data = _compile_text(text, self.target, optimize=False)
+            data = make_object(text, self.target, optimize=False)
             if self.cache is not None:
                 self.cache.put(key, data)
         made = link([("shapes", data)], self.target.features, image)
@@ -134,19 +133,13 @@ def _version() -> str:
     return f"llvmlite {importlib.metadata.version('llvmlite')} {facts}"
 
 
-def _compile_text(text: str, target: Target, *, optimize: bool) -> bytes:
-    same_machine = target.arch == host().arch and set(target.features) <= set(host().features)
-    compile = compile_text if same_machine else compile_in_child
-    return compile(text, target, optimize=optimize)
-
-
 def compile_function(
     function: LoopFunction, target: Target, in_place: frozenset[int] = frozenset()
 ) -> Unit:
     """Compile one lowered function."""
     module = emit_module(function, target, in_place)
     optimize = needs_optimizer(function)
-    data = _compile_text(module.text, target, optimize=optimize)
+    data = make_object(module.text, target, optimize=optimize)
     layout = workspace_layout(function)
     size: Int = layout.bytes_per_part
     return Unit(

@@ -17,10 +17,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from inlay.arith.dtype import F64, STRING, DType
-from inlay.arith.expr import Int, Sym, ceildiv, lit, minimum
+from inlay.arith.expr import Int, ceildiv, lit, minimum
 from inlay.codegen.c import emit_source
 from inlay.codegen.c_dialects import OPENCL_C
 from inlay.codegen.c_unroll import with_short_loops
+from inlay.codegen.interface import DeviceKernel
 from inlay.codegen.phases import assertions_of, workspace_layout
 from inlay.loop.func import LoopFunction
 from inlay.loop.stmt import Alloc
@@ -37,25 +38,6 @@ MOST_PARTS = 256
 """Work items of a phase whose parts have workspaces of their own."""
 GROUP = 64
 """Work items come in multiples of this where there are many, so that groups of them are full."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceKernel:
-    """A kernel in an image.
-
-    Attributes:
-        name: as the driver finds it.
-        items: work items of each phase, over `dims`.
-        dims: symbols that stand for the integer arguments, in order.
-        workspace: bytes of the block behind the other buffers, over `dims`; 0 for none.
-        assertions: messages; a launch answers the number of one that fails, from 1.
-    """
-
-    name: str
-    items: tuple[Int, ...]
-    dims: tuple[Sym, ...]
-    workspace: Int
-    assertions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class Board:
     summary: str
     devices: tuple[Device, ...]
     memories: tuple[Pool, ...]
-    archs: tuple[Arch, ...] = (Arch(NATIVE, generator="llvm", loader="image"),)
+    archs: tuple[Arch, ...] = (Arch(NATIVE, generator="llvm", loader=NATIVE),)
     engines: tuple[Engine, ...] = ()
     links: tuple[Link, ...] = ()
     queues: tuple[Queue, ...] = ()
@@ -86,11 +86,6 @@ class Board:
         found = self.arch(self.devices_by_name[device].arch)
         assert found is not None, "a checked board knows the architectures of its devices"
         return found
-
-    def is_native(self, device: str) -> bool:
-        """Whether a device is the processor that the compiler runs on: its code runs here."""
-        arch = self.arch_of(device)
-        return arch.name == NATIVE or (arch.generator, arch.loader) == ("llvm", NATIVE)
 
     def stack_of(self, device: str) -> tuple[str, ...]:
         """Return the names of the stacks that a device addresses."""

@@ -50,7 +50,7 @@ from inlay.machine.memory import Pool, PoolKind
 
 _AT = re.compile(r"\((?:at line (\d+), column (\d+)|at end of document)\)")
 """How the reader of TOML says where it stopped."""
-_THIS = Arch(NATIVE, "the processor of this machine", "llvm", "image")
+_THIS = Arch(NATIVE, "the processor of this machine", "llvm", NATIVE)
 _DIGITS = re.compile(r"\d{4301}")
 _HEAD = re.compile(r"\s*\[\[\s*([\w-]+)\s*\]\]")
 _KEY = re.compile(r"\s*(?:\"([^\"]+)\"|([\w-]+))\s*=")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from inlay.base.diagnostics import unsupported
 from inlay.base.instrument import Instrument
 from inlay.bytecode.program import RELATIONS, Program
+from inlay.codegen.backend_table import backend_of, target_of, unavailable
 from inlay.codegen.cache import ObjectCache
-from inlay.codegen.interface import Request
-from inlay.codegen.llvm_generator import LlvmGenerator
+from inlay.codegen.interface import Backend, Generator, Request
 from inlay.ir.expr import Function
 from inlay.ir.kernel import Batch
 from inlay.ir.module import Module
@@ -22,15 +22,16 @@ from inlay.loop.func import LoopFunction
 from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import Batch as TeBatch
 from inlay.lower.ops_to_loops import ops_to_loops
-from inlay.machine.board import NATIVE, Board
-from inlay.machine.target import Target, host
+from inlay.machine.board import Board
+from inlay.machine.device import Arch
+from inlay.machine.target import Target
 from inlay.memory import read_first
 from inlay.memory.plan_memory import plan_module
 from inlay.ops.table import OperatorTable
 from inlay.passes.manager import run_pipeline
 from inlay.pipeline.batches import find_batches
-from inlay.pipeline.build_kernels import LowerPrimitive, build_kernels
-from inlay.pipeline.devices import away, device_part, rules_for, target_of
+from inlay.pipeline.build_kernels import build_kernels
+from inlay.pipeline.devices import apart, away, device_part
 from inlay.pipeline.externs import externs_of
 from inlay.pipeline.options import CompileOptions
 from inlay.pipeline.planning import check_code, meanings_of, setting_of
@@ -39,8 +40,9 @@ from inlay.pipeline.report import Report, count_kernels, count_operators
 from inlay.pipeline.route import memory_pipeline, tensor_pipeline
 from inlay.pipeline.version import lowering_version
 from inlay.runtime.extern import Extern
+from inlay.runtime.native import Callback
 from inlay.runtime.trace import QUEUES
-from inlay.schedule.choose import RULES, Rule, schedule_function
+from inlay.schedule.choose import schedule_function
 from inlay.vm.link import link
 
 
@@ -53,12 +55,14 @@ class Compilation:
         module: the last module: kernels, explicit storage.
         report: what was done.
         externs: the operators of the user that the program calls.
+        functions: of this process, that are kernels of devices, by name.
     """
 
     program: Program
     module: Module
     report: Report
     externs: tuple[Extern, ...] = ()
+    functions: Mapping[str, Callback] = field(default_factory=dict[str, Callback])
 
 
 def compile_module(
@@ -72,7 +76,9 @@ def compile_module(
     """
     setting = setting_of(options, instrument, threads=threads)
     board, operators, context = setting.board, setting.operators, setting.context
-    target = _target(board)
+    folder = options.cache_folder
+    cache = None if folder is None else ObjectCache(folder)
+    backend, target, generator = _host(board, cache)
     # A device elsewhere is asked when the first of its kernels is lowered, if one is there.
     target_for = functools.cache(partial(target_of, board))
     meanings = meanings_of(operators)
@@ -82,24 +88,23 @@ def compile_module(
     module = run_pipeline(tensor_pipeline(), module, context, verify=verify)
     check_code(module, board)
     with instrument.span("build-kernels"):
-        lower_away = _lowerings_away(operators, board, target_for)
-        lower_here = _lowering(operators, lambda: target)
+        lower_apart = {
+            d: _Lowering(operators, b, board.arch_of(d), partial(target_for, d))
+            for d, b in apart(board).items()
+        }
+        host = board.arch_of(board.host.name)
+        lower_here = _Lowering(operators, backend, host, lambda: target, is_host=True)
         batches = find_batches(module, operators) if options.batch else None
         version = lowering_version()
-        built = build_kernels(module, operators, meanings, lower_here, version, batches, lower_away)
+        built = build_kernels(module, operators, meanings, lower_here, version, batches, lower_apart)
     module = run_pipeline(memory_pipeline(), built.module, context, verify=verify)
     with instrument.span("plan-memory"):
         module, plans = plan_module(module, overlap=options.overlap)
         if verify is not None:
             verify(module)
     with instrument.span("generate"):
-        folder = options.cache_folder
-        generator = LlvmGenerator(target, None if folder is None else ObjectCache(folder))
         artifact = generator.compile(_counted(built.requests, instrument))
-        part = device_part(
-            board, built.device_requests, built.module.kernels,
-            lambda device: replace(generator, target=target_for(device)),
-        )  # fmt: skip
+        part = device_part(board, built, target_for, cache)
     cached = {name: code.cached for name, code in artifact.kernels.items()}
     counts, size = count_kernels(module, cached, board.host.name), len(artifact.image.data)
     copies = context.remarks.of(read_first.PASS.name)
@@ -120,7 +125,7 @@ def compile_module(
             },
             shapes=partial(generator.add_shapes, artifact.image),
         )
-    return Compilation(program, module, report, externs)
+    return Compilation(program, module, report, externs, part.functions)
 
 
 def _counted(requests: Sequence[Request], instrument: Instrument) -> list[Request]:
@@ -136,36 +141,41 @@ def _counted(requests: Sequence[Request], instrument: Instrument) -> list[Reques
     return [counted(index, request) for index, request in enumerate(requests)]
 
 
-def _target(board: Board) -> Target:
-    if board.host.arch != NATIVE:
-        raise unsupported(
-            "target.no-generator",
-            f"found the architecture '{board.host.arch}' on board '{board.name}', which no code "
-            "generator supports",
-            hint="`inlay targets` lists what can be compiled for",
-        )
-    return host()
+def _host(board: Board, cache: ObjectCache | None) -> tuple[Backend, Target, Generator]:
+    """Return the back end of the host, what its code is made for, and what makes it.
+
+    Raises:
+        UnsupportedError: `target.no-generator`.
+    """
+    host = board.host.name
+    backend, reason = backend_of(board, host), unavailable(board, host)
+    if backend is not None and not reason:
+        target = backend.target(board, host)
+        generator = backend.generator(target, cache)
+        if generator is not None:
+            return backend, target, generator
+        reason = f"code for {board.arch_of(host).name} cannot be that of a host"
+    raise unsupported(
+        "target.no-generator",
+        f"found the architecture '{board.host.arch}' on board '{board.name}' for the host: {reason}",
+        hint="`inlay targets` lists what can be compiled for",
+    )
 
 
-def _lowerings_away(
-    operators: OperatorTable, board: Board, target_for: Callable[[str], Target]
-) -> dict[str, LowerPrimitive]:
-    """Return how groups become loops on each device that is away, by its name."""
-    return {
-        d: _lowering(operators, partial(target_for, d), rules_for(board, d)) for d in away(board)
-    }
+@dataclass(frozen=True, slots=True)
+class _Lowering:
+    """How groups become loops on a device."""
 
+    operators: OperatorTable
+    backend: Backend
+    arch: Arch
+    target: Callable[[], Target]
+    is_host: bool = False
 
-def _lowering(
-    operators: OperatorTable, target: Callable[[], Target], rules: Sequence[Rule] | None = None
-) -> LowerPrimitive:
-    """Return how groups become loops: for the host, or by rules for a device that is away."""
-
-    def run(function: Function, name: str, batch: Batch | None) -> LoopFunction:
+    def __call__(self, function: Function, name: str, batch: Batch | None) -> LoopFunction:
         many = None if batch is None else TeBatch(batch.count, batch.shared)
-        in_place = rules is None
-        loops = ops_to_loops(function, operators.definition, name, many, in_place=in_place)
-        known = target()
-        return lower(schedule_function(loops, known, rules or RULES), known)
-
-    return run
+        found = self.operators.definition
+        loops = ops_to_loops(function, found, name, many, in_place=self.is_host)
+        target = self.target()
+        scheduled = schedule_function(loops, target, self.backend.rules(self.arch))
+        return lower(scheduled, target, self.backend.hooks(self.arch))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from inlay.base.diagnostics import error
+from inlay.codegen.backend_table import unavailable
 from inlay.ir.module import Module
 from inlay.passes.manager import make_pipeline, run_pipeline
-from inlay.pipeline.devices import unmade
 from inlay.pipeline.options import PlaceOptions
 from inlay.pipeline.planning import setting_of, threads_of
 from inlay.pipeline.route import TENSOR
@@ -41,5 +41,5 @@ def explanation(
         )
     run_pipeline(make_pipeline(_UP_TO_PLACES), module, setting.context)
     board = setting.board
-    without = {d.name: reason for d in board.devices if (reason := unmade(board, d.name))}
+    without = {d.name: reason for d in board.devices if (reason := unavailable(board, d.name))}
     return replace(explanation_of(plans[0]), without_code=without, threads=counts)

@@ -1,20 +1,19 @@
-"""What each code generator makes no code for, so that planning knows it and nothing fails behind it."""
+"""What no code is made of on each device, so that planning knows it and nothing fails behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping
 
-from inlay.base.diagnostics import CompileError
-from inlay.codegen.opencl import unsupported_reason
+from inlay.base.diagnostics import CompileError, unsupported
+from inlay.codegen.backend_table import backend_of, unavailable
+from inlay.codegen.interface import Backend
 from inlay.ir.expr import Call, OpRef
+from inlay.loop.func import LoopFunction
 from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.board import Board
-from inlay.machine.device import Arch
-from inlay.ops._define import Pattern
+from inlay.ops._define import OpDef, Pattern
 from inlay.ops.table import OperatorTable
-from inlay.pipeline.devices import OPENCL, opencl_target, rules_of, unmade
 from inlay.placement.infer.capability import Refuse
 from inlay.schedule.choose import schedule_function
 from inlay.transforms.fuse_ops import kernel_of
@@ -29,57 +28,60 @@ def generators(operators: OperatorTable, board: Board) -> Mapping[str, Refuse]:
         operators: that there are.
         board: as programs run on it.
     """
-    opencl = _OpenCl(operators)
+    by_arch: dict[Hashable, Refuse] = {}
+    found: dict[str, Refuse] = {}
+    for d in board.devices:
+        backend = None if unavailable(board, d.name) else backend_of(board, d.name)
+        key = (d.arch, board.stack_of(d.name))  # devices that are alike refuse the same
+        if key not in by_arch:
+            by_arch[key] = _nothing if backend is None else _refuse(operators, board, d.name, backend)
+        found[d.name] = by_arch[key]
+    return found
 
-    def of(device: str) -> Refuse:
-        arch = board.arch_of(device)
-        if arch.generator == OPENCL and not unmade(board, device):
-            return lambda call: opencl.refuse(call, arch)
-        return lambda call: ""
 
-    return {d.name: of(d.name) for d in board.devices}
+def _nothing(_call: Call) -> str:
+    return ""
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenCl:
-    """Asks the generator of OpenCL C about operators one by one: each is lowered as a kernel alone.
+def _refuse(operators: OperatorTable, board: Board, device: str, backend: Backend) -> Refuse:
+    """Return what asks a back end about operators one by one, about equal calls once."""
+    known: dict[Hashable, str] = {}
 
-    Calls of the same operator on the same types are lowered once, in milliseconds.
-    """
-
-    operators: OperatorTable
-    known: dict[Hashable, str] = field(default_factory=dict[Hashable, str])
-
-    def refuse(self, call: Call, arch: Arch) -> str:
-        """Return why no kernel is made of an operation, or nothing."""
+    def refuse(call: Call) -> str:
         if not isinstance(call.callee, OpRef):
             return ""
-        definition = self.operators.definition(call.callee.op)
+        definition = operators.definition(call.callee.op)
         is_view = call.callee.op.alias is not None
         if is_view or definition.pattern is Pattern.CONTROL or definition.foreign is not None:
             return ""  # the planner knows: these are no kernels
         types = tuple(a.type for a in call.args)
-        attrs = call.callee.attrs
-        key = (arch.name, definition.name, _hashable(attrs), types, call.type)
-        if key not in self.known:
-            self.known[key] = self._asked(call, arch)
-        return self.known[key]
+        key = (definition.name, _hashable(call.callee.attrs), types, call.type)
+        if key not in known:
+            lowered = _lowered(operators, board, device, backend, definition, call)
+            try:
+                known[key] = backend.refuse(board, device, call, lowered)
+            except CompileError as failure:
+                known[key] = failure.diagnostics[0].message
+        return known[key]
 
-    def _asked(self, call: Call, arch: Arch) -> str:
-        assert isinstance(call.callee, OpRef), "only operators are asked about"
-        definition = self.operators.definition(call.callee.op)
+    return refuse
+
+
+def _lowered(
+    operators: OperatorTable, board: Board, device: str, backend: Backend, definition: OpDef, call: Call
+) -> Callable[[], LoopFunction]:  # fmt: skip
+    """Return what lowers an operator as a kernel alone."""
+
+    def run() -> LoopFunction:
         if definition.compute is None and definition.loops is None:
-            return f"{arch.generator} has no code for {definition.name}"
-        try:
-            loops = ops_to_loops(
-                kernel_of(call, definition), self.operators.definition, definition.name,
-                in_place=False,
-            )  # fmt: skip
-            target = opencl_target(arch)
-            lowered = lower(schedule_function(loops, target, rules_of(arch)), target)
-        except CompileError as failure:
-            return failure.diagnostics[0].message
-        return unsupported_reason(lowered, target)
+            raise unsupported("loop.no-rule", f"there are no loops of {definition.name}")
+        function, arch = kernel_of(call, definition), board.arch_of(device)
+        target = backend.target(board, device)
+        loops = ops_to_loops(function, operators.definition, definition.name, in_place=False)
+        scheduled = schedule_function(loops, target, backend.rules(arch))
+        return lower(scheduled, target, backend.hooks(arch))
+
+    return run
 
 
 def _hashable(attrs: object) -> Hashable:

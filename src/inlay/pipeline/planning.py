@@ -18,16 +18,17 @@ from inlay.analysis.blocks import values
 from inlay.base.diagnostics import Collector
 from inlay.base.instrument import SILENT, Instrument
 from inlay.base.span import NO_SPAN, Span
+from inlay.codegen.backend_table import backend_of, target_of, unavailable
+from inlay.codegen.interface import CostHook
 from inlay.interp.tensor import Meanings, evaluate_expr
 from inlay.ir.expr import Call, Expr, OpRef
 from inlay.ir.module import Module
-from inlay.machine.board import NATIVE, Board
-from inlay.machine.target import Target, host
+from inlay.machine.board import Board
 from inlay.memory.explicit_alloc import StorageOptions
 from inlay.ops.table import OperatorTable, table
 from inlay.passes.contract import PassContext
 from inlay.pipeline.detect import find_detected
-from inlay.pipeline.devices import away, runnable, unmade
+from inlay.pipeline.devices import away, runnable
 from inlay.pipeline.generators import generators
 from inlay.pipeline.options import WORTH, PlaceOptions
 from inlay.placement.plan_places import Planned, PlanOptions
@@ -87,6 +88,7 @@ def setting_of(
                 typical=options.typical,
                 calibration=options.calibration,
                 generators=generators(operators, board),
+                hooks=_hooks(board),
                 groups=partial(groups_of, operators=operators, options=fusing),
                 host_ends=True,
                 threads=counts,
@@ -101,12 +103,13 @@ def setting_of(
 
 def threads_of(board: Board, threads: int | None) -> dict[str, int]:
     """Return on how many threads devices run their kernels that are this processor, by name."""
-    own = {
-        d.name: int(board.arch_of(d.name).parameter("threads", "1"))
-        for d in board.devices[1:]
-        if board.is_native(d.name)
-    }
-    return {board.host.name: threads or usable_processors(), **own} if _is_here(board) else own
+    found: dict[str, int] = {}
+    for d in board.devices:
+        backend = backend_of(board, d.name)
+        own = None if backend is None else backend.threads(board.arch_of(d.name))
+        if own is not None:
+            found[d.name] = (threads or usable_processors()) if d is board.host else own
+    return found
 
 
 def crowded(board: Board, counts: Mapping[str, int]) -> Board:
@@ -123,15 +126,20 @@ def crowded(board: Board, counts: Mapping[str, int]) -> Board:
     return replace(board, devices=devices)
 
 
-def _is_here(board: Board) -> bool:
-    return board.host.arch == NATIVE
+def _hooks(board: Board) -> dict[str, CostHook]:
+    """Return what predicts times besides the figures of the board, by name of the architecture."""
+    found: dict[str, CostHook] = {}
+    for d in board.devices:
+        backend, arch = backend_of(board, d.name), board.arch_of(d.name)
+        hook = None if backend is None else backend.cost(arch)
+        if hook is not None:
+            found[arch.name] = hook
+    return found
 
 
 def _packing(board: Board) -> PackOptions:
-    """Return how constants are packed: for this processor where it is the host."""
-    if not _is_here(board):
-        return PackOptions()
-    target: Target = host()
+    """Return how constants are packed: for the host, which reads most of them."""
+    target = target_of(board, board.host.name)
     return PackOptions(target.lanes(4), target.vector_registers, target.l2_bytes)
 
 
@@ -152,7 +160,7 @@ def check_code(module: Module, board: Board) -> None:
         calls: list[Expr] = [v for v in values(function.body) if isinstance(v, Call)]
         for e in (*function.params, *calls):
             device = None if e.place is None else board.device(e.place.device)
-            if device is not None and unmade(board, device.name):
+            if device is not None and unavailable(board, device.name):
                 counts.setdefault(device.name, Counter())[_what(e)] += 1
                 if e.span and not spans.get(device.name):
                     spans[device.name] = e.span
@@ -162,7 +170,7 @@ def check_code(module: Module, board: Board) -> None:
         findings.unsupported(
             "target.no-generator",
             f"found a plan that uses '{device}' of board '{board.name}', and no code is made for that "
-            f"here: {unmade(board, device)}",
+            f"here: {unavailable(board, device)}",
             span=spans.get(device, NO_SPAN),
             notes=[f"there: {listed}{', ...' if len(found) > 4 else ''}"],
             hint=f"pin what is there to another device (--pin '*={board.host.name}'), or use a board "

@@ -15,20 +15,18 @@ are ordered by what they are told to come `after`.
 from __future__ import annotations
 
 import ctypes as c
-import importlib.util
 import itertools
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 
 import numpy as np
 
 from inlay.base.diagnostics import InlayError, error
 from inlay.base.registry import unknown_name
-from inlay.machine import target
 from inlay.runtime import _runtime
+from inlay.runtime.drivers import driver_of
 
 RUN, COPY = 0, 1
 """Queues of the first unit: of launches, and of copies."""
@@ -186,12 +184,12 @@ class Device:
     """
 
     def __init__(self, driver: str, options: str = "") -> None:
+        facts = driver_of(driver)
         addresses, host = _runtime.drivers()
         if driver not in addresses:
             raise unknown_name("driver", driver, tuple(addresses))
         self.table = _Driver.from_address(addresses[driver])
-        if driver == "remote":
-            provide_zeromq()
+        facts.prepare()
         self._numbers = itertools.count(1)
         self._pending: dict[int, Pending] = {}
         self._done = _Done(self._end)
@@ -199,7 +197,7 @@ class Device:
         message = c.create_string_buffer(_MESSAGE_BYTES)
         given = (
             host,
-            options_of(driver, options).encode(),
+            facts.options(options).encode(),
             c.byref(handle),
             message,
             _MESSAGE_BYTES,
@@ -320,36 +318,6 @@ class Device:
 
     def _end(self, number: int, status: int, answer: int, message: bytes) -> None:
         self._pending.pop(number).end(status, answer, message.decode(errors="replace"))
-
-
-def options_of(driver: str, options: str) -> str:
-    """Return the options of a driver with what this Python knows and the C runtime cannot find.
-
-    For `native` that is what the processor offers to images; what is given already stays.
-    """
-    if driver == "native" and "offers=" not in options:
-        machine = target.host()
-        return f"{options} offers={machine.offers}"
-    return options
-
-
-def provide_zeromq() -> None:
-    """Load the library in pyzmq's wheel, if there is one, so that the C runtime finds it.
-
-    It has a name there by which the system does not know it. Without it the runtime looks for the
-    system's. Loading it again does nothing.
-    """
-    if library := zeromq_library():
-        c.CDLL(library, c.RTLD_GLOBAL)
-
-
-def zeromq_library() -> str | None:
-    """Return the path of the library in pyzmq's wheel, if that is installed."""
-    found = importlib.util.find_spec("zmq")
-    if found is None or found.origin is None:
-        return None
-    beside = Path(found.origin).parent.parent / "pyzmq.libs"
-    return next((str(path) for path in sorted(beside.glob("libzmq*.so*"))), None)
 
 
 def _region(x: Memory | np.ndarray) -> _Region:

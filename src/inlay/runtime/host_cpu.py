@@ -7,6 +7,15 @@ from inlay.bytecode.program import Target
 from inlay.machine import target as machine
 
 
+def this_machine() -> machine.Target:
+    """Return what this machine offers to code.
+
+    Raises:
+        UnsupportedError: `target.*` where this machine is not known at all.
+    """
+    return machine.host()
+
+
 def check_target(target: Target) -> None:
     """Refuse code that this machine cannot run.
 
@@ -15,14 +24,14 @@ def check_target(target: Target) -> None:
     """
     if not target.triple:
         return
-    host = machine.host()
-    if target.triple.partition("-")[0] != host.arch:
+    here = this_machine()
+    if target.triple.partition("-")[0] != here.arch:
         raise error(
             "container.target",
-            f"the executable holds code for {target.triple}, this machine is {host.arch}",
+            f"the executable holds code for {target.triple}, this machine is {here.arch}",
             hint="compile the model for this machine",
         )
-    if lacking := [name for name in target.features if name not in host.features]:
+    if lacking := [name for name in target.features if name not in here.features]:
         raise error(
             "container.target",
             "the executable needs CPU features that this machine lacks: " + ", ".join(lacking),

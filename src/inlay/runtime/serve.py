@@ -22,10 +22,8 @@ from typing import Literal
 from inlay.base.diagnostics import unsupported
 from inlay.base.registry import unknown_name
 from inlay.runtime import _runtime
-from inlay.runtime.device import check, options_of, provide_zeromq
-
-DRIVERS = ("native", "opencl")
-"""What may be offered: `native` is the processor itself."""
+from inlay.runtime.device import check
+from inlay.runtime.drivers import DRIVERS, driver_of, provide_zeromq
 
 _MESSAGE_BYTES = 4096
 _P = c.c_void_p
@@ -59,7 +57,7 @@ class Server:
     """A server that listens and serves; `close` it, or use it in `with`.
 
     Args:
-        driver: one of `DRIVERS`.
+        driver: of the device that is offered; `native` is the processor itself.
         endpoint: where to listen, `tcp://ADDRESS:PORT` (port `*` for any) or `ipc://PATH`.
         options: words `key=value` of the driver; every client gets a device with them.
         clients: how many may be connected at once.
@@ -78,16 +76,17 @@ class Server:
         self, driver: str, endpoint: str, options: str = "", clients: int = 16,
         key: Path | Literal["own"] | None = "own", limits: Limits | None = None,
     ) -> None:  # fmt: skip
-        if driver not in DRIVERS:
-            raise unknown_name("driver", driver, DRIVERS)
+        served = driver_of(driver)
+        if served.offers is None:
+            raise unknown_name("driver", driver, [n for n, d in DRIVERS.items() if d.offers])
         self._table = _table()
         drivers, host = _runtime.drivers()
         provide_zeromq()
-        words = options_of(driver, options).strip()
+        words = served.options(options).strip()
         given = limits or Limits()
         config = _Config(
             drivers[driver], os.fsencode(words), os.fsencode(endpoint), _key_word(key), None, clients,
-            _usual_memory(driver) if given.memory is None else given.memory, given.seconds, given.idle,
+            served.client_bytes() if given.memory is None else given.memory, given.seconds, given.idle,
         )  # fmt: skip
         handle, message = _P(), c.create_string_buffer(_MESSAGE_BYTES)
         begin = c.CFUNCTYPE(c.c_int, _P, _P, _P, c.c_char_p, c.c_size_t)(self._table["open"])
@@ -155,10 +154,3 @@ def _table() -> dict[str, int]:
     if not table:
         raise unsupported("run.device-absent", "this build of the runtime has no servers")
     return table
-
-
-def _usual_memory(driver: str) -> int:
-    """Return half of what this machine has; other devices are bounded by their own memories."""
-    if driver != "native":
-        return 0
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

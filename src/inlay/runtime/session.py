@@ -46,7 +46,7 @@ from inlay.bytecode.spec import Spec, is_flat
 from inlay.bytecode.writer import chunks
 from inlay.runtime import text
 from inlay.runtime.binder import bind
-from inlay.runtime.device import provide_zeromq
+from inlay.runtime.drivers import driver_of, prepared
 from inlay.runtime.extern import Extern, bind_externs
 from inlay.runtime.host_cpu import check_target
 from inlay.runtime.native import (
@@ -114,9 +114,8 @@ class Executable:
         self._is_remote = False
         self._open: Callable[[], NativeEngine | ReferenceEngine]
         if engine == "native":
-            self._is_remote = any(d.driver == "remote" for d in self._container.devices())
-            if self._is_remote:
-                provide_zeromq()
+            drivers = prepared(d.driver for d in self._container.devices())
+            self._is_remote = any(d.is_remote for d in drivers)
             self._open = partial(NativeEngine, source, settings, kernels, functions, addresses)
         else:
             program = self._container.program()
@@ -372,7 +371,7 @@ class Executable:
         if self._process == os.getpid():
             return
         for device in self._container.devices():
-            if device.driver == "opencl":
+            if not driver_of(device.driver).forks:
                 raise error("run.forked",
                             f"the parent of this process opened device '{device.name}', and its "
                             f"driver '{device.driver}' does not work in a forked child",

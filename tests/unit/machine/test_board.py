@@ -253,7 +253,7 @@ def test_links_that_lead_one_way_leave_a_device_without_work():
 
 def test_figures_of_the_processor_may_be_said():
     board = read_board("b", BASE + '[[arch]]\nname = "native"\nmacs_per_ns = 7\n', place="b.toml")
-    assert board.arch_of("cpu") == Arch("native", "", "llvm", "image", speed=Speed(macs_per_ns=7.0))
+    assert board.arch_of("cpu") == Arch("native", "", "llvm", "native", speed=Speed(macs_per_ns=7.0))
 
 
 def test_what_code_is_made_for_may_be_said():

@@ -10,12 +10,12 @@ import pytest
 import inlay
 from inlay.base.diagnostics import CompileError
 from inlay.cli.main import main
+from inlay.codegen.backends import _opencl_here as detect
+from inlay.codegen.backends.opencl import BACKEND, options_of
 from inlay.ir.parser import parse_module
 from inlay.machine.board_file import board_text, find_board, read_board
 from inlay.ops.table import table
-from inlay.pipeline import detect
 from inlay.pipeline.detect import detected, find_detected
-from inlay.pipeline.devices import options_of_arch, rules_of
 from inlay.runtime.device import Facts
 from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES
 
@@ -56,7 +56,7 @@ def test_a_gpu_has_its_own_figures(here):
     assert arch.speed.launch_ns == find_board("opencl").arch_of("cl0").speed.launch_ns
     assert board.memory("cl0.global").bytes == 24 << 30
     assert "f64" in arch.dtypes
-    assert rules_of(arch) is ITEM_RULES
+    assert BACKEND.rules(arch) is ITEM_RULES
     assert board.links == find_board("opencl").links
     assert board.arch_of("cpu") == find_board("opencl").arch_of("cpu")
 
@@ -68,7 +68,7 @@ def test_a_processor_is_slower_than_the_host_that_it_is(here):
     assert arch.speed.macs_per_ns == host.macs_per_ns * detect.AS_HOST
     assert arch.speed.costly_per_ns < host.costly_per_ns
     assert "f64" not in arch.dtypes
-    assert rules_of(arch) is FEW_ITEM_RULES
+    assert BACKEND.rules(arch) is FEW_ITEM_RULES
     assert {x.bytes_per_ns for x in board.links} == {detect.COPY_IN_MEMORY}
 
 
@@ -93,20 +93,20 @@ def test_what_a_person_says_is_kept(here):
     assert not asked
     chosen = board_text("opencl").replace("detect = true", 'detect = true\nparameters = { schedule = "few" }')
     board = find_detected(read_board("chosen", chosen, place=""))
-    assert rules_of(board.arch_of("cl0")) is FEW_ITEM_RULES
+    assert BACKEND.rules(board.arch_of("cl0")) is FEW_ITEM_RULES
 
 
 def test_the_schedule_is_not_for_the_driver(here):
     here(GPU)
     arch = find_detected("opencl").arch_of("cl0")
     assert arch.parameter("schedule") == "items"
-    assert options_of_arch(arch) == ""
+    assert options_of(arch) == ""
 
 
 def test_an_unknown_schedule_is_refused():
     text = board_text("opencl").replace("detect = true", 'parameters = { schedule = "many" }')
     with pytest.raises(CompileError, match="found schedule = 'many'.* needed few or items"):
-        rules_of(read_board("wrong", text, place="").arch_of("cl0"))
+        BACKEND.rules(read_board("wrong", text, place="").arch_of("cl0"))
 
 
 def test_a_board_says_whether_it_guesses():

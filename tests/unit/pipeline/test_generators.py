@@ -12,11 +12,10 @@ from inlay.api import compilation
 from inlay.base.diagnostics import CompileError
 from inlay.bytecode.program import CopyBody
 from inlay.cli.main import main
-from inlay.codegen.opencl import OPENCL
+from inlay.codegen.backends.opencl import OpenCl
 from inlay.ir.parser import parse_module
 from inlay.machine.board_file import read_board
 from inlay.ops.table import table
-from inlay.pipeline import generators
 from inlay.placement.explain.report import describe
 
 PROGRAM = """
@@ -37,8 +36,12 @@ def test_element_types_that_a_device_lacks():
 
 
 def test_what_the_generator_says_of_lowered_code_keeps_operations_off_the_device(monkeypatch):
-    """A device that has no room for temporaries gets nothing that needs one, even where it is fast."""
-    monkeypatch.setattr(generators, "opencl_target", lambda arch: replace(OPENCL, stack_bytes=1))
+    """A device that has no room for a kernel does not get it, even where it is fast."""
+
+    def refuse(self, board, device, call, lowered) -> str:
+        return f"a temporary of 9 bytes in {lowered().name}"
+
+    monkeypatch.setattr(OpenCl, "refuse", refuse)
     program = parse_module("fn main(x: Tensor[64, 512, f32]) { softmax(x) }", table())
     found = inlay.explain(program, "opencl")
     (softmax,) = found.operations
@@ -138,7 +141,7 @@ def test_who_shares_memory_without_seeing_what_is_written_is_told_what_to_say():
     [
         ('generator = "opencl"\nloader = "opencl"', '"ram"', "it needs one of its own"),
         ('generator = "opencl"', '"far.mem"', "has the loader '', needed opencl or remote"),
-        ('generator = "llvm"\nloader = "jtag"', '"far.mem"', "needed remote or native"),
+        ('generator = "llvm"\nloader = "jtag"', '"far.mem"', "needed native or remote"),
         ('generator = "llvm"\nloader = "remote"', '"far.mem"', "no parameter 'endpoint'"),
         ('generator = "cuda"', '"far.mem"', "no code generator here makes code for npu"),
     ],

@@ -128,6 +128,7 @@ class InferenceSession:
             threads=threads_of(self._options) or usable_processors(),
             mode="parallel" if is_parallel else None,
             externs=compiled.externs,
+            callbacks=compiled.functions,
             made_from=compiled.module.sources,
             settings=Settings(trace=self._options.enable_profiling),
         )

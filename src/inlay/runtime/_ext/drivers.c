@@ -48,20 +48,43 @@ static PyObject *with_address(PyObject *table, const char *name, uintptr_t at)
     return table;
 }
 
-static const inlay_driver_t *const DRIVERS[] = {
+/* Guarded by the GIL. */
+static const inlay_driver_t *known[INLAY_EXT_DRIVERS] = {
     &inlay_driver_null,   &inlay_driver_host,
 #ifndef _WIN32
     &inlay_driver_opencl, &inlay_driver_native, &inlay_driver_remote,
 #endif
 };
 
-const inlay_driver_t *inlay_ext_driver(void *user, const char *name, size_t bytes)
+static inlay_drivers_t drivers = {known, 0, INLAY_EXT_DRIVERS};
+
+static inlay_drivers_t *all(void)
 {
-    size_t i;
-    (void)user;
-    for (i = 0; i < sizeof DRIVERS / sizeof DRIVERS[0]; i++)
-        if (strlen(DRIVERS[i]->name) == bytes && memcmp(DRIVERS[i]->name, name, bytes) == 0)
-            return DRIVERS[i];
+    while (drivers.count < drivers.most && known[drivers.count]) drivers.count++;
+    return &drivers;
+}
+
+inlay_drivers_t inlay_ext_copy_drivers(const inlay_driver_t **at)
+{
+    inlay_drivers_t copy = *all();
+    memcpy(at, known, sizeof known);
+    copy.at = at;
+    return copy;
+}
+
+PyObject *inlay_ext_add_driver(PyObject *module, PyObject *address)
+{
+    const inlay_driver_t *driver = PyLong_AsVoidPtr(address);
+    (void)module;
+    if (!driver) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "needed the address of a driver");
+        return NULL;
+    }
+    switch (inlay_driver_add(all(), driver)) {
+    case INLAY_OK: Py_RETURN_NONE;
+    case INLAY_OUT_OF_MEMORY: PyErr_SetString(PyExc_ValueError, "there are too many drivers"); break;
+    default: PyErr_Format(PyExc_ValueError, "there is a driver '%s' already", driver->name);
+    }
     return NULL;
 }
 
@@ -70,8 +93,8 @@ PyObject *inlay_ext_drivers(PyObject *module, PyObject *none)
     PyObject *table = PyDict_New();
     size_t i;
     (void)module, (void)none;
-    for (i = 0; table && i < sizeof DRIVERS / sizeof DRIVERS[0]; i++)
-        table = with_address(table, DRIVERS[i]->name, (uintptr_t)DRIVERS[i]);
+    for (i = 0; table && i < all()->count; i++)
+        table = with_address(table, known[i]->name, (uintptr_t)known[i]);
     if (!table) return NULL;
     return Py_BuildValue("NN", table, PyLong_FromVoidPtr((void *)(uintptr_t)&host));
 }

@@ -8,6 +8,7 @@
 #include <semaphore.h>
 #include <sys/types.h>
 
+#include "drivers.h"
 #include "events.h"
 #include "inlay_rt.h"
 #include "platform/posix.h"
@@ -23,6 +24,8 @@ typedef struct inlay_ext_executable {
     size_t image_bytes;
     inlay_posix_t *posix;
     inlay_host_t host;
+    const inlay_driver_t *driver[INLAY_EXT_DRIVERS];
+    inlay_drivers_t drivers;  /* those that there were when it was loaded */
     inlay_config_t config;
     inlay_module_t *module;
     PyObject *callbacks;      /* dict: kernel index -> callable */
@@ -36,7 +39,7 @@ typedef struct inlay_ext_executable {
     int has_events;
 } inlay_ext_executable_t;
 
-/* host.c: fill `host`, whose user is the executable. Without the GIL; callbacks take it. */
+/* host.c: fill `host`, whose user is the executable. With the GIL; callbacks take it. */
 void inlay_ext_host(inlay_ext_executable_t *self);
 
 #endif

@@ -211,6 +211,11 @@ static inlay_status_t host_start(void *user, void *ticket, uint32_t kernel,
     return status;
 }
 
+static const inlay_driver_t *host_driver(void *user, const char *name, size_t bytes)
+{
+    return inlay_driver_find(&((const inlay_ext_executable_t *)user)->drivers, name, bytes);
+}
+
 void inlay_ext_host(inlay_ext_executable_t *self)
 {
     self->host.user = self;
@@ -220,7 +225,8 @@ void inlay_ext_host(inlay_ext_executable_t *self)
     self->host.kernel = host_kernel;
     self->host.symbol = host_symbol;
     self->host.poll = host_poll;
-    self->host.driver = inlay_ext_driver;
+    self->host.driver = host_driver;
+    self->drivers = inlay_ext_copy_drivers(self->driver);
     self->host.threads = &host_threads;
     self->host.start = host_start;
     self->host.now = host_now;

@@ -542,12 +542,12 @@ static PyObject *workers(PyObject *module, PyObject *unused)
 
 static PyMethodDef functions[] = {
     {"load", load, METH_VARARGS, "Load an executable; see inlay.runtime.native."},
-    {"limited", inlay_ext_limited, METH_VARARGS,
-     "limited(flag, deadline, function) -> function(); a byte that is not 0 ends its runs."},
+    {"limited", inlay_ext_limited, METH_VARARGS, "limited(flag, deadline, function) -> function()."},
     {"is_inside", inlay_ext_inside, METH_NOARGS, "is_inside() -> whether a call waits for this thread"},
     {"kept_memory", kept_memory, METH_VARARGS, "kept_memory(limit=-1) -> bytes kept between calls"},
     {"workers", workers, METH_NOARGS, "workers() -> how many the process has"},
     {"drivers", inlay_ext_drivers, METH_NOARGS, "drivers() -> addresses; see inlay.runtime.device."},
+    {"add_driver", inlay_ext_add_driver, METH_O, "add_driver(address); see inlay.runtime.drivers."},
     {"server", inlay_ext_server, METH_NOARGS, "server() -> addresses; see inlay.runtime.serve."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,0 +1,64 @@
+"""Which back end a device has: the one whose name its architecture gives as `loader`."""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+
+from inlay.base.diagnostics import InternalError
+from inlay.base.registry import ModuleTable, nearest
+from inlay.codegen.interface import Backend, described
+from inlay.machine.board import Board
+from inlay.machine.device import Device
+from inlay.machine.target import Target
+
+
+@functools.cache
+def backends() -> ModuleTable[Backend]:
+    """Return the back ends by name: files of this package, and entry points of installed ones."""
+    return ModuleTable("back end", "inlay.codegen.backends", _pick, group="inlay.backends")
+
+
+def _pick(module: ModuleType) -> Backend:
+    found: Backend | None = getattr(module, "BACKEND", None)
+    if found is None:
+        raise InternalError("found no BACKEND", where=module.__name__)
+    return found
+
+
+def backend_of(board: Board, device: str) -> Backend | None:
+    """Return the back end of a device, None where nothing here makes code for its architecture."""
+    arch = board.arch_of(device)
+    found = backends().get(arch.loader)
+    return found if found is not None and found.takes(arch) else None
+
+
+def unavailable(board: Board, device: str) -> str:
+    """Return why no code is made for a device of a board as programs run on it, or nothing."""
+    arch, backend = board.arch_of(device), backend_of(board, device)
+    if backend is not None:
+        return backend.unavailable(board, device)
+    known = sorted(name for name, b in backends().items() if b.takes(arch))
+    if not known:
+        return f"no code generator here makes code for {arch.name}"
+    close = nearest(arch.loader, known)
+    hint = f"; did you mean {' or '.join(close)}?" if close else ""
+    return f"{arch.name} has the loader '{arch.loader}', needed {' or '.join(known)}{hint}"
+
+
+def works_in(board: Board, device: Device) -> tuple[str, ...]:
+    """Return the memories that a device works in: all of them where no code is made for it."""
+    backend = backend_of(board, device.name)
+    return device.memories if backend is None else backend.works_in(board, device)
+
+
+def target_of(board: Board, device: str) -> Target:
+    """Return what code of a device is made for, or would be if there were a back end.
+
+    Raises:
+        RunError, UnsupportedError: as `Backend.target`.
+    """
+    backend = backend_of(board, device)
+    if backend is None:
+        return described(Target(), board, device)
+    return backend.target(board, device)
