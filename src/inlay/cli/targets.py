@@ -17,7 +17,7 @@ from inlay.cli._effects import refuse
 from inlay.machine.board import Board
 from inlay.machine.board_file import board_names, board_text, find_board
 from inlay.machine.device import Device
-from inlay.runtime.host_cpu import this_machine
+from inlay.machine.target import host
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +55,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         devices = ", ".join(_device_text(board, d) for d in board.devices)
         output.say(f"  {board.name:12} {board.summary}; devices: {devices}")
     try:
-        native = this_machine()
+        native = host()
         described = f"{native.triple}, {native.cpu}, {native.vector_bytes * 8}-bit vectors"
     except UnsupportedError as failure:
         described = failure.diagnostics[0].message

@@ -23,7 +23,6 @@ from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import Batch as TeBatch
 from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.board import Board
-from inlay.machine.device import Arch
 from inlay.machine.target import Target
 from inlay.memory import read_first
 from inlay.memory.plan_memory import plan_module
@@ -88,12 +87,8 @@ def compile_module(
     module = run_pipeline(tensor_pipeline(), module, context, verify=verify)
     check_code(module, board)
     with instrument.span("build-kernels"):
-        lower_apart = {
-            d: _Lowering(operators, b, board.arch_of(d), partial(target_for, d))
-            for d, b in apart(board).items()
-        }
-        host = board.arch_of(board.host.name)
-        lower_here = _Lowering(operators, backend, host, lambda: target, is_host=True)
+        lower_here = _Lowering(operators, board, backend, target_for)
+        lower_apart = {d: replace(lower_here, backend=b, device=d) for d, b in apart(board).items()}
         batches = find_batches(module, operators) if options.batch else None
         version = lowering_version()
         built = build_kernels(module, operators, meanings, lower_here, version, batches, lower_apart)
@@ -164,18 +159,19 @@ def _host(board: Board, cache: ObjectCache | None) -> tuple[Backend, Target, Gen
 
 @dataclass(frozen=True, slots=True)
 class _Lowering:
-    """How groups become loops on a device."""
+    """How groups become loops on a device; on the host where none is named."""
 
     operators: OperatorTable
+    board: Board
     backend: Backend
-    arch: Arch
-    target: Callable[[], Target]
-    is_host: bool = False
+    targets: Callable[[str], Target]
+    device: str = ""
 
     def __call__(self, function: Function, name: str, batch: Batch | None) -> LoopFunction:
         many = None if batch is None else TeBatch(batch.count, batch.shared)
         found = self.operators.definition
-        loops = ops_to_loops(function, found, name, many, in_place=self.is_host)
-        target = self.target()
-        scheduled = schedule_function(loops, target, self.backend.rules(self.arch))
-        return lower(scheduled, target, self.backend.hooks(self.arch))
+        loops = ops_to_loops(function, found, name, many, in_place=not self.device)
+        device = self.device or self.board.host.name
+        target, arch = self.targets(device), self.board.arch_of(device)
+        scheduled = schedule_function(loops, target, self.backend.rules(arch))
+        return lower(scheduled, target, self.backend.hooks(arch))

@@ -32,9 +32,12 @@ def generators(operators: OperatorTable, board: Board) -> Mapping[str, Refuse]:
     found: dict[str, Refuse] = {}
     for d in board.devices:
         backend = None if unavailable(board, d.name) else backend_of(board, d.name)
+        if backend is None or type(backend).refuse is Backend.refuse:
+            found[d.name] = _nothing
+            continue
         key = (d.arch, board.stack_of(d.name))  # devices that are alike refuse the same
         if key not in by_arch:
-            by_arch[key] = _nothing if backend is None else _refuse(operators, board, d.name, backend)
+            by_arch[key] = _refuse(operators, board, d.name, backend)
         found[d.name] = by_arch[key]
     return found
 
