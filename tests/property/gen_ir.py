@@ -7,7 +7,9 @@
 A program is a module with an entry `main` over tensors with symbolic dims, in A-normal form, built
 with `ir.builder`: element-wise operators, reductions, products, layout, data-dependent sizes,
 tuples, branches on control values, counted and conditional loops with stacked rows, scans, closures,
-global functions polymorphic in dims, lists and options, cells. Values are small integers kept in a
+global functions polymorphic in dims, lists and options, cells. What a loop carries changes places with
+other carried values, comes from outside, from a constant, from the row of a table that its counter
+names, is a list. Values are small integers kept in a
 range by `clip`, in f32, so that sums are exact in any order. A failing example prints its text.
 
 Programs always succeed: a check that is inserted holds for the given inputs.
@@ -38,7 +40,8 @@ from inlay.ir.core_ops import (
     ZEROS,
     DTypeAttrs,
 )
-from inlay.ir.expr import Expr, Function
+from inlay.ir.dims import LEAST_INT
+from inlay.ir.expr import Expr, Function, Var
 from inlay.ir.loop_trace import Step
 from inlay.ir.module import EntryNames, Module
 from inlay.ir.op import Op
@@ -47,6 +50,7 @@ from inlay.ir.printer import PrintOptions, print_module
 from inlay.ir.types import (
     DimParam,
     ExistsType,
+    FuncType,
     IntType,
     RefType,
     TensorType,
@@ -226,7 +230,7 @@ class _Generator:
             if f.control:
                 nested += [self.branch, self.branch]
             if f.loops:
-                nested += [self.counted_loop, self.conditional_loop, self.scan]
+                nested += [self.counted_loop, self.conditional_loop, self.scan, self.recursion]
             if f.functions:
                 nested += [self.closure]
             if f.data:
@@ -389,19 +393,55 @@ class _Generator:
     def counted_loop(self, scope: _Scope, depth: int) -> None:
         start, kept = self.vector(scope), self.tensor(scope)
         row = self.tensor(scope)
+        listed, turned = self.features.data and self.number(0, 3) == 0, self.number(0, 2) == 0
         count: Int | int = self.number(0, 3)
         if self.sizes and self.coin():
             count = self.choose([to_int(s) for s in self.visible_sizes(scope)] or [lit(2)])
         script = self.script(depth)
 
         def step(b: Builder, i: Int, c: tuple[Expr, ...]) -> Step:
-            inner = _Scope(b, [*scope.values, *c, make.int_const(i)])
-            new = self.replay(script, inner, c[0])
-            return Step([new, b.emit(_op("neg"), (c[1],))], [b.emit(_op("neg"), (row,))])
+            inner = _Scope(b, [*scope.values, *c[:2], make.int_const(i)])
+            new = self.replay(script, inner, c[0], i)
+            nexts = [new, b.emit(_op("neg"), (c[1],))]
+            if turned and c[0].type == c[1].type:
+                nexts = [c[1], new]
+            made = [make.construct(adt("List"), "Cons", (new, c[2]), [_some_vector()], known=b.known)
+                    for _ in c[2:]]  # fmt: skip
+            return Step([*nexts, *made], [b.emit(_op("neg"), (row,))])
 
-        done = scope.b.loop([start, kept], step, count=count)
-        for v in (*done.carried, *done.stacked[:1]):
+        items = [make.construct(adt("List"), "Nil", (), [_some_vector()])] if listed else []
+        done = scope.b.loop([start, kept, *items], step, count=count)
+        for v in (*done.carried[:2], *done.stacked[:1]):
             self.add_flat(scope, v)
+        if listed:
+            self.fold(scope, done.carried[2])
+
+    def recursion(self, scope: _Scope, depth: int) -> None:
+        """A local function that calls itself, at its end or before, and counts down."""
+        b, start = scope.b, self.vector(scope)
+        turns, step, is_last = self.number(0, 4), self.number(1, 2), self.number(0, 3) > 0
+        other = self.choose([v for v in self.tensors(scope, 1) if v.type == start.type])
+        script = [x for x in self.script(depth) if x[0] != "grow"]
+        turned = self.coin()
+        i = fresh("i")
+        index = Var("i", IntType(to_int(i)))
+        values = Var("h", start.type), Var("g", start.type)
+        types = (index.type, start.type, start.type)
+        own = Var("down", FuncType(types, start.type, (DimParam(i, LEAST_INT),)))
+        b.declare([DimParam(i, LEAST_INT)])
+        head = b.scope()
+        going = head.emit(INT_LESS, (make.int_const(0), index))
+        body = head.scope()
+        new = self.replay(script, _Scope(body, [*scope.values, *values]), values[0])
+        nexts = (values[1], new) if turned else (new, values[1])
+        again = body.emit(own, (make.int_const(to_int(i) - step), *nexts))
+        if not is_last:
+            again = self.clip(_Scope(body, []), body.emit(_op("add"), (again, new)))
+        made = make.if_(going, body.finish(again), values[0], known=b.known)
+        bound = (DimParam(i, LEAST_INT),)
+        function = make.function((index, *values), head.finish(made), start.type, bound, known=b.known)
+        b.bind_recursive(own, function)
+        scope.add(b.emit(own, (make.int_const(turns), start, other)))
 
     def visible_sizes(self, scope: _Scope) -> list[Sym]:
         seen: dict[Sym, None] = {}
@@ -424,7 +464,7 @@ class _Generator:
 
         def step(b: Builder, i: Int, c: tuple[Expr, ...]) -> Step:
             inner = _Scope(b, [*scope.values, *c])
-            return Step([self.replay(script, inner, c[0])], [b.emit(_op("abs"), (row,))])
+            return Step([self.replay(script, inner, c[0], i)], [b.emit(_op("abs"), (row,))])
 
         done = scope.b.loop([start], step, condition=going, count=4)
         self.add_flat(scope, done.carried[0])
@@ -456,14 +496,20 @@ class _Generator:
 
     def script(self, depth: int) -> list[tuple[str, int]]:
         """Choices for a loop body, drawn once: the body may be traced several times."""
-        kinds = ["unary", "binary", "grow", "shared"]
+        kinds = ["unary", "binary", "grow", "shared", "outside", "constant", "table"]
+        if self.features.cells:
+            kinds += ["cell"]
         return [(self.choose(kinds), self.number(0, 20)) for _ in range(self.number(1, 3 - depth))]
 
-    def replay(self, script: list[tuple[str, int]], scope: _Scope, x: Expr) -> Expr:
+    def replay(
+        self, script: list[tuple[str, int]], scope: _Scope, x: Expr, i: Int | None = None
+    ) -> Expr:
         b = scope.b
         for kind, n in script:
             if kind == "unary":
                 x = b.emit(_op(UNARY[n % len(UNARY)]), (x,))
+            elif kind in ("outside", "constant", "table", "cell"):
+                x = self.replay_other(kind, n, scope, x, i)
             elif kind == "binary":
                 same = [v for v in self.tensors(scope) if v.type == x.type] or [x]
                 op = _op(BINARY[n % len(BINARY)])
@@ -478,6 +524,35 @@ class _Generator:
             else:
                 x = self.clip(scope, b.emit(_op("add"), (x, x)))
         return x
+
+    def replay_other(
+        self, kind: str, n: int, scope: _Scope, x: Expr, i: Int | None
+    ) -> Expr:
+        """Take a value that is no result of the turn."""
+        b, shape = scope.b, x.type.shape  # type: ignore[union-attr]
+        if kind == "outside":
+            same = [v for v in self.tensors(scope) if v.type == x.type] or [x]
+            return same[n % len(same)]
+        if kind == "constant":
+            if any(map(symbols, shape)):
+                return b.emit(ZEROS, (make.shape_const(shape),), DTypeAttrs(F32))
+            sizes = [arith.evaluate(d, {}) for d in shape]
+            return make.const(np.full(sizes, n % 5 - 2, np.float32))
+        if kind == "table":
+            if i is None:
+                return x
+            rows = make.const((np.arange(6, dtype=np.float32) * (n + 1)) % 7 - 3)
+            gather = _op("gather")
+            at = b.emit(TO_TENSOR, (make.int_const(i),))
+            row = b.emit(gather, (rows, at), gather.attrs_type(axis=0))
+            return self.clip(scope, b.emit(_op("add"), (x, row)))
+        cells = [v for v in scope.values if isinstance(v.type, RefType) and v.type.content == x.type]
+        if not cells:
+            return x
+        cell = cells[n % len(cells)]
+        before = b.bind(make.ref_read(cell), "before")
+        b.bind(make.ref_write(cell, x, known=b.known), "done")
+        return before if n % 2 else x
 
     # ------------------------------------------------------------------ functions and data
 
@@ -524,6 +599,11 @@ class _Generator:
         for _ in range(self.number(0, 3)):
             made = make.construct(list_adt, "Cons", (self.vector(scope), xs), [some], known=b.known)
             xs = b.bind(made, "xs")
+        self.fold(scope, xs)
+
+    def fold(self, scope: _Scope, xs: Expr) -> None:
+        """Count the vectors of a list and add them up."""
+        b = scope.b
         length = b.emit(_global("list.length"), (xs,), name="length")
         scope.add(length)
         one = make.tensor_type((1,), F32)
