@@ -14,10 +14,11 @@ from inlay.analysis.infer_types import infer_types
 from inlay.arith.dtype import BY_NAME, DType, near
 from inlay.arith.expr import Int
 from inlay.base.diagnostics import InlayError, error
+from inlay.base.files import text_of
 from inlay.base.garbage import paused
 from inlay.base.instrument import SILENT, Instrument
 from inlay.base.options import Layer, resolve
-from inlay.base.registry import nearest
+from inlay.base.registry import did_you_mean, nearest
 from inlay.bytecode.container import MAGIC
 from inlay.importers.onnx.external import ExternalFiles
 from inlay.importers.onnx.graph import import_model, load_model
@@ -90,7 +91,7 @@ def load(
                 return replace(module, sources=(str(file), *module.sources))
             case Path() as file:
                 _check_limits(limits, f"{file} is the text of a program")
-                module = _parsed(_text_of(file), operators, str(file))
+                module = _parsed(text_of(file), operators, str(file))
                 return replace(module, sources=(str(file),))
             case str() as text:
                 _check_limits({k: v for k, v in limits.items() if k != "max_file_bytes"}, "it is text")
@@ -170,15 +171,6 @@ def _executable(found: str) -> InlayError:
         f"found {found}, needed a program",
         hint="use inlay.load_executable, which needs no compiler",
     )
-
-
-def _text_of(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as failure:
-        raise error(
-            "load.not-text", f"found byte {failure.start} of {file} to be no UTF-8"
-        ) from None
 
 
 def _parsed(text: str, operators: OperatorTable, name: str) -> Module:
@@ -291,6 +283,6 @@ def tensor_type(shape: Iterable[Int | int], dtype: DType | str) -> TensorType:
         raise error(
             "name.unknown",
             f"found no element type {dtype!r}; there are {', '.join(BY_NAME)}",
-            hint=f"did you mean {' or '.join(close)}?" if close else "",
+            hint=did_you_mean(close),
         )
     return make.tensor_type(shape, found)

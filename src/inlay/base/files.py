@@ -1,4 +1,4 @@
-"""Files that we write: whole or not at all, and never over what we read.
+"""Files that we write: whole or not at all, and never over what we read; and texts that we read.
 
 A file is written beside its place under a name of its own and moved there when it is whole, so that
 readers see the old file or the new one, and what fails or is interrupted leaves the old one and
@@ -30,6 +30,22 @@ from inlay.base.diagnostics import error
 
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 _STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2}
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file, without a byte-order mark.
+
+    Raises:
+        CompileError: `load.missing`, `load.not-text`.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as failure:
+        raise error(
+            "load.not-text", f"found byte {failure.start} of {path} to be no UTF-8"
+        ) from None
+    except OSError as failure:
+        raise error("load.missing", f"could not read {path}: {failure.strerror}") from None
 
 
 def check_output(path: Path, inputs: Iterable[Path | str] = ()) -> None:

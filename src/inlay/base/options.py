@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from inlay.base.diagnostics import Collector
-from inlay.base.registry import nearest
+from inlay.base.registry import did_you_mean, nearest
 from inlay.base.span import Span
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ def resolve(kind: type[T], *layers: Layer, beside: Sequence[str] = ()) -> Resolv
                     f"found option '{name}', which does not exist",
                     span=place,
                     notes=() if close else (f"known: {', '.join(known)}",),
-                    hint=f"did you mean {' or '.join(close)}?" if close else "",
+                    hint=did_you_mean(close),
                 )
                 continue
             try:

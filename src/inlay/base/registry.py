@@ -18,7 +18,7 @@ import difflib
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -33,13 +33,23 @@ def nearest(name: str, names: Iterable[str], count: int = 3) -> list[str]:
     return difflib.get_close_matches(name, list(names), n=count, cutoff=0.5)
 
 
+def did_you_mean(close: Sequence[str], otherwise: str = "") -> str:
+    """Return the hint that names what looks most like an unknown name."""
+    return f"did you mean {' or '.join(close)}?" if close else otherwise
+
+
+def suggestion(name: str, names: Iterable[str], otherwise: str = "") -> str:
+    """Return the hint of an unknown name: the nearest ones, or what else helps."""
+    return did_you_mean(nearest(name, names), otherwise)
+
+
 def unknown_name(kind: str, name: str, names: Iterable[str]) -> InlayError:
     """Return the error ``name.unknown`` with the nearest names as its hint."""
     known = list(names)
     close = nearest(name, known)
     notes = () if close or len(known) > 20 else (f"known: {', '.join(known) or 'none'}",)
-    hint = f"did you mean {' or '.join(close)}?" if close else ""
-    return error("name.unknown", f"found no {kind} named '{name}'", notes=notes, hint=hint)
+    message = f"found no {kind} named '{name}'"
+    return error("name.unknown", message, notes=notes, hint=did_you_mean(close))
 
 
 def module_names(package: str, *, packages: bool = True) -> dict[str, str]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from inlay.base.diagnostics import Collector, InlayError, RunError, error_of
-from inlay.base.registry import nearest
+from inlay.base.registry import suggestion
 from inlay.bytecode import formula
 from inlay.bytecode.formula import Arg, Formula
 from inlay.bytecode.program import RELATIONS, Entry, Program
@@ -182,13 +182,11 @@ def guess(program: Program, entry: Entry, given: Mapping[str, int]) -> Sizes:
     findings = Collector()
     for name in given:
         if name not in names:
-            close = nearest(name, names)
             findings.error(
                 "option.bad-value",
                 f"found --dim {name}, which is no dim of the inputs",
-                hint=f"did you mean {' or '.join(close)}?" if close
-                else f"there are {', '.join(sorted(names)) or 'none'}",
-            )  # fmt: skip
+                hint=suggestion(name, names, f"there are {', '.join(sorted(names)) or 'none'}"),
+            )
     findings.raise_if_fatal()
     pinned = {i: given[name] for i, name in enumerate(names) if name in given}
     relations = relations_of(program, entry)

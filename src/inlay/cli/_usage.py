@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from inlay.base.diagnostics import CompileError, error
-from inlay.base.registry import ModuleTable
+from inlay.base.registry import ModuleTable, did_you_mean
 from inlay.cli._command import Command
 
 DESCRIPTION = "a tensor compiler for machines made of different parts"
@@ -75,7 +75,7 @@ def usage_error(
         bare = {name.lstrip("-"): name for name in known}  # dashes make all options look alike
         near = difflib.get_close_matches(word.lstrip("-"), bare, n=1)
         close += [bare[name] for name in near]
-    hint = f"did you mean {' and '.join(close)}?" if close else ""
+    hint = did_you_mean([" and ".join(close)] if close else [])
     notes = [" ".join(usage.split())]
     return UsageError(error("option.usage", message, notes=notes, hint=hint).diagnostics)
 

@@ -21,7 +21,7 @@ from inlay.arith.expr import Int, Sym, from_atom, lit
 from inlay.arith.solve import Facts
 from inlay.base.diagnostics import Collector, CompileError, error, error_of
 from inlay.base.lexer import TokenKind, TokenStream
-from inlay.base.registry import nearest
+from inlay.base.registry import did_you_mean, suggestion
 from inlay.base.span import Span
 from inlay.ir.conform import dim_range
 from inlay.ir.context import Known
@@ -108,8 +108,7 @@ class TypeParser:
             self.t.advance()
 
     def _unknown(self, kind: str, name: str, span: Span, known: Iterable[str]) -> None:
-        near = nearest(name, known)
-        hint = f"perhaps {' or '.join(near)}" if near else ""
+        hint = suggestion(name, known)
         self.findings.error("name.unknown", f"found no {kind} {name}", span=span, hint=hint)
 
     def _binder(self) -> tuple[tuple[TypeVar, ...], tuple[DimParam, ...]]:
@@ -289,7 +288,7 @@ class TypeParser:
             if t.ahead() == "]" and dtypes.near(t.text):
                 span, name = t.span, t.advance()
                 t.expect("]")
-                hint = f"did you mean {' or '.join(dtypes.near(name))}?"
+                hint = did_you_mean(dtypes.near(name))
                 self.findings.error(
                     "name.unknown", f"found no element type {name}", span=span, hint=hint
                 )

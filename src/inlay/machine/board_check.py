@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from inlay.arith import dtype
 from inlay.base.diagnostics import Collector
-from inlay.base.registry import nearest
+from inlay.base.registry import suggestion
 from inlay.base.span import Span
 from inlay.machine.board import Board
 from inlay.machine.memory import PoolKind
@@ -64,10 +64,7 @@ class _Check:
         if name in listed:
             return True
         if name not in lost:
-            close = nearest(name, listed)
-            hint = f"did you mean {' or '.join(close)}?" if close else ""
-            if listed and not close:
-                hint = f"there are {', '.join(listed)}"
+            hint = suggestion(name, listed, f"there are {', '.join(listed)}" if listed else "")
             self.wrong(kind, index, key, f"'{name}' is no {of} of the board", hint)
         return False
 
@@ -246,8 +243,7 @@ def check_use(board: Board, use: Use, findings: Collector, where: Where) -> None
     for i, arch in enumerate(board.archs):
         for name in arch.operators or ():
             if name not in use.operators:
-                close = nearest(name, use.operators)
-                hint = f"did you mean {' or '.join(close)}?" if close else "see docs/reference/ops.md"
+                hint = suggestion(name, use.operators, "see docs/reference/ops.md")
                 check.wrong("arch", i, "operators", f"found no operator '{name}'", hint)
     as_run = use.as_run(board)
     for i, device in enumerate(board.devices):

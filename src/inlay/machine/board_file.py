@@ -40,7 +40,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from inlay.base.diagnostics import Collector, error
-from inlay.base.registry import nearest, unknown_name
+from inlay.base.files import text_of
+from inlay.base.registry import suggestion, unknown_name
 from inlay.base.span import Source, Span
 from inlay.machine.board import NATIVE, Board
 from inlay.machine.board_check import Use, check_parts, check_use
@@ -81,24 +82,13 @@ def find_board(name: str | Board, use: Use | None = None) -> Board:
         if not path.is_file():
             what = "a folder" if path.is_dir() else "no file"
             raise error("load.missing", f"found {what} {name}, needed the file of a board")
-        return read_board(path.stem, _file_text(path), place=name, use=use)
+        return read_board(path.stem, text_of(path), place=name, use=use)
     if name not in board_names() and Path(name).is_file():
         raise error(
             "load.unknown-format", f"found the file {name}, needed a name that ends in .toml",
             hint="files of boards end in .toml, so that they are not taken for names",
         )  # fmt: skip
     return read_board(name, board_text(name), place=f"{name}.toml", use=use)
-
-
-def _file_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as failure:
-        raise error(
-            "load.not-text", f"found byte {failure.start} of {path} to be no UTF-8"
-        ) from None
-    except OSError as failure:
-        raise error("load.missing", f"could not read {path}: {failure.strerror}") from None
 
 
 def board_text(name: str) -> str:
@@ -320,8 +310,7 @@ class _Reader:
             field = fields.get(key)
             if field is None:
                 known = [*fields, *extra]
-                close = nearest(key, known)
-                hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
+                hint = suggestion(key, known, f"known: {', '.join(known)}")
                 self._wrong(kind, index, key, f"found the key '{key}', which means nothing", hint)
                 continue
             try:

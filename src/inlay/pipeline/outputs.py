@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from inlay.base.diagnostics import Collector, unsupported
-from inlay.base.registry import nearest
+from inlay.base.registry import suggestion
 from inlay.ir import make, walk
 from inlay.ir.expr import Expr, GlobalVar
 from inlay.ir.module import EntryNames, Module
@@ -63,11 +63,10 @@ def _check(names: Sequence[str], known: Sequence[str]) -> None:
     findings = Collector()
     for name in dict.fromkeys(names):
         if name not in known:
-            close = nearest(name, known, 1)
             findings.error(
                 "option.bad-value",
                 f"found outputs with '{name}', which is no output; there are {', '.join(known)}",
-                hint=f"did you mean {close[0]}?" if close else "",
+                hint=suggestion(name, known),
             )
         elif list(names).count(name) > 1:
             findings.error("option.bad-value", f"found output '{name}' twice", hint="name it once")

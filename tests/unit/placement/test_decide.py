@@ -386,7 +386,20 @@ def test_operators_are_measured(tmp_path, capsys):
     with pytest.raises(CompileError) as failure:
         read_measured(str(path))
     assert failure.value.ids == ("placement.bad-calibration",)
+    path.write_text('{"factor": {"npu": {"add": 1}}}')
+    with pytest.raises(CompileError, match="the table 'factor'; did you mean factors"):
+        read_measured(str(path))
     capsys.readouterr()
+
+
+def test_measurements_of_another_board():
+    measured = Measured({("npv", "matmul"): 2.0}, links={("ram", "gpu.mem"): (1.0, 1.0)})
+    with pytest.raises(CompileError) as failure:
+        calibrated(accelerated(link=8), measured)
+    assert failure.value.ids == ("placement.bad-calibration",) * 2
+    assert "the device 'npv'" in str(failure.value)
+    assert "did you mean npu" in str(failure.value)
+    assert "the memory 'gpu.mem'" in str(failure.value)
 
 
 def test_the_command(tmp_path, capsys):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from typing import Any, ClassVar
 
-from inlay.base.registry import nearest
+from inlay.base.registry import suggestion
 from inlay.compat.onnxruntime.failures import Fail, InvalidArgument, NotOffered
 
 
@@ -132,9 +132,8 @@ class _Fields:
             if name.startswith("_"):
                 object.__setattr__(self, name, value)
                 return
-            close = nearest(name, self._fields, 1)
-            hint = f"; did you mean '{close[0]}'?" if close else ""
-            raise AttributeError(f"'{type(self).__name__}' has no option '{name}'{hint}")
+            hint = suggestion(name, self._fields)
+            raise AttributeError(f"'{type(self).__name__}' has no option '{name}'; {hint}".rstrip("; "))
         first = self._fields[name]
         if isinstance(first, enum.IntEnum) or type(first) is int:
             fits = isinstance(value, int) and not (type(first) is int and isinstance(value, bool))
@@ -282,9 +281,8 @@ def threads_of(options: SessionOptions) -> int | None:
 
 def _add(entries: dict[str, str], key: str, value: str, hints: tuple[str, ...]) -> None:
     if key not in hints:
-        close = nearest(key, hints, 1)
-        hint = f"; did you mean '{close[0]}'?" if close else ""
-        raise NotOffered(f"Inlay has no configuration entry '{key}' (= '{value}'){hint}")
+        message = f"Inlay has no configuration entry '{key}' (= '{value}'); {suggestion(key, hints)}"
+        raise NotOffered(message.rstrip("; "))
     entries[key] = value
 
 

@@ -21,11 +21,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from inlay.base.diagnostics import error
+from inlay.base.diagnostics import Collector, error
 from inlay.base.files import write_text
+from inlay.base.registry import suggestion
 from inlay.base.span import Span
 from inlay.machine.board import Board
 from inlay.placement.choose.costs import Measured
+
+
+_TABLES = ("board", "factors", "launch_ns", "links", "turns", "kernels")
 
 
 def read_measured(path: str) -> Measured:
@@ -41,6 +45,9 @@ def read_measured(path: str) -> Measured:
         if not isinstance(read, dict):
             raise TypeError(f"a {type(read).__name__}, needed an object of tables")
         table = cast("dict[str, Any]", read)
+        for key in table:
+            if key not in _TABLES:
+                raise ValueError(f"the table '{key}'; {suggestion(key, _TABLES)}".rstrip("; "))
         links = {
             (x["from"], x["to"]): (_number(x["latency_ns"], zero=True), _number(x["bytes_per_ns"]))
             for x in table.get("links", ())
@@ -100,7 +107,12 @@ def write_measured(
 
 
 def calibrated(board: Board, measured: Measured) -> Board:
-    """Return a board whose links are as fast, and whose devices share hardware, as was measured."""
+    """Return a board whose links are as fast, and whose devices share hardware, as was measured.
+
+    Raises:
+        CompileError: `placement.bad-calibration` where it was measured on other devices.
+    """
+    _check_names(board, measured)
     links = tuple(
         replace(link, latency_ns=found[0], bytes_per_ns=found[1])
         if (found := measured.links.get((link.source, link.target)))
@@ -114,3 +126,24 @@ def calibrated(board: Board, measured: Measured) -> Board:
             hardware |= {d: one for d in hardware if d in (a, b) or (other and hardware[d] == other)}
     devices = tuple(replace(d, shares=hardware[d.name]) for d in board.devices)
     return replace(board, links=links, devices=devices)
+
+
+def _check_names(board: Board, measured: Measured) -> None:
+    """Refuse what was measured of devices and memories that the board does not have."""
+    devices = [*(d for d, _ in (*measured.factors, *measured.kernels)), *measured.launches]
+    devices += [d for pair in sorted(measured.turns) for d in pair]
+    memories = [m for pair in measured.links for m in pair]
+    findings = Collector()
+    for kind, names, known in (
+        ("device", devices, [d.name for d in board.devices]),
+        ("memory", memories, [m.name for m in board.memories]),
+    ):
+        for name in dict.fromkeys(names):
+            if name not in known:
+                findings.error(
+                    "placement.bad-calibration",
+                    f"found measurements of the {kind} '{name}', which board '{board.name}' does not "
+                    "have",
+                    hint=suggestion(name, known, f"there are {', '.join(known)}"),
+                )
+    findings.raise_if_fatal()

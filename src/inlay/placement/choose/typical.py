@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from inlay.base.diagnostics import Collector, error
-from inlay.base.registry import nearest
+from inlay.base.registry import suggestion
 from inlay.ir.module import Module
 from inlay.ir.types import FuncType
 from inlay.ir.walk import bound_symbols
@@ -43,10 +43,8 @@ def check_sizes(module: Module, sizes: Mapping[str, int]) -> None:
     findings = Collector()
     for name in sizes:
         if name not in known:
-            close = nearest(name, known)
             findings.error(
                 "option.bad-value", f"found --typical {name}, which is no dim of the program",
-                hint=f"did you mean {' or '.join(close)}?" if close
-                else f"there are {', '.join(known) or 'none'}",
-            )  # fmt: skip
+                hint=suggestion(name, known, f"there are {', '.join(known) or 'none'}"),
+            )
     findings.raise_if_fatal()

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from inlay.base.diagnostics import error
-from inlay.base.registry import unknown_name
+from inlay.base.registry import did_you_mean, unknown_name
 from inlay.placement.choose.problem import GUESS
 from inlay.placement.choose.schedule import INFINITE
 from inlay.placement.explain.reasons import Explanation, Moved, Placed, time_text
@@ -120,7 +120,7 @@ def check_pattern(e: Explanation, pattern: str) -> None:
         same = folded.get(pattern.strip("*").lower())
         if same:
             message = f"found no kernel named '{pattern}'"
-            raise error("name.unknown", message, hint=f"did you mean {same}?")
+            raise error("name.unknown", message, hint=did_you_mean([same]))
         raise unknown_name("kernel", pattern, names)
 
 

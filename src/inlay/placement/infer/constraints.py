@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from inlay.base.diagnostics import Collector
-from inlay.base.registry import nearest
+from inlay.base.registry import suggestion
 from inlay.base.span import Span
 from inlay.ir.expr import Expr, Var
 from inlay.ir.module import Module
@@ -63,14 +63,12 @@ class Constraints:
         found = self.machine.device_index.get(name)
         if found is None:
             known = self.machine.devices
-            close = nearest(name, known)
             self.findings.error(
                 "placement.unknown-device",
                 f"found the device '{name}', which board '{self.machine.board.name}' does not have",
                 span=span,
-                hint=f"did you mean {' or '.join(close)}?" if close
-                else f"its devices are {', '.join(known)}",
-            )  # fmt: skip
+                hint=suggestion(name, known, f"its devices are {', '.join(known)}"),
+            )
         return found
 
     def memories(self, names: Sequence[str], span: Span) -> int | None:
@@ -95,14 +93,14 @@ class Constraints:
                 restricted &= self.machine.bits(parties[name])
             else:
                 known = [*self.machine.memory_index, *parties, "workspace", "stack", "global"]
-                close = nearest(name, known)
                 self.findings.error(
                     "placement.unknown-memory",
                     f"found the memory '{name}', which board '{board.name}' does not have",
                     span=span,
-                    hint=f"did you mean {' or '.join(close)}?" if close
-                    else f"its memories are {', '.join(self.machine.memory_index)}",
-                )  # fmt: skip
+                    hint=suggestion(
+                        name, known, f"its memories are {', '.join(self.machine.memory_index)}"
+                    ),
+                )
                 return None
         return (bits or everything) & restricted
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from inlay.base.diagnostics import Collector
-from inlay.base.registry import nearest
+from inlay.base.registry import did_you_mean, nearest, suggestion
 from inlay.ir.expr import Var
 from inlay.ops._define import Pattern
 from inlay.ops.table import OperatorTable
@@ -55,13 +55,11 @@ def apply_pins(
             )  # fmt: skip
             continue
         if device not in devices:
-            close = nearest(device, devices)
             findings.error(
                 "placement.unknown-device",
                 f"found the device '{device}', which board '{graph.machine.board.name}' does not have",
-                hint=f"did you mean {' or '.join(close)}?" if close
-                else f"its devices are {', '.join(devices)}",
-            )  # fmt: skip
+                hint=suggestion(device, devices, f"its devices are {', '.join(devices)}"),
+            )
             continue
         hit = {i: o for i, o in enumerate(operations) if matches(o, pattern, forms)}
         kept = [
@@ -184,6 +182,7 @@ def _nothing_matches(
     findings.error(
         "placement.bad-pin",
         f"found --pin {text}, which matches no operation",
-        hint=f"did you mean {' or '.join(close)}?" if close
-        else f"operations are {', '.join(dict.fromkeys(o.name for o in operations))}"[:200],
-    )  # fmt: skip
+        hint=did_you_mean(
+            close, f"operations are {', '.join(dict.fromkeys(o.name for o in operations))}"[:200]
+        ),
+    )
