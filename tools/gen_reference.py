@@ -120,8 +120,8 @@ def command_line() -> str:
         "Files are written whole or not at all, and none is written over what the command",
         "reads. Exit codes: 0 is done; 1, the program or file is at fault or asks for what",
         "cannot be done; 2, wrong usage; 3, a run failed or got inputs that do not fit; 70, a",
-        "fault of Inlay; 124, a run took too long; 130, interrupted. Findings go to the",
-        "standard error output; `inlay errors ID` says what one means.",
+        "fault of Inlay; 124, a run took too long; 130, interrupted; 143, told to end.",
+        "Findings go to the standard error output; `inlay errors ID` says what one means.",
         "",
     ]  # fmt: skip
     for name, rows in options.items():

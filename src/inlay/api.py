@@ -259,7 +259,8 @@ def explain(
     if threads is not None:
         check_threads(threads)
     with paused():
-        return explanation(_module_of(program, externs, SILENT), settings, threads)
+        module = with_outputs(_module_of(program, externs, SILENT), settings.outputs)
+        return explanation(module, settings, threads)
 
 
 def _module_of(

@@ -40,8 +40,9 @@ _BOOLEANS = {
 
 
 def option(
-    default: Any, *, help: str, choices: Sequence[Any] = (), flag: str = "", metavar: str = ""
-) -> Any:
+    default: Any, *, help: str, choices: Sequence[Any] = (), flag: str = "", metavar: str = "",
+    least: int | None = None,
+) -> Any:  # fmt: skip
     """Declare a field of an options class.
 
     Args:
@@ -50,8 +51,11 @@ def option(
         choices: what it may be; anything if empty.
         flag: how a command line calls it; the name of the field if empty.
         metavar: how a command line shows its value.
+        least: what a number may not be below.
     """
-    metadata = {"help": help, "choices": tuple(choices), "flag": flag, "metavar": metavar}
+    metadata = {
+        "help": help, "choices": tuple(choices), "flag": flag, "metavar": metavar, "least": least
+    }  # fmt: skip
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -113,6 +117,9 @@ def resolve(kind: type[T], *layers: Layer, beside: Sequence[str] = ()) -> Resolv
             try:
                 value = _read(given, hints[name])
                 _check_choice(value, fields[name].metadata.get("choices", ()))
+                least = fields[name].metadata.get("least")
+                if least is not None and value < least:
+                    raise ValueError(f"at least {least}")
             except ValueError as failure:
                 findings.error(
                     "option.bad-value", f"found {name}={given!r}, needed {failure}", span=place
@@ -197,7 +204,7 @@ def _read_scalar(given: Any, hint: type[Any]) -> Any:
 
 
 def environment(prefix: str = "INLAY_", variables: Mapping[str, str] | None = None) -> Layer:
-    """Return the layer of environment variables with a prefix: ``INLAY_THREADS`` is ``threads``.
+    """Return the layer of environment variables with a prefix: ``INLAY_BOARD`` is ``board``.
 
     Args:
         prefix: What the variables begin with.

@@ -7,8 +7,10 @@ from dataclasses import fields
 from typing import TypeVar
 
 from inlay.api import compilation, load
+from inlay.base.diagnostics import Collector
 from inlay.base.instrument import Instrument
-from inlay.base.options import Layer, arguments_layer, environment, resolve
+from inlay.base.options import arguments_layer, environment, resolve
+from inlay.base.registry import suggestion
 from inlay.cli._externs import externs_in
 from inlay.importers.onnx.limits import ImportLimits
 from inlay.pipeline.compile import Compilation
@@ -21,8 +23,16 @@ def options_in(kind: type[T], arguments: argparse.Namespace) -> T:
     """Return options as the environment and the arguments say; the command line has the last word."""
     known = {field.name for field in fields(CompileOptions)}
     said = environment()
-    layer = Layer(said.origin, {k: v for k, v in said.values.items() if k in known})
-    whole = resolve(CompileOptions, layer, arguments_layer(arguments, kind)).options
+    findings = Collector()
+    for name in said.values:
+        if name not in known:
+            findings.error(
+                "option.unknown",
+                f"found the environment variable INLAY_{name.upper()}, which means nothing",
+                hint=suggestion(name, known, f"there are {', '.join(sorted(known))}, as INLAY_BOARD"),
+            )
+    findings.raise_if_fatal()
+    whole = resolve(CompileOptions, said, arguments_layer(arguments, kind)).options
     return kind(**{field.name: getattr(whole, field.name) for field in fields(kind)})
 
 

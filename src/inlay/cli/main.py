@@ -7,17 +7,22 @@
 70  our fault
 124 a run did not end in time
 130 interrupted, or a run was given up
+143 told to end (SIGTERM)
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import shlex
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
+from types import FrameType
 
 import inlay
 from inlay.base.catalog.table import find
@@ -37,7 +42,7 @@ from inlay.base.registry import ModuleTable
 from inlay.cli._command import Command, Output, print_json, warn
 from inlay.cli._usage import UsageError, parse, top_parser
 
-REFUSED, USAGE, FAILED, FAULT, LATE, STOPPED = 1, 2, 3, 70, 124, 130
+REFUSED, USAGE, FAILED, FAULT, LATE, STOPPED, TERMINATED = 1, 2, 3, 70, 124, 130, 143
 
 
 def commands() -> ModuleTable[Command]:
@@ -53,7 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        return _reported(words)
+        with _termination():
+            return _reported(words)
     except BrokenPipeError:
         # Whoever read us has seen enough; what Python would still flush has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -61,6 +67,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as failure:  # the stream for results took not even what went wrong
         warn(f"error: {_told(failure)}")
         return REFUSED
+
+
+@contextlib.contextmanager
+def _termination() -> Generator[None, None, None]:
+    """Let SIGTERM unwind what runs, so that no half of a file is left."""
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        raise SystemExit(TERMINATED)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _reported(words: Sequence[str]) -> int:

@@ -25,7 +25,7 @@ WORTH = 0.1
 
 @dataclass(frozen=True, slots=True)
 class PlaceOptions:
-    """What the choice of devices may be told.
+    """What decides where a program runs.
 
     Attributes:
         board: the machine: its name, a `.toml` file, or the board itself.
@@ -34,6 +34,7 @@ class PlaceOptions:
         calibration: file of measured costs of the board (`inlay bench --calibrate`).
         placement: `best` chooses devices by predicted time, `first` takes for each operation the
             board's default device, else the first that can run it.
+        outputs: the outputs to compute, by name, in this order; all if none is named.
     """
 
     board: str | Board = option("host", help="the machine (see `inlay targets`)")  # noqa: RUF009
@@ -52,6 +53,9 @@ class PlaceOptions:
         "best", choices=("best", "first"),
         help="devices by predicted time (best), or the first that can run an operation",
     )  # fmt: skip
+    outputs: tuple[str, ...] = option(
+        (), flag="only", metavar="OUTPUT", help="compute this output alone; may be given again"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +69,12 @@ class CompileOptions(PlaceOptions):
         overlap: whether kernels that do not need each other get memory of their own, so that a call
             in mode `parallel` can run them at once; costs memory where there are any.
         verify: whether the result of every pass is verified.
-        outputs: the outputs to compute, by name, in this order; all if none is named.
     """
 
     cache: str | None = option("default", help="folder of compiled objects; `none` for no cache")
     batch: bool = option(False, help="let independent small operations run as one")  # noqa: FBT003
     overlap: bool = option(False, help="let independent kernels run at once; takes memory")  # noqa: FBT003
     verify: bool = option(False, help="verify the program after every pass")  # noqa: FBT003
-    outputs: tuple[str, ...] = option(
-        (), flag="only", metavar="OUTPUT", help="compute this output alone; may be given again"
-    )
-
     @property
     def cache_folder(self) -> Path | None:
         """The folder of compiled objects, None where nothing is kept.

@@ -36,11 +36,9 @@ from inlay.base.metadata import Metadata
 from inlay.bytecode.container import Container
 from inlay.bytecode.program import (
     Entry,
-    FunctionBody,
     HostBody,
     Kernel,
     Program,
-    SymbolBody,
 )
 from inlay.bytecode.spec import Spec, is_flat
 from inlay.bytecode.writer import chunks
@@ -48,6 +46,7 @@ from inlay.runtime import text
 from inlay.runtime.binder import bind
 from inlay.runtime.drivers import driver_of, prepared
 from inlay.runtime.extern import Extern, bind_externs
+from inlay.runtime.given import check_given, check_meant
 from inlay.runtime.host_cpu import check_target
 from inlay.runtime.native import (
     MODES,
@@ -110,7 +109,8 @@ class Executable:
         if self._strings is not None:
             functions = {k: self._strings.shown(k, f) for k, f in functions.items()}
         addresses |= symbols or {}
-        _check_given(kernels, functions, addresses)
+        check_meant(kernels, callbacks or {}, symbols or {})
+        check_given(kernels, functions, addresses)
         self._is_remote = False
         self._open: Callable[[], NativeEngine | ReferenceEngine]
         if engine == "native":
@@ -558,19 +558,3 @@ def _signature(entry: Entry) -> str:
         for specs in (entry.inputs, entry.outputs)
     )
     return f"({takes}) -> ({gives})"
-
-
-def _check_given(
-    kernels: tuple[Kernel, ...], callbacks: Mapping[Kernel, Callback], symbols: Mapping[str, int]
-) -> None:
-    for kernel in kernels:
-        match kernel.body:
-            case HostBody(name=name) if kernel not in callbacks:
-                raise error("container.symbol",
-                            f"the program needs the Python function of '{name.partition(':')[0]}'",
-                            hint="give it: externs=[inlay.extern(...)], or `callbacks`")  # fmt: skip
-            case SymbolBody(symbol=name) | FunctionBody(name=name) if name not in symbols:
-                raise error("container.symbol", f"the program needs the C function of '{name}'",
-                            hint="give it: externs=[inlay.extern(...)], or `symbols`")  # fmt: skip
-            case _:
-                pass

@@ -9,6 +9,7 @@ import inlay
 from inlay.base.diagnostics import CompileError
 from inlay.cli.main import main
 from inlay.runtime.session import executable_of, load_executable
+from tests.unit.test_api import tiny_model
 
 PROGRAM = """
 fn main<n>(x: Tensor[n, 8, f32], w: Tensor[8, 8, f32]) -> Tensor[n, 8, f32] { tanh(matmul(x, w)) }
@@ -92,6 +93,44 @@ def test_options_of_the_environment_are_those_of_all_commands(files, monkeypatch
     monkeypatch.setenv("INLAY_BOARD", "host_two")
     assert main("explain p.inl".split()) == 0
     assert "board host_two" in capsys.readouterr().out
+
+
+def test_a_variable_of_the_environment_that_means_nothing(files, monkeypatch, capsys):
+    monkeypatch.chdir(files)
+    monkeypatch.setenv("INLAY_BORD", "host_two")
+    for words in ("explain p.inl", "compile p.inl -o q.inlay"):
+        assert main(words.split()) == 1
+        said = capsys.readouterr().err
+        assert "found the environment variable INLAY_BORD, which means nothing" in said
+        assert "did you mean board" in said
+
+
+def test_outputs_that_are_explained(files, capsys, monkeypatch):
+    text = """fn main(x: Tensor[4, f32]) -> (Tensor[4, f32], Tensor[4, f32]) { (exp(x), tanh(x)) }
+    entry main("x") -> ("a", "b");"""
+    (files / "two.inl").write_text(text)
+    operators = [o.operator for o in inlay.explain(files / "two.inl", outputs=("b",)).operations]
+    assert operators == ["tanh"]
+    monkeypatch.chdir(files)
+    assert main("explain two.inl --only c".split()) == 1
+    assert "found outputs with 'c', which is no output" in capsys.readouterr().err
+
+
+def test_limits_below_nothing(files, monkeypatch, capsys):
+    monkeypatch.chdir(files)
+    with pytest.raises(CompileError, match="found max_nodes=-1, needed at least 0"):
+        inlay.load(files / "p.inl", max_nodes=-1)
+    tiny_model(files / "t.onnx")
+    assert main("run t.onnx --max-nodes=-1".split()) == 1
+    assert "needed at least 0" in capsys.readouterr().err
+
+
+def test_functions_that_the_program_does_not_ask_for(files):
+    program = inlay.compile(files / "p.inl", cache="none").program
+    with pytest.raises(CompileError, match="no Python function of this program named 'f'"):
+        executable_of(program, callbacks={"f": lambda arrays, sizes: None})
+    with pytest.raises(CompileError, match="no C function of this program named 'g'"):
+        executable_of(program, symbols={"g": 1})
 
 
 def test_keywords_that_would_do_nothing(files):

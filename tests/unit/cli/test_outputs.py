@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import resource
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -162,3 +164,28 @@ def test_a_key_is_made_whole_or_not_at_all(folder):
 def test_refusals_are_objects_for_programs_too(folder, capsys):
     assert main(["compile", "t.onnx", "-o", "t.onnx", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["errors"][0]["id"] == "save.over-input"
+
+
+def test_a_command_that_is_told_to_end_leaves_nothing(folder):
+    """SIGTERM unwinds what runs: no half of a file is left."""
+    script = """if True:
+        import os, signal
+        from pathlib import Path
+        from inlay.base.files import writing
+        from inlay.cli import main as command
+
+        def run(words):
+            with writing(Path("y.inlay")) as stream:
+                stream.write(b"half")
+                stream.flush()
+                os.kill(os.getpid(), signal.SIGTERM)
+                stream.write(b"more")
+            return 0
+
+        command._run = run
+        command.main(["targets"])
+    """
+    before = contents(folder)
+    done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, check=False)
+    assert done.returncode == 143, done.stderr
+    assert contents(folder) == before

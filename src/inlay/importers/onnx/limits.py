@@ -23,11 +23,11 @@ MAX_RANK = 16
 class ImportLimits:
     """Limits of import; `docs/reference/limits.md` says why each is what it is."""
 
-    max_file_bytes: int = option(1 << 31, help="bytes of a model file, without external data")
-    max_tensor_bytes: int = option(1 << 38, help="bytes of one stored tensor")
-    max_nodes: int = option(1_000_000, help="nodes of a model, those of its subgraphs included")
-    max_expanded: int = option(100_000, help="nodes that expanding functions may add")
-    max_depth: int = option(64, help="subgraphs and local functions inside each other")
+    max_file_bytes: int = option(1 << 31, least=0, help="bytes of a model file, without external data")
+    max_tensor_bytes: int = option(1 << 38, least=0, help="bytes of one stored tensor")
+    max_nodes: int = option(1_000_000, least=0, help="nodes of a model, with those of its subgraphs")
+    max_expanded: int = option(100_000, least=0, help="nodes that expanding functions may add")
+    max_depth: int = option(64, least=0, help="subgraphs and local functions inside each other")
 
 
 DEFAULT_LIMITS = ImportLimits()

@@ -28,7 +28,6 @@ from inlay.base.span import Span
 from inlay.machine.board import Board
 from inlay.placement.choose.costs import Measured
 
-
 _TABLES = ("board", "factors", "launch_ns", "links", "turns", "kernels")
 
 
