@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from inlay.base.diagnostics import CompileError, RunError
-from inlay.runtime.device import Device
+from inlay.runtime.device import OpenDevice
 from inlay.runtime.serve import Server, make_key
 from measure import Report
 
@@ -204,7 +204,7 @@ def ours(key: Path | None, *, to_device: bool) -> Iterator[Peer]:
     words = f" key={key or 'none'}"
     with (
         elsewhere(serve_ours, key) as endpoint,
-        Device("remote", f"endpoint={endpoint}{words}") as device,
+        OpenDevice("remote", f"endpoint={endpoint}{words}") as device,
     ):
         memory = device.allocate(data.nbytes)
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import Access, Entry, Kernel, Program, SymbolBody
+from inlay.bytecode.program import AccessCode, Entry, Kernel, Program, SymbolBody
 from inlay.bytecode.spec import Dim, TensorSpec
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
@@ -78,7 +78,7 @@ def calling(depth: int) -> Program:
 def kernels(turns: int, *, parallel: bool = False, cost: int = 0) -> Program:
     """A tail-recursive loop over three kernels that do nothing, each with a new tensor."""
     b = ProgramBuilder()
-    ports = (Access.READ, Access.READ, Access.WRITE)
+    ports = (AccessCode.READ, AccessCode.READ, AccessCode.WRITE)
     kernel = b.kernel(
         Kernel("nothing", ports, 1, SymbolBody("nothing", parallel=parallel), cost=(cost,))
     )

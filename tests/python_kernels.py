@@ -25,9 +25,9 @@ from inlay.transforms import decompose_ops, fuse_ops, to_anf
 from inlay.vm.compile import compile_module
 
 _ACCESS = {
-    Access.READ: bc.Access.READ,
-    Access.WRITE: bc.Access.WRITE,
-    Access.UPDATE: bc.Access.READ_WRITE,
+    Access.READ: bc.AccessCode.READ,
+    Access.WRITE: bc.AccessCode.WRITE,
+    Access.UPDATE: bc.AccessCode.READ_WRITE,
 }
 
 

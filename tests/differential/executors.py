@@ -32,7 +32,7 @@ from inlay.loop.from_te import from_te
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.scalar import Reduce
 from inlay.loop.verify import verify
-from inlay.ops._define import OpDef, Pattern, Sample
+from inlay.ops._define import FusionPattern, OpDef, Sample
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class Executor:
 EXECUTORS: tuple[Executor, ...] = (
     Executor(
         "compute",
-        lambda d: d.compute is not None and d.pattern is not Pattern.CONTROL,
+        lambda d: d.compute is not None and d.pattern is not FusionPattern.CONTROL,
         lambda setup: evaluated(kernel(setup), setup),
         most=1,
     ),

@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from inlay.ops._define import OpDef, Pattern, Sample
+from inlay.ops._define import FusionPattern, OpDef, Sample
 from inlay.ops.table import table
 from tests.differential.executors import EXECUTORS, Executor, prepare, sum_length
 from tests.tolerance import assert_close
@@ -50,6 +50,6 @@ def test_executor_agrees_with_the_reference(
 
 
 def test_every_operator_runs_somewhere_and_has_samples() -> None:
-    tensor = [d for d in table() if d.pattern is not Pattern.CONTROL]
+    tensor = [d for d in table() if d.pattern is not FusionPattern.CONTROL]
     assert [d.name for d in tensor if not (d.compute or d.loops or d.decompose or d.foreign)] == []
     assert [d.name for d in tensor if not d.samples()] == []

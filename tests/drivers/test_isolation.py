@@ -17,7 +17,7 @@ import pytest
 
 import inlay
 from inlay.base.diagnostics import RunError
-from inlay.runtime.device import Device
+from inlay.runtime.device import OpenDevice
 from inlay.runtime.serve import Limits, Server
 from tests.drivers.build import native_image, offers
 from tests.drivers.proxy import Proxy
@@ -42,7 +42,7 @@ def image() -> bytes:
     return native_image()
 
 
-def start(device: Device, image: bytes, kernel: str, *ints: int) -> list:
+def start(device: OpenDevice, image: bytes, kernel: str, *ints: int) -> list:
     """Start a kernel and what waits for it."""
     program = device.load(image)
     x = np.ones(N, np.int32)
@@ -61,7 +61,7 @@ def others_go_on(words: str, image: bytes) -> Iterator[None]:
 
     def work(index: int) -> None:
         try:
-            with Device("remote", words) as device:
+            with OpenDevice("remote", words) as device:
                 while not ends.is_set():
                     compute(device, image)
                     rounds[index] += 1
@@ -98,12 +98,12 @@ def test_a_kernel_that_writes_where_nothing_is_ends_its_own_client(suite, image)
     with (
         served(suite, "native", offers()) as server,
         others_go_on(server.words, image),
-        Device("remote", server.words) as device,
+        OpenDevice("remote", server.words) as device,
     ):
         ended(start(device, image, "affine", FAR), "run.device-lost", r"signal 11 \(.*others are served")
         with failing("run.device-lost", match="signal 11"):
             device.allocate(4)
-        with Device("remote", server.words) as again:
+        with OpenDevice("remote", server.words) as again:
             compute(again, image)
 
 
@@ -111,7 +111,7 @@ def test_a_kernel_that_never_ends_is_ended(suite, image):
     with (
         served(suite, "native", offers(), seconds=2) as server,
         others_go_on(server.words, image),
-        Device("remote", server.words) as device,
+        OpenDevice("remote", server.words) as device,
     ):
         ended(start(device, image, "slow", N, FOR_EVER), "run.server-limit",
               "takes longer than 2 s, which is all that the server allows")  # fmt: skip
@@ -123,7 +123,7 @@ def test_a_kernel_that_never_ends_is_ended(suite, image):
 @needs_proc
 def test_a_client_that_goes_leaves_no_kernel_behind(suite, image):
     with served(suite, "native", offers()) as server:
-        with Device("remote", f"{server.words} timeout=300") as device:
+        with OpenDevice("remote", f"{server.words} timeout=300") as device:
             start(device, image, "slow", N, FOR_EVER)
             server.process.send_signal(signal.SIGSTOP)
             time.sleep(0.6)
@@ -135,7 +135,7 @@ def test_a_client_that_goes_leaves_no_kernel_behind(suite, image):
 @pytest.mark.slow
 def test_many_short_kernels_may_take_longer_than_one_may(suite, image):
     """What waits in a queue, or for another queue, does not run yet."""
-    with served(suite, "native", offers(), seconds=2) as server, Device("remote", server.words) as device:
+    with served(suite, "native", offers(), seconds=2) as server, OpenDevice("remote", server.words) as device:
         program = device.load(image)
         x = np.ones(N, np.int32)
         a, b = device.allocate(x.nbytes), device.allocate(x.nbytes)
@@ -172,24 +172,24 @@ def wait_until(holds, seconds: float = 30) -> None:
 @needs_proc
 def test_processes_that_are_ended_from_outside(suite, image):
     with served(suite, "native", offers()) as server:
-        with Device("remote", server.words) as device:
+        with OpenDevice("remote", server.words) as device:
             compute(device, image)
             maker, worker = processes_of(server)
             os.kill(worker, signal.SIGKILL)
             wait_until(lambda: is_lost(device))
             with failing("run.device-lost", match=r"signal 9 \("):
                 device.allocate(4)
-        with Device("remote", server.words) as device:
+        with OpenDevice("remote", server.words) as device:
             os.kill(maker, signal.SIGKILL)
             compute(device, image)  # has its process already
             wait_until(lambda: not is_there(maker))
             with failing("run.device-absent", match="can begin no more processes; start it again"):
-                Device("remote", server.words)
+                OpenDevice("remote", server.words)
 
 
 @needs_proc
 def test_a_server_that_is_killed_leaves_no_process(suite, image):
-    with served(suite, "native", offers()) as server, Device("remote", server.words) as device:
+    with served(suite, "native", offers()) as server, OpenDevice("remote", server.words) as device:
         pending = start(device, image, "slow", N, FOR_EVER)
         processes = processes_of(server)
         server.process.kill()
@@ -197,7 +197,7 @@ def test_a_server_that_is_killed_leaves_no_process(suite, image):
         wait_until(lambda: not any(is_there(p) for p in processes))
 
 
-def is_lost(device: Device) -> bool:
+def is_lost(device: OpenDevice) -> bool:
     try:
         device.allocate(4).release()
     except RunError:
@@ -220,8 +220,8 @@ def test_memory_is_counted_for_each_client(suite, image):
     most = 1 << 20
     with (
         served(suite, "native", offers(), memory=most) as server,
-        Device("remote", server.words) as device,
-        Device("remote", server.words) as other,
+        OpenDevice("remote", server.words) as device,
+        OpenDevice("remote", server.words) as other,
     ):
         assert device.facts.memory_bytes == device.facts.largest_bytes == most
         first = device.allocate(600_000)
@@ -244,7 +244,7 @@ def test_memory_is_counted_for_each_client(suite, image):
 
 def test_code_counts_as_memory(suite, image):
     most = len(image) + 1000
-    with served(suite, "native", offers(), memory=most) as server, Device("remote", server.words) as device:
+    with served(suite, "native", offers(), memory=most) as server, OpenDevice("remote", server.words) as device:
         program = device.load(image)
         with failing("run.out-of-memory", match=f"{len(image)} asked for"):
             device.load(image)
@@ -271,7 +271,7 @@ def test_idle_places_are_given_back(image):
     need_zeromq()
     with Server("native", "tcp://127.0.0.1:*", clients=1, key=None, limits=Limits(idle=1)) as server:
         words = f"endpoint={server.endpoint} key=none"
-        with Device("remote", words) as idle:
+        with OpenDevice("remote", words) as idle:
             compute(idle, image)
             wait_until(lambda: comes_in(words))
             with failing("run.server-limit", match=r"nothing was asked for in 1 s.*--idle"):
@@ -280,7 +280,7 @@ def test_idle_places_are_given_back(image):
 
 def comes_in(words: str) -> bool:
     try:
-        Device("remote", words).close()
+        OpenDevice("remote", words).close()
     except RunError as failure:
         return failure.ids != ("run.device-absent",)
     return True
@@ -288,7 +288,7 @@ def comes_in(words: str) -> bool:
 
 @pytest.mark.slow
 def test_who_waits_for_a_kernel_is_not_idle(suite, image):
-    with served(suite, "native", offers(), idle=1) as server, Device("remote", server.words) as device:
+    with served(suite, "native", offers(), idle=1) as server, OpenDevice("remote", server.words) as device:
         program = device.load(image)
         x = np.ones(N, np.int32)
         a, b = device.allocate(x.nbytes), device.allocate(x.nbytes)
@@ -322,7 +322,7 @@ class Spoiler(Proxy):
 def test_damaged_kernels_are_refused(suite, image):
     with served(suite, "native", offers()) as server, Spoiler(server.endpoint, image[:8]) as network:
         words = server.words.replace(server.endpoint, network.endpoint)
-        with Device("remote", words) as device:
+        with OpenDevice("remote", words) as device:
             with failing("run.build-failed", match=f"damaged on its way: {len(image)} bytes came"):
                 device.load(image)
             assert not network.left
@@ -353,7 +353,7 @@ def command(home: Path, *words: str) -> Iterator[str]:
 
 
 KEY = ".config/inlay/remote.key"
-OPEN = "import sys; from inlay.runtime.device import Device; Device('remote', sys.argv[1]).allocate(4)"
+OPEN = "import sys; from inlay.runtime.device import OpenDevice; OpenDevice('remote', sys.argv[1]).allocate(4)"
 
 
 def opens(home: Path, words: str) -> str:
@@ -396,7 +396,7 @@ def test_a_user_without_a_home_is_told_what_to_do(tmp_path, monkeypatch):
     need_zeromq()
     monkeypatch.setenv("HOME", str(tmp_path / "nowhere"))
     for act in (
-        lambda: Device("remote", "endpoint=tcp://127.0.0.1:9 connect=60"),
+        lambda: OpenDevice("remote", "endpoint=tcp://127.0.0.1:9 connect=60"),
         lambda: Server("native", "tcp://127.0.0.1:*"),
     ):
         with failing("run.bad-argument", match=r"cannot write a key: No such file .*; name a file .*--anyone"):
@@ -407,7 +407,7 @@ def test_a_key_that_all_can_read_is_none(tmp_path, monkeypatch):
     need_zeromq()
     monkeypatch.setenv("HOME", str(tmp_path))
     with Server("native", "tcp://127.0.0.1:*") as server:
-        Device("remote", f"endpoint={server.endpoint}").close()
+        OpenDevice("remote", f"endpoint={server.endpoint}").close()
         (tmp_path / ".config/inlay/remote.key").chmod(0o644)
         with failing("run.bad-argument", match="a key that all users can read"):
-            Device("remote", f"endpoint={server.endpoint}")
+            OpenDevice("remote", f"endpoint={server.endpoint}")

@@ -14,7 +14,7 @@ import pytest
 
 from inlay.base.diagnostics import RunError
 from inlay.cli.main import main
-from inlay.runtime.device import Device
+from inlay.runtime.device import OpenDevice
 from inlay.runtime.drivers import zeromq_library
 from inlay.runtime.serve import make_key
 from tests.drivers.serving import HELLO_HEAD, Running, served
@@ -38,7 +38,7 @@ def server(suite, key) -> Iterator[Running]:
 
 def refused(words: str, match: str, id: str = "run.device-absent") -> None:
     with pytest.raises(RunError, match=match) as failure:
-        Device("remote", words)
+        OpenDevice("remote", words)
     assert failure.value.ids == (id,)
 
 
@@ -46,7 +46,7 @@ def exchange(words: str) -> None:
     """Move some bytes there and back."""
     data = np.arange(100_000, dtype=np.int32)
     back = np.zeros_like(data)
-    with Device("remote", words) as device:
+    with OpenDevice("remote", words) as device:
         memory = device.allocate(data.nbytes)
         written = device.copy(memory, data)
         device.copy(back, memory, after=[written]).wait(20)

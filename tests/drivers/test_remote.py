@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from inlay.base.diagnostics import RunError
-from inlay.runtime.device import COPY, Device
+from inlay.runtime.device import COPY, OpenDevice
 from inlay.runtime.drivers import zeromq_library
 from inlay.runtime.serve import Server
 from tests.drivers import serving as wire
@@ -40,7 +40,7 @@ def server(suite) -> Iterator[Running]:
         yield running
 
 
-def compute(device: Device, image: bytes) -> None:
+def compute(device: OpenDevice, image: bytes) -> None:
     """Compute something and look at it."""
     program = device.load(image)
     x, y = np.arange(N, dtype=np.int32), np.zeros(N, np.int32)
@@ -54,7 +54,7 @@ def compute(device: Device, image: bytes) -> None:
     program.unload()
 
 
-def slow(device: Device, image: bytes) -> list:
+def slow(device: OpenDevice, image: bytes) -> list:
     """Start what takes a second or more, and what waits for it."""
     program = device.load(image)
     x = np.ones(N, np.int32)
@@ -88,7 +88,7 @@ def eventually(action: Callable[[], None]) -> None:
 # ------------------------------------------------------------------------------- servers that fail
 
 
-def lost(device: Device, pending: list, match: str) -> None:
+def lost(device: OpenDevice, pending: list, match: str) -> None:
     for p in pending:
         with failing("run.device-lost", match=match):
             p.wait(30)
@@ -99,30 +99,30 @@ def lost(device: Device, pending: list, match: str) -> None:
 
 
 def test_a_server_that_is_killed(suite, server, image):
-    with Device("remote", server.words) as device:
+    with OpenDevice("remote", server.words) as device:
         pending = slow(device, image)
         server.process.kill()
         lost(device, pending, f"{server.endpoint}: the connection was closed")
         # The device is lost, its process is not: another server at the same place serves another.
         with served(suite, "native", offers(), server.endpoint) as again:
-            with Device("remote", again.words) as other:
+            with OpenDevice("remote", again.words) as other:
                 compute(other, image)
             with failing("run.device-lost"):
                 device.allocate(4)
 
 
 def test_a_server_that_hangs(server, image):
-    with Device("remote", f"{server.words} timeout=700") as device:
+    with OpenDevice("remote", f"{server.words} timeout=700") as device:
         pending = slow(device, image)
         server.process.send_signal(signal.SIGSTOP)
         lost(device, pending, "has not answered for 700 ms")
     server.process.send_signal(signal.SIGCONT)
-    with Device("remote", server.words) as device:
+    with OpenDevice("remote", server.words) as device:
         compute(device, image)
 
 
 def test_a_device_that_works_for_longer_than_the_time_out_is_no_failure(server, image):
-    with Device("remote", f"{server.words} timeout=300") as device:
+    with OpenDevice("remote", f"{server.words} timeout=300") as device:
         program = device.load(image)
         x = np.ones(N, np.int32)
         a, b = device.allocate(x.nbytes), device.allocate(x.nbytes)
@@ -136,21 +136,21 @@ def test_a_device_that_works_for_longer_than_the_time_out_is_no_failure(server, 
 
 def test_nobody_answers():
     with failing("run.device-absent", match=r"127\.0\.0\.1:9.*nothing answers within 60 ms|libzmq"):
-        Device("remote", "endpoint=tcp://127.0.0.1:9 connect=60 key=none")
+        OpenDevice("remote", "endpoint=tcp://127.0.0.1:9 connect=60 key=none")
 
 
 def test_options_are_checked():
     for words in ("", "endpoint=", "endpoint=tcp://127.0.0.1:9 window=1", "timeout=no"):
         with failing("run.bad-argument", match="options are endpoint="):
-            Device("remote", words)
+            OpenDevice("remote", words)
     with failing("run.device-absent", match="no ZeroMQ library at /nowhere"):
-        Device("remote", "endpoint=tcp://127.0.0.1:9 library=/nowhere")
+        OpenDevice("remote", "endpoint=tcp://127.0.0.1:9 library=/nowhere")
 
 
 def test_an_endpoint_that_is_none():
     need_zeromq()
     with failing("run.bad-argument", match="cannot connect to nonsense"):
-        Device("remote", "endpoint=nonsense key=none")
+        OpenDevice("remote", "endpoint=nonsense key=none")
     with failing("run.bad-argument", match="cannot listen at tcp://256"):
         Server("native", "tcp://256.0.0.1:1", key=None)
 
@@ -159,7 +159,7 @@ def test_an_endpoint_that_is_none():
 
 
 def test_what_the_device_refuses_is_told_and_order_stays(server, image):
-    with Device("remote", server.words) as device:
+    with OpenDevice("remote", server.words) as device:
         program = device.load(image)
         memory = device.allocate(4 * N)
         wrong = device.launch(program, "affine", [memory], [N], [1])
@@ -173,7 +173,7 @@ def test_what_the_device_refuses_is_told_and_order_stays(server, image):
 def test_an_image_for_another_processor(server, image):
     needs = struct.unpack_from("<I", image, 8)[0]
     other = image[:8] + wire.text("x86_64 wings aarch64") + image[12 + needs :]
-    with Device("remote", server.words) as device:
+    with OpenDevice("remote", server.words) as device:
         with failing("run.build-failed", match="needs (wings|x86_64)"):
             device.load(other)
         for size in (0, 7, 12, 40, len(image) - len(image) // 2):
@@ -186,13 +186,13 @@ def test_no_more_clients_than_the_server_takes(image):
     need_zeromq()
     with Server("native", "tcp://127.0.0.1:*", clients=1, key=None) as small:
         words = f"endpoint={small.endpoint} key=none"
-        with Device("remote", words) as device:
+        with OpenDevice("remote", words) as device:
             with failing("run.device-absent", match="1 clients, as many as it takes"):
-                Device("remote", words)
+                OpenDevice("remote", words)
             compute(device, image)
 
         def again() -> None:
-            with Device("remote", words) as device:
+            with OpenDevice("remote", words) as device:
                 compute(device, image)
 
         eventually(again)
@@ -203,7 +203,7 @@ def test_a_client_that_dies_is_forgotten():
     with Server("native", "tcp://127.0.0.1:*", clients=1, key=None) as small:
         words = f"endpoint={small.endpoint} timeout=300 key=none"
         program = (
-            f"from inlay.runtime.device import Device\nd = Device('remote', {words!r})\n"
+            f"from inlay.runtime.device import OpenDevice\nd = OpenDevice('remote', {words!r})\n"
             "d.allocate(100)\nprint('here', flush=True)\ninput()\n"
         )
         with subprocess.Popen(
@@ -212,7 +212,7 @@ def test_a_client_that_dies_is_forgotten():
         ) as client:  # fmt: skip
             assert client.stdout.readline() == "here\n"
             client.kill()
-        eventually(lambda: Device("remote", words).close())
+        eventually(lambda: OpenDevice("remote", words).close())
 
 
 # --------------------------------------------------------------------------------- large and many
@@ -222,7 +222,7 @@ def test_copies_beyond_the_window_let_others_pass(server):
     rng = np.random.default_rng(3)
     data = rng.integers(0, 255, (24 << 20) + 12345, np.uint8)
     back = np.zeros_like(data)
-    with Device("remote", f"{server.words} window=4") as device:
+    with OpenDevice("remote", f"{server.words} window=4") as device:
         memory, small = device.allocate(data.nbytes + 7), device.allocate(64)
         written = device.copy(memory.at(7), data)
         other = device.copy(small, data[:64], queue=0)
@@ -240,7 +240,7 @@ def test_many_clients_at_once(server, image):
     def work() -> None:
         try:
             for _ in range(3):
-                with Device("remote", server.words) as device:
+                with OpenDevice("remote", server.words) as device:
                     compute(device, image)
         except Exception as failure:
             failures.append(failure)
@@ -263,7 +263,7 @@ def test_from_the_command_line(image):
             line = process.stdout.readline()
             assert line.startswith("serving host at tcp://127.0.0.1:")
             try:
-                with Device("remote", f"endpoint={line.split()[-1]} key=none") as device:
+                with OpenDevice("remote", f"endpoint={line.split()[-1]} key=none") as device:
                     compute(device, image)
             finally:
                 process.send_signal(number)
@@ -360,7 +360,7 @@ def test_clients_that_send_nonsense(suite, driver, rounds):
                 peer.send(wire.head(wire.BYE))
 
         def again() -> None:
-            with Device("remote", server.words) as device:
+            with OpenDevice("remote", server.words) as device:
                 data = np.arange(100, dtype=np.uint8)
                 memory = device.allocate(100)
                 device.copy(memory, data).wait(20)
@@ -423,7 +423,7 @@ def honest(message: bytes, _: int) -> list[list[bytes]]:
 
 def use(endpoint: str) -> None:
     """Do a bit of everything; raises what goes wrong."""
-    with Device("remote", f"endpoint={endpoint} timeout=400 connect=400 key=none") as device:
+    with OpenDevice("remote", f"endpoint={endpoint} timeout=400 connect=400 key=none") as device:
         data = np.zeros(100, np.uint8)
         program = device.load(b"an image")
         memory = device.allocate(100)

@@ -16,11 +16,11 @@ from inlay.bytecode import formula
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import (
-    Access,
+    AccessCode,
     CopyBody,
-    Device,
     DeviceBody,
     DevicePhase,
+    DeviceRecord,
     Entry,
     Kernel,
     Program,
@@ -39,11 +39,11 @@ TENSORS = 3
 X = np.arange(N, dtype=np.int32)
 
 
-def program(device: Device, seed: int, length: int) -> tuple[Program, np.ndarray]:
+def program(device: DeviceRecord, seed: int, length: int) -> tuple[Program, np.ndarray]:
     """Return commands between tensors that chance picks, and what they compute from X."""
     random = Random(seed)
     b = ProgramBuilder(memories=MEMORIES, devices=(device,))
-    ports = (Access.READ, Access.WRITE)
+    ports = (AccessCode.READ, AccessCode.WRITE)
     copy = b.kernel(Kernel("to", ports, 0, CopyBody()))
     phases = (DevicePhase(formula.parse("n", ["n"])),)
     affine = {
@@ -75,7 +75,7 @@ def program(device: Device, seed: int, length: int) -> tuple[Program, np.ndarray
     return b.finish(), values[result]
 
 
-def check(device: Device, seed: int, length: int) -> None:
+def check(device: DeviceRecord, seed: int, length: int) -> None:
     made, expected = program(device, seed, length)
     exe = executable_of(made, threads=2, mode="parallel")
     for _ in range(3):
@@ -86,13 +86,13 @@ def check(device: Device, seed: int, length: int) -> None:
 @pytest.mark.parametrize("order", range(3))
 def test_values_do_not_depend_on_the_order_of_a_device(suite, order):
     with served(suite, "host", f"units=2 seed={order}") as server:
-        device = Device("far", "remote", server.words, (1, 2), NAME_OF_KERNELS.encode())
+        device = DeviceRecord("far", "remote", server.words, (1, 2), NAME_OF_KERNELS.encode())
         for seed in range(12):
             check(device, 100 * order + seed, 60)
 
 
 def test_more_commands_than_a_device_may_have():
-    device = Device("near", "native", f"units=2 {offers()}", (1, 2), native_image())
+    device = DeviceRecord("near", "native", f"units=2 {offers()}", (1, 2), native_image())
     for seed in range(6):
         check(device, seed, 400)
 
@@ -101,7 +101,7 @@ def test_more_commands_than_a_device_may_have():
 def test_the_one_that_fails_is_named(suite, nth):
     """What was started behind it computes with what it left, and nobody sees that."""
     with served(suite, "host", f"units=2 seed=1 fail={nth}") as server:
-        device = Device("far", "remote", server.words, (1, 2), NAME_OF_KERNELS.encode())
+        device = DeviceRecord("far", "remote", server.words, (1, 2), NAME_OF_KERNELS.encode())
         made, expected = program(device, nth, 120)
         exe = executable_of(made, threads=2, mode="parallel")
         with pytest.raises(RunError, match="device 'far': .* asked to fail") as failure:

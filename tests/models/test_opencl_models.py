@@ -30,16 +30,16 @@ from inlay.passes.manager import run_pipeline
 from inlay.pipeline.build_kernels import build_kernels
 from inlay.pipeline.planning import meanings_of
 from inlay.pipeline.route import tensor_pipeline
-from inlay.runtime.device import Device, Program
+from inlay.runtime.device import DeviceProgram, OpenDevice
 from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES, schedule_function
 from tests.data import model_case
 from tests.differential.onnx_graphs import draw_graph
 
 
 @pytest.fixture(scope="module")
-def device() -> Iterator[Device]:
+def device() -> Iterator[OpenDevice]:
     try:
-        opened = Device("opencl")
+        opened = OpenDevice("opencl")
     except RunError as failure:
         if failure.ids != ("run.device-absent",):
             raise
@@ -55,8 +55,8 @@ class OnDevice:
     body: KernelBody
     function: LoopFunction
     kernel: DeviceKernel
-    device: Device
-    program: Program
+    device: OpenDevice
+    program: DeviceProgram
     ran: list[str]
 
     kind = "device"

@@ -15,7 +15,7 @@ import pytest
 
 import inlay
 from inlay.base.diagnostics import CompileError, InlayError
-from inlay.runtime.device import Device
+from inlay.runtime.device import OpenDevice
 from tests.data import cases, model_case
 from tests.differential.placements import Alone, alone, try_draw, try_placement
 from tests.models.made_models import beam_search, made_case
@@ -104,7 +104,7 @@ def check(model: Alone, board: str, name: str, draws: int, cache: str) -> list[s
 def present(driver: str) -> None:
     """Skip where no device is here."""
     try:
-        Device(driver).close()
+        OpenDevice(driver).close()
     except InlayError as failure:
         if failure.ids != ("run.device-absent",):
             raise

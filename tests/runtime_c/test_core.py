@@ -16,7 +16,7 @@ from inlay.bytecode import container, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.document import c_table, markdown_table
 from inlay.bytecode.isa import DTYPE_CODES, Kind
-from inlay.bytecode.program import Access, Constant, CopyBody, Device, Entry, Kernel
+from inlay.bytecode.program import AccessCode, Constant, CopyBody, DeviceRecord, Entry, Kernel
 from inlay.bytecode.spec import Dim, TensorSpec
 from inlay.runtime.session import executable_of
 from tests.data import REPOSITORY
@@ -186,9 +186,9 @@ def over_devices(seed: int) -> bytes:
     """x goes through the memories of two units and comes back; `seed` orders what may overlap."""
     b = ProgramBuilder(
         memories=("host", "far", "second"),
-        devices=(Device("dev0", "host", f"units=2 seed={seed}", (1, 2)),),
+        devices=(DeviceRecord("dev0", "host", f"units=2 seed={seed}", (1, 2)),),
     )
-    copy = b.kernel(Kernel("to", (Access.READ, Access.WRITE), 0, CopyBody()))
+    copy = b.kernel(Kernel("to", (AccessCode.READ, AccessCode.WRITE), 0, CopyBody()))
     b.constant(Constant("i64", (3,), np.array([7, 8, 9]), memory=2))
     main = b.function("main", [Kind.TENSOR, Kind.TENSOR], [Kind.TENSOR, Kind.TENSOR])
     for memory in ("far", "second", "host", "host"):
@@ -221,9 +221,9 @@ def copies_of_a_device(seed: int) -> tuple[bytes, str]:
     head = (b"", len(code).to_bytes(8, "little"), (0).to_bytes(4, "little"))
     image = b"INLAYNC1" + (0).to_bytes(4, "little") + b"".join(head) + code
     memories = ("host", "far", "second")
-    device = Device("dev0", "native", "units=2", (1, 2), image)
+    device = DeviceRecord("dev0", "native", "units=2", (1, 2), image)
     b = ProgramBuilder(memories=memories, devices=(device,))
-    copy = b.kernel(Kernel("to", (Access.READ, Access.WRITE), 0, CopyBody()))
+    copy = b.kernel(Kernel("to", (AccessCode.READ, AccessCode.WRITE), 0, CopyBody()))
     main = b.function("main", [Kind.TENSOR, Kind.TENSOR], [Kind.TENSOR, Kind.TENSOR])
     generator = random.Random(seed)
     held: dict[int, np.ndarray] = {}

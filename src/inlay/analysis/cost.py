@@ -20,7 +20,7 @@ from inlay.arith.expr import Int, floordiv, lit, product
 from inlay.ir.expr import Call, Expr, Function, OpRef
 from inlay.ir.types import TensorType, TupleType, Type
 from inlay.ir.walk import postorder
-from inlay.ops._define import Cost, OpDef, Pattern
+from inlay.ops._define import Cost, FusionPattern, OpDef
 from inlay.ops.table import OperatorTable
 
 _MACS_PER_NS = 40
@@ -39,7 +39,7 @@ def predicted_ns(function: Function, operators: OperatorTable) -> Int:
         if definition.update is not None:  # only what the last operands say is touched
             part = sum((_elements(a.type) for a in e.args[1:]), lit(0))
             return floordiv(part, lit(_CHEAP_PER_NS)) + 1
-        if definition.pattern is Pattern.CONTRACTION:
+        if definition.pattern is FusionPattern.CONTRACTION:
             macs = macs + size * _terms(e, definition)
         elif definition.cost is Cost.FUNCTION:
             costly = costly + size
@@ -71,7 +71,7 @@ def work_of(call: Call, operators: OperatorTable) -> Work:
     if not isinstance(call.callee, OpRef):
         return Work(none, size, none)
     definition = operators.definition(call.callee.op)
-    if definition.pattern is Pattern.CONTRACTION:
+    if definition.pattern is FusionPattern.CONTRACTION:
         return Work(size * _terms(call, definition), none, none)
     if definition.cost is Cost.FUNCTION:
         return Work(none, none, size)

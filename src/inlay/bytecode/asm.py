@@ -13,18 +13,19 @@ from inlay.bytecode.disasm import PORTS, PREFIXES
 from inlay.bytecode.formula import Formula
 from inlay.bytecode.isa import BY_NAME, DTYPE_CODES, Kind, OperandKind
 from inlay.bytecode.program import (
-    Access,
-    Batch,
+    AccessCode,
+    BatchRecord,
     Body,
     Constant,
     CopyBody,
-    Device,
     DeviceBody,
     DevicePhase,
+    DeviceRecord,
     Entry,
     FunctionBody,
     HostBody,
     ImageBody,
+    ImageTarget,
     Kernel,
     Phase,
     Program,
@@ -32,7 +33,6 @@ from inlay.bytecode.program import (
     ShapeCode,
     ShapeInput,
     SymbolBody,
-    Target,
 )
 from inlay.bytecode.spec import (
     Dim,
@@ -208,7 +208,7 @@ class _Reader:
         features: list[str] = []
         while line.more:
             features.append(line.string())
-        self._builder.target = Target(triple, tuple(features))
+        self._builder.target = ImageTarget(triple, tuple(features))
 
     def _property(self, line: _Line) -> None:
         key = line.string()
@@ -231,7 +231,7 @@ class _Reader:
             hardware = line.numbers()
         line.expect("image")
         image = self._resources[line.word()]
-        made = Device(name, driver, options, memories, image, hardware)
+        made = DeviceRecord(name, driver, options, memories, image, hardware)
         self._builder.devices = (*self._builder.devices, made)
 
     def _constant(self, line: _Line) -> None:
@@ -248,7 +248,7 @@ class _Reader:
     def _kernel(self, line: _Line) -> None:
         name = line.string()
         line.expect("ports")
-        ports: list[Access] = []
+        ports: list[AccessCode] = []
         while line.peek() in _ACCESSES:
             ports.append(_ACCESSES[line.word()])
         line.expect("ints")
@@ -271,7 +271,7 @@ class _Reader:
             shared: list[int] = []
             while line.peek().isdigit():
                 shared.append(line.number())
-            batch = Batch(number, tuple(shared))
+            batch = BatchRecord(number, tuple(shared))
         sizes: list[Formula] = []
         if line.peek() == "sizes":
             line.word()

@@ -34,13 +34,13 @@ from inlay.bytecode.isa import (
 from inlay.bytecode.program import (
     NO_TARGET,
     Constant,
-    Device,
+    DeviceRecord,
     Entry,
     Function,
+    ImageTarget,
     Kernel,
     Program,
     ShapeCode,
-    Target,
 )
 
 
@@ -286,10 +286,10 @@ class ProgramBuilder:
     def __init__(
         self,
         *,
-        target: Target = NO_TARGET,
+        target: ImageTarget = NO_TARGET,
         image: bytes = b"",
         memories: Sequence[str] = ("host",),
-        devices: Sequence[Device] = (),
+        devices: Sequence[DeviceRecord] = (),
         properties: Mapping[str, str] | None = None,
     ) -> None:
         self.target = target

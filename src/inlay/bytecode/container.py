@@ -44,14 +44,14 @@ from typing import TypeAlias
 from inlay.bytecode import verify
 from inlay.bytecode.program import (
     Constant,
-    Device,
+    DeviceRecord,
     Entry,
     Function,
+    ImageTarget,
     Kernel,
     Program,
     ShapeCode,
     ShapeInput,
-    Target,
 )
 from inlay.bytecode.rows import Words, refuse
 
@@ -118,20 +118,20 @@ class Container:
         section = self.sections[name]
         return self.buffer[section.offset : section.offset + section.size]
 
-    def target(self) -> Target:
+    def target(self) -> ImageTarget:
         """Return what the image was compiled for."""
         words = self._words("META")
         triple = words.string()
-        return Target(triple, tuple(words.strings()))
+        return ImageTarget(triple, tuple(words.strings()))
 
     def properties(self) -> dict[str, str]:
         """Return the facts for people, by name."""
         return self._meta()[2]
 
-    def _meta(self) -> tuple[Target, tuple[str, ...], dict[str, str]]:
+    def _meta(self) -> tuple[ImageTarget, tuple[str, ...], dict[str, str]]:
         """Return the target, the names of memories, and the properties."""
         words = self._words("META")
-        target = Target(words.string(), tuple(words.strings()))
+        target = ImageTarget(words.string(), tuple(words.strings()))
         memories = tuple(words.strings())
         properties = {words.string(): words.string() for _ in range(words.count())}
         words.end()
@@ -207,14 +207,14 @@ class Container:
             words.end()
         return tuple(made)
 
-    def devices(self) -> tuple[Device, ...]:
+    def devices(self) -> tuple[DeviceRecord, ...]:
         """Return the devices besides the host, with what they are given to run.
 
         Raises:
             CompileError: `container.corrupt`, `container.truncated`.
         """
         table, data = self._words("DEVS"), self.bytes("DIMG")
-        made: list[Device] = []
+        made: list[DeviceRecord] = []
         at = 0
         for _ in range(table.count()):
             names = table.string(), table.string(), table.string()
@@ -224,7 +224,7 @@ class Container:
             if not 0 <= size <= len(data) - at:
                 refuse("corrupt", f"the image of device '{names[0]}' is outside its section")
             image = bytes(data[at : at + size])
-            made.append(Device(*names, memories, image, hardware if any(hardware) else ()))
+            made.append(DeviceRecord(*names, memories, image, hardware if any(hardware) else ()))
             at += up(size, 4)
         table.end()
         if at != len(data):

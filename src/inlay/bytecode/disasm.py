@@ -33,7 +33,7 @@ from inlay.bytecode import formula, verify
 from inlay.bytecode.formula import Formula
 from inlay.bytecode.isa import DTYPES, Instruction, Kind, OperandKind
 from inlay.bytecode.program import (
-    Access,
+    AccessCode,
     CopyBody,
     DeviceBody,
     Entry,
@@ -48,7 +48,7 @@ from inlay.bytecode.program import (
 )
 from inlay.bytecode.spec import ListSpec, OptionSpec, Spec, Symbol, TensorSpec, TupleSpec
 
-PORTS = {Access.READ: "r", Access.WRITE: "w", Access.READ_WRITE: "rw"}
+PORTS = {AccessCode.READ: "r", AccessCode.WRITE: "w", AccessCode.READ_WRITE: "rw"}
 PREFIXES = {
     OperandKind.FUNCTION: "f", OperandKind.KERNEL: "k", OperandKind.CONSTANT: "c",
     OperandKind.SHAPE: "e",

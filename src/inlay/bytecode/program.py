@@ -75,7 +75,7 @@ class Constant:
         return memoryview(self.data).cast("B")
 
 
-class Access(IntEnum):
+class AccessCode(IntEnum):
     """What a kernel does to one of its tensors."""
 
     READ = 1
@@ -177,7 +177,7 @@ Body: TypeAlias = ImageBody | SymbolBody | HostBody | FunctionBody | DeviceBody 
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchRecord:
     """A kernel that does the work of several independent calls of another one.
 
     It takes the tensors of one call with a leading axis over the calls, except those at the
@@ -215,20 +215,20 @@ class Kernel:
     """
 
     name: str
-    ports: tuple[Access, ...]
+    ports: tuple[AccessCode, ...]
     ints: int
     body: Body
     workspace: Formula | None = None
     workspace_per_part: bool = False
     cost: Formula = (1_000_000_000,)
     assertions: tuple[str, ...] = ()
-    batch: Batch | None = None
+    batch: BatchRecord | None = None
     ordered: bool = False
     sizes: tuple[Formula, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Device:
+class DeviceRecord:
     """A device besides the host.
 
     Attributes:
@@ -298,7 +298,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ImageTarget:
     """The machine that the image needs.
 
     Attributes:
@@ -310,7 +310,7 @@ class Target:
     features: tuple[str, ...] = ()
 
 
-NO_TARGET = Target()
+NO_TARGET = ImageTarget()
 """What a program without native code needs."""
 
 
@@ -339,8 +339,8 @@ class Program:
     pool: tuple[int, ...] = ()
     strings: tuple[str, ...] = ()
     memories: tuple[str, ...] = ("host",)
-    devices: tuple[Device, ...] = ()
-    target: Target = NO_TARGET
+    devices: tuple[DeviceRecord, ...] = ()
+    target: ImageTarget = NO_TARGET
     image: bytes = b""
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
 

@@ -11,8 +11,8 @@ from inlay.base.diagnostics import error
 from inlay.bytecode.formula import MAX_STEPS, OPERATOR_NAMES, Arg, Formula
 from inlay.bytecode.isa import DTYPES, MAX_RANK, Kind
 from inlay.bytecode.program import (
-    Access,
-    Batch,
+    AccessCode,
+    BatchRecord,
     Body,
     CopyBody,
     DeviceBody,
@@ -145,7 +145,7 @@ class Words:
     def kernel(self) -> Kernel:
         """Read a row of `KERN`."""
         name = self.string()
-        accesses = [Access(1 + self.below(3, "access")) for _ in range(self.count())]
+        accesses = [AccessCode(1 + self.below(3, "access")) for _ in range(self.count())]
         ints = self.word()
         body = self._body()
         workspace_kind = self.below(3, "workspace")
@@ -164,11 +164,11 @@ class Words:
             sizes=tuple(self.formula() for _ in accesses) if self.flag() else (),
         )
 
-    def _batch(self) -> Batch | None:
+    def _batch(self) -> BatchRecord | None:
         kernel = self.word()
         if kernel == 0:
             return None
-        return Batch(kernel - 1, tuple(self.word() for _ in range(self.count())))
+        return BatchRecord(kernel - 1, tuple(self.word() for _ in range(self.count())))
 
     def _body(self) -> Body:
         match self.below(6, "body"):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from inlay.bytecode import formula
 from inlay.bytecode.isa import DTYPES, MAX_COUNT, MAX_FRAME, MAX_RANK, MAX_SHAPE_INPUTS, Kind
 from inlay.bytecode.program import (
-    Access,
-    Batch,
+    AccessCode,
+    BatchRecord,
     CopyBody,
     DeviceBody,
     Entry,
@@ -127,13 +127,13 @@ def _kernel_findings(where: str, kernel: Kernel, program: Program) -> Iterator[F
                 yield Finding(where, "its body has no name")
             if kernel.ints or kernel.workspace is not None:
                 yield Finding(where, "a function over tensors takes no integers and no workspace")
-            order = [port is not Access.READ for port in kernel.ports]
-            if Access.READ_WRITE in kernel.ports or order != sorted(order):
+            order = [port is not AccessCode.READ for port in kernel.ports]
+            if AccessCode.READ_WRITE in kernel.ports or order != sorted(order):
                 yield Finding(where, "a function over tensors reads the first and writes the last")
         case DeviceBody():
             yield from _device_body_findings(where, kernel, kernel.body, program)
         case CopyBody():
-            if kernel.ports != (Access.READ, Access.WRITE) or kernel.ints:
+            if kernel.ports != (AccessCode.READ, AccessCode.WRITE) or kernel.ints:
                 yield Finding(where, "a copy reads one tensor and writes another, and no more")
             if kernel.workspace is not None:
                 yield Finding(where, "a copy has no workspace")
@@ -185,7 +185,7 @@ def _shape_findings(where: str, shape: ShapeCode, program: Program) -> Iterator[
 
 
 def _batch_findings(
-    where: str, kernel: Kernel, batch: Batch, program: Program
+    where: str, kernel: Kernel, batch: BatchRecord, program: Program
 ) -> Iterator[Finding]:
     if not 0 <= batch.kernel < len(program.kernels):
         yield Finding(where, f"there is no kernel {batch.kernel}")
@@ -195,10 +195,10 @@ def _batch_findings(
         yield Finding(where, "its batch does not take the same tensors and one integer more")
     if not isinstance(kernel.body, ImageBody) or not isinstance(many.body, ImageBody):
         yield Finding(where, "a batch is of native code")
-    if Access.READ_WRITE in kernel.ports:
+    if AccessCode.READ_WRITE in kernel.ports:
         yield Finding(where, "a kernel that updates a tensor has no batch")
     if any(
-        i >= len(kernel.ports) or kernel.ports[i] is not Access.READ for i in batch.shared
+        i >= len(kernel.ports) or kernel.ports[i] is not AccessCode.READ for i in batch.shared
     ) or list(batch.shared) != sorted(set(batch.shared)):
         yield Finding(where, "what a batch shares is not a list of tensors it reads")
 

@@ -18,12 +18,12 @@ from inlay.ir import make
 from inlay.ir.core_ops import GET_ROW
 from inlay.ir.expr import Expr, Var
 from inlay.ir.loop_trace import LoopResult, LoopTrace, Step, flag
-from inlay.ir.scope import Scope
+from inlay.ir.scope import LetBuilder
 from inlay.ir.type_printer import type_text
 from inlay.ir.types import TensorType
 
 
-class Builder(Scope):
+class Builder(LetBuilder):
     """A scope of lets under construction that may hold loops."""
 
     def loop(

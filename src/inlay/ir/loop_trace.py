@@ -29,7 +29,7 @@ from inlay.ir.core_ops import BOOL_AND, INT_LESS, PUSH_ROW, SET_ROW, ZEROS, DTyp
 from inlay.ir.dims import LEAST_INT
 from inlay.ir.expr import Expr, Var
 from inlay.ir.opening import pack
-from inlay.ir.scope import Scope
+from inlay.ir.scope import LetBuilder
 from inlay.ir.type_printer import type_text
 from inlay.ir.types import (
     UNKNOWN,
@@ -43,7 +43,7 @@ from inlay.ir.types import (
     Type,
 )
 
-S = GenericVar("S", bound=Scope)
+S = GenericVar("S", bound=LetBuilder)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,14 +40,14 @@ Values = Expr | Sequence[Expr]
 ATOMS: tuple[type, ...] = (Var, Const, GlobalVar, OpRef, ConstructorRef)
 
 
-class Scope:
+class LetBuilder:
     """Lets under construction.
 
     Args:
         parent: the scope around it; use `scope()`.
     """
 
-    def __init__(self, parent: Scope | None = None) -> None:
+    def __init__(self, parent: LetBuilder | None = None) -> None:
         self._bindings: list[tuple[Var, Expr]] = []
         self._params: list[Var] = []
         if parent is None:

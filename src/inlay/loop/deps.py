@@ -23,7 +23,7 @@ Ranges = Mapping[Sym, tuple[Int, Int]]
 """Loop variables to their first value and extent."""
 
 
-class Access(NamedTuple):
+class BlockAccess(NamedTuple):
     """One load or store of a block, its indices over the loops around it.
 
     Attributes:
@@ -55,7 +55,7 @@ Touched = tuple[tuple[Buffer, tuple[Int, ...], bool, bool], ...]
 
 def accesses(
     s: Stmt, known: dict[Block, Touched] | None = None, only: Buffer | None = None
-) -> list[Access]:
+) -> list[BlockAccess]:
     """Return what the blocks in a statement touch, in order; of a block, loads before stores.
 
     Args:
@@ -63,7 +63,7 @@ def accesses(
         known: remembers what each block touches, for callers that ask often.
         only: leave out other buffers.
     """
-    found: list[Access] = []
+    found: list[BlockAccess] = []
     for block, loops in _blocks(s):
         touched = None if known is None else known.get(block)
         if touched is None:
@@ -73,7 +73,7 @@ def accesses(
         for buffer, indices, writes, gathers in touched:
             if only is not None and buffer is not only:
                 continue
-            found.append(Access(block, buffer, indices, writes, loops, len(found), gathers))
+            found.append(BlockAccess(block, buffer, indices, writes, loops, len(found), gathers))
     return found
 
 
@@ -159,14 +159,14 @@ def _atom_symbols(atom: object) -> tuple[Sym, ...]:
     return symbols(Int((((atom,), 1),)))  # type: ignore[arg-type]
 
 
-def inside(access: Access, loop: For | None) -> dict[Sym, tuple[Int, Int]]:
+def inside(access: BlockAccess, loop: For | None) -> dict[Sym, tuple[Int, Int]]:
     """Return the ranges of the loops around an access that are inside `loop` (None = all)."""
     if loop is None:
         return ranges(access.loops)
     return ranges(access.loops[access.loops.index(loop) + 1 :])
 
 
-def region(access: Access, loop: For | None) -> tuple[Interval, ...] | None:
+def region(access: BlockAccess, loop: For | None) -> tuple[Interval, ...] | None:
     """Return what an access sweeps in one iteration of `loop`; None when it cannot be told."""
     if access.gathers:
         return None

@@ -9,9 +9,9 @@ of operators build them; `lower.ops_to_loops` turns a group of them into schedul
                        lambda i, j: sum_over(k, a[i, k] * b[k, j]), name="matmul")
 
 Indices are `Int`s: axes of the compute and reduction axes come as `Int`s, so `a[i, 2*j + k]` is
-integer arithmetic and nothing else. Elements are `Value`s, a thin wrapper around `loop.scalar` with
-the Python operators, used only while building; the stored form is the scalar. An index may itself be
-a `Value` of i64 (gather): it is bound to a symbol by a `Bind` around the load that uses it.
+integer arithmetic and nothing else. Elements are `ScalarValue`s, a thin wrapper around `loop.scalar`
+with the Python operators, used only while building; the stored form is the scalar. An index may itself
+be a `ScalarValue` of i64 (gather): it is bound to a symbol by a `Bind` around the load that uses it.
 
 Numbers written in Python take the dtype of the other operand. Comparison for equality is the method
 `equals`, since `==` on a builder would be too easy to use by mistake. `/` is the division of floats;
@@ -80,14 +80,14 @@ class Tensor:
         """The rank."""
         return len(self.buffer.shape)
 
-    def __getitem__(self, indices: IndexLike | tuple[IndexLike, ...]) -> Value:
+    def __getitem__(self, indices: IndexLike | tuple[IndexLike, ...]) -> ScalarValue:
         """Return one element; `t[()]` for rank 0."""
         given = indices if isinstance(indices, tuple) else (indices,)
         assert len(given) == self.ndim, f"{len(given)} indices into rank {self.ndim}"
         plain: list[Int] = []
-        bound: list[tuple[Sym, Value]] = []
+        bound: list[tuple[Sym, ScalarValue]] = []
         for index in given:
-            if isinstance(index, Value):
+            if isinstance(index, ScalarValue):
                 assert index.dtype is I64, f"an index has dtype i64, not {index.dtype}"
                 sym = fresh("at")
                 bound.append((sym, index))
@@ -99,10 +99,10 @@ class Tensor:
         for sym, index in reversed(bound):
             scalar = Bind(sym, index.scalar, scalar)
             tensors = _union(index.tensors, tensors)
-        return Value(scalar, tensors)
+        return ScalarValue(scalar, tensors)
 
 
-class Value:
+class ScalarValue:
     """A scalar under construction: the stored form, and the tensors it loads from.
 
     Operators build new values; a Python number as the other operand takes this value's dtype.
@@ -119,91 +119,91 @@ class Value:
         """The dtype of the scalar."""
         return self.scalar.dtype
 
-    def __add__(self, other: ValueLike) -> Value:
+    def __add__(self, other: ValueLike) -> ScalarValue:
         return _binary(BinaryOp.ADD, self, other)
 
-    def __radd__(self, other: ValueLike) -> Value:
+    def __radd__(self, other: ValueLike) -> ScalarValue:
         return _binary(BinaryOp.ADD, other, self)
 
-    def __sub__(self, other: ValueLike) -> Value:
+    def __sub__(self, other: ValueLike) -> ScalarValue:
         return _binary(BinaryOp.SUB, self, other)
 
-    def __rsub__(self, other: ValueLike) -> Value:
+    def __rsub__(self, other: ValueLike) -> ScalarValue:
         return _binary(BinaryOp.SUB, other, self)
 
-    def __mul__(self, other: ValueLike) -> Value:
+    def __mul__(self, other: ValueLike) -> ScalarValue:
         return _binary(BinaryOp.MUL, self, other)
 
-    def __rmul__(self, other: ValueLike) -> Value:
+    def __rmul__(self, other: ValueLike) -> ScalarValue:
         return _binary(BinaryOp.MUL, other, self)
 
-    def __truediv__(self, other: ValueLike) -> Value:
+    def __truediv__(self, other: ValueLike) -> ScalarValue:
         assert self.dtype.is_float, "`/` divides floats; integers have trunc_div and `//`"
         return _binary(BinaryOp.DIV, self, other)
 
-    def __rtruediv__(self, other: ValueLike) -> Value:
+    def __rtruediv__(self, other: ValueLike) -> ScalarValue:
         assert self.dtype.is_float, "`/` divides floats; integers have trunc_div and `//`"
         return _binary(BinaryOp.DIV, other, self)
 
-    def __floordiv__(self, other: ValueLike) -> Value:
+    def __floordiv__(self, other: ValueLike) -> ScalarValue:
         return _binary(BinaryOp.FLOORDIV, self, other)
 
-    def __mod__(self, other: ValueLike) -> Value:
+    def __mod__(self, other: ValueLike) -> ScalarValue:
         return _binary(BinaryOp.FLOORMOD, self, other)
 
-    def __and__(self, other: ValueLike) -> Value:
+    def __and__(self, other: ValueLike) -> ScalarValue:
         return _binary(BinaryOp.AND, self, other)
 
-    def __or__(self, other: ValueLike) -> Value:
+    def __or__(self, other: ValueLike) -> ScalarValue:
         return _binary(BinaryOp.OR, self, other)
 
-    def __xor__(self, other: ValueLike) -> Value:
+    def __xor__(self, other: ValueLike) -> ScalarValue:
         return _binary(BinaryOp.XOR, self, other)
 
-    def __lshift__(self, other: ValueLike) -> Value:
+    def __lshift__(self, other: ValueLike) -> ScalarValue:
         return _binary(BinaryOp.SHL, self, other)
 
-    def __rshift__(self, other: ValueLike) -> Value:
+    def __rshift__(self, other: ValueLike) -> ScalarValue:
         return _binary(BinaryOp.SHR, self, other)
 
-    def __neg__(self) -> Value:
+    def __neg__(self) -> ScalarValue:
         return unary(UnaryOp.NEG, self)
 
-    def __invert__(self) -> Value:
+    def __invert__(self) -> ScalarValue:
         return unary(UnaryOp.NOT if self.dtype is BOOL else UnaryOp.BITNOT, self)
 
-    def __lt__(self, other: ValueLike) -> Value:
+    def __lt__(self, other: ValueLike) -> ScalarValue:
         return _binary(BinaryOp.LT, self, other)
 
-    def __le__(self, other: ValueLike) -> Value:
+    def __le__(self, other: ValueLike) -> ScalarValue:
         return _binary(BinaryOp.LE, self, other)
 
-    def __gt__(self, other: ValueLike) -> Value:
+    def __gt__(self, other: ValueLike) -> ScalarValue:
         return _binary(BinaryOp.LT, other, self)
 
-    def __ge__(self, other: ValueLike) -> Value:
+    def __ge__(self, other: ValueLike) -> ScalarValue:
         return _binary(BinaryOp.LE, other, self)
 
-    def equals(self, other: ValueLike) -> Value:
+    def equals(self, other: ValueLike) -> ScalarValue:
         """Compare for equality."""
         return _binary(BinaryOp.EQ, self, other)
 
-    def differs(self, other: ValueLike) -> Value:
+    def differs(self, other: ValueLike) -> ScalarValue:
         """Compare for inequality; true when an operand is NaN."""
         return _binary(BinaryOp.NE, self, other)
 
-    def cast(self, dtype: DType) -> Value:
+    def cast(self, dtype: DType) -> ScalarValue:
         """Convert the value; returns itself where there is nothing to convert."""
         if dtype is self.dtype:
             return self
-        return Value(Cast(self.scalar, dtype), self.tensors)
+        return ScalarValue(Cast(self.scalar, dtype), self.tensors)
 
     def __bool__(self) -> bool:
         raise TypeError("a scalar under construction has no truth value; use select")
 
 
-ValueLike = Value | Int | int | float | bool
-IndexLike = Int | int | Sym | Value
+ValueLike = ScalarValue | Int | int | float | bool
+IndexLike = Int | int | Sym | ScalarValue
 
 
 class Axis(Int):
@@ -223,7 +223,7 @@ def placeholder(shape: Iterable[Int | int], dtype: DType, name: str = "x") -> Te
 
 def compute(
     shape: Iterable[Int | int],
-    body: Callable[..., Value],
+    body: Callable[..., ScalarValue],
     *,
     name: str = "y",
     tag: str = "",
@@ -247,131 +247,131 @@ def reduce_axis(name: str, extent: Int | int) -> Axis:
     return Axis(ReduceAxis(fresh(name), to_int(extent)))
 
 
-def const(value: float, dtype: DType) -> Value:
+def const(value: float, dtype: DType) -> ScalarValue:
     """Return a number; floats may be infinite or NaN."""
     if dtype is BOOL:
-        return Value(Lit(bool(value), dtype))
-    return Value(Lit(float(value) if dtype.is_float else int(value), dtype))
+        return ScalarValue(Lit(bool(value), dtype))
+    return ScalarValue(Lit(float(value) if dtype.is_float else int(value), dtype))
 
 
-def index(value: Int | int | Sym, dtype: DType = I64) -> Value:
+def index(value: Int | int | Sym, dtype: DType = I64) -> ScalarValue:
     """Return an integer expression over axes and dims as a scalar."""
-    return Value(Index(to_int(value))).cast(dtype)
+    return ScalarValue(Index(to_int(value))).cast(dtype)
 
 
-def unary(op: UnaryOp, operand: Value) -> Value:
+def unary(op: UnaryOp, operand: ScalarValue) -> ScalarValue:
     """Apply an operation of one operand."""
-    return Value(Unary(op, operand.scalar, operand.dtype), operand.tensors)
+    return ScalarValue(Unary(op, operand.scalar, operand.dtype), operand.tensors)
 
 
-def binary(op: BinaryOp, lhs: ValueLike, rhs: ValueLike) -> Value:
-    """Apply an operation of two operands of one dtype; at least one is a `Value`."""
+def binary(op: BinaryOp, lhs: ValueLike, rhs: ValueLike) -> ScalarValue:
+    """Apply an operation of two operands of one dtype; at least one is a `ScalarValue`."""
     return _binary(op, lhs, rhs)
 
 
-def intrinsic(op: IntrinsicOp, *args: Value, dtype: DType | None = None) -> Value:
+def intrinsic(op: IntrinsicOp, *args: ScalarValue, dtype: DType | None = None) -> ScalarValue:
     """Apply a named function; the result has the dtype of the first argument unless it is given."""
     tensors: tuple[Tensor, ...] = ()
     for a in args:
         tensors = _union(tensors, a.tensors)
-    return Value(Intrinsic(op, tuple(a.scalar for a in args), dtype or args[0].dtype), tensors)
+    return ScalarValue(Intrinsic(op, tuple(a.scalar for a in args), dtype or args[0].dtype), tensors)
 
 
-def minimum(lhs: ValueLike, rhs: ValueLike) -> Value:
+def minimum(lhs: ValueLike, rhs: ValueLike) -> ScalarValue:
     """Return the lesser value; NaN if either is."""
     return _binary(BinaryOp.MIN, lhs, rhs)
 
 
-def maximum(lhs: ValueLike, rhs: ValueLike) -> Value:
+def maximum(lhs: ValueLike, rhs: ValueLike) -> ScalarValue:
     """Return the greater value; NaN if either is."""
     return _binary(BinaryOp.MAX, lhs, rhs)
 
 
-def trunc_div(lhs: ValueLike, rhs: ValueLike) -> Value:
+def trunc_div(lhs: ValueLike, rhs: ValueLike) -> ScalarValue:
     """Divide integers, rounding toward zero; the divisor must not be 0."""
     return _binary(BinaryOp.DIV, lhs, rhs)
 
 
-def trunc_rem(lhs: ValueLike, rhs: ValueLike) -> Value:
+def trunc_rem(lhs: ValueLike, rhs: ValueLike) -> ScalarValue:
     """Return the remainder of `trunc_div`, with the sign of the dividend."""
     return _binary(BinaryOp.REM, lhs, rhs)
 
 
-def select(condition: Value, then: ValueLike, otherwise: ValueLike) -> Value:
+def select(condition: ScalarValue, then: ValueLike, otherwise: ValueLike) -> ScalarValue:
     """Return one of two values; loads are made only on the side that is chosen."""
     a, b = _pair(then, otherwise)
     tensors = _union(_union(condition.tensors, a.tensors), b.tensors)
-    return Value(Select(condition.scalar, a.scalar, b.scalar, a.dtype), tensors)
+    return ScalarValue(Select(condition.scalar, a.scalar, b.scalar, a.dtype), tensors)
 
 
-def all_of(*conditions: Value | None) -> Value | None:
+def all_of(*conditions: ScalarValue | None) -> ScalarValue | None:
     """Return the conjunction, skipping absent conditions; None when all are absent."""
-    result: Value | None = None
+    result: ScalarValue | None = None
     for c in conditions:
         if c is not None:
             result = c if result is None else result & c
     return result
 
 
-def guarded(condition: Value | None, then: Value, otherwise: ValueLike) -> Value:
+def guarded(condition: ScalarValue | None, then: ScalarValue, otherwise: ValueLike) -> ScalarValue:
     """Return `select(condition, then, otherwise)`, or `then` when there is no condition."""
     return then if condition is None else select(condition, then, otherwise)
 
 
-def bind(value: Value, body: Callable[[Int], Value]) -> Value:
+def bind(value: ScalarValue, body: Callable[[Int], ScalarValue]) -> ScalarValue:
     """Bind an i64 value for use in the indices of `body(symbol)`."""
     assert value.dtype is I64, f"an index has dtype i64, not {value.dtype}"
     sym = fresh("at")
     inner = body(to_int(sym))
-    return Value(Bind(sym, value.scalar, inner.scalar), _union(value.tensors, inner.tensors))
+    return ScalarValue(Bind(sym, value.scalar, inner.scalar), _union(value.tensors, inner.tensors))
 
 
-def sum_over(axes: Axis | Sequence[Axis], body: Value) -> Value:
+def sum_over(axes: Axis | Sequence[Axis], body: ScalarValue) -> ScalarValue:
     """Add up `body` over the axes, outermost first. Only as the whole body of a compute."""
     return reduce_over(ReduceOp.SUM, axes, body)
 
 
-def min_over(axes: Axis | Sequence[Axis], body: Value) -> Value:
+def min_over(axes: Axis | Sequence[Axis], body: ScalarValue) -> ScalarValue:
     """Return the least `body` over the axes. Only as the whole body of a compute."""
     return reduce_over(ReduceOp.MIN, axes, body)
 
 
-def max_over(axes: Axis | Sequence[Axis], body: Value) -> Value:
+def max_over(axes: Axis | Sequence[Axis], body: ScalarValue) -> ScalarValue:
     """Return the greatest `body` over the axes. Only as the whole body of a compute."""
     return reduce_over(ReduceOp.MAX, axes, body)
 
 
 def reduce_over(
-    op: ReduceOp, axes: Axis | Sequence[Axis], body: Value, init: Value | None = None
-) -> Value:
+    op: ReduceOp, axes: Axis | Sequence[Axis], body: ScalarValue, init: ScalarValue | None = None
+) -> ScalarValue:
     """Combine `body` over the axes; `init` replaces the identity of `op` as the first value."""
     given = (axes,) if isinstance(axes, Axis) else tuple(axes)
     assert given, "a reduction has at least one axis"
     tensors = body.tensors if init is None else _union(init.tensors, body.tensors)
     start = None if init is None else init.scalar
     node = Reduce(op, tuple(a.axis for a in given), body.scalar, body.dtype, start)
-    return Value(node, tensors)
+    return ScalarValue(node, tensors)
 
 
-def _binary(op: BinaryOp, lhs: ValueLike, rhs: ValueLike) -> Value:
+def _binary(op: BinaryOp, lhs: ValueLike, rhs: ValueLike) -> ScalarValue:
     a, b = _pair(lhs, rhs)
     dtype = BOOL if op in COMPARISONS else a.dtype
-    return Value(Binary(op, a.scalar, b.scalar, dtype), _union(a.tensors, b.tensors))
+    return ScalarValue(Binary(op, a.scalar, b.scalar, dtype), _union(a.tensors, b.tensors))
 
 
-def _pair(lhs: ValueLike, rhs: ValueLike) -> tuple[Value, Value]:
+def _pair(lhs: ValueLike, rhs: ValueLike) -> tuple[ScalarValue, ScalarValue]:
     """Wrap numbers in the dtype of the other operand and check that both agree."""
-    if isinstance(lhs, Value):
+    if isinstance(lhs, ScalarValue):
         a, b = lhs, _wrap(rhs, lhs.dtype)
     else:
-        assert isinstance(rhs, Value), "one operand is a Value"
+        assert isinstance(rhs, ScalarValue), "one operand is a Value"
         a, b = _wrap(lhs, rhs.dtype), rhs
     assert a.dtype is b.dtype, f"operands have dtypes {a.dtype} and {b.dtype}"
     return a, b
 
 
-def _wrap(value: ValueLike, dtype: DType) -> Value:
-    if isinstance(value, Value):
+def _wrap(value: ValueLike, dtype: DType) -> ScalarValue:
+    if isinstance(value, ScalarValue):
         return value
     if isinstance(value, Int):
         return const(value.value, dtype) if value.value is not None else index(value, dtype)

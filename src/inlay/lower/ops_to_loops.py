@@ -74,7 +74,7 @@ _Value = te.Tensor | Int | bool | tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class SampleBatch:
     """Many samples at once: see `loop.te_batch`.
 
     Attributes:
@@ -105,7 +105,7 @@ def ops_to_loops(
     function: Function,
     find: Find,
     name: str | None = None,
-    batch: Batch | None = None,
+    batch: SampleBatch | None = None,
     *,
     in_place: bool = False,
 ) -> LoopFunction:
@@ -222,7 +222,7 @@ def _constant(e: Const) -> _Value:
     dtype = from_numpy(array.dtype)
     number = array.reshape(-1)[0].item() if dtype.name != "bf16" else float(array.reshape(-1)[0])
     literal = Lit(bool(number) if dtype == BOOL else number, dtype)
-    return te.compute(array.shape, lambda *_: te.Value(literal), name="constant")
+    return te.compute(array.shape, lambda *_: te.ScalarValue(literal), name="constant")
 
 
 def _no_rule(op: Op) -> Exception:

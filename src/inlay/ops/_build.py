@@ -40,24 +40,24 @@ def aligned(x: te.Tensor, indices: Sequence[Int]) -> tuple[Int, ...]:
     return tuple(lit(0) if d == 1 else i for d, i in zip(x.shape, tail, strict=True))
 
 
-def element(x: te.Tensor, indices: Sequence[Int]) -> te.Value:
+def element(x: te.Tensor, indices: Sequence[Int]) -> te.ScalarValue:
     """Load the element of a broadcast tensor, in its own format."""
     return x[aligned(x, indices)]
 
 
-def wide_element(x: te.Tensor, indices: Sequence[Int]) -> te.Value:
+def wide_element(x: te.Tensor, indices: Sequence[Int]) -> te.ScalarValue:
     """Load the element of a broadcast tensor, in the format that computations take place in."""
     return element(x, indices).cast(widened(x.dtype))
 
 
 def pointwise(
-    shape: Sequence[Int], inputs: Sequence[te.Tensor], body: Callable[..., te.Value], name: str
+    shape: Sequence[Int], inputs: Sequence[te.Tensor], body: Callable[..., te.ScalarValue], name: str
 ) -> te.Tensor:
     """Return `body` of the broadcast, widened elements of the inputs, at each index of `shape`."""
     return te.compute(shape, lambda *i: body(*(wide_element(x, i) for x in inputs)), name=name)
 
 
-def call(op: IntrinsicOp) -> Callable[[te.Value], te.Value]:
+def call(op: IntrinsicOp) -> Callable[[te.ScalarValue], te.ScalarValue]:
     """Return the function of one value that an intrinsic computes."""
     return lambda x: te.intrinsic(op, x)
 
@@ -77,8 +77,8 @@ def highest(dtype: DType) -> float | int | bool:
 
 
 def saturate(
-    x: te.Value, dtype: DType, low: int | None = None, high: int | None = None
-) -> te.Value:
+    x: te.ScalarValue, dtype: DType, low: int | None = None, high: int | None = None
+) -> te.ScalarValue:
     """Convert a float to an integer: truncated, clamped to the range, NaN to 0.
 
     The range ends need not be representable in the float format (2**31 - 1 in f32), so the value is

@@ -61,7 +61,7 @@ Reference = Callable[..., Any]
 """`(attrs, *args)` to the result: the meaning."""
 
 
-class Pattern(StrEnum):
+class FusionPattern(StrEnum):
     """What one element of the result reads: the question that fusion asks.
 
     The members are ordered from easy to hard to fuse. A property holds for every call of an
@@ -232,7 +232,7 @@ class OpDef:
     """
 
     op: Op
-    pattern: Pattern
+    pattern: FusionPattern
     reference: Reference | None = None
     compute: ComputeRule | None = None
     loops: LoopsRule | None = None
@@ -255,7 +255,8 @@ class OpDef:
     @property
     def is_injective(self) -> bool:
         """Whether each element of the result reads one element of each operand it reads."""
-        return self.pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST, Pattern.LAYOUT)
+        easy = (FusionPattern.ELEMENTWISE, FusionPattern.BROADCAST, FusionPattern.LAYOUT)
+        return self.pattern in easy
 
     def evaluate(self, attrs: object, *args: Argument) -> Any:
         """Run the reference, silently. Tensors come as arrays, those of rank 0 too."""
@@ -281,7 +282,7 @@ def define(
     attrs: type[A],
     rule: Callable[[TypeContext, A, tuple[Type, ...]], Type],
     arity: int | tuple[int, int | None],
-    pattern: Pattern,
+    pattern: FusionPattern,
     doc: str,
     *,
     reference: Reference | None = None,

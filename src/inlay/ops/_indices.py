@@ -20,20 +20,20 @@ from inlay.ops._build import Array
 from inlay.ops.index_checks import extremes, require_inside
 
 
-def wrapped(index: te.Value, size: Int) -> te.Value:
+def wrapped(index: te.ScalarValue, size: Int) -> te.ScalarValue:
     """Return an index as i64, counted from the front."""
     v = index.cast(I64)
     return te.select(v < 0, v + te.index(size), v) if index.dtype.is_signed else v
 
 
-def clamped(index: te.Value, size: Int) -> te.Value:
+def clamped(index: te.ScalarValue, size: Int) -> te.ScalarValue:
     """Return an index that is inside an axis, if the axis has any element."""
     return te.maximum(te.minimum(wrapped(index, size), te.index(size - 1)), 0)
 
 
-def have_elements(sizes: Sequence[Int]) -> te.Value | None:
+def have_elements(sizes: Sequence[Int]) -> te.ScalarValue | None:
     """Whether every axis has an element; None where it is sure: then nothing needs to guard."""
-    condition: te.Value | None = None
+    condition: te.ScalarValue | None = None
     for size in sizes:
         if size.value is None or size.value < 1:
             condition = te.all_of(condition, te.index(size) > 0)

@@ -17,10 +17,10 @@ from inlay.ir.op import NoAttrs, TypeContext
 from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.loop.scalar import BinaryOp, IntrinsicOp
-from inlay.loop.te import Value
+from inlay.loop.te import ScalarValue
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array, pointwise, widen
-from inlay.ops._define import Cost, OpDef, Pattern, Sample, define
+from inlay.ops._define import Cost, FusionPattern, OpDef, Sample, define
 from inlay.ops._rules import FLOATS, NUMBERS, Types
 from inlay.ops._samples import edges, noise, pairs
 
@@ -31,7 +31,7 @@ A = TypeVar("A")
 def unary(
     name: str,
     doc: str,
-    scalar: Callable[[Value], Value],
+    scalar: Callable[[ScalarValue], ScalarValue],
     numpy: Callable[[Array], Array],
     *,
     domain: Domain = FLOATS,
@@ -56,7 +56,7 @@ def mapped(
     name: str,
     doc: str,
     attrs: type[A],
-    scalar: Callable[[A, Value], Value],
+    scalar: Callable[[A, ScalarValue], ScalarValue],
     numpy: Callable[[A, Array], Array],
     settings: Sequence[A],
     *,
@@ -86,7 +86,7 @@ def mapped(
         return np.asarray(numpy(a, widen(x))).astype(np.bool_ if to_bool else x.dtype)
 
     def compute(a: A, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
-        def body(x: Value) -> Value:
+        def body(x: ScalarValue) -> ScalarValue:
             return scalar(a, x).cast(result.dtype)
 
         return pointwise(result.shape, operands, body, name)
@@ -102,7 +102,7 @@ def mapped(
         return made
 
     return define(
-        name, attrs, rule, 1, Pattern.ELEMENTWISE, doc, reference=reference, compute=compute,
+        name, attrs, rule, 1, FusionPattern.ELEMENTWISE, doc, reference=reference, compute=compute,
         samples=samples, in_place=() if to_bool else (0,), cost=cost,
     )  # fmt: skip
 
@@ -110,7 +110,7 @@ def mapped(
 def binary(
     name: str,
     doc: str,
-    scalar: Callable[[Value, Value], Value],
+    scalar: Callable[[ScalarValue, ScalarValue], ScalarValue],
     numpy: Callable[[Array, Array], Array],
     *,
     domain: Domain = NUMBERS,
@@ -128,7 +128,7 @@ def binary(
         return np.asarray(numpy(widen(x), widen(y))).astype(np.bool_ if to_bool else x.dtype)
 
     def compute(a: object, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
-        def body(x: Value, y: Value) -> Value:
+        def body(x: ScalarValue, y: ScalarValue) -> ScalarValue:
             return scalar(x, y).cast(result.dtype)
 
         return pointwise(result.shape, operands, body, name)
@@ -149,17 +149,17 @@ def binary(
         ]
 
     return define(
-        name, NoAttrs, rule, 2, Pattern.BROADCAST, doc, reference=reference, compute=compute,
+        name, NoAttrs, rule, 2, FusionPattern.BROADCAST, doc, reference=reference, compute=compute,
         samples=samples, commutative=commutative, in_place=() if to_bool else (0, 1), cost=cost,
     )  # fmt: skip
 
 
-def scalar_binary(op: BinaryOp) -> Callable[[Value, Value], Value]:
+def scalar_binary(op: BinaryOp) -> Callable[[ScalarValue, ScalarValue], ScalarValue]:
     """Return the meaning on elements that an operation of the loop IR has."""
     return lambda x, y: te.binary(op, x, y)
 
 
-def predicate(op: IntrinsicOp) -> Callable[[Value], Value]:
+def predicate(op: IntrinsicOp) -> Callable[[ScalarValue], ScalarValue]:
     """Return the test that an intrinsic of one element is."""
     return lambda x: te.intrinsic(op, x, dtype=BOOL)
 

@@ -119,9 +119,9 @@ def padded(
         return x
     shape = [*x.shape[:first], *windows.span(out), *x.shape[first + windows.count :]]
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         at = list(i)
-        inside: te.Value | None = None
+        inside: te.ScalarValue | None = None
         for a in range(windows.count):
             d = first + a
             at[d] = i[d] - windows.before[a]

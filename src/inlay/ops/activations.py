@@ -14,7 +14,7 @@ import numpy as np
 from inlay.arith.dtype import DType, from_numpy
 from inlay.loop import te
 from inlay.loop.scalar import IntrinsicOp, UnaryOp
-from inlay.loop.te import Value
+from inlay.loop.te import ScalarValue
 from inlay.ops._build import Array, call
 from inlay.ops._define import Cost, OpDef
 from inlay.ops._pointwise import mapped, np_erf, unary
@@ -71,14 +71,14 @@ _tanh = call(IntrinsicOp.TANH)
 _sigmoid = call(IntrinsicOp.SIGMOID)
 
 
-def _expm1(x: Value) -> Value:
+def _expm1(x: ScalarValue) -> ScalarValue:
     """Return `exp(x) - 1` for x <= 0 without cancellation near 0, through tanh."""
     # exp(x) - 1 = 2 t / (1 - t) with t = tanh(x/2); -inf gives -1 through t = -1.
     t = _tanh(x * 0.5)
     return (t * 2.0) / (1.0 - t)
 
 
-def _log1p(x: Value) -> Value:
+def _log1p(x: ScalarValue) -> ScalarValue:
     """Return `log(1 + x)` for x >= 0 accurately near 0 (Kahan): errors of 1 + x cancel."""
     w = x + 1.0
     whole = w.equals(1.0) | w.equals(math.inf)
@@ -86,7 +86,7 @@ def _log1p(x: Value) -> Value:
     return te.select(whole, x, log * x / (te.select(whole, 2.0, w) - 1.0))
 
 
-def _softplus(x: Value) -> Value:
+def _softplus(x: ScalarValue) -> ScalarValue:
     return te.maximum(x, 0.0) + _log1p(_exp(-te.unary(UnaryOp.ABS, x)))
 
 
@@ -99,7 +99,7 @@ def _np_sigmoid(x: Array) -> Array:
     return np.where(x >= 0, 1 / (1 + small), small / (1 + small))
 
 
-def _gelu(a: GeluAttrs, x: Value) -> Value:
+def _gelu(a: GeluAttrs, x: ScalarValue) -> ScalarValue:
     if a.form is GeluForm.ERF:
         return x * 0.5 * (te.intrinsic(IntrinsicOp.ERF, x * math.sqrt(0.5)) + 1.0)
     inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
@@ -117,7 +117,7 @@ def _np_selu(a: SeluAttrs, x: Array) -> Array:
     return np.multiply(np.where(x < 0, negative, x), x.dtype.type(a.gamma))
 
 
-def _clip(a: ClipAttrs, x: Value) -> Value:
+def _clip(a: ClipAttrs, x: ScalarValue) -> ScalarValue:
     if x.dtype.is_float:
         return te.minimum(te.maximum(x, a.low), a.high)
     low, high = _whole_bounds(a, x.dtype)

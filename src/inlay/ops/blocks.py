@@ -12,7 +12,7 @@ from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array
-from inlay.ops._define import OpDef, Pattern, Sample, define
+from inlay.ops._define import FusionPattern, OpDef, Sample, define
 from inlay.ops._rules import Types
 from inlay.ops._samples import noise
 
@@ -45,7 +45,7 @@ def _depth_to_space_compute(
     (x,) = operands
     b, depth = lit(a.block), result.shape[1]
 
-    def body(n: Int, c: Int, h: Int, w: Int) -> te.Value:
+    def body(n: Int, c: Int, h: Int, w: Int) -> te.ScalarValue:
         inner = mod(h, b) * a.block + mod(w, b)
         channel = c * (a.block * a.block) + inner if a.column_row else inner * depth + c
         return x[n, channel, floordiv(h, b), floordiv(w, b)]
@@ -78,7 +78,7 @@ def _space_to_depth_compute(
     (x,) = operands
     b, area = lit(a.block), lit(a.block * a.block)
 
-    def body(n: Int, channel: Int, h: Int, w: Int) -> te.Value:
+    def body(n: Int, channel: Int, h: Int, w: Int) -> te.ScalarValue:
         if a.column_row:
             inner, c = mod(channel, area), floordiv(channel, area)
         else:
@@ -105,11 +105,11 @@ def _block_samples() -> list[Sample]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("depth_to_space", BlockAttrs, _depth_to_space_rule, 1, Pattern.LAYOUT,
+    define("depth_to_space", BlockAttrs, _depth_to_space_rule, 1, FusionPattern.LAYOUT,
            "[n, c*b*b, h, w] as [n, c, h*b, w*b]",
            reference=_depth_to_space_reference, compute=_depth_to_space_compute,
            samples=_block_samples),
-    define("space_to_depth", BlockAttrs, _space_to_depth_rule, 1, Pattern.LAYOUT,
+    define("space_to_depth", BlockAttrs, _space_to_depth_rule, 1, FusionPattern.LAYOUT,
            "[n, c, h*b, w*b] as [n, c*b*b, h, w]",
            reference=_space_to_depth_reference, compute=_space_to_depth_compute,
            samples=_block_samples),

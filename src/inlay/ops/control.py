@@ -18,7 +18,7 @@ from inlay.ir.op import NoAttrs, Op
 from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.ops._build import Array
-from inlay.ops._define import Argument, OpDef, Pattern, Sample, no_samples
+from inlay.ops._define import Argument, FusionPattern, OpDef, Sample, no_samples
 from inlay.ops._samples import ints
 
 
@@ -109,7 +109,7 @@ def _zeros_compute(a: DTypeAttrs, operands: Sequence[object], result: TensorType
 def _control(
     op: Op, reference: Callable[..., object], samples: Callable[[], Sequence[Sample]] = no_samples
 ) -> OpDef:
-    return OpDef(op, Pattern.CONTROL, reference, samples=samples)
+    return OpDef(op, FusionPattern.CONTROL, reference, samples=samples)
 
 
 def _samples(*calls: tuple[Argument, ...], attrs: object = None) -> Callable[[], list[Sample]]:
@@ -143,7 +143,7 @@ DEFINITIONS: tuple[OpDef, ...] = (
     _control(core_ops.SET_ROW, _set_row, _samples((_X, 1, _X[2]))),
     _control(core_ops.PUSH_ROW, _push_row,
              _samples((_X, _X[1]), (_X[:0], _X[1]))),
-    OpDef(core_ops.ZEROS, Pattern.LAYOUT,
+    OpDef(core_ops.ZEROS, FusionPattern.LAYOUT,
           _zeros, _zeros_compute,
           samples=_zero_samples),
 )  # fmt: skip

@@ -32,7 +32,7 @@ from inlay.loop import te
 from inlay.ops import _phases as phases
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array, widen, widened
-from inlay.ops._define import OpDef, Pattern, Sample, define
+from inlay.ops._define import FusionPattern, OpDef, Sample, define
 from inlay.ops._rules import ELEMENTS, NUMBERS, Types
 from inlay.ops._samples import noise
 from inlay.ops._windows import Windows, accepted, padded, resolve, window_view
@@ -154,7 +154,7 @@ def conv_compute(a: ConvAttrs, operands: Sequence[te.Tensor], result: TensorType
     source = padded(x, 2, windows, result.shape[2:], 0)
     per_group = floordiv(w.shape[0], lit(a.groups))
 
-    def body(n: Int, o: Int, *at: Int) -> te.Value:
+    def body(n: Int, o: Int, *at: Int) -> te.ScalarValue:
         c, k = te.reduce_axis("c", w.shape[1]), windows.axes()
         base = floordiv(o, per_group) * w.shape[1] if a.groups > 1 else lit(0)
         value = source[(n, base + c, *windows.at(at, k))].cast(wide)
@@ -186,7 +186,7 @@ def _last_compute(a: ConvAttrs, operands: Sequence[te.Tensor], result: TensorTyp
     source = padded(x, 1, windows, result.shape[1:-1], 0)
     per_group = floordiv(w.shape[-1], lit(a.groups))
 
-    def body(n: Int, *rest: Int) -> te.Value:
+    def body(n: Int, *rest: Int) -> te.ScalarValue:
         *at, o = rest
         k, c = windows.axes(), te.reduce_axis("c", w.shape[-2])
         base = floordiv(o, per_group) * w.shape[-2] if a.groups > 1 else lit(0)
@@ -217,7 +217,7 @@ def _depthwise_compute(
     windows = accepted(w.shape[:-1], a.strides, a.dilations, a.pads)
     source = padded(x, 1, windows, result.shape[1:-1], 0)
 
-    def body(n: Int, *rest: Int) -> te.Value:
+    def body(n: Int, *rest: Int) -> te.ScalarValue:
         *at, c = rest
         k = windows.axes()
         value = source[(n, *windows.at(at, k), c)].cast(wide)
@@ -247,7 +247,7 @@ def _pack_reference(a: PackAttrs, w: Array) -> Array:
 def _pack_compute(a: PackAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (w,) = operands
 
-    def body(p: Int, *rest: Int) -> te.Value:
+    def body(p: Int, *rest: Int) -> te.ScalarValue:
         channel = p * a.panel + rest[-1]
         value = w[(*rest[:-1], channel)]
         if mod(w.shape[-1], lit(a.panel)) == 0:
@@ -282,7 +282,7 @@ def _packed_compute(
     source = padded(x, 1, windows, result.shape[1:-1], 0)
     per_group = lit(a.channels // a.groups)
 
-    def body(n: Int, *rest: Int) -> te.Value:
+    def body(n: Int, *rest: Int) -> te.ScalarValue:
         *at, o = rest
         k, c = windows.axes(), te.reduce_axis("c", w.shape[-2])
         base = floordiv(o, per_group) * w.shape[-2] if a.groups > 1 else lit(0)
@@ -391,9 +391,9 @@ def _transpose_compute(
     windows = accepted(w.shape[2:], a.strides, a.dilations, a.pads)
     per_group = floordiv(x.shape[1], lit(a.groups))
 
-    def body(n: Int, o: Int, *at: Int) -> te.Value:
+    def body(n: Int, o: Int, *at: Int) -> te.ScalarValue:
         c, k = te.reduce_axis("c", per_group), windows.axes()
-        inside: te.Value | None = None
+        inside: te.ScalarValue | None = None
         places: list[Int] = []
         for i, stride in enumerate(windows.strides):
             offset = at[i] + windows.before[i] - k[i] * windows.dilations[i]
@@ -540,26 +540,26 @@ def _transpose_samples() -> list[Sample]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("conv", ConvAttrs, conv_rule, 2, Pattern.CONTRACTION,
+    define("conv", ConvAttrs, conv_rule, 2, FusionPattern.CONTRACTION,
            "convolution of [n, c, *s] with [oc, c/groups, *k]",
            reference=conv_reference, compute=conv_compute, samples=_conv_samples,
            terms=conv_terms),
-    define("conv_nhwc", ConvAttrs, _last_rule, 2, Pattern.CONTRACTION,
+    define("conv_nhwc", ConvAttrs, _last_rule, 2, FusionPattern.CONTRACTION,
            "convolution of [n, *s, c] with [*k, c/groups, oc]",
            reference=_last_reference, compute=_last_compute, samples=_last_samples, form_of="conv",
            terms=lambda _, x, w: product(w.shape[:-1])),
-    define("depthwise_conv_nhwc", DepthwiseAttrs, _depthwise_rule, 2, Pattern.CONTRACTION,
+    define("depthwise_conv_nhwc", DepthwiseAttrs, _depthwise_rule, 2, FusionPattern.CONTRACTION,
            "convolution of each channel of [n, *s, c] with its own filter of [*k, c]",
            reference=_depthwise_reference, compute=_depthwise_compute,
            samples=_depthwise_samples, form_of="conv", terms=lambda _, x, w: product(w.shape[:-1])),
-    define("pack_conv_weights", PackAttrs, _pack_rule, 1, Pattern.LAYOUT,
+    define("pack_conv_weights", PackAttrs, _pack_rule, 1, FusionPattern.LAYOUT,
            "[*k, c, oc] as panels of channels [ceil(oc/panel), *k, c, panel], zeros behind",
            reference=_pack_reference, compute=_pack_compute, samples=_pack_samples),
-    define("conv_nhwc_packed", PackedConvAttrs, _packed_rule, 2, Pattern.CONTRACTION,
+    define("conv_nhwc_packed", PackedConvAttrs, _packed_rule, 2, FusionPattern.CONTRACTION,
            "convolution of [n, *s, c] with packed panels [ceil(oc/panel), *k, c/groups, panel]",
            reference=_packed_reference, compute=_packed_compute, samples=_packed_samples,
            form_of="conv", terms=lambda _, x, w: product(w.shape[1:-1])),
-    define("conv_transpose", ConvTransposeAttrs, _transpose_rule, 2, Pattern.CONTRACTION,
+    define("conv_transpose", ConvTransposeAttrs, _transpose_rule, 2, FusionPattern.CONTRACTION,
            "the gradient of conv by its input: [n, c, *s] with [c, oc/groups, *k]",
            reference=_transpose_reference, compute=_transpose_compute,
            decompose=_transpose_decompose, samples=_transpose_samples, terms=_transpose_terms),

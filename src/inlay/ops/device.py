@@ -21,7 +21,7 @@ from inlay.ir.types import (
 )
 from inlay.ir.walk import spine
 from inlay.loop import te
-from inlay.ops._define import Argument, OpDef, Pattern, Sample, define
+from inlay.ops._define import Argument, FusionPattern, OpDef, Sample, define
 from inlay.ops._rules import Types
 from inlay.ops._samples import noise
 
@@ -119,10 +119,10 @@ def _copy_samples() -> list[Sample]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("device_copy", CopyAttrs, _copy_rule, 1, Pattern.OPAQUE,
+    define("device_copy", CopyAttrs, _copy_rule, 1, FusionPattern.OPAQUE,
            "x, moved from one device or memory to another", reference=_same,
            compute=_copy_compute, samples=_copy_samples),
-    define("on_device", OnDeviceAttrs, _same_rule, 1, Pattern.CONTROL,
+    define("on_device", OnDeviceAttrs, _same_rule, 1, FusionPattern.CONTROL,
            "x, annotated with a device that a person wants it on; gone once places are planned",
            reference=_same, samples=_annotation_samples, alias=0),
 )  # fmt: skip

@@ -18,10 +18,10 @@ from inlay.ir.op import NoAttrs, TypeContext
 from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.loop.scalar import BinaryOp, IntrinsicOp, UnaryOp
-from inlay.loop.te import Value
+from inlay.loop.te import ScalarValue
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array, call, element, pointwise, saturate, saturate_array, widen
-from inlay.ops._define import Cost, OpDef, Pattern, Sample, define
+from inlay.ops._define import Cost, FusionPattern, OpDef, Sample, define
 from inlay.ops._pointwise import binary, np_erf, predicate, scalar_binary, unary
 from inlay.ops._rules import BOOLS, ELEMENTS, INTEGERS, NUMBERS, Types
 from inlay.ops._samples import edges, noise
@@ -30,11 +30,12 @@ from inlay.ops._samples import edges, noise
 
 
 def _total(
-    divide: Callable[[Value, Value], Value], by_minus_one: Callable[[Value], Value]
-) -> Callable[[Value, Value], Value]:
+    divide: Callable[[ScalarValue, ScalarValue], ScalarValue],
+    by_minus_one: Callable[[ScalarValue], ScalarValue],
+) -> Callable[[ScalarValue, ScalarValue], ScalarValue]:
     """Make integer division total: 0 by a divisor of 0, and no overflow at the least integer."""
 
-    def scalar(x: Value, y: Value) -> Value:
+    def scalar(x: ScalarValue, y: ScalarValue) -> ScalarValue:
         zero = y.equals(0)
         if not x.dtype.is_signed:
             return te.select(zero, 0, divide(x, te.select(zero, 1, y)))
@@ -45,25 +46,25 @@ def _total(
     return scalar
 
 
-def _zero(x: Value) -> Value:
+def _zero(x: ScalarValue) -> ScalarValue:
     return te.const(0, x.dtype)
 
 
-def _div(x: Value, y: Value) -> Value:
+def _div(x: ScalarValue, y: ScalarValue) -> ScalarValue:
     return x / y if x.dtype.is_float else _total(te.trunc_div, lambda v: -v)(x, y)
 
 
-def _floor_div(x: Value, y: Value) -> Value:
+def _floor_div(x: ScalarValue, y: ScalarValue) -> ScalarValue:
     if x.dtype.is_float:
         return te.unary(UnaryOp.FLOOR, x / y)
     return _total(lambda a, b: a // b, lambda v: -v)(x, y)
 
 
-def _rem(x: Value, y: Value) -> Value:
+def _rem(x: ScalarValue, y: ScalarValue) -> ScalarValue:
     return te.trunc_rem(x, y) if x.dtype.is_float else _total(te.trunc_rem, _zero)(x, y)
 
 
-def _mod(x: Value, y: Value) -> Value:
+def _mod(x: ScalarValue, y: ScalarValue) -> ScalarValue:
     if x.dtype.is_float:
         r = te.trunc_rem(x, y)
         return te.select(r.differs(0) & (r < 0).differs(y < 0), r + y, r)
@@ -105,13 +106,13 @@ def _np_mod(x: Array, y: Array) -> Array:
 # --------------------------------------------------------------------------- magnitude
 
 
-def _sign(x: Value) -> Value:
+def _sign(x: ScalarValue) -> ScalarValue:
     if not x.dtype.is_signed:
         return te.select(x.equals(0), 0, te.const(1, x.dtype))
     return te.select(x > 0, 1, te.select(x < 0, -1, x))
 
 
-def _abs(x: Value) -> Value:
+def _abs(x: ScalarValue) -> ScalarValue:
     return te.unary(UnaryOp.ABS, x) if x.dtype.is_signed else x
 
 
@@ -125,7 +126,7 @@ def _shift(name: str, doc: str, op: BinaryOp, numpy: Callable[[Array, Array], Ar
         gone = np.where(x < 0, -1, 0).astype(x.dtype) if op is BinaryOp.SHR else x.dtype.type(0)
         return np.where((y >= 0) & (y < width), out, gone)
 
-    def scalar(x: Value, y: Value) -> Value:
+    def scalar(x: ScalarValue, y: ScalarValue) -> ScalarValue:
         if not y.dtype.is_signed:
             return te.binary(op, x, y)
         width = y.dtype.bits
@@ -155,7 +156,7 @@ def _select_reference(a: NoAttrs, c: Array, x: Array, y: Array) -> Array:
 
 
 def _select_compute(a: NoAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
-    def body(*i: Int) -> Value:
+    def body(*i: Int) -> ScalarValue:
         c, x, y = (element(t, i) for t in operands)
         return te.select(c, x, y)
 
@@ -192,7 +193,7 @@ def _cast_reference(attrs: CastAttrs, x: Array) -> Array:
 
 
 def _cast_compute(a: CastAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
-    def body(x: Value) -> Value:
+    def body(x: ScalarValue) -> ScalarValue:
         return saturate(x, a.dtype) if x.dtype.is_float and a.dtype.is_integer else x.cast(a.dtype)
 
     return pointwise(result.shape, operands, body, "cast")
@@ -214,7 +215,7 @@ def _bitcast_reference(a: CastAttrs, x: Array) -> Array:
 
 
 def _bitcast_compute(a: CastAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
-    def body(x: Value) -> Value:
+    def body(x: ScalarValue) -> ScalarValue:
         if x.dtype == a.dtype:
             return x
         return te.intrinsic(IntrinsicOp.BITCAST, x, dtype=a.dtype)
@@ -318,15 +319,15 @@ DEFINITIONS: tuple[OpDef, ...] = (
     binary("greater", "x > y", lambda x, y: x > y, np.greater, to_bool=True),
     binary("greater_equal", "x >= y", lambda x, y: x >= y, np.greater_equal, to_bool=True),
     # Choice and conversion
-    define("select", NoAttrs, _select_rule, 3, Pattern.BROADCAST,
+    define("select", NoAttrs, _select_rule, 3, FusionPattern.BROADCAST,
            "x where the condition holds, else y",
            reference=_select_reference,
            compute=_select_compute, samples=_select_samples, in_place=(1, 2)),
-    define("bitcast", CastAttrs, _bitcast_rule, 1, Pattern.ELEMENTWISE,
+    define("bitcast", CastAttrs, _bitcast_rule, 1, FusionPattern.ELEMENTWISE,
            "The bits of x as elements of `dtype`, which has as many.",
            reference=_bitcast_reference, compute=_bitcast_compute,
            samples=_bitcast_samples),
-    define("cast", CastAttrs, _cast_rule, 1, Pattern.ELEMENTWISE,
+    define("cast", CastAttrs, _cast_rule, 1, FusionPattern.ELEMENTWISE,
            "value converted to dtype: floats to integers truncate and saturate, NaN gives 0; "
            "integers to integers wrap; to bool compares with 0",
            reference=_cast_reference, compute=_cast_compute, samples=_cast_samples,

@@ -29,7 +29,7 @@ from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array
-from inlay.ops._define import OpDef, Pattern, Sample, define
+from inlay.ops._define import FusionPattern, OpDef, Sample, define
 from inlay.ops._rules import INTEGERS, Types
 from inlay.ops._samples import ints
 
@@ -92,7 +92,7 @@ def _extremes_compute(
     (index,) = operands
     shape = index.shape[: index.ndim - 1] if a.columns else index.shape
 
-    def body(i: Int) -> te.Value:
+    def body(i: Int) -> te.ScalarValue:
         axes = [te.reduce_axis(f"k{d}", n) for d, n in enumerate(shape)]
         v = index[(*axes, i // 2) if a.columns else tuple(axes)]
         v = (te.minimum(v, _MOST) if v.dtype is U64 else v).cast(I64)
@@ -141,11 +141,11 @@ def _check_samples() -> list[Sample]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("index_extremes", ColumnsAttrs, _extremes_rule, 1, Pattern.REDUCTION,
+    define("index_extremes", ColumnsAttrs, _extremes_rule, 1, FusionPattern.REDUCTION,
            "least index and complement of the greatest, of all or of each column of the last dim",
            reference=_extremes_reference, compute=_extremes_compute,
            samples=_extremes_samples),
-    define("check_indices", IndicesAttrs, _check_rule, (3, None), Pattern.CONTROL,
+    define("check_indices", IndicesAttrs, _check_rule, (3, None), FusionPattern.CONTROL,
            "the index, if its extremes are inside axes of these sizes, or the program stops",
            reference=_check_reference, effect=Effect.FAILS, alias=0, samples=_check_samples),
 )  # fmt: skip

@@ -22,7 +22,7 @@ from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array
-from inlay.ops._define import OpDef, Pattern, Sample, define
+from inlay.ops._define import FusionPattern, OpDef, Sample, define
 from inlay.ops._indices import (
     clamped,
     element_axes,
@@ -96,7 +96,7 @@ def _gather_compute(a: GatherAttrs, operands: Sequence[te.Tensor], result: Tenso
     x, index = operands
     axis = a.axis % x.ndim
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         at = clamped(index[i[axis : axis + index.ndim]], x.shape[axis])
         value = x[(*i[:axis], at, *i[axis + index.ndim :])]
         return te.guarded(have_elements(x.shape[axis : axis + 1]), value, te.const(0, x.dtype))
@@ -149,7 +149,7 @@ def _elements_compute(a: AxisAttrs, operands: Sequence[te.Tensor], result: Tenso
     x, index = operands
     axis = a.axis % x.ndim
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         at = clamped(index[i], x.shape[axis])
         value = x[(*i[:axis], at, *i[axis + 1 :])]
         return te.guarded(have_elements(x.shape[axis : axis + 1]), value, te.const(0, x.dtype))
@@ -199,7 +199,7 @@ def _gather_nd_compute(
     depth = index.shape[-1].value or 0
     lead = index.ndim - 1
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         at = [clamped(index[(*i[:lead], lit(k))], x.shape[a.batch + k]) for k in range(depth)]
         value = x[(*i[: a.batch], *at, *i[lead:])]
         filled = have_elements(x.shape[a.batch : a.batch + depth])
@@ -251,7 +251,7 @@ def _one_hot_compute(a: AxisAttrs, operands: Sequence[object], result: TensorTyp
     assert isinstance(values, te.Tensor)
     axis = a.axis % (index.ndim + 1)
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         at = wrapped(index[(*i[:axis], *i[axis + 1 :])], depth)
         return te.select(at.equals(te.index(i[axis])), values[lit(1)], values[lit(0)])
 
@@ -288,7 +288,7 @@ def _range_reference(a: RangeAttrs, start: int, limit: int, step: int) -> Array:
 def _range_compute(a: RangeAttrs, operands: Sequence[Int], result: TensorType) -> te.Tensor:
     start, _, step = operands
 
-    def body(i: Int) -> te.Value:
+    def body(i: Int) -> te.ScalarValue:
         return te.index(start + i * step, a.dtype)
 
     return te.compute(result.shape, body, name="range")
@@ -321,7 +321,7 @@ def _trilu_compute(a: TriluAttrs, operands: Sequence[object], result: TensorType
     assert isinstance(x, te.Tensor)
     assert isinstance(k, Int)
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         above = te.index(i[-1] - i[-2])
         keep = above >= te.index(k) if a.upper else above <= te.index(k)
         return te.select(keep, x[i], 0)
@@ -341,23 +341,23 @@ def _trilu_samples() -> list[Sample]:
 # --------------------------------------------------------------------------- the table
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("gather", GatherAttrs, _gather_rule, 2, Pattern.LAYOUT,
+    define("gather", GatherAttrs, _gather_rule, 2, FusionPattern.LAYOUT,
            "slices of x along an axis, one for each index: its dims replace the axis",
            reference=_gather_reference, compute=_gather_compute, samples=_gather_samples),
-    define("gather_elements", AxisAttrs, _elements_rule, 2, Pattern.LAYOUT,
+    define("gather_elements", AxisAttrs, _elements_rule, 2, FusionPattern.LAYOUT,
            "elements of x at the index's own place, but along an axis where the index says",
            reference=_elements_reference, compute=_elements_compute, samples=_elements_samples),
-    define("gather_nd", BatchAttrs, _gather_nd_rule, 2, Pattern.LAYOUT,
+    define("gather_nd", BatchAttrs, _gather_nd_rule, 2, FusionPattern.LAYOUT,
            "slices of x at index tuples, which are the last dim of the index",
            reference=_gather_nd_reference, compute=_gather_nd_compute,
            samples=_gather_nd_samples),
-    define("one_hot", AxisAttrs, _one_hot_rule, 3, Pattern.LAYOUT,
+    define("one_hot", AxisAttrs, _one_hot_rule, 3, FusionPattern.LAYOUT,
            "a new axis of depth (an int) with values[1] at each index and values[0] elsewhere",
            reference=_one_hot_reference, compute=_one_hot_compute, samples=_one_hot_samples),
-    define("range", RangeAttrs, _range_rule, 3, Pattern.LAYOUT,
+    define("range", RangeAttrs, _range_rule, 3, FusionPattern.LAYOUT,
            "start, start + step, ... as long as it is before limit; the operands are ints",
            reference=_range_reference, compute=_range_compute, samples=_range_samples),
-    define("trilu", TriluAttrs, _trilu_rule, 2, Pattern.ELEMENTWISE,
+    define("trilu", TriluAttrs, _trilu_rule, 2, FusionPattern.ELEMENTWISE,
            "the upper or lower triangle of matrices from diagonal k (an int), else 0",
            reference=_trilu_reference,
            compute=_trilu_compute, samples=_trilu_samples, in_place=(0,)),

@@ -22,7 +22,7 @@ from inlay.loop.stmt import For, LoopKind, Seq, Stmt, Store
 from inlay.ops import _rules as rules
 from inlay.ops import slicing
 from inlay.ops._build import Array, Ints
-from inlay.ops._define import OpDef, Pattern, Sample, define
+from inlay.ops._define import FusionPattern, OpDef, Sample, define
 from inlay.ops._rules import Types
 from inlay.ops._samples import noise
 
@@ -73,17 +73,17 @@ def _extend_samples() -> list[Sample]:
 def _concat_compute(a: AxisAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     axis = a.axis % len(result.shape)
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         ends, end = list[Int](), lit(0)
         for x in operands:
             end = end + x.shape[axis]
             ends.append(end)
 
-        def piece(k: int) -> te.Value:
+        def piece(k: int) -> te.ScalarValue:
             begin = ends[k - 1] if k else lit(0)
             return operands[k][(*i[:axis], i[axis] - begin, *i[axis + 1 :])]
 
-        def choose(low: int, high: int) -> te.Value:
+        def choose(low: int, high: int) -> te.ScalarValue:
             """Choose among pieces low .. high by halving, so that many cost their logarithm."""
             if high - low == 1:
                 return piece(low)
@@ -183,7 +183,7 @@ def _split_decompose(b: Builder, a: AxisAttrs, args: tuple[Expr, ...]) -> Expr |
 def _cut(x: te.Tensor, axis: int, begin: Int, size: Int) -> te.Tensor:
     shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         return x[(*i[:axis], i[axis] + begin, *i[axis + 1 :])]
 
     return te.compute(shape, body, name="part")
@@ -201,16 +201,16 @@ def _split_samples() -> list[Sample]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("concat", AxisAttrs, _concat_rule, (1, None), Pattern.LAYOUT,
+    define("concat", AxisAttrs, _concat_rule, (1, None), FusionPattern.LAYOUT,
            "tensors one after the other along an axis",
            reference=_concat_reference,
            compute=_concat_compute, loops=_concat_loops, samples=_concat_samples,
            stands_alone=True),
-    define("extend", AxisAttrs, _extend_rule, 2, Pattern.CONTROL,
+    define("extend", AxisAttrs, _extend_rule, 2, FusionPattern.CONTROL,
            "x with another tensor joined to its end along an axis, before which all dims are 1; "
            "amortized constant time for each element that is added, in place",
            reference=_concat_reference, samples=_extend_samples, in_place=(0,)),
-    define("split", AxisAttrs, _split_rule, 2, Pattern.LAYOUT,
+    define("split", AxisAttrs, _split_rule, 2, FusionPattern.LAYOUT,
            "x cut along an axis into parts of sizes given by a shape; a tuple",
            reference=_split_reference, compute=_split_compute, decompose=_split_decompose,
            samples=_split_samples, stands_alone=True),

@@ -19,7 +19,7 @@ from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array, Ints, element
-from inlay.ops._define import OpDef, Pattern, Sample, define
+from inlay.ops._define import FusionPattern, OpDef, Sample, define
 from inlay.ops._rules import Types
 from inlay.ops._samples import noise
 
@@ -65,7 +65,7 @@ def reshaped(x: te.Tensor, shape: Sequence[Int], name: str = "reshape") -> te.Te
     """
     groups = _groups(x.shape, shape)
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         at: list[Int] = []
         for (i0, i1), (o0, o1) in groups:
             flat = lit(0)
@@ -190,7 +190,7 @@ def _flip_compute(a: AxesAttrs, operands: Sequence[te.Tensor], result: TensorTyp
     (x,) = operands
     axes = rules.fronts(a.axes, x.ndim)
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         return x[tuple(x.shape[d] - 1 - v if d in axes else v for d, v in enumerate(i))]
 
     return te.compute(result.shape, body, name="flip")
@@ -252,7 +252,7 @@ def _tile_compute(a: NoAttrs, operands: Sequence[Any], result: TensorType) -> te
     x: te.Tensor = operands[0]
     repeats: Ints = operands[1]
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         return x[tuple(v if repeats[d] == 1 else mod(v, x.shape[d]) for d, v in enumerate(i))]
 
     return te.compute(result.shape, body, name="tile")
@@ -271,23 +271,23 @@ def _tile_samples() -> list[Sample]:
 # --------------------------------------------------------------------------- the table
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("reshape", NoAttrs, _reshape_rule, 2, Pattern.LAYOUT,
+    define("reshape", NoAttrs, _reshape_rule, 2, FusionPattern.LAYOUT,
            "x with another shape: the same elements in row-major order",
            reference=_reshape_reference,
            compute=_reshape_compute,
            samples=_reshape_samples, alias=0),
-    define("transpose", PermAttrs, _transpose_rule, 1, Pattern.LAYOUT,
+    define("transpose", PermAttrs, _transpose_rule, 1, FusionPattern.LAYOUT,
            "axes in another order: axis d of the result is axis perm[d] of x",
            reference=_transpose_reference,
            compute=_transpose_compute, samples=_transpose_samples),
-    define("flip", AxesAttrs, _flip_rule, 1, Pattern.LAYOUT, "axes reversed",
+    define("flip", AxesAttrs, _flip_rule, 1, FusionPattern.LAYOUT, "axes reversed",
            reference=_flip_reference,
            compute=_flip_compute, samples=_flip_samples),
-    define("broadcast_to", NoAttrs, _broadcast_rule, 2, Pattern.BROADCAST,
+    define("broadcast_to", NoAttrs, _broadcast_rule, 2, FusionPattern.BROADCAST,
            "x repeated to the common shape of its own and a given one",
            reference=_broadcast_reference, compute=_broadcast_compute,
            samples=_broadcast_samples),
-    define("tile", NoAttrs, _tile_rule, 2, Pattern.LAYOUT,
+    define("tile", NoAttrs, _tile_rule, 2, FusionPattern.LAYOUT,
            "x repeated along each axis as often as a shape says",
            reference=_tile_reference,
            compute=_tile_compute, samples=_tile_samples),

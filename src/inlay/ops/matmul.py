@@ -23,7 +23,7 @@ from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array, widen, widened
-from inlay.ops._define import OpDef, Pattern, Sample, define
+from inlay.ops._define import FusionPattern, OpDef, Sample, define
 from inlay.ops._rules import ELEMENTS, NUMBERS, Types
 from inlay.ops._samples import noise
 from inlay.ops.reduction import then
@@ -67,12 +67,12 @@ def product(
     a: te.Tensor,
     b: te.Tensor,
     shape: Sequence[Int],
-    element: Callable[[te.Value, te.Value], te.Value],
+    element: Callable[[te.ScalarValue, te.ScalarValue], te.ScalarValue],
     name: str,
 ) -> te.Tensor:
     """Return the sum over the inner axis of `element(a, b)`."""
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         k = te.reduce_axis("k", a.shape[-1])
         tail = (a.ndim > 1) + (b.ndim > 1)
         batch = i[: len(i) - tail]
@@ -152,7 +152,7 @@ def _pack_reference(attrs: PackAttrs, w: Array) -> Array:
 def _pack_compute(attrs: PackAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (w,) = operands
 
-    def body(p: Int, k: Int, j: Int) -> te.Value:
+    def body(p: Int, k: Int, j: Int) -> te.ScalarValue:
         column = p * attrs.panel + j
         inside = _inside(column, w.shape[1], attrs.panel)
         return te.guarded(inside, w[k, column], te.const(0, w.dtype))
@@ -160,7 +160,7 @@ def _pack_compute(attrs: PackAttrs, operands: Sequence[te.Tensor], result: Tenso
     return te.compute(result.shape, body, name="packed")
 
 
-def _inside(index: Int, size: Int, panel: int) -> te.Value | None:
+def _inside(index: Int, size: Int, panel: int) -> te.ScalarValue | None:
     """Whether an index into whole panels is in range; None where panels divide the size."""
     return None if mod(size, lit(panel)) == 0 else te.index(index) < te.index(size)
 
@@ -188,7 +188,7 @@ def _packed_compute(
     x, w = operands
     wide, panel = widened(x.dtype), lit(attrs.panel)
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         k = te.reduce_axis("k", x.shape[-1])
         weight = w[floordiv(i[-1], panel), k, mod(i[-1], panel)]
         return te.sum_over(k, x[(*i[:-1], k)].cast(wide) * weight.cast(wide))
@@ -221,13 +221,13 @@ def _packed_samples() -> list[Sample]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("matmul", NoAttrs, _rule, 2, Pattern.CONTRACTION, "matrix product, as NumPy's matmul",
+    define("matmul", NoAttrs, _rule, 2, FusionPattern.CONTRACTION, "matrix product, as NumPy's matmul",
            reference=_reference, compute=_compute, samples=_samples,
            terms=lambda _, x, w: x.shape[-1]),
-    define("pack_weights", PackAttrs, _pack_rule, 1, Pattern.LAYOUT,
+    define("pack_weights", PackAttrs, _pack_rule, 1, FusionPattern.LAYOUT,
            "[k, n] as panels of columns [ceil(n/panel), k, panel], zeros behind the last",
            reference=_pack_reference, compute=_pack_compute, samples=_pack_samples),
-    define("matmul_packed", PackedAttrs, _packed_rule, 2, Pattern.CONTRACTION,
+    define("matmul_packed", PackedAttrs, _packed_rule, 2, FusionPattern.CONTRACTION,
            "[..., k] times packed panels [ceil(n/panel), k, panel], to [..., n]",
            reference=_packed_reference, compute=_packed_compute, samples=_packed_samples,
            form_of="matmul", terms=lambda _, x, w: w.shape[1]),

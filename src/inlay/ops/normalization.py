@@ -20,7 +20,7 @@ from inlay.loop import te
 from inlay.loop.scalar import IntrinsicOp, ReduceOp, UnaryOp
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array, wide_element, widen, widened
-from inlay.ops._define import Cost, OpDef, Pattern, Sample, define
+from inlay.ops._define import Cost, FusionPattern, OpDef, Sample, define
 from inlay.ops._rules import FLOATS, Types
 from inlay.ops._samples import noise
 from inlay.ops.reduction import mean_stage, reduce, then
@@ -82,7 +82,7 @@ class LpNormAttrs:
     p: int = 2
 
 
-def _exp(v: te.Value) -> te.Value:
+def _exp(v: te.ScalarValue) -> te.ScalarValue:
     return te.intrinsic(IntrinsicOp.EXP, v)
 
 
@@ -128,7 +128,7 @@ def _softmax_compute(a: AxisAttrs, operands: Sequence[te.Tensor], result: Tensor
     axis = a.axis % x.ndim
     _, e, total = _exp_stages(x, axis)
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         return (e[i] / total[_one(i, (axis,))]).cast(x.dtype)
 
     return te.compute(result.shape, body, name="softmax", tag="softmax")
@@ -142,7 +142,7 @@ def _log_softmax_compute(
     top, _, total = _exp_stages(x, axis)
     log = then(total, lambda v: te.intrinsic(IntrinsicOp.LOG, v), "log_sum")
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         one = _one(i, (axis,))
         return (x[i].cast(wide) - top[one] - log[one]).cast(x.dtype)
 
@@ -188,7 +188,7 @@ def _lp_compute(a: LpNormAttrs, operands: Sequence[te.Tensor], result: TensorTyp
     (x,) = operands
     axis, wide = a.axis % x.ndim, widened(x.dtype)
 
-    def size(v: te.Value) -> te.Value:
+    def size(v: te.ScalarValue) -> te.ScalarValue:
         v = v.cast(wide)
         return te.unary(UnaryOp.ABS, v) if a.p == 1 else v * v
 
@@ -196,7 +196,7 @@ def _lp_compute(a: LpNormAttrs, operands: Sequence[te.Tensor], result: TensorTyp
     if a.p == 2:
         norm = then(norm, lambda v: te.unary(UnaryOp.SQRT, v), "norm")
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         n = norm[_one(i, (axis,))]
         none = n.equals(0)
         return te.select(none, 0, x[i].cast(wide) / te.select(none, 1, n)).cast(x.dtype)
@@ -223,7 +223,7 @@ def _standardized(x: te.Tensor, axes: Sequence[int], epsilon: float) -> tuple[te
     mean = mean_stage(x, axes, keepdims=True, name="mean")
     count = product(x.shape[a] for a in axes)
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         over = {a: te.reduce_axis(f"r{a}", x.shape[a]) for a in axes}
         d = x[tuple(over.get(d, v) for d, v in enumerate(i))].cast(wide) - mean[i]
         return te.sum_over(list(over.values()), d * d)
@@ -232,7 +232,7 @@ def _standardized(x: te.Tensor, axes: Sequence[int], epsilon: float) -> tuple[te
     return mean, then(squares, lambda v: _rsqrt(v / te.index(count, wide) + epsilon), "scale")
 
 
-def _rsqrt(v: te.Value) -> te.Value:
+def _rsqrt(v: te.ScalarValue) -> te.ScalarValue:
     return te.intrinsic(IntrinsicOp.RSQRT, v)
 
 
@@ -279,7 +279,7 @@ def _layer_compute(
     axes, wide = tuple(range(a.axis % x.ndim, x.ndim)), widened(x.dtype)
     mean, scale = _standardized(x, axes, a.epsilon)
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         one = _one(i, axes)
         y = (x[i].cast(wide) - mean[one]) * scale[one]
         if weights:
@@ -303,7 +303,7 @@ def _rms_compute(a: LayerNormAttrs, operands: Sequence[te.Tensor], result: Tenso
     mean = mean_stage(x, axes, lambda v: v * v, keepdims=True, name="mean_square")
     scale = then(mean, lambda v: _rsqrt(v + a.epsilon), "scale")
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         y = x[i].cast(wide) * scale[_one(i, axes)]
         return (y * wide_element(weights[0], i) if weights else y).cast(x.dtype)
 
@@ -356,7 +356,7 @@ def _batch_compute(
     x, scale, bias, mean, variance = operands
     axis, wide = a.axis % x.ndim, widened(x.dtype)
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         s, b, m, v = (w[i[axis]].cast(wide) for w in (scale, bias, mean, variance))
         return ((x[i].cast(wide) - m) * (s * _rsqrt(v + a.epsilon)) + b).cast(x.dtype)
 
@@ -408,7 +408,7 @@ def _instance_compute(
     axes, wide = tuple(range(2, x.ndim)), widened(x.dtype)
     mean, scale = _standardized(x, axes, a.epsilon)
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         one = _one(i, axes)
         y = (x[i].cast(wide) - mean[one]) * scale[one]
         return _channel_weights(y, weights, i[1]).cast(x.dtype)
@@ -416,7 +416,7 @@ def _instance_compute(
     return te.compute(result.shape, body, name="instance_norm")
 
 
-def _channel_weights(y: te.Value, weights: Sequence[te.Tensor], channel: Int) -> te.Value:
+def _channel_weights(y: te.ScalarValue, weights: Sequence[te.Tensor], channel: Int) -> te.ScalarValue:
     for k, w in enumerate(weights):
         value = w[channel].cast(y.dtype)
         y = y * value if k == 0 else y + value
@@ -430,8 +430,10 @@ def _group_compute(
     wide, each = widened(x.dtype), floordiv(x.shape[1], lit(a.groups))
     count = product((each, *x.shape[2:]))
 
-    def over_group(element: Callable[[te.Value, Int, Int], te.Value], name: str) -> te.Tensor:
-        def body(n: Int, g: Int) -> te.Value:
+    def over_group(
+        element: Callable[[te.ScalarValue, Int, Int], te.ScalarValue], name: str
+    ) -> te.Tensor:
+        def body(n: Int, g: Int) -> te.ScalarValue:
             c = te.reduce_axis("c", each)
             rest = [te.reduce_axis(f"r{d}", x.shape[d]) for d in range(2, x.ndim)]
             value = x[(n, g * each + c, *rest)].cast(wide)
@@ -446,7 +448,7 @@ def _group_compute(
     distance = over_group(lambda v, n, g: (v - mean[n, g]) * (v - mean[n, g]), "squares")
     scale = then(mean_of(distance, "variance"), lambda v: _rsqrt(v + a.epsilon), "scale")
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         g = floordiv(i[1], each)
         y = (x[i].cast(wide) - mean[i[0], g]) * scale[i[0], g]
         return _channel_weights(y, weights, i[1]).cast(x.dtype)
@@ -491,7 +493,7 @@ def _lrn_compute(a: LrnAttrs, operands: Sequence[te.Tensor], result: TensorType)
     (x,) = operands
     wide, before = widened(x.dtype), (a.size - 1) // 2
 
-    def body(n: Int, c: Int, *rest: Int) -> te.Value:
+    def body(n: Int, c: Int, *rest: Int) -> te.ScalarValue:
         k = te.reduce_axis("k", a.size)
         at = c + k - before
         inside = (te.index(at) >= 0) & (te.index(at) < te.index(x.shape[1]))
@@ -500,7 +502,7 @@ def _lrn_compute(a: LrnAttrs, operands: Sequence[te.Tensor], result: TensorType)
 
     squares = te.compute(x.shape, body, name="squares")
 
-    def scaled(*i: Int) -> te.Value:
+    def scaled(*i: Int) -> te.ScalarValue:
         base = squares[i] * (a.alpha / a.size) + a.bias
         power = te.intrinsic(IntrinsicOp.POW, base, te.const(a.beta, wide))
         return (x[i].cast(wide) / power).cast(x.dtype)
@@ -520,37 +522,37 @@ def _lrn_samples() -> list[Sample]:
 # --------------------------------------------------------------------------- the table
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("softmax", AxisAttrs, _axis_rule, 1, Pattern.REDUCTION,
+    define("softmax", AxisAttrs, _axis_rule, 1, FusionPattern.REDUCTION,
            "exp(x) divided by its sum along an axis, shifted by the maximum",
            reference=_softmax_reference, compute=_softmax_compute, samples=_softmax_samples,
            in_place=(0,), cost=Cost.FUNCTION),
-    define("log_softmax", AxisAttrs, _axis_rule, 1, Pattern.REDUCTION,
+    define("log_softmax", AxisAttrs, _axis_rule, 1, FusionPattern.REDUCTION,
            "logarithm of softmax, without computing it",
            reference=_log_softmax_reference, compute=_log_softmax_compute,
            samples=_softmax_samples, in_place=(0,), cost=Cost.FUNCTION),
-    define("lp_normalize", LpNormAttrs, _lp_rule, 1, Pattern.REDUCTION,
+    define("lp_normalize", LpNormAttrs, _lp_rule, 1, FusionPattern.REDUCTION,
            "x divided by its p-norm along an axis; 0 where the norm is 0",
            reference=_lp_reference, compute=_lp_compute, samples=_lp_samples),
-    define("layer_norm", LayerNormAttrs, _layer_rule, (1, 3), Pattern.REDUCTION,
+    define("layer_norm", LayerNormAttrs, _layer_rule, (1, 3), FusionPattern.REDUCTION,
            "x scaled to mean 0 and variance 1 over trailing axes, times a scale, plus a bias",
            reference=_layer_reference, compute=_layer_compute,
            samples=lambda: _layer_samples(2), cost=Cost.FUNCTION),
-    define("rms_norm", LayerNormAttrs, _layer_rule, (1, 2), Pattern.REDUCTION,
+    define("rms_norm", LayerNormAttrs, _layer_rule, (1, 2), FusionPattern.REDUCTION,
            "x divided by its root mean square over trailing axes, times a scale",
            reference=_rms_reference, compute=_rms_compute, samples=lambda: _layer_samples(1)),
-    define("batch_norm", BatchNormAttrs, _batch_rule, 5, Pattern.BROADCAST,
+    define("batch_norm", BatchNormAttrs, _batch_rule, 5, FusionPattern.BROADCAST,
            "(x - mean) / sqrt(variance + epsilon) * scale + bias, per channel",
            reference=_batch_reference, compute=_batch_compute, samples=_batch_samples,
            in_place=(0,)),
-    define("instance_norm", InstanceNormAttrs, _group_rule, (1, 3), Pattern.REDUCTION,
+    define("instance_norm", InstanceNormAttrs, _group_rule, (1, 3), FusionPattern.REDUCTION,
            "x [n, c, *s] scaled to mean 0 and variance 1 over s, times scale [c], plus bias [c]",
            reference=_group_reference, compute=_instance_compute,
            samples=lambda: _group_samples(InstanceNormAttrs(1e-3))),
-    define("group_norm", GroupNormAttrs, _group_rule, (1, 3), Pattern.REDUCTION,
+    define("group_norm", GroupNormAttrs, _group_rule, (1, 3), FusionPattern.REDUCTION,
            "as instance_norm, over groups of channels",
            reference=_group_reference, compute=_group_compute,
            samples=lambda: _group_samples(GroupNormAttrs(3))),
-    define("lrn", LrnAttrs, _lrn_rule, 1, Pattern.REDUCTION,
+    define("lrn", LrnAttrs, _lrn_rule, 1, FusionPattern.REDUCTION,
            "x divided by a power of the sum of squares over near channels",
            reference=_lrn_reference, compute=_lrn_compute, samples=_lrn_samples),
 )  # fmt: skip

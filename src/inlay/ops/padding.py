@@ -16,7 +16,7 @@ from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array, Ints
-from inlay.ops._define import OpDef, Pattern, Sample, define
+from inlay.ops._define import FusionPattern, OpDef, Sample, define
 from inlay.ops._rules import Types
 from inlay.ops._samples import noise
 
@@ -77,7 +77,7 @@ def _pad_compute(a: PadAttrs, operands: Sequence[Any], result: TensorType) -> te
     value: Sequence[te.Tensor] = operands[2:]
     rank = x.ndim
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         at, inside = list(i), None
         for d in range(rank):
             if pads[d] == 0 and pads[rank + d] == 0:
@@ -146,7 +146,7 @@ def _pad_samples() -> list[Sample]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("pad", PadAttrs, _pad_rule, (2, 3), Pattern.LAYOUT,
+    define("pad", PadAttrs, _pad_rule, (2, 3), FusionPattern.LAYOUT,
            "x with elements around it: pads is a shape of all fronts, then all ends; negative ones "
            "cut; the value outside is 0 or a tensor of rank 0",
            reference=_pad_reference, compute=_pad_compute, samples=_pad_samples, stands_alone=True),

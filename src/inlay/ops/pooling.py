@@ -19,7 +19,7 @@ from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array, lowest, widen, widened
-from inlay.ops._define import OpDef, Pattern, Sample, define
+from inlay.ops._define import FusionPattern, OpDef, Sample, define
 from inlay.ops._rules import FLOATS, NUMBERS, Types
 from inlay.ops._samples import noise
 from inlay.ops._windows import Windows, accepted, padded, resolve, window_view
@@ -93,7 +93,7 @@ def _reduced(
     """Combine each window of the padded `source` with a reduction such as `te.max_over`."""
     windows, first, wide = _windows(a), _first(a), widened(x.dtype)
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         k = windows.axes()
         at = windows.at(i[first : first + windows.count], k)
         value = source[(*i[:first], *at, *i[first + windows.count :])]
@@ -152,12 +152,12 @@ def _index_compute(a: MaxPoolAttrs, operands: Sequence[te.Tensor], result: Tenso
     best = _reduced(x, a, source, result.shape, te.max_over, "max_pool")
     nowhere = np.iinfo(np.int64).max
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         k = windows.axes()
         padded_at = windows.at(i[first : first + windows.count], k)
         value = source[(*i[:first], *padded_at, *i[first + windows.count :])]
         at, flat = list(i), lit(0)
-        hit: te.Value = value.equals(best[i])
+        hit: te.ScalarValue = value.equals(best[i])
         if x.dtype.is_float:
             hit = hit | value.differs(value)
         for d in range(windows.count):
@@ -205,7 +205,7 @@ def _average_compute(
     source = padded(x, first, windows, out, 0, ceil=a.ceil_mode)
     total = _reduced(x, a, source, result.shape, te.sum_over, "pool_sum")
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         at = i[first : first + windows.count]
         count = product(
             _counted(a, windows, d, at[d], x.shape[first + d]) for d in range(windows.count)
@@ -287,13 +287,13 @@ def _average_samples() -> list[Sample]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("max_pool", MaxPoolAttrs, _max_rule, 1, Pattern.REDUCTION,
+    define("max_pool", MaxPoolAttrs, _max_rule, 1, FusionPattern.REDUCTION,
            "greatest of each window; NaN if any is",
            reference=_max_reference, compute=_max_compute, samples=_max_samples),
-    define("max_pool_index", MaxPoolAttrs, _index_rule, 1, Pattern.REDUCTION,
+    define("max_pool_index", MaxPoolAttrs, _index_rule, 1, FusionPattern.REDUCTION,
            "index, in the flattened input, of the first greatest of each window",
            reference=_index_reference, compute=_index_compute, samples=_max_samples),
-    define("average_pool", AveragePoolAttrs, _average_rule, 1, Pattern.REDUCTION,
+    define("average_pool", AveragePoolAttrs, _average_rule, 1, FusionPattern.REDUCTION,
            "mean of each window, over the elements inside the input",
            reference=_average_reference, compute=_average_compute, samples=_average_samples),
 )  # fmt: skip

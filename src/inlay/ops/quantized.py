@@ -21,7 +21,7 @@ from inlay.loop.scalar import UnaryOp
 from inlay.ops import _rules as rules
 from inlay.ops import convolution
 from inlay.ops._build import Array, saturate, saturate_array, widen, widened
-from inlay.ops._define import OpDef, Pattern, Sample, define
+from inlay.ops._define import FusionPattern, OpDef, Sample, define
 from inlay.ops._rules import FLOATS, Types
 from inlay.ops._samples import noise
 from inlay.ops.convolution import ConvAttrs, conv_terms
@@ -55,7 +55,7 @@ def _per_axis(ctx: TypeContext, p: TensorType, x: TensorType, axis: int, what: s
     rules.same_shape(ctx, p, (x.shape[rules.axis_of(ctx, axis, len(x.shape))],), what)
 
 
-def _at(p: te.Tensor, i: Sequence[Int], axis: int) -> te.Value:
+def _at(p: te.Tensor, i: Sequence[Int], axis: int) -> te.ScalarValue:
     return p[i[axis % len(i)]] if p.ndim else p[()]
 
 
@@ -93,7 +93,7 @@ def _quantize_compute(
     x, scale, *zero = operands
     wide, info = widened(x.dtype), np.iinfo(a.dtype.numpy)
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         quotient = x[i].cast(wide) / _at(scale, i, a.axis).cast(wide)
         q = saturate(te.unary(UnaryOp.ROUND_EVEN, quotient), I32, -WIDEST, WIDEST)
         if zero:
@@ -127,7 +127,7 @@ def _dequantize_compute(
     q, scale, *zero = operands
     wide = widened(scale.dtype)
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         whole = q[i].cast(I32)
         if zero:
             whole = whole - _at(zero[0], i, a.axis).cast(I32)
@@ -215,7 +215,7 @@ def _matmul_compute(a: NoAttrs, operands: Sequence[te.Tensor], result: TensorTyp
 def _shifted(x: te.Tensor, zero: te.Tensor | None, axis: int) -> te.Tensor:
     """Return a tensor as i32 less its zero point."""
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         v = x[i].cast(I32)
         return v if zero is None else v - _at(zero, i, axis).cast(I32)
 
@@ -276,19 +276,19 @@ def _conv_samples() -> list[Sample]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("quantize", QuantizeAttrs, _quantize_rule, (2, 3), Pattern.BROADCAST,
+    define("quantize", QuantizeAttrs, _quantize_rule, (2, 3), FusionPattern.BROADCAST,
            "round(x / scale) + zero point, saturated to the type of the result",
            reference=_quantize_reference, compute=_quantize_compute, samples=_quantize_samples),
-    define("dequantize", DequantizeAttrs, _dequantize_rule, (2, 3), Pattern.BROADCAST,
+    define("dequantize", DequantizeAttrs, _dequantize_rule, (2, 3), FusionPattern.BROADCAST,
            "(q - zero point) * scale, in the type of the scale",
            reference=_dequantize_reference, compute=_dequantize_compute,
            samples=_dequantize_samples),
-    define("matmul_integer", NoAttrs, _matmul_rule, (2, 4), Pattern.CONTRACTION,
+    define("matmul_integer", NoAttrs, _matmul_rule, (2, 4), FusionPattern.CONTRACTION,
            "matmul in i32 of operands less their zero points (one, or one per row of the left and "
            "column of the right)",
            reference=_matmul_reference, compute=_matmul_compute, samples=_matmul_samples,
            terms=lambda _, x, w: x.shape[-1]),
-    define("conv_integer", ConvAttrs, _conv_rule, (2, 4), Pattern.CONTRACTION,
+    define("conv_integer", ConvAttrs, _conv_rule, (2, 4), FusionPattern.CONTRACTION,
            "conv in i32 of operands less their zero points (one, and one or one per output channel)",
            reference=_conv_reference, compute=_conv_compute, samples=_conv_samples,
            terms=conv_terms),

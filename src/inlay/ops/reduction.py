@@ -23,7 +23,7 @@ from inlay.loop.scalar import IntrinsicOp, Load, ReduceOp, UnaryOp
 from inlay.loop.stmt import Alloc, For, LoopKind, Seq, Stmt, Store
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array, highest, lowest, widen, widened
-from inlay.ops._define import OpDef, Pattern, Sample, define
+from inlay.ops._define import FusionPattern, OpDef, Sample, define
 from inlay.ops._rules import BOOLS, FLOATS, NUMBERS, Types
 from inlay.ops._samples import noise
 
@@ -69,7 +69,7 @@ def reduce(
     x: te.Tensor,
     axes: Sequence[int],
     op: ReduceOp,
-    element: Callable[[te.Value], te.Value] = lambda v: v,
+    element: Callable[[te.ScalarValue], te.ScalarValue] = lambda v: v,
     *,
     keepdims: bool,
     name: str,
@@ -78,7 +78,7 @@ def reduce(
     """Combine `element(x[...])` over axes counted from the front, in the order of the axes."""
     shape = reduced_shape(x.shape, axes, keepdims=keepdims)
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         over = {a: te.reduce_axis(f"r{a}", x.shape[a]) for a in axes}
         rest = iter([v for d, v in enumerate(i) if d not in axes] if keepdims else i)
         at = [over[d] if d in over else next(rest) for d in range(x.ndim)]
@@ -88,7 +88,7 @@ def reduce(
     return te.compute(shape, body, name=name, tag=tag)
 
 
-def then(x: te.Tensor, f: Callable[[te.Value], te.Value], name: str) -> te.Tensor:
+def then(x: te.Tensor, f: Callable[[te.ScalarValue], te.ScalarValue], name: str) -> te.Tensor:
     """Map every element."""
     return te.compute(x.shape, lambda *i: f(x[i]), name=name)
 
@@ -104,8 +104,8 @@ def _reduction(
     op: ReduceOp,
     numpy: Numpy,
     *,
-    before: Callable[[te.Value], te.Value] = lambda v: v,
-    after: Callable[[te.Value], te.Value] | None = None,
+    before: Callable[[te.ScalarValue], te.ScalarValue] = lambda v: v,
+    after: Callable[[te.ScalarValue], te.ScalarValue] | None = None,
     domain: Domain = NUMBERS,
 ) -> OpDef:
     """Make a reduction: `after(combine(before(x)))`, in the widened format of floats.
@@ -132,7 +132,7 @@ def _reduction(
         return then(total, lambda v: (after(v) if after else v).cast(x.dtype), name)
 
     return define(
-        name, ReduceAttrs, rule, 1, Pattern.REDUCTION, doc, reference=reference, compute=compute,
+        name, ReduceAttrs, rule, 1, FusionPattern.REDUCTION, doc, reference=reference, compute=compute,
         samples=lambda: _samples(domain),
     )  # fmt: skip
 
@@ -167,7 +167,7 @@ def _samples(domain: Domain) -> list[Sample]:
 def mean_stage(
     x: te.Tensor,
     axes: Sequence[int],
-    element: Callable[[te.Value], te.Value] = lambda v: v,
+    element: Callable[[te.ScalarValue], te.ScalarValue] = lambda v: v,
     *,
     keepdims: bool,
     name: str,
@@ -235,7 +235,7 @@ def _logsumexp_compute(
     top, total = shifted_exp_sum(x, axes)
     rest = [d for d in range(x.ndim) if d not in axes]
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         at = list(i)
         if not a.keepdims:
             at = [lit(0)] * x.ndim
@@ -258,7 +258,7 @@ def shifted_exp_sum(x: te.Tensor, axes: Sequence[int]) -> tuple[te.Tensor, te.Te
         top, lambda v: te.select(te.intrinsic(IntrinsicOp.IS_INF, v, dtype=BOOL), 0.0, v), "shift"
     )
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         over = {a: te.reduce_axis(f"r{a}", x.shape[a]) for a in axes}
         at = tuple(over.get(d, v) for d, v in enumerate(i))
         value = te.intrinsic(IntrinsicOp.EXP, x[at].cast(wide) - top[i])
@@ -291,7 +291,7 @@ def _arg_reduction(name: str, doc: str, op: ReduceOp, numpy: Callable[..., Array
         axis, wide = a.axis % x.ndim, widened(x.dtype)
         best = reduce(x, (axis,), op, lambda v: v.cast(wide), keepdims=a.keepdims, name="best")
 
-        def body(*i: Int) -> te.Value:
+        def body(*i: Int) -> te.ScalarValue:
             k = te.reduce_axis("k", x.shape[axis])
             at = (*i[:axis], k, *(i[axis + 1 :] if a.keepdims else i[axis:]))
             v = x[at].cast(wide)
@@ -305,7 +305,7 @@ def _arg_reduction(name: str, doc: str, op: ReduceOp, numpy: Callable[..., Array
         return te.compute(result.shape, body, name=name)
 
     return define(
-        name, ArgReduceAttrs, _arg_rule, 1, Pattern.REDUCTION, doc, reference=reference,
+        name, ArgReduceAttrs, _arg_rule, 1, FusionPattern.REDUCTION, doc, reference=reference,
         compute=compute, samples=_arg_samples,
     )  # fmt: skip
 
@@ -354,7 +354,7 @@ def _cumulative(name: str, doc: str, numpy: Callable[..., Array], start: int) ->
         return _running(a, x, y, start, multiply=name == "cumprod")
 
     return define(
-        name, CumulativeAttrs, _cumulative_rule, 1, Pattern.OPAQUE, doc, reference=reference,
+        name, CumulativeAttrs, _cumulative_rule, 1, FusionPattern.OPAQUE, doc, reference=reference,
         loops=loops, samples=_cumulative_samples,
     )  # fmt: skip
 
@@ -372,7 +372,7 @@ def _running(a: CumulativeAttrs, x: Buffer, y: Buffer, start: int, *, multiply: 
     at = list(map(to_int, loops))
     if a.reverse:
         at[axis] = x.shape[axis] - 1 - to_int(loops[axis])
-    here, now = from_x[tuple(at)].cast(wide), te.Value(Load(total, (lit(0),)))
+    here, now = from_x[tuple(at)].cast(wide), te.ScalarValue(Load(total, (lit(0),)))
     update = Store(total, (lit(0),), (now * here if multiply else now + here).scalar)
     write = Store(y, tuple(at), now.cast(y.dtype).scalar)
     step: Stmt = Seq((write, update) if a.exclusive else (update, write))
@@ -400,19 +400,19 @@ def _cumulative_samples() -> list[Sample]:
 # --------------------------------------------------------------------------- the table
 
 
-def _abs(v: te.Value) -> te.Value:
+def _abs(v: te.ScalarValue) -> te.ScalarValue:
     return te.unary(UnaryOp.ABS, v) if v.dtype.is_signed else v
 
 
-def _square(v: te.Value) -> te.Value:
+def _square(v: te.ScalarValue) -> te.ScalarValue:
     return v * v
 
 
-def _log(v: te.Value) -> te.Value:
+def _log(v: te.ScalarValue) -> te.ScalarValue:
     return te.intrinsic(IntrinsicOp.LOG, v)
 
 
-def _sqrt(v: te.Value) -> te.Value:
+def _sqrt(v: te.ScalarValue) -> te.ScalarValue:
     return te.unary(UnaryOp.SQRT, v)
 
 
@@ -457,12 +457,12 @@ DEFINITIONS: tuple[OpDef, ...] = (
                lambda x, axes, k: np.log(_np_sum(x, axes, k)), after=_log, domain=FLOATS),
     define("reduce_logsumexp", ReduceAttrs,
            lambda ctx, a, args: _rule(ctx, a, rules.tensor(ctx, args, 0, FLOATS)),
-           1, Pattern.REDUCTION, "log of the sum of exp(x), shifted by the maximum",
+           1, FusionPattern.REDUCTION, "log of the sum of exp(x), shifted by the maximum",
            reference=_logsumexp_reference,
            compute=_logsumexp_compute, samples=lambda: _samples(FLOATS)),
     define("reduce_mean", ReduceAttrs,
            lambda ctx, a, args: _rule(ctx, a, rules.tensor(ctx, args, 0, NUMBERS)),
-           1, Pattern.REDUCTION, "sum divided by count; integers truncate",
+           1, FusionPattern.REDUCTION, "sum divided by count; integers truncate",
            reference=_mean_reference, compute=_mean_compute, samples=_mean_samples),
     _arg_reduction("argmax", "index of the greatest; of the first NaN if there is one",
                    ReduceOp.MAX, np.argmax),

@@ -26,7 +26,7 @@ from inlay.loop import te
 from inlay.loop.scalar import UnaryOp
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array, widen, widened
-from inlay.ops._define import OpDef, Pattern, Sample, define
+from inlay.ops._define import FusionPattern, OpDef, Sample, define
 from inlay.ops._rules import ELEMENTS, FLOATS, Types
 from inlay.ops._samples import noise
 
@@ -74,7 +74,7 @@ class ResizeAttrs:
     exclude_outside: bool = False
 
 
-Tap = tuple[te.Value, te.Value]
+Tap = tuple[te.ScalarValue, te.ScalarValue]
 """An index into an axis (i64, inside) and a weight (f32)."""
 
 
@@ -121,8 +121,8 @@ def _compute(a: ResizeAttrs, operands: Sequence[Any], result: TensorType) -> te.
 def _picked(a: ResizeAttrs, x: te.Tensor, axes: Sequence[int], result: TensorType) -> te.Tensor:
     """Return the nearest element along each axis: no arithmetic on elements."""
 
-    def body(*i: Int) -> te.Value:
-        at: list[Int | te.Value] = list(i)
+    def body(*i: Int) -> te.ScalarValue:
+        at: list[Int | te.ScalarValue] = list(i)
         for d in axes:
             place = _coordinate(a, d, i[d], x.shape[d], result.shape[d])
             at[d] = _clamped(_nearest(a.nearest, place), x.shape[d])
@@ -137,8 +137,8 @@ def _along(
     """Return the weighted sums of the taps along one axis."""
     wide = widened(x.dtype)
 
-    def body(*i: Int) -> te.Value:
-        total: te.Value | None = None
+    def body(*i: Int) -> te.ScalarValue:
+        total: te.ScalarValue | None = None
         for place, weight in _taps(a, axis, i[axis], old, shape[axis]):
             term = x[(*i[:axis], place, *i[axis + 1 :])].cast(wide) * weight.cast(wide)
             total = term if total is None else total + term
@@ -148,7 +148,7 @@ def _along(
     return te.compute(shape, body, name="resize")
 
 
-def _coordinate(a: ResizeAttrs, axis: int, i: Int, old: Int, new: Int) -> te.Value:
+def _coordinate(a: ResizeAttrs, axis: int, i: Int, old: Int, new: Int) -> te.ScalarValue:
     at, size, count = te.index(i, F32), te.index(old, F32), te.index(new, F32)
     scale = te.const(a.scales[axis], F32) if a.scales else count / size
     match a.coordinates:
@@ -167,7 +167,7 @@ def _coordinate(a: ResizeAttrs, axis: int, i: Int, old: Int, new: Int) -> te.Val
             return at / scale
 
 
-def _clamped(place: te.Value, old: Int) -> te.Value:
+def _clamped(place: te.ScalarValue, old: Int) -> te.ScalarValue:
     """Return a whole coordinate as an index inside the axis."""
     inside = te.minimum(te.maximum(place, 0), te.index(old - 1, F32))
     return inside.cast(I64)
@@ -192,7 +192,7 @@ def _taps(a: ResizeAttrs, axis: int, i: Int, old: Int, new: Int) -> list[Tap]:
     return [(_clamped(p, old), w) for p, w in zip(places, weights, strict=True)]
 
 
-def _nearest(nearest: Nearest, at: te.Value) -> te.Value:
+def _nearest(nearest: Nearest, at: te.ScalarValue) -> te.ScalarValue:
     match nearest:
         case Nearest.ROUND_PREFER_FLOOR:
             return te.unary(UnaryOp.CEIL, at - 0.5)
@@ -204,7 +204,7 @@ def _nearest(nearest: Nearest, at: te.Value) -> te.Value:
             return te.unary(UnaryOp.CEIL, at)
 
 
-def _cubic(a: float, t: te.Value) -> list[te.Value]:
+def _cubic(a: float, t: te.ScalarValue) -> list[te.ScalarValue]:
     """Return the weights of the four elements around a coordinate (Keys 1981)."""
     return [
         _cubic_far(a, t + 1.0),
@@ -214,11 +214,11 @@ def _cubic(a: float, t: te.Value) -> list[te.Value]:
     ]
 
 
-def _cubic_near(a: float, d: te.Value) -> te.Value:
+def _cubic_near(a: float, d: te.ScalarValue) -> te.ScalarValue:
     return ((d * (a + 2)) - (a + 3)) * d * d + 1.0
 
 
-def _cubic_far(a: float, d: te.Value) -> te.Value:
+def _cubic_far(a: float, d: te.ScalarValue) -> te.ScalarValue:
     return ((d * a - 5 * a) * d + 8 * a) * d - 4 * a
 
 
@@ -332,7 +332,7 @@ def _samples() -> list[Sample]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("resize", ResizeAttrs, _rule, 2, Pattern.LAYOUT,
+    define("resize", ResizeAttrs, _rule, 2, FusionPattern.LAYOUT,
            "x resampled to a shape",
            reference=_reference, compute=_compute, samples=_samples),
 )  # fmt: skip

@@ -21,7 +21,7 @@ from inlay.loop.buffer import Buffer
 from inlay.loop.stmt import If, Let, Stmt, Store
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array, copied, nest, serial_loops, widen, widened
-from inlay.ops._define import OpDef, Pattern, Sample, define
+from inlay.ops._define import FusionPattern, OpDef, Sample, define
 from inlay.ops._indices import (
     element_axes,
     np_inside,
@@ -58,7 +58,7 @@ class ScatterElementsAttrs:
     combine: Combine = Combine.REPLACE
 
 
-def _combined(combine: Combine, old: te.Value, new: te.Value) -> te.Value:
+def _combined(combine: Combine, old: te.ScalarValue, new: te.ScalarValue) -> te.ScalarValue:
     match combine:
         case Combine.REPLACE:
             return new
@@ -86,7 +86,9 @@ def _np_combined(combine: Combine, old: Array, new: Array) -> Array:
             return np.maximum(old, new)
 
 
-def _accumulate(dtype: DType, old: te.Value, new: te.Value, combine: Combine) -> te.Value:
+def _accumulate(
+    dtype: DType, old: te.ScalarValue, new: te.ScalarValue, combine: Combine
+) -> te.ScalarValue:
     if combine is Combine.REPLACE:
         return new
     wide = widened(dtype)
@@ -95,14 +97,14 @@ def _accumulate(dtype: DType, old: te.Value, new: te.Value, combine: Combine) ->
 
 def _stored(
     out: Buffer,
-    at: Sequence[te.Value | Int],
-    update: te.Value,
+    at: Sequence[te.ScalarValue | Int],
+    update: te.ScalarValue,
     combine: Combine,
 ) -> Stmt:
     """Combine one element with an update, if all computed indices are inside."""
-    syms = [(d, fresh("at"), v) for d, v in enumerate(at) if isinstance(v, te.Value)]
+    syms = [(d, fresh("at"), v) for d, v in enumerate(at) if isinstance(v, te.ScalarValue)]
     place = list(at)
-    inside: te.Value | None = None
+    inside: te.ScalarValue | None = None
     for d, sym, _ in syms:
         place[d] = to_int(sym)
         here = te.index(sym)
@@ -150,7 +152,7 @@ def _scatter_elements_update(
     (x, index, update), (out,) = operands, outputs
     axis = a.axis % len(x.shape)
     loops, i = serial_loops(index.shape)
-    at: list[te.Value | Int] = list(i)
+    at: list[te.ScalarValue | Int] = list(i)
     at[axis] = wrapped(te.Tensor(index)[i], x.shape[axis])
     return nest(loops, _stored(out, at, te.Tensor(update)[i], a.combine))
 
@@ -199,7 +201,7 @@ def _scatter_nd_update(
     (x, index, update), (out,) = operands, outputs
     lead, depth = len(index.shape) - 1, index.shape[-1].value or 0
     loops, i = serial_loops(update.shape)
-    at: list[te.Value | Int] = [
+    at: list[te.ScalarValue | Int] = [
         wrapped(te.Tensor(index)[(*i[:lead], lit(k))], x.shape[k]) for k in range(depth)
     ]
     at += i[lead:]
@@ -225,12 +227,12 @@ def _scatter_nd_samples() -> list[Sample]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("scatter_elements", ScatterElementsAttrs, _scatter_elements_rule, 3, Pattern.OPAQUE,
+    define("scatter_elements", ScatterElementsAttrs, _scatter_elements_rule, 3, FusionPattern.OPAQUE,
            "x with elements at places as in gather_elements replaced or combined, in order",
            reference=_scatter_elements_reference, loops=copied(_scatter_elements_update),
            update=_scatter_elements_update,
            samples=_scatter_elements_samples, in_place=(0,)),
-    define("scatter_nd", ScatterAttrs, _scatter_nd_rule, 3, Pattern.OPAQUE,
+    define("scatter_nd", ScatterAttrs, _scatter_nd_rule, 3, FusionPattern.OPAQUE,
            "x with slices at index tuples replaced or combined, in order",
            reference=_scatter_nd_reference, loops=copied(_scatter_nd_update),
            update=_scatter_nd_update,

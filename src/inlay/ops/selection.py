@@ -26,7 +26,7 @@ from inlay.loop.stmt import Alloc, For, If, Let, LoopKind, Seq, Stmt, Store
 from inlay.ops import _rules as rules
 from inlay.ops import elementwise, reduction
 from inlay.ops._build import Array, copy_buffer, nest, serial_loops, widen, widened
-from inlay.ops._define import OpDef, Pattern, Sample, by_name, define
+from inlay.ops._define import FusionPattern, OpDef, Sample, by_name, define
 from inlay.ops._rules import ELEMENTS, NUMBERS, Types
 from inlay.ops._samples import ints, noise
 
@@ -50,7 +50,7 @@ class TopKAttrs:
 # --------------------------------------------------------------------------- order
 
 
-def _before(a: te.Value, b: te.Value, *, descending: bool) -> te.Value:
+def _before(a: te.ScalarValue, b: te.ScalarValue, *, descending: bool) -> te.ScalarValue:
     """Whether a strictly precedes b; NaN is the greatest value."""
     less = b < a if descending else a < b
     if not a.dtype.is_float:
@@ -92,7 +92,7 @@ def _sort_loops(a: SortAttrs, operands: Sequence[Buffer], outputs: Sequence[Buff
     merged = Buffer("merged", (n,), I64, Scope.WORKSPACE)
     width = Buffer("width", (lit(1),), I64, Scope.REGISTER)
 
-    def line(at: te.Value | Int) -> te.Value:
+    def line(at: te.ScalarValue | Int) -> te.ScalarValue:
         value = te.Tensor(x)[(*i[:axis], at, *i[axis + 1 :])]
         return value.cast(widened(x.dtype))
 
@@ -130,7 +130,7 @@ def _sort_loops(a: SortAttrs, operands: Sequence[Buffer], outputs: Sequence[Buff
     return nest(lines, Alloc(order, Alloc(merged, Alloc(width, body))))
 
 
-def _through(index: te.Value, body: Callable[[Int], Stmt]) -> Stmt:
+def _through(index: te.ScalarValue, body: Callable[[Int], Stmt]) -> Stmt:
     """Bind an index and use it."""
     sym = fresh("p")
     return Let(sym, index.scalar, body(to_int(sym)))
@@ -141,7 +141,7 @@ def _merge_level(
     merged: Buffer,
     w: Int,
     n: Int,
-    line: Callable[[te.Value | Int], te.Value],
+    line: Callable[[te.ScalarValue | Int], te.ScalarValue],
     *,
     descending: bool,
 ) -> Stmt:
@@ -243,7 +243,7 @@ def _top_k_loops(a: TopKAttrs, operands: Sequence[object], outputs: Sequence[Buf
     new = te.Tensor(x)[at(e)]
     false = te.const(False, BOOL)
 
-    def enters_before(t: Int) -> te.Value:
+    def enters_before(t: Int) -> te.ScalarValue:
         """Whether the new element belongs before place t, which may not be filled yet."""
         kept = te.Tensor(values)[at(t)]
         better = _before(new.cast(wide), kept.cast(wide), descending=a.largest)
@@ -371,7 +371,7 @@ def _nonzero_arrays() -> list[tuple[str, Array]]:
 # --------------------------------------------------------------------------- the table
 
 _FILL = define(
-    "nonzero_fill", NoAttrs, _fill_rule, 2, Pattern.OPAQUE,
+    "nonzero_fill", NoAttrs, _fill_rule, 2, FusionPattern.OPAQUE,
     "the index of each element that is not 0, by columns, when there are k (an int) of them",
     reference=_fill_reference, loops=_fill_loops,
     samples=lambda: [
@@ -380,13 +380,13 @@ _FILL = define(
 )  # fmt: skip
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("sort", SortAttrs, _sort_rule, 1, Pattern.OPAQUE,
+    define("sort", SortAttrs, _sort_rule, 1, FusionPattern.OPAQUE,
            "the elements along an axis in order, and where each was (i64); a tuple",
            reference=_sort_reference, loops=_sort_loops, samples=_sort_samples),
-    define("top_k", TopKAttrs, _top_k_rule, 2, Pattern.OPAQUE,
+    define("top_k", TopKAttrs, _top_k_rule, 2, FusionPattern.OPAQUE,
            "the k (an int) first elements along an axis in order, and where each was; a tuple",
            reference=_top_k_reference, loops=_top_k_loops, samples=_top_k_samples),
-    define("nonzero", NoAttrs, _nonzero_rule, 1, Pattern.OPAQUE,
+    define("nonzero", NoAttrs, _nonzero_rule, 1, FusionPattern.OPAQUE,
            "the index of each element that is not 0, by columns: some k. Tensor[rank, k, i64]",
            reference=_nonzero_reference,
            decompose=_nonzero_decompose, data_dependent=True,

@@ -22,7 +22,7 @@ from inlay.loop.scalar import Load
 from inlay.loop.stmt import Stmt, Store
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array, Ints, nest, serial_loops
-from inlay.ops._define import OpDef, Pattern, Sample, define
+from inlay.ops._define import FusionPattern, OpDef, Sample, define
 from inlay.ops._rules import Types
 from inlay.ops._samples import noise
 
@@ -120,7 +120,7 @@ def _slice_compute(a: AxesAttrs, operands: Sequence[Any], result: TensorType) ->
         first, _ = _bounds(_NormalForms(), x.shape[d], b, e, s)
         moves[d] = (first, s)
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         at = (moves[d][0] + v * moves[d][1] if d in moves else v for d, v in enumerate(i))
         return x[tuple(at)]
 
@@ -188,7 +188,7 @@ def _update_compute(a: AxesAttrs, operands: Sequence[Any], result: TensorType) -
     begins: Ints = operands[2]
     start = {axis % x.ndim: b for axis, b in zip(a.axes, begins, strict=True)}
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         at, inside = list(i), None
         for d, b in start.items():
             at[d] = i[d] - b
@@ -220,10 +220,10 @@ def _update_samples() -> list[Sample]:
 # --------------------------------------------------------------------------- the table
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("slice", AxesAttrs, _slice_rule, 4, Pattern.LAYOUT,
+    define("slice", AxesAttrs, _slice_rule, 4, FusionPattern.LAYOUT,
            "x[begin:end:step] along axes; begins, ends and steps are shapes",
            reference=_slice_reference, compute=_slice_compute, samples=_slice_samples),
-    define("update_slice", AxesAttrs, _update_rule, 3, Pattern.LAYOUT,
+    define("update_slice", AxesAttrs, _update_rule, 3, FusionPattern.LAYOUT,
            "x with the block that begins at a shape replaced by the second operand",
            reference=_update_reference, compute=_update_compute, update=_update_in_place,
            samples=_update_samples, in_place=(0,), stands_alone=True),

@@ -21,7 +21,7 @@ from inlay.arith.dtype import BF16, BOOL, F16, F32, F64, I8, I64, STRING, U64, D
 from inlay.ir.op import Effect, NoAttrs, TypeContext
 from inlay.ir.types import TensorType
 from inlay.ops import _rules as rules
-from inlay.ops._define import Foreign, OpDef, Pattern, Sample, define
+from inlay.ops._define import Foreign, FusionPattern, OpDef, Sample, define
 from inlay.ops._rules import NUMBERS, Types
 from inlay.ops._samples import edges
 from inlay.runtime import text
@@ -147,42 +147,42 @@ DEFINITIONS: tuple[OpDef, ...] = tuple(
     map(
         _definition,
         (
-            define("string_concat", NoAttrs, _concat_rule, 2, Pattern.OPAQUE,
+            define("string_concat", NoAttrs, _concat_rule, 2, FusionPattern.OPAQUE,
                    "the strings of y behind those of x, which broadcast",
                    reference=_meaning(text.concat), samples=_concat_samples),
-            define("string_lower", NoAttrs, _elements(STRING), 1, Pattern.OPAQUE,
+            define("string_lower", NoAttrs, _elements(STRING), 1, FusionPattern.OPAQUE,
                    "letters in lower case", reference=_meaning(text.lower),
                    samples=_samples(_WORDS)),
-            define("string_upper", NoAttrs, _elements(STRING), 1, Pattern.OPAQUE,
+            define("string_upper", NoAttrs, _elements(STRING), 1, FusionPattern.OPAQUE,
                    "letters in upper case", reference=_meaning(text.upper),
                    samples=_samples(_WORDS)),
-            define("string_full_match", NoAttrs, _match_rule, 2, Pattern.OPAQUE,
+            define("string_full_match", NoAttrs, _match_rule, 2, FusionPattern.OPAQUE,
                    "whether a regular expression matches the whole of an element",
                    reference=_meaning(text.full_match),
                    samples=_samples(_WORDS, _one(r"[a-c, ]+"))),
-            define("string_split_counts", NoAttrs, _counts_rule, 3, Pattern.OPAQUE,
+            define("string_split_counts", NoAttrs, _counts_rule, 3, FusionPattern.OPAQUE,
                    "how many parts an element has: x, the delimiter (empty for white space), the "
                    "greatest number of splits (negative for any)",
                    reference=_meaning(text.split_counts),
                    samples=_samples(_WORDS, *_PART)),
-            define("string_split", NoAttrs, _split_rule, 4, Pattern.OPAQUE,
+            define("string_split", NoAttrs, _split_rule, 4, FusionPattern.OPAQUE,
                    "the parts of each element along a last axis, empty strings behind them; operands "
                    "as of string_split_counts, and the dims of the result",
                    reference=_meaning(text.split),
                    samples=_split_samples),
-            define("string_order", NoAttrs, _elements(I64), 1, Pattern.OPAQUE,
+            define("string_order", NoAttrs, _elements(I64), 1, FusionPattern.OPAQUE,
                    "the place of each element in the order of code points, where equal ones share one",
                    reference=_meaning(text.order), samples=_samples(_WORDS)),
-            define("string_to_int", NoAttrs, _elements(I64), 1, Pattern.OPAQUE,
+            define("string_to_int", NoAttrs, _elements(I64), 1, FusionPattern.OPAQUE,
                    "integers in decimal; from 2**63 on as the i64 of the same bits; stops the program "
                    "at anything else",
                    reference=_meaning(text.to_int), effect=Effect.FAILS,
                    samples=_samples(_NUMBERS)),
-            define("string_to_float", NoAttrs, _elements(F64), 1, Pattern.OPAQUE,
+            define("string_to_float", NoAttrs, _elements(F64), 1, FusionPattern.OPAQUE,
                    "numbers in decimal, NaN, INF and -INF; stops the program at anything else",
                    reference=_meaning(text.to_float), effect=Effect.FAILS,
                    samples=_samples(_REALS)),
-            define("string_of", NoAttrs, _write_rule, 1, Pattern.OPAQUE,
+            define("string_of", NoAttrs, _write_rule, 1, FusionPattern.OPAQUE,
                    "numbers as strings, as short as reading them back allows",
                    reference=_meaning(text.of), samples=_write_samples),
         ),

@@ -31,7 +31,7 @@ from inlay.ir.types import ExistsType, IntType, TensorType, TupleType, Type
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
 from inlay.lower.ops_to_loops import updated_param
-from inlay.ops._define import Pattern
+from inlay.ops._define import FusionPattern
 from inlay.ops.device import copy_in
 from inlay.ops.table import OperatorTable
 
@@ -260,7 +260,7 @@ def _overwritten(
     for value in (*(let.value for let in lets), tail):
         if isinstance(value, Call) and isinstance(value.callee, OpRef):
             pattern = operators.definition(value.callee.op).pattern
-            if pattern not in (Pattern.ELEMENTWISE, Pattern.BROADCAST):
+            if pattern not in (FusionPattern.ELEMENTWISE, FusionPattern.BROADCAST):
                 return None
             shape = value.type.shape if isinstance(value.type, TensorType) else None
             for arg in value.args:

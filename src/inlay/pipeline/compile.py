@@ -20,7 +20,7 @@ from inlay.ir.module import Module
 from inlay.ir.verify import check
 from inlay.loop.func import LoopFunction
 from inlay.lower.lower import lower
-from inlay.lower.ops_to_loops import Batch as TeBatch
+from inlay.lower.ops_to_loops import SampleBatch as TeBatch
 from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.board import Board
 from inlay.machine.target import Target

@@ -72,7 +72,7 @@ class DevicePart:
     """
 
     kernels: Mapping[str, bc.Kernel]
-    devices: tuple[bc.Device, ...]
+    devices: tuple[bc.DeviceRecord, ...]
     queues: Mapping[str, tuple[str, ...]]
     functions: Mapping[str, Callback]
 
@@ -98,7 +98,7 @@ def device_part(
     names = [m.name for m in board.memories]
     requests, kernels = built.device_requests, built.module.kernels
     made = {r.name: _copy(kernels[r.name]) for r in requests if r.is_copy}
-    devices: list[bc.Device] = []
+    devices: list[bc.DeviceRecord] = []
     functions: dict[str, Callback] = {}
     findings = Collector()
     memory_of, backends = away(board), apart(board)
@@ -124,7 +124,7 @@ def device_part(
             positions = tuple(names.index(memory_of[d]) for d in units)
             hardware = _hardware(board, units, memory_of)
             options, image = code.options, code.image
-            devices.append(bc.Device(units[0], code.driver, options, positions, image, hardware))
+            devices.append(bc.DeviceRecord(units[0], code.driver, options, positions, image, hardware))
     findings.raise_if_fatal()
     queues = {
         d.name: tuple(
@@ -165,14 +165,14 @@ def _engines(board: Board, memory: str) -> tuple[str, ...]:
     return tuple(link.engine for link in board.routes(board.host.memories, (memory,)))[:1]
 
 
-def _ports(kernel: Kernel) -> tuple[bc.Access, ...]:
+def _ports(kernel: Kernel) -> tuple[bc.AccessCode, ...]:
     return tuple(
-        bc.Access.READ if p.access is Access.READ else bc.Access.WRITE for p in kernel.ports
+        bc.AccessCode.READ if p.access is Access.READ else bc.AccessCode.WRITE for p in kernel.ports
     )
 
 
 def _copy(kernel: Kernel) -> bc.Kernel:
-    ports = (bc.Access.READ, bc.Access.WRITE)
+    ports = (bc.AccessCode.READ, bc.AccessCode.WRITE)
     return bc.Kernel(kernel.name, ports, 0, bc.CopyBody())
 
 

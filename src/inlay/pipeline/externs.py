@@ -50,7 +50,7 @@ from inlay.ir.types import (
     TupleType,
     Type,
 )
-from inlay.ops._define import Foreign, ForeignOp, OpDef, Pattern
+from inlay.ops._define import Foreign, ForeignOp, FusionPattern, OpDef
 from inlay.ops.table import OperatorTable, table
 from inlay.passes.contract import PassContext
 from inlay.passes.manager import make_pipeline, run_pipeline
@@ -374,7 +374,7 @@ class _Maker:
             record=lambda: found[0],
             extern=self.extern,
         )
-        found.append(OpDef(op, Pattern.OPAQUE, **parts))
+        found.append(OpDef(op, FusionPattern.OPAQUE, **parts))
         return found[0]
 
     def _foreign(self, half: str) -> Foreign:

@@ -12,7 +12,7 @@ from inlay.loop.func import LoopFunction
 from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.board import Board
-from inlay.ops._define import OpDef, Pattern
+from inlay.ops._define import FusionPattern, OpDef
 from inlay.ops.table import OperatorTable
 from inlay.placement.infer.capability import Refuse
 from inlay.schedule.choose import schedule_function
@@ -55,7 +55,7 @@ def _refuse(operators: OperatorTable, board: Board, device: str, backend: Backen
             return ""
         definition = operators.definition(call.callee.op)
         is_view = call.callee.op.alias is not None
-        if is_view or definition.pattern is Pattern.CONTROL or definition.foreign is not None:
+        if is_view or definition.pattern is FusionPattern.CONTROL or definition.foreign is not None:
             return ""  # the planner knows: these are no kernels
         types = tuple(a.type for a in call.args)
         key = (definition.name, _hashable(call.callee.attrs), types, call.type)

@@ -111,7 +111,7 @@ class Facts:
 class Memory:
     """Bytes of a device; `at` gives a part of them."""
 
-    device: Device
+    device: OpenDevice
     handle: int
     offset: int = 0
 
@@ -125,10 +125,10 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class DeviceProgram:
     """A loaded image."""
 
-    device: Device
+    device: OpenDevice
     handle: int
 
     def unload(self) -> None:
@@ -139,7 +139,7 @@ class Program:
 class Pending:
     """A request that was started."""
 
-    def __init__(self, device: Device, kept: object) -> None:
+    def __init__(self, device: OpenDevice, kept: object) -> None:
         self.ticket = _Ticket()
         self._device = device
         self._ended = threading.Event()
@@ -169,7 +169,7 @@ class Pending:
         self._ended.set()
 
 
-class Device:
+class OpenDevice:
     """A device that is open; `close` it, or use it in `with`.
 
     Args:
@@ -205,7 +205,7 @@ class Device:
         check(self.table.open(*given), message)
         self.handle = handle.value
 
-    def __enter__(self) -> Device:
+    def __enter__(self) -> OpenDevice:
         return self
 
     def __exit__(
@@ -230,7 +230,7 @@ class Device:
             f.largest_bytes, bool(f.has_f64), f.compute_units, f.offers.decode(errors="replace"),
         )  # fmt: skip
 
-    def load(self, image: str | bytes) -> Program:
+    def load(self, image: str | bytes) -> DeviceProgram:
         """Make an image runnable.
 
         Raises:
@@ -242,7 +242,7 @@ class Device:
             self.handle, data, len(data), c.byref(handle), message, _MESSAGE_BYTES
         )
         check(status, message)
-        return Program(self, handle.value or 0)
+        return DeviceProgram(self, handle.value or 0)
 
     def allocate(self, size: int, unit: int = 0) -> Memory:
         """Return memory with undefined contents.
@@ -273,7 +273,7 @@ class Device:
 
     def launch(
         self,
-        program: Program,
+        program: DeviceProgram,
         kernel: str,
         buffers: Sequence[Memory],
         ints: Sequence[int],

@@ -37,7 +37,7 @@ import numpy as np
 
 from inlay.arith import dtype as dtypes
 from inlay.base.diagnostics import error
-from inlay.bytecode.program import Access, FunctionBody, HostBody, Kernel
+from inlay.bytecode.program import AccessCode, FunctionBody, HostBody, Kernel
 from inlay.runtime.native import Callback
 
 Implementation: TypeAlias = Literal["generated", "c", "python"]
@@ -386,7 +386,7 @@ def bind_externs(
                 own = given.get(name)
                 if own is None or own.python is None:
                     continue
-                reads = sum(port is Access.READ for port in kernel.ports)
+                reads = sum(port is AccessCode.READ for port in kernel.ports)
                 kept = waiting.setdefault(name, Waiting())
                 callbacks[kernel] = _callback(own, own.python, half, reads, kept)
             case _:

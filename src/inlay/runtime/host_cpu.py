@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from inlay.base.diagnostics import error
-from inlay.bytecode.program import Target
+from inlay.bytecode.program import ImageTarget
 from inlay.machine import target as machine
 
 
@@ -16,7 +16,7 @@ def this_machine() -> machine.Target:
     return machine.host()
 
 
-def check_target(target: Target) -> None:
+def check_target(target: ImageTarget) -> None:
     """Refuse code that this machine cannot run.
 
     Raises:

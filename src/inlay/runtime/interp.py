@@ -21,7 +21,7 @@ import numpy as np
 from inlay.base.diagnostics import InlayError, RunError, error
 from inlay.bytecode.builder import span_of
 from inlay.bytecode.isa import Instruction
-from inlay.bytecode.program import Access, Function, Kernel, Program
+from inlay.bytecode.program import AccessCode, Function, Kernel, Program
 from inlay.bytecode.verify import instructions
 from inlay.runtime.interp_tensors import TENSORS
 from inlay.runtime.interp_values import (
@@ -208,7 +208,7 @@ class Interpreter:
                 numbers = integers(stack, kernel.ints)
                 tensors = [tensor_of(value) for value in take(stack, len(kernel.ports))]
                 for port, tensor in zip(kernel.ports, tensors, strict=True):
-                    if port is not Access.READ:
+                    if port is not AccessCode.READ:
                         require_writable(tensor)
                 try:
                     self.kernel(kernel, [tensor.array() for tensor in tensors], numbers)

@@ -15,7 +15,7 @@ import numpy as np
 from inlay.base.diagnostics import InlayError, error
 from inlay.bytecode import formula
 from inlay.bytecode.program import (
-    Access,
+    AccessCode,
     CopyBody,
     DeviceBody,
     DevicePhase,
@@ -106,7 +106,7 @@ class ReferenceEngine:
                     answer.result()
                 return
             case FunctionBody(name=name):
-                reads = sum(port is Access.READ for port in kernel.ports)
+                reads = sum(port is AccessCode.READ for port in kernel.ports)
                 call_c(name, self._symbols[name], tensors[:reads], tensors[reads:])
                 return
             case CopyBody():

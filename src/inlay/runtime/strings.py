@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from inlay.base.diagnostics import error
-from inlay.bytecode.program import Access, Kernel
+from inlay.bytecode.program import AccessCode, Kernel
 from inlay.bytecode.spec import ListSpec, OptionSpec, Spec, TensorSpec, TupleSpec
 from inlay.runtime.native import Callback
 from inlay.runtime.structure import Structure, map_tensors
@@ -136,7 +136,7 @@ class Strings:
 
             def write() -> None:
                 for tensor, access, text in zip(tensors, kernel.ports, given, strict=True):
-                    if access is not Access.READ and isinstance(tensor, Handles):
+                    if access is not AccessCode.READ and isinstance(tensor, Handles):
                         tensor[...] = self.encode(text)
 
             answer = callback(given, integers)
@@ -144,10 +144,10 @@ class Strings:
 
         return run
 
-    def _shown(self, tensor: np.ndarray, access: Access) -> np.ndarray:
+    def _shown(self, tensor: np.ndarray, access: AccessCode) -> np.ndarray:
         if not isinstance(tensor, Handles):
             return tensor
-        return np.full(tensor.shape, "", object) if access is Access.WRITE else self.decode(tensor)
+        return np.full(tensor.shape, "", object) if access is AccessCode.WRITE else self.decode(tensor)
 
 
 def _behind(answer: Future[Any], then: Callable[[], None]) -> Future[Any]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from inlay.base.diagnostics import RunError, error
-from inlay.bytecode.program import Access, HostBody, Kernel
+from inlay.bytecode.program import AccessCode, HostBody, Kernel
 from inlay.runtime.native import Callback
 
 PREFIX = "inlay.text."
@@ -150,7 +150,7 @@ def callbacks(kernels: Sequence[Kernel]) -> dict[Kernel, Callback]:
 
 
 def _callback(kernel: Kernel, name: str) -> Callback | None:
-    reads = sum(port is Access.READ for port in kernel.ports)
+    reads = sum(port is AccessCode.READ for port in kernel.ports)
     body = BODIES.get(name)
 
     def run(tensors: list[np.ndarray], _integers: list[int]) -> None:

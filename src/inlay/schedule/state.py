@@ -24,7 +24,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from inlay.arith.expr import Sym, fresh
 from inlay.base.diagnostics import CompileError, Diagnostic
 from inlay.loop.buffer import Buffer
-from inlay.loop.deps import Access, Touched, accesses
+from inlay.loop.deps import BlockAccess, Touched, accesses
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.stmt import Alloc, Block, For, If, Let, Seq, Stmt, While
 from inlay.loop.walk import child_stmts, map_children
@@ -167,7 +167,7 @@ class Schedule:
         ]
         return tuple(reversed(around))
 
-    def accesses(self, s: Stmt, buffer: Buffer | None = None) -> list[Access]:
+    def accesses(self, s: Stmt, buffer: Buffer | None = None) -> list[BlockAccess]:
         """Return what the blocks in a statement touch (see `loop.deps.accesses`)."""
         return accesses(s, self._touched, buffer)
 

@@ -8,9 +8,9 @@ what should be bound instead:
 * an atom: the variable is replaced by it wherever it is read;
 * another operation: it is bound instead.
 
-On the way it may bind further values in front (`Block.bind`, `Block.call`), look at what operands
-are bound to (`Block.definition`), and move the rewritten arms of a branch into the block
-(`Block.splice`).
+On the way it may bind further values in front (`BlockWriter.bind`, `BlockWriter.call`), look at what
+operands are bound to (`BlockWriter.definition`), and move the rewritten arms of a branch into the block
+(`BlockWriter.splice`).
 
 **Types.** A new value may have a more exact type than the old one. Then the variable gets a new
 type, and symbols that the old let opened (the `k` of a `some k. T`) are replaced by what they turn
@@ -75,11 +75,11 @@ from inlay.ir.types import (
     Type,
 )
 
-Step = Callable[["Block", Expr], Expr | None]
+Step = Callable[["BlockWriter", Expr], Expr | None]
 """Answers what to bind instead of a value; see the module docstring."""
 
 
-def keep(_block: Block, _value: Expr) -> Expr | None:
+def keep(_block: BlockWriter, _value: Expr) -> Expr | None:
     """The step that changes nothing."""
     return None
 
@@ -104,7 +104,7 @@ def rewrite_function(function: Function, step: Step) -> Function:
     return function if body is function.body else replace(function, body=body)
 
 
-class Block:
+class BlockWriter:
     """The block that is being written.
 
     Attributes:
@@ -117,7 +117,7 @@ class Block:
 
     __slots__ = ("_lets", "_rewriting", "current", "notes", "parent", "remembered", "variable")
 
-    def __init__(self, rewriting: _Rewriting, parent: Block | None) -> None:
+    def __init__(self, rewriting: _Rewriting, parent: BlockWriter | None) -> None:
         self.parent = parent
         self.notes: dict[Hashable, object] = {}
         self.current: Expr | None = None
@@ -134,7 +134,7 @@ class Block:
 
     def note(self, key: Hashable) -> object | None:
         """Return what this block or the nearest block around it noted under a key."""
-        block: Block | None = self
+        block: BlockWriter | None = self
         while block is not None:
             found = block.notes.get(key)
             if found is not None:
@@ -253,7 +253,7 @@ class _Rewriting:
         self.values: dict[Var, Expr] = {}
         # Grows as symbols come into scope; the facts below look at this very table.
         self._ranges: dict[Sym, Range] = {}
-        self._homes: dict[Sym, Block] = {}
+        self._homes: dict[Sym, BlockWriter] = {}
         # Of `values` and not of `self`: a cycle would keep all that is rewritten, constants included,
         # until Python's collector comes by.
         values = self.values
@@ -272,7 +272,7 @@ class _Rewriting:
                 old = self._ranges.get(d.sym)
                 self._ranges[d.sym] = known if old is None else intersect(old, known)
 
-    def define(self, block: Block, var: Var, value: Expr, dims: Iterable[DimParam]) -> None:
+    def define(self, block: BlockWriter, var: Var, value: Expr, dims: Iterable[DimParam]) -> None:
         """Note what a variable of the new program is bound to, and the symbols it opens where."""
         self.values[var] = value
         for d in dims:
@@ -281,15 +281,15 @@ class _Rewriting:
 
     # ------------------------------------------------------------------------ blocks
 
-    def block(self, old: Expr, parent: Block | None) -> Expr:
+    def block(self, old: Expr, parent: BlockWriter | None) -> Expr:
         """Rewrite a block; the same object if nothing in it changes."""
         lets, tail = walk.spine(old)
-        block = Block(self, parent)
+        block = BlockWriter(self, parent)
         for let in lets:
             self._let(block, let)
         return block.finish(self._tail(block, tail))
 
-    def _let(self, block: Block, let: Let) -> None:
+    def _let(self, block: BlockWriter, let: Let) -> None:
         value = let.value
         if isinstance(value, Function):  # it may mention its own name
             self._recursive_let(block, let, value)
@@ -305,7 +305,7 @@ class _Rewriting:
         if block.remembered is not None:
             block.notes[block.remembered] = self.replaced.get(let.var, let.var)
 
-    def _recursive_let(self, block: Block, let: Let, function: Function) -> None:
+    def _recursive_let(self, block: BlockWriter, let: Let, function: Function) -> None:
         type = self.type(let.var.type)
         var = let.var
         if type is not var.type:
@@ -319,7 +319,7 @@ class _Rewriting:
             value = answer
         block.add(var, value, (), let)  # two halves of one driver
 
-    def _bind(self, block: Block, let: Let, value: Expr) -> bool:
+    def _bind(self, block: BlockWriter, let: Let, value: Expr) -> bool:
         """Bind what stands for a let; False, with nothing done, if the value is not exact enough."""
         value = block.flatten(value)
         old = let.var
@@ -341,7 +341,7 @@ class _Rewriting:
         block.add(self._rename(old, type), value, dims, let)
         return True
 
-    def _bind_checked(self, block: Block, let: Let, value: Expr) -> None:
+    def _bind_checked(self, block: BlockWriter, let: Let, value: Expr) -> None:
         """Bind a value that is not as exact as its variable was, with a check of its shape.
 
         What was proved of sizes may no longer be: a size that a let named with a bound is now a
@@ -364,7 +364,7 @@ class _Rewriting:
         self.replaced[old] = var
         return var
 
-    def _solve(self, block: Block, let: Let, type: Type) -> bool:
+    def _solve(self, block: BlockWriter, let: Let, type: Type) -> bool:
         """Match the type of a let's variable with the more exact one of what replaces it.
 
         False where it is not as exact: an int of unknown value cannot stand for one whose value has
@@ -387,7 +387,7 @@ class _Rewriting:
         self._keep_bounds(block, opened)
         return True
 
-    def _keep_bounds(self, block: Block, dims: Iterable[DimParam]) -> None:
+    def _keep_bounds(self, block: BlockWriter, dims: Iterable[DimParam]) -> None:
         """Know of a size of this block what was known of that which it replaces here."""
         for d in dims:
             value = self.ints.get(d.sym)
@@ -395,7 +395,7 @@ class _Rewriting:
             if isinstance(sym, Sym) and self._homes.get(sym) is block:
                 self._learn([replace(d, sym=sym)])
 
-    def _tail(self, block: Block, tail: Expr) -> Expr:
+    def _tail(self, block: BlockWriter, tail: Expr) -> Expr:
         rewritten = self._value(block, tail)
         block.current, block.variable = rewritten, None
         answer = self.step(block, rewritten)
@@ -434,7 +434,7 @@ class _Rewriting:
         t = IntType(new) if isinstance(new, Int) else ShapeType(new)
         return Const(new, t, old.span, old.place)
 
-    def _value(self, block: Block, value: Expr) -> Expr:
+    def _value(self, block: BlockWriter, value: Expr) -> Expr:
         """Return a value over the new program's operands, its nested blocks rewritten."""
         if isinstance(value, Call):
             return self._call(block, value)
@@ -472,7 +472,7 @@ class _Rewriting:
             case _:
                 raise AssertionError(f"not in A-normal form: {type(value).__name__}")
 
-    def _call(self, block: Block, value: Call) -> Expr:
+    def _call(self, block: BlockWriter, value: Call) -> Expr:
         old = (value.callee, *value.args)
         new = tuple([self.atom(a) for a in old])
         if _all_same(new, old):
@@ -483,7 +483,7 @@ class _Rewriting:
         made = make.call(callee, args, span=value.span, place=value.place, known=self.known)
         return block.flatten(made)
 
-    def _if(self, block: Block, value: If) -> Expr:
+    def _if(self, block: BlockWriter, value: If) -> Expr:
         condition = self.atom(value.condition)
         then = self.block(value.then, block)
         otherwise = self.block(value.otherwise, block)
@@ -496,7 +496,7 @@ class _Rewriting:
             condition, then, otherwise, span=value.span, place=value.place, known=self.known
         )
 
-    def _match(self, block: Block, value: Match) -> Expr:
+    def _match(self, block: BlockWriter, value: Match) -> Expr:
         scrutinee = self.atom(value.scrutinee)
         outer = set(free_symbols(value.scrutinee.type))
         for arm in value.arms:
@@ -509,7 +509,7 @@ class _Rewriting:
             return Match(scrutinee, arms, value.type, value.span, value.place)
         return make.match(scrutinee, arms, span=value.span, place=value.place, known=self.known)
 
-    def _arm(self, block: Block, arm: Arm) -> Arm:
+    def _arm(self, block: BlockWriter, arm: Arm) -> Arm:
         pattern = self._pattern(arm.pattern)
         body = self.block(arm.body, block)
         return arm if pattern is arm.pattern and body is arm.body else Arm(pattern, body)
@@ -529,7 +529,7 @@ class _Rewriting:
         type = self.type(var.type)
         return var if type is var.type else self._rename(var, type)
 
-    def _function(self, block: Block, value: Function) -> Function:
+    def _function(self, block: BlockWriter, value: Function) -> Function:
         type = value.type
         self._learn(_dims_of(value))
         params = tuple([self._parameter(p) for p in value.params])

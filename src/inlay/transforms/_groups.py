@@ -39,7 +39,7 @@ from inlay.ir.expr import Call, Const, Let, OpRef, Var
 from inlay.ir.op import Effect
 from inlay.ir.place import Place
 from inlay.ir.types import TensorType, Type
-from inlay.ops._define import Cost, OpDef, Pattern
+from inlay.ops._define import Cost, FusionPattern, OpDef
 from inlay.ops.normalization import AxisAttrs, LayerNormAttrs, LpNormAttrs
 from inlay.ops.reduction import ReduceAttrs
 
@@ -98,7 +98,7 @@ class Node:
     @property
     def is_pointwise(self) -> bool:
         """Whether an element of the result reads its operands at that element only."""
-        return self.definition.pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST)
+        return self.definition.pattern in (FusionPattern.ELEMENTWISE, FusionPattern.BROADCAST)
 
     @property
     def is_costly(self) -> bool:
@@ -184,13 +184,13 @@ class Grouping:
         nodes = list(self.nodes.values())
         # The later of two contractions that meet in a sum takes the sum: its result is newest.
         for node in reversed(nodes):
-            if node.definition.pattern is Pattern.CONTRACTION and self._is_free(node):
+            if node.definition.pattern is FusionPattern.CONTRACTION and self._is_free(node):
                 self._take(self._contraction(node), node)
         for node in nodes:
             if self._is_free(node) and _row_axis(node) is not None:
                 self._take(self._rows(node), node)
         for node in nodes:
-            if self._is_free(node) and node.definition.pattern is Pattern.REDUCTION:
+            if self._is_free(node) and node.definition.pattern is FusionPattern.REDUCTION:
                 self._take(self._reduction(node), node)
         for node in reversed(nodes):
             if self._is_free(node):
@@ -397,7 +397,7 @@ class Grouping:
         if (
             producer.definition.stands_alone
             or reader.definition.stands_alone
-            or Pattern.OPAQUE
+            or FusionPattern.OPAQUE
             in (
                 producer.definition.pattern,
                 reader.definition.pattern,
@@ -422,7 +422,7 @@ def _node(index: int, let: Let, define: Callable[[OpRef], OpDef]) -> Node | None
     if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
         return None
     definition = define(value.callee)
-    if definition.pattern is Pattern.CONTROL:
+    if definition.pattern is FusionPattern.CONTROL:
         return None
     if value.callee.op.effect is not Effect.PURE:
         return None
@@ -467,7 +467,7 @@ def _row_axis(node: Node) -> int | None:
     rank = len(operand.shape)
     match node.call.callee.attrs:
         case AxisAttrs(axis=axis) | LpNormAttrs(axis=axis):
-            is_last = node.definition.pattern is Pattern.REDUCTION and axis % rank == rank - 1
+            is_last = node.definition.pattern is FusionPattern.REDUCTION and axis % rank == rank - 1
             return rank - 1 if is_last else None
         case LayerNormAttrs(axis=axis):
             return axis % rank

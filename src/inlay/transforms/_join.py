@@ -29,7 +29,7 @@ from inlay.analysis.blocks import nested, operands
 from inlay.ir.expr import Call, Let, OpRef, Var
 from inlay.ir.op import Effect
 from inlay.ir.types import TensorType
-from inlay.ops._define import Pattern
+from inlay.ops._define import FusionPattern
 from inlay.transforms._groups import Group, Node
 
 SHORT_NS = 2000
@@ -118,7 +118,7 @@ class _Joining:
                 return False
             if not isinstance(node.type, TensorType):
                 return False
-        if group.anchor.definition.pattern is Pattern.CONTRACTION:
+        if group.anchor.definition.pattern is FusionPattern.CONTRACTION:
             return True
         predicted = self._predicted_ns(group)
         short = predicted is not None and predicted <= SHORT_NS

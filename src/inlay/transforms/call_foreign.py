@@ -29,7 +29,7 @@ from inlay.ir.types import FuncType, IntType, TensorType, TupleType, Type
 from inlay.ops._define import Foreign, OpDef
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.transforms._blocks import Block, rewrite_module
+from inlay.transforms._blocks import BlockWriter, rewrite_module
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -55,7 +55,7 @@ class _Calls:
         self._names = NameSupply([*module.functions, *module.kernels])
         self._by_key: dict[Hashable, Kernel] = {}
 
-    def step(self, _block: Block, value: Expr) -> Expr | None:
+    def step(self, _block: BlockWriter, value: Expr) -> Expr | None:
         """Answer the call of a kernel for a call of code from outside."""
         if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
             return None

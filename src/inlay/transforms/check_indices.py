@@ -23,7 +23,7 @@ from inlay.ops.indexing import AxisAttrs, BatchAttrs, GatherAttrs
 from inlay.ops.scatter import ScatterAttrs, ScatterElementsAttrs
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.transforms._blocks import Block, rewrite_module
+from inlay.transforms._blocks import BlockWriter, rewrite_module
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -33,7 +33,7 @@ def run(module: Module, context: PassContext) -> Module:
     find_extremes = operators.definition("index_extremes").op
     check = operators.definition("check_indices").op
 
-    def step(block: Block, value: Expr) -> Expr | None:
+    def step(block: BlockWriter, value: Expr) -> Expr | None:
         if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
             return None
         asked = _axes(value)
@@ -88,7 +88,7 @@ def _axes(call: Call) -> tuple[tuple[Int, ...], int] | None:
     return (data.shape[first : first + depth], depth) if depth else None
 
 
-def _surely_inside(block: Block, ends: np.ndarray, sizes: tuple[Int, ...]) -> bool:
+def _surely_inside(block: BlockWriter, ends: np.ndarray, sizes: tuple[Int, ...]) -> bool:
     facts = block.known.facts
     for k, size in enumerate(sizes):
         least, greatest = int(ends[2 * k]), ~int(ends[2 * k + 1])

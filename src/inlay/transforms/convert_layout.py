@@ -29,13 +29,13 @@ from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ir.module import Module
 from inlay.ir.types import ShapeType, TensorType
-from inlay.ops._define import OpDef, Pattern
+from inlay.ops._define import FusionPattern, OpDef
 from inlay.ops.convolution import ConvAttrs, DepthwiseAttrs
 from inlay.ops.layout import PermAttrs
 from inlay.ops.padding import PadAttrs
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.transforms._blocks import Block, rewrite_module
+from inlay.transforms._blocks import BlockWriter, rewrite_module
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -43,12 +43,12 @@ def run(module: Module, context: PassContext) -> Module:
     operators = context.ops
     assert isinstance(operators, OperatorTable), "tensor passes run with the table of operators"
 
-    def step(block: Block, value: Expr) -> Expr | None:
+    def step(block: BlockWriter, value: Expr) -> Expr | None:
         if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
             return None
         definition = operators.definition(value.callee.op)
         rule = _RULES.get(definition.name)
-        if rule is None and definition.pattern in (Pattern.ELEMENTWISE, Pattern.BROADCAST):
+        if rule is None and definition.pattern in (FusionPattern.ELEMENTWISE, FusionPattern.BROADCAST):
             rule = _elementwise
         if rule is None or not isinstance(value.type, TensorType):
             return None
@@ -72,7 +72,7 @@ class _Site:
     """A call under consideration."""
 
     operators: OperatorTable
-    block: Block
+    block: BlockWriter
     definition: OpDef
     call: Call
     attrs: Any

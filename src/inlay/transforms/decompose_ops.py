@@ -18,7 +18,7 @@ from inlay.ir.expr import Call, Expr, OpRef
 from inlay.ir.module import Module
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.transforms._blocks import Block, rewrite_module
+from inlay.transforms._blocks import BlockWriter, rewrite_module
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -26,7 +26,7 @@ def run(module: Module, context: PassContext) -> Module:
     operators = context.ops
     assert isinstance(operators, OperatorTable), "tensor passes run with the table of operators"
 
-    def step(block: Block, value: Expr) -> Expr | None:
+    def step(block: BlockWriter, value: Expr) -> Expr | None:
         if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
             return None
         definition = operators.definition(value.callee.op)

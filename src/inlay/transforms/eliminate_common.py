@@ -21,7 +21,7 @@ from inlay.ir.expr import Call, Const, ConstructorRef, Expr, GlobalVar, OpRef, P
 from inlay.ir.module import Module
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.transforms._blocks import Block, rewrite_module
+from inlay.transforms._blocks import BlockWriter, rewrite_module
 
 _SMALL_BYTES = 64
 
@@ -32,7 +32,7 @@ def run(module: Module, context: PassContext) -> Module:
     operators = context.ops
     assert isinstance(operators, OperatorTable), "tensor passes run with the table of operators"
 
-    def step(block: Block, value: Expr) -> Expr | None:
+    def step(block: BlockWriter, value: Expr) -> Expr | None:
         key = _key(value, table, operators)
         if key is None:
             return None

@@ -33,7 +33,7 @@ from inlay.ir.module import Module
 from inlay.ir.opening import open_exists
 from inlay.ir.types import FuncType
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.transforms._blocks import Block, rewrite_module
+from inlay.transforms._blocks import BlockWriter, rewrite_module
 
 _Ref = OpRef | ConstructorRef
 
@@ -48,7 +48,7 @@ def run(module: Module, context: PassContext) -> Module:
     return rewrite_module(module, _step)
 
 
-def _step(block: Block, value: Expr) -> Expr | None:
+def _step(block: BlockWriter, value: Expr) -> Expr | None:
     if isinstance(value, _Ref):
         # A name for it needs no function: its readers see the constructor itself. A result does.
         return None if block.variable is not None else _expanded(block, value)
@@ -72,7 +72,7 @@ def _passed(value: Expr) -> Sequence[Expr]:
     return value.args if isinstance(value, Call) else operands(value)
 
 
-def _expanded(block: Block, atom: Expr) -> Expr:
+def _expanded(block: BlockWriter, atom: Expr) -> Expr:
     """Return an atom that is no constructor: the variable of its function, bound once in a block."""
     if isinstance(atom, OpRef):
         raise error(

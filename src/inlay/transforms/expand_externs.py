@@ -17,7 +17,7 @@ from inlay.ir.module import Module
 from inlay.ir.op import Op
 from inlay.ops._define import ForeignOp
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.transforms._blocks import Block, rewrite_module
+from inlay.transforms._blocks import BlockWriter, rewrite_module
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -27,7 +27,7 @@ def run(module: Module, context: PassContext) -> Module:
     made: dict[tuple[Op, str], str] = {}
     functions: dict[str, Function] = {}
 
-    def step(block: Block, value: Expr) -> Expr | None:
+    def step(block: BlockWriter, value: Expr) -> Expr | None:
         if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
             return None
         op, attrs = value.callee.op, value.callee.attrs

@@ -54,7 +54,7 @@ from inlay.ir.types import (
 )
 from inlay.ir.walk import postorder
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.transforms._blocks import Block, rewrite_module
+from inlay.transforms._blocks import BlockWriter, rewrite_module
 from inlay.transforms._constants import LIMIT, computed
 
 
@@ -74,7 +74,7 @@ def run(module: Module, context: PassContext) -> Module:
     options = context.options_for(FoldOptions)
     left = [options.growth + _constant_bytes(module)]
 
-    def step(block: Block, value: Expr) -> Expr | None:
+    def step(block: BlockWriter, value: Expr) -> Expr | None:
         match value:
             case Call(callee=OpRef(op=op)):
                 found = _control_result(value, op) or _known_relation(block, value, op)
@@ -108,7 +108,7 @@ def _control_result(value: Call, op: Op) -> Expr | None:
             return None
 
 
-_Decide = Callable[[Block, Int, Int], bool | None]
+_Decide = Callable[[BlockWriter, Int, Int], bool | None]
 _COMPARISONS: dict[Op, _Decide] = {
     core.INT_EQUAL: lambda block, a, b: block.known.facts.equal(a, b),
     core.INT_LESS: lambda block, a, b: block.known.facts.less(a, b),
@@ -122,7 +122,7 @@ _DECIDABLE = {
 }
 
 
-def _known_relation(block: Block, value: Call, op: Op) -> Expr | None:
+def _known_relation(block: BlockWriter, value: Call, op: Op) -> Expr | None:
     """Return the outcome of a comparison, the operand of a check that holds, a shorter condition."""
     if op not in _DECIDABLE:
         return None
@@ -171,7 +171,7 @@ def _constant_bytes(module: Module) -> int:
     return sum(arrays.values())
 
 
-def _known_case(block: Block, value: Match) -> Expr | None:
+def _known_case(block: BlockWriter, value: Match) -> Expr | None:
     """Return the arm of a match whose scrutinee is known, with its variables replaced."""
     for arm in value.arms:
         bound: dict[Var, Expr] = {}
@@ -193,7 +193,7 @@ def _as_function(value: Match, arm: Arm, params: tuple[Var, ...]) -> Function:
     return Function(params, arm.body, FuncType(types, arm.body.type, dims), value.span)
 
 
-def _matches(block: Block, pattern: Pattern, atom: Expr, bound: dict[Var, Expr]) -> bool | None:
+def _matches(block: BlockWriter, pattern: Pattern, atom: Expr, bound: dict[Var, Expr]) -> bool | None:
     """Whether a pattern matches an atom; None where that is not known. Collects its variables."""
     match pattern:
         case PatternWildcard():
@@ -218,7 +218,7 @@ def _matches(block: Block, pattern: Pattern, atom: Expr, bound: dict[Var, Expr])
 
 
 def _all_match(
-    block: Block, patterns: Sequence[Pattern], atoms: Sequence[Expr], bound: dict[Var, Expr]
+    block: BlockWriter, patterns: Sequence[Pattern], atoms: Sequence[Expr], bound: dict[Var, Expr]
 ) -> bool | None:
     answer: bool | None = True
     for pattern, atom in zip(patterns, atoms, strict=True):

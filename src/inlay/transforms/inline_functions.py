@@ -23,7 +23,7 @@ from inlay.ir.expr import Call, Expr, Function, GlobalVar, Let, Var
 from inlay.ir.module import Module
 from inlay.ir.walk import spine
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.transforms._blocks import Block, rewrite_function
+from inlay.transforms._blocks import BlockWriter, rewrite_function
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def _count_mentions(module: Module) -> dict[str, int]:
 def _inline_in(function: Function, available: Mapping[str, Function], small: int) -> Function:
     local = _local_functions(function.body, small)
 
-    def step(block: Block, value: Expr) -> Expr | None:
+    def step(block: BlockWriter, value: Expr) -> Expr | None:
         if not isinstance(value, Call):
             return None
         match value.callee:

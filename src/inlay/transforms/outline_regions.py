@@ -31,7 +31,7 @@ from inlay.ir.dims import free_symbols
 from inlay.ir.expr import Call, Expr, Function, If, Let, Match, OpRef, Var
 from inlay.ir.module import Module
 from inlay.ir.opening import opened_dims
-from inlay.ops._define import Pattern
+from inlay.ops._define import FusionPattern
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._groups import Group, Node
@@ -116,7 +116,8 @@ class _Outlining:
             nodes.append(Node(index, replace(let, value=plain), plain, definition, call.type))
         inside = Counter(a for n in nodes for a in n.call.args if isinstance(a, Var))
         results = [n for n in nodes if self.reads.get(n.let.var, 0) > inside[n.let.var]]
-        anchor = next((n for n in nodes if n.definition.pattern is Pattern.CONTRACTION), nodes[-1])
+        contractions = (n for n in nodes if n.definition.pattern is FusionPattern.CONTRACTION)
+        anchor = next(contractions, nodes[-1])
         return Group(nodes, anchor, results)
 
     def _ordered(self, lets: Sequence[Let], regions: Mapping[str, list[int]]) -> list[list[int]]:

@@ -28,7 +28,7 @@ from inlay.ops.convolution import ConvAttrs, PackedConvAttrs
 from inlay.ops.matmul import PackAttrs, PackedAttrs
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.transforms._blocks import Block, rewrite_module
+from inlay.transforms._blocks import BlockWriter, rewrite_module
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def run(module: Module, context: PassContext) -> Module:
             packed[key] = make.const(np.ascontiguousarray(array), span=w.span)
         return packed[key]
 
-    def step(block: Block, value: Expr) -> Expr | None:
+    def step(block: BlockWriter, value: Expr) -> Expr | None:
         if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
             return None
         name = value.callee.op.name

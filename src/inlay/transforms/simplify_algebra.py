@@ -18,7 +18,7 @@ from inlay.analysis.blocks import count_uses
 from inlay.ir.expr import Call, Expr, Function, OpRef, Var
 from inlay.ir.module import Module
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.transforms._blocks import Block, rewrite_function
+from inlay.transforms._blocks import BlockWriter, rewrite_function
 from inlay.transforms._rules import identities, idioms, layout, weights
 from inlay.transforms._rules.site import Rule, Scene, Site
 
@@ -44,7 +44,7 @@ def run(module: Module, context: PassContext) -> Module:
         uses = count_uses(function.body)
         scene = Scene(context.ops, context.evaluate, uses, _simplify)
 
-        def step(block: Block, value: Expr, scene: Scene = scene) -> Expr | None:
+        def step(block: BlockWriter, value: Expr, scene: Scene = scene) -> Expr | None:
             answer = _simplify(scene, block, value)
             if isinstance(answer, Var) and block.variable is not None:
                 # Whatever reads the result now reads the answer.
@@ -58,7 +58,7 @@ def run(module: Module, context: PassContext) -> Module:
     return module.with_functions(functions)
 
 
-def _simplify(scene: Scene, block: Block, value: Expr) -> Expr:
+def _simplify(scene: Scene, block: BlockWriter, value: Expr) -> Expr:
     """Return what is left of a value when no rule applies any more."""
     for _ in range(_MOST_STEPS):
         if not isinstance(value, Call) or not isinstance(value.callee, OpRef):

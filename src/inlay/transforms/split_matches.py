@@ -41,7 +41,7 @@ from inlay.ir.expr import (
 from inlay.ir.module import Adt, Module
 from inlay.ir.types import FuncType
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.transforms._blocks import Block, rewrite_module
+from inlay.transforms._blocks import BlockWriter, rewrite_module
 
 _GROWTH = 2
 """How many times larger than its rows a tree may be."""
@@ -57,13 +57,13 @@ def run(module: Module, context: PassContext) -> Module:
     """Split. Cost: linear but for matches that are split, there times the number of rows."""
     del context
 
-    def step(block: Block, value: Expr) -> Expr | None:
+    def step(block: BlockWriter, value: Expr) -> Expr | None:
         return _split(module.adts, block, value) if isinstance(value, Match) else None
 
     return rewrite_module(module, step)
 
 
-def _split(adts: Mapping[str, Adt], block: Block, value: Match) -> Expr | None:
+def _split(adts: Mapping[str, Adt], block: BlockWriter, value: Match) -> Expr | None:
     if is_flat(value):
         return None
     tests = [_tests(arm.pattern) for arm in value.arms]

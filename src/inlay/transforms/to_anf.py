@@ -43,7 +43,7 @@ from inlay.ir.expr import (
 from inlay.ir.module import Module
 from inlay.ir.opening import hides, is_open, open_exists
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.transforms._blocks import Block, keep, rewrite_function
+from inlay.transforms._blocks import BlockWriter, keep, rewrite_function
 
 _OPERATORS = EffectTable({}, {})
 """Knows the effects of operators only: calls of functions may do anything."""
@@ -74,7 +74,7 @@ def _hides(function: Function) -> bool:
     return any(hides(n.value.type, n.var.type) for n in lets)
 
 
-def _type_again(block: Block, value: Expr) -> Expr | None:
+def _type_again(block: BlockWriter, value: Expr) -> Expr | None:
     if isinstance(value, Call) and not is_open(value.type):
         return block.make(value.callee, value.args)
     return None

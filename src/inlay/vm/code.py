@@ -67,7 +67,7 @@ class Branch:
     """
 
     selector: Operand
-    arms: tuple[Block, ...]
+    arms: tuple[CodeBlock, ...]
     join: Join | None
     targets: tuple[int, ...] | None = None
     span: str = ""
@@ -86,7 +86,7 @@ class Loop:
 
     head: Head
     init: tuple[Operand, ...]
-    body: Block
+    body: CodeBlock
     join: Join | None
     span: str = ""
 
@@ -163,7 +163,7 @@ End = Yield | Continue | Return | TailCall | TailCallClosure
 
 
 @dataclass(slots=True, eq=False)
-class Block:
+class CodeBlock:
     """Nodes in order, then an end. Filled while lowering, not changed afterwards.
 
     Attributes:
@@ -181,4 +181,4 @@ class Code:
 
     builder: FunctionBuilder
     params: tuple[Register, ...]
-    body: Block
+    body: CodeBlock

@@ -20,13 +20,13 @@ from inlay.arith.text import text_array
 from inlay.base.diagnostics import InternalError
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
 from inlay.bytecode.program import (
-    Batch,
+    BatchRecord,
     Constant,
-    Device,
+    DeviceRecord,
+    ImageTarget,
     Kernel,
     Program,
     ShapeCode,
-    Target,
 )
 from inlay.bytecode.spec import slot_kind
 from inlay.codegen.shapes import ShapeFunction
@@ -44,7 +44,7 @@ from inlay.vm.signature import output_types, signature_of
 from inlay.vm.tasks import mark_tasks
 from inlay.vm.values import Lifted, layout_of, param_kinds, result_kinds
 
-NO_TARGET = Target()
+NO_TARGET = ImageTarget()
 """Of programs without native code."""
 
 ShapeCompiler = Callable[[Sequence[ShapeFunction]], tuple[bytes, Sequence[int]]]
@@ -58,10 +58,10 @@ def compile_module(
     module: Module,
     kernels: Mapping[str, Kernel],
     *,
-    target: Target = NO_TARGET,
+    target: ImageTarget = NO_TARGET,
     image: bytes = b"",
     memories: Sequence[str] = ("host",),
-    devices: Sequence[Device] = (),
+    devices: Sequence[DeviceRecord] = (),
     homes: Mapping[str, str] | None = None,
     properties: Mapping[str, str] | None = None,
     shapes: ShapeCompiler | None = None,
@@ -166,7 +166,7 @@ class _Compiler:
             node = self.module.kernels.get(name)
             if node is not None and node.batch is not None:
                 shared = tuple(sorted(node.batch.shared))
-                kernel = replace(kernel, batch=Batch(self.kernel(node.batch.code), shared))
+                kernel = replace(kernel, batch=BatchRecord(self.kernel(node.batch.code), shared))
             found = self._kernel_index[name] = self.program.kernel(kernel)
         return found
 

@@ -24,9 +24,9 @@ from inlay.bytecode.program import ShapeInput
 from inlay.codegen.shapes import Number, ShapeFunction, Step
 from inlay.codegen.shapes import Operand as Value
 from inlay.vm.code import (
-    Block,
     Branch,
     Code,
+    CodeBlock,
     Continue,
     Head,
     Instruction,
@@ -86,7 +86,7 @@ class _Emitter:
             self.slots[register] = slot
         self._block(code.body, 0)
 
-    def _block(self, block: Block, base: int, falls: Join | None = None) -> None:
+    def _block(self, block: CodeBlock, base: int, falls: Join | None = None) -> None:
         """Write a block that may pop slots from `base` on; it may fall through to one join."""
         outer, self.base = self.base, base
         self._drop(self.deaths.on_entry[block])
@@ -187,7 +187,7 @@ class _Emitter:
         for index, register in enumerate(join.results):
             self.slots[register] = floor + index
 
-    def _end(self, block: Block, falls: Join | None) -> None:
+    def _end(self, block: CodeBlock, falls: Join | None) -> None:
         end = block.end
         if end is None:
             return

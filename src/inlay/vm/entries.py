@@ -26,7 +26,7 @@ from inlay.vm.code import Code, Operand, Register, Return
 from inlay.vm.values import (
     Fields,
     Layout,
-    Value,
+    VmValue,
     as_operand,
     flat_kinds,
     is_spread,
@@ -112,7 +112,7 @@ def _without_exists(t: Type) -> Type:
     return t
 
 
-def _fields(writer: Writer, t: Type, value: Value) -> Sequence[Value]:
+def _fields(writer: Writer, t: Type, value: VmValue) -> Sequence[VmValue]:
     """Return the parts of a tuple or shape."""
     if isinstance(value, Fields):
         return value.items
@@ -126,7 +126,7 @@ def _fields(writer: Writer, t: Type, value: Value) -> Sequence[Value]:
     return writer.emit("UNPACK", len(kinds), args=(as_operand(value),), kinds=kinds)
 
 
-def _to_outside(writer: Writer, t: Type, value: Value) -> Operand:
+def _to_outside(writer: Writer, t: Type, value: VmValue) -> Operand:
     """Return an output of an entry as the outside takes it."""
     match t:
         case ExistsType(body=body):

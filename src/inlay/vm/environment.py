@@ -35,7 +35,7 @@ from inlay.vm.values import (
     Lifted,
     LocalFunction,
     LoopFunction,
-    Value,
+    VmValue,
     as_operand,
     is_spread,
     map_registers,
@@ -91,17 +91,17 @@ class Environment:
         self.name = name
         self.facts = facts
         self.writer = Writer()
-        self.variables: dict[Var, Value] = {}
+        self.variables: dict[Var, VmValue] = {}
         self.symbols: dict[Sym, Operand] = {}
 
     # ------------------------------------------------------------------ binding
 
-    def bind(self, var: Var, value: Value) -> None:
+    def bind(self, var: Var, value: VmValue) -> None:
         """Give a variable its value, and the symbols of its type theirs."""
         self.variables[var] = value
         self._bind_symbols(var.type, value)
 
-    def _bind_symbols(self, t: Type, value: Value) -> None:
+    def _bind_symbols(self, t: Type, value: VmValue) -> None:
         pending = [e for e in integers(t) if e.value is None and self._unknown(e)]
         if not pending:
             return
@@ -109,7 +109,7 @@ class Environment:
         progress = True
         while progress and sources:
             progress = False
-            rest: list[tuple[Int, Value, int]] = []
+            rest: list[tuple[Int, VmValue, int]] = []
             for e, holder, axis in sources:
                 unknown = self._unknown(e)
                 if len(unknown) == 1 and (solved := self._solve(e, unknown[0], holder, axis)):
@@ -122,7 +122,7 @@ class Environment:
     def _unknown(self, e: Int) -> list[Sym]:
         return [s for s in symbols(e) if s not in self.symbols and s in self.facts.needed]
 
-    def _solve(self, e: Int, sym: Sym, holder: Value, axis: int) -> tuple[Operand] | None:
+    def _solve(self, e: Int, sym: Sym, holder: VmValue, axis: int) -> tuple[Operand] | None:
         """Solve `e == found` for the symbol, where every other symbol has its operand."""
         c = coefficient(e, sym)
         others = substitute(e, {sym: lit(0)})
@@ -138,7 +138,7 @@ class Environment:
         difference = self.writer.binary("SUB", found, rest)
         return (self.writer.binary("FLOORDIV", difference, c.value),)
 
-    def _sources(self, t: Type, value: Value) -> Iterator[tuple[Int, Value, int]]:
+    def _sources(self, t: Type, value: VmValue) -> Iterator[tuple[Int, VmValue, int]]:
         """Return integers of a type with where they are found: a tensor's axis, or (-1) itself."""
         match t:
             case ExistsType(body=body):
@@ -158,7 +158,7 @@ class Environment:
 
     # ------------------------------------------------------------------ forms of values
 
-    def operand(self, value: Value) -> Operand:
+    def operand(self, value: VmValue) -> Operand:
         """Return the one register (or number) of a value in boxed form."""
         match value:
             case Register() | int():
@@ -182,7 +182,7 @@ class Environment:
             case _:
                 assert_never(value)
 
-    def fields(self, value: Value, count: int) -> tuple[Value, ...]:
+    def fields(self, value: VmValue, count: int) -> tuple[VmValue, ...]:
         """Return the fields of a tuple, or the integers of a shape."""
         if isinstance(value, Fields):
             assert len(value.items) == count, "a tuple of another length"
@@ -191,7 +191,7 @@ class Environment:
         kinds = (Kind.ANY,) * count
         return self.writer.emit("UNPACK", count, args=(whole,), kinds=kinds)
 
-    def flatten(self, value: Value, t: Type) -> list[Operand]:
+    def flatten(self, value: VmValue, t: Type) -> list[Operand]:
         """Return a value in the flat form of a declared type."""
         match t:
             case ExistsType(body=body):
@@ -214,7 +214,7 @@ class Environment:
 
     def lifted(self, var: Var, node: Function) -> LocalFunction:
         """Return a local function with code of its own, which captures what it mentions from here."""
-        values: dict[Var, Value] = {}
+        values: dict[Var, VmValue] = {}
         ints: dict[Sym, Operand] = {}
         for key in mentioned(node):
             if isinstance(key, Sym) and key in self.symbols:

@@ -18,13 +18,13 @@ from inlay.ops.joining import AxisAttrs
 from inlay.ops.memory import StorageAttrs, TensorAtAttrs
 from inlay.vm.code import Operand
 from inlay.vm.environment import Environment
-from inlay.vm.values import UNIT, Fields, Value, as_operand
+from inlay.vm.values import UNIT, Fields, VmValue, as_operand
 
-Intrinsic = Callable[[Environment, Call, object, list[Value]], Value]
+Intrinsic = Callable[[Environment, Call, object, list[VmValue]], VmValue]
 """Appends the instructions of a call, given its attributes and arguments; returns the result."""
 
 
-def _check_equal(env: Environment, call: Call, attrs: object, args: list[Value]) -> Value:
+def _check_equal(env: Environment, call: Call, attrs: object, args: list[VmValue]) -> VmValue:
     assert isinstance(attrs, CheckAttrs)
     _require_equal(env, as_operand(args[1]), as_operand(args[2]), attrs.why)
     return args[0]
@@ -37,7 +37,7 @@ def _require_equal(env: Environment, found: Operand, needed: Operand, why: str) 
         env.writer.emit("CHECK", 2, message, args=(found, needed, holds))
 
 
-def _check_at_least(env: Environment, call: Call, attrs: object, args: list[Value]) -> Value:
+def _check_at_least(env: Environment, call: Call, attrs: object, args: list[VmValue]) -> VmValue:
     assert isinstance(attrs, LeastAttrs)
     found = as_operand(args[1])
     holds = env.writer.binary("LE", attrs.low, found)
@@ -47,7 +47,7 @@ def _check_at_least(env: Environment, call: Call, attrs: object, args: list[Valu
     return args[0]
 
 
-def _check_shape(env: Environment, call: Call, attrs: object, args: list[Value]) -> Value:
+def _check_shape(env: Environment, call: Call, attrs: object, args: list[VmValue]) -> VmValue:
     assert isinstance(attrs, CheckAttrs)
     t = call.args[0].type
     assert isinstance(t, TensorType), "only tensors have a shape to check"
@@ -66,7 +66,7 @@ def _check_shape(env: Environment, call: Call, attrs: object, args: list[Value])
     return tensor
 
 
-def _check_indices(env: Environment, call: Call, attrs: object, args: list[Value]) -> Value:
+def _check_indices(env: Environment, call: Call, attrs: object, args: list[VmValue]) -> VmValue:
     """Compare least and greatest index (stored as its complement) of each axis with its size."""
     assert isinstance(attrs, IndicesAttrs)
     write = env.writer
@@ -84,20 +84,20 @@ def _check_indices(env: Environment, call: Call, attrs: object, args: list[Value
 
 
 def _binary(name: str) -> Intrinsic:
-    def write(env: Environment, call: Call, attrs: object, args: list[Value]) -> Value:
+    def write(env: Environment, call: Call, attrs: object, args: list[VmValue]) -> VmValue:
         return env.writer.binary(name, as_operand(args[0]), as_operand(args[1]))
 
     return write
 
 
-def _not(env: Environment, call: Call, attrs: object, args: list[Value]) -> Value:
+def _not(env: Environment, call: Call, attrs: object, args: list[VmValue]) -> VmValue:
     operand = as_operand(args[0])
     if isinstance(operand, int):
         return int(not operand)
     return env.writer.make("NOT", args=(operand,), kind=Kind.INT)
 
 
-def _to_control(env: Environment, call: Call, attrs: object, args: list[Value]) -> Value:
+def _to_control(env: Environment, call: Call, attrs: object, args: list[VmValue]) -> VmValue:
     tensor = env.operand(args[0])
     t = _open(call.type)
     if isinstance(t, ShapeType):
@@ -110,7 +110,7 @@ def _to_control(env: Environment, call: Call, attrs: object, args: list[Value]) 
     return number
 
 
-def _to_tensor(env: Environment, call: Call, attrs: object, args: list[Value]) -> Value:
+def _to_tensor(env: Environment, call: Call, attrs: object, args: list[VmValue]) -> VmValue:
     t, source = call.type, _open(call.args[0].type)
     assert isinstance(t, TensorType), "to_tensor makes a tensor"
     if isinstance(source, ShapeType):
@@ -120,12 +120,12 @@ def _to_tensor(env: Environment, call: Call, attrs: object, args: list[Value]) -
     return env.writer.make("TO_TENSOR", t.dtype.name, args=(as_operand(args[0]),), kind=Kind.TENSOR)
 
 
-def _get_row(env: Environment, call: Call, attrs: object, args: list[Value]) -> Value:
+def _get_row(env: Environment, call: Call, attrs: object, args: list[VmValue]) -> VmValue:
     operands = (env.operand(args[0]), as_operand(args[1]))
     return env.writer.make("ROW", args=operands, kind=Kind.TENSOR)
 
 
-def _set_row(env: Environment, call: Call, attrs: object, args: list[Value]) -> Value:
+def _set_row(env: Environment, call: Call, attrs: object, args: list[VmValue]) -> VmValue:
     index, row = as_operand(args[1]), env.operand(args[2])
     owned = env.writer.make("OWN", args=(env.operand(args[0]),), kind=Kind.TENSOR)
     place = env.writer.make("ROW", args=(owned, index), kind=Kind.TENSOR)
@@ -133,12 +133,12 @@ def _set_row(env: Environment, call: Call, attrs: object, args: list[Value]) -> 
     return owned
 
 
-def _push_row(env: Environment, call: Call, attrs: object, args: list[Value]) -> Value:
+def _push_row(env: Environment, call: Call, attrs: object, args: list[VmValue]) -> VmValue:
     operands = (env.operand(args[0]), env.operand(args[1]))
     return env.writer.make("APPEND", args=operands, kind=Kind.TENSOR)
 
 
-def _extend(env: Environment, call: Call, attrs: object, args: list[Value]) -> Value:
+def _extend(env: Environment, call: Call, attrs: object, args: list[VmValue]) -> VmValue:
     assert isinstance(attrs, AxisAttrs)
     t = call.args[0].type
     assert isinstance(t, TensorType), "only tensors grow"
@@ -147,14 +147,14 @@ def _extend(env: Environment, call: Call, attrs: object, args: list[Value]) -> V
     return env.writer.make("EXTEND", axis, args=operands, kind=Kind.TENSOR)
 
 
-def _alloc_storage(env: Environment, call: Call, attrs: object, args: list[Value]) -> Value:
+def _alloc_storage(env: Environment, call: Call, attrs: object, args: list[VmValue]) -> VmValue:
     assert isinstance(attrs, StorageAttrs)
     memory = attrs.memory or 0
     size = as_operand(args[0])
     return env.writer.make("STORAGE", memory, attrs.alignment, args=(size,), kind=Kind.STORAGE)
 
 
-def _tensor_at(env: Environment, call: Call, attrs: object, args: list[Value]) -> Value:
+def _tensor_at(env: Environment, call: Call, attrs: object, args: list[VmValue]) -> VmValue:
     assert isinstance(attrs, TensorAtAttrs)
     t = call.type
     assert isinstance(t, TensorType), "tensor_at makes a tensor"
@@ -163,7 +163,7 @@ def _tensor_at(env: Environment, call: Call, attrs: object, args: list[Value]) -
     return env.writer.make("TENSOR", attrs.dtype.name, len(dims), args=operands, kind=Kind.TENSOR)
 
 
-def _invoke(env: Environment, call: Call, attrs: object, args: list[Value]) -> Value:
+def _invoke(env: Environment, call: Call, attrs: object, args: list[VmValue]) -> VmValue:
     kernel, ints = call.args[0], call.args[-1].type
     assert isinstance(kernel, GlobalVar), "invoke names a kernel"
     assert isinstance(ints, ShapeType), "the integers of a kernel are a shape"
@@ -174,11 +174,11 @@ def _invoke(env: Environment, call: Call, attrs: object, args: list[Value]) -> V
     return UNIT
 
 
-def _own(env: Environment, call: Call, attrs: object, args: list[Value]) -> Value:
+def _own(env: Environment, call: Call, attrs: object, args: list[VmValue]) -> VmValue:
     return env.writer.make("OWN", args=(env.operand(args[0]),), kind=Kind.TENSOR)
 
 
-def _kill(env: Environment, call: Call, attrs: object, args: list[Value]) -> Value:
+def _kill(env: Environment, call: Call, attrs: object, args: list[VmValue]) -> VmValue:
     return UNIT
 
 

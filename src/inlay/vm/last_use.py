@@ -17,7 +17,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from inlay.vm.code import Block, Branch, Code, Instruction, Loop, Node, Operand, Register, Shapes
+from inlay.vm.code import (
+    Branch,
+    Code,
+    CodeBlock,
+    Instruction,
+    Loop,
+    Node,
+    Operand,
+    Register,
+    Shapes,
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -31,11 +41,11 @@ class Deaths:
         after: registers dropped behind a node: results nobody uses, invariants of a loop.
     """
 
-    at: dict[Node | Block, frozenset[Register]] = field(
-        default_factory=dict["Node | Block", frozenset[Register]]
+    at: dict[Node | CodeBlock, frozenset[Register]] = field(
+        default_factory=dict["Node | CodeBlock", frozenset[Register]]
     )
-    on_entry: dict[Block, tuple[Register, ...]] = field(
-        default_factory=dict["Block", tuple[Register, ...]]
+    on_entry: dict[CodeBlock, tuple[Register, ...]] = field(
+        default_factory=dict["CodeBlock", tuple[Register, ...]]
     )
     after: dict[Node, tuple[Register, ...]] = field(
         default_factory=dict["Node", tuple[Register, ...]]
@@ -57,7 +67,7 @@ class _Finder:
         self.deaths = Deaths()
         self.inside: dict[Branch | Loop, dict[Register, None]] = {}
 
-    def collect(self, block: Block) -> dict[Register, None]:
+    def collect(self, block: CodeBlock) -> dict[Register, None]:
         """Return the registers used in a block and not defined in it; fill `inside`."""
         used: dict[Register, None] = {}
         defined: set[Register] = set()
@@ -83,7 +93,7 @@ class _Finder:
             used.update(dict.fromkeys(_registers(block.end.values)))
         return {register: None for register in used if register not in defined}
 
-    def block(self, block: Block, owned: dict[Register, None]) -> None:
+    def block(self, block: CodeBlock, owned: dict[Register, None]) -> None:
         """Say where the registers that a block owns and those that it defines die."""
         mine = dict(owned)
         for node in block.nodes:
@@ -162,7 +172,7 @@ def _direct(node: Node) -> tuple[Operand, ...]:
             assert_never(node)
 
 
-def _blocks(node: Branch | Loop) -> tuple[Block, ...]:
+def _blocks(node: Branch | Loop) -> tuple[CodeBlock, ...]:
     return node.arms if isinstance(node, Branch) else (node.body,)
 
 

@@ -21,9 +21,9 @@ from inlay.vm.compile import ShapeCompiler, compile_module
 from inlay.vm.signature import formula, port_sizes, positions_of
 
 _ACCESS = {
-    Access.READ: bc.Access.READ,
-    Access.WRITE: bc.Access.WRITE,
-    Access.UPDATE: bc.Access.READ_WRITE,
+    Access.READ: bc.AccessCode.READ,
+    Access.WRITE: bc.AccessCode.WRITE,
+    Access.UPDATE: bc.AccessCode.READ_WRITE,
 }
 
 
@@ -33,7 +33,7 @@ def link(
     triple: str,
     *,
     memories: Sequence[str] = ("host",),
-    devices: Sequence[bc.Device] = (),
+    devices: Sequence[bc.DeviceRecord] = (),
     homes: Mapping[str, str] | None = None,
     of_devices: Mapping[str, bc.Kernel] | None = None,
     properties: Mapping[str, str] | None = None,
@@ -64,7 +64,7 @@ def link(
     return compile_module(
         module,
         kernels,
-        target=bc.Target(triple, tuple(sorted(artifact.image.features))),
+        target=bc.ImageTarget(triple, tuple(sorted(artifact.image.features))),
         image=artifact.image.data,
         memories=memories,
         devices=devices,

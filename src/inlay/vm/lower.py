@@ -45,9 +45,9 @@ from inlay.ir.types import (
 )
 from inlay.ops.memory import TENSOR_AT
 from inlay.vm.code import (
-    Block,
     Branch,
     Code,
+    CodeBlock,
     Continue,
     Head,
     Join,
@@ -69,7 +69,7 @@ from inlay.vm.values import (
     GlobalFunction,
     LocalFunction,
     LoopFunction,
-    Value,
+    VmValue,
     as_operand,
     flat_kinds,
     kind_of,
@@ -173,7 +173,7 @@ class Lowering:
             case _:
                 self._deliver(self._value(e), ending)
 
-    def _deliver(self, value: Value, ending: Ending) -> None:
+    def _deliver(self, value: VmValue, ending: Ending) -> None:
         """End the block with a value."""
         match ending:
             case ReturnTo(boxed=True):
@@ -196,7 +196,7 @@ class Lowering:
         else:
             self._env.variables[e.var] = self._env.lifted(e.var, value)
 
-    def _value(self, e: Expr) -> Value:
+    def _value(self, e: Expr) -> VmValue:
         """Lower an expression for its value."""
         match e:
             case Var():
@@ -242,7 +242,7 @@ class Lowering:
     def _operand(self, e: Expr) -> Operand:
         return self._env.operand(self._value(e))
 
-    def _joined(self, e: If | Match | Let) -> Value:
+    def _joined(self, e: If | Match | Let) -> VmValue:
         """Lower control flow whose result the code after it uses."""
         if isinstance(e, If):
             condition = as_operand(self._value(e.condition))
@@ -261,7 +261,7 @@ class Lowering:
             return self._value(e)
         return self._match_value([self._value(e.scrutinee)], rows_of(e), e.type)
 
-    def _constant(self, e: Const) -> Value:
+    def _constant(self, e: Const) -> VmValue:
         match e.value:
             case np.ndarray():
                 known = e.place is not None
@@ -277,18 +277,18 @@ class Lowering:
 
     # ------------------------------------------------------------------ control
 
-    def _arm(self, e: Expr, ending: Ending) -> Block:
+    def _arm(self, e: Expr, ending: Ending) -> CodeBlock:
         with self._writer.nested() as block:
             self._at_ending(e, ending)
         return block
 
     def _branch(
-        self, selector: Operand, arms: list[Block], join: Join | None,
+        self, selector: Operand, arms: list[CodeBlock], join: Join | None,
         targets: tuple[int, ...] | None = None,
     ) -> None:  # fmt: skip
         self._writer.append(Branch(selector, tuple(arms), join, targets, self._writer.span))
 
-    def _match(self, looked_at: list[Value], rows: list[Row], ending: Ending) -> None:
+    def _match(self, looked_at: list[VmValue], rows: list[Row], ending: Ending) -> None:
         """Test patterns from left to right; the first row whose patterns all match is taken.
 
         A row that stays possible behind several tags is written once for each of them.
@@ -299,7 +299,7 @@ class Lowering:
         else:
             self._switch(test, ending, None)
 
-    def _match_value(self, looked_at: list[Value], rows: list[Row], t: Type) -> Value:
+    def _match_value(self, looked_at: list[VmValue], rows: list[Row], t: Type) -> VmValue:
         """The same for a value that the code after it uses: all arms meet at one join."""
         test = next_test(self._env, looked_at, rows)
         if isinstance(test, Row):
@@ -309,7 +309,7 @@ class Lowering:
         return spread_over(t, join.results)
 
     def _switch(self, test: Test, ending: Ending, join: Join | None) -> None:
-        arms: list[Block] = []
+        arms: list[CodeBlock] = []
         targets: list[int] = []
         tag = self._writer.make("TAG", args=(test.subject,), kind=Kind.INT)
         named = named_tags(test)
@@ -337,7 +337,7 @@ class Lowering:
     def _functions(self) -> dict[str, Function]:
         return self._env.tables.module.functions  # type: ignore[return-value]
 
-    def _call(self, e: Call) -> Value:
+    def _call(self, e: Call) -> VmValue:
         match e.callee:
             case OpRef(op=op, attrs=attrs):
                 intrinsic = INTRINSICS.get(op.name)
@@ -371,7 +371,7 @@ class Lowering:
             case _:
                 raise InternalError("a kernel is called without storage", where=str(e.span))
 
-    def _allocated(self, e: Call) -> Value:
+    def _allocated(self, e: Call) -> VmValue:
         """Make a tensor in a storage of its own."""
         t = e.type
         assert isinstance(t, TensorType), "tensor_at makes a tensor"
@@ -381,7 +381,7 @@ class Lowering:
             "ALLOCATE", 0, t.dtype.name, len(dims), args=dims, kind=Kind.TENSOR
         )
 
-    def _view(self, e: Call, source: Value) -> Value:
+    def _view(self, e: Call, source: VmValue) -> VmValue:
         """Return the same elements with the shape of the result."""
         t = e.type.body if isinstance(e.type, ExistsType) else e.type
         if not isinstance(t, TensorType):
@@ -390,7 +390,7 @@ class Lowering:
         args = (self._env.operand(source), *dims)
         return self._writer.make("RESHAPE", len(dims), args=args, kind=Kind.TENSOR)
 
-    def _argument(self, e: Expr, call: Call) -> Value:
+    def _argument(self, e: Expr, call: Call) -> VmValue:
         # Kernels are named by the operator that runs them; their name is not a value.
         if isinstance(e, GlobalVar) and e.name not in self._functions:
             return UNIT
@@ -399,7 +399,7 @@ class Lowering:
             return Constant(value.array, self._env.tables.memory_at(call.place))
         return value
 
-    def _call_known(self, callee: Value, e: Call) -> Value:
+    def _call_known(self, callee: VmValue, e: Call) -> VmValue:
         if not isinstance(callee, (GlobalFunction, LocalFunction)):
             args = [self._env.operand(callee), *map(self._operand, e.args)]
             self._at(e)
@@ -410,7 +410,7 @@ class Lowering:
         results = self._writer.emit("CALL", code, args=args, kinds=flat_kinds(declared))
         return spread_over(declared, results)
 
-    def _call_at(self, callee: Value, e: Call, ending: Ending) -> None:
+    def _call_at(self, callee: VmValue, e: Call, ending: Ending) -> None:
         """Call at an ending: a tail call where the result needs no change of form."""
         if not isinstance(callee, (GlobalFunction, LocalFunction)):
             is_one = isinstance(ending, ReturnTo) and (ending.boxed or layout_of(ending.type) == 1)

@@ -27,7 +27,7 @@ from inlay.ir.expr import (
 )
 from inlay.vm.code import Operand
 from inlay.vm.environment import Environment
-from inlay.vm.values import Value
+from inlay.vm.values import VmValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Row:
     """An arm while its pattern is being tested: one pattern for each value looked at."""
 
     patterns: tuple[Pattern, ...]
-    bound: tuple[tuple[Var, Value], ...]
+    bound: tuple[tuple[Var, VmValue], ...]
     body: Expr
 
 
@@ -54,7 +54,7 @@ class Test:
     subject: Operand
     column: int
     widths: list[int]
-    others: list[Value]
+    others: list[VmValue]
     rows: list[Row]
 
 
@@ -63,7 +63,7 @@ def rows_of(e: Match) -> list[Row]:
     return [Row((arm.pattern,), (), arm.body) for arm in e.arms]
 
 
-def next_test(env: Environment, looked_at: list[Value], rows: list[Row]) -> Row | Test:
+def next_test(env: Environment, looked_at: list[VmValue], rows: list[Row]) -> Row | Test:
     """Take apart what needs no test; return the first test, or the row that matches."""
     while True:
         assert rows, "the verifier found that arms cover every value"
@@ -105,13 +105,13 @@ def rows_with(test: Test, tag: int | None) -> list[Row]:
     return _expand_all(test.rows, test.column, test.subject, tag, width)
 
 
-def inside(env: Environment, test: Test, tag: int | None, rows: list[Row]) -> list[Value]:
+def inside(env: Environment, test: Test, tag: int | None, rows: list[Row]) -> list[VmValue]:
     """Return the values that those rows look at."""
     width = 0 if tag is None else test.widths[tag]
     return _take_fields(env, test.subject, rows, width) + test.others
 
 
-def _take_fields(env: Environment, whole: Operand, rows: list[Row], width: int) -> list[Value]:
+def _take_fields(env: Environment, whole: Operand, rows: list[Row], width: int) -> list[VmValue]:
     """Take the fields that some row looks at out of a constructed value."""
     used = [any(not isinstance(r.patterns[i], PatternWildcard) for r in rows) for i in range(width)]
     if width and all(used):
@@ -127,13 +127,13 @@ def _is_test(pattern: Pattern) -> bool:
 
 
 def _expand_all(
-    rows: list[Row], column: int, subject: Value, tag: int | None, width: int
+    rows: list[Row], column: int, subject: VmValue, tag: int | None, width: int
 ) -> list[Row]:
     """Return the rows that can still match, with one column replaced by columns for its fields."""
     return [r for row in rows if (r := _expand(row, column, subject, tag, width)) is not None]
 
 
-def _expand(row: Row, column: int, subject: Value, tag: int | None, width: int) -> Row | None:
+def _expand(row: Row, column: int, subject: VmValue, tag: int | None, width: int) -> Row | None:
     """Return a row with one column replaced by columns for its fields; None if it cannot match."""
     pattern = row.patterns[column]
     bound = row.bound

@@ -27,7 +27,7 @@ from typing import cast
 
 from inlay.bytecode.isa import MAX_SHAPE_INPUTS, Kind
 from inlay.bytecode.program import ImageBody, Kernel
-from inlay.vm.code import Block, Branch, Code, Instruction, Loop, Node, Register, Shapes
+from inlay.vm.code import Branch, Code, CodeBlock, Instruction, Loop, Node, Register, Shapes
 
 LEAST = 3
 """Instructions that are worth a call of native code; two gain little (docs/design/0014)."""
@@ -111,7 +111,7 @@ def gather_shapes(code: Code, kernels: Sequence[Kernel], *, native: int) -> int:
     return native
 
 
-def _gather(block: Block, kernels: Sequence[Kernel], native: int) -> int:
+def _gather(block: CodeBlock, kernels: Sequence[Kernel], native: int) -> int:
     """Gather in one block; return how many instructions become native code."""
     placed: list[Node | _Group | tuple[_Group, Instruction]] = []
     group: _Group | None = None

@@ -23,9 +23,9 @@ from typing import cast
 from inlay.bytecode.builder import FunctionBuilder
 from inlay.bytecode.program import Kernel
 from inlay.vm.code import (
-    Block,
     Branch,
     Code,
+    CodeBlock,
     Instruction,
     Loop,
     Node,
@@ -83,7 +83,7 @@ def _closure(
     return found
 
 
-def _facts(body: Block, kernels: Sequence[Kernel]) -> _Facts:
+def _facts(body: CodeBlock, kernels: Sequence[Kernel]) -> _Facts:
     facts = _Facts()
     for block in _blocks(body):
         for node in block.nodes:
@@ -99,7 +99,7 @@ def _facts(body: Block, kernels: Sequence[Kernel]) -> _Facts:
     return facts
 
 
-def _mark(block: Block, wanted: set[FunctionBuilder]) -> None:
+def _mark(block: CodeBlock, wanted: set[FunctionBuilder]) -> None:
     for index, node in enumerate(block.nodes):
         if (
             isinstance(node, Instruction)
@@ -121,9 +121,9 @@ def _is_followed(nodes: Sequence[Node], results: tuple[Register, ...]) -> bool:
     return False
 
 
-def _parts(nodes: Sequence[Node]) -> Iterator[Node | Block]:
+def _parts(nodes: Sequence[Node]) -> Iterator[Node | CodeBlock]:
     """Yield nodes in order, and after each one the blocks that it holds, with theirs."""
-    pending: list[Iterator[Node | Block]] = [iter(nodes)]
+    pending: list[Iterator[Node | CodeBlock]] = [iter(nodes)]
     while pending:
         part = next(pending[-1], None)
         if part is None:
@@ -131,7 +131,7 @@ def _parts(nodes: Sequence[Node]) -> Iterator[Node | Block]:
             continue
         yield part
         match part:
-            case Block(nodes=inner):
+            case CodeBlock(nodes=inner):
                 pending.append(iter(inner))
             case Branch() | Loop():
                 pending.append(iter(_inner(part)))
@@ -139,7 +139,7 @@ def _parts(nodes: Sequence[Node]) -> Iterator[Node | Block]:
                 pass
 
 
-def _used(part: Node | Block) -> tuple[Operand, ...]:
+def _used(part: Node | CodeBlock) -> tuple[Operand, ...]:
     match part:
         case Instruction(args=used) | Loop(init=used) | Shapes(inputs=used):
             return used
@@ -149,11 +149,11 @@ def _used(part: Node | Block) -> tuple[Operand, ...]:
             return part.end.values if part.end is not None else ()
 
 
-def _inner(node: Branch | Loop) -> tuple[Block, ...]:
+def _inner(node: Branch | Loop) -> tuple[CodeBlock, ...]:
     return node.arms if isinstance(node, Branch) else (node.body,)
 
 
-def _blocks(body: Block) -> Iterator[Block]:
+def _blocks(body: CodeBlock) -> Iterator[CodeBlock]:
     """Yield a block and all blocks in it."""
     pending = [body]
     while pending:

@@ -47,7 +47,7 @@ WIDEST = 32
 class Fields:
     """A tuple or shape whose parts are known apart."""
 
-    items: tuple[Value, ...]
+    items: tuple[VmValue, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +88,7 @@ class Lifted:
 
     var: Var
     node: Function
-    values: dict[Var, Value]
+    values: dict[Var, VmValue]
     ints: dict[Sym, Operand]
     captures: tuple[Register, ...]
     direct: FunctionBuilder | None = None
@@ -116,7 +116,7 @@ class LoopFunction:
     node: Function
 
 
-Value = Register | int | Fields | Constant | GlobalFunction | LocalFunction | LoopFunction
+VmValue = Register | int | Fields | Constant | GlobalFunction | LocalFunction | LoopFunction
 
 UNIT = Fields(())
 
@@ -192,7 +192,7 @@ def is_spread(t: TupleType) -> bool:
     return sum(len(flat_kinds(f)) for f in t.fields) <= WIDEST
 
 
-def spread(t: Type, take: Callable[[], Register]) -> Value:
+def spread(t: Type, take: Callable[[], Register]) -> VmValue:
     """Return a value of the type in flat form, taking its registers in order."""
     match t:
         case ExistsType(body=body):
@@ -205,13 +205,13 @@ def spread(t: Type, take: Callable[[], Register]) -> Value:
             return take()
 
 
-def spread_over(t: Type, registers: Sequence[Register]) -> Value:
+def spread_over(t: Type, registers: Sequence[Register]) -> VmValue:
     """Return a value of the type whose flat form is these registers."""
     supply = iter(registers)
     return spread(t, lambda: next(supply))
 
 
-def registers_of(value: Value) -> list[Register]:
+def registers_of(value: VmValue) -> list[Register]:
     """Return the registers that a value mentions, those of captures included."""
     match value:
         case Register():
@@ -224,7 +224,7 @@ def registers_of(value: Value) -> list[Register]:
             return []
 
 
-def map_registers(value: Value, f: Callable[[Register], Register]) -> Value:
+def map_registers(value: VmValue, f: Callable[[Register], Register]) -> VmValue:
     """Return the value with every register replaced."""
     match value:
         case Register():
@@ -237,7 +237,7 @@ def map_registers(value: Value, f: Callable[[Register], Register]) -> Value:
             return value
 
 
-def as_operand(value: Value) -> Operand:
+def as_operand(value: VmValue) -> Operand:
     """Return a value that is one register or a number."""
     assert isinstance(value, (Register, int)), f"one operand is needed, found {value}"
     return value

@@ -16,7 +16,7 @@ from inlay.arith.expr import Atom, FloorDiv, Int, Max, Min, Mod, Sym
 from inlay.base.diagnostics import InternalError
 from inlay.bytecode.builder import OperandValue
 from inlay.bytecode.isa import Kind
-from inlay.vm.code import Block, End, Instruction, Node, Operand, Register
+from inlay.vm.code import CodeBlock, End, Instruction, Node, Operand, Register
 
 _Operation = tuple[str, Operand, Operand]
 
@@ -25,15 +25,15 @@ class Writer:
     """The block being filled, and the span of what is being lowered."""
 
     def __init__(self) -> None:
-        self.block = Block()
+        self.block = CodeBlock()
         self.span = ""
         # Results of integer operations, of the current block and those around it.
         self._computed: ChainMap[_Operation, Register] = ChainMap()
 
     @contextmanager
-    def nested(self) -> Generator[Block, None, None]:
+    def nested(self) -> Generator[CodeBlock, None, None]:
         """Fill a new block inside the current one: an arm, or the body of a loop."""
-        outer, self.block = self.block, Block()
+        outer, self.block = self.block, CodeBlock()
         computed, self._computed = self._computed, self._computed.new_child()
         yield self.block
         self.block, self._computed = outer, computed

@@ -10,13 +10,14 @@ from inlay.bytecode import container, formula, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import (
-    Access,
-    Batch,
+    AccessCode,
+    BatchRecord,
     Constant,
     Entry,
     FunctionBody,
     HostBody,
     ImageBody,
+    ImageTarget,
     Kernel,
     Phase,
     Program,
@@ -24,7 +25,6 @@ from inlay.bytecode.program import (
     ShapeCode,
     ShapeInput,
     SymbolBody,
-    Target,
 )
 from inlay.bytecode.spec import (
     Dim,
@@ -42,22 +42,22 @@ def sample() -> Program:
     """A program that uses every table."""
     n = ["n"]
     b = ProgramBuilder(
-        target=Target("x86_64-unknown-linux-gnu", ("avx2", "fma")),
+        target=ImageTarget("x86_64-unknown-linux-gnu", ("avx2", "fma")),
         image=bytes(range(200)),
         memories=("host", "sram"),
         properties={"model": "sample", "compiler": "0"},
     )
-    ports = (Access.READ, Access.READ, Access.WRITE)
+    ports = (AccessCode.READ, AccessCode.READ, AccessCode.WRITE)
     kernel = b.kernel(
         Kernel("add", ports, 1,
                ImageBody((Phase(0, parallel=True), Phase(16))),
                formula.parse("4*n", n), True, formula.parse("10 + n//8", n),
-               batch=Batch(1, (1,)))
+               batch=BatchRecord(1, (1,)))
     )  # fmt: skip
     b.kernel(Kernel("add.batch", ports, 2, ImageBody((Phase(32),))))
-    b.kernel(Kernel("callback", (Access.READ_WRITE,), 0, HostBody("f")))
+    b.kernel(Kernel("callback", (AccessCode.READ_WRITE,), 0, HostBody("f")))
     b.kernel(Kernel("library", (), 2, SymbolBody("cblas_x", parallel=True)))
-    b.kernel(Kernel("own", (Access.READ, Access.WRITE), 0, FunctionBody("f", "./f.so", "f_f32"), ordered=True))
+    b.kernel(Kernel("own", (AccessCode.READ, AccessCode.WRITE), 0, FunctionBody("f", "./f.so", "f_f32"), ordered=True))
     constant = b.constant(Constant("f32", (2, 2), np.eye(2, dtype=np.float32)))
     b.constant(Constant("u8", (3,), b"abc"))
     b.constant(Constant("i64", (0,), b""))

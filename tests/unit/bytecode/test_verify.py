@@ -9,8 +9,8 @@ import pytest
 from inlay.bytecode import verify
 from inlay.bytecode.isa import CODES, INSTRUCTIONS, Kind
 from inlay.bytecode.program import (
-    Access,
-    Batch,
+    AccessCode,
+    BatchRecord,
     Function,
     HostBody,
     ImageBody,
@@ -178,17 +178,17 @@ def test_every_instruction_has_an_effect_or_a_case():
 @pytest.mark.parametrize(
     ("many", "batch", "message"),
     [
-        ({}, Batch(1, (0,)), ""),
-        ({}, Batch(2), "there is no kernel 2"),
-        ({"ints": 1}, Batch(1), "the same tensors and one integer more"),
-        ({"ports": (Access.READ,)}, Batch(1), "the same tensors and one integer more"),
-        ({"body": HostBody("f")}, Batch(1), "a batch is of native code"),
-        ({}, Batch(1, (1,)), "a list of tensors it reads"),
-        ({}, Batch(1, (0, 0)), "a list of tensors it reads"),
+        ({}, BatchRecord(1, (0,)), ""),
+        ({}, BatchRecord(2), "there is no kernel 2"),
+        ({"ints": 1}, BatchRecord(1), "the same tensors and one integer more"),
+        ({"ports": (AccessCode.READ,)}, BatchRecord(1), "the same tensors and one integer more"),
+        ({"body": HostBody("f")}, BatchRecord(1), "a batch is of native code"),
+        ({}, BatchRecord(1, (1,)), "a list of tensors it reads"),
+        ({}, BatchRecord(1, (0, 0)), "a list of tensors it reads"),
     ],
 )
 def test_batches_fit_their_kernels(many, batch, message):
-    body, ports = ImageBody((Phase(0),)), (Access.READ, Access.WRITE)
+    body, ports = ImageBody((Phase(0),)), (AccessCode.READ, AccessCode.WRITE)
     one = Kernel("one", ports, 1, body, batch=batch)
     other = replace(Kernel("many", ports, 2, body), **many)
     program = Program(functions=(), kernels=(one, other), image=b"\0")

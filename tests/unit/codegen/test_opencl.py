@@ -16,7 +16,7 @@ from inlay.loop.func import LoopFunction
 from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.ops.table import table
-from inlay.runtime.device import Device
+from inlay.runtime.device import OpenDevice
 from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES, schedule_function
 from tests.unit.codegen import test_llvm as programs
 from tests.unit.codegen.c_support import empty_outputs
@@ -42,9 +42,9 @@ def every(some: int) -> pytest.MarkDecorator:
 
 
 @pytest.fixture(scope="module")
-def device() -> Iterator[Device]:
+def device() -> Iterator[OpenDevice]:
     try:
-        opened = Device("opencl")
+        opened = OpenDevice("opencl")
     except RunError as failure:
         if failure.ids != ("run.device-absent",):
             raise
@@ -56,7 +56,7 @@ def device() -> Iterator[Device]:
 class Loaded:
     """Functions as one image on a device."""
 
-    def __init__(self, device: Device, functions: Sequence[LoopFunction]) -> None:
+    def __init__(self, device: OpenDevice, functions: Sequence[LoopFunction]) -> None:
         self.device = device
         named = [dataclasses.replace(f, name=f"f{i}") for i, f in enumerate(functions)]
         self.image = make_image(named, OPENCL)

@@ -43,7 +43,7 @@ def rand(*shape: int) -> np.ndarray:
     return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
 
 
-def exp(x: te.Value) -> te.Value:
+def exp(x: te.ScalarValue) -> te.ScalarValue:
     return te.intrinsic(IntrinsicOp.EXP, x)
 
 

@@ -10,7 +10,7 @@ from inlay.base.diagnostics import UnsupportedError
 from inlay.interp import loop as interp
 from inlay.loop.verify import check
 from inlay.lower.lower import lower
-from inlay.lower.ops_to_loops import Batch, ops_to_loops
+from inlay.lower.ops_to_loops import SampleBatch, ops_to_loops
 from inlay.machine.target import Target
 from inlay.ops._define import OpDef, Sample
 from inlay.ops.table import table
@@ -56,7 +56,7 @@ def test_batch(d: OpDef, s: Sample, share: bool) -> None:
     shared = frozenset(range(1, len(inputs))) if share else frozenset[int]()
     one = lower(schedule_function(ops_to_loops(function, table().definition), TARGET), TARGET)
     count = fresh("samples")
-    many = ops_to_loops(function, table().definition, batch=Batch(count, shared))
+    many = ops_to_loops(function, table().definition, batch=SampleBatch(count, shared))
     check(many)
     many = lower(schedule_function(many, TARGET), TARGET)
     check(many)
@@ -75,4 +75,4 @@ def test_operators_without_a_formula_are_refused() -> None:
         m for s in found.samples() if (m := function_of(found, s, symbolic=False)) is not None
     )
     with pytest.raises(UnsupportedError, match=r"loop\.no-rule"):
-        ops_to_loops(made[0], table().definition, batch=Batch(fresh("b"), frozenset()))
+        ops_to_loops(made[0], table().definition, batch=SampleBatch(fresh("b"), frozenset()))

@@ -13,7 +13,7 @@ from inlay.loop.verify import check
 from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.target import Target
-from inlay.ops._define import OpDef, Pattern, Sample
+from inlay.ops._define import FusionPattern, OpDef, Sample
 from inlay.ops.table import table
 from inlay.schedule.choose import schedule_function
 from tests.unit.lower.op_functions import function_of
@@ -58,7 +58,7 @@ def agree(got: np.ndarray, want: np.ndarray, d: OpDef, s: Sample) -> None:
         return
     got, want = got.astype(np.float64), want.astype(np.float64)
     atol = rtol * max(_largest(want), 1e-3)
-    if d.pattern in (Pattern.REDUCTION, Pattern.CONTRACTION):
+    if d.pattern in (FusionPattern.REDUCTION, FusionPattern.CONTRACTION):
         terms = max(_largest(a) for a in s.args if isinstance(a, np.ndarray))
         atol = max(atol, 4 * terms * 2.0**-24)
     np.testing.assert_allclose(got, want, rtol=rtol, atol=atol)

@@ -15,7 +15,7 @@ import numpy as np
 
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import Access, Constant, Entry, HostBody, Kernel, Program
+from inlay.bytecode.program import AccessCode, Constant, Entry, HostBody, Kernel, Program
 from tests.unit.runtime.programs import spec
 
 SIZES = {"i64": 8, "f32": 4, "u8": 1}
@@ -64,9 +64,9 @@ class Generator:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.program = ProgramBuilder()
-        self.fill = self.program.kernel(Kernel("fill", (Access.WRITE,), 1, HostBody("fill")))
+        self.fill = self.program.kernel(Kernel("fill", (AccessCode.WRITE,), 1, HostBody("fill")))
         self.combine = self.program.kernel(
-            Kernel("combine", (Access.READ, Access.READ_WRITE), 1, HostBody("combine"))
+            Kernel("combine", (AccessCode.READ, AccessCode.READ_WRITE), 1, HostBody("combine"))
         )
         self.constants = {
             X: self.program.constant(Constant("i64", (3,), np.array([4, 5, 6]))),

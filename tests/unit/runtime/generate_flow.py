@@ -13,7 +13,7 @@ import numpy as np
 
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import Access, Entry, HostBody, Kernel, Program
+from inlay.bytecode.program import AccessCode, Entry, HostBody, Kernel, Program
 from tests.unit.runtime.programs import spec
 
 WIDTH = 3
@@ -50,7 +50,7 @@ class FlowGenerator:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.program = ProgramBuilder()
-        read, write, both = Access.READ, Access.WRITE, Access.READ_WRITE
+        read, write, both = AccessCode.READ, AccessCode.WRITE, AccessCode.READ_WRITE
         self.kernels = [
             self.program.kernel(Kernel("mix", (read, both), 1, HostBody("mix"))),
             self.program.kernel(Kernel("move", (read, write), 1, HostBody("move"))),

@@ -10,7 +10,7 @@ import numpy as np
 from inlay.bytecode import formula
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import Access, Entry, HostBody, Kernel, Program, Requirement
+from inlay.bytecode.program import AccessCode, Entry, HostBody, Kernel, Program, Requirement
 from inlay.bytecode.spec import Dim, Symbol, TensorSpec
 from tests.system import need
 
@@ -28,7 +28,7 @@ def spec(name: str, dtype: str, text: str, symbols: list[str]) -> TensorSpec:
 def doubling(bound: int = 8) -> Program:
     """x: f32[n, 4], n <= bound -> y = 2 * x by a callback `dbl`."""
     b = ProgramBuilder()
-    kernel = b.kernel(Kernel("dbl", (Access.READ, Access.WRITE), 0, HostBody("dbl")))
+    kernel = b.kernel(Kernel("dbl", (AccessCode.READ, AccessCode.WRITE), 0, HostBody("dbl")))
     main = b.function("main", [Kind.TENSOR], [Kind.TENSOR])
     main.at("model.onnx: node 'Mul_0'")
     main.emit("COPY", 0), main.emit("DIM", 0), main.emit("INT", 4)

@@ -14,7 +14,7 @@ import pytest
 
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import Access, Entry, Kernel, Program, SymbolBody
+from inlay.bytecode.program import AccessCode, Entry, Kernel, Program, SymbolBody
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
 from inlay.runtime.trace import EventKind
@@ -43,7 +43,7 @@ def chain(cost: int, *, branches: int = 1) -> Program:
     """x -> chains of kernels side by side, in turns, and the end of the first one."""
     b = ProgramBuilder()
     kernel = b.kernel(
-        Kernel("next", (Access.READ, Access.WRITE), 0, SymbolBody("next"), cost=(cost,))
+        Kernel("next", (AccessCode.READ, AccessCode.WRITE), 0, SymbolBody("next"), cost=(cost,))
     )
     main = b.function("main", [Kind.TENSOR], [Kind.TENSOR])
     newest = [0] * branches

@@ -14,7 +14,7 @@ from inlay.bytecode import formula
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import (
-    Access,
+    AccessCode,
     Entry,
     FunctionBody,
     Kernel,
@@ -71,7 +71,7 @@ def address(tmp_path_factory) -> int:
 
 def reversing() -> Program:
     b = ProgramBuilder()
-    kernel = b.kernel(Kernel("k", (Access.READ, Access.WRITE), 0, FunctionBody("my.reverse")))
+    kernel = b.kernel(Kernel("k", (AccessCode.READ, AccessCode.WRITE), 0, FunctionBody("my.reverse")))
     main = b.function("main", [Kind.TENSOR], [Kind.TENSOR])
     main.at("node 'r'")
     main.emit("COPY", 0), main.emit("DIM", 0), main.emit("ALLOCATE", 0, "i64", 1)

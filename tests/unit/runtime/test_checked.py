@@ -16,7 +16,7 @@ from inlay.bytecode import asm, disasm
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.formula import Arg
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import Access, Entry, HostBody, Kernel
+from inlay.bytecode.program import AccessCode, Entry, HostBody, Kernel
 from inlay.bytecode.spec import Dim, TensorSpec
 from inlay.ir.parser import parse_module
 from inlay.ir.prelude import prelude, with_prelude
@@ -44,7 +44,7 @@ def compiled():
 def filling(size, given: int = 3):
     """A kernel that says what it needs of a tensor of `given` numbers, called with 5."""
     b = ProgramBuilder()
-    kernel = b.kernel(Kernel("fill", (Access.WRITE,), 1, HostBody("fill"), sizes=(size,)))
+    kernel = b.kernel(Kernel("fill", (AccessCode.WRITE,), 1, HostBody("fill"), sizes=(size,)))
     main = b.function("main", [], [Kind.TENSOR])
     main.emit("INT", given), main.emit("ALLOCATE", 0, "i64", 1)
     main.emit("COPY", 0), main.emit("INT", 5), main.emit("INVOKE", kernel), main.emit("RETURN")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from inlay.base.diagnostics import CompileError, RunError
-from inlay.runtime.device import RUN, Device
+from inlay.runtime.device import RUN, OpenDevice
 
 
 def failed(*ids: str):
@@ -16,7 +16,7 @@ def failed(*ids: str):
 def test_copies_there_and_back():
     data = np.arange(100, dtype=np.float32)
     found = np.zeros(50, np.float32)
-    with Device("host", "units=2 seed=3") as device:
+    with OpenDevice("host", "units=2 seed=3") as device:
         assert device.facts.units == 2
         memory = device.allocate(data.nbytes)
         there = device.copy(memory, data)
@@ -27,7 +27,7 @@ def test_copies_there_and_back():
 
 def test_closing_waits_and_tells():
     data = np.zeros(10)
-    device = Device("host")
+    device = OpenDevice("host")
     pending = [device.copy(device.allocate(80), data) for _ in range(5)]
     device.close()
     device.close()
@@ -37,7 +37,7 @@ def test_closing_waits_and_tells():
 
 def test_a_device_that_fails_is_a_status():
     data = np.zeros(10)
-    with Device("host", "fail=2") as device:
+    with OpenDevice("host", "fail=2") as device:
         memory = device.allocate(80)
         first, second, third = (device.copy(memory, data) for _ in range(3))
         first.wait()
@@ -48,10 +48,10 @@ def test_a_device_that_fails_is_a_status():
 
 def test_what_is_wrong_is_said():
     with failed("name.unknown"):
-        Device("no-such-driver")
+        OpenDevice("no-such-driver")
     with failed("run.bad-argument"):
-        Device("host", "speed=11")
-    with Device("host", "memory=1000") as device:
+        OpenDevice("host", "speed=11")
+    with OpenDevice("host", "memory=1000") as device:
         with failed("run.out-of-memory"):
             device.allocate(1001)
         memory = device.allocate(1000)
@@ -64,7 +64,7 @@ def test_what_is_wrong_is_said():
 
 
 def test_the_null_device_takes_everything():
-    with Device("null") as device:
+    with OpenDevice("null") as device:
         program = device.load(b"")
         memory = device.allocate(1 << 40)
         device.launch(program, "anything", [memory], [1, 2], [100]).wait()

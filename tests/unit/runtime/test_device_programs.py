@@ -13,17 +13,17 @@ from inlay.bytecode import asm, container, disasm, formula, verify, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import (
-    Access,
+    AccessCode,
     Constant,
     CopyBody,
-    Device,
     DeviceBody,
     DevicePhase,
+    DeviceRecord,
     Entry,
     HostBody,
+    ImageTarget,
     Kernel,
     Program,
-    Target,
 )
 from inlay.bytecode.spec import Symbol
 from inlay.codegen.opencl import OPENCL, make_image
@@ -34,7 +34,7 @@ from tests.unit.bytecode.test_container import reseal
 from tests.unit.codegen.support import parsed
 from tests.unit.runtime.programs import native_image, spec
 
-READ, WRITE = Access.READ, Access.WRITE
+READ, WRITE = AccessCode.READ, AccessCode.WRITE
 N = ["n"]
 AFFINE = """
 int64_t affine(void *const *b, const int64_t *n, int64_t part, int64_t parts) {
@@ -72,10 +72,10 @@ class Writer:
         image, self.offsets = native
         is_native = driver == "host"
         text = make_image([parsed(TEXTS[0])], OPENCL).text.encode()
-        device = Device("dev0", driver, options, (1, 2), b"" if is_native else text)
+        device = DeviceRecord("dev0", driver, options, (1, 2), b"" if is_native else text)
         self.b = ProgramBuilder(
             image=image,
-            target=Target("x86_64-unknown-linux-gnu", ("sse3",)),
+            target=ImageTarget("x86_64-unknown-linux-gnu", ("sse3",)),
             memories=("host", "far", "second"),
             devices=(device,),
         )

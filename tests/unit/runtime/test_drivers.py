@@ -11,7 +11,7 @@ import pytest
 
 from inlay.base.diagnostics import CompileError
 from inlay.runtime import _runtime, device
-from inlay.runtime.device import Device
+from inlay.runtime.device import OpenDevice
 from inlay.runtime.drivers import Driver, driver_of
 
 KEPT: list[object] = []
@@ -44,9 +44,9 @@ def test_a_driver_of_another_package_is_found_by_its_name(monkeypatch) -> None:
         return [SimpleNamespace(load=lambda: module)] if name == "made_up" else []
 
     with pytest.raises(CompileError, match="no driver named 'made_up'"):
-        Device("made_up")
+        OpenDevice("made_up")
     monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
-    with Device("made_up", "units=2") as opened:
+    with OpenDevice("made_up", "units=2") as opened:
         assert opened.facts.units == 2
         assert opened.facts.memory_bytes == 4096
         memory, data = opened.allocate(8), np.arange(8, dtype=np.uint8)
@@ -55,7 +55,7 @@ def test_a_driver_of_another_package_is_found_by_its_name(monkeypatch) -> None:
     assert "made_up" in _runtime.drivers()[0]
     assert driver_of("made_up").options("") == " memory=4096"
     with pytest.raises(CompileError, match="no driver named 'other'"):
-        Device("other")
+        OpenDevice("other")
 
 
 def test_two_drivers_of_one_name_are_refused() -> None:

@@ -16,7 +16,7 @@ import pytest
 from inlay.base.diagnostics import Cancelled, DeadlineError, RunError
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import Access, Entry, HostBody, Kernel
+from inlay.bytecode.program import AccessCode, Entry, HostBody, Kernel
 from inlay.runtime import _runtime
 from inlay.runtime.crew import PROCESS, Clock, Crew
 from inlay.runtime.native import Settings
@@ -239,7 +239,7 @@ def large(calls: int):
     """A program whose calls each take 8 MiB for a while, all at the same time."""
     barrier = threading.Barrier(calls)
     b = ProgramBuilder()
-    kernel = b.kernel(Kernel("meet", (Access.WRITE,), 0, HostBody("meet")))
+    kernel = b.kernel(Kernel("meet", (AccessCode.WRITE,), 0, HostBody("meet")))
     main = b.function("main", [], [Kind.TENSOR])
     main.emit("INT", 1 << 20), main.emit("ALLOCATE", 0, "i64", 1)
     main.emit("COPY", 0), main.emit("INVOKE", kernel), main.emit("POP", 1)

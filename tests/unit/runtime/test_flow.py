@@ -9,7 +9,7 @@ from inlay.base.diagnostics import RunError
 from inlay.bytecode import container, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import Access, Entry, HostBody, Kernel
+from inlay.bytecode.program import AccessCode, Entry, HostBody, Kernel
 from inlay.runtime.native import MODES, Settings
 from inlay.runtime.session import executable_of
 from tests.unit.runtime.generate_flow import CALLBACKS, BrokenError, FlowGenerator
@@ -62,7 +62,7 @@ def test_programs_survive_the_container():
 def chain(length: int, fresh: bool):
     """x: i64[3] -> `length` times a kernel, each with a new tensor or the same two."""
     b = ProgramBuilder()
-    kernel = b.kernel(Kernel("step", (Access.READ, Access.WRITE), 0, HostBody("step")))
+    kernel = b.kernel(Kernel("step", (AccessCode.READ, AccessCode.WRITE), 0, HostBody("step")))
     main = b.function("main", [Kind.TENSOR], [Kind.TENSOR])
     main.emit("MOVE", 0), main.emit("OWN")
     for _ in range(length):
@@ -92,7 +92,7 @@ def test_more_commands_than_may_be_in_flight(mode):
 def failing(where: str):
     """Two kernels, then a check; one of them fails."""
     b = ProgramBuilder()
-    kernel = b.kernel(Kernel("k", (Access.READ, Access.READ_WRITE), 1, HostBody("k")))
+    kernel = b.kernel(Kernel("k", (AccessCode.READ, AccessCode.READ_WRITE), 1, HostBody("k")))
     inner = b.function("inner", [Kind.TENSOR], [Kind.TENSOR])
     inner.at("node 'late'")
     inner.emit("INT", 3), inner.emit("ALLOCATE", 0, "i64", 1)

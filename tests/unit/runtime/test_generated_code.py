@@ -10,14 +10,14 @@ from inlay.bytecode import formula, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import (
-    Access,
+    AccessCode,
     Constant,
     Entry,
     ImageBody,
+    ImageTarget,
     Kernel,
     Phase,
     Program,
-    Target,
 )
 from inlay.bytecode.spec import Symbol
 from inlay.codegen.interface import Request
@@ -54,10 +54,10 @@ def program() -> Program:
     artifact = generator.compile([Request("dense", lambda: parse_function(DENSE))])
     code = artifact.kernels["dense"]
     b = ProgramBuilder(
-        image=artifact.image.data, target=Target(host().triple, artifact.image.features)
+        image=artifact.image.data, target=ImageTarget(host().triple, artifact.image.features)
     )
     kernel = b.kernel(
-        Kernel("dense", (Access.READ, Access.READ, Access.WRITE), len(code.dims),
+        Kernel("dense", (AccessCode.READ, AccessCode.READ, AccessCode.WRITE), len(code.dims),
                ImageBody(tuple(Phase(p.offset, p.parallel) for p in code.phases)),
                assertions=code.assertions)
     )  # fmt: skip

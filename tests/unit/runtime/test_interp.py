@@ -8,7 +8,7 @@ import pytest
 from inlay.base.diagnostics import RunError
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import Access, HostBody, Kernel
+from inlay.bytecode.program import AccessCode, HostBody, Kernel
 from inlay.runtime.interp import Interpreter, fill
 from inlay.runtime.value import Tensor, Tuple, from_array
 
@@ -193,7 +193,7 @@ def test_tensors_are_joined_behind_dims_of_one():
 
 def test_invoke_writes_through_views():
     program = ProgramBuilder()
-    kernel = program.kernel(Kernel("scale", (Access.READ, Access.WRITE), 1, HostBody("scale")))
+    kernel = program.kernel(Kernel("scale", (AccessCode.READ, AccessCode.WRITE), 1, HostBody("scale")))
     main = program.function("main", [Kind.TENSOR], [Kind.TENSOR])
     main.emit("INT", 16), main.emit("STORAGE", "host", 64)
     main.emit("COPY", 1), main.emit("INT", 8), main.emit("INT", 2), main.emit("TENSOR", "f32", 1)

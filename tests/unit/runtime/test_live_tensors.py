@@ -12,7 +12,7 @@ from inlay.api import compilation
 from inlay.base.diagnostics import RunError
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import Access, Entry, HostBody, Kernel
+from inlay.bytecode.program import AccessCode, Entry, HostBody, Kernel
 from inlay.bytecode.writer import save
 from inlay.cli.main import main
 from inlay.ir.expr import Call, Const, OpRef
@@ -109,10 +109,10 @@ def test_the_command_finds_it(monkeypatch, tmp_path, capsys):
     assert "overwritten while live" in capsys.readouterr().err
 
 
-def two_tensors(second: int, ports: tuple[Access, ...], uses: str):
+def two_tensors(second: int, ports: tuple[AccessCode, ...], uses: str):
     """Tensors a at 0 and b at `second` in one storage; kernels of `ports` on what `uses` names."""
     b = ProgramBuilder()
-    fill = b.kernel(Kernel("fill", (Access.WRITE,), 0, HostBody("fill")))
+    fill = b.kernel(Kernel("fill", (AccessCode.WRITE,), 0, HostBody("fill")))
     kernel = b.kernel(Kernel("k", ports, 0, HostBody("k")))
     main = b.function("main", [], [Kind.TENSOR])
     main.emit("INT", 256), main.emit("STORAGE", 0, 64)
@@ -150,7 +150,7 @@ def other(tensors, integers):
 )
 @pytest.mark.parametrize("mode", MODES)
 def test_a_kernel_that_writes_over_its_own_operands(mode, second, ports, uses, is_found):
-    access = {"r": Access.READ, "w": Access.WRITE}
+    access = {"r": AccessCode.READ, "w": AccessCode.WRITE}
     program = two_tensors(second, tuple(access[p] for p in ports), uses)
     settings = Settings(mode=mode, threads=2, races=True)
     callbacks = {"fill": fill, "k": other}

@@ -16,7 +16,7 @@ import pytest
 from inlay.base.diagnostics import RunError
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import Access, Entry, Kernel, Program, SymbolBody
+from inlay.bytecode.program import AccessCode, Entry, Kernel, Program, SymbolBody
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
 from tests.system import needs
@@ -66,7 +66,7 @@ def load(program: Program, library, **settings):
 
 def start() -> tuple[ProgramBuilder, int]:
     b = ProgramBuilder()
-    ports = (Access.READ, Access.WRITE)
+    ports = (AccessCode.READ, AccessCode.WRITE)
     return b, b.kernel(
         Kernel("meet", ports, 3, SymbolBody("meet"), assertions=("nobody came",))
     )

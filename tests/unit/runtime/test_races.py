@@ -8,7 +8,7 @@ import pytest
 from inlay.base.diagnostics import RunError
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import Access, Entry, HostBody, Kernel
+from inlay.bytecode.program import AccessCode, Entry, HostBody, Kernel
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
 from tests.unit.runtime.generate_flow import CALLBACKS, FlowGenerator
@@ -35,7 +35,7 @@ def test_a_kernel_that_writes_what_it_is_said_to_read(mode):
 def with_a_cell(*, waits: bool):
     """A call that writes a cell of its caller, who reads it, perhaps without waiting for the call."""
     b = ProgramBuilder()
-    kernel = b.kernel(Kernel("k", (Access.WRITE,), 0, HostBody("k")))
+    kernel = b.kernel(Kernel("k", (AccessCode.WRITE,), 0, HostBody("k")))
     inner = b.function("inner", [Kind.CELL], [Kind.INT])
     inner.at("node 'inner'")
     inner.emit("INT", 1), inner.emit("ALLOCATE", 0, "i64", 1)
@@ -94,7 +94,7 @@ def test_right_programs_have_no_races(mode):
 def chain(count: int, spread: int):
     """Kernels that update one of several tensors in turn."""
     b = ProgramBuilder()
-    kernel = b.kernel(Kernel("add", (Access.READ_WRITE,), 0, HostBody("add")))
+    kernel = b.kernel(Kernel("add", (AccessCode.READ_WRITE,), 0, HostBody("add")))
     main = b.function("main", [], [Kind.TENSOR])
     for _ in range(spread):
         main.emit("INT", 4), main.emit("ALLOCATE", 0, "i64", 1)

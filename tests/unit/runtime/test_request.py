@@ -14,7 +14,7 @@ import pytest
 from inlay.base.diagnostics import RunError
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import Access, Entry, HostBody, Kernel
+from inlay.bytecode.program import AccessCode, Entry, HostBody, Kernel
 from inlay.runtime.native import MODES, Settings
 from inlay.runtime.session import executable_of
 from tests.unit.runtime.programs import dbl, doubling, spec
@@ -67,7 +67,7 @@ def test_cancel_before_it_begins():
 def turning(mode: str = "sequential"):
     """A program that runs a callback again and again, without an end."""
     b = ProgramBuilder()
-    kernel = b.kernel(Kernel("turn", (Access.WRITE,), 0, HostBody("turn")))
+    kernel = b.kernel(Kernel("turn", (AccessCode.WRITE,), 0, HostBody("turn")))
     main = b.function("main", [], [Kind.TENSOR])
     main.at("the endless loop")
     main.emit("ALLOCATE", 0, "i64", 0), main.emit("INT", 1)

@@ -16,15 +16,15 @@ from inlay.bytecode import formula, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import (
-    Access,
+    AccessCode,
     Constant,
     Entry,
     HostBody,
     ImageBody,
+    ImageTarget,
     Kernel,
     Phase,
     SymbolBody,
-    Target,
 )
 from inlay.bytecode.spec import Symbol
 from inlay.runtime.native import Settings
@@ -231,10 +231,10 @@ int64_t second(void *const *b, const int64_t *n, int64_t part, int64_t parts) {
 def reversing(tmp_path, cost="1000000"):
     """x: i64[n] -> (x + 1) reversed, in two phases over a workspace."""
     image, (first, second) = native_image(ADD_ONE, tmp_path, ["first", "second"])
-    b = ProgramBuilder(image=image, target=Target("x86_64-unknown-linux-gnu", ("sse3",)))
+    b = ProgramBuilder(image=image, target=ImageTarget("x86_64-unknown-linux-gnu", ("sse3",)))
     n = ["n"]
     kernel = b.kernel(
-        Kernel("reverse", (Access.READ, Access.WRITE), 1,
+        Kernel("reverse", (AccessCode.READ, AccessCode.WRITE), 1,
                ImageBody((Phase(first, parallel=True), Phase(second, parallel=True))),
                formula.parse("8*n", n), cost=formula.parse(cost, n), assertions=("x is not negative",))
     )  # fmt: skip
@@ -331,8 +331,8 @@ def test_symbol_kernels(tmp_path):
 @pytest.mark.parametrize(
     ("target", "word"),
     [
-        (Target("riscv64-unknown-elf"), "riscv64"),
-        (Target("x86_64-unknown-linux-gnu", ("no-such-feature",)), "no-such-feature|x86_64"),
+        (ImageTarget("riscv64-unknown-elf"), "riscv64"),
+        (ImageTarget("x86_64-unknown-linux-gnu", ("no-such-feature",)), "no-such-feature|x86_64"),
     ],
 )
 def test_other_machines_are_refused(target, word):
@@ -358,7 +358,7 @@ def test_wrong_files(tmp_path):
 
 def test_writing_an_input_is_refused():
     b = ProgramBuilder()
-    kernel = b.kernel(Kernel("k", (Access.READ_WRITE,), 0, HostBody("k")))
+    kernel = b.kernel(Kernel("k", (AccessCode.READ_WRITE,), 0, HostBody("k")))
     main = b.function("main", [Kind.TENSOR], [])
     main.emit("COPY", 0), main.emit("INVOKE", kernel), main.emit("RETURN")
     b.entry(Entry("main", main.index, (spec("x", "f32", "1", []),), ()))

@@ -20,7 +20,7 @@ from inlay.base.diagnostics import RunError
 from inlay.bytecode import formula
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import Access, Entry, Kernel, Program, Symbol, SymbolBody
+from inlay.bytecode.program import AccessCode, Entry, Kernel, Program, Symbol, SymbolBody
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
 from tests.system import needs
@@ -66,7 +66,7 @@ def program() -> Program:
     b = ProgramBuilder()
     n = ["n"]
     kernel = b.kernel(
-        Kernel("step", (Access.READ, Access.WRITE), 1, SymbolBody("step", parallel=True),
+        Kernel("step", (AccessCode.READ, AccessCode.WRITE), 1, SymbolBody("step", parallel=True),
                formula.parse("8*n", n), cost=formula.parse("20*n", n), assertions=("a 777",))
     )  # fmt: skip
     loop = b.function("loop", [Kind.TENSOR, Kind.INT], [Kind.TENSOR])

@@ -12,7 +12,7 @@ import pytest
 from inlay.base.diagnostics import RunError
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import Access, Entry, HostBody, Kernel
+from inlay.bytecode.program import AccessCode, Entry, HostBody, Kernel
 from inlay.runtime.native import MODES, Settings
 from inlay.runtime.session import executable_of
 from tests.unit.runtime import generate_flow
@@ -25,8 +25,8 @@ X = np.array([5, 11, 17])
 def program(count: int):
     """x -> `count` tensors, each by its own call of a device, then a sum of all on the host."""
     b = ProgramBuilder()
-    device = b.kernel(Kernel("device", (Access.READ, Access.WRITE), 1, HostBody("device")))
-    add = b.kernel(Kernel("add", (Access.READ, Access.READ_WRITE), 0, HostBody("add")))
+    device = b.kernel(Kernel("device", (AccessCode.READ, AccessCode.WRITE), 1, HostBody("device")))
+    add = b.kernel(Kernel("add", (AccessCode.READ, AccessCode.READ_WRITE), 0, HostBody("add")))
     main = b.function("main", [Kind.TENSOR], [Kind.TENSOR])
     for number in range(count):
         main.at(f"node {number}")

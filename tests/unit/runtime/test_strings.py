@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from inlay.base.diagnostics import CompileError, RunError
-from inlay.bytecode.program import Access, HostBody, Kernel
+from inlay.bytecode.program import AccessCode, HostBody, Kernel
 from inlay.runtime import strings
 from inlay.runtime.strings import Strings
 from inlay.runtime.value import Handles
@@ -59,7 +59,7 @@ def test_the_first_string_of_a_file_is_the_empty_one() -> None:
 
 def test_a_callback_that_answers_later_writes_its_strings_then() -> None:
     table = Strings([""])
-    kernel = Kernel("k", (Access.READ, Access.WRITE), 0, HostBody("k"))
+    kernel = Kernel("k", (AccessCode.READ, AccessCode.WRITE), 0, HostBody("k"))
     answer: Future[None] = Future()
     seen: list[list[np.ndarray]] = []
 

@@ -9,7 +9,7 @@ import pytest
 
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import Access, CopyBody, Device, Entry, Kernel
+from inlay.bytecode.program import AccessCode, CopyBody, DeviceRecord, Entry, Kernel
 from inlay.runtime.native import MODES, Settings
 from inlay.runtime.session import executable_of
 from inlay.runtime.trace import (
@@ -132,9 +132,9 @@ def test_each_memory_has_a_counter():
 def test_a_call_tells_what_is_in_each_memory():
     b = ProgramBuilder(
         memories=("host", "far", "second"),
-        devices=(Device("dev0", "host", "units=2", (1, 2)),),
+        devices=(DeviceRecord("dev0", "host", "units=2", (1, 2)),),
     )
-    copy = b.kernel(Kernel("to", (Access.READ, Access.WRITE), 0, CopyBody()))
+    copy = b.kernel(Kernel("to", (AccessCode.READ, AccessCode.WRITE), 0, CopyBody()))
     main = b.function("main", [Kind.TENSOR], [Kind.TENSOR])
     for memory in ("far", "second", "host"):
         main.emit("INT", 3), main.emit("ALLOCATE", memory, "i64", 1)

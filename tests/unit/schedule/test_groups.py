@@ -100,7 +100,7 @@ def _step(
         ), axes
     if kind == "shift" and axes:
 
-        def shifted(*i: Int) -> te.Value:
+        def shifted(*i: Int) -> te.ScalarValue:
             *before, last = i
             return te.select(te.index(last) >= 1, t[(*before, last - 1)], te.const(0.0, F32))
 
@@ -112,7 +112,7 @@ def _step(
     ), axes
 
 
-def _at(t: te.Tensor, axes: tuple[str, ...], index: dict[str, Int]) -> te.Value:
+def _at(t: te.Tensor, axes: tuple[str, ...], index: dict[str, Int]) -> te.ScalarValue:
     return t[tuple(index[a] for a in axes)]
 
 

@@ -136,7 +136,7 @@ def reduction(
     kept = [d for d in range(len(shape)) if d not in axes]
     k = {d: te.reduce_axis(f"k{d}", shape[d]) for d in axes}
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         at = dict(zip(kept, i, strict=True)) | k
         return te.reduce_over(op, list(k.values()), x[tuple(at[d] for d in range(len(shape)))])
 
@@ -172,7 +172,7 @@ def pool(n: Int | int, c: Int | int, *, channels_last: bool, mean: bool) -> Loop
     x = te.placeholder(shape, F32, "x")
     k, r = te.reduce_axis("k", 2), te.reduce_axis("r", 2)
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         if channels_last:
             return te.sum_over([k, r], x[i[0], i[1] * 2 + k, i[2] * 2 + r, i[3]])
         return te.sum_over([k, r], x[i[0], i[1], i[2] * 2 + k, i[3] * 2 + r])

@@ -33,7 +33,7 @@ def reduction(
     over = {a: te.reduce_axis(f"k{a}", shape[a]) for a in axes}
     kept = [d for d in range(len(shape)) if d not in axes]
 
-    def body(*i: Int) -> te.Value:
+    def body(*i: Int) -> te.ScalarValue:
         at = dict(zip(kept, i, strict=True)) | over
         return te.reduce_over(op, list(over.values()), x[tuple(at[d] for d in range(len(shape)))])
 

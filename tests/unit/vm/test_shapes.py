@@ -13,13 +13,23 @@ from inlay.base.diagnostics import RunError
 from inlay.bytecode import container, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import MAX_SHAPE_INPUTS, Kind
-from inlay.bytecode.program import Access, Entry, HostBody, ImageBody, Kernel, Phase, ShapeCode
+from inlay.bytecode.program import AccessCode, Entry, HostBody, ImageBody, Kernel, Phase, ShapeCode
 from inlay.bytecode.spec import Dim, TensorSpec
 from inlay.codegen.image import Image
 from inlay.codegen.llvm_generator import LlvmGenerator
 from inlay.machine.target import host
 from inlay.runtime.session import executable_of
-from inlay.vm.code import Block, Branch, Code, Instruction, Join, Register, Return, Shapes, Yield
+from inlay.vm.code import (
+    Branch,
+    Code,
+    CodeBlock,
+    Instruction,
+    Join,
+    Register,
+    Return,
+    Shapes,
+    Yield,
+)
 from inlay.vm.emit import ShapeSite, emit
 from inlay.vm.shapes import LEAST, MOST_NATIVE, gather_shapes
 from tests.unit.runtime.programs import spec
@@ -27,9 +37,9 @@ from tests.unit.runtime.programs import spec
 EDGES = [0, 1, -1, 2, 7, -3, 1 << 31, (1 << 62) + 5, (1 << 63) - 1, -(1 << 63)]
 BINARY = ["ADD", "SUB", "MUL", "FLOORDIV", "MOD", "MIN", "MAX", "EQ", "NE", "LT", "LE", "AND", "OR"]
 GIVEN = 4
-QUIET = Kernel("quiet", (Access.READ,), 0, ImageBody((Phase(0),)))
-LOUD = Kernel("loud", (Access.READ,), 0, ImageBody((Phase(0),)), assertions=("it is loud",))
-OUTSIDE = Kernel("outside", (Access.READ,), 0, HostBody("outside"))
+QUIET = Kernel("quiet", (AccessCode.READ,), 0, ImageBody((Phase(0),)))
+LOUD = Kernel("loud", (AccessCode.READ,), 0, ImageBody((Phase(0),)), assertions=("it is loud",))
+OUTSIDE = Kernel("outside", (AccessCode.READ,), 0, HostBody("outside"))
 
 
 class Writer:
@@ -83,7 +93,7 @@ def random_code(seed: int):
                 case _:
                     ints.append(w.int(r.choice(BINARY), operand(), operand()))
         (made,) = w("MAKE_INTS", "i64", len(ints), args=ints, kinds=(Kind.TENSOR,))
-        return Block(w.nodes, Return((made,)))
+        return CodeBlock(w.nodes, Return((made,)))
 
     return build
 
@@ -161,7 +171,7 @@ def test_native_code_is_what_runs():
             values.append(n)
             w("READ_INTS", GIVEN, args=params[1:], kinds=(Kind.INT,) * GIVEN)
         (made,) = w("MAKE_INTS", "i64", 2, args=values, kinds=(Kind.TENSOR,))
-        return Block(w.nodes, Return((made,)))
+        return CodeBlock(w.nodes, Return((made,)))
 
     program, groups = program_of(build, gather=True, native=True)
     assert groups == 2
@@ -192,7 +202,7 @@ def gathered(fill, *, native: int = 99, kernels=(QUIET, LOUD, OUTSIDE)):
     x = Register(Kind.TENSOR)
     w = Writer()
     fill(w, x)
-    code = Code(f, (x,), Block(w.nodes, Return(())))
+    code = Code(f, (x,), CodeBlock(w.nodes, Return(())))
     gather_shapes(code, kernels, native=native)
     return code.body.nodes
 
@@ -262,7 +272,7 @@ def test_work_in_an_arm_stays_in_it():
     for _ in range(LEAST):
         value = arm_work.int("ADD", value, 1)
     join = Join((Register(Kind.INT),))
-    arms = (Block(arm_work.nodes, Yield(join, (value,))), Block([], Yield(join, (n,))))
+    arms = (CodeBlock(arm_work.nodes, Yield(join, (value,))), CodeBlock([], Yield(join, (n,))))
     outer = Writer()
     outer("CHECK", 0, "it is positive", args=(outer.int("LT", 0, n),))
     behind = Writer()
@@ -270,7 +280,7 @@ def test_work_in_an_arm_stays_in_it():
     nodes = [*outer.nodes, Branch(n, arms, join), *behind.nodes]
     b = ProgramBuilder()
     f = b.function("main", [Kind.TENSOR, Kind.INT], [])
-    code = Code(f, (x, n), Block(nodes, Return(())))
+    code = Code(f, (x, n), CodeBlock(nodes, Return(())))
     assert gather_shapes(code, [], native=9) == 9 - LEAST
     assert [type(node).__name__ for node in code.body.nodes] == [
         "Instruction", "Instruction", "Branch", "Instruction", "Instruction",
@@ -289,7 +299,7 @@ def test_a_group_takes_so_many_inputs_and_no_more():
         for number in w("READ_INTS", count, args=(many,), kinds=kinds):
             total = w.int("ADD", total, number)
         (made,) = w("MAKE_INTS", "i64", 1, args=(total,), kinds=(Kind.TENSOR,))
-        return Block(w.nodes, Return((made,)))
+        return CodeBlock(w.nodes, Return((made,)))
 
     program, groups = program_of(build, gather=True, native=True)
     assert groups == 2, "what is left over is too little"

@@ -11,13 +11,13 @@ from inlay.analysis.infer_types import infer_types
 from inlay.api import compilation
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import Access, HostBody, Kernel
+from inlay.bytecode.program import AccessCode, HostBody, Kernel
 from inlay.bytecode.verify import instructions
 from inlay.ir.parser import parse_module
 from inlay.ops.table import table
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
-from inlay.vm.code import Block, Code, Instruction, Register, Return
+from inlay.vm.code import Code, CodeBlock, Instruction, Register, Return
 from inlay.vm.tasks import mark_tasks
 from tests.python_kernels import compile_with_python_kernels, run_program
 
@@ -82,11 +82,11 @@ def test_a_function_whose_effects_are_seen_or_unknown(extra, expected):
     f, main = (b.function(name, [Kind.TENSOR], [Kind.INT]) for name in ("f", "main"))
     x, k = Register(Kind.TENSOR), Register(Kind.INT)
     nodes = [Instruction(name, operands, (x,), ()) for name, operands in extra]
-    inner = Block([*nodes, Instruction("TO_INT", (), (x,), (k,))], Return((k,)))
+    inner = CodeBlock([*nodes, Instruction("TO_INT", (), (x,), (k,))], Return((k,)))
     y, r = Register(Kind.TENSOR), Register(Kind.INT)
     call = Instruction("CALL", (f,), (y,), (r,))
-    outer = Block([call, Instruction("INVOKE", (0,), (y,), ())], Return((r,)))
-    plain = Kernel("k", (Access.READ,), 0, HostBody("k"))
+    outer = CodeBlock([call, Instruction("INVOKE", (0,), (y,), ())], Return((r,)))
+    plain = Kernel("k", (AccessCode.READ,), 0, HostBody("k"))
     kernels = [plain, replace(plain, ordered=True)]
     mark_tasks([Code(f, (x,), inner), Code(main, (y,), outer)], kernels)
     assert outer.nodes[0].name == expected

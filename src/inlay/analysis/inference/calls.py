@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from inlay.analysis.inference.functions import Functions
 from inlay.analysis.inference.rules import Rules
-from inlay.analysis.inference.scope import Scope
+from inlay.analysis.inference.scope import InferenceState
 from inlay.analysis.inference.solver import Infer, Reason, is_meta
 from inlay.analysis.inference.table import Named, holds_cells, parts
 from inlay.analysis.inference.words import called, of
@@ -31,7 +31,7 @@ _DEEPEST, _DEEP, _WIDEST = 12, 5, 64
 class Calls:
     """Types of calls of functions."""
 
-    def __init__(self, scope: Scope, rules: Rules, functions: Functions) -> None:
+    def __init__(self, scope: InferenceState, rules: Rules, functions: Functions) -> None:
         self._scope, self._rules, self._functions = scope, rules, functions
         self._findings, self._solver, self._agenda = scope.findings, scope.solver, scope.agenda
 

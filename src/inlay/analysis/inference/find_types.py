@@ -26,7 +26,7 @@ from inlay.analysis.inference.calls import Calls
 from inlay.analysis.inference.functions import Functions
 from inlay.analysis.inference.parts import bind_pattern, content_of, field_of
 from inlay.analysis.inference.rules import Rules
-from inlay.analysis.inference.scope import Scope
+from inlay.analysis.inference.scope import InferenceState
 from inlay.analysis.inference.solver import Infer, Reason
 from inlay.analysis.inference.table import Named, Survey, Types, has_unknown
 from inlay.analysis.inference.words import text
@@ -80,7 +80,7 @@ def find_types(module: Module, look: Survey) -> Types:
     Raises:
         CompileError: with all independent findings: the ids of `type.*`, `name.unknown`.
     """
-    scope = Scope(module, look)
+    scope = InferenceState(module, look)
     walk = _Walk(scope)
     for group in look.groups:
         walk.infer_group(group)
@@ -92,7 +92,7 @@ def find_types(module: Module, look: Survey) -> Types:
 class _Walk:
     """The first walk: a step for each kind of node."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: InferenceState) -> None:
         self._scope = scope
         self._rules = Rules(scope)
         self._functions = Functions(scope, self._rules)

@@ -15,7 +15,7 @@ are packed in the result: `some k. Tensor[k, 4, f32]`.
 from __future__ import annotations
 
 from inlay.analysis.inference.rules import Rules
-from inlay.analysis.inference.scope import Scope
+from inlay.analysis.inference.scope import InferenceState
 from inlay.analysis.inference.solver import Reason, is_meta
 from inlay.analysis.inference.table import Named, has_unknown, type_var_names
 from inlay.ir.dims import dim_params, free_symbols
@@ -36,7 +36,7 @@ from inlay.ir.types import (
 class Functions:
     """Types of function literals, and which function or parameter an unknown belongs to."""
 
-    def __init__(self, scope: Scope, rules: Rules) -> None:
+    def __init__(self, scope: InferenceState, rules: Rules) -> None:
         self._scope, self._rules = scope, rules
         self._findings, self._solver = scope.findings, scope.solver
         self._agenda, self._types = scope.agenda, scope.types

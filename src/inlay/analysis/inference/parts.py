@@ -6,7 +6,7 @@ from it where it is known. A field that is asked for by number says too little: 
 
 from __future__ import annotations
 
-from inlay.analysis.inference.scope import Scope
+from inlay.analysis.inference.scope import InferenceState
 from inlay.analysis.inference.solver import Reason, is_meta
 from inlay.analysis.inference.words import text
 from inlay.base.diagnostics import error
@@ -35,7 +35,7 @@ from inlay.ir.types import (
 )
 
 
-def bind_pattern(scope: Scope, pattern: Pattern, t: Type, span: Span) -> None:
+def bind_pattern(scope: InferenceState, pattern: Pattern, t: Type, span: Span) -> None:
     """Give the variables of a pattern their types.
 
     Raises:
@@ -57,7 +57,7 @@ def bind_pattern(scope: Scope, pattern: Pattern, t: Type, span: Span) -> None:
                 stack.extend(reversed(list(zip(fields, types, strict=True))))
 
 
-def _tuple_fields(scope: Scope, t: Type, count: int, span: Span) -> tuple[Type, ...]:
+def _tuple_fields(scope: InferenceState, t: Type, count: int, span: Span) -> tuple[Type, ...]:
     found = scope.solver.find(t)
     if isinstance(found, ExistsType):
         found, dims = open_exists(found)
@@ -78,7 +78,7 @@ def _tuple_fields(scope: Scope, t: Type, count: int, span: Span) -> tuple[Type, 
 
 
 def _constructor_fields(
-    scope: Scope, p: PatternConstructor, t: Type, span: Span
+    scope: InferenceState, p: PatternConstructor, t: Type, span: Span
 ) -> tuple[Type, ...]:
     adt = scope.module.adts[p.adt]
     args = {v.name: scope.solver.new_type(Reason(span, p.name)) for v in adt.params}
@@ -101,7 +101,7 @@ def _constructor_fields(
     return tuple(substitute_type(f, {}, types) for f in constructor.fields)
 
 
-def field_of(scope: Scope, e: Project, t: Type) -> Type | None:
+def field_of(scope: InferenceState, e: Project, t: Type) -> Type | None:
     """Return the type of a field, None where the tuple is unknown.
 
     Raises:
@@ -115,7 +115,7 @@ def field_of(scope: Scope, e: Project, t: Type) -> Type | None:
     return make.project(Var("t", scope.solver.zonk(found), e.value.span), e.index, span=e.span).type
 
 
-def content_of(scope: Scope, t: Type, span: Span) -> Type:
+def content_of(scope: InferenceState, t: Type, span: Span) -> Type:
     """Return the type of what is in a cell.
 
     Raises:

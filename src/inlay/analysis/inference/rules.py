@@ -10,7 +10,7 @@ The type of a call is never computed here: it is that of the node which `ir.make
 
 from __future__ import annotations
 
-from inlay.analysis.inference.scope import Scope
+from inlay.analysis.inference.scope import InferenceState
 from inlay.analysis.inference.solver import Infer, Reason
 from inlay.analysis.inference.table import determined
 from inlay.analysis.inference.words import explained, labeled, short_name
@@ -25,7 +25,7 @@ from inlay.ir.types import UNKNOWN, FuncType, Type, TypeVar
 class Rules:
     """Types of calls of operators and constructors."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: InferenceState) -> None:
         self._scope = scope
         self._findings, self._solver = scope.findings, scope.solver
         self._agenda, self._types = scope.agenda, scope.types

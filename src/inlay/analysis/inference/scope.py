@@ -22,7 +22,7 @@ from inlay.ir.opening import is_open, open_exists, opened_dims
 from inlay.ir.types import UNKNOWN, DimParam, Type, TypeVar, UnknownType
 
 
-class Scope:
+class InferenceState:
     """The state of the first walk.
 
     Attributes:

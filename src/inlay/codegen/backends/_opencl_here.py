@@ -24,7 +24,7 @@ from inlay.machine.board import Board
 from inlay.machine.device import Arch, Link, Speed
 from inlay.machine.memory import Pool
 from inlay.machine.target import Fact
-from inlay.runtime.device import Device, Facts
+from inlay.runtime.device import Facts, OpenDevice
 
 SCHEDULE = "schedule"
 """The parameter of an architecture that says which rules schedule its kernels."""
@@ -54,7 +54,7 @@ def with_found(
 def _asked(driver: str, options: str) -> Facts | None:
     """Return what a device says, None where it is not here; the same as long as this process runs."""
     try:
-        with Device(driver, options) as device:
+        with OpenDevice(driver, options) as device:
             return device.facts
     except RunError as failure:
         if failure.ids != ("run.device-absent",):

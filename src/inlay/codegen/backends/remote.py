@@ -14,7 +14,7 @@ from inlay.lower.lower import Hook
 from inlay.machine.board import Board
 from inlay.machine.device import Arch
 from inlay.machine.target import Target
-from inlay.runtime.device import Device, Facts
+from inlay.runtime.device import Facts, OpenDevice
 from inlay.schedule.choose import Rule
 
 
@@ -40,7 +40,7 @@ class Remote(Backend):
         """Return what the server says of its device, as far as code depends on it."""
 
         def ask() -> Facts:
-            with Device("remote", options_of(board.arch_of(device))) as opened:
+            with OpenDevice("remote", options_of(board.arch_of(device))) as opened:
                 return opened.facts
 
         return _behind(board.arch_of(device)).target_behind(board, device, ask)

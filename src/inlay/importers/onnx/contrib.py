@@ -20,7 +20,7 @@ from inlay.importers.onnx import (
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.ops_quantized import parameter
 from inlay.importers.onnx.term import Term, term
-from inlay.importers.onnx.values import Value
+from inlay.importers.onnx.values import OnnxValue
 from inlay.ops.activations import GeluForm
 
 MICROSOFT = "com.microsoft"
@@ -34,7 +34,7 @@ HINTS: Mapping[str, str] = {
 
 
 def _gelu(form: GeluForm) -> Rule:
-    def rule(node: Node) -> Value:
+    def rule(node: Node) -> OnnxValue:
         x = term(node, 0)
         if node.has(1):
             x = x + term(node, 1)
@@ -43,12 +43,12 @@ def _gelu(form: GeluForm) -> Rule:
     return rule
 
 
-def _quick_gelu(node: Node) -> Value:
+def _quick_gelu(node: Node) -> OnnxValue:
     x = term(node, 0)
     return (x * (x * node.float("alpha", 1.702)).op("sigmoid")).value
 
 
-def _fused_matmul(node: Node) -> Value:
+def _fused_matmul(node: Node) -> OnnxValue:
     a, b = (_turned(node, i, side) for i, side in enumerate("AB"))
     return (a.op("matmul", b) * node.float("alpha", 1.0)).value
 
@@ -70,7 +70,7 @@ def _real(node: Node, first: int) -> Term:
     return q.op("dequantize", scale, *zero, axis=0)
 
 
-def _quantized(node: Node, x: Term, first: int) -> Value:
+def _quantized(node: Node, x: Term, first: int) -> OnnxValue:
     """Quantize with the scale and zero point of two inputs, to the type of input 0."""
     scale = parameter(node, first)
     zero = (parameter(node, first + 1),) if node.has(first + 1) else ()
@@ -85,7 +85,7 @@ def _q_linear_binary(name: str) -> Rule:
 def _q_linear_unary(name: str, **defaults: float) -> Rule:
     """Inputs: x, scale, zero; scale and zero of the result."""
 
-    def rule(node: Node) -> Value:
+    def rule(node: Node) -> OnnxValue:
         attrs = {k: node.float(k, d) for k, d in defaults.items()}
         return _quantized(node, _real(node, 0).op(name, **attrs), 3)
 

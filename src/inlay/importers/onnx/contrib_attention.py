@@ -20,7 +20,7 @@ from inlay.arith.expr import Int, lit
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.ops_quantized import parameter
 from inlay.importers.onnx.term import Term, arange, concat, constant, integers, term
-from inlay.importers.onnx.values import Value
+from inlay.importers.onnx.values import OnnxValue
 
 
 def _heads(x: Term, count: int) -> Term:
@@ -88,7 +88,7 @@ def _refuse(node: Node, *flags: str) -> None:
 
 def _from_products(
     node: Node, qkv: Term, sizes: Sequence[int], mask: int, past: int, bias: Term | None
-) -> tuple[Value, ...]:
+) -> tuple[OnnxValue, ...]:
     """Attend with queries, keys and values that lie side by side in the last axis."""
     _refuse(node, "do_rotary", "past_present_share_buffer")
     count = node.int("num_heads", 0)
@@ -105,7 +105,7 @@ def _from_products(
     return y.value, concat([x.reshape(1, *x.shape) for x in (k, v)], 0).value
 
 
-def _attention(node: Node) -> tuple[Value, ...]:
+def _attention(node: Node) -> tuple[OnnxValue, ...]:
     """Inputs: x, weights, bias; a mask, the past, a bias of scores."""
     if node.has(6):
         raise node.unsupported("is given the length of its past")
@@ -125,7 +125,7 @@ def _sizes(node: Node, qkv: Term) -> tuple[int, ...]:
     return sizes
 
 
-def _q_attention(node: Node) -> tuple[Value, ...]:
+def _q_attention(node: Node) -> tuple[OnnxValue, ...]:
     """Inputs: x, weights, bias, scales of both, a mask, zero points of both, the past."""
     zeros = [
         parameter(node, i) if node.has(i) else constant(node, 0, node.type(of).dtype)
@@ -137,7 +137,7 @@ def _q_attention(node: Node) -> tuple[Value, ...]:
     return _from_products(node, qkv, _sizes(node, qkv), 5, 8, None)
 
 
-def _multi_head(node: Node) -> tuple[Value, ...]:
+def _multi_head(node: Node) -> tuple[OnnxValue, ...]:
     """Inputs: queries, keys, values; their bias; a mask; a bias of scores; past keys and values."""
     if node.has(8) or node.has(9) or any(node.proto.output[3:]):
         raise node.unsupported("shares a buffer with its past, or gives its scores")
@@ -191,7 +191,7 @@ def _unpacked(x: Term, count: int) -> tuple[Term, ...]:
     return tuple(x.at(3, i).transpose(0, 2, 1, 3) for i in range(count))
 
 
-def _rotary(node: Node) -> Value:
+def _rotary(node: Node) -> OnnxValue:
     """Turn pairs of numbers of each head by angles that depend on the position.
 
     Inputs: x `[B, S, N*H]` or `[B, N, S, H]`; positions `[B, S]`, or `[1]`, the first one; cosines

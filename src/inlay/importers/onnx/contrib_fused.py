@@ -17,7 +17,7 @@ from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.ops_quantized import RULES as QUANTIZED
 from inlay.importers.onnx.ops_quantized import dynamically_quantized, parameter
 from inlay.importers.onnx.term import Term, concat, constant, filled, term
-from inlay.importers.onnx.values import Value
+from inlay.importers.onnx.values import OnnxValue
 
 # --------------------------------------------------------------------------- activations
 
@@ -43,18 +43,18 @@ def _activated(node: Node, y: Term) -> Term:
             raise node.unsupported(f"has activation '{name}'")
 
 
-def _fused_conv(node: Node) -> Value:
+def _fused_conv(node: Node) -> OnnxValue:
     done = ops_nn.RULES["Conv"](_without(node, 3))
-    assert isinstance(done, Value), "a convolution has one result"
+    assert isinstance(done, OnnxValue), "a convolution has one result"
     y = Term(node, node.as_tensor(done))
     if node.has(3):
         y = y + term(node, 3)
     return _activated(node, y).value
 
 
-def _fused_gemm(node: Node) -> Value:
+def _fused_gemm(node: Node) -> OnnxValue:
     done = ops_math.RULES["Gemm"](node)
-    assert isinstance(done, Value), "a product has one result"
+    assert isinstance(done, OnnxValue), "a product has one result"
     return _activated(node, Term(node, node.as_tensor(done))).value
 
 
@@ -69,7 +69,7 @@ def _without(node: Node, count: int) -> Node:
 def _skip_norm(*, simplified: bool) -> Rule:
     """Normalize the sum of two tensors and a bias; the sum is output 3."""
 
-    def rule(node: Node) -> tuple[Value, ...]:
+    def rule(node: Node) -> tuple[OnnxValue, ...]:
         bias = 3 if simplified else 4
         total = term(node, 0) + term(node, 1)
         if node.has(bias):
@@ -87,14 +87,14 @@ def _normal(node: Node, x: Term, scale: tuple[Term, ...], *, simplified: bool) -
     return x.op(name, *scale, axis=x.rank - 1, epsilon=epsilon)
 
 
-def _first_and_last(node: Node, y: Term, total: Term) -> tuple[Value, ...]:
+def _first_and_last(node: Node, y: Term, total: Term) -> tuple[OnnxValue, ...]:
     """Return the result, and the sum as output 3; what is between is for training."""
     if any(node.proto.output[1:3]):
         raise node.unsupported("has outputs for training")
     return (y.value, y.value, y.value, total.value)[: len(node.proto.output)]
 
 
-def _embed_layer_norm(node: Node) -> tuple[Value, ...]:
+def _embed_layer_norm(node: Node) -> tuple[OnnxValue, ...]:
     """Look up words, positions and segments, add them up, and normalize."""
     tables = {i: term(node, i) for i in (2, 3, 4) if node.has(i)}
     places = term(node, 8) if node.has(8) else None
@@ -118,7 +118,7 @@ def _counted(node: Node) -> Term:
     return term(node, 7).equals(1).cast(dt.I32).over("sum", 1)
 
 
-def _q_embed_layer_norm(node: Node) -> tuple[Value, ...]:
+def _q_embed_layer_norm(node: Node) -> tuple[OnnxValue, ...]:
     """Inputs 2 to 6 are quantized: their scales are 5 inputs from 8 on, their zero points from 13."""
     real = {
         i: term(node, i).op("dequantize", parameter(node, 6 + i), parameter(node, 11 + i), axis=0)
@@ -138,7 +138,7 @@ def _real(node: Node, x: int, scale: int, zero: int, axis: int = 0) -> Term:
     return term(node, x).op("dequantize", parameter(node, scale), *more, axis=axis)
 
 
-def _rounded(node: Node, y: Term, scale: int, zero: int, to: dt.DType) -> Value:
+def _rounded(node: Node, y: Term, scale: int, zero: int, to: dt.DType) -> OnnxValue:
     """Quantize with the scale and zero point of two inputs."""
     more = (parameter(node, zero),) if node.has(zero) else ()
     return y.op("quantize", parameter(node, scale), *more, dtype=to, axis=0).value
@@ -147,7 +147,7 @@ def _rounded(node: Node, y: Term, scale: int, zero: int, to: dt.DType) -> Value:
 def _q_linear(make: Callable[[Node, Term], Term]) -> Rule:
     """Inputs: x, scale, zero; scale and zero of the result."""
 
-    def rule(node: Node) -> Value:
+    def rule(node: Node) -> OnnxValue:
         return _rounded(node, make(node, _real(node, 0, 1, 2)), 3, 4, node.type(0).dtype)
 
     return rule
@@ -171,7 +171,7 @@ def _average(node: Node, x: Term) -> Term:
 def _channels_last(rule: Rule, *, always: bool = False) -> Rule:
     """Return the rule of an operator whose input and result have their channels last."""
 
-    def turned(node: Node) -> Value:
+    def turned(node: Node) -> OnnxValue:
         if not (always or node.flag("channels_last")):
             done = rule(node)
         else:
@@ -192,14 +192,14 @@ def _softmax(node: Node, x: Term) -> Term:
     return x.op("softmax", axis=node.axis(node.int("axis", -1), x.rank))
 
 
-def _q_linear_concat(node: Node) -> Value:
+def _q_linear_concat(node: Node) -> OnnxValue:
     """Inputs: scale and zero of the result; then tensor, scale and zero of each part."""
     parts = [_real(node, i, i + 1, i + 2) for i in range(2, len(node.inputs), 3)]
     joined = concat(parts, node.axis(node.int("axis", 0), parts[0].rank))
     return _rounded(node, joined, 0, 1, node.type(2).dtype)
 
 
-def _q_where(node: Node) -> Value:
+def _q_where(node: Node) -> OnnxValue:
     """Inputs: the condition; x, scale, zero; y, scale, zero; scale and zero of the result."""
     chosen = term(node, 0).where(_real(node, 1, 2, 3), _real(node, 4, 5, 6))
     return _rounded(node, chosen, 7, 8, node.type(1).dtype)
@@ -210,7 +210,7 @@ def _mean(node: Node, x: Term) -> Term:
     return x.over("mean", *axes, keep=node.flag("keepdims", default=True))
 
 
-def _q_gemm(node: Node) -> Value:
+def _q_gemm(node: Node) -> OnnxValue:
     """Inputs: a, scale, zero; b, scale, zero; c in units of both scales; scale and zero of y."""
     zeros = [parameter(node, i) if node.has(i) else None for i in (2, 5)]
     operands: list[Term] = []
@@ -228,12 +228,12 @@ def _q_gemm(node: Node) -> Value:
     return _rounded(node, y, 7, 8, node.type(0).dtype) if node.has(7) else y.value
 
 
-def _matmul_integer_to_float(node: Node) -> Value:
+def _matmul_integer_to_float(node: Node) -> OnnxValue:
     """Inputs: a, b; their scales; their zero points; a bias."""
     return _scaled_product(node, term(node, 0), parameter(node, 2), 4, 3, 5, 6)
 
 
-def _dynamic_quantize_matmul(node: Node) -> Value:
+def _dynamic_quantize_matmul(node: Node) -> OnnxValue:
     """Inputs: a in floats; b, its scale and zero point; a bias."""
     q, scale, zero = dynamically_quantized(term(node, 0))
     return _scaled_product(node, q, scale, zero, 2, 3, 4)
@@ -241,7 +241,7 @@ def _dynamic_quantize_matmul(node: Node) -> Value:
 
 def _scaled_product(
     node: Node, a: Term, a_scale: Term, a_zero: Term | int, b_scale: int, b_zero: int, bias: int
-) -> Value:
+) -> OnnxValue:
     zero = parameter(node, a_zero) if isinstance(a_zero, int) and node.has(a_zero) else a_zero
     left = zero if isinstance(zero, Term) else constant(node, 0, a.dtype)
     right = parameter(node, b_zero) if node.has(b_zero) else constant(node, 0, node.type(1).dtype)
@@ -250,7 +250,7 @@ def _scaled_product(
     return (y + term(node, bias)).value if node.has(bias) else y.value
 
 
-def _matmul_n_bits(node: Node) -> Value:
+def _matmul_n_bits(node: Node) -> OnnxValue:
     """Multiply with weights in blocks of few bits, which are unpacked here."""
     what = "weights, scales or zero points"
     if node.has(4):

@@ -32,7 +32,7 @@ from inlay.importers.onnx.structure import (
     is_structured,
     joined,
 )
-from inlay.importers.onnx.values import Value, known_scalar
+from inlay.importers.onnx.values import OnnxValue, known_scalar
 from inlay.ir import make
 from inlay.ir.builder import Builder
 from inlay.ir.dims import same_type
@@ -42,7 +42,7 @@ from inlay.ir.opening import open_exists
 from inlay.ir.types import UNKNOWN, AdtType, IntType, TensorType, Type
 
 
-def _if(node: Node) -> tuple[Value, ...]:
+def _if(node: Node) -> tuple[OnnxValue, ...]:
     then, otherwise = node.graph("then_branch"), node.graph("else_branch")
     condition = _condition(node, 0)
 
@@ -70,9 +70,9 @@ def _if(node: Node) -> tuple[Value, ...]:
             raise
         return _supposed(node, then, otherwise)
     if len(node.proto.output) == 1:
-        return (Value(result),)
+        return (OnnxValue(result),)
     return tuple(
-        Value(e) for e in node.b.unpack(result, [o or "unused" for o in node.proto.output])
+        OnnxValue(e) for e in node.b.unpack(result, [o or "unused" for o in node.proto.output])
     )
 
 
@@ -80,7 +80,7 @@ def _result_types(
     node: Node,
     then: onnx.GraphProto,
     otherwise: onnx.GraphProto,
-    values: Sequence[Sequence[Value]],
+    values: Sequence[Sequence[OnnxValue]],
     marker: Sym,
 ) -> list[Type]:
     """Return the types that the arms share, as far as they are structures; tensors are as they are."""
@@ -96,7 +96,7 @@ def _result_types(
     return types
 
 
-def _supposed(node: Node, then: onnx.GraphProto, otherwise: onnx.GraphProto) -> tuple[Value, ...]:
+def _supposed(node: Node, then: onnx.GraphProto, otherwise: onnx.GraphProto) -> tuple[OnnxValue, ...]:
     """Import one branch of two whose results differ in rank, and check that it is the right one.
 
     Ranks are static here. Exporters write such branches for `squeeze` of an axis that may be 1:
@@ -116,7 +116,7 @@ def _supposed(node: Node, then: onnx.GraphProto, otherwise: onnx.GraphProto) -> 
         make.int_const(int(taken)),
         why=f"the branch of '{node.result_name}' that was imported (the other has another rank)",
     )
-    return tuple(Value(e) for e in (checked, *rest))
+    return tuple(OnnxValue(e) for e in (checked, *rest))
 
 
 def _declared_rank(output: onnx.ValueInfoProto) -> int:
@@ -131,7 +131,7 @@ def _condition(node: Node, i: int) -> Expr:
     return node.emit("to_control", node.reshape(node.tensor(i), ()))
 
 
-def _loop(node: Node) -> tuple[Value, ...]:
+def _loop(node: Node) -> tuple[OnnxValue, ...]:
     graph = node.graph("body")
     n_carried = len(node.inputs) - 2
     if len(graph.input) != n_carried + 2 or len(graph.output) < n_carried + 1:
@@ -149,8 +149,8 @@ def _loop(node: Node) -> tuple[Value, ...]:
 
     def body(scope: Builder, index: Int, carried: tuple[Var, ...]) -> Step:
         inside = node.within(scope)
-        go = Value(carried[-1]) if asks else Value(make.const(_true()))
-        inputs = (known_scalar(index), go, *(Value(c) for c in carried[:n_carried]))
+        go = OnnxValue(carried[-1]) if asks else OnnxValue(make.const(_true()))
+        inputs = (known_scalar(index), go, *(OnnxValue(c) for c in carried[:n_carried]))
         results = node.subgraphs.run(graph, inputs, scope, node.span)
         values = [
             as_type(inside, r, _held(node, c.type, r))
@@ -173,10 +173,10 @@ def _loop(node: Node) -> tuple[Value, ...]:
         names=[*(i.name for i in graph.input[2:]), "go"],
         name=node.loop_name,
     )
-    return tuple(Value(e) for e in (*done.carried[:n_carried], *done.stacked))
+    return tuple(OnnxValue(e) for e in (*done.carried[:n_carried], *done.stacked))
 
 
-def _held(node: Node, carried: Type, result: Value) -> Type:
+def _held(node: Node, carried: Type, result: OnnxValue) -> Type:
     """Return the type in which a step hands a value on."""
     return joined(node, carried, form_of(node, result)) if isinstance(carried, AdtType) else UNKNOWN
 
@@ -203,7 +203,7 @@ def _carried_types(node: Node, graph: onnx.GraphProto, n: int) -> list[Type]:
             v if not known else _stand_in(inside, v, t)
             for v, t, known in zip(given, types, structured, strict=True)
         ]
-        first = (known_scalar(to_int(fresh("i"))), Value(make.const(_true())))
+        first = (known_scalar(to_int(fresh("i"))), OnnxValue(make.const(_true())))
         results = node.subgraphs.run(graph, (*first, *inputs), inside.b, node.span)
         found = [
             closed(joined(node, t, form_of(node, r)), marker) if known else t
@@ -218,13 +218,13 @@ def _carried_types(node: Node, graph: onnx.GraphProto, n: int) -> list[Type]:
     ]
 
 
-def _stand_in(inside: Node, value: Value, t: Type) -> Value:
+def _stand_in(inside: Node, value: OnnxValue, t: Type) -> OnnxValue:
     """Return a value of a type for a trial; what has no type yet stays in known form."""
     if has_unknown(t):
         return value
     opened, dims = open_exists(t)
     inside.b.declare(dims)
-    return Value(Var("carried", opened, inside.span), hole=value.hole)
+    return OnnxValue(Var("carried", opened, inside.span), hole=value.hole)
 
 
 def _as_declared(row: Expr, info: onnx.ValueInfoProto) -> Expr:
@@ -273,7 +273,7 @@ def _always_goes_on(node: Node, graph: onnx.GraphProto) -> bool:
     return any(t.name == name and numpy_helper.to_array(t).all() for t in graph.initializer)
 
 
-def _scan(node: Node) -> tuple[Value, ...]:
+def _scan(node: Node) -> tuple[OnnxValue, ...]:
     if node.opset < 9:
         return _batched_scan(node)
     graph = node.graph("body")
@@ -292,7 +292,7 @@ def _scan(node: Node) -> tuple[Value, ...]:
     ]
 
     def body(scope: Builder, carried: tuple[Var, ...], rows: tuple[Expr, ...]) -> Step:
-        inputs = tuple(Value(e) for e in (*carried, *rows))
+        inputs = tuple(OnnxValue(e) for e in (*carried, *rows))
         results = node.subgraphs.run(graph, inputs, scope, node.span)
         tensors = [node.within(scope).as_tensor(r) for r in results]
         return Step(tensors[:n_carried], tensors[n_carried:])
@@ -310,10 +310,10 @@ def _scan(node: Node) -> tuple[Value, ...]:
         node.move_axis(s, 0, node.axis(axis, len(node.type_of(s).shape)))
         for s, axis in zip(done.stacked, out_axes, strict=True)
     ]
-    return tuple(Value(e) for e in (*done.carried, *stacked))
+    return tuple(OnnxValue(e) for e in (*done.carried, *stacked))
 
 
-def _batched_scan(node: Node) -> tuple[Value, ...]:
+def _batched_scan(node: Node) -> tuple[OnnxValue, ...]:
     """Import a Scan of opset 8, where every operand has a batch axis in front: a scan of scans."""
     if node.has(0):
         raise node.unsupported("of opset 8 has sequences of different lengths")
@@ -324,7 +324,7 @@ def _batched_scan(node: Node) -> tuple[Value, ...]:
         raise node.invalid("has a body whose inputs or outputs do not fit its own")
 
     def step(scope: Builder, carried: tuple[Var, ...], rows: tuple[Expr, ...]) -> Step:
-        inputs = tuple(Value(e) for e in (*carried, *rows))
+        inputs = tuple(OnnxValue(e) for e in (*carried, *rows))
         results = node.subgraphs.run(graph, inputs, scope, node.span)
         tensors = [node.within(scope).as_tensor(r) for r in results]
         return Step(tensors[:n_carried], tensors[n_carried:])
@@ -342,7 +342,7 @@ def _batched_scan(node: Node) -> tuple[Value, ...]:
 
     operands = [node.tensor(i + 1) for i in range(n_carried + n_scanned)]
     done = node.b.scan([], operands, one, name=f"{node.loop_name}_batch")
-    return tuple(Value(e) for e in done.stacked)
+    return tuple(OnnxValue(e) for e in done.stacked)
 
 
 RULES: Mapping[str, Rule] = {"If": _if, "Loop": _loop, "Scan": _scan}

@@ -23,7 +23,7 @@ from inlay.ir import make
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Const, Expr
 from inlay.ir.types import TensorType
-from inlay.ops._define import OpDef, Pattern
+from inlay.ops._define import FusionPattern, OpDef
 from inlay.ops.table import OperatorTable
 
 
@@ -44,7 +44,7 @@ class Emitter:
     ) -> Expr:
         """Emit an operation into a scope and return its variable, or the constant it folds to."""
         definition = self.operators.definition(name)
-        if self.unnamed and definition.pattern is Pattern.BROADCAST:
+        if self.unnamed and definition.pattern is FusionPattern.BROADCAST:
             args = stretched(
                 args,
                 frozenset(self.unnamed),

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from inlay.importers.onnx.node import Node
-from inlay.importers.onnx.values import Value
+from inlay.importers.onnx.values import OnnxValue
 from inlay.ir.op import Op
 from inlay.ir.types import TupleType
 from inlay.ops._define import ForeignOp
@@ -29,7 +29,7 @@ def find(operators: OperatorTable, domain: str, op_type: str) -> Op | None:
     return None
 
 
-def call(op: Op, node: Node) -> Sequence[Value]:
+def call(op: Op, node: Node) -> Sequence[OnnxValue]:
     """Return the results of a call.
 
     Raises:
@@ -38,8 +38,8 @@ def call(op: Op, node: Node) -> Sequence[Value]:
     """
     result = node.b.emit(op, node.tensors(), _attributes(op, node), name=node.result_name)
     if isinstance(result.type, TupleType):
-        return [Value(part) for part in node.b.unpack(result)]
-    return [Value(result)]
+        return [OnnxValue(part) for part in node.b.unpack(result)]
+    return [OnnxValue(result)]
 
 
 def _attributes(op: Op, node: Node) -> object:

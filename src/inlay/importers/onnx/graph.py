@@ -45,7 +45,7 @@ from inlay.importers.onnx.structure import (
     is_structured,
     option_of,
 )
-from inlay.importers.onnx.values import ABSENT, Value
+from inlay.importers.onnx.values import ABSENT, OnnxValue
 from inlay.ir import make
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Expr
@@ -91,12 +91,12 @@ class _Scope:
     """
 
     opsets: Mapping[str, int]
-    values: dict[str, Value | None] = field(default_factory=dict[str, "Value | None"])
+    values: dict[str, OnnxValue | None] = field(default_factory=dict[str, "OnnxValue | None"])
     outer: _Scope | None = None
     depth: int = 0
     where: str = ""
 
-    def find(self, name: str) -> tuple[bool, Value | None]:
+    def find(self, name: str) -> tuple[bool, OnnxValue | None]:
         """Return (whether the name is defined, its value)."""
         scope: _Scope | None = self
         while scope is not None:
@@ -193,17 +193,17 @@ class _Importer:
             self._name(info.name, scope, span)
             with self.findings.catching():
                 hole = self._hole(info)
-                scope.values[info.name] = hole or Value(
+                scope.values[info.name] = hole or OnnxValue(
                     b.param(info.name, self.types.type_of(info.type, info.name, span), span)
                 )
             scope.values.setdefault(info.name, None)
 
-    def _hole(self, info: onnx.ValueInfoProto) -> Value | None:
+    def _hole(self, info: onnx.ValueInfoProto) -> OnnxValue | None:
         """Return what stands for a sequence of unknown rank while its rank is looked for."""
         if self.holes is None or elements_of_unknown_rank(info.type) is None:
             return None
         hole: list[Type] = self.holes.setdefault(info.name, [])
-        return Value(items=(), hole=hole)
+        return OnnxValue(items=(), hole=hole)
 
     def _find_ranks(self) -> dict[str, list[Type]]:
         """Return the types of what is inserted into sequences that are inputs of unknown rank.
@@ -233,7 +233,7 @@ class _Importer:
             )
         scope.values[name] = None
 
-    def _graph(self, graph: onnx.GraphProto, scope: _Scope, b: Builder) -> tuple[Value | None, ...]:
+    def _graph(self, graph: onnx.GraphProto, scope: _Scope, b: Builder) -> tuple[OnnxValue | None, ...]:
         for tensor in graph.initializer:
             span = Span.named(f"initializer '{tensor.name}'")
             self._name(tensor.name, scope, span)
@@ -252,7 +252,7 @@ class _Importer:
             self._node(graph.node[index], index, scope, b)
         return tuple(self._output(o.name, scope) for o in graph.output)
 
-    def _output(self, name: str, scope: _Scope) -> Value | None:
+    def _output(self, name: str, scope: _Scope) -> OnnxValue | None:
         defined, value = scope.find(name)
         if not defined:
             self.findings.error(
@@ -274,7 +274,7 @@ class _Importer:
                 span=span,
                 hint="a function that calls others twice doubles them with every level",
             )
-        inputs: list[Value | None] = []
+        inputs: list[OnnxValue | None] = []
         complete = True
         for name in proto.input:
             if not name:
@@ -325,11 +325,11 @@ class _Importer:
     def _expand(
         self,
         proto: onnx.NodeProto,
-        inputs: tuple[Value | None, ...],
+        inputs: tuple[OnnxValue | None, ...],
         scope: _Scope,
         b: Builder,
         span: Span,
-    ) -> Sequence[Value | None]:
+    ) -> Sequence[OnnxValue | None]:
         """Give a node to the model's own function, else our rule, else the operator's body."""
         domain = domain_of(proto.domain)
         function = self.functions.get((domain, proto.op_type))
@@ -358,11 +358,11 @@ class _Importer:
         self,
         function: onnx.FunctionProto,
         proto: onnx.NodeProto,
-        inputs: tuple[Value | None, ...],
+        inputs: tuple[OnnxValue | None, ...],
         scope: _Scope,
         b: Builder,
         span: Span,
-    ) -> Sequence[Value | None]:
+    ) -> Sequence[OnnxValue | None]:
         """Expand a function: its nodes see its inputs and nothing of the caller."""
         opsets = {domain_of(o.domain): o.version for o in function.opset_import}
         _check_opsets(opsets)
@@ -387,11 +387,11 @@ class _Importer:
     def subgraph(
         self,
         graph: onnx.GraphProto,
-        inputs: Sequence[Value],
+        inputs: Sequence[OnnxValue],
         b: Builder,
         scope: _Scope,
         span: Span,
-    ) -> tuple[Value, ...]:
+    ) -> tuple[OnnxValue, ...]:
         """Import a subgraph into a b; names of the graphs around it are visible."""
         inner = _Scope(
             scope.opsets, outer=scope, depth=self._deeper(scope, span), where=scope.where
@@ -429,20 +429,20 @@ class _Subgraphs:
     scope: _Scope
 
     def run(
-        self, graph: onnx.GraphProto, inputs: Sequence[Value], b: Builder, span: Span
-    ) -> tuple[Value, ...]:
+        self, graph: onnx.GraphProto, inputs: Sequence[OnnxValue], b: Builder, span: Span
+    ) -> tuple[OnnxValue, ...]:
         """Import a subgraph where the names of this scope are visible."""
         return self.importer.subgraph(graph, inputs, b, self.scope, span)
 
 
-def constant(array: np.ndarray) -> Value:
+def constant(array: np.ndarray) -> OnnxValue:
     """Return a constant; small integer vectors also have known content (see `Node.known`)."""
-    return Value(make.const(array))
+    return OnnxValue(make.const(array))
 
 
 def _node(
     proto: onnx.NodeProto,
-    inputs: tuple[Value | None, ...],
+    inputs: tuple[OnnxValue | None, ...],
     b: Builder,
     importer: _Importer,
     scope: _Scope,
@@ -453,7 +453,7 @@ def _node(
     return Node(proto, opset, inputs, b, emitter, _Subgraphs(importer, scope), importer.files, span)
 
 
-def _ruled(rule: table.Rule, node: Node) -> Sequence[Value]:
+def _ruled(rule: table.Rule, node: Node) -> Sequence[OnnxValue]:
     """Return what a rule makes of a node.
 
     A rule looks for what a correct node can ask. What a damaged one can ask has no end: whatever
@@ -469,7 +469,7 @@ def _ruled(rule: table.Rule, node: Node) -> Sequence[Value]:
     return result if isinstance(result, tuple) else (result,)
 
 
-def _output_of(at_end: Node, result: Value, declared: onnx.TypeProto) -> Expr:
+def _output_of(at_end: Node, result: OnnxValue, declared: onnx.TypeProto) -> Expr:
     """Return an output as its declared kind: an optional may have to be made or opened."""
     kind = declared.WhichOneof("value")
     if not is_structured(result) and kind not in ("sequence_type", "optional_type"):

@@ -24,21 +24,21 @@ from inlay.importers.onnx import load
 from inlay.importers.onnx.emit import Emitter
 from inlay.importers.onnx.external import ExternalFiles
 from inlay.importers.onnx.limits import MAX_RANK
-from inlay.importers.onnx.values import MAX_KNOWN, Value
+from inlay.importers.onnx.values import MAX_KNOWN, OnnxValue
 from inlay.ir import make
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Const, Expr
 from inlay.ir.types import IntType, ShapeType, TensorType
 
-Rule = Callable[["Node"], "Value | tuple[Value, ...]"]
+Rule = Callable[["Node"], "OnnxValue | tuple[OnnxValue, ...]"]
 
 
 class Subgraphs(Protocol):
     """Imports a subgraph of a node; the graph importer implements it."""
 
     def run(
-        self, graph: onnx.GraphProto, inputs: Sequence[Value], b: Builder, span: Span
-    ) -> tuple[Value, ...]:
+        self, graph: onnx.GraphProto, inputs: Sequence[OnnxValue], b: Builder, span: Span
+    ) -> tuple[OnnxValue, ...]:
         """Import the nodes of `graph` into `b` with its inputs bound; return its outputs."""
         ...
 
@@ -59,7 +59,7 @@ class Node:
 
     proto: onnx.NodeProto
     opset: int
-    inputs: tuple[Value | None, ...]
+    inputs: tuple[OnnxValue | None, ...]
     b: Builder
     emitter: Emitter
     subgraphs: Subgraphs
@@ -177,7 +177,7 @@ class Node:
         """Whether input `i` is given."""
         return i < len(self.inputs) and self.inputs[i] is not None
 
-    def value(self, i: int) -> Value:
+    def value(self, i: int) -> OnnxValue:
         """Return input `i`, which must be given."""
         found = self.inputs[i] if i < len(self.inputs) else None
         if found is None:
@@ -192,7 +192,7 @@ class Node:
         """Return all inputs as tensors; none may be left out."""
         return tuple(self.tensor(i) for i in range(len(self.inputs)))
 
-    def as_tensor(self, value: Value) -> Expr:
+    def as_tensor(self, value: OnnxValue) -> Expr:
         """Return a value as a tensor, writing known integers out as one."""
         if value.expr is not None:
             return value.expr
@@ -371,9 +371,9 @@ class Node:
             return e
         return self.emit("reshape", e, make.shape_const(wanted))
 
-    def result(self, name: str, *args: Expr, **attrs: object) -> Value:
+    def result(self, name: str, *args: Expr, **attrs: object) -> OnnxValue:
         """Emit an operation whose result is the value of the node."""
-        return Value(self.emit(name, *args, **attrs))
+        return OnnxValue(self.emit(name, *args, **attrs))
 
 
 def describe(proto: onnx.NodeProto, index: int) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from inlay.arith.expr import Int, product
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, arange, filled, integers, term
-from inlay.importers.onnx.values import Value
+from inlay.importers.onnx.values import OnnxValue
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Var
 from inlay.ir.loop_trace import Step
@@ -39,7 +39,7 @@ class _Labeled:
         return _Labeled(self.x.over("sum", *gone), left)
 
 
-def _einsum(node: Node) -> Value:
+def _einsum(node: Node) -> OnnxValue:
     """Contract operands from left to right, each pair as one batched matrix product."""
     equation = node.string("equation", "").replace(" ", "")
     operands = [term(node, i) for i in range(len(node.inputs))]
@@ -134,7 +134,7 @@ def _contracted(a: _Labeled, b: _Labeled, later: str) -> _Labeled:
 # --------------------------------------------------------------------------- determinant
 
 
-def _det(node: Node) -> Value:
+def _det(node: Node) -> OnnxValue:
     """Eliminate with the greatest pivot; the determinant is the product of the pivots."""
     x = term(node, 0)
     if x.rank < 2:

@@ -12,7 +12,7 @@ from inlay.arith.expr import Int, floordiv, lit, maximum, minimum
 from inlay.importers.onnx import load
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, term
-from inlay.importers.onnx.values import Value, known, known_scalar
+from inlay.importers.onnx.values import OnnxValue, known, known_scalar
 from inlay.ir import make
 from inlay.ir.expr import Expr
 from inlay.ops.activations import GeluForm
@@ -27,11 +27,11 @@ def _binary(name: str) -> Rule:
 
 
 def _variadic(name: str) -> Rule:
-    def rule(node: Node) -> Value:
+    def rule(node: Node) -> OnnxValue:
         first, *rest = node.tensors()
         for other in rest:
             first = node.emit(name, first, other)
-        return Value(first)
+        return OnnxValue(first)
 
     return rule
 
@@ -42,14 +42,14 @@ def on_ints(control: Callable[[Int, Int], Int | None], tensor: Rule) -> Rule:
     Operands of rank 0 or length 1 broadcast. `control` gives None where it cannot decide.
     """
 
-    def rule(node: Node) -> Value | tuple[Value, ...]:
+    def rule(node: Node) -> OnnxValue | tuple[OnnxValue, ...]:
         known_result = _elementwise_ints(node, control) if len(node.inputs) == 2 else None
         return tensor(node) if known_result is None else known_result
 
     return rule
 
 
-def _elementwise_ints(node: Node, control: Callable[[Int, Int], Int | None]) -> Value | None:
+def _elementwise_ints(node: Node, control: Callable[[Int, Int], Int | None]) -> OnnxValue | None:
     a, b = node.known(0), node.known(1)
     if a is None or b is None:
         return None
@@ -72,7 +72,7 @@ def _together(*parts: Sequence[Int]) -> list[tuple[Int, ...]]:
     return [tuple([p[i % len(p)] for p in parts]) for i in range(length)]
 
 
-def _known_result(node: Node, out: Sequence[Int], dtype: DType) -> Value | None:
+def _known_result(node: Node, out: Sequence[Int], dtype: DType) -> OnnxValue | None:
     """Return known integers as an element-wise result; None where there are none."""
     if not out:
         return None
@@ -91,32 +91,32 @@ def _truncated_quotient(a: Int, b: Int) -> Int | None:
     return floordiv(a, b)
 
 
-def _mod(node: Node) -> Value:
+def _mod(node: Node) -> OnnxValue:
     name = "rem" if node.flag("fmod") else "mod"
     return node.result(name, node.tensor(0), node.tensor(1))
 
 
-def _cast(node: Node) -> Value:
+def _cast(node: Node) -> OnnxValue:
     to = load.dtype_of(node.int("to", 0))
     if to is None:
         raise node.unsupported(f"converts to {load.elem_type_name(node.int('to', 0))}")
     v = node.value(0)
     if v.ints is not None and to in (dt.I64, dt.I32):
-        return Value(v.expr, v.ints, v.is_scalar, to)
-    return Value(node.cast(node.tensor(0), to))
+        return OnnxValue(v.expr, v.ints, v.is_scalar, to)
+    return OnnxValue(node.cast(node.tensor(0), to))
 
 
-def _bit_cast(node: Node) -> Value:
+def _bit_cast(node: Node) -> OnnxValue:
     to = load.dtype_of(node.int("to", 0))
     own = node.type(0).dtype
     if to is own:
         return node.value(0)
     if to is not None and to.bits == own.bits and not {to, own} & {dt.BOOL, dt.BF16, dt.F16}:
-        return Value(node.emit("bitcast", node.tensor(0), dtype=to))
+        return OnnxValue(node.emit("bitcast", node.tensor(0), dtype=to))
     raise node.unsupported(f"takes the bits of {own} for {to or 'an unknown type'}")
 
 
-def _clip(node: Node) -> Value:
+def _clip(node: Node) -> OnnxValue:
     x = node.tensor(0)
     dtype = node.type(0).dtype
     bounds: list[Expr | None] = [None, None]
@@ -130,10 +130,10 @@ def _clip(node: Node) -> Value:
         x = node.emit("maximum", x, bounds[0])
     if bounds[1] is not None:
         x = node.emit("minimum", x, bounds[1])
-    return Value(x)
+    return OnnxValue(x)
 
 
-def _pow(node: Node) -> Value:
+def _pow(node: Node) -> OnnxValue:
     x, y = term(node, 0), term(node, 1)
     t = x.dtype
     if t.is_float:
@@ -150,7 +150,7 @@ def _pow(node: Node) -> Value:
     return x.cast(common).op("pow", y.cast(common)).cast(t).value
 
 
-def _gemm(node: Node) -> Value:
+def _gemm(node: Node) -> OnnxValue:
     a, b = node.tensor(0), node.tensor(1)
     dtype = node.type(0).dtype
     if node.flag("transA"):
@@ -166,10 +166,10 @@ def _gemm(node: Node) -> Value:
         if beta != 1.0:
             c = node.emit("mul", c, make.const(np.array(beta, dtype.numpy)))
         y = node.emit("add", y, c)
-    return Value(y)
+    return OnnxValue(y)
 
 
-def _select(node: Node) -> Value:
+def _select(node: Node) -> OnnxValue:
     condition = node.array(0)
     yes, no = node.known(1), node.known(2)
     some_symbolic = node.value(1).ints is not None or node.value(2).ints is not None
@@ -182,7 +182,7 @@ def _select(node: Node) -> Value:
     return node.result("select", *node.tensors())
 
 
-def _equal_ints(node: Node) -> Value | None:
+def _equal_ints(node: Node) -> OnnxValue | None:
     """Compare known integers where every pair is decided: dims are never negative."""
     a, b = node.known(0), node.known(1)
     out: list[bool] = []
@@ -200,20 +200,20 @@ def _equal_ints(node: Node) -> Value | None:
         return None
     content = np.array(out)
     scalar = node.rank(0) == 0 and node.rank(1) == 0
-    return Value(make.const(content.reshape(()) if scalar else content))
+    return OnnxValue(make.const(content.reshape(()) if scalar else content))
 
 
 def _never_negative(e: Int) -> bool:
     return all(c >= 0 for _, c in e.terms)
 
 
-def _equal(node: Node) -> Value:
+def _equal(node: Node) -> OnnxValue:
     return _equal_ints(node) or node.result("equal", node.tensor(0), node.tensor(1))
 
 
-def _mean(node: Node) -> Value:
+def _mean(node: Node) -> OnnxValue:
     total = _variadic("add")(node)
-    assert isinstance(total, Value)
+    assert isinstance(total, OnnxValue)
     assert total.expr is not None
     count = np.array(len(node.inputs), node.type(0).dtype.numpy)
     return node.result("div", total.expr, make.const(count))
@@ -222,26 +222,26 @@ def _mean(node: Node) -> Value:
 def _scaled(name: str, **defaults: float) -> Rule:
     """A unary operator whose attributes are floats with these defaults."""
 
-    def rule(node: Node) -> Value:
+    def rule(node: Node) -> OnnxValue:
         attrs = {k: node.float(k, d) for k, d in defaults.items()}
         return node.result(name, node.tensor(0), **attrs)
 
     return rule
 
 
-def _gelu(node: Node) -> Value:
+def _gelu(node: Node) -> OnnxValue:
     tanh = node.choice("approximate", "none", "tanh") == "tanh"
     form = GeluForm.TANH if tanh else GeluForm.ERF
     return node.result("gelu", node.tensor(0), form=form)
 
 
-def _prelu(node: Node) -> Value:
+def _prelu(node: Node) -> OnnxValue:
     x, slope = node.tensor(0), node.tensor(1)
     zero = make.const(np.zeros((), node.type(0).dtype.numpy))
     return node.result("select", node.emit("less", x, zero), node.emit("mul", x, slope), x)
 
 
-def _is_inf(node: Node) -> Value:
+def _is_inf(node: Node) -> OnnxValue:
     x = term(node, 0)
     up, down = (node.flag(f"detect_{sign}", default=True) for sign in ("positive", "negative"))
     infinite = x.op("is_inf")
@@ -252,7 +252,7 @@ def _is_inf(node: Node) -> Value:
     return (infinite & (x > 0.0 if up else x < 0.0)).value
 
 
-def _shrink(node: Node) -> Value:
+def _shrink(node: Node) -> OnnxValue:
     x = term(node, 0)
     limit, bias = node.float("lambd", 0.5), node.float("bias", 0.0)
     if not x.dtype.is_float:
@@ -265,7 +265,7 @@ def _shrunk(x: Term, limit: float, bias: float) -> Term:
     return (x < -limit).where(x + bias, (x > limit).where(x - bias, 0.0))
 
 
-def _bitshift(node: Node) -> Value:
+def _bitshift(node: Node) -> OnnxValue:
     left = node.choice("direction", "LEFT", "RIGHT") == "LEFT"
     name = "shift_left" if left else "shift_right"
     return node.result(name, node.tensor(0), node.tensor(1))

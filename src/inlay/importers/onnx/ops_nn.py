@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from inlay.arith.expr import Int, ceildiv, floordiv, lit, maximum
 from inlay.importers.onnx.node import Node, Rule
-from inlay.importers.onnx.values import Value
+from inlay.importers.onnx.values import OnnxValue
 from inlay.ir import make
 from inlay.ir.expr import Expr
 from inlay.ir.types import TensorType
@@ -145,7 +145,7 @@ def _windows(
     return strides, ints_attribute(node, "dilations", spatial, 1), kernel_of(node, w)
 
 
-def _conv(node: Node) -> Value:
+def _conv(node: Node) -> OnnxValue:
     x, w = node.tensor(0), node.tensor(1)
     spatial = node.type(0).shape[2:]
     strides, dilations, kernel = _windows(node, node.type(0), node.type(1))
@@ -159,7 +159,7 @@ def _conv(node: Node) -> Value:
         y = node.emit("conv", x, w, **conv_attributes(node, node.type(0), node.type(1)))
     if node.has(2):
         y = channel_bias(node, y, node.tensor(2), node.rank(0) - 2)
-    return Value(y)
+    return OnnxValue(y)
 
 
 def _more_output(
@@ -173,7 +173,7 @@ def _more_output(
     return extra
 
 
-def _conv_transpose(node: Node) -> Value:
+def _conv_transpose(node: Node) -> OnnxValue:
     x, w = node.type(0), node.type(1)
     spatial = len(x.shape) - 2
     kernel = kernel_of(node, w)
@@ -214,7 +214,7 @@ def _conv_transpose(node: Node) -> Value:
     )
     if node.has(2):
         y = channel_bias(node, y, node.tensor(2), spatial)
-    return Value(y)
+    return OnnxValue(y)
 
 
 RULES: Mapping[str, Rule] = {

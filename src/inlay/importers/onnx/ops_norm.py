@@ -11,10 +11,10 @@ from inlay.arith.expr import product
 from inlay.importers.onnx import load
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, term
-from inlay.importers.onnx.values import Value
+from inlay.importers.onnx.values import OnnxValue
 
 
-def _batch_norm(node: Node) -> tuple[Value, ...]:
+def _batch_norm(node: Node) -> tuple[OnnxValue, ...]:
     epsilon = node.float("epsilon", 1e-5)
     x, scale, bias, mean, variance = (term(node, i) for i in range(5))
     if not node.flag("training_mode"):
@@ -32,7 +32,7 @@ def _batch_norm(node: Node) -> tuple[Value, ...]:
     return tuple(t.value for t in (y, *running))
 
 
-def _layer_norm(node: Node) -> tuple[Value, ...]:
+def _layer_norm(node: Node) -> tuple[OnnxValue, ...]:
     x, epsilon = term(node, 0), node.float("epsilon", 1e-5)
     axis = node.axis(node.int("axis", -1), x.rank)
     stashed = load.dtype_of(node.int("stash_type", TensorProto.FLOAT))
@@ -52,24 +52,24 @@ def _layer_norm(node: Node) -> tuple[Value, ...]:
     return tuple(t.value for t in (y, mean, deviation))
 
 
-def _instance_norm(node: Node) -> Value:
+def _instance_norm(node: Node) -> OnnxValue:
     return node.result("instance_norm", *node.tensors(), epsilon=node.float("epsilon", 1e-5))
 
 
 def _softmax(name: str) -> Rule:
-    def rule(node: Node) -> Value:
+    def rule(node: Node) -> OnnxValue:
         dims = node.type(0).shape
         axis = node.axis(node.int("axis", -1 if node.opset >= 13 else 1), len(dims))
         if node.opset >= 13 or axis == len(dims) - 1:
             return node.result(name, node.tensor(0), axis=axis)
         # Before opset 13 the axes from `axis` on are one axis.
         flat = node.reshape(node.tensor(0), (*dims[:axis], product(dims[axis:])))
-        return Value(node.reshape(node.emit(name, flat, axis=axis), dims))
+        return OnnxValue(node.reshape(node.emit(name, flat, axis=axis), dims))
 
     return rule
 
 
-def _lrn(node: Node) -> Value:
+def _lrn(node: Node) -> OnnxValue:
     return node.result(
         "lrn",
         node.tensor(0),
@@ -80,7 +80,7 @@ def _lrn(node: Node) -> Value:
     )
 
 
-def _lp_normalization(node: Node) -> Value:
+def _lp_normalization(node: Node) -> OnnxValue:
     x = term(node, 0)
     axis = node.axis(node.int("axis", -1), x.rank)
     p = node.int("p", 2)
@@ -89,7 +89,7 @@ def _lp_normalization(node: Node) -> Value:
     return x.op("lp_normalize", axis=axis, p=p).value
 
 
-def _rms_norm(node: Node) -> Value:
+def _rms_norm(node: Node) -> OnnxValue:
     axis = node.axis(node.int("axis", -1), node.rank(0))
     x, scale = term(node, 0), term(node, 1)
     if x.dtype is not scale.dtype or scale.shape != x.shape[axis:]:
@@ -97,7 +97,7 @@ def _rms_norm(node: Node) -> Value:
     return x.op("rms_norm", scale, axis=axis, epsilon=node.float("epsilon", 1e-5)).value
 
 
-def _composed_rms_norm(node: Node, x: Term, scale: Term, axis: int) -> Value:
+def _composed_rms_norm(node: Node, x: Term, scale: Term, axis: int) -> OnnxValue:
     wide = x.cast(dt.F32) if x.dtype in (dt.F16, dt.BF16) else x
     square = (wide * wide).over("mean", *range(axis, x.rank), keep=True)
     normal = wide / (square + node.float("epsilon", 1e-5)).op("sqrt")

@@ -18,7 +18,7 @@ from inlay.importers.onnx.ops_nn import (
     resolved_pads,
 )
 from inlay.importers.onnx.term import Term, arange, constant, filled, integers, term
-from inlay.importers.onnx.values import Value
+from inlay.importers.onnx.values import OnnxValue
 from inlay.ir import make
 from inlay.ir.expr import Expr
 from inlay.ops._build import lowest
@@ -26,7 +26,7 @@ from inlay.ops.scatter import Combine
 
 
 def _pool(name: str) -> Rule:
-    def rule(node: Node) -> tuple[Value, ...]:
+    def rule(node: Node) -> tuple[OnnxValue, ...]:
         same = _of_same_size(node, name)
         if same is not None:
             return (same.value,)
@@ -96,7 +96,7 @@ def _of_same_size(node: Node, name: str) -> Term | None:
     return Term(node, of_same_size(node, y.expr, spatial, strides))
 
 
-def average_pool(node: Node, x: Term) -> Value:
+def average_pool(node: Node, x: Term) -> OnnxValue:
     """Return the average pool that a node describes, of another tensor than its input."""
     attrs = _window(node)
     attrs["count_include_pad"] = node.flag("count_include_pad")
@@ -117,7 +117,7 @@ def _column_major(index: Term, spatial: Sequence[Int]) -> Term:
     return total
 
 
-def _lp_pool(node: Node) -> Value:
+def _lp_pool(node: Node) -> OnnxValue:
     """Add up powers of magnitudes with a convolution by ones; take the root."""
     x, p = term(node, 0), float(node.int("p", 2))
     window = _window(node)
@@ -156,20 +156,20 @@ def _windows(
 
 
 def _global(reduction: str) -> Rule:
-    def rule(node: Node) -> Value:
+    def rule(node: Node) -> OnnxValue:
         axes = tuple(range(2, node.rank(0)))
         return node.result(reduction, node.tensor(0), axes=axes, keepdims=True)
 
     return rule
 
 
-def _global_lp_pool(node: Node) -> Value:
+def _global_lp_pool(node: Node) -> OnnxValue:
     x, p = term(node, 0), float(node.int("p", 2))
     powers = x.op("abs").op("pow", p)
     return powers.over("sum", *range(2, x.rank), keep=True).op("pow", 1.0 / p).value
 
 
-def _max_unpool(node: Node) -> Value:
+def _max_unpool(node: Node) -> OnnxValue:
     """Put every element where it came from; all else is 0."""
     x, index = term(node, 0), term(node, 1)
     count = x.rank - 2
@@ -195,7 +195,7 @@ def _max_unpool(node: Node) -> Value:
     return node.result("pad", y.expr, amounts, node.number(0, x.dtype))
 
 
-def _col2im(node: Node) -> Value:
+def _col2im(node: Node) -> OnnxValue:
     """Add up columns where their windows lie in the padded image, then cut the padding off."""
     x = term(node, 0)
     image, block = node.shape(1), node.shape(2)

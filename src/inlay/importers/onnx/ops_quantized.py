@@ -17,7 +17,7 @@ from inlay.importers.onnx import load
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.ops_nn import channel_bias, conv_attributes
 from inlay.importers.onnx.term import Term, arange, term
-from inlay.importers.onnx.values import Value
+from inlay.importers.onnx.values import OnnxValue
 from inlay.ir.expr import Expr
 
 NARROW = (dt.I8, dt.U8, dt.I16, dt.U16)
@@ -41,7 +41,7 @@ def _spread(p: Term, x: Term, axis: int, block: int) -> Term:
     return p.gather(places, axis=axis, clamp=True)
 
 
-def _quantize(node: Node) -> Value:
+def _quantize(node: Node) -> OnnxValue:
     x, scale = term(node, 0), parameter(node, 1)
     zero = parameter(node, 2) if node.has(2) else None
     to = zero.dtype if zero is not None else _output_type(node)
@@ -83,7 +83,7 @@ def _axis_and_block(node: Node, x: Term) -> tuple[int, int]:
     return node.axis(node.int("axis", 1), x.rank), block
 
 
-def _dequantize(node: Node) -> Value:
+def _dequantize(node: Node) -> OnnxValue:
     q, scale = term(node, 0), parameter(node, 1)
     zero = parameter(node, 2) if node.has(2) else None
     axis, block = _axis_and_block(node, q)
@@ -116,14 +116,14 @@ def _zeros(node: Node, *inputs: int) -> tuple[Expr, ...]:
     return tuple(found)
 
 
-def _matmul_integer(node: Node) -> Value:
+def _matmul_integer(node: Node) -> OnnxValue:
     zeros = _zeros(node, 2, 3)
     if zeros and len(node.type_of(zeros[0]).shape) > 1:
         raise node.unsupported("has zero points for each matrix of a batch")
     return node.result("matmul_integer", node.tensor(0), node.tensor(1), *zeros)
 
 
-def _conv_integer(node: Node) -> Value:
+def _conv_integer(node: Node) -> OnnxValue:
     attrs = conv_attributes(node, node.type(0), node.type(1))
     return node.result("conv_integer", node.tensor(0), node.tensor(1), *_zeros(node, 2, 3), **attrs)
 
@@ -145,7 +145,7 @@ def quantized_product(x: Term, weights: Term, scale: Term, zero: Term) -> Term:
     return total.cast(dt.F32) * (of_x * scale)
 
 
-def _q_linear_conv(node: Node) -> Value:
+def _q_linear_conv(node: Node) -> OnnxValue:
     x, w = node.tensor(0), node.tensor(3)
     attrs = conv_attributes(node, node.type(0), node.type(3))
     zeros = (parameter(node, 2).expr, parameter(node, 5).expr)
@@ -159,7 +159,7 @@ def _q_linear_conv(node: Node) -> Value:
     return _rescaled(Term(node, total), scale, node).value
 
 
-def _q_linear_matmul(node: Node) -> Value:
+def _q_linear_matmul(node: Node) -> OnnxValue:
     """Inputs: a, its scale and zero point; b, its scale and zero point; scale and zero of y."""
     a, b = node.tensor(0), node.tensor(3)
     zeros = (parameter(node, 2).expr, parameter(node, 5).expr)

@@ -28,7 +28,7 @@ from inlay.arith.expr import Int
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.ops_quantized import quantized_product
 from inlay.importers.onnx.term import Term, arange, concat, filled, term
-from inlay.importers.onnx.values import Value
+from inlay.importers.onnx.values import OnnxValue
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Expr, Var
 from inlay.ir.loop_trace import Step
@@ -199,7 +199,7 @@ def _clip(node: Node) -> Activation:
 
 
 def _recurrent(kind: str) -> Rule:
-    def rule(node: Node) -> tuple[Value, ...]:
+    def rule(node: Node) -> tuple[OnnxValue, ...]:
         direction = node.string("direction", "forward")
         if direction not in ("forward", "reverse", "bidirectional"):
             raise node.invalid(f"has direction '{direction}'")

@@ -15,7 +15,7 @@ from inlay.arith.expr import maximum, minimum, product
 from inlay.importers.onnx import axes as runtime_axes
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, arange, integers, term
-from inlay.importers.onnx.values import Value, known, known_scalar
+from inlay.importers.onnx.values import OnnxValue, known, known_scalar
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Expr
 
@@ -48,7 +48,7 @@ _PARTS: Mapping[str, _Parts] = {
 
 
 def _reduce(name: str, axes_input_since: int) -> Rule:
-    def rule(node: Node) -> Value:
+    def rule(node: Node) -> OnnxValue:
         rank = node.rank(0)
         keep = node.flag("keepdims", default=True)
         given: tuple[int, ...] | None = None
@@ -70,7 +70,7 @@ def _reduce(name: str, axes_input_since: int) -> Rule:
         if known_result is not None:
             return known_result
         x, narrow = _reducible(node, name)
-        return Value(node.cast(node.emit(name, x.expr, axes=axes, keepdims=keep), narrow))
+        return OnnxValue(node.cast(node.emit(name, x.expr, axes=axes, keepdims=keep), narrow))
 
     return rule
 
@@ -89,7 +89,7 @@ def _reducible(node: Node, name: str) -> tuple[Term, dt.DType]:
 _ON_INTS = ("reduce_prod", "reduce_sum", "reduce_max", "reduce_min")
 
 
-def _on_ints(node: Node, name: str, *, keep: bool) -> Value | None:
+def _on_ints(node: Node, name: str, *, keep: bool) -> OnnxValue | None:
     v = node.value(0)
     if v.ints is None or v.is_scalar or name not in _ON_INTS or not v.ints:
         return None
@@ -107,7 +107,7 @@ def _on_ints(node: Node, name: str, *, keep: bool) -> Value | None:
     return known((total,), dtype=v.dtype) if keep else known_scalar(total, dtype=v.dtype)
 
 
-def _at_run_time(node: Node, parts: _Parts, name: str, *, keep: bool) -> Value:
+def _at_run_time(node: Node, parts: _Parts, name: str, *, keep: bool) -> OnnxValue:
     x, narrow = _reducible(node, name)
     if narrow in (dt.F16, dt.BF16):
         x = x.cast(dt.F32)
@@ -151,7 +151,7 @@ def _divided(total: Term, x: Term) -> Term:
 
 
 def _arg(name: str) -> Rule:
-    def rule(node: Node) -> Value:
+    def rule(node: Node) -> OnnxValue:
         axis = node.axis(node.int("axis", 0), node.rank(0))
         return node.result(
             name,
@@ -165,7 +165,7 @@ def _arg(name: str) -> Rule:
 
 
 def _cumulative(name: str) -> Rule:
-    def rule(node: Node) -> Value:
+    def rule(node: Node) -> OnnxValue:
         x, rank = node.tensor(0), node.rank(0)
         how = {"exclusive": node.flag("exclusive"), "reverse": node.flag("reverse")}
 
@@ -173,14 +173,14 @@ def _cumulative(name: str) -> Rule:
             return inside.emit(name, x, axis=axis, **how)
 
         if node.array(1) is not None:
-            return Value(along(node, node.axis(node.numbers(1, "axis")[0], rank)))
+            return OnnxValue(along(node, node.axis(node.numbers(1, "axis")[0], rank)))
         axis = runtime_axes.given(node, 1, rank)
-        return Value(runtime_axes.choose(node, axis, rank, along))
+        return OnnxValue(runtime_axes.choose(node, axis, rank, along))
 
     return rule
 
 
-def _hardmax(node: Node) -> Value:
+def _hardmax(node: Node) -> OnnxValue:
     x = term(node, 0)
     axis = node.axis(node.int("axis", -1 if node.opset >= 13 else 1), x.rank)
     dims = x.shape

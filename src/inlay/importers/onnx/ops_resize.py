@@ -26,7 +26,7 @@ from inlay.arith import dtype as dt
 from inlay.arith.expr import Int, floordiv, lit
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, arange, constant, integers, term
-from inlay.importers.onnx.values import Value
+from inlay.importers.onnx.values import OnnxValue
 from inlay.ir import make
 from inlay.ops.resize import Coordinates, Mode, Nearest
 
@@ -103,7 +103,7 @@ def _spec(node: Node) -> _Spec:
     )
 
 
-def _resize(node: Node) -> Value:
+def _resize(node: Node) -> OnnxValue:
     scales = 1 if node.opset < 11 else 2
     sizes = 3
     spec = _spec(node)
@@ -117,7 +117,7 @@ def _resize(node: Node) -> Value:
     return _composed(node, spec, _axes_of_scales(spec, term(node, 0), term(node, scales)))
 
 
-def _upsample(node: Node) -> Value:
+def _upsample(node: Node) -> OnnxValue:
     if node.opset < 9:
         given = node.float_list("scales")
         if given is None:
@@ -133,7 +133,7 @@ def _is_empty(node: Node, i: int) -> bool:
 # --------------------------------------------------------------------------- sizes
 
 
-def _to_sizes(node: Node, spec: _Spec, i: int) -> Value:
+def _to_sizes(node: Node, spec: _Spec, i: int) -> OnnxValue:
     x = term(node, 0)
     if spec.policy == "stretch":
         wanted = node.shape(i)
@@ -162,7 +162,7 @@ def _ratio(x: Term, axis: int, new: Int) -> Term:
     return (size.cast(dt.F32) / old.cast(dt.F32)).reshape()
 
 
-def _by_scales(node: Node, spec: _Spec, scales: tuple[float, ...]) -> Value:
+def _by_scales(node: Node, spec: _Spec, scales: tuple[float, ...]) -> OnnxValue:
     x = term(node, 0)
     if len(scales) != len(spec.axes):
         raise node.invalid(f"has {len(scales)} scales for {len(spec.axes)} axes")
@@ -232,7 +232,7 @@ def _is_plain(spec: _Spec, x: Term, dims: Sequence[Int]) -> bool:
     )
 
 
-def _plain(node: Node, spec: _Spec, shape: tuple[Int, ...], scales: tuple[float, ...]) -> Value:
+def _plain(node: Node, spec: _Spec, shape: tuple[Int, ...], scales: tuple[float, ...]) -> OnnxValue:
     return node.result(
         "resize",
         node.tensor(0),
@@ -249,7 +249,7 @@ def _plain(node: Node, spec: _Spec, shape: tuple[Int, ...], scales: tuple[float,
 # --------------------------------------------------------------------------- composed
 
 
-def _composed(node: Node, spec: _Spec, axes: list[_Axis]) -> Value:
+def _composed(node: Node, spec: _Spec, axes: list[_Axis]) -> OnnxValue:
     x = term(node, 0)
     dtype = x.dtype
     if spec.mode != "nearest":

@@ -16,7 +16,7 @@ from inlay.arith.expr import Int, floordiv, lit, product
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.ops_nn import ints_attribute, kernel_of
 from inlay.importers.onnx.term import Term, arange, concat, integers, term
-from inlay.importers.onnx.values import Value
+from inlay.importers.onnx.values import OnnxValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ _MODES = {"bilinear": "linear", "bicubic": "cubic", "linear": "linear", "cubic":
           "nearest": "nearest"}  # fmt: skip
 
 
-def _grid_sample(node: Node) -> Value:
+def _grid_sample(node: Node) -> OnnxValue:
     x, grid = term(node, 0), term(node, 1)
     mode = _MODES.get(node.string("mode", "linear"))
     padding = node.string("padding_mode", "zeros")
@@ -148,7 +148,7 @@ def _grid_sample(node: Node) -> Value:
     return y.reshape(x.shape[0], x.shape[1], *dims).value
 
 
-def _affine_grid(node: Node) -> Value:
+def _affine_grid(node: Node) -> OnnxValue:
     """Map the points of a regular grid on -1..1 by an affine matrix for each image."""
     theta = term(node, 0)
     size = node.shape(1)
@@ -174,7 +174,7 @@ def _affine_grid(node: Node) -> Value:
 # --------------------------------------------------------------------------- regions
 
 
-def _roi_align(node: Node) -> Value:
+def _roi_align(node: Node) -> OnnxValue:
     """Average (or take the greatest of) samples on a grid in each bin of each region.
 
     A region may have fewer samples than the greatest region where their number is adaptive; those
@@ -248,7 +248,7 @@ def _pooled(
 # --------------------------------------------------------------------------- deformable
 
 
-def _deform_conv(node: Node) -> Value:
+def _deform_conv(node: Node) -> OnnxValue:
     """Sample the input where each weight of each window has moved to, then multiply."""
     x, w, offset = term(node, 0), term(node, 1), term(node, 2)
     if x.rank != 4:

@@ -12,13 +12,13 @@ from inlay.arith import dtype as dt
 from inlay.arith.expr import Int, minimum, product
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, arange, concat, filled, integers, term
-from inlay.importers.onnx.values import Value
+from inlay.importers.onnx.values import OnnxValue
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Var
 from inlay.ir.loop_trace import Step
 
 
-def _nonzero(node: Node) -> Value:
+def _nonzero(node: Node) -> OnnxValue:
     x = term(node, 0)
     if x.rank == 0:
         x = x.reshape(1)
@@ -31,7 +31,7 @@ def places(flags: Term) -> Term:
     return flags.op("nonzero").at(0, 0)
 
 
-def _compress(node: Node) -> Value:
+def _compress(node: Node) -> OnnxValue:
     x, condition = term(node, 0), term(node, 1)
     given = [a for a in node.proto.attribute if a.name == "axis"]
     if not given:
@@ -43,7 +43,7 @@ def _compress(node: Node) -> Value:
 # --------------------------------------------------------------------------- unique
 
 
-def _unique(node: Node) -> tuple[Value, ...]:
+def _unique(node: Node) -> tuple[OnnxValue, ...]:
     """Sort, keep what differs from its neighbor, and undo the sorting where asked to."""
     x = term(node, 0)
     has_axis = any(a.name == "axis" for a in node.proto.attribute)
@@ -104,7 +104,7 @@ def _order(rows: Term) -> Term:
 # --------------------------------------------------------------------------- non-maximum suppression
 
 
-def _non_max_suppression(node: Node) -> Value:
+def _non_max_suppression(node: Node) -> OnnxValue:
     """Take the best box of every batch and class in each step, and strike out what it overlaps.
 
     All batches and classes go on side by side; those that have run out of boxes take part without

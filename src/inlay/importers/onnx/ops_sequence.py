@@ -30,7 +30,7 @@ from inlay.importers.onnx.structure import (
     widened,
 )
 from inlay.importers.onnx.term import Term, concat, term
-from inlay.importers.onnx.values import NOTHING, Value, known_scalar
+from inlay.importers.onnx.values import NOTHING, OnnxValue, known_scalar
 from inlay.ir import make
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Expr, Var
@@ -43,9 +43,9 @@ MAX_LENGTH = 1024
 """Longer sequences are lists of the program even where their length is known."""
 
 
-def _sequence(node: Node, items: Sequence[Value]) -> Value:
-    value = Value(items=tuple(items))
-    return value if len(items) <= MAX_LENGTH else Value(as_list(node, value))
+def _sequence(node: Node, items: Sequence[OnnxValue]) -> OnnxValue:
+    value = OnnxValue(items=tuple(items))
+    return value if len(items) <= MAX_LENGTH else OnnxValue(as_list(node, value))
 
 
 def _position(node: Node, i: int, length: int, *, last: int) -> int | None:
@@ -66,7 +66,7 @@ def _length(node: Node, xs: Expr) -> Int:
     return n.value
 
 
-def _insert(node: Node) -> Value:
+def _insert(node: Node) -> OnnxValue:
     given, x = node.value(0), node.value(1)
     if given.hole is not None:
         given.hole.append(form_of(node, x))
@@ -75,16 +75,16 @@ def _insert(node: Node) -> Value:
         at = _position(node, 2, len(items), last=len(items)) if node.has(2) else len(items)
         if at is not None:
             return _sequence(node, (*items[:at], x, *items[at:]))
-    xs = as_list(node, given if items != () else Value(items=(x,)))
+    xs = as_list(node, given if items != () else OnnxValue(items=(x,)))
     element = joined(node, element_type(xs), form_of(node, x))
     if items == ():  # of no elements, but the position is checked when the program runs
         xs = construct(node, "List", "Nil", (), element)
     xs = widened(node, xs, element)
     at_end = node.control_int(2) if node.has(2) else make.int_const(_length(node, xs))
-    return Value(call_prelude(node, "list.insert", xs, at_end, as_type(node, x, element)))
+    return OnnxValue(call_prelude(node, "list.insert", xs, at_end, as_type(node, x, element)))
 
 
-def _erase(node: Node) -> Value:
+def _erase(node: Node) -> OnnxValue:
     items = node.value(0).items
     if items is not None:
         last = len(items) - 1
@@ -92,27 +92,27 @@ def _erase(node: Node) -> Value:
         if at is not None:
             return _sequence(node, (*items[:at], *items[at + 1 :]))
     index = node.control_int(1) if node.has(1) else make.int_const(-1)
-    return Value(call_prelude(node, "list.erase", as_list(node, node.value(0)), index))
+    return OnnxValue(call_prelude(node, "list.erase", as_list(node, node.value(0)), index))
 
 
-def _at(node: Node) -> Value:
+def _at(node: Node) -> OnnxValue:
     items = node.value(0).items
     if items is not None:
         at = _position(node, 1, len(items), last=len(items) - 1)
         if at is not None:
             return items[at]
     xs = as_list(node, node.value(0))
-    return Value(call_prelude(node, "list.at", xs, node.control_int(1)))
+    return OnnxValue(call_prelude(node, "list.at", xs, node.control_int(1)))
 
 
-def _count(node: Node) -> Value:
+def _count(node: Node) -> OnnxValue:
     items = node.value(0).items
     if items is not None:
         return known_scalar(lit(len(items)))
     return known_scalar(_length(node, as_list(node, node.value(0))))
 
 
-def _concat(node: Node) -> Value:
+def _concat(node: Node) -> OnnxValue:
     items = node.value(0).items
     if items is not None:
         parts = [Term(node, node.as_tensor(v)) for v in items]
@@ -134,7 +134,7 @@ def _stretched(node: Node, part: Term) -> Term:
     return part.reshape(*part.shape[:axis], 1, *part.shape[axis:])
 
 
-def _concat_list(node: Node, xs: Expr) -> Value:
+def _concat_list(node: Node, xs: Expr) -> OnnxValue:
     """Join neighbours, then what they gave, so that an element is copied log(n) times."""
     if node.flag("new_axis"):
 
@@ -152,16 +152,16 @@ def _concat_list(node: Node, xs: Expr) -> Value:
         return concat([Term(inside, x), Term(inside, y)], axis).expr
 
     join = local_function(node, [part, part], joined, part)
-    return Value(call_prelude(node, "list.combine", widened(node, xs, part), join))
+    return OnnxValue(call_prelude(node, "list.combine", widened(node, xs, part), join))
 
 
-def _split(node: Node) -> Value:
+def _split(node: Node) -> OnnxValue:
     x = term(node, 0)
     axis = node.axis(node.int("axis", 0), x.rank)
     squeeze = not node.has(1) and not node.flag("keepdims", default=True)
     sizes = _sizes(node, x.shape[axis])
     if sizes is None:
-        return Value(_split_list(node, x, axis, squeeze=squeeze))
+        return OnnxValue(_split_list(node, x, axis, squeeze=squeeze))
     pair = node.emit("split", x.expr, make.shape_const(sizes), axis=axis)
     parts = [Term(node, e) for e in node.b.unpack(pair)]
     return _sequence(node, [(_squeezed(p, axis) if squeeze else p).value for p in parts])
@@ -215,7 +215,7 @@ def _split_list(node: Node, x: Term, axis: int, *, squeeze: bool) -> Expr:
     return done.carried[0]
 
 
-def _map(node: Node) -> tuple[Value, ...]:
+def _map(node: Node) -> tuple[OnnxValue, ...]:
     """Run the body for each element; inputs that are no sequences go to all of them."""
     body = node.graph("body")
     given = [node.value(i) for i in range(len(node.inputs))]
@@ -234,14 +234,14 @@ def _map(node: Node) -> tuple[Value, ...]:
     return tuple(_sequence(node, [row[j] for row in rows]) for j in range(len(body.output)))
 
 
-def _known_items(node: Node, i: int) -> tuple[Value, ...]:
+def _known_items(node: Node, i: int) -> tuple[OnnxValue, ...]:
     found = node.value(i).items
     if found is None:
         raise node.invalid(f"is given something else than a sequence as input {i}")
     return found
 
 
-def _map_lists(node: Node, body: onnx.GraphProto, given: Sequence[Value]) -> tuple[Value, ...]:
+def _map_lists(node: Node, body: onnx.GraphProto, given: Sequence[OnnxValue]) -> tuple[OnnxValue, ...]:
     """Walk all lists at once; results are made in reverse order."""
     lists = [as_list(node, v) if is_structured(v) else None for v in given]
     present = [xs for xs in lists if xs is not None]
@@ -251,9 +251,10 @@ def _map_lists(node: Node, body: onnx.GraphProto, given: Sequence[Value]) -> tup
         why = "sequences of equal lengths"
         present[i] = node.emit("check_equal", xs, make.int_const(count), length, why=why)
 
-    def run(inside: Node, rests: Sequence[Expr]) -> tuple[Value, ...]:
+    def run(inside: Node, rests: Sequence[Expr]) -> tuple[OnnxValue, ...]:
         heads = iter([call_prelude(inside, "list.get", xs, make.int_const(0)) for xs in rests])
-        inputs = [v if xs is None else Value(next(heads)) for v, xs in zip(given, lists, strict=True)]
+        pairs = zip(given, lists, strict=True)
+        inputs = [v if xs is None else OnnxValue(next(heads)) for v, xs in pairs]
         return node.subgraphs.run(body, inputs, inside.b, node.span)
 
     marker = fresh("outside")
@@ -273,14 +274,14 @@ def _map_lists(node: Node, body: onnx.GraphProto, given: Sequence[Value]) -> tup
     names = [*("rest" for _ in present), *("made" for _ in start)]
     done = node.b.loop([*present, *start], step, count=count, names=names, name=node.loop_name)
     made = done.carried[len(present) :]
-    return tuple(Value(call_prelude(node, "list.reverse", xs)) for xs in made)
+    return tuple(OnnxValue(call_prelude(node, "list.reverse", xs)) for xs in made)
 
 
-def _empty(node: Node) -> Value:
+def _empty(node: Node) -> OnnxValue:
     return _sequence(node, ())
 
 
-def _optional(node: Node) -> Value:
+def _optional(node: Node) -> OnnxValue:
     return node.value(0) if node.has(0) else NOTHING
 
 
@@ -291,25 +292,25 @@ def _option(node: Node) -> Expr | None:
     return e if is_option else None
 
 
-def _has_element(node: Node) -> Value:
+def _has_element(node: Node) -> OnnxValue:
     option = _option(node) if node.has(0) else None
     if option is None:
         there = node.has(0) and node.value(0) is not NOTHING
-        return Value(make.const(np.array(there)))
+        return OnnxValue(make.const(np.array(there)))
     no, yes = (make.const(np.array(there)) for there in (False, True))
 
     def arm(answer: Expr) -> Callable[..., Expr]:
         return lambda *_: answer
 
     arms = {"None": arm(no), "Some": arm(yes)}
-    return Value(node.b.match(option, adt("Option"), arms, name=node.result_name))
+    return OnnxValue(node.b.match(option, adt("Option"), arms, name=node.result_name))
 
 
-def _get_element(node: Node) -> Value:
+def _get_element(node: Node) -> OnnxValue:
     if node.value(0) is NOTHING:
         raise node.invalid("takes the element of an optional that has none")
     option = _option(node)
-    return node.value(0) if option is None else Value(call_prelude(node, "option.value", option))
+    return node.value(0) if option is None else OnnxValue(call_prelude(node, "option.value", option))
 
 
 RULES: Mapping[str, Rule] = {

@@ -15,12 +15,12 @@ from inlay.arith.expr import Int, floordiv, lit, maximum, product
 from inlay.importers.onnx import axes as runtime_axes
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, arange, concat, constant, filled, integers, term
-from inlay.importers.onnx.values import MAX_KNOWN, Value, known, known_scalar
+from inlay.importers.onnx.values import MAX_KNOWN, OnnxValue, known, known_scalar
 from inlay.ir import make
 from inlay.ir.expr import Const
 
 
-def _shape(node: Node) -> Value:
+def _shape(node: Node) -> OnnxValue:
     dims = node.type(0).shape
     rank = len(dims)
     start = _clamped(node.int("start", 0), rank)
@@ -32,15 +32,15 @@ def _clamped(axis: int, rank: int) -> int:
     return min(max(axis + rank if axis < 0 else axis, 0), rank)
 
 
-def _size(node: Node) -> Value:
+def _size(node: Node) -> OnnxValue:
     return known_scalar(product(node.type(0).shape))
 
 
-def _identity(node: Node) -> Value:
+def _identity(node: Node) -> OnnxValue:
     return node.value(0)
 
 
-def _dropout(node: Node) -> tuple[Value, ...]:
+def _dropout(node: Node) -> tuple[OnnxValue, ...]:
     """Pass the input on; dropping elements at random is refused, when the program runs at last."""
     x = term(node, 0)
     training = node.array(2) if node.has(2) else np.zeros((), np.bool_)
@@ -58,19 +58,19 @@ def _dropout(node: Node) -> tuple[Value, ...]:
     return x.value, filled(node, 1, x.shape, dt.BOOL).value
 
 
-def _constant(node: Node) -> Value:
+def _constant(node: Node) -> OnnxValue:
     array = node.tensor_attribute("value")
     if array is not None:
-        return Value(make.const(array))
+        return OnnxValue(make.const(array))
     for name, dtype in (("value_float", np.float32), ("value_int", np.int64)):
         if any(a.name == name for a in node.proto.attribute):
             scalar = node.float(name, 0.0) if dtype is np.float32 else node.int(name, 0)
-            return Value(make.const(np.array(scalar, dtype)))
+            return OnnxValue(make.const(np.array(scalar, dtype)))
     floats, ints = node.float_list("value_floats"), node.int_list("value_ints")
     if floats is not None:
-        return Value(make.const(np.array(floats, np.float32)))
+        return OnnxValue(make.const(np.array(floats, np.float32)))
     if ints is not None:
-        return Value(make.const(np.array(ints, np.int64)))
+        return OnnxValue(make.const(np.array(ints, np.int64)))
     texts = node.string_list("value_strings")
     if texts is not None:
         return constant(node, texts, dt.STRING).value
@@ -79,10 +79,10 @@ def _constant(node: Node) -> Value:
     sparse = node.sparse_attribute("sparse_value")
     if sparse is None:
         raise node.invalid("has no value")
-    return Value(make.const(sparse))
+    return OnnxValue(make.const(sparse))
 
 
-def _constant_of_shape(node: Node) -> Value:
+def _constant_of_shape(node: Node) -> OnnxValue:
     fill = node.tensor_attribute("value")
     fill = np.zeros((1,), np.float32) if fill is None else fill
     shape = node.shape(0)
@@ -92,7 +92,7 @@ def _constant_of_shape(node: Node) -> Value:
     return node.result("broadcast_to", make.const(fill.reshape(())), make.shape_const(shape))
 
 
-def _reshape(node: Node) -> Value:
+def _reshape(node: Node) -> OnnxValue:
     v = node.value(0)
     old = node.type(0).shape
     if node.opset < 5:
@@ -113,11 +113,11 @@ def _reshape(node: Node) -> Value:
         others = product([d for i, d in enumerate(new) if i != unknown[0]])
         new[unknown[0]] = _quotient(node, old, others)
     if v.ints is not None and len(new) <= 1:
-        return Value(v.expr, v.ints, not new, v.dtype)
-    return Value(node.reshape(node.tensor(0), new))
+        return OnnxValue(v.expr, v.ints, not new, v.dtype)
+    return OnnxValue(node.reshape(node.tensor(0), new))
 
 
-def _reshape_at_run_time(node: Node) -> Value:
+def _reshape_at_run_time(node: Node) -> OnnxValue:
     """Resolve 0 (the old dim) and -1 (what is left) where the program runs."""
     x, wanted = term(node, 0), term(node, 1).cast(dt.I64)
     rank = wanted.shape[0].value if wanted.rank == 1 else None
@@ -143,13 +143,13 @@ def _quotient(node: Node, old: Sequence[Int], others: Int) -> Int:
     return floordiv(total, others)
 
 
-def _flatten(node: Node) -> Value:
+def _flatten(node: Node) -> OnnxValue:
     dims = node.type(0).shape
     axis = node.int("axis", 1)
     if not -len(dims) <= axis <= len(dims):
         raise node.invalid(f"has axis {axis} of a tensor of rank {len(dims)}")
     axis = axis + len(dims) if axis < 0 else axis
-    return Value(node.reshape(node.tensor(0), (product(dims[:axis]), product(dims[axis:]))))
+    return OnnxValue(node.reshape(node.tensor(0), (product(dims[:axis]), product(dims[axis:]))))
 
 
 def _axes(node: Node) -> tuple[int, ...] | None:
@@ -172,7 +172,7 @@ def _count_of_axes(node: Node) -> int:
     return count
 
 
-def _unsqueeze_at_run_time(node: Node) -> Value:
+def _unsqueeze_at_run_time(node: Node) -> OnnxValue:
     x = term(node, 0)
     rank = x.rank + _count_of_axes(node)
     new = runtime_axes.chosen(runtime_axes.given(node, 1, rank), rank)
@@ -181,28 +181,28 @@ def _unsqueeze_at_run_time(node: Node) -> Value:
     return x.reshape(*new.where(1, old).controls()).value
 
 
-def _squeeze_at_run_time(node: Node) -> Value:
+def _squeeze_at_run_time(node: Node) -> OnnxValue:
     x = term(node, 0)
     gone = runtime_axes.chosen(runtime_axes.given(node, 1, x.rank), x.rank)
     return x.reshape(*runtime_axes.left(x, gone, _count_of_axes(node))).value
 
 
-def _unsqueeze(node: Node) -> Value:
+def _unsqueeze(node: Node) -> OnnxValue:
     if _axes_at_run_time(node):
         return _unsqueeze_at_run_time(node)
     v, axes = node.value(0), _axes(node)
     if axes is None:
         raise node.invalid("needs axes")
     if v.ints is not None and v.is_scalar and axes in ((0,), (-1,)):
-        return Value(v.expr, v.ints, is_scalar=False, dtype=v.dtype)
+        return OnnxValue(v.expr, v.ints, is_scalar=False, dtype=v.dtype)
     dims = list(node.type(0).shape)
     rank = len(dims) + len(axes)
     for a in sorted(node.axis(a, rank) for a in axes):
         dims.insert(a, lit(1))
-    return Value(node.reshape(node.tensor(0), dims))
+    return OnnxValue(node.reshape(node.tensor(0), dims))
 
 
-def _squeeze(node: Node) -> Value:
+def _squeeze(node: Node) -> OnnxValue:
     if _axes_at_run_time(node):
         return _squeeze_at_run_time(node)
     v, axes = node.value(0), _axes(node)
@@ -212,7 +212,7 @@ def _squeeze(node: Node) -> Value:
     else:
         dropped = {node.axis(a, len(dims)) for a in axes}
     if v.ints is not None and not v.is_scalar and dropped == {0} and len(v.ints) == 1:
-        return Value(v.expr, v.ints, is_scalar=True, dtype=v.dtype)
+        return OnnxValue(v.expr, v.ints, is_scalar=True, dtype=v.dtype)
     x = term(node, 0)
     if axes is None:
         # Ranks are static: a dim that is not known is taken to stay, and the program checks it.
@@ -223,7 +223,7 @@ def _squeeze(node: Node) -> Value:
     return x.reshape(*(d for i, d in enumerate(dims) if i not in dropped)).value
 
 
-def _transpose(node: Node) -> Value:
+def _transpose(node: Node) -> OnnxValue:
     rank = node.rank(0)
     perm = node.int_list("perm") or tuple(reversed(range(rank)))
     if sorted(perm) != list(range(rank)):
@@ -233,7 +233,7 @@ def _transpose(node: Node) -> Value:
     return node.result("transpose", node.tensor(0), perm=perm)
 
 
-def _expand_at_run_time(node: Node) -> Value:
+def _expand_at_run_time(node: Node) -> OnnxValue:
     """A dim of 1 adapts on either side, also where only the program knows the wanted shape."""
     x, wanted = term(node, 0), term(node, 1).cast(dt.I64)
     length = wanted.shape[0].value if wanted.rank == 1 else None
@@ -263,7 +263,7 @@ def _stretched(x: Term, axis: int, size: Int) -> Term:
     return checked.gather(places, axis=axis, clamp=True)
 
 
-def _expand(node: Node) -> Value:
+def _expand(node: Node) -> OnnxValue:
     if node.known(1) is None:
         return _expand_at_run_time(node)
     old, wanted = node.type(0).shape, node.shape(1)
@@ -301,7 +301,7 @@ def _may_be_a_shape(node: Node) -> bool:
     return all(n is not None for n in lengths) and sum(n or 0 for n in lengths) <= MAX_RANK
 
 
-def _concat(node: Node) -> Value:
+def _concat(node: Node) -> OnnxValue:
     values = [node.value(i) for i in range(len(node.inputs))]
     parts = [node.known(i) for i in range(len(values))]
     if all(p is not None for p in parts) and any(v.ints is not None for v in values):
@@ -315,7 +315,7 @@ def _concat(node: Node) -> Value:
     return node.result("concat", *node.tensors(), axis=axis)
 
 
-def _gather(node: Node) -> Value:
+def _gather(node: Node) -> OnnxValue:
     v, rank = node.value(0), node.rank(0)
     axis = node.axis(node.int("axis", 0), rank)
     indices = node.array(1)
@@ -331,7 +331,7 @@ def _gather(node: Node) -> Value:
     return node.result("gather", node.tensor(0), node.tensor(1), axis=axis)
 
 
-def _slice(node: Node) -> Value:
+def _slice(node: Node) -> OnnxValue:
     v, dims = node.value(0), node.type(0).shape
     rank = len(dims)
     steps: tuple[Int, ...]
@@ -371,7 +371,7 @@ def _bounds(node: Node, i: int) -> tuple[Int, ...]:
     return term(node, i).cast(dt.I64).clamp(-FAR, FAR).controls()
 
 
-def _slice_at_run_time(node: Node) -> Value:
+def _slice_at_run_time(node: Node) -> OnnxValue:
     """Find out first indices and counts for all axes, and gather.
 
     Which axes are cut, and in which direction, is data here; the counts are the dims of the result.
@@ -416,8 +416,8 @@ def _end(end: Int, step: Int, size: Int) -> Int:
 
 
 def _known_slice(
-    v: Value, starts: Sequence[Int], ends: Sequence[Int], steps: Sequence[Int]
-) -> Value | None:
+    v: OnnxValue, starts: Sequence[Int], ends: Sequence[Int], steps: Sequence[Int]
+) -> OnnxValue | None:
     lo, hi, step = starts[0].value, ends[0].value, steps[0].value
     if v.ints is None or v.is_scalar or lo is None or hi is None or step is None:
         return None
@@ -430,7 +430,7 @@ def _python_end(end: int, step: int, length: int) -> int | None:
     return None if step < 0 and end < -length else end
 
 
-def _split(node: Node) -> tuple[Value, ...]:
+def _split(node: Node) -> tuple[OnnxValue, ...]:
     dims = node.type(0).shape
     axis = node.axis(node.int("axis", 0), len(dims))
     count = len(node.proto.output)
@@ -447,10 +447,10 @@ def _split(node: Node) -> tuple[Value, ...]:
     if node.int("num_outputs", count) != count:
         raise node.invalid(f"has {count} outputs and num_outputs = {node.int('num_outputs', 0)}")
     parts = node.emit("split", node.tensor(0), make.shape_const(sizes), axis=axis)
-    return tuple(Value(e) for e in node.b.unpack(parts, [o or "unused" for o in node.proto.output]))
+    return tuple(OnnxValue(e) for e in node.b.unpack(parts, [o or "unused" for o in node.proto.output]))
 
 
-def _range(node: Node) -> Value:
+def _range(node: Node) -> OnnxValue:
     dtype = node.type(0).dtype
     if dtype.is_integer:
         ends = [node.control_int(i) for i in range(3)]
@@ -465,7 +465,7 @@ def _range(node: Node) -> Value:
     return (arange(node, count, dt.F64) * step + start).cast(dtype).value
 
 
-def _tile(node: Node) -> Value:
+def _tile(node: Node) -> OnnxValue:
     return node.result("tile", node.tensor(0), make.shape_const(node.shape(1)))
 
 

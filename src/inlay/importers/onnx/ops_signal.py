@@ -21,7 +21,7 @@ from inlay.arith.expr import Int, floordiv, lit, minimum
 from inlay.importers.onnx import load
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, arange, concat, constant, integers, term
-from inlay.importers.onnx.values import Value
+from inlay.importers.onnx.values import OnnxValue
 from inlay.ir import make
 
 Waves = npt.NDArray[np.complex128]
@@ -120,7 +120,7 @@ def _complex(y: Term, axis: int, count: Int) -> Term:
     return y.transpose(*order, last - 1)
 
 
-def _dft(node: Node) -> Value:
+def _dft(node: Node) -> OnnxValue:
     x = term(node, 0)
     if x.rank < 2:
         raise node.invalid(f"has an input of rank {x.rank}")
@@ -195,7 +195,7 @@ def _one(node: Node, i: int) -> Int:
     return found[0] if found is not None and len(found) == 1 else term(node, i).control()
 
 
-def _stft(node: Node) -> Value:
+def _stft(node: Node) -> OnnxValue:
     x = term(node, 0)
     x = x.reshape(*x.shape, 1) if x.rank == 2 else x
     if x.rank != 3:
@@ -241,7 +241,7 @@ def _frames_at_run_time(
     return _complex(y, 2, outputs)
 
 
-def _mel_weight_matrix(node: Node) -> Value:
+def _mel_weight_matrix(node: Node) -> OnnxValue:
     to = load.dtype_of(node.int("output_datatype", 1))
     if to is None:
         raise node.unsupported(f"gives {load.elem_type_name(node.int('output_datatype', 1))}")
@@ -268,10 +268,10 @@ def _mel_weight_matrix(node: Node) -> Value:
     slope: Reals = np.where(left == middle, np.asarray(at == middle, np.float64), rising)
     beyond: Reals = np.where((at > middle) & (at < right), falling, 0.0)
     table: Reals = np.where((at >= left) & (at <= middle), slope, beyond)
-    return Value(make.const(np.ascontiguousarray(table.astype(to.numpy))))
+    return OnnxValue(make.const(np.ascontiguousarray(table.astype(to.numpy))))
 
 
-def _mel_at_run_time(node: Node, to: dt.DType) -> Value:
+def _mel_at_run_time(node: Node, to: dt.DType) -> OnnxValue:
     """Compute the table where the program runs: what it depends on is computed there."""
     bins, length = _one(node, 0), _one(node, 1)
     rate, low, high = (term(node, i).cast(dt.F64).reshape() for i in (2, 3, 4))

@@ -12,25 +12,25 @@ from inlay.importers.onnx import axes as runtime_axes
 from inlay.importers.onnx import load
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import arange, concat, integers, term
-from inlay.importers.onnx.values import Value
+from inlay.importers.onnx.values import OnnxValue
 from inlay.ir import make
 from inlay.ops.padding import PadMode
 from inlay.ops.scatter import Combine
 
 
-def _depth_to_space(node: Node) -> Value:
+def _depth_to_space(node: Node) -> OnnxValue:
     column_row = node.choice("mode", "DCR", "CRD") == "CRD"
     block = node.int("blocksize", 1)
     return node.result("depth_to_space", node.tensor(0), block=block, column_row=column_row)
 
 
-def _space_to_depth(node: Node) -> Value:
+def _space_to_depth(node: Node) -> OnnxValue:
     column_row = node.choice("mode", "DCR", "CRD") == "CRD"
     block = node.int("blocksize", 1)
     return node.result("space_to_depth", node.tensor(0), block=block, column_row=column_row)
 
 
-def _pad(node: Node) -> Value:
+def _pad(node: Node) -> OnnxValue:
     rank = node.rank(0)
     mode = node.string("mode", "constant")
     dtype = node.type(0).dtype
@@ -60,12 +60,12 @@ def _pad(node: Node) -> Value:
     return node.result("pad", node.tensor(0), pads, fill, mode=PadMode(mode))
 
 
-def _gather_elements(node: Node) -> Value:
+def _gather_elements(node: Node) -> OnnxValue:
     axis = node.axis(node.int("axis", 0), node.rank(0))
     return node.result("gather_elements", node.tensor(0), node.tensor(1), axis=axis)
 
 
-def _gather_nd(node: Node) -> Value:
+def _gather_nd(node: Node) -> OnnxValue:
     return node.result("gather_nd", node.tensor(0), node.tensor(1), batch=node.int("batch_dims", 0))
 
 
@@ -78,16 +78,16 @@ def _combine(node: Node) -> Combine:
     return Combine(spelled)
 
 
-def _scatter_elements(node: Node) -> Value:
+def _scatter_elements(node: Node) -> OnnxValue:
     axis = node.axis(node.int("axis", 0), node.rank(0))
     return node.result("scatter_elements", *node.tensors(), axis=axis, combine=_combine(node))
 
 
-def _scatter_nd(node: Node) -> Value:
+def _scatter_nd(node: Node) -> OnnxValue:
     return node.result("scatter_nd", *node.tensors(), combine=_combine(node))
 
 
-def _one_hot(node: Node) -> Value:
+def _one_hot(node: Node) -> OnnxValue:
     depth = node.control_int(1)
     rank = node.rank(0) + 1
     indices = node.cast(node.tensor(0), dt.I64)
@@ -95,7 +95,7 @@ def _one_hot(node: Node) -> Value:
     return node.result("one_hot", indices, depth, node.tensor(2), axis=axis)
 
 
-def _top_k(node: Node) -> tuple[Value, ...]:
+def _top_k(node: Node) -> tuple[OnnxValue, ...]:
     axis = node.axis(node.int("axis", -1), node.rank(0))
     k = make.int_const(lit(node.int("k", 1))) if node.opset < 10 else node.control_int(1)
     both = node.emit(
@@ -105,16 +105,16 @@ def _top_k(node: Node) -> tuple[Value, ...]:
         axis=axis,
         largest=node.flag("largest", default=True),
     )
-    return tuple(Value(e) for e in node.b.unpack(both, [o or "unused" for o in node.proto.output]))
+    return tuple(OnnxValue(e) for e in node.b.unpack(both, [o or "unused" for o in node.proto.output]))
 
 
-def _trilu(node: Node) -> Value:
+def _trilu(node: Node) -> OnnxValue:
     diagonal = node.control_int(1) if node.has(1) else make.int_const(0)
     upper = node.flag("upper", default=True)
     return node.result("trilu", node.tensor(0), diagonal, upper=upper)
 
 
-def _eye_like(node: Node) -> Value:
+def _eye_like(node: Node) -> OnnxValue:
     dims = node.type(0).shape
     if len(dims) != 2:
         raise node.invalid(f"has an input of rank {len(dims)}, needed 2")
@@ -126,7 +126,7 @@ def _eye_like(node: Node) -> Value:
     return (rows + node.int("k", 0)).equals(columns).cast(dtype).value
 
 
-def _reverse_sequence(node: Node) -> Value:
+def _reverse_sequence(node: Node) -> OnnxValue:
     x, lengths = term(node, 0), term(node, 1).cast(dt.I64)
     time = node.axis(node.int("time_axis", 0), x.rank)
     batch = node.axis(node.int("batch_axis", 1), x.rank)
@@ -143,7 +143,7 @@ def _reverse_sequence(node: Node) -> Value:
     return x.op("gather_nd", index, batch=0).value
 
 
-def _tensor_scatter(node: Node) -> Value:
+def _tensor_scatter(node: Node) -> OnnxValue:
     """Write new entries into a cache of sequences, each at its own place; maybe in a circle."""
     x, update = term(node, 0), term(node, 1)
     axis = node.axis(node.int("axis", -2), x.rank)

@@ -17,11 +17,11 @@ from inlay.arith.text import text_array
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.ops_select import places
 from inlay.importers.onnx.term import Term, concat, constant, filled, term
-from inlay.importers.onnx.values import Value
+from inlay.importers.onnx.values import OnnxValue
 from inlay.ir import make
 
 
-def _tf_idf(node: Node) -> Value:
+def _tf_idf(node: Node) -> OnnxValue:
     """Compare all windows of each length and gap with all n-grams of that length, and count."""
     pool = node.string_list("pool_strings") or node.int_list("pool_int64s")
     starts = node.int_list("ngram_counts") or ()
@@ -104,7 +104,7 @@ def _weighted(node: Node, counts: Term, columns: Sequence[int]) -> Term:
 # --------------------------------------------------------------------------- strings
 
 
-def _concat(node: Node) -> Value:
+def _concat(node: Node) -> OnnxValue:
     return term(node, 0).op("string_concat", term(node, 1)).value
 
 
@@ -114,7 +114,7 @@ _OTHER_REGEX = re.compile(
 """What RE2, whose syntax ONNX means, and Python read in different ways, or only one of them."""
 
 
-def _full_match(node: Node) -> Value:
+def _full_match(node: Node) -> OnnxValue:
     pattern = node.string("pattern", "")
     if found := _OTHER_REGEX.search(pattern):
         raise node.unsupported(
@@ -129,7 +129,7 @@ def _full_match(node: Node) -> Value:
     return term(node, 0).op("string_full_match", constant(node, pattern, dt.STRING)).value
 
 
-def _split(node: Node) -> tuple[Value, Value]:
+def _split(node: Node) -> tuple[OnnxValue, OnnxValue]:
     x = term(node, 0)
     how = (
         constant(node, node.string("delimiter", ""), dt.STRING),
@@ -141,10 +141,10 @@ def _split(node: Node) -> tuple[Value, Value]:
     width = concat([counts.reshape(product(x.shape)), none], 0).over("max", 0).control()
     shape = make.shape_const((*x.shape, width))
     operands = (x.expr, *(h.expr for h in how), shape)
-    return Value(node.emit("string_split", *operands)), counts.value
+    return OnnxValue(node.emit("string_split", *operands)), counts.value
 
 
-def _normalize(node: Node) -> Value:
+def _normalize(node: Node) -> OnnxValue:
     """Leave stop words out and change the case; one empty string where nothing is left."""
     x, action = term(node, 0), node.string("case_change_action", "NONE")
     stops = node.string_list("stopwords") or ()
@@ -173,7 +173,7 @@ def _normalize(node: Node) -> Value:
 # --------------------------------------------------------------------------- labels
 
 
-def label_encoder(node: Node) -> Value:
+def label_encoder(node: Node) -> OnnxValue:
     """Replace keys by values: where an element is equal to a key, gather."""
     x = term(node, 0)
     keys, values = _table(node, "keys"), _table(node, "values")

@@ -19,7 +19,7 @@ import onnx
 from onnx import AttributeProto, defs, helper
 
 from inlay.importers.onnx.load import elem_type_of
-from inlay.importers.onnx.values import Value
+from inlay.importers.onnx.values import OnnxValue
 from inlay.ir.types import TensorType
 
 NEWEST = defs.onnx_opset_version()
@@ -84,7 +84,7 @@ def has_body(domain: str, op_type: str, version: int) -> bool:
 
 
 def body_of(
-    proto: onnx.NodeProto, domain: str, version: int, inputs: Sequence[Value | None]
+    proto: onnx.NodeProto, domain: str, version: int, inputs: Sequence[OnnxValue | None]
 ) -> onnx.FunctionProto | None:
     """Return the body of a node's operator; None where there is none for these inputs."""
     schema = _schema(domain, proto.op_type, version)
@@ -137,7 +137,7 @@ def _parsed(body: bytes | None) -> onnx.FunctionProto | None:
     return function if function.node else None
 
 
-def _type_proto(v: Value | None) -> onnx.TypeProto:
+def _type_proto(v: OnnxValue | None) -> onnx.TypeProto:
     """Return the type of a value as ONNX writes it; an empty one for what is left out."""
     if v is None:
         return onnx.TypeProto()

@@ -1,7 +1,7 @@
 """Sequences and optionals as values of the prelude's `List` and `Option`.
 
 A sequence that the nodes of one graph build has a length that is known there, and an optional often
-has a known content. Such a value stays in this *known form* (`Value.items`, a plain content, or
+has a known content. Such a value stays in this *known form* (`OnnxValue.items`, a plain content, or
 `NOTHING`), as small integer tensors stay integers, and becomes a `List` or `Option` where only
 the program knows more: at branches, loops and the border of the model.
 
@@ -21,7 +21,7 @@ from inlay.arith.expr import Int, Sym, fresh, lit, to_int
 from inlay.importers.onnx import load
 from inlay.importers.onnx.node import Node
 from inlay.importers.onnx.protos import dim_name
-from inlay.importers.onnx.values import NOTHING, Value
+from inlay.importers.onnx.values import NOTHING, OnnxValue
 from inlay.ir import make
 from inlay.ir.conform import join
 from inlay.ir.context import Context
@@ -50,7 +50,7 @@ def option_of(content: Type) -> AdtType:
     return AdtType("Option", (content,))
 
 
-def is_structured(value: Value) -> bool:
+def is_structured(value: OnnxValue) -> bool:
     """Whether a value is something else than a tensor, in known form or not."""
     return (
         value is NOTHING
@@ -59,7 +59,7 @@ def is_structured(value: Value) -> bool:
     )
 
 
-def form_of(node: Node, value: Value) -> Type:
+def form_of(node: Node, value: OnnxValue) -> Type:
     """Return the type of a value, with `UNKNOWN` where it has none yet."""
     if value is NOTHING:
         return option_of(UNKNOWN)
@@ -173,7 +173,7 @@ def construct(node: Node, data: str, name: str, args: Sequence[Expr], content: T
     return node.b.emit(make.constructor_ref(adt(data), name, (content,), span=node.span), args)
 
 
-def as_type(node: Node, value: Value, t: Type) -> Expr:
+def as_type(node: Node, value: OnnxValue, t: Type) -> Expr:
     """Return a value as one of a type that it may have: `t` is joined of its form and others."""
     match t:
         case AdtType(name="Option", args=(content,)):
@@ -199,7 +199,7 @@ def _is(e: Expr, data: str) -> bool:
     return isinstance(e.type, AdtType) and e.type.name == data
 
 
-def as_list(node: Node, value: Value) -> Expr:
+def as_list(node: Node, value: OnnxValue) -> Expr:
     """Return a sequence as a list; one that is known to be empty has scalars for elements."""
     form = form_of(node, value)
     if not isinstance(form, AdtType) or form.name != "List":

@@ -18,7 +18,7 @@ import numpy as np
 from inlay.arith import dtype as dt
 from inlay.arith.expr import Int, to_int
 from inlay.importers.onnx.node import Node
-from inlay.importers.onnx.values import Value, known
+from inlay.importers.onnx.values import OnnxValue, known
 from inlay.ir import make
 from inlay.ir.expr import Expr
 
@@ -48,9 +48,9 @@ class Term:
         return len(self.shape)
 
     @property
-    def value(self) -> Value:
+    def value(self) -> OnnxValue:
         """The term as the result of a rule."""
-        return Value(self.expr)
+        return OnnxValue(self.expr)
 
     def op(self, name: str, *others: Operand, **attrs: object) -> Term:
         """Apply an operator to this and others; numbers take this format."""

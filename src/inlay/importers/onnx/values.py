@@ -19,7 +19,7 @@ MAX_KNOWN = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class OnnxValue:
     """A value of an ONNX graph.
 
     Attributes:
@@ -36,7 +36,7 @@ class Value:
     ints: tuple[Int, ...] | None = None
     is_scalar: bool = False
     dtype: DType = I64
-    items: tuple[Value, ...] | None = None
+    items: tuple[OnnxValue, ...] | None = None
     hole: list[Type] | None = None
 
     @property
@@ -45,18 +45,18 @@ class Value:
         return self.ints[0] if self.ints is not None and len(self.ints) == 1 else None
 
 
-def known(ints: tuple[Int, ...], *, dtype: DType = I64) -> Value:
+def known(ints: tuple[Int, ...], *, dtype: DType = I64) -> OnnxValue:
     """Return a rank-1 value with known content."""
-    return Value(ints=ints, dtype=dtype)
+    return OnnxValue(ints=ints, dtype=dtype)
 
 
-def known_scalar(value: Int, *, dtype: DType = I64) -> Value:
+def known_scalar(value: Int, *, dtype: DType = I64) -> OnnxValue:
     """Return a rank-0 value with known content."""
-    return Value(ints=(value,), is_scalar=True, dtype=dtype)
+    return OnnxValue(ints=(value,), is_scalar=True, dtype=dtype)
 
 
-ABSENT = Value()
+ABSENT = OnnxValue()
 """What stands for an input that the caller of a function left out."""
 
-NOTHING = Value()
+NOTHING = OnnxValue()
 """An optional without content."""

@@ -15,7 +15,7 @@ from inlay.arith.expr import Int, Sym, evaluate, lit, product, symbols
 from inlay.ir.expr import Call, Expr, OpRef, Var
 from inlay.ir.types import TensorType, Type
 from inlay.machine.board import Board
-from inlay.ops._define import Pattern
+from inlay.ops._define import FusionPattern
 from inlay.ops.table import OperatorTable
 from inlay.placement.infer.operations import GroupSource
 from inlay.runtime.native import HAND_OFF_NS
@@ -156,12 +156,12 @@ class Predictor:
         if not isinstance(call.callee, OpRef):
             return False
         op = call.callee.op
-        return op.alias is not None or self._operators.definition(op).pattern is Pattern.CONTROL
+        return op.alias is not None or self._operators.definition(op).pattern is FusionPattern.CONTROL
 
     def _reads_as_it_writes(self, call: Call) -> bool:
         """Whether of the first operand no more is read than is written: rows of a table, a part."""
         return isinstance(call.callee, OpRef) and (
-            self._operators.definition(call.callee.op).pattern is Pattern.LAYOUT
+            self._operators.definition(call.callee.op).pattern is FusionPattern.LAYOUT
         )
 
 
@@ -188,7 +188,7 @@ def kernel_key(steps: Iterable[Step], operators: OperatorTable) -> str:
     """
     calls = [call for _, call in steps]
     defined = [operators.definition(c.callee.op) for c in calls if isinstance(c.callee, OpRef)]
-    names = [d.form_of or d.name for d in defined if d.pattern is not Pattern.LAYOUT]
+    names = [d.form_of or d.name for d in defined if d.pattern is not FusionPattern.LAYOUT]
     work = [work_of(c, operators) for c in calls]
     macs = sum((w.macs for w in work), lit(0))
     shown = "+".join(sorted(names or [d.name for d in defined]))

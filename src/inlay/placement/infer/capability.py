@@ -10,7 +10,7 @@ from inlay.ir.op import OpTable
 from inlay.ir.types import AdtType, ExistsType, TensorType, TupleType, Type
 from inlay.machine.board import Board
 from inlay.machine.device import Device
-from inlay.ops._define import OpDef, Pattern
+from inlay.ops._define import FusionPattern, OpDef
 from inlay.ops.memory import IN_ANY_MEMORY
 from inlay.ops.table import OperatorTable
 from inlay.placement.infer.instance import Capability
@@ -66,7 +66,7 @@ def _refusal(
         if any(d.is_host_only for d in dtypes):
             return f"strings are on {host.name} alone"
         made = definition is not None and definition.op in IN_ANY_MEMORY
-        if definition is not None and definition.pattern is Pattern.CONTROL and not made:
+        if definition is not None and definition.pattern is FusionPattern.CONTROL and not made:
             return f"the virtual machine runs {name}, and that is on {host.name}"
         if definition is not None and definition.foreign is not None:
             return f"the code of {name} comes from outside, and {host.name} calls it"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from inlay.base.diagnostics import Collector
 from inlay.base.registry import did_you_mean, nearest, suggestion
 from inlay.ir.expr import Var
-from inlay.ops._define import Pattern
+from inlay.ops._define import FusionPattern
 from inlay.ops.table import OperatorTable
 from inlay.placement.infer.graph import Graph, Reason
 from inlay.placement.infer.instance import Instance
@@ -43,7 +43,7 @@ def apply_pins(
     Findings: `placement.bad-pin`, `placement.unknown-device`.
     """
     operations, forms = operations_of(graph, instances), forms_of(operators)
-    administered = frozenset(d.name for d in operators if d.pattern is Pattern.CONTROL)
+    administered = frozenset(d.name for d in operators if d.pattern is FusionPattern.CONTROL)
     devices = graph.machine.device_index
     meant: list[_Pin] = []
     for text in pins:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inlay.arith.expr import Int, Sym, lit, to_int
 from inlay.loop.buffer import Buffer, Scope
-from inlay.loop.deps import Access, Interval, region
+from inlay.loop.deps import BlockAccess, Interval, region
 from inlay.loop.inits import conjunction
 from inlay.loop.ranges import Bounds
 from inlay.loop.scalar import Scalar
@@ -87,7 +87,7 @@ def _require_inputs_ready(s: Schedule, producer: Block, consumer: For) -> None:
             raise illegal("dependence", f"found {x.block.name} to write {x.buffer.name}")
 
 
-def _needed(reads: list[Access], loop: For, target: Buffer) -> list[Interval]:
+def _needed(reads: list[BlockAccess], loop: For, target: Buffer) -> list[Interval]:
     """Return the interval along each axis that an iteration reads."""
     result: list[Interval | None] = []
     for x in reads:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inlay.arith.expr import Sym, to_int
 from inlay.loop.buffer import Buffer
-from inlay.loop.deps import Access, Interval, iteration_dim, region, renamed
+from inlay.loop.deps import BlockAccess, Interval, iteration_dim, region, renamed
 from inlay.loop.stmt import For, Seq
 from inlay.loop.walk import Rewrite, seq
 from inlay.schedule.state import Schedule, illegal, primitive
@@ -63,7 +63,7 @@ def require_same_iteration(s: Schedule, a: For, b: For) -> None:
     Raises:
         Illegal: `schedule.dependence`.
     """
-    shared: dict[Buffer, list[tuple[Access, For]]] = {}
+    shared: dict[Buffer, list[tuple[BlockAccess, For]]] = {}
     for loop in (a, b):
         for x in s.accesses(loop):
             shared.setdefault(x.buffer, []).append((x, loop))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from inlay.loop.buffer import Buffer
-from inlay.loop.deps import Access, apart, region
+from inlay.loop.deps import BlockAccess, apart, region
 from inlay.loop.stmt import Seq, Stmt
 from inlay.loop.walk import seq
 from inlay.schedule.state import Place, Schedule, illegal, primitive
@@ -46,7 +46,7 @@ def move_after(s: Schedule, loop: str, target: str) -> None:
 
 
 def _require_apart(s: Schedule, place: Place, passed: list[Stmt]) -> None:
-    mine: dict[Buffer, list[Access]] = {}
+    mine: dict[Buffer, list[BlockAccess]] = {}
     for x in s.accesses(place.stmt):
         mine.setdefault(x.buffer, []).append(x)
     for other in passed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inlay.arith.expr import Int, symbols
 from inlay.loop.buffer import Buffer
-from inlay.loop.deps import Access, iteration_dim, region
+from inlay.loop.deps import BlockAccess, iteration_dim, region
 from inlay.loop.stmt import Alloc, Block, For, IterKind, LoopKind
 from inlay.loop.walk import blocks_of, stmts_below, stores_of
 from inlay.schedule.primitives.split import require_serial
@@ -52,7 +52,7 @@ def require_independent(s: Schedule, loop: For) -> None:
                     "kind", f"found {block.name} to reduce over {loop.var.name}", hint="use rfactor"
                 )
     own = {x.buffer for x in stmts_below(loop.body) if isinstance(x, Alloc)}
-    touched: dict[Buffer, list[Access]] = {}
+    touched: dict[Buffer, list[BlockAccess]] = {}
     for x in s.accesses(loop):
         if x.buffer not in own and not x.buffer.per_part:
             touched.setdefault(x.buffer, []).append(x)
@@ -65,7 +65,7 @@ def require_independent(s: Schedule, loop: For) -> None:
             )
 
 
-def _is_apart(found: list[Access], loop: For) -> bool:
+def _is_apart(found: list[BlockAccess], loop: For) -> bool:
     """Whether different iterations touch different elements of a buffer that some write.
 
     Either each iteration has a tile of its own along some axis; or one block alone touches the

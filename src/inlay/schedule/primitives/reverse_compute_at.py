@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inlay.arith.expr import Int, Sym, lit, to_int
 from inlay.loop.buffer import Buffer, Scope
-from inlay.loop.deps import Access, Interval, iteration_dim, region
+from inlay.loop.deps import BlockAccess, Interval, iteration_dim, region
 from inlay.loop.inits import conjunction, iter_symbols
 from inlay.loop.ranges import Bounds
 from inlay.loop.scalar import Scalar
@@ -96,7 +96,7 @@ def _require_inputs_ready(s: Schedule, consumer: Block, source: Buffer, at: For)
             raise illegal("dependence", f"found {x.buffer.name} written after {at.var.name}")
 
 
-def _completed(write: Access, producer: Block, at: For, source: Buffer) -> tuple[Interval, ...]:
+def _completed(write: BlockAccess, producer: Block, at: For, source: Buffer) -> tuple[Interval, ...]:
     """Return the region that an iteration completes, and no other iteration touches."""
     outer = write.loops[: write.loops.index(at) + 1]
     reducing = iter_symbols(producer, IterKind.REDUCE)

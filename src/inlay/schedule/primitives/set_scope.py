@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inlay.arith.expr import Sym
 from inlay.loop.buffer import Buffer, Scope
-from inlay.loop.deps import Access, covers, region
+from inlay.loop.deps import BlockAccess, covers, region
 from inlay.loop.inits import conjuncts, iter_symbols, predicate_without
 from inlay.loop.scalar import Binary, BinaryOp, Index
 from inlay.loop.stmt import Alloc, For, IterKind, LoopKind, Stmt
@@ -68,7 +68,7 @@ def set_scope(s: Schedule, buffer: str, scope: str, at: str | None = None) -> st
     return new.name
 
 
-def _require_self_contained(found: list[Access], loop: For | None, what: str) -> None:
+def _require_self_contained(found: list[BlockAccess], loop: For | None, what: str) -> None:
     """Each read is covered by one write that comes before it.
 
     A block that updates reads its own element. Its init is among its writes, and happens before the
@@ -92,7 +92,7 @@ def _require_self_contained(found: list[Access], loop: For | None, what: str) ->
             )
 
 
-def _writes_all(w: Access) -> bool:
+def _writes_all(w: BlockAccess) -> bool:
     """Whether a block writes all of its region that is inside the buffer.
 
     A predicate may keep it from elements outside the buffer, and no others. Conditions on single
@@ -111,7 +111,7 @@ def _writes_all(w: Access) -> bool:
     )
 
 
-def _starts_inside(x: Access, loop: For | None) -> bool:
+def _starts_inside(x: BlockAccess, loop: For | None) -> bool:
     """Whether the init of a block runs in the same iteration of `loop` as its updates."""
     if x.block.init is None:
         return False

@@ -19,7 +19,7 @@ from inlay.ir.expr import Call, Const, Expr, OpRef, Var
 from inlay.ir.op import Op, OpTable
 from inlay.ir.types import TensorType
 from inlay.passes.contract import Evaluator
-from inlay.transforms._blocks import Block
+from inlay.transforms._blocks import BlockWriter
 from inlay.transforms._constants import computed
 
 A = TypeVar("A")
@@ -40,7 +40,7 @@ class Scene:
     ops: OpTable
     evaluate: Evaluator | None
     uses: dict[Var, int]
-    simplify: Callable[[Scene, Block, Expr], Expr]
+    simplify: Callable[[Scene, BlockWriter, Expr], Expr]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +54,7 @@ class Site:
     """
 
     scene: Scene
-    block: Block
+    block: BlockWriter
     call: Call
 
     @property
