@@ -3,7 +3,7 @@
  * Each storage has a list of the accesses of commands in flight, those without a later write that
  * covers them. Commands pin storages, so that a list does not outlive its storage. Inputs and
  * constants are never written and not listed. */
-#include "rooms.h"
+#include "machine.h"
 
 static void list(inlay_access_t *access)
 {
@@ -57,23 +57,23 @@ int inlay_access_pending(const inlay_storage_t *storage, const uint8_t *at, size
 int inlay_access_edges(inlay_activation_t *m, const inlay_command_t *c)
 {
     uint32_t i;
-    m->flow.edges = NULL;
+    m->issuer.edges = NULL;
     for (i = 0; i < c->n_accesses; i++) {
         const inlay_access_t *mine = &c->accesses[i], *a;
         for (a = mine->storage->accesses; a; a = a->next) {
             inlay_edge_t *edge;
             if (!conflicts(a, mine->begin, mine->end, (int)mine->writes)) continue;
             if (inlay_race_spoils(m, mine->writes ? SABOTAGE_REUSE : SABOTAGE_READ)) continue;
-            for (edge = m->flow.edges; edge && edge->to != a->command;) edge = edge->next;
+            for (edge = m->issuer.edges; edge && edge->to != a->command;) edge = edge->next;
             if (edge) continue;
             edge = inlay_items_edge(m);
             if (!edge) {
-                inlay_items_free_edges(m, m->flow.edges);
+                inlay_items_free_edges(m, m->issuer.edges);
                 return 0;
             }
             edge->to = a->command;
-            edge->next = m->flow.edges;
-            m->flow.edges = edge;
+            edge->next = m->issuer.edges;
+            m->issuer.edges = edge;
         }
     }
     return 1;

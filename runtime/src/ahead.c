@@ -25,21 +25,21 @@
 void inlay_ahead_open(inlay_activation_t *m)
 {
     uint32_t i;
-    m->flow.is_paid = m->config.mode == INLAY_PARALLEL && !m->module->n_devices &&
+    m->is_paid = m->config.mode == INLAY_PARALLEL && !m->module->n_devices &&
                       !m->module->has_batches;
     for (i = 0; i < m->module->n_kernels; i++)
-        if (m->module->kernels[i].body == INLAY_BODY_CALLBACK) m->flow.is_paid = 0;
-    m->flow.credit = INLAY_AHEAD_NS;
+        if (m->module->kernels[i].body == INLAY_BODY_CALLBACK) m->is_paid = 0;
+    m->issuer.credit = INLAY_AHEAD_NS;
 }
 
 int inlay_ahead_pays(const inlay_activation_t *m)
 {
-    return !m->flow.is_paid || m->flow.is_beside || m->flow.credit > 0;
+    return !m->is_paid || m->issuer.is_beside || m->issuer.credit > 0;
 }
 
 static void give(inlay_activation_t *m, int64_t ns)
 {
-    int64_t *credit = &m->flow.credit;
+    int64_t *credit = &m->issuer.credit;
     *credit = ns < INLAY_MOST_AHEAD_NS - *credit ? *credit + ns : INLAY_MOST_AHEAD_NS;
 }
 
@@ -52,11 +52,11 @@ void inlay_ahead_retired(inlay_activation_t *m, const inlay_command_t *c)
 
 void inlay_ahead_look(inlay_activation_t *m)
 {
-    m->flow.is_beside = m->flow.n_running > 0;
+    m->issuer.is_beside = m->shared->n_running > 0;
 }
 
 void inlay_ahead_issued(inlay_activation_t *m)
 {
     inlay_ahead_look(m);
-    if (!m->flow.is_beside) m->flow.credit -= INLAY_ISSUE_NS;
+    if (!m->issuer.is_beside) m->issuer.credit -= INLAY_ISSUE_NS;
 }

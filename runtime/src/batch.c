@@ -13,20 +13,15 @@
 
 #define ROOM_ALIGN 64
 
-int inlay_batch_is_for(const inlay_activation_t *m, const inlay_kernel_t *kernel)
-{
-    return m->flow.gathered && kernel && kernel->batch;
-}
-
 void inlay_batch_add(inlay_activation_t *m, inlay_command_t *c)
 {
-    inlay_gathered_t *gathered = &m->flow.gathered[c->index];
+    inlay_gathered_t *gathered = &m->shared->gathered[c->index];
     c->next = NULL;
     if (gathered->last) gathered->last->next = c;
     else gathered->first = c;
     gathered->last = c;
     gathered->count++;
-    m->flow.n_gathered++;
+    m->shared->n_gathered++;
 }
 
 /* Whether two calls of a kernel may be in one batch. */
@@ -55,13 +50,13 @@ static uint32_t count_alike(const inlay_command_t *first)
 
 inlay_command_t *inlay_batch_take(inlay_activation_t *m)
 {
-    inlay_flow_t *flow = &m->flow;
+    inlay_shared_t *shared = m->shared;
     inlay_gathered_t *best = NULL;
     inlay_command_t *first, *last, *c, *left = NULL, *end = NULL;
     uint32_t i, n = 1, most;
-    if (!flow->n_gathered) return NULL;
+    if (!shared->n_gathered) return NULL;
     for (i = 0; i < m->module->n_kernels; i++)
-        if (!best || flow->gathered[i].count > best->count) best = &flow->gathered[i];
+        if (!best || shared->gathered[i].count > best->count) best = &shared->gathered[i];
     first = last = best->first;
     most = count_alike(first);
     c = first->next;
@@ -85,7 +80,7 @@ inlay_command_t *inlay_batch_take(inlay_activation_t *m)
     best->first = left;
     best->last = end;
     best->count -= n;
-    flow->n_gathered -= n;
+    shared->n_gathered -= n;
     return first;
 }
 
@@ -182,13 +177,13 @@ static uint8_t *take_memory(inlay_activation_t *m, size_t *bytes)
 {
     uint8_t *memory = NULL, *small = NULL;
     size_t found = 0;
-    inlay_flow_lock(m);
-    if (m->flow.room_bytes >= *bytes) memory = m->flow.room;
-    else small = m->flow.room;
-    found = m->flow.room_bytes;
-    m->flow.room = NULL;
-    m->flow.room_bytes = 0;
-    inlay_flow_unlock(m);
+    inlay_lock(m);
+    if (m->shared->room_bytes >= *bytes) memory = m->shared->room;
+    else small = m->shared->room;
+    found = m->shared->room_bytes;
+    m->shared->room = NULL;
+    m->shared->room_bytes = 0;
+    inlay_unlock(m);
     if (memory) {
         *bytes = found;
         return memory;
@@ -202,17 +197,17 @@ static void give_memory(inlay_activation_t *m, uint8_t *memory, size_t bytes)
 {
     uint8_t *other;
     size_t other_bytes;
-    inlay_flow_lock(m);
-    other = m->flow.room;
-    other_bytes = m->flow.room_bytes;
+    inlay_lock(m);
+    other = m->shared->room;
+    other_bytes = m->shared->room_bytes;
     if (bytes > other_bytes) {
-        m->flow.room = memory;
-        m->flow.room_bytes = bytes;
+        m->shared->room = memory;
+        m->shared->room_bytes = bytes;
     } else {
         other = memory;
         other_bytes = bytes;
     }
-    inlay_flow_unlock(m);
+    inlay_unlock(m);
     if (other) m->host->release(m->host->user, other, other_bytes, ROOM_ALIGN);
 }
 

@@ -68,7 +68,7 @@ static inlay_status_t run_function(inlay_activation_t *m, const inlay_entry_t *e
     inlay_status_t status;
     inlay_flow_begin(m);
     inlay_task_root(m, entry->function);
-    status = m->flow.is_sequential ? inlay_vm_run(m) : inlay_flow_end(m, inlay_role_run(m));
+    status = m->issuer.is_sequential ? inlay_vm_run(m) : inlay_flow_end(m, inlay_role_run(m));
     if (status == INLAY_OK) inlay_choice_end(m, index, chosen);
     inlay_trace_call(m, entry->function, begin);
     return status;

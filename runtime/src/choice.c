@@ -8,7 +8,7 @@
  *
  * A rate is the least that was seen: other programs make a call longer, never shorter. It forgets
  * slowly, towards what is seen. Values do not depend on the choice, only when kernels run. */
-#include "rooms.h"
+#include "machine.h"
 
 #include <string.h>
 
@@ -21,7 +21,7 @@ enum { SEQUENTIAL, PARALLEL };
 int inlay_choice_open(inlay_activation_t *m)
 {
     size_t bytes = m->module->n_entries * sizeof *m->choices;
-    if (!m->config.chooses || !m->flow.is_paid || !m->host->now || !bytes) return 1;
+    if (!m->config.chooses || !m->is_paid || !m->host->now || !bytes) return 1;
     m->choices = m->host->allocate(m->host->user, bytes, 64);
     if (m->choices) memset(m->choices, 0, bytes);
     return m->choices != NULL;
@@ -43,22 +43,22 @@ static uint32_t choose(const inlay_choice_t *choice)
 
 int64_t inlay_choice_begin(inlay_activation_t *m, uint32_t entry)
 {
-    m->flow.is_sequential =
-        m->config.mode == INLAY_SEQUENTIAL || (m->flow.is_alone && !m->flow.gathered);
+    m->issuer.is_sequential =
+        m->config.mode == INLAY_SEQUENTIAL || (m->is_alone && !m->module->has_batches);
     if (!m->choices) return 0;
-    m->flow.work = 0;
-    if (choose(&m->choices[entry]) == SEQUENTIAL) m->flow.is_sequential = 1;
+    m->issuer.work = 0;
+    if (choose(&m->choices[entry]) == SEQUENTIAL) m->issuer.is_sequential = 1;
     return m->host->now(m->host->user);
 }
 
 void inlay_choice_end(inlay_activation_t *m, uint32_t entry, int64_t begin)
 {
     inlay_choice_t *choice;
-    uint32_t way = m->flow.is_sequential ? SEQUENTIAL : PARALLEL;
+    uint32_t way = m->issuer.is_sequential ? SEQUENTIAL : PARALLEL;
     int64_t rate, *known;
     if (!m->choices) return;
     choice = &m->choices[entry];
-    rate = (m->host->now(m->host->user) - begin) * SCALE / (m->flow.work > 0 ? m->flow.work : 1);
+    rate = (m->host->now(m->host->user) - begin) * SCALE / (m->issuer.work > 0 ? m->issuer.work : 1);
     known = &choice->rates[way];
     *known = !choice->calls[way]++ || rate < *known ? rate : *known + (rate - *known) / 16;
 }

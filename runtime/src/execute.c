@@ -23,7 +23,7 @@ static void execute_one(inlay_activation_t *m, inlay_command_t *c)
 
 int inlay_execute_starts(const inlay_activation_t *m)
 {
-    return m->flow.lock && m->host->start && m->config.mode == INLAY_PARALLEL;
+    return m->lock && m->host->start && m->config.mode == INLAY_PARALLEL;
 }
 
 static void explain(const inlay_command_t *c, inlay_status_t status, const char *message,
@@ -65,10 +65,10 @@ static void told(void *argument, inlay_status_t status, int64_t answer, const ch
     if (status != INLAY_OK) inlay_device_explain(m, c, status, answer, message, &error);
     inlay_trace_run(m, c, c->begun);
     keep_status(m, c, status, &error);
-    inlay_flow_lock(m);
+    inlay_lock(m);
     inlay_ready_let_go(m, c, 1, NULL);
     inlay_help_leave(m);
-    inlay_flow_unlock(m);
+    inlay_unlock(m);
 }
 
 /* As `start`, for a command of a device, whose end may be told before the driver has returned. */
@@ -87,10 +87,10 @@ static int start_on_device(inlay_activation_t *m, inlay_command_t *c)
         keep_status(m, c, status, &error);
         return 1;
     }
-    inlay_flow_lock(m);
+    inlay_lock(m);
     inlay_ready_started(m, c);
     inlay_ready_let_go(m, c, 1, NULL);
-    inlay_flow_unlock(m);
+    inlay_unlock(m);
     return 0;
 }
 
@@ -116,22 +116,22 @@ void inlay_complete(void *ticket, inlay_status_t status, const char *message)
     inlay_trace_run(m, c, c->begun);
     keep_status(m, c, status, &error);
     /* Once the lock is given back, the call may be over. */
-    inlay_flow_lock(m);
+    inlay_lock(m);
     inlay_ready_complete(m, c, NULL);
     inlay_help_leave(m);
-    inlay_flow_unlock(m);
+    inlay_unlock(m);
 }
 
 void inlay_execute(inlay_activation_t *m, inlay_command_t *c, inlay_kept_t *kept)
 {
     int is_dropped = (int)c->is_dropped, has_ended;
     c->state = COMMAND_RUNNING;
-    c->is_beside = m->flow.n_running++ > 0;
-    if (m->flow.ready.first || (m->flow.is_waiting && m->flow.n_gathered)) inlay_help_call(m);
-    inlay_flow_unlock(m);
+    c->is_beside = m->shared->n_running++ > 0;
+    if (inlay_ready_any(m) || (m->shared->is_waiting && m->shared->n_gathered)) inlay_help_call(m);
+    inlay_unlock(m);
     has_ended = execute(m, c, is_dropped);
-    inlay_flow_lock(m);
-    if (--m->flow.n_running && has_ended) c->is_beside = 1;
+    inlay_lock(m);
+    if (--m->shared->n_running && has_ended) c->is_beside = 1;
     if (has_ended) inlay_ready_let_go(m, c, 2, m->config.mode == INLAY_PARALLEL ? kept : NULL);
     inlay_help_wake(m);
 }
@@ -139,7 +139,7 @@ void inlay_execute(inlay_activation_t *m, inlay_command_t *c, inlay_kept_t *kept
 void inlay_execute_own(inlay_activation_t *m)
 {
     inlay_command_t *c;
-    inlay_flow_lock(m);
-    while (m->flow.is_caller && (c = inlay_queue_pop(&m->flow.own))) inlay_execute(m, c, NULL);
-    inlay_flow_unlock(m);
+    inlay_lock(m);
+    while (m->issuer.is_caller && (c = inlay_queue_pop(&m->shared->own))) inlay_execute(m, c, NULL);
+    inlay_unlock(m);
 }

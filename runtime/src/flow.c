@@ -30,26 +30,29 @@ static int is_alone(const inlay_activation_t *m)
 /* Lists for what gathers, where any kernel has a batch; 0 without memory. */
 static int open_batches(inlay_activation_t *m)
 {
-    inlay_flow_t *flow = &m->flow;
-    size_t bytes = m->module->n_kernels * sizeof *flow->gathered;
+    inlay_shared_t *shared = m->shared;
+    size_t bytes = m->module->n_kernels * sizeof *shared->gathered;
     if (m->config.mode == INLAY_SEQUENTIAL || !m->module->has_batches) return 1;
-    flow->gathered = m->host->allocate(m->host->user, bytes, 64);
-    if (!flow->gathered) return 0;
-    memset(flow->gathered, 0, bytes);
+    shared->gathered = m->host->allocate(m->host->user, bytes, 64);
+    if (!shared->gathered) return 0;
+    memset(shared->gathered, 0, bytes);
     return 1;
 }
 
 inlay_status_t inlay_flow_open(inlay_activation_t *m)
 {
-    inlay_flow_t *flow = &m->flow;
-    flow->activation = m;
-    flow->job.run = inlay_role_work;
-    flow->is_tied = (uint32_t)is_tied(m);
-    flow->is_alone = (uint32_t)is_alone(m);
+    inlay_shared_t *shared = m->host->allocate(m->host->user, sizeof *shared, 64);
+    if (!shared) return INLAY_OUT_OF_MEMORY;
+    memset(shared, 0, sizeof *shared);
+    m->shared = shared;
+    shared->activation = m;
+    shared->job.run = inlay_role_work;
+    m->is_tied = (uint32_t)is_tied(m);
+    m->is_alone = (uint32_t)is_alone(m);
     inlay_ahead_open(m);
     if (m->config.mode == INLAY_PARALLEL && m->host->threads) {
-        flow->lock = m->host->threads->open(m->host->user);
-        if (!flow->lock) return INLAY_OUT_OF_MEMORY;
+        m->lock = m->host->threads->open(m->host->user);
+        if (!m->lock) return INLAY_OUT_OF_MEMORY;
     }
     INLAY_TRY(inlay_race_open(m));
     return inlay_items_open(m) && open_batches(m) && inlay_choice_open(m) ? INLAY_OK
@@ -58,64 +61,68 @@ inlay_status_t inlay_flow_open(inlay_activation_t *m)
 
 void inlay_flow_close(inlay_activation_t *m)
 {
-    inlay_flow_t *flow = &m->flow;
+    inlay_shared_t *shared = m->shared;
+    if (!shared) return;
     inlay_choice_close(m);
     inlay_items_close(m);
     inlay_race_close(m);
-    if (flow->room) m->host->release(m->host->user, flow->room, flow->room_bytes, 64);
-    if (flow->gathered)
-        m->host->release(m->host->user, flow->gathered,
-                         m->module->n_kernels * sizeof *flow->gathered, 64);
-    if (flow->lock) m->host->threads->close(m->host->user, flow->lock);
+    if (shared->room) m->host->release(m->host->user, shared->room, shared->room_bytes, 64);
+    if (shared->gathered)
+        m->host->release(m->host->user, shared->gathered,
+                         m->module->n_kernels * sizeof *shared->gathered, 64);
+    if (m->lock) m->host->threads->close(m->host->user, m->lock);
+    m->host->release(m->host->user, shared, sizeof *shared, 64);
 }
 
 void inlay_flow_begin(inlay_activation_t *m)
 {
-    inlay_flow_t *flow = &m->flow;
-    flow->failure.status = INLAY_OK;
-    flow->is_stopped = 0;
-    flow->is_issuing = flow->is_caller = 1;
-    flow->is_over = 0;
-    flow->asked = 0;
-    flow->is_beside = 0;
+    inlay_shared_t *shared = m->shared;
+    inlay_issuer_t *issuer = &m->issuer;
+    issuer->failure.status = INLAY_OK;
+    issuer->is_stopped = 0;
+    shared->is_issuing = issuer->is_caller = 1;
+    shared->is_over = 0;
+    shared->asked = 0;
+    issuer->is_beside = 0;
     m->function = NULL;
-    memset(&flow->first, 0, sizeof flow->first);
-    flow->first.users = 1;
-    flow->place = &flow->first;
-    flow->random = m->config.seed * UINT64_C(0x9e3779b97f4a7c15) + UINT64_C(0x2545f4914f6cdd1d);
-    if (!flow->random) flow->random = 1;
+    memset(&issuer->first, 0, sizeof issuer->first);
+    issuer->first.users = 1;
+    issuer->place = &issuer->first;
+    issuer->random = m->config.seed * UINT64_C(0x9e3779b97f4a7c15) + UINT64_C(0x2545f4914f6cdd1d);
+    if (!issuer->random) issuer->random = 1;
 }
 
 inlay_status_t inlay_flow_end(inlay_activation_t *m, inlay_status_t status)
 {
-    inlay_flow_t *flow = &m->flow;
+    inlay_shared_t *shared = m->shared;
+    inlay_issuer_t *issuer = &m->issuer;
     inlay_error_t *error = m->error, unheard;
     int is_given_up = status == INLAY_CANCELLED || status == INLAY_DEADLINE;
     if (is_given_up) {
-        inlay_order_note(m, status, &flow->first, 0, NULL, error);
+        inlay_order_note(m, status, &issuer->first, 0, NULL, error);
         inlay_order_drop(m, 1);
     }
     m->error = &unheard;
-    while (flow->in_flight) {
-        status = inlay_progress(m, flow->in_flight);
+    while (issuer->in_flight) {
+        status = inlay_progress(m, issuer->in_flight);
         if (status == INLAY_OK || is_given_up) continue;
         is_given_up = 1;
         unheard.depth = 0;
-        inlay_order_note(m, status, &flow->first, 0, NULL, &unheard);
+        inlay_order_note(m, status, &issuer->first, 0, NULL, &unheard);
         inlay_order_drop(m, 1);
     }
     m->error = error;
-    if (flow->lock) m->host->threads->withdraw(m->host->user, &flow->job);
+    if (m->lock) m->host->threads->withdraw(m->host->user, &shared->job);
     inlay_race_reset(m);
 #if INLAY_RACES
-    if (flow->race.is_found) {
-        *error = flow->race.found;
-        flow->race.is_found = 0;
+    if (issuer->race.is_found) {
+        *error = issuer->race.found;
+        issuer->race.is_found = 0;
         return INLAY_RACE;
     }
 #endif
-    if (!flow->failure.status) return INLAY_OK;
-    *error = flow->failure.error;
-    inlay_order_leave(m, flow->failure.place);
-    return flow->failure.status;
+    if (!issuer->failure.status) return INLAY_OK;
+    *error = issuer->failure.error;
+    inlay_order_leave(m, issuer->failure.place);
+    return issuer->failure.status;
 }

@@ -7,11 +7,12 @@
  *
  * Who may touch what:
  *
- *   the issuer, without the lock     accesses, memory of items, places, what a command holds; the
- *                                    heap, tasks and stacks. They pass to the next issuer with the
- *                                    role, which is given and taken under the lock.
- *   any thread, under the lock       states of commands and their edges, lists of what is ready and
- *                                    what is done, who waits for what.
+ *   the issuer, without the lock     `issuer`: accesses, memory of items, places, what a command
+ *                                    holds; the heap, tasks and stacks. They pass to the next issuer
+ *                                    with the role, which is given and taken under the lock.
+ *   any thread, under the lock       `shared`: lists of what is ready and what is done, who waits for
+ *                                    what; states of commands and their edges. Only files that
+ *                                    include rooms.h know what is in it.
  *   who has taken a command          its operands and its status, without the lock, until it is done.
  *   nobody, once issued              kernel, operands, place, number of a command.
  *
@@ -19,7 +20,7 @@
  * asked. No other lock is taken under it but those of the host's `wake`, `offer` and `event`.
  * Functions say "with the lock taken" where they need it; the others must be called without.
  *
- * Rooms, each of which uses only those below it, and their contracts in rooms.h:
+ * Files, each of which uses only those below it:
  *
  *   flow.c     the life of a flow: opened, begun, ended, closed
  *   choice.c   whether a call runs as in sequential mode, without any of what follows
@@ -42,12 +43,6 @@
 
 #include "command.h"
 
-/* Ready commands of one kernel that gather to run as one. */
-typedef struct inlay_gathered {
-    inlay_command_t *first, *last;
-    uint32_t count;
-} inlay_gathered_t;
-
 /* The earliest failure of a call. */
 typedef struct inlay_failure {
     inlay_status_t status; /* INLAY_OK: none */
@@ -57,24 +52,10 @@ typedef struct inlay_failure {
     inlay_error_t error;
 } inlay_failure_t;
 
-typedef struct inlay_flow {
-    void *lock;                     /* of the host; NULL where it has no threads */
-    inlay_job_t job;                /* must be found from its address: see role.c */
-    struct inlay_activation *activation;
-    /* Under the lock. */
-    inlay_queue_t ready, own, done; /* `own` is for the thread of the call */
-    inlay_gathered_t *gathered;     /* one for each kernel; NULL where no kernel has a batch */
-    uint32_t n_gathered, is_waiting; /* is_waiting: batches may be run */
-    uint32_t n_started;             /* commands that devices have */
-    uint32_t n_running;             /* commands that threads run */
-    uint32_t is_issuing;            /* some thread has the role */
-    uint32_t is_over;               /* nothing more is to be issued */
-    uint32_t issuer_waits, is_due;  /* for so many ends of commands; they have come */
-    uint32_t caller_waits;          /* the thread of the call does, for anything to do */
-    int asked;                      /* host.poll said to end the call; asked by its thread */
-    uint8_t *room;                  /* memory that a batch left for the next; NULL for none */
-    size_t room_bytes;
-    /* Of the issuer. */
+/* What threads share under the lock: see rooms.h. */
+typedef struct inlay_shared inlay_shared_t;
+
+typedef struct inlay_issuer {
     uint32_t is_caller;             /* it is the thread of the call */
     uint32_t keeps_one;             /* it has made one ready, and told nobody */
     inlay_command_t *oldest, *newest, *free;
@@ -85,9 +66,7 @@ typedef struct inlay_flow {
     uint32_t in_flight, n_ports, n_ints, shows_tensors;
     uint32_t is_stopped;            /* an instruction saw the failure */
     size_t command_bytes;
-    uint32_t is_tied;               /* only the thread of the call may issue */
-    uint32_t is_alone;              /* nothing is gained by putting a kernel off */
-    uint32_t is_paid, is_beside;    /* looking ahead is; somebody else worked, when last seen */
+    uint32_t is_beside;             /* somebody else worked, when last seen */
     int64_t credit;                 /* ns; see ahead.c */
     uint32_t is_sequential;         /* this call puts nothing off */
     int64_t work;                   /* ns predicted of the kernels of this call */
@@ -97,7 +76,7 @@ typedef struct inlay_flow {
 #if INLAY_RACES
     inlay_race_t race;
 #endif
-} inlay_flow_t;
+} inlay_issuer_t;
 
 struct inlay_activation;
 
@@ -109,7 +88,7 @@ void inlay_flow_close(struct inlay_activation *m);
 void inlay_flow_begin(struct inlay_activation *m);
 inlay_status_t inlay_flow_end(struct inlay_activation *m, inlay_status_t status);
 
-/* choice.c. Before a call: decide flow.is_sequential; after it, where it went well: note its time. */
+/* choice.c. Before a call: decide issuer.is_sequential; after it, where it went well: note its time. */
 int64_t inlay_choice_begin(struct inlay_activation *m, uint32_t entry);
 void inlay_choice_end(struct inlay_activation *m, uint32_t entry, int64_t begin);
 
@@ -171,15 +150,53 @@ uint64_t inlay_order_random(struct inlay_activation *m);
  * activation; NULL without memory. */
 void *inlay_items_slab(struct inlay_activation *m, size_t item_bytes);
 
-/* ---------------------------------------------------------------------------- for the flow itself */
+/* ------------------------------------------------------------------ for the flow itself: of the issuer */
 
-/* batch.c. Whether commands of a kernel gather; under the lock: add one, and take the first of those
- * that run next as one, the others in its `mates`; without the lock: run them all, or answer 0 where
- * they are to be run one by one. */
-int inlay_batch_is_for(const struct inlay_activation *m, const inlay_kernel_t *kernel);
-void inlay_batch_add(struct inlay_activation *m, inlay_command_t *command);
-inlay_command_t *inlay_batch_take(struct inlay_activation *m);
-int inlay_batch_run(struct inlay_activation *m, inlay_command_t *first);
+/* items.c */
+/* Room for m->now and for commands of this module; 0 without memory. Then all of it given back. */
+int inlay_items_open(struct inlay_activation *m);
+void inlay_items_close(struct inlay_activation *m);
+/* A command that waits for nothing, with room for the operands of any kernel; NULL without memory. */
+inlay_command_t *inlay_items_command(struct inlay_activation *m);
+void inlay_items_free_command(struct inlay_activation *m, inlay_command_t *c);
+inlay_edge_t *inlay_items_edge(struct inlay_activation *m);
+void inlay_items_free_edges(struct inlay_activation *m, inlay_edge_t *edges);
+
+/* order.c */
+/* Keep the earliest failure, of a command or of the instruction at hand (`where` NULL: the error has
+ * its place already), and drop what is in flight behind it. */
+void inlay_order_note(struct inlay_activation *m, inlay_status_t status, inlay_place_t *place,
+                      uint64_t number, const inlay_where_t *where, const inlay_error_t *error);
+/* What is in flight behind the failure is not begun any more; with `all`, nothing is. */
+void inlay_order_drop(struct inlay_activation *m, int all);
+
+/* access.c */
+/* Note an access of a command that is being made; none where nobody ever writes there. */
+void inlay_access_add(inlay_command_t *c, inlay_storage_t *storage, const uint8_t *at, size_t bytes,
+                      int writes);
+/* Put an edge into issuer.edges for each command that c has to wait for; 0 without memory. */
+int inlay_access_edges(struct inlay_activation *m, const inlay_command_t *c);
+/* Pin the storages of a command and list its accesses; unlist one. */
+void inlay_access_list(inlay_command_t *c);
+void inlay_access_unlist(inlay_access_t *access);
+
+/* choice.c */
+/* With an activation; 0 without memory. */
+int inlay_choice_open(struct inlay_activation *m);
+void inlay_choice_close(struct inlay_activation *m);
+
+/* ahead.c */
+/* With an activation. */
+void inlay_ahead_open(struct inlay_activation *m);
+/* With the lock taken: a command was issued; or the issuer only looks who else works. */
+void inlay_ahead_issued(struct inlay_activation *m);
+void inlay_ahead_look(struct inlay_activation *m);
+/* A command that ran is retired. */
+void inlay_ahead_retired(struct inlay_activation *m, const inlay_command_t *c);
+
+/* retire.c */
+/* Give back what the commands of a list held; their failures are noted. */
+void inlay_retire(struct inlay_activation *m, inlay_command_t *done);
 
 /* trace.c: tell the host, if it watches. */
 int64_t inlay_trace_now(const struct inlay_activation *m);

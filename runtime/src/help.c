@@ -4,39 +4,39 @@
 
 void inlay_help_call(inlay_activation_t *m)
 {
-    if (!m->flow.lock) return;
-    if (m->flow.caller_waits || m->flow.issuer_waits) {
-        if (!m->flow.issuer_waits) m->flow.caller_waits = 0;
-        m->flow.issuer_waits = 0;
-        m->host->threads->wake(m->host->user, m->flow.lock);
+    if (!m->lock) return;
+    if (m->shared->caller_waits || m->shared->issuer_waits) {
+        if (!m->shared->issuer_waits) m->shared->caller_waits = 0;
+        m->shared->issuer_waits = 0;
+        m->host->threads->wake(m->host->user, m->lock);
     } else {
-        m->host->threads->offer(m->host->user, &m->flow.job);
+        m->host->threads->offer(m->host->user, &m->shared->job);
     }
 }
 
 void inlay_help_wake(inlay_activation_t *m)
 {
-    inlay_flow_t *flow = &m->flow;
-    int for_caller = flow->own.first || flow->is_over;
-    if (!flow->is_issuing && (flow->asked || (flow->is_tied && flow->done.first))) for_caller = 1;
-    if (!flow->lock) return;
-    if (flow->is_due || (flow->caller_waits && for_caller)) {
-        flow->is_due = 0;
-        if (for_caller) flow->caller_waits = 0;
-        m->host->threads->wake(m->host->user, flow->lock);
+    inlay_shared_t *shared = m->shared;
+    int for_caller = shared->own.first || shared->is_over;
+    if (!shared->is_issuing && (shared->asked || (m->is_tied && shared->done.first))) for_caller = 1;
+    if (!m->lock) return;
+    if (shared->is_due || (shared->caller_waits && for_caller)) {
+        shared->is_due = 0;
+        if (for_caller) shared->caller_waits = 0;
+        m->host->threads->wake(m->host->user, m->lock);
     }
 }
 
 void inlay_help_leave(inlay_activation_t *m)
 {
     inlay_help_wake(m);
-    if (m->flow.ready.first || (m->flow.done.first && !m->flow.is_issuing)) inlay_help_call(m);
+    if (inlay_ready_any(m) || (m->shared->done.first && !m->shared->is_issuing)) inlay_help_call(m);
 }
 
 void inlay_help_share(inlay_activation_t *m)
 {
-    inlay_flow_lock(m);
-    if (m->flow.ready.first) inlay_help_call(m);
-    inlay_flow_unlock(m);
-    m->flow.keeps_one = 0;
+    inlay_lock(m);
+    if (inlay_ready_any(m)) inlay_help_call(m);
+    inlay_unlock(m);
+    m->issuer.keeps_one = 0;
 }

@@ -7,11 +7,11 @@
 /* Wait until there is room for one more. */
 static inlay_status_t make_room(inlay_activation_t *m)
 {
-    while (m->flow.in_flight >= m->config.most_commands ||
-           (m->flow.in_flight && m->heap.held_bytes > m->config.held_bytes)) {
+    while (m->issuer.in_flight >= m->config.most_commands ||
+           (m->issuer.in_flight && m->heap.held_bytes > m->config.held_bytes)) {
         INLAY_TRY(inlay_order_stop(m));
         /* Not for one at a time, or it would be in step with who runs them. */
-        INLAY_TRY(inlay_progress(m, m->flow.in_flight / 2 + 1));
+        INLAY_TRY(inlay_progress(m, m->issuer.in_flight / 2 + 1));
     }
     if (!inlay_race_has_room(m)) {
         INLAY_TRY(inlay_progress_drain(m));
@@ -22,7 +22,8 @@ static inlay_status_t make_room(inlay_activation_t *m)
 
 static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
 {
-    inlay_flow_t *flow = &m->flow;
+    inlay_shared_t *shared = m->shared;
+    inlay_issuer_t *issuer = &m->issuer;
     inlay_edge_t *spare = NULL;
     inlay_command_t *done;
     const inlay_command_t *last;
@@ -32,22 +33,22 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
         return INLAY_OUT_OF_MEMORY;
     }
     inlay_race_begin(m, c);
-    c->number = flow->number++;
-    c->place = flow->place;
+    c->number = issuer->number++;
+    c->place = issuer->place;
     c->place->users++;
     inlay_vm_where(m, &c->where);
     inlay_access_list(c);
-    c->older = flow->newest;
+    c->older = issuer->newest;
     if (c->older) c->older->newer = c;
-    else flow->oldest = c;
-    flow->newest = c;
-    flow->in_flight++;
-    inlay_flow_lock(m);
-    while (flow->edges) {
-        inlay_edge_t *edge = flow->edges;
+    else issuer->oldest = c;
+    issuer->newest = c;
+    issuer->in_flight++;
+    inlay_lock(m);
+    while (issuer->edges) {
+        inlay_edge_t *edge = issuer->edges;
         inlay_command_t *before = edge->to;
         inlay_edge_t **to = before->state == COMMAND_DONE ? &spare : &before->successors;
-        flow->edges = edge->next;
+        issuer->edges = edge->next;
         inlay_race_edge(m, before, c);
         inlay_trace_needs(m, c, before);
         edge->has_ticket = before->state != COMMAND_DONE && inlay_ready_start_behind(m, before, c);
@@ -57,28 +58,27 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
         edge->next = *to;
         *to = edge;
     }
-    flow->is_waiting = 0;
+    shared->is_waiting = 0;
     inlay_ahead_issued(m);
-    last = flow->ready.last;
+    last = shared->ready.last;
     starts = !c->waits && inlay_ready_ends_itself(m, c);
     if (!c->waits && !starts) inlay_ready_add(m, c);
     /* The issuer runs one itself when it has to wait, and calls others for more. */
-    if (flow->ready.last != last) {
-        if (flow->keeps_one) inlay_help_call(m);
-        flow->keeps_one = 1;
+    if (shared->ready.last != last) {
+        if (issuer->keeps_one) inlay_help_call(m);
+        issuer->keeps_one = 1;
     }
-    if (flow->own.first) inlay_help_wake(m);
-    done = flow->done.first;
-    flow->done.first = flow->done.last = NULL;
-    inlay_flow_unlock(m);
+    if (shared->own.first) inlay_help_wake(m);
+    done = inlay_queue_empty(&shared->done);
+    inlay_unlock(m);
     inlay_race_check(m, c);
     inlay_trace_memory(m);
     inlay_items_free_edges(m, spare);
     inlay_retire(m, done);
     if (starts) { /* which takes no longer than calling for help */
-        inlay_flow_lock(m);
+        inlay_lock(m);
         inlay_execute(m, c, NULL);
-        inlay_flow_unlock(m);
+        inlay_unlock(m);
     }
     return INLAY_OK;
 }
@@ -143,7 +143,7 @@ inlay_status_t inlay_issue_copy(inlay_activation_t *m, inlay_storage_t *to, uint
     if (!bytes) return INLAY_OK;
     INLAY_TRY(inlay_guard_may_write(m, to, at, bytes));
     if (!inlay_ahead_pays(m)) INLAY_TRY(inlay_progress_settle(m));
-    if (m->flow.is_sequential ||
+    if (m->issuer.is_sequential ||
         (m->config.mode == INLAY_PARALLEL && bytes <= INLAY_COPY_BYTES &&
          !inlay_access_pending(to, at, bytes, 1) && !inlay_access_pending(from, source, bytes, 0))) {
         inlay_race_direct(m, from, source, bytes, 0);

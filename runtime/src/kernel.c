@@ -48,9 +48,9 @@ static inlay_status_t run_now(inlay_activation_t *m, const inlay_kernel_t *kerne
         now->sizes[i] = view->bytes;
         inlay_race_direct(m, view->storage, view->data, view->bytes, kernel->ports[i] != 0);
     }
-    now->number = m->flow.number++;
+    now->number = m->issuer.number++;
     if (m->host->event) inlay_trace_memory(m);
-    if (m->flow.keeps_one) inlay_help_share(m);
+    if (m->issuer.keeps_one) inlay_help_share(m);
     status = inlay_command_run(m, now, m->error);
     if (bytes) inlay_blocks_give(&m->heap.blocks, now->buffers[kernel->n_ports], bytes, BLOCK_ALIGN);
     return status;
@@ -178,13 +178,13 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     }
     if (kernel->body == INLAY_BODY_CALLBACK)
         is_short = !m->config.callbacks_anywhere && !inlay_execute_starts(m);
-    if (m->flow.is_alone) is_short = 1;
-    m->flow.work += cost;
+    if (m->is_alone) is_short = 1;
+    m->issuer.work += cost;
     if (!inlay_takes_tensors(kernel) && !inlay_leaves_host(kernel))
         INLAY_TRY(workspace_bytes(m, kernel, now->parts, &bytes));
-    if (m->flow.is_sequential || kernel->is_ordered) {
+    if (m->issuer.is_sequential || kernel->is_ordered) {
         runs_now = 1;
-    } else if (m->config.mode == INLAY_PARALLEL && !inlay_batch_is_for(m, kernel)) {
+    } else if (m->config.mode == INLAY_PARALLEL && !inlay_gathers(kernel)) {
         if (!inlay_ahead_pays(m)) INLAY_TRY(inlay_progress_settle(m));
         runs_now = (is_short || !inlay_ahead_pays(m)) && !is_pending(kernel, tensors);
         if (runs_now && !is_short) inlay_ahead_ran(m, now->ns);

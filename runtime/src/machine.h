@@ -81,7 +81,12 @@ struct inlay_activation {
     const uint32_t *pc;
     const inlay_record_t *top;
     inlay_command_t *now;  /* what a kernel needs that runs at once; in no list */
-    inlay_flow_t flow;
+    void *lock;            /* of the host; NULL where it has no threads */
+    uint32_t is_tied;      /* only the thread of the call may issue */
+    uint32_t is_alone;     /* nothing is gained by putting a kernel off */
+    uint32_t is_paid;      /* looking ahead is; see ahead.c */
+    inlay_issuer_t issuer;
+    inlay_shared_t *shared; /* see rooms.h */
     inlay_choice_t *choices;  /* of each entry; NULL where there is no choice */
     inlay_task_t root, *task; /* the one that runs */
     inlay_task_t *suspended, *last_suspended, *free_tasks;
@@ -91,6 +96,17 @@ struct inlay_activation {
     inlay_status_t outcome;
     uint64_t steps;
 };
+
+/* Take and leave the lock; nothing where there are no threads. */
+static inline void inlay_lock(const inlay_activation_t *m)
+{
+    if (m->lock) m->host->threads->lock(m->host->user, m->lock);
+}
+
+static inline void inlay_unlock(const inlay_activation_t *m)
+{
+    if (m->lock) m->host->threads->unlock(m->host->user, m->lock);
+}
 
 /* What an instruction returns that waits: the task is suspended, and executes it again. */
 #define INLAY_SUSPENDED ((inlay_status_t)0xff)

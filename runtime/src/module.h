@@ -57,6 +57,9 @@ static inline int inlay_leaves_host(const inlay_kernel_t *kernel)
     return kernel->body == INLAY_BODY_DEVICE || kernel->body == INLAY_BODY_COPY;
 }
 
+/* Whether its commands gather to run as one; NULL is a copy. */
+static inline int inlay_gathers(const inlay_kernel_t *kernel) { return kernel && kernel->batch; }
+
 /* Whether it is given tensors with their dims, not addresses alone. */
 static inline int inlay_takes_tensors(const inlay_kernel_t *kernel)
 {

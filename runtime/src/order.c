@@ -3,7 +3,7 @@
  * Each task has a *place* in a list; number of issue orders what is of one place. When a task
  * overtakes another, it goes on in a new place behind that one's. What is behind a failure is dropped,
  * what is before it is finished and may fail in its stead, so that a call fails alike in all modes. */
-#include "rooms.h"
+#include "machine.h"
 
 int inlay_order_is_before(const inlay_place_t *a, const inlay_place_t *b)
 {
@@ -20,44 +20,44 @@ static int is_before(const inlay_place_t *a, uint64_t n, const inlay_place_t *b,
 
 inlay_place_t *inlay_order_overtake(inlay_activation_t *m)
 {
-    inlay_flow_t *flow = &m->flow;
+    inlay_issuer_t *issuer = &m->issuer;
     inlay_place_t *place;
-    if (!flow->free_places) flow->free_places = inlay_items_slab(m, sizeof *place);
-    place = flow->free_places;
+    if (!issuer->free_places) issuer->free_places = inlay_items_slab(m, sizeof *place);
+    place = issuer->free_places;
     if (!place) return NULL;
-    flow->free_places = place->next;
+    issuer->free_places = place->next;
     place->users = 1;
-    place->previous = flow->place;
-    place->next = flow->place->next;
-    flow->place->next = place;
+    place->previous = issuer->place;
+    place->next = issuer->place->next;
+    issuer->place->next = place;
     if (place->next) place->next->previous = place;
     return place;
 }
 
 void inlay_order_leave(inlay_activation_t *m, inlay_place_t *place)
 {
-    if (--place->users || place == &m->flow.first) return;
+    if (--place->users || place == &m->issuer.first) return;
     place->previous->next = place->next;
     if (place->next) place->next->previous = place->previous;
-    place->next = m->flow.free_places;
-    m->flow.free_places = place;
+    place->next = m->issuer.free_places;
+    m->issuer.free_places = place;
 }
 
 void inlay_order_drop(inlay_activation_t *m, int all)
 {
-    inlay_flow_t *flow = &m->flow;
+    inlay_issuer_t *issuer = &m->issuer;
     inlay_command_t *c;
-    inlay_flow_lock(m);
-    for (c = flow->oldest; c; c = c->newer)
-        if (all || is_before(flow->failure.place, flow->failure.number, c->place, c->number))
+    inlay_lock(m);
+    for (c = issuer->oldest; c; c = c->newer)
+        if (all || is_before(issuer->failure.place, issuer->failure.number, c->place, c->number))
             c->is_dropped = 1;
-    inlay_flow_unlock(m);
+    inlay_unlock(m);
 }
 
 void inlay_order_note(inlay_activation_t *m, inlay_status_t status, inlay_place_t *place,
                       uint64_t number, const inlay_where_t *where, const inlay_error_t *error)
 {
-    inlay_failure_t *failure = &m->flow.failure;
+    inlay_failure_t *failure = &m->issuer.failure;
     if (failure->status && !is_before(place, number, failure->place, failure->number)) return;
     place->users++;
     if (failure->status) inlay_order_leave(m, failure->place);
@@ -71,24 +71,24 @@ void inlay_order_note(inlay_activation_t *m, inlay_status_t status, inlay_place_
 
 inlay_status_t inlay_order_stop(inlay_activation_t *m)
 {
-    const inlay_failure_t *failure = &m->flow.failure;
+    const inlay_failure_t *failure = &m->issuer.failure;
     if (!failure->status ||
-        !is_before(failure->place, failure->number, m->flow.place, m->flow.number))
+        !is_before(failure->place, failure->number, m->issuer.place, m->issuer.number))
         return INLAY_OK;
-    m->flow.is_stopped = 1;
+    m->issuer.is_stopped = 1;
     return failure->status;
 }
 
 void inlay_order_fail(inlay_activation_t *m, inlay_status_t status)
 {
-    if (!m->flow.is_stopped)
-        inlay_order_note(m, status, m->flow.place, m->flow.number++, NULL, m->error);
-    m->flow.is_stopped = 0;
+    if (!m->issuer.is_stopped)
+        inlay_order_note(m, status, m->issuer.place, m->issuer.number++, NULL, m->error);
+    m->issuer.is_stopped = 0;
 }
 
 uint64_t inlay_order_random(inlay_activation_t *m)
 {
-    uint64_t *random = &m->flow.random;
+    uint64_t *random = &m->issuer.random;
     *random ^= *random << 13;
     *random ^= *random >> 7;
     *random ^= *random << 17;

@@ -4,30 +4,31 @@
 
 inlay_command_t *inlay_progress_take(inlay_activation_t *m, int is_caller)
 {
-    inlay_flow_t *flow = &m->flow;
+    inlay_shared_t *shared = m->shared;
     inlay_command_t *c = NULL, *previous = NULL;
     uint64_t n = 0, chosen;
     if (m->config.mode != INLAY_REPLAY) {
-        if (is_caller && !inlay_ready_starts(m)) c = inlay_queue_pop(&flow->own);
-        if (!c) c = inlay_queue_pop(&flow->ready);
-        return c || !flow->is_waiting ? c : inlay_batch_take(m);
+        c = inlay_queue_pop(&shared->starts);
+        if (!c && is_caller) c = inlay_queue_pop(&shared->own);
+        if (!c) c = inlay_queue_pop(&shared->ready);
+        return c || !shared->is_waiting ? c : inlay_batch_take(m);
     }
-    while ((c = inlay_queue_pop(&flow->own))) inlay_queue_push(&flow->ready, c);
-    for (c = flow->ready.first; c; c = c->next) n++;
+    while ((c = inlay_queue_pop(&shared->own))) inlay_queue_push(&shared->ready, c);
+    for (c = shared->ready.first; c; c = c->next) n++;
     if (!n) return inlay_batch_take(m);
     chosen = inlay_order_random(m) % n;
-    for (c = flow->ready.first; chosen; chosen--, previous = c, c = c->next) continue;
+    for (c = shared->ready.first; chosen; chosen--, previous = c, c = c->next) continue;
     if (previous) previous->next = c->next;
-    else flow->ready.first = c->next;
-    if (flow->ready.last == c) flow->ready.last = previous;
+    else shared->ready.first = c->next;
+    if (shared->ready.last == c) shared->ready.last = previous;
     return c;
 }
 
 void inlay_progress_wait(inlay_activation_t *m)
 {
     int64_t begin = inlay_trace_now(m);
-    if (!m->flow.lock) return;
-    m->host->threads->wait(m->host->user, m->flow.lock, INLAY_WAIT_NS);
+    if (!m->lock) return;
+    m->host->threads->wait(m->host->user, m->lock, INLAY_WAIT_NS);
     inlay_trace_wait(m, begin);
 }
 
@@ -35,28 +36,28 @@ void inlay_progress_wait(inlay_activation_t *m)
  * 0 where there was nothing to do. */
 static int advance(inlay_activation_t *m, uint32_t ends)
 {
-    inlay_flow_t *flow = &m->flow;
+    inlay_shared_t *shared = m->shared;
+    inlay_issuer_t *issuer = &m->issuer;
     inlay_command_t *done, *c = NULL;
     inlay_kept_t kept = {{NULL, NULL}, NULL, 0};
     int runs;
-    inlay_flow_lock(m);
-    flow->is_waiting = 1;
-    done = flow->done.first;
-    flow->done.first = flow->done.last = NULL;
-    if (!done) c = inlay_progress_take(m, (int)flow->is_caller);
+    inlay_lock(m);
+    shared->is_waiting = 1;
+    done = inlay_queue_empty(&shared->done);
+    if (!done) c = inlay_progress_take(m, (int)issuer->is_caller);
     runs = c != NULL;
     if (runs) {
         inlay_execute(m, c, &kept);
         while ((c = inlay_queue_pop(&kept.shorts))) inlay_execute(m, c, &kept);
         inlay_ready_give_up(m, &kept);
-    } else if (!done && flow->in_flight && ends) {
-        flow->issuer_waits = ends;
+    } else if (!done && issuer->in_flight && ends) {
+        shared->issuer_waits = ends;
         inlay_progress_wait(m);
-        flow->issuer_waits = flow->is_due = 0;
+        shared->issuer_waits = shared->is_due = 0;
     }
-    flow->keeps_one = flow->ready.first != NULL;
+    issuer->keeps_one = (uint32_t)inlay_ready_any(m);
     inlay_ahead_look(m);
-    inlay_flow_unlock(m);
+    inlay_unlock(m);
     inlay_retire(m, done);
     return runs || done;
 }
@@ -74,10 +75,10 @@ inlay_status_t inlay_give_up(inlay_activation_t *m, int answer)
 static int ask(inlay_activation_t *m)
 {
     int answer;
-    if (m->flow.is_caller) return m->host->poll ? m->host->poll(m->host->user) : 0;
-    inlay_flow_lock(m);
-    answer = m->flow.asked;
-    inlay_flow_unlock(m);
+    if (m->issuer.is_caller) return m->host->poll ? m->host->poll(m->host->user) : 0;
+    inlay_lock(m);
+    answer = m->shared->asked;
+    inlay_unlock(m);
     return answer;
 }
 
@@ -90,7 +91,7 @@ inlay_status_t inlay_progress(inlay_activation_t *m, uint32_t ends)
 
 inlay_status_t inlay_progress_settle(inlay_activation_t *m)
 {
-    while (m->flow.in_flight && !inlay_ahead_pays(m)) {
+    while (m->issuer.in_flight && !inlay_ahead_pays(m)) {
         INLAY_TRY(inlay_order_stop(m));
         if (!advance(m, 0)) break;
     }
@@ -99,9 +100,9 @@ inlay_status_t inlay_progress_settle(inlay_activation_t *m)
 
 inlay_status_t inlay_progress_drain(inlay_activation_t *m)
 {
-    while (m->flow.in_flight) {
+    while (m->issuer.in_flight) {
         INLAY_TRY(inlay_order_stop(m));
-        INLAY_TRY(inlay_progress(m, m->flow.in_flight));
+        INLAY_TRY(inlay_progress(m, m->issuer.in_flight));
     }
     return inlay_order_stop(m);
 }

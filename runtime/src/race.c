@@ -66,7 +66,7 @@ typedef struct inlay_trace {
 
 inlay_status_t inlay_race_open(inlay_activation_t *m)
 {
-    inlay_race_t *race = &m->flow.race;
+    inlay_race_t *race = &m->issuer.race;
     if (!m->config.races) return INLAY_OK;
     race->before = m->host->allocate(m->host->user, BEFORE_BYTES, 64);
     race->buckets = m->host->allocate(m->host->user, BUCKET_BYTES, 64);
@@ -80,7 +80,7 @@ inlay_status_t inlay_race_open(inlay_activation_t *m)
 
 void inlay_race_close(inlay_activation_t *m)
 {
-    inlay_race_t *race = &m->flow.race;
+    inlay_race_t *race = &m->issuer.race;
     if (race->before) m->host->release(m->host->user, race->before, BEFORE_BYTES, 64);
     if (race->buckets) m->host->release(m->host->user, race->buckets, BUCKET_BYTES, 64);
 }
@@ -111,7 +111,7 @@ static void drop_trace(inlay_race_t *race, inlay_trace_t **at)
 
 void inlay_race_forget(inlay_activation_t *m)
 {
-    inlay_race_t *race = &m->flow.race;
+    inlay_race_t *race = &m->issuer.race;
     uint32_t i;
     if (race->shadows)
         for (i = 0; i < N_BUCKETS; i++)
@@ -123,7 +123,7 @@ void inlay_race_forget(inlay_activation_t *m)
     memset(race->retired, 0, ROW * sizeof *race->retired);
 }
 
-int inlay_race_fits(const inlay_activation_t *m) { return m->flow.race.n_ops < MOST_OPS; }
+int inlay_race_fits(const inlay_activation_t *m) { return m->issuer.race.n_ops < MOST_OPS; }
 
 static uint64_t *row(inlay_race_t *race, uint32_t op) { return race->before + (size_t)op * ROW; }
 
@@ -138,19 +138,19 @@ static void join(uint64_t *set, const uint64_t *other, uint32_t op)
 
 void inlay_race_number(inlay_activation_t *m, inlay_command_t *command)
 {
-    inlay_race_t *race = &m->flow.race;
+    inlay_race_t *race = &m->issuer.race;
     command->op = race->n_ops++;
     memcpy(row(race, command->op), race->retired, ROW * sizeof *race->retired);
 }
 
 void inlay_race_follow(inlay_activation_t *m, const inlay_command_t *before, inlay_command_t *command)
 {
-    join(row(&m->flow.race, command->op), row(&m->flow.race, before->op), before->op);
+    join(row(&m->issuer.race, command->op), row(&m->issuer.race, before->op), before->op);
 }
 
 void inlay_race_end(inlay_activation_t *m, const inlay_command_t *command)
 {
-    join(m->flow.race.retired, row(&m->flow.race, command->op), command->op);
+    join(m->issuer.race.retired, row(&m->issuer.race, command->op), command->op);
 }
 
 void inlay_race_say(const inlay_activation_t *m, inlay_error_t *error, const inlay_kernel_t *kernel,
@@ -184,7 +184,7 @@ static void say_one(const inlay_activation_t *m, inlay_error_t *error, const inl
 static void report(inlay_activation_t *m, const char *what, const inlay_shadow_t *late,
                    const inlay_shadow_t *early)
 {
-    inlay_race_t *race = &m->flow.race;
+    inlay_race_t *race = &m->issuer.race;
     if (race->is_found) return;
     race->is_found = 1;
     inlay_fail(&race->found, INLAY_RACE, what, NULL, 0);
@@ -233,7 +233,7 @@ static inlay_trace_t **bucket_of(inlay_race_t *race, uintptr_t granule)
 static void meet(inlay_activation_t *m, const inlay_shadow_t *found, const uint64_t *before,
                  uintptr_t granule)
 {
-    inlay_race_t *race = &m->flow.race;
+    inlay_race_t *race = &m->issuer.race;
     inlay_trace_t **at = bucket_of(race, granule);
     while (*at) {
         inlay_shadow_t *s = (*at)->shadow;
@@ -248,7 +248,7 @@ static void meet(inlay_activation_t *m, const inlay_shadow_t *found, const uint6
 
 static void leave_trace(inlay_activation_t *m, inlay_shadow_t *s, uintptr_t granule)
 {
-    inlay_race_t *race = &m->flow.race;
+    inlay_race_t *race = &m->issuer.race;
     inlay_trace_t *trace, **at = bucket_of(race, granule);
     if (!race->free_traces) race->free_traces = inlay_items_slab(m, sizeof *trace);
     trace = race->free_traces;
@@ -264,7 +264,7 @@ static void leave_trace(inlay_activation_t *m, inlay_shadow_t *s, uintptr_t gran
 /* Compare with the shadows that it meets, and leave one. */
 static void note(inlay_activation_t *m, const inlay_shadow_t *found, const uint64_t *before)
 {
-    inlay_race_t *race = &m->flow.race;
+    inlay_race_t *race = &m->issuer.race;
     uintptr_t first = (uintptr_t)found->begin >> GRANULE, last, granule;
     inlay_shadow_t *s;
     if (found->begin >= found->end) return;
@@ -306,21 +306,21 @@ void inlay_race_compare(inlay_activation_t *m, const inlay_command_t *c)
         found.writes = (int)c->accesses[i].writes;
         found.serial = c->accesses[i].storage->serial;
         found.lodging = c->accesses[i].storage->home ? found.serial : 0;
-        note(m, &found, row(&m->flow.race, c->op));
+        note(m, &found, row(&m->issuer.race, c->op));
     }
     if (!c->workspace) return;
     found.begin = c->workspace;
     found.end = found.begin + c->workspace_bytes;
     found.writes = 1;
     found.serial = found.lodging = 0;
-    note(m, &found, row(&m->flow.race, c->op));
+    note(m, &found, row(&m->issuer.race, c->op));
 }
 
 void inlay_race_touch(inlay_activation_t *m, const inlay_storage_t *storage, const void *at,
                        size_t bytes, int writes)
 {
     inlay_shadow_t found;
-    if (!storage->owned || !bytes || m->flow.is_sequential || !m->function) return;
+    if (!storage->owned || !bytes || m->issuer.is_sequential || !m->function) return;
     memset(&found, 0, sizeof found);
     found.op = ISSUER;
     found.begin = at;
@@ -328,11 +328,11 @@ void inlay_race_touch(inlay_activation_t *m, const inlay_storage_t *storage, con
     found.writes = writes;
     found.serial = storage->serial;
     found.lodging = storage->home ? storage->serial : 0;
-    found.place = m->flow.place;
-    found.number = m->flow.number;
+    found.place = m->issuer.place;
+    found.number = m->issuer.number;
     found.function = m->function;
     found.pc = m->pc;
-    note(m, &found, m->flow.race.retired);
+    note(m, &found, m->issuer.race.retired);
 }
 
 /* A cell is touched as a byte of memory. Its address may have been another cell's, which is dead. */
@@ -343,7 +343,7 @@ static void of_cell(inlay_activation_t *m, const inlay_compound_t *cell, inlay_s
     found->begin = (const uint8_t *)(const void *)cell->items;
     found->end = found->begin + 1;
     found->lodging = IN_CELLS;
-    found->place = m->flow.place;
+    found->place = m->issuer.place;
     found->function = m->function;
     found->pc = m->pc;
 }
@@ -351,15 +351,15 @@ static void of_cell(inlay_activation_t *m, const inlay_compound_t *cell, inlay_s
 void inlay_race_of_cell(inlay_activation_t *m, const inlay_compound_t *cell, int writes)
 {
     inlay_shadow_t found;
-    if (m->flow.is_sequential || !m->function) return;
+    if (m->issuer.is_sequential || !m->function) return;
     of_cell(m, cell, &found);
     found.writes = writes;
-    note(m, &found, m->flow.race.retired);
+    note(m, &found, m->issuer.race.retired);
 }
 
 void inlay_race_made_cell(inlay_activation_t *m, const inlay_compound_t *cell)
 {
-    inlay_race_t *race = &m->flow.race;
+    inlay_race_t *race = &m->issuer.race;
     const uint8_t *at = (const uint8_t *)(const void *)cell->items;
     inlay_trace_t *t;
     for (t = *bucket_of(race, (uintptr_t)at >> GRANULE); t; t = t->next)
@@ -410,13 +410,13 @@ inlay_status_t inlay_race_kept(const inlay_command_t *c, inlay_error_t *error)
 
 void inlay_race_sabotage(inlay_activation_t *m, int kind, int nth)
 {
-    m->flow.race.sabotage = kind;
-    m->flow.race.countdown = nth;
+    m->issuer.race.sabotage = kind;
+    m->issuer.race.countdown = nth;
 }
 
 int inlay_race_breaks(inlay_activation_t *m, int kind)
 {
-    inlay_race_t *race = &m->flow.race;
+    inlay_race_t *race = &m->issuer.race;
     return race->sabotage == kind && race->countdown > 0 && --race->countdown == 0;
 }
 

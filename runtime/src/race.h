@@ -77,7 +77,7 @@ void inlay_race_sabotage(struct inlay_activation *m, int kind, int nth);
 /* Whether to do it now. */
 int inlay_race_breaks(struct inlay_activation *m, int kind);
 
-#define INLAY_RACES_ON(m) ((m)->flow.race.is_on)
+#define INLAY_RACES_ON(m) ((m)->issuer.race.is_on)
 #define inlay_race_name(heap, view) inlay_race_name_tensor(heap, view)
 #define inlay_race_same(view, of) inlay_race_name_view(view, of)
 #define inlay_race_tensor(m, view, at, bytes, kernel, writes) \

@@ -5,20 +5,20 @@
 void inlay_ready_add(inlay_activation_t *m, inlay_command_t *c)
 {
     c->state = COMMAND_READY;
-    if (inlay_ready_ends_itself(m, c)) inlay_queue_push_front(&m->flow.ready, c);
-    else if (c->on_caller) inlay_queue_push(&m->flow.own, c);
-    else if (inlay_batch_is_for(m, c->kernel)) inlay_batch_add(m, c);
-    else inlay_queue_push(&m->flow.ready, c);
+    if (inlay_ready_ends_itself(m, c)) inlay_queue_push(&m->shared->starts, c);
+    else if (c->on_caller) inlay_queue_push(&m->shared->own, c);
+    else if (inlay_gathers(c->kernel)) inlay_batch_add(m, c);
+    else inlay_queue_push(&m->shared->ready, c);
 }
 
 int inlay_ready_ends_itself(const inlay_activation_t *m, const inlay_command_t *c)
 {
-    return c->home && m->flow.lock && !c->home->driver->progress;
+    return c->home && m->lock && !c->home->driver->progress;
 }
 
-int inlay_ready_starts(const inlay_activation_t *m)
+int inlay_ready_any(const inlay_activation_t *m)
 {
-    return m->flow.ready.first && inlay_ready_ends_itself(m, m->flow.ready.first);
+    return m->shared->starts.first || m->shared->ready.first;
 }
 
 int inlay_ready_start_behind(const inlay_activation_t *m, const inlay_command_t *before,
@@ -27,7 +27,7 @@ int inlay_ready_start_behind(const inlay_activation_t *m, const inlay_command_t 
     uint32_t i = 0;
     if (before->state != COMMAND_STARTED || before->is_dropped || !inlay_ready_ends_itself(m, c) ||
         before->home->device != c->home->device || before->kernel->n_assertions ||
-        m->flow.n_started >= INLAY_MOST_STARTED)
+        m->shared->n_started >= INLAY_MOST_STARTED)
         return 0;
     /* The last ticket of a queue says all. */
     while (i < c->n_after && c->after[i].queue != before->ticket.queue) i++;
@@ -42,7 +42,7 @@ void inlay_ready_started(inlay_activation_t *m, inlay_command_t *c)
 {
     inlay_edge_t *edge;
     c->state = COMMAND_STARTED;
-    m->flow.n_started++;
+    m->shared->n_started++;
     for (edge = c->successors; edge; edge = edge->next) {
         edge->has_ticket = (uint32_t)inlay_ready_start_behind(m, c, edge->to);
         if (edge->has_ticket && !--edge->to->waits) inlay_ready_add(m, edge->to);
@@ -51,7 +51,7 @@ void inlay_ready_started(inlay_activation_t *m, inlay_command_t *c)
 
 static int keep(const inlay_activation_t *m, inlay_kept_t *kept, inlay_command_t *c)
 {
-    if (c->on_caller || inlay_batch_is_for(m, c->kernel) || inlay_ready_ends_itself(m, c)) return 0;
+    if (c->on_caller || inlay_gathers(c->kernel) || inlay_ready_ends_itself(m, c)) return 0;
     if (kept->ns + c->ns < m->config.hand_off_ns) {
         kept->ns += c->ns;
         inlay_queue_push(&kept->shorts, c);
@@ -67,10 +67,9 @@ static int keep(const inlay_activation_t *m, inlay_kept_t *kept, inlay_command_t
 void inlay_ready_give_up(inlay_activation_t *m, inlay_kept_t *kept)
 {
     inlay_command_t *c;
-    if (kept->next && inlay_ready_starts(m)) inlay_queue_push(&m->flow.ready, kept->next);
-    else if (kept->next) inlay_queue_push_front(&m->flow.ready, kept->next);
+    if (kept->next) inlay_queue_push_front(&m->shared->ready, kept->next);
     kept->next = NULL;
-    while ((c = inlay_queue_pop(&kept->shorts))) inlay_queue_push_front(&m->flow.ready, c);
+    while ((c = inlay_queue_pop(&kept->shorts))) inlay_queue_push_front(&m->shared->ready, c);
 }
 
 /* One command has ended; successors that nothing else held go to `ended`. */
@@ -78,7 +77,7 @@ static void complete_one(inlay_activation_t *m, inlay_command_t *c, inlay_kept_t
                          inlay_queue_t *ended)
 {
     inlay_edge_t *edge;
-    if (c->state == COMMAND_STARTED) m->flow.n_started--;
+    if (c->state == COMMAND_STARTED) m->shared->n_started--;
     c->state = COMMAND_DONE;
     for (edge = c->successors; edge; edge = edge->next) {
         inlay_command_t *to = edge->to;
@@ -90,8 +89,8 @@ static void complete_one(inlay_activation_t *m, inlay_command_t *c, inlay_kept_t
         }
         if (!--to->waits && !(kept && keep(m, kept, to))) inlay_ready_add(m, to);
     }
-    inlay_queue_push(&m->flow.done, c);
-    if (m->flow.issuer_waits && !--m->flow.issuer_waits) m->flow.is_due = 1;
+    inlay_queue_push(&m->shared->done, c);
+    if (m->shared->issuer_waits && !--m->shared->issuer_waits) m->shared->is_due = 1;
 }
 
 void inlay_ready_complete(inlay_activation_t *m, inlay_command_t *c, inlay_kept_t *kept)

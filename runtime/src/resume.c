@@ -6,7 +6,7 @@
 /* Whether a task has to go on: there is no failure before what it would do. */
 static int is_needed(const inlay_activation_t *m, const inlay_task_t *task)
 {
-    const inlay_failure_t *failure = &m->flow.failure;
+    const inlay_failure_t *failure = &m->issuer.failure;
     return !failure->status || inlay_order_is_before(task->place, failure->place);
 }
 
@@ -86,10 +86,10 @@ static inlay_turn_t over(inlay_activation_t *m, inlay_status_t status)
 static inlay_turn_t choose(inlay_activation_t *m)
 {
     if (m->task) return TURN_WAITS;
-    if (!is_one_needed(m)) return over(m, m->flow.failure.status);
+    if (!is_one_needed(m)) return over(m, m->issuer.failure.status);
     m->task = take(m);
-    if (m->task) m->flow.place = m->task->place;
-    if (m->task || m->flow.in_flight) return TURN_WAITS;
+    if (m->task) m->issuer.place = m->task->place;
+    if (m->task || m->issuer.in_flight) return TURN_WAITS;
     inlay_fail(m->error, INLAY_CHECK_FAILED, "calls wait for each other", NULL, 0);
     inlay_order_fail(m, INLAY_CHECK_FAILED);
     return over(m, INLAY_CHECK_FAILED);
@@ -116,7 +116,7 @@ inlay_turn_t inlay_resume(inlay_activation_t *m)
         if (status == INLAY_SUSPENDED) {
             inlay_task_suspend(m, task);
         } else if (status != INLAY_OK) {
-            int is_end = is_given_up(status) && !m->flow.is_stopped;
+            int is_end = is_given_up(status) && !m->issuer.is_stopped;
             if (!is_end) inlay_order_fail(m, status);
             abandon(m, task);
             if (is_end) return over(m, status);

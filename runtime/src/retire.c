@@ -1,9 +1,9 @@
 /* The issuer gives back what a command held that is done, and looks whether it failed. */
-#include "rooms.h"
+#include "machine.h"
 
 static void retire(inlay_activation_t *m, inlay_command_t *c)
 {
-    inlay_flow_t *flow = &m->flow;
+    inlay_issuer_t *issuer = &m->issuer;
     uint32_t i;
     if (c->is_started) c->home->driver->wait(c->home->device, c->ticket);
     inlay_race_retire(m, c);
@@ -18,10 +18,10 @@ static void retire(inlay_activation_t *m, inlay_command_t *c)
         inlay_blocks_give(&m->heap.blocks, c->workspace, c->workspace_bytes, BLOCK_ALIGN);
     }
     if (c->older) c->older->newer = c->newer;
-    else flow->oldest = c->newer;
+    else issuer->oldest = c->newer;
     if (c->newer) c->newer->older = c->older;
-    else flow->newest = c->older;
-    flow->in_flight--;
+    else issuer->newest = c->older;
+    issuer->in_flight--;
     if (c->status != INLAY_OK) {
         inlay_error_t unknown;
         if (!c->error) inlay_fail(&unknown, c->status, "a kernel failed", NULL, 0);

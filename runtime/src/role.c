@@ -15,25 +15,25 @@
 /* With the lock taken, and given up meanwhile: have the role until all tasks wait. */
 static void issue(inlay_activation_t *m, int is_caller)
 {
-    inlay_flow_t *flow = &m->flow;
+    inlay_shared_t *shared = m->shared;
+    inlay_issuer_t *issuer = &m->issuer;
     inlay_turn_t turn;
-    flow->is_issuing = 1;
-    flow->is_waiting = 0;
-    flow->is_caller = (uint32_t)is_caller;
-    flow->keeps_one = flow->ready.first != NULL;
+    shared->is_issuing = 1;
+    shared->is_waiting = 0;
+    issuer->is_caller = (uint32_t)is_caller;
+    issuer->keeps_one = (uint32_t)inlay_ready_any(m);
     do {
-        inlay_command_t *done = flow->done.first;
-        flow->done.first = flow->done.last = NULL;
-        inlay_flow_unlock(m);
+        inlay_command_t *done = inlay_queue_empty(&shared->done);
+        inlay_unlock(m);
         inlay_retire(m, done);
         turn = inlay_resume(m);
-        inlay_flow_lock(m);
-    } while (turn == TURN_WAITS && flow->done.first);
+        inlay_lock(m);
+    } while (turn == TURN_WAITS && shared->done.first);
     if (turn == TURN_OVER) {
-        flow->is_over = 1;
+        shared->is_over = 1;
     } else {
-        flow->is_issuing = 0;
-        flow->is_waiting = 1;
+        shared->is_issuing = 0;
+        shared->is_waiting = 1;
     }
     inlay_help_wake(m);
 }
@@ -42,17 +42,16 @@ static void issue(inlay_activation_t *m, int is_caller)
  * do. */
 static int step(inlay_activation_t *m, int is_caller, inlay_kept_t *kept)
 {
-    inlay_flow_t *flow = &m->flow;
+    inlay_shared_t *shared = m->shared;
     inlay_command_t *c = inlay_queue_pop(&kept->shorts);
-    if (!c && !flow->is_issuing && flow->done.first && (is_caller || !flow->is_tied)) {
-        if (flow->ready.first) inlay_help_call(m);
+    if (!c && !shared->is_issuing && shared->done.first && (is_caller || !m->is_tied)) {
+        if (inlay_ready_any(m)) inlay_help_call(m);
         inlay_ready_give_up(m, kept);
         issue(m, is_caller);
         return 1;
     }
-    if (!c && inlay_ready_starts(m) && m->config.mode != INLAY_REPLAY) {
-        c = inlay_queue_pop(&flow->ready);
-    } else if (!c) {
+    if (!c) c = inlay_queue_pop(&shared->starts);
+    if (!c) {
         c = kept->next ? kept->next : inlay_progress_take(m, is_caller);
         kept->next = NULL;
         kept->ns = 0;
@@ -63,40 +62,40 @@ static int step(inlay_activation_t *m, int is_caller, inlay_kept_t *kept)
 
 void inlay_role_work(inlay_job_t *job)
 {
-    inlay_flow_t *flow =
-        (inlay_flow_t *)(void *)((uint8_t *)job - offsetof(inlay_flow_t, job));
-    inlay_activation_t *m = flow->activation;
+    const uint8_t *shared = (const uint8_t *)job - offsetof(inlay_shared_t, job);
+    inlay_activation_t *m = ((const inlay_shared_t *)(const void *)shared)->activation;
     inlay_kept_t kept = {{NULL, NULL}, NULL, 0};
-    inlay_flow_lock(m);
+    inlay_lock(m);
     while (step(m, 0, &kept)) continue;
-    inlay_flow_unlock(m);
+    inlay_unlock(m);
 }
 
 inlay_status_t inlay_role_run(inlay_activation_t *m)
 {
-    inlay_flow_t *flow = &m->flow;
+    inlay_shared_t *shared = m->shared;
+    inlay_issuer_t *issuer = &m->issuer;
     inlay_kept_t kept = {{NULL, NULL}, NULL, 0};
-    inlay_flow_lock(m);
+    inlay_lock(m);
     issue(m, 1);
-    while (!flow->is_over) {
+    while (!shared->is_over) {
         int answer;
-        if (flow->asked && !flow->is_issuing) {
-            m->outcome = inlay_give_up(m, flow->asked);
+        if (shared->asked && !shared->is_issuing) {
+            m->outcome = inlay_give_up(m, shared->asked);
             break;
         }
         if (!step(m, 1, &kept)) {
-            flow->caller_waits = 1;
+            shared->caller_waits = 1;
             inlay_progress_wait(m);
-            flow->caller_waits = 0;
+            shared->caller_waits = 0;
         }
-        inlay_flow_unlock(m);
+        inlay_unlock(m);
         answer = m->host->poll ? m->host->poll(m->host->user) : 0;
-        inlay_flow_lock(m);
-        if (answer) flow->asked = answer;
+        inlay_lock(m);
+        if (answer) shared->asked = answer;
     }
     inlay_ready_give_up(m, &kept);
-    flow->is_issuing = flow->is_caller = 1;
-    inlay_flow_unlock(m);
+    shared->is_issuing = issuer->is_caller = 1;
+    inlay_unlock(m);
     inlay_resume_none(m);
     return m->outcome;
 }

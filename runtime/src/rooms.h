@@ -1,19 +1,33 @@
-/* What the rooms of a flow call of each other, from the lowest up; see flow.h. */
+/* What threads share in a call, all of it under the lock: see flow.h. Files that do not include this
+ * cannot touch it. */
 #ifndef INLAY_ROOMS_H
 #define INLAY_ROOMS_H
 
 #include "machine.h"
 
-/* Take and leave the lock; nothing where there are no threads. */
-static inline void inlay_flow_lock(const inlay_activation_t *m)
-{
-    if (m->flow.lock) m->host->threads->lock(m->host->user, m->flow.lock);
-}
+/* Ready commands of one kernel that gather to run as one. */
+typedef struct inlay_gathered {
+    inlay_command_t *first, *last;
+    uint32_t count;
+} inlay_gathered_t;
 
-static inline void inlay_flow_unlock(const inlay_activation_t *m)
-{
-    if (m->flow.lock) m->host->threads->unlock(m->host->user, m->flow.lock);
-}
+struct inlay_shared {
+    inlay_job_t job;                /* must be found from its address: see role.c */
+    inlay_activation_t *activation;
+    inlay_queue_t starts;           /* ready, and to be started on devices */
+    inlay_queue_t ready, own, done; /* ready: for any thread; own: for that of the call */
+    inlay_gathered_t *gathered;     /* one for each kernel; NULL where no kernel has a batch */
+    uint32_t n_gathered, is_waiting; /* is_waiting: batches may be run */
+    uint32_t n_started;             /* commands that devices have */
+    uint32_t n_running;             /* commands that threads run */
+    uint32_t is_issuing;            /* some thread has the role */
+    uint32_t is_over;               /* nothing more is to be issued */
+    uint32_t issuer_waits, is_due;  /* for so many ends of commands; they have come */
+    uint32_t caller_waits;          /* the thread of the call does, for anything to do */
+    int asked;                      /* host.poll said to end the call; asked by its thread */
+    uint8_t *room;                  /* memory that a batch left for the next; NULL for none */
+    size_t room_bytes;
+};
 
 /* --------------------------------------------------------------------------------- queues */
 
@@ -41,52 +55,13 @@ static inline inlay_command_t *inlay_queue_pop(inlay_queue_t *queue)
     return command;
 }
 
-/* -------------------------------------------------------------- items.c: of the issuer alone */
-
-/* Room for m->now and for commands of this module; 0 without memory. Then all of it given back. */
-int inlay_items_open(inlay_activation_t *m);
-void inlay_items_close(inlay_activation_t *m);
-/* A command that waits for nothing, with room for the operands of any kernel; NULL without memory. */
-inlay_command_t *inlay_items_command(inlay_activation_t *m);
-void inlay_items_free_command(inlay_activation_t *m, inlay_command_t *c);
-inlay_edge_t *inlay_items_edge(inlay_activation_t *m);
-void inlay_items_free_edges(inlay_activation_t *m, inlay_edge_t *edges);
-
-/* -------------------------------------------------------------- order.c: of the issuer alone */
-
-/* Keep the earliest failure, of a command or of the instruction at hand (`where` NULL: the error has
- * its place already), and drop what is in flight behind it. */
-void inlay_order_note(inlay_activation_t *m, inlay_status_t status, inlay_place_t *place,
-                      uint64_t number, const inlay_where_t *where, const inlay_error_t *error);
-/* What is in flight behind the failure is not begun any more; with `all`, nothing is. */
-void inlay_order_drop(inlay_activation_t *m, int all);
-
-/* ------------------------------------------------------------- access.c: of the issuer alone */
-
-/* Note an access of a command that is being made; none where nobody ever writes there. */
-void inlay_access_add(inlay_command_t *c, inlay_storage_t *storage, const uint8_t *at, size_t bytes,
-                      int writes);
-/* Put an edge into flow->edges for each command that c has to wait for; 0 without memory. */
-int inlay_access_edges(inlay_activation_t *m, const inlay_command_t *c);
-/* Pin the storages of a command and list its accesses; unlist one. */
-void inlay_access_list(inlay_command_t *c);
-void inlay_access_unlist(inlay_access_t *access);
-
-/* ------------------------------------------------------------------------------------ choice.c */
-
-/* With an activation; 0 without memory. */
-int inlay_choice_open(inlay_activation_t *m);
-void inlay_choice_close(inlay_activation_t *m);
-
-/* -------------------------------------------------------------- ahead.c: of the issuer alone */
-
-/* With an activation. */
-void inlay_ahead_open(inlay_activation_t *m);
-/* With the lock taken: a command was issued; or the issuer only looks who else works. */
-void inlay_ahead_issued(inlay_activation_t *m);
-void inlay_ahead_look(inlay_activation_t *m);
-/* A command that ran is retired. */
-void inlay_ahead_retired(inlay_activation_t *m, const inlay_command_t *c);
+/* Take all of them; the first, NULL for none. */
+static inline inlay_command_t *inlay_queue_empty(inlay_queue_t *queue)
+{
+    inlay_command_t *first = queue->first;
+    queue->first = queue->last = NULL;
+    return first;
+}
 
 /* ----------------------------------------------------------------- help.c: with the lock taken */
 
@@ -107,14 +82,14 @@ typedef struct inlay_kept {
     int64_t ns;           /* of the short ones since `next` was begun */
 } inlay_kept_t;
 
-/* All that a command waited for has ended. Those that are to be started on devices stand in front: to
- * start one takes microseconds, and then the device works while threads do what is theirs. */
+/* All that a command waited for has ended. Those that are to be started on devices come first: to start
+ * one takes microseconds, and then the device works while threads do what is theirs. */
 void inlay_ready_add(inlay_activation_t *m, inlay_command_t *c);
 /* Whether a command of a device ends by itself. Devices that work only while somebody waits for them
  * are waited for, by the thread of the call. Needs no lock. */
 int inlay_ready_ends_itself(const inlay_activation_t *m, const inlay_command_t *c);
-/* Whether the next ready command is to be started on a device. */
-int inlay_ready_starts(const inlay_activation_t *m);
+/* Whether there is something to start or to run. */
+int inlay_ready_any(const inlay_activation_t *m);
 /* Let a command be started behind another one; 0 where it has to wait for the end of that. */
 int inlay_ready_start_behind(const inlay_activation_t *m, const inlay_command_t *before,
                              inlay_command_t *c);
@@ -129,21 +104,25 @@ void inlay_ready_let_go(inlay_activation_t *m, inlay_command_t *c, uint32_t hold
 /* Others may have what a thread kept. */
 void inlay_ready_give_up(inlay_activation_t *m, inlay_kept_t *kept);
 
+/* ---------------------------------------------------------------------------------- batch.c */
+
+/* With the lock taken: add a command of a kernel that has a batch; take the first of those that run
+ * next as one, the others in its `mates`. */
+void inlay_batch_add(inlay_activation_t *m, inlay_command_t *command);
+inlay_command_t *inlay_batch_take(inlay_activation_t *m);
+/* Without the lock: run them all, or answer 0 where they are to be run one by one. */
+int inlay_batch_run(inlay_activation_t *m, inlay_command_t *first);
+
 /* -------------------------------------------------------------- execute.c: with the lock taken */
 
 /* Run a command that was taken; the lock is given up meanwhile. */
 void inlay_execute(inlay_activation_t *m, inlay_command_t *c, inlay_kept_t *kept);
 
-/* ------------------------------------------------------------- retire.c: of the issuer alone */
-
-/* Give back what the commands of a list held; their failures are noted. */
-void inlay_retire(inlay_activation_t *m, inlay_command_t *done);
-
 /* ------------------------------------------------------------- progress.c: with the lock taken */
 
 /* What a thread runs now; NULL for nothing. When replaying, the seed decides. */
 inlay_command_t *inlay_progress_take(inlay_activation_t *m, int is_caller);
-/* Wait until woken. Who waits says so before, in flow->issuer_waits or flow->caller_waits. */
+/* Wait until woken. Who waits says so before, in issuer_waits or caller_waits. */
 void inlay_progress_wait(inlay_activation_t *m);
 
 /* ------------------------------------------------------------------------------------- role.c */

@@ -68,7 +68,7 @@ inlay_status_t inlay_task_wait(inlay_activation_t *m, const inlay_storage_t *sto
            !inlay_race_spoils(m, SABOTAGE_WAIT)) {
         INLAY_TRY(inlay_order_stop(m));
         /* Without other threads and tasks, nothing is gained by giving up the role. */
-        if (m->flow.lock || m->task->caller || m->n_suspended)
+        if (m->lock || m->task->caller || m->n_suspended)
             return inlay_wait_for(m, storage, at, bytes, writes);
         INLAY_TRY(inlay_progress(m, 1));
     }
@@ -153,7 +153,7 @@ inlay_status_t inlay_task_detach(inlay_activation_t *m)
     task->future = behind ? inlay_heap_compound(&m->heap, KIND_FUTURE, task->n_results) : NULL;
     if (!task->future) return inlay_no_memory(m);
     for (t = caller; t; t = t->caller) t->place = behind;
-    m->flow.place = behind;
+    m->issuer.place = behind;
     task->future->label = 0;
     task->future->header.count = 1 + task->n_results;
     for (i = 0; i < task->n_results; i++) {
@@ -192,7 +192,7 @@ void inlay_task_root(inlay_activation_t *m, uint32_t function)
     root->top = inlay_segment_end(m->current) - 1;
     *root->top = outside;
     root->first = root->current = m->current;
-    root->place = m->flow.place;
+    root->place = m->issuer.place;
     m->task = root;
     m->suspended = m->last_suspended = NULL;
     m->n_suspended = m->has_futures = 0;

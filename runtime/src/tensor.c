@@ -91,9 +91,9 @@ static inlay_storage_t *new_storage_in(inlay_activation_t *m, uint32_t memory, s
     for (is_again = 0; is_again < 2; is_again++) {
         storage = home->driver ? inlay_heap_lodge(&m->heap, home, bytes)
                                : inlay_heap_storage(&m->heap, bytes, align);
-        if (storage || !m->flow.in_flight || inlay_progress_drain(m) != INLAY_OK) break;
+        if (storage || !m->issuer.in_flight || inlay_progress_drain(m) != INLAY_OK) break;
     }
-    if (storage || m->flow.is_stopped) return storage;
+    if (storage || m->issuer.is_stopped) return storage;
     if (!home->driver) inlay_no_memory(m);
     else inlay_no_device_memory(m, home, bytes);
     return NULL;
@@ -102,7 +102,7 @@ static inlay_storage_t *new_storage_in(inlay_activation_t *m, uint32_t memory, s
 /* A device that gives none may have no memory, or not be there any more. */
 static inlay_status_t why_no_storage(const inlay_activation_t *m)
 {
-    return m->flow.is_stopped ? INLAY_OUT_OF_MEMORY : m->error->status;
+    return m->issuer.is_stopped ? INLAY_OUT_OF_MEMORY : m->error->status;
 }
 
 static inlay_storage_t *new_storage(inlay_activation_t *m, size_t bytes, size_t align)

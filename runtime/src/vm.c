@@ -111,7 +111,7 @@ OUT_OF_LINE static inlay_status_t issue(inlay_activation_t *m, const inlay_funct
     m->pc = pc;
     m->top = top;
     m->sp = sp;
-    if (m->flow.failure.status) INLAY_TRY(inlay_order_stop(m));
+    if (m->issuer.failure.status) INLAY_TRY(inlay_order_stop(m));
     switch (*pc) {
     case OP_STORAGE: return inlay_op_storage(m, pc + 1);
     case OP_ALLOCATE: return inlay_op_allocate(m, pc + 1);
@@ -395,7 +395,7 @@ again:
         case OP_SPAWN:
             POLL();
             callee = &module->functions[pc[1]];
-            task = m->flow.is_sequential ? NULL : inlay_task_new(m, callee);
+            task = m->issuer.is_sequential ? NULL : inlay_task_new(m, callee);
             if (task) {
                 inlay_task_t *begun = task;
                 pc += 2;
@@ -588,7 +588,7 @@ failed:
         return status;
     }
     note(m, f, pc, top);
-    if (!m->flow.is_stopped) {
+    if (!m->issuer.is_stopped) {
         inlay_where_t where;
         inlay_vm_where(m, &where);
         inlay_vm_explain(m, &where, m->error);

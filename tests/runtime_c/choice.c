@@ -22,10 +22,10 @@ static int64_t now(void *user) { (void)user; return clock_ns; }
 static int call(inlay_activation_t *m, int64_t work, int64_t sequential, int64_t parallel)
 {
     int64_t begin = inlay_choice_begin(m, 0);
-    m->flow.work = work;
-    clock_ns += m->flow.is_sequential ? sequential : parallel;
+    m->issuer.work = work;
+    clock_ns += m->issuer.is_sequential ? sequential : parallel;
     inlay_choice_end(m, 0, begin);
-    return (int)m->flow.is_sequential;
+    return (int)m->issuer.is_sequential;
 }
 
 /* Of so many calls, how many were sequential. */

@@ -315,7 +315,7 @@ static inlay_status_t run(const inlay_host_t *host, const uint8_t *data, size_t 
                             n_results < 8 ? n_results : 8, &error);
         if (inlay_activation_live(activation)) printf("LIVE ");
 #if INLAY_RACES
-        if (!silent && tester->kind && !activation->flow.race.countdown &&
+        if (!silent && tester->kind && !activation->issuer.race.countdown &&
             (round || status != INLAY_OK))
             printf("spoiled ");
 #endif
