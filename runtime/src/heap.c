@@ -86,7 +86,8 @@ inlay_compound_t *inlay_heap_compound(inlay_heap_t *heap, uint32_t kind, uint32_
     return compound;
 }
 
-inlay_storage_t *inlay_heap_borrow(inlay_heap_t *heap, void *data, size_t bytes)
+/* Inlined: each tensor that a program makes is one of these. */
+static inline inlay_storage_t *open_storage(inlay_heap_t *heap, void *data, size_t bytes)
 {
     inlay_storage_t *storage =
         (inlay_storage_t *)(void *)allocate(heap, sizeof *storage, KIND_STORAGE);
@@ -108,13 +109,18 @@ inlay_storage_t *inlay_heap_borrow(inlay_heap_t *heap, void *data, size_t bytes)
     return storage;
 }
 
+inlay_storage_t *inlay_heap_borrow(inlay_heap_t *heap, void *data, size_t bytes)
+{
+    return open_storage(heap, data, bytes);
+}
+
 inlay_storage_t *inlay_heap_storage(inlay_heap_t *heap, size_t bytes, size_t align)
 {
     inlay_storage_t *storage;
     size_t capacity = bytes;
     void *data = inlay_blocks_take(&heap->blocks, &capacity, align);
     if (!data) return NULL;
-    storage = inlay_heap_borrow(heap, data, bytes);
+    storage = open_storage(heap, data, bytes);
     if (!storage) {
         inlay_blocks_give(&heap->blocks, data, capacity, align);
         return NULL;
@@ -128,7 +134,7 @@ inlay_storage_t *inlay_heap_storage(inlay_heap_t *heap, size_t bytes, size_t ali
 
 inlay_storage_t *inlay_heap_lodge(inlay_heap_t *heap, const inlay_home_t *home, size_t bytes)
 {
-    inlay_storage_t *storage = inlay_heap_borrow(heap, DEVICE_BASE, bytes);
+    inlay_storage_t *storage = open_storage(heap, DEVICE_BASE, bytes);
     inlay_memory_t *memory = NULL;
     if (!storage) return NULL;
     if (home->driver->allocate(home->device, home->unit, bytes, &memory, NULL, 0) != INLAY_OK) {
