@@ -83,15 +83,15 @@
 #endif
 
 /* What issuing a command is taken to cost; and how far calls of an activation look ahead for independent
- * work at first, and at most. See ahead.c. */
+ * work at first, and at most. See lookahead.c. */
 #ifndef INLAY_ISSUE_NS
 #define INLAY_ISSUE_NS 500
 #endif
-#ifndef INLAY_AHEAD_NS
-#define INLAY_AHEAD_NS 20000
+#ifndef INLAY_LOOKAHEAD_NS
+#define INLAY_LOOKAHEAD_NS 20000
 #endif
-#ifndef INLAY_MOST_AHEAD_NS
-#define INLAY_MOST_AHEAD_NS 100000
+#ifndef INLAY_MOST_LOOKAHEAD_NS
+#define INLAY_MOST_LOOKAHEAD_NS 100000
 #endif
 
 /* Calls that are tasks at a time; each holds a segment of the stack. Beyond, SPAWN is CALL. */

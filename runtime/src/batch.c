@@ -7,11 +7,11 @@
  * time do not depend on each other, and each gets the bits that it would get alone.
  *
  * The tensors of a batch are copied one behind the other unless they happen to lie so. */
-#include "rooms.h"
+#include "shared.h"
 
 #include <string.h>
 
-#define ROOM_ALIGN 64
+#define STAGING_ALIGN 64
 
 void inlay_batch_add(inlay_activation_t *m, inlay_command_t *c)
 {
@@ -86,15 +86,15 @@ inlay_command_t *inlay_batch_take(inlay_activation_t *m)
 
 /* ---------------------------------------------------------------------------------- running */
 
-typedef struct room {
+typedef struct staging {
     uint8_t *at; /* NULL while only counting */
     size_t bytes;
-} room_t;
+} staging_t;
 
-static void *take_room(room_t *room, size_t bytes)
+static void *reserve(staging_t *staging, size_t bytes)
 {
-    void *found = room->at ? room->at + room->bytes : NULL;
-    room->bytes += (bytes + ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN;
+    void *found = staging->at ? staging->at + staging->bytes : NULL;
+    staging->bytes += (bytes + STAGING_ALIGN - 1) / STAGING_ALIGN * STAGING_ALIGN;
     return found;
 }
 
@@ -129,26 +129,26 @@ static void copy(const inlay_command_t *first, uint32_t port, uint8_t *together,
     }
 }
 
-/* Give a command for all calls its fields and its tensors; `room` is filled or only counted. */
+/* Give a command for all calls its fields and its tensors; `staging` is filled or only counted. */
 static void lay_out(const inlay_command_t *first, int64_t calls, size_t workspace,
-                    inlay_command_t *all, room_t *room)
+                    inlay_command_t *all, staging_t *staging)
 {
     const inlay_kernel_t *kernel = first->kernel;
     uint32_t i;
-    all->buffers = take_room(room, (kernel->n_ports + 1) * sizeof *all->buffers);
-    all->ints = take_room(room, (kernel->n_ints + 1) * sizeof *all->ints);
-    all->answers = take_room(room, (size_t)all->parts * sizeof *all->answers);
+    all->buffers = reserve(staging, (kernel->n_ports + 1) * sizeof *all->buffers);
+    all->ints = reserve(staging, (kernel->n_ints + 1) * sizeof *all->ints);
+    all->answers = reserve(staging, (size_t)all->parts * sizeof *all->answers);
     for (i = 0; i < kernel->n_ports; i++) {
         void *at = first->buffers[i];
         if (!is_shared(kernel, i) && !is_in_line(first, i))
-            at = take_room(room, first->sizes[i] * (size_t)calls);
-        if (room->at) all->buffers[i] = at;
+            at = reserve(staging, first->sizes[i] * (size_t)calls);
+        if (staging->at) all->buffers[i] = at;
     }
     if (workspace) {
-        void *at = take_room(room, workspace);
-        if (room->at) all->buffers[kernel->n_ports] = at;
+        void *at = reserve(staging, workspace);
+        if (staging->at) all->buffers[kernel->n_ports] = at;
     }
-    if (!room->at) return;
+    if (!staging->at) return;
     if (kernel->n_ints) memcpy(all->ints, first->ints, kernel->n_ints * sizeof *all->ints);
     all->ints[kernel->n_ints] = calls;
 }
@@ -178,18 +178,18 @@ static uint8_t *take_memory(inlay_activation_t *m, size_t *bytes)
     uint8_t *memory = NULL, *small = NULL;
     size_t found = 0;
     inlay_lock(m);
-    if (m->shared->room_bytes >= *bytes) memory = m->shared->room;
-    else small = m->shared->room;
-    found = m->shared->room_bytes;
-    m->shared->room = NULL;
-    m->shared->room_bytes = 0;
+    if (m->shared->staging_bytes >= *bytes) memory = m->shared->staging;
+    else small = m->shared->staging;
+    found = m->shared->staging_bytes;
+    m->shared->staging = NULL;
+    m->shared->staging_bytes = 0;
     inlay_unlock(m);
     if (memory) {
         *bytes = found;
         return memory;
     }
-    if (small) m->host->release(m->host->user, small, found, ROOM_ALIGN);
-    return m->host->allocate(m->host->user, *bytes, ROOM_ALIGN);
+    if (small) m->host->release(m->host->user, small, found, STAGING_ALIGN);
+    return m->host->allocate(m->host->user, *bytes, STAGING_ALIGN);
 }
 
 /* Keep the memory for the next batch, unless a larger one is there. */
@@ -198,17 +198,17 @@ static void give_memory(inlay_activation_t *m, uint8_t *memory, size_t bytes)
     uint8_t *other;
     size_t other_bytes;
     inlay_lock(m);
-    other = m->shared->room;
-    other_bytes = m->shared->room_bytes;
+    other = m->shared->staging;
+    other_bytes = m->shared->staging_bytes;
     if (bytes > other_bytes) {
-        m->shared->room = memory;
-        m->shared->room_bytes = bytes;
+        m->shared->staging = memory;
+        m->shared->staging_bytes = bytes;
     } else {
         other = memory;
         other_bytes = bytes;
     }
     inlay_unlock(m);
-    if (other) m->host->release(m->host->user, other, other_bytes, ROOM_ALIGN);
+    if (other) m->host->release(m->host->user, other, other_bytes, STAGING_ALIGN);
 }
 
 /* Run the calls as one; 0 where that was not possible, and nothing is known of any of them. */
@@ -218,7 +218,7 @@ static int run_together(inlay_activation_t *m, inlay_command_t *first, int64_t c
     inlay_command_t all;
     inlay_error_t unheard;
     inlay_status_t status;
-    room_t room = {NULL, 0};
+    staging_t staging = {NULL, 0};
     uint8_t *memory;
     size_t workspace, bytes;
     uint32_t i;
@@ -228,13 +228,13 @@ static int run_together(inlay_activation_t *m, inlay_command_t *first, int64_t c
     /* Fields are made for the kernel with most integers, which takes one more than this. */
     first->ints[kernel->n_ints] = calls;
     if (!measure(m, first, first->ints, &all.parts, &workspace)) return 0;
-    lay_out(first, calls, workspace, &all, &room);
-    bytes = room.bytes;
+    lay_out(first, calls, workspace, &all, &staging);
+    bytes = staging.bytes;
     memory = take_memory(m, &bytes);
     if (!memory) return 0;
-    room.at = memory;
-    room.bytes = 0;
-    lay_out(first, calls, workspace, &all, &room);
+    staging.at = memory;
+    staging.bytes = 0;
+    lay_out(first, calls, workspace, &all, &staging);
     for (i = 0; i < kernel->n_ports; i++)
         if (kernel->ports[i] == 0 && all.buffers[i] != first->buffers[i])
             copy(first, i, all.buffers[i], 1);

@@ -40,7 +40,7 @@ inlay_status_t inlay_activation_create(const inlay_module_t *module, const inlay
     if (!m->config.most_tasks) m->config.most_tasks = INLAY_MOST_TASKS;
     if (!m->config.held_bytes) m->config.held_bytes = INLAY_HELD_BYTES;
     inlay_heap_open(&m->heap, host, m->config.cache_bytes);
-    if (!open_counters(m) || inlay_flow_open(m) != INLAY_OK) {
+    if (!open_counters(m) || inlay_scheduler_open(m) != INLAY_OK) {
         inlay_activation_destroy(m);
         return INLAY_OUT_OF_MEMORY;
     }
@@ -56,7 +56,7 @@ void inlay_activation_destroy(inlay_activation_t *m)
     inlay_task_close(m);
     inlay_heap_close(&m->heap);
     close_counters(m);
-    inlay_flow_close(m);
+    inlay_scheduler_close(m);
     m->host->release(m->host->user, m, sizeof *m, 64);
 }
 
@@ -66,9 +66,9 @@ static inlay_status_t run_function(inlay_activation_t *m, const inlay_entry_t *e
     uint32_t index = (uint32_t)(entry - m->module->entries);
     int64_t begin = inlay_trace_now(m), chosen = inlay_choice_begin(m, index);
     inlay_status_t status;
-    inlay_flow_begin(m);
+    inlay_scheduler_begin(m);
     inlay_task_root(m, entry->function);
-    status = m->issuer.is_sequential ? inlay_vm_run(m) : inlay_flow_end(m, inlay_role_run(m));
+    status = m->issuer.is_sequential ? inlay_vm_run(m) : inlay_scheduler_end(m, inlay_role_run(m));
     if (status == INLAY_OK) inlay_choice_end(m, index, chosen);
     inlay_trace_call(m, entry->function, begin);
     return status;

@@ -8,11 +8,11 @@
  *       `--(a device takes it, behind predecessors that it has)--> started
  *
  * waiting   the issuer made it; it is in no list. `waits` counts predecessors.
- * ready     in one of the lists of the flow, or kept by the thread whose command made it ready.
+ * ready     in one of the lists of the scheduler, or kept by the thread whose command made it ready.
  * running   taken by one thread, which executes it without the lock.
  * started   a device has it. It is done when the driver has told its end and those that it was
  *           started behind are done; `holds` counts these. A command that runs here holds itself.
- * done      in the list of the flow from which the issuer retires: its accesses leave their lists,
+ * done      in the list from which the issuer retires: its accesses leave their lists,
  *           what it held is given back, and its failure, if any, is noted.
  *
  * A command of a device need not wait for predecessors that the same device has *started*: it is

@@ -1,7 +1,7 @@
 /* A command that was taken is run, on this thread, or started: on a device, or as a callback that ends
  * later. Neither lock nor role is held meanwhile, and nothing is touched but the command. What has
  * been started may end, on another thread, before the function that starts it has returned. */
-#include "rooms.h"
+#include "shared.h"
 
 static void keep_status(inlay_activation_t *m, inlay_command_t *c, inlay_status_t status,
                         inlay_error_t *error)

@@ -25,7 +25,7 @@ void inlay_gates_close(struct inlay_module *module);
 
 /* Take a gate, which may be NULL: on return no other device of the hardware is at work. Waits for
  * requests that were started, so it ends when they do. Then give it up, with the ticket of what was
- * started, or NULL. Without a lock of a flow: a driver tells ends meanwhile. */
+ * started, or NULL. Without the lock of a call: a driver tells ends meanwhile. */
 void inlay_gate_take(const struct inlay_module *module, inlay_gate_t *gate,
                      const struct inlay_home *home);
 void inlay_gate_give(const struct inlay_module *module, inlay_gate_t *gate,

@@ -1,6 +1,6 @@
 /* Telling other threads. A thread that waits for this call is told before a worker of the host, which
  * may be asleep or busy with another call; at most one is called for each thing there is to do. */
-#include "rooms.h"
+#include "shared.h"
 
 void inlay_help_call(inlay_activation_t *m)
 {

@@ -1,6 +1,6 @@
 /* The issuer makes a command from the operands of an instruction and submits it, with an edge from each
  * one in flight that it conflicts with. It waits while there are too many, or they hold too much. */
-#include "rooms.h"
+#include "shared.h"
 
 #include <string.h>
 
@@ -59,7 +59,7 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
         *to = edge;
     }
     shared->is_waiting = 0;
-    inlay_ahead_issued(m);
+    inlay_lookahead_issued(m);
     last = shared->ready.last;
     starts = !c->waits && inlay_ready_ends_itself(m, c);
     if (!c->waits && !starts) inlay_ready_add(m, c);
@@ -142,7 +142,7 @@ inlay_status_t inlay_issue_copy(inlay_activation_t *m, inlay_storage_t *to, uint
     inlay_command_t *c;
     if (!bytes) return INLAY_OK;
     INLAY_TRY(inlay_guard_may_write(m, to, at, bytes));
-    if (!inlay_ahead_pays(m)) INLAY_TRY(inlay_progress_settle(m));
+    if (!inlay_lookahead_pays(m)) INLAY_TRY(inlay_progress_settle(m));
     if (m->issuer.is_sequential ||
         (m->config.mode == INLAY_PARALLEL && bytes <= INLAY_COPY_BYTES &&
          !inlay_access_pending(to, at, bytes, 1) && !inlay_access_pending(from, source, bytes, 0))) {

@@ -185,9 +185,9 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     if (m->issuer.is_sequential || kernel->is_ordered) {
         runs_now = 1;
     } else if (m->config.mode == INLAY_PARALLEL && !inlay_gathers(kernel)) {
-        if (!inlay_ahead_pays(m)) INLAY_TRY(inlay_progress_settle(m));
-        runs_now = (is_short || !inlay_ahead_pays(m)) && !is_pending(kernel, tensors);
-        if (runs_now && !is_short) inlay_ahead_ran(m, now->ns);
+        if (!inlay_lookahead_pays(m)) INLAY_TRY(inlay_progress_settle(m));
+        runs_now = (is_short || !inlay_lookahead_pays(m)) && !is_pending(kernel, tensors);
+        if (runs_now && !is_short) inlay_lookahead_ran(m, now->ns);
     }
     INLAY_TRY(inlay_race_tensors(m, kernel, tensors));
     if (runs_now)

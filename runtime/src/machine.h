@@ -9,7 +9,7 @@
 #ifndef INLAY_MACHINE_H
 #define INLAY_MACHINE_H
 
-#include "flow.h"
+#include "scheduler.h"
 #include "heap.h"
 #include "module.h"
 
@@ -84,9 +84,9 @@ struct inlay_activation {
     void *lock;            /* of the host; NULL where it has no threads */
     uint32_t is_tied;      /* only the thread of the call may issue */
     uint32_t is_alone;     /* nothing is gained by putting a kernel off */
-    uint32_t is_paid;      /* looking ahead is; see ahead.c */
+    uint32_t is_paid;      /* looking ahead is; see lookahead.c */
     inlay_issuer_t issuer;
-    inlay_shared_t *shared; /* see rooms.h */
+    inlay_shared_t *shared; /* see shared.h */
     inlay_choice_t *choices;  /* of each entry; NULL where there is no choice */
     inlay_task_t root, *task; /* the one that runs */
     inlay_task_t *suspended, *last_suspended, *free_tasks;

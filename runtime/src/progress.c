@@ -1,6 +1,6 @@
 /* Steps of the issuer in the middle of an instruction that has to wait: for room, for a value, or for
  * all that is in flight. It remains the issuer, and does what there is to do meanwhile. */
-#include "rooms.h"
+#include "shared.h"
 
 inlay_command_t *inlay_progress_take(inlay_activation_t *m, int is_caller)
 {
@@ -56,7 +56,7 @@ static int advance(inlay_activation_t *m, uint32_t ends)
         shared->issuer_waits = shared->is_due = 0;
     }
     issuer->keeps_one = (uint32_t)inlay_ready_any(m);
-    inlay_ahead_look(m);
+    inlay_lookahead_look(m);
     inlay_unlock(m);
     inlay_retire(m, done);
     return runs || done;
@@ -91,7 +91,7 @@ inlay_status_t inlay_progress(inlay_activation_t *m, uint32_t ends)
 
 inlay_status_t inlay_progress_settle(inlay_activation_t *m)
 {
-    while (m->issuer.in_flight && !inlay_ahead_pays(m)) {
+    while (m->issuer.in_flight && !inlay_lookahead_pays(m)) {
         INLAY_TRY(inlay_order_stop(m));
         if (!advance(m, 0)) break;
     }

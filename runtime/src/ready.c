@@ -1,6 +1,6 @@
 /* States of commands between submission and retirement: what begins and ends make ready, and which
  * thread keeps it. Everything here happens with the lock taken; see command.h for the states. */
-#include "rooms.h"
+#include "shared.h"
 
 void inlay_ready_add(inlay_activation_t *m, inlay_command_t *c)
 {

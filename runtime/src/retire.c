@@ -7,7 +7,7 @@ static void retire(inlay_activation_t *m, inlay_command_t *c)
     uint32_t i;
     if (c->is_started) c->home->driver->wait(c->home->device, c->ticket);
     inlay_race_retire(m, c);
-    inlay_ahead_retired(m, c);
+    inlay_lookahead_retired(m, c);
     for (i = 0; i < c->n_accesses; i++) {
         inlay_access_unlist(&c->accesses[i]);
         inlay_heap_unpin(&m->heap, c->accesses[i].storage);

@@ -10,7 +10,7 @@
  * A worker leaves when there is no step to take. The thread of the call waits, until the call is over.
  * An issuer that has to wait in the middle of an instruction (for room, or for all that is in flight)
  * remains it, and takes steps of its own in `inlay_progress`. */
-#include "rooms.h"
+#include "shared.h"
 
 /* With the lock taken, and given up meanwhile: have the role until all tasks wait. */
 static void issue(inlay_activation_t *m, int is_caller)

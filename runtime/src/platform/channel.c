@@ -43,7 +43,7 @@ static int open_memory(size_t bytes)
 
 static uint8_t *place(uint8_t *memory, uint32_t slot)
 {
-    return memory + (size_t)(slot - 1) * WIRE_PIECE;
+    return memory + (size_t)(slot - 1) * WIRE_CHUNK;
 }
 
 static uint8_t *map_memory(int file, size_t bytes)
@@ -55,7 +55,7 @@ static uint8_t *map_memory(int file, size_t bytes)
 
 int inlay_channel_open(channel_t *channel, uint64_t window, int *files)
 {
-    const size_t room = (size_t)(window / WIRE_PIECE) * WIRE_PIECE;
+    const size_t room = (size_t)(window / WIRE_CHUNK) * WIRE_CHUNK;
     int ends[2];
     memset(channel, 0, sizeof *channel);
     channel->end = &channel->first;
@@ -68,7 +68,7 @@ int inlay_channel_open(channel_t *channel, uint64_t window, int *files)
     files[0] = ends[1];
     files[1] = open_memory(room);
     channel->memory = map_memory(files[1], room);
-    channel->slots = channel->memory ? (uint32_t)(room / WIRE_PIECE) : 0;
+    channel->slots = channel->memory ? (uint32_t)(room / WIRE_CHUNK) : 0;
     return 1;
 }
 
@@ -117,7 +117,7 @@ void inlay_channel_close(const carrier_t *carrier, channel_t *channel)
     drop_waiting(carrier, channel);
     drop_coming(carrier, channel);
     if (channel->file >= 0) close(channel->file);
-    if (channel->memory) munmap(channel->memory, (size_t)channel->slots * WIRE_PIECE);
+    if (channel->memory) munmap(channel->memory, (size_t)channel->slots * WIRE_CHUNK);
     channel->file = -1;
     channel->memory = NULL;
     channel->slots = 0;
@@ -207,7 +207,7 @@ static int prepare(const carrier_t *carrier, channel_t *channel)
     packet_t *packet = &channel->coming;
     memset(packet, 0, sizeof *packet);
     carrier->zmq.empty(&packet->head);
-    if (f->head_bytes > WIRE_MOST_HEAD || f->body_bytes > WIRE_PIECE || f->has_body > 1 ||
+    if (f->head_bytes > WIRE_MOST_HEAD || f->body_bytes > WIRE_CHUNK || f->has_body > 1 ||
         carrier->zmq.sized(&packet->head, f->head_bytes) != 0)
         return 0;
     if (!f->has_body) return !f->body_bytes;
@@ -264,13 +264,13 @@ void inlay_channel_join(line_t *line, const int *files)
     fcntl(files[0], F_SETFD, FD_CLOEXEC);
     if (files[1] < 0 || fstat(files[1], &facts) != 0) return;
     line->memory = map_memory(files[1], (size_t)facts.st_size);
-    line->slots = line->memory ? (uint32_t)((size_t)facts.st_size / WIRE_PIECE) : 0;
+    line->slots = line->memory ? (uint32_t)((size_t)facts.st_size / WIRE_CHUNK) : 0;
     close(files[1]);
 }
 
 void inlay_channel_leave(line_t *line)
 {
-    if (line->memory) munmap(line->memory, (size_t)line->slots * WIRE_PIECE);
+    if (line->memory) munmap(line->memory, (size_t)line->slots * WIRE_CHUNK);
     close(line->file);
 }
 

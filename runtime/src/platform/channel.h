@@ -6,7 +6,7 @@
 
 enum {
     CHANNEL_FROM = 1 << 15, /* bytes from which a body is worth a slot */
-    CHANNEL_SLOTS = WIRE_MOST_WINDOW / WIRE_PIECE,
+    CHANNEL_SLOTS = WIRE_MOST_WINDOW / WIRE_CHUNK,
     CHANNEL_NO_SLOT = 0,    /* others are numbered from 1 */
     CHANNEL_FILES = 2       /* of a process: the socket, and memory that both share or -1 */
 };
@@ -26,7 +26,7 @@ typedef struct channel {
     channel_frame_t frame;  /* of what comes */
     size_t got;             /* bytes of it, with its frame */
     packet_t coming;
-    uint8_t *memory;        /* slots of WIRE_PIECE bytes that both share; NULL where there are none */
+    uint8_t *memory;        /* slots of WIRE_CHUNK bytes that both share; NULL where there are none */
     uint32_t slots;
     uint8_t is_taken[CHANNEL_SLOTS];
 } channel_t;

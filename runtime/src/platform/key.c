@@ -180,14 +180,14 @@ int inlay_key_of_server(const carrier_t *carrier, void *socket, const inlay_key_
            !zmq->set(socket, ZMQ_CURVE_SECRETKEY, key->own, sizeof key->own);
 }
 
-void *inlay_door_open(const carrier_t *carrier, void *context)
+void *inlay_authenticator_open(const carrier_t *carrier, void *context)
 {
     const int none = 0;
-    void *door = carrier->zmq.make_socket(context, ZMQ_REP);
-    if (door && !carrier->zmq.set(door, ZMQ_LINGER, &none, sizeof none) &&
-        !carrier->zmq.bind(door, "inproc://zeromq.zap.01"))
-        return door;
-    if (door) carrier->zmq.end_socket(door);
+    void *socket = carrier->zmq.make_socket(context, ZMQ_REP);
+    if (socket && !carrier->zmq.set(socket, ZMQ_LINGER, &none, sizeof none) &&
+        !carrier->zmq.bind(socket, "inproc://zeromq.zap.01"))
+        return socket;
+    if (socket) carrier->zmq.end_socket(socket);
     return NULL;
 }
 
@@ -197,14 +197,14 @@ typedef struct frame {
 } frame_t;
 
 /* Read a question; false where there is none. Frames beyond those that are known are dropped. */
-static int read_question(const zmq_api *zmq, void *door, frame_t *frames, int *n_frames)
+static int read_question(const zmq_api *zmq, void *socket, frame_t *frames, int *n_frames)
 {
     int more = 1;
     for (*n_frames = 0; more; ++*n_frames) {
         frame_t *frame = *n_frames < QUESTION_FRAMES ? &frames[*n_frames] : NULL;
         zmq_msg message;
         zmq->empty(&message);
-        if (zmq->receive(&message, door, ZMQ_DONTWAIT) < 0) {
+        if (zmq->receive(&message, socket, ZMQ_DONTWAIT) < 0) {
             zmq->drop(&message);
             return 0;
         }
@@ -218,12 +218,12 @@ static int read_question(const zmq_api *zmq, void *door, frame_t *frames, int *n
     return 1;
 }
 
-static int say(const zmq_api *zmq, void *door, const void *bytes, size_t size, int flags)
+static int say(const zmq_api *zmq, void *socket, const void *bytes, size_t size, int flags)
 {
     zmq_msg message;
     if (zmq->sized(&message, size) != 0) return 0;
     if (size) memcpy(zmq->data(&message), bytes, size);
-    if (zmq->send(&message, door, ZMQ_DONTWAIT | flags) >= 0) return 1;
+    if (zmq->send(&message, socket, ZMQ_DONTWAIT | flags) >= 0) return 1;
     zmq->drop(&message);
     return 0;
 }
@@ -237,19 +237,19 @@ static int may_come(const frame_t *frames, int n_frames, const inlay_key_t *key)
            memcmp(frames[QUESTION_KEY].bytes, key->wanted, KEY_BYTES) == 0;
 }
 
-void inlay_door_answer(const carrier_t *carrier, void *door, const inlay_key_t *key)
+void inlay_authenticator_answer(const carrier_t *carrier, void *socket, const inlay_key_t *key)
 {
     const zmq_api *zmq = &carrier->zmq;
     frame_t frames[QUESTION_FRAMES];
     int n_frames;
-    while (read_question(zmq, door, frames, &n_frames)) {
+    while (read_question(zmq, socket, frames, &n_frames)) {
         const int is_in = may_come(frames, n_frames, key);
         const frame_t *id = &frames[QUESTION_ID];
         /* version, id, status, text, user, facts; who is not answered stays outside */
-        (void)(say(zmq, door, "1.0", 3, ZMQ_SNDMORE) &&
-               say(zmq, door, id->bytes, n_frames > QUESTION_ID ? id->size : 0, ZMQ_SNDMORE) &&
-               say(zmq, door, is_in ? "200" : "400", 3, ZMQ_SNDMORE) &&
-               say(zmq, door, "", 0, ZMQ_SNDMORE) && say(zmq, door, "", 0, ZMQ_SNDMORE) &&
-               say(zmq, door, "", 0, 0));
+        (void)(say(zmq, socket, "1.0", 3, ZMQ_SNDMORE) &&
+               say(zmq, socket, id->bytes, n_frames > QUESTION_ID ? id->size : 0, ZMQ_SNDMORE) &&
+               say(zmq, socket, is_in ? "200" : "400", 3, ZMQ_SNDMORE) &&
+               say(zmq, socket, "", 0, ZMQ_SNDMORE) && say(zmq, socket, "", 0, ZMQ_SNDMORE) &&
+               say(zmq, socket, "", 0, 0));
     }
 }

@@ -27,8 +27,8 @@ int inlay_key_of_server(const carrier_t *carrier, void *socket, const inlay_key_
 
 /* Make the socket that is asked whether a client may come in; before the server listens. NULL on
  * failure. */
-void *inlay_door_open(const carrier_t *carrier, void *context);
+void *inlay_authenticator_open(const carrier_t *carrier, void *context);
 /* Answer all that is asked there now. */
-void inlay_door_answer(const carrier_t *carrier, void *door, const inlay_key_t *key);
+void inlay_authenticator_answer(const carrier_t *carrier, void *socket, const inlay_key_t *key);
 
 #endif

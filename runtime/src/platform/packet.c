@@ -178,33 +178,33 @@ wire_reader_t inlay_packet_read(const carrier_t *carrier, packet_t *packet)
     return r;
 }
 
-int inlay_bell_open(int bell[2])
+int inlay_wakeup_open(int wakeup[2])
 {
     int i;
-    if (pipe(bell) != 0) return 0;
+    if (pipe(wakeup) != 0) return 0;
     for (i = 0; i < 2; i++) {
-        fcntl(bell[i], F_SETFL, fcntl(bell[i], F_GETFL) | O_NONBLOCK);
-        fcntl(bell[i], F_SETFD, FD_CLOEXEC);
+        fcntl(wakeup[i], F_SETFL, fcntl(wakeup[i], F_GETFL) | O_NONBLOCK);
+        fcntl(wakeup[i], F_SETFD, FD_CLOEXEC);
     }
     return 1;
 }
 
-void inlay_bell_close(int bell[2])
+void inlay_wakeup_close(int wakeup[2])
 {
-    close(bell[0]);
-    close(bell[1]);
+    close(wakeup[0]);
+    close(wakeup[1]);
 }
 
-void inlay_bell_ring(const int bell[2])
+void inlay_wakeup_signal(const int wakeup[2])
 {
     /* A full pipe will wake its reader as well. */
-    if (write(bell[1], "", 1) < 0) return;
+    if (write(wakeup[1], "", 1) < 0) return;
 }
 
-void inlay_bell_hush(const int bell[2])
+void inlay_wakeup_clear(const int wakeup[2])
 {
     char bytes[64];
-    while (read(bell[0], bytes, sizeof bytes) > 0) continue;
+    while (read(wakeup[0], bytes, sizeof bytes) > 0) continue;
 }
 
 int64_t inlay_clock_ms(void)

@@ -52,10 +52,10 @@ void inlay_packet_drop(const carrier_t *carrier, packet_t *packet);
 wire_reader_t inlay_packet_read(const carrier_t *carrier, packet_t *packet);
 
 /* A pipe that wakes a thread which polls. */
-int inlay_bell_open(int bell[2]);
-void inlay_bell_close(int bell[2]);
-void inlay_bell_ring(const int bell[2]); /* any thread, any signal handler */
-void inlay_bell_hush(const int bell[2]);
+int inlay_wakeup_open(int wakeup[2]);
+void inlay_wakeup_close(int wakeup[2]);
+void inlay_wakeup_signal(const int wakeup[2]); /* any thread, any signal handler */
+void inlay_wakeup_clear(const int wakeup[2]);
 
 int64_t inlay_clock_ms(void);
 

@@ -136,7 +136,7 @@ static void dismantle(inlay_device_t *device)
         inlay_packet_drop(&device->carrier, device->urgent);
         device->urgent = next;
     }
-    inlay_bell_close(device->bell);
+    inlay_wakeup_close(device->wakeup);
     pthread_cond_destroy(&device->changed);
     pthread_mutex_destroy(&device->lock);
     inlay_carrier_give(&device->carrier, device, sizeof *device);
@@ -201,7 +201,7 @@ static inlay_status_t remote_open(const inlay_host_t *host, const char *words,
                       "window=MIB (4 to 256), key=PATH (or none), library=PATH",
                       message, bytes);
     }
-    if (!inlay_bell_open(made->bell)) {
+    if (!inlay_wakeup_open(made->wakeup)) {
         inlay_carrier_give(&made->carrier, made, sizeof *made);
         return INLAY_OUT_OF_MEMORY;
     }
@@ -236,7 +236,7 @@ static void remote_close(inlay_device_t *device)
 {
     pthread_mutex_lock(&device->lock);
     device->is_closing = 1;
-    inlay_bell_ring(device->bell);
+    inlay_wakeup_signal(device->wakeup);
     pthread_mutex_unlock(&device->lock);
     pthread_join(device->thread, NULL);
     dismantle(device);

@@ -25,26 +25,26 @@ struct inlay_program {
     found_t *found; /* kernels that were asked for */
 };
 
-/* A request from `start` to `done`. A long copy is several requests to the server, its *pieces*. */
+/* A request from `start` to `done`. A long copy is several requests to the server, its *chunks*. */
 typedef struct flight {
     struct flight *next; /* of its queue, in order */
     inlay_request_t request;
     inlay_ticket_t *after;       /* as the server numbers them; only those that had not ended */
     uint64_t number;             /* of the ticket */
-    uint64_t first, pieces;      /* numbers of its pieces at the server: first, first + 1, ... */
-    uint64_t sent, ended;        /* pieces */
-    uint8_t *is_over;            /* a bit for each piece */
+    uint64_t first, chunks;      /* numbers of its chunks at the server: first, first + 1, ... */
+    uint64_t sent, ended;        /* chunks */
+    uint8_t *is_over;            /* a bit for each chunk */
     inlay_status_t status;
     int64_t answer;
     char *text;                  /* why it failed, or NULL */
-    int64_t left, begun;         /* when the first piece was sent, and the device began with it */
+    int64_t left, begun;         /* when the first chunk was sent, and the device began with it */
     size_t size;                 /* of this object with its arrays */
 } flight_t;
 
 typedef struct lane {
     flight_t *first, *last, *unsent;
     uint64_t started, telling;   /* numbers of the last ticket, and of what is being told; 0: nothing */
-    uint64_t pieces, sent;       /* numbers of the last piece that was made, and that was sent */
+    uint64_t chunks, sent;       /* numbers of the last chunk that was made, and that was sent */
     int64_t busy_until;          /* when the last one ended, as far as times are asked for */
 } lane_t;
 
@@ -76,7 +76,7 @@ struct inlay_device {
 
     pthread_mutex_t lock;         /* guards what follows */
     pthread_cond_t changed;
-    int bell[2];
+    int wakeup[2];
     link_state_t state;
     int is_closing;
     inlay_status_t lost_status;
@@ -94,10 +94,10 @@ struct inlay_device {
 int64_t inlay_remote_now(const inlay_device_t *device);
 /* Say that the connection is lost. Under the lock. */
 void inlay_remote_say_lost(const inlay_device_t *device, char *message, size_t bytes);
-/* What message says a request, in how many pieces, and bytes of the host that go with one. */
+/* What message says a request, in how many chunks, and bytes of the host that go with one. */
 uint32_t inlay_remote_kind_of(const inlay_request_t *request);
-uint64_t inlay_remote_pieces(const inlay_request_t *request);
-size_t inlay_remote_piece_bytes(const flight_t *flight, uint64_t piece);
+uint64_t inlay_remote_chunks(const inlay_request_t *request);
+size_t inlay_remote_chunk_bytes(const flight_t *flight, uint64_t chunk);
 /* Put a message into the list of those to be sent; false where there is no memory. Under the lock. */
 int inlay_remote_post(inlay_device_t *device, const wire_writer_t *head, const void *body,
                       size_t body_bytes);
@@ -118,7 +118,7 @@ inlay_status_t inlay_remote_start(inlay_device_t *device, const inlay_request_t 
 int inlay_remote_send_requests(inlay_device_t *device);
 
 /* remote_end.c: how they end. */
-/* What the server says of the end of a piece. */
+/* What the server says of the end of a chunk. */
 typedef struct ended {
     uint32_t queue;
     uint64_t number;
@@ -127,9 +127,9 @@ typedef struct ended {
     char text[WIRE_MOST_TEXT + 1];
 } ended_t;
 
-/* Note that a piece has ended; returns the flight when that was its last, taken out of its queue.
+/* Note that a chunk has ended; returns the flight when that was its last, taken out of its queue.
  * `is_bad` where the server speaks of what is not on its way. Without the lock. */
-flight_t *inlay_remote_end_piece(inlay_device_t *device, const ended_t *ended, packet_t *packet,
+flight_t *inlay_remote_end_chunk(inlay_device_t *device, const ended_t *ended, packet_t *packet,
                                  int *is_bad);
 /* Fail everything that has not ended. Without the lock, when the sockets are closed. */
 void inlay_remote_fail_all(inlay_device_t *device);

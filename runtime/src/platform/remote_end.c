@@ -12,15 +12,15 @@ static void note_failure(inlay_device_t *device, flight_t *f, const ended_t *end
     if (f->text) memcpy(f->text, ended->text, size);
 }
 
-/* Return the flight of a piece that is on its way, NULL where there is none. Under the lock. */
+/* Return the flight of a chunk that is on its way, NULL where there is none. Under the lock. */
 static flight_t *flight_of(inlay_device_t *device, uint32_t queue, uint64_t number)
 {
     flight_t *f = queue < WIRE_MOST_QUEUES ? device->lanes[queue].first : NULL;
-    uint64_t piece;
-    while (f && f->first + f->pieces <= number) f = f->next;
+    uint64_t chunk;
+    while (f && f->first + f->chunks <= number) f = f->next;
     if (!f || number < f->first || number >= f->first + f->sent) return NULL;
-    piece = number - f->first;
-    return f->is_over[piece / 8] >> (piece % 8) & 1 ? NULL : f;
+    chunk = number - f->first;
+    return f->is_over[chunk / 8] >> (chunk % 8) & 1 ? NULL : f;
 }
 
 static void unlink_flight(lane_t *lane, flight_t *f)
@@ -35,7 +35,7 @@ static void unlink_flight(lane_t *lane, flight_t *f)
     lane->telling = f->number;
 }
 
-/* Whether what came with the end of a piece is what belongs to it. */
+/* Whether what came with the end of a chunk is what belongs to it. */
 static int fits(const carrier_t *carrier, size_t wanted, const packet_t *packet)
 {
     return packet->has_body ? carrier->zmq.size(&packet->body) == wanted : wanted == 0;
@@ -46,7 +46,7 @@ static int64_t within(int64_t least, int64_t most, int64_t value)
     return value < least ? least : value > most ? most : value;
 }
 
-/* Store when the last piece of a flight ended and the first began, in time of the host, where all is
+/* Store when the last chunk of a flight ended and the first began, in time of the host, where all is
  * known that is needed. Copies of bytes of the host begin where they leave and end where they arrive. A
  * queue does one thing at a time, so what was sent early begins when the one before it has ended. */
 static void note_times(const inlay_device_t *device, lane_t *lane, const flight_t *f, int64_t over)
@@ -63,11 +63,11 @@ static void note_times(const inlay_device_t *device, lane_t *lane, const flight_
     lane->busy_until = times[1];
 }
 
-flight_t *inlay_remote_end_piece(inlay_device_t *device, const ended_t *ended, packet_t *packet,
+flight_t *inlay_remote_end_chunk(inlay_device_t *device, const ended_t *ended, packet_t *packet,
                                  int *is_bad)
 {
     const carrier_t *carrier = &device->carrier;
-    uint64_t piece;
+    uint64_t chunk;
     size_t bytes, wanted;
     flight_t *f;
     pthread_mutex_lock(&device->lock);
@@ -75,21 +75,21 @@ flight_t *inlay_remote_end_piece(inlay_device_t *device, const ended_t *ended, p
     pthread_mutex_unlock(&device->lock); /* only this thread takes flights away */
     *is_bad = !f;
     if (!f) return NULL;
-    piece = ended->number - f->first;
-    bytes = inlay_remote_piece_bytes(f, piece);
+    chunk = ended->number - f->first;
+    bytes = inlay_remote_chunk_bytes(f, chunk);
     wanted = inlay_remote_kind_of(&f->request) == WIRE_READ && ended->status == INLAY_OK ? bytes : 0;
     *is_bad = !fits(carrier, wanted, packet);
     if (*is_bad) return NULL;
     if (wanted)
-        memcpy((uint8_t *)f->request.to.host + (size_t)piece * WIRE_PIECE,
+        memcpy((uint8_t *)f->request.to.host + (size_t)chunk * WIRE_CHUNK,
                carrier->zmq.data(&packet->body), wanted);
     pthread_mutex_lock(&device->lock);
-    f->is_over[piece / 8] |= (uint8_t)(1u << (piece % 8));
-    if (!piece) f->begun = ended->begun;
+    f->is_over[chunk / 8] |= (uint8_t)(1u << (chunk % 8));
+    if (!chunk) f->begun = ended->begun;
     note_failure(device, f, ended);
     device->bytes_on_the_way -= bytes;
     device->requests_on_the_way--;
-    if (++f->ended < f->pieces) {
+    if (++f->ended < f->chunks) {
         f = NULL;
     } else {
         note_times(device, &device->lanes[ended->queue], f, ended->over);
@@ -116,7 +116,7 @@ void inlay_remote_fail_all(inlay_device_t *device)
             f = device->lanes[i].first;
             if (f) {
                 unlink_flight(&device->lanes[i], f);
-                if (f->sent < f->pieces) inlay_remote_let_go(device, &f->request);
+                if (f->sent < f->chunks) inlay_remote_let_go(device, &f->request);
                 note_failure(device, f, &lost);
             }
             pthread_mutex_unlock(&device->lock);

@@ -22,18 +22,18 @@ uint32_t inlay_remote_kind_of(const inlay_request_t *r)
     return r->to.memory ? WIRE_WRITE : WIRE_READ;
 }
 
-uint64_t inlay_remote_pieces(const inlay_request_t *r)
+uint64_t inlay_remote_chunks(const inlay_request_t *r)
 {
     const uint32_t kind = inlay_remote_kind_of(r);
-    return kind == WIRE_WRITE || kind == WIRE_READ ? (r->bytes + WIRE_PIECE - 1) / WIRE_PIECE : 1;
+    return kind == WIRE_WRITE || kind == WIRE_READ ? (r->bytes + WIRE_CHUNK - 1) / WIRE_CHUNK : 1;
 }
 
-size_t inlay_remote_piece_bytes(const flight_t *f, uint64_t piece)
+size_t inlay_remote_chunk_bytes(const flight_t *f, uint64_t chunk)
 {
     const uint32_t kind = inlay_remote_kind_of(&f->request);
-    const size_t rest = f->request.bytes - (size_t)piece * WIRE_PIECE;
+    const size_t rest = f->request.bytes - (size_t)chunk * WIRE_CHUNK;
     if (kind != WIRE_WRITE && kind != WIRE_READ) return 0;
-    return rest < WIRE_PIECE ? rest : WIRE_PIECE;
+    return rest < WIRE_CHUNK ? rest : WIRE_CHUNK;
 }
 
 /* ------------------------------------------------------------------- messages before any request */
@@ -55,7 +55,7 @@ int inlay_remote_post(inlay_device_t *device, const wire_writer_t *head, const v
     }
     *device->urgent_end = packet;
     device->urgent_end = &packet->next;
-    inlay_bell_ring(device->bell);
+    inlay_wakeup_signal(device->wakeup);
     return 1;
 }
 

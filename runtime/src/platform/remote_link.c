@@ -148,7 +148,7 @@ static int hear_done(inlay_device_t *device, wire_reader_t *r, packet_t *packet)
     ended.over = inlay_wire_read_i64(r);
     inlay_wire_read_text(r, ended.text, sizeof ended.text);
     if (!inlay_wire_is_whole(r)) return 0;
-    flight = inlay_remote_end_piece(device, &ended, packet, &is_bad);
+    flight = inlay_remote_end_chunk(device, &ended, packet, &is_bad);
     if (flight) inlay_remote_tell(device, flight);
     return !is_bad;
 }
@@ -308,10 +308,10 @@ static void sleep_until_something(inlay_device_t *device, long milliseconds)
     memset(items, 0, sizeof items);
     items[0].socket = device->socket;
     items[1].socket = device->monitor;
-    items[2].fd = device->bell[0];
+    items[2].fd = device->wakeup[0];
     items[0].events = items[1].events = items[2].events = ZMQ_POLLIN;
     if (device->carrier.zmq.poll(items, 3, milliseconds) > 0 && items[2].revents)
-        inlay_bell_hush(device->bell);
+        inlay_wakeup_clear(device->wakeup);
 }
 
 /* Say goodbye where somebody listens, and end the sockets: then nothing reads the memory of

@@ -44,12 +44,12 @@ static const char *wrong_request(const inlay_device_t *device, const inlay_reque
     return NULL;
 }
 
-/* Return the number of the last piece of a ticket, 0 where it has ended. */
-static uint64_t last_piece(const inlay_device_t *device, const inlay_ticket_t *ticket)
+/* Return the number of the last chunk of a ticket, 0 where it has ended. */
+static uint64_t last_chunk(const inlay_device_t *device, const inlay_ticket_t *ticket)
 {
     const flight_t *f = device->lanes[ticket->queue].first;
     while (f && f->number < ticket->number) f = f->next;
-    return f && f->number == ticket->number ? f->first + f->pieces - 1 : 0;
+    return f && f->number == ticket->number ? f->first + f->chunks - 1 : 0;
 }
 
 static const void *keep(uint8_t **at, const void *array, size_t bytes)
@@ -68,8 +68,8 @@ static flight_t *make_flight(const inlay_device_t *device, const inlay_request_t
     const size_t buffers = is_launch ? r->n_buffers * sizeof *r->buffers : 0;
     const size_t ints = is_launch ? r->n_ints * sizeof *r->ints : 0;
     const size_t items = is_launch ? r->n_phases * sizeof *r->items : 0;
-    const uint64_t pieces = inlay_remote_pieces(r);
-    const size_t bits = (size_t)(pieces + 7) / 8;
+    const uint64_t chunks = inlay_remote_chunks(r);
+    const size_t bits = (size_t)(chunks + 7) / 8;
     const size_t size = sizeof(flight_t) + after + buffers + ints + items + bits + 64;
     flight_t *made = inlay_carrier_take(&device->carrier, size);
     uint8_t *at;
@@ -91,7 +91,7 @@ static flight_t *make_flight(const inlay_device_t *device, const inlay_request_t
     made->request.ints = keep(&at, r->ints, ints);
     made->request.items = keep(&at, r->items, items);
     made->is_over = at;
-    made->pieces = pieces;
+    made->chunks = chunks;
     return made;
 }
 
@@ -100,14 +100,14 @@ static void append(inlay_device_t *device, flight_t *flight, const inlay_request
     lane_t *lane = &device->lanes[given->queue];
     uint32_t i;
     for (i = 0; i < given->n_after; i++) {
-        const uint64_t last = last_piece(device, &given->after[i]);
+        const uint64_t last = last_chunk(device, &given->after[i]);
         if (!last || given->after[i].queue == given->queue) continue; /* queues work in order */
         flight->after[flight->request.n_after].queue = given->after[i].queue;
         flight->after[flight->request.n_after++].number = last;
     }
     flight->number = ++lane->started;
-    flight->first = lane->pieces + 1;
-    lane->pieces += flight->pieces;
+    flight->first = lane->chunks + 1;
+    lane->chunks += flight->chunks;
     if (lane->last)
         lane->last->next = flight;
     else
@@ -138,7 +138,7 @@ inlay_status_t inlay_remote_start(inlay_device_t *device, const inlay_request_t 
         append(device, flight, request);
         ticket->queue = request->queue;
         ticket->number = flight->number;
-        if (!pthread_equal(pthread_self(), device->thread)) inlay_bell_ring(device->bell);
+        if (!pthread_equal(pthread_self(), device->thread)) inlay_wakeup_signal(device->wakeup);
     }
     pthread_mutex_unlock(&device->lock);
     return status;
@@ -166,7 +166,7 @@ static int is_awaited(const inlay_device_t *device, const flight_t *f)
 
 static int may_send(const inlay_device_t *device, const flight_t *f)
 {
-    const size_t bytes = inlay_remote_piece_bytes(f, f->sent);
+    const size_t bytes = inlay_remote_chunk_bytes(f, f->sent);
     uint32_t i;
     if (device->requests_on_the_way >= WIRE_MOST_REQUESTS) return 0;
     if (device->bytes_on_the_way + bytes > device->window) return 0;
@@ -198,12 +198,12 @@ static void write_head(wire_writer_t *w, const flight_t *f)
 {
     const inlay_request_t *r = &f->request;
     const uint32_t kind = inlay_remote_kind_of(r);
-    const size_t done = (size_t)f->sent * WIRE_PIECE;
+    const size_t done = (size_t)f->sent * WIRE_CHUNK;
     uint32_t i;
     inlay_wire_begin(w, kind);
     inlay_wire_u32(w, r->queue);
     inlay_wire_u64(w, f->first + f->sent);
-    inlay_wire_u32(w, f->sent ? 0 : r->n_after); /* later pieces come after the first */
+    inlay_wire_u32(w, f->sent ? 0 : r->n_after); /* later chunks come after the first */
     for (i = 0; i < r->n_after && !f->sent; i++) {
         inlay_wire_u32(w, f->after[i].queue);
         inlay_wire_u64(w, f->after[i].number);
@@ -221,14 +221,14 @@ static void write_head(wire_writer_t *w, const flight_t *f)
         write_region(w, &r->to, done);
     } else {
         write_region(w, &r->from, done);
-        inlay_wire_u64(w, inlay_remote_piece_bytes(f, f->sent));
+        inlay_wire_u64(w, inlay_remote_chunk_bytes(f, f->sent));
     }
 }
 
 static int set_body(const carrier_t *carrier, packet_t *packet, const flight_t *f)
 {
-    const size_t bytes = inlay_remote_piece_bytes(f, f->sent);
-    const uint8_t *from = (const uint8_t *)f->request.from.host + (size_t)f->sent * WIRE_PIECE;
+    const size_t bytes = inlay_remote_chunk_bytes(f, f->sent);
+    const uint8_t *from = (const uint8_t *)f->request.from.host + (size_t)f->sent * WIRE_CHUNK;
     int made;
     if (bytes >= POINT_FROM) {
         made = carrier->zmq.around(&packet->body, (void *)(uintptr_t)from, bytes, NULL, NULL);
@@ -240,8 +240,8 @@ static int set_body(const carrier_t *carrier, packet_t *packet, const flight_t *
     return made == 0;
 }
 
-/* Send the next piece of a flight; false where there is no memory, or the socket takes nothing. */
-static int send_piece(inlay_device_t *device, lane_t *lane, flight_t *f)
+/* Send the next chunk of a flight; false where there is no memory, or the socket takes nothing. */
+static int send_chunk(inlay_device_t *device, lane_t *lane, flight_t *f)
 {
     const carrier_t *carrier = &device->carrier;
     wire_writer_t w;
@@ -254,17 +254,17 @@ static int send_piece(inlay_device_t *device, lane_t *lane, flight_t *f)
     }
     if (!f->sent) f->left = inlay_remote_now(device);
     if (!inlay_packet_send(carrier, device->socket, &packet)) return 0;
-    device->bytes_on_the_way += inlay_remote_piece_bytes(f, f->sent);
+    device->bytes_on_the_way += inlay_remote_chunk_bytes(f, f->sent);
     device->requests_on_the_way++;
     lane->sent = f->first + f->sent++;
-    if (f->sent == f->pieces) {
+    if (f->sent == f->chunks) {
         lane->unsent = f->next;
         inlay_remote_let_go(device, &f->request);
     }
     return 1;
 }
 
-/* One piece of each queue in turn, so that none waits for the copies of another. */
+/* One chunk of each queue in turn, so that none waits for the copies of another. */
 int inlay_remote_send_requests(inlay_device_t *device)
 {
     const uint32_t n = device->facts.units * device->facts.queues_per_unit;
@@ -275,7 +275,7 @@ int inlay_remote_send_requests(inlay_device_t *device)
             idle++;
             continue;
         }
-        if (!send_piece(device, lane, lane->unsent)) return 0;
+        if (!send_chunk(device, lane, lane->unsent)) return 0;
         device->next_lane = (i + 1) % n;
         idle = 0;
     }

@@ -40,10 +40,11 @@ inlay_status_t inlay_server_key(const char *path, char *found, size_t found_byte
 /* -------------------------------------------------------------------------------------- opening */
 
 /* Let only those in who have the key; false on failure. */
-static int lock_the_door(inlay_server_t *server)
+static int require_key(inlay_server_t *server)
 {
-    server->door = inlay_door_open(&server->carrier, server->context);
-    return server->door && inlay_key_of_server(&server->carrier, server->socket, &server->key);
+    server->authenticator = inlay_authenticator_open(&server->carrier, server->context);
+    return server->authenticator &&
+           inlay_key_of_server(&server->carrier, server->socket, &server->key);
 }
 
 /* Let a process open the device and say how that went. */
@@ -98,7 +99,7 @@ static int listen_at(inlay_server_t *server, const char *endpoint, int has_key)
            !zmq->set(server->socket, ZMQ_MAXMSGSIZE, &most, sizeof most) &&
            !zmq->set(server->socket, ZMQ_ROUTER_MANDATORY, &one, sizeof one) &&
            !zmq->set(server->socket, ZMQ_IPV6, &v6, sizeof v6) &&
-           (!has_key || lock_the_door(server)) && !zmq->bind(server->socket, endpoint) &&
+           (!has_key || require_key(server)) && !zmq->bind(server->socket, endpoint) &&
            !zmq->get(server->socket, ZMQ_LAST_ENDPOINT, server->endpoint, &used);
 }
 
@@ -134,9 +135,9 @@ static void dismantle(inlay_server_t *server)
     }
     inlay_spawner_close(&server->spawner);
     if (server->socket) zmq->end_socket(server->socket);
-    if (server->door) zmq->end_socket(server->door);
+    if (server->authenticator) zmq->end_socket(server->authenticator);
     inlay_carrier_end(&server->carrier, server->context);
-    inlay_bell_close(server->bell);
+    inlay_wakeup_close(server->wakeup);
     if (server->options) inlay_carrier_give(&server->carrier, server->options, server->options_bytes);
     inlay_carrier_give(&server->carrier, server, sizeof *server);
 }
@@ -170,7 +171,7 @@ inlay_status_t inlay_server_open(const inlay_host_t *host, const inlay_server_co
     made->spawner.process = made->spawner.file = -1;
     made->options_bytes = strlen(options) + 1;
     made->options = inlay_carrier_take(&carrier, made->options_bytes);
-    if (!made->options || !inlay_bell_open(made->bell)) {
+    if (!made->options || !inlay_wakeup_open(made->wakeup)) {
         if (made->options) inlay_carrier_give(&carrier, made->options, made->options_bytes);
         inlay_carrier_give(&carrier, made, sizeof *made);
         return status;
@@ -187,7 +188,7 @@ const char *inlay_server_endpoint(const inlay_server_t *server) { return server-
 void inlay_server_stop(inlay_server_t *server)
 {
     server->is_stopping = 1;
-    inlay_bell_ring(server->bell);
+    inlay_wakeup_signal(server->wakeup);
 }
 
 /* ------------------------------------------------------------------------------------- listening */
@@ -290,11 +291,11 @@ static void sleep_until_something(inlay_server_t *server, zmq_pollitem *items)
     int n = 4;
     memset(items, 0, (4 + server->n_clients) * sizeof *items);
     items[0].socket = server->socket;
-    items[1].fd = server->bell[0];
-    items[2].socket = server->door;
+    items[1].fd = server->wakeup[0];
+    items[2].socket = server->authenticator;
     items[3].fd = server->spawner.file;
     items[0].events = items[1].events = items[2].events = items[3].events = ZMQ_POLLIN;
-    if (!server->door) items[2] = items[1];
+    if (!server->authenticator) items[2] = items[1];
     if (server->spawner.file < 0) items[3] = items[1];
     for (; client; client = client->next) {
         if (client->channel.file < 0) continue;
@@ -302,7 +303,7 @@ static void sleep_until_something(inlay_server_t *server, zmq_pollitem *items)
         items[n++].events = (short)(ZMQ_POLLIN | (client->channel.first ? ZMQ_POLLOUT : 0));
     }
     server->carrier.zmq.poll(items, n, 100);
-    if (items[1].revents) inlay_bell_hush(server->bell);
+    if (items[1].revents) inlay_wakeup_clear(server->wakeup);
 }
 
 static void end_processes(inlay_server_t *server)
@@ -325,7 +326,8 @@ void inlay_server_run(inlay_server_t *server)
     if (!items) return;
     while (!server->is_stopping) {
         sleep_until_something(server, items);
-        if (server->door) inlay_door_answer(&server->carrier, server->door, &server->key);
+        if (server->authenticator)
+            inlay_authenticator_answer(&server->carrier, server->authenticator, &server->key);
         hear_processes(server);
         hear_clients(server);
         inlay_client_look_at_all(server);

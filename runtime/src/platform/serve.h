@@ -69,12 +69,12 @@ struct inlay_server {
     char endpoint[256];
     inlay_key_t key;
     void *context, *socket;
-    void *door;               /* where ZeroMQ asks who may come in; NULL: anybody may */
+    void *authenticator;               /* where ZeroMQ asks who may come in; NULL: anybody may */
     spawner_t spawner;
     client_t *clients, *leaving; /* leaving: forgotten, with a process that has not ended yet */
     uint32_t n_clients, last_id;
-    int bell[2];
-    volatile int is_stopping; /* set by any thread or signal handler, before the bell */
+    int wakeup[2];
+    volatile int is_stopping; /* set by any thread or signal handler, before the wakeup */
 };
 
 /* serve_outbox.c: say a message to a client, whether or not it is there. */

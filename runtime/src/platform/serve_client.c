@@ -87,7 +87,7 @@ static size_t worth(const carrier_t *carrier, packet_t *packet)
         r.at = r.end - sizeof bytes; /* its last field */
         bytes = inlay_wire_read_u64(&r);
     }
-    return bytes >= CHANNEL_FROM && bytes <= WIRE_PIECE ? (size_t)bytes : 0;
+    return bytes >= CHANNEL_FROM && bytes <= WIRE_CHUNK ? (size_t)bytes : 0;
 }
 
 /* Hand a message over, with what is large in a slot. */
@@ -98,7 +98,7 @@ static int hand_over(const carrier_t *carrier, client_t *client, packet_t *packe
     uint32_t bytes = 0;
     if (slot != CHANNEL_NO_SLOT && packet->has_body) {
         bytes = (uint32_t)zmq->size(&packet->body);
-        memcpy(client->channel.memory + (size_t)(slot - 1) * WIRE_PIECE, zmq->data(&packet->body), bytes);
+        memcpy(client->channel.memory + (size_t)(slot - 1) * WIRE_CHUNK, zmq->data(&packet->body), bytes);
         zmq->drop(&packet->body);
         packet->has_body = 0;
     }

@@ -147,10 +147,10 @@ static void read_transfer(const session_t *session, uint32_t kind, wire_reader_t
         request->bytes = parcel->body_bytes;
     } else {
         read_region(session, r, &request->from);
-        request->bytes = inlay_wire_read_count(r, WIRE_PIECE);
+        request->bytes = inlay_wire_read_count(r, WIRE_CHUNK);
         if (inlay_wire_read_u32(r)) r->is_bad = 1; /* the upper half of the count */
     }
-    if (!request->bytes || request->bytes > WIRE_PIECE) r->is_bad = 1;
+    if (!request->bytes || request->bytes > WIRE_CHUNK) r->is_bad = 1;
 }
 
 /* ------------------------------------------------------------------------------------- starting */

@@ -7,7 +7,7 @@
  *
  * A client numbers what it asks for: calls that need an answer by `call`, requests by queue and number
  * as tickets do, so that the tickets of the device behind the server have the same numbers. Copies to
- * and from the host are at most WIRE_PIECE bytes each; longer ones are several requests.
+ * and from the host are at most WIRE_CHUNK bytes each; longer ones are several requests.
  *
  *   HELLO     magic u64, version u32, milliseconds of silence until the server forgets the client u32
  *   PING      (nothing; when there is nothing else to say)
@@ -46,7 +46,7 @@
 #define WIRE_MAGIC UINT64_C(0x31454D5259414C4E) /* "NLAYRME1" */
 enum { WIRE_VERSION = 3 };
 enum {
-    WIRE_PIECE = 1 << 21,        /* bytes of a WRITE or READ */
+    WIRE_CHUNK = 1 << 21,        /* bytes of a WRITE or READ */
     WIRE_MOST_BODY = 1 << 28,    /* bytes of an image */
     WIRE_MOST_HEAD = 1 << 16,
     WIRE_LEAST_WINDOW = 1 << 22, /* bytes of copies that a client may have in flight */

@@ -1,7 +1,7 @@
-/* What threads share in a call, all of it under the lock: see flow.h. Files that do not include this
+/* What threads share in a call, all of it under the lock: see scheduler.h. Files that do not include this
  * cannot touch it. */
-#ifndef INLAY_ROOMS_H
-#define INLAY_ROOMS_H
+#ifndef INLAY_SHARED_H
+#define INLAY_SHARED_H
 
 #include "machine.h"
 
@@ -25,8 +25,8 @@ struct inlay_shared {
     uint32_t issuer_waits, is_due;  /* for so many ends of commands; they have come */
     uint32_t caller_waits;          /* the thread of the call does, for anything to do */
     int asked;                      /* host.poll said to end the call; asked by its thread */
-    uint8_t *room;                  /* memory that a batch left for the next; NULL for none */
-    size_t room_bytes;
+    uint8_t *staging;                  /* memory that a batch left for the next; NULL for none */
+    size_t staging_bytes;
 };
 
 /* --------------------------------------------------------------------------------- queues */

@@ -1,5 +1,5 @@
-/* The life of a flow: opened with an activation, begun and ended with each call, closed. */
-#include "rooms.h"
+/* The life of a command scheduler: opened with an activation, begun and ended with each call, closed. */
+#include "shared.h"
 
 #include <string.h>
 
@@ -39,7 +39,7 @@ static int open_batches(inlay_activation_t *m)
     return 1;
 }
 
-inlay_status_t inlay_flow_open(inlay_activation_t *m)
+inlay_status_t inlay_scheduler_open(inlay_activation_t *m)
 {
     inlay_shared_t *shared = m->host->allocate(m->host->user, sizeof *shared, 64);
     if (!shared) return INLAY_OUT_OF_MEMORY;
@@ -49,7 +49,7 @@ inlay_status_t inlay_flow_open(inlay_activation_t *m)
     shared->job.run = inlay_role_work;
     m->is_tied = (uint32_t)is_tied(m);
     m->is_alone = (uint32_t)is_alone(m);
-    inlay_ahead_open(m);
+    inlay_lookahead_open(m);
     if (m->config.mode == INLAY_PARALLEL && m->host->threads) {
         m->lock = m->host->threads->open(m->host->user);
         if (!m->lock) return INLAY_OUT_OF_MEMORY;
@@ -59,14 +59,14 @@ inlay_status_t inlay_flow_open(inlay_activation_t *m)
                                                                           : INLAY_OUT_OF_MEMORY;
 }
 
-void inlay_flow_close(inlay_activation_t *m)
+void inlay_scheduler_close(inlay_activation_t *m)
 {
     inlay_shared_t *shared = m->shared;
     if (!shared) return;
     inlay_choice_close(m);
     inlay_items_close(m);
     inlay_race_close(m);
-    if (shared->room) m->host->release(m->host->user, shared->room, shared->room_bytes, 64);
+    if (shared->staging) m->host->release(m->host->user, shared->staging, shared->staging_bytes, 64);
     if (shared->gathered)
         m->host->release(m->host->user, shared->gathered,
                          m->module->n_kernels * sizeof *shared->gathered, 64);
@@ -74,7 +74,7 @@ void inlay_flow_close(inlay_activation_t *m)
     m->host->release(m->host->user, shared, sizeof *shared, 64);
 }
 
-void inlay_flow_begin(inlay_activation_t *m)
+void inlay_scheduler_begin(inlay_activation_t *m)
 {
     inlay_shared_t *shared = m->shared;
     inlay_issuer_t *issuer = &m->issuer;
@@ -92,7 +92,7 @@ void inlay_flow_begin(inlay_activation_t *m)
     if (!issuer->random) issuer->random = 1;
 }
 
-inlay_status_t inlay_flow_end(inlay_activation_t *m, inlay_status_t status)
+inlay_status_t inlay_scheduler_end(inlay_activation_t *m, inlay_status_t status)
 {
     inlay_shared_t *shared = m->shared;
     inlay_issuer_t *issuer = &m->issuer;

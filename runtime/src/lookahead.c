@@ -6,7 +6,7 @@
  *
  *   a command made while nobody else works for the call     costs INLAY_ISSUE_NS
  *   one made while another thread does                      is free: nothing waits for the issuer
- *   the first call of an activation                         begins with INLAY_AHEAD_NS
+ *   the first call of an activation                         begins with INLAY_LOOKAHEAD_NS
  *   a command that ran beside another one                   gives a quarter of its predicted time:
  *                                                           both do, so half of what was gained
  *   a long kernel that was not put off                      gives a 64th of it, to look again later
@@ -17,22 +17,22 @@
  *
  * Kernels that gather to batches, callbacks and devices gain by being put off in any case: programs
  * with those look ahead without bounds. All of this is of the issuer but `is_beside` of a command. */
-#include "rooms.h"
+#include "shared.h"
 
 #define AGAIN 64
 #define SHARE 4
 
-void inlay_ahead_open(inlay_activation_t *m)
+void inlay_lookahead_open(inlay_activation_t *m)
 {
     uint32_t i;
     m->is_paid = m->config.mode == INLAY_PARALLEL && !m->module->n_devices &&
                       !m->module->has_batches;
     for (i = 0; i < m->module->n_kernels; i++)
         if (m->module->kernels[i].body == INLAY_BODY_CALLBACK) m->is_paid = 0;
-    m->issuer.credit = INLAY_AHEAD_NS;
+    m->issuer.credit = INLAY_LOOKAHEAD_NS;
 }
 
-int inlay_ahead_pays(const inlay_activation_t *m)
+int inlay_lookahead_pays(const inlay_activation_t *m)
 {
     return !m->is_paid || m->issuer.is_beside || m->issuer.credit > 0;
 }
@@ -40,23 +40,23 @@ int inlay_ahead_pays(const inlay_activation_t *m)
 static void give(inlay_activation_t *m, int64_t ns)
 {
     int64_t *credit = &m->issuer.credit;
-    *credit = ns < INLAY_MOST_AHEAD_NS - *credit ? *credit + ns : INLAY_MOST_AHEAD_NS;
+    *credit = ns < INLAY_MOST_LOOKAHEAD_NS - *credit ? *credit + ns : INLAY_MOST_LOOKAHEAD_NS;
 }
 
-void inlay_ahead_ran(inlay_activation_t *m, int64_t ns) { give(m, ns / AGAIN); }
+void inlay_lookahead_ran(inlay_activation_t *m, int64_t ns) { give(m, ns / AGAIN); }
 
-void inlay_ahead_retired(inlay_activation_t *m, const inlay_command_t *c)
+void inlay_lookahead_retired(inlay_activation_t *m, const inlay_command_t *c)
 {
     if (c->is_beside) give(m, c->ns / SHARE);
 }
 
-void inlay_ahead_look(inlay_activation_t *m)
+void inlay_lookahead_look(inlay_activation_t *m)
 {
     m->issuer.is_beside = m->shared->n_running > 0;
 }
 
-void inlay_ahead_issued(inlay_activation_t *m)
+void inlay_lookahead_issued(inlay_activation_t *m)
 {
-    inlay_ahead_look(m);
+    inlay_lookahead_look(m);
     if (!m->issuer.is_beside) m->issuer.credit -= INLAY_ISSUE_NS;
 }

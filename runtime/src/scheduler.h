@@ -1,4 +1,4 @@
-/* The flow of a call: which commands are in flight, and which thread does what.
+/* The command scheduler of a call: which commands are in flight, and which thread does what.
  *
  * *Issuing* is executing the instructions of the call. It is a role that at most one thread has, the
  * *issuer*. It is given up when all tasks wait, and then taken by whoever next ends a command: the
@@ -12,7 +12,7 @@
  *                                    with the role, which is given and taken under the lock.
  *   any thread, under the lock       `shared`: lists of what is ready and what is done, who waits for
  *                                    what; states of commands and their edges. Only files that
- *                                    include rooms.h know what is in it.
+ *                                    include shared.h know what is in it.
  *   who has taken a command          its operands and its status, without the lock, until it is done.
  *   nobody, once issued              kernel, operands, place, number of a command.
  *
@@ -22,24 +22,24 @@
  *
  * Files, each of which uses only those below it:
  *
- *   flow.c     the life of a flow: opened, begun, ended, closed
- *   choice.c   whether a call runs as in sequential mode, without any of what follows
- *   role.c     what threads do: issue, help, wait
- *   resume.c   which suspended task goes on
- *   issue.c    a command is made and submitted
- *   progress.c what an issuer does that has to wait
- *   retire.c   a command that is done gives back what it held
- *   execute.c  a command that was taken runs, or is started on a device
- *   ready.c    what begins and ends make ready, and who keeps it
- *   help.c     telling other threads
- *   ahead.c    how far the issuer looks ahead
- *   access.c   which commands in flight conflict
- *   order.c    the order of the program, and the earliest failure in it
- *   items.c    memory of commands, edges and places
+ *   scheduler.c  its life: opened, begun, ended, closed
+ *   choice.c     whether a call runs as in sequential mode, without any of what follows
+ *   role.c       what threads do: issue, help, wait
+ *   resume.c     which suspended task goes on
+ *   issue.c      a command is made and submitted
+ *   progress.c   what an issuer does that has to wait
+ *   retire.c     a command that is done gives back what it held
+ *   execute.c    a command that was taken runs, or is started on a device
+ *   ready.c      what begins and ends make ready, and who keeps it
+ *   help.c       telling other threads
+ *   lookahead.c  how far the issuer looks ahead
+ *   access.c     which commands in flight conflict
+ *   order.c      the order of the program, and the earliest failure in it
+ *   items.c      memory of commands, edges and places
  *
  * See docs/design/0010-futures.md. */
-#ifndef INLAY_FLOW_H
-#define INLAY_FLOW_H
+#ifndef INLAY_SCHEDULER_H
+#define INLAY_SCHEDULER_H
 
 #include "command.h"
 
@@ -52,9 +52,10 @@ typedef struct inlay_failure {
     inlay_error_t error;
 } inlay_failure_t;
 
-/* What threads share under the lock: see rooms.h. */
+/* What threads share under the lock: see shared.h. */
 typedef struct inlay_shared inlay_shared_t;
 
+/* What passes from issuer to issuer, and nobody else touches. */
 typedef struct inlay_issuer {
     uint32_t is_caller;             /* it is the thread of the call */
     uint32_t keeps_one;             /* it has made one ready, and told nobody */
@@ -67,7 +68,7 @@ typedef struct inlay_issuer {
     uint32_t is_stopped;            /* an instruction saw the failure */
     size_t command_bytes;
     uint32_t is_beside;             /* somebody else worked, when last seen */
-    int64_t credit;                 /* ns; see ahead.c */
+    int64_t credit;                 /* ns; see lookahead.c */
     uint32_t is_sequential;         /* this call puts nothing off */
     int64_t work;                   /* ns predicted of the kernels of this call */
     uint64_t number;                /* of the next command */
@@ -80,13 +81,13 @@ typedef struct inlay_issuer {
 
 struct inlay_activation;
 
-inlay_status_t inlay_flow_open(struct inlay_activation *m);
-void inlay_flow_close(struct inlay_activation *m);
+inlay_status_t inlay_scheduler_open(struct inlay_activation *m);
+void inlay_scheduler_close(struct inlay_activation *m);
 
 /* Before and after the instructions of a call; `inlay_role_run` executes them between. `end` finishes
  * or drops what is in flight, and returns the earliest failure, which may be the one given. */
-void inlay_flow_begin(struct inlay_activation *m);
-inlay_status_t inlay_flow_end(struct inlay_activation *m, inlay_status_t status);
+void inlay_scheduler_begin(struct inlay_activation *m);
+inlay_status_t inlay_scheduler_end(struct inlay_activation *m, inlay_status_t status);
 
 /* choice.c. Before a call: decide issuer.is_sequential; after it, where it went well: note its time. */
 int64_t inlay_choice_begin(struct inlay_activation *m, uint32_t entry);
@@ -122,10 +123,10 @@ void inlay_execute_own(struct inlay_activation *m);
 /* Whether kernels that are callbacks are started, and end later. */
 int inlay_execute_starts(const struct inlay_activation *m);
 
-/* ahead.c. Whether the issuer may look ahead of what it could run; and a kernel of so many ns, for
+/* lookahead.c. Whether the issuer may look ahead of what it could run; and a kernel of so many ns, for
  * which it did not. */
-int inlay_ahead_pays(const struct inlay_activation *m);
-void inlay_ahead_ran(struct inlay_activation *m, int64_t ns);
+int inlay_lookahead_pays(const struct inlay_activation *m);
+void inlay_lookahead_ran(struct inlay_activation *m, int64_t ns);
 
 /* help.c. Before the issuer is busy with something else: others are told of what it keeps. */
 void inlay_help_share(struct inlay_activation *m);
@@ -150,7 +151,7 @@ uint64_t inlay_order_random(struct inlay_activation *m);
  * activation; NULL without memory. */
 void *inlay_items_slab(struct inlay_activation *m, size_t item_bytes);
 
-/* ------------------------------------------------------------------ for the flow itself: of the issuer */
+/* ------------------------------------------------------------- for the scheduler: of the issuer */
 
 /* items.c */
 /* Room for m->now and for commands of this module; 0 without memory. Then all of it given back. */
@@ -185,14 +186,14 @@ void inlay_access_unlist(inlay_access_t *access);
 int inlay_choice_open(struct inlay_activation *m);
 void inlay_choice_close(struct inlay_activation *m);
 
-/* ahead.c */
+/* lookahead.c */
 /* With an activation. */
-void inlay_ahead_open(struct inlay_activation *m);
+void inlay_lookahead_open(struct inlay_activation *m);
 /* With the lock taken: a command was issued; or the issuer only looks who else works. */
-void inlay_ahead_issued(struct inlay_activation *m);
-void inlay_ahead_look(struct inlay_activation *m);
+void inlay_lookahead_issued(struct inlay_activation *m);
+void inlay_lookahead_look(struct inlay_activation *m);
 /* A command that ran is retired. */
-void inlay_ahead_retired(struct inlay_activation *m, const inlay_command_t *c);
+void inlay_lookahead_retired(struct inlay_activation *m, const inlay_command_t *c);
 
 /* retire.c */
 /* Give back what the commands of a list held; their failures are noted. */
