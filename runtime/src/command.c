@@ -150,7 +150,7 @@ void inlay_command_address(const inlay_activation_t *m, inlay_command_t *c,
 {
     const inlay_kernel_t *kernel = c->kernel;
     uint32_t i;
-    c->home = NULL;
+    c->space = NULL;
     for (i = 0; i < kernel->n_ports; i++) {
         const inlay_view_t *view = (const inlay_view_t *)(const void *)tensors[i].as.object;
         c->sizes[i] = view->bytes;
@@ -158,7 +158,7 @@ void inlay_command_address(const inlay_activation_t *m, inlay_command_t *c,
         c->regions[i].offset = (size_t)(view->data - view->storage->data);
         c->regions[i].host = view->data;
         /* Of a copy, the queue of the device that gets it, else of the one that gives it. */
-        if (view->storage->home) c->home = view->storage->home;
+        if (view->storage->space) c->space = view->storage->space;
     }
-    if (kernel->body == INLAY_BODY_DEVICE) c->home = &m->module->homes[kernel->memory];
+    if (kernel->body == INLAY_BODY_DEVICE) c->space = &m->module->spaces[kernel->memory];
 }

@@ -93,7 +93,7 @@ struct inlay_command {
     int64_t times[2];                 /* when a device began and ended; 0 where it does not say */
     inlay_tensor_t *tensors;          /* of a kernel that takes tensors */
     inlay_region_t *regions;          /* of a kernel that may work on memory of devices */
-    const inlay_home_t *home;         /* whose queue it is for; NULL: it runs here */
+    const inlay_space_t *space;       /* whose queue it is for; NULL: it runs here */
     inlay_ticket_t ticket;            /* there */
     uint32_t is_started;              /* and ends by itself */
     uint32_t n_after;

@@ -21,28 +21,28 @@ static inlay_status_t device_fails(inlay_error_t *error, const inlay_unopened_t 
     return status;
 }
 
-inlay_status_t inlay_no_device_memory(inlay_activation_t *m, const inlay_home_t *home, size_t bytes)
+inlay_status_t inlay_no_device_memory(inlay_activation_t *m, const inlay_space_t *space, size_t bytes)
 {
     /* Asked again, to be told why: there is no memory, or the device is not there any more. */
     char message[INLAY_MESSAGE_BYTES];
     inlay_memory_t *memory = NULL;
     inlay_status_t status;
     message[0] = '\0';
-    status = home->driver->allocate(home->device, home->unit, bytes, &memory, message, sizeof message);
+    status = space->driver->allocate(space->device, space->unit, bytes, &memory, message, sizeof message);
     if (status == INLAY_OK) {
-        home->driver->release(home->device, memory);
+        space->driver->release(space->device, memory);
         status = INLAY_OUT_OF_MEMORY;
     }
     if (status == INLAY_OUT_OF_MEMORY && !message[0])
-        return device_fails(m->error, home->record, status, "it has no more memory");
-    device_fails(m->error, home->record, status, message);
+        return device_fails(m->error, space->record, status, "it has no more memory");
+    device_fails(m->error, space->record, status, message);
     inlay_say(m->error, " (where memory was asked for)");
     return status;
 }
 
-inlay_status_t inlay_not_in_host(inlay_activation_t *m, const inlay_home_t *home)
+inlay_status_t inlay_not_in_host(inlay_activation_t *m, const inlay_space_t *space)
 {
-    return device_fails(m->error, home->record, INLAY_KIND_MISMATCH,
+    return device_fails(m->error, space->record, INLAY_KIND_MISMATCH,
                         "the host needs a tensor that is in its memory");
 }
 
@@ -91,7 +91,7 @@ static inlay_status_t make_table(inlay_module_t *module, inlay_unopened_t *recor
     return INLAY_OK;
 }
 
-static inlay_status_t load(inlay_module_t *module, inlay_unopened_t *record, inlay_home_t *first,
+static inlay_status_t load(inlay_module_t *module, inlay_unopened_t *record, inlay_space_t *first,
                            char *message, size_t bytes)
 {
     const void *image = record->image;
@@ -107,7 +107,7 @@ static inlay_status_t load(inlay_module_t *module, inlay_unopened_t *record, inl
 static inlay_status_t open_device(inlay_module_t *module, inlay_unopened_t *record,
                                   inlay_error_t *error)
 {
-    inlay_home_t *first = &module->homes[record->memories[0]];
+    inlay_space_t *first = &module->spaces[record->memories[0]];
     const inlay_driver_t *driver = NULL;
     inlay_device_facts_t facts;
     char message[INLAY_MESSAGE_BYTES];
@@ -134,10 +134,10 @@ static inlay_status_t open_device(inlay_module_t *module, inlay_unopened_t *reco
     status = load(module, record, first, message, sizeof message);
     if (status != INLAY_OK) return device_fails(error, record, status, message);
     for (i = 0; i < record->n_memories; i++) {
-        module->homes[record->memories[i]] = *first;
-        module->homes[record->memories[i]].memory = record->memories[i];
-        module->homes[record->memories[i]].unit = i;
-        module->homes[record->memories[i]].queues = facts.queues_per_unit;
+        module->spaces[record->memories[i]] = *first;
+        module->spaces[record->memories[i]].memory = record->memories[i];
+        module->spaces[record->memories[i]].unit = i;
+        module->spaces[record->memories[i]].queues = facts.queues_per_unit;
     }
     return INLAY_OK;
 }
@@ -147,16 +147,16 @@ static inlay_status_t find_kernels(inlay_module_t *module, inlay_error_t *error)
     uint32_t i;
     for (i = 0; i < module->n_kernels; i++) {
         inlay_kernel_t *kernel = &module->kernels[i];
-        const inlay_home_t *home;
+        const inlay_space_t *space;
         const char *name;
         if (kernel->body != INLAY_BODY_DEVICE) continue;
-        home = &module->homes[kernel->memory];
+        space = &module->spaces[kernel->memory];
         name = terminated(module, kernel->symbol.at, kernel->symbol.bytes);
-        if (!name) return device_fails(error, home->record, INLAY_OUT_OF_MEMORY, "");
+        if (!name) return device_fails(error, space->record, INLAY_OUT_OF_MEMORY, "");
         kernel->number =
-            home->driver->find(home->device, home->program, name, kernel->n_phases);
+            space->driver->find(space->device, space->program, name, kernel->n_phases);
         if (kernel->number >= 0) continue;
-        device_fails(error, home->record, INLAY_SYMBOL, "its image has no kernel '");
+        device_fails(error, space->record, INLAY_SYMBOL, "its image has no kernel '");
         inlay_say_text(error, kernel->symbol);
         inlay_say(error, "'");
         return INLAY_SYMBOL;
@@ -183,7 +183,7 @@ static void note(void *argument, inlay_status_t status, int64_t answer, const ch
     outcome->message[bytes] = '\0';
 }
 
-static inlay_status_t start_and_wait(const inlay_home_t *home, inlay_request_t *request,
+static inlay_status_t start_and_wait(const inlay_space_t *space, inlay_request_t *request,
                                      outcome_t *outcome)
 {
     inlay_ticket_t ticket;
@@ -191,14 +191,14 @@ static inlay_status_t start_and_wait(const inlay_home_t *home, inlay_request_t *
     outcome->answer = 0;
     request->done = note;
     request->argument = outcome;
-    outcome->status = home->driver->start(home->device, request, &ticket, outcome->message,
+    outcome->status = space->driver->start(space->device, request, &ticket, outcome->message,
                                           sizeof outcome->message);
     if (outcome->status != INLAY_OK) return outcome->status;
-    home->driver->wait(home->device, ticket);
+    space->driver->wait(space->device, ticket);
     return outcome->status;
 }
 
-static inlay_status_t move_constant(const inlay_home_t *home, inlay_view_t *view,
+static inlay_status_t move_constant(const inlay_space_t *space, inlay_view_t *view,
                                     inlay_error_t *error)
 {
     inlay_storage_t *storage = view->storage;
@@ -206,20 +206,20 @@ static inlay_status_t move_constant(const inlay_home_t *home, inlay_view_t *view
     outcome_t outcome;
     outcome.message[0] = '\0';
     outcome.status =
-        home->driver->allocate(home->device, home->unit, storage->bytes, &storage->memory,
+        space->driver->allocate(space->device, space->unit, storage->bytes, &storage->memory,
                                outcome.message, sizeof outcome.message);
     if (outcome.status != INLAY_OK)
-        return device_fails(error, home->record, outcome.status, outcome.message);
+        return device_fails(error, space->record, outcome.status, outcome.message);
     memset(&request, 0, sizeof request);
     request.action = INLAY_COPY;
-    request.queue = home->unit * home->queues + INLAY_QUEUE_COPY;
+    request.queue = space->unit * space->queues + INLAY_QUEUE_COPY;
     request.from.host = storage->data;
     request.to.memory = storage->memory;
     request.bytes = storage->bytes;
-    storage->home = home;
+    storage->space = space;
     storage->data = view->data = DEVICE_BASE;
-    if (start_and_wait(home, &request, &outcome) != INLAY_OK)
-        return device_fails(error, home->record, outcome.status, outcome.message);
+    if (start_and_wait(space, &request, &outcome) != INLAY_OK)
+        return device_fails(error, space->record, outcome.status, outcome.message);
     return INLAY_OK;
 }
 
@@ -232,8 +232,8 @@ inlay_status_t inlay_devices_open(inlay_module_t *module, inlay_error_t *error)
         return inlay_fail(error, INLAY_OUT_OF_MEMORY, "no memory for devices", NULL, 0);
     INLAY_TRY(find_kernels(module, error));
     for (i = 0; i < module->n_constants; i++) {
-        const inlay_home_t *home = &module->homes[module->constant_memories[i]];
-        if (home->driver) INLAY_TRY(move_constant(home, module->constants[i], error));
+        const inlay_space_t *space = &module->spaces[module->constant_memories[i]];
+        if (space->driver) INLAY_TRY(move_constant(space, module->constants[i], error));
     }
     return INLAY_OK;
 }
@@ -244,10 +244,10 @@ void inlay_devices_close(inlay_module_t *module)
     for (i = 0; module->constants && i < module->n_constants; i++) {
         inlay_storage_t *storage = module->constants[i] ? module->constants[i]->storage : NULL;
         if (storage && storage->memory)
-            storage->home->driver->release(storage->home->device, storage->memory);
+            storage->space->driver->release(storage->space->device, storage->memory);
     }
-    for (i = 0; module->homes && i < module->n_devices; i++) {
-        const inlay_home_t *first = &module->homes[module->devices[i].memories[0]];
+    for (i = 0; module->spaces && i < module->n_devices; i++) {
+        const inlay_space_t *first = &module->spaces[module->devices[i].memories[0]];
         if (!first->driver) continue;
         if (first->program) first->driver->unload(first->device, first->program);
         first->driver->close(first->device);
@@ -259,7 +259,7 @@ int inlay_module_is_lost(const inlay_module_t *module)
 {
     uint32_t i;
     for (i = 0; i < module->n_devices; i++) {
-        const inlay_home_t *first = &module->homes[module->devices[i].memories[0]];
+        const inlay_space_t *first = &module->spaces[module->devices[i].memories[0]];
         if (first->driver && first->driver->is_lost && first->driver->is_lost(first->device)) return 1;
     }
     return 0;
@@ -271,7 +271,7 @@ int inlay_module_is_lost(const inlay_module_t *module)
 static inlay_status_t kernel_fails(inlay_error_t *error, const inlay_command_t *c,
                                    inlay_status_t status, const char *message)
 {
-    device_fails(error, c->home->record, status, message);
+    device_fails(error, c->space->record, status, message);
     inlay_say(error, " (kernel '");
     inlay_say_text(error, c->kernel->name);
     inlay_say(error, "')");
@@ -299,7 +299,7 @@ static inlay_status_t prepare_launch(const inlay_activation_t *m, inlay_command_
     const inlay_kernel_t *kernel = c->kernel;
     uint32_t i;
     request->action = INLAY_LAUNCH;
-    request->program = c->home->program;
+    request->program = c->space->program;
     request->kernel = (uint32_t)kernel->number;
     request->buffers = c->regions;
     request->n_buffers = kernel->n_ports;
@@ -331,7 +331,7 @@ static inlay_status_t take_workspace(const inlay_command_t *c, inlay_memory_t **
     if (!inlay_formula_value(kernel->workspace, c->ints, &bytes) || bytes < 0 ||
         bytes > INLAY_MAX_STORAGE)
         return inlay_fail(error, INLAY_BAD_DIMS, "a workspace has no possible size", NULL, 0);
-    status = c->home->driver->allocate(c->home->device, c->home->unit, (size_t)bytes, workspace,
+    status = c->space->driver->allocate(c->space->device, c->space->unit, (size_t)bytes, workspace,
                                        message, sizeof message);
     return status == INLAY_OK ? status : kernel_fails(error, c, status, message);
 }
@@ -341,7 +341,7 @@ static inlay_status_t prepare(const inlay_activation_t *m, inlay_command_t *c,
                               inlay_error_t *error)
 {
     memset(request, 0, sizeof *request);
-    request->queue = c->home->unit * c->home->queues;
+    request->queue = c->space->unit * c->space->queues;
     request->after = c->after;
     request->n_after = c->n_after;
     if (c->kernel->body == INLAY_BODY_COPY) {
@@ -365,8 +365,8 @@ static inlay_status_t prepare(const inlay_activation_t *m, inlay_command_t *c,
 inlay_status_t inlay_device_start(const inlay_activation_t *m, inlay_command_t *c, inlay_done_t done,
                                   void *argument, inlay_error_t *error)
 {
-    const inlay_home_t *home = c->home;
-    inlay_gate_t *gate = c->kernel->body == INLAY_BODY_DEVICE ? home->gate : NULL;
+    const inlay_space_t *space = c->space;
+    inlay_gate_t *gate = c->kernel->body == INLAY_BODY_DEVICE ? space->gate : NULL;
     inlay_memory_t *workspace = NULL;
     char message[INLAY_MESSAGE_BYTES];
     int64_t items[MOST_PHASES];
@@ -378,27 +378,27 @@ inlay_status_t inlay_device_start(const inlay_activation_t *m, inlay_command_t *
     request.argument = argument;
     c->times[0] = c->times[1] = 0;
     if (m->host->event) request.times = c->times;
-    inlay_gate_take(m->module, gate, home);
-    status = home->driver->start(home->device, &request, &c->ticket, message, sizeof message);
-    inlay_gate_give(m->module, gate, home, status == INLAY_OK ? &c->ticket : NULL);
-    if (workspace) home->driver->release(home->device, workspace);
+    inlay_gate_take(m->module, gate, space);
+    status = space->driver->start(space->device, &request, &c->ticket, message, sizeof message);
+    inlay_gate_give(m->module, gate, space, status == INLAY_OK ? &c->ticket : NULL);
+    if (workspace) space->driver->release(space->device, workspace);
     return status == INLAY_OK ? status : kernel_fails(error, c, status, message);
 }
 
 inlay_status_t inlay_device_run(const inlay_activation_t *m, inlay_command_t *c, inlay_error_t *error)
 {
-    const inlay_home_t *home = c->home;
+    const inlay_space_t *space = c->space;
     const int64_t begin = inlay_trace_now(m);
     outcome_t outcome;
     inlay_status_t status;
-    if (!home) {
+    if (!space) {
         memmove(c->buffers[1], c->buffers[0], c->sizes[0]);
         return INLAY_OK;
     }
     outcome.status = INLAY_OK;
     status = inlay_device_start(m, c, note, &outcome, error);
     if (status != INLAY_OK) return status;
-    home->driver->wait(home->device, c->ticket);
+    space->driver->wait(space->device, c->ticket);
     inlay_trace_wait(m, begin);
     if (outcome.status != INLAY_OK)
         inlay_device_explain(m, c, outcome.status, outcome.answer, outcome.message, error);

@@ -16,8 +16,8 @@ struct inlay_module;
 struct inlay_activation;
 struct inlay_command;
 
-/* Where the bytes of a memory are: on a unit of a device. */
-typedef struct inlay_home {
+/* A memory space: where the bytes of a memory are, the host or a unit of a device. */
+typedef struct inlay_space {
     const inlay_driver_t *driver; /* NULL: in the host */
     inlay_device_t *device;
     inlay_program_t *program;
@@ -25,7 +25,7 @@ typedef struct inlay_home {
     uint32_t memory;              /* its number in the module */
     uint32_t unit, queues;        /* queues: of each unit */
     inlay_gate_t *gate;           /* of hardware that other devices have too; else NULL */
-} inlay_home_t;
+} inlay_space_t;
 
 /* A device as the file describes it. */
 typedef struct inlay_unopened {

@@ -11,7 +11,7 @@ inlay_status_t inlay_gates_open(inlay_module_t *module)
         for (j = 0; j < device->n_memories; j++) {
             inlay_gate_t *gate = &module->gates[device->hardware[j]];
             if (!device->hardware[j]) continue;
-            module->homes[device->memories[j]].gate = gate;
+            module->spaces[device->memories[j]].gate = gate;
             if (gate->lock || !threads) continue;
             gate->lock = threads->open(module->host->user);
             if (!gate->lock) return INLAY_OUT_OF_MEMORY;
@@ -28,20 +28,20 @@ void inlay_gates_close(inlay_module_t *module)
             module->host->threads->close(module->host->user, module->gates[i].lock);
 }
 
-void inlay_gate_take(const inlay_module_t *module, inlay_gate_t *gate, const inlay_home_t *home)
+void inlay_gate_take(const inlay_module_t *module, inlay_gate_t *gate, const inlay_space_t *space)
 {
     if (!gate) return;
     if (gate->lock) module->host->threads->lock(module->host->user, gate->lock);
-    if (gate->holder && gate->holder != home)
+    if (gate->holder && gate->holder != space)
         gate->holder->driver->wait(gate->holder->device, gate->last);
 }
 
-void inlay_gate_give(const inlay_module_t *module, inlay_gate_t *gate, const inlay_home_t *home,
+void inlay_gate_give(const inlay_module_t *module, inlay_gate_t *gate, const inlay_space_t *space,
                      const inlay_ticket_t *started)
 {
     if (!gate) return;
     if (started) {
-        gate->holder = home;
+        gate->holder = space;
         gate->last = *started;
     }
     if (gate->lock) module->host->threads->unlock(module->host->user, gate->lock);

@@ -11,11 +11,11 @@
 #include "inlay_driver.h"
 
 struct inlay_module;
-struct inlay_home;
+struct inlay_space;
 
 typedef struct inlay_gate {
     void *lock;                     /* NULL where the host has no threads */
-    const struct inlay_home *holder; /* whose launches may be in flight; NULL before the first */
+    const struct inlay_space *holder; /* whose launches may be in flight; NULL before the first */
     inlay_ticket_t last;            /* of the holder's launches */
 } inlay_gate_t;
 
@@ -27,8 +27,8 @@ void inlay_gates_close(struct inlay_module *module);
  * requests that were started, so it ends when they do. Then give it up, with the ticket of what was
  * started, or NULL. Without the lock of a call: a driver tells ends meanwhile. */
 void inlay_gate_take(const struct inlay_module *module, inlay_gate_t *gate,
-                     const struct inlay_home *home);
+                     const struct inlay_space *space);
 void inlay_gate_give(const struct inlay_module *module, inlay_gate_t *gate,
-                     const struct inlay_home *home, const inlay_ticket_t *started);
+                     const struct inlay_space *space, const inlay_ticket_t *started);
 
 #endif

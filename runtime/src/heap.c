@@ -104,7 +104,7 @@ static inline inlay_storage_t *open_storage(inlay_heap_t *heap, void *data, size
     storage->newest = 0;
     storage->written = NULL;
 #endif
-    storage->home = NULL;
+    storage->space = NULL;
     storage->memory = NULL;
     return storage;
 }
@@ -132,22 +132,22 @@ inlay_storage_t *inlay_heap_storage(inlay_heap_t *heap, size_t bytes, size_t ali
     return storage;
 }
 
-inlay_storage_t *inlay_heap_lodge(inlay_heap_t *heap, const inlay_home_t *home, size_t bytes)
+inlay_storage_t *inlay_heap_lodge(inlay_heap_t *heap, const inlay_space_t *space, size_t bytes)
 {
     inlay_storage_t *storage = open_storage(heap, DEVICE_BASE, bytes);
     inlay_memory_t *memory = NULL;
     if (!storage) return NULL;
-    if (home->driver->allocate(home->device, home->unit, bytes, &memory, NULL, 0) != INLAY_OK) {
+    if (space->driver->allocate(space->device, space->unit, bytes, &memory, NULL, 0) != INLAY_OK) {
         heap->live--;
         storage->header.kind = KIND_EMPTY;
         storage->header.link = heap->free[storage->header.size_class];
         heap->free[storage->header.size_class] = &storage->header;
         return NULL;
     }
-    storage->home = home;
+    storage->space = space;
     storage->memory = memory;
     storage->owned = 1;
-    heap->lodged[home->memory] += bytes;
+    heap->lodged[space->memory] += bytes;
     return storage;
 }
 
@@ -161,9 +161,9 @@ static void recycle(inlay_heap_t *heap, inlay_object_t *object)
 #if INLAY_RACES
         inlay_intervals_clear(&heap->intervals, &storage->written);
 #endif
-        if (storage->owned && storage->home) {
-            heap->lodged[storage->home->memory] -= storage->bytes;
-            storage->home->driver->release(storage->home->device, storage->memory);
+        if (storage->owned && storage->space) {
+            heap->lodged[storage->space->memory] -= storage->bytes;
+            storage->space->driver->release(storage->space->device, storage->memory);
         } else if (storage->owned) {
             heap->used_bytes -= storage->capacity;
             inlay_blocks_give(&heap->blocks, storage->data, storage->capacity, storage->align);

@@ -52,7 +52,7 @@ inlay_view_t *inlay_heap_view(inlay_heap_t *heap, uint32_t rank);
 inlay_compound_t *inlay_heap_compound(inlay_heap_t *heap, uint32_t kind, uint32_t n);
 inlay_storage_t *inlay_heap_storage(inlay_heap_t *heap, size_t bytes, size_t align);
 /* A storage in the memory of a device; NULL too where the device refuses it. */
-inlay_storage_t *inlay_heap_lodge(inlay_heap_t *heap, const struct inlay_home *home, size_t bytes);
+inlay_storage_t *inlay_heap_lodge(inlay_heap_t *heap, const struct inlay_space *space, size_t bytes);
 /* A storage whose bytes belong to somebody else. */
 inlay_storage_t *inlay_heap_borrow(inlay_heap_t *heap, void *data, size_t bytes);
 

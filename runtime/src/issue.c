@@ -100,7 +100,7 @@ inlay_status_t inlay_issue_kernel(inlay_activation_t *m, uint32_t index, const i
     c->on_caller = kernel->body == INLAY_BODY_CALLBACK && !m->config.callbacks_anywhere;
     if (inlay_leaves_host(kernel)) {
         inlay_command_address(m, c, tensors);
-        if (c->home && c->home->driver->progress) c->on_caller = 1;
+        if (c->space && c->space->driver->progress) c->on_caller = 1;
     }
     if (kernel->n_ints) memcpy(c->ints, ints, kernel->n_ints * sizeof *ints);
     for (i = 0; i < kernel->n_ports; i++) {
@@ -109,7 +109,7 @@ inlay_status_t inlay_issue_kernel(inlay_activation_t *m, uint32_t index, const i
         c->sizes[i] = view->bytes;
         /* Memory of a device must live until the command has ended, though there are no bytes in it. */
         inlay_access_add(c, view->storage, view->data,
-                         view->bytes + (view->storage->home && !view->bytes), kernel->ports[i] != 0);
+                         view->bytes + (view->storage->space && !view->bytes), kernel->ports[i] != 0);
         if (!inlay_takes_tensors(kernel)) continue;
         c->tensors[i].data = view->data;
         c->tensors[i].dtype = view->dtype;

@@ -92,7 +92,7 @@ inlay_command_t *inlay_items_command(inlay_activation_t *m)
     c->successors = NULL;
     c->mates = NULL;
     c->workspace = NULL;
-    c->home = NULL;
+    c->space = NULL;
     c->is_started = 0;
     c->n_after = 0;
     c->holds = 2;

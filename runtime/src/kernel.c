@@ -81,10 +81,10 @@ static inlay_status_t issue(inlay_activation_t *m, uint32_t index, const inlay_k
 
 /* Whether the tensors are where the kernel works: in the host, on its device, or for a copy anywhere
  * but of one size. */
-static inlay_status_t check_homes(inlay_activation_t *m, const inlay_kernel_t *kernel,
+static inlay_status_t check_spaces(inlay_activation_t *m, const inlay_kernel_t *kernel,
                                   const inlay_slot_t *tensors)
 {
-    const inlay_home_t *mine = &m->module->homes[kernel->memory];
+    const inlay_space_t *mine = &m->module->spaces[kernel->memory];
     uint32_t i;
     if (kernel->body == INLAY_BODY_COPY) {
         int64_t sizes[2];
@@ -95,10 +95,10 @@ static inlay_status_t check_homes(inlay_activation_t *m, const inlay_kernel_t *k
                           "{1} bytes are copied to a tensor of {2}", sizes, 2);
     }
     for (i = 0; i < kernel->n_ports; i++) {
-        const inlay_home_t *home = view_of(&tensors[i])->storage->home;
-        if (kernel->body == INLAY_BODY_DEVICE ? home && home->device == mine->device : !home)
+        const inlay_space_t *space = view_of(&tensors[i])->storage->space;
+        if (kernel->body == INLAY_BODY_DEVICE ? space && space->device == mine->device : !space)
             continue;
-        if (home) return inlay_not_in_host(m, home);
+        if (space) return inlay_not_in_host(m, space);
         inlay_fail(m->error, INLAY_KIND_MISMATCH, "kernel '", NULL, 0);
         inlay_say_text(m->error, kernel->name);
         inlay_say(m->error, "' runs on a device and takes a tensor of the host");
@@ -145,7 +145,7 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     int is_short, runs_now = 0;
     uint32_t i;
     INLAY_TRY(inlay_need_ints(m, ints, kernel->n_ints));
-    now->home = NULL;
+    now->space = NULL;
     for (i = 0; i < kernel->n_ints; i++) now->ints[i] = ints[i].as.integer;
     for (i = 0; i < kernel->n_ports; i++)
         if (tensors[i].tag != KIND_TENSOR) return inlay_wrong_kind(m, KIND_TENSOR, tensors[i].tag);
@@ -162,14 +162,14 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     now->index = index;
     if (m->config.checks && kernel->sizes) INLAY_TRY(check_sizes(m, kernel, tensors));
     if (m->module->n_devices || inlay_leaves_host(kernel)) {
-        INLAY_TRY(check_homes(m, kernel, tensors));
+        INLAY_TRY(check_spaces(m, kernel, tensors));
         if (inlay_leaves_host(kernel)) inlay_command_address(m, now, tensors);
     }
     if (!inlay_formula_value(kernel->cost, now->ints, &cost)) cost = m->config.hand_off_ns;
     is_short = cost < m->config.hand_off_ns;
     now->ns = cost + INLAY_COMMAND_NS;
     now->parts = is_short || inlay_leaves_host(kernel) ? 1 : m->config.parts;
-    if (now->home) is_short = 0; /* waiting for a device is never short */
+    if (now->space) is_short = 0; /* waiting for a device is never short */
     if (!is_short) INLAY_TRY(inlay_poll(m));
     /* What the outside can see happens in order, and not at all behind a failure. */
     if (kernel->is_ordered) {

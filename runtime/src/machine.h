@@ -234,8 +234,8 @@ inlay_status_t inlay_fail_division(inlay_activation_t *m);
 inlay_status_t inlay_fail_axis(inlay_activation_t *m, uint32_t axis, uint32_t rank);
 inlay_status_t inlay_wrong_kind(inlay_activation_t *m, uint32_t wanted, uint32_t found);
 inlay_status_t inlay_no_memory(inlay_activation_t *m);
-inlay_status_t inlay_no_device_memory(inlay_activation_t *m, const inlay_home_t *home, size_t bytes);
-inlay_status_t inlay_not_in_host(inlay_activation_t *m, const inlay_home_t *home);
+inlay_status_t inlay_no_device_memory(inlay_activation_t *m, const inlay_space_t *space, size_t bytes);
+inlay_status_t inlay_not_in_host(inlay_activation_t *m, const inlay_space_t *space);
 
 /* Fail unless the n top slots are integers. */
 inlay_status_t inlay_need_ints(inlay_activation_t *m, const inlay_slot_t *slots, size_t n);

@@ -36,7 +36,7 @@ inlay_status_t inlay_export(inlay_activation_t *m, const inlay_slot_t *slot, int
     if (slot->tag != KIND_TENSOR) return inlay_wrong_kind(m, KIND_TENSOR, slot->tag);
     view = (inlay_view_t *)(void *)slot->as.object;
     storage = view->storage;
-    if (storage->home) return inlay_not_in_host(m, storage->home);
+    if (storage->space) return inlay_not_in_host(m, storage->space);
     INLAY_TRY(inlay_race_tensor(m, view, view->data, view->bytes, NULL, 0));
     block = storage->data;
     bytes = storage->capacity;

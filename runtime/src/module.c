@@ -38,10 +38,10 @@ static void read_memories(inlay_reader_t *reader, inlay_unopened_t *device)
     if (!device->n_memories || device->n_memories > MOST_UNITS) reader->failed = 1;
     for (i = 0; i < device->n_memories && !reader->failed; i++) {
         uint32_t memory = device->memories[i];
-        if (!memory || memory >= module->n_memories || module->homes[memory].record)
+        if (!memory || memory >= module->n_memories || module->spaces[memory].record)
             reader->failed = 1;
         else
-            module->homes[memory].record = device;
+            module->spaces[memory].record = device;
     }
     device->hardware = inlay_read_words(reader, device->n_memories);
     for (i = 0; i < device->n_memories && !reader->failed; i++)
@@ -54,8 +54,8 @@ static inlay_status_t read_devices(inlay_module_t *module, inlay_error_t *error)
     const inlay_section_t *images = &module->sections[DIMG];
     size_t at = 0;
     uint32_t i;
-    module->homes = inlay_read_items(&reader, module->n_memories, sizeof *module->homes);
-    if (!reader.failed) memset(module->homes, 0, module->n_memories * sizeof *module->homes);
+    module->spaces = inlay_read_items(&reader, module->n_memories, sizeof *module->spaces);
+    if (!reader.failed) memset(module->spaces, 0, module->n_memories * sizeof *module->spaces);
     module->n_devices = inlay_read_count(&reader);
     module->devices = inlay_read_items(&reader, module->n_devices, sizeof *module->devices);
     if (reader.failed) module->n_devices = 0;
@@ -187,7 +187,7 @@ static void read_device_body(inlay_reader_t *reader, inlay_kernel_t *kernel)
     kernel->n_phases = inlay_read_count(reader);
     kernel->phases = inlay_read_items(reader, kernel->n_phases, sizeof *kernel->phases);
     if (!kernel->symbol.bytes || !kernel->n_phases || kernel->n_phases > MOST_PHASES ||
-        (!reader->failed && !module->homes[kernel->memory].record))
+        (!reader->failed && !module->spaces[kernel->memory].record))
         reader->failed = 1;
     for (i = 0; i < kernel->n_phases && !reader->failed; i++) {
         int64_t offset = inlay_read_wide(reader);

@@ -148,7 +148,7 @@ struct inlay_module {
     inlay_function_t *functions;
     inlay_view_t **constants;
     uint32_t *constant_memories;
-    inlay_home_t *homes;          /* of each memory */
+    inlay_space_t *spaces;        /* of each memory */
     inlay_gate_t *gates;          /* by number of hardware, fewer than memories; 0 is not used */
     inlay_unopened_t *devices;
     uint32_t n_devices;

@@ -305,7 +305,7 @@ void inlay_race_compare(inlay_activation_t *m, const inlay_command_t *c)
         found.end = c->accesses[i].storage->data + c->accesses[i].end;
         found.writes = (int)c->accesses[i].writes;
         found.serial = c->accesses[i].storage->serial;
-        found.lodging = c->accesses[i].storage->home ? found.serial : 0;
+        found.lodging = c->accesses[i].storage->space ? found.serial : 0;
         note(m, &found, row(&m->issuer.race, c->op));
     }
     if (!c->workspace) return;
@@ -327,7 +327,7 @@ void inlay_race_touch(inlay_activation_t *m, const inlay_storage_t *storage, con
     found.end = found.begin + bytes;
     found.writes = writes;
     found.serial = storage->serial;
-    found.lodging = storage->home ? storage->serial : 0;
+    found.lodging = storage->space ? storage->serial : 0;
     found.place = m->issuer.place;
     found.number = m->issuer.number;
     found.function = m->function;

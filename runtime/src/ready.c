@@ -13,7 +13,7 @@ void inlay_ready_add(inlay_activation_t *m, inlay_command_t *c)
 
 int inlay_ready_ends_itself(const inlay_activation_t *m, const inlay_command_t *c)
 {
-    return c->home && m->lock && !c->home->driver->progress;
+    return c->space && m->lock && !c->space->driver->progress;
 }
 
 int inlay_ready_any(const inlay_activation_t *m)
@@ -26,7 +26,7 @@ int inlay_ready_start_behind(const inlay_activation_t *m, const inlay_command_t 
 {
     uint32_t i = 0;
     if (before->state != COMMAND_STARTED || before->is_dropped || !inlay_ready_ends_itself(m, c) ||
-        before->home->device != c->home->device || before->kernel->n_assertions ||
+        before->space->device != c->space->device || before->kernel->n_assertions ||
         m->shared->n_started >= INLAY_MOST_STARTED)
         return 0;
     /* The last ticket of a queue says all. */

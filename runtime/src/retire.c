@@ -5,7 +5,7 @@ static void retire(inlay_activation_t *m, inlay_command_t *c)
 {
     inlay_issuer_t *issuer = &m->issuer;
     uint32_t i;
-    if (c->is_started) c->home->driver->wait(c->home->device, c->ticket);
+    if (c->is_started) c->space->driver->wait(c->space->device, c->ticket);
     inlay_race_retire(m, c);
     inlay_lookahead_retired(m, c);
     for (i = 0; i < c->n_accesses; i++) {

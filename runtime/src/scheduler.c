@@ -13,7 +13,7 @@ static int is_tied(const inlay_activation_t *m)
         if (module->kernels[i].body == INLAY_BODY_CALLBACK && !m->config.callbacks_anywhere)
             return 1;
     for (i = 0; i < module->n_memories; i++)
-        if (module->homes[i].driver && module->homes[i].driver->progress) return 1;
+        if (module->spaces[i].driver && module->spaces[i].driver->progress) return 1;
     return 0;
 }
 

@@ -85,17 +85,17 @@ static inlay_view_t *named(inlay_activation_t *m, inlay_view_t *view)
 static inlay_storage_t *new_storage_in(inlay_activation_t *m, uint32_t memory, size_t bytes,
                                        size_t align)
 {
-    const inlay_home_t *home = &m->module->homes[memory];
+    const inlay_space_t *space = &m->module->spaces[memory];
     inlay_storage_t *storage = NULL;
     int is_again;
     for (is_again = 0; is_again < 2; is_again++) {
-        storage = home->driver ? inlay_heap_lodge(&m->heap, home, bytes)
+        storage = space->driver ? inlay_heap_lodge(&m->heap, space, bytes)
                                : inlay_heap_storage(&m->heap, bytes, align);
         if (storage || !m->issuer.in_flight || inlay_progress_drain(m) != INLAY_OK) break;
     }
     if (storage || m->issuer.is_stopped) return storage;
-    if (!home->driver) inlay_no_memory(m);
-    else inlay_no_device_memory(m, home, bytes);
+    if (!space->driver) inlay_no_memory(m);
+    else inlay_no_device_memory(m, space, bytes);
     return NULL;
 }
 
@@ -113,7 +113,7 @@ static inlay_storage_t *new_storage(inlay_activation_t *m, size_t bytes, size_t 
 /* Fail unless the host can read the bytes of a tensor. */
 static inlay_status_t need_host(inlay_activation_t *m, const inlay_view_t *view)
 {
-    return view->storage->home ? inlay_not_in_host(m, view->storage->home) : INLAY_OK;
+    return view->storage->space ? inlay_not_in_host(m, view->storage->space) : INLAY_OK;
 }
 
 /* A tensor in a storage of its own, of at least `capacity` bytes. */

@@ -28,17 +28,17 @@ static const inlay_text_t NO_NAME = {"", 0};
 void inlay_trace_run(const inlay_activation_t *m, const inlay_command_t *command, int64_t begin)
 {
     static const inlay_text_t copy = {"copy", 4};
-    const inlay_home_t *home = command->home;
+    const inlay_space_t *space = command->space;
     inlay_event_t event;
     if (!m->host->event) return;
     event = event_of(m, INLAY_EVENT_RUN, begin, command->kernel ? command->kernel->name : copy);
     event.number = command->number;
-    if (!command->kernel || home ||
+    if (!command->kernel || space ||
         !inlay_formula_value(command->kernel->cost, command->ints, &event.value))
         event.value = -1;
-    if (home) {
-        event.device = home->record->name;
-        event.device_bytes = home->record->name_bytes;
+    if (space) {
+        event.device = space->record->name;
+        event.device_bytes = space->record->name_bytes;
         event.queue = command->ticket.queue;
         if (command->times[1]) {
             event.begin = command->times[0];
@@ -84,12 +84,12 @@ void inlay_trace_memory(const inlay_activation_t *m)
     event.value = (int64_t)m->heap.used_bytes;
     m->host->event(m->host->user, &event);
     for (i = 0; m->heap.lodged && i < m->module->n_memories; i++) {
-        const inlay_home_t *home = &m->module->homes[i];
-        if (!home->driver) continue;
+        const inlay_space_t *space = &m->module->spaces[i];
+        if (!space->driver) continue;
         event.value = (int64_t)m->heap.lodged[i];
-        event.device = home->record->name;
-        event.device_bytes = home->record->name_bytes;
-        event.queue = home->unit;
+        event.device = space->record->name;
+        event.device_bytes = space->record->name_bytes;
+        event.queue = space->unit;
         m->host->event(m->host->user, &event);
     }
 }

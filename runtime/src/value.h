@@ -58,7 +58,7 @@ typedef struct inlay_storage {
     uint64_t newest;           /* the serial of the tensor that was made in it last */
     inlay_interval_t *written; /* which tensors wrote its bytes, where that is watched */
 #endif
-    const struct inlay_home *home; /* NULL: in the host; else see device.h, and data is no address */
+    const struct inlay_space *space; /* NULL: in the host; else see device.h, and data is no address */
     struct inlay_memory *memory;   /* of the device */
 } inlay_storage_t;
 

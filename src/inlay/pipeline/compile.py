@@ -111,7 +111,7 @@ def compile_module(
             target.triple,
             memories=tuple(m.name for m in board.memories),
             devices=part.devices,
-            homes=away(board),
+            spaces=away(board),
             of_devices=part.kernels,
             properties={
                 "report": json.dumps(report.to_json(), sort_keys=True),

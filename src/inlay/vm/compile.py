@@ -62,7 +62,7 @@ def compile_module(
     image: bytes = b"",
     memories: Sequence[str] = ("host",),
     devices: Sequence[DeviceRecord] = (),
-    homes: Mapping[str, str] | None = None,
+    spaces: Mapping[str, str] | None = None,
     properties: Mapping[str, str] | None = None,
     shapes: ShapeCompiler | None = None,
 ) -> Program:
@@ -75,7 +75,7 @@ def compile_module(
         image: native code of the kernels.
         memories: names of the memories of the board, the host's first.
         devices: besides the host.
-        homes: the memory of each device that is away from the host, by their names.
+        spaces: the memory space of each device that is not the host, by their names.
         properties: facts for people.
         shapes: makes native code of shape arithmetic; without it, the machine executes that one
             instruction at a time.
@@ -90,7 +90,7 @@ def compile_module(
         target=target, image=image, memories=memories, devices=devices, properties=properties
     )
     opened = {m for device in devices for m in device.memories}
-    indices = {d: list(memories).index(m) for d, m in (homes or {}).items()}
+    indices = {d: list(memories).index(m) for d, m in (spaces or {}).items()}
     # Where nothing runs and nothing is brought to, it does not matter where a constant is.
     reached = {d: index for d, index in indices.items() if index in opened}
     compiler = _Compiler(module, kernels, program, reached, native=shapes is not None)
@@ -112,14 +112,14 @@ class _Compiler:
 
     def __init__(
         self, module: Module, kernels: Mapping[str, Kernel], program: ProgramBuilder,
-        homes: Mapping[str, int], *, native: bool,
+        spaces: Mapping[str, int], *, native: bool,
     ) -> None:  # fmt: skip
         self.module = module
         self.program = program
         self.sites: list[ShapeSite] = []
         self._native = MOST_NATIVE if native else 0
         self._kernels = kernels
-        self._homes = homes
+        self._spaces = spaces
         self._kernel_index: dict[str, int] = {}
         self._constants: dict[object, int] = {}
         self._kept: list[np.ndarray] = []
@@ -172,7 +172,7 @@ class _Compiler:
 
     def memory_at(self, place: Place | None) -> int:
         """Return the memory of what is at a place: the host's, or that of the device."""
-        return 0 if place is None else self._homes.get(place.device, 0)
+        return 0 if place is None else self._spaces.get(place.device, 0)
 
     def function(self, name: str) -> FunctionBuilder:
         """Return the builder of a function of the module; its code follows."""

@@ -34,7 +34,7 @@ def link(
     *,
     memories: Sequence[str] = ("host",),
     devices: Sequence[bc.DeviceRecord] = (),
-    homes: Mapping[str, str] | None = None,
+    spaces: Mapping[str, str] | None = None,
     of_devices: Mapping[str, bc.Kernel] | None = None,
     properties: Mapping[str, str] | None = None,
     shapes: ShapeCompiler | None = None,
@@ -47,7 +47,7 @@ def link(
         triple: of the target, as LLVM writes it.
         memories: names of the memories of the board, the host's first.
         devices: besides the host.
-        homes: the memory of each device that is away from the host, by their names.
+        spaces: the memory space of each device that is not the host, by their names.
         of_devices: kernels that run on them, and copies.
         properties: facts for people.
         shapes: adds native code of shape arithmetic to the image.
@@ -68,7 +68,7 @@ def link(
         image=artifact.image.data,
         memories=memories,
         devices=devices,
-        homes=homes,
+        spaces=spaces,
         properties=properties,
         shapes=shapes,
     )
