@@ -45,7 +45,7 @@ from inlay.ir.expr import (
 )
 from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
-from inlay.memory.strands import Past, Strands
+from inlay.memory.chains import Chains, VectorClock
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, TENSOR_AT, InvokeAttrs, StorageAttrs
 
 NOTHING: frozenset[Var] = frozenset()
@@ -64,8 +64,8 @@ class Storage:
         end: the last one.
         escapes: why it may outlive its interval; empty when it does not.
         name: of a tensor in it, for reports.
-        strand: of the kernel that writes it first (`strands`).
-        past: of the kernel that writes it last.
+        chain: of the kernel that writes it first (`chains`).
+        clock: of the kernel that writes it last.
     """
 
     vars: list[Var]
@@ -76,8 +76,8 @@ class Storage:
     end: int
     escapes: str = ""
     name: str = ""
-    strand: int = 0
-    past: Past = ()
+    chain: int = 0
+    clock: VectorClock = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -128,7 +128,7 @@ class _Walker:
         self.loops = loops
         self.lifted: list[tuple[Var, Function]] = []
         self._position = 0
-        self._strands = Strands()
+        self._chains = Chains()
         self._refers: dict[Var, frozenset[Var]] = {}
         self._storage: dict[Var, Storage] = {}
         self._loop_bodies: dict[Var, Function] = {}
@@ -162,9 +162,9 @@ class _Walker:
 
     def _arm(self, block: Expr) -> frozenset[Var]:
         """The same for a block that control reaches in its own way."""
-        self._strands.join()
+        self._chains.join()
         result = self._block(block)
-        self._strands.join()
+        self._chains.join()
         return result
 
     def _local(self, var: Var, function: Function) -> None:
@@ -298,15 +298,15 @@ class _Walker:
             self._overwrites.append((out, into, self._position))
 
     def _place(self, used: Sequence[frozenset[Var]], reads: int) -> None:
-        """Give a kernel its strand, and the storages that it writes."""
-        strand, past = self._strands.place(
-            self._storage[var].past for refers in used for var in refers
+        """Give a kernel its chain, and the storages that it writes."""
+        chain, clock = self._chains.place(
+            self._storage[var].clock for refers in used for var in refers
         )
         for refers in used[reads:]:
             for storage in map(self._storage.__getitem__, refers):
-                if not storage.past:
-                    storage.strand = strand
-                storage.past = past
+                if not storage.clock:
+                    storage.chain = chain
+                storage.clock = clock
 
     def _only(self, refers: frozenset[Var]) -> Storage:
         (var,) = refers

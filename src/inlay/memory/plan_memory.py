@@ -13,7 +13,7 @@ Coefficients are rounded up to the alignment where that is small in comparison; 
 is a unit of its own, so that every offset stays aligned whatever the dims are.
 
 **Overlap.** Storages that share bytes order the kernels that use them. A program that is to run its
-independent parts at once is planned by *strands* (`strands`): each is packed by itself.
+independent parts at once is planned by dependence chains (`chains`): each is packed by itself.
 
 The packing is done by `packing` and always checked by its independent checker. The lower bound of a
 class is the largest sum of sizes in use at one position.
@@ -108,7 +108,7 @@ def plan_module(
     module: Module, *, overlap: bool = False
 ) -> tuple[Module, tuple[FunctionPlan, ...]]:
     """Return the module with storages in blocks, and the plan of each function. With `overlap`, only
-    storages of one strand share bytes (`strands`).
+    storages of one chain share bytes (`chains`).
     """
     functions: dict[str, Function] = {}
     plans: list[FunctionPlan] = []
@@ -156,7 +156,7 @@ def _plan(
     for memory, storages in by_memory.items():
         block = make.var("block" if not memory else f"block.{memory}", STORAGE)
         size = lit(0)
-        for packed in pack_strands(storages) if overlap else pack_classes(storages):
+        for packed in pack_chains(storages) if overlap else pack_classes(storages):
             for storage, offset in packed.offsets.items():
                 for var in storage.vars:
                     offsets[var] = (block, size + packed.unit * offset)
@@ -171,11 +171,11 @@ def _plan(
     return _Placement(blocks, offsets), plan
 
 
-def pack_strands(storages: Sequence[Storage]) -> list[Packed]:
-    """Pack the storages of each strand by themselves."""
-    strands = sorted({s.strand for s in storages})
+def pack_chains(storages: Sequence[Storage]) -> list[Packed]:
+    """Pack the storages of each chain by themselves."""
+    chains = sorted({s.chain for s in storages})
     return [
-        packed for n in strands for packed in pack_classes([s for s in storages if s.strand == n])
+        packed for n in chains for packed in pack_classes([s for s in storages if s.chain == n])
     ]
 
 

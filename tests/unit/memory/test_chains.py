@@ -1,4 +1,4 @@
-"""Strands: what data orders shares bytes at no price, what is independent gets bytes of its own."""
+"""Chains: what data orders shares bytes at no price, what is independent gets bytes of its own."""
 
 from __future__ import annotations
 
@@ -11,54 +11,54 @@ from inlay.ir import make
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Expr
 from inlay.ir.module import Module
-from inlay.memory.strands import MOST_STRANDS, Strands
+from inlay.memory.chains import MOST_CHAINS, Chains
 from tests.python_kernels import compile_with_python_kernels
 from tests.unit.memory.test_plan_memory import blocks_of, op
 
 
-def test_a_chain_is_one_strand():
-    strands = Strands()
-    past = ()
+def test_what_needs_each_other_is_one_chain():
+    chains = Chains()
+    clock = ()
     for n in range(1, 5):
-        strand, past = strands.place([past])
-        assert (strand, past) == (0, (n,))
+        chain, clock = chains.place([clock])
+        assert (chain, clock) == (0, (n,))
 
 
 def test_independent_chains_and_what_joins_them():
-    strands = Strands()
-    (a, past_a), (b, past_b) = strands.place([]), strands.place([])
+    chains = Chains()
+    (a, clock_a), (b, clock_b) = chains.place([]), chains.place([])
     assert (a, b) == (0, 1)
     for _ in range(3):
-        (a, past_a), (b, past_b) = strands.place([past_a]), strands.place([past_b])
+        (a, clock_a), (b, clock_b) = chains.place([clock_a]), chains.place([clock_b])
         assert (a, b) == (0, 1)
-    _, past = strands.place([past_a, past_b])
-    assert past in ((5, 4), (4, 5))
+    _, clock = chains.place([clock_a, clock_b])
+    assert clock in ((5, 4), (4, 5))
     # Both are behind: the next two kernels that need it take one each, and no third is begun.
-    assert {strands.place([past])[0], strands.place([past])[0]} == {0, 1}
+    assert {chains.place([clock])[0], chains.place([clock])[0]} == {0, 1}
 
 
 def test_after_a_join_nothing_is_independent_of_what_was_before():
-    strands = Strands()
+    chains = Chains()
     for n in range(5):
-        assert strands.place([])[0] == n
-    strands.join()
-    assert {strands.place([])[0] for _ in range(5)} == set(range(5))
+        assert chains.place([])[0] == n
+    chains.join()
+    assert {chains.place([])[0] for _ in range(5)} == set(range(5))
 
 
 @given(st.lists(st.sets(st.integers(0, 30), max_size=3), max_size=30))
-def test_a_strand_is_ordered_by_data(graph):
-    """The kernels of a strand need each other, as long as there are strands enough."""
-    strands, before, pasts, last, found = Strands(), [], [], {}, []
+def test_a_chain_is_ordered_by_data(graph):
+    """The kernels of a chain need each other, as long as there are chains enough."""
+    chains, before, clocks, last, found = Chains(), [], [], {}, []
     for index, chosen in enumerate(graph):
         needs = {n for n in chosen if n < index}
-        strand, past = strands.place([pasts[n] for n in needs])
+        chain, clock = chains.place([clocks[n] for n in needs])
         before.append(needs.union(*(before[n] for n in needs)))
-        pasts.append(past)
-        if len(set(found)) < MOST_STRANDS:
-            assert strand not in last or last[strand] in before[index]
-        assert strand < MOST_STRANDS
-        last[strand] = index
-        found.append(strand)
+        clocks.append(clock)
+        if len(set(found)) < MOST_CHAINS:
+            assert chain not in last or last[chain] in before[index]
+        assert chain < MOST_CHAINS
+        last[chain] = index
+        found.append(chain)
 
 
 def halves(depth: int) -> Module:
