@@ -1,4 +1,4 @@
-/* Which commands in flight conflict: two accesses to common bytes of a storage, one of them a write.
+/* Conflicts of commands in flight: two accesses to common bytes of a storage, one of them a write.
  *
  * Each storage has a list of the accesses of commands in flight, those without a later write that
  * covers them. Commands pin storages, so that a list does not outlive its storage. Inputs and

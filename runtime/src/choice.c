@@ -1,4 +1,4 @@
-/* Whether a call runs as in sequential mode, where the host leaves that to the runtime.
+/* The choice of a mode for a call, sequential or parallel, where the host leaves it to the runtime.
  *
  * What two threads gain depends on kernels, sizes, memory and on who else uses the processors; the
  * time of a call tells it. Each activation keeps for each entry what calls took, in either way, over

@@ -1,5 +1,5 @@
-/* A command that was taken is run, on this thread, or started: on a device, or as a callback that ends
- * later. Neither lock nor role is held meanwhile, and nothing is touched but the command. What has
+/* Execution of commands: one that was taken is run, on this thread, or started, on a device or as a
+ * callback that ends later. Neither lock nor role is held meanwhile, and nothing is touched but the command. What has
  * been started may end, on another thread, before the function that starts it has returned. */
 #include "shared.h"
 

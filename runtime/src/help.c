@@ -1,4 +1,4 @@
-/* Telling other threads. A thread that waits for this call is told before a worker of the host, which
+/* Notification of other threads. A thread that waits for this call is told before a worker of the host, which
  * may be asleep or busy with another call; at most one is called for each thing there is to do. */
 #include "shared.h"
 

@@ -1,5 +1,5 @@
-/* The issuer makes a command from the operands of an instruction and submits it, with an edge from each
- * one in flight that it conflicts with. It waits while there are too many, or they hold too much. */
+/* Issue of commands: made from the operands of an instruction, and submitted with an edge from each one
+ * in flight that conflicts. The issuer waits while there are too many, or they hold too much. */
 #include "shared.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Memory of what the scheduler makes many of. Commands are kept in a list of the free, each with room for the
- * operands of any kernel of the module. Edges and places, and what others link by its first field,
+/* Memory of what the scheduler makes many of. Commands are kept in a list of the free, each with room for
+ * the operands of any kernel of the module. Edges and places, and what others link by its first field,
  * come from slabs, which live as long as the activation. All of it is of the issuer. */
 #include "machine.h"
 

@@ -1,4 +1,4 @@
-/* How far the issuer looks ahead of what it could run itself.
+/* The bound of lookahead: how far the issuer goes ahead of what it could run itself.
  *
  * A kernel that is put off gains something only where another one runs beside it. To find that one
  * takes a command for each kernel on the way, and a command costs as much as a kernel of half a

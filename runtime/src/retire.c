@@ -1,4 +1,4 @@
-/* The issuer gives back what a command held that is done, and looks whether it failed. */
+/* Retirement of commands that are done: what they held is given back, and failures are noted. */
 #include "machine.h"
 
 static void retire(inlay_activation_t *m, inlay_command_t *c)

@@ -1,4 +1,4 @@
-/* What threads do: one issues, others help, and who can do neither waits.
+/* The roles of threads: one issues, others help, and who can do neither waits.
  *
  * A thread of the call or a worker takes steps, each with the lock taken at its begin and end:
  *

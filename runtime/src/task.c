@@ -1,4 +1,4 @@
-/* Calls as tasks: which one runs, what the others wait for, and what they still have to read.
+/* Tasks: calls with a stack of their own, their futures, and what they wait for.
  *
  * The task that runs is the top of a chain; callers below it stand at a SPAWN. If it returns, its
  * caller has the results as after a call. If it has to wait, it is detached: its caller gets futures

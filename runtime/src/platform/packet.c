@@ -1,5 +1,5 @@
-/* Packets and bells: see packet.h. A socket of ZeroMQ belongs to one thread; messages do not, so any
- * thread makes packets, puts them into a list under a lock, and rings. */
+/* Packets and wakeups: see packet.h. A socket of ZeroMQ belongs to one thread; messages do not, so any
+ * thread makes packets, puts them into a list under a lock, and wakes that one. */
 #define _POSIX_C_SOURCE 200809L
 #include "platform/packet.h"
 

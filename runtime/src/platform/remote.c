@@ -2,7 +2,7 @@
  * inlay_driver.h, and wire.h for what the two say to each other.
  *
  * A device is one connection with a thread of its own, which alone touches the sockets of ZeroMQ.
- * Other threads put requests into the queues of the device, under its lock, and ring. The thread
+ * Other threads put requests into the queues of the device, under its lock, and wake it. The thread
  * sends them as the bytes on the way and their tickets allow, takes answers in any order, and tells
  * `done`. Nothing is asked of the server that can be known here: facts came with the welcome, bounds
  * and tickets are checked where a request is started. `load`, `find` (the first time) and `allocate`
