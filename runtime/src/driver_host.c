@@ -4,7 +4,7 @@
  * queue whose first request has all its tickets ended, by a generator of numbers, and runs it. So
  * what is not ordered by queues and tickets happens in every order, for some seed. Memory is
  * counted: each request in flight holds what it uses. */
-#include "inlay_driver.h"
+#include "request.h"
 
 #include <string.h>
 
@@ -208,15 +208,6 @@ static const char *wrong_request(const inlay_device_t *device, const inlay_reque
     return NULL;
 }
 
-/* Put a copy of an array of a request behind it. */
-static const void *keep(uint8_t **at, const void *array, size_t bytes)
-{
-    void *kept = *at;
-    if (bytes) memcpy(kept, array, bytes);
-    *at += (bytes + 7) / 8 * 8;
-    return kept;
-}
-
 static void hold(const inlay_request_t *request)
 {
     uint32_t i;
@@ -228,14 +219,9 @@ static void hold(const inlay_request_t *request)
 static inlay_status_t host_start(inlay_device_t *device, const inlay_request_t *request,
                                  inlay_ticket_t *ticket, char *message, size_t message_bytes)
 {
-    const size_t after = request->n_after * sizeof *request->after;
-    const size_t buffers = request->n_buffers * sizeof *request->buffers;
-    const size_t ints = request->n_ints * sizeof *request->ints;
-    const size_t items = request->n_phases * sizeof *request->items;
-    const size_t size = sizeof(waiting_t) + after + buffers + ints + items + 64;
+    const size_t size = sizeof(waiting_t) + inlay_request_bytes(request);
     const char *wrong = wrong_request(device, request);
     waiting_t *made;
-    uint8_t *at;
     lane_t *lane;
     if (wrong) {
         say(message, message_bytes, wrong);
@@ -244,15 +230,8 @@ static inlay_status_t host_start(inlay_device_t *device, const inlay_request_t *
     made = device->host->allocate(device->host->user, size, sizeof(uint64_t));
     if (!made) return INLAY_OUT_OF_MEMORY;
     memset(made, 0, sizeof *made);
-    at = (uint8_t *)(made + 1);
     made->size = size;
-    made->request = *request;
-    made->request.after = keep(&at, request->after, after);
-    made->request.buffers = keep(&at, request->buffers, buffers);
-    made->request.ints = keep(&at, request->ints, ints);
-    made->request.items = keep(&at, request->items, items);
-    if (request->action != INLAY_COPY) made->request.to.memory = made->request.from.memory = NULL;
-    if (request->action == INLAY_COPY) made->request.n_buffers = 0;
+    inlay_request_keep(request, &made->request, (uint8_t *)(made + 1));
     hold(&made->request);
     lane = &device->lanes[request->queue];
     *lane->end = made;

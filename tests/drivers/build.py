@@ -18,7 +18,7 @@ from tests.runtime_c.build import PLATFORM
 RUNTIME = REPOSITORY / "runtime"
 HERE = REPOSITORY / "tests/drivers"
 DRIVERS = [
-    RUNTIME / "src/driver_null.c", RUNTIME / "src/driver_host.c", RUNTIME / "src/sha256.c",
+    *(RUNTIME / "src" / name for name in ("driver_null.c", "driver_host.c", "request.c", "sha256.c")),
     *(p for p in sorted((RUNTIME / "src/platform").glob("*.c")) if p not in PLATFORM),
 ]  # fmt: skip
 STRICT = [

@@ -14,6 +14,7 @@
 
 #include "platform/native_device.h"
 #include "platform/posix.h"
+#include "request.h"
 
 #if defined(__x86_64__)
 static const char ARCHITECTURE[] = "x86_64";
@@ -114,38 +115,13 @@ static const char *wrong_request(const inlay_device_t *device, const inlay_reque
     return NULL;
 }
 
-static const void *keep(uint8_t **at, const void *array, size_t bytes)
-{
-    void *kept = *at;
-    if (bytes) memcpy(kept, array, bytes);
-    *at += (bytes + 7) / 8 * 8;
-    return kept;
-}
-
 static waiting_t *copy_of(const inlay_device_t *device, const inlay_request_t *request)
 {
-    const int is_launch = request->action != INLAY_COPY;
-    const size_t after = request->n_after * sizeof *request->after;
-    const size_t buffers = is_launch ? request->n_buffers * sizeof *request->buffers : 0;
-    const size_t ints = is_launch ? request->n_ints * sizeof *request->ints : 0;
-    const size_t items = is_launch ? request->n_phases * sizeof *request->items : 0;
-    const size_t size = sizeof(waiting_t) + after + buffers + ints + items + 64;
+    const size_t size = sizeof(waiting_t) + inlay_request_bytes(request);
     waiting_t *made = inlay_native_take(device, size);
-    uint8_t *at;
     if (!made) return NULL;
-    at = (uint8_t *)(made + 1);
     made->size = size;
-    made->request = *request;
-    made->request.after = keep(&at, request->after, after);
-    made->request.buffers = keep(&at, request->buffers, buffers);
-    made->request.ints = keep(&at, request->ints, ints);
-    made->request.items = keep(&at, request->items, items);
-    if (is_launch) {
-        made->request.to.memory = made->request.from.memory = NULL;
-    } else {
-        made->request.n_buffers = 0;
-        made->request.program = NULL;
-    }
+    inlay_request_keep(request, &made->request, (uint8_t *)(made + 1));
     return made;
 }
 

@@ -5,6 +5,7 @@
  * long copy holds up neither its neighbors in other queues nor the signs of life of the connection. */
 #define _POSIX_C_SOURCE 200809L
 #include "platform/remote.h"
+#include "request.h"
 
 #include <stdio.h>
 
@@ -52,45 +53,17 @@ static uint64_t last_chunk(const inlay_device_t *device, const inlay_ticket_t *t
     return f && f->number == ticket->number ? f->first + f->chunks - 1 : 0;
 }
 
-static const void *keep(uint8_t **at, const void *array, size_t bytes)
-{
-    void *kept = *at;
-    if (bytes) memcpy(kept, array, bytes);
-    *at += (bytes + 7) / 8 * 8;
-    return kept;
-}
-
 /* Return a request with copies of its arrays, or NULL. */
 static flight_t *make_flight(const inlay_device_t *device, const inlay_request_t *r)
 {
-    const int is_launch = r->action != INLAY_COPY;
-    const size_t after = r->n_after * sizeof *r->after;
-    const size_t buffers = is_launch ? r->n_buffers * sizeof *r->buffers : 0;
-    const size_t ints = is_launch ? r->n_ints * sizeof *r->ints : 0;
-    const size_t items = is_launch ? r->n_phases * sizeof *r->items : 0;
     const uint64_t chunks = inlay_remote_chunks(r);
-    const size_t bits = (size_t)(chunks + 7) / 8;
-    const size_t size = sizeof(flight_t) + after + buffers + ints + items + bits + 64;
+    const size_t size = sizeof(flight_t) + inlay_request_bytes(r) + (size_t)(chunks + 7) / 8;
     flight_t *made = inlay_carrier_take(&device->carrier, size);
-    uint8_t *at;
     if (!made) return NULL;
-    at = (uint8_t *)(made + 1);
     made->size = size;
-    made->request = *r;
-    made->after = (inlay_ticket_t *)(void *)at;
-    at += (after + 7) / 8 * 8;
+    made->after = (inlay_ticket_t *)(void *)(made + 1); /* where the first of the arrays comes */
+    made->is_over = inlay_request_keep(r, &made->request, (uint8_t *)(made + 1));
     made->request.n_after = 0;
-    if (!is_launch) {
-        made->request.n_buffers = made->request.n_ints = made->request.n_phases = 0;
-        made->request.program = NULL;
-    } else {
-        made->request.to.memory = made->request.from.memory = NULL;
-        made->request.bytes = 0;
-    }
-    made->request.buffers = keep(&at, r->buffers, buffers);
-    made->request.ints = keep(&at, r->ints, ints);
-    made->request.items = keep(&at, r->items, items);
-    made->is_over = at;
     made->chunks = chunks;
     return made;
 }
