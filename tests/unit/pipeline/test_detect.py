@@ -10,6 +10,7 @@ import pytest
 import inlay
 from inlay.base.diagnostics import CompileError
 from inlay.cli.main import main
+from inlay.codegen.backend_table import target_of
 from inlay.codegen.backends import _opencl_here as detect
 from inlay.codegen.backends.opencl import BACKEND, options_of
 from inlay.ir.parser import parse_module
@@ -69,6 +70,7 @@ def test_a_processor_is_slower_than_the_host_that_it_is(here):
     assert arch.speed.costly_per_ns < host.costly_per_ns
     assert "f64" not in arch.dtypes
     assert BACKEND.rules(arch) is FEW_ITEM_RULES
+    assert target_of(board, "cl0").vector_bytes == target_of(board, "cpu").vector_bytes
     assert {x.bytes_per_ns for x in board.links} == {detect.COPY_IN_MEMORY}
 
 

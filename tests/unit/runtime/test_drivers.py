@@ -18,13 +18,13 @@ KEPT: list[object] = []
 """Tables of drivers live as long as the process."""
 
 
-def renamed(name: str) -> int:
-    """Return the table of the driver `host` under another name."""
+def renamed(name: str, of: str = "host") -> int:
+    """Return the table of a driver under another name."""
     table = device._Driver()
     addresses, _ = _runtime.drivers()
     # `is_lost`, which Python does not use, stands behind what it knows.
     size = ctypes.sizeof(table) + ctypes.sizeof(ctypes.c_void_p)
-    copy = ctypes.create_string_buffer(ctypes.string_at(addresses["host"], size), size)
+    copy = ctypes.create_string_buffer(ctypes.string_at(addresses[of], size), size)
     text = ctypes.create_string_buffer(name.encode())
     ctypes.c_void_p.from_buffer(copy).value = ctypes.addressof(text)
     KEPT.extend((copy, text))

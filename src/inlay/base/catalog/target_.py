@@ -25,12 +25,16 @@ ENTRIES = (
     ),
     Entry(
         id="target.no-generator",
-        title="an architecture that no code generator supports",
+        title="a device that no code is made for",
         explanation=(
-            "The host of a board runs the kernels that no accelerator takes, so code must be made "
-            "for its architecture, and none of the code generators can."
+            "The program uses a device of the board, or its host, and no back end makes code for its "
+            "architecture: none has the name that is given as `loader` and the code generator that is "
+            "given as `generator`, or the back end that there is says why it cannot."
         ),
-        remedy="Choose another board with `--board`; `inlay targets` lists them.",
+        remedy=(
+            "Put what is there on another device with `--pin`, or choose another board with `--board`; "
+            "`inlay targets check` says why no code is made."
+        ),
     ),
     Entry(
         id="target.other-device",
