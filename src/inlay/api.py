@@ -32,7 +32,7 @@ from inlay.ir.types import TensorType
 from inlay.machine.board import Board
 from inlay.ops.table import OperatorTable, table
 from inlay.pipeline.compile import Compilation, compile_module
-from inlay.pipeline.explain import explanation
+from inlay.pipeline.explain import MemoryExplanation, explanation, memory_explanation
 from inlay.pipeline.externs import rebind, with_externs
 from inlay.pipeline.options import CompileOptions, PlaceOptions
 from inlay.pipeline.outputs import with_outputs
@@ -254,13 +254,37 @@ def explain(
     Raises:
         CompileError: the program is wrong, the board is, or what is asked for cannot be had.
     """
+    settings = _places(board, threads, choices)
+    with paused():
+        module = with_outputs(_module_of(program, externs, SILENT), settings.outputs)
+        return explanation(module, settings, threads)
+
+
+def explain_memory(
+    program: Module | Source,
+    board: str | Board = "host",
+    *,
+    threads: int | None = None,
+    externs: Sequence[Extern] = (),
+    **choices: Any,
+) -> MemoryExplanation:
+    """Return where the values of a program would live on a board; arguments as for `explain`.
+
+    Raises:
+        CompileError: the program is wrong, the board is, or what is asked for cannot be had.
+    """
+    settings = _places(board, threads, choices)
+    with paused():
+        module = with_outputs(_module_of(program, externs, SILENT), settings.outputs)
+        return memory_explanation(module, settings, threads)
+
+
+def _places(board: str | Board, threads: int | None, choices: Mapping[str, Any]) -> PlaceOptions:
     layers = Layer("keywords", {"board": board, **choices})
     settings = resolve(PlaceOptions, layers, beside=("threads", "externs")).options
     if threads is not None:
         check_threads(threads)
-    with paused():
-        module = with_outputs(_module_of(program, externs, SILENT), settings.outputs)
-        return explanation(module, settings, threads)
+    return settings
 
 
 def _module_of(

@@ -64,10 +64,11 @@ class StorageOptions:
     """Options of this pass.
 
     Attributes:
-        memories: where results of devices are, by name of the device; the host's for all others.
+        memories: where results of devices may be, by name of the device, the preferred memory first;
+            the host's for all others.
     """
 
-    memories: Mapping[str, str] = field(default_factory=dict[str, str])
+    memories: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -81,7 +82,9 @@ def run(module: Module, context: PassContext) -> Module:
 class _Writer:
     """Rewrites blocks; spines with loops, nested blocks recursively."""
 
-    def __init__(self, kernels: Mapping[str, Kernel], memories: Mapping[str, str]) -> None:
+    def __init__(
+        self, kernels: Mapping[str, Kernel], memories: Mapping[str, tuple[str, ...]]
+    ) -> None:
         self.kernels = kernels
         self.memories = memories
         self.viewed: frozenset[Var] = frozenset()
@@ -194,10 +197,8 @@ class _Writer:
                 self._row(output, rows[output], value, bindings)
                 continue
             storage = make.var(f"{var.name}.s", STORAGE, span)
-            memory = self._memory(value, index)
-            size = make.call(
-                ALLOC_STORAGE, (make.int_const(size_of(t)),), StorageAttrs(memory), span=span
-            )
+            attrs = StorageAttrs(self._memories(value, index, output))
+            size = make.call(ALLOC_STORAGE, (make.int_const(size_of(t)),), attrs, span=span)
             bindings.append((storage, size, span))
             view = make.call(
                 TENSOR_AT,
@@ -212,12 +213,19 @@ class _Writer:
             bindings.append((var, Tuple(tuple(outputs), var.type, span, value.place), span))
         return True
 
-    def _memory(self, call: Call, field: int) -> str:
-        """Return the memory that a result of a kernel is put into."""
-        place = call.place
-        if place is not None and place.fields and not place.device:
-            place = place.fields[field]
-        return self.memories.get(place.device, "") if place is not None else ""
+    def _memories(self, call: Call, field: int, output: Var) -> tuple[str, ...]:
+        """Return the memories that a result of a kernel may be put into, the preferred one first."""
+        place = output.place
+        if place is None or not place.device:
+            place = call.place
+            if place is not None and place.fields and not place.device:
+                place = place.fields[field]
+        if place is None:
+            return ()
+        every = self.memories.get(place.device, ())
+        if place.memories is None:
+            return every
+        return tuple(sorted(place.memories, key=lambda m: _at(every, m)))
 
     def _row(self, output: Var, row: _Row, call: Call, bindings: list[Binding]) -> None:
         """Write that a result is a row of a tensor."""
@@ -242,6 +250,10 @@ class _Writer:
         args = (call.callee, *tensors, ints)
         invoke = make.call(INVOKE, args, InvokeAttrs(writes), span=call.span, place=call.place)
         bindings.append((make.var("_", UNIT), invoke, call.span))
+
+
+def _at(names: Sequence[str], name: str) -> tuple[int, str]:
+    return (names.index(name) if name in names else len(names), name)
 
 
 @dataclass(frozen=True, slots=True)

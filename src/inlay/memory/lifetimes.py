@@ -22,12 +22,13 @@ one *group* and share their bytes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inlay.analysis.blocks import nested, operands, spine
-from inlay.arith.expr import Int
+from inlay.arith.expr import Int, Sym, symbols
 from inlay.base.diagnostics import InternalError
+from inlay.base.span import NO_SPAN, Span
 from inlay.ir.expr import (
     Call,
     Const,
@@ -50,6 +51,9 @@ from inlay.ops.memory import ALLOC_STORAGE, INVOKE, TENSOR_AT, InvokeAttrs, Stor
 
 NOTHING: frozenset[Var] = frozenset()
 
+IN_RESULT = "it is part of the result"
+"""Why a storage escapes that the result of its function shows."""
+
 
 @dataclass(slots=True, eq=False)
 class Storage:
@@ -59,25 +63,31 @@ class Storage:
         vars: the variables of `alloc_storage`, the first one made first.
         bytes: the size.
         alignment: of the first byte.
-        memory: where; empty for the host's.
+        memories: where it may be, in order of preference; empty for the host's heap.
         start: the first position at which it is in use.
         end: the last one.
         escapes: why it may outlive its interval; empty when it does not.
         name: of a tensor in it, for reports.
         chain: of the kernel that writes it first (`chains`).
         clock: of the kernel that writes it last.
+        span: of the first kernel.
     """
 
     vars: list[Var]
     bytes: Int
     alignment: int
-    memory: str
+    memories: tuple[str, ...]
     start: int
     end: int
     escapes: str = ""
     name: str = ""
     chain: int = 0
     clock: VectorClock = ()
+    span: Span = NO_SPAN
+
+    def unknown(self, known: Collection[Sym]) -> Sym | None:
+        """Return a dim of its size that is not among those, if there is one."""
+        return next((s for s in symbols(self.bytes) if s not in known), None)
 
 
 @dataclass(slots=True, eq=False)
@@ -120,6 +130,13 @@ def find_lifetimes(
     return found
 
 
+def _common(a: Storage, b: Storage) -> tuple[str, ...] | None:
+    """Return the memories that both may be in, as the first prefers them; None for none."""
+    if a.memories == b.memories:
+        return a.memories
+    return tuple(m for m in a.memories if m in b.memories) or None
+
+
 class _Walker:
     """Walks one activation in order and numbers it."""
 
@@ -140,7 +157,7 @@ class _Walker:
     def run(self, name: str, function: Function, outer: Function | None) -> Activation:
         """Number the function and find its storages."""
         result = self._block(function.body)
-        self._escape(result, "it is part of the result")
+        self._escape(result, IN_RESULT)
         self._share()
         distinct = dict.fromkeys(self._storage.values())
         ordered = sorted(distinct, key=lambda s: (s.start, s.end))
@@ -259,8 +276,8 @@ class _Walker:
             raise InternalError("storage of a size that is no constant", where=str(call.span))
         at = self._position
         self._storage[var] = Storage(
-            [var], size.value, attrs.alignment, attrs.memory, at, at,
-            name=var.name.removesuffix(".s"),
+            [var], size.value, attrs.alignment, attrs.memories, at, at,
+            name=var.name.removesuffix(".s"), span=call.span,
         )  # fmt: skip
 
     def _tensor(self, call: Call) -> frozenset[Var]:
@@ -325,11 +342,12 @@ class _Walker:
                 and into.end == position
                 and into.start < out.start
                 and into.bytes == out.bytes
-                and into.memory == out.memory
+                and _common(into, out) is not None
                 and not into.escapes
                 and not out.escapes
             ):
                 joined[out] = into
+                into.memories = _common(into, out) or ()
                 into.vars.extend(out.vars)
                 into.end = out.end
                 into.alignment = max(into.alignment, out.alignment)

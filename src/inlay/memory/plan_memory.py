@@ -3,7 +3,8 @@
 A block is allocated when its function begins; its size is known then, perhaps as an integer over the
 dims of the function. What does not go into the block keeps an allocation of its own at run time,
 where it is counted: storage that escapes (see `lifetimes`), and storage whose size mentions a dim
-that is not known when the function begins.
+that is not known when the function begins. Which memory a storage is in is chosen by
+`choose_memories`, which also packs memories of a fixed size; what follows is about heaps.
 
 **Symbolic sizes.** Packing needs numbers. Sizes are therefore sorted into *classes*: a size is
 `c * u` with a number `c` and a unit `u` that is a primitive polynomial over dims (`b*s` for `1536*b*s`
@@ -21,20 +22,30 @@ class is the largest sum of sizes in use at one position.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from math import gcd
 
+import numpy as np
+
 from inlay.analysis.blocks import spine
+from inlay.analysis.call_graph import call_graph, recursive_functions
 from inlay.analysis.local_functions import find_loops
-from inlay.arith.expr import Int, Sym, ceildiv, lit, symbols
+from inlay.arith.expr import Int, ceildiv, lit
+from inlay.arith.solve import Facts
 from inlay.ir import make
+from inlay.ir.conform import dim_range
 from inlay.ir.expr import Arm, Call, Const, Expr, Function, If, Let, Match, OpRef, Var
 from inlay.ir.module import Module
-from inlay.ir.types import STORAGE
+from inlay.ir.types import STORAGE, TensorType
+from inlay.ir.walk import postorder
+from inlay.machine.memory import PoolKind
+from inlay.memory.choose_memories import Chooser, Chosen, Known, MemoryOptions
+from inlay.memory.explicit_alloc import size_of
 from inlay.memory.lifetimes import Activation, Storage, find_lifetimes
 from inlay.ops.memory import ALLOC_STORAGE, TENSOR_AT, StorageAttrs
-from inlay.packing.buffer import Buffer
+from inlay.packing.buffer import Buffer, align
 from inlay.packing.plan import plan as pack
 from inlay.passes.contract import Pass, PassContext, Property, Remark
 
@@ -43,6 +54,11 @@ ALIGNMENT = 64
 
 SEARCH_STEPS = 4_000
 """Effort of the search behind the greedy orders; see `packing.plan`."""
+
+CONSTANTS = "constants"
+"""The name of the plan of constants."""
+
+NOTHING_SAID = MemoryOptions()
 
 _ROUNDING = 16
 """A coefficient is rounded up to the alignment when that adds less than 1/16 of it."""
@@ -66,29 +82,69 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryPart:
+    """What a function has of one memory.
+
+    Attributes:
+        memory: its name; empty for the host's heap.
+        kind: how it comes to its bytes.
+        block: bytes of the part, over the dims of the function; at their bounds in fixed memories.
+        bound: bytes that no plan of these classes can do without.
+        total: bytes that the storages in the part would take side by side.
+        members: what is in it: names, offsets and sizes.
+    """
+
+    memory: str
+    kind: PoolKind
+    block: Int
+    bound: Int
+    total: Int
+    members: tuple[tuple[str, Int, Int], ...] = ()
+
+    @property
+    def planned(self) -> int:
+        """How many storages are in it."""
+        return len(self.members)
+
+
+@dataclass(frozen=True, slots=True)
 class FunctionPlan:
     """The plan of one activation.
 
     Attributes:
         name: of the function.
-        block: bytes of the block, over the dims of the function.
-        bound: bytes that no plan of these classes can do without.
-        total: bytes that the storages in the block would take side by side.
-        planned: how many storages are in the block.
-        counted: how many are allocated at run time, with the reason for each.
+        parts: what it has of each memory.
+        counted: how many storages are allocated at run time, with the reason for each.
     """
 
     name: str
-    block: Int
-    bound: Int
-    total: Int
-    planned: int
+    parts: tuple[MemoryPart, ...]
     counted: tuple[tuple[str, str], ...]
+
+    @property
+    def block(self) -> Int:
+        """Bytes of all blocks, over the dims of the function."""
+        return sum((p.block for p in self.parts), lit(0))
+
+    @property
+    def bound(self) -> Int:
+        """Bytes that no plan of these classes can do without."""
+        return sum((p.bound for p in self.parts), lit(0))
+
+    @property
+    def total(self) -> Int:
+        """Bytes that the storages in the blocks would take side by side."""
+        return sum((p.total for p in self.parts), lit(0))
+
+    @property
+    def planned(self) -> int:
+        """How many storages are in blocks."""
+        return sum(p.planned for p in self.parts)
 
 
 def run(module: Module, context: PassContext) -> Module:
     """Plan every function, and say how it went in the remarks."""
-    planned, plans = plan_module(module)
+    planned, plans = plan_module(module, context.options_for(MemoryOptions))
     for plan in plans:
         context.remarks.add(
             Remark("plan-memory", "planned", "block", f"{plan.name}: {describe(plan)}")
@@ -98,77 +154,156 @@ def run(module: Module, context: PassContext) -> Module:
 
 def describe(plan: FunctionPlan) -> str:
     """Return a plan as one sentence."""
-    text = f"block of {plan.block} bytes for {plan.planned} storages"
-    if plan.bound != plan.block:
-        text += f", at least {plan.bound}"
-    return text + (f"; {len(plan.counted)} counted at run time" if plan.counted else "")
+    texts: list[str] = []
+    for part in plan.parts or (MemoryPart("", PoolKind.HEAP, lit(0), lit(0), lit(0)),):
+        text = f"block of {part.block} bytes for {part.planned} storages"
+        if part.memory:
+            text += f" in {part.memory}"
+        if part.bound != part.block:
+            text += f", at least {part.bound}"
+        texts.append(text)
+    if plan.counted:
+        texts.append(f"{len(plan.counted)} counted at run time")
+    return "; ".join(texts)
 
 
 def plan_module(
-    module: Module, *, overlap: bool = False
+    module: Module, options: MemoryOptions = NOTHING_SAID, *, overlap: bool = False
 ) -> tuple[Module, tuple[FunctionPlan, ...]]:
-    """Return the module with storages in blocks, and the plan of each function. With `overlap`, only
-    storages of one chain share bytes (`chains`).
+    """Return the module with storages in blocks, and the plan of each function.
+
+    Args:
+        module: in explicit storage.
+        options: the memories that there are.
+        overlap: only storages of one chain share bytes in heaps (`chains`).
+
+    Raises:
+        CompileError: `memory.no-room`.
     """
     functions: dict[str, Function] = {}
     plans: list[FunctionPlan] = []
+    chooser = Chooser(options, SEARCH_STEPS)
+    plans += _constants(module, options, chooser)
+    recursive = recursive_functions(call_graph(module))
     for name, function in module.functions.items():
         loops = find_loops(function)
         placed: dict[Function, _Placement] = {}
-        known: dict[Function, frozenset[Sym]] = {}
+        known: dict[Function, Known] = {}
         for activation in find_lifetimes(name, function, module, loops):
-            symbols_known = frozenset(d.sym for d in activation.function.dims)
-            if activation.outer is not None:
-                symbols_known |= known[activation.outer]
-            known[activation.function] = symbols_known
-            placement, plan = _plan(activation, symbols_known, overlap=overlap)
-            placed[activation.function] = placement
+            around = None if activation.outer is None else known[activation.outer]
+            known[activation.function] = _known(module, name, activation, around, recursive)
+            if known[activation.function].is_entry:
+                activation.storages[:0] = _inputs(activation, options)
+            chosen = chooser.choose(activation, known[activation.function])
+            placed[activation.function], plan = _plan(activation, chosen, overlap=overlap)
             plans.append(plan)
         functions[name] = _Rewriter(placed).function(function)
     return module.with_functions(functions), tuple(plans)
 
 
+def _inputs(activation: Activation, options: MemoryOptions) -> list[Storage]:
+    """Return the inputs of an entry where they have their places before the program runs."""
+    found: list[Storage] = []
+    for param in activation.function.params:
+        if isinstance(param.type, TensorType) and options.inputs:
+            names = param.place.memories if param.place is not None else None
+            size, end = size_of(param.type), activation.positions
+            allowed = options.inputs if names is None else names
+            found.append(Storage([param], size, ALIGNMENT, allowed, 0, end, name=param.name))
+    return found
+
+
+def _constants(
+    module: Module, options: MemoryOptions, chooser: Chooser
+) -> Iterator[FunctionPlan]:
+    """Put constants into the first memory with room for them, where memories have fixed sizes."""
+    sizes = {
+        id(e.value): align(e.value.nbytes, ALIGNMENT)
+        for e in postorder(module.functions.values())
+        if isinstance(e, Const) and isinstance(e.value, np.ndarray)
+    }
+    if not sizes or not options.constants:
+        return
+    total = sum(sizes.values())
+    pool = chooser.take(options.constants, total, f"{len(sizes)} constants")
+    size = lit(total)
+    at = accumulate(sizes.values(), initial=0)
+    members = tuple(("", lit(a), lit(b)) for a, b in zip(at, sizes.values(), strict=False))
+    part = MemoryPart(pool.name, pool.kind, size, size, size, members)
+    yield FunctionPlan(CONSTANTS, (part,), ())
+
+
+def _known(
+    module: Module, name: str, activation: Activation, around: Known | None,
+    recursive: Collection[str],
+) -> Known:  # fmt: skip
+    """Return what is known when a function begins; local ones may be active several times."""
+    dims = activation.function.dims
+    ranges = dict(around.ranges) if around is not None else {}
+    for d in dims:
+        ranges[d.sym] = dim_range(d, Facts(ranges))
+    symbols = frozenset(d.sym for d in dims)
+    if around is not None:
+        symbols |= around.symbols
+    is_entry = around is None and (name in module.entries or name == module.entry)
+    return Known(symbols, ranges, is_entry, around is not None or name in recursive)
+
+
 @dataclass(frozen=True, slots=True)
 class _Placement:
-    """Where the storages of an activation went: a block per memory, offsets in it."""
+    """Where the storages of an activation went.
 
-    blocks: Mapping[str, tuple[Var, Int]]
+    Attributes:
+        blocks: the variable, size and alignment of the block in each memory.
+        offsets: the block of a storage, and where in it.
+        counted: the memory of each storage that has an allocation of its own.
+    """
+
+    blocks: Mapping[str, tuple[Var, Int, int]]
     offsets: Mapping[Var, tuple[Var, Int]]
+    counted: Mapping[Var, str]
 
 
 def _plan(
-    activation: Activation, known: frozenset[Sym], *, overlap: bool
+    activation: Activation, chosen: Chosen, *, overlap: bool
 ) -> tuple[_Placement, FunctionPlan]:
-    counted: list[tuple[str, str]] = []
-    by_memory: dict[str, list[Storage]] = {}
-    for storage in activation.storages:
-        unknown = [s for s in symbols(storage.bytes) if s not in known]
-        why = storage.escapes
-        if unknown and not why:
-            why = f"its size is over {unknown[0]}, which is not known when the function begins"
-        if why:
-            counted.append((storage.name, why))
-        else:
-            by_memory.setdefault(storage.memory, []).append(storage)
-    blocks: dict[str, tuple[Var, Int]] = {}
+    blocks: dict[str, tuple[Var, Int, int]] = {}
     offsets: dict[Var, tuple[Var, Int]] = {}
-    block_size, bound, total = lit(0), lit(0), lit(0)
-    for memory, storages in by_memory.items():
-        block = make.var("block" if not memory else f"block.{memory}", STORAGE)
-        size = lit(0)
+    parts: list[MemoryPart] = []
+
+    def put(storage: Storage, block: Var, offset: Int) -> None:
+        for var in storage.vars:
+            offsets[var] = (block, offset)
+
+    for memory, storages in chosen.heap.items():
+        block = _block(memory)
+        size, bound = lit(0), lit(0)
         for packed in pack_chains(storages) if overlap else pack_classes(storages):
             for storage, offset in packed.offsets.items():
-                for var in storage.vars:
-                    offsets[var] = (block, size + packed.unit * offset)
+                put(storage, block, size + packed.unit * offset)
             size = size + packed.unit * packed.size
             bound = bound + packed.unit * packed.bound
-        total = sum((s.bytes for s in storages), total)
-        block_size = block_size + size
-        blocks[memory] = (block, size)
-    plan = FunctionPlan(
-        activation.name, block_size, bound, total, sum(map(len, by_memory.values())), tuple(counted)
+        total = sum((s.bytes for s in storages), lit(0))
+        blocks[memory] = (block, size, ALIGNMENT)
+        members = tuple((s.name, offsets[s.vars[0]][1], s.bytes) for s in storages)
+        parts.append(MemoryPart(memory, PoolKind.HEAP, size, bound, total, members))
+    for bank in chosen.banks:
+        block = _block(bank.memory)
+        for storage, at in bank.offsets.items():
+            put(storage, block, lit(at))
+        blocks[bank.memory] = (block, lit(bank.bytes), bank.alignment)
+        members = tuple((s.name, lit(at), s.bytes) for s, at in bank.offsets.items())
+        sizes = (lit(bank.bytes), lit(bank.bound), lit(bank.total))
+        parts.append(MemoryPart(bank.memory, bank.kind, *sizes, members))
+    counted = tuple((s.name, why) for s, (_, why) in chosen.counted.items())
+    memories = {var: memory for s, (memory, _) in chosen.counted.items() for var in s.vars}
+    return _Placement(blocks, offsets, memories), FunctionPlan(
+        activation.name, tuple(parts), counted
     )
-    return _Placement(blocks, offsets), plan
+
+
+def _block(memory: str) -> Var:
+    return make.var(f"block.{memory}" if memory else "block", STORAGE)
 
 
 def pack_chains(storages: Sequence[Storage]) -> list[Packed]:
@@ -218,6 +353,7 @@ class _Rewriter:
     def __init__(self, placed: Mapping[Function, _Placement]) -> None:
         self.placed = placed
         self._offsets: dict[Var, tuple[Var, Int]] = {}
+        self._counted: dict[Var, str] = {}
 
     def function(self, function: Function) -> Function:
         """Rewrite a function and those in it."""
@@ -225,11 +361,12 @@ class _Rewriter:
         if placement is None:  # a loop: part of the activation around it
             return replace(function, body=self._block(function.body))
         self._offsets.update(placement.offsets)
+        self._counted.update(placement.counted)
         body = self._block(function.body)
-        for memory, (block, size) in reversed(list(placement.blocks.items())):
+        for memory, (block, size, alignment) in reversed(list(placement.blocks.items())):
             if size.value == 0:
                 size = lit(ALIGNMENT)
-            attrs = StorageAttrs(memory, ALIGNMENT)
+            attrs = StorageAttrs(_names(memory), alignment)
             body = make.let(block, make.call(ALLOC_STORAGE, (make.int_const(size),), attrs), body)
         return replace(function, body=body)
 
@@ -238,7 +375,9 @@ class _Rewriter:
         body = self._value(tail)
         for let in reversed(lets):
             if let.var not in self._offsets:
-                body = Let(let.var, self._value(let.value), body, let.type, let.span, let.place)
+                memory = self._counted.get(let.var)
+                value = self._value(let.value) if memory is None else _in(let.value, memory)
+                body = Let(let.var, value, body, let.type, let.span, let.place)
         return body
 
     def _value(self, value: Expr) -> Expr:
@@ -263,10 +402,27 @@ class _Rewriter:
                 return value
 
 
+def _names(memory: str) -> tuple[str, ...]:
+    return (memory,) if memory else ()
+
+
+def _in(value: Expr, memory: str) -> Expr:
+    """Return an allocation that names one memory."""
+    assert isinstance(value, Call), "storage is allocated"
+    assert isinstance(value.callee, OpRef), "storage is allocated by an operator"
+    attrs = value.callee.attrs
+    assert isinstance(attrs, StorageAttrs), "alloc_storage has its attributes"
+    if attrs.memories == _names(memory):
+        return value
+    callee = replace(value.callee, attrs=replace(attrs, memories=_names(memory)))
+    return replace(value, callee=callee)
+
+
 PASS = Pass(
     __name__,
     run,
     "put storage of bounded lifetime into one block per function",
     requires=(Property.EXPLICIT_STORAGE,),
     establishes=(Property.PLANNED,),
+    options=MemoryOptions,
 )

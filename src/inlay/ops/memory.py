@@ -37,11 +37,12 @@ class StorageAttrs:
     """Where storage is taken from.
 
     Attributes:
-        memory: name of a memory of the board; empty for the host's.
+        memories: names of memories of the board that it may be in, the preferred one first; planning
+            leaves one. Empty for the host's.
         alignment: of its first byte.
     """
 
-    memory: str = ""
+    memories: tuple[str, ...] = ()
     alignment: int = 64
 
 

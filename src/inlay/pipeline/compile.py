@@ -25,6 +25,7 @@ from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.board import Board
 from inlay.machine.target import Target
 from inlay.memory import read_first
+from inlay.memory.choose_memories import MemoryOptions
 from inlay.memory.plan_memory import plan_module
 from inlay.ops.table import OperatorTable
 from inlay.passes.manager import run_pipeline
@@ -94,7 +95,7 @@ def compile_module(
         built = build_kernels(module, operators, meanings, lower_here, version, batches, lower_apart)
     module = run_pipeline(memory_pipeline(), built.module, context, verify=verify)
     with instrument.span("plan-memory"):
-        module, plans = plan_module(module, overlap=options.overlap)
+        module, plans = plan_module(module, context.options_for(MemoryOptions), overlap=options.overlap)
         if verify is not None:
             verify(module)
     with instrument.span("generate"):

@@ -1,16 +1,23 @@
-"""Explains a placement: a compilation up to the plan, and then the plan with its reasons."""
+"""Explains decisions: a compilation up to where they are made, and then the plan with its reasons."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
-from inlay.base.diagnostics import error
+from inlay.base.diagnostics import InternalError, error
 from inlay.codegen.backend_table import unavailable
 from inlay.ir.module import Module
+from inlay.machine.board import Board
+from inlay.memory.choose_memories import MemoryOptions
+from inlay.memory.plan_memory import FunctionPlan, plan_module
 from inlay.passes.manager import make_pipeline, run_pipeline
+from inlay.pipeline.build_kernels import build_kernels
+from inlay.pipeline.devices import apart
 from inlay.pipeline.options import PlaceOptions
-from inlay.pipeline.planning import setting_of, threads_of
-from inlay.pipeline.route import TENSOR
+from inlay.pipeline.planning import meanings_of, setting_of, threads_of
+from inlay.pipeline.report import memory_json
+from inlay.pipeline.route import TENSOR, memory_pipeline, tensor_pipeline
 from inlay.placement import plan_places
 from inlay.placement.explain.reasons import Explanation, explanation_of
 
@@ -32,14 +39,69 @@ def explanation(
     """
     plans: list[plan_places.Planned] = []
     setting = setting_of(options, watch=plans.append, threads=threads)
-    counts = threads_of(setting.board, threads)
-    if threads is not None and setting.board.host.name not in counts:
-        raise error(
-            "option.no-effect",
-            f"found threads = {threads}, which does nothing on board '{setting.board.name}': "
-            "its host is not this processor",
-        )
+    counts = _threads(setting.board, threads)
     run_pipeline(make_pipeline(_UP_TO_PLACES), module, setting.context)
     board = setting.board
     without = {d.name: reason for d in board.devices if (reason := unavailable(board, d.name))}
     return replace(explanation_of(plans[0]), without_code=without, threads=counts)
+
+
+def _threads(board: Board, threads: int | None) -> dict[str, int]:
+    counts = threads_of(board, threads)
+    if threads is not None and board.host.name not in counts:
+        raise error(
+            "option.no-effect",
+            f"found threads = {threads}, which does nothing on board '{board.name}': "
+            "its host is not this processor",
+        )
+    return counts
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryExplanation:
+    """Where the values of a program live.
+
+    Attributes:
+        board: the machine.
+        plans: of each function that needs memory, and of constants where their memory is fixed.
+        module: with explicit storage in its places.
+    """
+
+    board: Board
+    plans: tuple[FunctionPlan, ...]
+    module: Module
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {"board": self.board.name, "memory": [memory_json(p) for p in self.plans]}
+
+
+def memory_explanation(
+    module: Module, options: PlaceOptions, threads: int | None = None
+) -> MemoryExplanation:
+    """Return where the values of a program would live on a board: a compilation before any code.
+
+    Args:
+        module: the program as it was loaded.
+        options: as for a compilation; the board need not be one that can be compiled for.
+        threads: on how many the host's kernels run; all processors by default.
+
+    Raises:
+        CompileError, RunError: of passes and of planning; `option.no-effect`.
+    """
+    setting = setting_of(options, threads=threads)
+    _threads(setting.board, threads)
+    operators, context = setting.operators, setting.context
+    module = run_pipeline(tensor_pipeline(), module, context)
+    elsewhere = dict.fromkeys(apart(setting.board), _no_code)
+    built = build_kernels(
+        module, operators, meanings_of(operators), _no_code, "", lower_away=elsewhere
+    )
+    module = run_pipeline(memory_pipeline(), built.module, context)
+    planned, plans = plan_module(module, context.options_for(MemoryOptions))
+    needed = tuple(p for p in plans if p.parts or p.counted)
+    return MemoryExplanation(setting.board, needed, planned)
+
+
+def _no_code(*_: object) -> Any:
+    raise InternalError("memory is planned before there is code")

@@ -24,12 +24,14 @@ from inlay.interp.tensor import Meanings, evaluate_expr
 from inlay.ir.expr import Call, Expr, OpRef
 from inlay.ir.module import Module
 from inlay.machine.board import Board
+from inlay.memory.choose_memories import MemoryOptions
 from inlay.memory.explicit_alloc import StorageOptions
 from inlay.ops.table import OperatorTable, table
 from inlay.passes.contract import PassContext
 from inlay.pipeline.detect import find_detected
-from inlay.pipeline.devices import away, runnable
+from inlay.pipeline.devices import runnable
 from inlay.pipeline.generators import generators
+from inlay.pipeline.memories import memories_of, preferred_memories
 from inlay.pipeline.options import WORTH, PlaceOptions
 from inlay.placement.plan_places import Planned, PlanOptions
 from inlay.runtime.session import usable_processors
@@ -94,7 +96,8 @@ def setting_of(
                 threads=counts,
                 watch=watch,
             ),
-            StorageOptions: StorageOptions(away(board)),
+            StorageOptions: StorageOptions(preferred_memories(board)),
+            MemoryOptions: memories_of(board),
         },
         instrument=instrument,
     )

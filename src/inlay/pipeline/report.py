@@ -75,23 +75,38 @@ class Report:
                 for k in self.kernels
             ],
             "machine": dict(self.machine),
-            "memory": [
-                {
-                    "function": p.name,
-                    "block_bytes": _size(p.block),
-                    "lower_bound": _size(p.bound),
-                    "unshared_bytes": _size(p.total),
-                    "planned": p.planned,
-                    "counted": len(p.counted),
-                }
-                for p in self.plans
-            ],
+            "memory": [memory_json(p) for p in self.plans],
             "image_bytes": self.image_bytes,
             "copies": [
                 {"reason": r.reason, "message": r.message, "at": _where(r.span)} for r in self.copies
             ],
             "model": self.metadata.to_json(),
         }
+
+
+def memory_json(plan: FunctionPlan) -> dict[str, Any]:
+    """Return the plan of a function as plain data; its parts where not all is in the host's heap."""
+    found: dict[str, Any] = {
+        "function": plan.name,
+        "block_bytes": _size(plan.block),
+        "lower_bound": _size(plan.bound),
+        "unshared_bytes": _size(plan.total),
+        "planned": plan.planned,
+        "counted": len(plan.counted),
+    }
+    if any(part.memory for part in plan.parts):
+        found["parts"] = [
+            {
+                "memory": part.memory,
+                "kind": part.kind.value,
+                "block_bytes": _size(part.block),
+                "lower_bound": _size(part.bound),
+                "unshared_bytes": _size(part.total),
+                "planned": part.planned,
+            }
+            for part in plan.parts
+        ]
+    return found
 
 
 def _where(span: Span) -> str:

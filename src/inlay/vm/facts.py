@@ -54,7 +54,7 @@ def _storages_of_one(function: Function) -> frozenset[Var]:
                     attrs, size = alloc.callee.attrs, alloc.args[0]
                     assert isinstance(attrs, StorageAttrs), "alloc_storage has its attributes"
                     fits = isinstance(size, Const) and size.value == size_of(value.type)
-                    if fits and not attrs.memory and attrs.alignment <= ALIGNMENT:
+                    if fits and not attrs.memories and attrs.alignment <= ALIGNMENT:
                         found.add(storage)
             case _:
                 pass

@@ -149,7 +149,7 @@ def _extend(env: Environment, call: Call, attrs: object, args: list[VmValue]) ->
 
 def _alloc_storage(env: Environment, call: Call, attrs: object, args: list[VmValue]) -> VmValue:
     assert isinstance(attrs, StorageAttrs)
-    memory = attrs.memory or 0
+    memory = attrs.memories[0] if attrs.memories else 0
     size = as_operand(args[0])
     return env.writer.make("STORAGE", memory, attrs.alignment, args=(size,), kind=Kind.STORAGE)
 

@@ -109,7 +109,7 @@ def test_operands_that_die_are_overwritten():
 
 
 def test_nothing_but_empty_storages():
-    empty = Storage([make.var("s", STORAGE)], lit(0), 64, "", 0, 1, name="s")
+    empty = Storage([make.var("s", STORAGE)], lit(0), 64, (), 0, 1, name="s")
     (packed,) = pack_classes([empty])
     assert packed.size == 0
     assert packed.offsets == {empty: 0}
@@ -126,7 +126,7 @@ def storages(draw) -> tuple[list[Storage], list]:
         end = start + draw(st.integers(0, 8))
         size = draw(st.sampled_from(units)) * draw(st.integers(0, 300))
         name = f"s{index}"
-        made.append(Storage([make.var(name, STORAGE)], size, 64, "", start, end, name=name))
+        made.append(Storage([make.var(name, STORAGE)], size, 64, (), start, end, name=name))
     return made, syms
 
 

@@ -101,10 +101,10 @@ fn main<n>(x @gpu: Tensor[n, 4, f32]) -> (Tensor[n, 4, f32], Tensor[n, 4, f32]) 
   let z @gpu = zeros(shape(n, 4)); let r @gpu = reshape(z, shape(n, 4)); let t = (x, r); t }
 """),
     "14 alloc_storage": ("B2", """
-fn main(size: some int s. int[s]) { alloc_storage{memory="gpu.mem"}(size) }
+fn main(size: some int s. int[s]) { alloc_storage{memories=["gpu.mem"]}(size) }
 """, """
 fn main(size: some int s. int[s]) -> Storage @gpu {
-  let s @gpu = alloc_storage{memory="gpu.mem"}(size); s }
+  let s @gpu = alloc_storage{memories=["gpu.mem"]}(size); s }
 """),
     "15 tensor in a storage": ("B2", """
 fn main(sto: Storage) { tensor_at(sto, int(0), shape(3, 2)) }

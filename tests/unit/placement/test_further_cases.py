@@ -401,7 +401,7 @@ def test_a_fixed_result_inside_an_equal_annotation_says_nothing_more():
 def test_storage_in_the_memory_of_a_device_compiles():
     text = """
     fn main(x: Tensor[2, f32]) -> Tensor[2, f32] {
-      let s = alloc_storage{memory="cpu1.mem"}(int(8));
+      let s = alloc_storage{memories=["cpu1.mem"]}(int(8));
       let t = tensor_at{dtype=f32}(s, int(0), shape(2));
       on(cpu1, add(on(cpu1, mul(t, f32(0))), x))
     }

@@ -15,6 +15,18 @@ ENTRIES = (
         remedy="Give a larger memory, smaller sizes, or more planning steps.",
     ),
     Entry(
+        id="memory.no-room",
+        title="a value that no memory has room for",
+        explanation=(
+            "A value goes into the first memory that is allowed for it and has room as long as it is "
+            "needed. Memories of a fixed size have no room for what may live longer than its function "
+            "sees, for sizes without a bound, and for functions that call themselves; tensors are on a "
+            "stack only where something says so and the code can have them there. The message names "
+            "each allowed memory and why it is not possible."
+        ),
+        remedy="Allow another memory, give those of the board more bytes, or use smaller sizes.",
+    ),
+    Entry(
         id="memory.scope-empty",
         title="a value that no memory is left for",
         explanation=(

@@ -3,7 +3,7 @@
 A value occupies a memory of its device from the task that makes it to the last that reads it anywhere,
 a copy from the first to the last task that reads it there. A constant occupies one of each device that
 reads it all the time, a memory for constants first. Where a device has several memories, each thing
-goes into the first that has room. So this is a filter, not the memory plan.
+goes into the first that has room, the largest first. So this is a filter, not the memory plan.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def peaks(problem: Problem, assignment: Sequence[int]) -> list[float]:
     count, end = max(memories, default=-1) + 1, len(problem.tasks)
     stays = [*_constants(problem, assignment), *_values(problem, assignment)]
     alone = [stay for stay in stays if len(stay[0]) == 1]
-    several = [stay for stay in stays if len(stay[0]) > 1]
+    several = sorted((stay for stay in stays if len(stay[0]) > 1), key=lambda stay: -stay[3])
     change = [[0.0] * (end + 2) for _ in range(count)]
     for (memory,), first, last, size in alone:
         change[memory][first] += size

@@ -454,11 +454,12 @@ class _Gather:
         allowed, refused = self._able(call)
         self.graph.supports[first] = Support(name, allowed, refused, call.span)
         spec = call.callee
-        if isinstance(spec, OpRef) and isinstance(spec.attrs, StorageAttrs) and spec.attrs.memory:
-            bits = self.constraints.memories((spec.attrs.memory,), call.span)
+        if isinstance(spec, OpRef) and isinstance(spec.attrs, StorageAttrs) and spec.attrs.memories:
+            named = spec.attrs.memories
+            bits = self.constraints.memories(named, call.span)
             if bits is not None:
-                owner = self.machine.board.owner_of(spec.attrs.memory)
-                said = Reason(f"{name} names {spec.attrs.memory}", call.span)
+                owner = self.machine.board.owner_of(named[0])
+                said = Reason(f"{name} names {', '.join(named)}", call.span)
                 self.graph.limit(first, bits, said)
                 self.graph.pin(first, self.machine.device_index[owner], said)
         is_view = isinstance(spec, OpRef) and spec.op is TENSOR_AT

@@ -1,0 +1,43 @@
+"""The memories of a board, as plans of storage take them: sizes, order of preference, what is kept free."""
+
+from __future__ import annotations
+
+from inlay.codegen.backend_table import backend_of
+from inlay.machine.board import Board
+from inlay.machine.memory import PoolKind
+from inlay.memory.choose_memories import MemoryOptions
+from inlay.pipeline.devices import away
+
+
+def preferred_memories(board: Board) -> dict[str, tuple[str, ...]]:
+    """Return where results of devices may be, the preferred memory first; stacks only where asked."""
+    near = {d.name: _off_stack(board, d.name) for d in board.devices}
+    near |= {name: (memory,) for name, memory in away(board).items()}
+    return {name: found for name, found in near.items() if found != (board.memories[0].name,)}
+
+
+def _off_stack(board: Board, device: str) -> tuple[str, ...]:
+    stacks = board.stack_of(device)
+    return tuple(m for m in board.writable(device) if m not in stacks)
+
+
+def memories_of(board: Board) -> MemoryOptions:
+    """Return the memories of a board for plans. What kernels may use of a stack is left to them."""
+    reserved = {
+        stack: _bytes(dict(board.arch_of(d.name).facts).get("stack_bytes"))
+        for d in board.devices
+        for stack in board.stack_of(d.name)
+    }
+    if backend_of(board, board.host.name) is not None:
+        return MemoryOptions(
+            board.memories, reserved, "the virtual machine puts no tensors on a stack"
+        )
+    inputs = _off_stack(board, board.host.name)
+    if any(m.kind is PoolKind.HEAP for m in board.memories if m.name in inputs):
+        return MemoryOptions(board.memories, reserved)
+    rom = tuple(m for m in board.host.memories if m not in board.writable(board.host.name))
+    return MemoryOptions(board.memories, reserved, inputs=inputs, constants=(*rom, *inputs))
+
+
+def _bytes(fact: object) -> int:
+    return fact if isinstance(fact, int) else 0

@@ -1,0 +1,244 @@
+"""Storage is in the memories that are allowed for it, or is refused; memories have their sizes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inlay.analysis.infer_types import infer_types
+from inlay.api import compilation, explain_memory
+from inlay.arith.bounds import Range
+from inlay.arith.expr import fresh, lit, to_int
+from inlay.base.diagnostics import CompileError
+from inlay.cli.main import main
+from inlay.ir import make
+from inlay.ir.expr import Function
+from inlay.ir.parser import parse_module
+from inlay.ir.types import STORAGE
+from inlay.machine.board import Board
+from inlay.machine.board_file import find_board
+from inlay.machine.memory import Pool, PoolKind
+from inlay.memory.choose_memories import Chooser, Known, MemoryOptions
+from inlay.memory.lifetimes import Activation, Storage
+from inlay.ops.table import table
+from inlay.runtime.session import executable_of
+from tests.data import model_case
+
+TWO = """
+fn main(x: Tensor[16, 64, f32], w: Tensor[64, 64, f32]) -> Tensor[16, 64, f32] {
+  let y @cpu![SCOPE] = matmul(x, w);
+  let z = matmul(y, w);
+  z
+}
+entry main("x", "w") -> ("z");
+"""
+
+
+def module(text: str):
+    return infer_types(parse_module(text, table()))
+
+
+def places(found) -> dict[str, tuple[str, str]]:
+    """Return the memory and the offset of each value, by name."""
+    return {
+        name: (part.memory, str(offset))
+        for plan in found.plans
+        for part in plan.parts
+        for name, offset, _ in part.members
+    }
+
+
+def sized(**bytes_: int) -> Board:
+    """Return `mcu_dma` with memories of other sizes."""
+    board = find_board("mcu_dma")
+    pools = [replace(p, bytes=bytes_.get(p.name.replace(".", "_"), p.bytes)) for p in board.memories]
+    return replace(board, memories=tuple(pools))
+
+
+@pytest.mark.parametrize("scope", ["sram0", "sram1", "cpu.stack", "stack", "workspace", "sram1, flash"])
+def test_a_value_lands_where_it_was_put(scope):
+    found = places(explain_memory(module(TWO.replace("SCOPE", scope)), "mcu_dma"))
+    expected = {"stack": "cpu.stack", "workspace": "sram0", "sram1, flash": "sram1"}
+    assert found["y"][0] == expected.get(scope, scope)
+    assert {found[name][0] for name in "xwz"} == {"sram0"}
+
+
+def test_values_go_where_there_is_room():
+    found = places(explain_memory(module(TWO.replace("SCOPE", "global")), sized(sram0=17 << 10)))
+    assert found["w"] == ("sram0", "0")
+    assert {found[name][0] for name in "xyz"} == {"sram1"}
+
+
+@pytest.mark.parametrize(
+    ("scope", "sizes", "words"),
+    [
+        ("sram1", {"sram1": 1024}, ["'y', needed 4096 bytes", "sram1: it has 1024 bytes left"]),
+        # The kernels of the architecture have 2 KiB of the stack.
+        ("cpu.stack", {"cpu_stack": 5 << 10}, ["'y', needed 4096 bytes", "cpu.stack: it has 3072"]),
+        ("sram0", {"sram0": 16 << 10}, ["'y'", "and needs at the same time w with 16384"]),
+    ],
+)
+def test_a_scope_that_cannot_be_obeyed_is_refused(scope, sizes, words):
+    with pytest.raises(CompileError) as caught:
+        explain_memory(module(TWO.replace("SCOPE", scope)), sized(**sizes))
+    (found,) = caught.value.diagnostics
+    assert found.id in ("memory.no-room", "placement.over-capacity")
+    if found.id == "memory.no-room":
+        assert found.span
+        assert all(word in str(found) for word in words)
+
+
+NATIVE_STACK = """
+name = "small"
+[[memory]]
+name = "ram"
+[[memory]]
+name = "fast"
+kind = "static"
+bytes = "8KiB"
+[[memory]]
+name = "cpu.stack"
+kind = "stack"
+bytes = "64KiB"
+owner = "cpu"
+[[device]]
+name = "cpu"
+arch = "native"
+memories = ["ram", "fast", "cpu.stack"]
+"""
+
+
+@pytest.fixture
+def native(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(NATIVE_STACK.replace('name = "small"\n', 'summary = "a small one"\n', 1))
+    return str(path)
+
+
+def test_a_compiled_program_obeys_or_is_refused(native):
+    inputs = {"x": np.ones((16, 64), np.float32), "w": np.ones((64, 64), np.float32)}
+    with pytest.raises(CompileError, match="cpu.stack: the virtual machine puts no tensors on a stack"):
+        compilation(module(TWO.replace("SCOPE", "cpu.stack")), board=native, cache="none")
+    compiled = compilation(module(TWO.replace("SCOPE", "fast")), board=native, cache="none")
+    (plan,) = compiled.report.plans
+    assert [(p.memory, p.kind, p.block) for p in plan.parts] == [("fast", PoolKind.STATIC, lit(4096))]
+    assert (executable_of(compiled.program).run(inputs)["z"] == 64 * 64).all()
+    result = TWO.replace("let z", "let z @cpu![fast]").replace("SCOPE", "global")
+    compiled = compilation(module(result), board=native, cache="none")
+    assert (executable_of(compiled.program).run(inputs)["z"] == 64 * 64).all()
+    assert [p.memory for p in compiled.report.plans[0].parts] == ["", "fast"]
+
+
+LOOP = """
+fn main(n: Tensor[i64], x: Tensor[8, 8, f32]) -> Tensor[8, 8, f32] {
+  let limit: some int limit. int[limit] = to_control(n);
+  let step = fn<i>(i: int[i], h: Tensor[8, 8, f32]) -> Tensor[8, 8, f32] {
+    if (int_less(int(i), int(limit))) {
+      let y @cpu![SCOPE] = matmul(h, h);
+      step(int(i + 1), y)
+    } else { h }
+  };
+  step(int(0), x)
+}
+entry main;
+"""
+
+
+def test_what_outlives_its_function_has_no_fixed_place(native):
+    with pytest.raises(CompileError, match="fast: it has 8192 bytes, and the value may be needed longer"):
+        compilation(module(LOOP.replace("SCOPE", "fast")), board=native, cache="none")
+    compiled = compilation(module(LOOP.replace("SCOPE", "fast, ram")), board=native, cache="none")
+    exe = executable_of(compiled.program)
+    x = np.eye(8, dtype=np.float32) * 2
+    (found,) = exe.run({exe.entries[0].inputs[0].name: np.array(2), exe.entries[0].inputs[1].name: x}).values()
+    np.testing.assert_array_equal(found, np.eye(8, dtype=np.float32) * 16)
+
+
+SYMBOLIC = """
+fn main<n>(x: Tensor[n, 8, f32]) -> Tensor[n, 8, f32] {
+  let y @cpu![fast] = matmul(x, WEIGHTS);
+  matmul(y, WEIGHTS)
+}
+entry main;
+"""
+
+
+def test_symbolic_sizes_count_at_their_bound(native):
+    weights = f"f32[8, 8]({', '.join(['1'] * 64)})"
+    text = SYMBOLIC.replace("WEIGHTS", weights)
+    with pytest.raises(CompileError, match="bytes have no bound"):
+        compilation(module(text), board=native, cache="none")
+    bound = module(text.replace("fn main<n>", "fn main<n <= 100>"))
+    (plan,) = compilation(bound, board=native, cache="none").report.plans
+    assert [p.block for p in plan.parts if p.memory == "fast"] == [lit(3200)]
+    with pytest.raises(CompileError, match="'y', needed 32000 bytes"):
+        compilation(module(text.replace("<n>", "<n <= 1000>")), board=native, cache="none")
+
+
+def test_the_keyword_model_fits_two_banks(capsys):
+    model = model_case("micro_kws_fp32").model
+    assert main(["explain", str(model), "--board", "mcu_dma", "--view", "memory", "--json"]) == 0
+    plans = {p["function"]: p["parts"] for p in json.loads(capsys.readouterr().out)["memory"]}
+    assert [p["memory"] for p in plans["constants"]] == ["flash"]
+    used = {p["memory"]: p["block_bytes"] for p in plans["main"]}
+    assert 0 < used["sram0"] <= 128 << 10
+    assert 0 < used["sram1"] <= 64 << 10
+    assert main(["explain", str(model), "--board", "mcu_dma", "--view", "memory"]) == 0
+    assert "sram0 (static): 122.5 KiB of 128.0 KiB" in capsys.readouterr().out
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 20), st.integers(0, 6), st.integers(1, 40),
+                  st.sampled_from([("a",), ("b",), ("a", "b"), ("b", "a", "h"), ("h",)])),
+        max_size=14,
+    )
+)  # fmt: skip
+def test_choices_are_allowed_fit_and_do_not_overlap(drawn):
+    pools = (
+        Pool("h", PoolKind.HEAP),
+        Pool("a", PoolKind.STATIC, 16, 640),
+        Pool("b", PoolKind.STACK, 8, 300),
+    )
+    storages = [
+        Storage([make.var(f"s{i}", STORAGE)], lit(8 * size), 64, names, start, start + length, name=f"s{i}")
+        for i, (start, length, size, names) in enumerate(drawn)
+    ]
+    body = make.function([], make.int_const(lit(0)))
+    assert isinstance(body, Function)
+    activation = Activation(body, "f", None, storages, 40)
+    known = Known(frozenset(), {}, is_entry=True, is_recursive=False)
+    try:
+        chosen = Chooser(MemoryOptions(pools), 200).choose(activation, known)
+    except CompileError as failure:
+        if failure.ids != ("memory.no-room",):
+            raise
+        return
+    seen = dict.fromkeys((s for group in chosen.heap.values() for s in group), "h")
+    for bank in chosen.banks:
+        pool = next(p for p in pools if p.name == bank.memory)
+        seen.update(dict.fromkeys(bank.offsets, bank.memory))
+        for s, at in bank.offsets.items():
+            assert at % pool.alignment == 0
+            assert at + s.bytes.value <= min(pool.bytes, bank.bytes)
+            for t, other in bank.offsets.items():
+                if s is not t and s.start <= t.end and t.start <= s.end:
+                    assert at + s.bytes.value <= other or other + t.bytes.value <= at
+    assert {s: m in s.memories for s, m in seen.items()} == dict.fromkeys(storages, True)
+
+
+def test_a_bound_is_that_of_the_range():
+    n = fresh("n")
+    storage = Storage([make.var("s", STORAGE)], 4 * to_int(n), 64, ("a",), 0, 1, name="s")
+    activation = Activation(make.function([], make.int_const(lit(0))), "f", None, [storage], 2)
+    known = Known(frozenset((n,)), {n: Range(0, 7, 1, 0)}, is_entry=True, is_recursive=False)
+    (bank,) = Chooser(MemoryOptions((Pool("h", PoolKind.HEAP), Pool("a", PoolKind.STATIC, 4, 64))), 0).choose(
+        activation, known
+    ).banks  # fmt: skip
+    assert bank.bytes == 28
