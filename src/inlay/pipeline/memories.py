@@ -1,4 +1,4 @@
-"""The memories of a board, as plans of storage take them: sizes, order of preference, what is kept free."""
+"""The memories of a board, as plans of storage take them: sizes, preferences, what is kept free."""
 
 from __future__ import annotations
 
