@@ -139,7 +139,7 @@ def row(
         "first ms": min(a for a, _ in pairs) * 1e3,
         "best ms": min(b for _, b in pairs) * 1e3,
         "predicted ms": found.total_ns / 1e6,
-        "predicted": found.first_able_ns / found.total_ns,
+        "predicted": found.first_fit_ns / found.total_ns,
         "measured": statistics.median(a / b for a, b in pairs),
         "least": min(a for a, _ in pairs) / min(b for _, b in pairs),
     }

@@ -92,9 +92,9 @@ for operation in found.operations:
         f"{operation.device:5} {operation.operator:7} {operation.ns / 1e3:6.0f} us",
         operation.others,
     )
-print(f"{found.total_ns / 1e3:.0f} us predicted, {found.first_able_ns / 1e3:.0f} on one device")
+print(f"{found.total_ns / 1e3:.0f} us predicted, {found.first_fit_ns / 1e3:.0f} on one device")
 assert {operation.device for operation in found.operations} == {"near", "far"}
-assert found.total_ns < found.first_able_ns
+assert found.total_ns < found.first_fit_ns
 assert all(copy.engine == "copier" for copy in found.copies)
 
 # ---------------------------------------------------------------------- 4. run it

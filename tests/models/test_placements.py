@@ -47,7 +47,7 @@ generator = "llvm"
 loader = "native"
 macs_per_ns = 100000
 elements_per_ns = 10000
-costly_per_ns = 10000
+transcendentals_per_ns = 10000
 launch_ns = 0
 [[memory]]
 name = "host"

@@ -5,7 +5,7 @@ of magnitude around ten microseconds. Time is work divided by speed plus bytes d
 with the figures of one core of a present-day server:
 
 * a multiply-add of a contraction: 1/40 ns;
-* an element of cheap element-wise work or of a reduction: 1/8 ns, of a costly function: 1 ns;
+* an element of cheap element-wise work or of a reduction: 1/8 ns, of a transcendental function: 1 ns;
 * a byte of an operand or result: 1/12 ns.
 
 The result is an integer over the dims of the group, so it can be evaluated when sizes are known.
@@ -30,7 +30,7 @@ _BYTES_PER_NS = 12
 
 def predicted_ns(function: Function, operators: OperatorTable) -> Int:
     """Return the predicted time of a primitive function on one core, in nanoseconds."""
-    macs, cheap, costly = lit(0), lit(0), lit(0)
+    macs, cheap, transcendental = lit(0), lit(0), lit(0)
     for e in postorder(function.body):
         if not isinstance(e, Call) or not isinstance(e.callee, OpRef):
             continue
@@ -42,11 +42,11 @@ def predicted_ns(function: Function, operators: OperatorTable) -> Int:
         if definition.pattern is FusionPattern.CONTRACTION:
             macs = macs + size * _terms(e, definition)
         elif definition.cost is Cost.FUNCTION:
-            costly = costly + size
+            transcendental = transcendental + size
         else:
             cheap = cheap + _touched(size, e.args)
     moved = _bytes([p.type for p in function.params]) + _bytes([function.body.type])
-    time = floordiv(macs, lit(_MACS_PER_NS)) + floordiv(cheap, lit(_CHEAP_PER_NS)) + costly
+    time = floordiv(macs, lit(_MACS_PER_NS)) + floordiv(cheap, lit(_CHEAP_PER_NS)) + transcendental
     return time + floordiv(moved, lit(_BYTES_PER_NS)) + 1
 
 
@@ -57,12 +57,12 @@ class Work:
     Attributes:
         macs: multiply-adds of contractions.
         cheap: elements of element-wise work.
-        costly: elements of functions that are not one instruction.
+        transcendental: elements of functions that are not one instruction.
     """
 
     macs: Int
     cheap: Int
-    costly: Int
+    transcendental: Int
 
 
 def work_of(call: Call, operators: OperatorTable) -> Work:

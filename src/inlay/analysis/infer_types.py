@@ -21,6 +21,7 @@ from inlay.ir import make
 from inlay.ir.conform import Matching, dim_range
 from inlay.ir.context import Context, Known
 from inlay.ir.dims import free_symbols, substitute_type
+from inlay.ir.existentials import is_open, open_exists, opened_dims, pack
 from inlay.ir.expr import (
     Arm,
     Call,
@@ -41,7 +42,6 @@ from inlay.ir.expr import (
     Var,
 )
 from inlay.ir.module import Module
-from inlay.ir.opening import is_open, open_exists, opened_dims, pack
 from inlay.ir.types import UNKNOWN, DimParam, FuncType, TupleType, Type, UnknownType
 from inlay.ir.walk import copy, map_pattern
 

@@ -122,15 +122,15 @@ def calibrate(
             hint="measure on the machine itself, or describe speeds in the board's file",
         )
     here = [d for d in _here(board) if any(d == device for device, _ in samples.kernels)]
-    measured = replace(_summary(board, samples), turns=_turns(board, here, samples))
+    measured = replace(_summary(board, samples), exclusive=_exclusive(board, here, samples))
     for device, ns in measured.launches.items():
         output.say(f"{device:8} {'a launch':20} {ns / 1000:9.2f} us")
     for (device, operator), factor in sorted(measured.factors.items()):
         output.say(f"{device:8} {operator:20} {factor:9.2f} x predicted")
     for (a, b), (latency, rate) in measured.links.items():
         output.say(f"{a} -> {b}: {latency / 1000:.1f} us and {rate:.2f} GB/s")
-    for pair in sorted(measured.turns):
-        output.say(f"{' and '.join(pair)} take turns: one works while the other waits")
+    for pair in sorted(measured.exclusive):
+        output.say(f"{' and '.join(pair)} exclude each other: one works while the other waits")
     sources = [s for module, _ in models for s in module.sources]
     write_measured(path, board.name, measured, sources)
     output.say(f"wrote {path}")
@@ -139,7 +139,7 @@ def calibrate(
         launch_ns=measured.launches,
         factors={f"{d}.{n}": f for (d, n), f in measured.factors.items()},
         links={f"{a} -> {b}": link for (a, b), link in measured.links.items()},
-        turns=sorted(measured.turns),
+        exclusive=sorted(measured.exclusive),
     )
 
 
@@ -250,7 +250,7 @@ def _inputs(executable: Executable) -> dict[str, np.ndarray]:
     }
 
 
-def _turns(board: Board, devices: Sequence[str], samples: _Samples) -> frozenset[tuple[str, str]]:
+def _exclusive(board: Board, devices: Sequence[str], samples: _Samples) -> frozenset[tuple[str, str]]:
     """Return which devices do not work beside the host.
 
     A chain of products runs on the host, one on the device, and both in one program; the chains are

@@ -99,7 +99,8 @@ def _detected(name: str, output: Output) -> list[str]:
         say = (
             f"here, {device}",
             f"so '{arch.name}' counts with macs_per_ns = {speed.macs_per_ns:g},",
-            f"elements_per_ns = {speed.elements_per_ns:g}, costly_per_ns = {speed.costly_per_ns:g}",
+            f"elements_per_ns = {speed.elements_per_ns:g},",
+            f"transcendentals_per_ns = {speed.transcendentals_per_ns:g}",
             f"element types: {types}",
         )
         output.show("\n" + "\n".join(f"# {line}" for line in say))
@@ -125,7 +126,7 @@ def describe(board: Board, without_code: Mapping[str, str], output: Output) -> N
             f"{link.latency_ns:g} ns"
         )
     for name, devices in board.hardware:
-        output.say(f"  {' and '.join(devices)} take turns on {name}")
+        output.say(f"  {' and '.join(devices)} share {name} and exclude each other")
     if without_code:
         output.say("  plans are made for all of it; one that uses these is explained and not compiled:")
     for device, reason in without_code.items():

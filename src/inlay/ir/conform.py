@@ -29,8 +29,8 @@ from inlay.arith.solve import Facts
 from inlay.base.diagnostics import CompileError
 from inlay.ir.context import Context, StrictContext
 from inlay.ir.dims import LEAST_INT, rename_dims, same_type, substitute_type
+from inlay.ir.existentials import is_open, open_exists, pack
 from inlay.ir.op import TypeContext
-from inlay.ir.opening import is_open, open_exists, pack
 from inlay.ir.type_printer import type_text
 from inlay.ir.types import (
     UNKNOWN,

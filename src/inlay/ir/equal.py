@@ -19,6 +19,7 @@ from inlay.arith.expr import Int, Sym, from_atom
 from inlay.ir import walk
 from inlay.ir.attrs import attrs_text
 from inlay.ir.dims import free_symbols, same_type, substitute_type
+from inlay.ir.existentials import opened_dims
 from inlay.ir.expr import (
     Call,
     Const,
@@ -43,7 +44,6 @@ from inlay.ir.expr import (
     Var,
 )
 from inlay.ir.module import Module
-from inlay.ir.opening import opened_dims
 from inlay.ir.type_printer import dim_text, type_text
 from inlay.ir.types import (
     AdtType,

@@ -14,6 +14,7 @@ from inlay.base.lexer import TokenKind, TokenStream
 from inlay.base.span import Span
 from inlay.ir import make, walk
 from inlay.ir.attrs import parse_attrs
+from inlay.ir.existentials import open_exists
 from inlay.ir.expr import (
     Arm,
     Call,
@@ -22,7 +23,6 @@ from inlay.ir.expr import (
     Var,
 )
 from inlay.ir.op import Op, OpTable
-from inlay.ir.opening import open_exists
 from inlay.ir.pattern_parser import PatternParser
 from inlay.ir.place import Place
 from inlay.ir.types import (

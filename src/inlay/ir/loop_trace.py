@@ -27,8 +27,8 @@ from inlay.ir.conform import conforms, join
 from inlay.ir.context import Context
 from inlay.ir.core_ops import BOOL_AND, INT_LESS, PUSH_ROW, SET_ROW, ZEROS, DTypeAttrs
 from inlay.ir.dims import LEAST_INT
+from inlay.ir.existentials import pack
 from inlay.ir.expr import Expr, Var
-from inlay.ir.opening import pack
 from inlay.ir.scope import LetBuilder
 from inlay.ir.type_printer import type_text
 from inlay.ir.types import (

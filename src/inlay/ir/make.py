@@ -42,6 +42,7 @@ from inlay.ir.core_ops import (
     CheckAttrs,
 )
 from inlay.ir.dims import dim_params, free_symbols
+from inlay.ir.existentials import is_open, open_exists, opened_dims, pack
 from inlay.ir.expr import (
     Arm,
     Call,
@@ -67,7 +68,6 @@ from inlay.ir.expr import (
 )
 from inlay.ir.module import Adt, Constructor
 from inlay.ir.op import Op
-from inlay.ir.opening import is_open, open_exists, opened_dims, pack
 from inlay.ir.place import Place
 from inlay.ir.type_printer import type_text
 from inlay.ir.types import (

@@ -11,6 +11,7 @@ from inlay.base.lexer import TokenStream
 from inlay.base.span import Span
 from inlay.ir import make
 from inlay.ir.const_parser import ConstParser
+from inlay.ir.existentials import open_exists
 from inlay.ir.expr import (
     Expr,
     Pattern,
@@ -21,7 +22,6 @@ from inlay.ir.expr import (
     Var,
 )
 from inlay.ir.module import Adt
-from inlay.ir.opening import open_exists
 from inlay.ir.types import UNKNOWN, AdtType, ExistsType, FuncType, TupleType, Type, UnknownType
 
 

@@ -30,6 +30,7 @@ from inlay.base.names import NameSupply
 from inlay.ir import walk
 from inlay.ir.attrs import attrs_text
 from inlay.ir.dims import dim_params, free_symbols, same_type
+from inlay.ir.existentials import opened_dims
 from inlay.ir.expr import (
     Call,
     Const,
@@ -55,7 +56,6 @@ from inlay.ir.expr import (
 )
 from inlay.ir.kernel import Kernel
 from inlay.ir.module import Adt, Module
-from inlay.ir.opening import opened_dims
 from inlay.ir.place import Origin, Place
 from inlay.ir.positions import Positions
 from inlay.ir.type_printer import dim_text, type_text

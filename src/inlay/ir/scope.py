@@ -19,6 +19,7 @@ from inlay.ir import make
 from inlay.ir.conform import dim_range
 from inlay.ir.context import Known
 from inlay.ir.dims import substitute_type
+from inlay.ir.existentials import open_exists
 from inlay.ir.expr import (
     Call,
     Const,
@@ -32,7 +33,6 @@ from inlay.ir.expr import (
 )
 from inlay.ir.module import Adt
 from inlay.ir.op import Op
-from inlay.ir.opening import open_exists
 from inlay.ir.place import Place
 from inlay.ir.types import AdtType, DimParam, FuncType, TupleType, Type
 

@@ -26,8 +26,8 @@ from inlay.base.span import Span
 from inlay.ir.conform import dim_range
 from inlay.ir.context import Known
 from inlay.ir.dims import LEAST_INT
+from inlay.ir.existentials import pack
 from inlay.ir.module import Adt
-from inlay.ir.opening import pack
 from inlay.ir.place import Origin, Place
 from inlay.ir.types import (
     BOOL_CONTROL,

@@ -22,6 +22,7 @@ from inlay.ir.conform import conform, instantiate
 from inlay.ir.context import Context
 from inlay.ir.dims import free_symbols, same_type, substitute_type
 from inlay.ir.exhaustive import missing_pattern
+from inlay.ir.existentials import is_open, open_exists, opened_dims, pack
 from inlay.ir.expr import (
     Call,
     Const,
@@ -46,7 +47,6 @@ from inlay.ir.expr import (
     pattern_vars,
 )
 from inlay.ir.module import Adt, Module
-from inlay.ir.opening import is_open, open_exists, opened_dims, pack
 from inlay.ir.positions import Position, Positions
 from inlay.ir.type_printer import type_text
 from inlay.ir.types import (

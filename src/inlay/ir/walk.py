@@ -28,6 +28,7 @@ from inlay.ir import make
 from inlay.ir.conform import dim_range
 from inlay.ir.context import NOTHING_KNOWN, Known
 from inlay.ir.dims import dim_params, free_symbols, substitute_type
+from inlay.ir.existentials import opened_dims
 from inlay.ir.expr import (
     Arm,
     Call,
@@ -53,7 +54,6 @@ from inlay.ir.expr import (
     Var,
     pattern_vars,
 )
-from inlay.ir.opening import opened_dims
 from inlay.ir.types import DimParam, FuncType, Type
 
 LEAVES: frozenset[type] = frozenset({Var, GlobalVar, Const, OpRef, ConstructorRef})

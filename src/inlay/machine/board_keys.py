@@ -154,7 +154,7 @@ TABLES: dict[str, tuple[type, dict[str, Field]]] = {
         "loader": Field(_text), "operators": Field(_texts), "dtypes": Field(_texts),
         "parameters": Field(_settings), "detect": Field(_flag),
         "macs_per_ns": Field(_rate), "elements_per_ns": Field(_rate),
-        "costly_per_ns": Field(_rate), "launch_ns": Field(_time),
+        "transcendentals_per_ns": Field(_rate), "launch_ns": Field(_time),
         "vector_bytes": Field(_vector), "vector_registers": Field(_positive),
         "l1_bytes": Field(_size), "l2_bytes": Field(_size), "l3_bytes": Field(_size),
         "stack_bytes": Field(_size), "index_bits": Field(_index_bits),
@@ -188,7 +188,7 @@ TABLES: dict[str, tuple[type, dict[str, Field]]] = {
     }),
 }  # fmt: skip
 TOP = {"summary": Field(_text), "default": Field(_text)}
-SPEED = ("macs_per_ns", "elements_per_ns", "costly_per_ns", "launch_ns")
+SPEED = ("macs_per_ns", "elements_per_ns", "transcendentals_per_ns", "launch_ns")
 FACTS = (
     "vector_bytes", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes", "stack_bytes",
     "index_bits", "dot", "fma",

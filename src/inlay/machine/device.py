@@ -21,13 +21,13 @@ class Speed:
     Attributes:
         macs_per_ns: multiply-adds of contractions.
         elements_per_ns: elements of cheap element-wise work.
-        costly_per_ns: elements of transcendental functions.
+        transcendentals_per_ns: elements of transcendental functions.
         launch_ns: what a kernel costs before it does anything.
     """
 
     macs_per_ns: float = 40.0
     elements_per_ns: float = 8.0
-    costly_per_ns: float = 1.0
+    transcendentals_per_ns: float = 1.0
     launch_ns: float = 0.0
 
 

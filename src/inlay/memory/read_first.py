@@ -24,6 +24,7 @@ from inlay.base.span import NO_SPAN, Span
 from inlay.ir import make
 from inlay.ir.core_ops import PUSH_ROW, SET_ROW
 from inlay.ir.dims import free_symbols
+from inlay.ir.existentials import opened_dims
 from inlay.ir.expr import (
     Arm,
     Call,
@@ -42,7 +43,6 @@ from inlay.ir.expr import (
 from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.ir.op import Effect
-from inlay.ir.opening import opened_dims
 from inlay.ir.types import TensorType, TupleType
 from inlay.ir.walk import free_vars
 from inlay.memory.aliases import Aliases, find_aliases

@@ -35,10 +35,10 @@ from inlay.ir.builder import Builder
 from inlay.ir.conform import instantiate
 from inlay.ir.context import Context
 from inlay.ir.core_ops import CHECK_AT_LEAST, CHECK_EQUAL, TO_CONTROL, CheckAttrs, LeastAttrs
+from inlay.ir.existentials import open_exists
 from inlay.ir.expr import Expr, Function, OpRef
 from inlay.ir.module import Module
 from inlay.ir.op import Effect, TypeContext
-from inlay.ir.opening import open_exists
 from inlay.ir.parser import parse_module, parse_type
 from inlay.ir.type_printer import type_text
 from inlay.ir.types import (

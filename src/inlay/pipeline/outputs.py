@@ -13,9 +13,9 @@ from types import MappingProxyType
 from inlay.base.diagnostics import Collector, unsupported
 from inlay.base.registry import suggestion
 from inlay.ir import make, walk
+from inlay.ir.existentials import open_exists
 from inlay.ir.expr import Expr, GlobalVar
 from inlay.ir.module import EntryNames, Module
-from inlay.ir.opening import open_exists
 from inlay.vm.signature import entry_names
 
 

@@ -116,7 +116,7 @@ def threads_of(board: Board, threads: int | None) -> dict[str, int]:
 
 
 def crowded(board: Board, counts: Mapping[str, int]) -> Board:
-    """Return a board for plans: devices that are this processor take turns if there are too few cores.
+    """Return a board for plans: devices that are this processor share it if there are too few cores.
 
     Where the host has several threads, and all have more than there are processors, one works while
     another one waits, whatever the board says. Programs run on the board as it is. A host of one thread

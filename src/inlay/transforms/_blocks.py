@@ -39,6 +39,7 @@ from inlay.ir import make, walk
 from inlay.ir.conform import Matching
 from inlay.ir.context import Known, StrictContext
 from inlay.ir.dims import LEAST_INT, free_symbols, same_type, substitute_type
+from inlay.ir.existentials import hides, is_open, open_exists, opened_dims
 from inlay.ir.expr import (
     Arm,
     Call,
@@ -63,7 +64,6 @@ from inlay.ir.expr import (
 )
 from inlay.ir.module import Module
 from inlay.ir.op import Op
-from inlay.ir.opening import hides, is_open, open_exists, opened_dims
 from inlay.ir.place import Place
 from inlay.ir.types import (
     DimParam,

@@ -16,9 +16,9 @@ from inlay.arith.expr import Int, Sym, fresh, from_atom
 from inlay.base.names import NameSupply
 from inlay.ir import make
 from inlay.ir.dims import free_symbols, substitute_type
+from inlay.ir.existentials import open_exists
 from inlay.ir.expr import Call, Const, Expr, Function, GlobalVar, Let, OpRef, Project, Var
 from inlay.ir.module import Module
-from inlay.ir.opening import open_exists
 from inlay.ir.place import Place
 from inlay.ir.types import IntType, ShapeType, TensorType, TupleType, Type
 from inlay.ops.device import DEVICE_COPY

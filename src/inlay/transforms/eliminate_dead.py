@@ -22,6 +22,7 @@ from inlay.analysis.call_graph import mentioned_globals
 from inlay.analysis.effects import EffectTable, effect_table
 from inlay.arith.expr import Sym
 from inlay.ir.dims import free_symbols
+from inlay.ir.existentials import opened_dims
 from inlay.ir.expr import (
     Arm,
     ConstructorRef,
@@ -36,7 +37,6 @@ from inlay.ir.expr import (
     Var,
 )
 from inlay.ir.module import Adt, Module
-from inlay.ir.opening import opened_dims
 from inlay.ir.types import (
     AdtType,
     DimParam,

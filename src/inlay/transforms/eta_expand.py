@@ -18,6 +18,7 @@ from inlay.arith.expr import from_atom
 from inlay.base.diagnostics import error
 from inlay.ir import make
 from inlay.ir.dims import rename_dims, substitute_type
+from inlay.ir.existentials import open_exists
 from inlay.ir.expr import (
     Call,
     ConstructorRef,
@@ -30,7 +31,6 @@ from inlay.ir.expr import (
     Var,
 )
 from inlay.ir.module import Module
-from inlay.ir.opening import open_exists
 from inlay.ir.types import FuncType
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_module

@@ -29,6 +29,7 @@ from inlay.analysis.call_graph import call_graph, recursive_functions
 from inlay.analysis.cost import predicted_ns
 from inlay.base.options import option
 from inlay.ir import walk
+from inlay.ir.existentials import open_exists
 from inlay.ir.expr import (
     Call,
     Expr,
@@ -39,7 +40,6 @@ from inlay.ir.expr import (
     Var,
 )
 from inlay.ir.module import Module
-from inlay.ir.opening import open_exists
 from inlay.ops._define import OpDef
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property, Remark

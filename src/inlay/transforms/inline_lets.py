@@ -16,9 +16,9 @@ from dataclasses import replace
 from inlay.analysis.blocks import ATOMS, nested, operands
 from inlay.analysis.effects import EffectTable, effect_table
 from inlay.ir import make, walk
+from inlay.ir.existentials import opened_dims
 from inlay.ir.expr import Expr, Function, If, Let, Match, Var
 from inlay.ir.module import Module
-from inlay.ir.opening import opened_dims
 from inlay.passes.contract import Pass, PassContext, Property
 
 

@@ -28,9 +28,9 @@ from inlay.arith.expr import Sym
 from inlay.base.diagnostics import InternalError
 from inlay.ir import walk
 from inlay.ir.dims import free_symbols
+from inlay.ir.existentials import opened_dims
 from inlay.ir.expr import Call, Expr, Function, If, Let, Match, OpRef, Var
 from inlay.ir.module import Module
-from inlay.ir.opening import opened_dims
 from inlay.ops._define import FusionPattern
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property

@@ -20,7 +20,7 @@ from inlay.ir.module import Module
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_function
 from inlay.transforms._rules import identities, idioms, layout, weights
-from inlay.transforms._rules.site import Rule, Scene, Site
+from inlay.transforms._rules.rule_match import RewriteContext, Rule, RuleMatch
 
 _MOST_STEPS = 20
 """Rules may only make progress; this bounds what a pair that undoes each other could do."""
@@ -42,13 +42,13 @@ def run(module: Module, context: PassContext) -> Module:
     functions: dict[str, Function] = {}
     for name, function in module.functions.items():
         uses = count_uses(function.body)
-        scene = Scene(context.ops, context.evaluate, uses, _simplify)
+        shared = RewriteContext(context.ops, context.evaluate, uses, _simplify)
 
-        def step(block: BlockWriter, value: Expr, scene: Scene = scene) -> Expr | None:
-            answer = _simplify(scene, block, value)
+        def step(block: BlockWriter, value: Expr, shared: RewriteContext = shared) -> Expr | None:
+            answer = _simplify(shared, block, value)
             if isinstance(answer, Var) and block.variable is not None:
                 # Whatever reads the result now reads the answer.
-                uses = scene.uses
+                uses = shared.uses
                 uses[answer] = uses.get(answer, 2) + uses.get(block.variable, 2)
             return None if answer is value else answer
 
@@ -58,7 +58,7 @@ def run(module: Module, context: PassContext) -> Module:
     return module.with_functions(functions)
 
 
-def _simplify(scene: Scene, block: BlockWriter, value: Expr) -> Expr:
+def _simplify(context: RewriteContext, block: BlockWriter, value: Expr) -> Expr:
     """Return what is left of a value when no rule applies any more."""
     for _ in range(_MOST_STEPS):
         if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
@@ -66,8 +66,8 @@ def _simplify(scene: Scene, block: BlockWriter, value: Expr) -> Expr:
         rules = _RULES.get(value.callee.op.name)
         if rules is None:
             return value
-        site = Site(scene, block, value)
-        answer = next((found for rule in rules if (found := rule(site)) is not None), None)
+        matched = RuleMatch(context, block, value)
+        answer = next((found for rule in rules if (found := rule(matched)) is not None), None)
         if answer is None or not _may_replace(value, answer):
             return value
         value = answer

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from inlay.analysis.blocks import ATOMS, is_anf, is_tail_form
 from inlay.analysis.effects import EffectTable
 from inlay.ir import make, walk
+from inlay.ir.existentials import hides, is_open, open_exists
 from inlay.ir.expr import (
     Arm,
     Call,
@@ -41,7 +42,6 @@ from inlay.ir.expr import (
     Var,
 )
 from inlay.ir.module import Module
-from inlay.ir.opening import hides, is_open, open_exists
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, keep, rewrite_function
 

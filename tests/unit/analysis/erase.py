@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from inlay.ir import walk
 from inlay.ir.dims import free_symbols
+from inlay.ir.existentials import opened_dims
 from inlay.ir.expr import Const, Expr, Function, GlobalVar, Let, Match, Var
 from inlay.ir.module import Module
-from inlay.ir.opening import opened_dims
 from inlay.ir.types import UNKNOWN, FuncType
 
 

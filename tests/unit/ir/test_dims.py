@@ -9,7 +9,7 @@ import pytest
 from inlay.arith.dtype import F32
 from inlay.arith.expr import Int, fresh, symbols, to_int
 from inlay.ir import make
-from inlay.ir.opening import opened_dims, pack
+from inlay.ir.existentials import opened_dims, pack
 from inlay.ir.types import DimParam, ExistsType, IntType, TensorType, TupleType, Type
 
 J, K = fresh("j"), fresh("k")

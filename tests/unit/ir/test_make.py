@@ -20,10 +20,10 @@ from inlay.ir.core_ops import (
     DTypeAttrs,
 )
 from inlay.ir.dims import same_type
+from inlay.ir.existentials import open_exists, pack
 from inlay.ir.expr import Call, Const, Expr, Let, OpRef
 from inlay.ir.module import Adt, Constructor
 from inlay.ir.op import NoAttrs, Op, TypeContext
-from inlay.ir.opening import open_exists, pack
 from inlay.ir.prelude import adt
 from inlay.ir.type_printer import type_text
 from inlay.ir.types import (

@@ -172,7 +172,7 @@ TWINS = """
 name = "dsp"
 macs_per_ns = 4000
 elements_per_ns = 400
-costly_per_ns = 100
+transcendentals_per_ns = 100
 [[memory]]
 name = "ram"
 [[memory]]

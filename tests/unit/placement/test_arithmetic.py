@@ -19,7 +19,7 @@ from inlay.machine.board_file import read_board
 from inlay.ops.device import DEVICE_COPY
 from inlay.pipeline import planning
 from inlay.placement import plan_places
-from inlay.placement.choose.capacity import fits, peaks, predict, rooms, too_small
+from inlay.placement.choose.capacity import fits, memory_groups, peaks, predict, too_small
 from inlay.placement.choose.costs import Costs
 from inlay.placement.choose.schedule import Item, Problem, Task
 from inlay.placement.explain.reasons import explain
@@ -35,7 +35,7 @@ name = "fast"
 operators = ["matmul", "tanh", "neg", "add"]
 macs_per_ns = 1000
 elements_per_ns = 1000
-costly_per_ns = 1000
+transcendentals_per_ns = 1000
 [[memory]]
 name = "ram"
 bytes_per_ns = 1000
@@ -187,7 +187,7 @@ fn main(x: Tensor[1024, f32], y: Tensor[1024, f32]) {
 @pytest.mark.parametrize("count", [3, 500])
 def test_known_turns_are_counted(count):
     e = explained(read(LOOP.replace("COUNT", str(count))), board(), "*=cpu")
-    assert e.turns == {"loop": (count, "the program")}
+    assert e.iterations == {"loop": (count, "the program")}
     assert e.total_ns == pytest.approx(count * sum(o.ns for o in e.operations))
 
 
@@ -199,7 +199,7 @@ def test_unknown_turns_are_a_guess_that_is_stated():
       loop(x) }
     """.replace("less_at(h)", "to_control(less(reduce_max{axes=[0]}(h), f32(2.0)))")
     e = explained(read(text), board(), "*=cpu")
-    assert e.turns == {"loop": (10, "a guess")}
+    assert e.iterations == {"loop": (10, "a guess")}
     by_name = {o.operator: o.ns for o in e.operations}
     in_turns = sum(ns for name, ns in by_name.items() if name != "neg")
     assert e.total_ns == pytest.approx(10 * in_turns + by_name["neg"])
@@ -238,12 +238,12 @@ def test_things_go_into_the_first_memory_that_has_room():
     assert predict(by_hand((100.0, 100.0)), (0,)) == 1.0
     # Memory 2 holds constants alone.
     assert peaks(by_hand((100.0, 100.0, 80.0), ((2,),)), (0,)) == [100.0, 0.0, 80.0]
-    assert rooms(by_hand((100.0, 90.0))) == ([0], [190.0])
+    assert memory_groups(by_hand((100.0, 90.0))) == ([0], [190.0])
 
 
 def test_rooms_are_what_devices_have_in_common():
     p = replace(by_hand((1.0, 2.0, 4.0, None)), memory=((0,), (1, 2), (0, 1), (3,)))
-    assert rooms(p) == ([0, 0, 0, 2], [7.0, 0, None])
+    assert memory_groups(p) == ([0, 0, 0, 2], [7.0, 0, None])
 
 
 def test_threads_of_the_host_are_counted():

@@ -14,7 +14,7 @@ from inlay.placement.choose.capacity import fits, peaks, predict
 from inlay.placement.choose.optimise import TaskSet, contract, optimise
 from inlay.placement.choose.relaxation import relax
 from inlay.placement.choose.schedule import INFINITE, Item, Problem, Task
-from inlay.placement.choose.search import first_able
+from inlay.placement.choose.search import first_fit
 from inlay.placement.choose.transfers import Hop
 
 
@@ -103,7 +103,7 @@ def test_large_problems_have_a_gap_and_beat_the_first_device(slow):
     p = problem(random.Random(7), 120, 3, slow=slow)
     found = optimise(p, search_steps=60_000, exact_steps=5_000)
     assert found is not None
-    first = predict(p, first_able(p))
+    first = predict(p, first_fit(p))
     assert found.time <= first == found.baseline
     assert found.bound <= found.time
     assert found.gap >= 0
@@ -149,7 +149,7 @@ def test_relaxing_a_problem_bounds_it(seed):
     rng = random.Random(seed)
     capacity = rng.choice((None, 70_000, 140_000))
     p = problem(rng, rng.randint(2, 6), 3, slow=rng.choice((0.1, 1, 10)), capacity=capacity)
-    found = relax(p, predict(p, first_able(p)))
+    found = relax(p, predict(p, first_fit(p)))
     assert 0 < found.bound <= brute(p)
     for regrets, task in zip(found.regrets, p.tasks, strict=True):
         assert min(regrets) == 0
@@ -163,7 +163,7 @@ def test_copies_that_compete_are_in_the_bound():
     routes = (((), (Hop(1, 0, 0.0, 1.0),)), ((Hop(0, 0, 0.0, 1.0),), ()))
     p = Problem(tasks, tuple(items), (0, 1), routes, (-1,), ((79, 1),), ((0,), (1,)), (None, None))
     assert lower_bound(p) < 2_000
-    assert 37_000 < relax(p, predict(p, first_able(p))).bound <= predict(p, (1,) * 40)
+    assert 37_000 < relax(p, predict(p, first_fit(p))).bound <= predict(p, (1,) * 40)
 
 
 def test_small_memories_raise_the_bound():

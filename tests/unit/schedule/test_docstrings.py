@@ -30,7 +30,7 @@ HEADS = {
     "merge": "(x: f32[n]) -> (y: f32[n]) over (n)",
     "clip": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
     "index_unit_axes": "(x: f32[1, 4]) -> (y: f32[1, 4])",
-    "cut": "(x: f32[4]) -> (y: f32[4])",
+    "peel": "(x: f32[4]) -> (y: f32[4])",
     "skip_zero_terms": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
     "use_fma": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
     "reorder": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",

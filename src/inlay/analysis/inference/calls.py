@@ -20,8 +20,8 @@ from inlay.analysis.inference.words import called, of
 from inlay.arith.expr import from_atom
 from inlay.base.diagnostics import CompileError, error
 from inlay.ir.conform import instantiate
+from inlay.ir.existentials import open_exists
 from inlay.ir.expr import Call, GlobalVar, Var
-from inlay.ir.opening import open_exists
 from inlay.ir.types import UNKNOWN, FuncType, Type, TypeVar, UnknownType
 
 _DEEPEST, _DEEP, _WIDEST = 12, 5, 64

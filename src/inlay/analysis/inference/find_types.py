@@ -33,6 +33,7 @@ from inlay.analysis.inference.words import text
 from inlay.base.diagnostics import CompileError, error
 from inlay.base.span import Span
 from inlay.ir.conform import join
+from inlay.ir.existentials import pack
 from inlay.ir.expr import (
     Call,
     Const,
@@ -53,7 +54,6 @@ from inlay.ir.expr import (
     pattern_vars,
 )
 from inlay.ir.module import Module
-from inlay.ir.opening import pack
 from inlay.ir.types import (
     BOOL_CONTROL,
     UNIT,

@@ -19,8 +19,8 @@ from inlay.analysis.inference.scope import InferenceState
 from inlay.analysis.inference.solver import Reason, is_meta
 from inlay.analysis.inference.table import Named, has_unknown, type_var_names
 from inlay.ir.dims import dim_params, free_symbols
+from inlay.ir.existentials import opened_dims, pack
 from inlay.ir.expr import Function, Var
-from inlay.ir.opening import opened_dims, pack
 from inlay.ir.types import (
     UNKNOWN,
     AdtType,

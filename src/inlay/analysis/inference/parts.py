@@ -13,6 +13,7 @@ from inlay.base.diagnostics import error
 from inlay.base.span import Span
 from inlay.ir import make
 from inlay.ir.dims import substitute_type
+from inlay.ir.existentials import open_exists
 from inlay.ir.expr import (
     Pattern,
     PatternConstructor,
@@ -22,7 +23,6 @@ from inlay.ir.expr import (
     Project,
     Var,
 )
-from inlay.ir.opening import open_exists
 from inlay.ir.types import (
     UNKNOWN,
     AdtType,

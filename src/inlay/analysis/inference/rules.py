@@ -17,8 +17,8 @@ from inlay.analysis.inference.words import explained, labeled, short_name
 from inlay.base.diagnostics import CompileError, InlayError, error
 from inlay.ir import make
 from inlay.ir.dims import substitute_type
+from inlay.ir.existentials import open_exists
 from inlay.ir.expr import Call, ConstructorRef, Expr, Function, OpRef, Var
-from inlay.ir.opening import open_exists
 from inlay.ir.types import UNKNOWN, FuncType, Type, TypeVar
 
 

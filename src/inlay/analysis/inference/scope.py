@@ -16,9 +16,9 @@ from inlay.base.span import Span
 from inlay.ir.conform import Matching, conform
 from inlay.ir.context import Known
 from inlay.ir.dims import dim_params, free_symbols
+from inlay.ir.existentials import is_open, open_exists, opened_dims
 from inlay.ir.expr import Expr, GlobalVar, Var
 from inlay.ir.module import Module
-from inlay.ir.opening import is_open, open_exists, opened_dims
 from inlay.ir.types import UNKNOWN, DimParam, Type, TypeVar, UnknownType
 
 

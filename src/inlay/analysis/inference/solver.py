@@ -34,7 +34,7 @@ from inlay.base.diagnostics import CompileError, InlayError, Label, error
 from inlay.base.span import Span
 from inlay.ir.context import Context, StrictContext, simpler
 from inlay.ir.dims import LEAST_INT, free_symbols, substitute_type
-from inlay.ir.opening import open_exists, pack
+from inlay.ir.existentials import open_exists, pack
 from inlay.ir.types import (
     AdtType,
     DimParam,

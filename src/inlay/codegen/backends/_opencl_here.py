@@ -29,11 +29,11 @@ from inlay.runtime.device import Facts, OpenDevice
 SCHEDULE = "schedule"
 """The parameter of an architecture that says which rules schedule its kernels."""
 
-AS_HOST, AS_HOST_COSTLY = 0.6, 0.3
+AS_HOST, AS_HOST_TRANSCENDENTALS = 0.6, 0.3
 """Of the host's speed: what code in OpenCL C does on the same cores; elementary functions apart."""
 COPY_IN_MEMORY = 6.0
 """Bytes in a nanosecond from one place in a memory to another place in it, started by a driver."""
-GPU_MACS, GPU_ELEMENTS, GPU_COSTLY = 8.0, 4.0, 1.0
+GPU_MACS, GPU_ELEMENTS, GPU_TRANSCENDENTALS = 8.0, 4.0, 1.0
 """For each compute unit and cycle of a GPU: kernels that keep nothing in shared memory."""
 
 
@@ -94,7 +94,7 @@ def _speed(given: Speed, host: Speed, found: Detection) -> Speed:
             given,
             macs_per_ns=host.macs_per_ns * AS_HOST * share,
             elements_per_ns=host.elements_per_ns * AS_HOST * share,
-            costly_per_ns=host.costly_per_ns * AS_HOST_COSTLY * share,
+            transcendentals_per_ns=host.transcendentals_per_ns * AS_HOST_TRANSCENDENTALS * share,
         )
     cycles = found.facts.compute_units * int(found.words.get("mhz", "0")) / 1000
     if not cycles:
@@ -103,7 +103,7 @@ def _speed(given: Speed, host: Speed, found: Detection) -> Speed:
         given,
         macs_per_ns=cycles * GPU_MACS,
         elements_per_ns=cycles * GPU_ELEMENTS,
-        costly_per_ns=cycles * GPU_COSTLY,
+        transcendentals_per_ns=cycles * GPU_TRANSCENDENTALS,
     )
 
 

@@ -36,9 +36,9 @@ from inlay.importers.onnx.values import OnnxValue, known_scalar
 from inlay.ir import make
 from inlay.ir.builder import Builder
 from inlay.ir.dims import same_type
+from inlay.ir.existentials import open_exists
 from inlay.ir.expr import Const, Expr, Var
 from inlay.ir.loop_trace import Step
-from inlay.ir.opening import open_exists
 from inlay.ir.types import UNKNOWN, AdtType, IntType, TensorType, Type
 
 

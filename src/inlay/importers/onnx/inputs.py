@@ -20,7 +20,7 @@ from inlay.importers.onnx import load
 from inlay.importers.onnx.limits import MAX_DIM, MAX_RANK
 from inlay.importers.onnx.protos import dim_name
 from inlay.importers.onnx.structure import list_of, option_of, some_tensor
-from inlay.ir.opening import pack
+from inlay.ir.existentials import pack
 from inlay.ir.types import DimParam, TensorType, Type
 
 

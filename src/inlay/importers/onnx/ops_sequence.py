@@ -33,9 +33,9 @@ from inlay.importers.onnx.term import Term, concat, term
 from inlay.importers.onnx.values import NOTHING, OnnxValue, known_scalar
 from inlay.ir import make
 from inlay.ir.builder import Builder
+from inlay.ir.existentials import open_exists
 from inlay.ir.expr import Expr, Var
 from inlay.ir.loop_trace import Step
-from inlay.ir.opening import open_exists
 from inlay.ir.prelude import adt
 from inlay.ir.types import AdtType, IntType, TensorType, Type
 

@@ -26,8 +26,8 @@ from inlay.ir import make
 from inlay.ir.conform import join
 from inlay.ir.context import Context
 from inlay.ir.dims import free_symbols, same_type
+from inlay.ir.existentials import open_exists, pack
 from inlay.ir.expr import Expr, Var
-from inlay.ir.opening import open_exists, pack
 from inlay.ir.prelude import adt, prelude
 from inlay.ir.types import (
     UNKNOWN,

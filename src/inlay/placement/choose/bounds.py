@@ -1,4 +1,4 @@
-"""Times below which no assignment can come.
+"""Lower bounds on the makespan of an assignment.
 
 (1) No task ends before its operands have been made somewhere and brought, whatever else happens:
 `paths`. (2) The hardware has to do all the work: for any weights of the pieces of hardware that sum to
@@ -15,7 +15,7 @@ from inlay.placement.choose.transfers import route_ns, times_copied
 
 
 def lower_bound(problem: Problem) -> float:
-    """Return a time below which no assignment can come, copies that compete left aside."""
+    """Return a lower bound on the makespan, copies that compete left aside."""
     return max(paths(problem), _shares(problem))
 
 

@@ -4,11 +4,11 @@
      "factors": {"cpu0": {"matmul": 1.3, "*": 0.9}},
      "launch_ns": {"cpu0": 150, "cpu1": 9000},
      "links": [{"from": "host", "to": "cpu1.mem", "latency_ns": 8000, "bytes_per_ns": 6.5}],
-     "turns": [["cpu0", "cpu1"]],
+     "exclusive": [["cpu0", "cpu1"]],
      "kernels": {"cpu0": {"matmul of 262144 macs -> f32 4096": 8100}}}
 
 A factor is measured time over predicted time of kernels in which an operator has most of the work; `*`
-stands for all operators without one of their own. Devices that take turns were found not to work at the
+stands for all operators without one of their own. Exclusive devices were found not to work at the
 same time, as on one piece of hardware. What was measured of a kernel whose sizes are known
 is taken as it is. Every table may be left out.
 """
@@ -28,7 +28,7 @@ from inlay.base.span import Span
 from inlay.machine.board import Board
 from inlay.placement.choose.costs import Measured
 
-_TABLES = ("board", "factors", "launch_ns", "links", "turns", "kernels")
+_TABLES = ("board", "factors", "launch_ns", "links", "exclusive", "kernels")
 
 
 def read_measured(path: str) -> Measured:
@@ -56,7 +56,7 @@ def read_measured(path: str) -> Measured:
             {d: _number(ns, zero=True) for d, ns in table.get("launch_ns", {}).items()},
             dict(_pairs(table.get("kernels", {}))),
             links,
-            frozenset((a, b) for a, b in table.get("turns", ())),
+            frozenset((a, b) for a, b in table.get("exclusive", ())),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as failure:
         found = f"no '{failure.args[0]}'" if isinstance(failure, KeyError) else str(failure)
@@ -99,7 +99,7 @@ def write_measured(
             {"from": a, "to": b, "latency_ns": round(latency), "bytes_per_ns": round(rate, 4)}
             for (a, b), (latency, rate) in sorted(measured.links.items())
         ],
-        "turns": sorted(measured.turns),
+        "exclusive": sorted(measured.exclusive),
         "kernels": nested(measured.kernels, 0),
     }
     write_text(path, json.dumps(record, indent=2) + "\n", inputs=inputs)
@@ -119,7 +119,7 @@ def calibrated(board: Board, measured: Measured) -> Board:
         for link in board.links
     )
     hardware = {d.name: d.shares for d in board.devices}
-    for a, b in sorted(measured.turns):
+    for a, b in sorted(measured.exclusive):
         if a in hardware and b in hardware:
             one, other = hardware[a] or a, hardware[b]
             hardware |= {d: one for d in hardware if d in (a, b) or (other and hardware[d] == other)}
@@ -130,7 +130,7 @@ def calibrated(board: Board, measured: Measured) -> Board:
 def _check_names(board: Board, measured: Measured) -> None:
     """Refuse what was measured of devices and memories that the board does not have."""
     devices = [*(d for d, _ in (*measured.factors, *measured.kernels)), *measured.launches]
-    devices += [d for pair in sorted(measured.turns) for d in pair]
+    devices += [d for pair in sorted(measured.exclusive) for d in pair]
     memories = [m for pair in measured.links for m in pair]
     findings = Collector()
     for kind, names, known in (

@@ -1,4 +1,4 @@
-"""Whether the memories of a machine hold a placed program, and how long that takes.
+"""The capacity of memories: whether they hold a placed program, and its makespan if they do.
 
 A value occupies a memory of its device from the task that makes it to the last that reads it anywhere,
 a copy from the first to the last task that reads it there. A constant occupies one of each device that
@@ -113,10 +113,10 @@ def too_small(problem: Problem, assignment: Sequence[int]) -> list[tuple[int, fl
     return [(m, need, c) for m, (need, c) in enumerate(needs) if c is not None and need > c]
 
 
-def rooms(problem: Problem) -> tuple[list[int], list[float | None]]:
-    """Return for each device the number of a room, and what each room holds; None for no bound.
+def memory_groups(problem: Problem) -> tuple[list[int], list[float | None]]:
+    """Return for each device its group of memories, and the bytes of each group; None for no bound.
 
-    Devices that have a memory in common are in one room, which holds what all their memories hold:
+    Devices that have a memory in common have one group, which holds what all their memories hold:
     whatever is put where, more does not go in.
     """
     room_of: list[int] = []

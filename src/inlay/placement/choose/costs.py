@@ -38,7 +38,7 @@ class Measured:
         launches: nanoseconds that a kernel costs before it does anything, by name of the device.
         kernels: nanoseconds of a kernel, by name of the device and `kernel_key`.
         links: latency in nanoseconds and bytes in a nanosecond, by names of two memories.
-        turns: pairs of devices that do not work at the same time.
+        exclusive: pairs of devices that do not work at the same time.
     """
 
     factors: Mapping[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
@@ -47,7 +47,7 @@ class Measured:
     links: Mapping[tuple[str, str], tuple[float, float]] = field(
         default_factory=dict[tuple[str, str], tuple[float, float]]
     )
-    turns: frozenset[tuple[str, str]] = frozenset()
+    exclusive: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Predictor:
         return (
             self.number(work.macs) / speed.macs_per_ns
             + self.number(work.cheap) / speed.elements_per_ns
-            + self.number(work.costly) / speed.costly_per_ns
+            + self.number(work.transcendental) / speed.transcendentals_per_ns
         )
 
     def _factor(self, operator: str, device: str) -> float:

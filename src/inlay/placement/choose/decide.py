@@ -1,4 +1,4 @@
-"""Chooses devices for what nobody placed, and makes facts of them.
+"""Devices for operations that nobody placed, as facts for inference.
 
 The devices found become facts with a reason, and inference does the rest: it writes the same program
 as if a person had asked for them.
@@ -42,7 +42,7 @@ class Decision:
         problem: what was solved.
         outcome: the solution.
         sizes: what dims were taken to be, and who said so.
-        turns: how often functions that call themselves were taken to run, and who said so.
+        iterations: how often functions that call themselves were taken to run, and who said so.
         depends: dims whose size was guessed, with another size that gives another plan.
         located: the candidates of devices that take patterns.
     """
@@ -52,7 +52,7 @@ class Decision:
     problem: Problem
     outcome: Outcome
     sizes: Mapping[str, tuple[int, str]]
-    turns: Mapping[str, tuple[float, str]]
+    iterations: Mapping[str, tuple[float, str]]
     depends: Mapping[str, int] = field(default_factory=dict[str, int])
     located: tuple[Located, ...] = ()
 
@@ -103,7 +103,7 @@ def decide(
         raise _over_capacity(problem, unbounded.assignment, graph.machine, operations, maker.units)
     _make_facts(graph, maker, operations, outcome)
     return Decision(
-        tuple(operations), tuple(maker.units), problem, outcome, maker.sizes, maker.turns, depends,
+        tuple(operations), tuple(maker.units), problem, outcome, maker.sizes, maker.iterations, depends,
         tuple(located),
     )
 

@@ -1,10 +1,10 @@
-"""Chooses devices so that the predicted time is least.
+"""The assignment of tasks to devices with the least predicted makespan.
 
 Small problems are solved by branch and bound over the tasks in program order: the time of a prefix is
-known exactly, and the rest cannot be faster than a bound. Large ones get the best of some simple
-plans, a beam search and moves that help (`search.py`), and a lower bound on what any plan could reach
-(`bounds.py`, `relaxation.py`), so that the gap is stated. Budgets are numbers of steps, so the same
-problem gives the same answer everywhere.
+known exactly, and the rest has a lower bound. Large ones get the best of some simple plans, a beam
+search and local search (`search.py`), and a Lagrangian lower bound on the makespan (`relaxation.py`),
+so that the optimality gap is stated. Budgets are numbers of steps, so the same problem gives the same
+answer everywhere.
 
 **Sets of tasks.** A candidate of a device is a convex set of tasks that it runs as one, for one cost.
 Using candidates contracts the problem; which ones to use is tried for all combinations where there are
@@ -21,7 +21,7 @@ from inlay.placement.choose.bounds import lower_bound, rest_of, tails_of, weight
 from inlay.placement.choose.capacity import excess, fits, predict
 from inlay.placement.choose.relaxation import relax
 from inlay.placement.choose.schedule import INFINITE, Problem, State, Task, advance, finish, start
-from inlay.placement.choose.search import all_on_one, beam, climb, first_able
+from inlay.placement.choose.search import all_on_one, beam, climb, first_fit
 
 EXACT_STEPS = 100_000
 """Tasks that branch and bound places before it gives up proving."""
@@ -54,8 +54,8 @@ class Outcome:
 
     Attributes:
         assignment: the device of each task.
-        time: predicted, in nanoseconds.
-        bound: no assignment is faster.
+        time: predicted makespan, in nanoseconds.
+        bound: a lower bound on the makespan of every assignment.
         proved: whether the search showed that none is faster.
         used: the candidates that are used.
         baseline: predicted time where each task is on the first device that can run it.
@@ -104,12 +104,12 @@ def optimise(
     bound = best.bound if not best.used else 0.0
     if best.used:  # proved only if every way to use the candidates was
         best = replace(best, bound=bound, proved=best.proved and len(usable) <= _ALL_SUBSETS)
-    return replace(best, baseline=predict(problem, first_able(problem)))
+    return replace(best, baseline=predict(problem, first_fit(problem)))
 
 
 def simple(problem: Problem) -> Outcome | None:
-    """Return `first_able` as an outcome; None where it does not fit the memories."""
-    assignment = first_able(problem)
+    """Return `first_fit` as an outcome; None where it does not fit the memories."""
+    assignment = first_fit(problem)
     time = predict(problem, assignment)
     if time == INFINITE:
         return None
@@ -140,7 +140,7 @@ def _solve(
             if over:
                 nearest = min(nearest, (over, tuple(assignment)), key=lambda x: x[0])
 
-    try_all([first_able(problem), *starts, *all_on_one(problem)])
+    try_all([first_fit(problem), *starts, *all_on_one(problem)])
     small = len(problem.tasks) <= _EXACT_TASKS
     if small:
         try_all(beam(problem, [[0.0] * len(problem.hardware)] * len(problem.tasks)))
@@ -148,14 +148,14 @@ def _solve(
         proved, best = search.run(), search.best
         if proved:
             return None if best[0] == INFINITE else Outcome(best[1], best[0], best[0], proved=True)
-    known = predict(replace(problem, capacity=()), first_able(problem))
+    known = predict(replace(problem, capacity=()), first_fit(problem))
     relaxed = relax(problem, min(best[0], known))
     try_all(beam(problem, relaxed.regrets))
     steps = budget[1]
     if nearest[1]:  # something of the steps for making fit what nearly does
         repaired = climb(problem, nearest[1], steps // 8)
         best, steps = min(best, repaired, key=lambda x: x[0]), steps - steps // 8
-    best = climb(problem, best[1] or first_able(problem), steps)
+    best = climb(problem, best[1] or first_fit(problem), steps)
     if best[0] == INFINITE:
         return None
     bound = max(lower_bound(problem), relaxed.bound)

@@ -2,10 +2,10 @@
 
 Every unit of operations (`infer/operations.py`) of every instance is a task, in the order in which the
 program would run it; calls count where they stand, branches by the number of their arms, and loops by
-their turns where the program says them. Values flow through parameters, branches, data types and cells:
-a task reads whatever operations can have made its operand. Inputs and outputs are where the program
-says, else on the host. Constants are prepared where they are used: nothing copies them, and they take
-room there all the time.
+their iterations where the program says them. Values flow through parameters, branches, data types and
+cells: a task reads whatever operations can have made its operand. Inputs and outputs are where the
+program says, else on the host. Constants are prepared where they are used: nothing copies them, and
+they take room there all the time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from inlay.placement.infer.operations import Operation, often, units_of
 
 GUESS = "a guess"
 """Who said a size that nobody said."""
-_TURNS = 10.0
+_ITERATIONS = 10.0
 """How often the body of a function that calls itself is thought to run, where nothing says it."""
 _FOR_VALUES = (PoolKind.HEAP, PoolKind.STATIC)
 """Kinds of memories that hold values: neither stacks, which are for temporaries, nor constants' own."""
@@ -43,7 +43,7 @@ class ProblemMaker:
 
     Attributes:
         sizes: what dims were taken to be, and who said so.
-        turns: how often functions that call themselves were taken to run, and who said so.
+        iterations: how often functions that call themselves were taken to run, and who said so.
         pinned: the device of each class of atoms that people decided.
         units: the operations of each task.
     """
@@ -56,14 +56,14 @@ class ProblemMaker:
         self.machine: Machine = graph.machine
         self.instances, self.operations = instances, operations
         self.sizes: dict[str, tuple[int, str]] = {}
-        self.turns: dict[str, tuple[float, str]] = {}
+        self.iterations: dict[str, tuple[float, str]] = {}
         self.pinned = self._pinned()
         self._typical_sizes = costs.typical
         self._predictor = Predictor(board, operators, costs, self._typical())
         self._loops = self._loops_by_var()
-        self._turns_of: dict[int, float] = {}
+        self._iterations_of: dict[int, float] = {}
         known: dict[int, float] = {}
-        self._often = [often(o.block, self._turns, known) for o in operations]
+        self._often = [often(o.block, self._iterations, known) for o in operations]
         groups: Mapping[int, int] = {} if costs.groups is None else costs.groups(module)
         able = [(graph.supports[o.atom].allowed, self._pin_of(o)) for o in operations]
         self.units = units_of(operations, groups, able)
@@ -170,7 +170,7 @@ class ProblemMaker:
         }
         found: list[tuple[int, Operation]] = []
         for instance in self.instances:
-            if id(instance) not in self._turns_of:
+            if id(instance) not in self._iterations_of:
                 continue
             for domain in instance.params:
                 for atom in leaves(domain):
@@ -324,26 +324,27 @@ class ProblemMaker:
                 found.setdefault(s, self._typical_sizes.get(s.name, UNKNOWN_SIZE))
         return found
 
-    # ------------------------------------------------------------------------ turns
+    # ------------------------------------------------------------------------ iterations
 
     def _loops_by_var(self) -> dict[Var, Loop]:
         roots = {id(i.function): i.function for i in self.instances if i.parent is None}
         return {loop.var: loop for f in roots.values() for loop in loops_of(f)}
 
-    def _turns(self, instance: Instance) -> float:
+    def _iterations(self, instance: Instance) -> float:
         """Return how often a function that calls itself runs each time; note who says so."""
-        known = self._turns_of.get(id(instance))
+        known = self._iterations_of.get(id(instance))
         if known is not None:
             return known
         name = instance.name
         loop = self._loops.get(name) if isinstance(name, Var) else None
-        turns, who = _TURNS, GUESS
+        iterations, who = _ITERATIONS, GUESS
         if loop is not None and loop.bound is not None:
             bound = self._predictor.number(loop.bound)
-            turns, who = (bound, "the program") if loop.exact else (min(bound, _TURNS), who)
-        self._turns_of[id(instance)] = turns
-        self.turns.setdefault(name.name if isinstance(name, Var) else name or "", (turns, who))
-        return turns
+            iterations, who = (bound, "the program") if loop.exact else (min(bound, _ITERATIONS), who)
+        self._iterations_of[id(instance)] = iterations
+        spelled = name.name if isinstance(name, Var) else name or ""
+        self.iterations.setdefault(spelled, (iterations, who))
+        return iterations
 
 
 def _tensors(domain: Domain, t: Type) -> Iterator[tuple[int, Type]]:

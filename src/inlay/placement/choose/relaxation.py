@@ -1,4 +1,4 @@
-"""A lower bound that counts copies: every value and every task chooses for itself.
+"""A Lagrangian lower bound on the makespan, which counts copies.
 
 Hardware and engines are *resources*. For any weights of them that sum to one, a program takes at least
 the weighted time for which an assignment keeps them busy, so at least the least such time of all
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from inlay.placement.choose.capacity import rooms
+from inlay.placement.choose.capacity import memory_groups
 from inlay.placement.choose.schedule import Problem
 from inlay.placement.choose.transfers import times_copied, transfer_ns
 
@@ -68,7 +68,7 @@ def relax(problem: Problem, known: float) -> Relaxed:
     count, devices = len(problem.tasks), len(problem.hardware)
     if count == 0 or devices > _MOST_DEVICES:
         return Relaxed(0.0, [[0.0] * devices for _ in problem.tasks])
-    values, room = _Values(problem), _Room(problem)
+    values, room = _Values(problem), _Capacities(problem)
     weights = np.full(values.resources, 1.0 / values.resources)
     best, costs, since = 0.0, np.zeros((count, devices)), 0
     busy = np.zeros(values.resources)
@@ -234,15 +234,16 @@ class _Values:
         return found
 
 
-class _Room:
+class _Capacities:
     """Rents of bounded memories at some points of the program.
 
-    Arrays are indexed by point and memory, or by point and task; a memory here is a room (`rooms`).
+    Arrays are indexed by point and memory, or by point and task; a memory here is a group of them
+    (`memory_groups`).
     """
 
     def __init__(self, problem: Problem) -> None:
         count = len(problem.tasks)
-        room_of, bounds = rooms(problem)
+        room_of, bounds = memory_groups(problem)
         self._memory = np.array(room_of, dtype=np.intp)
         bounded = [m for m in sorted(set(room_of)) if bounds[m] is not None]
         self._bounded = np.array(bounded, dtype=np.intp)

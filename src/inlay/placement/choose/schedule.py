@@ -1,10 +1,10 @@
-"""How long a placed program takes: a model of devices and engines that work side by side.
+"""The makespan of a placed program: a model of devices and engines that work side by side.
 
 A *problem* is a list of tasks in program order over values. A task runs on the device it is assigned
 to, after the tasks before it on the same piece of hardware and when its operands are there; devices
-that share hardware take turns. A value that is needed on another device is copied there once, over
-the links of the board, each engine doing one copy after the other, in the order in which values are
-first needed. `predict` is exactly this, so the time of a prefix does not depend on what follows:
+that share hardware exclude each other. A value that is needed on another device is copied there once,
+over the links of the board, each engine doing one copy after the other, in the order in which values
+are first needed. `predict` is exactly this, so the time of a prefix does not depend on what follows:
 that is what the search builds on.
 
 A copy is made as often as the value is made or as the task runs that it is for, whichever is less:

@@ -1,4 +1,4 @@
-"""Looks for good assignments of large problems: simple plans, a beam, and moves that help.
+"""Heuristic assignments of large problems: first fit, beam search and local search.
 
 The beam keeps the most promising prefixes. What makes a prefix promising is when it ends, and how much
 its choices cost the rest of the program: the regrets of `relaxation.py`. Then tasks are moved: long
@@ -24,7 +24,7 @@ _APART = 16
 _RUNS = (32, 16, 8, 4, 2)
 
 
-def first_able(problem: Problem) -> tuple[int, ...]:
+def first_fit(problem: Problem) -> tuple[int, ...]:
     """Return the assignment in which each task is on the first device that can run it.
 
     The default device is asked first, then the others in board order: the plan of who does not choose.
@@ -35,7 +35,7 @@ def first_able(problem: Problem) -> tuple[int, ...]:
 
 def all_on_one(problem: Problem) -> list[tuple[int, ...]]:
     """Return for each device the assignment that gives it all it can run."""
-    first = first_able(problem)
+    first = first_fit(problem)
     return [
         tuple(d if t.costs[d] is not None else f for t, f in zip(problem.tasks, first, strict=True))
         for d in problem.devices

@@ -86,10 +86,10 @@ class Explanation:
         bound_ns: no placement is predicted to be faster, with operations started in this order.
         gap: how far the total may be above the best, as a share of the best.
         proved: whether it is known to be the best in this order.
-        first_able_ns: predicted time with every operation on the first device that can run it.
+        first_fit_ns: predicted time with every operation on the first device that can run it.
         busy_ns: how long each device computes.
         sizes: what dims were taken to be, and who said so.
-        turns: how often functions that call themselves were taken to run, and who said so.
+        iterations: how often functions that call themselves were taken to run, and who said so.
         module: the placed program.
         is_measured: whether costs were measured, or are the board's figures.
         depends: dims whose size was guessed, with another size that gives another plan.
@@ -105,10 +105,10 @@ class Explanation:
     bound_ns: float
     gap: float
     proved: bool
-    first_able_ns: float
+    first_fit_ns: float
     busy_ns: dict[str, float]
     sizes: dict[str, tuple[int, str]]
-    turns: dict[str, tuple[float, str]]
+    iterations: dict[str, tuple[float, str]]
     module: Module
     is_measured: bool = False
     depends: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -127,10 +127,10 @@ class Explanation:
             "threads": dict(self.threads),
             "depends": dict(self.depends),
             "without_code": dict(self.without_code),
-            "first_able_ns": _finite(self.first_able_ns),
+            "first_fit_ns": _finite(self.first_fit_ns),
             "busy_ns": self.busy_ns,
             "sizes": {n: {"size": s, "from": w} for n, (s, w) in self.sizes.items()},
-            "turns": {n: {"turns": s, "from": w} for n, (s, w) in self.turns.items()},
+            "iterations": {n: {"iterations": s, "from": w} for n, (s, w) in self.iterations.items()},
             "operations": [asdict(o) for o in self.operations],
             "copies": [asdict(c) for c in self.copies],
         }
@@ -156,8 +156,8 @@ def explanation_of(planned: Planned) -> Explanation:
     decision = found.decision
     if decision is None:
         return Explanation(
-            board.name, (), (), 0.0, 0.0, 0.0, proved=True, first_able_ns=0.0, busy_ns={}, sizes={},
-            turns={}, module=placed,
+            board.name, (), (), 0.0, 0.0, 0.0, proved=True, first_fit_ns=0.0, busy_ns={}, sizes={},
+            iterations={}, module=placed,
         )  # fmt: skip
     # All operations of a unit are pinned to one device; where people pinned it, that one.
     assigned = [found.places.device(decision.operations[u[-1]].atom) for u in decision.units]
@@ -179,7 +179,7 @@ def explanation_of(planned: Planned) -> Explanation:
         outcome.baseline,
         busy,
         dict(decision.sizes),
-        dict(decision.turns),
+        dict(decision.iterations),
         placed,
         choice.costs.measured != Measured(),
         dict(decision.depends),

@@ -44,10 +44,10 @@ def describe(e: Explanation, *, everything: bool = False, pattern: str = "") -> 
 
 def _totals(e: Explanation) -> list[str]:
     lines = [f"board {e.board}: predicted {time_text(e.total_ns)}{_quality(e)}"]
-    if 0 < e.first_able_ns < INFINITE:
-        share = (1 - e.total_ns / e.first_able_ns) * 100
+    if 0 < e.first_fit_ns < INFINITE:
+        share = (1 - e.total_ns / e.first_fit_ns) * 100
         lines.append(
-            f"  first device that can: {time_text(e.first_able_ns)} ({share:.0f} % saved)"
+            f"  first device that can: {time_text(e.first_fit_ns)} ({share:.0f} % saved)"
         )
     lines += [f"  {d} runs kernels on {n} threads" for d, n in e.threads.items() if n > 1]
     if sum(ns > 0 for ns in e.busy_ns.values()) > 1:
@@ -55,7 +55,8 @@ def _totals(e: Explanation) -> list[str]:
     if not e.is_measured and len(e.busy_ns) > 1:
         lines.append("  by the board's figures; `inlay bench --calibrate` measures this machine")
     lines += [_size(e, name) for name in e.sizes]
-    lines += [f"  {name} runs {n:g} times, from {who}" for name, (n, who) in e.turns.items()][:_LONGEST]
+    loops = list(e.iterations.items())[:_LONGEST]
+    lines += [f"  {name} runs {n:g} times, from {who}" for name, (n, who) in loops]
     if e.copies:
         moved = sum(c.bytes for c in e.copies)
         spent = time_text(sum(c.ns for c in e.copies))

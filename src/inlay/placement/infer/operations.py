@@ -40,15 +40,17 @@ class ControlNode:
     repeats: bool = False
 
 
-def often(block: ControlNode, turns: Callable[[Instance], float], known: dict[int, float]) -> float:
+def often(
+    block: ControlNode, iterations: Callable[[Instance], float], known: dict[int, float]
+) -> float:
     """Return how often a block is thought to run.
 
-    A function that calls itself has its turns. Of a branch one arm runs, each as often as the others;
-    but where one of them goes round a loop, that one in every turn, and the others at the end.
+    A function that calls itself has its iterations. Of a branch one arm runs, each as often as the
+    others; but where one of them goes round a loop, that one in every iteration, the others at the end.
 
     Args:
         block: where it stands.
-        turns: how often an instance that calls itself runs each time.
+        iterations: how often an instance that calls itself runs each time.
         known: of blocks, by identity; it grows.
     """
     chain: list[ControlNode] = []
@@ -58,13 +60,13 @@ def often(block: ControlNode, turns: Callable[[Instance], float], known: dict[in
         here = here.outer
     for inner in reversed(chain):
         outer = 1.0 if inner.outer is None else known[id(inner.outer)]
-        known[id(inner)] = outer * _share(inner, turns)
+        known[id(inner)] = outer * _share(inner, iterations)
     return known[id(block)]
 
 
-def _share(block: ControlNode, turns: Callable[[Instance], float]) -> float:
+def _share(block: ControlNode, iterations: Callable[[Instance], float]) -> float:
     if block.body_of is not None:
-        return turns(block.body_of) if block.repeats else 1.0
+        return iterations(block.body_of) if block.repeats else 1.0
     if block.repeats:
         return 1.0
     if not any(arm.repeats for arm in block.arms):
@@ -74,7 +76,7 @@ def _share(block: ControlNode, turns: Callable[[Instance], float]) -> float:
         home = home.outer
     assert home is not None, "what repeats is in a function that does"
     assert home.body_of is not None, "what repeats is in a function that does"
-    return 1.0 / max(1.0, turns(home.body_of))
+    return 1.0 / max(1.0, iterations(home.body_of))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

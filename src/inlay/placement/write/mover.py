@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from inlay.base.span import Span
+from inlay.ir.existentials import open_exists, opened_dims
 from inlay.ir.expr import (
     Call,
     Const,
@@ -21,7 +22,6 @@ from inlay.ir.expr import (
 )
 from inlay.ir.make import let as make_let
 from inlay.ir.make import op_ref
-from inlay.ir.opening import open_exists, opened_dims
 from inlay.ir.place import Place
 from inlay.ir.types import FuncType, TupleType, Type
 from inlay.ops.device import DEVICE_COPY, CopyAttrs

@@ -48,12 +48,12 @@ from inlay.loop.walk import loads_of, stores_of
 from inlay.machine.target import Target
 from inlay.schedule.primitives.cache_write import cache_write
 from inlay.schedule.primitives.clip import as_integer, clip
-from inlay.schedule.primitives.cut import cut
 from inlay.schedule.primitives.decompose_reduction import decompose_reduction
 from inlay.schedule.primitives.distribute import distribute
 from inlay.schedule.primitives.index_unit_axes import index_unit_axes
 from inlay.schedule.primitives.inline import inline
 from inlay.schedule.primitives.merge import merge
+from inlay.schedule.primitives.peel import peel
 from inlay.schedule.primitives.reorder import reorder
 from inlay.schedule.primitives.set_scope import set_scope
 from inlay.schedule.primitives.skip_zero_terms import skip_zero_terms
@@ -315,7 +315,7 @@ def _cut(s: Schedule, tile: Copy, iteration: int) -> list[Copy]:
     count = s.loop(tile.outer).extent.value or 0
     if count < 2:
         return [tile]
-    names = cut(s, tile.outer, iteration % count)
+    names = peel(s, tile.outer, iteration % count)
     inner = {old: names[new] for old, new in tile.names.items()}
     return [tile, Copy(tile.tile, names[tile.outer], names[tile.inner], inner)]
 

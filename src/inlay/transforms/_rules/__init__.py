@@ -1,4 +1,4 @@
-"""Rules of `simplify_algebra`: each a function from a `Site` to what is better, or None.
+"""Rules of `simplify_algebra`: each a function from a `RuleMatch` to what is better, or None.
 
-Start reading at `site.py`.
+Start reading at `rule_match.py`.
 """

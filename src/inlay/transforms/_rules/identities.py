@@ -15,7 +15,7 @@ from inlay.ir.expr import Expr
 from inlay.ir.types import TensorType
 from inlay.ops.activations import ClipAttrs
 from inlay.ops.elementwise import CastAttrs
-from inlay.transforms._rules.site import Rule, Site, array, attrs_of, is_exactly, scalar
+from inlay.transforms._rules.rule_match import Rule, RuleMatch, array, attrs_of, is_exactly, scalar
 
 
 def _all_equal(atom: Expr, number: float) -> bool:
@@ -25,17 +25,17 @@ def _all_equal(atom: Expr, number: float) -> bool:
 
 
 def _right_identity(number: float) -> Rule:
-    def rule(site: Site) -> Expr | None:
-        x, y = site.args
-        return x if x.type == site.call.type and _all_equal(y, number) else None
+    def rule(matched: RuleMatch) -> Expr | None:
+        x, y = matched.args
+        return x if x.type == matched.call.type and _all_equal(y, number) else None
 
     return rule
 
 
 def _left_identity(number: float) -> Rule:
-    def rule(site: Site) -> Expr | None:
-        x, y = site.args
-        return y if y.type == site.call.type and _all_equal(x, number) else None
+    def rule(matched: RuleMatch) -> Expr | None:
+        x, y = matched.args
+        return y if y.type == matched.call.type and _all_equal(x, number) else None
 
     return rule
 
@@ -43,8 +43,8 @@ def _left_identity(number: float) -> Rule:
 def _involution(name: str) -> Rule:
     """f(f(x)) = x."""
 
-    def rule(site: Site) -> Expr | None:
-        inner = site.producer(site.args[0], name)
+    def rule(matched: RuleMatch) -> Expr | None:
+        inner = matched.producer(matched.args[0], name)
         return None if inner is None else inner.args[0]
 
     return rule
@@ -53,35 +53,35 @@ def _involution(name: str) -> Rule:
 def _idempotent(name: str) -> Rule:
     """f(f(x)) = f(x)."""
 
-    def rule(site: Site) -> Expr | None:
-        return None if site.producer(site.args[0], name) is None else site.args[0]
+    def rule(matched: RuleMatch) -> Expr | None:
+        return None if matched.producer(matched.args[0], name) is None else matched.args[0]
 
     return rule
 
 
-def _power(site: Site) -> Expr | None:
+def _power(matched: RuleMatch) -> Expr | None:
     """Small whole powers are products."""
-    x, y = site.args
-    if site.type is None or not site.type.dtype.is_float or x.type != site.type:
+    x, y = matched.args
+    if matched.type is None or not matched.type.dtype.is_float or x.type != matched.type:
         return None
     match scalar(y):
         case 1.0:
             return x
         case 2.0:
-            return site.make("mul", (x, x))
+            return matched.make("mul", (x, x))
         case 3.0:
-            return site.make("mul", (site.bind("mul", (x, x)), x))
+            return matched.make("mul", (matched.bind("mul", (x, x)), x))
         case -1.0:
-            return site.make("reciprocal", (x,))
+            return matched.make("reciprocal", (x,))
         case _:
             return None
 
 
-def _division(site: Site) -> Expr | None:
+def _division(matched: RuleMatch) -> Expr | None:
     """Dividing by a power of two is multiplying by its inverse, exactly."""
-    x, y = site.args
+    x, y = matched.args
     number = scalar(y)
-    if number is None or number == 0 or site.type is None or not site.type.dtype.is_float:
+    if number is None or number == 0 or matched.type is None or not matched.type.dtype.is_float:
         return None
     fraction, exponent = np.frexp(number)
     if abs(fraction) != 0.5 or abs(int(exponent)) > 10:
@@ -89,24 +89,24 @@ def _division(site: Site) -> Expr | None:
     value = array(y)
     assert value is not None, "a constant with a number has an array"
     inverse = (1 / value.astype(np.float64)).reshape(value.shape)
-    constant = make.const(inverse, site.type.dtype, span=y.span, place=y.place)
-    return site.make("mul", (x, constant))
+    constant = make.const(inverse, matched.type.dtype, span=y.span, place=y.place)
+    return matched.make("mul", (x, constant))
 
 
-def _reciprocal_division(site: Site) -> Expr | None:
+def _reciprocal_division(matched: RuleMatch) -> Expr | None:
     """X / sqrt(y) stays; 1 / x is a reciprocal."""
-    x, y = site.args
-    if is_exactly(x, 1.0) and y.type == site.call.type and site.type is not None:
-        return site.make("reciprocal", (y,)) if site.type.dtype.is_float else None
+    x, y = matched.args
+    if is_exactly(x, 1.0) and y.type == matched.call.type and matched.type is not None:
+        return matched.make("reciprocal", (y,)) if matched.type.dtype.is_float else None
     return None
 
 
-def _cast(site: Site) -> Expr | None:
+def _cast(matched: RuleMatch) -> Expr | None:
     """A cast to the same format, or over a format that held every value."""
-    x = site.args[0]
-    if x.type == site.call.type:
+    x = matched.args[0]
+    if x.type == matched.call.type:
         return x
-    inner = site.producer(x, "cast")
+    inner = matched.producer(x, "cast")
     if inner is None:
         return None
     source = inner.args[0].type
@@ -114,9 +114,9 @@ def _cast(site: Site) -> Expr | None:
     assert isinstance(x.type, TensorType), "a cast of a tensor"
     if not _holds(x.type.dtype, source.dtype):
         return None
-    if source == site.call.type:
+    if source == matched.call.type:
         return inner.args[0]
-    return site.make("cast", (inner.args[0],), site.attrs(CastAttrs))
+    return matched.make("cast", (inner.args[0],), matched.attrs(CastAttrs))
 
 
 def _holds(wide: DType, narrow: DType) -> bool:
@@ -135,39 +135,39 @@ def _holds(wide: DType, narrow: DType) -> bool:
     return False
 
 
-def _relu_of_clip(site: Site) -> Expr | None:
+def _relu_of_clip(matched: RuleMatch) -> Expr | None:
     """max(clip(x), 0) is a clip with another lower end."""
-    inner = site.only_producer(site.args[0], "clip")
+    inner = matched.only_producer(matched.args[0], "clip")
     if inner is None:
         return None
     bounds = attrs_of(inner, ClipAttrs)
     if bounds.low >= 0:
-        return site.args[0]
-    return site.make("clip", inner.args, ClipAttrs(0.0, max(bounds.high, 0.0)))
+        return matched.args[0]
+    return matched.make("clip", inner.args, ClipAttrs(0.0, max(bounds.high, 0.0)))
 
 
-def _clip_of_clip(site: Site) -> Expr | None:
-    bounds = site.attrs(ClipAttrs)
-    inner = site.only_producer(site.args[0], "clip")
+def _clip_of_clip(matched: RuleMatch) -> Expr | None:
+    bounds = matched.attrs(ClipAttrs)
+    inner = matched.only_producer(matched.args[0], "clip")
     if inner is None:
         return None
     before = attrs_of(inner, ClipAttrs)
     low = min(max(before.low, bounds.low), bounds.high)
     high = min(max(before.high, bounds.low), bounds.high)
-    return site.make("clip", inner.args, ClipAttrs(low, high))
+    return matched.make("clip", inner.args, ClipAttrs(low, high))
 
 
-def _clip_as_relu(site: Site) -> Expr | None:
-    if site.attrs(ClipAttrs) == ClipAttrs(0.0):
-        return site.make("relu", site.args)
+def _clip_as_relu(matched: RuleMatch) -> Expr | None:
+    if matched.attrs(ClipAttrs) == ClipAttrs(0.0):
+        return matched.make("relu", matched.args)
     return None
 
 
-def _bound(site: Site) -> Expr | None:
+def _bound(matched: RuleMatch) -> Expr | None:
     """maximum(x, 0) is relu."""
-    for x, y in (site.args, site.args[::-1]):
-        if _all_equal(y, 0.0) and x.type == site.call.type and site.type is not None:
-            return site.make("relu", (x,)) if site.type.dtype.is_float else None
+    for x, y in (matched.args, matched.args[::-1]):
+        if _all_equal(y, 0.0) and x.type == matched.call.type and matched.type is not None:
+            return matched.make("relu", (x,)) if matched.type.dtype.is_float else None
     return None
 
 

@@ -15,9 +15,9 @@ from inlay.ir.types import TensorType
 from inlay.ops.activations import AlphaBetaAttrs, ClipAttrs, GeluAttrs, GeluForm
 from inlay.ops.normalization import AxisAttrs, LayerNormAttrs
 from inlay.ops.reduction import ReduceAttrs
-from inlay.transforms._rules.site import (
+from inlay.transforms._rules.rule_match import (
     Rule,
-    Site,
+    RuleMatch,
     attrs_of,
     is_about,
     is_exactly,
@@ -46,98 +46,98 @@ def _trailing(call: Call, x: Expr) -> int | None:
 # --------------------------------------------------------------------------- layer norm
 
 
-def _square_of(site: Site, atom: Expr) -> Expr | None:
+def _square_of(matched: RuleMatch, atom: Expr) -> Expr | None:
     """Return x of x * x or pow(x, 2)."""
-    product = site.producer(atom, "mul")
+    product = matched.producer(atom, "mul")
     if product is not None and product.args[0] is product.args[1]:
         return product.args[0]
-    power = site.producer(atom, "pow")
+    power = matched.producer(atom, "pow")
     if power is not None and is_exactly(power.args[1], 2.0):
         return power.args[0]
     return None
 
 
-def _root_of_mean_square(site: Site, atom: Expr) -> tuple[Expr, int, float] | None:
+def _root_of_mean_square(matched: RuleMatch, atom: Expr) -> tuple[Expr, int, float] | None:
     """Return x, the axis and epsilon of sqrt(mean(x * x) + epsilon)."""
-    root = site.producer(atom, "sqrt")
-    total = None if root is None else site.producer(root.args[0], "add")
+    root = matched.producer(atom, "sqrt")
+    total = None if root is None else matched.producer(root.args[0], "add")
     if total is None:
         return None
     for mean_atom, epsilon_atom in _swapped(total):
         epsilon = scalar(epsilon_atom)
-        mean = site.producer(mean_atom, "reduce_mean")
+        mean = matched.producer(mean_atom, "reduce_mean")
         if epsilon is None or mean is None:
             continue
-        x = _square_of(site, mean.args[0])
+        x = _square_of(matched, mean.args[0])
         axis = None if x is None else _trailing(mean, x)
         if x is not None and axis is not None:
             return x, axis, epsilon
     return None
 
 
-def _normalized(site: Site) -> tuple[Expr, int, float] | None:
+def _normalized(matched: RuleMatch) -> tuple[Expr, int, float] | None:
     """Return x, axis and epsilon of x / rms(x), or of x * (1 / rms(x))."""
     pairs: list[tuple[Expr, Expr]] = []
-    if site.name == "div":
-        pairs.append((site.args[0], site.args[1]))
-    for x, y in _swapped(site.call) if site.name == "mul" else ():
-        inverse = site.producer(y, "reciprocal")
+    if matched.name == "div":
+        pairs.append((matched.args[0], matched.args[1]))
+    for x, y in _swapped(matched.call) if matched.name == "mul" else ():
+        inverse = matched.producer(y, "reciprocal")
         if inverse is not None:
             pairs.append((x, inverse.args[0]))
     for x, root in pairs:
-        found = _root_of_mean_square(site, root)
-        if found is not None and found[0] is x and x.type == site.call.type:
+        found = _root_of_mean_square(matched, root)
+        if found is not None and found[0] is x and x.type == matched.call.type:
             return found
     return None
 
 
-def _norm(site: Site) -> Expr | None:
+def _norm(matched: RuleMatch) -> Expr | None:
     """(x - mean) / sqrt(mean of squares + epsilon) is layer_norm; without the mean, rms_norm."""
-    found = _normalized(site)
+    found = _normalized(matched)
     if found is None:
         return None
     centered_atom, axis, epsilon = found
     attrs = LayerNormAttrs(axis - rank(centered_atom), epsilon)
-    x = _centered(site, centered_atom, axis)
+    x = _centered(matched, centered_atom, axis)
     if x is not None:
-        return site.make("layer_norm", (x,), attrs)
-    return site.make("rms_norm", (centered_atom,), attrs)
+        return matched.make("layer_norm", (x,), attrs)
+    return matched.make("rms_norm", (centered_atom,), attrs)
 
 
-def _centered(site: Site, atom: Expr, axis: int) -> Expr | None:
+def _centered(matched: RuleMatch, atom: Expr, axis: int) -> Expr | None:
     """Return x of x - mean(x) over the trailing axes from `axis`."""
-    difference = site.producer(atom, "sub")
+    difference = matched.producer(atom, "sub")
     if difference is None:
         return None
     x, mean_atom = difference.args
-    mean = site.producer(mean_atom, "reduce_mean")
+    mean = matched.producer(mean_atom, "reduce_mean")
     if mean is None or mean.args[0] is not x or _trailing(mean, x) != axis:
         return None
     return x
 
 
-def _scaled_norm(site: Site) -> Expr | None:
+def _scaled_norm(matched: RuleMatch) -> Expr | None:
     """layer_norm(x) * scale, where scale has the shape of the normalized axes."""
-    for y, scale in _swapped(site.call):
+    for y, scale in _swapped(matched.call):
         for name in ("layer_norm", "rms_norm"):
-            inner = site.only_producer(y, name)
-            if inner is None or len(inner.args) != 1 or y.type != site.call.type:
+            inner = matched.only_producer(y, name)
+            if inner is None or len(inner.args) != 1 or y.type != matched.call.type:
                 continue
             attrs = attrs_of(inner, LayerNormAttrs)
             if _fits(scale, y, attrs.axis):
-                return site.make(name, (inner.args[0], scale), attrs)
+                return matched.make(name, (inner.args[0], scale), attrs)
     return None
 
 
-def _biased_norm(site: Site) -> Expr | None:
+def _biased_norm(matched: RuleMatch) -> Expr | None:
     """layer_norm(x, scale) + bias."""
-    for y, bias in _swapped(site.call):
-        inner = site.only_producer(y, "layer_norm")
-        if inner is None or len(inner.args) != 2 or y.type != site.call.type:
+    for y, bias in _swapped(matched.call):
+        inner = matched.only_producer(y, "layer_norm")
+        if inner is None or len(inner.args) != 2 or y.type != matched.call.type:
             continue
         attrs = attrs_of(inner, LayerNormAttrs)
         if _fits(bias, y, attrs.axis):
-            return site.make("layer_norm", (*inner.args, bias), attrs)
+            return matched.make("layer_norm", (*inner.args, bias), attrs)
     return None
 
 
@@ -151,18 +151,18 @@ def _fits(parameter: Expr, x: Expr, axis: int) -> bool:
 # --------------------------------------------------------------------------- activations
 
 
-def _factors(site: Site, atom: Expr | Call, depth: int = 3) -> list[Expr]:
+def _factors(matched: RuleMatch, atom: Expr | Call, depth: int = 3) -> list[Expr]:
     """Return the factors of a product of up to four, halvings and doublings included."""
-    call = atom if isinstance(atom, Call) else site.producer(atom, "mul")
+    call = atom if isinstance(atom, Call) else matched.producer(atom, "mul")
     if call is None or depth == 0:
         assert not isinstance(atom, Call), "a call is a product to begin with"
         return [atom]
-    return [f for x in call.args for f in _factors(site, x, depth - 1)]
+    return [f for x in call.args for f in _factors(matched, x, depth - 1)]
 
 
-def _gelu(site: Site) -> Expr | None:
+def _gelu(matched: RuleMatch) -> Expr | None:
     """X * 0.5 * (1 + erf(x / sqrt 2)), and the form with tanh, in any order of the factors."""
-    factors = _factors(site, site.call)
+    factors = _factors(matched, matched.call)
     if len(factors) != 3:
         return None
     for i, half in enumerate(factors):
@@ -170,62 +170,62 @@ def _gelu(site: Site) -> Expr | None:
             continue
         rest = [f for j, f in enumerate(factors) if j != i]
         for x, gate in (rest, rest[::-1]):
-            form = _gelu_gate(site, gate, x)
-            if form is not None and x.type == site.call.type:
-                return site.make("gelu", (x,), GeluAttrs(form))
+            form = _gelu_gate(matched, gate, x)
+            if form is not None and x.type == matched.call.type:
+                return matched.make("gelu", (x,), GeluAttrs(form))
     return None
 
 
-def _gelu_gate(site: Site, gate: Expr, x: Expr) -> GeluForm | None:
+def _gelu_gate(matched: RuleMatch, gate: Expr, x: Expr) -> GeluForm | None:
     """Return which gelu `1 + f(...x...)` belongs to."""
-    total = site.producer(gate, "add")
+    total = matched.producer(gate, "add")
     for one, inner in _swapped(total) if total is not None else ():
         if not is_exactly(one, 1.0):
             continue
-        erf = site.producer(inner, "erf")
-        if erf is not None and _is_scaled(site, erf.args[0], x, math.sqrt(0.5)):
+        erf = matched.producer(inner, "erf")
+        if erf is not None and _is_scaled(matched, erf.args[0], x, math.sqrt(0.5)):
             return GeluForm.ERF
-        tanh = site.producer(inner, "tanh")
-        if tanh is not None and _is_tanh_argument(site, tanh.args[0], x):
+        tanh = matched.producer(inner, "tanh")
+        if tanh is not None and _is_tanh_argument(matched, tanh.args[0], x):
             return GeluForm.TANH
     return None
 
 
-def _is_scaled(site: Site, atom: Expr, x: Expr, factor: float) -> bool:
+def _is_scaled(matched: RuleMatch, atom: Expr, x: Expr, factor: float) -> bool:
     """Whether an atom is x times a factor."""
-    quotient = site.producer(atom, "div")
+    quotient = matched.producer(atom, "div")
     if quotient is not None:
         return quotient.args[0] is x and is_about(quotient.args[1], 1 / factor)
-    product = site.producer(atom, "mul")
+    product = matched.producer(atom, "mul")
     if product is None:
         return False
     return any(a is x and is_about(b, factor) for a, b in _swapped(product))
 
 
-def _is_tanh_argument(site: Site, atom: Expr, x: Expr) -> bool:
+def _is_tanh_argument(matched: RuleMatch, atom: Expr, x: Expr) -> bool:
     """Whether an atom is sqrt(2/pi) * (x + 0.044715 * x**3)."""
-    product = site.producer(atom, "mul")
+    product = matched.producer(atom, "mul")
     for factor, inner in _swapped(product) if product is not None else ():
-        total = site.producer(inner, "add")
+        total = matched.producer(inner, "add")
         if total is None or not is_about(factor, math.sqrt(2 / math.pi)):
             continue
         for a, b in _swapped(total):
-            if a is x and _is_cube_term(site, b, x):
+            if a is x and _is_cube_term(matched, b, x):
                 return True
     return False
 
 
-def _is_cube_term(site: Site, atom: Expr, x: Expr) -> bool:
+def _is_cube_term(matched: RuleMatch, atom: Expr, x: Expr) -> bool:
     """Whether an atom is 0.044715 * x**3."""
-    product = site.producer(atom, "mul")
+    product = matched.producer(atom, "mul")
     if product is None:
         return False
     for factor, cube in _swapped(product):
         if is_about(factor, 0.044715):
-            power = site.producer(cube, "pow")
+            power = matched.producer(cube, "pow")
             if power is not None and power.args[0] is x and is_exactly(power.args[1], 3.0):
                 return True
-    factors = _factors(site, product)
+    factors = _factors(matched, product)
     return (
         len(factors) == 4
         and sum(f is x for f in factors) == 3
@@ -236,101 +236,101 @@ def _is_cube_term(site: Site, atom: Expr, x: Expr) -> bool:
 def _gated(gate: str, activation: str) -> Rule:
     """X * gate(x) is an activation of its own."""
 
-    def rule(site: Site) -> Expr | None:
-        for x, y in _swapped(site.call):
-            inner = site.producer(y, gate)
+    def rule(matched: RuleMatch) -> Expr | None:
+        for x, y in _swapped(matched.call):
+            inner = matched.producer(y, gate)
             if inner is not None and inner.args[0] is x:
-                return site.make(activation, (x,))
+                return matched.make(activation, (x,))
         return None
 
     return rule
 
 
-def _hard_swish(site: Site) -> Expr | None:
+def _hard_swish(matched: RuleMatch) -> Expr | None:
     """X * hard_sigmoid(x) with slope 1/6 and offset 1/2."""
-    for x, y in _swapped(site.call):
-        inner = site.producer(y, "hard_sigmoid")
+    for x, y in _swapped(matched.call):
+        inner = matched.producer(y, "hard_sigmoid")
         if inner is not None and inner.args[0] is x:
             attrs = attrs_of(inner, AlphaBetaAttrs)
             if abs(attrs.alpha * 6 - 1) < 1e-6 and attrs.beta == 0.5:
-                return site.make("hard_swish", (x,))
+                return matched.make("hard_swish", (x,))
     return None
 
 
-def _clip_gate(site: Site) -> Expr | None:
+def _clip_gate(matched: RuleMatch) -> Expr | None:
     """clip(x + 3, 0, 6) / 6 is a hard sigmoid; also as a product with 1/6."""
-    for clipped, factor in _swapped(site.call):
-        is_quotient = site.name == "div"
-        if is_quotient and clipped is not site.args[0]:
+    for clipped, factor in _swapped(matched.call):
+        is_quotient = matched.name == "div"
+        if is_quotient and clipped is not matched.args[0]:
             continue
         if not is_about(factor, 6.0 if is_quotient else 1 / 6):
             continue
-        bounds = site.producer(clipped, "clip")
-        total = None if bounds is None else site.producer(bounds.args[0], "add")
+        bounds = matched.producer(clipped, "clip")
+        total = None if bounds is None else matched.producer(bounds.args[0], "add")
         if bounds is None or total is None or attrs_of(bounds, ClipAttrs) != ClipAttrs(0.0, 6.0):
             continue
         for x, three in _swapped(total):
-            if is_exactly(three, 3.0) and x.type == site.call.type:
-                return site.make("hard_sigmoid", (x,), AlphaBetaAttrs(1 / 6, 0.5))
+            if is_exactly(three, 3.0) and x.type == matched.call.type:
+                return matched.make("hard_sigmoid", (x,), AlphaBetaAttrs(1 / 6, 0.5))
     return None
 
 
-def _late_hard_swish(site: Site) -> Expr | None:
+def _late_hard_swish(matched: RuleMatch) -> Expr | None:
     """(x * clip(x + 3, 0, 6)) / 6."""
-    product = site.only_producer(site.args[0], "mul")
-    if product is None or not is_about(site.args[1], 6.0):
+    product = matched.only_producer(matched.args[0], "mul")
+    if product is None or not is_about(matched.args[1], 6.0):
         return None
     for x, clipped in _swapped(product):
-        bounds = site.producer(clipped, "clip")
-        total = None if bounds is None else site.producer(bounds.args[0], "add")
+        bounds = matched.producer(clipped, "clip")
+        total = None if bounds is None else matched.producer(bounds.args[0], "add")
         if bounds is None or total is None or attrs_of(bounds, ClipAttrs) != ClipAttrs(0.0, 6.0):
             continue
         if any(a is x and is_exactly(b, 3.0) for a, b in _swapped(total)):
-            return site.make("hard_swish", (x,))
+            return matched.make("hard_swish", (x,))
     return None
 
 
-def _sigmoid(site: Site) -> Expr | None:
+def _sigmoid(matched: RuleMatch) -> Expr | None:
     """1 / (1 + exp(-x))."""
-    total = site.producer(site.args[0], "add")
+    total = matched.producer(matched.args[0], "add")
     for one, e in _swapped(total) if total is not None else ():
-        exponential = site.producer(e, "exp") if is_exactly(one, 1.0) else None
-        negated = None if exponential is None else site.producer(exponential.args[0], "neg")
-        if negated is not None and negated.args[0].type == site.call.type:
-            return site.make("sigmoid", negated.args)
+        exponential = matched.producer(e, "exp") if is_exactly(one, 1.0) else None
+        negated = None if exponential is None else matched.producer(exponential.args[0], "neg")
+        if negated is not None and negated.args[0].type == matched.call.type:
+            return matched.make("sigmoid", negated.args)
     return None
 
 
 # --------------------------------------------------------------------------- softmax
 
 
-def _softmax(site: Site) -> Expr | None:
+def _softmax(matched: RuleMatch) -> Expr | None:
     """exp(x - max(x)) / sum(exp(x - max(x))) along one axis."""
-    numerator, total_atom = site.args
-    total = site.producer(total_atom, "reduce_sum")
-    exponential = site.producer(numerator, "exp")
+    numerator, total_atom = matched.args
+    total = matched.producer(total_atom, "reduce_sum")
+    exponential = matched.producer(numerator, "exp")
     if total is None or exponential is None or total.args[0] is not numerator:
         return None
     attrs = attrs_of(total, ReduceAttrs)
-    difference = site.producer(exponential.args[0], "sub")
+    difference = matched.producer(exponential.args[0], "sub")
     if difference is None or not attrs.keepdims or len(attrs.axes) != 1:
         return None
     x, top_atom = difference.args
-    top = site.producer(top_atom, "reduce_max")
+    top = matched.producer(top_atom, "reduce_max")
     axis = attrs.axes[0] % rank(numerator)
-    if top is None or top.args[0] is not x or x.type != site.call.type:
+    if top is None or top.args[0] is not x or x.type != matched.call.type:
         return None
     found = attrs_of(top, ReduceAttrs)
     if not found.keepdims or [a % rank(x) for a in found.axes] != [axis]:
         return None
-    return site.make("softmax", (x,), AxisAttrs(axis))
+    return matched.make("softmax", (x,), AxisAttrs(axis))
 
 
-def _log_softmax(site: Site) -> Expr | None:
-    inner = site.only_producer(site.args[0], "softmax")
+def _log_softmax(matched: RuleMatch) -> Expr | None:
+    inner = matched.only_producer(matched.args[0], "softmax")
     if inner is None:
         return None
-    return site.make("log_softmax", inner.args, attrs_of(inner, AxisAttrs))
+    return matched.make("log_softmax", inner.args, attrs_of(inner, AxisAttrs))
 
 
 RULES: dict[str, tuple[Rule, ...]] = {

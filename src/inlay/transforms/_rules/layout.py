@@ -14,76 +14,76 @@ from inlay.ops.indexing import GatherAttrs
 from inlay.ops.layout import PermAttrs
 from inlay.ops.padding import PadAttrs, PadMode
 from inlay.ops.reduction import ReduceAttrs
-from inlay.transforms._rules.site import Rule, Site, attrs_of, is_exactly, rank
+from inlay.transforms._rules.rule_match import Rule, RuleMatch, attrs_of, is_exactly, rank
 
 
-def _unchanged(site: Site) -> Expr | None:
+def _unchanged(matched: RuleMatch) -> Expr | None:
     """A result with the very type of the operand, where the elements cannot be others."""
-    return site.args[0] if site.args[0].type == site.call.type else None
+    return matched.args[0] if matched.args[0].type == matched.call.type else None
 
 
 # --------------------------------------------------------------------------- reshape
 
 
-def _reshape_of_reshape(site: Site) -> Expr | None:
-    inner = site.producer(site.args[0], "reshape")
-    return None if inner is None else site.make("reshape", (inner.args[0], site.args[1]))
+def _reshape_of_reshape(matched: RuleMatch) -> Expr | None:
+    inner = matched.producer(matched.args[0], "reshape")
+    return None if inner is None else matched.make("reshape", (inner.args[0], matched.args[1]))
 
 
-def _reshape_of_reduction(site: Site) -> Expr | None:
+def _reshape_of_reduction(matched: RuleMatch) -> Expr | None:
     """A reduction that is given back its axes, each of length 1, may as well keep them."""
-    made = site.block.definition(site.args[0])
+    made = matched.block.definition(matched.args[0])
     if not isinstance(made, Call) or not isinstance(made.callee, OpRef):
         return None
     name, attrs = made.callee.op.name, made.callee.attrs
     if not isinstance(attrs, ReduceAttrs) or attrs.keepdims:
         return None
     x = made.args[0].type
-    if site.only_producer(site.args[0], name) is None or not isinstance(x, TensorType):
+    if matched.only_producer(matched.args[0], name) is None or not isinstance(x, TensorType):
         return None
     axes = {a % len(x.shape) for a in attrs.axes}
     kept = tuple([lit(1) if i in axes else d for i, d in enumerate(x.shape)])
-    if site.type is None or site.type.shape != kept:
+    if matched.type is None or matched.type.shape != kept:
         return None
-    return site.make(name, made.args, replace(attrs, keepdims=True))
+    return matched.make(name, made.args, replace(attrs, keepdims=True))
 
 
 # --------------------------------------------------------------------------- transpose
 
 
-def _identity_transpose(site: Site) -> Expr | None:
+def _identity_transpose(matched: RuleMatch) -> Expr | None:
     """A transpose that keeps the order of all axes longer than 1 moves nothing."""
-    x = site.args[0]
-    perm = site.attrs(PermAttrs).perm
+    x = matched.args[0]
+    perm = matched.attrs(PermAttrs).perm
     if perm == tuple(range(len(perm))):
         return x
     assert isinstance(x.type, TensorType), "a transpose of a tensor"
-    assert site.type is not None, "a transpose of a tensor"
+    assert matched.type is not None, "a transpose of a tensor"
     moved = [axis for axis in perm if x.type.shape[axis] != 1]
     if moved != sorted(moved):
         return None
-    return site.make("reshape", (x, make.shape_const(site.type.shape, site.call.span)))
+    return matched.make("reshape", (x, make.shape_const(matched.type.shape, matched.call.span)))
 
 
-def _transpose_of_transpose(site: Site) -> Expr | None:
-    inner = site.producer(site.args[0], "transpose")
+def _transpose_of_transpose(matched: RuleMatch) -> Expr | None:
+    inner = matched.producer(matched.args[0], "transpose")
     if inner is None:
         return None
     before = attrs_of(inner, PermAttrs).perm
-    perm = tuple([before[axis] for axis in site.attrs(PermAttrs).perm])
-    return site.make("transpose", (inner.args[0],), PermAttrs(perm))
+    perm = tuple([before[axis] for axis in matched.attrs(PermAttrs).perm])
+    return matched.make("transpose", (inner.args[0],), PermAttrs(perm))
 
 
-def _transpose_over_reshape(site: Site) -> Expr | None:
+def _transpose_over_reshape(matched: RuleMatch) -> Expr | None:
     """Two transposes with a reshape between that only splits axes are one transpose.
 
     The reshape may as well split first; then the transposes meet.
     """
-    reshape = site.producer(site.args[0], "reshape")
-    inner = None if reshape is None else site.producer(reshape.args[0], "transpose")
+    reshape = matched.producer(matched.args[0], "reshape")
+    inner = None if reshape is None else matched.producer(reshape.args[0], "transpose")
     if reshape is None or inner is None:
         return None
-    middle, split = reshape.args[0].type, site.args[0].type
+    middle, split = reshape.args[0].type, matched.args[0].type
     assert isinstance(middle, TensorType), "a reshape of a tensor"
     assert isinstance(split, TensorType), "a reshape of a tensor"
     parts = _split_axes(middle.shape, split.shape)
@@ -95,9 +95,9 @@ def _transpose_over_reshape(site: Site) -> Expr | None:
     order = [axis for i in source_order for axis in parts[i]]
     shape = [split.shape[axis] for axis in order]
     position = {axis: i for i, axis in enumerate(order)}
-    perm = tuple([position[axis] for axis in site.attrs(PermAttrs).perm])
-    opened = site.bind("reshape", (inner.args[0], make.shape_const(shape, site.call.span)))
-    return site.make("transpose", (opened,), PermAttrs(perm))
+    perm = tuple([position[axis] for axis in matched.attrs(PermAttrs).perm])
+    opened = matched.bind("reshape", (inner.args[0], make.shape_const(shape, matched.call.span)))
+    return matched.make("transpose", (opened,), PermAttrs(perm))
 
 
 def _split_axes(whole: Sequence[Int], split: Sequence[Int]) -> list[list[int]] | None:
@@ -122,13 +122,13 @@ def _split_axes(whole: Sequence[Int], split: Sequence[Int]) -> list[list[int]] |
 # --------------------------------------------------------------------------- others
 
 
-def _whole_slice(site: Site) -> Expr | None:
+def _whole_slice(matched: RuleMatch) -> Expr | None:
     """A slice by steps of 1 that keeps every dim keeps every element."""
-    return _unchanged(site) if _all_are(site.args[3], 1) else None
+    return _unchanged(matched) if _all_are(matched.args[3], 1) else None
 
 
-def _no_padding(site: Site) -> Expr | None:
-    return _unchanged(site) if _all_are(site.args[1], 0) else None
+def _no_padding(matched: RuleMatch) -> Expr | None:
+    return _unchanged(matched) if _all_are(matched.args[1], 0) else None
 
 
 def _all_are(atom: Expr, number: int) -> bool:
@@ -138,25 +138,25 @@ def _all_are(atom: Expr, number: int) -> bool:
     return all(v == number for v in atom.value)
 
 
-def _single(site: Site) -> Expr | None:
+def _single(matched: RuleMatch) -> Expr | None:
     """A concatenation of one tensor."""
-    first, *others = site.args
+    first, *others = matched.args
     return None if others else first
 
 
-def _padded_convolution(site: Site) -> Expr | None:
+def _padded_convolution(matched: RuleMatch) -> Expr | None:
     """Zeros around the input are pads of the convolution."""
-    pad = site.only_producer(site.args[0], "pad")
+    pad = matched.only_producer(matched.args[0], "pad")
     if pad is None or attrs_of(pad, PadAttrs).mode is not PadMode.CONSTANT:
         return None
     if any(not is_exactly(outside, 0.0) for outside in pad.args[2:]):
         return None
-    count, pads = rank(site.args[0]), pad.args[1]
+    count, pads = rank(matched.args[0]), pad.args[1]
     if not isinstance(pads, Const) or not isinstance(pads.value, tuple):
         return None
     numbers = [p.value for p in pads.value]
-    attrs = site.attrs(ConvAttrs)
-    first = 2 if site.name == "conv" else 1
+    attrs = matched.attrs(ConvAttrs)
+    first = 2 if matched.name == "conv" else 1
     spatial = range(first, first + count - 2)
     added: list[int] = []
     for i, number in enumerate(numbers):
@@ -166,27 +166,27 @@ def _padded_convolution(site: Site) -> Expr | None:
             added.append(number)
     own = attrs.pads or (0,) * len(added)
     total = tuple([a + b for a, b in zip(own, added, strict=True)])
-    return site.make(site.name, (pad.args[0], *site.args[1:]), replace(attrs, pads=total))
+    return matched.make(matched.name, (pad.args[0], *matched.args[1:]), replace(attrs, pads=total))
 
 
-def _unbroadcast(site: Site) -> Expr | None:
+def _unbroadcast(matched: RuleMatch) -> Expr | None:
     """Operators that broadcast need no broadcast operand, unless it makes the result larger."""
-    for i, arg in enumerate(site.args):
-        inner = site.producer(arg, "broadcast_to")
+    for i, arg in enumerate(matched.args):
+        inner = matched.producer(arg, "broadcast_to")
         if inner is None:
             continue
-        args = (*site.args[:i], inner.args[0], *site.args[i + 1 :])
-        others = [a.type for j, a in enumerate(site.args) if j != i]
-        if site.call.type in others or _same_shape_in(site, others):
-            assert isinstance(site.call.callee, OpRef), "sites are calls of operators"
-            return site.make(site.name, args, site.call.callee.attrs)
+        args = (*matched.args[:i], inner.args[0], *matched.args[i + 1 :])
+        others = [a.type for j, a in enumerate(matched.args) if j != i]
+        if matched.call.type in others or _same_shape_in(matched, others):
+            assert isinstance(matched.call.callee, OpRef), "matches are calls of operators"
+            return matched.make(matched.name, args, matched.call.callee.attrs)
     return None
 
 
-def _same_shape_in(site: Site, types: Sequence[object]) -> bool:
+def _same_shape_in(matched: RuleMatch, types: Sequence[object]) -> bool:
     """Whether another operand alone has the shape of the result."""
-    return site.type is not None and any(
-        isinstance(t, TensorType) and t.shape == site.type.shape for t in types
+    return matched.type is not None and any(
+        isinstance(t, TensorType) and t.shape == matched.type.shape for t in types
     )
 
 
@@ -198,24 +198,24 @@ _BROADCASTING = (
 # --------------------------------------------------------------------------- gather
 
 
-def _row(site: Site) -> Expr | None:
+def _row(matched: RuleMatch) -> Expr | None:
     """A gather of one row whose number the machine knows is a view, and needs no kernel.
 
     Not where the tensor is computed for this alone: in one kernel, only the row is.
     """
-    x, index = site.args
-    attrs = site.attrs(GatherAttrs)
-    number = site.producer(index, "to_tensor")
+    x, index = matched.args
+    attrs = matched.attrs(GatherAttrs)
+    number = matched.producer(index, "to_tensor")
     if attrs.clamp or rank(index) or attrs.axis % rank(x) or number is None:
         return None
     t = number.args[0].type
     if not isinstance(t, IntType) or t.value is None:
         return None
-    if not site.block.known.facts.at_least(t.value, lit(0)):
+    if not matched.block.known.facts.at_least(t.value, lit(0)):
         return None  # it may count from the end
-    if site.block.definition(x) is not x and site.scene.uses.get(x, 2) == 1:  # type: ignore[call-overload]
+    if matched.block.definition(x) is not x and matched.context.uses.get(x, 2) == 1:  # type: ignore[call-overload]
         return None
-    return site.make("get_row", (x, number.args[0]))
+    return matched.make("get_row", (x, number.args[0]))
 
 
 RULES: dict[str, tuple[Rule, ...]] = {

@@ -15,7 +15,7 @@ from inlay.ir import make
 from inlay.ir.expr import Call, Expr, OpRef
 from inlay.ir.types import TensorType
 from inlay.ops.normalization import BatchNormAttrs
-from inlay.transforms._rules.site import Rule, Site, array, rank
+from inlay.transforms._rules.rule_match import Rule, RuleMatch, array, rank
 
 _SMALL = 1024.0
 """Offsets up to this lose at most 2**-14 of an f32 that they are added to."""
@@ -27,13 +27,13 @@ _WEIGHT_AXIS = {"conv": 0, "conv_nhwc": -1, "depthwise_conv_nhwc": -1, "matmul":
 """Axis of the output channels in the weights."""
 
 
-def _batch_norm(site: Site) -> Expr | None:
+def _batch_norm(matched: RuleMatch) -> Expr | None:
     """A factor and an offset per channel, when the statistics are constant."""
-    x, *parameters = site.args
+    x, *parameters = matched.args
     values = [array(p) for p in parameters]
-    if site.type is None or not site.type.dtype.is_float or any(v is None for v in values):
+    if matched.type is None or not matched.type.dtype.is_float or any(v is None for v in values):
         return None
-    attrs = site.attrs(BatchNormAttrs)
+    attrs = matched.attrs(BatchNormAttrs)
     wide = [np.asarray(v, np.float64) for v in values]
     with np.errstate(all="ignore"):
         factor = wide[0] / np.sqrt(wide[3] + attrs.epsilon)
@@ -41,20 +41,20 @@ def _batch_norm(site: Site) -> Expr | None:
     if not (np.isfinite(factor).all() and np.isfinite(offset).all()):
         return None
     behind = rank(x) - 1 - attrs.axis % rank(x)
-    dtype = site.type.dtype
+    dtype = matched.type.dtype
     shape = (-1, *(1,) * behind)
     constants = [
-        make.const(v.reshape(shape), dtype, site.call.span, site.call.place)
+        make.const(v.reshape(shape), dtype, matched.call.span, matched.call.place)
         for v in (factor, offset)
     ]
-    product = site.bind("mul", (x, constants[0]))
-    return site.make("add", (product, constants[1]))
+    product = matched.bind("mul", (x, constants[0]))
+    return matched.make("add", (product, constants[1]))
 
 
-def _weighted(site: Site, atom: Expr, *, alone: bool = True) -> Call | None:
+def _weighted(matched: RuleMatch, atom: Expr, *, alone: bool = True) -> Call | None:
     """Return the contraction with constant float weights that an atom is bound to."""
     for name in _CHANNEL_AXIS:
-        found = site.only_producer(atom, name) if alone else site.producer(atom, name)
+        found = matched.only_producer(atom, name) if alone else matched.producer(atom, name)
         if found is not None and array(found.args[1]) is not None:
             weights = found.args[1].type
             assert isinstance(weights, TensorType), "weights are a tensor"
@@ -75,64 +75,64 @@ def _per_channel(factor: Expr, result: TensorType, axis: int) -> np.ndarray | No
     return value.reshape(-1)
 
 
-def _scaled_weights(site: Site) -> Expr | None:
+def _scaled_weights(matched: RuleMatch) -> Expr | None:
     """(x conv W) * c = x conv (W * c)."""
-    for y, factor in (site.args, site.args[::-1]):
-        contraction = _weighted(site, y)
-        if contraction is None or y.type != site.call.type or site.type is None:
+    for y, factor in (matched.args, matched.args[::-1]):
+        contraction = _weighted(matched, y)
+        if contraction is None or y.type != matched.call.type or matched.type is None:
             continue
         assert isinstance(contraction.callee, OpRef), "a contraction is an operator"
         name = contraction.callee.op.name
-        numbers = _per_channel(factor, site.type, _CHANNEL_AXIS[name])
+        numbers = _per_channel(factor, matched.type, _CHANNEL_AXIS[name])
         if numbers is None:
             continue
         x, weights = contraction.args
         shape = [1] * rank(weights)
         shape[_WEIGHT_AXIS[name]] = numbers.size
-        scale = make.const(numbers.reshape(shape), span=site.call.span, place=site.call.place)
-        scaled = site.bind("mul", (weights, scale))
+        scale = make.const(numbers.reshape(shape), span=matched.call.span, place=matched.call.place)
+        scaled = matched.bind("mul", (weights, scale))
         if not _is_sound(scaled, weights, scale):
             continue
-        return site.make(name, (x, scaled), contraction.callee.attrs)
+        return matched.make(name, (x, scaled), contraction.callee.attrs)
     return None
 
 
-def _scaled_bias(site: Site) -> Expr | None:
+def _scaled_bias(matched: RuleMatch) -> Expr | None:
     """(x conv W + b) * c = x conv (W * c) + b * c."""
-    for y, factor in (site.args, site.args[::-1]):
-        total = site.only_producer(y, "add")
-        if total is None or array(factor) is None or y.type != site.call.type:
+    for y, factor in (matched.args, matched.args[::-1]):
+        total = matched.only_producer(y, "add")
+        if total is None or array(factor) is None or y.type != matched.call.type:
             continue
         for inner, bias in (total.args, total.args[::-1]):
-            contraction = _weighted(site, inner)
+            contraction = _weighted(matched, inner)
             if array(bias) is None or inner.type != y.type or contraction is None:
                 continue
             assert isinstance(contraction.callee, OpRef), "a contraction is an operator"
             axis = _CHANNEL_AXIS[contraction.callee.op.name]
-            if site.type is None or _per_channel(factor, site.type, axis) is None:
+            if matched.type is None or _per_channel(factor, matched.type, axis) is None:
                 continue
-            product = site.bind("mul", (inner, factor))
-            return site.make("add", (product, site.bind("mul", (bias, factor))))
+            product = matched.bind("mul", (inner, factor))
+            return matched.make("add", (product, matched.bind("mul", (bias, factor))))
     return None
 
 
 def _merged(name: str) -> Rule:
     """(x + a) + b = x + (a + b) for constants; the same for products."""
 
-    def rule(site: Site) -> Expr | None:
-        for y, outer in (site.args, site.args[::-1]):
-            inner = site.only_producer(y, name)
-            if inner is None or array(outer) is None or y.type != site.call.type:
+    def rule(matched: RuleMatch) -> Expr | None:
+        for y, outer in (matched.args, matched.args[::-1]):
+            inner = matched.only_producer(y, name)
+            if inner is None or array(outer) is None or y.type != matched.call.type:
                 continue
             for x, constant in (inner.args, inner.args[::-1]):
                 if array(constant) is None or array(x) is not None or x.type != y.type:
                     continue
                 if name == "add" and not (_is_small(constant) and _is_small(outer)):
                     continue
-                merged = site.bind(name, (constant, outer))
+                merged = matched.bind(name, (constant, outer))
                 if name == "mul" and not _is_sound(merged, constant, outer):
                     continue
-                return site.make(name, (x, merged))
+                return matched.make(name, (x, merged))
         return None
 
     return rule
@@ -166,12 +166,12 @@ def _is_sound(product: Expr, *factors: Expr) -> bool:
     return bool((zero | ((magnitude >= limits.tiny) & (magnitude <= limits.max))).all())
 
 
-def _subtracted(site: Site) -> Expr | None:
+def _subtracted(matched: RuleMatch) -> Expr | None:
     """X - c = x + (-c): so that it meets other offsets."""
-    x, y = site.args
-    if array(y) is None or site.type is None or not site.type.dtype.is_signed:
+    x, y = matched.args
+    if array(y) is None or matched.type is None or not matched.type.dtype.is_signed:
         return None
-    return site.make("add", (x, site.bind("neg", (y,))))
+    return matched.make("add", (x, matched.bind("neg", (y,))))
 
 
 RULES: dict[str, tuple[Rule, ...]] = {

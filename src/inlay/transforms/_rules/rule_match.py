@@ -27,8 +27,8 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """What all sites of a run share.
+class RewriteContext:
+    """What all matches of a run share.
 
     Attributes:
         ops: finds operators.
@@ -40,20 +40,20 @@ class Scene:
     ops: OpTable
     evaluate: Evaluator | None
     uses: dict[Var, int]
-    simplify: Callable[[Scene, BlockWriter, Expr], Expr]
+    simplify: Callable[[RewriteContext, BlockWriter, Expr], Expr]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Site:
+class RuleMatch:
     """A call of an operator in the block that is being written.
 
     Attributes:
-        scene: what all sites share.
+        context: what all matches share.
         block: the block.
         call: the call.
     """
 
-    scene: Scene
+    context: RewriteContext
     block: BlockWriter
     call: Call
 
@@ -65,7 +65,7 @@ class Site:
     @property
     def name(self) -> str:
         """The name of the operator."""
-        assert isinstance(self.call.callee, OpRef), "sites are calls of operators"
+        assert isinstance(self.call.callee, OpRef), "matches are calls of operators"
         return self.call.callee.op.name
 
     @property
@@ -91,34 +91,34 @@ class Site:
 
     def only_producer(self, atom: Expr, name: str) -> Call | None:
         """Return such a call if nothing else reads its result, so that it disappears."""
-        if isinstance(atom, Var) and self.scene.uses.get(atom, 2) > 1:
+        if isinstance(atom, Var) and self.context.uses.get(atom, 2) > 1:
             return None
         return self.producer(atom, name)
 
     def op(self, name: str) -> Op:
         """Return an operator."""
-        found = self.scene.ops.find(name)
+        found = self.context.ops.find(name)
         assert found is not None, f"there is no operator {name}"
         return found
 
     def make(self, name: str, args: Sequence[Expr], attrs: object = None) -> Expr:
         """Return a call, computed at once if all operands are constants."""
         made = self.block.make(self.op(name), args, attrs)
-        if self.scene.evaluate is None:
+        if self.context.evaluate is None:
             return made
-        value = computed(made, self.scene.evaluate)
+        value = computed(made, self.context.evaluate)
         return made if value is None else value
 
     def bind(self, name: str, args: Sequence[Expr], attrs: object = None) -> Expr:
         """Return an atom for such a call, itself simplified."""
-        made = self.scene.simplify(self.scene, self.block, self.make(name, args, attrs))
+        made = self.context.simplify(self.context, self.block, self.make(name, args, attrs))
         atom = self.block.bind(made, name)
         if isinstance(atom, Var) and atom is not made:
-            self.scene.uses[atom] = 1
+            self.context.uses[atom] = 1
         return atom
 
 
-Rule = Callable[[Site], Expr | None]
+Rule = Callable[[RuleMatch], Expr | None]
 
 
 def attrs_of(call: Call, kind: type[A]) -> A:

@@ -10,14 +10,14 @@ from inlay.schedule.state import Schedule, illegal, primitive
 
 
 @primitive
-def cut(s: Schedule, loop: str, at: int) -> dict[str, str]:
+def peel(s: Schedule, loop: str, at: int) -> dict[str, str]:
     """Run the first `at` iterations of a loop apart from the rest.
 
     Before:
 
         for i in 0..4 { block b(v: spatial 4 = i) { y[v] = x[v] } }
 
-    After `cut(s, "i", 1)`:
+    After `peel(s, "i", 1)`:
 
         for i in 0..1 { block b(v: spatial 4 = i) { y[v] = x[v] } }
         for i_1 in 1..4 { block b_1(v: spatial 4 = i_1) { y[v] = x[v] } }
