@@ -28,7 +28,7 @@ NEAR = {
     "launch_ns = 80000": "launch_ns = 0", "latency_ns = 60000": "latency_ns = 0",
     "bytes_per_ns = 0.8": "bytes_per_ns = 2.5",
 }  # fmt: skip
-FAST = {**NEAR, "launch_ns = 80000": "macs_per_ns = 400\nelements_per_ns = 80\ncostly_per_ns = 10"}
+FAST = {**NEAR, "launch_ns = 80000": "macs_per_ns = 400\nelements_per_ns = 80\ntranscendentals_per_ns = 10"}
 FLOATS = {
     **FAST,
     "launch_ns = 80000": "dtypes = ['f32', 'i32', 'i64', 'bool']\n" + FAST["launch_ns = 80000"],

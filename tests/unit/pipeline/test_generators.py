@@ -150,7 +150,7 @@ def test_who_shares_memory_without_seeing_what_is_written_is_told_what_to_say():
 def test_what_no_code_is_made_for_is_planned_with_and_refused_by_name(lines, memories, reason, fast):
     """Who asks and who compiles has one plan: none is made behind the back of who compiles."""
     if fast:
-        lines += "\nmacs_per_ns = 1e6\nelements_per_ns = 1e6\ncostly_per_ns = 1e6"
+        lines += "\nmacs_per_ns = 1e6\nelements_per_ns = 1e6\ntranscendentals_per_ns = 1e6"
     board = halves(memories, COHERENT if "ram" in memories else "", "npu", lines)
     free = parse_module(LARGE, table())
     plan = inlay.explain(free, board)
