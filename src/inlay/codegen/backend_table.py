@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 from types import ModuleType
+from typing import Any
 
-from inlay.base.diagnostics import InternalError
+from inlay.base.diagnostics import error
 from inlay.base.registry import ModuleTable, nearest
 from inlay.codegen.interface import Backend, described
 from inlay.machine.board import Board
@@ -20,9 +21,14 @@ def backends() -> ModuleTable[Backend]:
 
 
 def _pick(module: ModuleType) -> Backend:
-    found: Backend | None = getattr(module, "BACKEND", None)
-    if found is None:
-        raise InternalError("found no BACKEND", where=module.__name__)
+    found: Any = getattr(module, "BACKEND", None)
+    lacking = [x for x in vars(Backend) if x[0] != "_" and not hasattr(found, x)]
+    if lacking:
+        what = "no BACKEND" if found is None else f"a BACKEND without {', '.join(lacking)}"
+        raise error(
+            "target.bad-backend", f"found {what} in {module.__name__}, which makes code for devices",
+            hint="derive its class from inlay.codegen.interface.Backend",
+        )  # fmt: skip
     return found
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import inlay
+from inlay.base.diagnostics import CompileError
+from inlay.codegen import backend_table
 from inlay.codegen.backend_table import backend_of, backends, target_of, unavailable
+from inlay.codegen.interface import Backend
 from inlay.codegen.llvm_generator import LlvmGenerator
 from inlay.ir.parser import parse_module
 from inlay.machine.board_file import board_text, find_board, read_board
@@ -31,6 +37,25 @@ def test_they_are_found_by_name():
     used = {d: type(backend_of(find_board("opencl"), d)).__name__ for d in ("cpu", "cl0")}
     assert used == {"cpu": "Native", "cl0": "OpenCl"}
     assert backend_of(find_board("soc_npus"), "npu0") is None
+
+
+@pytest.mark.parametrize(
+    ("made", "what"),
+    [
+        (None, "no BACKEND"),
+        (SimpleNamespace(), "a BACKEND without generators, takes, unavailable, "),
+        (SimpleNamespace(**{x: 0 for x in vars(Backend) if x != "emit"}), "a BACKEND without emit in "),
+    ],
+)
+def test_a_module_that_is_no_back_end(made, what, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wrong_backend", SimpleNamespace(BACKEND=made, __name__="wrong_backend"))
+    point = SimpleNamespace(name="wrong", value="wrong_backend")
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [point])
+    backend_table.backends.cache_clear()
+    with pytest.raises(CompileError, match=what) as failure:
+        unavailable(board("host", 'loader = "wrong"\n'), "cpu")
+    assert failure.value.ids == ("target.bad-backend",)
+    backend_table.backends.cache_clear()
 
 
 def test_targets_are_made_from_architectures():

@@ -37,6 +37,15 @@ ENTRIES = (
         ),
     ),
     Entry(
+        id="target.bad-backend",
+        title="a module that is no back end",
+        explanation=(
+            "An installed package names the module by an entry point of the group `inlay.backends`. "
+            "Such a module has a `BACKEND` that answers all questions of the protocol `Backend`."
+        ),
+        remedy="Correct or remove the package; `codegen/interface.py` says what a back end is.",
+    ),
+    Entry(
         id="target.other-device",
         title="a device elsewhere that is none the board is for",
         explanation=(
