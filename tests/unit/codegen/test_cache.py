@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -78,10 +80,26 @@ def test_keys_separate_their_parts() -> None:
     assert key_of("ab", "c") != key_of("a", "bc")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    ObjectCache(tmp_path / "inner").put(key_of("a"), b"content")
+def test_a_folder_that_cannot_be_written() -> None:
+    """In a process that is not root, who writes everywhere."""
+    with tempfile.TemporaryDirectory() as name:  # what pytest makes is for its owner alone
+        folder = Path(name)
+        folder.chmod(0o555)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # a fork beside threads
+            child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                if os.geteuid() == 0:
+                    os.setuid(65534)
+                cache = ObjectCache(folder / "inner")
+                cache.put(key_of("a"), b"content")
+                code = 0 if cache.get(key_of("a")) is None else 2
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert not list(folder.iterdir())
 
 
 def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:

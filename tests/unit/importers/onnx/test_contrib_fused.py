@@ -113,6 +113,27 @@ def test_as_onnxruntime(case: int) -> None:
         np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), atol=step)
 
 
+@pytest.mark.parametrize(
+    ("attrs", "axes", "keep"),
+    [({"axes": [1], "keepdims": 0}, (1,), False), ({"axes": [0, -1]}, (0, 2), True),
+     ({}, (0, 1, 2), True), ({"keepdims": 0}, (0, 1, 2), False)],
+)  # fmt: skip
+def test_means_of_whole_numbers(attrs, axes, keep) -> None:
+    """By their definition: onnxruntime has the operator and no kernel for it."""
+    x = u8(2, 3, 5)
+    names = ["x", "s", "z", "s2", "z2"]
+    node = helper.make_node("QLinearReduceMean", names, ["y"], domain="com.microsoft", **attrs)
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    fixed = {"s": S, "z": Z, "s2": S2, "z2": Z2}
+    m = model([node], [value("x", list(x.shape), kind)], [value("y", None, kind)], fixed)
+    m.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    [found] = run(load(m), {"x": x}).values()
+    mean = ((x.astype(np.float32) - np.float32(Z)) * S).mean(axes, keepdims=keep)
+    want = np.clip(np.rint(mean / S2) + np.float32(Z2), 0, 255).astype(np.uint8)
+    assert found.shape == want.shape
+    np.testing.assert_allclose(found.astype(int), want.astype(int), atol=1)
+
+
 def test_a_model_optimized_for_one_machine_says_so() -> None:
     x = helper.make_node("ReorderInput", ["x"], ["y"], domain="com.microsoft.nchwc")
     m = model([x], [value("x", [1, 8, 4, 4])], [value("y", None)])
