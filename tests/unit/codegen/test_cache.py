@@ -8,7 +8,6 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from inlay.arith.expr import evaluate
 from inlay.codegen.cache import ObjectCache, key_of
