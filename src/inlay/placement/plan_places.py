@@ -29,9 +29,10 @@ from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.placement.choose.calibration import calibrated, read_measured
 from inlay.placement.choose.candidates import CandidateSource, Offers, offers_of, regions_of
-from inlay.placement.choose.costs import CostHook, Costs
+from inlay.placement.choose.costs import CostHook, Costs, Measured, Predictor
 from inlay.placement.choose.decide import Decision, decide
-from inlay.placement.choose.typical import check_sizes, sizes_of
+from inlay.placement.choose.order import in_order
+from inlay.placement.choose.typical import check_sizes, sizes_of, symbols_of
 from inlay.placement.infer.capability import Refuse, capability_of
 from inlay.placement.infer.contradictions import check_facts
 from inlay.placement.infer.gather import gather
@@ -111,26 +112,78 @@ def run(module: Module, context: PassContext) -> Module:
     board = options.machine or find_board(options.board)
     if options.host_ends and len(board.devices) > 1:
         module = with_host_ends(module, Place(board.host.name))
+    measured = Measured()
+    if options.optimise or options.pins:
+        measured = read_measured(options.calibration)
+        board = calibrated(board, measured)
+        check_sizes(module, sizes_of(options.typical))
+    capability, choice = _choice(module, board, context, measured)
+    if len(board.devices) == 1 or not options.optimise or options.first:
+        return plan(module, board, capability, choice, options.watch)
+    found = planned(module, board, capability, choice)
+    ordered = in_order(module, _predictor(module, board, context, measured))
+    if ordered is not module:
+        capability, choice = _choice(ordered, board, context, measured)
+        found = _faster(found, planned(ordered, board, capability, choice))
+    if options.watch is not None:
+        options.watch(found)
+    return found.module
+
+
+def _choice(
+    module: Module, board: Board, context: PassContext, measured: Measured
+) -> tuple[Capability, Choice | None]:
+    """Return what devices can run of a program, and how to choose among them."""
+    options = context.options_for(PlanOptions)
     offers = offers_of(module, options.candidates or {})
     capability = capability_of(board, context.ops, _with_offers(options.generators, offers))
     choice = None
     if options.optimise or options.pins:
         assert isinstance(context.ops, OperatorTable), "costs are of known operators"
-        measured = read_measured(options.calibration)
-        board = calibrated(board, measured)
-        typical = sizes_of(options.typical)
-        check_sizes(module, typical)
         groups = options.groups
         if offers is not None:
             groups = partial(offers.split_groups, options.groups)
+        typical = sizes_of(options.typical)
         costs = Costs(
             options.hooks or {}, measured, typical, groups, options.threads or {}
         )  # fmt: skip
         choice = Choice(
             context.ops, costs, options.pins, search=options.optimise, first=options.first,
-            worth=options.worth, offers=offers,
+            worth=options.worth, offers=offers, asks=options.watch is not None,
         )  # fmt: skip
-    return plan(module, board, capability, choice, options.watch)
+    return capability, choice
+
+
+def _predictor(
+    module: Module, board: Board, context: PassContext, measured: Measured
+) -> Callable[[Call], float]:
+    """Return what gives the time of an operation on the device that is fastest for it."""
+    options = context.options_for(PlanOptions)
+    assert isinstance(context.ops, OperatorTable), "costs are of known operators"
+    costs = Costs(options.hooks or {}, measured, threads=options.threads or {})
+    typical = sizes_of(options.typical)
+    sizes = {s: typical[s.name] for s in symbols_of(module) if s.name in typical}
+    predictor = Predictor(board, context.ops, costs, sizes)
+    capability = capability_of(board, context.ops, options.generators)
+
+    def least(call: Call) -> float:
+        refused = capability(call)
+        able = [d.name for d in board.devices if d.name not in refused]
+        return min((predictor.kernel([(None, call)], name) for name in able), default=0.0)
+
+    return least
+
+
+def _faster(one: Planned, other: Planned) -> Planned:
+    """Return the second of two plans where it is predicted to be faster; in doubt the first."""
+    decisions = one.found.decision, other.found.decision
+    if decisions[0] is None or decisions[1] is None:
+        return one
+    return other if decisions[1].outcome.time < _SAVED * decisions[0].outcome.time else one
+
+
+_SAVED = 0.99
+"""The share of the time that another order of lines may take at most: rounding is no reason."""
 
 
 def with_host_ends(module: Module, host: Place) -> Module:
@@ -212,19 +265,28 @@ def plan(
         watch: is told the plan.
     """
     findings = Collector()
-    if choice is not None and watch is not None:
-        choice = replace(choice, asks=True)
     if len(board.devices) == 1 and len(board.memories) == 1 and watch is None:
         if choice is not None and choice.pins:  # may still be wrong
             infer(module, board, capability, findings, replace(choice, search=False))
         return _place_all(module, Place(board.host.name))
+    if choice is not None:
+        choice = replace(choice, asks=watch is not None)
+    found = planned(module, board, capability, choice)
+    if watch is not None:
+        watch(found)
+    return found.module
+
+
+def planned(
+    module: Module, board: Board, capability: Capability, choice: Choice | None = None
+) -> Planned:
+    """Return the plan of a program; see `plan`."""
+    findings = Collector()
     with garbage.paused():  # a third of the time of a large program, and nothing is found
         found = infer(module, board, capability, findings, choice)
         result = capture(module, found.instances, found.places, findings, _regions(found))
     findings.raise_if_fatal()
-    if watch is not None:
-        watch(Planned(board, choice, found, result))
-    return result
+    return Planned(board, choice, found, result)
 
 
 def infer(

@@ -415,7 +415,7 @@ def test_the_command(tmp_path, capsys):
     assert main(["explain", str(path), "--board", "soc_npus"]) == 0
     text = capsys.readouterr().out
     assert "strawberry has no exp" in text
-    assert "proved to be the least of plans in the order of the program" in text
+    assert "proved to be the least of plans in this order of operations" in text
     assert main(["explain", str(path), "--board", "nowhere"]) == 1
     assert main(["targets", "check", "soc_npus"]) == 0
     assert "npu0" in capsys.readouterr().out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from inlay.arith.expr import Sym
 from inlay.base.diagnostics import Collector, error
 from inlay.base.registry import suggestion
 from inlay.ir.module import Module
@@ -27,6 +28,16 @@ def sizes_of(texts: Sequence[str]) -> dict[str, int]:
     return found
 
 
+def symbols_of(module: Module) -> list[Sym]:
+    """Return the symbols that the functions of a program bind."""
+    found: list[Sym] = []
+    for function in module.functions.values():
+        assert isinstance(function.type, FuncType), "functions have their types"
+        found += [d.sym for d in function.type.dims]
+        found += bound_symbols(function.body)
+    return found
+
+
 def check_sizes(module: Module, sizes: Mapping[str, int]) -> None:
     """Refuse sizes of dims that a program does not have.
 
@@ -35,11 +46,7 @@ def check_sizes(module: Module, sizes: Mapping[str, int]) -> None:
     """
     if not sizes:
         return
-    known: dict[str, None] = {}
-    for function in module.functions.values():
-        assert isinstance(function.type, FuncType), "functions have their types"
-        known |= {d.sym.name: None for d in function.type.dims}
-        known |= {s.name: None for s in bound_symbols(function.body)}
+    known = dict.fromkeys(s.name for s in symbols_of(module))
     findings = Collector()
     for name in sizes:
         if name not in known:

@@ -143,7 +143,7 @@ def _copy(c: Moved) -> str:
 
 def _quality(e: Explanation) -> str:
     if e.proved:
-        return ", proved to be the least of plans in the order of the program"
+        return ", proved to be the least of plans in this order of operations"
     if e.gap == INFINITE:
         return ", with no bound below it"
     bound = time_text(e.bound_ns)
