@@ -291,3 +291,24 @@ def test_threads_reach_predictions_and_plans(monkeypatch):
     with pytest.raises(CompileError, match="its host is not this processor") as failure:
         inlay.explain(module, "soc_npus", threads=2)
     assert failure.value.ids == ("option.no-effect",)
+
+
+AROUND = """
+fn main(x: S) -> S {
+  let go = fn<i>(i: int[i], h: S) -> S {
+    if (int_less(int(i), int(10))) { go(int(i + 1), exp(tanh(h))) } else { h }
+  };
+  go(int(0), x) }
+entry main("x") -> ("y");
+""".replace("S", "Tensor[65536, f32]")
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_what_comes_round_a_loop_crosses_in_every_turn(near: bool):
+    one, other = ("cpu1", "cpu0") if near else ("cpu0", "cpu1")
+    pins = (f"tanh={one}", f"exp={other}")
+    e = inlay.explain(read(AROUND), "host_two", threads=1, pins=pins)
+    turn = sum(o.ns for o in e.operations) + 2 * next(c.ns for c in e.copies if c.value == "tanh")
+    assert 10 * turn <= e.total_ns < 10.5 * turn
+    alone = inlay.explain(read(AROUND), "host_two", threads=1, pins=("*=cpu1",))
+    assert alone.total_ns < 0.7 * e.total_ns

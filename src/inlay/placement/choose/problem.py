@@ -11,6 +11,7 @@ they take room there all the time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from inlay.analysis.cost import bytes_of
 from inlay.analysis.loops import Loop, loops_of
@@ -87,9 +88,10 @@ class ProblemMaker:
             items.append(Item(size, self.unit_of[index], 0, size, self._often[index]))
             for atom in leaves(o.instance.domains[id(o.call)]):
                 by_value[graph.values.find(atom)] = index
-        reads = self._unit_reads(by_value, items)
+        again: dict[int, dict[int, None]] = {}
+        reads = self._unit_reads(by_value, items, again)
         ends = self._ends(by_value)
-        read = {v for found in reads for v in found} | {v for v, _ in ends}
+        read = {v for found in reads for v in found} | {v for v, _ in ends} | again.keys()
         constants, used = self._constants()
         tasks = tuple(
             Task(
@@ -101,6 +103,8 @@ class ProblemMaker:
             )
             for u, members in enumerate(self.units)
         )
+        for value, readers in again.items():
+            items[value] = replace(items[value], again=tuple(tasks[u].makes[0] for u in readers))
         board = self.board
         engines = {e.name: i for i, e in enumerate(board.engines)}
         pieces = {h: i for i, h in enumerate(dict.fromkeys(d.hardware for d in board.devices))}
@@ -140,9 +144,12 @@ class ProblemMaker:
         return tuple(sizes), [tuple(u) for u in used]
 
     def _unit_reads(
-        self, by_value: Mapping[int, int], items: list[Item]
+        self, by_value: Mapping[int, int], items: list[Item], again: dict[int, dict[int, None]]
     ) -> list[dict[int, None]]:
-        """Return the values that each unit reads; inputs are added to the items."""
+        """Return the values that each unit reads; inputs are added to the items.
+
+        What comes round a loop is not waited for: `again` gets the units that read it.
+        """
         inputs: dict[int, int] = {}
         found: list[dict[int, None]] = [{} for _ in self.units]
         for index, own in enumerate(self._reads()):
@@ -150,8 +157,10 @@ class ProblemMaker:
             for atom in own:
                 for source in self._makers(self.graph.values.find(atom), by_value):
                     if source >= 0:
-                        if self.unit_of[source] < unit:  # what comes round a loop is not waited for
+                        if self.unit_of[source] < unit:
                             found[unit][source] = None
+                        elif self.unit_of[source] > unit:
+                            again.setdefault(source, {})[unit] = None
                         continue
                     key = -1 - source
                     if key not in inputs:

@@ -8,7 +8,8 @@ are first needed. `predict` is exactly this, so the time of a prefix does not de
 that is what the search builds on.
 
 A copy is made as often as the value is made or as the task runs that it is for, whichever is less:
-what a loop reads from outside is copied before it. Memory is in `capacity.py`.
+what a loop reads from outside is copied before it. What a loop hands to its next turn is copied when
+it is made, to those that read it there; they do not wait for it. Memory is in `capacity.py`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Item:
         home: the device of an input.
         bound: its greatest size, by which capacities are tested.
         often: how often it is made.
+        again: values of the tasks that read it in the next turn of a loop.
     """
 
     bytes: float
@@ -37,6 +39,7 @@ class Item:
     home: int = 0
     bound: float = 0.0
     often: float = 1.0
+    again: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +179,14 @@ def advance(problem: Problem, state: State, index: int, device: int) -> float:
     for value in task.makes:
         state.home[value] = device
         state.ready[value, device] = end
-    state.end = max(state.end, end)
-    return end
+    last = end
+    for value in task.makes:
+        for reader in problem.items[value].again:
+            there = state.home.get(reader, device)
+            if there != device:
+                last = max(last, bring(problem, state, value, there, problem.items[reader].often))
+    state.end = max(state.end, last)
+    return end if last < INFINITE else INFINITE
 
 
 def finish(problem: Problem, state: State) -> float:
