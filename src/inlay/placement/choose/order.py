@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from inlay.analysis.blocks import nested, operands
 from inlay.ir import make
 from inlay.ir.dims import free_symbols
+from inlay.ir.existentials import opened_dims
 from inlay.ir.expr import (
     Arm,
     Call,
@@ -43,7 +44,6 @@ from inlay.ir.expr import (
 )
 from inlay.ir.module import Module
 from inlay.ir.op import Effect
-from inlay.ir.opening import opened_dims
 from inlay.ir.type_printer import type_text
 from inlay.ir.walk import spine
 
