@@ -26,7 +26,7 @@ from inlay.arith.expr import Int, Sym
 from inlay.codegen.cache import ObjectCache
 from inlay.codegen.image import Image
 from inlay.codegen.shapes import ShapeFunction
-from inlay.ir.expr import Call
+from inlay.ir.expr import Call, Function
 from inlay.ir.kernel import Kernel
 from inlay.ir.module import Module
 from inlay.loop.func import LoopFunction
@@ -34,6 +34,7 @@ from inlay.lower.lower import Hook
 from inlay.machine.board import Board
 from inlay.machine.device import Arch, Device
 from inlay.machine.target import Target
+from inlay.placement.choose.candidates import Candidate
 from inlay.runtime.device import Facts
 from inlay.runtime.native import Callback
 from inlay.schedule.choose import Rule
@@ -208,19 +209,6 @@ class Detection:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """Operations that a device may run as one kernel.
-
-    Attributes:
-        calls: a convex set of them.
-        cost_ns: what it takes there, where that is known.
-    """
-
-    calls: tuple[Call, ...]
-    cost_ns: float | None = None
-
-
 CostHook = Callable[[Call, Mapping[Sym, int]], float | None]
 """A prediction of a call for sizes of dims, in nanoseconds; None leaves it to figures of the board."""
 
@@ -303,9 +291,24 @@ class Backend(Protocol):
         """
         return ""
 
-    def candidates(self, module: Module, board: Board, device: str) -> Sequence[Candidate]:  # noqa: ARG002
-        """Return sets of operations that would be one kernel, besides single ones and fused groups."""
-        return ()
+    def candidates(
+        self, module: Module, board: Board, device: str  # noqa: ARG002
+    ) -> Sequence[Candidate] | None:
+        """Return the sets of operations that a device would run as one kernel each, and nothing else.
+
+        None where it runs operations one by one, as far as it does not `refuse` them, and the compiler
+        groups them. What is chosen becomes a function (`DeviceJob.kernels`, its body) that no pass
+        touches between the planner and `emit`.
+        """
+        return None
+
+    def constant_layouts(self, region: Function) -> Mapping[int, tuple[int, ...]]:  # noqa: ARG002
+        """Return in which order of axes a device wants constant operands of a region, by position.
+
+        They are given in that order, made while compiling; the function of the region begins with the
+        transposes that undo it, so what it means stays what it was.
+        """
+        return {}
 
     def cost(self, arch: Arch) -> CostHook | None:  # noqa: ARG002
         """Return what predicts the time of operations; None leaves that to figures of the board."""

@@ -19,7 +19,7 @@ from inlay.base.diagnostics import Collector
 from inlay.base.instrument import SILENT, Instrument
 from inlay.base.span import NO_SPAN, Span
 from inlay.codegen.backend_table import backend_of, target_of, unavailable
-from inlay.codegen.interface import CostHook
+from inlay.codegen.interface import Backend, CostHook
 from inlay.interp.tensor import Meanings, evaluate_expr
 from inlay.ir.expr import Call, Expr, OpRef
 from inlay.ir.module import Module
@@ -29,13 +29,15 @@ from inlay.memory.explicit_alloc import StorageOptions
 from inlay.ops.table import OperatorTable, table
 from inlay.passes.contract import PassContext
 from inlay.pipeline.detect import find_detected
-from inlay.pipeline.devices import runnable
+from inlay.pipeline.devices import apart, runnable
 from inlay.pipeline.generators import generators
 from inlay.pipeline.memories import memories_of, preferred_memories
 from inlay.pipeline.options import WORTH, PlaceOptions
+from inlay.placement.choose.candidates import CandidateSource
 from inlay.placement.plan_places import Planned, PlanOptions
 from inlay.runtime.session import usable_processors
 from inlay.transforms.fuse_ops import FuseOptions, groups_of
+from inlay.transforms.pack_regions import RegionOptions
 from inlay.transforms.pack_weights import PackOptions
 
 
@@ -91,6 +93,7 @@ def setting_of(
                 calibration=options.calibration,
                 generators=generators(operators, board),
                 hooks=_hooks(board),
+                candidates=_candidates(board),
                 groups=partial(groups_of, operators=operators, options=fusing),
                 host_ends=True,
                 threads=counts,
@@ -98,6 +101,7 @@ def setting_of(
             ),
             StorageOptions: StorageOptions(preferred_memories(board)),
             MemoryOptions: memories_of(board),
+            RegionOptions: RegionOptions({d: b.constant_layouts for d, b in apart(board).items()}),
         },
         instrument=instrument,
     )
@@ -138,6 +142,15 @@ def _hooks(board: Board) -> dict[str, CostHook]:
         if hook is not None:
             found[arch.name] = hook
     return found
+
+
+def _candidates(board: Board) -> dict[str, CandidateSource]:
+    """Return what gives the sets of operations that devices run as one, by name of the device."""
+
+    def of(device: str, backend: Backend) -> CandidateSource:
+        return lambda module: backend.candidates(module, board, device)
+
+    return {device: of(device, backend) for device, backend in apart(board).items()}
 
 
 def _packing(board: Board) -> PackOptions:

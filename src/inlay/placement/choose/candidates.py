@@ -42,8 +42,8 @@ class Candidate:
     cost_ns: float | None = None
 
 
-CandidateSource = Callable[[Module], Sequence[Candidate]]
-"""Gives the candidates of a device in a module that is in A-normal form."""
+CandidateSource = Callable[[Module], Sequence[Candidate] | None]
+"""Gives the candidates of a device in a module in A-normal form; None where it takes no patterns."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,10 +85,11 @@ class Offers:
 
 def offers_of(module: Module, sources: Mapping[str, CandidateSource]) -> Offers | None:
     """Return what devices offer for a module, asked by their names; None where none is asked."""
-    if not sources:
+    offered = {device: source(module) for device, source in sources.items()}
+    found = {device: candidates for device, candidates in offered.items() if candidates is not None}
+    if not found:
         return None
-    found = tuple(c for source in sources.values() for c in source(module))
-    return Offers(frozenset(sources), found)
+    return Offers(frozenset(found), tuple(c for own in found.values() for c in own))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,8 +7,8 @@ so that the optimality gap is stated. Budgets are numbers of steps, so the same 
 answer everywhere.
 
 **Sets of tasks.** A candidate of a device is a convex set of tasks that it runs as one, for one cost.
-Using candidates contracts the problem; which ones to use is tried for all combinations where there are
-few, else one after the other while time falls.
+Using candidates contracts the problem. Where there are few, all combinations are tried; of many, the
+largest that do not overlap are tasks that may as well be on other devices.
 """
 
 from __future__ import annotations
@@ -96,9 +96,8 @@ def optimise(
             chosen: tuple[TaskSet, ...] = ()
             for c in sorted(usable, key=lambda c: (-len(c.tasks), c.cost, min(c.tasks))):
                 if _disjoint((*chosen, c)):
-                    tried = _with(problem, (*chosen, c), budget)
-                    if tried is not None and (best is None or tried.time < best.time):
-                        best, chosen = tried, (*chosen, c)
+                    chosen = (*chosen, c)
+            best = _better(best, _with(problem, chosen, budget, free=True))
     if best is None:
         return None
     bound = best.bound if not best.used else 0.0
@@ -237,10 +236,10 @@ def _is_convex(problem: Problem, tasks: frozenset[int]) -> bool:
 
 
 def _with(
-    problem: Problem, used: tuple[TaskSet, ...], budget: tuple[int, int]
+    problem: Problem, used: tuple[TaskSet, ...], budget: tuple[int, int], *, free: bool = False
 ) -> Outcome | None:
-    """Solve a problem in which candidates are used: each is one task."""
-    contracted, members = contract(problem, used)
+    """Solve a problem in which candidates are used: each is one task; `free` as for `contract`."""
+    contracted, members = contract(problem, used, free=free)
     if contracted is None:
         return None
     found = _solve(contracted, (), budget)
@@ -250,15 +249,23 @@ def _with(
     for device, group in zip(found.assignment, members, strict=True):
         for index in group:
             assignment[index] = device
-    return replace(found, assignment=tuple(assignment), used=used)
+    taken = tuple(c for c in used if all(assignment[i] == c.device for i in c.tasks))
+    return replace(found, assignment=tuple(assignment), used=taken)
 
 
 def contract(
-    problem: Problem, used: Sequence[TaskSet]
+    problem: Problem, used: Sequence[TaskSet], *, free: bool = False
 ) -> tuple[Problem | None, list[tuple[int, ...]]]:
     """Return the problem with each candidate as one task, and the old tasks of each new one.
 
-    None where the candidates cannot be run one after the other.
+    Args:
+        problem: to be contracted.
+        used: the candidates.
+        free: whether each may as well be on another device that can run all of its tasks, one after
+            the other; else it is on its own.
+
+    Returns:
+        None where the candidates cannot be run one after the other.
     """
     owner = {i: c for c in used for i in c.tasks}
     units: list[tuple[int, ...]] = []
@@ -284,11 +291,23 @@ def contract(
         candidate = owner[group[0]]
         makes = tuple(v for i in group for v in problem.tasks[i].makes)
         reads = dict.fromkeys(v for i in group for v in problem.tasks[i].reads)
-        costs = tuple(candidate.cost if d == candidate.device else None for d in problem.devices)
+        costs = tuple(
+            candidate.cost
+            if d == candidate.device
+            else _together([problem.tasks[i] for i in group], d) if free else None
+            for d in problem.devices
+        )
         outer = tuple(v for v in reads if v not in set(makes))
         constants = tuple(dict.fromkeys(c for i in group for c in problem.tasks[i].constants))
         tasks.append(Task(costs, outer, makes, problem.tasks[group[0]].weight, constants))
     return replace(problem, tasks=tuple(tasks), items=items), order
+
+
+def _together(tasks: Sequence[Task], device: int) -> float | None:
+    """Return what tasks cost on a device one after the other; None where it cannot run all."""
+    costs = [task.costs[device] for task in tasks]
+    known = [c for c in costs if c is not None]
+    return sum(known) if len(known) == len(costs) else None
 
 
 def _ordered(problem: Problem, units: list[tuple[int, ...]]) -> list[tuple[int, ...]] | None:
