@@ -47,9 +47,10 @@ wheel: setup-release  ## Build dist/: a wheel for any Linux with this C library 
 fuzz: setup-dev  ## Search for inputs that break a reader: SECONDS=60 [SEED=0] [TARGETS="onnx inl"]
 	$(PY) -m tests.fuzz.run --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0) $(TARGETS)
 
-lint: setup-dev  ## Check style; the number of long files and functions may only fall
+lint: setup-dev  ## Check style, dead code and sizes; the number of long files and functions may only fall
 	$(PY) -m ruff check .
 	@$(PY) tools/report_sizes.py
+	@$(PY) tools/report_dead.py
 
 types: setup-dev  ## Check types; the number of errors may only fall
 	$(PY) tools/check_types.py

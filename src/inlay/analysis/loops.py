@@ -84,10 +84,6 @@ class Loop:
     exact: bool
     captured: tuple[Var, ...]
 
-    def of_role(self, role: Role) -> tuple[Var, ...]:
-        """Return the parameters that have a role."""
-        return tuple(p for p, r in zip(self.function.params, self.roles, strict=True) if r is role)
-
 
 def loops_of(root: Function) -> tuple[Loop, ...]:
     """Return the loops of a function, outer ones first; functions of one turn are not loops."""

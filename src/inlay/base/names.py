@@ -15,8 +15,6 @@ _C_WORDS = frozenset(
     """.split()
 )
 _NUMBERED = re.compile(r"(.+)_[0-9]+")
-_ESCAPED = re.compile(r"^[0-9]|[^A-Za-z0-9]")
-_ESCAPE = re.compile(r"__|_([0-9a-f]+)_")
 _NOT_WORD = re.compile(r"[^A-Za-z0-9_]")
 
 

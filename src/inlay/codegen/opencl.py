@@ -8,7 +8,7 @@ any number of items is right. A phase that is not parallel has one item.
 
 Every buffer is a memory object and a distance in bytes: planned blocks hold many tensors, and
 sub-buffers of OpenCL begin only at coarse alignments. Then come the integers, then, for a phase with
-assertions, a word in which the least number of a failed assertion is left; it begins as `NO_FAILURE`.
+assertions, a word in which the least number of a failed assertion is left; it begins as all ones.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ from inlay.machine.target import Target
 
 OPENCL = Target(dialect=OPENCL_C)
 """What is known of a device before its board says more."""
-NO_FAILURE = 0xFFFFFFFF
-"""What the word of a phase with assertions holds when all of them hold."""
 
 
 MOST_PARTS = 256

@@ -108,11 +108,6 @@ class Engine:
     dims: int = 1
     queues: int = 1
 
-    @property
-    def is_asynchronous(self) -> bool:
-        """Whether devices go on while it copies."""
-        return not self.device
-
 
 class OrderKind(StrEnum):
     """How one queue waits for another."""

@@ -51,11 +51,6 @@ class Plan:
     algorithm: str
 
     @property
-    def is_optimal(self) -> bool:
-        """Whether no plan can be smaller."""
-        return self.peak == self.lower_bound
-
-    @property
     def gap(self) -> float:
         """How far above the lower bound it is, as a fraction of the bound."""
         return self.peak / self.lower_bound - 1 if self.lower_bound else 0.0

@@ -51,7 +51,7 @@ def test_a_counted_loop_of_the_builder() -> None:
     assert loop.bound == make.to_int(n)
     assert loop.exact
     assert loop.captured == (w,)
-    assert [v.name for v in loop.of_role(FILLED)] == ["stack0"]
+    assert [p.name for p, r in zip(loop.function.params, loop.roles, strict=True) if r is FILLED] == ["stack0"]
 
 
 def test_a_loop_with_a_condition_appends_rows_and_has_no_count() -> None:

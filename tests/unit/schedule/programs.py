@@ -91,3 +91,18 @@ def elementwise(*shape: Int | int) -> LoopFunction:
     t = te.compute(shape, lambda *i: x[i] * z[i], name="t")
     y = te.compute(shape, lambda *i: te.maximum(t[i] + t[i], 0.0), name="y", tag="b")
     return from_te("elementwise", [x, z], [y])
+
+
+def stencil(n: Int | int) -> LoopFunction:
+    """A padded row and a sum of three neighbors; the temporary is costly, so it is not inlined."""
+    x = te.placeholder((n, 12), F32, "x")
+    k = te.reduce_axis("k", 3)
+    p = te.compute(
+        (n, 14),
+        lambda i, j: te.select(
+            (te.index(j) >= 1) & (te.index(j) < 13), x[i, j - 1] * x[i, j - 1] * 3.0, 0.0
+        ),
+        name="p",
+    )
+    y = te.compute((n, 12), lambda i, j: te.sum_over(k, p[i, j + k] * p[i, j]), name="y")
+    return from_te("stencil", [x], [y])

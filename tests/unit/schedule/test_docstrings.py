@@ -20,9 +20,6 @@ from tests.unit.schedule.programs import hold_law
 
 NAMES = sorted(info.name for info in pkgutil.iter_modules(primitives.__path__))
 HEADS = {
-    "compute_at": "(x: f32[n + 1]) -> (y: f32[n]) over (n)",
-    "reverse_compute_at": "(x: f32[8*n]) -> (y: f32[8*n]) over (n)",
-    "tile": "(x: f32[8, 4]) -> (y: f32[8, 4])",
     "split_vector": "(x: f32[8*n]) -> (y: f32[8*n]) over (n)",
     "vectorize": "(x: f32[8*n]) -> (y: f32[8*n]) over (n)",
     "unroll": "(x: f32[4]) -> (y: f32[4])",

@@ -16,8 +16,7 @@ from inlay.loop.scalar import ReduceOp
 from inlay.schedule.state import Illegal, Schedule, illegal
 from inlay.schedule.trace import find_primitive
 from tests.examples import examples
-from tests.unit.schedule.programs import dim, elementwise, gemm, hold_law
-from tests.unit.schedule.test_moves import stencil
+from tests.unit.schedule.programs import dim, elementwise, gemm, hold_law, stencil
 from tests.unit.schedule.test_rules import broadcast, pool, reduction, transpose
 
 
@@ -48,8 +47,7 @@ PROGRAMS: dict[str, tuple[Callable[[], LoopFunction], list[tuple[int, ...]]]] = 
 STEPS = [
     "split", "split", "split_cascade", "reorder", "reorder", "fuse", "merge", "merge", "move_after",
     "decompose_reduction", "rfactor", "vectorize", "unroll", "parallel", "set_scope", "set_scope",
-    "cache_write", "cache_read", "compute_at", "compute_at", "reverse_compute_at", "inline",
-    "reverse_inline", "tile", "merge_axes", "distribute",
+    "cache_write", "cache_write", "inline", "inline", "merge_axes", "distribute",
 ]  # fmt: skip
 
 
@@ -75,9 +73,7 @@ def apply_one(s: Schedule, name: str, draw: Callable[[int], int]) -> None:
             args = ([pick(around), pick(around)],)
         case "fuse" | "merge" | "move_after":
             args = (pick(loops), pick(loops))
-        case "tile":
-            args = (pick(loops), pick(loops), number, 2)
-        case "decompose_reduction" | "compute_at" | "reverse_compute_at":
+        case "decompose_reduction":
             args = (pick(blocks), pick(loops))
         case "rfactor":
             block = pick(blocks)
@@ -86,9 +82,7 @@ def apply_one(s: Schedule, name: str, draw: Callable[[int], int]) -> None:
             args = (pick(temporaries), ["stack", "register", "workspace"][draw(3)], pick(loops))
         case "cache_write":
             args = (pick(blocks), "register")
-        case "cache_read":
-            args = (pick(blocks), pick(list(s._indexed().buffers)), "workspace")
-        case "inline" | "reverse_inline":
+        case "inline":
             args = (pick(blocks),)
         case "merge_axes":
             args = ()

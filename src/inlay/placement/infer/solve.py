@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from inlay.placement.infer.graph import Edge, Graph, Machine, Support
 
 _FREE = -1
-_LATE = 4
 
 
 @dataclass(slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from inlay.arith.expr import to_int
+from inlay.arith.expr import fresh, lit, to_int
 from inlay.loop.buffer import Buffer, Scope
-from inlay.loop.stmt import Alloc, Block, For, IterKind
+from inlay.loop.scalar import Load
+from inlay.loop.stmt import Alloc, Block, BlockIter, For, IterKind, LoopKind, Stmt, Store
 from inlay.loop.walk import Rewrite, seq, stores_of
-from inlay.schedule.primitives.cache_read import copy_nest
 from inlay.schedule.state import Place, Schedule, illegal, primitive
 
 
@@ -64,7 +64,7 @@ def cache_write(s: Schedule, block: str, scope: str) -> str:
     s.replace(place, new)
     name = s.fresh_name(f"{block}_copy")
     nest = s.body if outermost is None else s.loop_place(outermost).stmt
-    both = seq(nest, copy_nest(s, name, temporary, b))
+    both = seq(nest, _copy_nest(s, name, temporary, b))
     if outermost is None:
         s.set_body(Alloc(temporary, both))
     else:
@@ -76,3 +76,16 @@ def cache_write(s: Schedule, block: str, scope: str) -> str:
 def _outermost_loop(place: Place) -> str | None:
     names = [p.stmt.var.name for p in place.above() if isinstance(p.stmt, For)]
     return names[-1] if names else None
+
+
+def _copy_nest(s: Schedule, name: str, source: Buffer, target: Buffer) -> Stmt:
+    """Return loops around a block that copies all of one buffer to another of its shape."""
+    iters = [BlockIter(fresh(f"c{d}"), n, IterKind.SPATIAL) for d, n in enumerate(source.shape)]
+    loops = [s.fresh_loop(f"{name}_{d}") for d in range(len(iters))]
+    at = tuple(to_int(i.sym) for i in iters)
+    result: Stmt = Block(
+        name, tuple(iters), tuple(map(to_int, loops)), Store(target, at, Load(source, at))
+    )
+    for var, i in zip(reversed(loops), reversed(iters), strict=True):
+        result = For(var, lit(0), i.extent, LoopKind.SERIAL, result)
+    return result

@@ -26,7 +26,7 @@ def merge(s: Schedule, first: str, second: str) -> None:
           block b(w: spatial n = i) { y[w] = t[w] + 1.0:f32 }
         }
 
-    Other systems: loop fusion; compute_at and reverse_compute_at do this and move loops at once.
+    Other systems: loop fusion.
     Legal if both have the same range and kind, stand next to each other, and each buffer that one
     writes and the other touches is touched by an iteration of the one only where the same iteration
     of the other does.
