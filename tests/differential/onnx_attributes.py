@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import onnxruntime
 from onnx import AttributeProto, ModelProto, defs, helper
-from onnx.backend.test.case.node import collect_testcases
 
 from inlay.base.diagnostics import InlayError
+from tests import onnx_tests
 from tests.unit.importers.onnx.models import load, run
 
 Inputs = dict[str, np.ndarray]
@@ -56,7 +56,7 @@ def nodes(only: tuple[str, ...]) -> Iterator[tuple[ModelProto, Inputs]]:
     """Give models of one node, and inputs, on which both agree that they are right."""
     count: Counter[str] = Counter()
     seen: set[tuple[str, ...]] = set()
-    for case in collect_testcases(None):
+    for case in onnx_tests.load("node"):
         graph, (arrays, _) = case.model.graph, case.data_sets[0]
         node = graph.node[0]
         kind = (node.op_type, *sorted(a.name for a in node.attribute))

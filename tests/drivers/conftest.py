@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.drivers.build import SANITIZE, build
-from tests.system import lacks_sanitizer, need
+from tests.drivers.build import build
+from tests.system import need
 
 
 @pytest.fixture(scope="session")
 def suite(tmp_path_factory) -> Path:
     need("gcc")
-    sanitize = () if lacks_sanitizer("address,undefined") else SANITIZE
-    return build(tmp_path_factory.mktemp("drivers"), sanitize)
+    return build(tmp_path_factory.mktemp("drivers"))

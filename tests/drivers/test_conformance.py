@@ -42,7 +42,7 @@ def test_host(suite, options):
     passed(run(suite, "host", f"memory=16777216 {options}"))
 
 
-@pytest.mark.parametrize("options", ["", "units=2"])
+@pytest.mark.parametrize("options", ["", pytest.param("units=2", marks=pytest.mark.slow)])
 def test_opencl(suite, options):
     passed(run(suite, "opencl", options, str(suite / "opencl")))
 
@@ -56,7 +56,11 @@ def test_native(suite, options):
     ("driver", "options"),
     [
         ("null", ""),
-        *(("host", f"memory=16777216 units=2 seed={s}") for s in range(4)),
+        ("host", "memory=16777216 units=2 seed=0"),
+        *(
+            pytest.param("host", f"memory=16777216 units=2 seed={s}", marks=pytest.mark.slow)
+            for s in range(1, 4)
+        ),
         ("native", "units=2 threads=2"),
         ("opencl", ""),
     ],

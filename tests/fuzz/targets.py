@@ -21,7 +21,6 @@ from random import Random
 
 import numpy as np
 import onnx
-from onnx.backend.test.loader import load_model_tests
 
 from inlay.analysis.infer_types import infer_types
 from inlay.api import compilation
@@ -43,6 +42,7 @@ from tests.fuzz.draw_control import drawn
 from tests.fuzz.mutate_inlay import executable
 from tests.fuzz.mutate_onnx import damaged_bytes, damaged_model
 from tests.fuzz.mutate_text import damaged_text
+from tests.onnx_tests import load
 from tests.runtime_c.build import drive, write
 from tests.unit.runtime.generate import CALLBACKS
 from tests.unit.runtime.test_agreement import ARGUMENTS
@@ -138,8 +138,8 @@ def small_models() -> tuple[bytes, ...]:
 
 @functools.cache
 def many_models() -> tuple[bytes, ...]:
-    """Return these, and the models of the ONNX backend tests that are small (some 10 s)."""
-    found = [t.model for t in load_model_tests(kind="node") if t.model is not None]
+    """Return these, and the models of the ONNX backend tests that are small."""
+    found = [t.model for t in load("node") if t.model is not None]
     data = (m.SerializeToString() for m in found)
     return (*small_models(), *(d for d in data if len(d) < 8000))
 

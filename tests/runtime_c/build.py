@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests.data import REPOSITORY
+from tests.native import BuildError, compiled, linked
 from tests.system import lacks_sanitizer
 
 CORE = sorted((REPOSITORY / "runtime" / "src").glob("*.c"))
@@ -17,7 +16,12 @@ NATIVE = [
     REPOSITORY / "runtime/src/platform" / name
     for name in ("native.c", "native_program.c", "wire.c")
 ]
+DRIVER = REPOSITORY / "tests/runtime_c/driver.c"
 MODES = {"sequential": 0, "parallel": 1, "replay": 2}
+STRICT = [
+    "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wstrict-prototypes",
+    "-Wundef", "-Wdouble-promotion", "-Werror",
+]  # fmt: skip
 INCLUDES = ["-I", str(REPOSITORY / "runtime" / "include"), "-I", str(REPOSITORY / "runtime/src")]
 
 
@@ -33,36 +37,30 @@ def build(sanitizer: str) -> Path:
     Raises:
         NoSanitizerError: the compiler has none.
     """
-    sources = [*CORE, *PLATFORM, *NATIVE, REPOSITORY / "tests/runtime_c/driver.c"]
-    folder = REPOSITORY / "build" / "sanitized"
-    name = f"{sanitizer.replace(',', '-')}-{_digest(sources)}"
-    if not (folder / name).exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as place:
-            _compile(sources, sanitizer, Path(place) / name).replace(folder / name)
-    return folder / name
-
-
-def _digest(sources: Sequence[Path]) -> str:
-    read = sorted([*sources, *REPOSITORY.glob("runtime/**/*.h"), *REPOSITORY.glob("runtime/**/*.inc")])
-    return hashlib.sha256(b"".join(p.read_bytes() for p in [*read, Path(__file__)])).hexdigest()[:16]
-
-
-def _compile(sources: Sequence[Path], sanitizer: str, program: Path) -> Path:
-    flags = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", f"-fsanitize={sanitizer}", "-pthread",
-             "-fno-sanitize-recover=all", "-DINLAY_POLL_INTERVAL=500"]  # fmt: skip
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-DINLAY_POLL_INTERVAL=500"]
     if sanitizer == "thread":
         flags.append("-DINLAY_RACES=0")
-    done = subprocess.run(
-        ["gcc", *flags, *INCLUDES, *sources, "-o", program],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode and (reason := lacks_sanitizer(sanitizer)):
-        raise NoSanitizerError(reason)
-    assert done.returncode == 0, done.stderr
-    return program
+    return program([*CORE, *PLATFORM, *NATIVE, DRIVER], sanitizer, flags)
+
+
+def program(sources: Sequence[Path], sanitizer: str, flags: Sequence[str] = ("-std=c11",)) -> Path:
+    """Return a program with a sanitizer.
+
+    Raises:
+        NoSanitizerError: the compiler has none.
+    """
+    sanitize = ["-O1", "-g1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-pthread"]
+    try:
+        return linked(compiled(sources, [*flags, *sanitize, *INCLUDES]), sanitize)
+    except BuildError as failure:
+        if reason := lacks_sanitizer(sanitizer):
+            raise NoSanitizerError(reason) from failure
+        raise
+
+
+def strict_objects() -> list[Path]:
+    """Return the objects of the core, compiled as strict C99 without a warning."""
+    return compiled(CORE, [*STRICT, "-O1", *INCLUDES])
 
 
 def drive(

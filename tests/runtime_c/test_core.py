@@ -20,19 +20,15 @@ from inlay.bytecode.program import AccessCode, Constant, CopyBody, DeviceRecord,
 from inlay.bytecode.spec import Dim, TensorSpec
 from inlay.runtime.session import executable_of
 from tests.data import REPOSITORY
-from tests.runtime_c.build import CORE, INCLUDES, MODES, PLATFORM, NoSanitizerError, write
+from tests.runtime_c.build import MODES, PLATFORM, NoSanitizerError, program, write
 from tests.runtime_c.build import build as driver_with
 from tests.runtime_c.build import drive as driven
+from tests.runtime_c.build import strict_objects as strictly_compiled
 from tests.system import need, need_sanitizer, needs
 from tests.unit.bytecode.test_container import reseal
 from tests.unit.runtime.generate import CALLBACKS, Generator
 from tests.unit.runtime.generate_flow import FlowGenerator
 from tests.unit.runtime.test_agreement import ARGUMENTS
-
-STRICT = [
-    "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wstrict-prototypes",
-    "-Wundef", "-Wdouble-promotion", "-Werror",
-]  # fmt: skip
 
 pytestmark = [
     pytest.mark.cc,
@@ -46,16 +42,9 @@ def test_generated_files_are_fresh():
 
 
 @pytest.fixture(scope="module")
-def strict_objects(tmp_path_factory) -> list[Path]:
+def strict_objects() -> list[Path]:
     need("nm")
-    folder = tmp_path_factory.mktemp("strict")
-    found = []
-    for source in CORE:
-        found.append(folder / f"{source.stem}.o")
-        command = ["gcc", *STRICT, "-O1", *INCLUDES, "-c", source, "-o", found[-1]]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-    return found
+    return strictly_compiled()
 
 
 def test_core_needs_only_memory_functions_of_libc(strict_objects):
@@ -354,32 +343,21 @@ def test_truncated_files_under_sanitizers(driver, tmp_path):
     assert all(line.startswith("container.") for line in lines)
 
 
+def room(name: str, sanitizer: str, sources: list[Path]) -> subprocess.CompletedProcess[str]:
+    """Run the program of a test that needs little of the runtime."""
+    need_sanitizer(sanitizer)
+    made = program([*sources, REPOSITORY / f"tests/runtime_c/{name}.c"], sanitizer)
+    return subprocess.run([made], check=False, capture_output=True, text=True, timeout=120)
+
+
 @pytest.mark.parametrize("name", ["blocks", "choice"])
-def test_a_room_alone(tmp_path, name):
-    need_sanitizer("address,undefined")
-    program = tmp_path / name
-    sources = [REPOSITORY / f"runtime/src/{name}.c", REPOSITORY / f"tests/runtime_c/{name}.c"]
-    flags = ["-std=c11", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    done = subprocess.run(
-        ["gcc", *flags, *INCLUDES, *sources, "-o", program],
-        check=False, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    ran = subprocess.run([program], check=False, capture_output=True, text=True, timeout=120)
+def test_a_room_alone(name):
+    ran = room(name, "address,undefined", [REPOSITORY / f"runtime/src/{name}.c"])
     assert ran.returncode == 0, ran.stdout + ran.stderr[-3000:]
 
 
-def test_thread_pool_under_the_thread_sanitizer(tmp_path):
-    need_sanitizer("thread")
-    program = tmp_path / "pool"
-    sources = [*PLATFORM, REPOSITORY / "tests/runtime_c/pool.c"]
-    flags = ["-std=c11", "-O1", "-g", "-fsanitize=thread", "-pthread"]
-    done = subprocess.run(
-        ["gcc", *flags, *INCLUDES, *sources, "-o", program],
-        check=False, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    ran = subprocess.run([program], check=False, capture_output=True, text=True, timeout=120)
+def test_thread_pool_under_the_thread_sanitizer():
+    ran = room("pool", "thread", PLATFORM)
     if "unexpected memory mapping" in ran.stderr:
         pytest.skip("the thread sanitizer does not run on this kernel")
     assert ran.returncode == 0, ran.stdout + ran.stderr[-3000:]
