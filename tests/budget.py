@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 
 BUDGETS = Path(__file__).with_name("budget.toml")
+START = "start"
+"""What is no test's: importing and collecting in each process, and handing tests out."""
 FILES = 40
 """How many files are listed: where to look when a part is beyond its budget."""
 
@@ -37,26 +39,36 @@ class Budget:
     """Measures each phase of each test where it runs, and sums up where the run is reported."""
 
     def __init__(self) -> None:
-        self._mark = used()
+        self._mark = 0.0
+        self._start = 0.0
         self._spent: collections.Counter[str] = collections.Counter()
         self._files: collections.Counter[str] = collections.Counter()
+
+    def pytest_collection_finish(self) -> None:
+        self._start = self._mark = used()
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self) -> Generator:
         outcome = yield
         now = used()
         # A report carries its attributes from the process of the test to the one that prints.
-        outcome.get_result().processor_seconds = now - self._mark
-        self._mark = now
+        report = outcome.get_result()
+        report.processor_seconds = now - self._mark
+        report.start_seconds = self._start  # with the first report of a process
+        self._mark, self._start = now, 0.0
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         seconds = getattr(report, "processor_seconds", 0.0)
         self._spent[part_of(report.nodeid)] += seconds
+        self._spent[START] += getattr(report, "start_seconds", 0.0)
         self._files[report.nodeid.partition("::")[0]] += seconds
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         budgets = tomllib.loads(BUDGETS.read_text(encoding="utf-8"))
         terminalreporter.section("processor seconds by part")
+        if terminalreporter.config.getoption("numprocesses", None):
+            times = os.times()
+            self._spent[START] += times.user + times.system  # of the process that hands out tests
         for part, seconds in self._spent.most_common():
             budget = budgets["parts"].get(part, budgets["other"])
             mark = "  beyond its budget" if seconds > budget else ""

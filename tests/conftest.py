@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import gc
 import hashlib
+import itertools
 from pathlib import Path
 
 import pytest
@@ -24,19 +25,23 @@ settings.register_profile(
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.register_profile("whole", settings.get_profile("sample"), max_examples=60)
+settings.register_profile("whole", settings.get_profile("sample"), max_examples=120)
 settings.register_profile("thorough", settings.get_profile("sample"), max_examples=1000)
 settings.load_profile("sample")
 
-GROUPS = {
-    "tests/drivers": "drivers",
-    "tests/runtime_c": "runtime-c",
-    "tests/fuzz": "onnx-tests",
-    "tests/models/test_onnx_conformance.py": "onnx-tests",
-    "tests/unit/compat": "onnx-tests",
-}
-"""What tests share that is slow to make, once for each process: compiled suites, the tests of ONNX. All
-of a group run in one process (`--dist loadgroup`)."""
+TOGETHER = ("tests/drivers",)
+"""Folders whose tests share what is slow to make, once for each process: they run in one process."""
+
+BLOCK = 40
+"""So many tests that follow each other in a file are handed to a process at a time: handing out each alone
+costs more than many of them take. Of slow ones few, so that no process ends long after the others."""
+SLOW_BLOCK = 8
+
+
+@pytest.fixture(scope="session")
+def kernels(tmp_path_factory) -> str:
+    """A cache for tests that compile nearly the same again and again."""
+    return str(tmp_path_factory.mktemp("kernels"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,12 +59,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        place = item.path.relative_to(data.REPOSITORY).as_posix()
-        for start, group in GROUPS.items():
-            if place.startswith(start):
-                item.add_marker(pytest.mark.xdist_group(group))
     draw_samples(items)
+    for file, members in itertools.groupby(items, key=lambda item: item.path):
+        place = file.relative_to(data.REPOSITORY).as_posix()
+        group = next((start for start in TOGETHER if place.startswith(start)), "")
+        size = 0.0
+        for item in members:
+            name = group or f"{place}-{int(size)}"
+            size += 1 / (SLOW_BLOCK if item.get_closest_marker("slow") else BLOCK)
+            item.add_marker(pytest.mark.xdist_group(name))
 
 
 def draw_samples(items: list[pytest.Item]) -> None:
