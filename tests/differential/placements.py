@@ -7,6 +7,7 @@ A draw that fails is told as the command that runs it again.
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ def alone(case: Case, cache: str) -> Alone:
     return Alone(case, runs, [executable.run(run.inputs) for run in runs])
 
 
+@functools.cache
 def nameable(model: Path, board: str, device: str) -> list[tuple[str, ...]]:
     """Return what pins may call each operation that a device can run."""
     found = inlay.explain(model, board).operations

@@ -63,7 +63,7 @@ CALLS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("name", "sample"), CALLS)
 def test_large_calls_agree_with_the_reference(name: str, sample: Sample, threads: int) -> None:

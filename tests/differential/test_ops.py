@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 
 import numpy as np
@@ -14,12 +14,15 @@ from inlay.ops.table import table
 from tests.differential.executors import EXECUTORS, Executor, prepare, sum_length
 from tests.tolerance import assert_close
 
+Variant = tuple[Sample, bool]
+"""A sample, and whether its sizes are symbols."""
+
 
 def cases() -> Iterator[object]:
-    """Every executor with every sample, symbolic dims too.
+    """Every executor with every sample, symbolic dims too: for each operator some, and the rest, slow.
 
     A few of each operator are drawn for the executors that take long, of those with symbolic dims
-    where there are any; `test_ops_to_loops` draws more, from the same samples. The rest is slow.
+    where there are any; `test_ops_to_loops` draws more, from the same samples.
     """
     for e, d in itertools.product(EXECUTORS, table()):
         if not e.supports(d):
@@ -29,18 +32,26 @@ def cases() -> Iterator[object]:
         drawn = set(hard)
         if e.most is not None and len(hard) > e.most:
             drawn = set(Random(d.name).sample(hard, e.most))
-        for i, (s, symbolic) in enumerate(variants):
-            yield pytest.param(
-                e, d, s, symbolic,
-                id=f"{e.name}-{d.name}-{s.name}{'-symbolic' * symbolic}",
-                marks=[] if i in drawn else [pytest.mark.slow],
-            )  # fmt: skip
+        rest = [i for i in range(len(variants)) if i not in drawn]
+        for name, part, marks in (("some", sorted(drawn), ()), ("rest", rest, (pytest.mark.slow,))):
+            if part:
+                members = [variants[i] for i in part]
+                yield pytest.param(e, d, members, id=f"{e.name}-{d.name}-{name}", marks=marks)
 
 
-@pytest.mark.parametrize(("executor", "d", "s", "symbolic"), list(cases()))
+@pytest.mark.parametrize(("executor", "d", "variants"), list(cases()))
 def test_executor_agrees_with_the_reference(
-    executor: Executor, d: OpDef, s: Sample, symbolic: bool
+    executor: Executor, d: OpDef, variants: Sequence[Variant]
 ) -> None:
+    for s, symbolic in variants:
+        try:
+            agree(executor, d, s, symbolic=symbolic)
+        except Exception as failure:
+            failure.add_note(f"sample {s.name}{', symbolic' * symbolic}")
+            raise
+
+
+def agree(executor: Executor, d: OpDef, s: Sample, *, symbolic: bool) -> None:
     setup = prepare(d, s, symbolic=symbolic)
     expected = d.evaluate(s.attrs, *s.args)
     expected = expected if isinstance(expected, tuple) else (expected,)

@@ -15,6 +15,7 @@ WIDTHS = (1, 2, 3, 7, 8, 9, 15, 16, 17, 20, 24, 31, 32, 33, 40, 47, 48, 49, 63, 
 
 
 @pytest.mark.llvm
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("rows", [1, 4, 9])
 def test_products_and_sums_of_every_width(rows: int) -> None:
     products = {f"p{n}": n for n in WIDTHS}

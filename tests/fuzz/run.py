@@ -36,7 +36,7 @@ def fuzz(name: str, target: Target, *, seed: int, seconds: float, driver: Path |
     with tempfile.TemporaryDirectory() as folder:
         current = Path(folder) / "current"
         while time.monotonic() < end:
-            left = max(end - time.monotonic(), 1)
+            left = max(end - time.monotonic(), 0.1)
             command = [sys.executable, "-m", "tests.fuzz.run", "--child", str(current), "--seed",
                        str(seed), "--seconds", str(left), name]  # fmt: skip
             if driver is not None:

@@ -13,7 +13,7 @@ from tests.runtime_c.build import build
 from tests.system import lacks_sanitizer, need_sanitizer
 
 NAMES = ("onnx", "onnx-compile", "inl", "inlay")
-SECONDS = 1
+SECONDS = 0.5
 """What each target gets in `make test`."""
 
 
@@ -38,7 +38,9 @@ def test_corpus(driver, name):
     assert not wrong
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n == "onnx-compile" else n for n in NAMES]
+)
 def test_search(driver, name):
     if name == "inlay" and driver is None:
         need_sanitizer("address,undefined")

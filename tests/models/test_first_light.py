@@ -15,8 +15,6 @@ from tests.data import REPOSITORY, cases, data_path, minilm, model_case
 
 MODELS = (
     "mnist8",
-    "ultraface_rfb320",
-    "super_resolution",
     "micro_kws_fp32",
     "gen_early_exit_script_onnx",
     "gen_scan_rnn_onnx",

@@ -28,6 +28,7 @@ def assert_equal(found, expected, p: Program) -> None:
         assert np.array_equal(a, b, equal_nan=True), (p, a, b)
 
 
+@settings(max_examples=examples(10))
 @given(programs())
 def test_bytecode_means_what_the_program_means(p: Program):
     """Storage, plan and virtual machine; kernels are evaluated."""
@@ -36,7 +37,7 @@ def test_bytecode_means_what_the_program_means(p: Program):
 
 
 @pytest.mark.llvm
-@settings(max_examples=examples(15))
+@settings(max_examples=examples(6))
 @given(programs(max_statements=6))
 def test_native_code_means_what_the_program_means(p: Program):
     """The whole route: passes, schedules, native code, the C runtime, in all its modes."""
@@ -54,7 +55,7 @@ def test_native_code_means_what_the_program_means(p: Program):
         assert executable.live_objects() == 0
 
 
-@settings(max_examples=examples(10))
+@settings(max_examples=examples(6))
 @given(programs())
 def test_compiling_twice_gives_equal_bytes(p: Program):
     first, second = (to_bytes(compile_with_python_kernels(p.module)[0]) for _ in range(2))

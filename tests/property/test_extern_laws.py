@@ -57,7 +57,7 @@ def with_externs_for(module: Module, names: frozenset[str]) -> Module:
 
 
 @pytest.mark.llvm
-@settings(max_examples=examples(12))
+@settings(max_examples=examples(5))
 @given(programs(max_statements=6), st.frozensets(st.sampled_from(REPLACED), min_size=1), st.integers(0, 99))
 def test_externs_mean_what_they_stand_for(p: Program, names: frozenset[str], seed: int):
     module = with_externs_for(p.module, names)

@@ -61,7 +61,7 @@ def test_a_copy_is_equal_and_apart(p: Program):
 
 
 @given(programs())
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(10))
 def test_reading_broken_text_is_an_error_and_no_crash(p: Program):
     text = print_module(p.module)
     for at in range(7, len(text), max(len(text) // 12, 1)):

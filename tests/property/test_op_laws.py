@@ -95,7 +95,7 @@ def test_convolutions(w, groups, c, oc):
     holds("conv_nhwc", Sample("law", a, (x, weights), (names, weights.shape)))
 
 
-@settings(max_examples=examples(8))  # many elements, each with a guard of several conditions
+@settings(max_examples=examples(4))  # many elements, each with a guard of several conditions
 @given(windows(), st.integers(1, 2), small, small, st.integers(0, 1))
 def test_transposed_convolutions(w, groups, c, oc, more):
     kernel, strides, dilations, pads, spatial = w

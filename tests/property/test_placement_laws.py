@@ -39,6 +39,7 @@ from inlay.transforms import (
 )
 from tests.differential.machines import draw_board
 from tests.differential.onnx_draw import Draw
+from tests.examples import examples
 from tests.property.gen_ir import Program, assert_same, programs, run
 from tests.unit.placement.cases import B2, B2X, M2, N, assert_alike, everything, normal
 
@@ -160,14 +161,14 @@ def holds(p: Program, board: Board, seed: int) -> None:
     assert_alike(plan(turned, board, everything), placed)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(10))
 @given(programs(), st.sampled_from(sorted(BOARDS)), st.integers(0, 10_000))
 def test_planning_keeps_the_laws(p, name, seed):
     holds(p, BOARDS[name], seed)
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(programs(), st.sampled_from(sorted(BOARDS)), st.integers(0, 10_000))
 def test_planning_keeps_the_laws_long(p, name, seed):
     holds(p, BOARDS[name], seed)
@@ -217,20 +218,20 @@ def plans_to_itself(p: Program, seed: int) -> None:
         assert print_module(plan(again, board, capability)) == print_module(again), seed
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(10))
 @given(programs(), st.integers(0, 10**6))
 def test_planned_programs_plan_to_themselves(p, seed):
     plans_to_itself(p, seed)
 
 
 @pytest.mark.slow
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(programs(), st.integers(0, 10**6))
 def test_planned_programs_plan_to_themselves_long(p, seed):
     plans_to_itself(p, seed)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(6))
 @given(programs(), st.sampled_from(["B2", "M2"]), st.integers(0, 10_000))
 def test_choosing_keeps_the_meaning(p, name, seed):
     board = BOARDS[name]
@@ -248,7 +249,7 @@ def test_choosing_keeps_the_meaning(p, name, seed):
     assert_reachable(placed, board)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(8))
 @given(programs(), st.integers(0, 10_000))
 def test_passes_behind_the_planner_keep_places(p, seed):
     rng = random.Random(seed)
@@ -276,7 +277,7 @@ def test_passes_behind_the_planner_keep_places(p, seed):
 
 @pytest.mark.slow
 @pytest.mark.llvm
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(programs(), st.integers(0, 10_000))
 def test_programs_compiled_for_two_devices_give_what_the_evaluator_gives(p, seed):
     board = find_board("host_two")

@@ -39,7 +39,7 @@ def run_checked(p: Program, module: Module, step: Pass, ctx: PassContext) -> Mod
 
 @pytest.mark.parametrize("name", list(PASSES))
 @given(p=programs())
-@settings(max_examples=examples(6))
+@settings(max_examples=examples(3))
 def test_a_pass_keeps_the_meaning(name: str, p: Program):
     ctx = context()
     module = PASSES["to-anf"].run(p.module, ctx)
@@ -47,7 +47,7 @@ def test_a_pass_keeps_the_meaning(name: str, p: Program):
 
 
 @given(p=programs(max_statements=12))
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(4))
 def test_all_passes_together_keep_the_meaning(p: Program):
     ctx, module = context(), p.module
     for step in TENSOR:
@@ -55,7 +55,7 @@ def test_all_passes_together_keep_the_meaning(p: Program):
 
 
 @given(p=programs())
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(4))
 def test_options_do_not_change_the_meaning(p: Program):
     ctx = context(
         FoldOptions(limit=0),
@@ -68,7 +68,7 @@ def test_options_do_not_change_the_meaning(p: Program):
 
 
 @given(p=programs())
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(4))
 def test_nesting_and_naming_again_keep_the_meaning(p: Program):
     ctx = context()
     module = p.module
@@ -77,7 +77,7 @@ def test_nesting_and_naming_again_keep_the_meaning(p: Program):
 
 
 @given(p=programs())
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(4))
 def test_two_runs_give_the_same_text(p: Program):
     texts = []
     for _ in range(2):

@@ -27,7 +27,7 @@ def small(s: Sample) -> bool:
     return sum(a.size for a in s.args if isinstance(a, np.ndarray)) <= LARGEST
 
 
-MOST = 2
+MOST = 1
 """Samples of an operator that run by default; element-wise ones have one for each pair of types."""
 
 

@@ -117,14 +117,14 @@ def halves(memories: str, coherent: str = "", arch: str = "native", lines: str =
         ('"ram"', "", 6),  # there and back through the other memory: the engine sees all writes
     ],
 )
-def test_a_device_of_several_memories_works_in_one(memories, coherent, copies):
+def test_a_device_of_several_memories_works_in_one(memories, coherent, copies, kernels):
     board, program = halves(memories, coherent), parse_module(CHAIN, table())
     arrays = np.random.default_rng(0).standard_normal((2, 16, 16)).astype(np.float32)
     pins = ("sigmoid=near", "matmul=near")
     assert len(inlay.explain(program, board, pins=("sigmoid=far", "matmul=far")).copies) == copies
-    expected = inlay.compile(program, cache="none")(*arrays)
+    expected = inlay.compile(program, cache=kernels)(*arrays)
     for said in ((), pins):
-        found = inlay.compile(program, board=board, pins=said, cache="none")(*arrays)
+        found = inlay.compile(program, board=board, pins=said, cache=kernels)(*arrays)
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 

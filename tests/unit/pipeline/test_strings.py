@@ -88,7 +88,7 @@ def test_moved_compared_carried_and_changed(tmp_path: Path) -> None:
             assert plain(machine.run(wide)) == plain(expected)
 
 
-def test_ten_thousand_calls_leave_nothing_behind() -> None:
+def test_thousands_of_calls_leave_nothing_behind() -> None:
     executable = inlay.compile(
         module(
             "fn main<n>(x: Tensor[n, string]) -> Tensor[n, string] { string_concat(x, x) }\n"
@@ -98,9 +98,9 @@ def test_ten_thousand_calls_leave_nothing_behind() -> None:
     own = executable._strings
     assert own is not None
     before = len(own)
-    for i in range(10_000):
+    for i in range(3_000):
         y = executable(strings(f"call {i}"))
-    assert y.tolist() == ["call 9999call 9999"]
+    assert y.tolist() == ["call 2999call 2999"]
     assert len(own) == before
     assert executable.live_objects() == 0
 

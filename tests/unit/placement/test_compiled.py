@@ -192,14 +192,14 @@ entry main("x", "w") -> ("y");
 
 @pytest.mark.llvm
 @pytest.mark.parametrize("pin", ["relu=cpu1", "tanh=cpu1", "add=cpu1", "matmul*=cpu1"])
-def test_elements_of_lists_are_copied_where_their_type_is_known(pin, tmp_path):
+def test_elements_of_lists_are_copied_where_their_type_is_known(pin, tmp_path, kernels):
     """Functions over lists are written for elements of any type, and a copy needs their size."""
     (tmp_path / "lists.inl").write_text(LISTS)
     module = inlay.load(tmp_path / "lists.inl")
     rng = np.random.default_rng(0)
     x, w = (rng.standard_normal((8, 8)).astype(np.float32) for _ in range(2))
-    expected = inlay.compile(module, cache="none")(x, w)
-    found = inlay.compile(module, board="host_two", pins=(pin,), cache="none", verify=True)(x, w)
+    expected = inlay.compile(module, cache=kernels)(x, w)
+    found = inlay.compile(module, board="host_two", pins=(pin,), cache=kernels, verify=True)(x, w)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 

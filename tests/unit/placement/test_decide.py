@@ -361,7 +361,7 @@ def test_the_seed_of_hashes_changes_nothing(tmp_path):
         subprocess.run(
             command, env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": src}, capture_output=True, check=True
         ).stdout
-        for seed in ("0", "1", "77")
+        for seed in ("0", "77")
     }
     assert len(said) == 1
 

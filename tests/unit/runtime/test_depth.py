@@ -142,11 +142,16 @@ def test_an_endless_loop_can_be_interrupted():
         time.sleep(0.2)
         signal.raise_signal(signal.SIGINT)
 
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        exe()
-    thread.join()
+    # A shell that runs tests in the background has them ignore this signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            exe()
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert exe.live_objects() == 0
 
 
