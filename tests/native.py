@@ -81,14 +81,16 @@ def main() -> None:
     """Make what tests share, as far as this machine can."""
     from tests.drivers.build import programs
     from tests.onnx_tests import load
-    from tests.runtime_c.build import NoSanitizerError, build, strict_objects
+    from tests.runtime_c.build import ROOMS, NoSanitizerError, build, room, strict_objects
     from tests.system import absent
 
     load("node")
     if absent("gcc"):
         return
     strict_objects()
-    for make in (lambda: build("address,undefined"), lambda: build("thread"), programs):
+    programs()
+    kinds = [functools.partial(build, sanitizer) for sanitizer in ("address,undefined", "thread")]
+    for make in (*kinds, *(functools.partial(room, name) for name in ROOMS)):
         try:
             make()
         except NoSanitizerError as failure:

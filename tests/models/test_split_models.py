@@ -133,7 +133,7 @@ CONVOLUTIONS = ("conv*=DEVICE", "matmul*=HOST")
 PRODUCTS = ("*matmul*=DEVICE",)
 ACTIVATIONS = ("sigmoid=DEVICE", "mul=DEVICE", "relu=DEVICE")
 CASES = [
-    case("mnist8", "host_two", "convolution*=DEVICE", slow=False),
+    case("mnist8", "host_two", *CONVOLUTIONS, slow=False),
     case("micro_kws_qdq", "host_two", *CONVOLUTIONS),
     case("micro_kws_qdq", "small_and_fast", slow=False),
     case("micro_kws_qdq", "opencl", *CONVOLUTIONS),

@@ -17,6 +17,12 @@ NATIVE = [
     for name in ("native.c", "native_program.c", "wire.c")
 ]
 DRIVER = REPOSITORY / "tests/runtime_c/driver.c"
+ROOMS = {
+    "blocks": ("address,undefined", [REPOSITORY / "runtime/src/blocks.c"]),
+    "choice": ("address,undefined", [REPOSITORY / "runtime/src/choice.c"]),
+    "pool": ("thread", PLATFORM),
+}
+"""Tests of parts of the runtime that need no other: the sanitizer and the sources of each."""
 MODES = {"sequential": 0, "parallel": 1, "replay": 2}
 STRICT = [
     "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wstrict-prototypes",
@@ -56,6 +62,16 @@ def program(sources: Sequence[Path], sanitizer: str, flags: Sequence[str] = ("-s
         if reason := lacks_sanitizer(sanitizer):
             raise NoSanitizerError(reason) from failure
         raise
+
+
+def room(name: str) -> Path:
+    """Return the program that tests a part alone.
+
+    Raises:
+        NoSanitizerError: the compiler has none.
+    """
+    sanitizer, sources = ROOMS[name]
+    return program([*sources, REPOSITORY / f"tests/runtime_c/{name}.c"], sanitizer)
 
 
 def strict_objects() -> list[Path]:
