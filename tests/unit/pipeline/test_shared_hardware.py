@@ -9,13 +9,14 @@ import pytest
 
 from inlay.analysis.infer_types import infer_types
 from inlay.api import compilation
-from inlay.bytecode import asm, container, disasm, writer
+from inlay.bytecode import container, disasm, writer
 from inlay.bytecode.program import DeviceBody, Program
 from inlay.ir.parser import parse_module
 from inlay.ops.table import table
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
 from inlay.runtime.trace import EventKind
+from tests.unit.bytecode import assembler
 
 pytestmark = pytest.mark.llvm
 
@@ -117,6 +118,6 @@ def test_shared_hardware_is_written_and_checked(tmp_path):
     assert [d.hardware for d in program.devices] == [(1,), (1,)]
     read = container.read(writer.to_bytes(program))
     assert [d.hardware for d in read.devices] == [(1,), (1,)]
-    again = asm.parse(disasm.listing(program), disasm.resources(program))
+    again = assembler.parse(disasm.listing(program), disasm.resources(program))
     assert [d.hardware for d in again.devices] == [(1,), (1,)]
     assert [d.hardware for d in halves(tmp_path, shared=False).devices] == [(), ()]

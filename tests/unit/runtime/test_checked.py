@@ -12,7 +12,7 @@ import pytest
 import inlay
 from inlay.analysis.infer_types import infer_types
 from inlay.base.diagnostics import RunError
-from inlay.bytecode import asm, disasm
+from inlay.bytecode import disasm
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.formula import Arg
 from inlay.bytecode.isa import Kind
@@ -23,6 +23,7 @@ from inlay.ir.prelude import prelude, with_prelude
 from inlay.ops.table import table
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of, load_executable
+from tests.unit.bytecode import assembler
 
 TEXT = """
 fn step<n>(h: Tensor[n, 8, f32], w: Tensor[8, 8, f32]) { tanh(matmul(h, w)) }
@@ -89,7 +90,7 @@ def test_files_are_checked_and_what_was_compiled_here_is_not(tmp_path):
 def test_compiled_kernels_say_what_they_touch(tmp_path):
     exe = compiled()
     assert all(len(k.sizes) == len(k.ports) for k in exe.program.kernels)
-    again = asm.parse(disasm.listing(exe.program), disasm.resources(exe.program))
+    again = assembler.parse(disasm.listing(exe.program), disasm.resources(exe.program))
     assert [k.sizes for k in again.kernels] == [k.sizes for k in exe.program.kernels]
     x, w = np.ones((3, 8), np.float32), np.full((8, 8), 0.1, np.float32)
     exe.save(tmp_path / "p.inlay")
