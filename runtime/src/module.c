@@ -4,6 +4,8 @@
 #include <string.h>
 
 #define CONSTANT_ALIGN 64
+#define MEMORY_KINDS 6
+#define MOST_ALIGNMENT (1u << 20)
 
 int64_t inlay_module_integer(const inlay_module_t *module, uint32_t index)
 {
@@ -19,7 +21,15 @@ static inlay_status_t read_meta(inlay_module_t *module, inlay_error_t *error)
     inlay_read_text(&reader);
     for (n = inlay_read_count(&reader), i = 0; i < n; i++) inlay_read_text(&reader);
     module->n_memories = inlay_read_count(&reader);
-    for (i = 0; i < module->n_memories; i++) inlay_read_text(&reader);
+    for (i = 0; i < module->n_memories && !reader.failed; i++) {
+        uint32_t alignment;
+        inlay_read_text(&reader);
+        inlay_read_below(&reader, MEMORY_KINDS);
+        inlay_read_wide(&reader); /* bytes: a plan keeps within them */
+        alignment = inlay_read_word(&reader);
+        if (!alignment || alignment > MOST_ALIGNMENT || (alignment & (alignment - 1)))
+            reader.failed = 1;
+    }
     for (n = inlay_read_count(&reader), i = 0; i < n && !reader.failed; i++) {
         inlay_read_text(&reader);
         inlay_read_text(&reader);

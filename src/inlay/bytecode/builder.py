@@ -32,6 +32,7 @@ from inlay.bytecode.isa import (
     OperandKind,
 )
 from inlay.bytecode.program import (
+    HOST_MEMORY,
     NO_TARGET,
     Constant,
     DeviceRecord,
@@ -39,6 +40,7 @@ from inlay.bytecode.program import (
     Function,
     ImageTarget,
     Kernel,
+    Memory,
     Program,
     ShapeCode,
 )
@@ -263,7 +265,7 @@ class FunctionBuilder:
             case OperandKind.POOL, int():
                 word = self._program.integer(value)
             case OperandKind.MEMORY, str():
-                word = self._program.memories.index(value)
+                word = self._program.memory(value)
             case _:
                 raise InternalError(f"{value!r} cannot be a {kind}", where=self.name)
         self._code.append(word & 0xFFFFFFFF)
@@ -288,13 +290,13 @@ class ProgramBuilder:
         *,
         target: ImageTarget = NO_TARGET,
         image: bytes = b"",
-        memories: Sequence[str] = ("host",),
+        memories: Sequence[str | Memory] = (HOST_MEMORY,),
         devices: Sequence[DeviceRecord] = (),
         properties: Mapping[str, str] | None = None,
     ) -> None:
         self.target = target
         self.image = image
-        self.memories = tuple(memories)
+        self.memories = tuple(Memory(m) if isinstance(m, str) else m for m in memories)
         self.devices = tuple(devices)
         self.properties = dict(properties or {})
         self.kernels: list[Kernel] = []
@@ -323,6 +325,10 @@ class ProgramBuilder:
         """Return kinds of params and results of a function."""
         found = self._functions[index]
         return found.params, found.results
+
+    def memory(self, name: str) -> int:
+        """Return the number of a memory."""
+        return [m.name for m in self.memories].index(name)
 
     def kernel(self, kernel: Kernel) -> int:
         """Add a kernel; return what `INVOKE` takes."""

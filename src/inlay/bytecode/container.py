@@ -49,6 +49,8 @@ from inlay.bytecode.program import (
     Function,
     ImageTarget,
     Kernel,
+    Memory,
+    MemoryKind,
     Program,
     ShapeCode,
     ShapeInput,
@@ -56,7 +58,7 @@ from inlay.bytecode.program import (
 from inlay.bytecode.rows import Words, refuse
 
 MAGIC = b"\x89INLAY\r\n"
-VERSION = 6
+VERSION = 7
 PAGE = 4096
 CONSTANT_ALIGN = 64
 SECTIONS = (
@@ -128,14 +130,19 @@ class Container:
         """Return the facts for people, by name."""
         return self._meta()[2]
 
-    def _meta(self) -> tuple[ImageTarget, tuple[str, ...], dict[str, str]]:
-        """Return the target, the names of memories, and the properties."""
+    def _meta(self) -> tuple[ImageTarget, tuple[Memory, ...], dict[str, str]]:
+        """Return the target, the memories, and the properties."""
         words = self._words("META")
         target = ImageTarget(words.string(), tuple(words.strings()))
-        memories = tuple(words.strings())
+        memories = tuple([self._memory(words) for _ in range(words.count())])
         properties = {words.string(): words.string() for _ in range(words.count())}
         words.end()
         return target, memories, properties
+
+    def _memory(self, words: Words) -> Memory:
+        name, kind = words.string(), tuple(MemoryKind)[words.below(len(MemoryKind), "kind")]
+        size, alignment = words.wide(), words.word()
+        return Memory(name, kind, None if size < 0 else size, alignment)
 
     def entries(self) -> tuple[Entry, ...]:
         """Return the entries; indices into other tables are not checked here."""

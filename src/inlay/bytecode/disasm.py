@@ -6,7 +6,7 @@ native shape code `e0`, targets as labels, messages and spans as JSON strings, f
 `d` (the dim found), `s0 ..` (symbols) and `i0 ..` (integers of a kernel). Constants and the image are
 named by digest; their bytes are a separate resource.
 
-    .memories "host"
+    .memory "host" heap align 64
     .constant f32 [2, 3] sha256:9f..
     .device "cl0" driver "opencl" options "" memories 1 image sha256:77..
     .kernel "add" ports r r w ints 1 image 0 parallel 64 serial workspace {4*i0} cost {10}
@@ -69,7 +69,12 @@ def resources(program: Program) -> dict[str, bytes]:
 
 def listing(program: Program) -> str:
     """Return the text of a program."""
-    lines = [".memories " + " ".join(quote(name) for name in program.memories)]
+    lines = [
+        f".memory {quote(m.name)} {m.kind}"
+        + (f" bytes {m.bytes}" if m.bytes is not None else "")
+        + f" align {m.alignment}"
+        for m in program.memories
+    ]
     if program.target.triple:
         names = (program.target.triple, *program.target.features)
         lines.append(".target " + " ".join(quote(name) for name in names))
@@ -88,7 +93,7 @@ def listing(program: Program) -> str:
     ]
     lines += [
         f".constant {c.dtype} [{', '.join(map(str, c.dims))}] {digest(c.bytes())}"
-        + (f" in {quote(program.memories[c.memory])}" if c.memory else "")
+        + (f" in {quote(program.memories[c.memory].name)}" if c.memory else "")
         for c in program.constants
     ]
     lines += [_kernel_line(kernel) for kernel in program.kernels]
@@ -135,7 +140,7 @@ def _operands(program: Program, row: Instruction, words: Sequence[int]) -> Itera
             case OperandKind.DTYPE:
                 yield DTYPES[word][0]
             case OperandKind.MEMORY:
-                yield quote(program.memories[word])
+                yield quote(program.memories[word].name)
             case OperandKind.TARGET:
                 yield f"L{word}"
             case _:

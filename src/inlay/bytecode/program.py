@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import TypeAlias
 
 import numpy as np
@@ -314,6 +314,37 @@ NO_TARGET = ImageTarget()
 """What a program without native code needs."""
 
 
+class MemoryKind(StrEnum):
+    """How a memory comes to its bytes; the order is that of the numbers in files."""
+
+    HEAP = "heap"
+    STATIC = "static"
+    STACK = "stack"
+    ROM = "rom"
+    INTERNAL = "internal"
+    REGISTER = "register"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A memory that a program may use.
+
+    Attributes:
+        name: as the board says it.
+        kind: how it comes to its bytes.
+        bytes: how many it has; None where nothing bounds them.
+        alignment: of everything in it, a power of two.
+    """
+
+    name: str
+    kind: MemoryKind = MemoryKind.HEAP
+    bytes: int | None = None
+    alignment: int = 64
+
+
+HOST_MEMORY = Memory("host")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
     """All of an executable.
@@ -323,8 +354,8 @@ class Program:
         pool: integers that do not fit an instruction word.
         strings: messages, spans and strings of constants, referred to by position; the first is the
             empty one wherever there are tensors of strings.
-        memories: names of the memories that `STORAGE` may ask for; memory 0 is the host's, and so
-            is each that no device has.
+        memories: that `STORAGE` may ask for; memory 0 is the host's, and so is each that no device
+            has.
         devices: besides the host.
         target: what the image was compiled for.
         image: native code: position independent, no relocations left, mapped at a page.
@@ -338,7 +369,7 @@ class Program:
     shapes: tuple[ShapeCode, ...] = ()
     pool: tuple[int, ...] = ()
     strings: tuple[str, ...] = ()
-    memories: tuple[str, ...] = ("host",)
+    memories: tuple[Memory, ...] = (HOST_MEMORY,)
     devices: tuple[DeviceRecord, ...] = ()
     target: ImageTarget = NO_TARGET
     image: bytes = b""

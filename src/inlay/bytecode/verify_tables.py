@@ -27,6 +27,7 @@ _VALUES = frozenset(
     (Kind.INT, Kind.TENSOR, Kind.STORAGE, Kind.TUPLE, Kind.ADT, Kind.CLOSURE, Kind.CELL, Kind.ANY)
 )
 MAX_UNITS = 8
+MAX_ALIGNMENT = 1 << 20
 """Units of a device."""
 MAX_PHASES = 16
 """Phases of a kernel of a device."""
@@ -73,6 +74,11 @@ def table_findings(program: Program) -> Iterator[Finding]:
         yield from _shape_findings(f"shape code {index}", shape, program)
     if not program.memories:
         yield Finding("memories", "there is none")
+    for index, memory in enumerate(program.memories):
+        if memory.bytes is not None and not 0 <= memory.bytes <= formula.INT_MAX:
+            yield Finding(f"memory {index}", f"it cannot have {memory.bytes} bytes")
+        if not 0 < memory.alignment <= MAX_ALIGNMENT or memory.alignment & memory.alignment - 1:
+            yield Finding(f"memory {index}", f"{memory.alignment} is no possible alignment")
     for value in program.pool:
         if not formula.INT_MIN <= value <= formula.INT_MAX:
             yield Finding("pool", f"{value} does not fit 64 bits")

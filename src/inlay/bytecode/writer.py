@@ -33,6 +33,7 @@ from inlay.bytecode.program import (
     FunctionBody,
     HostBody,
     ImageBody,
+    MemoryKind,
     Program,
     SymbolBody,
 )
@@ -143,7 +144,11 @@ class _Strings:
 def _meta(program: Program, strings: _Strings) -> bytes:
     words = [strings(program.target.triple), len(program.target.features)]
     words += [strings(name) for name in program.target.features]
-    words += [len(program.memories), *(strings(name) for name in program.memories)]
+    words.append(len(program.memories))
+    for m in program.memories:
+        kind = tuple(MemoryKind).index(m.kind)
+        size = -1 if m.bytes is None else m.bytes
+        words += [strings(m.name), kind, *_wide(size), m.alignment]
     words.append(len(program.properties))
     for key in sorted(program.properties):
         words += [strings(key), strings(program.properties[key])]

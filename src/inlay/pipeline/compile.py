@@ -33,6 +33,7 @@ from inlay.pipeline.batches import find_batches
 from inlay.pipeline.build_kernels import build_kernels
 from inlay.pipeline.devices import apart, away, device_part
 from inlay.pipeline.externs import externs_of
+from inlay.pipeline.memories import memories_of_program
 from inlay.pipeline.options import CompileOptions
 from inlay.pipeline.planning import check_code, meanings_of, setting_of
 from inlay.pipeline.relations import relations_text
@@ -110,7 +111,7 @@ def compile_module(
             module,
             artifact,
             target.triple,
-            memories=tuple(m.name for m in board.memories),
+            memories=memories_of_program(board),
             devices=part.devices,
             spaces=away(board),
             of_devices=part.kernels,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inlay.bytecode.program import Memory, MemoryKind
 from inlay.codegen.backend_table import backend_of
 from inlay.machine.board import Board
 from inlay.machine.memory import PoolKind
@@ -41,3 +42,10 @@ def memories_of(board: Board) -> MemoryOptions:
 
 def _bytes(fact: object) -> int:
     return fact if isinstance(fact, int) else 0
+
+
+def memories_of_program(board: Board) -> tuple[Memory, ...]:
+    """Return the memories of a board as an executable says them."""
+    return tuple(
+        Memory(m.name, MemoryKind(m.kind.value), m.bytes, m.alignment) for m in board.memories
+    )

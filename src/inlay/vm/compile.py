@@ -20,11 +20,13 @@ from inlay.arith.text import text_array
 from inlay.base.diagnostics import InternalError
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
 from inlay.bytecode.program import (
+    HOST_MEMORY,
     BatchRecord,
     Constant,
     DeviceRecord,
     ImageTarget,
     Kernel,
+    Memory,
     Program,
     ShapeCode,
 )
@@ -60,7 +62,7 @@ def compile_module(
     *,
     target: ImageTarget = NO_TARGET,
     image: bytes = b"",
-    memories: Sequence[str] = ("host",),
+    memories: Sequence[Memory] = (HOST_MEMORY,),
     devices: Sequence[DeviceRecord] = (),
     spaces: Mapping[str, str] | None = None,
     properties: Mapping[str, str] | None = None,
@@ -73,7 +75,7 @@ def compile_module(
         kernels: the compiled kernels by name; those that are used go into the program.
         target: what the image was compiled for.
         image: native code of the kernels.
-        memories: names of the memories of the board, the host's first.
+        memories: of the board, the host's first.
         devices: besides the host.
         spaces: the memory space of each device that is not the host, by their names.
         properties: facts for people.
@@ -90,7 +92,8 @@ def compile_module(
         target=target, image=image, memories=memories, devices=devices, properties=properties
     )
     opened = {m for device in devices for m in device.memories}
-    indices = {d: list(memories).index(m) for d, m in (spaces or {}).items()}
+    names = [m.name for m in memories]
+    indices = {d: names.index(m) for d, m in (spaces or {}).items()}
     # Where nothing runs and nothing is brought to, it does not matter where a constant is.
     reached = {d: index for d, index in indices.items() if index in opened}
     compiler = _Compiler(module, kernels, program, reached, native=shapes is not None)

@@ -32,7 +32,7 @@ def link(
     artifact: Artifact,
     triple: str,
     *,
-    memories: Sequence[str] = ("host",),
+    memories: Sequence[bc.Memory] = (bc.HOST_MEMORY,),
     devices: Sequence[bc.DeviceRecord] = (),
     spaces: Mapping[str, str] | None = None,
     of_devices: Mapping[str, bc.Kernel] | None = None,
@@ -45,7 +45,7 @@ def link(
         module: what `vm.compile` takes.
         artifact: image and kernel codes; a kernel with a `python` body needs none.
         triple: of the target, as LLVM writes it.
-        memories: names of the memories of the board, the host's first.
+        memories: of the board, the host's first.
         devices: besides the host.
         spaces: the memory space of each device that is not the host, by their names.
         of_devices: kernels that run on them, and copies.

@@ -27,6 +27,8 @@ from inlay.bytecode.program import (
     ImageBody,
     ImageTarget,
     Kernel,
+    Memory,
+    MemoryKind,
     Phase,
     Program,
     Requirement,
@@ -156,13 +158,13 @@ class _Reader:
 
     def __init__(self, resources: Mapping[str, bytes]) -> None:
         self._resources = resources
-        self._builder = ProgramBuilder()
+        self._builder = ProgramBuilder(memories=())
         self._bodies: list[list[_Line]] = []
         self._headers: list[FunctionBuilder] = []
         self._entry: list[str | int] = []
         self._specs: list[tuple[str, _Line]] = []
         self._records: dict[str, Callable[[_Line], None]] = {
-            ".memories": self._memories, ".target": self._target, ".property": self._property,
+            ".memory": self._memory, ".target": self._target, ".property": self._property,
             ".image": self._image, ".device": self._device, ".constant": self._constant,
             ".kernel": self._kernel, ".shape": self._shape, ".entry": self._entry_line,
             ".function": self._function,
@@ -197,11 +199,14 @@ class _Reader:
             raise error("parse.expected", f"the listing is incomplete: {problem.message}",
                         notes=[problem.where]) from problem  # fmt: skip
 
-    def _memories(self, line: _Line) -> None:
-        names: list[str] = []
-        while line.more:
-            names.append(line.string())
-        self._builder.memories = tuple(names)
+    def _memory(self, line: _Line) -> None:
+        name, kind, bytes_ = line.string(), MemoryKind(line.word()), None
+        if line.peek() == "bytes":
+            line.word()
+            bytes_ = line.number()
+        line.expect("align")
+        made = Memory(name, kind, bytes_, line.number())
+        self._builder.memories = (*self._builder.memories, made)
 
     def _target(self, line: _Line) -> None:
         triple = line.string()
@@ -242,7 +247,7 @@ class _Reader:
         data, memory = self._resources[line.word()], 0
         if line.more:
             line.expect("in")
-            memory = self._builder.memories.index(line.string())
+            memory = self._builder.memory(line.string())
         self._builder.constant(Constant(dtype, tuple(dims), data, memory))
 
     def _kernel(self, line: _Line) -> None:

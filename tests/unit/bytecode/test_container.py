@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -19,6 +21,8 @@ from inlay.bytecode.program import (
     ImageBody,
     ImageTarget,
     Kernel,
+    Memory,
+    MemoryKind,
     Phase,
     Program,
     Requirement,
@@ -36,6 +40,7 @@ from inlay.bytecode.spec import (
     TensorSpec,
     TupleSpec,
 )
+from inlay.bytecode.verify import findings
 
 
 def sample() -> Program:
@@ -44,7 +49,7 @@ def sample() -> Program:
     b = ProgramBuilder(
         target=ImageTarget("x86_64-unknown-linux-gnu", ("avx2", "fma")),
         image=bytes(range(200)),
-        memories=("host", "sram"),
+        memories=("host", Memory("sram", MemoryKind.STATIC, 64 << 10, 16)),
         properties={"model": "sample", "compiler": "0"},
     )
     ports = (AccessCode.READ, AccessCode.READ, AccessCode.WRITE)
@@ -202,3 +207,16 @@ def test_constants_may_be_trusted():
     with pytest.raises(CompileError):
         container.read(data)
     assert container.read(data, check_constants=False).constants
+
+
+@pytest.mark.parametrize(
+    ("memory", "words"),
+    [
+        (Memory("m", MemoryKind.STATIC, -2, 16), "cannot have -2 bytes"),
+        (Memory("m", MemoryKind.STATIC, 64, 24), "24 is no possible alignment"),
+        (Memory("m", MemoryKind.STATIC, 64, 0), "0 is no possible alignment"),
+    ],
+)
+def test_memories_have_possible_sizes_and_alignments(memory, words):
+    wrong = replace(sample(), memories=(Memory("host"), memory))
+    assert any(words in str(finding) for finding in findings(wrong))

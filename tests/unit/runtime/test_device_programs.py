@@ -93,7 +93,7 @@ class Writer:
 
     def tensor(self, memory: int) -> None:
         """Push a tensor i32[n] of a memory."""
-        name = self.b.memories[memory]
+        name = self.b.memories[memory].name
         self.main.emit("COPY", 1), self.main.emit("ALLOCATE", name, "i32", 1)
 
     def invoke(self, kernel: int, source: int, target: int, *, ints: bool) -> None:
