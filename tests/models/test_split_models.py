@@ -135,7 +135,7 @@ ACTIVATIONS = ("sigmoid=DEVICE", "mul=DEVICE", "relu=DEVICE")
 CASES = [
     case("mnist8", "host_two", *CONVOLUTIONS, slow=False),
     case("micro_kws_qdq", "host_two", *CONVOLUTIONS),
-    case("micro_kws_qdq", "small_and_fast", slow=False),
+    case("micro_kws_qdq", "small_and_fast"),
     case("micro_kws_qdq", "opencl", *CONVOLUTIONS),
     case("micro_kws_qdq", "opencl_as_said"),
     case("silero_vad_16k", "host_two", *ACTIVATIONS),

@@ -238,7 +238,7 @@ def copies_of_a_device(seed: int) -> tuple[bytes, str]:
 
 def test_commands_started_behind_others(driver, thread_driver, tmp_path):
     """The race detector and the thread sanitizer watch a device that has several at a time."""
-    programs, expected = zip(*(copies_of_a_device(seed) for seed in range(20)), strict=True)
+    programs, expected = zip(*(copies_of_a_device(seed) for seed in range(10)), strict=True)
     files = write(tmp_path, list(programs))
     for mode in MODES:
         assert drive(driver, files, mode=mode) == list(expected)
