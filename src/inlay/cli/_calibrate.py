@@ -183,7 +183,8 @@ def _measure(
     )  # fmt: skip
     inputs = inputs_of(executable)
     taken: dict[str, list[float]] = {}
-    away_names = {k.name for k in compiled.program.kernels if isinstance(k.body, DeviceBody | CopyBody)}
+    bodies = DeviceBody | CopyBody
+    off_host_names = {k.name for k in compiled.program.kernels if isinstance(k.body, bodies)}
     end, rounds = time.perf_counter() + seconds, 0
     while rounds < 4 or time.perf_counter() < end:
         executable.run(inputs)
@@ -197,7 +198,7 @@ def _measure(
     }
     for name, times in taken.items():
         # Handing over wakes threads, which has no least time that one could count on.
-        ns = statistics.median(times) if name in away_names else min(times)
+        ns = statistics.median(times) if name in off_host_names else min(times)
         body = compiled.module.kernels[name].body
         if not isinstance(body, LoopBody):
             continue
@@ -228,11 +229,11 @@ def _costs(events: Sequence[Event]) -> Iterator[tuple[str, float]]:
     other, each command of a device has its wait, in the same order.
     """
     runs = [e for e in events if e.kind is EventKind.RUN]
-    away = sorted((e for e in runs if e.device), key=lambda e: e.begin)
+    off_host = sorted((e for e in runs if e.device), key=lambda e: e.begin)
     waits = sorted((e for e in events if e.kind is EventKind.WAIT), key=lambda e: e.begin)
-    spans = waits if len(waits) == len(away) else away
+    spans = waits if len(waits) == len(off_host) else off_host
     yield from ((e.name, e.end - e.begin) for e in runs if not e.device)
-    yield from ((e.name, span.end - span.begin) for e, span in zip(away, spans, strict=True))
+    yield from ((e.name, span.end - span.begin) for e, span in zip(off_host, spans, strict=True))
 
 
 def _steps(function: Function) -> list[Step]:

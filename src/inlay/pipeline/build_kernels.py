@@ -98,7 +98,7 @@ class BuiltKernels:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """A kernel of a device that is away from the host, or a copy.
+    """A kernel of a device that is off the host, or a copy.
 
     Attributes:
         name: of the kernel.
@@ -122,7 +122,7 @@ def build_kernels(
     lower: LowerPrimitive,
     version: str,
     batches: Mapping[str, Batch] | None = None,
-    lower_away: Mapping[str, LowerPrimitive] | None = None,
+    lower_off_host: Mapping[str, LowerPrimitive] | None = None,
 ) -> BuiltKernels:
     """Make a kernel of every primitive function.
 
@@ -133,9 +133,9 @@ def build_kernels(
         lower: makes the loops of a group; called lazily, at most once for each.
         version: names everything besides the group that `lower` depends on.
         batches: for the primitive functions of which several calls may run as one.
-        lower_away: makes the loops for devices that are away from the host, by their names.
+        lower_off_host: makes the loops for devices that are off the host, by their names.
     """
-    batches, away = batches or {}, lower_away or {}
+    batches, off_host = batches or {}, lower_off_host or {}
     device_requests: list[DeviceRequest] = []
     kernels = dict(module.kernels)
     requests: list[Request] = []
@@ -144,11 +144,11 @@ def build_kernels(
             continue
         key = structural_hash(function, places=False, primitive_names=False)
         device = function.place.device if function.place is not None else ""
-        copies = bool(away) and copy_in(function) is not None
-        is_away = copies or device in away
-        once = _Once(away.get(device, lower), function, name)
+        copies = bool(off_host) and copy_in(function) is not None
+        is_off_host = copies or device in off_host
+        once = _Once(off_host.get(device, lower), function, name)
         ports = _ports(function, operators)
-        if is_away:
+        if is_off_host:
             ports = tuple([replace(p, access=_plain(p.access), may_alias=None) for p in ports])
         kernels[name] = Kernel(
             name=name,
@@ -158,9 +158,9 @@ def build_kernels(
             ints=() if copies else tuple(from_atom(d.sym) for d in function.type.dims),
             cost_ns=predicted_ns(function, operators),
             origin=_origin(function),
-            batch=None if is_away else batches.get(name),
+            batch=None if is_off_host else batches.get(name),
         )
-        if is_away:
+        if is_off_host:
             device_requests.append(DeviceRequest(name, device, copies, once))
             continue
         requests.append(Request(name, once, f"{version} {key}", _sharing(ports)))

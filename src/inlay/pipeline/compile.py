@@ -31,7 +31,7 @@ from inlay.ops.table import OperatorTable
 from inlay.passes.manager import run_pipeline
 from inlay.pipeline.batches import find_batches
 from inlay.pipeline.build_kernels import build_kernels
-from inlay.pipeline.devices import apart, away, device_part
+from inlay.pipeline.devices import apart, device_part, off_host
 from inlay.pipeline.externs import externs_of
 from inlay.pipeline.memories import memories_of_program
 from inlay.pipeline.options import CompileOptions
@@ -113,7 +113,7 @@ def compile_module(
             target.triple,
             memories=memories_of_program(board),
             devices=part.devices,
-            spaces=away(board),
+            spaces=off_host(board),
             of_devices=part.kernels,
             properties={
                 "report": json.dumps(report.to_json(), sort_keys=True),

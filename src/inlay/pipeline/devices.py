@@ -1,9 +1,9 @@
 """Kernels for devices besides the host: which they are, and how the program has them.
 
-Code is made by the back ends of the devices (`codegen/interface.py`). A device is *away* when its
-memory is not the host's: then its tensors are in that memory, copies between memories are kernels of
-their own, and a driver runs its image. A device in the memory of the host either has kernels that are
-compiled as the host's are, or functions that the machine calls.
+Code is made by the back ends of the devices (`codegen/interface.py`). A device is *off the host* when
+its memory is not the host's: then its tensors are in that memory, copies between memories are kernels
+of their own, and a driver runs its image. A device in the memory of the host either has kernels that
+are compiled as the host's are, or functions that the machine calls.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def apart(board: Board) -> dict[str, Backend]:
     return found
 
 
-def away(board: Board) -> dict[str, str]:
-    """Return the memory of each device that is away from the host, by name of the device.
+def off_host(board: Board) -> dict[str, str]:
+    """Return the memory of each device that is off the host, by name of the device.
 
     Args:
         board: as programs run on it (`runnable`).
@@ -101,7 +101,7 @@ def device_part(
     devices: list[bc.DeviceRecord] = []
     functions: dict[str, Callback] = {}
     findings = Collector()
-    memory_of, backends = away(board), apart(board)
+    memory_of, backends = off_host(board), apart(board)
     for units in _opened(board, backends):
         wanted = [r for r in requests if r.device in units]
         if not wanted:
@@ -140,7 +140,7 @@ def device_part(
 def _hardware(
     board: Board, units: Sequence[str], memory_of: Mapping[str, str]
 ) -> tuple[int, ...]:
-    """Return for each unit the number of the hardware that it shares with another device that is away.
+    """Return for each unit the number of the hardware that it shares with another one off the host.
 
     The host's own kernels pass no gate, so what it shares with a device is the planner's affair alone.
     """

@@ -95,7 +95,7 @@ def memory_explanation(
     module = run_pipeline(tensor_pipeline(), module, context)
     elsewhere = dict.fromkeys(apart(setting.board), _no_code)
     built = build_kernels(
-        module, operators, meanings_of(operators), _no_code, "", lower_away=elsewhere
+        module, operators, meanings_of(operators), _no_code, "", lower_off_host=elsewhere
     )
     module = run_pipeline(memory_pipeline(), built.module, context)
     planned, plans = plan_module(module, context.options_for(MemoryOptions))
