@@ -159,7 +159,7 @@ static void recycle(inlay_heap_t *heap, inlay_object_t *object)
     if (object->kind == KIND_STORAGE) {
         inlay_storage_t *storage = (inlay_storage_t *)(void *)object;
 #if INLAY_RACES
-        inlay_intervals_clear(&heap->intervals, &storage->written);
+        if (storage->written) inlay_intervals_clear(&heap->intervals, &storage->written);
 #endif
         if (storage->owned && storage->space) {
             heap->lodged[storage->space->memory] -= storage->bytes;

@@ -62,10 +62,7 @@ inlay_status_t inlay_race_kept(const struct inlay_command *command, inlay_error_
 void inlay_race_say(const struct inlay_activation *m, inlay_error_t *error,
                     const struct inlay_kernel *kernel, const char *what,
                     const struct inlay_function *function, const uint32_t *pc);
-/* race_tensors.c. A new tensor gets its number; a view has that of its operand. */
-void inlay_race_name_tensor(struct inlay_heap *heap, struct inlay_view *view);
-void inlay_race_name_view(struct inlay_view *view, const struct inlay_view *of);
-/* A tensor is read or written at so many bytes, by a kernel or (NULL) something else; the tensors of a
+/* race_tensors.c. A tensor is read or written at so many bytes, by a kernel or (NULL) something else; the tensors of a
  * kernel are. INLAY_RACE where another tensor has written there what is read. */
 inlay_status_t inlay_race_use(struct inlay_activation *m, const struct inlay_view *view,
                               const void *at, size_t bytes, const struct inlay_kernel *kernel,
@@ -78,8 +75,10 @@ void inlay_race_sabotage(struct inlay_activation *m, int kind, int nth);
 int inlay_race_breaks(struct inlay_activation *m, int kind);
 
 #define INLAY_RACES_ON(m) ((m)->issuer.race.is_on)
-#define inlay_race_name(heap, view) inlay_race_name_tensor(heap, view)
-#define inlay_race_same(view, of) inlay_race_name_view(view, of)
+/* A new tensor gets its number; a view has that of its operand. Whether or not the detector is on. */
+#define inlay_race_name(heap, view) \
+    ((void)((view)->tensor = (view)->storage->newest = ++(heap)->serials))
+#define inlay_race_same(view, of) ((void)((view)->tensor = (of)->tensor))
 #define inlay_race_tensor(m, view, at, bytes, kernel, writes) \
     (INLAY_RACES_ON(m) ? inlay_race_use(m, view, at, bytes, kernel, writes) : INLAY_OK)
 #define inlay_race_tensors(m, kernel, tensors) \

@@ -16,13 +16,6 @@
 
 #if INLAY_RACES
 
-void inlay_race_name_tensor(inlay_heap_t *heap, inlay_view_t *view)
-{
-    view->tensor = view->storage->newest = ++heap->serials;
-}
-
-void inlay_race_name_view(inlay_view_t *view, const inlay_view_t *of) { view->tensor = of->tensor; }
-
 static inlay_status_t overwritten(inlay_activation_t *m, const inlay_view_t *view,
                                   const inlay_kernel_t *kernel, const inlay_interval_t *found)
 {
