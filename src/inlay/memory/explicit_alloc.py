@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from inlay.analysis.blocks import count_uses, nested, spine
 from inlay.arith.expr import Int, from_atom, lit, substitute
-from inlay.base.diagnostics import unsupported
+from inlay.base.diagnostics import error, unsupported
 from inlay.base.span import Span
 from inlay.ir import make
 from inlay.ir.conform import Matching
@@ -43,6 +43,7 @@ from inlay.ir.expr import (
 )
 from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
+from inlay.ir.place import Place
 from inlay.ir.type_printer import type_text
 from inlay.ir.types import STORAGE, UNIT, ExistsType, TensorType, TupleType, Type
 from inlay.ops.memory import (
@@ -66,14 +67,26 @@ class StorageOptions:
     Attributes:
         memories: where results of devices may be, by name of the device, the preferred memory first;
             the host's for all others.
+        machine: where the virtual machine makes tensors and callers have theirs; empty where there is
+            none.
     """
 
     memories: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    machine: str = ""
 
 
 def run(module: Module, context: PassContext) -> Module:
-    """Make storage explicit in every function."""
-    writer = _Writer(module.kernels, context.options_for(StorageOptions).memories)
+    """Make storage explicit in every function.
+
+    Raises:
+        CompileError: `memory.no-room` for values that are where nobody can put them.
+    """
+    options = context.options_for(StorageOptions)
+    writer = _Writer(module.kernels, options)
+    entries = (f for n, f in module.functions.items() if n in (module.entry, *module.entries))
+    for function in entries:
+        for param in function.params:
+            _check_machine(param, param.place, options.machine, "is an input, which the caller has")
     return module.with_functions(
         {name: writer.of_module(function) for name, function in module.functions.items()}
     )
@@ -82,11 +95,10 @@ def run(module: Module, context: PassContext) -> Module:
 class _Writer:
     """Rewrites blocks; spines with loops, nested blocks recursively."""
 
-    def __init__(
-        self, kernels: Mapping[str, Kernel], memories: Mapping[str, tuple[str, ...]]
-    ) -> None:
+    def __init__(self, kernels: Mapping[str, Kernel], options: StorageOptions) -> None:
         self.kernels = kernels
-        self.memories = memories
+        self.memories = options.memories
+        self.machine = options.machine
         self.viewed: frozenset[Var] = frozenset()
 
     def of_module(self, function: Function) -> Function:
@@ -113,12 +125,22 @@ class _Writer:
                 bindings.append((let.var, written[let.var].owned, let.span))
                 continue
             if not self._kernel_call(let.var, let.value, bindings, parts.get(let.var), rows):
+                self._check(let.var, let.value)
                 bindings.append((let.var, self._nested(let.value), let.span))
         result = make.var("result", _open(tail.type), tail.span)
         tail = result if self._kernel_call(result, tail, bindings) else self._nested(tail)
         for var, value, span in reversed(bindings):
             tail = make.let(var, value, tail, span=span)
         return tail
+
+    def _check(self, var: Var, value: Expr) -> None:
+        """Refuse a tensor of the virtual machine that is to be elsewhere than where that makes it."""
+        match value:
+            case Call(callee=OpRef(op=op)) if op.alias is None and isinstance(value.type, TensorType):
+                why = f"is made by '{op.name}', which the virtual machine runs"
+                _check_machine(var, value.place, self.machine, why)
+            case _:
+                pass
 
     def _nested(self, value: Expr) -> Expr:
         match value:
@@ -250,6 +272,17 @@ class _Writer:
         args = (call.callee, *tensors, ints)
         invoke = make.call(INVOKE, args, InvokeAttrs(writes), span=call.span, place=call.place)
         bindings.append((make.var("_", UNIT), invoke, call.span))
+
+
+def _check_machine(var: Var, place: Place | None, machine: str, why: str) -> None:
+    memories = None if place is None else place.memories
+    if machine and memories is not None and machine not in memories:
+        raise error(
+            "memory.no-room",
+            f"found '{var.name}' in {', '.join(memories)}; it {why} in {machine}",
+            span=var.span,
+            hint=f"allow it {machine}, or copy it",
+        )
 
 
 def _at(names: Sequence[str], name: str) -> tuple[int, str]:

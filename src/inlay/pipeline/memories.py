@@ -7,14 +7,17 @@ from inlay.codegen.backend_table import backend_of
 from inlay.machine.board import Board
 from inlay.machine.memory import PoolKind
 from inlay.memory.choose_memories import MemoryOptions
+from inlay.memory.explicit_alloc import StorageOptions
 from inlay.pipeline.devices import off_host
 
 
-def preferred_memories(board: Board) -> dict[str, tuple[str, ...]]:
+def storage_of(board: Board) -> StorageOptions:
     """Return where results of devices may be, the preferred memory first; stacks only where asked."""
     near = {d.name: _off_stack(board, d.name) for d in board.devices}
     near |= {name: (memory,) for name, memory in off_host(board).items()}
-    return {name: found for name, found in near.items() if found != (board.memories[0].name,)}
+    first = board.memories[0].name
+    others = {name: found for name, found in near.items() if found != (first,)}
+    return StorageOptions(others, first if backend_of(board, board.host.name) is not None else "")
 
 
 def _off_stack(board: Board, device: str) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from inlay.passes.contract import PassContext
 from inlay.pipeline.detect import find_detected
 from inlay.pipeline.devices import apart, runnable
 from inlay.pipeline.generators import generators
-from inlay.pipeline.memories import memories_of, preferred_memories
+from inlay.pipeline.memories import memories_of, storage_of
 from inlay.pipeline.options import WORTH, PlaceOptions
 from inlay.placement.choose.candidates import CandidateSource
 from inlay.placement.plan_places import Planned, PlanOptions
@@ -99,7 +99,7 @@ def setting_of(
                 threads=counts,
                 watch=watch,
             ),
-            StorageOptions: StorageOptions(preferred_memories(board)),
+            StorageOptions: storage_of(board),
             MemoryOptions: memories_of(board),
             RegionOptions: RegionOptions({d: b.constant_layouts for d, b in apart(board).items()}),
         },

@@ -134,6 +134,20 @@ def test_a_compiled_program_obeys_or_is_refused(native):
     assert [p.memory for p in compiled.report.plans[0].parts] == ["", "fast"]
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("fn main(x @cpu![fast]: Tensor[4, f32]) { neg(x) }", "'x' in fast; it is an input"),
+        ("fn main(x: Tensor[4, 2, f32], r: Tensor[2, f32]) { let y @cpu![fast] = push_row(x, r); neg(y) }",
+         "'y' in fast; it is made by 'push_row', which the virtual machine runs in ram"),
+    ],
+)  # fmt: skip
+def test_what_the_machine_has_is_not_elsewhere(native, text, words):
+    with pytest.raises(CompileError) as caught:
+        compilation(module(text + " entry main;"), board=native, cache="none")
+    assert words in str(caught.value)
+
+
 LOOP = """
 fn main(n: Tensor[i64], x: Tensor[8, 8, f32]) -> Tensor[8, 8, f32] {
   let limit: some int limit. int[limit] = to_control(n);
@@ -150,7 +164,8 @@ entry main;
 
 
 def test_what_outlives_its_function_has_no_fixed_place(native):
-    with pytest.raises(CompileError, match="fast: it has 8192 bytes, and the value may be needed longer"):
+    # What a loop carries is one value with what it starts from, and nothing copies it to another memory.
+    with pytest.raises(CompileError, match="found 'x' in fast; it is an input"):
         compilation(module(LOOP.replace("SCOPE", "fast")), board=native, cache="none")
     compiled = compilation(module(LOOP.replace("SCOPE", "fast, ram")), board=native, cache="none")
     exe = executable_of(compiled.program)
@@ -242,3 +257,24 @@ def test_a_bound_is_that_of_the_range():
         activation, known
     ).banks  # fmt: skip
     assert bank.bytes == 28
+
+
+@pytest.mark.parametrize(
+    ("escapes", "is_recursive", "is_entry", "words"),
+    [
+        ("a loop carries it", False, True, "longer than its function sees: a loop carries it"),
+        ("it is part of the result", False, False, "longer than its function sees"),
+        ("", True, True, "the function calls itself"),
+        ("it is part of the result", False, True, ""),
+    ],
+)
+def test_what_has_no_fixed_place_is_refused(escapes, is_recursive, is_entry, words):
+    storage = Storage([make.var("s", STORAGE)], lit(8), 64, ("a",), 0, 1, escapes, name="s")
+    activation = Activation(make.function([], make.int_const(lit(0))), "f", None, [storage], 2)
+    known = Known(frozenset(), {}, is_entry=is_entry, is_recursive=is_recursive)
+    chooser = Chooser(MemoryOptions((Pool("h", PoolKind.HEAP), Pool("a", PoolKind.STATIC, 4, 64))), 0)
+    if not words:
+        assert chooser.choose(activation, known).banks[0].bytes == 8
+        return
+    with pytest.raises(CompileError, match=words):
+        chooser.choose(activation, known)
