@@ -17,7 +17,8 @@ from inlay.memory import carry_buffers, explicit_alloc
 from inlay.memory.plan_memory import plan_module
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
-from inlay.pipeline.build_kernels import build_kernels
+from inlay.pipeline import build_kernels
+from inlay.pipeline.build_kernels import BuildOptions
 from inlay.pipeline.planning import meanings_of
 from inlay.runtime.interp import Interpreter
 from inlay.runtime.value import Tensor, Tuple, from_array
@@ -39,7 +40,8 @@ def compile_with_python_kernels(
     context = PassContext(operators)
     for step in (to_anf.PASS, decompose_ops.PASS, fuse_ops.PASS):
         module = step.run(module, context)
-    module = build_kernels(module, operators, meanings_of(operators), _no_loops, "").module
+    building = BuildOptions(_no_loops, meanings=meanings_of(operators))
+    module = build_kernels.PASS.run(module, context.with_options(building))
     module = explicit_alloc.PASS.run(module, context)
     if plan:
         module = carry_buffers.PASS.run(module, context)

@@ -27,9 +27,10 @@ from inlay.machine.board_file import board_text
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from inlay.passes.manager import run_pipeline
-from inlay.pipeline.build_kernels import build_kernels
+from inlay.pipeline import build_kernels
+from inlay.pipeline.build_kernels import BuildOptions, host_requests
 from inlay.pipeline.planning import meanings_of
-from inlay.pipeline.route import tensor_pipeline
+from inlay.pipeline.route import route
 from inlay.runtime.device import DeviceProgram, OpenDevice
 from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES, schedule_function
 from tests.data import model_case
@@ -97,15 +98,18 @@ class OnDevice:
 def kernels_of(module: Module, rules: tuple) -> tuple[Module, dict[str, LoopFunction]]:
     operators = table()
     meanings = meanings_of(operators)
-    context = PassContext(operators, lambda e: evaluate_expr(e, meanings))
-    fused = run_pipeline(tensor_pipeline(), module, context)
 
     def lowered(function, name, batch) -> LoopFunction:
         loops = ops_to_loops(function, operators.definition, name)
         return lower(schedule_function(loops, OPENCL, rules), OPENCL)
 
-    built = build_kernels(fused, operators, meanings, lowered, "")
-    return built.module, {r.name: r.lower() for r in built.requests}
+    context = PassContext(
+        operators,
+        lambda e: evaluate_expr(e, meanings),
+        options={BuildOptions: BuildOptions(lowered, meanings=meanings)},
+    )
+    made = run_pipeline(route(build_kernels.PASS), module, context)
+    return made, {r.name: r.lower() for r in host_requests(made)}
 
 
 @pytest.mark.data

@@ -14,13 +14,13 @@ import pytest
 
 import inlay
 from inlay.analysis.blocks import count_uses, nested
+from inlay.analysis.candidates import Candidate
 from inlay.api import compilation
 from inlay.codegen import backend_table
 from inlay.codegen.interface import Backend, DeviceCode
 from inlay.ir.expr import Call, Const, OpRef
 from inlay.ir.walk import spine
 from inlay.machine.board_file import read_board
-from inlay.placement.choose.candidates import Candidate
 from inlay.runtime.session import executable_of
 from tests.data import model_case
 

@@ -13,7 +13,7 @@ from inlay.passes.contract import Pass
 from inlay.pipeline.detect import find_usable
 from inlay.pipeline.devices import runnable
 
-_PACKAGES = ("inlay.transforms", "inlay.placement", "inlay.memory")
+_PACKAGES = ("inlay.transforms", "inlay.placement", "inlay.memory", "inlay.pipeline")
 
 
 __all__ = ["find_usable", "operators", "passes", "without_code"]

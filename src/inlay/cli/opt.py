@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 from inlay.analysis.blocks import is_anf
@@ -16,6 +17,7 @@ from inlay.cli._command import Command, Output
 from inlay.cli._effects import refuse
 from inlay.cli._externs import add_extern_argument, externs_in
 from inlay.cli._files import check_outputs, files_read
+from inlay.codegen.backend_table import target_of
 from inlay.interp.tensor import evaluate_expr
 from inlay.ir.module import Module
 from inlay.ir.printer import print_module
@@ -24,8 +26,10 @@ from inlay.ops.table import table
 from inlay.passes.contract import PassContext, Property
 from inlay.passes.discover import pass_table, passes_named
 from inlay.passes.manager import Pipeline, order_fault, run_pipeline
+from inlay.pipeline import build_kernels
 from inlay.pipeline.detect import find_detected
 from inlay.pipeline.devices import runnable
+from inlay.pipeline.lowering import build_options
 from inlay.pipeline.planning import meanings_of
 from inlay.placement import plan_places
 from inlay.placement.plan_places import PlanOptions
@@ -33,7 +37,8 @@ from inlay.placement.plan_places import PlanOptions
 _HINTS = {
     Property.ANF: "put to-anf before it",
     Property.EXPLICIT_STORAGE: "put explicit-alloc before it",
-    Property.LOWERED: "give a program of kernels: lowering groups to kernels is no pass",
+    Property.FUSED: "put fuse-ops before it",
+    Property.LOWERED: "put fuse-ops,build-kernels before it",
 }
 """How what a pass requires comes about."""
 
@@ -54,12 +59,13 @@ def _planning(name: str) -> plan_places.PlanOptions:
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     names = [name.strip().replace("_", "-") for name in arguments.passes.split(",")]
-    plans = plan_places.PASS.name in names
-    refuse(arguments, (not plans, ("board",), f"without the pass {plan_places.PASS.name}"))
+    plans, builds = plan_places.PASS.name in names, build_kernels.PASS.name in names
+    neither = not (plans or builds)
+    refuse(arguments, (neither, ("board",), f"without the pass {plan_places.PASS.name}"))
     check_outputs(arguments, arguments.output)
     operators = table()
     meanings = meanings_of(operators)
-    tables = [pass_table(f"inlay.{p}") for p in ("placement", "memory", "transforms")]
+    tables = [pass_table(f"inlay.{p}") for p in ("placement", "memory", "pipeline", "transforms")]
     for name in filter(None, names):
         if name not in (known := _lists.passes()):  # the folders hold helpers too
             raise unknown_name("pass", name, known)
@@ -70,6 +76,9 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         lambda expression: evaluate_expr(expression, meanings),
         options={PlanOptions: _planning(arguments.board)} if plans else {},
     )
+    if builds:
+        board = runnable(find_detected(arguments.board))
+        context = context.with_options(build_options(operators, board, partial(target_of, board)))
     given = _held(module)
     fault = order_fault(passes, given)
     if fault is not None:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from inlay.analysis.candidates import Candidate
 from inlay.arith.expr import Int, Sym
 from inlay.codegen.cache import ObjectCache
 from inlay.codegen.image import Image
@@ -34,7 +35,6 @@ from inlay.lower.lower import Hook
 from inlay.machine.board import Board
 from inlay.machine.device import Arch, Device
 from inlay.machine.target import Target
-from inlay.placement.choose.candidates import Candidate
 from inlay.runtime.device import Facts
 from inlay.runtime.native import Callback
 from inlay.schedule.choose import Rule

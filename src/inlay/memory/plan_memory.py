@@ -22,7 +22,7 @@ class is the largest sum of sizes in use at one position.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import gcd
@@ -142,9 +142,28 @@ class FunctionPlan:
         return sum(p.planned for p in self.parts)
 
 
+@dataclass(frozen=True, slots=True)
+class BlockOptions:
+    """Options of this pass, besides what memories there are (`MemoryOptions`).
+
+    Attributes:
+        overlap: whether only storages of one chain share bytes in heaps (`chains`), so that kernels
+            that do not need each other can run at once.
+        watch: is told the plans.
+    """
+
+    overlap: bool = False
+    watch: Callable[[Sequence[FunctionPlan]], None] | None = None
+
+
 def run(module: Module, context: PassContext) -> Module:
     """Plan every function, and say how it went in the remarks."""
-    planned, plans = plan_module(module, context.options_for(MemoryOptions))
+    options = context.options_for(BlockOptions)
+    planned, plans = plan_module(
+        module, context.options_for(MemoryOptions), overlap=options.overlap
+    )
+    if options.watch is not None:
+        options.watch(plans)
     for plan in plans:
         context.remarks.add(
             Remark("plan-memory", "planned", "block", f"{plan.name}: {describe(plan)}")

@@ -20,7 +20,7 @@ says what it `loses`. The manager checks a list of passes against this before it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
@@ -139,6 +139,10 @@ class PassContext:
     instrument: Instrument = SILENT
     diagnostics: Collector = field(default_factory=Collector)
     remarks: Remarks = field(default_factory=Remarks)
+
+    def with_options(self, *options: object) -> PassContext:
+        """Return the context with these records of options instead of those of the same types."""
+        return replace(self, options={**self.options, **{type(o): o for o in options}})
 
     def options_for(self, kind: type[Options]) -> Options:
         """Return the options of that record type: those given, else its defaults."""

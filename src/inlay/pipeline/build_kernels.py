@@ -10,7 +10,7 @@ scheduled again, in this process or another.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -34,6 +34,8 @@ from inlay.lower.ops_to_loops import updated_param
 from inlay.ops._define import FusionPattern
 from inlay.ops.device import copy_in
 from inlay.ops.table import OperatorTable
+from inlay.passes.contract import Pass, PassContext, Property
+from inlay.pipeline.batches import find_batches
 
 LowerPrimitive = Callable[[Function, str, Batch | None], LoopFunction]
 """From a primitive function and a name to its lowered loops, for one call or for several."""
@@ -47,13 +49,17 @@ class LoopBody:
         function: the primitive function.
         key: hash of its structure.
         lower: makes the loops.
-        meanings: of the operators in it.
+        meanings: of the operators in it; None where nobody evaluates it.
+        requests: what the code generator of the host is asked for.
+        of_device: what another device is asked for instead.
     """
 
     function: Function
     key: str
     lower: Callable[[], LoopFunction]
-    meanings: Meanings
+    meanings: Meanings | None = None
+    requests: tuple[Request, ...] = ()
+    of_device: DeviceRequest | None = None
 
     @property
     def kind(self) -> str:
@@ -77,23 +83,10 @@ class LoopBody:
             next(supply) if isinstance(p.type, TensorType) else _number(p, dims)
             for p in self.function.params
         ]
+        assert self.meanings is not None, "who evaluates kernels says what operators mean"
         result = evaluate(Module({"main": self.function}), args, self.meanings)
         found = cast("tuple[Any, ...]", result if isinstance(result, tuple) else (result,))
         return tuple(np.asarray(x) for x in found)
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltKernels:
-    """The result.
-
-    Attributes:
-        module: calls kernels where it called primitive functions.
-        requests: what the code generator is asked for, in order of definition.
-    """
-
-    module: Module
-    requests: tuple[Request, ...]
-    device_requests: tuple[DeviceRequest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,64 +108,93 @@ class DeviceRequest:
     in_place: frozenset[int] = frozenset()
 
 
-def build_kernels(
-    module: Module,
-    operators: OperatorTable,
-    meanings: Meanings,
-    lower: LowerPrimitive,
-    version: str,
-    batches: Mapping[str, Batch] | None = None,
-    lower_off_host: Mapping[str, LowerPrimitive] | None = None,
-) -> BuiltKernels:
-    """Make a kernel of every primitive function.
+def _no_code(*_: object) -> LoopFunction:
+    raise InternalError("nobody said how groups become loops")
 
-    Args:
-        module: fused.
-        operators: for properties of operators.
-        meanings: of operators.
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    """Options of this pass.
+
+    Attributes:
         lower: makes the loops of a group; called lazily, at most once for each.
+        apart: the same for devices whose code is not made with the program's, by their names.
+        meanings: of operators.
         version: names everything besides the group that `lower` depends on.
-        batches: for the primitive functions of which several calls may run as one.
-        lower_off_host: makes the loops for devices that are off the host, by their names.
+        batch: whether several calls of a kernel may run as one.
+        check: refuses a program of which no code can be made.
     """
-    batches, off_host = batches or {}, lower_off_host or {}
-    device_requests: list[DeviceRequest] = []
+
+    lower: LowerPrimitive = _no_code
+    apart: Mapping[str, LowerPrimitive] = field(default_factory=dict[str, LowerPrimitive])
+    meanings: Meanings | None = None
+    version: str = ""
+    batch: bool = False
+    check: Callable[[Module], None] | None = None
+
+
+def run(module: Module, context: PassContext) -> Module:
+    """Make a kernel of every primitive function. Cost: linear.
+
+    Raises:
+        UnsupportedError: `loop.too-many-tensors`.
+    """
+    operators, options = context.ops, context.options_for(BuildOptions)
+    assert isinstance(operators, OperatorTable), "tensor passes run with the table of operators"
+    if options.check is not None:
+        options.check(module)
+    batches = find_batches(module, operators) if options.batch else {}
     kernels = dict(module.kernels)
-    requests: list[Request] = []
     for name, function in module.functions.items():
-        if function.primitive is None:
-            continue
-        key = structural_hash(function, places=False, primitive_names=False)
-        device = function.place.device if function.place is not None else ""
-        copies = bool(off_host) and copy_in(function) is not None
-        is_off_host = copies or device in off_host
-        once = _Once(off_host.get(device, lower), function, name)
-        ports = _ports(function, operators)
-        if is_off_host:
-            ports = tuple([replace(p, access=_plain(p.access), may_alias=None) for p in ports])
-        kernels[name] = Kernel(
-            name=name,
-            type=function.type,
-            ports=ports,
-            body=LoopBody(function, key, once, meanings),
-            ints=() if copies else tuple(from_atom(d.sym) for d in function.type.dims),
-            cost_ns=predicted_ns(function, operators),
-            origin=_origin(function),
-            batch=None if is_off_host else batches.get(name),
-        )
-        if is_off_host:
-            device_requests.append(DeviceRequest(name, device, copies, once))
-            continue
-        requests.append(Request(name, once, f"{version} {key}", _sharing(ports)))
-        batch = batches.get(name)
-        if batch is not None:
-            text = f"{version} {key} batch {sorted(batch.shared)}"
-            requests.append(Request(batch.code, _Once(lower, function, batch.code, batch), text))
+        if function.primitive is not None:
+            kernels[name] = _kernel(name, function, operators, options, batches.get(name))
     functions = {n: f for n, f in module.functions.items() if f.primitive is None}
-    return BuiltKernels(
-        module.with_functions(functions).with_kernels(kernels),
-        tuple(requests),
-        tuple(device_requests),
+    return module.with_functions(functions).with_kernels(kernels)
+
+
+def host_requests(module: Module) -> tuple[Request, ...]:
+    """Return what the code generator of the host is asked for, in order of definition."""
+    return tuple(r for body in _bodies(module) for r in body.requests)
+
+
+def device_requests(module: Module) -> tuple[DeviceRequest, ...]:
+    """Return what other devices run, and copies between memories, in order of definition."""
+    return tuple(body.of_device for body in _bodies(module) if body.of_device is not None)
+
+
+def _bodies(module: Module) -> list[LoopBody]:
+    return [k.body for k in module.kernels.values() if isinstance(k.body, LoopBody)]
+
+
+def _kernel(
+    name: str, function: Function, operators: OperatorTable, options: BuildOptions,
+    batch: Batch | None,
+) -> Kernel:  # fmt: skip
+    key = structural_hash(function, places=False, primitive_names=False)
+    device = function.place.device if function.place is not None else ""
+    copies = bool(options.apart) and copy_in(function) is not None
+    once = _Once(options.apart.get(device, options.lower), function, name)
+    ports = _ports(function, operators)
+    of_device: DeviceRequest | None = None
+    requests: list[Request] = []
+    if copies or device in options.apart:
+        ports = tuple([replace(p, access=_plain(p.access), may_alias=None) for p in ports])
+        of_device, batch = DeviceRequest(name, device, copies, once), None
+    else:
+        text = f"{options.version} {key}"
+        requests.append(Request(name, once, text, _sharing(ports)))
+        if batch is not None:
+            many = _Once(options.lower, function, batch.code, batch)
+            requests.append(Request(batch.code, many, f"{text} batch {sorted(batch.shared)}"))
+    return Kernel(
+        name=name,
+        type=function.type,
+        ports=ports,
+        body=LoopBody(function, key, once, options.meanings, tuple(requests), of_device),
+        ints=() if copies else tuple(from_atom(d.sym) for d in function.type.dims),
+        cost_ns=predicted_ns(function, operators),
+        origin=_origin(function),
+        batch=batch,
     )
 
 
@@ -284,3 +306,13 @@ def _origin(function: Function) -> str:
     return "+".join(
         v.callee.op.name for v in found if isinstance(v, Call) and isinstance(v.callee, OpRef)
     )
+
+
+PASS = Pass(
+    __name__,
+    run,
+    "make a kernel of every primitive function",
+    requires=(Property.ANF, Property.FUSED),
+    establishes=(Property.LOWERED,),
+    options=BuildOptions,
+)

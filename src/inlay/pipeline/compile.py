@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -13,37 +13,28 @@ from inlay.base.instrument import Instrument
 from inlay.bytecode.program import RELATIONS, Program
 from inlay.codegen.backend_table import backend_of, target_of, unavailable
 from inlay.codegen.cache import ObjectCache
-from inlay.codegen.interface import Backend, Generator, Request
-from inlay.ir.expr import Function
-from inlay.ir.kernel import Batch
+from inlay.codegen.interface import Generator, Request
 from inlay.ir.module import Module
 from inlay.ir.verify import check
 from inlay.loop.func import LoopFunction
-from inlay.lower.lower import lower
-from inlay.lower.ops_to_loops import SampleBatch as TeBatch
-from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.board import Board
 from inlay.machine.target import Target
 from inlay.memory import read_first
-from inlay.memory.choose_memories import MemoryOptions
-from inlay.memory.plan_memory import plan_module
-from inlay.ops.table import OperatorTable
+from inlay.memory.plan_memory import BlockOptions, FunctionPlan
 from inlay.passes.manager import run_pipeline
-from inlay.pipeline.batches import find_batches
-from inlay.pipeline.build_kernels import build_kernels
-from inlay.pipeline.devices import apart, device_part, off_host
+from inlay.pipeline.build_kernels import host_requests
+from inlay.pipeline.devices import device_part, off_host
 from inlay.pipeline.externs import externs_of
+from inlay.pipeline.lowering import build_options
 from inlay.pipeline.memories import memories_of_program
 from inlay.pipeline.options import CompileOptions
-from inlay.pipeline.planning import check_code, meanings_of, setting_of
+from inlay.pipeline.planning import setting_of
 from inlay.pipeline.relations import relations_text
 from inlay.pipeline.report import Report, count_kernels, count_operators
-from inlay.pipeline.route import memory_pipeline, tensor_pipeline
-from inlay.pipeline.version import lowering_version
+from inlay.pipeline.route import route
 from inlay.runtime.extern import Extern
 from inlay.runtime.native import Callback
 from inlay.runtime.trace import QUEUES
-from inlay.schedule.choose import schedule_function
 from inlay.vm.link import link
 
 
@@ -79,33 +70,27 @@ def compile_module(
     board, operators, context = setting.board, setting.operators, setting.context
     folder = options.cache_folder
     cache = None if folder is None else ObjectCache(folder)
-    backend, target, generator = _host(board, cache)
+    target, generator = _host(board, cache)
     # A device elsewhere is asked when the first of its kernels is lowered, if one is there.
     target_for = functools.cache(partial(target_of, board))
-    meanings = meanings_of(operators)
     externs = externs_of(module)
     operator_counts, constant_bytes = count_operators(module)
     verify = check if options.verify else None
-    module = run_pipeline(tensor_pipeline(), module, context, verify=verify)
-    check_code(module, board)
-    with instrument.span("build-kernels"):
-        lower_here = _Lowering(operators, board, backend, target_for)
-        lower_apart = {d: replace(lower_here, backend=b, device=d) for d, b in apart(board).items()}
-        batches = find_batches(module, operators) if options.batch else None
-        version = lowering_version()
-        built = build_kernels(module, operators, meanings, lower_here, version, batches, lower_apart)
-    module = run_pipeline(memory_pipeline(), built.module, context, verify=verify)
-    with instrument.span("plan-memory"):
-        module, plans = plan_module(module, context.options_for(MemoryOptions), overlap=options.overlap)
-        if verify is not None:
-            verify(module)
+    building = build_options(
+        operators, board, target_for, batch=options.batch, verify=options.verify
+    )
+    plans: list[FunctionPlan] = []
+    context = context.with_options(building, BlockOptions(options.overlap, plans.extend))
+    module = run_pipeline(route(), module, context, verify=verify)
     with instrument.span("generate"):
-        artifact = generator.compile(_counted(built.requests, instrument))
-        part = device_part(board, built, target_for, cache)
+        artifact = generator.compile(_counted(host_requests(module), instrument))
+        part = device_part(board, module, target_for, cache)
     cached = {name: code.cached for name, code in artifact.kernels.items()}
     counts, size = count_kernels(module, cached, board.host.name), len(artifact.image.data)
     copies = context.remarks.of(read_first.PASS.name)
-    report = Report(operator_counts, constant_bytes, *counts, plans, size, module.metadata, copies)
+    report = Report(
+        operator_counts, constant_bytes, *counts, tuple(plans), size, module.metadata, copies
+    )
     with instrument.span("link"):
         program = link(
             module,
@@ -138,8 +123,8 @@ def _counted(requests: Sequence[Request], instrument: Instrument) -> list[Reques
     return [counted(index, request) for index, request in enumerate(requests)]
 
 
-def _host(board: Board, cache: ObjectCache | None) -> tuple[Backend, Target, Generator]:
-    """Return the back end of the host, what its code is made for, and what makes it.
+def _host(board: Board, cache: ObjectCache | None) -> tuple[Target, Generator]:
+    """Return what the code of the host is made for, and what makes it.
 
     Raises:
         UnsupportedError: `target.no-generator`.
@@ -150,30 +135,10 @@ def _host(board: Board, cache: ObjectCache | None) -> tuple[Backend, Target, Gen
         target = backend.target(board, host)
         generator = backend.generator(target, cache)
         if generator is not None:
-            return backend, target, generator
+            return target, generator
         reason = f"code for {board.arch_of(host).name} cannot be that of a host"
     raise unsupported(
         "target.no-generator",
         f"found the architecture '{board.host.arch}' on board '{board.name}' for the host: {reason}",
         hint="`inlay targets` lists what can be compiled for",
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Lowering:
-    """How groups become loops on a device; on the host where none is named."""
-
-    operators: OperatorTable
-    board: Board
-    backend: Backend
-    targets: Callable[[str], Target]
-    device: str = ""
-
-    def __call__(self, function: Function, name: str, batch: Batch | None) -> LoopFunction:
-        many = None if batch is None else TeBatch(batch.count, batch.shared)
-        found = self.operators.definition
-        loops = ops_to_loops(function, found, name, many, in_place=not self.device)
-        device = self.device or self.board.host.name
-        target, arch = self.targets(device), self.board.arch_of(device)
-        scheduled = schedule_function(loops, target, self.backend.rules(arch))
-        return lower(scheduled, target, self.backend.hooks(arch))

@@ -20,9 +20,10 @@ from inlay.codegen.backend_table import backend_of, unavailable, works_in
 from inlay.codegen.cache import ObjectCache
 from inlay.codegen.interface import Backend, DeviceJob, DeviceKernel, Request
 from inlay.ir.kernel import Access, Kernel
+from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.machine.target import Target
-from inlay.pipeline.build_kernels import BuiltKernels
+from inlay.pipeline.build_kernels import device_requests
 from inlay.runtime.native import Callback
 from inlay.vm.signature import formula, port_sizes
 
@@ -79,7 +80,7 @@ class DevicePart:
 
 def device_part(
     board: Board,
-    built: BuiltKernels,
+    module: Module,
     targets: Callable[[str], Target],
     cache: ObjectCache | None,
 ) -> DevicePart:
@@ -87,7 +88,7 @@ def device_part(
 
     Args:
         board: the machine.
-        built: all kernels; which of them devices run.
+        module: has the kernels.
         targets: gives what code of a device is made for, by its name.
         cache: of compiled objects.
 
@@ -96,7 +97,7 @@ def device_part(
         UnsupportedError: all `target.no-generator` at once; `target.other-device`.
     """
     names = [m.name for m in board.memories]
-    requests, kernels = built.device_requests, built.module.kernels
+    requests, kernels = device_requests(module), module.kernels
     made = {r.name: _copy(kernels[r.name]) for r in requests if r.is_copy}
     devices: list[bc.DeviceRecord] = []
     functions: dict[str, Callback] = {}

@@ -5,23 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from inlay.base.diagnostics import InternalError, error
+from inlay.base.diagnostics import error
 from inlay.codegen.backend_table import unavailable
 from inlay.ir.module import Module
 from inlay.machine.board import Board
-from inlay.memory.choose_memories import MemoryOptions
-from inlay.memory.plan_memory import FunctionPlan, plan_module
-from inlay.passes.manager import make_pipeline, run_pipeline
-from inlay.pipeline.build_kernels import build_kernels
+from inlay.memory.plan_memory import BlockOptions, FunctionPlan
+from inlay.passes.manager import run_pipeline
+from inlay.pipeline.build_kernels import BuildOptions
 from inlay.pipeline.devices import apart
 from inlay.pipeline.options import PlaceOptions
-from inlay.pipeline.planning import meanings_of, setting_of, threads_of
+from inlay.pipeline.planning import setting_of, threads_of
 from inlay.pipeline.report import memory_json
-from inlay.pipeline.route import TENSOR, memory_pipeline, tensor_pipeline
+from inlay.pipeline.route import route
 from inlay.placement import plan_places
 from inlay.placement.explain.reasons import Explanation, explanation_of
-
-_UP_TO_PLACES = TENSOR[: TENSOR.index(plan_places.PASS) + 1]
 
 
 def explanation(
@@ -40,7 +37,7 @@ def explanation(
     plans: list[plan_places.Planned] = []
     setting = setting_of(options, watch=plans.append, threads=threads)
     counts = _threads(setting.board, threads)
-    run_pipeline(make_pipeline(_UP_TO_PLACES), module, setting.context)
+    run_pipeline(route(plan_places.PASS), module, setting.context)
     board = setting.board
     without = {d.name: reason for d in board.devices if (reason := unavailable(board, d.name))}
     return replace(explanation_of(plans[0]), without_code=without, threads=counts)
@@ -91,17 +88,10 @@ def memory_explanation(
     """
     setting = setting_of(options, threads=threads)
     _threads(setting.board, threads)
-    operators, context = setting.operators, setting.context
-    module = run_pipeline(tensor_pipeline(), module, context)
-    elsewhere = dict.fromkeys(apart(setting.board), _no_code)
-    built = build_kernels(
-        module, operators, meanings_of(operators), _no_code, "", lower_off_host=elsewhere
-    )
-    module = run_pipeline(memory_pipeline(), built.module, context)
-    planned, plans = plan_module(module, context.options_for(MemoryOptions))
+    building, plans = BuildOptions(), list[FunctionPlan]()
+    building = replace(building, apart=dict.fromkeys(apart(setting.board), building.lower))
+    context = setting.context.with_options(building, BlockOptions(watch=plans.extend))
+    planned = run_pipeline(route(), module, context)
     needed = tuple(p for p in plans if p.parts or p.counted)
     return MemoryExplanation(setting.board, needed, planned)
 
-
-def _no_code(*_: object) -> Any:
-    raise InternalError("memory is planned before there is code")

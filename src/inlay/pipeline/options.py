@@ -68,7 +68,7 @@ class CompileOptions(PlaceOptions):
             costs a second body for each kernel.
         overlap: whether kernels that do not need each other get memory of their own, so that a call
             in mode `parallel` can run them at once; costs memory where there are any.
-        verify: whether the result of every pass is verified.
+        verify: whether the result of every pass is verified, and of every stage of loops.
     """
 
     cache: str | None = option("default", help="folder of compiled objects; `none` for no cache")

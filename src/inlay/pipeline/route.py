@@ -1,20 +1,23 @@
 """The compile route: every pass and stage, in order. This is the only place that knows the order.
 
 load          importers, parser                    file -> module
-TENSOR        passes over tensor IR                 types, names, identities, constants, places;
+ROUTE         passes over tensor IR:
+  TENSOR                                            types, names, identities, constants, places;
                                                     then, within devices, layouts, packing, groups
-build-kernels `build_kernels`                       groups -> kernels
-MEMORY        passes over tensor IR                 storage
-plan-memory   `memory.plan_memory`                  storage -> blocks, with a report
+  build-kernels                                     groups -> kernels
+  MEMORY                                            storage, then blocks
 generate      codegen: schedules, loops, LLVM       kernels -> image (lazily, through the cache)
 link          vm                                    module, image -> program
+
+Who explains runs the same route up to where what is asked about is decided.
 """
 
 from __future__ import annotations
 
-from inlay.memory import carry_buffers, explicit_alloc, read_first
-from inlay.passes.contract import Property
+from inlay.memory import carry_buffers, explicit_alloc, plan_memory, read_first
+from inlay.passes.contract import Pass
 from inlay.passes.manager import Pipeline, make_pipeline
+from inlay.pipeline import build_kernels
 from inlay.placement import mark_annotations, plan_places
 from inlay.transforms import (
     call_foreign,
@@ -68,14 +71,12 @@ TENSOR = (
     fuse_ops.PASS,
 )
 
-MEMORY = (read_first.PASS, explicit_alloc.PASS, carry_buffers.PASS)
+MEMORY = (read_first.PASS, explicit_alloc.PASS, carry_buffers.PASS, plan_memory.PASS)
+
+ROUTE = (*TENSOR, build_kernels.PASS, *MEMORY)
+"""From a module as it was loaded to one whose kernels need code and nothing else."""
 
 
-def tensor_pipeline() -> Pipeline:
-    """Return the passes before kernels are made."""
-    return make_pipeline(TENSOR)
-
-
-def memory_pipeline() -> Pipeline:
-    """Return the passes after kernels are made."""
-    return make_pipeline(MEMORY, given=(Property.TYPED, Property.ANF, Property.LOWERED))
+def route(until: Pass | None = None) -> Pipeline:
+    """Return the passes of a compilation in order, up to one of them or all."""
+    return make_pipeline(ROUTE if until is None else ROUTE[: ROUTE.index(until) + 1])

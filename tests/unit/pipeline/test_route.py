@@ -14,7 +14,8 @@ from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from inlay.passes.manager import run_pipeline
 from inlay.pipeline.planning import meanings_of
-from inlay.pipeline.route import tensor_pipeline
+from inlay.pipeline.route import route
+from inlay.transforms import fuse_ops
 from tests.unit.importers.onnx.models import load, model, value
 
 node = helper.make_node
@@ -41,6 +42,6 @@ def test_weights_that_were_folded_into_others_are_not_packed():
         constants,
     )
     context = PassContext(operators, lambda e: evaluate_expr(e, meanings))
-    run_pipeline(tensor_pipeline(), load(m), context, observe=count)
+    run_pipeline(route(fuse_ops.PASS), load(m), context, observe=count)
     assert packed["conv_nhwc_packed"] == 1
     assert not {"conv", "conv_nhwc", "batch_norm"} & set(packed)

@@ -13,6 +13,7 @@ import pytest
 
 import inlay
 from inlay.analysis.blocks import values
+from inlay.analysis.candidates import Candidate
 from inlay.base.diagnostics import CompileError
 from inlay.cli.main import main
 from inlay.interp.tensor import evaluate
@@ -25,7 +26,7 @@ from inlay.ops.device import DEVICE_COPY
 from inlay.passes.contract import PassContext
 from inlay.placement import plan_places
 from inlay.placement.choose.calibration import calibrated, read_measured, write_measured
-from inlay.placement.choose.candidates import Candidate, offers_of
+from inlay.placement.choose.candidates import offers_of
 from inlay.placement.choose.costs import Costs, Measured
 from inlay.placement.explain.reasons import explain
 from inlay.placement.explain.report import describe

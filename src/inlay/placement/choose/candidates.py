@@ -17,30 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from inlay.analysis.candidates import Candidate
 from inlay.ir.expr import Call
 from inlay.ir.module import Module
 from inlay.placement.choose.optimise import TaskSet
 from inlay.placement.infer.graph import Machine
 from inlay.placement.infer.operations import GroupSource, Operation
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
-    """Operations that a device runs as one.
-
-    Attributes:
-        calls: the operations; nodes of the module that was asked about, in program order, of one block.
-            No way leads out of the set and back into it.
-        device: that runs them.
-        name: for people; an identifier.
-        cost_ns: predicted nanoseconds; None leaves it to the costs of the board.
-    """
-
-    calls: tuple[Call, ...]
-    device: str
-    name: str
-    cost_ns: float | None = None
-
 
 CandidateSource = Callable[[Module], Sequence[Candidate] | None]
 """Gives the candidates of a device in a module in A-normal form; None where it takes no patterns."""

@@ -1,0 +1,82 @@
+"""How groups of operators become loops on the devices of a board."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from inlay.base.diagnostics import CompileError, InternalError
+from inlay.codegen.backend_table import backend_of
+from inlay.codegen.interface import Backend
+from inlay.ir.expr import Function
+from inlay.ir.kernel import Batch
+from inlay.loop.func import LoopFunction
+from inlay.loop.verify import check
+from inlay.lower.lower import lower
+from inlay.lower.ops_to_loops import SampleBatch as TeBatch
+from inlay.lower.ops_to_loops import ops_to_loops
+from inlay.machine.board import Board
+from inlay.machine.target import Target
+from inlay.ops.table import OperatorTable
+from inlay.pipeline.build_kernels import BuildOptions
+from inlay.pipeline.devices import apart
+from inlay.pipeline.planning import check_code, meanings_of
+from inlay.pipeline.version import lowering_version
+from inlay.schedule.choose import schedule_function
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """How groups become loops on a device; on the host where none is named."""
+
+    operators: OperatorTable
+    board: Board
+    backend: Backend
+    targets: Callable[[str], Target]
+    device: str = ""
+    verify: bool = False
+
+    def __call__(self, function: Function, name: str, batch: Batch | None) -> LoopFunction:
+        """Return the lowered loops of a group; each stage is verified where that was asked for."""
+        many = None if batch is None else TeBatch(batch.count, batch.shared)
+        found = self.operators.definition
+        loops = self._checked(
+            ops_to_loops(function, found, name, many, in_place=not self.device), "ops-to-loops"
+        )
+        device = self.device or self.board.host.name
+        target, arch = self.targets(device), self.board.arch_of(device)
+        scheduled = schedule_function(loops, target, self.backend.rules(arch))
+        self._checked(scheduled, "schedule")
+        return self._checked(lower(scheduled, target, self.backend.hooks(arch)), "lower")
+
+    def _checked(self, loops: LoopFunction, stage: str) -> LoopFunction:
+        if self.verify:
+            try:
+                check(loops)
+            except CompileError as failure:
+                raise InternalError(
+                    f"the loops that '{stage}' made are not well formed:\n{failure}", where=loops.name
+                ) from failure
+        return loops
+
+
+def build_options(
+    operators: OperatorTable, board: Board, targets: Callable[[str], Target], *,
+    batch: bool = False, verify: bool = False,
+) -> BuildOptions:  # fmt: skip
+    """Return what kernels are built with for a board as programs run on it.
+
+    Args:
+        operators: that there are.
+        board: whose host has a back end.
+        targets: gives what code of a device is made for, by its name.
+        batch: whether several calls of a kernel may run as one.
+        verify: whether loops are verified after each stage.
+    """
+    backend = backend_of(board, board.host.name)
+    assert backend is not None, "who builds kernels has found the host's back end"
+    here = Lowering(operators, board, backend, targets, verify=verify)
+    others = {d: replace(here, backend=b, device=d) for d, b in apart(board).items()}
+    made = partial(check_code, board=board)
+    return BuildOptions(here, others, meanings_of(operators), lowering_version(), batch, made)
