@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from inlay.pipeline.route import MEMORY, TENSOR
+from inlay.pipeline.route import ROUTE
 from tests.architecture.sources import PACKAGE, ROOT
 
 PAGES = ("ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "docs/glossary.md")
@@ -40,4 +40,4 @@ def test_links_of_a_page_lead_somewhere(page: str) -> None:
 
 def test_the_map_names_every_pass_of_the_route() -> None:
     chart = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    assert [p.name for p in (*TENSOR, *MEMORY) if f"`{p.name}`" not in chart] == []
+    assert [p.name for p in ROUTE if f"`{p.name}`" not in chart] == []
