@@ -34,6 +34,11 @@ fn main(x: T, y: T) {
   let a = on(cpu, neg(y));
   let f = fn(p: T) { on(npu0, add(p, a)) };
   (on(npu0, neg(f(on(npu0, neg(x))))), on(npu1, neg(f(on(npu1, exp(x)))))) }"""),
+    "a result of which a field moves": (B2, """
+fn main(c: bool, x: T, y: T) {
+  let f = fn(a: T, b: T) { (on(gpu, exp(a)), on(cpu, neg(b))) };
+  let t = if (c) { f(x, y) } else { (on(gpu, neg(x)), on(gpu, exp(y))) };
+  (on(gpu, neg(t.0)), on(gpu, neg(t.1))) }"""),
     "a copy": (B2, """
 fn main(x: T) { on(gpu, exp(on(cpu, neg(x)))) }"""),
 }  # fmt: skip

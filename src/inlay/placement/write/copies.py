@@ -146,6 +146,7 @@ class CopyPlan:
         self.wanted: dict[ValuePath, Wanted] = {}
         self.copies: list[Copy] = []
         self.decisions: list[object] = []
+        self.taken_apart: dict[tuple[int, int], list[ValuePath]] = {}
         self._by_use: dict[Demand, Copy] = {}
         self._at: dict[tuple[int, int], list[Copy]] = {}
 

@@ -106,6 +106,10 @@ class Mover:
             return whole.fields[index]
         value = ValuePath(whole.value.key, (*whole.value.path, index))
         home = part(whole.home, index)
+        owner = whole.block if whole.block is not None else block
+        known = self._known.get(value) if self.writing and var is None else None
+        if known is not None and _is_visible(known.block, block):  # a copy was made of it
+            return known._replace(home=home, block=owner)
         t = var.type if var is not None else field_type(whole.expr.type, index)
         name = var.name if var is not None else "t"
         new = Var(name, t, node.span)
@@ -114,7 +118,6 @@ class Mover:
             new = Var(name, t, node.span, place)
             made = Project(whole.expr, index, t, node.span, self.writer.place(home))
             self.state(block, new, made, let)
-        owner = whole.block if whole.block is not None else block
         bound = Bound(new, home, value, owner)
         self._known[value] = bound._replace(block=block)
         return bound
@@ -170,6 +173,8 @@ class Mover:
             case Leaf(), Leaf(atom=y):
                 return self.use(bound, y, block, span), want
             case Parts(kind=Kind.TUPLE), Parts(kind=Kind.TUPLE, parts=parts):
+                if not self.writing and not bound.fields:
+                    self.plan.taken_apart.setdefault((block.number, block.here), []).append(bound.value)
                 fields: list[Expr] = []
                 homes: list[Domain] = []
                 for i, p in enumerate(parts):
@@ -281,6 +286,12 @@ class Mover:
         """Write the copies that stand before the present statement."""
         if not self.writing:
             return
+        # A tuple is taken apart before its fields are copied: planned again, these are statements.
+        for value in self.plan.taken_apart.get((block.number, block.here), ()):
+            whole = self._known.get(value)
+            if whole is not None and _is_visible(whole.block, block):
+                for i in range(len(whole.home.parts) if isinstance(whole.home, Parts) else 0):
+                    self.project(whole, i, block, None, whole.expr)
         for copy in self.plan.at(block, block.here):
             self._made[id(copy)] = self._write(copy, block)
 

@@ -9,11 +9,14 @@ from typing import NamedTuple
 from inlay.ir.expr import (
     Call,
     Expr,
+    Let,
     Var,
 )
 from inlay.ir.module import Module
 from inlay.ir.place import Origin, Place
 from inlay.ir.types import FuncType
+from inlay.ir.walk import postorder
+from inlay.ops.device import annotation_of
 from inlay.placement.infer.domains import Domain, Leaf, Parts, leaves
 from inlay.placement.infer.instance import Instance
 from inlay.placement.infer.scopes import Places
@@ -116,6 +119,17 @@ class Writer:
         if instance.name in (self.module.entry, *self.module.entries):
             return frozenset()
         params = instance.function.params
+        aliases = {
+            e.var: e.value.args[0]
+            for e in postorder(instance.function)
+            if isinstance(e, Let) and isinstance(e.value, Call) and _only_asks(e.value)
+        }
+
+        def behind(atom: Expr) -> Expr:
+            while isinstance(atom, Var) and atom in aliases:
+                atom = aliases[atom]
+            return atom
+
         kept: set[int] | None = None
         for where, node, _ in sites:
             home: Instance | None = where
@@ -123,7 +137,7 @@ class Writer:
                 home = home.parent
             if home is not None:
                 assert isinstance(node, Call)
-                here = {i for i, p in enumerate(params) if node.args[i] is p}
+                here = {i for i, p in enumerate(params) if behind(node.args[i]) is p}
                 kept = here if kept is None else kept & here
         return frozenset(kept or ())
 
@@ -166,3 +180,9 @@ class Writer:
         if len(atoms) == 1:
             return self.place(Leaf(atoms[0]))
         return Place(self.machine.devices[self.places.device(atoms[0])])
+
+
+def _only_asks(call: Call) -> bool:
+    """Whether a call is its operand, asked to be somewhere: nothing of it is left when written."""
+    asked = annotation_of(call)
+    return asked is not None and not asked.result
