@@ -18,9 +18,9 @@ from inlay.cli.main import main
 from inlay.ir.expr import Call, Const, OpRef
 from inlay.ir.parser import parse_module
 from inlay.ir.walk import rewrite
+from inlay.memory import plan_memory
 from inlay.ops.memory import TENSOR_AT
 from inlay.ops.table import table
-from inlay.pipeline import compile as compiling
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
 from tests.unit.runtime.programs import spec
@@ -45,10 +45,10 @@ def run(program, mode, *, races=True, **inputs):
 
 def plan(monkeypatch, forge):
     """Compile the chain with a plan in which offsets of tensors in blocks are changed by `forge`."""
-    real = compiling.plan_module
+    real = plan_memory.plan_module
 
-    def forged(module, **options):
-        planned, plans = real(module, **options)
+    def forged(module, *args, **options):
+        planned, plans = real(module, *args, **options)
         count = iter(range(1000))
 
         def change(e):
@@ -61,7 +61,7 @@ def plan(monkeypatch, forge):
         functions = {n: replace(f, body=rewrite(f.body, change)) for n, f in planned.functions.items()}
         return planned.with_functions(functions), plans
 
-    monkeypatch.setattr(compiling, "plan_module", forged)
+    monkeypatch.setattr(plan_memory, "plan_module", forged)
     module = infer_types(parse_module(CHAIN, table()))
     found = compilation(module, cache="none").program
     monkeypatch.undo()
