@@ -62,7 +62,7 @@ def test_native(suite, options):
             for s in range(1, 4)
         ),
         ("native", "units=2 threads=2"),
-        ("opencl", ""),
+        pytest.param("opencl", "", marks=pytest.mark.slow),
     ],
 )
 def test_remote(suite, driver, options):

@@ -26,6 +26,7 @@ from tests.unit.placement.test_compiled import SOURCE
 
 pytestmark = [pytest.mark.cc, pytest.mark.llvm]
 KINDS = {"remote": ("native", offers()), "remote_opencl": ("opencl", "")}
+DRAWN = ["remote", pytest.param("remote_opencl", marks=pytest.mark.slow)]
 """The driver behind the server of each board, and its options."""
 
 
@@ -67,7 +68,7 @@ def same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
         np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("board", KINDS)
+@pytest.mark.parametrize("board", DRAWN)
 def test_a_program_over_two_processes(board, suite, tmp_path, inputs, expected):
     driver, options = KINDS[board]
     with served(suite, driver, options) as server:

@@ -65,7 +65,7 @@ name = "dsp_cpu"
 dtypes = ["bool", "i8", "u8", "i32", "f32"]
 macs_per_ns = 48
 elements_per_ns = 64
-costly_per_ns = 16
+transcendentals_per_ns = 16
 launch_ns = 200
 [[arch]]
 name = "dsp_tensor"

@@ -52,6 +52,7 @@ def test_stored_results(id, tmp_path):
     assert executable.live_objects() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.llvm
 @pytest.mark.data
 def test_sentence_embeddings_of_any_batch_and_length(tmp_path):

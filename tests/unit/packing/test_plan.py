@@ -119,6 +119,7 @@ def test_unknown_algorithm():
         plan([Buffer("a", 0, 1, 1)], algorithm="magic")
 
 
+@pytest.mark.slow
 def test_large_chains_are_quick_and_tight():
     buffers = [Buffer(str(i), i, i + 2, 64 + 64 * (i % 3), 64) for i in range(20_000)]
     found = plan(buffers)

@@ -353,6 +353,7 @@ def test_forgetting_a_plan_leaves_what_people_said():
     assert_alike(again, placed)
 
 
+@pytest.mark.slow
 def test_the_seed_of_hashes_changes_nothing(tmp_path):
     path = tmp_path / "m.inl"
     path.write_text(BIG.replace("{\n", "-> Tensor[256, 512, f32] {\n", 1))

@@ -60,7 +60,7 @@ def scheduled(f: LoopFunction) -> tuple[Schedule, tuple[str, ...]]:
     return s, contract(s, block, SMALL)
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("epilogue", ["", "relu"])
 @pytest.mark.parametrize(
     ("shape", "n", "sizes"),

@@ -41,7 +41,7 @@ def reduction(
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("n", [BLOCK, BLOCK + 1, 127, 2500])
+@pytest.mark.parametrize("n", [BLOCK, BLOCK + 1, 127, pytest.param(2500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("columns", [3, 9])
 def test_known_sizes(n: int, columns: int) -> None:
     for shape, axis in (((n, columns), 0), ((columns, n), 1)):
