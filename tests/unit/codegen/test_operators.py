@@ -72,7 +72,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sample(40)
+@pytest.mark.sample(24)
 @pytest.mark.parametrize(("d", "s", "symbolic"), CASES)
 def test_operator(d: OpDef, s: Sample, symbolic: bool) -> None:
     run_all(d, s, symbolic=symbolic)
