@@ -119,9 +119,11 @@ class Matching:
             case TupleType(fields=ds), TupleType(fields=fields) if len(ds) == len(fields):
                 for d, a in zip(ds, fields, strict=True):
                     self._match(d, a, why, ctx)
-            case AdtType(), AdtType() if declared.name == actual.name:
+            case AdtType(name=name, args=ds), AdtType(args=args) if (
+                name == actual.name and len(ds) == len(args)
+            ):
                 self._depth += 1
-                for d, a in zip(declared.args, actual.args, strict=True):
+                for d, a in zip(ds, args, strict=True):
                     self._match(d, a, why, ctx.strict())
                 self._depth -= 1
             case RefType(content=d), RefType(content=a):

@@ -24,7 +24,10 @@ def _rotary(node: Node) -> None:
     for name in ("num_heads", "rotary_embedding_dim"):
         if node.int(name, 0) < 0:
             raise node.invalid(f"has {name} = {node.int(name, 0)}, needed at least 0")
-    turned, half = node.int("rotary_embedding_dim", 0), node.type(1).shape[-1].value
+    angles = node.type(1).shape
+    if not angles:
+        raise node.invalid("has a single number as input 1, needed a table of angles")
+    turned, half = node.int("rotary_embedding_dim", 0), angles[-1].value
     if turned and half is not None and turned != 2 * half:
         raise node.invalid(f"has rotary_embedding_dim = {turned} and angles for {2 * half} numbers")
 
