@@ -27,9 +27,9 @@ from inlay.passes.contract import PassContext, Property
 from inlay.passes.discover import pass_table, passes_named
 from inlay.passes.manager import Pipeline, order_fault, run_pipeline
 from inlay.pipeline import build_kernels
+from inlay.pipeline.building import build_options
 from inlay.pipeline.detect import find_detected
 from inlay.pipeline.devices import runnable
-from inlay.pipeline.lowering import build_options
 from inlay.pipeline.planning import meanings_of
 from inlay.placement import plan_places
 from inlay.placement.plan_places import PlanOptions

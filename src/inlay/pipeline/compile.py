@@ -23,9 +23,9 @@ from inlay.memory import read_first
 from inlay.memory.plan_memory import BlockOptions, FunctionPlan
 from inlay.passes.manager import run_pipeline
 from inlay.pipeline.build_kernels import host_requests
+from inlay.pipeline.building import build_options
 from inlay.pipeline.devices import device_part, off_host
 from inlay.pipeline.externs import externs_of
-from inlay.pipeline.lowering import build_options
 from inlay.pipeline.memories import memories_of_program
 from inlay.pipeline.options import CompileOptions
 from inlay.pipeline.planning import setting_of

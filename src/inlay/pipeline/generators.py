@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 
 from inlay.base.diagnostics import CompileError, unsupported
 from inlay.codegen.backend_table import backend_of, unavailable
 from inlay.codegen.interface import Backend
 from inlay.ir.expr import Call, OpRef
 from inlay.loop.func import LoopFunction
-from inlay.lower.lower import lower
-from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.board import Board
 from inlay.ops._define import FusionPattern, OpDef
 from inlay.ops.table import OperatorTable
+from inlay.pipeline.lowering import Lowering
 from inlay.placement.infer.capability import Refuse
-from inlay.schedule.choose import schedule_function
 from inlay.transforms.fuse_ops import kernel_of
 
 
@@ -78,11 +77,8 @@ def _lowered(
     def run() -> LoopFunction:
         if definition.compute is None and definition.loops is None:
             raise unsupported("loop.no-rule", f"there are no loops of {definition.name}")
-        function, arch = kernel_of(call, definition), board.arch_of(device)
-        target = backend.target(board, device)
-        loops = ops_to_loops(function, operators.definition, definition.name, in_place=False)
-        scheduled = schedule_function(loops, target, backend.rules(arch))
-        return lower(scheduled, target, backend.hooks(arch))
+        lowering = Lowering(operators, board, backend, partial(backend.target, board), device)
+        return lowering(kernel_of(call, definition), definition.name, None)
 
     return run
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
 from inlay.base.diagnostics import CompileError, InternalError
-from inlay.codegen.backend_table import backend_of
 from inlay.codegen.interface import Backend
 from inlay.ir.expr import Function
 from inlay.ir.kernel import Batch
@@ -19,10 +17,6 @@ from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.board import Board
 from inlay.machine.target import Target
 from inlay.ops.table import OperatorTable
-from inlay.pipeline.build_kernels import BuildOptions
-from inlay.pipeline.devices import apart
-from inlay.pipeline.planning import check_code, meanings_of
-from inlay.pipeline.version import lowering_version
 from inlay.schedule.choose import schedule_function
 
 
@@ -59,24 +53,3 @@ class Lowering:
                     f"the loops that '{stage}' made are not well formed:\n{failure}", where=loops.name
                 ) from failure
         return loops
-
-
-def build_options(
-    operators: OperatorTable, board: Board, targets: Callable[[str], Target], *,
-    batch: bool = False, verify: bool = False,
-) -> BuildOptions:  # fmt: skip
-    """Return what kernels are built with for a board as programs run on it.
-
-    Args:
-        operators: that there are.
-        board: whose host has a back end.
-        targets: gives what code of a device is made for, by its name.
-        batch: whether several calls of a kernel may run as one.
-        verify: whether loops are verified after each stage.
-    """
-    backend = backend_of(board, board.host.name)
-    assert backend is not None, "who builds kernels has found the host's back end"
-    here = Lowering(operators, board, backend, targets, verify=verify)
-    others = {d: replace(here, backend=b, device=d) for d, b in apart(board).items()}
-    made = partial(check_code, board=board)
-    return BuildOptions(here, others, meanings_of(operators), lowering_version(), batch, made)
