@@ -60,6 +60,7 @@ fuzz: setup-dev  ## Search for inputs that break a reader: SECONDS=60 [SEED=0] [
 
 lint: setup-dev  ## Check style, dead code and sizes; the number of long files and functions may only fall
 	$(PY) -m ruff check .
+	$(PY) -m ruff format --check --quiet .
 	@$(PY) tools/report_sizes.py
 	@$(PY) tools/report_dead.py
 

@@ -41,10 +41,7 @@ def _extensions() -> list[Extension]:
         if not (path.startswith("runtime/src/platform/") and Path(path).name in OTHER_PLATFORMS)
     ]
     headers = _files(
-        "runtime/include/**/*.h",
-        "runtime/src/**/*.h",
-        "runtime/src/**/*.inc",
-        "src/inlay/runtime/_ext/*.h",
+        "runtime/include/**/*.h", "runtime/src/**/*.h", "runtime/src/**/*.inc", "src/inlay/runtime/_ext/*.h"
     )
     return [
         Extension(

@@ -69,9 +69,7 @@ def main() -> None:
     seconds(SIZES[0])  # imports
     for size in SIZES:
         load, compiling = seconds(size)
-        report.row(
-            size, round(load, 3), round(compiling, 3), round((load + compiling) / size * 1e6)
-        )
+        report.row(size, round(load, 3), round(compiling, 3), round((load + compiling) / size * 1e6))
 
 
 if __name__ == "__main__":

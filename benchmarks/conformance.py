@@ -114,16 +114,21 @@ def main() -> int:
         "outcomes": dict(sorted(outcomes.items())),
     }
     if arguments.json:
-        print(json.dumps({**totals, "slowest": [asdict(r) for r in slowest],
-                          "rows": [asdict(r) for r in rows]}))  # fmt: skip
+        print(
+            json.dumps({**totals, "slowest": [asdict(r) for r in slowest], "rows": [asdict(r) for r in rows]})
+        )
     else:
-        print(f"{totals['cases']} cases in {totals['seconds']:.1f} s "
-              f"(load {totals['load_seconds']:.1f}, compile {totals['compile_seconds']:.1f}), "
-              f"median {totals['median_seconds'] * 1e3:.0f} ms")  # fmt: skip
+        print(
+            f"{totals['cases']} cases in {totals['seconds']:.1f} s "
+            f"(load {totals['load_seconds']:.1f}, compile {totals['compile_seconds']:.1f}), "
+            f"median {totals['median_seconds'] * 1e3:.0f} ms"
+        )
         print("  ".join(f"{n} {outcome}" for outcome, n in sorted(outcomes.items())))
         for r in slowest:
-            print(f"{r.seconds:8.2f} s  load {r.load_seconds:6.2f}  compile "
-                  f"{r.compile_seconds:6.2f}  {r.outcome:8} {r.name}")  # fmt: skip
+            print(
+                f"{r.seconds:8.2f} s  load {r.load_seconds:6.2f}  compile "
+                f"{r.compile_seconds:6.2f}  {r.outcome:8} {r.name}"
+            )
     return int(any(r.outcome.startswith("crash") for r in rows))
 
 

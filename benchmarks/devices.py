@@ -31,9 +31,7 @@ ROUNDS = 40
 def chain() -> str:
     """Return a program of `LENGTH` products."""
     square = f"Tensor[{SIZE}, {SIZE}, f32]"
-    lets = "\n".join(
-        f"  let x{i + 1} = tanh(matmul(x{i}, w));" for i in range(LENGTH)
-    )
+    lets = "\n".join(f"  let x{i + 1} = tanh(matmul(x{i}, w));" for i in range(LENGTH))
     return f"""
 fn main(x0: {square}, w: {square}) -> {square} {{
 {lets}

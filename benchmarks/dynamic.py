@@ -162,22 +162,25 @@ def cases(folder: Path, only: str) -> Iterator[Case]:
             dynamic_models.lstm_scan,
             {"x": noise(200, 1, 32), "h_in": noise(1, 64), "c_in": noise(1, 64)},
         ),
-        "growing_cache": (
-            dynamic_models.growing_cache, {"n": np.array(256), "q": noise(1, 32)},
-        ),
+        "growing_cache": (dynamic_models.growing_cache, {"n": np.array(256), "q": noise(1, 32)}),
         "written_cache": (
-            lambda: dynamic_models.written_cache(1024), {"n": np.array(1024), "q": noise(1, 32)},
+            lambda: dynamic_models.written_cache(1024),
+            {"n": np.array(1024), "q": noise(1, 32)},
         ),
-    }  # fmt: skip
+    }
     for name, (make, inputs) in made.items():
         if only in name:
             path = folder / f"{name}.onnx"
             onnx.save(make(), path)
             yield onnx_case(name, path, inputs)
     for name in (
-        "gen_greedy_decode_onnx", "gen_scan_rnn_onnx", "gen_tree_lstm_onnx",
-        "gen_early_exit_script_onnx", "gen_dyn_transformer_onnx", "silero_vad_16k",
-    ):  # fmt: skip
+        "gen_greedy_decode_onnx",
+        "gen_scan_rnn_onnx",
+        "gen_tree_lstm_onnx",
+        "gen_early_exit_script_onnx",
+        "gen_dyn_transformer_onnx",
+        "silero_vad_16k",
+    ):
         if only in name and (DATA / "cases" / name).is_dir():
             with np.load(DATA / "cases" / name / "runs.npz") as data:
                 last = max(int(key.split("/")[0][3:]) for key in data.files)
@@ -243,8 +246,7 @@ def show(case: Case, row: Row, *, as_json: bool) -> None:
         else:
             found = row.ratios[peer]
             print(
-                f"   {peer} {statistics.median(found):7.2f}x ({min(found):.2f} .. {max(found):.2f})",
-                end="",
+                f"   {peer} {statistics.median(found):7.2f}x ({min(found):.2f} .. {max(found):.2f})", end=""
             )
     print(flush=True)
 

@@ -15,9 +15,7 @@ _TYPES = {
 }
 
 
-def _value(
-    name: str, dims: Sequence[int | str] | None, dtype: type = np.float32
-) -> onnx.ValueInfoProto:
+def _value(name: str, dims: Sequence[int | str] | None, dtype: type = np.float32) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, _TYPES[np.dtype(dtype)], dims)
 
 
@@ -114,22 +112,11 @@ def lstm_scan(inputs: int = 32, hidden: int = 64) -> onnx.ModelProto:
         [_value("h_next", [1, hidden]), _value("c_next", [1, hidden]), _value("y", [1, hidden])],
     )
     graph = helper.make_graph(
-        [
-            helper.make_node(
-                "Scan", ["h_in", "c_in", "x"], ["h", "c", "ys"], body=body, num_scan_inputs=1
-            )
-        ],
+        [helper.make_node("Scan", ["h_in", "c_in", "x"], ["h", "c", "ys"], body=body, num_scan_inputs=1)],
         "lstm_scan",
-        [
-            _value("x", ["t", 1, inputs]),
-            _value("h_in", [1, hidden]),
-            _value("c_in", [1, hidden]),
-        ],
+        [_value("x", ["t", 1, inputs]), _value("h_in", [1, hidden]), _value("c_in", [1, hidden])],
         [_value("h", [1, hidden]), _value("c", [1, hidden]), _value("ys", ["t", 1, hidden])],
-        [
-            _constant("w", weights),
-            _constant("bias", rng.standard_normal(4 * hidden).astype(np.float32)),
-        ],
+        [_constant("w", weights), _constant("bias", rng.standard_normal(4 * hidden).astype(np.float32))],
     )
     return _model(graph)
 
@@ -151,22 +138,24 @@ def growing_cache(width: int = 32) -> onnx.ModelProto:
         ],
         "turn",
         [
-            _value("i", [], np.int64), _value("go", [], bool), _value("past", ["p", width]),
-            _value("query", [1, width]), _value("column", [width, 1]),
+            _value("i", [], np.int64),
+            _value("go", [], bool),
+            _value("past", ["p", width]),
+            _value("query", [1, width]),
+            _value("column", [width, 1]),
         ],
         [
-            _value("on", [], bool), _value("present", ["p1", width]), _value("next", [1, width]),
+            _value("on", [], bool),
+            _value("present", ["p1", width]),
+            _value("next", [1, width]),
             _value("column_next", [width, 1]),
         ],
-    )  # fmt: skip
+    )
     graph = helper.make_graph(
         [
             helper.make_node("Reshape", ["q", "as_column"], ["column_in"]),
             helper.make_node(
-                "Loop",
-                ["n", "go_in", "empty", "q", "column_in"],
-                ["cache", "out", "last"],
-                body=body,
+                "Loop", ["n", "go_in", "empty", "q", "column_in"], ["cache", "out", "last"], body=body
             ),
         ],
         "growing_cache",
@@ -197,15 +186,19 @@ def written_cache(length: int, width: int = 32) -> onnx.ModelProto:
         ],
         "turn",
         [
-            _value("i", [], np.int64), _value("go", [], bool), _value("past", [length, width]),
+            _value("i", [], np.int64),
+            _value("go", [], bool),
+            _value("past", [length, width]),
             _value("query", [1, width]),
         ],
         [_value("on", [], bool), _value("present", [length, width]), _value("next", [1, width])],
-    )  # fmt: skip
+    )
     graph = helper.make_graph(
         [
             helper.make_node(
-                "ConstantOfShape", ["shape"], ["zeros"],
+                "ConstantOfShape",
+                ["shape"],
+                ["zeros"],
                 value=numpy_helper.from_array(np.zeros(1, np.float32)),
             ),
             helper.make_node("Loop", ["n", "go_in", "zeros", "q"], ["cache", "out"], body=body),
@@ -218,5 +211,5 @@ def written_cache(length: int, width: int = 32) -> onnx.ModelProto:
             _constant("shape", np.array([length, width])),
             _constant("one_one", np.array([1, 1])),
         ],
-    )  # fmt: skip
+    )
     return _model(graph)

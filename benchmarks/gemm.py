@@ -36,12 +36,28 @@ from inlay.schedule.rules.contraction import panel_width
 from measure import Report
 
 GEMMS = [
-    (512, 512, 512), (128, 384, 384), (128, 1536, 384), (128, 384, 1536), (128, 768, 768),
-    (128, 3072, 768), (196, 256, 1024), (49, 512, 2048), (3136, 64, 64), (16, 768, 768),
-    (1, 3072, 768), (77, 100, 300),
-]  # fmt: skip
-CONVS = [(56, 64, 64, 3, 1), (28, 128, 128, 3, 1), (14, 256, 256, 3, 1), (7, 512, 512, 3, 1),
-         (56, 64, 128, 3, 2), (56, 64, 256, 1, 1), (224, 3, 64, 7, 2)]  # fmt: skip
+    (512, 512, 512),
+    (128, 384, 384),
+    (128, 1536, 384),
+    (128, 384, 1536),
+    (128, 768, 768),
+    (128, 3072, 768),
+    (196, 256, 1024),
+    (49, 512, 2048),
+    (3136, 64, 64),
+    (16, 768, 768),
+    (1, 3072, 768),
+    (77, 100, 300),
+]
+CONVS = [
+    (56, 64, 64, 3, 1),
+    (28, 128, 128, 3, 1),
+    (14, 256, 256, 3, 1),
+    (7, 512, 512, 3, 1),
+    (56, 64, 128, 3, 2),
+    (56, 64, 256, 1, 1),
+    (224, 3, 64, 7, 2),
+]
 DEPTHWISE = [(112, 32, 3, 1), (56, 144, 3, 1), (14, 384, 3, 1), (14, 576, 3, 2)]
 
 
@@ -86,9 +102,7 @@ def peak(target: Target) -> float:
       for k in 0..{steps} {{ for r in 0..{count} unroll {{ for l in 0..{lanes} vector {{
         a[r, l] = fma(a[r, l], x[0], x[1]) }} }} }}
       for r in 0..{count} unroll {{ for l in 0..{lanes} vector {{ y[r, l] = a[r, l] }} }} }}"""
-    work = runner(
-        parse_function(text), target, [aligned((lanes,), noise=1), aligned((count, lanes))]
-    )
+    work = runner(parse_function(text), target, [aligned((lanes,), noise=1), aligned((count, lanes))])
     return 2 * count * lanes * steps / least_seconds(work, 1.0)
 
 
@@ -143,8 +157,11 @@ def convolution(
     bias, pads = aligned((oc,), noise=3), (pad,) * 4
     image = np.pad(x[0].astype(np.float64), ((pad, pad), (pad, pad), (0, 0)))
     span = out * stride
-    taps = [(i, j, image[i : i + span : stride, j : j + span : stride][:out, :out])
-            for i in range(k) for j in range(k)]  # fmt: skip
+    taps = [
+        (i, j, image[i : i + span : stride, j : j + span : stride][:out, :out])
+        for i in range(k)
+        for j in range(k)
+    ]
     if depthwise:
         op, attrs = "depthwise_conv_nhwc", DepthwiseAttrs(strides=(stride, stride), pads=pads)
         weights = aligned(w.shape)

@@ -58,8 +58,11 @@ def measured(engine: str, path: Path, inputs: Path) -> list[float]:
     """Return MB: before, loaded, and after 1, 20 and 220 runs."""
     done = subprocess.run(
         [sys.executable, "-c", CHILD, engine, str(path), str(inputs)],
-        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(SOURCE)},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+    )
     return [round(value, 1) for value in json.loads(done.stdout.splitlines()[-1])]
 
 

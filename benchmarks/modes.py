@@ -70,9 +70,7 @@ def flat(outputs: Any) -> list[np.ndarray]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description="Sequential against parallel mode on whole models."
-    )
+    parser = argparse.ArgumentParser(description="Sequential against parallel mode on whole models.")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--rounds", type=int, default=20)
@@ -86,19 +84,14 @@ def main() -> None:
             try:
                 compiled = inlay.compile(model, threads=THREADS)
                 compiled.save(file)
-                row = compare(
-                    file, [runs[f"run0/in/{s.name}"] for s in compiled.inputs], options.rounds
-                )
+                row = compare(file, [runs[f"run0/in/{s.name}"] for s in compiled.inputs], options.rounds)
             except (inlay.CompileError, inlay.RunError) as failure:
                 print(f"{folder.name}: left out: {str(failure)[:100]}")
                 continue
         if options.json:
             print(json.dumps({"benchmark": "modes", "model": folder.name, **row}))
         else:
-            print(
-                f"{folder.name:28}" + "".join(f"{k} {v:10.2f}  " for k, v in row.items()),
-                flush=True,
-            )
+            print(f"{folder.name:28}" + "".join(f"{k} {v:10.2f}  " for k, v in row.items()), flush=True)
 
 
 if __name__ == "__main__":

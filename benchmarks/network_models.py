@@ -27,9 +27,7 @@ class Network:
         """Return the network with these results."""
         outputs = [helper.make_tensor_value_info(r, TensorProto.FLOAT, None) for r in results]
         graph = helper.make_graph(self._nodes, "network", [self._input], outputs, self._weights)
-        return helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9
-        )  # fmt: skip
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
     def op(self, name: str, *inputs: str, **attributes: object) -> str:
         """Add an operator."""
@@ -52,9 +50,7 @@ class Network:
 
     def noise(self, shape: Sequence[int], deviation: float) -> str:
         """Add random weights."""
-        return self.constant(
-            (self._rng.standard_normal(shape) * deviation).astype(np.float32)
-        )  # fmt: skip
+        return self.constant((self._rng.standard_normal(shape) * deviation).astype(np.float32))
 
     def conv(
         self, x: str, c: int, o: int, k: int = 1, s: int = 1, *, groups: int = 1, act: str = "Relu"
@@ -64,7 +60,7 @@ class Network:
         w = self.noise((o, per_group, k, k), (2 / (per_group * k * k)) ** 0.5)
         y = self.op(
             "Conv", x, w, self.noise((o,), 0.1), strides=[s, s], pads=[(k - 1) // 2] * 4, group=groups
-        )  # fmt: skip
+        )
         return self.act(y, act)
 
     def act(self, x: str, act: str) -> str:
@@ -90,9 +86,17 @@ class Network:
 
 
 def _inverted(
-    net: Network, x: str, c: int, wide: int, o: int, k: int, s: int, act: str, squeeze: str = "",
+    net: Network,
+    x: str,
+    c: int,
+    wide: int,
+    o: int,
+    k: int,
+    s: int,
+    act: str,
+    squeeze: str = "",
     inner: int = 0,
-) -> str:  # fmt: skip
+) -> str:
     """An inverted residual: expand, filter each channel, weigh channels, project."""
     y = x if wide == c else net.conv(x, c, wide, act=act)
     y = net.conv(y, wide, wide, k, s, groups=wide, act=act)
@@ -107,9 +111,14 @@ def mobilenet_v2(size: int) -> onnx.ModelProto:
     net = Network(size)
     x, c = net.conv("x", 3, 32, 3, 2, act="Relu6"), 32
     for times, o, repeat, stride in (
-        (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2),
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
         (6, 320, 1, 1),
-    ):  # fmt: skip
+    ):
         for i in range(repeat):
             x, c = _inverted(net, x, c, times * c, o, 3, 1 if i else stride, "Relu6"), o
     return net.model([net.classes(net.conv(x, c, 1280, act="Relu6"), 1280)])
@@ -120,12 +129,22 @@ def mobilenet_v3(size: int) -> onnx.ModelProto:
     net = Network(size)
     x, c = net.conv("x", 3, 16, 3, 2, act="HardSwish"), 16
     for k, wide, o, has_gate, is_hard, stride in (
-        (3, 16, 16, 0, 0, 1), (3, 64, 24, 0, 0, 2), (3, 72, 24, 0, 0, 1), (5, 72, 40, 1, 0, 2),
-        (5, 120, 40, 1, 0, 1), (5, 120, 40, 1, 0, 1), (3, 240, 80, 0, 1, 2), (3, 200, 80, 0, 1, 1),
-        (3, 184, 80, 0, 1, 1), (3, 184, 80, 0, 1, 1), (3, 480, 112, 1, 1, 1),
-        (3, 672, 112, 1, 1, 1), (5, 672, 160, 1, 1, 2), (5, 960, 160, 1, 1, 1),
+        (3, 16, 16, 0, 0, 1),
+        (3, 64, 24, 0, 0, 2),
+        (3, 72, 24, 0, 0, 1),
+        (5, 72, 40, 1, 0, 2),
+        (5, 120, 40, 1, 0, 1),
+        (5, 120, 40, 1, 0, 1),
+        (3, 240, 80, 0, 1, 2),
+        (3, 200, 80, 0, 1, 1),
+        (3, 184, 80, 0, 1, 1),
+        (3, 184, 80, 0, 1, 1),
+        (3, 480, 112, 1, 1, 1),
+        (3, 672, 112, 1, 1, 1),
+        (5, 672, 160, 1, 1, 2),
         (5, 960, 160, 1, 1, 1),
-    ):  # fmt: skip
+        (5, 960, 160, 1, 1, 1),
+    ):
         act, gate = "HardSwish" if is_hard else "Relu", "HardSigmoid" if has_gate else ""
         inner = (wide // 4 + 4) // 8 * 8
         x, c = _inverted(net, x, c, wide, o, k, stride, act, gate, inner), o
@@ -137,9 +156,14 @@ def efficientnet_b0(size: int) -> onnx.ModelProto:
     net = Network(size)
     x, c = net.conv("x", 3, 32, 3, 2, act="Silu"), 32
     for times, o, k, stride, repeat in (
-        (1, 16, 3, 1, 1), (6, 24, 3, 2, 2), (6, 40, 5, 2, 2), (6, 80, 3, 2, 3), (6, 112, 5, 1, 3),
-        (6, 192, 5, 2, 4), (6, 320, 3, 1, 1),
-    ):  # fmt: skip
+        (1, 16, 3, 1, 1),
+        (6, 24, 3, 2, 2),
+        (6, 40, 5, 2, 2),
+        (6, 80, 3, 2, 3),
+        (6, 112, 5, 1, 3),
+        (6, 192, 5, 2, 4),
+        (6, 320, 3, 1, 1),
+    ):
         for i in range(repeat):
             inner, s = max(1, c // 4), 1 if i else stride
             x, c = _inverted(net, x, c, times * c, o, k, s, "Silu", "Sigmoid", inner), o
@@ -198,9 +222,20 @@ def ssd(size: int) -> onnx.ModelProto:
     net = Network(size)
     x, c, maps = net.conv("x", 3, 32, 3, 2), 32, list[tuple[str, int]]()
     for o, s in (
-        (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1), (512, 1), (512, 1),
-        (512, 1), (512, 1), (1024, 2), (1024, 1),
-    ):  # fmt: skip
+        (64, 1),
+        (128, 2),
+        (128, 1),
+        (256, 2),
+        (256, 1),
+        (512, 2),
+        (512, 1),
+        (512, 1),
+        (512, 1),
+        (512, 1),
+        (512, 1),
+        (1024, 2),
+        (1024, 1),
+    ):
         if o == 1024 and s == 2:
             maps.append((x, c))
         x, c = net.conv(net.conv(x, c, c, 3, s, groups=c), c, o), o
@@ -208,10 +243,13 @@ def ssd(size: int) -> onnx.ModelProto:
     results: list[str] = []
     for per_box in (4, 21):
         rows = [
-            net.op("Reshape", net.op("Transpose", net.conv(y, n, 6 * per_box, 3, act=""),
-                                     perm=[0, 2, 3, 1]), net.constant(np.array([1, -1, per_box])))
+            net.op(
+                "Reshape",
+                net.op("Transpose", net.conv(y, n, 6 * per_box, 3, act=""), perm=[0, 2, 3, 1]),
+                net.constant(np.array([1, -1, per_box])),
+            )
             for y, n in maps
-        ]  # fmt: skip
+        ]
         results.append(net.op("Concat", *rows, axis=1))
     return net.model([results[0], net.op("Softmax", results[1], axis=-1)])
 

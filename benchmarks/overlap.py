@@ -130,9 +130,7 @@ def main() -> None:
             two, found = started(program(n, "ab"), inputs, threads=2, mode="parallel")
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
             parts = [started(program(n, p), inputs, **alone)[0] for p in "ab"]
-            times = [
-                (asked(TIME, one), asked(TIME, two), asked(TIME, *parts)) for _ in range(ROUNDS)
-            ]
+            times = [(asked(TIME, one), asked(TIME, two), asked(TIME, *parts)) for _ in range(ROUNDS)]
             ones, twos, apart = zip(*times, strict=True)
             best = min(ones) / min(twos)
             median = statistics.median(ones) / statistics.median(twos)

@@ -41,8 +41,16 @@ sys.path.insert(0, str(HERE.parent))
 from tests.data import data_path, model_case  # noqa: E402
 
 BOARDS = ("host_two", "opencl", "slow_link")
-MODELS = ("mnist8", "micro_kws_fp32", "ultraface_rfb320", "super_resolution", "silero_vad_16k",
-          "deeploy_cct_16", "minilm", "towers")  # fmt: skip
+MODELS = (
+    "mnist8",
+    "micro_kws_fp32",
+    "ultraface_rfb320",
+    "super_resolution",
+    "silero_vad_16k",
+    "deeploy_cct_16",
+    "minilm",
+    "towers",
+)
 ROUNDS, SECONDS = 15, 0.15
 Inputs = Mapping[str, np.ndarray]
 
@@ -90,10 +98,12 @@ def towers(width: int = 512, rows: int = 256, depth: int = 4) -> onnx.ModelProto
     nodes.append(helper.make_node("Mul", ["query.m", "item.m"], ["score"]))
     value = helper.make_tensor_value_info
     graph = helper.make_graph(
-        nodes, "towers",
+        nodes,
+        "towers",
         [value(n, onnx.TensorProto.FLOAT, [rows, width]) for n in ("query", "item")],
-        [value("score", onnx.TensorProto.FLOAT, [1, width])], weights,
-    )  # fmt: skip
+        [value("score", onnx.TensorProto.FLOAT, [1, width])],
+        weights,
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 
@@ -115,9 +125,7 @@ def seconds_of(executable: Executable, inputs: Inputs) -> float:
     return statistics.median(times)
 
 
-def row(
-    board: str, name: str, path: Path, inputs: Inputs, folder: Path, mode: str
-) -> dict[str, object]:
+def row(board: str, name: str, path: Path, inputs: Inputs, folder: Path, mode: str) -> dict[str, object]:
     """Measure one model on one board."""
     place = board if board != "slow_link" else str(HERE / "slow_link.toml")
     file = folder / f"{board}.{name}.json"
@@ -161,9 +169,7 @@ def main() -> None:
     parser.add_argument("--mode", default="parallel")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as kept:
-        for number, (name, path, inputs) in enumerate(
-            cases(arguments.models.split(","), Path(kept))
-        ):
+        for number, (name, path, inputs) in enumerate(cases(arguments.models.split(","), Path(kept))):
             for board in arguments.boards.split(","):
                 try:
                     found = row(board, name, path, inputs, Path(kept), arguments.mode)

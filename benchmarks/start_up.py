@@ -64,8 +64,11 @@ def measured(program: str, *words: str) -> tuple[float, float, int, int, float]:
         before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         done = subprocess.run(
             [sys.executable, "-c", PROBE, program, *words],
-            capture_output=True, text=True, check=True, env=environment,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
+        )
         elapsed = min(elapsed, time.perf_counter() - begun)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

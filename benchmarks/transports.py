@@ -47,8 +47,7 @@ class Peer(NamedTuple):
 def main() -> None:
     """Print the table."""
     report = Report(
-        "transports",
-        ["peer", "bytes", "trip best us", "trip median us", "best GB/s", "median GB/s"],
+        "transports", ["peer", "bytes", "trip best us", "trip median us", "best GB/s", "median GB/s"]
     )
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors", file=sys.stderr)
     with contextlib.ExitStack() as stack:
@@ -56,9 +55,13 @@ def main() -> None:
         times = measured(peers)
     for (name, size), (trips, rates) in times.items():
         report.row(
-            name, size, min(trips) * 1e6, statistics.median(trips) * 1e6,
-            max(rates) / 1e9, statistics.median(rates) / 1e9,
-        )  # fmt: skip
+            name,
+            size,
+            min(trips) * 1e6,
+            statistics.median(trips) * 1e6,
+            max(rates) / 1e9,
+            statistics.median(rates) / 1e9,
+        )
     print(f"load {os.getloadavg()[0]:.1f}", file=sys.stderr)
 
 
@@ -134,11 +137,7 @@ def zeromq() -> Iterator[Peer]:
     import zmq
 
     data = memoryview(bytes(max(SIZES)))
-    with (
-        elsewhere(serve_zeromq) as endpoint,
-        zmq.Context() as context,
-        context.socket(zmq.DEALER) as socket,
-    ):
+    with elsewhere(serve_zeromq) as endpoint, zmq.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.linger = 0
         socket.connect(endpoint)
 
@@ -158,9 +157,7 @@ def serve_grpc(pipe: Connection) -> None:
     def answer(messages: object, _: object) -> object:
         return (b"" for _ in messages)  # type: ignore[attr-defined]
 
-    handler = grpc.method_handlers_generic_handler(
-        "b", {"s": grpc.stream_stream_rpc_method_handler(answer)}
-    )
+    handler = grpc.method_handlers_generic_handler("b", {"s": grpc.stream_stream_rpc_method_handler(answer)})
     options = [("grpc.max_receive_message_length", -1)]
     server = grpc.server(futures.ThreadPoolExecutor(2), options=options)
     server.add_generic_rpc_handlers((handler,))

@@ -100,17 +100,13 @@ def weights(d: int, h: int) -> Weights:
     def noise(*dims: int) -> np.ndarray:
         return (rng.standard_normal(dims) / np.sqrt(dims[0])).astype(np.float32)
 
-    return Weights(
-        noise(WORDS, d), noise(d, 3 * h), noise(3 * h), noise(2 * h, 5 * h), noise(5 * h)
-    )
+    return Weights(noise(WORDS, d), noise(d, 3 * h), noise(3 * h), noise(2 * h, 5 * h), noise(5 * h))
 
 
 def program(w: Weights, *, forest: bool = False) -> Module:
     """Return the program of a Tree-LSTM, over one tree or over many laid out behind each other."""
     d, h = w.words.shape[1], w.leaf.shape[1] // 3
-    text = (_FOREST if forest else _TREE).format(
-        words=WORDS, d=d, h=h, h2=2 * h, h3=3 * h, h5=5 * h
-    )
+    text = (_FOREST if forest else _TREE).format(words=WORDS, d=d, h=h, h2=2 * h, h3=3 * h, h5=5 * h)
     resources = {name: getattr(w, name) for name in w.__dataclass_fields__}
     return infer_types(parse_module(text, table(), resources=resources))
 
@@ -120,13 +116,8 @@ def load(folder: Path, count: int) -> list[tuple[np.ndarray, np.ndarray, np.ndar
 
     A token that is not there is word 0: inner nodes have none, and some leaves are empty.
     """
-    found = [
-        t for path in sorted(folder.glob("*.json")) for t in json.loads(path.read_text())["trees"]
-    ]
-    return [
-        (np.maximum(t["token"], 0), np.array(t["left"]), np.array(t["right"]))
-        for t in found[:count]
-    ]
+    found = [t for path in sorted(folder.glob("*.json")) for t in json.loads(path.read_text())["trees"]]
+    return [(np.maximum(t["token"], 0), np.array(t["left"]), np.array(t["right"])) for t in found[:count]]
 
 
 def joined(

@@ -79,9 +79,7 @@ def kernels(turns: int, *, parallel: bool = False, cost: int = 0) -> Program:
     """A tail-recursive loop over three kernels that do nothing, each with a new tensor."""
     b = ProgramBuilder()
     ports = (AccessCode.READ, AccessCode.READ, AccessCode.WRITE)
-    kernel = b.kernel(
-        Kernel("nothing", ports, 1, SymbolBody("nothing", parallel=parallel), cost=(cost,))
-    )
+    kernel = b.kernel(Kernel("nothing", ports, 1, SymbolBody("nothing", parallel=parallel), cost=(cost,)))
     loop = b.function("loop", [Kind.INT, Kind.TENSOR], [Kind.TENSOR])
     end = loop.label()
     loop.emit("COPY", 0), loop.emit("JUMP_IF_FALSE", end)
@@ -137,17 +135,17 @@ def measure() -> dict[str, float]:
     exe = executable_of(kernels(100_000), symbols=symbols, threads=1)
     figures["turn of a 3-kernel loop"] = best(lambda: exe(x)) / 100_000 * 1e9
     short = executable_of(kernels(0), symbols=symbols, threads=1)
-    figures["call from Python by position"] = (
-        best(lambda: [short(x) for _ in range(10_000)]) / 10_000 * 1e9
-    )
+    figures["call from Python by position"] = best(lambda: [short(x) for _ in range(10_000)]) / 10_000 * 1e9
     given = {"x": x}
     figures["call from Python by name"] = (
         best(lambda: [short.run(given) for _ in range(10_000)]) / 10_000 * 1e9
     )
     two = executable_of(
-        kernels(20_000, parallel=True, cost=1_000_000), symbols=symbols, threads=2,
+        kernels(20_000, parallel=True, cost=1_000_000),
+        symbols=symbols,
+        threads=2,
         settings=Settings(hand_off_ns=0),
-    )  # fmt: skip
+    )
     figures["kernel on two threads"] = best(lambda: two(x)) / 60_000 * 1e9
     return figures
 

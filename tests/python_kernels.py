@@ -48,9 +48,7 @@ def compile_with_python_kernels(
         module, _ = plan_module(module, overlap=overlap)
     check(module)
     kernels = {
-        name: bc.Kernel(
-            name, tuple(_ACCESS[p.access] for p in k.ports), len(k.ints), bc.HostBody(name)
-        )
+        name: bc.Kernel(name, tuple(_ACCESS[p.access] for p in k.ports), len(k.ints), bc.HostBody(name))
         for name, k in module.kernels.items()
     }
     return compile_module(module, kernels), module
@@ -76,9 +74,7 @@ def callbacks_of(module: Module) -> dict[str, Callable[[list[np.ndarray], list[i
     return {name: evaluated(kernel) for name, kernel in module.kernels.items()}
 
 
-def run_program(
-    program: bc.Program, module: Module, inputs: Sequence[np.ndarray]
-) -> list[np.ndarray]:
+def run_program(program: bc.Program, module: Module, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Run the first entry of a program whose kernels are those of the module."""
     callbacks = callbacks_of(module)
 

@@ -74,10 +74,7 @@ def execute(command: Command) -> None:
         RunError: The status or the text is not what the file says.
     """
     out, err = io.StringIO(), io.StringIO()
-    with (
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(out if command.with_errors else err),
-    ):
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out if command.with_errors else err):
         try:
             status = importlib.import_module("inlay.cli.main").main(command.arguments) or 0
         except SystemExit as leave:

@@ -37,9 +37,7 @@ def bound(dtype: DType, length: int = 1) -> float:
     return ULPS[dtype] * epsilon(dtype) + length * epsilon(ACCUMULATES[dtype])
 
 
-def assert_close(
-    actual: np.ndarray, expected: np.ndarray, *, length: int = 1, exact: bool = False
-) -> None:
+def assert_close(actual: np.ndarray, expected: np.ndarray, *, length: int = 1, exact: bool = False) -> None:
     """Fail unless two arrays agree in dtype, shape and, within the bound, in every element."""
     assert actual.dtype == expected.dtype, f"dtype {actual.dtype}, expected {expected.dtype}"
     assert actual.shape == expected.shape, f"shape {actual.shape}, expected {expected.shape}"

@@ -113,9 +113,7 @@ def findings(graph: Graph, layers: Sequence[str]) -> Iterator[str]:
 def main() -> int:
     """Print what is wrong with the runtime; return the exit status."""
     files = sorted(
-        path.relative_to(ROOT).as_posix()
-        for folder in FOLDERS
-        for path in (ROOT / folder).glob("*.[ch]")
+        path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).glob("*.[ch]")
     )
     sources = [file for file in files if file.endswith(".c")]
     lines = [

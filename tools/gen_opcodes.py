@@ -21,8 +21,7 @@ FILES = {
 
 def main() -> int:
     """Write or check the files; return the exit code."""
-    stale = [path for path, make in FILES.items()
-             if not path.exists() or path.read_text() != make()]  # fmt: skip
+    stale = [path for path, make in FILES.items() if not path.exists() or path.read_text() != make()]
     if "--check" in sys.argv[1:]:
         for path in stale:
             print(f"{path.relative_to(ROOT)} is stale; run tools/gen_opcodes.py")

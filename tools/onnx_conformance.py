@@ -132,9 +132,7 @@ def caller(module: Module, *, use_evaluator: bool) -> Callable[[Sequence[Any]], 
             evaluate_entry(module, dict(zip(names.inputs, inputs, strict=True)), meaning).values()
         )
     executable = inlay.compile(module)
-    return lambda inputs: tuple(
-        executable.run(dict(zip(names.inputs, inputs, strict=True))).values()
-    )
+    return lambda inputs: tuple(executable.run(dict(zip(names.inputs, inputs, strict=True))).values())
 
 
 def with_symbolic_dims(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -20,14 +20,25 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "inlay"
 ALLOWED = ROOT / "tools" / "dead_allowed.txt"
 TEXTS = (
-    "README.md", "docs/**/*.md", "docs/**/*.py", "examples/**/*.py", "tools/gen_*.py",
+    "README.md",
+    "docs/**/*.md",
+    "docs/**/*.py",
+    "examples/**/*.py",
+    "tools/gen_*.py",
     "src/inlay/**/*.c",
-)  # fmt: skip
+)
 """Who may use names of the package besides itself."""
 TABLES = (
-    "cli", "ops", "base/catalog", "importers/onnx", "codegen/backends", "transforms", "memory",
-    "placement", "compat",
-)  # fmt: skip
+    "cli",
+    "ops",
+    "base/catalog",
+    "importers/onnx",
+    "codegen/backends",
+    "transforms",
+    "memory",
+    "placement",
+    "compat",
+)
 """Packages whose modules are found by listing."""
 FOREIGN = "compat/"
 """Interfaces of other projects: who calls them is not here."""

@@ -96,9 +96,7 @@ if shutil.which("cc"):
     Path("mine.c").write_text(SOURCE)
     flags = ["-std=c99", "-O2", "-ffp-contract=off", "-shared", "-fPIC", f"-I{headers}"]
     subprocess.run(["cc", *flags, "mine.c", "-o", "libmine.so"], check=True)
-    in_c = inlay.extern(
-        "my.scale_rows", RULE, attributes={"alpha": 1.0}, c=("./libmine.so", "scale_rows")
-    )
+    in_c = inlay.extern("my.scale_rows", RULE, attributes={"alpha": 1.0}, c=("./libmine.so", "scale_rows"))
     executable = inlay.compile(module, externs=[in_c], threads=1)
     assert np.array_equal(executable(x, f), needed)
     executable.save("program.inlay")
@@ -120,9 +118,7 @@ assert double(np.array([1, -2, 3], np.float32)).tolist() == [2, 6]
 # ---------------------------------------------------------------------- 5. code that lies or fails
 # What a Python function returns is compared with what the rule promised before a byte is copied.
 
-liar = inlay.extern(
-    "my.scale_rows", RULE, attributes={"alpha": 1.0}, python=lambda x, f, alpha: x.T
-)
+liar = inlay.extern("my.scale_rows", RULE, attributes={"alpha": 1.0}, python=lambda x, f, alpha: x.T)
 ids: tuple[str, ...] = ()
 try:
     inlay.compile(module, externs=[liar], threads=1)(x, f)

@@ -66,10 +66,7 @@ assert one["turns_a"] > one["turns_b"] > 0
 
 overlapped = inlay.compile(module, threads=2, mode="parallel")
 alone = inlay.compile(module, threads=2, mode="sequential").run(inputs)
-for found in (
-    overlapped.run(inputs),
-    inlay.compile(module, threads=2, mode="replay").run(inputs),
-):
+for found in (overlapped.run(inputs), inlay.compile(module, threads=2, mode="replay").run(inputs)):
     assert all(np.array_equal(found[name], alone[name]) for name in alone)
 
 # ---------------------------------------------------------------------- 3. requests
@@ -112,9 +109,7 @@ assert session.state["seen"].shape == (5, 4)
 # chrome://tracing. From the command line: `inlay run settle.inl --mode parallel --trace T.json`.
 
 overlapped.save("settle.inlay")
-watched = inlay.load_executable(
-    "settle.inlay", settings=Settings(threads=2, mode="parallel", trace=True)
-)
+watched = inlay.load_executable("settle.inlay", settings=Settings(threads=2, mode="parallel", trace=True))
 watched.run(inputs)
 events = watched.events()
 Path("timeline.json").write_text(json.dumps(timeline(events)))

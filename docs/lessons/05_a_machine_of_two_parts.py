@@ -88,10 +88,7 @@ module = inlay.load("halves.inl")
 
 found = inlay.explain(module, "two_parts.toml", threads=1)  # what runs below: a thread of each
 for operation in found.operations:
-    print(
-        f"{operation.device:5} {operation.operator:7} {operation.ns / 1e3:6.0f} us",
-        operation.others,
-    )
+    print(f"{operation.device:5} {operation.operator:7} {operation.ns / 1e3:6.0f} us", operation.others)
 print(f"{found.total_ns / 1e3:.0f} us predicted, {found.first_fit_ns / 1e3:.0f} on one device")
 assert {operation.device for operation in found.operations} == {"near", "far"}
 assert found.total_ns < found.first_fit_ns

@@ -77,8 +77,7 @@ def main() -> int:
         output.say(f"  {missing.diagnostics[0].message}")
     times = measure(runners, rounds=6, seconds=0.2, quiet=False)
     for name, values in times.items():
-        output.say(f"  {name}: {statistics.median(values) * 1e3:.2f} ms a run, "
-                   f"{arguments.threads} thread(s)")  # fmt: skip
+        output.say(f"  {name}: {statistics.median(values) * 1e3:.2f} ms a run, {arguments.threads} thread(s)")
     if len(times) == 2:
         ratio = statistics.median(ratios_of(times["inlay"], times["onnxruntime"]))
         output.say(f"  ratio to onnxruntime: {ratio:.2f}")

@@ -82,10 +82,7 @@ def tones(frequencies: list[float], seconds: float = 0.5) -> np.ndarray:
     """Return notes one after the other, each with a few overtones, fading in and out."""
     time = np.arange(int(seconds * RATE)) / RATE
     fade = np.minimum(1, np.minimum(time, seconds - time) / 0.02)
-    notes = [
-        fade * sum(np.sin(2 * np.pi * f * k * time) / k**1.5 for k in range(1, 6))
-        for f in frequencies
-    ]
+    notes = [fade * sum(np.sin(2 * np.pi * f * k * time) / k**1.5 for k in range(1, 6)) for f in frequencies]
     return (0.25 * np.concatenate(notes)).astype(np.float32)
 
 
@@ -95,9 +92,7 @@ def speech(text: str) -> np.ndarray:
 
     engine = ctypes.CDLL(espeakng_loader.get_library_path())
     parts: list[np.ndarray] = []
-    kind = ctypes.CFUNCTYPE(
-        ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p
-    )
+    kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
 
     @kind
     def keep(samples, count, _):
@@ -132,9 +127,7 @@ def files() -> dict[str, bytes]:
         b"        print(name)\n\n\nif __name__ == '__main__':\n    main()\n",
         "c": b"#include <stdio.h>\n\nint main(int argc, char **argv)\n{\n"
         b'    for (int i = 0; i < argc; i++)\n        printf("%s\\n", argv[i]);\n    return 0;\n}\n',
-        "json": json.dumps(
-            {"name": "x", "sizes": [1, 2, 3], "nested": {"a": None}}, indent=2
-        ).encode(),
+        "json": json.dumps({"name": "x", "sizes": [1, 2, 3], "nested": {"a": None}}, indent=2).encode(),
         "html": b"<!DOCTYPE html>\n<html><head><title>A page</title></head>\n<body><h1>A page</h1>"
         b"<p>With a paragraph.</p></body></html>\n",
         "shell": b'#!/bin/sh\nset -e\nfor f in *.txt; do\n    echo "$f"\n    wc -l < "$f"\ndone\n',

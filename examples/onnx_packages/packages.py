@@ -43,10 +43,7 @@ def rapidocr() -> Ask:
 
     def ask() -> Answer:
         lines, _ = reader(image)
-        return {
-            "found": [line[1] for line in lines],
-            "scores": [(*line[0], line[2]) for line in lines],
-        }
+        return {"found": [line[1] for line in lines], "scores": [(*line[0], line[2]) for line in lines]}
 
     return ask
 
@@ -83,10 +80,7 @@ def layout() -> Ask:
     def ask() -> Answer:
         found = model(page)
         boxes = [np.asarray(box).tolist() for box in found.boxes]
-        return {
-            "found": list(found.class_names),
-            "scores": [boxes, np.asarray(found.scores).tolist()],
-        }
+        return {"found": list(found.class_names), "scores": [boxes, np.asarray(found.scores).tolist()]}
 
     return ask
 

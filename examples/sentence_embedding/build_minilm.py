@@ -124,18 +124,14 @@ class MiniLm:
         scores = g.add("Div", g.add("MatMul", q, k), g.scalar(width**0.5))
         probabilities = g.add("Softmax", g.add("Add", scores, mask), axis=-1)
         mixed = g.add("Transpose", g.add("MatMul", probabilities, v), perm=[0, 2, 1, 3])
-        shape = g.add(
-            "Concat", g.dim(mixed, 0), g.dim(mixed, 1), g.ints(width * self.heads), axis=0
-        )
+        shape = g.add("Concat", g.dim(mixed, 0), g.dim(mixed, 1), g.ints(width * self.heads), axis=0)
         return self.linear(g.add("Reshape", mixed, shape), layer + ".output.dense")
 
     def embed(self) -> str:
         """Return the sum of word, type and position embeddings, normalized."""
         g = self.g
         words = g.add("Gather", self.weight("embeddings.word_embeddings.weight"), "input_ids")
-        types = g.add(
-            "Gather", self.weight("embeddings.token_type_embeddings.weight"), "token_type_ids"
-        )
+        types = g.add("Gather", self.weight("embeddings.token_type_embeddings.weight"), "token_type_ids")
         positions = g.add(
             "Slice",
             g.const("position_ids", self.w["embeddings.position_ids"].astype(np.int64)),

@@ -73,9 +73,7 @@ def load(
             reading the format raises.
         OSError: an open file cannot be read.
     """
-    settings = resolve(
-        ImportLimits, Layer("keywords", limits), beside=("externs", "folder")
-    ).options
+    settings = resolve(ImportLimits, Layer("keywords", limits), beside=("externs", "folder")).options
     operators = with_externs(table(), externs)
     named = isinstance(source, str | os.PathLike)
     with paused(), instrument.span("load", path=str(source) if named else ""):
@@ -207,9 +205,13 @@ def compile(
         check_threads(threads)
     found = compilation(program, board=board, externs=externs, threads=threads, **options)
     return executable_of(
-        found.program, threads=threads, mode=mode, externs=found.externs,
-        callbacks=found.functions, made_from=found.module.sources,
-    )  # fmt: skip
+        found.program,
+        threads=threads,
+        mode=mode,
+        externs=found.externs,
+        callbacks=found.functions,
+        made_from=found.module.sources,
+    )
 
 
 def compilation(
@@ -287,9 +289,7 @@ def _places(board: str | Board, threads: int | None, choices: Mapping[str, Any])
     return settings
 
 
-def _module_of(
-    program: Module | Source, externs: Sequence[Extern], instrument: Instrument
-) -> Module:
+def _module_of(program: Module | Source, externs: Sequence[Extern], instrument: Instrument) -> Module:
     """Return a module, or the one in a file, with its operators as they are given here."""
     if isinstance(program, Module):
         return rebind(program, externs)

@@ -54,10 +54,7 @@ def test_includes_in_a_circle_are_found(tmp_path):
 
 
 def test_a_reference_to_a_layer_above_is_found(tmp_path):
-    sources = {
-        "low/a.c": "extern int b;\nint a(void) { return b; }\n",
-        "high/b.c": "int b;\n",
-    }
+    sources = {"low/a.c": "extern int b;\nint a(void) { return b; }\n", "high/b.c": "int b;\n"}
     assert findings(tmp_path, sources) == [
         "low/a.c refers to a file of a layer above it",
         "  low/a.c -> high/b.c: b",

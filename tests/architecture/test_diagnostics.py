@@ -11,9 +11,7 @@ from tests.architecture.sources import modules, place, tree
 
 ID = re.compile(r"[a-z][a-z0-9]*\.[a-z0-9]+(?:-[a-z0-9]+)*")
 # A call whose name says that it makes a finding; ids also reach these through helpers.
-MAKES_FINDING = re.compile(
-    r"error|unsupported|warn|diagnostic|finding|fail|refus|report|reject", re.I
-)
+MAKES_FINDING = re.compile(r"error|unsupported|warn|diagnostic|finding|fail|refus|report|reject", re.I)
 
 
 @functools.cache

@@ -19,9 +19,7 @@ OPTIONAL = {"rich", "onnxruntime", "torch", "onnx", "llvmlite", "numpy", "ml_dty
 
 def test_every_package_is_in_the_map() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    (contract,) = (
-        c for c in settings["tool"]["importlinter"]["contracts"] if c["containers"] == ["inlay"]
-    )
+    (contract,) = (c for c in settings["tool"]["importlinter"]["contracts"] if c["containers"] == ["inlay"])
     listed = {x.strip(" ()") for layer in contract["layers"] for x in layer.split("|")}
     existing = {
         p.stem
@@ -86,7 +84,5 @@ def test_importing_the_package_is_light() -> None:
         "heavy = {'numpy', 'onnx', 'llvmlite'} & set(sys.modules); "
         "sys.exit(str(heavy) if heavy else 0)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

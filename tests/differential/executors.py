@@ -48,9 +48,7 @@ class Setup:
 
     @property
     def result_type(self) -> Type:
-        return self.definition.op.type_rule(
-            context(self.types, self.dims), self.sample.attrs, self.types
-        )
+        return self.definition.op.type_rule(context(self.types, self.dims), self.sample.attrs, self.types)
 
 
 def prepare(d: OpDef, sample: Sample, *, symbolic: bool) -> Setup:
@@ -143,10 +141,7 @@ def program(setup: Setup) -> tuple[Module, list[np.ndarray]]:
     `to_control` turns into a size, as in a model whose sizes are data.
     """
     b = Builder()
-    tensors = [
-        b.param(f"x{i}", t) if isinstance(t, TensorType) else None
-        for i, t in enumerate(setup.types)
-    ]
+    tensors = [b.param(f"x{i}", t) if isinstance(t, TensorType) else None for i, t in enumerate(setup.types)]
     arrays = list(setup.arrays)
     bound = {s for t in setup.types if isinstance(t, TensorType) for s in free_symbols(t)}
     sizes: dict[Sym, Var] = {}
@@ -166,9 +161,7 @@ def program(setup: Setup) -> tuple[Module, list[np.ndarray]]:
             case IntType(value=Int() as v):
                 args.append(make.int_const(substitute(v, known)))
             case ShapeType(values=values):
-                args.append(
-                    make.shape_const([substitute(v, known) for v in values if v is not None])
-                )
+                args.append(make.shape_const([substitute(v, known) for v in values if v is not None]))
             case _:
                 assert x is not None
                 args.append(x)

@@ -34,10 +34,16 @@ from inlay.runtime.session import executable_of
 from tests.differential.onnx_compare import differs
 from tests.differential.onnx_draw import Draw
 
-REFUSALS = frozenset({
-    "placement.unsupported-op", "placement.contradiction", "placement.over-capacity",
-    "memory.over-capacity", "memory.scope-empty", "device.no-path",
-})  # fmt: skip
+REFUSALS = frozenset(
+    {
+        "placement.unsupported-op",
+        "placement.contradiction",
+        "placement.over-capacity",
+        "memory.over-capacity",
+        "memory.scope-empty",
+        "device.no-path",
+    }
+)
 """What a drawn machine may answer: it lacks an operator that was asked for there, or memory."""
 _LACKING = ("matmul", "softmax", "add", "relu", "concat", "conv_nhwc_packed", "reshape")
 
@@ -73,7 +79,9 @@ def draw_board(d: Draw) -> str:
     if len(together) > 1 and d.chance(0.8):
         parties = ", ".join(f'"{n}"' for n in together)
         lines += ["[[coherent]]", 'memory = "ram"', f"parties = [{parties}]"]
-    return "\n".join([*lines, *_links(d, list(dict.fromkeys(m for ms in memories.values() for m in ms)))]) + "\n"
+    return (
+        "\n".join([*lines, *_links(d, list(dict.fromkeys(m for ms in memories.values() for m in ms)))]) + "\n"
+    )
 
 
 def _arch(d: Draw, name: str) -> list[str]:
@@ -183,9 +191,12 @@ def try_machine(task: Job, d: Draw, board: str, *, cache: str) -> tuple[str, str
     try:
         placement = draw_placement(d, task.module, machine, _names(d, task.module, machine))
         options: dict[str, Any] = {
-            "pins": placement.pins, "overlap": d.chance(0.3), "verify": d.chance(0.3), "cache": cache,
+            "pins": placement.pins,
+            "overlap": d.chance(0.3),
+            "verify": d.chance(0.3),
+            "cache": cache,
             "placement": d.one("best", "best", "first"),
-        }  # fmt: skip
+        }
         program = compilation(placement.module, board=machine, **options).program
     except (CompileError, RunError) as refusal:
         if not set(refusal.ids) <= REFUSALS:
@@ -218,7 +229,10 @@ def _names(d: Draw, module: Module, board: Board) -> list[str]:
     """Return what pins may call operations: nodes of the model mostly, operators sometimes."""
     try:
         found = inlay.explain(module, board).operations
-    except (CompileError, RunError) as refusal:  # with what the board lacks, a pin may still be refused otherwise
+    except (
+        CompileError,
+        RunError,
+    ) as refusal:  # with what the board lacks, a pin may still be refused otherwise
         if not set(refusal.ids) <= REFUSALS:
             raise
         return []

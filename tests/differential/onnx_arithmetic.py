@@ -9,10 +9,7 @@ from tests.differential.onnx_draw import F16, F32, F64, I64, INTS, Draw, Family,
 
 def unary(d: Draw, op: str) -> None:
     d.give(
-        d.array(
-            d.shape(),
-            d.one(F32, F32, F64) if op not in {"Abs", "Neg", "Relu", "Sign"} else a_float(d),
-        )
+        d.array(d.shape(), d.one(F32, F32, F64) if op not in {"Abs", "Neg", "Relu", "Sign"} else a_float(d))
     )
 
 
@@ -141,8 +138,7 @@ def gemm(d: Draw, op: str) -> None:
     ta, tb = d.int(0, 1), d.int(0, 1)
     d.attrs.update(transA=ta, transB=tb)
     d.give(
-        d.array((k, m) if ta else (m, k), F32, special=0),
-        d.array((n, k) if tb else (k, n), F32, special=0),
+        d.array((k, m) if ta else (m, k), F32, special=0), d.array((n, k) if tb else (k, n), F32, special=0)
     )
     if d.chance(0.7):
         d.give(d.array(d.one((m, n), (n,), (1, n), (m, 1), (1,), ()), F32, special=0))
@@ -187,9 +183,7 @@ def conv(d: Draw, op: str) -> None:
 def pool(d: Draw, op: str) -> None:
     rank = d.one(1, 2, 2, 3)
     _window(d, rank)
-    d.give(
-        d.array((d.int(1, 2), d.int(1, 9), *(d.int(6, 9) for _ in range(rank))), F32, special=0.1)
-    )
+    d.give(d.array((d.int(1, 2), d.int(1, 9), *(d.int(6, 9) for _ in range(rank))), F32, special=0.1))
     if op != "LpPool" or d.chance(0.5):
         d.attrs["ceil_mode"] = d.int(0, 1)
     if op == "AveragePool":
@@ -201,11 +195,7 @@ def pool(d: Draw, op: str) -> None:
 
 
 def global_pool(d: Draw, op: str) -> None:
-    d.give(
-        d.array(
-            (d.int(1, 3), d.int(1, 9), *(d.int(1, 9) for _ in range(d.int(1, 3)))), F32, special=0.1
-        )
-    )
+    d.give(d.array((d.int(1, 3), d.int(1, 9), *(d.int(1, 9) for _ in range(d.int(1, 3)))), F32, special=0.1))
 
 
 def normalization(d: Draw, op: str) -> None:
@@ -226,9 +216,7 @@ def normalization(d: Draw, op: str) -> None:
     else:
         d.give(d.array((channels,), F32, special=0), d.array((channels,), F32, special=0))
         if op == "BatchNormalization":
-            d.give(
-                d.array((channels,), F32, special=0), np.abs(d.array((channels,), F32, special=0))
-            )
+            d.give(d.array((channels,), F32, special=0), np.abs(d.array((channels,), F32, special=0)))
         if op == "GroupNormalization":
             d.attrs["num_groups"] = d.one(1, 2, channels)
 
@@ -295,17 +283,13 @@ def resize(d: Draw, op: str) -> None:
         d.give(np.array(scales, np.float32), constant=True)
     else:
         d.give(None)
-        d.give(
-            np.array([*shape[:2], *(d.int(1, 9) for _ in range(rank - 2))], np.int64), constant=True
-        )
+        d.give(np.array([*shape[:2], *(d.int(1, 9) for _ in range(rank - 2))], np.int64), constant=True)
 
 
 def grid_sample(d: Draw, op: str) -> None:
     n, c = d.int(1, 2), d.int(1, 3)
     d.give(d.array((n, c, d.int(1, 6), d.int(1, 6)), F32, special=0))
-    d.give(
-        np.asarray(d.rng.uniform(-1.5, 1.5, (n, d.int(1, 4), d.int(1, 4), 2))).astype(np.float32)
-    )
+    d.give(np.asarray(d.rng.uniform(-1.5, 1.5, (n, d.int(1, 4), d.int(1, 4), 2))).astype(np.float32))
     d.attrs.update(
         mode=d.one("linear", "nearest", "cubic"),
         align_corners=d.int(0, 1),
@@ -335,9 +319,7 @@ def recurrent(d: Draw, op: str) -> None:
     d.give(d.array((both, gates * hidden, size), F32, special=0, scale=0.5), constant=True)
     d.give(d.array((both, gates * hidden, hidden), F32, special=0, scale=0.5), constant=True)
     d.give(d.array((both, 2 * gates * hidden), F32, special=0) if d.chance(0.6) else None)
-    d.give(
-        np.asarray(d.rng.integers(1, time + 1, batch)).astype(np.int32) if d.chance(0.4) else None
-    )
+    d.give(np.asarray(d.rng.integers(1, time + 1, batch)).astype(np.int32) if d.chance(0.4) else None)
     d.give(d.array((both, batch, hidden), F32, special=0) if d.chance(0.4) else None)
     d.outputs = d.int(1, 3 if op == "LSTM" else 2)
 
@@ -351,24 +333,112 @@ def matmul_integer(d: Draw, op: str) -> None:
 
 
 FAMILIES: dict[str, Family] = {
-    **dict.fromkeys(("Abs", "Neg", "Sqrt", "Exp", "Log", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Tanh",
-                     "Asinh", "Acosh", "Atanh", "Erf", "Sigmoid", "Relu", "Ceil", "Floor", "Round", "Sign", "IsNaN", "IsInf",
-                     "Reciprocal"), unary),
+    **dict.fromkeys(
+        (
+            "Abs",
+            "Neg",
+            "Sqrt",
+            "Exp",
+            "Log",
+            "Sin",
+            "Cos",
+            "Tan",
+            "Asin",
+            "Acos",
+            "Atan",
+            "Sinh",
+            "Cosh",
+            "Tanh",
+            "Asinh",
+            "Acosh",
+            "Atanh",
+            "Erf",
+            "Sigmoid",
+            "Relu",
+            "Ceil",
+            "Floor",
+            "Round",
+            "Sign",
+            "IsNaN",
+            "IsInf",
+            "Reciprocal",
+        ),
+        unary,
+    ),
     **dict.fromkeys(("Abs~i", "Neg~i", "Sign~i", "Relu~i", "BitwiseNot"), unary_integer),
-    **dict.fromkeys(("LeakyRelu", "Elu", "Selu", "Celu", "Softplus", "Softsign", "HardSigmoid", "HardSwish", "Gelu", "Mish",
-                     "ThresholdedRelu", "Shrink"), activation),
-    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Pow", "Mod", "PRelu", "Equal", "Less", "Greater", "LessOrEqual",
-                     "GreaterOrEqual", "And", "Or", "Xor", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor"), binary),
+    **dict.fromkeys(
+        (
+            "LeakyRelu",
+            "Elu",
+            "Selu",
+            "Celu",
+            "Softplus",
+            "Softsign",
+            "HardSigmoid",
+            "HardSwish",
+            "Gelu",
+            "Mish",
+            "ThresholdedRelu",
+            "Shrink",
+        ),
+        activation,
+    ),
+    **dict.fromkeys(
+        (
+            "Add",
+            "Sub",
+            "Mul",
+            "Div",
+            "Pow",
+            "Mod",
+            "PRelu",
+            "Equal",
+            "Less",
+            "Greater",
+            "LessOrEqual",
+            "GreaterOrEqual",
+            "And",
+            "Or",
+            "Xor",
+            "BitShift",
+            "BitwiseAnd",
+            "BitwiseOr",
+            "BitwiseXor",
+        ),
+        binary,
+    ),
     **dict.fromkeys(("Min", "Max", "Sum", "Mean"), several),
-    **dict.fromkeys(("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum",
-                     "ReduceLogSumExp", "ReduceSumSquare"), reduce),
+    **dict.fromkeys(
+        (
+            "ReduceSum",
+            "ReduceMean",
+            "ReduceMax",
+            "ReduceMin",
+            "ReduceProd",
+            "ReduceL1",
+            "ReduceL2",
+            "ReduceLogSum",
+            "ReduceLogSumExp",
+            "ReduceSumSquare",
+        ),
+        reduce,
+    ),
     **dict.fromkeys(("ArgMax", "ArgMin"), arg_reduce),
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax", "LpNormalization"), along),
     **dict.fromkeys(("Conv", "ConvTranspose"), conv),
     **dict.fromkeys(("AveragePool", "MaxPool", "LpPool"), pool),
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"), global_pool),
-    **dict.fromkeys(("BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "LRN",
-                     "MeanVarianceNormalization"), normalization),
+    **dict.fromkeys(
+        (
+            "BatchNormalization",
+            "InstanceNormalization",
+            "LayerNormalization",
+            "GroupNormalization",
+            "LRN",
+            "MeanVarianceNormalization",
+        ),
+        normalization,
+    ),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), quantize),
     **dict.fromkeys(("HannWindow", "HammingWindow", "BlackmanWindow"), windows),
     **dict.fromkeys(("RNN", "GRU", "LSTM"), recurrent),
@@ -382,5 +452,5 @@ FAMILIES: dict[str, Family] = {
     "GridSample": grid_sample,
     "Det": det,
     "MatMulInteger": matmul_integer,
-}  # fmt: skip
+}
 """How to draw each operator; `~i` marks the integers of one."""

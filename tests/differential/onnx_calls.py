@@ -35,9 +35,7 @@ class Case:
     def __str__(self) -> str:
         node = self.model.graph.node[0]
         attrs = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-        fixed = {
-            t.name: onnx.numpy_helper.to_array(t).tolist() for t in self.model.graph.initializer
-        }
+        fixed = {t.name: onnx.numpy_helper.to_array(t).tolist() for t in self.model.graph.initializer}
         given = {
             n: f"{x.dtype}{list(x.shape)}" + (f"={x.tolist()}" if x.size < 20 else "")
             for n, x in self.inputs.items()
@@ -65,9 +63,7 @@ def draw(seed: int, only: str = "") -> Case:
             fixed.append(onnx.numpy_helper.from_array(x, f"x{i}"))
             continue
         dims = [f"n{v}" if symbolic and v > 1 and d.chance(0.7) else v for v in x.shape]
-        infos.append(
-            helper.make_tensor_value_info(f"x{i}", helper.np_dtype_to_tensor_dtype(x.dtype), dims)
-        )
+        infos.append(helper.make_tensor_value_info(f"x{i}", helper.np_dtype_to_tensor_dtype(x.dtype), dims))
         values[f"x{i}"] = x
     outs = [f"y{i}" for i in range(d.outputs)]
     node = helper.make_node(kind, names, outs, **d.attrs)

@@ -28,22 +28,25 @@ from tests.differential.onnx_calls import Case
 from tests.differential.onnx_draw import Array
 from tests.models.ops_models import evaluator
 
-_NAN = frozenset({
-    "MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "ReduceLogSumExp", "Sign", "Softmax", "LogSoftmax", "Hardmax",
-    "ArgMax", "ArgMin", "Min", "Max",
-})  # fmt: skip
-_IN_FLOATS = frozenset(
+_NAN = frozenset(
     {
-        "ReduceProd",
-        "ReduceSumSquare",
-        "ReduceMean",
-        "ReduceSum",
-        "ReduceL1",
-        "ReduceL2",
-        "Mod",
-        "Pow",
-        "Mean",
+        "MaxPool",
+        "GlobalMaxPool",
+        "ReduceMax",
+        "ReduceMin",
+        "ReduceLogSumExp",
+        "Sign",
+        "Softmax",
+        "LogSoftmax",
+        "Hardmax",
+        "ArgMax",
+        "ArgMin",
+        "Min",
+        "Max",
     }
+)
+_IN_FLOATS = frozenset(
+    {"ReduceProd", "ReduceSumSquare", "ReduceMean", "ReduceSum", "ReduceL1", "ReduceL2", "Mod", "Pow", "Mean"}
 )
 
 
@@ -85,9 +88,7 @@ def differs(got: Any, want: Any, *, strict: bool) -> str:
     a, b = got.astype(np.float64), want.astype(np.float64)
     finite = np.abs(b[np.isfinite(b)])
     unit = float(np.finfo(want.dtype).eps) * (64 if strict else 512)
-    bad = ~np.isclose(
-        a, b, rtol=unit, atol=unit * max(1.0, float(finite.max(initial=0))), equal_nan=True
-    )
+    bad = ~np.isclose(a, b, rtol=unit, atol=unit * max(1.0, float(finite.max(initial=0))), equal_nan=True)
     if bad.any():
         at = np.argwhere(bad)[0].tolist()
         return f"{a[tuple(at)]} for {b[tuple(at)]} at {at}, {int(bad.sum())} of {bad.size}"
@@ -126,10 +127,7 @@ def run_case(case: Case, *, compiled: bool = True) -> tuple[str, str]:
         return "refused", "; ".join(f"{d.id}: {d.message}" for d in refusal.diagnostics[:2])
     except Exception as failure:  # a crash of one case is a row, not the end
         last = traceback.extract_tb(failure.__traceback__)[-1]
-        return (
-            "crash",
-            f"{type(failure).__name__}: {failure} ({Path(last.filename).name}:{last.lineno})",
-        )
+        return ("crash", f"{type(failure).__name__}: {failure} ({Path(last.filename).name}:{last.lineno})")
     try:
         expected = theirs(case)
     except Exception as failure:  # whatever onnxruntime raises
@@ -138,9 +136,5 @@ def run_case(case: Case, *, compiled: bool = True) -> tuple[str, str]:
         why = differs(got, want, strict=False)
         if why:
             known = departure(case)
-            return (
-                ("known", known)
-                if known
-                else ("wrong", f"the evaluator against onnxruntime: {why}")
-            )
+            return ("known", known) if known else ("wrong", f"the evaluator against onnxruntime: {why}")
     return "ok", ""

@@ -10,9 +10,7 @@ import numpy as np
 
 Array = np.ndarray
 F32, F64, F16 = np.dtype("float32"), np.dtype("float64"), np.dtype("float16")
-INTS = tuple(
-    map(np.dtype, ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"))
-)
+INTS = tuple(map(np.dtype, ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")))
 I64 = np.dtype("int64")
 
 

@@ -205,8 +205,13 @@ def _conv(g: Graph, x: str) -> None:
     out_c = g.d.one(1, 3, 8)
     pads = [kernel[0] - 1, kernel[1] - 1] * 2
     sizes = [(s + 2 * (k - 1) - k) // t + 1 for s, k, t in zip((h, w), kernel, stride, strict=True)]
-    made = g.add("Conv", [y, g.weights(out_c, 1, *kernel), g.weights(out_c)], (n, out_c, *sizes),
-                 strides=stride, pads=pads)  # fmt: skip
+    made = g.add(
+        "Conv",
+        [y, g.weights(out_c, 1, *kernel), g.weights(out_c)],
+        (n, out_c, *sizes),
+        strides=stride,
+        pads=pads,
+    )
     if g.d.chance(0.4):
         whole = [(s - 1) * 2 + 3 for s in sizes]
         g.add("ConvTranspose", [made, g.weights(out_c, 2, 3, 3)], (n, 2, *whole), strides=[2, 2])
@@ -234,8 +239,14 @@ def _resize(g: Graph, x: str) -> None:
         n, c, h, w = g.shapes[y]
         mode = g.d.one("nearest", "linear")
         scales = g.const([1, 1, 2, 2], np.float32)
-        g.add("Resize", [y, "", scales], (n, c, 2 * h, 2 * w), mode=mode,
-              coordinate_transformation_mode="asymmetric", nearest_mode="floor")  # fmt: skip
+        g.add(
+            "Resize",
+            [y, "", scales],
+            (n, c, 2 * h, 2 * w),
+            mode=mode,
+            coordinate_transformation_mode="asymmetric",
+            nearest_mode="floor",
+        )
 
 
 def _gather(g: Graph, x: str) -> None:
@@ -269,9 +280,27 @@ def _select(g: Graph, x: str) -> None:
 
 
 STEPS: tuple[Step, ...] = (
-    _unary, _unary, _binary, _binary, _reduce, _transpose, _flatten, _slice, _concat, _pad, _softmax,
-    _project, _attention, _conv, _conv, _pool, _resize, _gather, _branch, _select,
-)  # fmt: skip
+    _unary,
+    _unary,
+    _binary,
+    _binary,
+    _reduce,
+    _transpose,
+    _flatten,
+    _slice,
+    _concat,
+    _pad,
+    _softmax,
+    _project,
+    _attention,
+    _conv,
+    _conv,
+    _pool,
+    _resize,
+    _gather,
+    _branch,
+    _select,
+)
 MOST = 4096
 
 

@@ -11,9 +11,7 @@ from tests.differential.onnx_draw import F16, F32, F64, I64, INTS, Draw, Family,
 def cast(d: Draw, op: str) -> None:
     kinds = (F32, F64, F16, np.dtype(bool), *INTS)
     source, to = d.one(*kinds), d.one(*kinds)
-    x = d.array(
-        d.shape(), source, special=0.3 if source.kind != "f" or to.kind in "fb" else 0, scale=20
-    )
+    x = d.array(d.shape(), source, special=0.3 if source.kind != "f" or to.kind in "fb" else 0, scale=20)
     if source.kind == "f" and to.kind == "u":
         x = np.abs(x)
     d.give(x)
@@ -209,11 +207,7 @@ def one_hot(d: Draw, op: str) -> None:
 
 def where(d: Draw, op: str) -> None:
     shape, dtype = d.shape(), d.one(F32, F64, *INTS)
-    d.give(
-        d.array(like(d, shape), np.dtype(bool)),
-        d.array(shape, dtype),
-        d.array(like(d, shape), dtype),
-    )
+    d.give(d.array(like(d, shape), np.dtype(bool)), d.array(shape, dtype), d.array(like(d, shape), dtype))
 
 
 def trilu(d: Draw, op: str) -> None:
@@ -332,5 +326,5 @@ FAMILIES: dict[str, Family] = {
     "ReverseSequence": reverse_sequence,
     "EyeLike": eye_like,
     "CenterCropPad": center_crop_pad,
-}  # fmt: skip
+}
 """How to draw each operator."""

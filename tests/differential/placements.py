@@ -96,14 +96,10 @@ def try_draw(model: Alone, board: str, device: str, seed: int, *, cache: str, na
         return try_placement(model, board, pins, cache=cache, modes=("sequential", "parallel"))
     except (AssertionError, InlayError) as failure:
         where = f"draw {seed} of {model.case.id} on {name}"
-        raise AssertionError(
-            f"{where}: {failure}\n  {command(model.case, name, pins)}"
-        ) from failure
+        raise AssertionError(f"{where}: {failure}\n  {command(model.case, name, pins)}") from failure
 
 
-def try_placement(
-    model: Alone, board: str, pins: Sequence[str], *, cache: str, modes: Sequence[str]
-) -> str:
+def try_placement(model: Alone, board: str, pins: Sequence[str], *, cache: str, modes: Sequence[str]) -> str:
     """Compile with pins and run the stored inputs; return `split`, `alone` or `refused`.
 
     Raises:
@@ -125,9 +121,7 @@ def try_placement(
     return "split" if {DeviceBody, CopyBody} <= bodies else "alone"
 
 
-def compare(
-    case: Case, found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
-) -> None:
+def compare(case: Case, found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> None:
     """Assert that integers are equal and floats within the tolerance of the case."""
     for name, want in expected.items():
         if want.dtype.kind != "f":

@@ -35,11 +35,11 @@ CALLS = [
     call("matmul", (x(203, 300), x(300, 157, seed="b")), (("m", "k"), ("k", "n"))),
     call("matmul", (x(4, 77, 64), x(4, 64, 99, seed="b")), (("b", "m", 64), ("b", 64, "n"))),
     *(call("matmul", product(d)) for d in (F16, F64, I32)),
-    call("conv_nhwc", (x(1, 41, 39, 32), x(3, 3, 32, 64)), ((*IMAGE, 32), (3, 3, 32, 64)),
-         pads=(1, 1, 1, 1)),
+    call("conv_nhwc", (x(1, 41, 39, 32), x(3, 3, 32, 64)), ((*IMAGE, 32), (3, 3, 32, 64)), pads=(1, 1, 1, 1)),
     call("conv", (x(2, 32, 41, 39), x(64, 32, 3, 3)), pads=(1, 1, 1, 1), strides=(2, 2)),
-    call("depthwise_conv_nhwc", (x(1, 60, 61, 48), x(3, 3, 48)), ((*IMAGE, 48), (3, 3, 48)),
-         pads=(1, 1, 1, 1)),
+    call(
+        "depthwise_conv_nhwc", (x(1, 60, 61, 48), x(3, 3, 48)), ((*IMAGE, 48), (3, 3, 48)), pads=(1, 1, 1, 1)
+    ),
     call("softmax", (x(101, 1003),), AB),
     call("softmax", (x(101, 53, 20),), ABC, axis=1),
     call("layer_norm", (x(101, 384), x(384), x(384, seed="b")), (("a", 384), (384,), (384,))),
@@ -49,10 +49,15 @@ CALLS = [
     call("reduce_mean", (x(31, 103, 77),), ABC, axes=(0, 2)),
     call("transpose", (x(301, 1003),), AB, perm=(1, 0)),
     call("transpose", (x(31, 103, 77),), ABC, perm=(2, 0, 1)),
-    call("concat", (x(301, 100), x(301, 57), x(301, 3)), (("a", "b"), ("a", "c"), ("a", 3)),
-         axis=1),
-    call("max_pool", (x(2, 16, 65, 67),), (("n", "c", "h", "w"),), kernel=(3, 3),
-         strides=(2, 2), pads=(1, 1, 1, 1)),
+    call("concat", (x(301, 100), x(301, 57), x(301, 3)), (("a", "b"), ("a", "c"), ("a", 3)), axis=1),
+    call(
+        "max_pool",
+        (x(2, 16, 65, 67),),
+        (("n", "c", "h", "w"),),
+        kernel=(3, 3),
+        strides=(2, 2),
+        pads=(1, 1, 1, 1),
+    ),
     call("argmax", (x(301, 1003),), AB, axis=1),
     call("sort", (x(11, 1003),), AB, axis=1),
     call("top_k", (x(11, 1003), 20), (("a", "b"), "k"), axis=1),
@@ -60,7 +65,7 @@ CALLS = [
     call("gather", (x(1000, 384), PLACES), (("v", 384), ("n",))),
     call("gelu", (x(301, 1003),), AB),
     call("add", (x(301, 1, 77), x(103, 1, seed="b")), (("a", 1, "c"), ("b", 1))),
-]  # fmt: skip
+]
 
 
 @pytest.mark.sample(8)

@@ -24,14 +24,15 @@ STATIC = "x: Tensor[5, 3, f32], i: Tensor[2, 2, i64]"
 TUPLES = f"{DYNAMIC}, i: Tensor[k, 2, i64]"
 PROGRAMS = {
     "gather": (f"<m, n, k>({DYNAMIC}, i: Tensor[k, i64]) -> Tensor[k, n, f32]", "(x, i)"),
-    "gather_last": (f"<m, n, k>({DYNAMIC}, i: Tensor[k, i64]) -> Tensor[m, k, f32]",
-                    "{axis=1}(x, i)"),
+    "gather_last": (f"<m, n, k>({DYNAMIC}, i: Tensor[k, i64]) -> Tensor[m, k, f32]", "{axis=1}(x, i)"),
     "gather_elements": (f"({STATIC}) -> Tensor[2, 2, f32]", "(x, i)"),
     "gather_nd": (f"<m, n, k>({TUPLES}) -> Tensor[k, f32]", "(x, i)"),
-    "scatter_elements": (f"({STATIC}, u: Tensor[2, 2, f32]) -> Tensor[5, 3, f32]",
-                         '{combine="add"}(x, i, u)'),
+    "scatter_elements": (
+        f"({STATIC}, u: Tensor[2, 2, f32]) -> Tensor[5, 3, f32]",
+        '{combine="add"}(x, i, u)',
+    ),
     "scatter_nd": (f"<m, n, k>({TUPLES}, u: Tensor[k, f32]) -> Tensor[m, n, f32]", "(x, i, u)"),
-}  # fmt: skip
+}
 UPDATES = {"scatter_elements": (np.ones((2, 2), np.float32),), "scatter_nd": (ONE,)}
 CASES = [
     ("gather", ints(0, 4, -5), ""),

@@ -19,9 +19,7 @@ WIDTHS = (1, 2, 3, 7, 8, 9, 15, 16, 17, 20, 24, 31, 32, 33, 40, 47, 48, 49, 63, 
 @pytest.mark.parametrize("rows", [1, 4, 9])
 def test_products_and_sums_of_every_width(rows: int) -> None:
     products = {f"p{n}": n for n in WIDTHS}
-    lines = [
-        f"p{n} = MatMul (x, w{n})\n s{n} = ReduceSum <keepdims = 0> (p{n}, first)" for n in WIDTHS
-    ]
+    lines = [f"p{n} = MatMul (x, w{n})\n s{n} = ReduceSum <keepdims = 0> (p{n}, first)" for n in WIDTHS]
     inputs = ", ".join(f"float[10, {n}] w{n}" for n in WIDTHS)
     outputs = ", ".join(f"p{n}, s{n}" for n in WIDTHS)
     text = (

@@ -22,7 +22,7 @@ HERE = REPOSITORY / "tests/drivers"
 DRIVERS = [
     *(RUNTIME / "src" / name for name in ("driver_null.c", "driver_host.c", "request.c", "sha256.c")),
     *(p for p in sorted((RUNTIME / "src/platform").glob("*.c")) if p not in PLATFORM),
-]  # fmt: skip
+]
 SANITIZE = ("-g1", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 NAME_OF_KERNELS = "the kernels of the conformance suite"
 """What `serve` takes as an image of the driver `host`."""
@@ -59,9 +59,7 @@ def programs() -> dict[str, Path]:
 def native_image() -> bytes:
     """Return the kernels as native code for this machine."""
     functions = [parse_function(text) for text in TEXTS]
-    made = LlvmGenerator(host(), workers=1).compile(
-        [Request(f.name, lambda f=f: f) for f in functions]
-    )
+    made = LlvmGenerator(host(), workers=1).compile([Request(f.name, lambda f=f: f) for f in functions])
     sizes = {f.name: len(f.params) + bool(f.workspaces) for f in functions}
     return make_native_image(made, sizes)
 

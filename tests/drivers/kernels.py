@@ -60,7 +60,11 @@ def host_table() -> str:
     lines += [
         "extern const inlay_host_kernel_t kernels[];",
         "extern const size_t kernels_bytes;",
-        "const inlay_host_kernel_t kernels[] = {", *rows, "    {NULL, 0, NULL},", "};",
-        "const size_t kernels_bytes = sizeof kernels;", "",
-    ]  # fmt: skip
+        "const inlay_host_kernel_t kernels[] = {",
+        *rows,
+        "    {NULL, 0, NULL},",
+        "};",
+        "const size_t kernels_bytes = sizeof kernels;",
+        "",
+    ]
     return "\n".join(lines)

@@ -31,9 +31,8 @@ class Proxy:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         with contextlib.suppress(OSError):
             self._door.shutdown(socket.SHUT_RDWR)  # wakes who accepts
         self._door.close()

@@ -31,9 +31,16 @@ class Running:
 
 @contextlib.contextmanager
 def served(
-    suite: Path, driver: str, options: str, listen: str = "tcp://127.0.0.1:*",
-    key: Path | str = "none", *, memory: int = 0, seconds: int = 0, idle: int = 0,
-) -> Iterator[Running]:  # fmt: skip
+    suite: Path,
+    driver: str,
+    options: str,
+    listen: str = "tcp://127.0.0.1:*",
+    key: Path | str = "none",
+    *,
+    memory: int = 0,
+    seconds: int = 0,
+    idle: int = 0,
+) -> Iterator[Running]:
     """Serve a device under sanitizers; at the end the server must end well, unless it was killed.
 
     Without other words there is no key, and nothing bounds what a client has.
@@ -44,8 +51,11 @@ def served(
     env = {**os.environ, "POCL_CACHE_DIR": str(suite / "cache"), "ASAN_OPTIONS": leaks}
     server = subprocess.Popen(
         [suite / "serve", driver, options, listen, library, str(key), str(memory), str(seconds), str(idle)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=env,
+    )
     try:
         assert server.stdout
         line = server.stdout.readline().strip()
@@ -74,6 +84,9 @@ def head(kind: int, form: str = "", *values: int) -> bytes:
 
 HELLO_HEAD = head(HELLO, "QII", MAGIC, VERSION, 5000)
 WELCOME_HEAD = (
-    head(WELCOME, "QI", MAGIC, VERSION) + text("a fake")
-    + struct.pack("<IIQQII", 1, 2, 0, 1 << 30, 1, 1) + text("x86_64") + struct.pack("<Q", 1 << 25)
-)  # fmt: skip
+    head(WELCOME, "QI", MAGIC, VERSION)
+    + text("a fake")
+    + struct.pack("<IIQQII", 1, 2, 0, 1 << 30, 1, 1)
+    + text("x86_64")
+    + struct.pack("<Q", 1 << 25)
+)

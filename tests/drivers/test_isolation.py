@@ -113,8 +113,11 @@ def test_a_kernel_that_never_ends_is_ended(suite, image):
         others_go_on(server.words, image),
         OpenDevice("remote", server.words) as device,
     ):
-        ended(start(device, image, "slow", N, FOR_EVER), "run.server-limit",
-              "takes longer than 2 s, which is all that the server allows")  # fmt: skip
+        ended(
+            start(device, image, "slow", N, FOR_EVER),
+            "run.server-limit",
+            "takes longer than 2 s, which is all that the server allows",
+        )
         with failing("run.server-limit", match="longer than 2 s"):
             device.load(image)
 
@@ -244,7 +247,10 @@ def test_memory_is_counted_for_each_client(suite, image):
 
 def test_code_counts_as_memory(suite, image):
     most = len(image) + 1000
-    with served(suite, "native", offers(), memory=most) as server, OpenDevice("remote", server.words) as device:
+    with (
+        served(suite, "native", offers(), memory=most) as server,
+        OpenDevice("remote", server.words) as device,
+    ):
         program = device.load(image)
         with failing("run.out-of-memory", match=f"{len(image)} asked for"):
             device.load(image)
@@ -253,7 +259,9 @@ def test_code_counts_as_memory(suite, image):
 
 
 def test_a_program_is_told_of_memory_that_it_may_not_have(suite, tmp_path):
-    source = "fn main<n>(x: Tensor[n, f32]) -> Tensor[n, f32] { on(far0, sigmoid(x)) } entry main(\"x\") -> (\"y\");"
+    source = (
+        'fn main<n>(x: Tensor[n, f32]) -> Tensor[n, f32] { on(far0, sigmoid(x)) } entry main("x") -> ("y");'
+    )
     with served(suite, "native", offers(), memory=1 << 20) as server:
         exe = inlay.compile(read(source), board=board_at(tmp_path, server, "remote"), cache="none")
         for n in (1000, 1 << 20, 1000):
@@ -334,9 +342,13 @@ def test_damaged_kernels_are_refused(suite, image):
 
 def as_user(home: Path, *words: str, **more: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, *words], env={**os.environ, "HOME": str(home)}, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more,
-    )  # fmt: skip
+        [sys.executable, *words],
+        env={**os.environ, "HOME": str(home)},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **more,
+    )
 
 
 @contextlib.contextmanager
@@ -353,7 +365,9 @@ def command(home: Path, *words: str) -> Iterator[str]:
 
 
 KEY = ".config/inlay/remote.key"
-OPEN = "import sys; from inlay.runtime.device import OpenDevice; OpenDevice('remote', sys.argv[1]).allocate(4)"
+OPEN = (
+    "import sys; from inlay.runtime.device import OpenDevice; OpenDevice('remote', sys.argv[1]).allocate(4)"
+)
 
 
 def opens(home: Path, words: str) -> str:
@@ -399,7 +413,9 @@ def test_a_user_without_a_home_is_told_what_to_do(tmp_path, monkeypatch):
         lambda: OpenDevice("remote", "endpoint=tcp://127.0.0.1:9 connect=60"),
         lambda: Server("native", "tcp://127.0.0.1:*"),
     ):
-        with failing("run.bad-argument", match=r"cannot write a key: No such file .*; name a file .*--anyone"):
+        with failing(
+            "run.bad-argument", match=r"cannot write a key: No such file .*; name a file .*--anyone"
+        ):
             act()
 
 

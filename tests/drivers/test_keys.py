@@ -90,8 +90,9 @@ def late(tmp_path_factory) -> Path:
     (folder / "late.c").write_text(SLOW)
     subprocess.run(
         ["gcc", "-shared", "-fPIC", "late.c", "-o", "late.so", "-Wl,--no-as-needed", library, "-ldl"],
-        cwd=folder, check=True,
-    )  # fmt: skip
+        cwd=folder,
+        check=True,
+    )
     return folder / "late.so"
 
 

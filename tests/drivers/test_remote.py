@@ -207,9 +207,8 @@ def test_a_client_that_dies_is_forgotten():
             "d.allocate(100)\nprint('here', flush=True)\ninput()\n"
         )
         with subprocess.Popen(
-            [sys.executable, "-c", program],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        ) as client:  # fmt: skip
+            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as client:
             assert client.stdout.readline() == "here\n"
             client.kill()
         eventually(lambda: OpenDevice("remote", words).close())
@@ -258,8 +257,10 @@ def test_from_the_command_line(image):
     for number in (signal.SIGINT, signal.SIGTERM):
         with subprocess.Popen(
             [sys.executable, "-m", "inlay", "serve", "--anyone", "--listen", "tcp://127.0.0.1:*"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        ) as process:  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
             line = process.stdout.readline()
             assert line.startswith("serving host at tcp://127.0.0.1:")
             try:
@@ -301,13 +302,18 @@ def requests() -> list[list[bytes]]:
         [wire.head(wire.ALLOCATE, "IIQ", 3, 0, 400)],
         [wire.head(wire.ALLOCATE, "IIQ", 4, 0, 400)],
         [wire.head(wire.WRITE) + one + struct.pack("<IQ", 0, 0), bytes(400)],
-        [wire.head(wire.LAUNCH) + struct.pack("<IQIIQ", 0, 1, 1, COPY, 1)
-         + struct.pack("<III", 0, 0, 2) + struct.pack("<IQIQ", 0, 0, 1, 0)
-         + struct.pack("<IqIq", 1, 100, 1, 0)],
+        [
+            wire.head(wire.LAUNCH)
+            + struct.pack("<IQIIQ", 0, 1, 1, COPY, 1)
+            + struct.pack("<III", 0, 0, 2)
+            + struct.pack("<IQIQ", 0, 0, 1, 0)
+            + struct.pack("<IqIq", 1, 100, 1, 0)
+        ],
         [wire.head(wire.COPY) + struct.pack("<IQI", 1, 2, 0) + struct.pack("<IQIQQ", 1, 0, 0, 8, 64)],
         [wire.head(wire.READ) + struct.pack("<IQI", 1, 3, 0) + struct.pack("<IQQ", 1, 0, 400)],
-        [wire.head(wire.RELEASE, "I", 0)], [wire.head(wire.UNLOAD, "I", 0)],
-    ]  # fmt: skip
+        [wire.head(wire.RELEASE, "I", 0)],
+        [wire.head(wire.UNLOAD, "I", 0)],
+    ]
 
 
 def spoil(frames: list[bytes], rng: random.Random) -> list[bytes]:
@@ -443,24 +449,41 @@ def test_an_honest_fake_is_believed():
 @pytest.mark.parametrize(
     ("answer", "id", "match"),
     [
-        (lambda m, n: [[wire.head(wire.WELCOME, "QI", wire.MAGIC, 2) + b"what was in 2"]],
-         "run.device-absent", "speaks version 2, needed 3: use the same release"),
-        (lambda m, n: [[wire.head(wire.REFUSED, "QI", wire.MAGIC, 2) + b"what was in 2"]],
-         "run.device-absent", "speaks version 2, needed 3: use the same release"),
+        (
+            lambda m, n: [[wire.head(wire.WELCOME, "QI", wire.MAGIC, 2) + b"what was in 2"]],
+            "run.device-absent",
+            "speaks version 2, needed 3: use the same release",
+        ),
+        (
+            lambda m, n: [[wire.head(wire.REFUSED, "QI", wire.MAGIC, 2) + b"what was in 2"]],
+            "run.device-absent",
+            "speaks version 2, needed 3: use the same release",
+        ),
         (lambda m, n: [[b"220 mail.example.com ESMTP"]], "run.device-absent", "not asked for"),
         (lambda m, n: [], "run.device-absent", "has not answered within 400 ms"),
         (lambda m, n: [[wire.WELCOME_HEAD[:-4]]], "run.device-absent", "make no sense"),
         (lambda m, n: honest(m, n) * 2, "run.device-lost", "make no sense"),
-        (lambda m, n: honest(m, n) if n < 1 else [[wire.head(wire.ANSWER, "I", 1)]],
-         "run.device-lost", "not asked for"),
-        (lambda m, n: honest(m, n) if n < 2 else [[wire.head(wire.FAILED, "I", 0) + wire.text("tired\x1b[2J")]],
-         "run.device-lost", r"gives up: tired\?\[2J"),
-        (lambda m, n: honest(m, n) if n < 3 else [[*honest(m, n)[0], b"more", b"and more"]],
-         "run.device-lost", "not asked for|too many parts"),
+        (
+            lambda m, n: honest(m, n) if n < 1 else [[wire.head(wire.ANSWER, "I", 1)]],
+            "run.device-lost",
+            "not asked for",
+        ),
+        (
+            lambda m, n: (
+                honest(m, n) if n < 2 else [[wire.head(wire.FAILED, "I", 0) + wire.text("tired\x1b[2J")]]
+            ),
+            "run.device-lost",
+            r"gives up: tired\?\[2J",
+        ),
+        (
+            lambda m, n: honest(m, n) if n < 3 else [[*honest(m, n)[0], b"more", b"and more"]],
+            "run.device-lost",
+            "not asked for|too many parts",
+        ),
         (lambda m, n: honest(m, n) if n < 2 else [], "run.device-lost", "has not answered for 400 ms"),
     ],
     ids=["version", "refusal", "mail", "silent", "short", "twice", "stub", "failed", "parts", "mute"],
-)  # fmt: skip
+)
 def test_servers_that_lie(answer, id, match):
     with Liar(answer) as liar, failing(id, match=match):
         use(liar.endpoint)
@@ -483,8 +506,12 @@ def test_servers_that_send_nonsense(suite, rounds):
             words = f"endpoint={liar.endpoint} timeout=150 connect=150 key=none"
             words += f" library={library}" if library else ""
             done = subprocess.run(
-                [suite / "suite", "remote-null", words], check=False, capture_output=True, text=True,
-                timeout=120, env={"ASAN_OPTIONS": "detect_leaks=0"},
-            )  # fmt: skip
+                [suite / "suite", "remote-null", words],
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=120,
+                env={"ASAN_OPTIONS": "detect_leaks=0"},
+            )
         assert done.returncode in (0, 1), done.stderr
         assert "Sanitizer" not in done.stderr, done.stderr

@@ -70,7 +70,7 @@ def fails_in_the_middle(exe: inlay.Executable, endpoint: str, why: str, act: Cal
 
 def compiled(folder: Path, server: object, words: str, mode: str) -> inlay.Executable:
     board = Path(board_at(folder, server, "remote"))
-    board.write_text(board.read_text().replace(' }\nlaunch', f', {words} }}\nlaunch'))
+    board.write_text(board.read_text().replace(" }\nlaunch", f", {words} }}\nlaunch"))
     assert words in board.read_text()
     return inlay.compile(TURNS, board=str(board), cache="none", threads=2, mode=mode)
 

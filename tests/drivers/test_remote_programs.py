@@ -95,17 +95,17 @@ def test_a_model_over_two_processes(suite, tmp_path):
 def test_times_are_those_of_the_device_by_the_clock_of_the_host(suite, tmp_path, inputs):
     """The server's clock is seconds off, and its kernels are shorter than a round trip to it."""
     with served(suite, "native", offers()) as server:
-        program = compilation(
-            read(PLACED), board=board_at(tmp_path, server, "remote"), cache="none"
-        ).program
+        program = compilation(read(PLACED), board=board_at(tmp_path, server, "remote"), cache="none").program
         exe = executable_of(program, settings=Settings(threads=1, mode="sequential", trace=True))
         for _ in range(20):
             exe.run(inputs)
     events = exe.events()
     calls = {e.call: e for e in events if e.kind is EventKind.CALL}
     assert len(calls) == 1
-    begin, end = (f(getattr(e, a) for e in events if e.kind is EventKind.CALL)
-                  for f, a in ((min, "begin"), (max, "end")))  # fmt: skip
+    begin, end = (
+        f(getattr(e, a) for e in events if e.kind is EventKind.CALL)
+        for f, a in ((min, "begin"), (max, "end"))
+    )
     runs = [e for e in events if e.kind is EventKind.RUN and e.device]
     kernels = [e for e in runs if e.queue == 0]
     assert len(kernels) >= 80 and len(runs) > len(kernels)
@@ -149,10 +149,13 @@ def test_code_is_for_the_processor_that_the_server_offers(suite, tmp_path, input
     ("driver", "options", "match"),
     [
         ("null", "", "found 'null' where board 'far' has 'far0', needed a processor"),
-        ("native", "offers=aarch64,neon" if host().arch == "x86_64" else "offers=x86_64,sse4.1",
-         f"needed a processor of architecture {host().arch}"),
+        (
+            "native",
+            "offers=aarch64,neon" if host().arch == "x86_64" else "offers=x86_64,sse4.1",
+            f"needed a processor of architecture {host().arch}",
+        ),
     ],
-)  # fmt: skip
+)
 def test_devices_that_native_code_is_not_for(driver, options, match, suite, tmp_path):
     with served(suite, driver, options) as server:
         with pytest.raises(CompileError, match=match) as failure:

@@ -46,9 +46,7 @@ def program(device: DeviceRecord, seed: int, length: int) -> tuple[Program, np.n
     ports = (AccessCode.READ, AccessCode.WRITE)
     copy = b.kernel(Kernel("to", ports, 0, CopyBody()))
     phases = (DevicePhase(formula.parse("n", ["n"])),)
-    affine = {
-        m: b.kernel(Kernel("affine", ports, 1, DeviceBody(m, "affine", phases))) for m in (1, 2)
-    }
+    affine = {m: b.kernel(Kernel("affine", ports, 1, DeviceBody(m, "affine", phases))) for m in (1, 2)}
     main = b.function("main", [Kind.TENSOR], [Kind.TENSOR])
     values = {0: X}
     places = {0: 0}  # memory of each slot

@@ -122,8 +122,7 @@ def _compare(name: str, found: np.ndarray, expected: np.ndarray) -> None:
         return  # what no turn has stacked has sizes that nobody defines
     if found.dtype != expected.dtype or found.shape != expected.shape:
         raise DifferenceError(
-            f"{name}: found {found.dtype}{list(found.shape)}, "
-            f"needed {expected.dtype}{list(expected.shape)}"
+            f"{name}: found {found.dtype}{list(found.shape)}, needed {expected.dtype}{list(expected.shape)}"
         )
     if found.dtype.kind == "f":
         same = np.allclose(found, expected, rtol=RTOL, atol=ATOL, equal_nan=True)

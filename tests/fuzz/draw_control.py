@@ -194,9 +194,7 @@ class _Control(Nodes):
         for v in outs:
             self.add(g, v)
 
-    def result(
-        self, g: Graph, stem: str, like: Drawn, axes: Sequence[Axis], *, exact: bool = True
-    ) -> Drawn:
+    def result(self, g: Graph, stem: str, like: Drawn, axes: Sequence[Axis], *, exact: bool = True) -> Drawn:
         """Return a result of a node, of which nobody knows the sizes that are known inside."""
         known = {a for w in g.values for a in w.axes}
         seen = [a if isinstance(a, int) or a in known else Unknown() for a in axes]
@@ -220,10 +218,12 @@ class _Control(Nodes):
         """Return what the next turn gets for a carried value."""
         p, way = c.param, self.number(0, 9)
         others = [
-            q.param for q in all_
+            q.param
+            for q in all_
             if (q.param.kind, q.param.rank, q.param.items) == (p.kind, p.rank, p.items)
-            and (c.free or q.param.axes == p.axes) and q.param.exact >= p.exact
-        ]  # fmt: skip
+            and (c.free or q.param.axes == p.axes)
+            and q.param.exact >= p.exact
+        ]
         if way == 0:
             return p
         if way == 1:

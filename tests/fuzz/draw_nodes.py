@@ -113,10 +113,7 @@ class Nodes:
         found = [
             v
             for v in g.values
-            if not v.items
-            and (not kinds or v.kind in kinds)
-            and v.rank in ranks
-            and (v.exact or not exact)
+            if not v.items and (not kinds or v.kind in kinds) and v.rank in ranks and (v.exact or not exact)
         ]
         if not found:
             return None
@@ -177,9 +174,7 @@ class Nodes:
         """Keep a tensor between -8 and 8."""
         if x.kind == "b":
             return x
-        return self.emit(
-            g, "Clip", [x, *(self.scalar(g, v, x.kind) for v in (-8, 8))], x.kind, x.axes
-        )
+        return self.emit(g, "Clip", [x, *(self.scalar(g, v, x.kind) for v in (-8, 8))], x.kind, x.axes)
 
     def whole(self, g: Graph, low: int, high: int) -> Drawn:
         """Return a scalar i64 between two numbers: of the data, of a counter, or constant."""
@@ -200,9 +195,7 @@ class Nodes:
         """Reduce axes, which are an attribute or an operand."""
         exact = op != "ReduceMean"
         if op == "ReduceSum" or self.opset >= 18:
-            return self.emit(
-                g, op, [x, self.ints(g, *axes)], x.kind, kept, exact=exact, keepdims=keep
-            )
+            return self.emit(g, op, [x, self.ints(g, *axes)], x.kind, kept, exact=exact, keepdims=keep)
         return self.emit(g, op, [x], x.kind, kept, exact=exact, axes=list(axes), keepdims=keep)
 
     # ------------------------------------------------------------------ statements
@@ -280,15 +273,16 @@ class Nodes:
             [
                 v
                 for v in g.values
-                if v.kind == x.kind and v.rank == x.rank and not v.items
-                and v.axes[:axis] == x.axes[:axis] and v.axes[axis + 1 :] == x.axes[axis + 1 :]
+                if v.kind == x.kind
+                and v.rank == x.rank
+                and not v.items
+                and v.axes[:axis] == x.axes[:axis]
+                and v.axes[axis + 1 :] == x.axes[axis + 1 :]
             ]
-        )  # fmt: skip
+        )
         a, b = x.axes[axis], y.axes[axis]
         size = a + b if isinstance(a, int) and isinstance(b, int) else Unknown()
-        self.emit(
-            g, "Concat", [x, y], x.kind, (*x.axes[:axis], size, *x.axes[axis + 1 :]), axis=axis
-        )
+        self.emit(g, "Concat", [x, y], x.kind, (*x.axes[:axis], size, *x.axes[axis + 1 :]), axis=axis)
 
     def transpose(self, g: Graph) -> None:
         x = self.some(g, ranks=(2, 3))
@@ -301,9 +295,10 @@ class Nodes:
         if x is None:
             return
         found = [
-            v for v in g.values
+            v
+            for v in g.values
             if v.kind == x.kind and v.rank == 2 and not v.items and v.axes[0] == x.axes[-1]
-        ]  # fmt: skip
+        ]
         if found:
             y = self.choose(found)
         elif isinstance(x.axes[-1], int):
@@ -317,9 +312,7 @@ class Nodes:
         if x is None or x.rank >= MAX_RANK - 1:
             return
         axis = self.number(0, x.rank)
-        self.emit(
-            g, "Unsqueeze", [x, self.ints(g, axis)], x.kind, (*x.axes[:axis], 1, *x.axes[axis:])
-        )
+        self.emit(g, "Unsqueeze", [x, self.ints(g, axis)], x.kind, (*x.axes[:axis], 1, *x.axes[axis:]))
 
     def squeeze(self, g: Graph) -> None:
         found = [v for v in g.values if 1 in v.axes and not v.items]
@@ -346,8 +339,7 @@ class Nodes:
             ends = [self.ints(g, self.number(-2, 2)) for _ in range(2)]
         else:
             ends = [
-                self.emit(g, "Reshape", [self.whole(g, 0, 3), self.ints(g, 1)], "l", (1,))
-                for _ in range(2)
+                self.emit(g, "Reshape", [self.whole(g, 0, 3), self.ints(g, 1)], "l", (1,)) for _ in range(2)
             ]
         step = self.ints(g, self.choose((1, 1, 1, 2, -1)))
         axes = (*x.axes[:axis], Unknown(), *x.axes[axis + 1 :])
@@ -391,9 +383,7 @@ class Nodes:
         if x is None:
             return
         first = self.emit(g, "Reshape", [self.whole(g, 1, 3), self.ints(g, 1)], "l", (1,))
-        shape = self.emit(
-            g, "Concat", [first, self.ints(g, *[1] * x.rank)], "l", (x.rank + 1,), axis=0
-        )
+        shape = self.emit(g, "Concat", [first, self.ints(g, *[1] * x.rank)], "l", (x.rank + 1,), axis=0)
         self.emit(g, "Expand", [x, shape], x.kind, (Unknown(), *x.axes))
 
     def nonzero(self, g: Graph) -> None:
@@ -410,17 +400,15 @@ class Nodes:
     def update(self, g: Graph) -> None:
         """Write a row of a tensor at a counter, as caches are written."""
         found = [
-            v for v in g.values
-            if v.rank == 2 and v.kind != "b" and isinstance(v.axes[0], int) and v.axes[0]
-            and not v.items
-        ]  # fmt: skip
+            v
+            for v in g.values
+            if v.rank == 2 and v.kind != "b" and isinstance(v.axes[0], int) and v.axes[0] and not v.items
+        ]
         if not found:
             return
         x = self.choose(found[-4:])
         row = self.reduce(g, "ReduceSum", x, [0], (1, x.axes[1]), keep=1)
-        place = self.emit(
-            g, "Reshape", [self.whole(g, 0, x.axes[0] - 1), self.ints(g, 1, 1)], "l", (1, 1)
-        )
+        place = self.emit(g, "Reshape", [self.whole(g, 0, x.axes[0] - 1), self.ints(g, 1, 1)], "l", (1, 1))
         self.small(g, self.emit(g, "ScatterND", [x, place, row], x.kind, x.axes))
 
     # ------------------------------------------------------------------ sequences

@@ -71,10 +71,11 @@ def branch(depth: int) -> onnx.GraphProto:
 
 def looped(*, nodes: list) -> onnx.ModelProto:
     body = helper.make_graph(
-        [N("Identity", ["go"], ["on"]), *nodes], "body",
+        [N("Identity", ["go"], ["on"]), *nodes],
+        "body",
         [vi("i", [], TensorProto.INT64), vi("go", [], TensorProto.BOOL), vi("v", None)],
         [vi("on", [], TensorProto.BOOL), vi("u", None)],
-    )  # fmt: skip
+    )
     return model([N("Loop", ["m", "", "x"], ["y"], body=body)], (init("m", np.int64(3)),))
 
 
@@ -91,10 +92,8 @@ def models() -> dict[str, onnx.ModelProto]:
     relu = [N("Relu", ["x"], ["y"])]
     w = init("w", np.ones((4, 4), np.float32))
     scale, zero = init("s", np.float32(0.1)), init("z", np.uint8(3))
-    quantised = [N("QuantizeLinear", ["x", "s", "z"], ["q"]),
-                 N("DequantizeLinear", ["q", "s", "z"], ["y"])]  # fmt: skip
-    sequence = [N("SequenceConstruct", ["x", "x"], ["q"]),
-                N("ConcatFromSequence", ["q"], ["y"], axis=0)]  # fmt: skip
+    quantised = [N("QuantizeLinear", ["x", "s", "z"], ["q"]), N("DequantizeLinear", ["q", "s", "z"], ["y"])]
+    sequence = [N("SequenceConstruct", ["x", "x"], ["q"]), N("ConcatFromSequence", ["q"], ["y"], axis=0)]
     big = np.array([1 << 40], np.int64)
     made = {f"ok-relu-{v}": model(relu, opset=v) for v in (7, 9, 11, 13, 15, 17, 19, 21)}
     made |= {
@@ -105,9 +104,7 @@ def models() -> dict[str, onnx.ModelProto]:
         "ok-sequence": model(sequence),
         "ok-quantised": model(quantised, (scale, zero)),
         "ok-gather": model([N("Gather", ["x", "i"], ["y"])], (init("i", np.array([0, -1])),)),
-        "ok-gather-outside": model(
-            [N("Gather", ["x", "i"], ["y"], axis=1)], (init("i", np.array([99])),)
-        ),
+        "ok-gather-outside": model([N("Gather", ["x", "i"], ["y"], axis=1)], (init("i", np.array([99])),)),
         "ok-shapes": model([N("Shape", ["x"], ["s"]), N("Reshape", ["x", "s"], ["y"])]),
         "ok-fill-2-40": model(
             [N("Expand", ["w", "b"], ["y"])], (init("w", np.float32([1])), init("b", big)), ()
@@ -115,11 +112,13 @@ def models() -> dict[str, onnx.ModelProto]:
         "ok-fold-doubling": model(
             [N("Concat", [f"c{i}"] * 2, [f"c{i + 1}"], axis=0) for i in range(24)]
             + [N("ReduceSum", ["c24"], ["y"], keepdims=0)],
-            (init("c0", np.ones(9, np.float32)),), (),
+            (init("c0", np.ones(9, np.float32)),),
+            (),
         ),
         "ok-conv": model(
             [N("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])],
-            (init("w", np.ones((2, 1, 3, 3), np.float32)),), (vi("x", [1, 1, "h", 5]),),
+            (init("w", np.ones((2, 1, 3, 3), np.float32)),),
+            (vi("x", [1, 1, "h", 5]),),
         ),
         "ok-lstm": model(
             [N("LSTM", ["x", "w", "r"], ["y"], hidden_size=2)],
@@ -132,8 +131,9 @@ def models() -> dict[str, onnx.ModelProto]:
         "no-twice": model([*relu, N("Neg", ["x"], ["y"])]),
         "no-input-twice": model(relu, inputs=(X, X)),
         "no-output-twice": model(relu, outputs=(Y, Y)),
-        "no-unknown": model([N("Nothing", ["x"], ["a"], domain="own"), N("Relu", ["a"], ["y"]),
-                             N("Neither", ["x"], ["z"])]),
+        "no-unknown": model(
+            [N("Nothing", ["x"], ["a"], domain="own"), N("Relu", ["a"], ["y"]), N("Neither", ["x"], ["z"])]
+        ),
         "no-opset": model(relu, opset=10_000),
         "no-recursion": functions(recursive=True),
         "ok-nesting": model(list(branch(20).node), inputs=(X, C), outputs=(vi("r", None),)),
@@ -152,13 +152,12 @@ def models() -> dict[str, onnx.ModelProto]:
         "no-attribute": model([N("Softmax", ["x"], ["y"], axis="first")]),
         "no-loop-body": looped(nodes=[N("Add", ["v", "nowhere"], ["u"])]),
         "no-escape": model([N("\x1b[2J", ["x"], ["y"], name="a\nb")]),
-    }  # fmt: skip
+    }
     made["no-large-empty"].graph.initializer[0].raw_data = b"\0" * 8
     sparse = model(ADD_W)
     sparse.graph.sparse_initializer.append(
-        SparseTensorProto(values=init("w", np.ones(1, np.float32)), indices=init("i", [9]),
-                          dims=[4])
-    )  # fmt: skip
+        SparseTensorProto(values=init("w", np.ones(1, np.float32)), indices=init("i", [9]), dims=[4])
+    )
     training = model(relu)
     training.training_info.add().algorithm.node.append(N("Bad", ["q"], ["z"]))
     return made | {"no-sparse": sparse, "ok-training": training}

@@ -13,9 +13,22 @@ from google.protobuf.message import Message
 from onnx import AttributeProto, TensorProto
 
 NUMBERS = (
-    0, 1, -1, 2, 3, 7, 255, 1 << 16, 1 << 31, -(1 << 31), (1 << 31) - 1, 1 << 40, (1 << 62),
-    (1 << 63) - 1, -(1 << 63),
-)  # fmt: skip
+    0,
+    1,
+    -1,
+    2,
+    3,
+    7,
+    255,
+    1 << 16,
+    1 << 31,
+    -(1 << 31),
+    (1 << 31) - 1,
+    1 << 40,
+    (1 << 62),
+    (1 << 63) - 1,
+    -(1 << 63),
+)
 FLOATS = (0.0, -1.0, 1e-45, 1e38, float("inf"), float("-inf"), float("nan"))
 
 
@@ -130,8 +143,7 @@ def _attribute(model: onnx.ModelProto, random: Random) -> None:
 
 def _tensor(model: onnx.ModelProto, random: Random) -> None:
     tensors = [t for g in _graphs(model.graph) for t in g.initializer]
-    tensors += [a.t for g in _graphs(model.graph) for n in g.node for a in n.attribute
-                if a.HasField("t")]  # fmt: skip
+    tensors += [a.t for g in _graphs(model.graph) for n in g.node for a in n.attribute if a.HasField("t")]
     if not tensors:
         return
     t = random.choice(tensors)
@@ -197,6 +209,16 @@ def _replace(field: object, items: list[Message]) -> None:
 
 
 MUTATIONS: tuple[Callable[[onnx.ModelProto, Random], None], ...] = (
-    _rewire, _drop_or_add_input, _rename_output, _other_operator, _attribute, _attribute, _tensor,
-    _input_type, _opset, _outputs, _shuffle, _repeat,
-)  # fmt: skip
+    _rewire,
+    _drop_or_add_input,
+    _rename_output,
+    _other_operator,
+    _attribute,
+    _attribute,
+    _tensor,
+    _input_type,
+    _opset,
+    _outputs,
+    _shuffle,
+    _repeat,
+)

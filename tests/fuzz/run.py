@@ -37,15 +37,29 @@ def fuzz(name: str, target: Target, *, seed: int, seconds: float, driver: Path |
         current = Path(folder) / "current"
         while time.monotonic() < end:
             left = max(end - time.monotonic(), 0.1)
-            command = [sys.executable, "-m", "tests.fuzz.run", "--child", str(current), "--seed",
-                       str(seed), "--seconds", str(left), name]  # fmt: skip
+            command = [
+                sys.executable,
+                "-m",
+                "tests.fuzz.run",
+                "--child",
+                str(current),
+                "--seed",
+                str(seed),
+                "--seconds",
+                str(left),
+                name,
+            ]
             if driver is not None:
                 command += ["--driver", str(driver)]
             try:
                 done = subprocess.run(
-                    command, check=False, capture_output=True, text=True, cwd=REPOSITORY,
+                    command,
+                    check=False,
+                    capture_output=True,
+                    text=True,
+                    cwd=REPOSITORY,
                     timeout=left + 2 * SECONDS + 30,
-                )  # fmt: skip
+                )
                 failed, said = done.returncode != 0, done.stderr[-3000:]
             except subprocess.TimeoutExpired:
                 failed, said = True, "the process hangs"

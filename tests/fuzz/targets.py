@@ -182,7 +182,9 @@ def _run(module: Module) -> str:
     if sizes is None:
         return "unsized"
     inputs = [
-        np.ones([formula.evaluate(d.value, sizes) or 0 for d in spec.dims if d.value], BY_NAME[spec.dtype].numpy)
+        np.ones(
+            [formula.evaluate(d.value, sizes) or 0 for d in spec.dims if d.value], BY_NAME[spec.dtype].numpy
+        )
         for spec in entry.inputs
         if isinstance(spec, TensorSpec)
     ]
@@ -216,8 +218,7 @@ def _control(seed: int) -> bytes:
 def texts() -> tuple[str, ...]:
     """Return programs in text form."""
     folder = REPOSITORY / "tests"
-    paths = [*sorted(folder.glob("text/**/*.inl")), *sorted(folder.glob("errors/*.inl")),
-             *corpus(".inl")]  # fmt: skip
+    paths = [*sorted(folder.glob("text/**/*.inl")), *sorted(folder.glob("errors/*.inl")), *corpus(".inl")]
     found = [p.read_bytes().decode("utf-8", "replace") for p in paths]
     return tuple(t for t in found if len(t) < 6000)
 
@@ -237,8 +238,7 @@ def _read_text(data: bytes) -> str:
 
 # --------------------------------------------------------------------------- executables
 
-_BEYOND = ("run.cancelled", "run.out-of-memory", "run.stack-limit",
-           "container.symbol", "container.target")  # fmt: skip
+_BEYOND = ("run.cancelled", "run.out-of-memory", "run.stack-limit", "container.symbol", "container.target")
 """What depends on the limits of a run, or on the callbacks that the two sides know."""
 
 
@@ -293,9 +293,10 @@ def _agree(data: bytes, line: str) -> str:
 
 def _fits(entries: Sequence[Entry]) -> bool:
     """Whether the driver's arguments fit the first entry, so that both sides run it."""
-    return bool(entries) and [
-        s.dtype for s in entries[0].inputs if isinstance(s, TensorSpec)
-    ] == ["i64", "f32"]
+    return bool(entries) and [s.dtype for s in entries[0].inputs if isinstance(s, TensorSpec)] == [
+        "i64",
+        "f32",
+    ]
 
 
 def targets(driver: Path | None) -> dict[str, Target]:

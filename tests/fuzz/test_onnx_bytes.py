@@ -57,23 +57,24 @@ def test_noise(length):
     assert not import_or_refuse(Random(length).randbytes(length))
 
 
-@pytest.mark.parametrize(
-    "most", [5_000, pytest.param(DEFAULT_LIMITS.max_expanded, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("most", [5_000, pytest.param(DEFAULT_LIMITS.max_expanded, marks=pytest.mark.slow)])
 def test_functions_that_double_with_every_level(most):
     functions = [
         helper.make_function(
-            "own", f"f{i}", ["x"], ["y"],
-            [helper.make_node(f"f{i + 1}", ["x"], ["t"], domain="own"),
-             helper.make_node(f"f{i + 1}", ["t"], ["y"], domain="own")],
+            "own",
+            f"f{i}",
+            ["x"],
+            ["y"],
+            [
+                helper.make_node(f"f{i + 1}", ["x"], ["t"], domain="own"),
+                helper.make_node(f"f{i + 1}", ["t"], ["y"], domain="own"),
+            ],
             [helper.make_opsetid("own", 1), helper.make_opsetid("", 17)],
         )
         for i in range(40)
-    ]  # fmt: skip
+    ]
     last = [helper.make_node("Neg", ["x"], ["y"])]
-    functions.append(
-        helper.make_function("own", "f40", ["x"], ["y"], last, [helper.make_opsetid("", 17)])
-    )
+    functions.append(helper.make_function("own", "f40", ["x"], ["y"], last, [helper.make_opsetid("", 17)]))
     m = model(
         [helper.make_node("f0", ["x"], ["y"], domain="own")],
         [value("x", [2])],
@@ -122,7 +123,5 @@ def test_branches_nested_deeper_than_protobuf_reads():
         inner = helper.make_graph([branch], "g", [], [value("y", [2])])
         if len(inner.SerializeToString()) > 100_000:
             break
-    m = model(
-        list(inner.node), [value("x", [2]), value("c", [], TensorProto.BOOL)], [value("y", [2])]
-    )
+    m = model(list(inner.node), [value("x", [2]), value("c", [], TensorProto.BOOL)], [value("y", [2])])
     import_or_refuse(m.SerializeToString())

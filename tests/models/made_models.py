@@ -25,13 +25,20 @@ def beam_search() -> onnx.ModelProto:
         return rng.standard_normal(shape).astype(np.float32) * 0.7
 
     fixed = {
-        "table": weights(WORDS, WIDTH), "into": weights(WIDTH, WIDTH), "on": weights(WIDTH, WIDTH),
-        "out": weights(WIDTH, WORDS), "words": np.array(WORDS, np.int64),
-        "beams": np.array([BEAMS], np.int64), "all": np.array([-1], np.int64),
-        "column": np.array([BEAMS, 1], np.int64), "end": np.array(0, np.int64),
-        "zero": np.array(0, np.int64), "first": np.zeros((BEAMS, 1), np.int64) + 1,
-        "scores": np.array([[0.0], [-1e3], [-1e3]], np.float32), "most": np.array(MOST, np.int64),
-    }  # fmt: skip
+        "table": weights(WORDS, WIDTH),
+        "into": weights(WIDTH, WIDTH),
+        "on": weights(WIDTH, WIDTH),
+        "out": weights(WIDTH, WORDS),
+        "words": np.array(WORDS, np.int64),
+        "beams": np.array([BEAMS], np.int64),
+        "all": np.array([-1], np.int64),
+        "column": np.array([BEAMS, 1], np.int64),
+        "end": np.array(0, np.int64),
+        "zero": np.array(0, np.int64),
+        "first": np.zeros((BEAMS, 1), np.int64) + 1,
+        "scores": np.array([[0.0], [-1e3], [-1e3]], np.float32),
+        "most": np.array(MOST, np.int64),
+    }
     node = helper.make_node
     turn = [
         node("Slice", ["tokens_in", "all", "past", "one_axis"], ["last_column"]),
@@ -63,24 +70,27 @@ def beam_search() -> onnx.ModelProto:
         return helper.make_tensor_value_info(name, kind, shape)
 
     i64, f32, flag = TensorProto.INT64, TensorProto.FLOAT, TensorProto.BOOL
-    carried = [
-        ("state", f32, [BEAMS, WIDTH]), ("tokens", i64, [BEAMS, None]), ("scores", f32, [BEAMS, 1]),
-    ]  # fmt: skip
+    carried = [("state", f32, [BEAMS, WIDTH]), ("tokens", i64, [BEAMS, None]), ("scores", f32, [BEAMS, 1])]
     body = helper.make_graph(
-        turn, "turn",
-        [info("turn", i64, []), info("go_in", flag, []),
-         *(info(f"{n}_in", k, s) for n, k, s in carried)],
-        [info("go_out", flag, []), *(info(f"{n}_out", k, s) for n, k, s in carried),
-         info("best", f32, [BEAMS])],
-    )  # fmt: skip
+        turn,
+        "turn",
+        [info("turn", i64, []), info("go_in", flag, []), *(info(f"{n}_in", k, s) for n, k, s in carried)],
+        [
+            info("go_out", flag, []),
+            *(info(f"{n}_out", k, s) for n, k, s in carried),
+            info("best", f32, [BEAMS]),
+        ],
+    )
     names = ["last_state", "tokens", "total", "history"]
     start = node("Tanh", ["x"], ["start"])
     loop = node("Loop", ["most", "", "start", "first", "scores"], names, body=body)
     graph = helper.make_graph(
-        [start, loop], "beam_search", [info("x", f32, [BEAMS, WIDTH])],
+        [start, loop],
+        "beam_search",
+        [info("x", f32, [BEAMS, WIDTH])],
         [info("tokens", i64, None), info("total", f32, None), info("history", f32, None)],
         [numpy_helper.from_array(v, n) for n, v in fixed.items()],
-    )  # fmt: skip
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 

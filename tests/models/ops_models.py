@@ -57,9 +57,13 @@ class OpModel:
             assert actual.shape == expected.shape, f"{name}: {actual.shape} for {expected.shape}"
             assert actual.dtype == expected.dtype, f"{name}: {actual.dtype} for {expected.dtype}"
             np.testing.assert_allclose(
-                actual.astype(np.float64), expected.astype(np.float64), rtol=self.rtol,
-                atol=self.atol, equal_nan=True, err_msg=name,
-            )  # fmt: skip
+                actual.astype(np.float64),
+                expected.astype(np.float64),
+                rtol=self.rtol,
+                atol=self.atol,
+                equal_nan=True,
+                err_msg=name,
+            )
 
 
 def op_models() -> Iterator[OpModel]:

@@ -92,11 +92,14 @@ def engine(*names: str) -> str:
 
 
 BOARDS = {
-    "npu_64k": 'summary = "a small NPU"\n' + HOST + engine("npu0")
-    + SCRATCH.format(npu="npu0", size="64KiB"),
-    "two_npus_and_dsp": 'summary = "two NPUs and a DSP of two modes"\n' + HOST + engine("npu0", "npu1")
-    + SCRATCH.format(npu="npu0", size="2MiB") + SCRATCH.format(npu="npu1", size="2MiB") + DSP,
-}  # fmt: skip
+    "npu_64k": 'summary = "a small NPU"\n' + HOST + engine("npu0") + SCRATCH.format(npu="npu0", size="64KiB"),
+    "two_npus_and_dsp": 'summary = "two NPUs and a DSP of two modes"\n'
+    + HOST
+    + engine("npu0", "npu1")
+    + SCRATCH.format(npu="npu0", size="2MiB")
+    + SCRATCH.format(npu="npu1", size="2MiB")
+    + DSP,
+}
 
 
 def board_of(name: str) -> Board:

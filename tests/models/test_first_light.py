@@ -13,12 +13,7 @@ from inlay.ir.expr import If
 from inlay.ir.walk import postorder
 from tests.data import REPOSITORY, cases, data_path, minilm, model_case
 
-MODELS = (
-    "mnist8",
-    "micro_kws_fp32",
-    "gen_early_exit_script_onnx",
-    "gen_scan_rnn_onnx",
-)
+MODELS = ("mnist8", "micro_kws_fp32", "gen_early_exit_script_onnx", "gen_scan_rnn_onnx")
 
 
 OTHERS = [case.id for case in cases("onnx") if case.id not in MODELS]
@@ -38,9 +33,7 @@ def test_control_flow_is_kept(id):
 
 @pytest.mark.llvm
 @pytest.mark.data
-@pytest.mark.parametrize(
-    "id", [*MODELS, *(pytest.param(m, marks=pytest.mark.slow) for m in OTHERS)]
-)
+@pytest.mark.parametrize("id", [*MODELS, *(pytest.param(m, marks=pytest.mark.slow) for m in OTHERS)])
 def test_stored_results(id, tmp_path):
     case = model_case(id)
     compiled = inlay.compile(case.model, threads=1, cache=str(tmp_path / "cache"))

@@ -18,9 +18,7 @@ SLOW = {"super_resolution", "silero_vad_16k", "magika_v3_3", "gen_dyn_transforme
 @pytest.mark.llvm
 @pytest.mark.data
 @pytest.mark.sample(6)
-@pytest.mark.parametrize(
-    "id", [pytest.param(x, marks=pytest.mark.slow) if x in SLOW else x for x in DYNAMIC]
-)
+@pytest.mark.parametrize("id", [pytest.param(x, marks=pytest.mark.slow) if x in SLOW else x for x in DYNAMIC])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_same_bits(id, threads, tmp_path):
     case = model_case(id)
@@ -29,11 +27,12 @@ def test_same_bits(id, threads, tmp_path):
     executables = [
         inlay.load_executable(
             # With a hand-off of 0 every kernel is long: it is divided, and handed to workers.
-            file, settings=Settings(threads=threads, mode=mode, seed=seed, hand_off_ns=limit)
+            file,
+            settings=Settings(threads=threads, mode=mode, seed=seed, hand_off_ns=limit),
         )
         for mode, seed in MODES
         for limit in (10_000, 0)
-    ]  # fmt: skip
+    ]
     for run in case.runs():
         for limit in range(2):
             found = [e.run(run.inputs) for e in executables[limit::2]]

@@ -16,7 +16,7 @@ from tests.models.ops_models import Executor, OpModel, evaluator, op_models
 REFUSED = {"dropout__dropout": "training mode, which is random"}
 DIFFERENT = {
     "attention__attention_qk_output_2": "the result shows masked products, which are -inf by the "
-    "specification; the stored ones are the lowest finite number",
+    "specification; the stored ones are the lowest finite number"
 }
 MODELS = list(op_models())
 SEED = 20

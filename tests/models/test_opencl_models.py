@@ -68,9 +68,7 @@ class OnDevice:
     def digest(self) -> str:
         return self.body.digest()
 
-    def evaluate(
-        self, inputs: Sequence[np.ndarray], dims: Mapping[Sym, int]
-    ) -> tuple[np.ndarray, ...]:
+    def evaluate(self, inputs: Sequence[np.ndarray], dims: Mapping[Sym, int]) -> tuple[np.ndarray, ...]:
         # The evaluator knows shapes of results; the loops only their number of elements.
         expected = self.body.evaluate(inputs, dims)
         f, device = self.function, self.device

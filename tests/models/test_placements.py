@@ -34,9 +34,7 @@ MODELS = [case.id for case in cases("onnx")]
 MADE = {
     "beam_search": beam_search,
     "quantised_lstm": lambda: lstm("forward", per_column=False, lengths=False, unsigned=False),
-    "quantised_lstm_both_ways": lambda: lstm(
-        "bidirectional", per_column=True, lengths=False, unsigned=True
-    ),
+    "quantised_lstm_both_ways": lambda: lstm("bidirectional", per_column=True, lengths=False, unsigned=True),
 }
 
 BOASTFUL = """

@@ -25,14 +25,12 @@ pytestmark = [pytest.mark.llvm, pytest.mark.data]
 SLOW = pytest.mark.slow
 
 NEAR = {
-    "launch_ns = 80000": "launch_ns = 0", "latency_ns = 60000": "latency_ns = 0",
+    "launch_ns = 80000": "launch_ns = 0",
+    "latency_ns = 60000": "latency_ns = 0",
     "bytes_per_ns = 0.8": "bytes_per_ns = 2.5",
-}  # fmt: skip
-FAST = {**NEAR, "launch_ns = 80000": "macs_per_ns = 400\nelements_per_ns = 80\ntranscendentals_per_ns = 10"}
-FLOATS = {
-    **FAST,
-    "launch_ns = 80000": "dtypes = ['f32', 'i32', 'i64', 'bool']\n" + FAST["launch_ns = 80000"],
 }
+FAST = {**NEAR, "launch_ns = 80000": "macs_per_ns = 400\nelements_per_ns = 80\ntranscendentals_per_ns = 10"}
+FLOATS = {**FAST, "launch_ns = 80000": "dtypes = ['f32', 'i32', 'i64', 'bool']\n" + FAST["launch_ns = 80000"]}
 """What a test's board says otherwise: a server that is near; one whose processor is faster besides; one
 that handles no small integers, too.
 
@@ -47,8 +45,10 @@ def endpoint() -> Iterator[str]:
     """The processor, served by the command in a process of its own."""
     server = subprocess.Popen(
         [sys.executable, "-m", "inlay", "serve", "--anyone", "--listen", "tcp://127.0.0.1:*"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     line = server.stdout.readline().strip()
     try:
         if not line:

@@ -153,9 +153,7 @@ CASES = [
 ]
 
 
-def split(
-    path: Path, board: str, said: Sequence[str], folder: Path, *, overlap: bool = False
-) -> Program:
+def split(path: Path, board: str, said: Sequence[str], folder: Path, *, overlap: bool = False) -> Program:
     """Compile; both devices have kernels, and values move between them."""
     pins = [p.replace("HOST", HOSTS[board]).replace("DEVICE", DEVICES[board]) for p in said]
     if board in WRITTEN:
@@ -207,9 +205,7 @@ def test_copies_beside_kernels(models, board, tmp_path):
             [device] = device_times(events)
             if not device.together:
                 continue
-            rows = [
-                e for e in timeline(events, queue_names(program))["traceEvents"] if e["ph"] == "M"
-            ]
+            rows = [e for e in timeline(events, queue_names(program))["traceEvents"] if e["ph"] == "M"]
             names = {e["args"]["name"] for e in rows if e["name"] == "thread_name"}
             engine = {"host_two": "copier", "opencl": "cl0.transfer"}[board]
             assert {DEVICES[board], engine} < names

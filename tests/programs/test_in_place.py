@@ -34,12 +34,10 @@ fn main<n, m>(x: Tensor[1, 4, f32], cache: Tensor[n, 4, f32], turns: Tensor[m, i
 """
 UPDATES = {
     "scatter_nd": ("1, 1", "scatter_nd(cache, at, x)"),
-    "scatter_elements": (
-        "1, 1", "scatter_elements{axis=0}(cache, broadcast_to(at, shape(1, 4)), x)",
-    ),
+    "scatter_elements": ("1, 1", "scatter_elements{axis=0}(cache, broadcast_to(at, shape(1, 4)), x)"),
     "update_slice": ("1", "update_slice{axes=[0]}(cache, x, shape(i))"),
     "update_slice_middle": ("1", "update_slice{axes=[0, 1]}(cache, x, shape(i, 0))"),
-}  # fmt: skip
+}
 
 
 def typed(text: str) -> Module:
@@ -58,10 +56,7 @@ def addresses(module: Module, kernel: str, args: list[np.ndarray]) -> tuple[np.n
 
         return call
 
-    callbacks = {
-        name: watched(run) if kernel in name else run
-        for name, run in callbacks_of(lowered).items()
-    }
+    callbacks = {name: watched(run) if kernel in name else run for name, run in callbacks_of(lowered).items()}
     executable = executable_of(program, callbacks=callbacks, threads=1)
     found = executable(*args)
     assert executable.live_objects() == 0
@@ -177,7 +172,7 @@ ROWS = {
         False,
     ),
     "of all rows": ("let row = mul(next, reduce_sum{axes=[0], keepdims=false}(rows));", False),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -60,8 +60,11 @@ def assert_equal(found: object, expected: list[np.ndarray]) -> None:
 SCORES = (np.random.default_rng(3).standard_normal((7, 7)) - 3 * np.eye(7)).astype(np.float32)
 N = np.array
 CASES = [
-    *(("closures_from_branches", [N(up), f32(*v), f32(*reversed(v))])
-      for up in (True, False) for v in ((1, 2), (1, 2, 3))),
+    *(
+        ("closures_from_branches", [N(up), f32(*v), f32(*reversed(v))])
+        for up in (True, False)
+        for v in ((1, 2), (1, 2, 3))
+    ),
     *(("beam_search", [SCORES, N(width), N(steps)]) for width, steps in ((1, 3), (4, 6), (3, 0))),
     ("deep_recursion", [N(300), f32(1, 2)]),
     *(("long_loop", [N(n), f32(1, 2, -3, 4)]) for n in (0, 1, 300)),
@@ -69,7 +72,7 @@ CASES = [
     *(("cells_in_closures", [N(n), f32(1, 0.5, 2)]) for n in (0, 3)),
     ("nested_patterns", [N(2.5, np.float32), N(-1.5, np.float32)]),
     *(("higher_order", [N(n), f32(1, 0.5, 2)]) for n in (0, 4)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.llvm

@@ -31,15 +31,7 @@ from inlay.interp.tensor import evaluate
 from inlay.interp.values import Data
 from inlay.ir import make
 from inlay.ir.builder import Builder
-from inlay.ir.core_ops import (
-    BOOL_NOT,
-    INT_LESS,
-    INT_LESS_EQUAL,
-    TO_CONTROL,
-    TO_TENSOR,
-    ZEROS,
-    DTypeAttrs,
-)
+from inlay.ir.core_ops import BOOL_NOT, INT_LESS, INT_LESS_EQUAL, TO_CONTROL, TO_TENSOR, ZEROS, DTypeAttrs
 from inlay.ir.dims import LEAST_INT
 from inlay.ir.expr import Expr, Function, Var
 from inlay.ir.loop_trace import Step
@@ -47,15 +39,7 @@ from inlay.ir.module import EntryNames, Module
 from inlay.ir.op import Op
 from inlay.ir.prelude import adt, prelude, with_prelude
 from inlay.ir.printer import PrintOptions, print_module
-from inlay.ir.types import (
-    DimParam,
-    ExistsType,
-    FuncType,
-    IntType,
-    RefType,
-    TensorType,
-    Type,
-)
+from inlay.ir.types import DimParam, ExistsType, FuncType, IntType, RefType, TensorType, Type
 from inlay.ops.table import table
 
 _LONGEST_TEXT = 12_000
@@ -117,9 +101,7 @@ def same_value(a: Any, b: Any) -> bool:
     """Whether two values of the evaluator are equal, dtypes and shapes included."""
     match a, b:
         case np.ndarray(), np.ndarray():
-            return (
-                a.dtype == b.dtype and a.shape == b.shape and np.array_equal(a, b, equal_nan=True)
-            )
+            return a.dtype == b.dtype and a.shape == b.shape and np.array_equal(a, b, equal_nan=True)
         case tuple(), tuple():
             return len(a) == len(b) and all(map(same_value, a, b))
         case Data(), Data():
@@ -190,9 +172,7 @@ class _Generator:
         outputs = [v if isinstance(v.type, TensorType) else b.emit(TO_TENSOR, (v,)) for v in chosen]
         bounds = [DimParam(s, 1, lit(16)) for s in self.sizes]
         main = b.function(outputs, dims=bounds)
-        names = EntryNames(
-            tuple(p.name for p in main.params), tuple(f"y{i}" for i in range(len(outputs)))
-        )
+        names = EntryNames(tuple(p.name for p in main.params), tuple(f"y{i}" for i in range(len(outputs))))
         module = Module({**self.functions, "main": main}, {}, {}, {"main": names})
         return Program(with_prelude(module), tuple(args))
 
@@ -405,8 +385,10 @@ class _Generator:
             nexts = [new, b.emit(_op("neg"), (c[1],))]
             if turned and c[0].type == c[1].type:
                 nexts = [c[1], new]
-            made = [make.construct(adt("List"), "Cons", (new, c[2]), [_some_vector()], known=b.known)
-                    for _ in c[2:]]  # fmt: skip
+            made = [
+                make.construct(adt("List"), "Cons", (new, c[2]), [_some_vector()], known=b.known)
+                for _ in c[2:]
+            ]
             return Step([*nexts, *made], [b.emit(_op("neg"), (row,))])
 
         items = [make.construct(adt("List"), "Nil", (), [_some_vector()])] if listed else []
@@ -501,9 +483,7 @@ class _Generator:
             kinds += ["cell"]
         return [(self.choose(kinds), self.number(0, 20)) for _ in range(self.number(1, 3 - depth))]
 
-    def replay(
-        self, script: list[tuple[str, int]], scope: _Scope, x: Expr, i: Int | None = None
-    ) -> Expr:
+    def replay(self, script: list[tuple[str, int]], scope: _Scope, x: Expr, i: Int | None = None) -> Expr:
         b = scope.b
         for kind, n in script:
             if kind == "unary":
@@ -525,9 +505,7 @@ class _Generator:
                 x = self.clip(scope, b.emit(_op("add"), (x, x)))
         return x
 
-    def replay_other(
-        self, kind: str, n: int, scope: _Scope, x: Expr, i: Int | None
-    ) -> Expr:
+    def replay_other(self, kind: str, n: int, scope: _Scope, x: Expr, i: Int | None) -> Expr:
         """Take a value that is no result of the turn."""
         b, shape = scope.b, x.type.shape  # type: ignore[union-attr]
         if kind == "outside":
@@ -614,9 +592,7 @@ class _Generator:
         total = f.emit(op, (item,), op.attrs_type(axes=(0,), keepdims=True))
         result = self.clip(_Scope(f, []), f.emit(_op("add"), (so_far, total)))
         body = f.finish(result)
-        add = b.bind(
-            make.function((so_far, item), body, one, (), param_types=(one, _some_vector())), "add"
-        )
+        add = b.bind(make.function((so_far, item), body, one, (), param_types=(one, _some_vector())), "add")
         start = make.const(np.zeros(1, np.float32))
         scope.add(b.emit(_global("list.fold_left"), (add, start, xs)))
 

@@ -60,5 +60,3 @@ def test_native_code_means_what_the_program_means(p: Program):
 def test_compiling_twice_gives_equal_bytes(p: Program):
     first, second = (to_bytes(compile_with_python_kernels(p.module)[0]) for _ in range(2))
     assert first == second
-
-

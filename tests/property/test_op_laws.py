@@ -14,13 +14,14 @@ from inlay.arith.dtype import F32
 from inlay.base.diagnostics import CompileError
 from inlay.ops._define import Sample
 from inlay.ops._samples import noise
-from inlay.ops.convolution import ConvAttrs, ConvTransposeAttrs
+from inlay.ops.convolution import ConvAttrs
 from inlay.ops.matmul import PackAttrs, PackedAttrs
 from inlay.ops.padding import PadAttrs, PadMode
 from inlay.ops.pooling import AveragePoolAttrs, MaxPoolAttrs
 from inlay.ops.resize import Coordinates, Mode, Nearest, ResizeAttrs
 from inlay.ops.slicing import AxesAttrs
 from inlay.ops.table import op_ref, table
+from inlay.ops.transposed_convolution import ConvTransposeAttrs
 from tests.differential.executors import EXECUTORS, prepare, sum_length
 from tests.examples import examples
 from tests.tolerance import assert_close
@@ -110,9 +111,12 @@ def test_transposed_convolutions(w, groups, c, oc, more):
 @given(st.integers(0, 7), st.integers(-12, 12), st.integers(-12, 12), st.integers(-4, 4))
 def test_slices(n, begin, end, step):
     sample = Sample(
-        "law", AxesAttrs((0,)), (array(n, 2), (begin,), (end,), (step,)),
-        (("n", 2), ("b",), ("e",), ("s",)), exact=True,
-    )  # fmt: skip
+        "law",
+        AxesAttrs((0,)),
+        (array(n, 2), (begin,), (end,), (step,)),
+        (("n", 2), ("b",), ("e",), ("s",)),
+        exact=True,
+    )
     assert holds("slice", sample) == (step != 0)
     if step:
         result = table().definition("slice").evaluate(sample.attrs, *sample.args)
@@ -167,9 +171,13 @@ def test_packed_products(m, k, n, panel):
 
 @LAW
 @given(
-    st.sampled_from(list(Mode)), st.sampled_from(list(Coordinates)),
-    st.sampled_from(list(Nearest)), st.integers(1, 6), st.integers(1, 9), small,
-)  # fmt: skip
+    st.sampled_from(list(Mode)),
+    st.sampled_from(list(Coordinates)),
+    st.sampled_from(list(Nearest)),
+    st.integers(1, 6),
+    st.integers(1, 9),
+    small,
+)
 def test_resizes(mode, coordinates, nearest, old, new, other):
     a = ResizeAttrs(mode, coordinates, nearest)
     sample = Sample("law", a, (array(old, 2), (new, other)), (("n", 2), ("p", "q")))

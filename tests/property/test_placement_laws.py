@@ -30,13 +30,7 @@ from inlay.passes.contract import PassContext
 from inlay.placement import plan_places
 from inlay.placement.infer.capability import capability_of
 from inlay.placement.plan_places import Choice, plan
-from inlay.transforms import (
-    eliminate_common,
-    eliminate_dead,
-    fold_constants,
-    fuse_ops,
-    simplify_algebra,
-)
+from inlay.transforms import eliminate_common, eliminate_dead, fold_constants, fuse_ops, simplify_algebra
 from tests.differential.machines import draw_board
 from tests.differential.onnx_draw import Draw
 from tests.examples import examples
@@ -235,8 +229,9 @@ def test_planned_programs_plan_to_themselves_long(p, seed):
 @given(programs(), st.sampled_from(["B2", "M2"]), st.integers(0, 10_000))
 def test_choosing_keeps_the_meaning(p, name, seed):
     board = BOARDS[name]
-    module = plan_places.with_host_ends(annotated(p.module, random.Random(seed), board),
-                                        Place(board.host.name))  # fmt: skip
+    module = plan_places.with_host_ends(
+        annotated(p.module, random.Random(seed), board), Place(board.host.name)
+    )
     choice = Choice(table(), search=True)
     capability = capability_of(board, table())
     try:
@@ -290,7 +285,10 @@ def test_programs_compiled_for_two_devices_give_what_the_evaluator_gives(p, seed
     inputs = {s.name: a for s, a in zip(executable.entries[0].inputs, p.args, strict=True)}
     expected, found = run(p), tuple(executable.run(inputs).values())
     # One output that is a tuple of one stays a tuple; several outputs are the tuple.
-    pairs = zip(found[0] if len(found) == 1 and isinstance(expected, tuple) else found,
-                expected if isinstance(expected, tuple) else (expected,), strict=True)  # fmt: skip
+    pairs = zip(
+        found[0] if len(found) == 1 and isinstance(expected, tuple) else found,
+        expected if isinstance(expected, tuple) else (expected,),
+        strict=True,
+    )
     for one, other in pairs:
         np.testing.assert_allclose(one, other, rtol=1e-6)

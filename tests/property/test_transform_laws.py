@@ -58,9 +58,7 @@ def test_all_passes_together_keep_the_meaning(p: Program):
 @settings(max_examples=examples(4))
 def test_options_do_not_change_the_meaning(p: Program):
     ctx = context(
-        FoldOptions(limit=0),
-        FuseOptions(limit=2, operand_transposes=False),
-        InlineOptions(small=100),
+        FoldOptions(limit=0), FuseOptions(limit=2, operand_transposes=False), InlineOptions(small=100)
     )
     module = p.module
     for name in ("to-anf", "inline-functions", "fold-constants", "eliminate-dead", "fuse-ops"):

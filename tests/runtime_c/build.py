@@ -12,10 +12,7 @@ from tests.system import lacks_sanitizer
 
 CORE = sorted((REPOSITORY / "runtime" / "src").glob("*.c"))
 PLATFORM = [REPOSITORY / "runtime/src/platform" / name for name in ("pool.c", "posix.c", "team.c")]
-NATIVE = [
-    REPOSITORY / "runtime/src/platform" / name
-    for name in ("native.c", "native_program.c", "wire.c")
-]
+NATIVE = [REPOSITORY / "runtime/src/platform" / name for name in ("native.c", "native_program.c", "wire.c")]
 DRIVER = REPOSITORY / "tests/runtime_c/driver.c"
 ROOMS = {
     "blocks": ("address,undefined", [REPOSITORY / "runtime/src/blocks.c"]),
@@ -25,9 +22,17 @@ ROOMS = {
 """Tests of parts of the runtime that need no other: the sanitizer and the sources of each."""
 MODES = {"sequential": 0, "parallel": 1, "replay": 2}
 STRICT = [
-    "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wstrict-prototypes",
-    "-Wundef", "-Wdouble-promotion", "-Werror",
-]  # fmt: skip
+    "-std=c99",
+    "-pedantic",
+    "-Wall",
+    "-Wextra",
+    "-Wshadow",
+    "-Wconversion",
+    "-Wstrict-prototypes",
+    "-Wundef",
+    "-Wdouble-promotion",
+    "-Werror",
+]
 INCLUDES = ["-I", str(REPOSITORY / "runtime" / "include"), "-I", str(REPOSITORY / "runtime/src")]
 
 
@@ -98,8 +103,12 @@ def drive(
     flow = 2 if has_device else int(is_flow)
     done = subprocess.run(
         [driver, f"{limit},{MODES[mode]},{seed},{flow},{spoil[0]},{spoil[1]}", *files],
-        check=False, capture_output=True, text=True, errors="replace", timeout=300,
-    )  # fmt: skip
+        check=False,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=300,
+    )
     if "unexpected memory mapping" in done.stderr:
         raise NoSanitizerError("the thread sanitizer does not run on this kernel")
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]

@@ -30,10 +30,7 @@ from tests.unit.runtime.generate import CALLBACKS, Generator
 from tests.unit.runtime.generate_flow import FlowGenerator
 from tests.unit.runtime.test_agreement import ARGUMENTS
 
-pytestmark = [
-    pytest.mark.cc,
-    needs("gcc"),
-]
+pytestmark = [pytest.mark.cc, needs("gcc")]
 
 
 def test_generated_files_are_fresh():
@@ -48,9 +45,7 @@ def strict_objects() -> list[Path]:
 
 
 def test_core_needs_only_memory_functions_of_libc(strict_objects):
-    table = subprocess.run(
-        ["nm", "-u", *strict_objects], check=True, capture_output=True, text=True
-    ).stdout
+    table = subprocess.run(["nm", "-u", *strict_objects], check=True, capture_output=True, text=True).stdout
     needed = {line.split()[-1] for line in table.splitlines() if " U " in f" {line}"}
     foreign = {n for n in needed if not n.startswith("inlay_") and n != "_GLOBAL_OFFSET_TABLE_"}
     assert foreign <= {"memcpy", "memset", "memmove", "memcmp", "strlen", "strcmp"}, foreign
@@ -133,12 +128,7 @@ def test_tasks_under_sanitizers(driver, tmp_path, mode, seed):
 
 @pytest.mark.parametrize(
     ("kind", "word"),
-    [
-        (1, "use before ready"),
-        (2, "reuse while in flight"),
-        (3, "missing wait"),
-        (4, "overtaken"),
-    ],
+    [(1, "use before ready"), (2, "reuse while in flight"), (3, "missing wait"), (4, "overtaken")],
 )
 @pytest.mark.parametrize("nth", [1, 4])
 def test_races_are_found(driver, tmp_path, kind, word, nth):

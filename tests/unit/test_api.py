@@ -270,9 +270,15 @@ def noted_model() -> onnx.ModelProto:
         doc_string="what the graph does",
     )
     model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9, producer_name="tests",
-        producer_version="2.1", domain="org.example", model_version=7, doc_string="what it does",
-    )  # fmt: skip
+        graph,
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=9,
+        producer_name="tests",
+        producer_version="2.1",
+        domain="org.example",
+        model_version=7,
+        doc_string="what it does",
+    )
     helper.set_model_props(model, {"labels": "yes\nno", "empty": ""})
     return model
 
@@ -326,9 +332,7 @@ def test_outputs_by_choice_when_it_runs():
 
 
 def test_outputs_by_choice_when_it_is_compiled():
-    whole, part = (
-        compilation(noted_model(), outputs=asked, cache="none") for asked in ((), ("y",))
-    )
+    whole, part = (compilation(noted_model(), outputs=asked, cache="none") for asked in ((), ("y",)))
     assert whole.report.kernels
     assert [s.name for s in part.program.entries[0].outputs] == ["y"]
     assert "exp" not in " ".join(kernel.origin for kernel in part.report.kernels)

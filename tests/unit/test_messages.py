@@ -113,9 +113,19 @@ def test_a_model_is_known_by_any_case(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("float32", "f32"), ("int64", "i64"), ("uint8", "u8"), ("bfloat16", "bf16"), ("double", "f64"),
-     ("int8_t", "i8"), ("half", "f16"), ("f23", "f"), ("F32", "f32"), ("str", "string")],
-)  # fmt: skip
+    [
+        ("float32", "f32"),
+        ("int64", "i64"),
+        ("uint8", "u8"),
+        ("bfloat16", "bf16"),
+        ("double", "f64"),
+        ("int8_t", "i8"),
+        ("half", "f16"),
+        ("f23", "f"),
+        ("F32", "f32"),
+        ("str", "string"),
+    ],
+)
 def test_names_of_element_types_elsewhere_suggest_ours(name, meant, tmp_path):
     hint = f"did you mean {meant}"
     assert hint in said(inlay.tensor_type, (2,), name)

@@ -181,9 +181,7 @@ def _check_blocks(function: Function, faults: list[tuple[str, Expr]]) -> None:
         seen.add(value)
         if isinstance(value, Let):
             faults.append(("a let stands where a value is needed", value))
-        faults.extend(
-            ("an operand has no name", x) for x in operands(value) if not isinstance(x, ATOMS)
-        )
+        faults.extend(("an operand has no name", x) for x in operands(value) if not isinstance(x, ATOMS))
         for var in binders(value):
             bind(var)
         pending.extend(nested(value))

@@ -39,8 +39,5 @@ def bottom_up(graph: Mapping[str, tuple[str, ...]]) -> list[list[str]]:
 def recursive_functions(graph: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
     """Return the functions that may call themselves, directly or through others."""
     return frozenset(
-        name
-        for group in bottom_up(graph)
-        for name in group
-        if len(group) > 1 or name in graph[name]
+        name for group in bottom_up(graph) for name in group if len(group) > 1 or name in graph[name]
     )

@@ -28,18 +28,7 @@ from dataclasses import dataclass, field
 from inlay.analysis.blocks import nested, operands
 from inlay.analysis.matches import is_flat
 from inlay.ir.core_ops import TO_CONTROL
-from inlay.ir.expr import (
-    Call,
-    Expr,
-    Function,
-    GlobalVar,
-    Let,
-    Match,
-    OpRef,
-    Project,
-    Tuple,
-    Var,
-)
+from inlay.ir.expr import Call, Expr, Function, GlobalVar, Let, Match, OpRef, Project, Tuple, Var
 from inlay.ir.walk import free_vars
 
 

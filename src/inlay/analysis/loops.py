@@ -27,15 +27,7 @@ from enum import StrEnum
 from inlay.analysis.blocks import count_uses, definitions, nested, values
 from inlay.analysis.local_functions import find_loops
 from inlay.arith.expr import Int, symbols
-from inlay.ir.core_ops import (
-    BOOL_AND,
-    CHECK_AT_LEAST,
-    CHECK_EQUAL,
-    CHECK_SHAPE,
-    INT_LESS,
-    PUSH_ROW,
-    SET_ROW,
-)
+from inlay.ir.core_ops import BOOL_AND, CHECK_AT_LEAST, CHECK_EQUAL, CHECK_SHAPE, INT_LESS, PUSH_ROW, SET_ROW
 from inlay.ir.expr import Call, Const, Expr, Function, If, OpRef, Var
 from inlay.ir.op import Op
 from inlay.ir.types import IntType
@@ -125,8 +117,16 @@ def _loop(v: Var, f: Function, outer: Call, again: list[Call], known: Mapping[Va
         start = first.value
         limit, exact = _limit(f, v, f.params[counter], known)
         bound = None if limit is None else limit - start
-    return Loop(v, f, outer, tuple(roles), start, bound, exact and bound is not None,
-                tuple(x for x in free_vars(f) if x is not v))  # fmt: skip
+    return Loop(
+        v,
+        f,
+        outer,
+        tuple(roles),
+        start,
+        bound,
+        exact and bound is not None,
+        tuple(x for x in free_vars(f) if x is not v),
+    )
 
 
 def _counter(f: Function, outer: Call, again: list[Call]) -> int | None:
@@ -172,9 +172,7 @@ def _source(e: Expr, known: Mapping[Var, Expr]) -> Expr:
     return e
 
 
-def _stacked(
-    p: Var, steps: list[Expr], f: Function, v: Var, uses: int, known: Mapping[Var, Expr]
-) -> Role:
+def _stacked(p: Var, steps: list[Expr], f: Function, v: Var, uses: int, known: Mapping[Var, Expr]) -> Role:
     """Whether a parameter is a buffer of rows: written in each turn, else only given back."""
     made = [_through_checks(s, known) for s in steps]
     ops = {op for op, _ in made}

@@ -14,9 +14,7 @@ def is_flat(value: Match) -> bool:
     for index, arm in enumerate(value.arms):
         match arm.pattern:
             case PatternConstructor(tag=tag, fields=fields):
-                if tag in tags or not all(
-                    isinstance(f, PatternVar | PatternWildcard) for f in fields
-                ):
+                if tag in tags or not all(isinstance(f, PatternVar | PatternWildcard) for f in fields):
                     return False
                 tags.add(tag)
             case PatternWildcard():

@@ -61,9 +61,7 @@ def _cover(rows: int, sizes: tuple[int, ...], vectors: int) -> int:
     return full + (step_cost(sizes[1], vectors) if len(sizes) > 1 else 0)
 
 
-def panel_vectors(
-    columns: int, rows: int | None, lanes: int, registers: int, most: int = MAX_VECTORS
-) -> int:
+def panel_vectors(columns: int, rows: int | None, lanes: int, registers: int, most: int = MAX_VECTORS) -> int:
     """Return how many vectors wide panels of columns should be.
 
     Args:

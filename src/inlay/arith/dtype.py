@@ -107,15 +107,21 @@ U64 = DType("u64", Kind.UINT, 64)
 BOOL = DType("bool", Kind.BOOL, 8)
 STRING = DType("string", Kind.STRING, 64)
 
-ALL: tuple[DType, ...] = (
-    F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, BOOL, STRING,
-)  # fmt: skip
+ALL: tuple[DType, ...] = (F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, BOOL, STRING)
 BY_NAME: dict[str, DType] = {d.name: d for d in ALL}
 _KINDS = {"float": "f", "int": "i", "uint": "u", "bfloat": "bf"}
 _ALIASES = {
-    "half": "f16", "float": "f32", "double": "f64", "int": "i64", "long": "i64", "byte": "u8",
-    "boolean": "bool", "bool_": "bool", "str": "string", "object": "string",
-}  # fmt: skip
+    "half": "f16",
+    "float": "f32",
+    "double": "f64",
+    "int": "i64",
+    "long": "i64",
+    "byte": "u8",
+    "boolean": "bool",
+    "bool_": "bool",
+    "str": "string",
+    "object": "string",
+}
 
 
 def near(name: str) -> list[str]:
@@ -127,17 +133,38 @@ def near(name: str) -> list[str]:
 
 
 _C = {
-    "f16": "uint16_t", "bf16": "uint16_t", "f32": "float", "f64": "double",
-    "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t",
-    "u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t",
-    "bool": "uint8_t", "string": "int64_t",
-}  # fmt: skip
+    "f16": "uint16_t",
+    "bf16": "uint16_t",
+    "f32": "float",
+    "f64": "double",
+    "i8": "int8_t",
+    "i16": "int16_t",
+    "i32": "int32_t",
+    "i64": "int64_t",
+    "u8": "uint8_t",
+    "u16": "uint16_t",
+    "u32": "uint32_t",
+    "u64": "uint64_t",
+    "bool": "uint8_t",
+    "string": "int64_t",
+}
 _LLVM = {
-    "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double",
-    "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",
-    "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64",
-    "bool": "i1", "string": "i64",
-}  # fmt: skip
+    "f16": "half",
+    "bf16": "bfloat",
+    "f32": "float",
+    "f64": "double",
+    "i8": "i8",
+    "i16": "i16",
+    "i32": "i32",
+    "i64": "i64",
+    "u8": "i8",
+    "u16": "i16",
+    "u32": "i32",
+    "u64": "i64",
+    "bool": "i1",
+    "string": "i64",
+}
+
 
 def from_numpy(dtype: np.dtype) -> DType:
     """Return the format of a NumPy dtype.

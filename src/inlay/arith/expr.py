@@ -443,9 +443,7 @@ def maximum(*args: Int | int) -> Int:
     return kept[0] if len(kept) == 1 else from_atom(Max(tuple(kept)))
 
 
-def _extreme(
-    args: list[Int], node: type[Min] | type[Max], *, keep_first: Callable[[int], bool]
-) -> list[Int]:
+def _extreme(args: list[Int], node: type[Min] | type[Max], *, keep_first: Callable[[int], bool]) -> list[Int]:
     flat: list[Int] = []
     for a in args:
         inner = a.atom

@@ -194,13 +194,7 @@ def unsupported(
     """Return the refusal of one thing that is right and not done, to be raised by the caller."""
     return UnsupportedError(
         diagnostic(
-            id,
-            message,
-            span=span,
-            labels=labels,
-            notes=notes,
-            hint=hint,
-            severity=Severity.UNSUPPORTED,
+            id, message, span=span, labels=labels, notes=notes, hint=hint, severity=Severity.UNSUPPORTED
         )
     )
 
@@ -314,9 +308,7 @@ def render(finding: Diagnostic) -> str:
     lines = [f"{finding.severity}{kind}: {printable(finding.message)}"]
     if finding.span:
         lines.append(f"  --> {printable(str(finding.span))}")
-    marks = [(finding.span, "")] + [
-        (label.span, printable(label.message)) for label in finding.labels
-    ]
+    marks = [(finding.span, "")] + [(label.span, printable(label.message)) for label in finding.labels]
     shown = excerpt(marks)
     if shown:
         lines.extend("  " + printable(line) for line in shown.split("\n"))
@@ -340,8 +332,7 @@ def printable(text: str, *, lines: bool = False) -> str:
     if text.isprintable() or (lines and text.replace("\n", "").isprintable()):
         return text
     return "".join(
-        c if c.isprintable() or (lines and c == "\n") else c.encode("unicode_escape").decode()
-        for c in text
+        c if c.isprintable() or (lines and c == "\n") else c.encode("unicode_escape").decode() for c in text
     )
 
 

@@ -41,9 +41,7 @@ def text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as failure:
-        raise error(
-            "load.not-text", f"found byte {failure.start} of {path} to be no UTF-8"
-        ) from None
+        raise error("load.not-text", f"found byte {failure.start} of {path} to be no UTF-8") from None
     except OSError as failure:
         raise error("load.missing", f"could not read {path}: {failure.strerror}") from None
 

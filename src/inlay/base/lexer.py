@@ -323,9 +323,7 @@ class TokenStream:
     def failure(self, expected: str, *, hint: str = "") -> InlayError:
         """Return the error that something else was needed at the current token."""
         found = self.kind.value if self.kind is TokenKind.END else f"'{self.text}'"
-        return error(
-            "parse.expected", f"found {found}, needed {expected}", span=self.span, hint=hint
-        )
+        return error("parse.expected", f"found {found}, needed {expected}", span=self.span, hint=hint)
 
 
 def parse_integer(text: str) -> int:

@@ -34,15 +34,26 @@ from inlay.base.span import Span
 T = TypeVar("T")
 
 _BOOLEANS = {
-    "1": True, "true": True, "yes": True, "on": True,
-    "0": False, "false": False, "no": False, "off": False,
-}  # fmt: skip
+    "1": True,
+    "true": True,
+    "yes": True,
+    "on": True,
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
+}
 
 
 def option(
-    default: Any, *, help: str, choices: Sequence[Any] = (), flag: str = "", metavar: str = "",
+    default: Any,
+    *,
+    help: str,
+    choices: Sequence[Any] = (),
+    flag: str = "",
+    metavar: str = "",
     least: int | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Declare a field of an options class.
 
     Args:
@@ -53,9 +64,7 @@ def option(
         metavar: how a command line shows its value.
         least: what a number may not be below.
     """
-    metadata = {
-        "help": help, "choices": tuple(choices), "flag": flag, "metavar": metavar, "least": least
-    }  # fmt: skip
+    metadata = {"help": help, "choices": tuple(choices), "flag": flag, "metavar": metavar, "least": least}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -121,9 +130,7 @@ def resolve(kind: type[T], *layers: Layer, beside: Sequence[str] = ()) -> Resolv
                 if least is not None and value < least:
                     raise ValueError(f"at least {least}")
             except ValueError as failure:
-                findings.error(
-                    "option.bad-value", f"found {name}={given!r}, needed {failure}", span=place
-                )
+                findings.error("option.bad-value", f"found {name}={given!r}, needed {failure}", span=place)
                 continue
             values[name] = value
             provenance[name] = layer.origin

@@ -64,9 +64,7 @@ def module_names(package: str, *, packages: bool = True) -> dict[str, str]:
     paths = importlib.import_module(package).__path__
     listed = pkgutil.iter_modules(paths)
     found = sorted(info.name for info in listed if packages or not info.ispkg)
-    return {
-        name.replace("_", "-"): f"{package}.{name}" for name in found if not name.startswith("_")
-    }
+    return {name.replace("_", "-"): f"{package}.{name}" for name in found if not name.startswith("_")}
 
 
 class ModuleTable(Mapping[str, T]):
@@ -82,9 +80,14 @@ class ModuleTable(Mapping[str, T]):
     """
 
     def __init__(
-        self, kind: str, package: str, pick: Callable[[ModuleType], T], *,
-        packages: bool = True, group: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        kind: str,
+        package: str,
+        pick: Callable[[ModuleType], T],
+        *,
+        packages: bool = True,
+        group: str = "",
+    ) -> None:
         self.kind = kind
         self._pick = pick
         self._modules = module_names(package, packages=packages)

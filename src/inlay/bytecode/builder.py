@@ -22,15 +22,7 @@ from dataclasses import dataclass, field
 
 from inlay.base.diagnostics import InternalError
 from inlay.bytecode import verify
-from inlay.bytecode.isa import (
-    BY_NAME,
-    CODES,
-    DTYPE_CODES,
-    INSTRUCTIONS,
-    Item,
-    Kind,
-    OperandKind,
-)
+from inlay.bytecode.isa import BY_NAME, CODES, DTYPE_CODES, INSTRUCTIONS, Item, Kind, OperandKind
 from inlay.bytecode.program import (
     HOST_MEMORY,
     NO_TARGET,
@@ -78,9 +70,8 @@ class FunctionBuilder:
     """The code of one function, emitted front to back."""
 
     def __init__(
-        self, program: ProgramBuilder, index: int, name: str,
-        params: Sequence[Kind], results: Sequence[Kind],
-    ) -> None:  # fmt: skip
+        self, program: ProgramBuilder, index: int, name: str, params: Sequence[Kind], results: Sequence[Kind]
+    ) -> None:
         self.index = index
         self.name = name
         self.params = tuple(params)
@@ -150,10 +141,7 @@ class FunctionBuilder:
                 return self.emit("INT_WIDE", value)
         depth = self.depth
         self._code.append(CODES[name])
-        words = [
-            self._operand(kind, value)
-            for (_, kind), value in zip(row.operands, operands, strict=True)
-        ]
+        words = [self._operand(kind, value) for (_, kind), value in zip(row.operands, operands, strict=True)]
         popped, pushed = _FIXED.get(name) or self._effect(name, words)
         if popped > depth:
             raise InternalError(f"{name} pops {popped} of {depth} slots", where=self.name)
@@ -180,17 +168,15 @@ class FunctionBuilder:
             for use in label.uses:
                 self._code[use] = label.position
         return Function(
-            self.name, self.params, self.results, self._frame, tuple(self._code),
-            tuple(self._spans),
-        )  # fmt: skip
+            self.name, self.params, self.results, self._frame, tuple(self._code), tuple(self._spans)
+        )
 
     def _meet(self, label: Label) -> None:
         if label.depth is None:
             label.depth = self._depth
         elif self._depth is not None and label.depth != self._depth:
             raise InternalError(
-                f"a label is reached with {label.depth} and with {self._depth} slots",
-                where=self.name,
+                f"a label is reached with {label.depth} and with {self._depth} slots", where=self.name
             )
 
     def _effect(self, name: str, words: list[int]) -> tuple[int, int]:
@@ -308,9 +294,7 @@ class ProgramBuilder:
         # The first is what zeroed memory is as strings.
         self._strings: dict[str, int] = {"": 0}
 
-    def function(
-        self, name: str, params: Sequence[Kind], results: Sequence[Kind]
-    ) -> FunctionBuilder:
+    def function(self, name: str, params: Sequence[Kind], results: Sequence[Kind]) -> FunctionBuilder:
         """Add a function; it may be called (by builder or index) before its code is complete."""
         made = FunctionBuilder(self, len(self._functions), name, params, results)
         self._functions.append(made)
@@ -359,9 +343,7 @@ class ProgramBuilder:
             InternalError: it does not pass the verifier: the caller emitted a wrong program.
         """
         program = Program(
-            functions=tuple(
-                f.finish() if isinstance(f, FunctionBuilder) else f for f in self._functions
-            ),
+            functions=tuple(f.finish() if isinstance(f, FunctionBuilder) else f for f in self._functions),
             entries=tuple(self._entries),
             constants=tuple(self.constants),
             kernels=tuple(self.kernels),

@@ -62,9 +62,21 @@ VERSION = 7
 PAGE = 4096
 CONSTANT_ALIGN = 64
 SECTIONS = (
-    "STRS", "META", "POOL", "FUNC", "CODE", "SMAP", "CONS", "KERN", "SHAP", "ENTR", "DEVS",
-    "DIMG", "IMAG", "CDAT",
-)  # fmt: skip
+    "STRS",
+    "META",
+    "POOL",
+    "FUNC",
+    "CODE",
+    "SMAP",
+    "CONS",
+    "KERN",
+    "SHAP",
+    "ENTR",
+    "DEVS",
+    "DIMG",
+    "IMAG",
+    "CDAT",
+)
 HEADER = struct.Struct("<8sIIQQ32s")
 ROW = struct.Struct("<4sIQQQ32s")
 
@@ -106,8 +118,11 @@ class Container:
             if name == "CDAT" and not check_constants:
                 continue
             if hashlib.sha256(self.bytes(name)).digest() != section.digest:
-                refuse("digest", f"section {name} is not what was written",
-                        hint="copy the file again, or compile the model again")  # fmt: skip
+                refuse(
+                    "digest",
+                    f"section {name} is not what was written",
+                    hint="copy the file again, or compile the model again",
+                )
         self._strings = _read_strings(self.bytes("STRS"))
 
     @property
@@ -166,8 +181,9 @@ class Container:
         """
         program = self._program()
         if found := verify.findings(program):
-            refuse("bytecode", f"the program in the file is wrong: {found[0]}",
-                    *(str(f) for f in found[1:10]))  # fmt: skip
+            refuse(
+                "bytecode", f"the program in the file is wrong: {found[0]}", *(str(f) for f in found[1:10])
+            )
         return program
 
     def _words(self, name: str) -> Words:
@@ -207,9 +223,7 @@ class Container:
             params, results = table.kinds(), table.kinds()
             words = code.take(size)
             pairs = spans.take(2 * spans.count())
-            made.append(
-                Function(name, params, results, frame, words, tuple(zip(pairs[::2], pairs[1::2])))
-            )
+            made.append(Function(name, params, results, frame, words, tuple(zip(pairs[::2], pairs[1::2]))))
         for words in (table, code, spans):
             words.end()
         return tuple(made)
@@ -276,14 +290,20 @@ def read(buffer: Buffer, *, check_constants: bool = True) -> Program:
 
 def _read_table(data: memoryview) -> dict[str, Section]:
     if bytes(data[:8]) != MAGIC:
-        refuse("not-inlay", "the file does not begin as an .inlay file does",
-                hint="give a file that `inlay compile` or `Executable.save` wrote")  # fmt: skip
+        refuse(
+            "not-inlay",
+            "the file does not begin as an .inlay file does",
+            hint="give a file that `inlay compile` or `Executable.save` wrote",
+        )
     if len(data) < HEADER.size:
         refuse("truncated", f"the file ends after {len(data)} bytes, within its header")
     _, version, count, size, zero, digest = HEADER.unpack(data[: HEADER.size])
     if version != VERSION:
-        refuse("version", f"the file has format version {version}, this runtime reads {VERSION}",
-                hint="compile the model again with this version")  # fmt: skip
+        refuse(
+            "version",
+            f"the file has format version {version}, this runtime reads {VERSION}",
+            hint="compile the model again with this version",
+        )
     if size != len(data):
         refuse("truncated", f"the file has {len(data)} bytes, its header says {size}")
     if count != len(SECTIONS) or zero:

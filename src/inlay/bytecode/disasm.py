@@ -50,9 +50,11 @@ from inlay.bytecode.spec import ListSpec, OptionSpec, Spec, Symbol, TensorSpec, 
 
 PORTS = {AccessCode.READ: "r", AccessCode.WRITE: "w", AccessCode.READ_WRITE: "rw"}
 PREFIXES = {
-    OperandKind.FUNCTION: "f", OperandKind.KERNEL: "k", OperandKind.CONSTANT: "c",
+    OperandKind.FUNCTION: "f",
+    OperandKind.KERNEL: "k",
+    OperandKind.CONSTANT: "c",
     OperandKind.SHAPE: "e",
-}  # fmt: skip
+}
 
 
 def digest(data: bytes | memoryview) -> str:
@@ -79,8 +81,7 @@ def listing(program: Program) -> str:
         names = (program.target.triple, *program.target.features)
         lines.append(".target " + " ".join(quote(name) for name in names))
     lines += [
-        f".property {quote(key)} {quote(program.properties[key])}"
-        for key in sorted(program.properties)
+        f".property {quote(key)} {quote(program.properties[key])}" for key in sorted(program.properties)
     ]
     if program.image:
         lines.append(f".image {digest(program.image)}")
@@ -187,9 +188,7 @@ def _kernel_line(kernel: Kernel) -> str:
 
 
 def _shape_line(shape: ShapeCode) -> str:
-    inputs = [
-        str(given.slot) + ("" if given.axis is None else f".{given.axis}") for given in shape.inputs
-    ]
+    inputs = [str(given.slot) + ("" if given.axis is None else f".{given.axis}") for given in shape.inputs]
     return " ".join([f".shape {shape.offset} results {shape.results} inputs", *inputs])
 
 
@@ -211,8 +210,7 @@ def _spec_text(spec: Spec, count: int) -> str:
     match spec:
         case TensorSpec(dtype=dtype, dims=dims):
             listed = ", ".join(
-                quote(dim.text)
-                + (f" {_braces(dim.value, 's', count)}" if dim.value is not None else "")
+                quote(dim.text) + (f" {_braces(dim.value, 's', count)}" if dim.value is not None else "")
                 for dim in dims
             )
             return f"{name} {dtype} [{listed}]"

@@ -9,17 +9,35 @@ from inlay.bytecode.formula import OPERATOR_NAMES
 from inlay.bytecode.isa import DTYPES, INSTRUCTIONS, Instruction, Item, Kind, OperandKind
 
 _OPERAND_LETTERS = {
-    OperandKind.IMMEDIATE: "i", OperandKind.POOL: "p", OperandKind.COUNT: "n",
-    OperandKind.INDEX: "x", OperandKind.TAG: "t", OperandKind.SLOT: "s",
-    OperandKind.CONSTANT: "c", OperandKind.FUNCTION: "f", OperandKind.KERNEL: "k",
-    OperandKind.MESSAGE: "m", OperandKind.MEMORY: "M", OperandKind.DTYPE: "d",
-    OperandKind.RANK: "r", OperandKind.ALIGN: "a", OperandKind.TARGET: "j",
-    OperandKind.TARGETS: "J", OperandKind.SHAPE: "e",
-}  # fmt: skip
+    OperandKind.IMMEDIATE: "i",
+    OperandKind.POOL: "p",
+    OperandKind.COUNT: "n",
+    OperandKind.INDEX: "x",
+    OperandKind.TAG: "t",
+    OperandKind.SLOT: "s",
+    OperandKind.CONSTANT: "c",
+    OperandKind.FUNCTION: "f",
+    OperandKind.KERNEL: "k",
+    OperandKind.MESSAGE: "m",
+    OperandKind.MEMORY: "M",
+    OperandKind.DTYPE: "d",
+    OperandKind.RANK: "r",
+    OperandKind.ALIGN: "a",
+    OperandKind.TARGET: "j",
+    OperandKind.TARGETS: "J",
+    OperandKind.SHAPE: "e",
+}
 _KIND_LETTERS = {
-    Kind.INT: "I", Kind.TENSOR: "T", Kind.STORAGE: "S", Kind.TUPLE: "U", Kind.ADT: "A",
-    Kind.CLOSURE: "C", Kind.CELL: "L", Kind.ANY: "V", None: "*",
-}  # fmt: skip
+    Kind.INT: "I",
+    Kind.TENSOR: "T",
+    Kind.STORAGE: "S",
+    Kind.TUPLE: "U",
+    Kind.ADT: "A",
+    Kind.CLOSURE: "C",
+    Kind.CELL: "L",
+    Kind.ANY: "V",
+    None: "*",
+}
 _OF_LETTERS = {"params": "P", "results": "R", "tensors": "T", "ints": "N"}
 
 _C_HEAD = """\
@@ -57,9 +75,9 @@ def c_table() -> str:
     lines = [_C_HEAD]
     for code, row in enumerate(INSTRUCTIONS):
         operands = "".join(_OPERAND_LETTERS[kind] for _, kind in row.operands)
-        popped, pushed = ("!", "!") if row.effect is None else (
-            _letters(row, row.effect[0]), _letters(row, row.effect[1])
-        )  # fmt: skip
+        popped, pushed = (
+            ("!", "!") if row.effect is None else (_letters(row, row.effect[0]), _letters(row, row.effect[1]))
+        )
         fields = f'{row.name}, {code}, "{operands}", "{popped}", "{pushed}"'
         lines.append(f"INLAY_OP({fields}) /* {row.meaning} */\n")
     return "".join(lines)
@@ -99,18 +117,12 @@ def markdown_table() -> str:
         "|---|---|---|---|---|---|",
     ]
     for code, row in enumerate(INSTRUCTIONS):
-        operands = ", ".join(
-            label if label == kind else f"{label}: {kind}" for label, kind in row.operands
-        )
+        operands = ", ".join(label if label == kind else f"{label}: {kind}" for label, kind in row.operands)
         flags = "".join(
-            letter
-            for letter, is_set in (("f", row.can_fail), ("w", row.can_wait), ("e", row.ends))
-            if is_set
+            letter for letter, is_set in (("f", row.can_fail), ("w", row.can_wait), ("e", row.ends)) if is_set
         )
         meaning = row.meaning.replace("|", "\\|")
-        lines.append(
-            f"| {code} | `{row.name}` | {operands} | `{effect_text(row)}` | {flags} | {meaning} |"
-        )
+        lines.append(f"| {code} | `{row.name}` | {operands} | `{effect_text(row)}` | {flags} | {meaning} |")
     lines += ["", "# Element types", "", "| number | name | bytes |", "|---|---|---|"]
     lines += [f"| {code} | `{name}` | {size} |" for code, (name, size) in enumerate(DTYPES)]
     lines += ["", "# Operators of formulas", "", "| number | name |", "|---|---|"]

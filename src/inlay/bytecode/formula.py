@@ -48,19 +48,24 @@ _BINARY_FUNCTIONS: dict[str, Callable[[int, int], int]] = {
     "and": lambda a, b: int(a != 0 and b != 0),
     "or": lambda a, b: int(a != 0 or b != 0),
 }
-_UNARY_FUNCTIONS: dict[str, Callable[[int], int]] = {
-    "neg": lambda a: -a,
-    "not": lambda a: int(a == 0),
-}
+_UNARY_FUNCTIONS: dict[str, Callable[[int], int]] = {"neg": lambda a: -a, "not": lambda a: int(a == 0)}
 OPERATORS: dict[str, int] = dict.fromkeys(_BINARY_FUNCTIONS, 2) | {"neg": 1, "not": 1}
 """How many operands each operator takes. The position is the code in containers."""
 OPERATOR_NAMES: tuple[str, ...] = tuple(OPERATORS)
 
 _INFIX = {
-    "add": ("+", 4), "sub": ("-", 4), "mul": ("*", 5), "floordiv": ("//", 5), "mod": ("%", 5),
-    "eq": ("==", 3), "ne": ("!=", 3), "lt": ("<", 3), "le": ("<=", 3), "and": ("and", 1),
+    "add": ("+", 4),
+    "sub": ("-", 4),
+    "mul": ("*", 5),
+    "floordiv": ("//", 5),
+    "mod": ("%", 5),
+    "eq": ("==", 3),
+    "ne": ("!=", 3),
+    "lt": ("<", 3),
+    "le": ("<=", 3),
+    "and": ("and", 1),
     "or": ("or", 0),
-}  # fmt: skip
+}
 
 
 def check(formula: Formula, arity: int) -> str | None:
@@ -138,12 +143,20 @@ def text(formula: Formula, names: Sequence[str]) -> str:
 
 _QUOTED = re.compile(r"`((?:[^`]|``)*)`")
 _BINARY: dict[type[ast.operator], str] = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "floordiv", ast.Mod: "mod",
-}  # fmt: skip
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+}
 _COMPARE: dict[type[ast.cmpop], tuple[str, bool]] = {
-    ast.Eq: ("eq", False), ast.NotEq: ("ne", False), ast.Lt: ("lt", False),
-    ast.LtE: ("le", False), ast.Gt: ("lt", True), ast.GtE: ("le", True),
-}  # fmt: skip
+    ast.Eq: ("eq", False),
+    ast.NotEq: ("ne", False),
+    ast.Lt: ("lt", False),
+    ast.LtE: ("le", False),
+    ast.Gt: ("lt", True),
+    ast.GtE: ("le", True),
+}
 
 
 def quoted(name: str) -> str:

@@ -173,9 +173,7 @@ class Words:
     def _body(self) -> Body:
         match self.below(6, "body"):
             case 0:
-                return ImageBody(
-                    tuple(Phase(self.wide(), self.flag()) for _ in range(self.count()))
-                )
+                return ImageBody(tuple(Phase(self.wide(), self.flag()) for _ in range(self.count())))
             case 1:
                 return SymbolBody(self.string(), self.flag())
             case 2:
@@ -199,15 +197,12 @@ class Words:
         if self._symbols():
             self.fail("outputs have symbols")
         outputs = tuple(self._spec(1) for _ in range(count))
-        requirements = tuple(
-            Requirement(self.string(), self.formula()) for _ in range(self.count())
-        )
+        requirements = tuple(Requirement(self.string(), self.formula()) for _ in range(self.count()))
         return Entry(name, function, inputs, outputs, symbols, requirements)
 
     def _symbols(self) -> tuple[Symbol, ...]:
         return tuple(
-            Symbol(self.string(), self.word(), self.word(), self.formula())
-            for _ in range(self.count())
+            Symbol(self.string(), self.word(), self.word(), self.formula()) for _ in range(self.count())
         )
 
     def _spec(self, depth: int) -> Spec:
@@ -217,10 +212,7 @@ class Words:
         form = SPEC_FORMS[self.below(len(SPEC_FORMS), "form")]
         if form is TensorSpec:
             dtype = self.dtype()
-            dims = [
-                Dim(self.string(), self.formula() if self.flag() else None)
-                for _ in range(self.rank())
-            ]
+            dims = [Dim(self.string(), self.formula() if self.flag() else None) for _ in range(self.rank())]
             return TensorSpec(name, dtype, tuple(dims))
         if form is TupleSpec:
             return TupleSpec(name, tuple(self._spec(depth + 1) for _ in range(self.count())))

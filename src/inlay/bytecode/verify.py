@@ -47,8 +47,7 @@ def _fixed_effects() -> dict[str, tuple[bytes, bytes]]:
         if row.effect is None or any(kind in _TARGETS for _, kind in row.operands):
             continue
         sides = [
-            [item.kind for item in side if item.kind is not None and item.times == 1]
-            for side in row.effect
+            [item.kind for item in side if item.kind is not None and item.times == 1] for side in row.effect
         ]
         if [len(side) for side in sides] == [len(side) for side in row.effect]:
             found[row.name] = (bytes(sides[0]), bytes(sides[1]))

@@ -66,8 +66,9 @@ def table_findings(program: Program) -> Iterator[Finding]:
     for index, constant in enumerate(program.constants):
         if not 0 <= constant.memory < max(len(program.memories), 1):
             yield Finding(f"constant {index}", f"there is no memory {constant.memory}")
-        yield from _constant_findings(f"constant {index}", constant.dtype, constant.dims,
-                                      constant.bytes().nbytes)  # fmt: skip
+        yield from _constant_findings(
+            f"constant {index}", constant.dtype, constant.dims, constant.bytes().nbytes
+        )
     for index, kernel in enumerate(program.kernels):
         yield from _kernel_findings(f"kernel {index} '{kernel.name}'", kernel, program)
     for index, shape in enumerate(program.shapes):
@@ -90,9 +91,7 @@ def table_findings(program: Program) -> Iterator[Finding]:
         yield from _entry_findings(f"entry '{entry.name}'", entry, program)
 
 
-def _constant_findings(
-    where: str, dtype: str, dims: tuple[int, ...], size: int
-) -> Iterator[Finding]:
+def _constant_findings(where: str, dtype: str, dims: tuple[int, ...], size: int) -> Iterator[Finding]:
     sizes = dict(DTYPES)
     if dtype not in sizes:
         yield Finding(where, f"there is no dtype {dtype}")
@@ -190,9 +189,7 @@ def _shape_findings(where: str, shape: ShapeCode, program: Program) -> Iterator[
             yield Finding(where, "an input is no slot and no axis of a tensor in one")
 
 
-def _batch_findings(
-    where: str, kernel: Kernel, batch: BatchRecord, program: Program
-) -> Iterator[Finding]:
+def _batch_findings(where: str, kernel: Kernel, batch: BatchRecord, program: Program) -> Iterator[Finding]:
     if not 0 <= batch.kernel < len(program.kernels):
         yield Finding(where, f"there is no kernel {batch.kernel}")
         return
@@ -203,9 +200,9 @@ def _batch_findings(
         yield Finding(where, "a batch is of native code")
     if AccessCode.READ_WRITE in kernel.ports:
         yield Finding(where, "a kernel that updates a tensor has no batch")
-    if any(
-        i >= len(kernel.ports) or kernel.ports[i] is not AccessCode.READ for i in batch.shared
-    ) or list(batch.shared) != sorted(set(batch.shared)):
+    if any(i >= len(kernel.ports) or kernel.ports[i] is not AccessCode.READ for i in batch.shared) or list(
+        batch.shared
+    ) != sorted(set(batch.shared)):
         yield Finding(where, "what a batch shares is not a list of tensors it reads")
 
 

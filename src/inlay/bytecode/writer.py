@@ -91,8 +91,7 @@ def _sections(program: Program) -> list[tuple[str, int, list[Buffer]]]:
         "FUNC": [_functions(program, strings)],
         "CODE": [_pack(function.code) for function in program.functions],
         "SMAP": [
-            _pack([len(f.spans), *(word for pair in f.spans for word in pair)])
-            for f in program.functions
+            _pack([len(f.spans), *(word for pair in f.spans for word in pair)]) for f in program.functions
         ],
         "CONS": [_constants(program)],
         "KERN": [_kernels(program, strings)],

@@ -36,8 +36,16 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             stream.seek(0)
             with np.load(stream, allow_pickle=False) as archive:
                 found = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, SyntaxError,
-            NotImplementedError, RuntimeError) as failure:  # fmt: skip
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        zipfile.BadZipFile,
+        zlib.error,
+        SyntaxError,
+        NotImplementedError,
+        RuntimeError,
+    ) as failure:
         raise _bad(path, f"found what cannot be read: {failure}") from failure
     for name, array in found.items():
         if not isinstance(array, np.ndarray):
@@ -50,9 +58,7 @@ def _bad(path: Path, why: str) -> InlayError:
     return error("load.bad-inputs", why, span=Span.named(str(path)), hint=hint)
 
 
-def write_arrays(
-    path: Path, arrays: Mapping[str, np.ndarray], inputs: Sequence[str] = ()
-) -> None:
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], inputs: Sequence[str] = ()) -> None:
     """Write an .npz archive, but not over inputs.
 
     Any name will do, also those that `numpy.savez` keeps for itself.

@@ -88,9 +88,7 @@ class _Samples:
     launches: dict[str, float] = field(default_factory=dict[str, float])
 
 
-def calibrate(
-    name: str, path: Path, seconds: float, output: Output, *models: tuple[Module, Inputs]
-) -> None:
+def calibrate(name: str, path: Path, seconds: float, output: Output, *models: tuple[Module, Inputs]) -> None:
     """Measure, and write the file.
 
     Args:
@@ -157,8 +155,9 @@ def _program(text: str) -> Module:
     rng = np.random.default_rng(0)
     weights = {
         p: make.const(rng.random(_shape(p), np.float32) - np.float32(0.5))
-        for p in main.params if p.name == "w"
-    }  # fmt: skip
+        for p in main.params
+        if p.name == "w"
+    }
     params = tuple(p for p in main.params if p not in weights)
     body = substitute_vars(main.body, weights)
     return module.with_functions({"main": make.function(params, body, span=main.span)})
@@ -170,17 +169,20 @@ def _shape(p: Var) -> tuple[int, ...]:
 
 
 def _measure(
-    module: Module, inputs_of: Inputs, board: Board, seconds: float, samples: _Samples, *,
-    is_launch: bool,
-) -> None:  # fmt: skip
+    module: Module, inputs_of: Inputs, board: Board, seconds: float, samples: _Samples, *, is_launch: bool
+) -> None:
     """Run a program with all that can on the default device of a board, and keep the least times."""
     device = board.default
     compiled = compilation(module, board=board, placement="first", threads=1)
     settings = Settings(threads=1, trace=True)
     executable = executable_of(
-        compiled.program, threads=1, mode="sequential", settings=settings,
-        externs=compiled.externs, callbacks=compiled.functions,
-    )  # fmt: skip
+        compiled.program,
+        threads=1,
+        mode="sequential",
+        settings=settings,
+        externs=compiled.externs,
+        callbacks=compiled.functions,
+    )
     inputs = inputs_of(executable)
     taken: dict[str, list[float]] = {}
     bodies = DeviceBody | CopyBody
@@ -245,9 +247,7 @@ def _steps(function: Function) -> list[Step]:
 def _inputs(executable: Executable) -> dict[str, np.ndarray]:
     rng, entry = np.random.default_rng(0), executable.entries[0]
     return {
-        s.name: rng.random(shape_of(s, ()), np.float32)
-        for s in entry.inputs
-        if isinstance(s, TensorSpec)
+        s.name: rng.random(shape_of(s, ()), np.float32) for s in entry.inputs if isinstance(s, TensorSpec)
     }
 
 
@@ -264,16 +264,10 @@ def _exclusive(board: Board, devices: Sequence[str], samples: _Samples) -> froze
         if device == host or not times.get(host) or not times.get(device):
             continue
         shape = "Tensor[256, 256, f32]"
-        chains = {
-            d: _chain(d, min(40, max(4, round(4e6 / times[d])))) for d in (host, device)
-        }
-        texts = {
-            d: f"fn main({d}0: {shape}) {{ {lets} {last} }}" for d, (lets, last) in chains.items()
-        }
+        chains = {d: _chain(d, min(40, max(4, round(4e6 / times[d])))) for d in (host, device)}
+        texts = {d: f"fn main({d}0: {shape}) {{ {lets} {last} }}" for d, (lets, last) in chains.items()}
         (lets, last), (others, other) = chains.values()
-        texts[""] = (
-            f"fn main({host}0: {shape}, {device}0: {shape}) {{ {lets} {others} ({last}, {other}) }}"
-        )
+        texts[""] = f"fn main({host}0: {shape}, {device}0: {shape}) {{ {lets} {others} ({last}, {other}) }}"
         alone = {which: _least(text, board) for which, text in texts.items()}
         hidden = alone[host] + alone[device] - alone[""]
         if hidden < _HIDDEN * min(alone[host], alone[device]):

@@ -42,8 +42,10 @@ def compile_arguments(arguments: argparse.Namespace, instrument: Instrument) -> 
     given = arguments_layer(arguments, ImportLimits)
     limits = resolve(ImportLimits, given).options
     module = load(
-        arguments.model, externs=externs_in(arguments.extern), instrument=instrument,
+        arguments.model,
+        externs=externs_in(arguments.extern),
+        instrument=instrument,
         **{name: getattr(limits, name) for name in given.values},
-    )  # fmt: skip
+    )
     values = {field.name: getattr(options, field.name) for field in fields(options)}
     return compilation(module, instrument=instrument, threads=arguments.threads, **values)

@@ -22,8 +22,9 @@ __all__ = ["find_usable", "operators", "passes", "without_code"]
 @functools.cache
 def passes() -> dict[str, str]:
     """Return the summaries of passes, package by package; files that define none are their helpers."""
-    modules = [importlib.import_module(m) for p in _PACKAGES
-               for m in module_names(p, packages=False).values()]  # fmt: skip
+    modules = [
+        importlib.import_module(m) for p in _PACKAGES for m in module_names(p, packages=False).values()
+    ]
     found = [getattr(module, "PASS", None) for module in modules]
     return {p.name: p.summary for p in found if isinstance(p, Pass)}
 

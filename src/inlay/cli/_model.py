@@ -57,26 +57,21 @@ MODEL = "a model (.onnx), a program (.inl) or an executable (.inlay)"
 
 
 def add_model_arguments(
-    parser: argparse.ArgumentParser, *, needed: bool = True, meaning: str = MODEL,
-    runs: bool = True,
-) -> None:  # fmt: skip
+    parser: argparse.ArgumentParser, *, needed: bool = True, meaning: str = MODEL, runs: bool = True
+) -> None:
     """Declare the model (which may be left out if it is not needed), how it is compiled and run."""
+    parser.add_argument("model", type=Path, nargs=None if needed else "?", help=meaning)
     parser.add_argument(
-        "model", type=Path, nargs=None if needed else "?",
-        help=meaning,
-    )  # fmt: skip
-    parser.add_argument(
-        "--threads", type=integer(1, MOST_THREADS),
-        help="threads to run on; all processors by default",
-    )  # fmt: skip
+        "--threads", type=integer(1, MOST_THREADS), help="threads to run on; all processors by default"
+    )
     if runs:
         parser.add_argument(
-            "--mode", choices=MODES, help="one kernel after the other (the default), as soon as "
+            "--mode",
+            choices=MODES,
+            help="one kernel after the other (the default), as soon as "
             "their inputs are there, or in an order that --schedule picks",
-        )  # fmt: skip
-        parser.add_argument(
-            "--schedule", type=integer(0, MOST), metavar="SEED", help="of --mode replay"
         )
+        parser.add_argument("--schedule", type=integer(0, MOST), metavar="SEED", help="of --mode replay")
     add_extern_argument(parser)
     parser.add_argument("--timings", action="store_true", help="print the time of every pass")
     add_arguments(parser, CompileOptions)
@@ -89,9 +84,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dim", action="append", default=[], metavar="NAME=SIZE", help="size of a symbolic dim"
     )
-    parser.add_argument(
-        "--seed", type=integer(0, MOST), default=0, help="of random inputs"
-    )
+    parser.add_argument("--seed", type=integer(0, MOST), default=0, help="of random inputs")
 
 
 def prepare(
@@ -138,9 +131,7 @@ def compile_arguments(arguments: argparse.Namespace, instrument: Instrument) -> 
     return compiling.compile_arguments(arguments, instrument)
 
 
-def _times(
-    arguments: argparse.Namespace, output: Output, kept: ListSink
-) -> dict[str, int]:
+def _times(arguments: argparse.Namespace, output: Output, kept: ListSink) -> dict[str, int]:
     times = kept.durations()
     if arguments.timings:
         for name, ns in times.items():
@@ -164,9 +155,7 @@ def inputs_of(arguments: argparse.Namespace, executable: Executable) -> dict[str
     return _made(guess(executable.program, entry, _given(arguments.dim)).values, arguments, entry)
 
 
-def _made(
-    sizes: Sequence[int], arguments: argparse.Namespace, entry: Entry
-) -> dict[str, np.ndarray]:
+def _made(sizes: Sequence[int], arguments: argparse.Namespace, entry: Entry) -> dict[str, np.ndarray]:
     shapes = {spec: shape_of(spec, sizes) for spec in leaves(entry.inputs)}
     _check_sizes(shapes)
     return {spec.name: _random(spec, shape, arguments.seed) for spec, shape in shapes.items()}
@@ -229,9 +218,7 @@ def describe_import(model: Path, facts: Mapping[str, Any], output: Output) -> No
     """Say what was imported."""
     operators = facts.get("operators", {})
     total = counted(sum(operators.values()), "operator")
-    each = ", ".join(
-        f"{n} {name}" for name, n in sorted(operators.items(), key=lambda x: (-x[1], x[0]))
-    )
+    each = ", ".join(f"{n} {name}" for name, n in sorted(operators.items(), key=lambda x: (-x[1], x[0])))
     output.say(f"{model.name}: {total}" + (f" ({each})" if each else ""))
     output.say(f"  constants: {size_text(facts.get('constant_bytes', 0))}")
     describe_metadata(Metadata.from_text(json.dumps(facts)), output)
@@ -291,8 +278,7 @@ def describe_memory(
     record: list[dict[str, Any]] = []
     for plan in facts.get("memory", []):
         block, bound, apart = (
-            _evaluated(plan[what], names, sizes)
-            for what in ("block_bytes", "lower_bound", "unshared_bytes")
+            _evaluated(plan[what], names, sizes) for what in ("block_bytes", "lower_bound", "unshared_bytes")
         )
         gap = ""
         if isinstance(block, int) and isinstance(bound, int) and bound:
@@ -363,6 +349,5 @@ def describe_arrays(arrays: Mapping[str, np.ndarray], output: Output, *, what: s
 def arrays_record(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return the types of arrays as plain data."""
     return {
-        name: {"dtype": dtypes.from_numpy(a.dtype).name, "shape": list(a.shape)}
-        for name, a in arrays.items()
+        name: {"dtype": dtypes.from_numpy(a.dtype).name, "shape": list(a.shape)} for name, a in arrays.items()
     }

@@ -28,9 +28,27 @@ from inlay.bytecode.program import RELATIONS, Entry, Program
 from inlay.bytecode.spec import TensorSpec, leaves
 
 _USUAL = (
-    8, 1, 2, 4, 16, 32, 64, 128, 3, 5, 7, *(1 << k for k in range(8, 21)),
-    48, 96, 160, 192, 224, 320, 416, 640,
-)  # fmt: skip
+    8,
+    1,
+    2,
+    4,
+    16,
+    32,
+    64,
+    128,
+    3,
+    5,
+    7,
+    *(1 << k for k in range(8, 21)),
+    48,
+    96,
+    160,
+    192,
+    224,
+    320,
+    416,
+    640,
+)
 """Sizes tried first."""
 
 _SMALL = (*range(1, 513), 0)
@@ -352,9 +370,7 @@ def run_fitting(
     raise _hinted(first, sizes) from first
 
 
-def _others(
-    sizes: Sizes, failure: RunError, shapes: Callable[[Sequence[int]], int]
-) -> Iterator[Sizes]:
+def _others(sizes: Sizes, failure: RunError, shapes: Callable[[Sequence[int]], int]) -> Iterator[Sizes]:
     """Give other choices after a failure, the likely ones first."""
     said = [int(n) for n in re.findall(r"\d+", failure.diagnostics[0].message) if len(n) < 10]
     order = sorted(sizes.guessed, key=lambda i: sizes.values[i] not in said)

@@ -66,9 +66,7 @@ class Parser(argparse.ArgumentParser):
         self.usage = " ".join([self.prog, "[options]", *words]).replace("%", "%%")
 
 
-def usage_error(
-    message: str, usage: str, unknown: Iterable[tuple[str, Iterable[str]]] = ()
-) -> UsageError:
+def usage_error(message: str, usage: str, unknown: Iterable[tuple[str, Iterable[str]]] = ()) -> UsageError:
     """Return the error of words that do not fit; `unknown` are words and the names that there are."""
     close: list[str] = []
     for word, known in unknown:

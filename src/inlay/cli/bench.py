@@ -26,13 +26,7 @@ from inlay.cli._command import Command, Output
 from inlay.cli._effects import COMPILING, LIMITS, of_model, refuse
 from inlay.cli._externs import externs_in
 from inlay.cli._files import check_outputs
-from inlay.cli._model import (
-    add_input_arguments,
-    add_model_arguments,
-    inputs_of,
-    prepare,
-    run_once,
-)
+from inlay.cli._model import add_input_arguments, add_model_arguments, inputs_of, prepare, run_once
 from inlay.cli._numbers import integer, number
 from inlay.cli._progress import ticking
 from inlay.importers.onnx.limits import ImportLimits
@@ -45,10 +39,11 @@ Runner = Callable[[], Mapping[str, np.ndarray]]
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser, needed=False)
     parser.add_argument(
-        "--calibrate", metavar="BOARD",
+        "--calibrate",
+        metavar="BOARD",
         help="measure operators and copies on the devices of a board, and those of MODEL if given; "
         "--calibration of other commands reads what this writes",
-    )  # fmt: skip
+    )
     parser.add_argument("-o", "--output", type=Path, help="file of --calibrate")
     add_input_arguments(parser)
     parser.add_argument("--against", choices=PEERS, help="a peer to run next to it")
@@ -64,9 +59,10 @@ def _rules(arguments: argparse.Namespace) -> Iterator[tuple[bool, Iterable[str],
     running = (*COMPILING, "mode", "schedule", "threads", "against", "rounds", "atol", "rtol")
     yield measures, running, "beside --calibrate"
     yield (
-        measures and arguments.model is None, ("inputs", "dim", "seed", "extern", *LIMITS),
+        measures and arguments.model is None,
+        ("inputs", "dim", "seed", "extern", *LIMITS),
         "without a model",
-    )  # fmt: skip
+    )
     yield not measures, ("output",), "without --calibrate: it names what that writes"
     yield not measures and arguments.against is None, ("atol", "rtol"), "without --against"
     yield from () if measures else of_model(arguments)
@@ -91,19 +87,16 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         raise error("option.bad-value", "found no model to measure", hint="inlay bench MODEL")
     if arguments.output is not None:
         raise error(
-            "option.bad-value", f"found --output {arguments.output} without --calibrate BOARD",
+            "option.bad-value",
+            f"found --output {arguments.output} without --calibrate BOARD",
             hint="measured times of a model are printed, with --json as one object",
-        )  # fmt: skip
+        )
     loaded = prepare(arguments, output)
-    inputs, _ = run_once(
-        arguments, loaded.executable, inputs_of(arguments, loaded.executable)
-    )
+    inputs, _ = run_once(arguments, loaded.executable, inputs_of(arguments, loaded.executable))
     runners: dict[str, Runner] = {"inlay": lambda: loaded.executable.run(inputs)}
     if arguments.against == "onnxruntime":
         runners["onnxruntime"] = onnxruntime_runner(arguments.model, inputs, arguments.threads)
-        difference = compare(
-            runners["inlay"](), runners["onnxruntime"](), arguments.atol, arguments.rtol
-        )
+        difference = compare(runners["inlay"](), runners["onnxruntime"](), arguments.atol, arguments.rtol)
         output.say(f"outputs agree: largest difference {difference:.3g}")
         output.record(largest_difference=difference)
     times = measure(runners, arguments.rounds, arguments.seconds, quiet=output.as_json)
@@ -113,8 +106,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
             f"(rounds from {min(values) * 1e3:.3f} to {max(values) * 1e3:.3f})"
         )
     output.record(
-        threads=arguments.threads,
-        milliseconds={n: statistics.median(v) * 1e3 for n, v in times.items()},
+        threads=arguments.threads, milliseconds={n: statistics.median(v) * 1e3 for n, v in times.items()}
     )
     if len(times) == 2:
         ratios = ratios_of(times["inlay"], times["onnxruntime"])

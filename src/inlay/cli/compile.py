@@ -48,9 +48,13 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     size = arguments.output.stat().st_size
     output.say(f"  {arguments.output}: {size_text(size)}, compiled in {seconds:.2f} s")
     output.record(
-        model=str(arguments.model), output=str(arguments.output), bytes=size, seconds=seconds,
-        report=facts, times={name: ns / 1e9 for name, ns in times.items()},
-    )  # fmt: skip
+        model=str(arguments.model),
+        output=str(arguments.output),
+        bytes=size,
+        seconds=seconds,
+        report=facts,
+        times={name: ns / 1e9 for name, ns in times.items()},
+    )
     return 0
 
 

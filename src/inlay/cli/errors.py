@@ -24,9 +24,12 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         raise unknown_name("diagnostic", arguments.id, entries())
     output.show(page(entry))
     output.record(
-        id=entry.id, title=entry.title, explanation=entry.explanation, remedy=entry.remedy,
+        id=entry.id,
+        title=entry.title,
+        explanation=entry.explanation,
+        remedy=entry.remedy,
         example=entry.example,
-    )  # fmt: skip
+    )
     return 0
 
 

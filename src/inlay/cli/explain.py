@@ -26,19 +26,20 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="a model (.onnx) or a program (.inl)")
     add_extern_argument(parser)
     parser.add_argument(
-        "--view", choices=("placement", "memory"), default="placement",
+        "--view",
+        choices=("placement", "memory"),
+        default="placement",
         help="what to show: where operations run, or where values live",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--all", action="store_true", help="show every kernel and copy; every value in memory"
     )
+    parser.add_argument("--op", default="", metavar="PATTERN", help="show these kernels: names as in --pin")
     parser.add_argument(
-        "--op", default="", metavar="PATTERN", help="show these kernels: names as in --pin"
-    )
-    parser.add_argument(
-        "--threads", type=integer(1, MOST_THREADS),
+        "--threads",
+        type=integer(1, MOST_THREADS),
         help="threads that the host's kernels are predicted for; all processors by default",
-    )  # fmt: skip
+    )
     add_arguments(parser, PlaceOptions)
 
 

@@ -174,9 +174,7 @@ def _fault(failure: Exception, words: Sequence[str]) -> InternalError:
     """Return a fault of ours, with where it was seen and how to see it again."""
     reproduce = f"inlay {shlex.join(words)} --traceback"
     if isinstance(failure, InternalError):
-        return InternalError(
-            failure.message, where=failure.where, reproduce=failure.reproduce or reproduce
-        )
+        return InternalError(failure.message, where=failure.where, reproduce=failure.reproduce or reproduce)
     frames = traceback.extract_tb(failure.__traceback__)
     where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     return InternalError(f"{type(failure).__name__}: {failure}", where=where, reproduce=reproduce)

@@ -47,10 +47,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", action="store_true", help="print the time of every kernel")
     parser.add_argument("--kernels", action="store_true", help="list every kernel")
     parser.add_argument(
-        "--races", action="store_true", help="end with run.race where two operations touch the same "
+        "--races",
+        action="store_true",
+        help="end with run.race where two operations touch the same "
         "bytes or cell and nothing orders them, or a kernel writes what it is said to read; with "
         "--mode replay, the default then, --schedule names an order",
-    )  # fmt: skip
+    )
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
@@ -101,9 +103,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     return 0
 
 
-def _best(
-    executable: Executable, inputs: Mapping[str, np.ndarray], first: float
-) -> tuple[float, int]:
+def _best(executable: Executable, inputs: Mapping[str, np.ndarray], first: float) -> tuple[float, int]:
     """Return the shortest of a few runs with the first, and how many there were.
 
     The first one finds nothing in caches. It stays alone where it took long, and where operators of

@@ -31,40 +31,51 @@ _PORT, _MOST_PORT = re.compile(r"tcp://.*:([0-9]{1,4000})"), 65535
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--device", choices=tuple(_DEVICES), default="host",
+        "--device",
+        choices=tuple(_DEVICES),
+        default="host",
         help="what to offer: the processor of this machine (the default), or an OpenCL device",
-    )  # fmt: skip
-    parser.add_argument(
-        "--listen", default="tcp://127.0.0.1:5555", metavar="ENDPOINT",
-        help="tcp://ADDRESS:PORT (port * for any) or ipc://PATH; default %(default)s",
-    )  # fmt: skip
-    parser.add_argument(
-        "--key", type=Path, metavar="FILE",
-        help="only who has this key connects, and what is said is encrypted; made if it is not there; "
-        "~/.config/inlay/remote.key where none is named, on both sides",
-    )  # fmt: skip
-    parser.add_argument(
-        "--anyone", action="store_true",
-        help="do without a key: who reaches the endpoint can run code here (clients say key=none)",
-    )  # fmt: skip
-    parser.add_argument("--options", default="", help="words key=value for the device's driver")
-    parser.add_argument(
-        "--clients", type=integer(1, 65536), default=16, help="how many may connect at once"
     )
     parser.add_argument(
-        "--memory", metavar="SIZE",
+        "--listen",
+        default="tcp://127.0.0.1:5555",
+        metavar="ENDPOINT",
+        help="tcp://ADDRESS:PORT (port * for any) or ipc://PATH; default %(default)s",
+    )
+    parser.add_argument(
+        "--key",
+        type=Path,
+        metavar="FILE",
+        help="only who has this key connects, and what is said is encrypted; made if it is not there; "
+        "~/.config/inlay/remote.key where none is named, on both sides",
+    )
+    parser.add_argument(
+        "--anyone",
+        action="store_true",
+        help="do without a key: who reaches the endpoint can run code here (clients say key=none)",
+    )
+    parser.add_argument("--options", default="", help="words key=value for the device's driver")
+    parser.add_argument("--clients", type=integer(1, 65536), default=16, help="how many may connect at once")
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
         help="what a client may have of the device, as in 512MiB; 0: no bound; default half of this "
         "machine's memory, for an OpenCL device what it has",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--seconds", type=integer(0, _MOST_SECONDS), default=_LIMITS.seconds, metavar="N",
+        "--seconds",
+        type=integer(0, _MOST_SECONDS),
+        default=_LIMITS.seconds,
+        metavar="N",
         help="what a kernel, a copy or the building of code may take; 0: no bound; default %(default)s",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--idle", type=integer(0, _MOST_SECONDS), default=_LIMITS.idle, metavar="N",
-        help="seconds after which who asks for nothing gives its place back; 0: never; "
-        "default %(default)s",
-    )  # fmt: skip
+        "--idle",
+        type=integer(0, _MOST_SECONDS),
+        default=_LIMITS.idle,
+        metavar="N",
+        help="seconds after which who asks for nothing gives its place back; 0: never; default %(default)s",
+    )
 
 
 def _limits(arguments: argparse.Namespace) -> Limits:
@@ -74,9 +85,7 @@ def _limits(arguments: argparse.Namespace) -> Limits:
         try:
             memory = 0 if arguments.memory == "0" else read_bytes(arguments.memory)
         except ValueError as needed:
-            raise error(
-                "option.bad-value", f"found --memory {arguments.memory}, needed {needed}"
-            ) from None
+            raise error("option.bad-value", f"found --memory {arguments.memory}, needed {needed}") from None
     return Limits(memory, arguments.seconds, arguments.idle)
 
 
@@ -110,8 +119,10 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         # At once and as one line also for programs: they wait for it.
         output.announce(
             f"serving {arguments.device} at {server.endpoint}",
-            device=arguments.device, endpoint=server.endpoint, key=key and str(key),
-        )  # fmt: skip
+            device=arguments.device,
+            endpoint=server.endpoint,
+            key=key and str(key),
+        )
         ended.wait()
     return 0
 

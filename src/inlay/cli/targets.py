@@ -22,9 +22,11 @@ from inlay.machine.target import host
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "action", nargs="?", choices=("check", "show"),
+        "action",
+        nargs="?",
+        choices=("check", "show"),
         help="check a board file, or print that of a known board",
-    )  # fmt: skip
+    )
     parser.add_argument("file", nargs="?", help="the board file to check, or the name of a board")
     parser.add_argument("--operators", action="store_true", help="list operators too")
     parser.add_argument("--passes", action="store_true", help="list passes too")
@@ -60,10 +62,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     except UnsupportedError as failure:
         described = failure.diagnostics[0].message
     output.say(f"this machine: {described}")
-    record: dict[str, object] = {
-        "boards": {b.name: board_record(b) for b in boards},
-        "native": described,
-    }
+    record: dict[str, object] = {"boards": {b.name: board_record(b) for b in boards}, "native": described}
     if arguments.passes:
         passes: dict[str, str] = _compiler_lists().passes()
         output.say("passes:")
@@ -139,16 +138,21 @@ def board_record(board: Board) -> dict[str, object]:
         "summary": board.summary,
         "default": board.default_device,
         "devices": [
-            {"name": d.name, "arch": d.arch, "memories": d.memories, "shares": d.shares,
-             "generator": board.arch_of(d.name).generator, "loader": board.arch_of(d.name).loader}
+            {
+                "name": d.name,
+                "arch": d.arch,
+                "memories": d.memories,
+                "shares": d.shares,
+                "generator": board.arch_of(d.name).generator,
+                "loader": board.arch_of(d.name).loader,
+            }
             for d in board.devices
         ],
         "memories": [
-            {"name": m.name, "kind": m.kind, "bytes": m.bytes, "owner": m.owner}
-            for m in board.memories
+            {"name": m.name, "kind": m.kind, "bytes": m.bytes, "owner": m.owner} for m in board.memories
         ],
         "links": [{"from": x.source, "to": x.target, "engine": x.engine} for x in board.links],
-    }  # fmt: skip
+    }
 
 
 def _compiler_lists() -> Any:

@@ -26,9 +26,10 @@ def _pick(module: ModuleType) -> Backend:
     if lacking:
         what = "no BACKEND" if found is None else f"a BACKEND without {', '.join(lacking)}"
         raise error(
-            "target.bad-backend", f"found {what} in {module.__name__}, which makes code for devices",
+            "target.bad-backend",
+            f"found {what} in {module.__name__}, which makes code for devices",
             hint="derive its class from inlay.codegen.interface.Backend",
-        )  # fmt: skip
+        )
     return found
 
 

@@ -30,37 +30,12 @@ from inlay.codegen.c_names import Names
 from inlay.codegen.c_scalar import ScalarText
 from inlay.codegen.c_text import PLUS, PRODUCT, SUM, TIMES, UNARY, IndexText, Text, folded, infix
 from inlay.codegen.c_vector import VectorText, chunks, vector_store
-from inlay.codegen.phases import (
-    PhaseSource,
-    WorkspaceLayout,
-    assertions_of,
-    phases_of,
-    workspace_layout,
-)
+from inlay.codegen.phases import PhaseSource, WorkspaceLayout, assertions_of, phases_of, workspace_layout
 from inlay.loop.buffer import Buffer, Scope, flat_index
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.scalar import Index, Load, Name, Scalar
-from inlay.loop.stmt import (
-    Alloc,
-    Assert,
-    Block,
-    For,
-    If,
-    Let,
-    LoopKind,
-    Seq,
-    Stmt,
-    Store,
-    While,
-)
-from inlay.loop.walk import (
-    Rewrite,
-    own_ints,
-    own_scalars,
-    scalars_below,
-    stmts_below,
-    stores_of,
-)
+from inlay.loop.stmt import Alloc, Assert, Block, For, If, Let, LoopKind, Seq, Stmt, Store, While
+from inlay.loop.walk import Rewrite, own_ints, own_scalars, scalars_below, stmts_below, stores_of
 from inlay.machine.target import Target
 
 
@@ -95,9 +70,7 @@ class SourceText:
 
 
 def emit_source(
-    functions: tuple[LoopFunction, ...],
-    target: Target,
-    in_place: dict[str, frozenset[int]] | None = None,
+    functions: tuple[LoopFunction, ...], target: Target, in_place: dict[str, frozenset[int]] | None = None
 ) -> SourceText:
     """Return lowered functions as one file.
 
@@ -134,9 +107,7 @@ def emit_source(
 class _PhaseWriter:
     """Writes one phase. Lines are collected per block; the block outside indents them."""
 
-    def __init__(
-        self, f: LoopFunction, dialect: Dialect, helpers: Helpers, in_place: frozenset[int]
-    ) -> None:
+    def __init__(self, f: LoopFunction, dialect: Dialect, helpers: Helpers, in_place: frozenset[int]) -> None:
         self._f = f
         self._dialect = dialect
         self._in_place = in_place

@@ -154,9 +154,7 @@ static inline {target} {name}({source} x)
         for p in arguments.pointers:
             if p.name in arguments.used:
                 const, restrict = "const " * p.read_only, "restrict " * p.alone
-                bound.append(
-                    f"{INDENT}{const}{p.element} *{restrict}{p.name} = buffers[{p.position}];"
-                )
+                bound.append(f"{INDENT}{const}{p.element} *{restrict}{p.name} = buffers[{p.position}];")
         has_buffers = bool(bound)
         for i, name in enumerate(arguments.dims):
             if name in arguments.used:

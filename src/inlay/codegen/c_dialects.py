@@ -17,12 +17,16 @@ class _OpenClC(Dialect):
     name = OPENCL_C
     space = "__global "
     has_vectors = True
-    reserved = CALLED | VECTOR_WORDS | frozenset(
-        """
+    reserved = (
+        CALLED
+        | VECTOR_WORDS
+        | frozenset(
+            """
         part parts workspace failure kernel global local constant private half uchar ushort uint
         ulong event_t image2d_t sampler_t bool2 vec_step pipe uniform INFINITY NAN
         atomic_min get_global_id get_global_size as_float as_double as_uint as_ulong
         """.split()
+        )
     )
     head = """\
 #pragma OPENCL FP_CONTRACT OFF

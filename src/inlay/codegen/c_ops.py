@@ -35,15 +35,27 @@ from inlay.codegen.c_text import (
 from inlay.loop.scalar import COMPARISONS, BinaryOp, IntrinsicOp, UnaryOp
 
 _FUNCTIONS = {
-    UnaryOp.SQRT: "sqrt", UnaryOp.FLOOR: "floor", UnaryOp.CEIL: "ceil", UnaryOp.TRUNC: "trunc",
-    UnaryOp.ROUND_EVEN: "rint", UnaryOp.ABS: "fabs",
-}  # fmt: skip
+    UnaryOp.SQRT: "sqrt",
+    UnaryOp.FLOOR: "floor",
+    UnaryOp.CEIL: "ceil",
+    UnaryOp.TRUNC: "trunc",
+    UnaryOp.ROUND_EVEN: "rint",
+    UnaryOp.ABS: "fabs",
+}
 _SIGNS = {
-    BinaryOp.EQ: ("==", EQUAL), BinaryOp.NE: NOT_EQUAL, BinaryOp.LT: ("<", ORDER),
-    BinaryOp.LE: ("<=", ORDER), BinaryOp.AND: ("&", BITS), BinaryOp.OR: ("|", BITS),
-    BinaryOp.XOR: ("^", BITS), BinaryOp.ADD: PLUS, BinaryOp.SUB: MINUS,
-    BinaryOp.MUL: TIMES, BinaryOp.DIV: OVER, BinaryOp.REM: REST,
-}  # fmt: skip
+    BinaryOp.EQ: ("==", EQUAL),
+    BinaryOp.NE: NOT_EQUAL,
+    BinaryOp.LT: ("<", ORDER),
+    BinaryOp.LE: ("<=", ORDER),
+    BinaryOp.AND: ("&", BITS),
+    BinaryOp.OR: ("|", BITS),
+    BinaryOp.XOR: ("^", BITS),
+    BinaryOp.ADD: PLUS,
+    BinaryOp.SUB: MINUS,
+    BinaryOp.MUL: TIMES,
+    BinaryOp.DIV: OVER,
+    BinaryOp.REM: REST,
+}
 _TRUTH = {BinaryOp.AND: ("&&", BOTH), BinaryOp.OR: ("||", EITHER), BinaryOp.XOR: NOT_EQUAL}
 
 
@@ -101,9 +113,7 @@ class Operations:
                 return call(self._helpers.use("ushr", dtype), a, b)
             case BinaryOp.ADD | BinaryOp.SUB if dtype.bits < 32:
                 return _wrapped(infix(a, _SIGNS[op], b), dtype)
-            case BinaryOp.ADD | BinaryOp.SUB | BinaryOp.MUL if (
-                not dtype.is_signed and dtype.bits >= 32
-            ):
+            case BinaryOp.ADD | BinaryOp.SUB | BinaryOp.MUL if not dtype.is_signed and dtype.bits >= 32:
                 return infix(a, _SIGNS[op], b)
             case BinaryOp.MUL if dtype.bits < 32:
                 # Products of u16 do not fit the int that they are promoted to.

@@ -24,17 +24,7 @@ from inlay.codegen.c_dialect import INDENT, Dialect
 from inlay.codegen.c_helpers import Helpers, register_type
 from inlay.codegen.c_names import Names
 from inlay.codegen.c_ops import Operations
-from inlay.codegen.c_text import (
-    CHOICE,
-    NOT_EQUAL,
-    IndexText,
-    Text,
-    call,
-    cast,
-    infix,
-    is_narrow,
-    number,
-)
+from inlay.codegen.c_text import CHOICE, NOT_EQUAL, IndexText, Text, call, cast, infix, is_narrow, number
 from inlay.loop.buffer import Buffer
 from inlay.loop.scalar import (
     Binary,

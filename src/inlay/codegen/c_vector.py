@@ -24,16 +24,7 @@ from inlay.base.diagnostics import InternalError
 from inlay.codegen.c_helpers import Helpers
 from inlay.codegen.c_text import MINUS, OVER, PLUS, TIMES, UNARY, Text, call, infix, number
 from inlay.loop.buffer import Buffer, flat_index
-from inlay.loop.scalar import (
-    Binary,
-    BinaryOp,
-    Cast,
-    Intrinsic,
-    IntrinsicOp,
-    Lit,
-    Load,
-    Scalar,
-)
+from inlay.loop.scalar import Binary, BinaryOp, Cast, Intrinsic, IntrinsicOp, Lit, Load, Scalar
 from inlay.loop.stmt import For, LoopKind, Store
 from inlay.loop.walk import operands, scalars_below
 
@@ -47,9 +38,7 @@ _OPERATIONS = {
     I32: frozenset({BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL}) | _SPECIAL,
 }
 WORDS = frozenset({"min", "max", "select"}) | {
-    f"{stem}{n}"
-    for stem in (*_NAMES.values(), "uint", "convert_int", "as_int", "as_uint")
-    for n in WIDTHS
+    f"{stem}{n}" for stem in (*_NAMES.values(), "uint", "convert_int", "as_int", "as_uint") for n in WIDTHS
 }
 """Names that emitted text has for vectors: nothing else may have them."""
 
@@ -118,9 +107,11 @@ class VectorText:
     """
 
     def __init__(
-        self, helpers: Helpers, element: Callable[[Buffer, tuple[Int, ...]], str],
+        self,
+        helpers: Helpers,
+        element: Callable[[Buffer, tuple[Int, ...]], str],
         space: Callable[[Buffer], str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._helpers = helpers
         self._element = element
         self._space = space

@@ -91,9 +91,7 @@ class _Object:
         for name, type, flags, _, offset, length, link, info, align, _ in raw:
             content = b"" if type == _SHT_NOBITS else data[offset : offset + length]
             text = _string(table, name)
-            self.sections.append(
-                _Section(text, type, flags, content, length, link, info, max(align, 1))
-            )
+            self.sections.append(_Section(text, type, flags, content, length, link, info, max(align, 1)))
         self.symbols = self._read_symbols()
 
     def _read_symbols(self) -> list[_Symbol]:
@@ -160,9 +158,7 @@ def link(
             functions = placed[data] = _place(out, parsed)
         exported.update((f"{name}.{symbol}", offset) for symbol, offset in functions.items())
     if len(arches) > 1:
-        raise InternalError(
-            f"objects for {' and '.join(arches)} in one image", where="codegen.image"
-        )
+        raise InternalError(f"objects for {' and '.join(arches)} in one image", where="codegen.image")
     out += b"\0" * (-len(out) % CODE_ALIGNMENT)
     return Image(bytes(out), exported, next(iter(arches), ""), tuple(features))
 
@@ -180,9 +176,7 @@ def _place(out: bytearray, o: _Object) -> dict[str, int]:
     for section, relocation in o.relocations():
         target = _address(o, o.symbols[relocation.symbol], place) + relocation.addend
         apply(out, place[section] + relocation.offset, relocation.kind, target, o.where)
-    return {
-        s.name: place[s.section] + s.value for s in o.symbols if s.is_global and s.section in place
-    }
+    return {s.name: place[s.section] + s.value for s in o.symbols if s.is_global and s.section in place}
 
 
 def _address(o: _Object, s: _Symbol, place: dict[int, int]) -> int:

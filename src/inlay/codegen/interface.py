@@ -108,9 +108,7 @@ class Generator(Protocol):
         """Return the code of kernels in one image, in the order of the requests."""
         ...
 
-    def add_shapes(
-        self, image: Image, functions: Sequence[ShapeFunction]
-    ) -> tuple[bytes, list[int]]:
+    def add_shapes(self, image: Image, functions: Sequence[ShapeFunction]) -> tuple[bytes, list[int]]:
         """Return an image with code of shape arithmetic behind it, and where each function is."""
         ...
 
@@ -245,15 +243,15 @@ class Backend(Protocol):
         fit = [m for m in own if m not in board.host.memories]
         return tuple(fit[:1]) or own[:1]
 
-    def in_program(self, board: Board, device: str) -> bool:  # noqa: ARG002
+    def in_program(self, board: Board, device: str) -> bool:
         """Whether the kernels of a device are made, loaded and called as those of the host."""
         return False
 
-    def opens_together(self, arch: Arch) -> bool:  # noqa: ARG002
+    def opens_together(self, arch: Arch) -> bool:
         """Whether the driver opens all devices of an architecture as one, of which they are units."""
         return False
 
-    def threads(self, arch: Arch) -> int | None:  # noqa: ARG002
+    def threads(self, arch: Arch) -> int | None:
         """Return how many threads of this process run a kernel; None where they are no such threads."""
         return None
 
@@ -266,7 +264,7 @@ class Backend(Protocol):
         """
         return described(Target(), board, device)
 
-    def target_behind(self, board: Board, device: str, ask: Callable[[], Facts]) -> Target:  # noqa: ARG002
+    def target_behind(self, board: Board, device: str, ask: Callable[[], Facts]) -> Target:
         """Return what code is made for where the device is behind a server, which can be asked."""
         return self.target(board, device)
 
@@ -274,13 +272,11 @@ class Backend(Protocol):
         """Return the rules that schedule kernels, in order."""
         ...
 
-    def hooks(self, arch: Arch) -> Sequence[Hook]:  # noqa: ARG002
+    def hooks(self, arch: Arch) -> Sequence[Hook]:
         """Return further passes over lowered loops."""
         return ()
 
-    def refuse(
-        self, board: Board, device: str, call: Call, lowered: Callable[[], LoopFunction]  # noqa: ARG002
-    ) -> str:
+    def refuse(self, board: Board, device: str, call: Call, lowered: Callable[[], LoopFunction]) -> str:
         """Return why a device runs no kernel of an operation, or nothing.
 
         Args:
@@ -291,9 +287,7 @@ class Backend(Protocol):
         """
         return ""
 
-    def candidates(
-        self, module: Module, board: Board, device: str  # noqa: ARG002
-    ) -> Sequence[Candidate] | None:
+    def candidates(self, module: Module, board: Board, device: str) -> Sequence[Candidate] | None:
         """Return the sets of operations that a device would run as one kernel each, and nothing else.
 
         None where it runs operations one by one, as far as it does not `refuse` them, and the compiler
@@ -302,7 +296,7 @@ class Backend(Protocol):
         """
         return None
 
-    def constant_layouts(self, region: Function) -> Mapping[int, tuple[int, ...]]:  # noqa: ARG002
+    def constant_layouts(self, region: Function) -> Mapping[int, tuple[int, ...]]:
         """Return in which order of axes a device wants constant operands of a region, by position.
 
         They are given in that order, made while compiling; the function of the region begins with the
@@ -310,15 +304,15 @@ class Backend(Protocol):
         """
         return {}
 
-    def cost(self, arch: Arch) -> CostHook | None:  # noqa: ARG002
+    def cost(self, arch: Arch) -> CostHook | None:
         """Return what predicts the time of operations; None leaves that to figures of the board."""
         return None
 
-    def detect(self, board: Board, arch: Arch) -> tuple[Board, Detection] | None:  # noqa: ARG002
+    def detect(self, board: Board, arch: Arch) -> tuple[Board, Detection] | None:
         """Return a board with what devices of an architecture say of themselves, if they are here."""
         return None
 
-    def generator(self, target: Target, cache: ObjectCache | None) -> Generator | None:  # noqa: ARG002
+    def generator(self, target: Target, cache: ObjectCache | None) -> Generator | None:
         """Return what makes the code of a program whose host such a device is, if it can be one."""
         return None
 

@@ -43,19 +43,7 @@ from inlay.codegen.phases import (
 from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.scalar import BinaryOp, Load
-from inlay.loop.stmt import (
-    Alloc,
-    Assert,
-    Block,
-    For,
-    If,
-    Let,
-    LoopKind,
-    Seq,
-    Stmt,
-    Store,
-    While,
-)
+from inlay.loop.stmt import Alloc, Assert, Block, For, If, Let, LoopKind, Seq, Stmt, Store, While
 from inlay.loop.walk import child_stmts, own_scalars, scalars_below, stmts_below, stores_of
 from inlay.machine.target import Target
 
@@ -76,9 +64,7 @@ class ModuleText:
     phases: tuple[tuple[str, bool], ...]
 
 
-def emit_module(
-    function: LoopFunction, target: Target, in_place: frozenset[int] = frozenset()
-) -> ModuleText:
+def emit_module(function: LoopFunction, target: Target, in_place: frozenset[int] = frozenset()) -> ModuleText:
     """Return the LLVM text of a lowered function.
 
     Args:
@@ -140,9 +126,7 @@ class FunctionEmitter:
                 self.statement(statement)
         self.builder.line("ret i64 0")
         count = n_params + bool(self.function.workspaces)
-        return _function_text(
-            symbol, count, len(self.function.dims), self.in_place, self.builder.text()
-        )
+        return _function_text(symbol, count, len(self.function.dims), self.in_place, self.builder.text())
 
     def _add_workspace(self, buffer: Buffer, offset: Int, layout: WorkspaceLayout) -> None:
         block = f"%b{len(self.function.params)}"
@@ -271,9 +255,7 @@ class FunctionEmitter:
             self.statement(s.body)
             return [c.value for c in carried_values(cells)]
 
-        out = self.builder.for_loop(
-            lo, hi, may_skip=may_skip, carried=carried_values(cells), body=body
-        )
+        out = self.builder.for_loop(lo, hi, may_skip=may_skip, carried=carried_values(cells), body=body)
         set_cells(cells, out)
         self.memory.prefetch = outer
         self.memory.changed(stored)
@@ -299,9 +281,7 @@ class FunctionEmitter:
         extent = constant_of(self.index.linear(s.extent))
         if extent is None or self.index.width:
             problem = "is nested in another" if self.index.width else f"runs {s.extent} times"
-            raise InternalError(
-                f"vector loop {s.var} {problem}", where=f"codegen.llvm: {self.function.name}"
-            )
+            raise InternalError(f"vector loop {s.var} {problem}", where=f"codegen.llvm: {self.function.name}")
         lo = self.index.linear(s.lo)
         if extent == 1:
             self.index.env[s.var] = lo
@@ -465,9 +445,7 @@ def _prefetches(s: For) -> dict[str, int]:
     return found
 
 
-def _function_text(
-    symbol: str, n_buffers: int, n_dims: int, in_place: frozenset[int], body: str
-) -> str:
+def _function_text(symbol: str, n_buffers: int, n_dims: int, in_place: frozenset[int], body: str) -> str:
     params = [f"ptr{'' if i in in_place else ' noalias'} %b{i}" for i in range(n_buffers)]
     params += [f"i64 %n{i}" for i in range(n_dims)] + ["i64 %part", "i64 %parts"]
     lines: list[str] = []

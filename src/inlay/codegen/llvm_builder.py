@@ -178,16 +178,12 @@ class Builder:
         test = self.define(f"icmp slt i64 {following}, {hi}")
         child = self.regions.pop()
         before = parent.label
-        to_head = (
-            f"br i1 {guard}, label %{head}, label %{after}" if may_skip else f"br label %{head}"
-        )
+        to_head = f"br i1 {guard}, label %{head}, label %{after}" if may_skip else f"br label %{head}"
         parent.lines.append(to_head)
         parent.lines.append(f"{head}:")
         parent.lines.append(f"{counter} = phi i64 [{lo}, %{before}], [{following}, %{child.label}]")
         for name, c, new in zip(phis, carried, out, strict=True):
-            parent.lines.append(
-                f"{name} = phi {c.type} [{c.value}, %{before}], [{new}, %{child.label}]"
-            )
+            parent.lines.append(f"{name} = phi {c.type} [{c.value}, %{before}], [{new}, %{child.label}]")
         parent.lines += child.lines
         parent.lines.append(f"br i1 {test}, label %{head}, label %{after}")
         parent.lines.append(f"{after}:")
@@ -222,9 +218,7 @@ class Builder:
         parent.lines.append(f"br label %{head}")
         parent.lines.append(f"{head}:")
         for name, c, new in zip(phis, carried, out, strict=True):
-            parent.lines.append(
-                f"{name} = phi {c.type} [{c.value}, %{header_end}], [{new}, %{child.label}]"
-            )
+            parent.lines.append(f"{name} = phi {c.type} [{c.value}, %{header_end}], [{new}, %{child.label}]")
         parent.lines += child.lines
         parent.lines += [f"br label %{head}", f"{after}:"]
         parent.label = after
@@ -233,10 +227,7 @@ class Builder:
         return phis
 
     def branch(
-        self,
-        condition: str,
-        then: Callable[[], list[Carried]],
-        otherwise: Callable[[], list[Carried]],
+        self, condition: str, then: Callable[[], list[Carried]], otherwise: Callable[[], list[Carried]]
     ) -> list[str]:
         """Write a branch whose arms return the same number of values; return the merged values."""
         parent = self.regions[-1]

@@ -45,24 +45,19 @@ class LlvmGenerator:
         """Return the code of kernels in one image, in the order of the requests."""
         units, cached = self._units(requests)
         image = link(
-            [(r.name, unit.data) for r, unit in zip(requests, units, strict=True)],
-            self.target.features,
+            [(r.name, unit.data) for r, unit in zip(requests, units, strict=True)], self.target.features
         )
         kernels: dict[str, KernelCode] = {}
         for r, unit, hit in zip(requests, units, cached, strict=True):
             phases = tuple(
-                PhaseCode(image.symbols[f"{r.name}.{symbol}"], parallel)
-                for symbol, parallel in unit.phases
+                PhaseCode(image.symbols[f"{r.name}.{symbol}"], parallel) for symbol, parallel in unit.phases
             )
             kernels[r.name] = KernelCode(
-                r.name, phases, unit.dims, unit.workspace, unit.workspace_per_part,
-                unit.assertions, hit,
-            )  # fmt: skip
+                r.name, phases, unit.dims, unit.workspace, unit.workspace_per_part, unit.assertions, hit
+            )
         return Artifact(image, kernels)
 
-    def add_shapes(
-        self, image: Image, functions: Sequence[ShapeFunction]
-    ) -> tuple[bytes, list[int]]:
+    def add_shapes(self, image: Image, functions: Sequence[ShapeFunction]) -> tuple[bytes, list[int]]:
         """Return an image with code of shape arithmetic behind it, and where each function is.
 
         Equal functions are made once, all in one object.
@@ -133,9 +128,7 @@ def _version() -> str:
     return f"llvmlite {importlib.metadata.version('llvmlite')} {facts}"
 
 
-def compile_function(
-    function: LoopFunction, target: Target, in_place: frozenset[int] = frozenset()
-) -> Unit:
+def compile_function(function: LoopFunction, target: Target, in_place: frozenset[int] = frozenset()) -> Unit:
     """Compile one lowered function."""
     module = emit_module(function, target, in_place)
     optimize = needs_optimizer(function)
@@ -143,6 +136,10 @@ def compile_function(
     layout = workspace_layout(function)
     size: Int = layout.bytes_per_part
     return Unit(
-        data, module.phases, function.dims, size, layout.is_per_part,
+        data,
+        module.phases,
+        function.dims,
+        size,
+        layout.is_per_part,
         tuple(a.message for a in assertions_of(function)),
-    )  # fmt: skip
+    )

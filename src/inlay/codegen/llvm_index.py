@@ -218,10 +218,12 @@ class IndexEmitter:
         if any(len(p) != 1 or (p[0] != LANE and p[0] not in self.tables) for p in varying):
             return None
         lanes = range(self.width)
-        return tuple([
-            sum(c * (lane if p == LANE else self.tables[p][lane]) for (p,), c in varying.items())
-            for lane in lanes
-        ])  # fmt: skip
+        return tuple(
+            [
+                sum(c * (lane if p == LANE else self.tables[p][lane]) for (p,), c in varying.items())
+                for lane in lanes
+            ]
+        )
 
     def _floor_division(self, n: Linear, d: Linear, *, want_quotient: bool) -> Linear:
         wide = self.is_vector(n) or self.is_vector(d)
@@ -256,9 +258,8 @@ class IndexEmitter:
             else:
                 moved = pure(f"add {type} {remainder}, {b}", remainder, b)
                 result = pure(
-                    f"select {condition} {fix}, {type} {moved}, {type} {remainder}",
-                    fix, moved, remainder,
-                )  # fmt: skip
+                    f"select {condition} {fix}, {type} {moved}, {type} {remainder}", fix, moved, remainder
+                )
         if wide:
             self.vectors.add(result)
         return name(result)
@@ -327,9 +328,7 @@ class IndexEmitter:
         total = self.lanes(varying)
         if parts.scalar or parts.constant:
             base = self.splat(self.scalar(parts.scalar, parts.constant))
-            total = self.builder.pure(
-                f"add <{self.width} x i64> {total}, {base}", (total, base), cheap=True
-            )
+            total = self.builder.pure(f"add <{self.width} x i64> {total}, {base}", (total, base), cheap=True)
         self.vectors.add(total)
         return total
 
@@ -338,13 +337,12 @@ class IndexEmitter:
         if not scalar.startswith("%"):
             return f"splat (i64 {scalar})"
         emit, w = self.builder, self.width
-        one = emit.pure(
-            f"insertelement <{w} x i64> poison, i64 {scalar}, i32 0", (scalar,), cheap=True
-        )
+        one = emit.pure(f"insertelement <{w} x i64> poison, i64 {scalar}, i32 0", (scalar,), cheap=True)
         all_lanes = emit.pure(
             f"shufflevector <{w} x i64> {one}, <{w} x i64> poison, <{w} x i32> zeroinitializer",
-            (one,), cheap=True,
-        )  # fmt: skip
+            (one,),
+            cheap=True,
+        )
         self.vectors.add(all_lanes)
         return all_lanes
 
@@ -355,9 +353,9 @@ class IndexEmitter:
         parts = sorted(e.items(), key=lambda t: self._place(t[0])) if len(e) > 1 else e.items()
         for product, c in parts:
             term = self._product(product, c)
-            total = term if not total else emit.pure(
-                f"add nsw i64 {total}, {term}", (total, term), cheap=True
-            )  # fmt: skip
+            total = (
+                term if not total else emit.pure(f"add nsw i64 {total}, {term}", (total, term), cheap=True)
+            )
         if not total:
             return str(constant)
         if constant:
@@ -371,9 +369,11 @@ class IndexEmitter:
         if len(product) > 1:
             factors = sorted(product, key=lambda n: (emit.depth_of(n), n))
         for factor in factors:
-            value = factor if not value else emit.pure(
-                f"mul nsw i64 {value}, {factor}", (value, factor), cheap=True
-            )  # fmt: skip
+            value = (
+                factor
+                if not value
+                else emit.pure(f"mul nsw i64 {value}, {factor}", (value, factor), cheap=True)
+            )
         if c != 1:
             value = emit.pure(f"mul nsw i64 {value}, {c}", (value,), cheap=True)
         return value
@@ -394,13 +394,17 @@ class IndexEmitter:
                     operand = factor
                 else:
                     operand = self.splat(factor)
-                term = operand if not term else emit.pure(
-                    f"mul <{w} x i64> {term}, {operand}", (term, operand), cheap=True
-                )  # fmt: skip
+                term = (
+                    operand
+                    if not term
+                    else emit.pure(f"mul <{w} x i64> {term}, {operand}", (term, operand), cheap=True)
+                )
             if c != 1:
                 term = emit.pure(f"mul <{w} x i64> {term}, splat (i64 {c})", (term,), cheap=True)
-            total = term if not total else emit.pure(
-                f"add <{w} x i64> {total}, {term}", (total, term), cheap=True
-            )  # fmt: skip
+            total = (
+                term
+                if not total
+                else emit.pure(f"add <{w} x i64> {total}, {term}", (total, term), cheap=True)
+            )
         self.vectors.add(total)
         return total

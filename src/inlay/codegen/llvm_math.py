@@ -27,57 +27,59 @@ from inlay.codegen.llvm_ops import Operations
 from inlay.codegen.llvm_types import Value, literal
 from inlay.loop.scalar import BinaryOp, IntrinsicOp, UnaryOp
 
+# fmt: off
 _EXP32 = (0.5, 0.1666666716337204, 0.041666463017463684, 0.00833331048488617,
-          0.0013933731243014336, 0.000198910798644647)  # fmt: skip
+          0.0013933731243014336, 0.000198910798644647)
 _EXP64 = (0.5, 0.16666666666666666, 0.04166666666666668, 0.008333333333333333,
           0.0013888888888879004, 0.00019841269841263252, 2.480158733663095e-05,
           2.7557319247344507e-06, 2.755726307730941e-07, 2.5052070959803662e-08,
-          2.091821231913398e-09, 1.6086677666787362e-10)  # fmt: skip
+          2.091821231913398e-09, 1.6086677666787362e-10)
 _LOG32 = (0.3333333134651184, -0.2499999701976776, 0.20000715553760529, -0.1666780263185501,
           0.14249058067798615, -0.12425687164068222, 0.11685419827699661,
-          -0.11479733884334564, 0.06971611827611923)  # fmt: skip
+          -0.11479733884334564, 0.06971611827611923)
 _LOG64 = (0.4, 0.2857142857142937, 0.22222222221654733, 0.1818181833565416,
           0.15384594934597917, 0.13334806212100603, 0.11706195689881364,
-          0.11723603622905411)  # fmt: skip
+          0.11723603622905411)
 _SIN64 = (-0.16666666666666666, 0.008333333333333331, -0.00019841269841265017,
           2.755731921930192e-06, -2.5052106219521895e-08, 1.6058529572267877e-10,
-          -7.586576588171073e-13)  # fmt: skip
+          -7.586576588171073e-13)
 _COS64 = (0.041666666666666664, -0.0013888888888888887, 2.4801587301584618e-05,
           -2.7557319221382114e-07, 2.087675578389404e-09, -1.1470459749675607e-11,
-          4.745804889760674e-14)  # fmt: skip
+          4.745804889760674e-14)
 _ATAN64 = (-0.3333333333333333, 0.2, -0.1428571428571428, 0.11111111111109934,
            -0.09090909090802725, 0.07692307686514771, -0.06666666460327221,
            0.05882347888387368, -0.052630701587544064, 0.04760805375620758,
            -0.04337817614380778, 0.03934035795359771, -0.0339352219463414,
-           0.024363577253520646, -0.010313893151444422)  # fmt: skip
+           0.024363577253520646, -0.010313893151444422)
 _ASIN64 = (0.16666666666666666, 0.075, 0.04464285714285733, 0.03038194444441584,
            0.02237215909318402, 0.017352764313537678, 0.013964847219599397,
            0.011551724720418703, 0.009762808586751926, 0.00837651731225761,
            0.0074304052462118506, 0.005701520344814615, 0.009209741133345363,
            -0.006472730868844844, 0.03155316202061201, -0.035211615098485645,
-           0.033713373218838424)  # fmt: skip
+           0.033713373218838424)
 _SINH64 = (0.16666666666666666, 0.008333333333333333, 0.00019841269841269773,
            2.755731922404061e-06, 2.5052108363972185e-08, 1.6059048410081293e-10,
-           7.646624280324513e-13, 2.8445596736423237e-15)  # fmt: skip
+           7.646624280324513e-13, 2.8445596736423237e-15)
 _ERF64 = (1.1283791670955126, -0.37612638903183754, 0.1128379167095512, -0.02686617064512984,
           0.0052239776254232985, -0.000854832702193483, 0.00012055332902888736,
           -1.4925647567519332e-05, 1.6462045441468418e-06, -1.6364642158167616e-07,
           1.4792401209404813e-08, -1.216456005728345e-09, 8.709045129053106e-11,
-          -4.230945824295338e-12)  # fmt: skip
+          -4.230945824295338e-12)
 # exp(x*x) * erfc(x) * (1 + 2x) over t = (x - 2) / (x + 2).
 _ERFC64 = (1.2769783815525286, -0.09276382658574632, -0.1660303976152931, 0.16405128003352662,
            -0.05422000099151099, -0.008034015089360034, 0.008722653849325262,
            0.001271339229045147, -0.0014568133573532682, -0.00045434622098302745,
            0.0002063612681763108, 0.00015110176248132268, -1.4933939613516438e-06,
            -3.682535988904499e-05, -1.3361140379066396e-05, 4.985507670902402e-06,
-           4.384777289214579e-06)  # fmt: skip
+           4.384777289214579e-06)
 _ERF32 = (1.1283791065216064, -0.37612342834472656, 0.11280316859483719, -0.026715055108070374,
-          0.004921761807054281, -0.0005648059886880219)  # fmt: skip
+          0.004921761807054281, -0.0005648059886880219)
 # log(erfc(x)) for x from 1 to 4.
 _ERFC32 = (0.00041632921784184873, -1.130675196647644, -0.6309530138969421,
            -0.11105501651763916, 0.027099523693323135, -0.005064947064965963,
            0.0006858366541564465, -6.229834980331361e-05, 3.321684516777168e-06,
-           -7.582681860185403e-08)  # fmt: skip
+           -7.582681860185403e-08)
+# fmt: on
 
 _LOG2E = 1.4426950408889634
 _LN2_HIGH32, _LN2_LOW32 = 0.693359375, -0.00021219444170128554
@@ -106,9 +108,12 @@ class Math:
             # One rounding of each step in f64 leaves the last place of f32 right.
             return self._in_f64(args, lambda a: _F64(self.ops, a[0].lanes).rsqrt(a[0]))
         native = {
-            IntrinsicOp.EXP: _F32.exp, IntrinsicOp.LOG: _F32.log, IntrinsicOp.TANH: _F32.tanh,
-            IntrinsicOp.ERF: _F32.erf, IntrinsicOp.SIGMOID: _F32.sigmoid,
-        }  # fmt: skip
+            IntrinsicOp.EXP: _F32.exp,
+            IntrinsicOp.LOG: _F32.log,
+            IntrinsicOp.TANH: _F32.tanh,
+            IntrinsicOp.ERF: _F32.erf,
+            IntrinsicOp.SIGMOID: _F32.sigmoid,
+        }
         if x.dtype.bits <= 32 and op in native:
             wide = Value(x.text, F32, x.lanes)
             result = native[op](_F32(self.ops, x.lanes), wide)
@@ -216,9 +221,7 @@ class _Arithmetic:
     def split_float(self, x: Value) -> tuple[Value, Value]:
         """Return m and e with x = m * 2^e and m from sqrt(1/2) to sqrt(2), for positive x."""
         digits, smallest, root = (
-            (23, 2.0**-126, 0x3F3504F3)
-            if self.dtype == F32
-            else (52, 2.0**-1022, 0x3FE6A09E667F3BCD)
+            (23, 2.0**-126, 0x3F3504F3) if self.dtype == F32 else (52, 2.0**-1022, 0x3FE6A09E667F3BCD)
         )
         tiny = self.less(x, smallest)
         x = self.select(tiny, self.mul(x, 2.0**digits), x)
@@ -295,14 +298,23 @@ class _F64(_Arithmetic):
         if op is IntrinsicOp.POW:
             return self.pow(args[0], args[1])
         functions = {
-            IntrinsicOp.EXP: self.exp, IntrinsicOp.LOG: self.log, IntrinsicOp.SIN: self.sin,
-            IntrinsicOp.COS: self.cos, IntrinsicOp.TAN: self.tan, IntrinsicOp.ASIN: self.asin,
-            IntrinsicOp.ACOS: self.acos, IntrinsicOp.ATAN: self.atan, IntrinsicOp.SINH: self.sinh,
-            IntrinsicOp.COSH: self.cosh, IntrinsicOp.TANH: self.tanh,
-            IntrinsicOp.ASINH: self.asinh, IntrinsicOp.ACOSH: self.acosh,
-            IntrinsicOp.ATANH: self.atanh, IntrinsicOp.ERF: self.erf,
+            IntrinsicOp.EXP: self.exp,
+            IntrinsicOp.LOG: self.log,
+            IntrinsicOp.SIN: self.sin,
+            IntrinsicOp.COS: self.cos,
+            IntrinsicOp.TAN: self.tan,
+            IntrinsicOp.ASIN: self.asin,
+            IntrinsicOp.ACOS: self.acos,
+            IntrinsicOp.ATAN: self.atan,
+            IntrinsicOp.SINH: self.sinh,
+            IntrinsicOp.COSH: self.cosh,
+            IntrinsicOp.TANH: self.tanh,
+            IntrinsicOp.ASINH: self.asinh,
+            IntrinsicOp.ACOSH: self.acosh,
+            IntrinsicOp.ATANH: self.atanh,
+            IntrinsicOp.ERF: self.erf,
             IntrinsicOp.SIGMOID: self.sigmoid,
-        }  # fmt: skip
+        }
         if op not in functions:
             raise InternalError(f"no code for {op}", where="codegen.llvm_math")
         return functions[op](args[0])
@@ -370,9 +382,7 @@ class _F64(_Arithmetic):
         cube = self.mul(s, w)
         cube_low = self.add(self.fma(s, w, self.neg(cube)), self.fma(s, w_low, self.mul(s_low, w)))
         term = self.mul(cube, c)
-        term_low = self.add(
-            self.fma(cube, c, self.neg(term)), self.fma(cube, c_low, self.mul(cube_low, c))
-        )
+        term_low = self.add(self.fma(cube, c, self.neg(term)), self.fma(cube, c_low, self.mul(cube_low, c)))
         high, low = self._two_sum(self.mul(s, 2.0), term)
         low = self.add(low, self.add(self.mul(s_low, 2.0), term_low))
         scaled = self.mul(e, _LN2_HIGH64)
@@ -441,13 +451,15 @@ class _F64(_Arithmetic):
     def _pow_special(self, x: Value, y: Value, power: Value) -> Value:
         whole = self.equal(self.ops.unary(UnaryOp.FLOOR, y), y)
         halved = self.mul(y, 0.5)
-        odd = self.both(
-            whole, self.ops.compare(BinaryOp.NE, self.ops.unary(UnaryOp.FLOOR, halved), halved)
-        )
+        odd = self.both(whole, self.ops.compare(BinaryOp.NE, self.ops.unary(UnaryOp.FLOOR, halved), halved))
         signed = self.select(odd, self.copysign(power, x), power)
         negative = self.less(x, 0.0)
-        no_root = self.both(negative, self.both(self.less(-math.inf, x), self.ops.binary(
-            BinaryOp.XOR, whole, literal(1, BOOL, self.lanes))))  # fmt: skip
+        no_root = self.both(
+            negative,
+            self.both(
+                self.less(-math.inf, x), self.ops.binary(BinaryOp.XOR, whole, literal(1, BOOL, self.lanes))
+            ),
+        )
         result = self.select(no_root, math.nan, signed)
         infinite = self.equal(self.abs(y), math.inf)
         unit = self.both(self.equal(self.abs(x), 1.0), infinite)

@@ -26,13 +26,7 @@ from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm_builder import Builder, Carried
 from inlay.codegen.llvm_index import LANE, IndexEmitter, Linear, Split, constant_of
 from inlay.codegen.llvm_ops import Operations
-from inlay.codegen.llvm_types import (
-    Value,
-    memory_element,
-    register_type,
-    suffix,
-    vector,
-)
+from inlay.codegen.llvm_types import Value, memory_element, register_type, suffix, vector
 from inlay.loop.buffer import Buffer
 
 MAX_SHUFFLED_LOADS = 4
@@ -89,8 +83,7 @@ class Memory:
         value = constant_of(self.index.linear(extent))
         if value is None:
             raise InternalError(
-                f"buffer {buffer.name} of scope {buffer.scope} has the extent {extent}, "
-                "which is no number",
+                f"buffer {buffer.name} of scope {buffer.scope} has the extent {extent}, which is no number",
                 where="codegen.llvm",
             )
         return value
@@ -160,9 +153,7 @@ class Memory:
             f"{self._mask_text(mask)}, {type} zeroinitializer)"
         )
 
-    def store(
-        self, buffer: Buffer, indices: tuple[Int, ...], value: Value, mask: Value | None
-    ) -> None:
+    def store(self, buffer: Buffer, indices: tuple[Int, ...], value: Value, mask: Value | None) -> None:
         """Write an element, or a vector of them where index or value differs by lane."""
         where = self.index.split(self.index.linear(self.flat(buffer, indices)))
         if value.dtype != buffer.dtype:
@@ -193,13 +184,10 @@ class Memory:
         pointers = self._addresses(buffer, where)
         name = f"llvm.masked.scatter.{suffix(element, lanes)}.v{lanes}p0"
         self.builder.line(
-            f"call void @{name}({typed}, <{lanes} x ptr> align {size} {pointers}, "
-            f"{self._mask_text(mask)})"
+            f"call void @{name}({typed}, <{lanes} x ptr> align {size} {pointers}, {self._mask_text(mask)})"
         )
 
-    def _store_uniform(
-        self, buffer: Buffer, where: Split, value: Value, mask: Value | None
-    ) -> None:
+    def _store_uniform(self, buffer: Buffer, where: Split, value: Value, mask: Value | None) -> None:
         """All lanes write one place: the last one wanted wins, as in the serial loop."""
         pointer = self._address(buffer, where)
         element, size = memory_element(buffer.dtype), buffer.dtype.itemsize
@@ -262,9 +250,7 @@ class Memory:
         """Return an address that may be read whatever the mask: a zero where no lane is on."""
         on = self.ops.any_lane(mask)
         self.needs_zero = True
-        return self.builder.pure(
-            f"select i1 {on.text}, ptr {pointer}, ptr @inlay.zero", (on.text, pointer)
-        )
+        return self.builder.pure(f"select i1 {on.text}, ptr {pointer}, ptr @inlay.zero", (on.text, pointer))
 
     def _mask_text(self, mask: Value | None) -> str:
         lanes = self.index.width
@@ -280,9 +266,7 @@ class Memory:
         span = max(distances) - min(distances) + 1
         return distances if span <= MAX_SHUFFLED_LOADS * self.index.width else None
 
-    def _shuffled(
-        self, buffer: Buffer, where: Split, distances: Sequence[int], version: int
-    ) -> str:
+    def _shuffled(self, buffer: Buffer, where: Split, distances: Sequence[int], version: int) -> str:
         """Load elements at known distances with contiguous loads inside the touched range.
 
         Load j covers elements from j*lanes on; the last one is moved back to end with the range. A
@@ -367,9 +351,7 @@ class Memory:
             return
         if value.lanes:
             if mask is not None:
-                raise InternalError(
-                    f"all lanes of a masked loop write one element of register {buffer.name}"
-                )
+                raise InternalError(f"all lanes of a masked loop write one element of register {buffer.name}")
             value = self.ops.extract(value, value.lanes - 1)
         if registers.width:
             element = self.ops.extract(before, offset)

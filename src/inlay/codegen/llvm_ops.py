@@ -12,29 +12,27 @@ from collections.abc import Sequence
 from inlay.arith.dtype import BOOL, F32, F64, I16, I32, I64, U16, U32, DType, Kind
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm_builder import Builder
-from inlay.codegen.llvm_types import (
-    Value,
-    literal,
-    memory_element,
-    register_element,
-    suffix,
-    vector,
-)
+from inlay.codegen.llvm_types import Value, literal, memory_element, register_element, suffix, vector
 from inlay.loop.scalar import COMPARISONS, BinaryOp, UnaryOp
 from inlay.machine.target import Target
 
 _INT_BINARY = {
-    BinaryOp.ADD: "add", BinaryOp.SUB: "sub", BinaryOp.MUL: "mul",
-    BinaryOp.AND: "and", BinaryOp.OR: "or", BinaryOp.XOR: "xor",
-}  # fmt: skip
-_FLOAT_BINARY = {
-    BinaryOp.ADD: "fadd", BinaryOp.SUB: "fsub", BinaryOp.MUL: "fmul", BinaryOp.DIV: "fdiv",
-}  # fmt: skip
+    BinaryOp.ADD: "add",
+    BinaryOp.SUB: "sub",
+    BinaryOp.MUL: "mul",
+    BinaryOp.AND: "and",
+    BinaryOp.OR: "or",
+    BinaryOp.XOR: "xor",
+}
+_FLOAT_BINARY = {BinaryOp.ADD: "fadd", BinaryOp.SUB: "fsub", BinaryOp.MUL: "fmul", BinaryOp.DIV: "fdiv"}
 _ORDER = {BinaryOp.LT: "lt", BinaryOp.LE: "le"}
 _ROUNDING = {
-    UnaryOp.SQRT: "sqrt", UnaryOp.FLOOR: "floor", UnaryOp.CEIL: "ceil",
-    UnaryOp.TRUNC: "trunc", UnaryOp.ROUND_EVEN: "roundeven",
-}  # fmt: skip
+    UnaryOp.SQRT: "sqrt",
+    UnaryOp.FLOOR: "floor",
+    UnaryOp.CEIL: "ceil",
+    UnaryOp.TRUNC: "trunc",
+    UnaryOp.ROUND_EVEN: "roundeven",
+}
 
 
 class Operations:
@@ -71,14 +69,14 @@ class Operations:
         if not value.text.startswith("%"):
             return Value(f"splat ({element} {value.text})", value.dtype, lanes)
         one = self.builder.pure(
-            f"insertelement <{lanes} x {element}> poison, {value.typed}, i32 0",
-            (value.text,), cheap=True,
-        )  # fmt: skip
+            f"insertelement <{lanes} x {element}> poison, {value.typed}, i32 0", (value.text,), cheap=True
+        )
         every = self.builder.pure(
             f"shufflevector <{lanes} x {element}> {one}, <{lanes} x {element}> poison, "
             f"<{lanes} x i32> zeroinitializer",
-            (one,), cheap=True,
-        )  # fmt: skip
+            (one,),
+            cheap=True,
+        )
         return Value(every, value.dtype, lanes)
 
     def unify(self, *values: Value) -> list[Value]:
@@ -264,9 +262,7 @@ class Operations:
             return remainder
         zero = literal(0.0, dtype, lanes)
         opposite = self.binary(
-            BinaryOp.XOR,
-            self.compare(BinaryOp.LT, b, zero),
-            self.compare(BinaryOp.LT, remainder, zero),
+            BinaryOp.XOR, self.compare(BinaryOp.LT, b, zero), self.compare(BinaryOp.LT, remainder, zero)
         )
         fix = self.binary(BinaryOp.AND, opposite, self.compare(BinaryOp.NE, remainder, zero))
         floored = self.select(fix, self.add(remainder, b), remainder)
@@ -280,9 +276,7 @@ class Operations:
         whole = self.binary(BinaryOp.DIV, self.binary(BinaryOp.SUB, a, floored), b)
         nearest = self.unary(UnaryOp.ROUND_EVEN, whole)
         finite = self.binary(
-            BinaryOp.AND,
-            self.compare(BinaryOp.NE, b, zero),
-            self.compare(BinaryOp.EQ, nearest, nearest),
+            BinaryOp.AND, self.compare(BinaryOp.NE, b, zero), self.compare(BinaryOp.EQ, nearest, nearest)
         )
         return self.select(finite, nearest, plain)
 
@@ -323,9 +317,7 @@ class Operations:
             return power
         zero, one, minus = (literal(v, dtype, lanes) for v in (0, 1, -1))
         odd = self.compare(BinaryOp.NE, self.binary(BinaryOp.AND, b, one), zero)
-        inverse = self.select(
-            self.compare(BinaryOp.EQ, a, minus), self.select(odd, minus, one), zero
-        )
+        inverse = self.select(self.compare(BinaryOp.EQ, a, minus), self.select(odd, minus, one), zero)
         inverse = self.select(self.compare(BinaryOp.EQ, a, one), one, inverse)
         return self.select(self.compare(BinaryOp.LT, b, zero), inverse, power)
 
@@ -390,17 +382,13 @@ class Operations:
         back = self._conversion("fpext", near, F64)
         bits = self.bitcast(near, I32)
         odd = self.compare(
-            BinaryOp.NE,
-            self.binary(BinaryOp.AND, bits, literal(1, I32, lanes)),
-            literal(0, I32, lanes),
+            BinaryOp.NE, self.binary(BinaryOp.AND, bits, literal(1, I32, lanes)), literal(0, I32, lanes)
         )
         exact = self.compare(BinaryOp.EQ, back, value)
         magnitude, wide = self.call("fabs", F64, value), self.call("fabs", F64, back)
         # One step toward the true value: up where the rounding went down, down where it went up.
         step = self.select(
-            self.compare(BinaryOp.LT, wide, magnitude),
-            literal(1, I32, lanes),
-            literal(-1, I32, lanes),
+            self.compare(BinaryOp.LT, wide, magnitude), literal(1, I32, lanes), literal(-1, I32, lanes)
         )
         nan = self.compare(BinaryOp.NE, value, value)
         keep = self.binary(BinaryOp.OR, self.binary(BinaryOp.OR, odd, exact), nan)
@@ -473,9 +461,7 @@ class Operations:
         def number(x: int) -> Value:
             return literal(x, U32, lanes)
 
-        sign = self.binary(
-            BinaryOp.SHL, self.binary(BinaryOp.AND, wide, number(0x8000)), number(16)
-        )
+        sign = self.binary(BinaryOp.SHL, self.binary(BinaryOp.AND, wide, number(0x8000)), number(16))
         rest = self.binary(BinaryOp.AND, wide, number(0x7FFF))
         moved = self.bitcast(self.binary(BinaryOp.SHL, rest, number(13)), F32)
         # The exponent is rebased by a multiplication, which also makes subnormals normal.

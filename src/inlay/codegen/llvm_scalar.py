@@ -47,9 +47,7 @@ class ScalarEmitter:
         mask: which lanes are wanted; None for all.
     """
 
-    def __init__(
-        self, builder: Builder, index: IndexEmitter, ops: Operations, memory: Memory
-    ) -> None:
+    def __init__(self, builder: Builder, index: IndexEmitter, ops: Operations, memory: Memory) -> None:
         self.builder = builder
         self.index = index
         self.ops = ops

@@ -47,9 +47,7 @@ class DeviceImage:
 
 
 def make_image(
-    functions: Sequence[LoopFunction],
-    target: Target,
-    in_place: Mapping[str, frozenset[int]] | None = None,
+    functions: Sequence[LoopFunction], target: Target, in_place: Mapping[str, frozenset[int]] | None = None
 ) -> DeviceImage:
     """Return lowered functions as one program.
 

@@ -113,18 +113,18 @@ class _Writer:
     def step(self, name: str, args: list[str]) -> str:
         """Write a step; return its value."""
         match name, args:
-            case ("ADD" | "SUB" | "MUL"), [a, b]:
+            case (("ADD" | "SUB" | "MUL"), [a, b]):
                 return self.checked(_CHECKED[name], a, b)
             case "NEG", [a]:
                 return self.checked("ssub", "0", a)
-            case ("FLOORDIV" | "MOD"), [a, b]:
+            case (("FLOORDIV" | "MOD"), [a, b]):
                 return self.divided(name, a, b)
-            case ("MIN" | "MAX"), [a, b]:
+            case (("MIN" | "MAX"), [a, b]):
                 first = self.line(f"icmp {_PICKED[name]} i64 {a}, {b}")
                 return self.line(f"select i1 {first}, i64 {a}, i64 {b}")
-            case ("EQ" | "NE" | "LT" | "LE"), [a, b]:
+            case (("EQ" | "NE" | "LT" | "LE"), [a, b]):
                 return self.number(self.line(f"icmp {_COMPARED[name]} i64 {a}, {b}"))
-            case ("AND" | "OR"), [a, b]:
+            case (("AND" | "OR"), [a, b]):
                 both = self.line(f"{name.lower()} i1 {self.truth(a)}, {self.truth(b)}")
                 return self.number(both)
             case "NOT", [a]:

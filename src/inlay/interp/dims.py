@@ -9,16 +9,7 @@ from inlay.base.diagnostics import InternalError
 from inlay.interp.values import Cell, Frame, Value, is_array, is_tuple
 from inlay.ir.expr import Expr
 from inlay.ir.type_printer import type_text
-from inlay.ir.types import (
-    ExistsType,
-    FuncType,
-    IntType,
-    RefType,
-    ShapeType,
-    TensorType,
-    TupleType,
-    Type,
-)
+from inlay.ir.types import ExistsType, FuncType, IntType, RefType, ShapeType, TensorType, TupleType, Type
 
 
 def check_result(type_: Type, value: Value, frame: Frame, what: str, node: Expr) -> None:

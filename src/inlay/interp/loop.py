@@ -47,19 +47,7 @@ from inlay.loop.scalar import (
     Select,
     Unary,
 )
-from inlay.loop.stmt import (
-    Alloc,
-    Assert,
-    Block,
-    For,
-    If,
-    Let,
-    LoopKind,
-    Seq,
-    Stmt,
-    Store,
-    While,
-)
+from inlay.loop.stmt import Alloc, Assert, Block, For, If, Let, LoopKind, Seq, Stmt, Store, While
 
 Env = dict[Sym, Any]
 """Values of symbols: Python integers, and NumPy scalars for lets of floats."""
@@ -171,8 +159,7 @@ class _Machine:
         if array.shape != shape or array.dtype != b.dtype.numpy:
             raise error(
                 "loop.argument",
-                f"found {array.dtype}{list(array.shape)} for {b.name}, "
-                f"needed {b.dtype}{list(shape)}",
+                f"found {array.dtype}{list(array.shape)} for {b.name}, needed {b.dtype}{list(shape)}",
             )
         self.memory[b] = _Memory(array, defined=True, depth=0, dtype=b.dtype)
 

@@ -74,10 +74,7 @@ def reference(op: Op, attrs: object, args: tuple[Value, ...]) -> Value:
 
 
 def evaluate(
-    module: Module,
-    args: Sequence[Value],
-    meanings: Meanings = reference,
-    function: str | None = None,
+    module: Module, args: Sequence[Value], meanings: Meanings = reference, function: str | None = None
 ) -> Value:
     """Call a function of the module (its entry by default) and return the result.
 
@@ -140,9 +137,7 @@ def _shared_nodes(body: Expr) -> frozenset[int]:
     """Return the nodes that are used several times, those inside of inner functions included."""
     counts = walk.use_counts(body)
     leaves = walk.LEAVES
-    return frozenset(
-        id(e) for e in walk.postorder(body) if counts[id(e)] > 1 and type(e) not in leaves
-    )
+    return frozenset(id(e) for e in walk.postorder(body) if counts[id(e)] > 1 and type(e) not in leaves)
 
 
 # Continuations: what is done with the value of the subexpression being evaluated.

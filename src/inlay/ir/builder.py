@@ -51,9 +51,7 @@ class Builder(LetBuilder):
                 `type.stacked-rows` where the size of rows differs from step to step.
         """
         assert condition is not None or count is not None, "a loop needs a condition or a count"
-        return LoopTrace(
-            self, [self.bind(c) for c in carried], body, condition, count, names, name
-        ).run()
+        return LoopTrace(self, [self.bind(c) for c in carried], body, condition, count, names, name).run()
 
     def scan(
         self,

@@ -26,9 +26,7 @@ Rule = Callable[[Context, tuple[Type, ...]], Type]
 """Returns the type of a result from those of operands; asks its context for relations."""
 
 
-def settle(
-    args: tuple[Expr, ...], rule: Rule, ctx: Context, known: Known
-) -> tuple[tuple[Expr, ...], Type]:
+def settle(args: tuple[Expr, ...], rule: Rule, ctx: Context, known: Known) -> tuple[tuple[Expr, ...], Type]:
     """Wrap operands in checks until the rule is content; return them, and what the rule returns.
 
     Raises:
@@ -45,9 +43,7 @@ def settle(
         if not checked:
             raise ctx.fail(f"found nothing to check {missing[0].why} on", id="type.dim-unproved")
         _insert_checks(checked, missing, ctx.span)
-    raise InternalError(
-        f"the type rule of {ctx.what} asks for ever new relations", where=str(ctx.span)
-    )
+    raise InternalError(f"the type rule of {ctx.what} asks for ever new relations", where=str(ctx.span))
 
 
 def _established(args: Iterable[Expr], known: Known) -> set[tuple[object, ...]]:
@@ -60,14 +56,12 @@ def _established(args: Iterable[Expr], known: Known) -> set[tuple[object, ...]]:
                 node = known.definition(node)
             match node:
                 case Call(
-                    callee=OpRef(op=op),
-                    args=(inner, Const(value=Int() as a), Const(value=Int() as b)),
+                    callee=OpRef(op=op), args=(inner, Const(value=Int() as a), Const(value=Int() as b))
                 ) if op is CHECK_EQUAL:
                     found.update(((a - b,), (b - a,)))
                     node = inner
                 case Call(
-                    callee=OpRef(op=op, attrs=LeastAttrs(low=low)),
-                    args=(inner, Const(value=Int() as a)),
+                    callee=OpRef(op=op, attrs=LeastAttrs(low=low)), args=(inner, Const(value=Int() as a))
                 ) if op is CHECK_AT_LEAST:
                     found.add((a, low))
                     node = inner

@@ -119,8 +119,8 @@ class Matching:
             case TupleType(fields=ds), TupleType(fields=fields) if len(ds) == len(fields):
                 for d, a in zip(ds, fields, strict=True):
                     self._match(d, a, why, ctx)
-            case AdtType(name=name, args=ds), AdtType(args=args) if (
-                name == actual.name and len(ds) == len(args)
+            case AdtType(name=name, args=ds), AdtType(args=args) if name == actual.name and len(ds) == len(
+                args
             ):
                 self._depth += 1
                 for d, a in zip(ds, args, strict=True):
@@ -163,8 +163,7 @@ class Matching:
         fresh = rename_dims(actual.dims)
         ints = {d.sym: from_atom(f.sym) for d, f in zip(actual.dims, fresh, strict=True)}
         actual = FuncType(
-            tuple(substitute_type(p, ints) for p in actual.params),
-            substitute_type(actual.result, ints),
+            tuple(substitute_type(p, ints) for p in actual.params), substitute_type(actual.result, ints)
         )
         for d, a in zip(declared.params, actual.params, strict=True):
             if self._has_unsolved(d):
@@ -176,9 +175,7 @@ class Matching:
             inner.match(a, self.solve(d), why)
             inner.finish()
             self.ints.update((s, e) for s, e in inner.ints.items() if s in ints)
-            actual = FuncType(
-                tuple(inner.solve(p) for p in actual.params), inner.solve(actual.result)
-            )
+            actual = FuncType(tuple(inner.solve(p) for p in actual.params), inner.solve(actual.result))
         self._match(declared.result, actual.result, why, strict)
 
     def _has_unsolved(self, t: Type) -> bool:
@@ -252,9 +249,7 @@ class Matching:
             return
         name = d.sym.name
         known = self._known.get(value.atom) if isinstance(value.atom, Sym) else None
-        if known is not None and known.high == (
-            None if d.high is None else substitute(d.high, self.ints)
-        ):
+        if known is not None and known.high == (None if d.high is None else substitute(d.high, self.ints)):
             d = replace(d, high=None)  # the bound that it was opened with
         # The size of an element has no name where a check could stand.
         ctx = self.ctx if self._inner.isdisjoint(symbols(value)) else self.ctx.strict()
@@ -273,8 +268,7 @@ class Matching:
 
     def _different(self, declared: Type, actual: Type, why: str) -> Exception:
         return self.ctx.fail(
-            f"found {type_text(actual)}, needed {type_text(self.solve(declared))} ({why})",
-            id="type.mismatch",
+            f"found {type_text(actual)}, needed {type_text(self.solve(declared))} ({why})", id="type.mismatch"
         )
 
 
@@ -356,9 +350,8 @@ class _Join:
             case ShapeType(values=xs), ShapeType(values=ys) if len(xs) == len(ys):
                 pairs = zip(xs, ys, strict=True)
                 return ShapeType(
-                    tuple(None if x is None or y is None else self._int(x, y, LEAST_INT)
-                          for x, y in pairs)
-                )  # fmt: skip
+                    tuple(None if x is None or y is None else self._int(x, y, LEAST_INT) for x, y in pairs)
+                )
             case TupleType(fields=xs), TupleType(fields=ys) if len(xs) == len(ys):
                 return TupleType(tuple(self.join(x, y) for x, y in zip(xs, ys, strict=True)))
             case AdtType(), AdtType() if a.name == b.name:
@@ -408,9 +401,7 @@ def instantiate(
         CompileError: `type.arity`, or what `conform` raises.
     """
     if len(args) != len(function.params):
-        raise ctx.fail(
-            f"found {len(args)} arguments, needed {len(function.params)}", id="type.arity"
-        )
+        raise ctx.fail(f"found {len(args)} arguments, needed {len(function.params)}", id="type.arity")
     if not function.dims and not function.type_vars and function.params == args:
         return function.result, ()
     params, result, dims = function.params, function.result, function.dims

@@ -114,10 +114,6 @@ def _integer_range(dtype: DType) -> tuple[int, int]:
 
 def _array(values: list[object], dtype: DType, shape: list[int], span: Span) -> np.ndarray:
     if len(values) != math.prod(shape):
-        raise error(
-            "parse.bad-number",
-            f"found {len(values)} elements, needed {math.prod(shape)}",
-            span=span,
-        )
+        raise error("parse.bad-number", f"found {len(values)} elements, needed {math.prod(shape)}", span=span)
     with np.errstate(over="ignore"):
         return np.array(values, dtype=dtype.numpy).reshape(shape)

@@ -96,9 +96,7 @@ class Context:
             self.checks.append(LeastCheck(a, low, why))
         elif not answer:
             raise error(
-                "type.dim-too-small",
-                f"{self._who()}found {a}, needed at least {low} ({why})",
-                span=self.span,
+                "type.dim-too-small", f"{self._who()}found {a}, needed at least {low} ({why})", span=self.span
             )
 
     def fresh_dim(self, name: str) -> Sym:
@@ -154,8 +152,7 @@ class StrictContext(Context):
         Context.at_least(self, a, low, why)
         if len(self.checks) > before:
             raise self.fail(
-                f"found {a}, needed a number provably at least {low} ({why})",
-                id="type.dim-unproved",
+                f"found {a}, needed a number provably at least {low} ({why})", id="type.dim-unproved"
             )
 
 

@@ -20,15 +20,7 @@ from inlay.arith.dtype import BOOL, F32, I64, DType
 from inlay.arith.expr import Int, lit
 from inlay.ir.op import Effect, NoAttrs, Op, TypeContext, TypeRule
 from inlay.ir.type_printer import type_text
-from inlay.ir.types import (
-    BOOL_CONTROL,
-    INT_CONTROL,
-    BoolType,
-    IntType,
-    ShapeType,
-    TensorType,
-    Type,
-)
+from inlay.ir.types import BOOL_CONTROL, INT_CONTROL, BoolType, IntType, ShapeType, TensorType, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +48,7 @@ class DTypeAttrs:
 def _check_shape(ctx: TypeContext, _attrs: object, args: tuple[Type, ...]) -> Type:
     x, shape = tensor(ctx, args, 0), shape_values(ctx, args, 1)
     if len(x.shape) != len(shape):
-        raise ctx.fail(
-            f"found rank {len(x.shape)}, needed rank {len(shape)}", id="type.rank-mismatch"
-        )
+        raise ctx.fail(f"found rank {len(x.shape)}, needed rank {len(shape)}", id="type.rank-mismatch")
     dims = tuple(d if s is None else s for d, s in zip(x.shape, shape, strict=True))
     return TensorType(dims, x.dtype)
 
@@ -165,10 +155,7 @@ def tensor(ctx: TypeContext, args: tuple[Type, ...], i: int) -> TensorType:
 
 
 def control(
-    ctx: TypeContext,
-    args: tuple[Type, ...],
-    i: int,
-    kind: type[IntType] | type[BoolType] | type[ShapeType],
+    ctx: TypeContext, args: tuple[Type, ...], i: int, kind: type[IntType] | type[BoolType] | type[ShapeType]
 ) -> Type:
     """Return the type of an argument that must be a control value of a kind."""
     t = args[i]
@@ -210,17 +197,32 @@ def _op(
 
 
 CHECK_SHAPE = _op(
-    "check_shape", _check_shape, 2, "x, which has exactly this shape, or the program stops",
-    attrs=CheckAttrs, effect=Effect.FAILS, alias=0,
-)  # fmt: skip
+    "check_shape",
+    _check_shape,
+    2,
+    "x, which has exactly this shape, or the program stops",
+    attrs=CheckAttrs,
+    effect=Effect.FAILS,
+    alias=0,
+)
 CHECK_EQUAL = _op(
-    "check_equal", _check_equal, 3, "x, if the two ints are equal, or the program stops",
-    attrs=CheckAttrs, effect=Effect.FAILS, alias=0,
-)  # fmt: skip
+    "check_equal",
+    _check_equal,
+    3,
+    "x, if the two ints are equal, or the program stops",
+    attrs=CheckAttrs,
+    effect=Effect.FAILS,
+    alias=0,
+)
 CHECK_AT_LEAST = _op(
-    "check_at_least", _check_at_least, 2, "x, if the int is at least `low`, or the program stops",
-    attrs=LeastAttrs, effect=Effect.FAILS, alias=0,
-)  # fmt: skip
+    "check_at_least",
+    _check_at_least,
+    2,
+    "x, if the int is at least `low`, or the program stops",
+    attrs=LeastAttrs,
+    effect=Effect.FAILS,
+    alias=0,
+)
 INT_LESS = _op("int_less", _compare, 2, "a < b")
 INT_LESS_EQUAL = _op("int_less_equal", _compare, 2, "a <= b")
 INT_EQUAL = _op("int_equal", _compare, 2, "a == b")
@@ -228,23 +230,45 @@ BOOL_AND = _op("bool_and", _logic, 2, "both; the second is evaluated too")
 BOOL_OR = _op("bool_or", _logic, 2, "either; the second is evaluated too")
 BOOL_NOT = _op("bool_not", _logic, 1, "the other one")
 TO_CONTROL = _op(
-    "to_control", _to_control, 1,
+    "to_control",
+    _to_control,
+    1,
     "a rank-0 tensor as int or bool, or a rank-1 integer tensor as shape; waits for the tensor",
-)  # fmt: skip
+)
 TO_TENSOR = _op("to_tensor", _to_tensor, 1, "an int or shape as i64, or a bool, as a tensor")
-GET_ROW = _op("get_row", _get_row, 2, "x[i]; stops the program where i is out of range",
-              effect=Effect.FAILS, alias=0)  # fmt: skip
-SET_ROW = _op("set_row", _set_row, 3, "x with row i replaced; stops where i is out of range",
-              effect=Effect.FAILS, in_place=(0,))  # fmt: skip
-PUSH_ROW = _op("push_row", _push_row, 2, "x with one more row; amortized constant time in place",
-               in_place=(0,))  # fmt: skip
+GET_ROW = _op(
+    "get_row", _get_row, 2, "x[i]; stops the program where i is out of range", effect=Effect.FAILS, alias=0
+)
+SET_ROW = _op(
+    "set_row",
+    _set_row,
+    3,
+    "x with row i replaced; stops where i is out of range",
+    effect=Effect.FAILS,
+    in_place=(0,),
+)
+PUSH_ROW = _op(
+    "push_row", _push_row, 2, "x with one more row; amortized constant time in place", in_place=(0,)
+)
 ZEROS = _op("zeros", _zeros, 1, "a tensor of zeros of a shape", attrs=DTypeAttrs)
 
 CORE_OPS: tuple[Op, ...] = (
-    CHECK_SHAPE, CHECK_EQUAL, CHECK_AT_LEAST,
-    INT_LESS, INT_LESS_EQUAL, INT_EQUAL, BOOL_AND, BOOL_OR, BOOL_NOT,
-    TO_CONTROL, TO_TENSOR, GET_ROW, SET_ROW, PUSH_ROW, ZEROS,
-)  # fmt: skip
+    CHECK_SHAPE,
+    CHECK_EQUAL,
+    CHECK_AT_LEAST,
+    INT_LESS,
+    INT_LESS_EQUAL,
+    INT_EQUAL,
+    BOOL_AND,
+    BOOL_OR,
+    BOOL_NOT,
+    TO_CONTROL,
+    TO_TENSOR,
+    GET_ROW,
+    SET_ROW,
+    PUSH_ROW,
+    ZEROS,
+)
 
 
 class CoreTable:

@@ -80,9 +80,7 @@ def _collect(t: Type, found: dict[Sym, None], bound: frozenset[Sym]) -> None:
             assert_never(t)
 
 
-def _collect_highs(
-    dims: tuple[DimParam, ...], found: dict[Sym, None], bound: frozenset[Sym]
-) -> None:
+def _collect_highs(dims: tuple[DimParam, ...], found: dict[Sym, None], bound: frozenset[Sym]) -> None:
     for d in dims:
         _collect_int(d.high, found, bound)
 
@@ -97,9 +95,7 @@ def _collect_int(e: Int | None, found: dict[Sym, None], bound: frozenset[Sym]) -
 _NO_TYPES: Mapping[str, Type] = {}
 
 
-def substitute_type(
-    t: Type, ints: Mapping[Sym, Int], types: Mapping[str, Type] = _NO_TYPES
-) -> Type:
+def substitute_type(t: Type, ints: Mapping[Sym, Int], types: Mapping[str, Type] = _NO_TYPES) -> Type:
     """Replace free symbols and type variables; binders are renamed where they would capture."""
     if not ints and not types:
         return t
@@ -113,9 +109,7 @@ def _substitute(t: Type, ints: Mapping[Sym, Int], types: Mapping[str, Type]) -> 
         case IntType(value=value):
             return t if value is None else IntType(arith.substitute(value, ints))
         case ShapeType(values=values):
-            return ShapeType(
-                tuple(None if v is None else arith.substitute(v, ints) for v in values)
-            )
+            return ShapeType(tuple(None if v is None else arith.substitute(v, ints) for v in values))
         case TupleType(fields=fields):
             return TupleType(tuple(_substitute(f, ints, types) for f in fields))
         case AdtType(name=name, args=args):
@@ -222,9 +216,7 @@ def map_ints(t: Type, f: Callable[..., Int]) -> Type:
         case RefType(content=content):
             return RefType(map_ints(content, f))
         case FuncType(params=params, result=result, dims=dims, type_vars=type_vars):
-            return FuncType(
-                tuple(map_ints(p, f) for p in params), map_ints(result, f), dims, type_vars
-            )
+            return FuncType(tuple(map_ints(p, f) for p in params), map_ints(result, f), dims, type_vars)
         case ExistsType(dims=dims, body=body):
             return ExistsType(dims, map_ints(body, f))
         case TypeVar() | StorageType() | BoolType() | UnknownType():
@@ -284,9 +276,7 @@ def _same_types(
     return len(a) == len(b) and all(_same(x, y, ints, types) for x, y in zip(a, b, strict=True))
 
 
-def _same_ints(
-    a: tuple[Int | None, ...], b: tuple[Int | None, ...], ints: Mapping[Sym, Int]
-) -> bool:
+def _same_ints(a: tuple[Int | None, ...], b: tuple[Int | None, ...], ints: Mapping[Sym, Int]) -> bool:
     if not ints:
         return a == b
     return len(a) == len(b) and all(

@@ -45,15 +45,7 @@ from inlay.ir.expr import (
 )
 from inlay.ir.module import Module
 from inlay.ir.type_printer import dim_text, type_text
-from inlay.ir.types import (
-    AdtType,
-    DimParam,
-    ExistsType,
-    FuncType,
-    RefType,
-    TupleType,
-    Type,
-)
+from inlay.ir.types import AdtType, DimParam, ExistsType, FuncType, RefType, TupleType, Type
 
 
 def equal(a: Expr, b: Expr, *, places: bool = True, primitive_names: bool = True) -> bool:
@@ -187,9 +179,7 @@ class _Comparison:
                 return False
         return True
 
-    def _pattern(
-        self, p: Pattern, q: Pattern, outer_p: tuple[Sym, ...], outer_q: tuple[Sym, ...]
-    ) -> bool:
+    def _pattern(self, p: Pattern, q: Pattern, outer_p: tuple[Sym, ...], outer_q: tuple[Sym, ...]) -> bool:
         match p, q:
             case PatternWildcard(), PatternWildcard():
                 return True
@@ -374,9 +364,7 @@ def _canonical(t: Type, level: int = 0) -> Type:
             return t
 
 
-def _numbered(
-    dims: tuple[DimParam, ...], level: int
-) -> tuple[tuple[DimParam, ...], dict[Sym, Int]]:
+def _numbered(dims: tuple[DimParam, ...], level: int) -> tuple[tuple[DimParam, ...], dict[Sym, Int]]:
     fresh = [Sym(f"b{level + i}", -(10**6) + level + i) for i in range(len(dims))]
     ints = {d.sym: from_atom(f) for d, f in zip(dims, fresh, strict=True)}
     bound = tuple(

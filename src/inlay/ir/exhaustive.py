@@ -158,9 +158,7 @@ def _fields(value: _Value, tag: int, types: Sequence[Type]) -> tuple[_Value, ...
     return value.shapes[tag]
 
 
-def _behind(
-    left: _Left, column: int, tag: int, numbers: _Numbers, fields: tuple[_Value, ...]
-) -> _Left:
+def _behind(left: _Left, column: int, tag: int, numbers: _Numbers, fields: tuple[_Value, ...]) -> _Left:
     """Return what rows say of the fields of a constructor and of the other columns."""
     rows: dict[_Row, None] = {}
     for row in left.rows:

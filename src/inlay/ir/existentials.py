@@ -106,9 +106,7 @@ def hides(declared: Type, actual: Type) -> bool:
     return bool(opened) and len(opened) > len(open_exists(declared)[1])
 
 
-def _opened(
-    declared: Type, actual: Type, bound: Mapping[Sym, DimParam], found: dict[Sym, DimParam]
-) -> None:
+def _opened(declared: Type, actual: Type, bound: Mapping[Sym, DimParam], found: dict[Sym, DimParam]) -> None:
     match declared, actual:
         case ExistsType(dims=dims, body=body), _:
             _opened(body, actual, {**bound, **{d.sym: d for d in dims}}, found)
@@ -133,11 +131,7 @@ def _opened(
 
 
 def _opened_int(
-    d: Int | None,
-    a: Int | None,
-    bound: Mapping[Sym, DimParam],
-    found: dict[Sym, DimParam],
-    low: int,
+    d: Int | None, a: Int | None, bound: Mapping[Sym, DimParam], found: dict[Sym, DimParam], low: int
 ) -> None:
     if a is None or d == a:
         return
@@ -248,9 +242,7 @@ def _blur(t: Type, lost: Mapping[Sym, DimParam], blurred: dict[Int, DimParam]) -
         case AdtType(name=name, args=args):
             return AdtType(name, tuple(pack(a, lost.values()) for a in args))
         case ExistsType(dims=dims, body=body):
-            return ExistsType(
-                tuple(_without_bound(d, lost) for d in dims), _blur(body, lost, blurred)
-            )
+            return ExistsType(tuple(_without_bound(d, lost) for d in dims), _blur(body, lost, blurred))
         case _:
             return t
 
@@ -312,8 +304,6 @@ def _forget(t: Type, syms: set[Sym]) -> Type:
         case ExistsType(dims=dims, body=body):
             return ExistsType(dims, _forget(body, syms))
         case FuncType(params=params, result=result, dims=dims, type_vars=type_vars):
-            return FuncType(
-                tuple(_forget(p, syms) for p in params), _forget(result, syms), dims, type_vars
-            )
+            return FuncType(tuple(_forget(p, syms) for p in params), _forget(result, syms), dims, type_vars)
         case _:
             return t

@@ -15,24 +15,11 @@ from inlay.base.span import Span
 from inlay.ir import make, walk
 from inlay.ir.attrs import parse_attrs
 from inlay.ir.existentials import open_exists
-from inlay.ir.expr import (
-    Arm,
-    Call,
-    Expr,
-    Function,
-    Var,
-)
+from inlay.ir.expr import Arm, Call, Expr, Function, Var
 from inlay.ir.op import Op, OpTable
 from inlay.ir.pattern_parser import PatternParser
 from inlay.ir.place import Place
-from inlay.ir.types import (
-    UNKNOWN,
-    DimParam,
-    FuncType,
-    Type,
-    TypeVar,
-    UnknownType,
-)
+from inlay.ir.types import UNKNOWN, DimParam, FuncType, Type, TypeVar, UnknownType
 
 
 @dataclass(slots=True)
@@ -65,9 +52,7 @@ class ExprParser(PatternParser):
         globals: types of functions and kernels of the module.
     """
 
-    def __init__(
-        self, tokens: TokenStream, ops: OpTable, resources: Mapping[str, np.ndarray]
-    ) -> None:
+    def __init__(self, tokens: TokenStream, ops: OpTable, resources: Mapping[str, np.ndarray]) -> None:
         super().__init__(tokens, resources)
         self.ops = ops
         self.globals: dict[str, Type] = {}
@@ -113,12 +98,21 @@ class ExprParser(PatternParser):
         result = self.type() if t.accept("->") else None
         place = self._place()
         return Signature(
-            tuple(params), tuple(declared), result, dims, type_vars, primitive, place,
+            tuple(params),
+            tuple(declared),
+            result,
+            dims,
+            type_vars,
+            primitive,
+            place,
             t.since(start),
             [(v.name, v) for v in params],
-            [(name, s) for table, name, _ in self._trail[scope:]
-             if table is self.syms and (s := self.syms.get(name)) is not None],
-        )  # fmt: skip
+            [
+                (name, s)
+                for table, name, _ in self._trail[scope:]
+                if table is self.syms and (s := self.syms.get(name)) is not None
+            ],
+        )
 
     def _function(self, s: Signature) -> Function:
         """Read the body of a function whose signature was read."""
@@ -236,9 +230,7 @@ class ExprParser(PatternParser):
             return value
         return make.coerce(value, declared, "annotation", span=span, known=self.known)
 
-    def _let_function(
-        self, name: str, own: Type, span: Span, place: Place | None
-    ) -> tuple[Var, Expr]:
+    def _let_function(self, name: str, own: Type, span: Span, place: Place | None) -> tuple[Var, Expr]:
         """The function is in scope in its own body, with the type its signature says."""
         t = self.t
         start = t.mark()
@@ -416,18 +408,14 @@ class ExprParser(PatternParser):
         span = t.since(start)
         needed = 2 if word == "write" else 1
         if len(args) != needed:
-            raise error(
-                "type.arity", f"{word}: found {len(args)} arguments, needed {needed}", span=span
-            )
+            raise error("type.arity", f"{word}: found {len(args)} arguments, needed {needed}", span=span)
         match word:
             case "ref":
                 return self._made(lambda: make.ref_create(args[0], span=span))
             case "read":
                 return self._made(lambda: make.ref_read(args[0], span=span))
             case _:
-                return self._made(
-                    lambda: make.ref_write(args[0], args[1], span=span, known=self.known)
-                )
+                return self._made(lambda: make.ref_write(args[0], args[1], span=span, known=self.known))
 
     def _if(self) -> Expr:
         t = self.t

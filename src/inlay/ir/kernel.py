@@ -80,9 +80,7 @@ class KernelBody(Protocol):
         """Return a hash of the content, equal for bodies that behave the same."""
         ...
 
-    def evaluate(
-        self, inputs: Sequence[np.ndarray], dims: Mapping[Sym, int]
-    ) -> tuple[np.ndarray, ...]:
+    def evaluate(self, inputs: Sequence[np.ndarray], dims: Mapping[Sym, int]) -> tuple[np.ndarray, ...]:
         """Compute the write ports from the read ports: the meaning, slow."""
         ...
 
@@ -136,9 +134,7 @@ class ForeignBody:
         """Return what tells it from others: code of one name is the same code."""
         return self.text()
 
-    def evaluate(
-        self, inputs: Sequence[np.ndarray], dims: Mapping[Sym, int]
-    ) -> tuple[np.ndarray, ...]:
+    def evaluate(self, inputs: Sequence[np.ndarray], dims: Mapping[Sym, int]) -> tuple[np.ndarray, ...]:
         """Run the code."""
         return self.run(inputs, dims)
 

@@ -135,9 +135,7 @@ class LoopTrace(Generic[S]):
             case TupleType(fields=fields):
                 return TupleType(tuple(map(self._start_type, fields)))
             case ShapeType(values=values) if None in values:
-                return ShapeType(
-                    tuple(self.symbol("c", LEAST_INT) if v is None else v for v in values)
-                )
+                return ShapeType(tuple(self.symbol("c", LEAST_INT) if v is None else v for v in values))
             case _:
                 return t
 
@@ -156,8 +154,7 @@ class LoopTrace(Generic[S]):
         index = Var("i", IntType(self.i), b.span)
         params = tuple(Var(n, t, b.span) for n, t in zip(self.names, self.types, strict=True))
         buffers = tuple(
-            Var(f"stack{j}", self._buffer_type(t, inside=True), b.span)
-            for j, t in enumerate(self.rows)
+            Var(f"stack{j}", self._buffer_type(t, inside=True), b.span) for j, t in enumerate(self.rows)
         )
         head = b.scope()
         condition = self._condition(head, params)
@@ -235,14 +232,10 @@ class LoopTrace(Generic[S]):
         result = pack(TupleType(types), used)
         own = Var(self.name, FuncType(types, result, used), b.span)
         grown = [self._store(trace, j) for j in range(len(trace.rows))]
-        again = trace.body.emit(
-            own, (make.int_const(self.i + 1), *trace.values, *grown), name="again"
-        )
+        again = trace.body.emit(own, (make.int_const(self.i + 1), *trace.values, *grown), name="again")
         stop = make.tuple_(params, span=b.span)
         head = make.if_(trace.condition, trace.body.finish(again), stop, span=b.span, known=b.known)
-        made = make.function(
-            params, trace.head.finish(head), result, used, span=b.span, known=b.known
-        )
+        made = make.function(params, trace.head.finish(head), result, used, span=b.span, known=b.known)
         starts = [
             b.emit(
                 ZEROS,
@@ -307,9 +300,9 @@ class _Widening:
 
     def compare(self, believed: Type, found: Type, name: str) -> Type:
         match believed, found:
-            case TensorType(), TensorType() if believed.dtype == found.dtype and len(
-                believed.shape
-            ) == len(found.shape):
+            case TensorType(), TensorType() if believed.dtype == found.dtype and len(believed.shape) == len(
+                found.shape
+            ):
                 pairs = zip(believed.shape, found.shape, strict=True)
                 return TensorType(tuple(self._dim(d, a, 0) for d, a in pairs), believed.dtype)
             case IntType(value=Int() as d), IntType(value=Int() as a):
@@ -327,8 +320,7 @@ class _Widening:
             case _:
                 raise error(
                     "type.loop-carried",
-                    f"{name} starts as {type_text(believed)} and a step makes it "
-                    f"{type_text(found)}",
+                    f"{name} starts as {type_text(believed)} and a step makes it {type_text(found)}",
                     span=self.span,
                     hint="rank, element type and kind of a carried value stay the same",
                 )

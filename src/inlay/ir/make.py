@@ -32,15 +32,8 @@ from inlay.base.diagnostics import error
 from inlay.base.span import NO_SPAN, Span
 from inlay.ir.checks import Rule, settle
 from inlay.ir.conform import Matching, assume_dims, conform, instantiate, join
-from inlay.ir.context import (
-    NOTHING_KNOWN,
-    Context,
-    Known,
-)
-from inlay.ir.core_ops import (
-    CHECK_SHAPE,
-    CheckAttrs,
-)
+from inlay.ir.context import NOTHING_KNOWN, Context, Known
+from inlay.ir.core_ops import CHECK_SHAPE, CheckAttrs
 from inlay.ir.dims import dim_params, free_symbols
 from inlay.ir.existentials import is_open, open_exists, opened_dims, pack
 from inlay.ir.expr import (
@@ -194,9 +187,7 @@ def call(
         if not isinstance(t, TensorType):
             unknown = unknown or isinstance(t, UnknownType)
             closed = closed or not is_open(t)
-    rule = (
-        _op_rule(callee, args, span) if isinstance(callee, OpRef) else _function_rule(callee, span)
-    )
+    rule = _op_rule(callee, args, span) if isinstance(callee, OpRef) else _function_rule(callee, span)
     if unknown or rule is None:
         return Call(callee, args, UNKNOWN, span, place)
     ctx = Context(_name(callee), span, known.facts)
@@ -216,9 +207,7 @@ def _op_rule(callee: OpRef, args: tuple[Expr, ...], span: Span) -> Rule:
     least, most = op.arity
     if len(args) < least or (most is not None and len(args) > most):
         needed = str(least) if least == most else f"{least} to {'any' if most is None else most}"
-        raise error(
-            "type.arity", f"{op.name}: found {len(args)} arguments, needed {needed}", span=span
-        )
+        raise error("type.arity", f"{op.name}: found {len(args)} arguments, needed {needed}", span=span)
     type_rule = op.type_rule
     return lambda ctx, types: type_rule(ctx, attrs, types)
 
@@ -256,9 +245,7 @@ def _simplified(result: Type, types: Sequence[Type], facts: Facts) -> Type:
     if not isinstance(result, TensorType) or all(map(_is_polynomial, result.shape)):
         return result
     given = {d for t in types if isinstance(t, TensorType) for d in t.shape}
-    shape = tuple(
-        d if d in given or _is_polynomial(d) else simplify(d, facts) for d in result.shape
-    )
+    shape = tuple(d if d in given or _is_polynomial(d) else simplify(d, facts) for d in result.shape)
     return result if shape == result.shape else TensorType(shape, result.dtype)
 
 
@@ -296,12 +283,7 @@ def _checked_call(
 
 
 def coerce(
-    value: Expr,
-    declared: Type,
-    why: str,
-    *,
-    span: Span = NO_SPAN,
-    known: Known = NOTHING_KNOWN,
+    value: Expr, declared: Type, why: str, *, span: Span = NO_SPAN, known: Known = NOTHING_KNOWN
 ) -> Expr:
     """Return the value, checked where it is not provably of a declared type.
 
@@ -342,9 +324,7 @@ def assume_shape(value: Expr, shape: Iterable[Int | int | Sym], why: str = "") -
 # ---------------------------------------------------------------------------------- binding
 
 
-def let(
-    var: Var, value: Expr, body: Expr, *, span: Span = NO_SPAN, place: Place | None = None
-) -> Let:
+def let(var: Var, value: Expr, body: Expr, *, span: Span = NO_SPAN, place: Place | None = None) -> Let:
     """Return `let var = value; body`.
 
     The symbols that `var` opens (`var.type` is from `open_exists(value.type)`) are packed in the
@@ -464,10 +444,7 @@ def pattern(adt: Adt, name: str, fields: Sequence[Pattern | Var] = ()) -> Patter
     c = find_constructor(adt, name)
     subpatterns = tuple(PatternVar(f) if isinstance(f, Var) else f for f in fields)
     if len(subpatterns) != len(c.fields):
-        raise error(
-            "type.arity",
-            f"pattern {name}: found {len(subpatterns)} fields, needed {len(c.fields)}",
-        )
+        raise error("type.arity", f"pattern {name}: found {len(subpatterns)} fields, needed {len(c.fields)}")
     return PatternConstructor(adt.name, name, c.tag, subpatterns)
 
 
@@ -481,9 +458,7 @@ def tuple_(fields: Sequence[Expr], *, span: Span = NO_SPAN, place: Place | None 
     return Tuple(tuple(fields), UNKNOWN if unknown else TupleType(types), span, place)
 
 
-def project(
-    value: Expr, index: int, *, span: Span = NO_SPAN, place: Place | None = None
-) -> Project:
+def project(value: Expr, index: int, *, span: Span = NO_SPAN, place: Place | None = None) -> Project:
     """Return a field of a tuple."""
     t = value.type
     if isinstance(t, UnknownType):
@@ -570,12 +545,7 @@ def ref_read(ref: Expr, *, span: Span = NO_SPAN, place: Place | None = None) -> 
 
 
 def ref_write(
-    ref: Expr,
-    value: Expr,
-    *,
-    span: Span = NO_SPAN,
-    place: Place | None = None,
-    known: Known = NOTHING_KNOWN,
+    ref: Expr, value: Expr, *, span: Span = NO_SPAN, place: Place | None = None, known: Known = NOTHING_KNOWN
 ) -> RefWrite:
     """Return the replacement of the content of a cell; its value is unit."""
     content = _content(ref)

@@ -21,19 +21,13 @@ import numpy as np
 from inlay.arith.expr import Sym
 from inlay.base.lexer import TokenKind, TokenStream
 from inlay.base.span import Source, Span
-from inlay.ir.expr import (
-    Expr,
-    Function,
-)
+from inlay.ir.expr import Expr, Function
 from inlay.ir.expr_parser import ExprParser, Signature
 from inlay.ir.kernel import Kernel
 from inlay.ir.module import Adt, Constructor, EntryNames, Module
 from inlay.ir.op import OpTable
 from inlay.ir.type_parser import TypeParser
-from inlay.ir.types import (
-    Type,
-    TypeVar,
-)
+from inlay.ir.types import Type, TypeVar
 
 
 def parse_module(
@@ -66,9 +60,7 @@ def parse_module(
     return parser.module()
 
 
-def parse_expr(
-    text: str, ops: OpTable, *, module: Module | None = None, name: str = "<text>"
-) -> Expr:
+def parse_expr(text: str, ops: OpTable, *, module: Module | None = None, name: str = "<text>") -> Expr:
     """Read one closed expression: statements and a result, or a function."""
     tokens = TokenStream(Source(name, text))
     parser = ModuleParser(tokens, ops, {}, {})
@@ -149,9 +141,7 @@ class ModuleParser(ExprParser):
                 if name in self._adopted:
                     self._forget_adt(name)
                 elif name in self.adts:
-                    self.findings.error(
-                        "name.duplicate", f"found a second data type {name}", span=span
-                    )
+                    self.findings.error("name.duplicate", f"found a second data type {name}", span=span)
                 self.adts[name] = Adt(name, (), ())
         for mark in heads:
             self.t.reset(mark)
@@ -164,10 +154,7 @@ class ModuleParser(ExprParser):
         self.t.reset(start)
 
     def _item(
-        self,
-        bodies: list[tuple[str, Signature, int]],
-        entries: dict[str, EntryNames],
-        entry: list[str],
+        self, bodies: list[tuple[str, Signature, int]], entries: dict[str, EntryNames], entry: list[str]
     ) -> None:
         t = self.t
         if t.at("data", "resources"):

@@ -180,9 +180,7 @@ class Found:
         return cover(n.span for n in self.nodes)
 
 
-def match(
-    pattern: DataflowPattern, e: Expr, definitions: Definitions = lambda _: None
-) -> Found | Refusal:
+def match(pattern: DataflowPattern, e: Expr, definitions: Definitions = lambda _: None) -> Found | Refusal:
     """Match a value.
 
     Args:
@@ -247,9 +245,7 @@ class _State:
             case _:
                 assert_never(p)
 
-    def _op(
-        self, p: OpPattern, e: Expr, names: dict[str, Expr], depth: int
-    ) -> dict[str, Expr] | None:
+    def _op(self, p: OpPattern, e: Expr, names: dict[str, Expr], depth: int) -> dict[str, Expr] | None:
         value = self._definition(e)
         wanted = " or ".join(p.ops)
         if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
@@ -304,9 +300,7 @@ class _State:
             e = value
         return e
 
-    def _name(
-        self, name: str, e: Expr, names: dict[str, Expr], depth: int
-    ) -> dict[str, Expr] | None:
+    def _name(self, name: str, e: Expr, names: dict[str, Expr], depth: int) -> dict[str, Expr] | None:
         if not name:
             return names
         known = names.get(name)
@@ -323,9 +317,7 @@ class _State:
 
 def is_pure(e: Expr) -> bool:
     """Whether computing the node itself has no effect."""
-    return not isinstance(e, Call) or (
-        isinstance(e.callee, OpRef) and e.callee.op.effect is Effect.PURE
-    )
+    return not isinstance(e, Call) or (isinstance(e.callee, OpRef) and e.callee.op.effect is Effect.PURE)
 
 
 def is_call(e: Expr, op: Op) -> bool:

@@ -12,15 +12,7 @@ from inlay.base.span import Span
 from inlay.ir import make
 from inlay.ir.const_parser import ConstParser
 from inlay.ir.existentials import open_exists
-from inlay.ir.expr import (
-    Expr,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
-    PatternWildcard,
-    Var,
-)
+from inlay.ir.expr import Expr, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard, Var
 from inlay.ir.module import Adt
 from inlay.ir.types import UNKNOWN, AdtType, ExistsType, FuncType, TupleType, Type, UnknownType
 
@@ -91,9 +83,7 @@ class PatternParser(ConstParser):
                     break
         if len(fields) != len(c.fields):
             raise error(
-                "type.arity",
-                f"pattern {name}: found {len(fields)} fields, needed {len(c.fields)}",
-                span=span,
+                "type.arity", f"pattern {name}: found {len(fields)} fields, needed {len(c.fields)}", span=span
             )
         return PatternConstructor(adt.name, name, c.tag, tuple(fields))
 

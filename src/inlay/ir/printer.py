@@ -93,9 +93,7 @@ def print_module(module: Module, options: PrintOptions | None = None) -> str:
     shared = _Shared.of(module, options)
     items: list[Doc | str] = [_adt_doc(a) for a in module.adts.values()]
     items += [_kernel_doc(k) for k in module.kernels.values()]
-    items += [
-        _FunctionPrinter(shared, f).global_function(name) for name, f in module.functions.items()
-    ]
+    items += [_FunctionPrinter(shared, f).global_function(name) for name, f in module.functions.items()]
     names = dict(module.entries)
     entry = [_entry_doc(name, e.inputs, e.outputs) for name, e in names.items()]
     if module.entry not in names and module.entry in module.functions and module.entry != "main":
@@ -174,8 +172,7 @@ class _Shared:
 def _adt_doc(adt: Adt) -> Doc:
     params = f"<{', '.join(chr(39) + p.name for p in adt.params)}>" if adt.params else ""
     constructors = [
-        c.name + (f"({', '.join(map(type_text, c.fields))})" if c.fields else "")
-        for c in adt.constructors
+        c.name + (f"({', '.join(map(type_text, c.fields))})" if c.fields else "") for c in adt.constructors
     ]
     return concat(f"data {adt.name}{params} {{ {', '.join(constructors)} }}")
 

@@ -43,11 +43,7 @@ class Applied:
 
 
 def apply(
-    root: Expr,
-    rules: Sequence[Rule],
-    *,
-    applied: list[Applied] | None = None,
-    rounds: int = 100,
+    root: Expr, rules: Sequence[Rule], *, applied: list[Applied] | None = None, rounds: int = 100
 ) -> Expr:
     """Apply rules until none applies, first those that come first.
 
@@ -72,11 +68,7 @@ def apply(
 
 
 def apply_once(
-    root: Expr,
-    rules: Sequence[Rule],
-    *,
-    applied: list[Applied] | None = None,
-    rounds: int = 100,
+    root: Expr, rules: Sequence[Rule], *, applied: list[Applied] | None = None, rounds: int = 100
 ) -> Expr:
     """Visit every node once, operands first; see `apply`."""
     values = {e.var: e.value for e in walk.postorder(root) if isinstance(e, Let)}

@@ -20,17 +20,7 @@ from inlay.ir.conform import dim_range
 from inlay.ir.context import Known
 from inlay.ir.dims import substitute_type
 from inlay.ir.existentials import open_exists
-from inlay.ir.expr import (
-    Call,
-    Const,
-    ConstructorRef,
-    Expr,
-    Function,
-    GlobalVar,
-    OpRef,
-    Pattern,
-    Var,
-)
+from inlay.ir.expr import Call, Const, ConstructorRef, Expr, Function, GlobalVar, OpRef, Pattern, Var
 from inlay.ir.module import Adt
 from inlay.ir.op import Op
 from inlay.ir.place import Place
@@ -78,12 +68,7 @@ class LetBuilder:
         return v
 
     def bind(
-        self,
-        value: Expr,
-        name: str = "t",
-        *,
-        span: Span | None = None,
-        declared: Type | None = None,
+        self, value: Expr, name: str = "t", *, span: Span | None = None, declared: Type | None = None
     ) -> Expr:
         """Return a variable for the value, with names for what is unknown in its type.
 
@@ -181,13 +166,7 @@ class LetBuilder:
         """Return the function whose parameters and body are in this scope; see `make.function`."""
         body = self.finish(result)
         return make.function(
-            self._params,
-            body,
-            result_type,
-            dims,
-            outer=outer,
-            span=span or self.span,
-            known=self.known,
+            self._params, body, result_type, dims, outer=outer, span=span or self.span, known=self.known
         )
 
     # ------------------------------------------------------------------ branches
@@ -222,12 +201,7 @@ class LetBuilder:
         return self.bind(made, name)
 
     def match(
-        self,
-        scrutinee: Expr,
-        adt: Adt,
-        arms: Mapping[str, Callable[..., Values]],
-        *,
-        name: str = "matched",
+        self, scrutinee: Expr, adt: Adt, arms: Mapping[str, Callable[..., Values]], *, name: str = "matched"
     ) -> Expr:
         """Bind a match with one arm for each constructor.
 

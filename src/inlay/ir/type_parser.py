@@ -269,9 +269,7 @@ class TypeParser:
         args = tuple(t.sequence(self.type, "]")) if t.accept("[") else ()
         if adt.constructors and len(adt.params) != len(args):
             self.findings.error(
-                "type.arity",
-                f"{name}: found {len(args)} type arguments, needed {len(adt.params)}",
-                span=span,
+                "type.arity", f"{name}: found {len(args)} type arguments, needed {len(adt.params)}", span=span
             )
             return UNKNOWN
         return AdtType(name, args)
@@ -289,9 +287,7 @@ class TypeParser:
                 span, name = t.span, t.advance()
                 t.expect("]")
                 hint = did_you_mean(dtypes.near(name))
-                self.findings.error(
-                    "name.unknown", f"found no element type {name}", span=span, hint=hint
-                )
+                self.findings.error("name.unknown", f"found no element type {name}", span=span, hint=hint)
                 return UNKNOWN
             dims.append(self.int())
             if not t.accept(","):
@@ -373,11 +369,7 @@ class TypeParser:
         device = "" if name == "_" else name
         origin = Origin.USER if t.accept("!") else Origin.PLANNED
         region = t.name("the name of a region") if t.accept("#") else ""
-        memories = (
-            tuple(sorted(t.sequence(self._memory, "]")))
-            if t.accept("[")
-            else None
-        )
+        memories = tuple(sorted(t.sequence(self._memory, "]"))) if t.accept("[") else None
         fields: tuple[Place | None, ...] = ()
         if t.accept("("):
             fields = tuple(t.sequence(self._part_place, ")"))

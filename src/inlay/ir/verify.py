@@ -142,9 +142,7 @@ def _verify_entries(module: Module, findings: Collector) -> None:
         result = result.body if isinstance(result, ExistsType) else result
         outputs = len(result.fields) if isinstance(result, TupleType) else 1
         single = len(entry.outputs) == 1
-        if len(entry.inputs) != len(function.params) or (
-            len(entry.outputs) != outputs and not single
-        ):
+        if len(entry.inputs) != len(function.params) or (len(entry.outputs) != outputs and not single):
             findings.error(
                 "ir.entry",
                 f"entry {name} names {len(entry.inputs)} inputs and {len(entry.outputs)} outputs "
@@ -231,11 +229,7 @@ class _FunctionVerifier:
                 if since is None:
                     self.error("ir.unbound-variable", f"variable {e.name} is not bound", e)
                 elif not self.positions.is_visible(since, here):
-                    self.error(
-                        "ir.unbound-variable",
-                        f"variable {e.name} is used where it is not visible",
-                        e,
-                    )
+                    self.error("ir.unbound-variable", f"variable {e.name} is used where it is not visible", e)
             case Const(value=Int() as value):
                 self._syms_visible(symbols(value), here, e)
             case Const(value=tuple() as values):
@@ -353,9 +347,7 @@ class _FunctionVerifier:
         outer = set(free_symbols(e.scrutinee.type))
         for arm in e.arms:
             self._pattern(arm.pattern, e.scrutinee.type, e)
-            if not isinstance(arm.body.type, UnknownType) and outer.issuperset(
-                free_symbols(arm.body.type)
-            ):
+            if not isinstance(arm.body.type, UnknownType) and outer.issuperset(free_symbols(arm.body.type)):
                 self._fits(e.type, arm.body.type, ctx, "arm")
         missing = missing_pattern([a.pattern for a in e.arms], e.scrutinee.type, self.module.adts)
         if missing is not None:
@@ -428,9 +420,7 @@ class _FunctionVerifier:
             self.error("ir.unknown-global", f"the module has no function or kernel {e.name}", e)
         elif not same_type(found.type, e.type):
             self.error(
-                "ir.type",
-                f"@{e.name} is used as {type_text(e.type)} and is {type_text(found.type)}",
-                e,
+                "ir.type", f"@{e.name} is used as {type_text(e.type)} and is {type_text(found.type)}", e
             )
 
     def _constructor(self, e: ConstructorRef) -> None:

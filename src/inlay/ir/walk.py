@@ -117,9 +117,7 @@ def _remake_function(e: Function, body: Expr, known: Known) -> Function:
     return Function(e.params, body, e.type, e.span, e.place, e.primitive)
 
 
-def rebuild(
-    e: Expr, new: tuple[Expr, ...], known: Callable[[], Known] = lambda: NOTHING_KNOWN
-) -> Expr:
+def rebuild(e: Expr, new: tuple[Expr, ...], known: Callable[[], Known] = lambda: NOTHING_KNOWN) -> Expr:
     """Return the node with other children (as many as `children(e)`), itself if they are the same.
 
     Args:
@@ -337,10 +335,7 @@ def substitute_vars(root: Expr, mapping: Mapping[Var, Expr]) -> Expr:
 
 
 def map_parts(
-    root: Expr,
-    on_type: Callable[[Type], Type],
-    on_int: Callable[[Int], Int],
-    vars: Mapping[Var, Expr],
+    root: Expr, on_type: Callable[[Type], Type], on_int: Callable[[Int], Int], vars: Mapping[Var, Expr]
 ) -> Expr:
     """Rebuild every node with mapped types, integer constants, binders and variables.
 
@@ -455,18 +450,12 @@ def copy(
     return map_parts(root, on_type, lambda e: arith.substitute(e, syms), mapping)
 
 
-def _rename(
-    t: Type, own: Mapping[Sym, Sym], ints: Mapping[Sym, Int], types: Mapping[str, Type]
-) -> Type:
+def _rename(t: Type, own: Mapping[Sym, Sym], ints: Mapping[Sym, Int], types: Mapping[str, Type]) -> Type:
     """Substitute, also in the binder of the type of a function literal, whose dims are `own`."""
     if not isinstance(t, FuncType) or not any(d.sym in own for d in t.dims):
         return substitute_type(t, ints, types)
     dims = tuple(
-        replace(
-            d,
-            sym=own.get(d.sym, d.sym),
-            high=None if d.high is None else arith.substitute(d.high, ints),
-        )
+        replace(d, sym=own.get(d.sym, d.sym), high=None if d.high is None else arith.substitute(d.high, ints))
         for d in t.dims
     )
     params = tuple(_rename(p, own, ints, types) for p in t.params)

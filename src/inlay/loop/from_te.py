@@ -31,10 +31,7 @@ from inlay.loop.walk import Rewrite, own_ints, own_scalars, scalars_below, seq, 
 
 
 def from_te(
-    name: str,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    dims: Sequence[Sym] | None = None,
+    name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], dims: Sequence[Sym] | None = None
 ) -> LoopFunction:
     """Return the function that computes `outputs` from `inputs`.
 
@@ -102,11 +99,7 @@ def _nest(root: Root, buffers: dict[Buffer, Buffer], names: _Names) -> Stmt:
         lets, value = linearize(body)
     loops = [fresh(names.unique(f"{block}_{i.sym.name}")) for i in iters]
     result: Stmt = Block(
-        block,
-        tuple(iters),
-        tuple(map(to_int, loops)),
-        bind_lets(lets, Store(target, at, value)),
-        init,
+        block, tuple(iters), tuple(map(to_int, loops)), bind_lets(lets, Store(target, at, value)), init
     )
     for var, i in zip(reversed(loops), reversed(iters), strict=True):
         result = For(var, lit(0), i.extent, LoopKind.SERIAL, result)

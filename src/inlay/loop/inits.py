@@ -46,9 +46,7 @@ def _take(s: Stmt, loops: tuple[For, ...], nests: list[Stmt]) -> Stmt:
     return map_children(s, lambda child: _take(child, inner, nests))
 
 
-def init_nest(
-    block: Block, loops: Sequence[For], name: str, loop_name: Callable[[str], str]
-) -> Stmt:
+def init_nest(block: Block, loops: Sequence[For], name: str, loop_name: Callable[[str], str]) -> Stmt:
     """Return the init of a block under copies of those `loops` over which it is spatial."""
     spatial = iter_symbols(block, IterKind.SPATIAL)
     repeated = [x for x in loops if x.var in spatial]

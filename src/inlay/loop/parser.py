@@ -99,9 +99,7 @@ class _Parser:
             t.expect("(")
             workspaces = t.sequence(self._buffer, ")")
         body = self._braces()
-        return LoopFunction(
-            name, (*reads, *writes), len(reads), tuple(dims), body, stage, tuple(workspaces)
-        )
+        return LoopFunction(name, (*reads, *writes), len(reads), tuple(dims), body, stage, tuple(workspaces))
 
     def _declare_dims(self) -> None:
         """Read the dims ahead of the parameters, whose shapes mention them."""

@@ -12,19 +12,7 @@ from collections.abc import Mapping
 from math import lcm
 
 from inlay.arith.bounds import bounds
-from inlay.arith.expr import (
-    Atom,
-    FloorDiv,
-    Int,
-    Mod,
-    Sym,
-    floordiv,
-    from_atom,
-    lit,
-    mod,
-    symbols,
-    to_int,
-)
+from inlay.arith.expr import Atom, FloorDiv, Int, Mod, Sym, floordiv, from_atom, lit, mod, symbols, to_int
 
 _ROUNDS = 4
 """How deep divisions inside divisions are opened."""

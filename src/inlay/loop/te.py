@@ -222,11 +222,7 @@ def placeholder(shape: Iterable[Int | int], dtype: DType, name: str = "x") -> Te
 
 
 def compute(
-    shape: Iterable[Int | int],
-    body: Callable[..., ScalarValue],
-    *,
-    name: str = "y",
-    tag: str = "",
+    shape: Iterable[Int | int], body: Callable[..., ScalarValue], *, name: str = "y", tag: str = ""
 ) -> Tensor:
     """Return the tensor whose element at `i, j, ...` is `body(i, j, ...)`.
 

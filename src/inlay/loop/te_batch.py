@@ -77,9 +77,7 @@ class _Batch:
     def _compute(self, t: Tensor) -> Tensor:
         inputs = tuple(self.made[x] for x in t.inputs)
         changed = {
-            old.buffer: new.buffer
-            for old, new in zip(t.inputs, inputs, strict=True)
-            if new is not old
+            old.buffer: new.buffer for old, new in zip(t.inputs, inputs, strict=True) if new is not old
         }
         if not changed or t.body is None:
             return t

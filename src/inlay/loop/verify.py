@@ -35,20 +35,7 @@ from inlay.loop.scalar import (
     Unary,
     UnaryOp,
 )
-from inlay.loop.stmt import (
-    Alloc,
-    Assert,
-    Block,
-    For,
-    If,
-    IterKind,
-    Let,
-    LoopKind,
-    Seq,
-    Stmt,
-    Store,
-    While,
-)
+from inlay.loop.stmt import Alloc, Assert, Block, For, If, IterKind, Let, LoopKind, Seq, Stmt, Store, While
 
 _FLOAT_UNARY = {UnaryOp.SQRT, UnaryOp.FLOOR, UnaryOp.CEIL, UnaryOp.TRUNC, UnaryOp.ROUND_EVEN}
 _BITS = {BinaryOp.AND, BinaryOp.OR, BinaryOp.XOR}
@@ -225,9 +212,7 @@ class _Checker:
             self._report("write", f"found a store to {s.buffer.name}, which is only read")
         self._scalar(s.value)
         if s.value.dtype != s.buffer.dtype:
-            self._report(
-                "dtype", f"found a value of {s.value.dtype}, {s.buffer.name} holds {s.buffer.dtype}"
-            )
+            self._report("dtype", f"found a value of {s.value.dtype}, {s.buffer.name} holds {s.buffer.dtype}")
         if not self._in_block:
             self._independent_store(s)
 
@@ -284,9 +269,7 @@ class _Checker:
             case Name(sym=sym, dtype=dtype):
                 found = self._syms.get(sym)
                 self._need(found is not None, "scope", f"found {sym.name}, which is not bound")
-                self._need(
-                    found in (None, dtype), "dtype", f"found {sym.name} as {dtype}, it is {found}"
-                )
+                self._need(found in (None, dtype), "dtype", f"found {sym.name} as {dtype}, it is {found}")
             case Load(buffer=buffer, indices=indices):
                 self._access(buffer, indices)
             case Unary():

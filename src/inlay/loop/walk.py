@@ -134,8 +134,7 @@ def scalars_below(x: Scalar) -> Iterator[Scalar]:
 def may_fault(x: Scalar) -> bool:
     """Whether evaluating a scalar where it is not wanted could trap: it loads, or divides integers."""
     return any(
-        isinstance(y, Load)
-        or (isinstance(y, Binary) and y.op in DIVISIONS and not y.dtype.is_float)
+        isinstance(y, Load) or (isinstance(y, Binary) and y.op in DIVISIONS and not y.dtype.is_float)
         for y in scalars_below(x)
     )
 
@@ -353,12 +352,7 @@ class Rewrite:
             init = None if init is None else self.stmt(init)
         predicate = None if s.predicate is None else self.scalar(s.predicate)
         bindings = self.ints(s.bindings)
-        if (
-            body is s.body
-            and init is s.init
-            and predicate is s.predicate
-            and bindings is s.bindings
-        ):
+        if body is s.body and init is s.init and predicate is s.predicate and bindings is s.bindings:
             return s
         return Block(s.name, s.iters, bindings, body, init, predicate)
 

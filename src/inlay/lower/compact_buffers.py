@@ -55,14 +55,11 @@ def _smaller(b: Buffer, region: _Region | None) -> tuple[Buffer, list[Int | None
     if region is None:  # what would have touched it never runs
         return Buffer(b.name, (lit(1),) * len(b.shape), b.dtype, b.scope, None, b.per_part), []
     grows = b.scope is Scope.REGISTER
-    origins = [
-        None if x is None or _keeps(x, n, grows=grows) else x.lo for x, n in zip(region, b.shape)
-    ]
+    origins = [None if x is None or _keeps(x, n, grows=grows) else x.lo for x, n in zip(region, b.shape)]
     if all(lo is None for lo in origins):
         return None
     shape = tuple(
-        n if lo is None or x is None else x.extent
-        for x, n, lo in zip(region, b.shape, origins, strict=True)
+        n if lo is None or x is None else x.extent for x, n, lo in zip(region, b.shape, origins, strict=True)
     )
     return Buffer(b.name, shape, b.dtype, b.scope, None, b.per_part), origins
 
@@ -120,9 +117,7 @@ class _Regions:
             return
         here: _Region = [None if self._is_loaded(e) else hull(e, inner) for e in indices]
         before = self.of[b]
-        self.of[b] = (
-            here if before is None else [_union(x, y) for x, y in zip(before, here, strict=True)]
-        )
+        self.of[b] = here if before is None else [_union(x, y) for x, y in zip(before, here, strict=True)]
 
     def _is_loaded(self, e: Int) -> bool:
         return bool(self.lets) and any(x in self.lets for x in symbols(e))

@@ -42,6 +42,5 @@ def lower_binds(s: Stmt) -> Stmt:
 
 def _no_place(condition: Scalar) -> InternalError:
     return InternalError(
-        f"found a bind in the condition of a while loop, of {condition.dtype}",
-        where="lower.lower_binds",
+        f"found a bind in the condition of a while loop, of {condition.dtype}", where="lower.lower_binds"
     )

@@ -24,17 +24,7 @@ import numpy as np
 from inlay.arith.dtype import BOOL, from_numpy
 from inlay.arith.expr import Int, Sym
 from inlay.base.diagnostics import InternalError, unsupported
-from inlay.ir.expr import (
-    Call,
-    Const,
-    Expr,
-    Function,
-    Let,
-    OpRef,
-    Project,
-    Tuple,
-    Var,
-)
+from inlay.ir.expr import Call, Const, Expr, Function, Let, OpRef, Project, Tuple, Var
 from inlay.ir.op import Op
 from inlay.ir.types import IntType, ShapeType, TensorType, TupleType, Type
 from inlay.loop import te
@@ -165,8 +155,7 @@ def _control(t: Type, what: str) -> _Value:
             return tuple(v for v in values if v is not None)
         case _:
             raise unsupported(
-                "loop.no-rule",
-                f"found {what} of a type that no kernel takes: {type(t).__name__}",
+                "loop.no-rule", f"found {what} of a type that no kernel takes: {type(t).__name__}"
             )
 
 
@@ -205,8 +194,7 @@ class _Evaluator:
                 return self.run(e)
             case _:
                 raise InternalError(
-                    f"found a {type(e).__name__.lower()} in a primitive function",
-                    where="lower.ops_to_loops",
+                    f"found a {type(e).__name__.lower()} in a primitive function", where="lower.ops_to_loops"
                 )
 
 

@@ -68,8 +68,7 @@ class _Partition:
         var = fresh(f"{s.var.name}_t{self._copies}")
         rest = Rewrite({s.var: from_atom(var)}).stmt(self._copy(s.body))
         return seq(
-            For(s.var, s.lo, at - s.lo, s.kind, full, s.note),
-            For(var, at, end - at, s.kind, rest, s.note),
+            For(s.var, s.lo, at - s.lo, s.kind, full, s.note), For(var, at, end - at, s.kind, rest, s.note)
         )
 
     def _copy(self, s: Stmt) -> Stmt:

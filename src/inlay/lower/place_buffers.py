@@ -31,9 +31,7 @@ def place_buffers(s: Stmt, target: Target) -> tuple[Stmt, tuple[Buffer, ...]]:
     found: dict[Buffer, Buffer] = {}
     room = _Room(target.stack_bytes, target.vector_registers * target.vector_bytes)
     body = _walk(_sunk(s), None, room, found)
-    return Rewrite(buffers=found).stmt(body), tuple(
-        b for b in found.values() if b.scope is Scope.WORKSPACE
-    )
+    return Rewrite(buffers=found).stmt(body), tuple(b for b in found.values() if b.scope is Scope.WORKSPACE)
 
 
 def _sunk(s: Stmt) -> Stmt:

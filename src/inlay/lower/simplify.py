@@ -13,19 +13,7 @@ from inlay.arith.dtype import BOOL, I64
 from inlay.arith.expr import Int, lit
 from inlay.loop.ranges import Bounds
 from inlay.loop.scalar import Binary, BinaryOp, Index, Lit, Load, Scalar, Select
-from inlay.loop.stmt import (
-    Alloc,
-    Assert,
-    Block,
-    For,
-    If,
-    Let,
-    LoopKind,
-    Seq,
-    Stmt,
-    Store,
-    While,
-)
+from inlay.loop.stmt import Alloc, Assert, Block, For, If, Let, LoopKind, Seq, Stmt, Store, While
 from inlay.loop.walk import Rewrite, map_operands, seq
 
 NOTHING = Seq(())

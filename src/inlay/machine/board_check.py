@@ -56,9 +56,15 @@ class _Check:
         self.findings.error("board.invalid", message, span=self.where(kind, index, key), hint=hint)
 
     def known(
-        self, kind: str, index: int, key: str, name: str, of: str, names: Iterable[str],
+        self,
+        kind: str,
+        index: int,
+        key: str,
+        name: str,
+        of: str,
+        names: Iterable[str],
         lost: Collection[str] = (),
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Whether a name is one of some; else it is a finding, unless its part was left out."""
         listed = list(names)
         if name in listed:
@@ -88,9 +94,8 @@ class _Check:
 
 
 def check_parts(
-    board: Board, findings: Collector, where: Where,
-    lost: Mapping[str, Collection[str]] | None = None,
-) -> None:  # fmt: skip
+    board: Board, findings: Collector, where: Where, lost: Mapping[str, Collection[str]] | None = None
+) -> None:
     """Find what does not hold together: names that are taken or missing, access that is not there.
 
     Args:
@@ -135,8 +140,7 @@ def _check_names(check: _Check) -> None:
 def _check_devices(check: _Check) -> None:
     board, archs = check.board, [a.name for a in check.board.archs]
     for i, device in enumerate(board.devices):
-        check.known("device", i, "arch", device.arch, "architecture", archs,
-                    check.lost.get("arch", ()))  # fmt: skip
+        check.known("device", i, "arch", device.arch, "architecture", archs, check.lost.get("arch", ()))
         for memory in check.addressed("device", i, device.memories):
             pool = board.memory(memory)
             owner = pool.owner if pool is not None and pool.kind is PoolKind.STACK else None
@@ -144,14 +148,24 @@ def _check_devices(check: _Check) -> None:
                 message = f"'{memory}' is the stack of '{owner}', not of '{device.name}'"
                 check.wrong("device", i, "memories", message)
         if all(board.memory(m) for m in device.memories) and not board.writable(device.name):
-            check.wrong("device", i, "memories", f"found no memory that '{device.name}' can write",
-                        "values are in memories of other kinds than rom")  # fmt: skip
+            check.wrong(
+                "device",
+                i,
+                "memories",
+                f"found no memory that '{device.name}' can write",
+                "values are in memories of other kinds than rom",
+            )
     first = board.memories[0]
     known = all(board.memory(m) for m in board.host.memories)
     if known and first.name not in board.host.memories and not any(check.lost.values()):
         message = f"'{board.host.name}' is the first device and does not address the first memory"
-        check.wrong("device", 0, "memories", f"{message}, '{first.name}'",
-                    "the first device is the host, and the first memory its own")  # fmt: skip
+        check.wrong(
+            "device",
+            0,
+            "memories",
+            f"{message}, '{first.name}'",
+            "the first device is the host, and the first memory its own",
+        )
     elif first.kind not in (PoolKind.HEAP, PoolKind.STATIC):
         message = f"'{first.name}' is the memory of the host, being first, and is {first.kind.value}"
         check.wrong("memory", 0, "kind", message, "put a memory of kind heap or static first")
@@ -164,8 +178,7 @@ def _check_memories(check: _Check) -> None:
             continue
         if pool.name not in devices[pool.owner].memories:
             message = f"'{pool.owner}' owns '{pool.name}' and does not address it"
-            check.wrong("memory", i, "owner", message,
-                        f"add '{pool.name}' to the memories of '{pool.owner}'")  # fmt: skip
+            check.wrong("memory", i, "owner", message, f"add '{pool.name}' to the memories of '{pool.owner}'")
 
 
 def _check_ways(check: _Check) -> None:
@@ -182,18 +195,34 @@ def _check_ways(check: _Check) -> None:
         if check.known("link", i, "engine", link.engine, "engine", names, lost) and all(good):
             for key, memory in ends.items():
                 if memory not in engines[link.engine].memories:
-                    check.wrong("link", i, key, f"engine '{link.engine}' does not address '{memory}'",
-                                f"add '{memory}' to the memories of '{link.engine}'")  # fmt: skip
+                    check.wrong(
+                        "link",
+                        i,
+                        key,
+                        f"engine '{link.engine}' does not address '{memory}'",
+                        f"add '{memory}' to the memories of '{link.engine}'",
+                    )
         pool = board.memory(link.target)
         if pool is not None and pool.kind is PoolKind.ROM:
-            check.wrong("link", i, "to", f"found a link to '{link.target}', which is rom",
-                        "constants are there when a program is loaded")  # fmt: skip
+            check.wrong(
+                "link",
+                i,
+                "to",
+                f"found a link to '{link.target}', which is rom",
+                "constants are there when a program is loaded",
+            )
         if link.source == link.target:
-            check.wrong("link", i, "to", f"found a link from '{link.source}' to itself",
-                        "values need no way to where they are")  # fmt: skip
+            check.wrong(
+                "link",
+                i,
+                "to",
+                f"found a link from '{link.source}' to itself",
+                "values need no way to where they are",
+            )
         if (link.source, link.target, link.engine) in seen:
-            check.wrong("link", i, "", f"found a second link {link.source} -> {link.target} by "
-                        f"'{link.engine}'")  # fmt: skip
+            check.wrong(
+                "link", i, "", f"found a second link {link.source} -> {link.target} by '{link.engine}'"
+            )
         seen.add((link.source, link.target, link.engine))
     for i, coherence in enumerate(board.coherent):
         if not check.memory("coherent", i, "memory", coherence.memory):
@@ -204,8 +233,13 @@ def _check_ways(check: _Check) -> None:
             known = check.known("coherent", i, "parties", name, "device or engine", parties, lost)
             if known and coherence.memory not in parties[name].memories:
                 memory = coherence.memory
-                check.wrong("coherent", i, "parties", f"'{name}' does not address '{memory}'",
-                            f"add '{memory}' to the memories of '{name}'")  # fmt: skip
+                check.wrong(
+                    "coherent",
+                    i,
+                    "parties",
+                    f"'{name}' does not address '{memory}'",
+                    f"add '{memory}' to the memories of '{name}'",
+                )
 
 
 def _check_queues(check: _Check) -> None:
@@ -223,8 +257,13 @@ def _check_queues(check: _Check) -> None:
             check.known("order", i, "after", order.after, f"queue of '{order.device}'", own, lost)
             check.known("order", i, "waits", order.waits, f"queue of '{order.device}'", own, lost)
             if order.after == order.waits:
-                check.wrong("order", i, "waits", f"queue '{order.waits}' waits for itself",
-                            "commands of one queue are in order anyway")  # fmt: skip
+                check.wrong(
+                    "order",
+                    i,
+                    "waits",
+                    f"queue '{order.waits}' waits for itself",
+                    "commands of one queue are in order anyway",
+                )
 
 
 # ------------------------------------------------------------------------------------- use
@@ -269,8 +308,10 @@ def _cut_off(board: Board, device: str) -> Iterator[tuple[str, str]]:
             message = f"'{host.name}' and '{device}' both address '{both[0]}', but neither sees what"
             yield f"{message} the other writes", coherence_hint(both[0], host.name, device)
             return
-        yield (f"no links lead from {way}, so it can be given no work",
-               f"add a [[link]] from '{sources[0]}' to '{targets[0]}'")  # fmt: skip
+        yield (
+            f"no links lead from {way}, so it can be given no work",
+            f"add a [[link]] from '{sources[0]}' to '{targets[0]}'",
+        )
 
 
 def coherence_hint(memory: str, *parties: str) -> str:

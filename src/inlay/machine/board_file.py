@@ -60,9 +60,7 @@ _KEY = re.compile(r"\s*(?:\"([^\"]+)\"|([\w-]+))\s*=")
 def board_names() -> tuple[str, ...]:
     """Return the names of the known boards, sorted."""
     folder = resources.files("inlay.machine") / "boards"
-    return tuple(
-        sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
-    )
+    return tuple(sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml")))
 
 
 def find_board(name: str | Board, use: Use | None = None) -> Board:
@@ -85,9 +83,10 @@ def find_board(name: str | Board, use: Use | None = None) -> Board:
         return read_board(path.stem, text_of(path), place=name, use=use)
     if name not in board_names() and Path(name).is_file():
         raise error(
-            "load.unknown-format", f"found the file {name}, needed a name that ends in .toml",
+            "load.unknown-format",
+            f"found the file {name}, needed a name that ends in .toml",
             hint="files of boards end in .toml, so that they are not taken for names",
-        )  # fmt: skip
+        )
     return read_board(name, board_text(name), place=f"{name}.toml", use=use)
 
 
@@ -103,9 +102,7 @@ def board_text(name: str) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def read_board(
-    name: str, text: str, *, place: str, use: Use | None = None
-) -> Board:
+def read_board(name: str, text: str, *, place: str, use: Use | None = None) -> Board:
     """Return the board that a TOML text describes; `use` as in `find_board`.
 
     Raises:
@@ -150,10 +147,15 @@ def check_board(board: Board, use: Use | None = None) -> Board:
     """
     findings = Collector()
     parts: dict[str, Sequence[Any]] = {
-        "arch": board.archs, "memory": board.memories, "device": board.devices,
-        "engine": board.engines, "queue": board.queues, "order": board.orders, "link": board.links,
+        "arch": board.archs,
+        "memory": board.memories,
+        "device": board.devices,
+        "engine": board.engines,
+        "queue": board.queues,
+        "order": board.orders,
+        "link": board.links,
         "coherent": board.coherent,
-    }  # fmt: skip
+    }
 
     def where(kind: str, index: int, key: str) -> Span:
         part = f", {kind} {getattr(parts[kind][index], 'name', index)}" if kind else ""
@@ -162,8 +164,9 @@ def check_board(board: Board, use: Use | None = None) -> Board:
     for kind, several in parts.items():
         for index, part in enumerate(several):
             for key, value, needed in _wrong_values(kind, part):
-                findings.error("board.invalid", f"found {key} = {value!r}, needed {needed}",
-                               span=where(kind, index, key))  # fmt: skip
+                findings.error(
+                    "board.invalid", f"found {key} = {value!r}, needed {needed}", span=where(kind, index, key)
+                )
     if not findings.has_fatal:
         check_parts(board, findings, where)
     if use is not None and not findings.has_fatal:
@@ -258,10 +261,18 @@ class _Reader:
         if all(a.name != NATIVE for a in archs):
             archs = (*archs, _THIS)
         return Board(
-            name, own.get("summary", ""), parts["device"], parts["memory"], archs,
-            parts["engine"], parts["link"], parts["queue"], parts["order"], parts["coherent"],
+            name,
+            own.get("summary", ""),
+            parts["device"],
+            parts["memory"],
+            archs,
+            parts["engine"],
+            parts["link"],
+            parts["queue"],
+            parts["order"],
+            parts["coherent"],
             own.get("default", ""),
-        )  # fmt: skip
+        )
 
     def _parts(self, kind: str) -> tuple[Any, ...]:
         given = self._table.get(kind, [])
@@ -298,9 +309,8 @@ class _Reader:
             self.lost[kind].add(name)
 
     def _values(
-        self, kind: str, index: int, table: Any, fields: Mapping[str, Field],
-        extra: Iterable[str] = (),
-    ) -> dict[str, Any]:  # fmt: skip
+        self, kind: str, index: int, table: Any, fields: Mapping[str, Field], extra: Iterable[str] = ()
+    ) -> dict[str, Any]:
         if not isinstance(table, dict):
             self._wrong(kind, index, "", f"found {table!r}, needed a table")
             return {}
@@ -323,9 +333,7 @@ class _Reader:
         return values
 
     def _wrong(self, kind: str, index: int, key: str, message: str, hint: str = "") -> None:
-        self._findings.error(
-            "board.invalid", message, span=self._lines.of(kind, index, key), hint=hint
-        )
+        self._findings.error("board.invalid", message, span=self._lines.of(kind, index, key), hint=hint)
 
 
 def _shown(value: Any) -> str:

@@ -149,48 +149,94 @@ class Field:
 
 _NAME = Field(_word, needed=True)
 TABLES: dict[str, tuple[type, dict[str, Field]]] = {
-    "arch": (Arch, {
-        "name": _NAME, "summary": Field(_text), "generator": Field(_text),
-        "loader": Field(_text), "operators": Field(_texts), "dtypes": Field(_texts),
-        "parameters": Field(_settings), "detect": Field(_flag),
-        "macs_per_ns": Field(_rate), "elements_per_ns": Field(_rate),
-        "transcendentals_per_ns": Field(_rate), "launch_ns": Field(_time),
-        "vector_bytes": Field(_vector), "vector_registers": Field(_positive),
-        "l1_bytes": Field(_size), "l2_bytes": Field(_size), "l3_bytes": Field(_size),
-        "stack_bytes": Field(_size), "index_bits": Field(_index_bits),
-        "dot": Field(_dot_products), "fma": Field(_flag),
-    }),
-    "memory": (Pool, {
-        "name": _NAME, "kind": Field(_one_of(PoolKind)), "alignment": Field(_power),
-        "bytes": Field(read_bytes), "banks": Field(_positive), "keeps": Field(_one_of(Keeps)),
-        "owner": Field(_text), "bytes_per_ns": Field(_rate), "latency_ns": Field(_time),
-    }),
-    "device": (Device, {
-        "name": _NAME, "arch": _NAME, "memories": Field(_some_texts, needed=True),
-        "shares": Field(_text),
-    }),
-    "engine": (Engine, {
-        "name": _NAME, "memories": Field(_some_texts, needed=True), "device": Field(_text),
-        "dims": Field(_positive), "queues": Field(_positive),
-    }),
+    "arch": (
+        Arch,
+        {
+            "name": _NAME,
+            "summary": Field(_text),
+            "generator": Field(_text),
+            "loader": Field(_text),
+            "operators": Field(_texts),
+            "dtypes": Field(_texts),
+            "parameters": Field(_settings),
+            "detect": Field(_flag),
+            "macs_per_ns": Field(_rate),
+            "elements_per_ns": Field(_rate),
+            "transcendentals_per_ns": Field(_rate),
+            "launch_ns": Field(_time),
+            "vector_bytes": Field(_vector),
+            "vector_registers": Field(_positive),
+            "l1_bytes": Field(_size),
+            "l2_bytes": Field(_size),
+            "l3_bytes": Field(_size),
+            "stack_bytes": Field(_size),
+            "index_bits": Field(_index_bits),
+            "dot": Field(_dot_products),
+            "fma": Field(_flag),
+        },
+    ),
+    "memory": (
+        Pool,
+        {
+            "name": _NAME,
+            "kind": Field(_one_of(PoolKind)),
+            "alignment": Field(_power),
+            "bytes": Field(read_bytes),
+            "banks": Field(_positive),
+            "keeps": Field(_one_of(Keeps)),
+            "owner": Field(_text),
+            "bytes_per_ns": Field(_rate),
+            "latency_ns": Field(_time),
+        },
+    ),
+    "device": (
+        Device,
+        {"name": _NAME, "arch": _NAME, "memories": Field(_some_texts, needed=True), "shares": Field(_text)},
+    ),
+    "engine": (
+        Engine,
+        {
+            "name": _NAME,
+            "memories": Field(_some_texts, needed=True),
+            "device": Field(_text),
+            "dims": Field(_positive),
+            "queues": Field(_positive),
+        },
+    ),
     "queue": (Queue, {"name": _NAME, "device": _NAME, "depth": Field(_positive)}),
-    "order": (Order, {
-        "device": _NAME, "after": _NAME, "waits": _NAME,
-        "kind": Field(_one_of(OrderKind), needed=True), "most": Field(_positive),
-    }),
-    "link": (Link, {
-        "from": Field(_text, needed=True, field="source"),
-        "to": Field(_text, needed=True, field="target"), "engine": _NAME,
-        "bytes_per_ns": Field(_rate), "latency_ns": Field(_time),
-    }),
-    "coherent": (Coherence, {
-        "memory": _NAME, "parties": Field(_some_texts, needed=True),
-    }),
-}  # fmt: skip
+    "order": (
+        Order,
+        {
+            "device": _NAME,
+            "after": _NAME,
+            "waits": _NAME,
+            "kind": Field(_one_of(OrderKind), needed=True),
+            "most": Field(_positive),
+        },
+    ),
+    "link": (
+        Link,
+        {
+            "from": Field(_text, needed=True, field="source"),
+            "to": Field(_text, needed=True, field="target"),
+            "engine": _NAME,
+            "bytes_per_ns": Field(_rate),
+            "latency_ns": Field(_time),
+        },
+    ),
+    "coherent": (Coherence, {"memory": _NAME, "parties": Field(_some_texts, needed=True)}),
+}
 TOP = {"summary": Field(_text), "default": Field(_text)}
 SPEED = ("macs_per_ns", "elements_per_ns", "transcendentals_per_ns", "launch_ns")
 FACTS = (
-    "vector_bytes", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes", "stack_bytes",
-    "index_bits", "dot", "fma",
-)  # fmt: skip
+    "vector_bytes",
+    "vector_registers",
+    "l1_bytes",
+    "l2_bytes",
+    "l3_bytes",
+    "stack_bytes",
+    "index_bits",
+    "dot",
+    "fma",
+)
 """Keys of an architecture that are fields of `Target`."""

@@ -27,25 +27,75 @@ _NEEDED = {"x86_64": frozenset({"sse4.1"}), "aarch64": frozenset[str]()}
 
 # Linux spells a few features of x86 differently from LLVM; others differ only by underscores.
 _X86_NAMES = {
-    "sse4_1": "sse4.1", "sse4_2": "sse4.2", "avx512_vnni": "avx512vnni",
-    "avx512_bf16": "avx512bf16", "avx512_fp16": "avx512fp16", "avx512_vbmi2": "avx512vbmi2",
+    "sse4_1": "sse4.1",
+    "sse4_2": "sse4.2",
+    "avx512_vnni": "avx512vnni",
+    "avx512_bf16": "avx512bf16",
+    "avx512_fp16": "avx512fp16",
+    "avx512_vbmi2": "avx512vbmi2",
     "avx512_bitalg": "avx512bitalg",
-    "avx512_vpopcntdq": "avx512vpopcntdq", "lahf_lm": "sahf", "abm": "lzcnt",
-}  # fmt: skip
+    "avx512_vpopcntdq": "avx512vpopcntdq",
+    "lahf_lm": "sahf",
+    "abm": "lzcnt",
+}
 # Features that change which code is selected; the rest of the flags do not matter here.
 _X86_USED = (
-    "sse3", "ssse3", "sse4.1", "sse4.2", "popcnt", "lzcnt", "bmi", "bmi2", "movbe", "avx", "avx2",
-    "fma", "f16c", "avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl", "avx512vnni",
-    "avx512vbmi", "avx512vbmi2", "avx512ifma", "avx512bf16", "avx512fp16", "avx512bitalg",
-    "avx512vpopcntdq", "avxvnni", "cx16", "gfni", "sahf",
-)  # fmt: skip
-_ARM_NAMES = {"asimd": "neon", "asimddp": "dotprod", "fphp": "fullfp16", "i8mm": "i8mm",
-              "bf16": "bf16", "sve": "sve", "sve2": "sve2", "atomics": "lse"}  # fmt: skip
+    "sse3",
+    "ssse3",
+    "sse4.1",
+    "sse4.2",
+    "popcnt",
+    "lzcnt",
+    "bmi",
+    "bmi2",
+    "movbe",
+    "avx",
+    "avx2",
+    "fma",
+    "f16c",
+    "avx512f",
+    "avx512cd",
+    "avx512bw",
+    "avx512dq",
+    "avx512vl",
+    "avx512vnni",
+    "avx512vbmi",
+    "avx512vbmi2",
+    "avx512ifma",
+    "avx512bf16",
+    "avx512fp16",
+    "avx512bitalg",
+    "avx512vpopcntdq",
+    "avxvnni",
+    "cx16",
+    "gfni",
+    "sahf",
+)
+_ARM_NAMES = {
+    "asimd": "neon",
+    "asimddp": "dotprod",
+    "fphp": "fullfp16",
+    "i8mm": "i8mm",
+    "bf16": "bf16",
+    "sve": "sve",
+    "sve2": "sve2",
+    "atomics": "lse",
+}
 _USED = {"x86_64": _X86_USED, "aarch64": tuple(_ARM_NAMES.values())}
 _CPUS = (
-    "znver1", "znver2", "znver3", "znver4", "znver5", "skylake-avx512", "icelake-server",
-    "sapphirerapids", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4",
-)  # fmt: skip
+    "znver1",
+    "znver2",
+    "znver3",
+    "znver4",
+    "znver5",
+    "skylake-avx512",
+    "icelake-server",
+    "sapphirerapids",
+    "x86-64",
+    "x86-64-v2",
+    "x86-64-v3",
+    "x86-64-v4",
+)
 _CACHES = (32 << 10, 512 << 10, 8 << 20)
 _MOST_CACHE = 1 << 32
 
@@ -146,9 +196,7 @@ def host() -> Target:
     Raises:
         UnsupportedError: `target.unknown-host`, `target.missing-feature`.
     """
-    arch = {"amd64": "x86_64", "arm64": "aarch64"}.get(
-        platform.machine().lower(), platform.machine()
-    )
+    arch = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine())
     info = _cpu_info()
     features = _features(arch, info) if arch in _NEEDED else ()
     _check_known(arch, features)
@@ -173,10 +221,14 @@ def offered(words: str) -> Target:
     wide, registers = _vectors(arch, features)
     cpu = facts.get("cpu", "")
     return Target(
-        arch, cpu if cpu in _CPUS and arch == "x86_64" else "generic", features, wide, registers,
+        arch,
+        cpu if cpu in _CPUS and arch == "x86_64" else "generic",
+        features,
+        wide,
+        registers,
         *(_cache_size(facts.get(f"l{i}", ""), default) for i, default in enumerate(_CACHES, 1)),
         dot=_dot_products(features),
-    )  # fmt: skip
+    )
 
 
 def _cache_size(text: str, default: int) -> int:

@@ -67,9 +67,8 @@ def find_aliases(root: Function) -> Aliases:
         finder.function(root)
         if finder.joined == joined:
             return Aliases(
-                finder.shows, finder.homes, frozenset(finder.constants), finder.names,
-                frozenset(finder.loops),
-            )  # fmt: skip
+                finder.shows, finder.homes, frozenset(finder.constants), finder.names, frozenset(finder.loops)
+            )
         joined = finder.joined
 
 

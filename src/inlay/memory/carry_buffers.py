@@ -97,9 +97,7 @@ def _rewrite(function: Function) -> Function:
 class _Uses:
     """Where variables are mentioned in a function, and whether that lets them be overwritten."""
 
-    def __init__(
-        self, root: Function, loops: frozenset[Var], known: Mapping[Var, Expr]
-    ) -> None:
+    def __init__(self, root: Function, loops: frozenset[Var], known: Mapping[Var, Expr]) -> None:
         self._mentions: dict[Var, list[Expr]] = {}
         self._names: dict[Expr, Var] = {value: var for var, value in known.items()}
         self._kept: set[Var] = set()  # mentioned in functions that may run later
@@ -148,9 +146,7 @@ class _Uses:
         return self._names.get(value)
 
 
-def _carries(
-    var: Var, node: Function, known: Mapping[Var, Expr], uses: _Uses
-) -> Iterator[_Carry]:
+def _carries(var: Var, node: Function, known: Mapping[Var, Expr], uses: _Uses) -> Iterator[_Carry]:
     again = [v for v in values(node.body) if isinstance(v, Call) and v.callee is var]
     inner = set(bound_symbols(node))
     own = definitions(node.body)
@@ -216,9 +212,7 @@ def _leaving(body: Expr) -> set[Expr]:
             pending.extend(nested(tail))
         elif isinstance(tail, Var):
             found.add(tail)
-            found.update(
-                let.value for let in lets if let.var is tail and isinstance(let.value, Tuple)
-            )
+            found.update(let.value for let in lets if let.var is tail and isinstance(let.value, Tuple))
     return found
 
 
@@ -281,9 +275,7 @@ class _Rewriter:
             case If(then=then, otherwise=otherwise):
                 return replace(value, then=self.block(then), otherwise=self.block(otherwise))
             case Match(arms=arms):
-                return replace(
-                    value, arms=tuple(Arm(arm.pattern, self.block(arm.body)) for arm in arms)
-                )
+                return replace(value, arms=tuple(Arm(arm.pattern, self.block(arm.body)) for arm in arms))
             case Call(callee=Var() as callee) if callee in self.loops:
                 loop = self.loops[callee]
                 extra = self._again(value, loop) if callee in self.inside else _made(loop, before)

@@ -134,9 +134,14 @@ class _Part:
         wrong = violations(self.buffers, offsets, capacity=self.room)
         assert not wrong, f"the plan of {self.pool.name} is wrong: {wrong[:1]}"
         return Bank(
-            self.pool.name, self.pool.kind, self.pool.alignment, size, max_live(self.buffers),
-            sum(b.size for b in self.buffers), dict(zip(self.storages, offsets, strict=True)),
-        )  # fmt: skip
+            self.pool.name,
+            self.pool.kind,
+            self.pool.alignment,
+            size,
+            max_live(self.buffers),
+            sum(b.size for b in self.buffers),
+            dict(zip(self.storages, offsets, strict=True)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,9 +292,7 @@ def _not_fixed(storage: Storage, size: int | None, known: Known) -> str:
 
 
 def _full(part: _Part, storage: Storage, end: int) -> str:
-    beside = [
-        (b.size, b.id) for b in part.buffers if b.lower <= end and storage.start < b.upper
-    ]
+    beside = [(b.size, b.id) for b in part.buffers if b.lower <= end and storage.start < b.upper]
     largest = ", ".join(f"{name} with {size}" for size, name in sorted(beside, reverse=True)[:3])
     return f"{part.pool.name}: it has {part.room} bytes left" + (
         f", and needs at the same time {largest}" if beside else ""

@@ -46,15 +46,7 @@ from inlay.ir.module import Module
 from inlay.ir.place import Place
 from inlay.ir.type_printer import type_text
 from inlay.ir.types import STORAGE, UNIT, ExistsType, TensorType, TupleType, Type
-from inlay.ops.memory import (
-    ALLOC_STORAGE,
-    INVOKE,
-    OWN,
-    TENSOR_AT,
-    InvokeAttrs,
-    StorageAttrs,
-    TensorAtAttrs,
-)
+from inlay.ops.memory import ALLOC_STORAGE, INVOKE, OWN, TENSOR_AT, InvokeAttrs, StorageAttrs, TensorAtAttrs
 from inlay.passes.contract import Pass, PassContext, Property
 
 Binding = tuple[Var, Expr, Span]
@@ -149,9 +141,7 @@ class _Writer:
             case If(then=then, otherwise=otherwise):
                 return replace(value, then=self.block(then), otherwise=self.block(otherwise))
             case Match(arms=arms):
-                return replace(
-                    value, arms=tuple(Arm(arm.pattern, self.block(arm.body)) for arm in arms)
-                )
+                return replace(value, arms=tuple(Arm(arm.pattern, self.block(arm.body)) for arm in arms))
             case _:
                 return value
 

@@ -109,9 +109,7 @@ class Activation:
     positions: int = 0
 
 
-def find_lifetimes(
-    name: str, function: Function, module: Module, loops: frozenset[Var]
-) -> list[Activation]:
+def find_lifetimes(name: str, function: Function, module: Module, loops: frozenset[Var]) -> list[Activation]:
     """Return the activations of a function of the module: its own, then those of local functions.
 
     Args:
@@ -276,9 +274,15 @@ class _Walker:
             raise InternalError("storage of a size that is no constant", where=str(call.span))
         at = self._position
         self._storage[var] = Storage(
-            [var], size.value, attrs.alignment, attrs.memories, at, at,
-            name=var.name.removesuffix(".s"), span=call.span,
-        )  # fmt: skip
+            [var],
+            size.value,
+            attrs.alignment,
+            attrs.memories,
+            at,
+            at,
+            name=var.name.removesuffix(".s"),
+            span=call.span,
+        )
 
     def _tensor(self, call: Call) -> frozenset[Var]:
         storage = call.args[0]
@@ -316,9 +320,7 @@ class _Walker:
 
     def _place(self, used: Sequence[frozenset[Var]], reads: int) -> None:
         """Give a kernel its chain, and the storages that it writes."""
-        chain, clock = self._chains.place(
-            self._storage[var].clock for refers in used for var in refers
-        )
+        chain, clock = self._chains.place(self._storage[var].clock for refers in used for var in refers)
         for refers in used[reads:]:
             for storage in map(self._storage.__getitem__, refers):
                 if not storage.clock:

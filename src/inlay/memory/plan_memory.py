@@ -159,15 +159,11 @@ class BlockOptions:
 def run(module: Module, context: PassContext) -> Module:
     """Plan every function, and say how it went in the remarks."""
     options = context.options_for(BlockOptions)
-    planned, plans = plan_module(
-        module, context.options_for(MemoryOptions), overlap=options.overlap
-    )
+    planned, plans = plan_module(module, context.options_for(MemoryOptions), overlap=options.overlap)
     if options.watch is not None:
         options.watch(plans)
     for plan in plans:
-        context.remarks.add(
-            Remark("plan-memory", "planned", "block", f"{plan.name}: {describe(plan)}")
-        )
+        context.remarks.add(Remark("plan-memory", "planned", "block", f"{plan.name}: {describe(plan)}"))
     return planned
 
 
@@ -232,9 +228,7 @@ def _inputs(activation: Activation, options: MemoryOptions) -> list[Storage]:
     return found
 
 
-def _constants(
-    module: Module, options: MemoryOptions, chooser: Chooser
-) -> Iterator[FunctionPlan]:
+def _constants(module: Module, options: MemoryOptions, chooser: Chooser) -> Iterator[FunctionPlan]:
     """Put constants into the first memory with room for them, where memories have fixed sizes."""
     sizes = {
         id(e.value): align(e.value.nbytes, ALIGNMENT)
@@ -253,9 +247,8 @@ def _constants(
 
 
 def _known(
-    module: Module, name: str, activation: Activation, around: Known | None,
-    recursive: Collection[str],
-) -> Known:  # fmt: skip
+    module: Module, name: str, activation: Activation, around: Known | None, recursive: Collection[str]
+) -> Known:
     """Return what is known when a function begins; local ones may be active several times."""
     dims = activation.function.dims
     ranges = dict(around.ranges) if around is not None else {}
@@ -283,9 +276,7 @@ class _Placement:
     counted: Mapping[Var, str]
 
 
-def _plan(
-    activation: Activation, chosen: Chosen, *, overlap: bool
-) -> tuple[_Placement, FunctionPlan]:
+def _plan(activation: Activation, chosen: Chosen, *, overlap: bool) -> tuple[_Placement, FunctionPlan]:
     blocks: dict[str, tuple[Var, Int, int]] = {}
     offsets: dict[Var, tuple[Var, Int]] = {}
     parts: list[MemoryPart] = []
@@ -316,9 +307,7 @@ def _plan(
         parts.append(MemoryPart(bank.memory, bank.kind, *sizes, members))
     counted = tuple((s.name, why) for s, (_, why) in chosen.counted.items())
     memories = {var: memory for s, (memory, _) in chosen.counted.items() for var in s.vars}
-    return _Placement(blocks, offsets, memories), FunctionPlan(
-        activation.name, tuple(parts), counted
-    )
+    return _Placement(blocks, offsets, memories), FunctionPlan(activation.name, tuple(parts), counted)
 
 
 def _block(memory: str) -> Var:
@@ -328,9 +317,7 @@ def _block(memory: str) -> Var:
 def pack_chains(storages: Sequence[Storage]) -> list[Packed]:
     """Pack the storages of each chain by themselves."""
     chains = sorted({s.chain for s in storages})
-    return [
-        packed for n in chains for packed in pack_classes([s for s in storages if s.chain == n])
-    ]
+    return [packed for n in chains for packed in pack_classes([s for s in storages if s.chain == n])]
 
 
 def pack_classes(storages: Sequence[Storage]) -> list[Packed]:
@@ -406,9 +393,7 @@ class _Rewriter:
             case If(then=then, otherwise=otherwise):
                 return replace(value, then=self._block(then), otherwise=self._block(otherwise))
             case Match(arms=arms):
-                return replace(
-                    value, arms=tuple(Arm(arm.pattern, self._block(arm.body)) for arm in arms)
-                )
+                return replace(value, arms=tuple(Arm(arm.pattern, self._block(arm.body)) for arm in arms))
             case Call(callee=OpRef(op=op), args=(Var() as storage, *_)) if (
                 op is TENSOR_AT and storage in self._offsets
             ):

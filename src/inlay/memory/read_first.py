@@ -82,9 +82,7 @@ class _Update:
 class _Mover:
     """Goes through the blocks of a function of the module."""
 
-    def __init__(
-        self, module: Module, context: PassContext, root: Function, *, is_entry: bool
-    ) -> None:
+    def __init__(self, module: Module, context: PassContext, root: Function, *, is_entry: bool) -> None:
         self._kernels: Mapping[str, Kernel] = module.kernels
         self._context = context
         self._root = root
@@ -258,9 +256,13 @@ class _Mover:
             if var in known.constants:
                 continue
             if known.homes[var] is not inside:
-                self._say(update, "captured", f"'{var.name}' is made outside, for all of its turns"
-                          if inside in known.loops else
-                          f"'{var.name}' is made outside of it")  # fmt: skip
+                self._say(
+                    update,
+                    "captured",
+                    f"'{var.name}' is made outside, for all of its turns"
+                    if inside in known.loops
+                    else f"'{var.name}' is made outside of it",
+                )
             elif self._is_entry and var in self._root.params:
                 self._say(update, "input", f"'{var.name}' is an input, which belongs to the caller")
         call = update.let.value
@@ -280,9 +282,7 @@ class _Mover:
             return
         self._said.add(update.let)
         reads = free_vars(reader)
-        views = sorted(
-            v.name for v in reads if v is not update.tensor and self._reads((v,), update)
-        )
+        views = sorted(v.name for v in reads if v is not update.tensor and self._reads((v,), update))
         through = f" as '{views[0]}'" if views and update.tensor not in reads else ""
         self._say(
             update,
@@ -326,9 +326,4 @@ def _name(value: Expr) -> str:
             return "what follows"
 
 
-PASS = Pass(
-    __name__,
-    run,
-    "move reads of a tensor before its update",
-    requires=(Property.ANF,),
-)
+PASS = Pass(__name__, run, "move reads of a tensor before its update", requires=(Property.ANF,))

@@ -315,9 +315,20 @@ def define(
         doc=doc,
     )
     return OpDef(
-        op, pattern, reference, compute, loops, decompose, commutative, samples, update=update,
-        form_of=form_of, cost=cost, terms=terms, stands_alone=stands_alone,
-    )  # fmt: skip
+        op,
+        pattern,
+        reference,
+        compute,
+        loops,
+        decompose,
+        commutative,
+        samples,
+        update=update,
+        form_of=form_of,
+        cost=cost,
+        terms=terms,
+        stands_alone=stands_alone,
+    )
 
 
 def by_name(definitions: Sequence[OpDef]) -> dict[str, OpDef]:

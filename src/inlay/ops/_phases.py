@@ -92,11 +92,7 @@ def weights_of(w: Array, groups: int, axes: Sequence[Axis], chosen: Sequence[int
 
 
 def interleaved(
-    b: Builder,
-    groups: int,
-    axes: Sequence[Axis],
-    result: TensorType,
-    conv: Callable[[tuple[int, ...]], Expr],
+    b: Builder, groups: int, axes: Sequence[Axis], result: TensorType, conv: Callable[[tuple[int, ...]], Expr]
 ) -> Expr:
     """Return the transposed convolution of the convolutions for each choice of classes.
 

@@ -91,20 +91,30 @@ def mapped(
 
         return pointwise(result.shape, operands, body, name)
 
-    def samples() -> list[Sample]:
-        made: list[Sample] = []
-        x = noise((2, 3, 5), F32 if F32 in domain else domain[0], low=-3, high=3, seed=name)
-        for setting in settings:
-            made += [Sample(f"edges {d}", setting, (edges(d),), (("n",),)) for d in domain]
-            made.append(Sample("rank 3", setting, (x,), (("a", 3, "b"),)))
-        made.append(Sample("rank 0", settings[0], (x[0, 0, 0:1].reshape(()),)))
-        made.append(Sample("empty", settings[0], (x[:0],), (("a", 3, 5),)))
-        return made
-
     return define(
-        name, attrs, rule, 1, FusionPattern.ELEMENTWISE, doc, reference=reference, compute=compute,
-        samples=samples, in_place=() if to_bool else (0,), cost=cost,
-    )  # fmt: skip
+        name,
+        attrs,
+        rule,
+        1,
+        FusionPattern.ELEMENTWISE,
+        doc,
+        reference=reference,
+        compute=compute,
+        samples=lambda: _mapped_samples(name, settings, domain),
+        in_place=() if to_bool else (0,),
+        cost=cost,
+    )
+
+
+def _mapped_samples(name: str, settings: Sequence[object], domain: Domain) -> list[Sample]:
+    made: list[Sample] = []
+    x = noise((2, 3, 5), F32 if F32 in domain else domain[0], low=-3, high=3, seed=name)
+    for setting in settings:
+        made += [Sample(f"edges {d}", setting, (edges(d),), (("n",),)) for d in domain]
+        made.append(Sample("rank 3", setting, (x,), (("a", 3, "b"),)))
+    made.append(Sample("rank 0", settings[0], (x[0, 0, 0:1].reshape(()),)))
+    made.append(Sample("empty", settings[0], (x[:0],), (("a", 3, 5),)))
+    return made
 
 
 def binary(
@@ -149,9 +159,19 @@ def binary(
         ]
 
     return define(
-        name, NoAttrs, rule, 2, FusionPattern.BROADCAST, doc, reference=reference, compute=compute,
-        samples=samples, commutative=commutative, in_place=() if to_bool else (0, 1), cost=cost,
-    )  # fmt: skip
+        name,
+        NoAttrs,
+        rule,
+        2,
+        FusionPattern.BROADCAST,
+        doc,
+        reference=reference,
+        compute=compute,
+        samples=samples,
+        commutative=commutative,
+        in_place=() if to_bool else (0, 1),
+        cost=cost,
+    )
 
 
 def scalar_binary(op: BinaryOp) -> Callable[[ScalarValue, ScalarValue], ScalarValue]:

@@ -6,18 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from inlay.arith.dtype import ALL, BF16, BOOL, F16, F32, F64, STRING, DType
-from inlay.arith.expr import (
-    FloorDiv,
-    Int,
-    Max,
-    Min,
-    Mod,
-    Sym,
-    floordiv,
-    lit,
-    maximum,
-    minimum,
-)
+from inlay.arith.expr import FloorDiv, Int, Max, Min, Mod, Sym, floordiv, lit, maximum, minimum
 from inlay.ir.op import TypeContext
 from inlay.ir.type_printer import type_text
 from inlay.ir.types import IntType, ShapeType, TensorType, Type
@@ -80,18 +69,14 @@ def same_dtype(ctx: TypeContext, needed: DType, found: DType, what: str) -> None
 def of_rank(ctx: TypeContext, t: TensorType, rank: int, what: str) -> TensorType:
     """Require a rank."""
     if len(t.shape) != rank:
-        raise ctx.fail(
-            f"{what} has rank {len(t.shape)}, needed rank {rank}", id="type.rank-mismatch"
-        )
+        raise ctx.fail(f"{what} has rank {len(t.shape)}, needed rank {rank}", id="type.rank-mismatch")
     return t
 
 
 def least_rank(ctx: TypeContext, t: TensorType, rank: int, what: str) -> TensorType:
     """Require at least a rank."""
     if len(t.shape) < rank:
-        raise ctx.fail(
-            f"{what} has rank {len(t.shape)}, needed at least {rank}", id="type.rank-mismatch"
-        )
+        raise ctx.fail(f"{what} has rank {len(t.shape)}, needed at least {rank}", id="type.rank-mismatch")
     return t
 
 
@@ -135,9 +120,7 @@ def _crossing(t: Type) -> str:
 def axis_of(ctx: TypeContext, axis: int, rank: int) -> int:
     """Return an axis counted from the front; negative ones count from the end."""
     if not -rank <= axis < rank:
-        raise ctx.fail(
-            f"found axis {axis}, needed one of a tensor of rank {rank}", id="type.bad-axis"
-        )
+        raise ctx.fail(f"found axis {axis}, needed one of a tensor of rank {rank}", id="type.bad-axis")
     return axis % rank
 
 

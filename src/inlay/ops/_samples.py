@@ -10,9 +10,31 @@ import numpy as np
 from inlay.arith.dtype import BOOL, STRING, DType
 
 EDGE_FLOATS: tuple[float, ...] = (
-    0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-6, -1e-6, 3.0, -7.25, 20.0, -20.0, 88.0,
-    -88.0, 200.0, -200.0, 6.0, -3.0, float("inf"), float("-inf"), float("nan"),
-)  # fmt: skip
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    1.5,
+    2.5,
+    -2.5,
+    1e-6,
+    -1e-6,
+    3.0,
+    -7.25,
+    20.0,
+    -20.0,
+    88.0,
+    -88.0,
+    200.0,
+    -200.0,
+    6.0,
+    -3.0,
+    float("inf"),
+    float("-inf"),
+    float("nan"),
+)
 
 
 def noise(

@@ -46,11 +46,16 @@ class Windows:
         """Return how many windows there are along each axis."""
         return tuple(
             rules.window_dim(
-                ctx, sizes[a], self.kernel[a], stride=self.strides[a],
-                dilation=self.dilations[a], pad=(self.before[a], self.after[a]), ceil=ceil,
+                ctx,
+                sizes[a],
+                self.kernel[a],
+                stride=self.strides[a],
+                dilation=self.dilations[a],
+                pad=(self.before[a], self.after[a]),
+                ceil=ceil,
             )
             for a in range(self.count)
-        )  # fmt: skip
+        )
 
     def span(self, out: Sequence[Int]) -> tuple[Int, ...]:
         """Return how many elements the windows of each axis cover from the first padding on."""
@@ -61,9 +66,7 @@ class Windows:
 
     def at(self, windows: Sequence[Int], inside: Sequence[Int]) -> tuple[Int, ...]:
         """Return the index into the padded axes of an element of a window."""
-        return tuple(
-            windows[a] * self.strides[a] + inside[a] * self.dilations[a] for a in range(self.count)
-        )
+        return tuple(windows[a] * self.strides[a] + inside[a] * self.dilations[a] for a in range(self.count))
 
     def axes(self) -> list[te.Axis]:
         """Return reduction axes over the window."""
@@ -90,10 +93,7 @@ def resolve(
 
 
 def accepted(
-    kernel: Sequence[Int],
-    strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-    pads: tuple[int, ...],
+    kernel: Sequence[Int], strides: tuple[int, ...], dilations: tuple[int, ...], pads: tuple[int, ...]
 ) -> Windows:
     """Return the numbers of a window that a type rule has accepted."""
     n = len(kernel)
@@ -102,13 +102,7 @@ def accepted(
 
 
 def padded(
-    x: te.Tensor,
-    first: int,
-    windows: Windows,
-    out: Sequence[Int],
-    fill: float,
-    *,
-    ceil: bool = False,
+    x: te.Tensor, first: int, windows: Windows, out: Sequence[Int], fill: float, *, ceil: bool = False
 ) -> te.Tensor:
     """Return `x` with its spatial axes, from `first` on, padded to what the windows cover.
 

@@ -39,9 +39,7 @@ def _area(ctx: TypeContext, a: BlockAttrs) -> Int:
     return lit(a.block * a.block)
 
 
-def _depth_to_space_compute(
-    a: BlockAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
+def _depth_to_space_compute(a: BlockAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (x,) = operands
     b, depth = lit(a.block), result.shape[1]
 
@@ -72,9 +70,7 @@ def _space_to_depth_rule(ctx: TypeContext, a: BlockAttrs, args: Types) -> Tensor
     return TensorType((n, c * area, floordiv(h, b), floordiv(w, b)), x.dtype)
 
 
-def _space_to_depth_compute(
-    a: BlockAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
+def _space_to_depth_compute(a: BlockAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (x,) = operands
     b, area = lit(a.block), lit(a.block * a.block)
 
@@ -105,12 +101,26 @@ def _block_samples() -> list[Sample]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("depth_to_space", BlockAttrs, _depth_to_space_rule, 1, FusionPattern.LAYOUT,
-           "[n, c*b*b, h, w] as [n, c, h*b, w*b]",
-           reference=_depth_to_space_reference, compute=_depth_to_space_compute,
-           samples=_block_samples),
-    define("space_to_depth", BlockAttrs, _space_to_depth_rule, 1, FusionPattern.LAYOUT,
-           "[n, c, h*b, w*b] as [n, c*b*b, h, w]",
-           reference=_space_to_depth_reference, compute=_space_to_depth_compute,
-           samples=_block_samples),
-)  # fmt: skip
+    define(
+        "depth_to_space",
+        BlockAttrs,
+        _depth_to_space_rule,
+        1,
+        FusionPattern.LAYOUT,
+        "[n, c*b*b, h, w] as [n, c, h*b, w*b]",
+        reference=_depth_to_space_reference,
+        compute=_depth_to_space_compute,
+        samples=_block_samples,
+    ),
+    define(
+        "space_to_depth",
+        BlockAttrs,
+        _space_to_depth_rule,
+        1,
+        FusionPattern.LAYOUT,
+        "[n, c, h*b, w*b] as [n, c*b*b, h, w]",
+        reference=_space_to_depth_reference,
+        compute=_space_to_depth_compute,
+        samples=_block_samples,
+    ),
+)

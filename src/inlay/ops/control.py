@@ -136,14 +136,12 @@ DEFINITIONS: tuple[OpDef, ...] = (
     _control(core_ops.BOOL_AND, _and, _samples((True, False), (True, True))),
     _control(core_ops.BOOL_OR, _or, _samples((True, False), (False, False))),
     _control(core_ops.BOOL_NOT, _not, _samples((True,), (False,))),
-    _control(core_ops.TO_CONTROL, _to_control,
-             _samples((np.asarray(7),), (np.asarray(True),), (ints(2, -1, 0),))),
+    _control(
+        core_ops.TO_CONTROL, _to_control, _samples((np.asarray(7),), (np.asarray(True),), (ints(2, -1, 0),))
+    ),
     _control(core_ops.TO_TENSOR, _to_tensor, _samples((7,), (True,), ((2, -1, 0),), ((),))),
     _control(core_ops.GET_ROW, _get_row, _samples((_X, 0), (_X, 2))),
     _control(core_ops.SET_ROW, _set_row, _samples((_X, 1, _X[2]))),
-    _control(core_ops.PUSH_ROW, _push_row,
-             _samples((_X, _X[1]), (_X[:0], _X[1]))),
-    OpDef(core_ops.ZEROS, FusionPattern.LAYOUT,
-          _zeros, _zeros_compute,
-          samples=_zero_samples),
-)  # fmt: skip
+    _control(core_ops.PUSH_ROW, _push_row, _samples((_X, _X[1]), (_X[:0], _X[1]))),
+    OpDef(core_ops.ZEROS, FusionPattern.LAYOUT, _zeros, _zeros_compute, samples=_zero_samples),
+)

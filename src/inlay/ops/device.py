@@ -10,15 +10,7 @@ from inlay.arith.dtype import F32
 from inlay.ir.expr import Call, Expr, Function, OpRef
 from inlay.ir.op import TypeContext
 from inlay.ir.type_printer import type_text
-from inlay.ir.types import (
-    AdtType,
-    ExistsType,
-    TensorType,
-    TupleType,
-    Type,
-    TypeVar,
-    UnknownType,
-)
+from inlay.ir.types import AdtType, ExistsType, TensorType, TupleType, Type, TypeVar, UnknownType
 from inlay.ir.walk import spine
 from inlay.loop import te
 from inlay.ops._define import Argument, FusionPattern, OpDef, Sample, define
@@ -119,13 +111,29 @@ def _copy_samples() -> list[Sample]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("device_copy", CopyAttrs, _copy_rule, 1, FusionPattern.OPAQUE,
-           "x, moved from one device or memory to another", reference=_same,
-           compute=_copy_compute, samples=_copy_samples),
-    define("on_device", OnDeviceAttrs, _same_rule, 1, FusionPattern.CONTROL,
-           "x, annotated with a device that a person wants it on; gone once places are planned",
-           reference=_same, samples=_annotation_samples, alias=0),
-)  # fmt: skip
+    define(
+        "device_copy",
+        CopyAttrs,
+        _copy_rule,
+        1,
+        FusionPattern.OPAQUE,
+        "x, moved from one device or memory to another",
+        reference=_same,
+        compute=_copy_compute,
+        samples=_copy_samples,
+    ),
+    define(
+        "on_device",
+        OnDeviceAttrs,
+        _same_rule,
+        1,
+        FusionPattern.CONTROL,
+        "x, annotated with a device that a person wants it on; gone once places are planned",
+        reference=_same,
+        samples=_annotation_samples,
+        alias=0,
+    ),
+)
 
 DEVICE_COPY, ON_DEVICE = (d.op for d in DEFINITIONS)
 

@@ -170,10 +170,9 @@ def _select_samples() -> list[Sample]:
         Sample("broadcast", none, (c, x, y), (("n", 1), ("b", 1, "m"), ("n", "m")), exact=True),
         Sample("bools", none, (c, c, ~c), (("n", 1),) * 3),
         Sample("i64", none, (np.asarray(c[0, 0]), noise((5,), I64), noise((5,), I64, seed="y"))),
-        *(Sample(f"{d}", none, (c, edges(d), edges(d)[::-1].copy()), exact=True)
-          for d in (F16, BF16, U8)),
+        *(Sample(f"{d}", none, (c, edges(d), edges(d)[::-1].copy()), exact=True) for d in (F16, BF16, U8)),
         Sample("empty", none, (c, x[:0], y), (("n", 1), ("b", 1, 4), ("n", 4))),
-    ]  # fmt: skip
+    ]
 
 
 def _cast_rule(ctx: TypeContext, attrs: CastAttrs, args: Types) -> TensorType:
@@ -225,17 +224,11 @@ def _bitcast_compute(a: CastAttrs, operands: Sequence[te.Tensor], result: Tensor
 
 def _bitcast_samples() -> list[Sample]:
     pairs = [(s, t) for s in _SEEN for t in _SEEN if s.bits == t.bits]
-    return [
-        Sample(f"{s} as {t}", CastAttrs(t), (edges(s),), (("n",),), exact=True) for s, t in pairs
-    ]
+    return [Sample(f"{s} as {t}", CastAttrs(t), (edges(s),), (("n",),), exact=True) for s, t in pairs]
 
 
 def _cast_samples() -> list[Sample]:
-    return [
-        Sample(f"{s} to {t}", CastAttrs(t), (edges(s),), (("n",),))
-        for s in ELEMENTS
-        for t in ELEMENTS
-    ]
+    return [Sample(f"{s} to {t}", CastAttrs(t), (edges(s),), (("n",),)) for s in ELEMENTS for t in ELEMENTS]
 
 
 # --------------------------------------------------------------------------- the table
@@ -245,31 +238,47 @@ DEFINITIONS: tuple[OpDef, ...] = (
     binary("add", "x + y; integers wrap", scalar_binary(BinaryOp.ADD), np.add, commutative=True),
     binary("sub", "x - y; integers wrap", scalar_binary(BinaryOp.SUB), np.subtract),
     binary("mul", "x * y; integers wrap", scalar_binary(BinaryOp.MUL), np.multiply, commutative=True),
-    binary("div", "x / y; integers truncate, and give 0 where y is 0", _div, _np_div,
-           cost=Cost.DIVISION),
-    binary("floor_div", "x / y rounded down; integers give 0 where y is 0",
-           _floor_div, _np_floor_div, cost=Cost.DIVISION),
-    binary("rem", "x - y * trunc(x / y), with the sign of x (C fmod); integers 0 where y is 0",
-           _rem, np.fmod, cost=Cost.DIVISION),
-    binary("mod", "x - y * floor(x / y), with the sign of y; integers 0 where y is 0",
-           _mod, _np_mod, cost=Cost.DIVISION),
-    binary("pow", "x to the power y; integers wrap, and give 0 where it is a fraction",
-           lambda x, y: te.intrinsic(IntrinsicOp.POW, x, y), _np_pow, cost=Cost.FUNCTION),
+    binary("div", "x / y; integers truncate, and give 0 where y is 0", _div, _np_div, cost=Cost.DIVISION),
+    binary(
+        "floor_div",
+        "x / y rounded down; integers give 0 where y is 0",
+        _floor_div,
+        _np_floor_div,
+        cost=Cost.DIVISION,
+    ),
+    binary(
+        "rem",
+        "x - y * trunc(x / y), with the sign of x (C fmod); integers 0 where y is 0",
+        _rem,
+        np.fmod,
+        cost=Cost.DIVISION,
+    ),
+    binary(
+        "mod",
+        "x - y * floor(x / y), with the sign of y; integers 0 where y is 0",
+        _mod,
+        _np_mod,
+        cost=Cost.DIVISION,
+    ),
+    binary(
+        "pow",
+        "x to the power y; integers wrap, and give 0 where it is a fraction",
+        lambda x, y: te.intrinsic(IntrinsicOp.POW, x, y),
+        _np_pow,
+        cost=Cost.FUNCTION,
+    ),
     binary("minimum", "the lesser; NaN if either is", te.minimum, np.minimum, commutative=True),
     binary("maximum", "the greater; NaN if either is", te.maximum, np.maximum, commutative=True),
     unary("neg", "-x; integers wrap", lambda x: -x, np.negative, domain=NUMBERS),
     unary("abs", "magnitude; the least integer wraps", _abs, np.abs, domain=NUMBERS),
     unary("sign", "-1, 0 or 1; NaN for NaN", _sign, np.sign, domain=NUMBERS),
-    unary("reciprocal", "1 / x", lambda x: 1.0 / x, lambda x: x.dtype.type(1) / x,
-           cost=Cost.DIVISION),
+    unary("reciprocal", "1 / x", lambda x: 1.0 / x, lambda x: x.dtype.type(1) / x, cost=Cost.DIVISION),
     unary("sqrt", "square root", lambda x: te.unary(UnaryOp.SQRT, x), np.sqrt, cost=Cost.DIVISION),
-    unary("rsqrt", "1 / sqrt(x)", call(IntrinsicOp.RSQRT), lambda x: 1 / np.sqrt(x),
-           cost=Cost.DIVISION),
+    unary("rsqrt", "1 / sqrt(x)", call(IntrinsicOp.RSQRT), lambda x: 1 / np.sqrt(x), cost=Cost.DIVISION),
     unary("floor", "rounded down", lambda x: te.unary(UnaryOp.FLOOR, x), np.floor),
     unary("ceil", "rounded up", lambda x: te.unary(UnaryOp.CEIL, x), np.ceil),
     unary("trunc", "rounded toward zero", lambda x: te.unary(UnaryOp.TRUNC, x), np.trunc),
-    unary("round", "rounded to nearest, ties to even",
-          lambda x: te.unary(UnaryOp.ROUND_EVEN, x), np.rint),
+    unary("round", "rounded to nearest, ties to even", lambda x: te.unary(UnaryOp.ROUND_EVEN, x), np.rint),
     # Transcendental functions
     unary("exp", "e to the power x", call(IntrinsicOp.EXP), np.exp, cost=Cost.FUNCTION),
     unary("log", "natural logarithm", call(IntrinsicOp.LOG), np.log, cost=Cost.FUNCTION),
@@ -282,54 +291,106 @@ DEFINITIONS: tuple[OpDef, ...] = (
     unary("sinh", "hyperbolic sine", call(IntrinsicOp.SINH), np.sinh, cost=Cost.FUNCTION),
     unary("cosh", "hyperbolic cosine", call(IntrinsicOp.COSH), np.cosh, cost=Cost.FUNCTION),
     unary("tanh", "hyperbolic tangent", call(IntrinsicOp.TANH), np.tanh, cost=Cost.FUNCTION),
-    unary("asinh", "inverse hyperbolic sine", call(IntrinsicOp.ASINH), np.arcsinh,
-           cost=Cost.FUNCTION),
-    unary("acosh", "inverse hyperbolic cosine", call(IntrinsicOp.ACOSH), np.arccosh,
-           cost=Cost.FUNCTION),
-    unary("atanh", "inverse hyperbolic tangent", call(IntrinsicOp.ATANH), np.arctanh,
-           cost=Cost.FUNCTION),
+    unary("asinh", "inverse hyperbolic sine", call(IntrinsicOp.ASINH), np.arcsinh, cost=Cost.FUNCTION),
+    unary("acosh", "inverse hyperbolic cosine", call(IntrinsicOp.ACOSH), np.arccosh, cost=Cost.FUNCTION),
+    unary("atanh", "inverse hyperbolic tangent", call(IntrinsicOp.ATANH), np.arctanh, cost=Cost.FUNCTION),
     unary("erf", "error function", call(IntrinsicOp.ERF), np_erf, cost=Cost.FUNCTION),
     # Predicates, logic, bits
     unary("is_nan", "whether x is NaN", predicate(IntrinsicOp.IS_NAN), np.isnan, to_bool=True),
     unary("is_inf", "whether x is infinite", predicate(IntrinsicOp.IS_INF), np.isinf, to_bool=True),
     unary("logical_not", "the other truth value", lambda x: ~x, np.logical_not, domain=BOOLS),
-    binary("logical_and", "both", lambda x, y: x & y, np.logical_and, domain=BOOLS,
-           commutative=True),
-    binary("logical_or", "either", lambda x, y: x | y, np.logical_or, domain=BOOLS,
-           commutative=True),
-    binary("logical_xor", "one and not the other", lambda x, y: x ^ y, np.logical_xor,
-           domain=BOOLS, commutative=True),
+    binary("logical_and", "both", lambda x, y: x & y, np.logical_and, domain=BOOLS, commutative=True),
+    binary("logical_or", "either", lambda x, y: x | y, np.logical_or, domain=BOOLS, commutative=True),
+    binary(
+        "logical_xor",
+        "one and not the other",
+        lambda x, y: x ^ y,
+        np.logical_xor,
+        domain=BOOLS,
+        commutative=True,
+    ),
     unary("bitwise_not", "every bit inverted", lambda x: ~x, np.invert, domain=INTEGERS),
-    binary("bitwise_and", "bits set in both", lambda x, y: x & y, np.bitwise_and,
-           domain=INTEGERS, commutative=True),
-    binary("bitwise_or", "bits set in either", lambda x, y: x | y, np.bitwise_or,
-           domain=INTEGERS, commutative=True),
-    binary("bitwise_xor", "bits set in one only", lambda x, y: x ^ y, np.bitwise_xor,
-           domain=INTEGERS, commutative=True),
+    binary(
+        "bitwise_and",
+        "bits set in both",
+        lambda x, y: x & y,
+        np.bitwise_and,
+        domain=INTEGERS,
+        commutative=True,
+    ),
+    binary(
+        "bitwise_or",
+        "bits set in either",
+        lambda x, y: x | y,
+        np.bitwise_or,
+        domain=INTEGERS,
+        commutative=True,
+    ),
+    binary(
+        "bitwise_xor",
+        "bits set in one only",
+        lambda x, y: x ^ y,
+        np.bitwise_xor,
+        domain=INTEGERS,
+        commutative=True,
+    ),
     _shift("shift_left", "x * 2**y; 0 where y is outside the width", BinaryOp.SHL, np.left_shift),
-    _shift("shift_right", "x / 2**y rounded down; 0 or the sign where y is outside the width",
-           BinaryOp.SHR, np.right_shift),
+    _shift(
+        "shift_right",
+        "x / 2**y rounded down; 0 or the sign where y is outside the width",
+        BinaryOp.SHR,
+        np.right_shift,
+    ),
     # Comparison
-    binary("equal", "x == y", lambda x, y: x.equals(y), np.equal, domain=ALL,
-           commutative=True, to_bool=True),
-    binary("not_equal", "x != y", lambda x, y: x.differs(y), np.not_equal, domain=ALL,
-           commutative=True, to_bool=True),
+    binary("equal", "x == y", lambda x, y: x.equals(y), np.equal, domain=ALL, commutative=True, to_bool=True),
+    binary(
+        "not_equal",
+        "x != y",
+        lambda x, y: x.differs(y),
+        np.not_equal,
+        domain=ALL,
+        commutative=True,
+        to_bool=True,
+    ),
     binary("less", "x < y", lambda x, y: x < y, np.less, to_bool=True),
     binary("less_equal", "x <= y", lambda x, y: x <= y, np.less_equal, to_bool=True),
     binary("greater", "x > y", lambda x, y: x > y, np.greater, to_bool=True),
     binary("greater_equal", "x >= y", lambda x, y: x >= y, np.greater_equal, to_bool=True),
     # Choice and conversion
-    define("select", NoAttrs, _select_rule, 3, FusionPattern.BROADCAST,
-           "x where the condition holds, else y",
-           reference=_select_reference,
-           compute=_select_compute, samples=_select_samples, in_place=(1, 2)),
-    define("bitcast", CastAttrs, _bitcast_rule, 1, FusionPattern.ELEMENTWISE,
-           "The bits of x as elements of `dtype`, which has as many.",
-           reference=_bitcast_reference, compute=_bitcast_compute,
-           samples=_bitcast_samples),
-    define("cast", CastAttrs, _cast_rule, 1, FusionPattern.ELEMENTWISE,
-           "value converted to dtype: floats to integers truncate and saturate, NaN gives 0; "
-           "integers to integers wrap; to bool compares with 0",
-           reference=_cast_reference, compute=_cast_compute, samples=_cast_samples,
-           in_place=(0,)),
-)  # fmt: skip
+    define(
+        "select",
+        NoAttrs,
+        _select_rule,
+        3,
+        FusionPattern.BROADCAST,
+        "x where the condition holds, else y",
+        reference=_select_reference,
+        compute=_select_compute,
+        samples=_select_samples,
+        in_place=(1, 2),
+    ),
+    define(
+        "bitcast",
+        CastAttrs,
+        _bitcast_rule,
+        1,
+        FusionPattern.ELEMENTWISE,
+        "The bits of x as elements of `dtype`, which has as many.",
+        reference=_bitcast_reference,
+        compute=_bitcast_compute,
+        samples=_bitcast_samples,
+    ),
+    define(
+        "cast",
+        CastAttrs,
+        _cast_rule,
+        1,
+        FusionPattern.ELEMENTWISE,
+        "value converted to dtype: floats to integers truncate and saturate, NaN gives 0; "
+        "integers to integers wrap; to bool compares with 0",
+        reference=_cast_reference,
+        compute=_cast_compute,
+        samples=_cast_samples,
+        in_place=(0,),
+    ),
+)

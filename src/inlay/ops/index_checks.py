@@ -86,9 +86,7 @@ def _extremes_reference(a: ColumnsAttrs, index: Array) -> Array:
     return extremes(index, a.columns)
 
 
-def _extremes_compute(
-    a: ColumnsAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
+def _extremes_compute(a: ColumnsAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (index,) = operands
     shape = index.shape[: index.ndim - 1] if a.columns else index.shape
 
@@ -141,11 +139,27 @@ def _check_samples() -> list[Sample]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("index_extremes", ColumnsAttrs, _extremes_rule, 1, FusionPattern.REDUCTION,
-           "least index and complement of the greatest, of all or of each column of the last dim",
-           reference=_extremes_reference, compute=_extremes_compute,
-           samples=_extremes_samples),
-    define("check_indices", IndicesAttrs, _check_rule, (3, None), FusionPattern.CONTROL,
-           "the index, if its extremes are inside axes of these sizes, or the program stops",
-           reference=_check_reference, effect=Effect.FAILS, alias=0, samples=_check_samples),
-)  # fmt: skip
+    define(
+        "index_extremes",
+        ColumnsAttrs,
+        _extremes_rule,
+        1,
+        FusionPattern.REDUCTION,
+        "least index and complement of the greatest, of all or of each column of the last dim",
+        reference=_extremes_reference,
+        compute=_extremes_compute,
+        samples=_extremes_samples,
+    ),
+    define(
+        "check_indices",
+        IndicesAttrs,
+        _check_rule,
+        (3, None),
+        FusionPattern.CONTROL,
+        "the index, if its extremes are inside axes of these sizes, or the program stops",
+        reference=_check_reference,
+        effect=Effect.FAILS,
+        alias=0,
+        samples=_check_samples,
+    ),
+)

@@ -115,13 +115,9 @@ def _gather_samples() -> list[Sample]:
         Sample("one", GatherAttrs(1), (x, np.asarray(2)), (n, ()), exact=True),
         Sample("i32", GatherAttrs(0), (x, ints(1, -1).astype(np.int32)), (n, ("k",)), exact=True),
         Sample("u8", GatherAttrs(0), (x, ints(1, 4).astype(np.uint8)), (n, ("k",)), exact=True),
-        Sample(
-            "outside", GatherAttrs(0, clamp=True), (x, ints(9, -9, 2**40)), (n, ("k",)), exact=True
-        ),
+        Sample("outside", GatherAttrs(0, clamp=True), (x, ints(9, -9, 2**40)), (n, ("k",)), exact=True),
         Sample("none", GatherAttrs(0), (x, ints()), (n, ("k",)), exact=True),
-        Sample(
-            "of nothing", GatherAttrs(0, clamp=True), (x[:0], ints(0, 1)), (n, ("k",)), exact=True
-        ),
+        Sample("of nothing", GatherAttrs(0, clamp=True), (x[:0], ints(0, 1)), (n, ("k",)), exact=True),
     ]
 
 
@@ -192,9 +188,7 @@ def _gather_nd_reference(a: BatchAttrs, x: Array, index: Array) -> Array:
     return picked.reshape(shape)
 
 
-def _gather_nd_compute(
-    a: BatchAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
+def _gather_nd_compute(a: BatchAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     x, index = operands
     depth = index.shape[-1].value or 0
     lead = index.ndim - 1
@@ -221,7 +215,7 @@ def _gather_nd_samples() -> list[Sample]:
         Sample("batches", BatchAttrs(2), (x, (ints(*range(6)) % 4).reshape(2, 3, 1)), exact=True),
         Sample("outside", BatchAttrs(clamp=True), (x, full * 9), exact=True),
         Sample("none", BatchAttrs(), (x, full[:0]), (n, ("k", 3)), exact=True),
-    ]  # fmt: skip
+    ]
 
 
 # --------------------------------------------------------------------------- one-hot, ranges
@@ -341,24 +335,71 @@ def _trilu_samples() -> list[Sample]:
 # --------------------------------------------------------------------------- the table
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("gather", GatherAttrs, _gather_rule, 2, FusionPattern.LAYOUT,
-           "slices of x along an axis, one for each index: its dims replace the axis",
-           reference=_gather_reference, compute=_gather_compute, samples=_gather_samples),
-    define("gather_elements", AxisAttrs, _elements_rule, 2, FusionPattern.LAYOUT,
-           "elements of x at the index's own place, but along an axis where the index says",
-           reference=_elements_reference, compute=_elements_compute, samples=_elements_samples),
-    define("gather_nd", BatchAttrs, _gather_nd_rule, 2, FusionPattern.LAYOUT,
-           "slices of x at index tuples, which are the last dim of the index",
-           reference=_gather_nd_reference, compute=_gather_nd_compute,
-           samples=_gather_nd_samples),
-    define("one_hot", AxisAttrs, _one_hot_rule, 3, FusionPattern.LAYOUT,
-           "a new axis of depth (an int) with values[1] at each index and values[0] elsewhere",
-           reference=_one_hot_reference, compute=_one_hot_compute, samples=_one_hot_samples),
-    define("range", RangeAttrs, _range_rule, 3, FusionPattern.LAYOUT,
-           "start, start + step, ... as long as it is before limit; the operands are ints",
-           reference=_range_reference, compute=_range_compute, samples=_range_samples),
-    define("trilu", TriluAttrs, _trilu_rule, 2, FusionPattern.ELEMENTWISE,
-           "the upper or lower triangle of matrices from diagonal k (an int), else 0",
-           reference=_trilu_reference,
-           compute=_trilu_compute, samples=_trilu_samples, in_place=(0,)),
-)  # fmt: skip
+    define(
+        "gather",
+        GatherAttrs,
+        _gather_rule,
+        2,
+        FusionPattern.LAYOUT,
+        "slices of x along an axis, one for each index: its dims replace the axis",
+        reference=_gather_reference,
+        compute=_gather_compute,
+        samples=_gather_samples,
+    ),
+    define(
+        "gather_elements",
+        AxisAttrs,
+        _elements_rule,
+        2,
+        FusionPattern.LAYOUT,
+        "elements of x at the index's own place, but along an axis where the index says",
+        reference=_elements_reference,
+        compute=_elements_compute,
+        samples=_elements_samples,
+    ),
+    define(
+        "gather_nd",
+        BatchAttrs,
+        _gather_nd_rule,
+        2,
+        FusionPattern.LAYOUT,
+        "slices of x at index tuples, which are the last dim of the index",
+        reference=_gather_nd_reference,
+        compute=_gather_nd_compute,
+        samples=_gather_nd_samples,
+    ),
+    define(
+        "one_hot",
+        AxisAttrs,
+        _one_hot_rule,
+        3,
+        FusionPattern.LAYOUT,
+        "a new axis of depth (an int) with values[1] at each index and values[0] elsewhere",
+        reference=_one_hot_reference,
+        compute=_one_hot_compute,
+        samples=_one_hot_samples,
+    ),
+    define(
+        "range",
+        RangeAttrs,
+        _range_rule,
+        3,
+        FusionPattern.LAYOUT,
+        "start, start + step, ... as long as it is before limit; the operands are ints",
+        reference=_range_reference,
+        compute=_range_compute,
+        samples=_range_samples,
+    ),
+    define(
+        "trilu",
+        TriluAttrs,
+        _trilu_rule,
+        2,
+        FusionPattern.ELEMENTWISE,
+        "the upper or lower triangle of matrices from diagonal k (an int), else 0",
+        reference=_trilu_reference,
+        compute=_trilu_compute,
+        samples=_trilu_samples,
+        in_place=(0,),
+    ),
+)

@@ -64,10 +64,9 @@ def _extend_samples() -> list[Sample]:
     x, y = noise((3, 2), F32, seed="x"), noise((2, 2), F32, seed="y")
     return [
         Sample("rows", AxisAttrs(0), (x, y), (("n", 2), ("m", 2)), exact=True),
-        Sample("behind a one", AxisAttrs(-2), (x[None], y[None]), ((1, "n", 2), (1, "m", 2)),
-               exact=True),
+        Sample("behind a one", AxisAttrs(-2), (x[None], y[None]), ((1, "n", 2), (1, "m", 2)), exact=True),
         Sample("nothing", AxisAttrs(0), (x[:0], y), exact=True),
-    ]  # fmt: skip
+    ]
 
 
 def _concat_compute(a: AxisAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
@@ -120,13 +119,12 @@ def _concat_samples() -> list[Sample]:
         Sample("three", AxisAttrs(-2), (x, y, x), (n, ("a", 5, "c"), n), exact=True),
         Sample("one", AxisAttrs(0), (x,), (n,), exact=True),
         Sample("last", AxisAttrs(-1), (x, x), (n, n), exact=True),
-        Sample("many", AxisAttrs(0), tuple(x[:, :k, 0].copy().T for k in (1, 2, 3, 1, 2)),
-               exact=True),
-        Sample("an empty one", AxisAttrs(1), (x, y[:, :0], y), (n, ("a", "e", "c"), ("a", 5, "c")),
-               exact=True),
-        Sample("bools", AxisAttrs(0), (noise((3,), BOOL), noise((4,), BOOL)), (("m",), ("n",)),
-               exact=True),
-    ]  # fmt: skip
+        Sample("many", AxisAttrs(0), tuple(x[:, :k, 0].copy().T for k in (1, 2, 3, 1, 2)), exact=True),
+        Sample(
+            "an empty one", AxisAttrs(1), (x, y[:, :0], y), (n, ("a", "e", "c"), ("a", 5, "c")), exact=True
+        ),
+        Sample("bools", AxisAttrs(0), (noise((3,), BOOL), noise((4,), BOOL)), (("m",), ("n",)), exact=True),
+    ]
 
 
 def _split_rule(ctx: TypeContext, a: AxisAttrs, args: Types) -> TupleType:
@@ -137,9 +135,7 @@ def _split_rule(ctx: TypeContext, a: AxisAttrs, args: Types) -> TupleType:
         ctx.at_least(s, 0, f"size of part {i}")
         total = total + s
     ctx.equal(x.shape[axis], total, "the axis and the sum of its parts")
-    return TupleType(
-        tuple(TensorType((*x.shape[:axis], s, *x.shape[axis + 1 :]), x.dtype) for s in sizes)
-    )
+    return TupleType(tuple(TensorType((*x.shape[:axis], s, *x.shape[axis + 1 :]), x.dtype) for s in sizes))
 
 
 def _split_reference(a: AxisAttrs, x: Array, sizes: tuple[int, ...]) -> tuple[Array, ...]:
@@ -147,9 +143,7 @@ def _split_reference(a: AxisAttrs, x: Array, sizes: tuple[int, ...]) -> tuple[Ar
     return tuple(p for p in np.split(x, cuts, a.axis))
 
 
-def _split_compute(
-    a: AxisAttrs, operands: Sequence[Any], result: TupleType
-) -> tuple[te.Tensor, ...]:
+def _split_compute(a: AxisAttrs, operands: Sequence[Any], result: TupleType) -> tuple[te.Tensor, ...]:
     x: te.Tensor = operands[0]
     sizes: Ints = operands[1]
     axis = a.axis % x.ndim
@@ -193,28 +187,52 @@ def _split_samples() -> list[Sample]:
     x = noise((2, 9, 4), F32, seed="split")
     return [
         Sample("three", AxisAttrs(1), (x, (2, 3, 4)), (("a", 9, "c"), (2, 3, 4)), exact=True),
-        Sample("symbolic", AxisAttrs(1), (x[:, :8].copy(), (3, 5)),
-               (("a", 8, "c"), ("s", 5)), exact=True),
+        Sample("symbolic", AxisAttrs(1), (x[:, :8].copy(), (3, 5)), (("a", 8, "c"), ("s", 5)), exact=True),
         Sample("one", AxisAttrs(-1), (x, (4,)), (("a", "b", "c"), ("c",)), exact=True),
         Sample("empty part", AxisAttrs(0), (x, (0, 2)), exact=True),
-    ]  # fmt: skip
+    ]
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("concat", AxisAttrs, _concat_rule, (1, None), FusionPattern.LAYOUT,
-           "tensors one after the other along an axis",
-           reference=_concat_reference,
-           compute=_concat_compute, loops=_concat_loops, samples=_concat_samples,
-           stands_alone=True),
-    define("extend", AxisAttrs, _extend_rule, 2, FusionPattern.CONTROL,
-           "x with another tensor joined to its end along an axis, before which all dims are 1; "
-           "amortized constant time for each element that is added, in place",
-           reference=_concat_reference, samples=_extend_samples, in_place=(0,)),
-    define("split", AxisAttrs, _split_rule, 2, FusionPattern.LAYOUT,
-           "x cut along an axis into parts of sizes given by a shape; a tuple",
-           reference=_split_reference, compute=_split_compute, decompose=_split_decompose,
-           samples=_split_samples, stands_alone=True),
-)  # fmt: skip
+    define(
+        "concat",
+        AxisAttrs,
+        _concat_rule,
+        (1, None),
+        FusionPattern.LAYOUT,
+        "tensors one after the other along an axis",
+        reference=_concat_reference,
+        compute=_concat_compute,
+        loops=_concat_loops,
+        samples=_concat_samples,
+        stands_alone=True,
+    ),
+    define(
+        "extend",
+        AxisAttrs,
+        _extend_rule,
+        2,
+        FusionPattern.CONTROL,
+        "x with another tensor joined to its end along an axis, before which all dims are 1; "
+        "amortized constant time for each element that is added, in place",
+        reference=_concat_reference,
+        samples=_extend_samples,
+        in_place=(0,),
+    ),
+    define(
+        "split",
+        AxisAttrs,
+        _split_rule,
+        2,
+        FusionPattern.LAYOUT,
+        "x cut along an axis into parts of sizes given by a shape; a tuple",
+        reference=_split_reference,
+        compute=_split_compute,
+        decompose=_split_decompose,
+        samples=_split_samples,
+        stands_alone=True,
+    ),
+)
 
 _OPS = {d.name: d.op for d in DEFINITIONS}
 CONCAT, EXTEND = _OPS["concat"], _OPS["extend"]

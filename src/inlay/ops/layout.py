@@ -152,9 +152,7 @@ def _transpose_reference(a: PermAttrs, x: Array) -> Array:
     return x.transpose(a.perm)
 
 
-def _transpose_compute(
-    a: PermAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
+def _transpose_compute(a: PermAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (x,) = operands
     inverse = [a.perm.index(d) for d in range(x.ndim)]
     return te.compute(
@@ -271,27 +269,63 @@ def _tile_samples() -> list[Sample]:
 # --------------------------------------------------------------------------- the table
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("reshape", NoAttrs, _reshape_rule, 2, FusionPattern.LAYOUT,
-           "x with another shape: the same elements in row-major order",
-           reference=_reshape_reference,
-           compute=_reshape_compute,
-           samples=_reshape_samples, alias=0),
-    define("transpose", PermAttrs, _transpose_rule, 1, FusionPattern.LAYOUT,
-           "axes in another order: axis d of the result is axis perm[d] of x",
-           reference=_transpose_reference,
-           compute=_transpose_compute, samples=_transpose_samples),
-    define("flip", AxesAttrs, _flip_rule, 1, FusionPattern.LAYOUT, "axes reversed",
-           reference=_flip_reference,
-           compute=_flip_compute, samples=_flip_samples),
-    define("broadcast_to", NoAttrs, _broadcast_rule, 2, FusionPattern.BROADCAST,
-           "x repeated to the common shape of its own and a given one",
-           reference=_broadcast_reference, compute=_broadcast_compute,
-           samples=_broadcast_samples),
-    define("tile", NoAttrs, _tile_rule, 2, FusionPattern.LAYOUT,
-           "x repeated along each axis as often as a shape says",
-           reference=_tile_reference,
-           compute=_tile_compute, samples=_tile_samples),
-)  # fmt: skip
+    define(
+        "reshape",
+        NoAttrs,
+        _reshape_rule,
+        2,
+        FusionPattern.LAYOUT,
+        "x with another shape: the same elements in row-major order",
+        reference=_reshape_reference,
+        compute=_reshape_compute,
+        samples=_reshape_samples,
+        alias=0,
+    ),
+    define(
+        "transpose",
+        PermAttrs,
+        _transpose_rule,
+        1,
+        FusionPattern.LAYOUT,
+        "axes in another order: axis d of the result is axis perm[d] of x",
+        reference=_transpose_reference,
+        compute=_transpose_compute,
+        samples=_transpose_samples,
+    ),
+    define(
+        "flip",
+        AxesAttrs,
+        _flip_rule,
+        1,
+        FusionPattern.LAYOUT,
+        "axes reversed",
+        reference=_flip_reference,
+        compute=_flip_compute,
+        samples=_flip_samples,
+    ),
+    define(
+        "broadcast_to",
+        NoAttrs,
+        _broadcast_rule,
+        2,
+        FusionPattern.BROADCAST,
+        "x repeated to the common shape of its own and a given one",
+        reference=_broadcast_reference,
+        compute=_broadcast_compute,
+        samples=_broadcast_samples,
+    ),
+    define(
+        "tile",
+        NoAttrs,
+        _tile_rule,
+        2,
+        FusionPattern.LAYOUT,
+        "x repeated along each axis as often as a shape says",
+        reference=_tile_reference,
+        compute=_tile_compute,
+        samples=_tile_samples,
+    ),
+)
 
 _OPS = {d.name: d.op for d in DEFINITIONS}
 TRANSPOSE, RESHAPE = _OPS["transpose"], _OPS["reshape"]

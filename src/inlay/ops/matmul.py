@@ -119,11 +119,10 @@ def _samples() -> list[Sample]:
         Sample("column", none, (a, b[:, 0].copy()), (("p", 3, "m", "k"), ("k",))),
         Sample("dot", none, (b[:, 0].copy(), b[:, 1].copy()), (("k",), ("k",))),
         Sample("rows, batched", none, (b[:, 0].copy(), c), (("k",), ("q", "k", "n"))),
-        Sample("larger", none, (noise((33, 70), F32), noise((70, 35), F32)),
-               (("m", "k"), ("k", "n"))),
+        Sample("larger", none, (noise((33, 70), F32), noise((70, 35), F32)), (("m", "k"), ("k", "n"))),
         Sample("nothing to add", none, (a[..., :0], b[:0]), ((2, 3, "m", "k"), ("k", 6))),
         Sample("no rows", none, (a[..., :0, :], b), ((2, 3, "m", 7), (7, 6))),
-    ]  # fmt: skip
+    ]
 
 
 # --------------------------------------------------------------------------- packed
@@ -182,9 +181,7 @@ def _packed_reference(attrs: PackedAttrs, x: Array, w: Array) -> Array:
     return np.asarray(np.matmul(widen(x), whole)).astype(x.dtype)
 
 
-def _packed_compute(
-    attrs: PackedAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
+def _packed_compute(attrs: PackedAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     x, w = operands
     wide, panel = widened(x.dtype), lit(attrs.panel)
 
@@ -221,14 +218,40 @@ def _packed_samples() -> list[Sample]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("matmul", NoAttrs, _rule, 2, FusionPattern.CONTRACTION, "matrix product, as NumPy's matmul",
-           reference=_reference, compute=_compute, samples=_samples,
-           terms=lambda _, x, w: x.shape[-1]),
-    define("pack_weights", PackAttrs, _pack_rule, 1, FusionPattern.LAYOUT,
-           "[k, n] as panels of columns [ceil(n/panel), k, panel], zeros behind the last",
-           reference=_pack_reference, compute=_pack_compute, samples=_pack_samples),
-    define("matmul_packed", PackedAttrs, _packed_rule, 2, FusionPattern.CONTRACTION,
-           "[..., k] times packed panels [ceil(n/panel), k, panel], to [..., n]",
-           reference=_packed_reference, compute=_packed_compute, samples=_packed_samples,
-           form_of="matmul", terms=lambda _, x, w: w.shape[1]),
-)  # fmt: skip
+    define(
+        "matmul",
+        NoAttrs,
+        _rule,
+        2,
+        FusionPattern.CONTRACTION,
+        "matrix product, as NumPy's matmul",
+        reference=_reference,
+        compute=_compute,
+        samples=_samples,
+        terms=lambda _, x, w: x.shape[-1],
+    ),
+    define(
+        "pack_weights",
+        PackAttrs,
+        _pack_rule,
+        1,
+        FusionPattern.LAYOUT,
+        "[k, n] as panels of columns [ceil(n/panel), k, panel], zeros behind the last",
+        reference=_pack_reference,
+        compute=_pack_compute,
+        samples=_pack_samples,
+    ),
+    define(
+        "matmul_packed",
+        PackedAttrs,
+        _packed_rule,
+        2,
+        FusionPattern.CONTRACTION,
+        "[..., k] times packed panels [ceil(n/panel), k, panel], to [..., n]",
+        reference=_packed_reference,
+        compute=_packed_compute,
+        samples=_packed_samples,
+        form_of="matmul",
+        terms=lambda _, x, w: w.shape[1],
+    ),
+)

@@ -19,16 +19,7 @@ from dataclasses import dataclass
 
 from inlay.arith.dtype import F32, DType
 from inlay.ir.op import Effect, NoAttrs, TypeContext
-from inlay.ir.types import (
-    STORAGE,
-    UNIT,
-    FuncType,
-    IntType,
-    ShapeType,
-    StorageType,
-    TensorType,
-    Type,
-)
+from inlay.ir.types import STORAGE, UNIT, FuncType, IntType, ShapeType, StorageType, TensorType, Type
 from inlay.ops._define import FusionPattern, OpDef, define
 
 
@@ -92,19 +83,52 @@ def _kill(ctx: TypeContext, attrs: NoAttrs, args: tuple[Type, ...]) -> Type:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("alloc_storage", StorageAttrs, _alloc_storage, 1, FusionPattern.CONTROL,
-           "so many bytes of a memory", effect=Effect.ALLOCATES),
-    define("tensor_at", TensorAtAttrs, _tensor_at, 3, FusionPattern.CONTROL,
-           "the tensor of a shape whose first element is at a byte of a storage"),
-    define("invoke", InvokeAttrs, _invoke, (2, None), FusionPattern.CONTROL,
-           "run a kernel on tensors, the last of which it writes; its integers come last",
-           effect=Effect.WRITES),
-    define("own", NoAttrs, _own, 1, FusionPattern.CONTROL,
-           "a tensor equal to x that nothing else refers to: x itself where this is its last use",
-           effect=Effect.ALLOCATES, in_place=(0,)),
-    define("kill", NoAttrs, _kill, 1, FusionPattern.CONTROL,
-           "the value is not used any more", effect=Effect.WRITES),
-)  # fmt: skip
+    define(
+        "alloc_storage",
+        StorageAttrs,
+        _alloc_storage,
+        1,
+        FusionPattern.CONTROL,
+        "so many bytes of a memory",
+        effect=Effect.ALLOCATES,
+    ),
+    define(
+        "tensor_at",
+        TensorAtAttrs,
+        _tensor_at,
+        3,
+        FusionPattern.CONTROL,
+        "the tensor of a shape whose first element is at a byte of a storage",
+    ),
+    define(
+        "invoke",
+        InvokeAttrs,
+        _invoke,
+        (2, None),
+        FusionPattern.CONTROL,
+        "run a kernel on tensors, the last of which it writes; its integers come last",
+        effect=Effect.WRITES,
+    ),
+    define(
+        "own",
+        NoAttrs,
+        _own,
+        1,
+        FusionPattern.CONTROL,
+        "a tensor equal to x that nothing else refers to: x itself where this is its last use",
+        effect=Effect.ALLOCATES,
+        in_place=(0,),
+    ),
+    define(
+        "kill",
+        NoAttrs,
+        _kill,
+        1,
+        FusionPattern.CONTROL,
+        "the value is not used any more",
+        effect=Effect.WRITES,
+    ),
+)
 
 ALLOC_STORAGE, TENSOR_AT, INVOKE, OWN, KILL = (d.op for d in DEFINITIONS)
 IN_ANY_MEMORY = frozenset({ALLOC_STORAGE, TENSOR_AT, OWN})

@@ -65,16 +65,6 @@ class GroupNormAttrs:
 
 
 @dataclass(frozen=True, slots=True)
-class LrnAttrs:
-    """`size`: channels in a window; divided by `(bias + alpha / size * sum of squares) ** beta`."""
-
-    size: int
-    alpha: float = 1e-4
-    beta: float = 0.75
-    bias: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
 class LpNormAttrs:
     """`axis`: normalized along; `p`: 1 or 2."""
 
@@ -116,9 +106,7 @@ def _exp_stages(x: te.Tensor, axis: int) -> tuple[te.Tensor, te.Tensor, te.Tenso
     """Return the maximum, the exponentials of what is below it, and their sum."""
     wide = widened(x.dtype)
     top = reduce(x, (axis,), ReduceOp.MAX, lambda v: v.cast(wide), keepdims=True, name="top")
-    e = te.compute(
-        x.shape, lambda *i: _exp(x[i].cast(wide) - top[_one(i, (axis,))]), name="exponentials"
-    )
+    e = te.compute(x.shape, lambda *i: _exp(x[i].cast(wide) - top[_one(i, (axis,))]), name="exponentials")
     total = reduce(e, (axis,), ReduceOp.SUM, keepdims=True, name="exp_sum")
     return top, e, total
 
@@ -134,9 +122,7 @@ def _softmax_compute(a: AxisAttrs, operands: Sequence[te.Tensor], result: Tensor
     return te.compute(result.shape, body, name="softmax", tag="softmax")
 
 
-def _log_softmax_compute(
-    a: AxisAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
+def _log_softmax_compute(a: AxisAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (x,) = operands
     axis, wide = a.axis % x.ndim, widened(x.dtype)
     top, _, total = _exp_stages(x, axis)
@@ -239,9 +225,7 @@ def _rsqrt(v: te.ScalarValue) -> te.ScalarValue:
 def _standardize(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
     y = widen(x)
     centered = y - y.mean(axes, keepdims=True)
-    return centered / np.sqrt(
-        (centered * centered).mean(axes, keepdims=True) + y.dtype.type(epsilon)
-    )
+    return centered / np.sqrt((centered * centered).mean(axes, keepdims=True) + y.dtype.type(epsilon))
 
 
 def _trailing(ctx: TypeContext, x: TensorType, axis: int) -> tuple[Int, ...]:
@@ -272,9 +256,7 @@ def _layer_reference(a: LayerNormAttrs, x: Array, *weights: Array) -> Array:
     return y.astype(x.dtype)
 
 
-def _layer_compute(
-    a: LayerNormAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
+def _layer_compute(a: LayerNormAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     x, *weights = operands
     axes, wide = tuple(range(a.axis % x.ndim, x.ndim)), widened(x.dtype)
     mean, scale = _standardized(x, axes, a.epsilon)
@@ -321,13 +303,12 @@ def _layer_samples(most: int) -> list[Sample]:
         Sample("weights", a, (x, *extra), (("a", "b", "c"), *names)),
         Sample("plain", a, (x,), (("a", "b", "c"),)),
         Sample("scale", a, (x, w), (("a", "b", "c"), ("c",))),
-        Sample("two axes", LayerNormAttrs(1, 1e-3), (x, *whole),
-               (("a", "b", "c"), *((("b", "c"),) * most))),
+        Sample("two axes", LayerNormAttrs(1, 1e-3), (x, *whole), (("a", "b", "c"), *((("b", "c"),) * most))),
         Sample("broadcast scale", LayerNormAttrs(1), (x, w), (("a", "b", "c"), ("c",))),
         Sample("f16", a, half, (("a", "b", "c"), *names)),
         Sample("far from 0", a, (x + 30, *extra)),
         Sample("no rows", a, (x[:0], *extra), (("a", 3, "c"), *names)),
-    ]  # fmt: skip
+    ]
 
 
 def _batch_rule(ctx: TypeContext, a: BatchNormAttrs, args: Types) -> TensorType:
@@ -350,9 +331,7 @@ def _batch_reference(
     return ((widen(x) - m) * (s / np.sqrt(v + v.dtype.type(a.epsilon))) + b).astype(x.dtype)
 
 
-def _batch_compute(
-    a: BatchNormAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
+def _batch_compute(a: BatchNormAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     x, scale, bias, mean, variance = operands
     axis, wide = a.axis % x.ndim, widened(x.dtype)
 
@@ -401,9 +380,7 @@ def _group_reference(a: GroupNormAttrs | InstanceNormAttrs, x: Array, *weights: 
     return y.astype(x.dtype)
 
 
-def _instance_compute(
-    a: InstanceNormAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
+def _instance_compute(a: InstanceNormAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     x, *weights = operands
     axes, wide = tuple(range(2, x.ndim)), widened(x.dtype)
     mean, scale = _standardized(x, axes, a.epsilon)
@@ -423,16 +400,12 @@ def _channel_weights(y: te.ScalarValue, weights: Sequence[te.Tensor], channel: I
     return y
 
 
-def _group_compute(
-    a: GroupNormAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
+def _group_compute(a: GroupNormAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     x, *weights = operands
     wide, each = widened(x.dtype), floordiv(x.shape[1], lit(a.groups))
     count = product((each, *x.shape[2:]))
 
-    def over_group(
-        element: Callable[[te.ScalarValue, Int, Int], te.ScalarValue], name: str
-    ) -> te.Tensor:
+    def over_group(element: Callable[[te.ScalarValue, Int, Int], te.ScalarValue], name: str) -> te.Tensor:
         def body(n: Int, g: Int) -> te.ScalarValue:
             c = te.reduce_axis("c", each)
             rest = [te.reduce_axis(f"r{d}", x.shape[d]) for d in range(2, x.ndim)]
@@ -469,90 +442,101 @@ def _group_samples(attrs: object) -> list[Sample]:
     ]
 
 
-# --------------------------------------------------------------------------- response
-
-
-def _lrn_rule(ctx: TypeContext, a: LrnAttrs, args: Types) -> TensorType:
-    if a.size < 1:
-        raise ctx.fail(f"found size {a.size}, needed at least 1")
-    return rules.least_rank(ctx, rules.tensor(ctx, args, 0, FLOATS), 2, "the input")
-
-
-def _lrn_reference(a: LrnAttrs, x: Array) -> Array:
-    y = widen(x)
-    before = (a.size - 1) // 2
-    squares = np.zeros_like(y)
-    for c in range(x.shape[1]):
-        window = y[:, max(0, c - before) : c - before + a.size]
-        squares[:, c] = (window * window).sum(1)
-    scale = y.dtype.type(a.bias) + y.dtype.type(a.alpha / a.size) * squares
-    return (y / scale ** y.dtype.type(a.beta)).astype(x.dtype)
-
-
-def _lrn_compute(a: LrnAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
-    (x,) = operands
-    wide, before = widened(x.dtype), (a.size - 1) // 2
-
-    def body(n: Int, c: Int, *rest: Int) -> te.ScalarValue:
-        k = te.reduce_axis("k", a.size)
-        at = c + k - before
-        inside = (te.index(at) >= 0) & (te.index(at) < te.index(x.shape[1]))
-        v = te.select(inside, x[(n, at, *rest)].cast(wide), 0)
-        return te.sum_over(k, v * v)
-
-    squares = te.compute(x.shape, body, name="squares")
-
-    def scaled(*i: Int) -> te.ScalarValue:
-        base = squares[i] * (a.alpha / a.size) + a.bias
-        power = te.intrinsic(IntrinsicOp.POW, base, te.const(a.beta, wide))
-        return (x[i].cast(wide) / power).cast(x.dtype)
-
-    return te.compute(result.shape, scaled, name="lrn")
-
-
-def _lrn_samples() -> list[Sample]:
-    x = noise((2, 7, 3, 2), F32, seed="lrn")
-    return [
-        Sample("odd", LrnAttrs(3, 0.1, 0.75, 1.0), (x,), (("n", "c", "h", 2),)),
-        Sample("even", LrnAttrs(4, 0.5, 0.5, 2.0), (x,), (("n", "c", "h", 2),)),
-        Sample("wide", LrnAttrs(9, 0.1), (x[:, :, 0, 0].copy(),), (("n", "c"),)),
-    ]
-
-
 # --------------------------------------------------------------------------- the table
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("softmax", AxisAttrs, _axis_rule, 1, FusionPattern.REDUCTION,
-           "exp(x) divided by its sum along an axis, shifted by the maximum",
-           reference=_softmax_reference, compute=_softmax_compute, samples=_softmax_samples,
-           in_place=(0,), cost=Cost.FUNCTION),
-    define("log_softmax", AxisAttrs, _axis_rule, 1, FusionPattern.REDUCTION,
-           "logarithm of softmax, without computing it",
-           reference=_log_softmax_reference, compute=_log_softmax_compute,
-           samples=_softmax_samples, in_place=(0,), cost=Cost.FUNCTION),
-    define("lp_normalize", LpNormAttrs, _lp_rule, 1, FusionPattern.REDUCTION,
-           "x divided by its p-norm along an axis; 0 where the norm is 0",
-           reference=_lp_reference, compute=_lp_compute, samples=_lp_samples),
-    define("layer_norm", LayerNormAttrs, _layer_rule, (1, 3), FusionPattern.REDUCTION,
-           "x scaled to mean 0 and variance 1 over trailing axes, times a scale, plus a bias",
-           reference=_layer_reference, compute=_layer_compute,
-           samples=lambda: _layer_samples(2), cost=Cost.FUNCTION),
-    define("rms_norm", LayerNormAttrs, _layer_rule, (1, 2), FusionPattern.REDUCTION,
-           "x divided by its root mean square over trailing axes, times a scale",
-           reference=_rms_reference, compute=_rms_compute, samples=lambda: _layer_samples(1)),
-    define("batch_norm", BatchNormAttrs, _batch_rule, 5, FusionPattern.BROADCAST,
-           "(x - mean) / sqrt(variance + epsilon) * scale + bias, per channel",
-           reference=_batch_reference, compute=_batch_compute, samples=_batch_samples,
-           in_place=(0,)),
-    define("instance_norm", InstanceNormAttrs, _group_rule, (1, 3), FusionPattern.REDUCTION,
-           "x [n, c, *s] scaled to mean 0 and variance 1 over s, times scale [c], plus bias [c]",
-           reference=_group_reference, compute=_instance_compute,
-           samples=lambda: _group_samples(InstanceNormAttrs(1e-3))),
-    define("group_norm", GroupNormAttrs, _group_rule, (1, 3), FusionPattern.REDUCTION,
-           "as instance_norm, over groups of channels",
-           reference=_group_reference, compute=_group_compute,
-           samples=lambda: _group_samples(GroupNormAttrs(3))),
-    define("lrn", LrnAttrs, _lrn_rule, 1, FusionPattern.REDUCTION,
-           "x divided by a power of the sum of squares over near channels",
-           reference=_lrn_reference, compute=_lrn_compute, samples=_lrn_samples),
-)  # fmt: skip
+    define(
+        "softmax",
+        AxisAttrs,
+        _axis_rule,
+        1,
+        FusionPattern.REDUCTION,
+        "exp(x) divided by its sum along an axis, shifted by the maximum",
+        reference=_softmax_reference,
+        compute=_softmax_compute,
+        samples=_softmax_samples,
+        in_place=(0,),
+        cost=Cost.FUNCTION,
+    ),
+    define(
+        "log_softmax",
+        AxisAttrs,
+        _axis_rule,
+        1,
+        FusionPattern.REDUCTION,
+        "logarithm of softmax, without computing it",
+        reference=_log_softmax_reference,
+        compute=_log_softmax_compute,
+        samples=_softmax_samples,
+        in_place=(0,),
+        cost=Cost.FUNCTION,
+    ),
+    define(
+        "lp_normalize",
+        LpNormAttrs,
+        _lp_rule,
+        1,
+        FusionPattern.REDUCTION,
+        "x divided by its p-norm along an axis; 0 where the norm is 0",
+        reference=_lp_reference,
+        compute=_lp_compute,
+        samples=_lp_samples,
+    ),
+    define(
+        "layer_norm",
+        LayerNormAttrs,
+        _layer_rule,
+        (1, 3),
+        FusionPattern.REDUCTION,
+        "x scaled to mean 0 and variance 1 over trailing axes, times a scale, plus a bias",
+        reference=_layer_reference,
+        compute=_layer_compute,
+        samples=lambda: _layer_samples(2),
+        cost=Cost.FUNCTION,
+    ),
+    define(
+        "rms_norm",
+        LayerNormAttrs,
+        _layer_rule,
+        (1, 2),
+        FusionPattern.REDUCTION,
+        "x divided by its root mean square over trailing axes, times a scale",
+        reference=_rms_reference,
+        compute=_rms_compute,
+        samples=lambda: _layer_samples(1),
+    ),
+    define(
+        "batch_norm",
+        BatchNormAttrs,
+        _batch_rule,
+        5,
+        FusionPattern.BROADCAST,
+        "(x - mean) / sqrt(variance + epsilon) * scale + bias, per channel",
+        reference=_batch_reference,
+        compute=_batch_compute,
+        samples=_batch_samples,
+        in_place=(0,),
+    ),
+    define(
+        "instance_norm",
+        InstanceNormAttrs,
+        _group_rule,
+        (1, 3),
+        FusionPattern.REDUCTION,
+        "x [n, c, *s] scaled to mean 0 and variance 1 over s, times scale [c], plus bias [c]",
+        reference=_group_reference,
+        compute=_instance_compute,
+        samples=lambda: _group_samples(InstanceNormAttrs(1e-3)),
+    ),
+    define(
+        "group_norm",
+        GroupNormAttrs,
+        _group_rule,
+        (1, 3),
+        FusionPattern.REDUCTION,
+        "as instance_norm, over groups of channels",
+        reference=_group_reference,
+        compute=_group_compute,
+        samples=lambda: _group_samples(GroupNormAttrs(3)),
+    ),
+)

@@ -136,18 +136,32 @@ def _pad_samples() -> list[Sample]:
         Sample("far", PadAttrs(PadMode.REFLECT), (x, (7, 0, 0, 9)), (n, (7, 0, 0, 9)), exact=True),
         Sample("mirror of one", PadAttrs(PadMode.REFLECT), (x[:1], (2, 0, 1, 0)), exact=True),
         Sample("far wrap", PadAttrs(PadMode.WRAP), (x, (7, 0, 0, 9)), exact=True),
-        Sample("value", PadAttrs(), (x, (0, 1, 2, 0), np.asarray(7, np.float32)),
-               (n, (0, 1, 2, 0), ()), exact=True),
+        Sample(
+            "value",
+            PadAttrs(),
+            (x, (0, 1, 2, 0), np.asarray(7, np.float32)),
+            (n, (0, 1, 2, 0), ()),
+            exact=True,
+        ),
         Sample("cut", PadAttrs(), (x, (-1, 1, 0, -2)), (n, (-1, 1, 0, -2)), exact=True),
         Sample("free", PadAttrs(), (x, (1, 2, 0, 1)), (n, ("p", "q", 0, 1)), exact=True),
         Sample("none", PadAttrs(), (x, (0, 0, 0, 0)), exact=True),
         Sample("around nothing", PadAttrs(), (x[:0], (1, 0, 1, 1)), exact=True),
-    ]  # fmt: skip
+    ]
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("pad", PadAttrs, _pad_rule, (2, 3), FusionPattern.LAYOUT,
-           "x with elements around it: pads is a shape of all fronts, then all ends; negative ones "
-           "cut; the value outside is 0 or a tensor of rank 0",
-           reference=_pad_reference, compute=_pad_compute, samples=_pad_samples, stands_alone=True),
-)  # fmt: skip
+    define(
+        "pad",
+        PadAttrs,
+        _pad_rule,
+        (2, 3),
+        FusionPattern.LAYOUT,
+        "x with elements around it: pads is a shape of all fronts, then all ends; negative ones "
+        "cut; the value outside is 0 or a tensor of rank 0",
+        reference=_pad_reference,
+        compute=_pad_compute,
+        samples=_pad_samples,
+        stands_alone=True,
+    ),
+)

@@ -186,9 +186,7 @@ def _average_reference(a: AveragePoolAttrs, x: Array) -> Array:
     total = window_view(widen(x), first, windows, out, 0).sum(axes)
     ones = np.ones(x.shape[first : first + len(out)], total.dtype)
     if a.count_include_pad:
-        ones = np.pad(
-            ones, list(zip(windows.before, windows.after, strict=True)), constant_values=1
-        )
+        ones = np.pad(ones, list(zip(windows.before, windows.after, strict=True)), constant_values=1)
         windows = accepted(windows.kernel, a.strides, a.dilations, ())
     count = window_view(ones, 0, windows, out, 0).sum(tuple(range(len(out), 2 * len(out))))
     if a.channels_last:
@@ -196,9 +194,7 @@ def _average_reference(a: AveragePoolAttrs, x: Array) -> Array:
     return (total / np.maximum(count, 1)).astype(x.dtype)
 
 
-def _average_compute(
-    a: AveragePoolAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
+def _average_compute(a: AveragePoolAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (x,) = operands
     windows, first, wide = _windows(a), _first(a), widened(x.dtype)
     out = result.shape[first : first + windows.count]
@@ -207,9 +203,7 @@ def _average_compute(
 
     def body(*i: Int) -> te.ScalarValue:
         at = i[first : first + windows.count]
-        count = product(
-            _counted(a, windows, d, at[d], x.shape[first + d]) for d in range(windows.count)
-        )
+        count = product(_counted(a, windows, d, at[d], x.shape[first + d]) for d in range(windows.count))
         return (total[i] / te.index(maximum(count, 1), wide)).cast(x.dtype)
 
     return te.compute(result.shape, body, name="average_pool")
@@ -276,9 +270,7 @@ def _average_samples() -> list[Sample]:
     for shape, a in _CASES:
         for include in (False, True):
             for last in (False, True):
-                attrs = AveragePoolAttrs(
-                    a.kernel, a.strides, a.pads, a.dilations, a.ceil_mode, last, include
-                )
+                attrs = AveragePoolAttrs(a.kernel, a.strides, a.pads, a.dilations, a.ceil_mode, last, include)
                 x = noise(shape, F32, seed="pool")
                 x = np.ascontiguousarray(np.moveaxis(x, 1, -1)) if last else x
                 made.append(Sample(f"{shape} {attrs}", attrs, (x,), (_names(attrs),)))
@@ -287,13 +279,37 @@ def _average_samples() -> list[Sample]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("max_pool", MaxPoolAttrs, _max_rule, 1, FusionPattern.REDUCTION,
-           "greatest of each window; NaN if any is",
-           reference=_max_reference, compute=_max_compute, samples=_max_samples),
-    define("max_pool_index", MaxPoolAttrs, _index_rule, 1, FusionPattern.REDUCTION,
-           "index, in the flattened input, of the first greatest of each window",
-           reference=_index_reference, compute=_index_compute, samples=_max_samples),
-    define("average_pool", AveragePoolAttrs, _average_rule, 1, FusionPattern.REDUCTION,
-           "mean of each window, over the elements inside the input",
-           reference=_average_reference, compute=_average_compute, samples=_average_samples),
-)  # fmt: skip
+    define(
+        "max_pool",
+        MaxPoolAttrs,
+        _max_rule,
+        1,
+        FusionPattern.REDUCTION,
+        "greatest of each window; NaN if any is",
+        reference=_max_reference,
+        compute=_max_compute,
+        samples=_max_samples,
+    ),
+    define(
+        "max_pool_index",
+        MaxPoolAttrs,
+        _index_rule,
+        1,
+        FusionPattern.REDUCTION,
+        "index, in the flattened input, of the first greatest of each window",
+        reference=_index_reference,
+        compute=_index_compute,
+        samples=_max_samples,
+    ),
+    define(
+        "average_pool",
+        AveragePoolAttrs,
+        _average_rule,
+        1,
+        FusionPattern.REDUCTION,
+        "mean of each window, over the elements inside the input",
+        reference=_average_reference,
+        compute=_average_compute,
+        samples=_average_samples,
+    ),
+)

@@ -87,9 +87,7 @@ def _quantize_reference(a: QuantizeAttrs, x: Array, scale: Array, *zero: Array) 
     return np.clip(whole, info.min, info.max).astype(a.dtype.numpy)
 
 
-def _quantize_compute(
-    a: QuantizeAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
+def _quantize_compute(a: QuantizeAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     x, scale, *zero = operands
     wide, info = widened(x.dtype), np.iinfo(a.dtype.numpy)
 
@@ -121,9 +119,7 @@ def _dequantize_reference(a: DequantizeAttrs, q: Array, scale: Array, *zero: Arr
     return (whole.astype(wide.dtype) * _along(wide, q.ndim, a.axis)).astype(scale.dtype)
 
 
-def _dequantize_compute(
-    a: DequantizeAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
+def _dequantize_compute(a: DequantizeAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     q, scale, *zero = operands
     wide = widened(scale.dtype)
 
@@ -165,13 +161,11 @@ def _dequantize_samples() -> list[Sample]:
     n = ("a", "b", "c")
     return [
         Sample("i8", DequantizeAttrs(), (q, _number(0.02, F32), _number(-128, I8)), (n, (), ())),
-        Sample("u8", DequantizeAttrs(),
-               (noise((5,), U8, high=255), _number(0.02, F32), _number(128, U8))),
-        Sample("i32", DequantizeAttrs(), (noise((5,), I32, low=-9999, high=9999),
-                                          _number(1e-3, F32))),
+        Sample("u8", DequantizeAttrs(), (noise((5,), U8, high=255), _number(0.02, F32), _number(128, U8))),
+        Sample("i32", DequantizeAttrs(), (noise((5,), I32, low=-9999, high=9999), _number(1e-3, F32))),
         Sample("per axis", DequantizeAttrs(-2), (q, scales, zeros), (n, ("b",), ("b",))),
         Sample("f16", DequantizeAttrs(), (q, _number(0.02, F16))),
-    ]  # fmt: skip
+    ]
 
 
 # --------------------------------------------------------------------------- products
@@ -276,20 +270,51 @@ def _conv_samples() -> list[Sample]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("quantize", QuantizeAttrs, _quantize_rule, (2, 3), FusionPattern.BROADCAST,
-           "round(x / scale) + zero point, saturated to the type of the result",
-           reference=_quantize_reference, compute=_quantize_compute, samples=_quantize_samples),
-    define("dequantize", DequantizeAttrs, _dequantize_rule, (2, 3), FusionPattern.BROADCAST,
-           "(q - zero point) * scale, in the type of the scale",
-           reference=_dequantize_reference, compute=_dequantize_compute,
-           samples=_dequantize_samples),
-    define("matmul_integer", NoAttrs, _matmul_rule, (2, 4), FusionPattern.CONTRACTION,
-           "matmul in i32 of operands less their zero points (one, or one per row of the left and "
-           "column of the right)",
-           reference=_matmul_reference, compute=_matmul_compute, samples=_matmul_samples,
-           terms=lambda _, x, w: x.shape[-1]),
-    define("conv_integer", ConvAttrs, _conv_rule, (2, 4), FusionPattern.CONTRACTION,
-           "conv in i32 of operands less their zero points (one, and one or one per output channel)",
-           reference=_conv_reference, compute=_conv_compute, samples=_conv_samples,
-           terms=conv_terms),
-)  # fmt: skip
+    define(
+        "quantize",
+        QuantizeAttrs,
+        _quantize_rule,
+        (2, 3),
+        FusionPattern.BROADCAST,
+        "round(x / scale) + zero point, saturated to the type of the result",
+        reference=_quantize_reference,
+        compute=_quantize_compute,
+        samples=_quantize_samples,
+    ),
+    define(
+        "dequantize",
+        DequantizeAttrs,
+        _dequantize_rule,
+        (2, 3),
+        FusionPattern.BROADCAST,
+        "(q - zero point) * scale, in the type of the scale",
+        reference=_dequantize_reference,
+        compute=_dequantize_compute,
+        samples=_dequantize_samples,
+    ),
+    define(
+        "matmul_integer",
+        NoAttrs,
+        _matmul_rule,
+        (2, 4),
+        FusionPattern.CONTRACTION,
+        "matmul in i32 of operands less their zero points (one, or one per row of the left and "
+        "column of the right)",
+        reference=_matmul_reference,
+        compute=_matmul_compute,
+        samples=_matmul_samples,
+        terms=lambda _, x, w: x.shape[-1],
+    ),
+    define(
+        "conv_integer",
+        ConvAttrs,
+        _conv_rule,
+        (2, 4),
+        FusionPattern.CONTRACTION,
+        "conv in i32 of operands less their zero points (one, and one or one per output channel)",
+        reference=_conv_reference,
+        compute=_conv_compute,
+        samples=_conv_samples,
+        terms=conv_terms,
+    ),
+)

@@ -124,17 +124,28 @@ def _reduction(
         (x,) = operands
         wide = widened(x.dtype)
         total = reduce(
-            x, rules.fronts(a.axes, x.ndim), op, lambda v: before(v.cast(wide)),
-            keepdims=a.keepdims, name=name,
-        )  # fmt: skip
+            x,
+            rules.fronts(a.axes, x.ndim),
+            op,
+            lambda v: before(v.cast(wide)),
+            keepdims=a.keepdims,
+            name=name,
+        )
         if after is None and wide is x.dtype:
             return total
         return then(total, lambda v: (after(v) if after else v).cast(x.dtype), name)
 
     return define(
-        name, ReduceAttrs, rule, 1, FusionPattern.REDUCTION, doc, reference=reference, compute=compute,
+        name,
+        ReduceAttrs,
+        rule,
+        1,
+        FusionPattern.REDUCTION,
+        doc,
+        reference=reference,
+        compute=compute,
         samples=lambda: _samples(domain),
-    )  # fmt: skip
+    )
 
 
 def _samples(domain: Domain) -> list[Sample]:
@@ -175,12 +186,7 @@ def mean_stage(
     """Return the mean of `element(x[...])` in the widened format, as a sum and a product."""
     wide = widened(x.dtype)
     total = reduce(
-        x,
-        axes,
-        ReduceOp.SUM,
-        lambda v: element(v.cast(wide)),
-        keepdims=keepdims,
-        name=name + "_sum",
+        x, axes, ReduceOp.SUM, lambda v: element(v.cast(wide)), keepdims=keepdims, name=name + "_sum"
     )
     count = product(x.shape[a] for a in axes)
     return then(total, lambda v: v / te.index(count, wide), name)
@@ -203,9 +209,7 @@ def _mean_compute(a: ReduceAttrs, operands: Sequence[te.Tensor], result: TensorT
     if x.dtype.is_float:
         mean = mean_stage(x, axes, keepdims=a.keepdims, name="mean")
         return mean if mean.dtype is x.dtype else then(mean, lambda v: v.cast(x.dtype), "mean")
-    total = reduce(
-        x, axes, ReduceOp.SUM, lambda v: v.cast(I64), keepdims=a.keepdims, name="mean_sum"
-    )
+    total = reduce(x, axes, ReduceOp.SUM, lambda v: v.cast(I64), keepdims=a.keepdims, name="mean_sum")
     # An empty sum is 0, so dividing it by 1 instead of 0 gives the 0 that is promised.
     count = te.maximum(te.index(product(x.shape[i] for i in axes)), 1)
     return then(total, lambda v: te.trunc_div(v, count).cast(x.dtype), "mean")
@@ -227,9 +231,7 @@ def _logsumexp_reference(a: ReduceAttrs, x: Array) -> Array:
     return _np_logsumexp(widen(x), rules.fronts(a.axes, x.ndim), a.keepdims).astype(x.dtype)
 
 
-def _logsumexp_compute(
-    a: ReduceAttrs, operands: Sequence[te.Tensor], result: TensorType
-) -> te.Tensor:
+def _logsumexp_compute(a: ReduceAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (x,) = operands
     axes = rules.fronts(a.axes, x.ndim)
     top, total = shifted_exp_sum(x, axes)
@@ -254,9 +256,7 @@ def shifted_exp_sum(x: te.Tensor, axes: Sequence[int]) -> tuple[te.Tensor, te.Te
     """
     wide = widened(x.dtype)
     top = reduce(x, axes, ReduceOp.MAX, lambda v: v.cast(wide), keepdims=True, name="top")
-    top = then(
-        top, lambda v: te.select(te.intrinsic(IntrinsicOp.IS_INF, v, dtype=BOOL), 0.0, v), "shift"
-    )
+    top = then(top, lambda v: te.select(te.intrinsic(IntrinsicOp.IS_INF, v, dtype=BOOL), 0.0, v), "shift")
 
     def body(*i: Int) -> te.ScalarValue:
         over = {a: te.reduce_axis(f"r{a}", x.shape[a]) for a in axes}
@@ -305,9 +305,16 @@ def _arg_reduction(name: str, doc: str, op: ReduceOp, numpy: Callable[..., Array
         return te.compute(result.shape, body, name=name)
 
     return define(
-        name, ArgReduceAttrs, _arg_rule, 1, FusionPattern.REDUCTION, doc, reference=reference,
-        compute=compute, samples=_arg_samples,
-    )  # fmt: skip
+        name,
+        ArgReduceAttrs,
+        _arg_rule,
+        1,
+        FusionPattern.REDUCTION,
+        doc,
+        reference=reference,
+        compute=compute,
+        samples=_arg_samples,
+    )
 
 
 def _arg_samples() -> list[Sample]:
@@ -354,9 +361,16 @@ def _cumulative(name: str, doc: str, numpy: Callable[..., Array], start: int) ->
         return _running(a, x, y, start, multiply=name == "cumprod")
 
     return define(
-        name, CumulativeAttrs, _cumulative_rule, 1, FusionPattern.OPAQUE, doc, reference=reference,
-        loops=loops, samples=_cumulative_samples,
-    )  # fmt: skip
+        name,
+        CumulativeAttrs,
+        _cumulative_rule,
+        1,
+        FusionPattern.OPAQUE,
+        doc,
+        reference=reference,
+        loops=loops,
+        samples=_cumulative_samples,
+    )
 
 
 def _running(a: CumulativeAttrs, x: Buffer, y: Buffer, start: int, *, multiply: bool) -> Stmt:
@@ -436,38 +450,85 @@ def _np_extreme(f: Callable[..., Array], start: Callable[[DType], object]) -> Nu
 
 DEFINITIONS: tuple[OpDef, ...] = (
     _reduction("reduce_sum", "sum; integers wrap", ReduceOp.SUM, _np_sum),
-    _reduction("reduce_prod", "product; integers wrap", ReduceOp.PRODUCT,
-               lambda x, axes, k: x.prod(axes, keepdims=k, dtype=x.dtype)),
-    _reduction("reduce_max", "greatest; NaN if any is", ReduceOp.MAX,
-               _np_extreme(np.max, lowest)),
-    _reduction("reduce_min", "least; NaN if any is", ReduceOp.MIN,
-               _np_extreme(np.min, highest)),
-    _reduction("reduce_any", "whether any holds", ReduceOp.OR,
-               lambda x, axes, k: np.asarray(x.any(axes, keepdims=k)), domain=BOOLS),
-    _reduction("reduce_all", "whether all hold", ReduceOp.AND,
-               lambda x, axes, k: np.asarray(x.all(axes, keepdims=k)), domain=BOOLS),
-    _reduction("reduce_l1", "sum of magnitudes", ReduceOp.SUM,
-               lambda x, axes, k: _np_sum(np.abs(x), axes, k), before=_abs),
-    _reduction("reduce_l2", "square root of the sum of squares", ReduceOp.SUM,
-               lambda x, axes, k: np.sqrt(_np_sum(x * x, axes, k)),
-               before=_square, after=_sqrt, domain=FLOATS),
-    _reduction("reduce_sum_square", "sum of squares", ReduceOp.SUM,
-               lambda x, axes, k: _np_sum(x * x, axes, k), before=_square),
-    _reduction("reduce_log_sum", "logarithm of the sum", ReduceOp.SUM,
-               lambda x, axes, k: np.log(_np_sum(x, axes, k)), after=_log, domain=FLOATS),
-    define("reduce_logsumexp", ReduceAttrs,
-           lambda ctx, a, args: _rule(ctx, a, rules.tensor(ctx, args, 0, FLOATS)),
-           1, FusionPattern.REDUCTION, "log of the sum of exp(x), shifted by the maximum",
-           reference=_logsumexp_reference,
-           compute=_logsumexp_compute, samples=lambda: _samples(FLOATS)),
-    define("reduce_mean", ReduceAttrs,
-           lambda ctx, a, args: _rule(ctx, a, rules.tensor(ctx, args, 0, NUMBERS)),
-           1, FusionPattern.REDUCTION, "sum divided by count; integers truncate",
-           reference=_mean_reference, compute=_mean_compute, samples=_mean_samples),
-    _arg_reduction("argmax", "index of the greatest; of the first NaN if there is one",
-                   ReduceOp.MAX, np.argmax),
-    _arg_reduction("argmin", "index of the least; of the first NaN if there is one",
-                   ReduceOp.MIN, np.argmin),
+    _reduction(
+        "reduce_prod",
+        "product; integers wrap",
+        ReduceOp.PRODUCT,
+        lambda x, axes, k: x.prod(axes, keepdims=k, dtype=x.dtype),
+    ),
+    _reduction("reduce_max", "greatest; NaN if any is", ReduceOp.MAX, _np_extreme(np.max, lowest)),
+    _reduction("reduce_min", "least; NaN if any is", ReduceOp.MIN, _np_extreme(np.min, highest)),
+    _reduction(
+        "reduce_any",
+        "whether any holds",
+        ReduceOp.OR,
+        lambda x, axes, k: np.asarray(x.any(axes, keepdims=k)),
+        domain=BOOLS,
+    ),
+    _reduction(
+        "reduce_all",
+        "whether all hold",
+        ReduceOp.AND,
+        lambda x, axes, k: np.asarray(x.all(axes, keepdims=k)),
+        domain=BOOLS,
+    ),
+    _reduction(
+        "reduce_l1",
+        "sum of magnitudes",
+        ReduceOp.SUM,
+        lambda x, axes, k: _np_sum(np.abs(x), axes, k),
+        before=_abs,
+    ),
+    _reduction(
+        "reduce_l2",
+        "square root of the sum of squares",
+        ReduceOp.SUM,
+        lambda x, axes, k: np.sqrt(_np_sum(x * x, axes, k)),
+        before=_square,
+        after=_sqrt,
+        domain=FLOATS,
+    ),
+    _reduction(
+        "reduce_sum_square",
+        "sum of squares",
+        ReduceOp.SUM,
+        lambda x, axes, k: _np_sum(x * x, axes, k),
+        before=_square,
+    ),
+    _reduction(
+        "reduce_log_sum",
+        "logarithm of the sum",
+        ReduceOp.SUM,
+        lambda x, axes, k: np.log(_np_sum(x, axes, k)),
+        after=_log,
+        domain=FLOATS,
+    ),
+    define(
+        "reduce_logsumexp",
+        ReduceAttrs,
+        lambda ctx, a, args: _rule(ctx, a, rules.tensor(ctx, args, 0, FLOATS)),
+        1,
+        FusionPattern.REDUCTION,
+        "log of the sum of exp(x), shifted by the maximum",
+        reference=_logsumexp_reference,
+        compute=_logsumexp_compute,
+        samples=lambda: _samples(FLOATS),
+    ),
+    define(
+        "reduce_mean",
+        ReduceAttrs,
+        lambda ctx, a, args: _rule(ctx, a, rules.tensor(ctx, args, 0, NUMBERS)),
+        1,
+        FusionPattern.REDUCTION,
+        "sum divided by count; integers truncate",
+        reference=_mean_reference,
+        compute=_mean_compute,
+        samples=_mean_samples,
+    ),
+    _arg_reduction(
+        "argmax", "index of the greatest; of the first NaN if there is one", ReduceOp.MAX, np.argmax
+    ),
+    _arg_reduction("argmin", "index of the least; of the first NaN if there is one", ReduceOp.MIN, np.argmin),
     _cumulative("cumsum", "running sum", np.cumsum, 0),
     _cumulative("cumprod", "running product", np.cumprod, 1),
-)  # fmt: skip
+)

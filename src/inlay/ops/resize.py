@@ -184,9 +184,7 @@ def _taps(a: ResizeAttrs, axis: int, i: Int, old: Int, new: Int) -> list[Tap]:
     weights = _cubic(a.cubic_a, at - low)
     if a.exclude_outside:
         last = te.index(old - 1, F32)
-        weights = [
-            te.select((p >= 0) & (p <= last), w, 0) for p, w in zip(places, weights, strict=True)
-        ]
+        weights = [te.select((p >= 0) & (p <= last), w, 0) for p, w in zip(places, weights, strict=True)]
         total = weights[0] + weights[1] + weights[2] + weights[3]
         weights = [w / total for w in weights]
     return [(_clamped(p, old), w) for p, w in zip(places, weights, strict=True)]
@@ -206,12 +204,7 @@ def _nearest(nearest: Nearest, at: te.ScalarValue) -> te.ScalarValue:
 
 def _cubic(a: float, t: te.ScalarValue) -> list[te.ScalarValue]:
     """Return the weights of the four elements around a coordinate (Keys 1981)."""
-    return [
-        _cubic_far(a, t + 1.0),
-        _cubic_near(a, t),
-        _cubic_near(a, 1.0 - t),
-        _cubic_far(a, 2.0 - t),
-    ]
+    return [_cubic_far(a, t + 1.0), _cubic_near(a, t), _cubic_near(a, 1.0 - t), _cubic_far(a, 2.0 - t)]
 
 
 def _cubic_near(a: float, d: te.ScalarValue) -> te.ScalarValue:
@@ -252,9 +245,7 @@ def _resample(a: ResizeAttrs, x: Array, axis: int, new: int) -> Array:
         far = [((c * d - 5 * c) * d + 8 * c) * d - 4 * c for d in (t + 1, 2 - t)]
         weights = [far[0], near[0], near[1], far[1]]
         if a.exclude_outside:
-            weights = [
-                np.where((p >= 0) & (p <= last), w, 0) for p, w in zip(places, weights, strict=True)
-            ]
+            weights = [np.where((p >= 0) & (p <= last), w, 0) for p, w in zip(places, weights, strict=True)]
             total = sum(weights)
             weights = [w / total for w in weights]
     along = [1] * x.ndim
@@ -300,22 +291,24 @@ def _samples() -> list[Sample]:
     x = noise((1, 2, 4, 5), F32, seed="resize")
     n: tuple[str | int, ...] = (1, 2, "h", "w")
     made = [
-        Sample(f"{mode} {c} {size}", ResizeAttrs(mode, c), (x, (1, 2, *size)),
-               (n, (1, 2, "p", "q")))
+        Sample(f"{mode} {c} {size}", ResizeAttrs(mode, c), (x, (1, 2, *size)), (n, (1, 2, "p", "q")))
         for mode in Mode
         for c in Coordinates
         for size in ((8, 10), (3, 7), (1, 1))
-    ]  # fmt: skip
+    ]
     made += [
-        Sample(f"{r} {c}", ResizeAttrs(coordinates=c, nearest=r), (x, (1, 2, 6, 10)),
-               (n, (1, 2, "p", "q")), exact=True)
+        Sample(
+            f"{r} {c}",
+            ResizeAttrs(coordinates=c, nearest=r),
+            (x, (1, 2, 6, 10)),
+            (n, (1, 2, "p", "q")),
+            exact=True,
+        )
         for r in Nearest
         for c in (Coordinates.HALF_PIXEL, Coordinates.ASYMMETRIC)
-    ]  # fmt: skip
+    ]
     scales = ResizeAttrs(Mode.LINEAR, scales=(1.0, 1.0, 1.6, 0.6))
-    symmetric = ResizeAttrs(
-        Mode.LINEAR, Coordinates.HALF_PIXEL_SYMMETRIC, scales=(1.0, 1.0, 1.6, 0.7)
-    )
+    symmetric = ResizeAttrs(Mode.LINEAR, Coordinates.HALF_PIXEL_SYMMETRIC, scales=(1.0, 1.0, 1.6, 0.7))
     return [
         *made,
         Sample("scales", scales, (x, (1, 2, 6, 3))),
@@ -332,7 +325,15 @@ def _samples() -> list[Sample]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("resize", ResizeAttrs, _rule, 2, FusionPattern.LAYOUT,
-           "x resampled to a shape",
-           reference=_reference, compute=_compute, samples=_samples),
-)  # fmt: skip
+    define(
+        "resize",
+        ResizeAttrs,
+        _rule,
+        2,
+        FusionPattern.LAYOUT,
+        "x resampled to a shape",
+        reference=_reference,
+        compute=_compute,
+        samples=_samples,
+    ),
+)

@@ -22,13 +22,7 @@ from inlay.loop.stmt import If, Let, Stmt, Store
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array, copied, nest, serial_loops, widen, widened
 from inlay.ops._define import FusionPattern, OpDef, Sample, define
-from inlay.ops._indices import (
-    element_axes,
-    np_inside,
-    np_wrapped,
-    tuples,
-    wrapped,
-)
+from inlay.ops._indices import element_axes, np_inside, np_wrapped, tuples, wrapped
 from inlay.ops._rules import ELEMENTS, INTEGERS, NUMBERS, Types
 from inlay.ops._samples import ints, noise
 
@@ -86,9 +80,7 @@ def _np_combined(combine: Combine, old: Array, new: Array) -> Array:
             return np.maximum(old, new)
 
 
-def _accumulate(
-    dtype: DType, old: te.ScalarValue, new: te.ScalarValue, combine: Combine
-) -> te.ScalarValue:
+def _accumulate(dtype: DType, old: te.ScalarValue, new: te.ScalarValue, combine: Combine) -> te.ScalarValue:
     if combine is Combine.REPLACE:
         return new
     wide = widened(dtype)
@@ -96,10 +88,7 @@ def _accumulate(
 
 
 def _stored(
-    out: Buffer,
-    at: Sequence[te.ScalarValue | Int],
-    update: te.ScalarValue,
-    combine: Combine,
+    out: Buffer, at: Sequence[te.ScalarValue | Int], update: te.ScalarValue, combine: Combine
 ) -> Stmt:
     """Combine one element with an update, if all computed indices are inside."""
     syms = [(d, fresh("at"), v) for d, v in enumerate(at) if isinstance(v, te.ScalarValue)]
@@ -134,9 +123,7 @@ def _combinable(ctx: TypeContext, combine: Combine, dtype: DType) -> None:
         raise ctx.fail(f"cannot {combine} elements of type {dtype}", id="type.dtype-mismatch")
 
 
-def _scatter_elements_reference(
-    a: ScatterElementsAttrs, x: Array, index: Array, update: Array
-) -> Array:
+def _scatter_elements_reference(a: ScatterElementsAttrs, x: Array, index: Array, update: Array) -> Array:
     y, axis = x.copy(), a.axis % x.ndim
     np_inside("scatter_elements", index, x.shape[axis])
     wrapped = np_wrapped(index, x.shape[axis])
@@ -195,9 +182,7 @@ def _scatter_nd_reference(a: ScatterAttrs, x: Array, index: Array, update: Array
     return y
 
 
-def _scatter_nd_update(
-    a: ScatterAttrs, operands: Sequence[Buffer], outputs: Sequence[Buffer]
-) -> Stmt:
+def _scatter_nd_update(a: ScatterAttrs, operands: Sequence[Buffer], outputs: Sequence[Buffer]) -> Stmt:
     (x, index, update), (out,) = operands, outputs
     lead, depth = len(index.shape) - 1, index.shape[-1].value or 0
     loops, i = serial_loops(update.shape)
@@ -215,8 +200,7 @@ def _scatter_nd_samples() -> list[Sample]:
     u = noise((3, 3, 2), F32, seed="u")
     n = ("a", "b", "c")
     made = [
-        Sample(f"rows {c}", ScatterAttrs(c), (x, rows, u), (n, ("k", 1), ("k", "b", "c")))
-        for c in Combine
+        Sample(f"rows {c}", ScatterAttrs(c), (x, rows, u), (n, ("k", 1), ("k", "b", "c"))) for c in Combine
     ]
     return [
         *made,
@@ -227,14 +211,30 @@ def _scatter_nd_samples() -> list[Sample]:
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("scatter_elements", ScatterElementsAttrs, _scatter_elements_rule, 3, FusionPattern.OPAQUE,
-           "x with elements at places as in gather_elements replaced or combined, in order",
-           reference=_scatter_elements_reference, loops=copied(_scatter_elements_update),
-           update=_scatter_elements_update,
-           samples=_scatter_elements_samples, in_place=(0,)),
-    define("scatter_nd", ScatterAttrs, _scatter_nd_rule, 3, FusionPattern.OPAQUE,
-           "x with slices at index tuples replaced or combined, in order",
-           reference=_scatter_nd_reference, loops=copied(_scatter_nd_update),
-           update=_scatter_nd_update,
-           samples=_scatter_nd_samples, in_place=(0,)),
-)  # fmt: skip
+    define(
+        "scatter_elements",
+        ScatterElementsAttrs,
+        _scatter_elements_rule,
+        3,
+        FusionPattern.OPAQUE,
+        "x with elements at places as in gather_elements replaced or combined, in order",
+        reference=_scatter_elements_reference,
+        loops=copied(_scatter_elements_update),
+        update=_scatter_elements_update,
+        samples=_scatter_elements_samples,
+        in_place=(0,),
+    ),
+    define(
+        "scatter_nd",
+        ScatterAttrs,
+        _scatter_nd_rule,
+        3,
+        FusionPattern.OPAQUE,
+        "x with slices at index tuples replaced or combined, in order",
+        reference=_scatter_nd_reference,
+        loops=copied(_scatter_nd_update),
+        update=_scatter_nd_update,
+        samples=_scatter_nd_samples,
+        in_place=(0,),
+    ),
+)

@@ -103,13 +103,15 @@ def _sort_loops(a: SortAttrs, operands: Sequence[Buffer], outputs: Sequence[Buff
         Load(width, (lit(0),)),
         If(
             (te.index(w) < te.index(n)).scalar,
-            Seq((
-                _merge_level(order, merged, to_int(w), n, line, descending=a.descending),
-                copy_buffer(merged, order),
-                Store(width, (lit(0),), te.index(to_int(w) * 2).scalar),
-            )),
+            Seq(
+                (
+                    _merge_level(order, merged, to_int(w), n, line, descending=a.descending),
+                    copy_buffer(merged, order),
+                    Store(width, (lit(0),), te.index(to_int(w) * 2).scalar),
+                )
+            ),
         ),
-    )  # fmt: skip
+    )
     t = fresh("t")
     at = (*i[:axis], to_int(t), *i[axis + 1 :])
     source = te.Tensor(order)[to_int(t)]
@@ -153,11 +155,7 @@ def _merge_level(
     i, j = te.index(left), te.index(right)
     indices = te.Tensor(order)
     candidate_left, candidate_right = indices[to_int(left)], indices[to_int(right)]
-    right_first = _before(
-        line(candidate_right),
-        line(candidate_left),
-        descending=descending,
-    )
+    right_first = _before(line(candidate_right), line(candidate_left), descending=descending)
     # Loads are made only on the side of a select that is chosen, so empty runs are not read.
     exhausted = te.select(j < te.index(high), right_first, te.const(False, right_first.dtype))
     take_right = te.select(i < te.index(middle), exhausted, te.const(True, right_first.dtype))
@@ -169,17 +167,21 @@ def _merge_level(
             Load(heads, (lit(1),)),
             If(
                 take_right.scalar,
-                Seq((
-                    Store(merged, (low + to_int(t),), candidate_right.scalar),
-                    Store(heads, (lit(1),), (j + 1).scalar),
-                )),
-                Seq((
-                    Store(merged, (low + to_int(t),), candidate_left.scalar),
-                    Store(heads, (lit(0),), (i + 1).scalar),
-                )),
+                Seq(
+                    (
+                        Store(merged, (low + to_int(t),), candidate_right.scalar),
+                        Store(heads, (lit(1),), (j + 1).scalar),
+                    )
+                ),
+                Seq(
+                    (
+                        Store(merged, (low + to_int(t),), candidate_left.scalar),
+                        Store(heads, (lit(0),), (i + 1).scalar),
+                    )
+                ),
             ),
         ),
-    )  # fmt: skip
+    )
     pair = Seq(
         (
             Store(heads, (lit(0),), te.index(low).scalar),
@@ -253,17 +255,9 @@ def _top_k_loops(a: TopKAttrs, operands: Sequence[object], outputs: Sequence[Buf
     t = k - 1 - to_int(back)
     previous = te.select(te.index(t) > 0, enters_before(t - 1), false)
     moved = Seq(
-        (
-            Store(values, at(t), Load(values, at(t - 1))),
-            Store(places, at(t), Load(places, at(t - 1))),
-        )
+        (Store(values, at(t), Load(values, at(t - 1))), Store(places, at(t), Load(places, at(t - 1))))
     )
-    placed = Seq(
-        (
-            Store(values, at(t), new.scalar),
-            Store(places, at(t), te.index(e).scalar),
-        )
-    )
+    placed = Seq((Store(values, at(t), new.scalar), Store(places, at(t), te.index(e).scalar)))
     # A place moves back if the new element goes before the place in front of it, and is filled.
     filled = te.index(t) <= te.index(e)
     step = If((enters_before(t) & filled).scalar, If(previous.scalar, moved, placed))
@@ -347,13 +341,12 @@ def _fill_loops(a: NoAttrs, operands: Sequence[object], outputs: Sequence[Buffer
     # The count was taken from the same data, so the bound always holds; it keeps memory safe.
     room = te.index(p) < te.index(k)
     body = Let(p, Load(place, (lit(0),)), If((is_set & room).scalar, Seq(tuple(write))))
-    return Seq((
-        nest(zeros, Store(out, cleared, te.const(0, I64).scalar)),
-        Alloc(
-            place,
-            Seq((Store(place, (lit(0),), te.const(0, I64).scalar), nest(loops, body))),
-        ),
-    ))  # fmt: skip
+    return Seq(
+        (
+            nest(zeros, Store(out, cleared, te.const(0, I64).scalar)),
+            Alloc(place, Seq((Store(place, (lit(0),), te.const(0, I64).scalar), nest(loops, body)))),
+        )
+    )
 
 
 def _nonzero_arrays() -> list[tuple[str, Array]]:
@@ -371,28 +364,54 @@ def _nonzero_arrays() -> list[tuple[str, Array]]:
 # --------------------------------------------------------------------------- the table
 
 _FILL = define(
-    "nonzero_fill", NoAttrs, _fill_rule, 2, FusionPattern.OPAQUE,
+    "nonzero_fill",
+    NoAttrs,
+    _fill_rule,
+    2,
+    FusionPattern.OPAQUE,
     "the index of each element that is not 0, by columns, when there are k (an int) of them",
-    reference=_fill_reference, loops=_fill_loops,
-    samples=lambda: [
-        Sample(name, NoAttrs(), (x, int(np.count_nonzero(x)))) for name, x in _nonzero_arrays()
-    ],
-)  # fmt: skip
+    reference=_fill_reference,
+    loops=_fill_loops,
+    samples=lambda: [Sample(name, NoAttrs(), (x, int(np.count_nonzero(x)))) for name, x in _nonzero_arrays()],
+)
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("sort", SortAttrs, _sort_rule, 1, FusionPattern.OPAQUE,
-           "the elements along an axis in order, and where each was (i64); a tuple",
-           reference=_sort_reference, loops=_sort_loops, samples=_sort_samples),
-    define("top_k", TopKAttrs, _top_k_rule, 2, FusionPattern.OPAQUE,
-           "the k (an int) first elements along an axis in order, and where each was; a tuple",
-           reference=_top_k_reference, loops=_top_k_loops, samples=_top_k_samples),
-    define("nonzero", NoAttrs, _nonzero_rule, 1, FusionPattern.OPAQUE,
-           "the index of each element that is not 0, by columns: some k. Tensor[rank, k, i64]",
-           reference=_nonzero_reference,
-           decompose=_nonzero_decompose, data_dependent=True,
-           samples=lambda: [
-               Sample(name, NoAttrs(), (x,), (tuple(f"n{d}" for d in range(x.ndim)),))
-               for name, x in _nonzero_arrays()
-           ]),
+    define(
+        "sort",
+        SortAttrs,
+        _sort_rule,
+        1,
+        FusionPattern.OPAQUE,
+        "the elements along an axis in order, and where each was (i64); a tuple",
+        reference=_sort_reference,
+        loops=_sort_loops,
+        samples=_sort_samples,
+    ),
+    define(
+        "top_k",
+        TopKAttrs,
+        _top_k_rule,
+        2,
+        FusionPattern.OPAQUE,
+        "the k (an int) first elements along an axis in order, and where each was; a tuple",
+        reference=_top_k_reference,
+        loops=_top_k_loops,
+        samples=_top_k_samples,
+    ),
+    define(
+        "nonzero",
+        NoAttrs,
+        _nonzero_rule,
+        1,
+        FusionPattern.OPAQUE,
+        "the index of each element that is not 0, by columns: some k. Tensor[rank, k, i64]",
+        reference=_nonzero_reference,
+        decompose=_nonzero_decompose,
+        data_dependent=True,
+        samples=lambda: [
+            Sample(name, NoAttrs(), (x,), (tuple(f"n{d}" for d in range(x.ndim)),))
+            for name, x in _nonzero_arrays()
+        ],
+    ),
     _FILL,
-)  # fmt: skip
+)

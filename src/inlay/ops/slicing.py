@@ -149,10 +149,15 @@ def _slice_samples() -> list[Sample]:
         one("free bounds", 1, 2, 7, 1, ("p",), ("q",), (1,)),
         one("free negative", 1, -6, -2, 2, ("p",), ("q",), (2,)),
         one("free step", 1, 8, 1, -3, ("p",), ("q",), ("s",)),
-        Sample("two axes", AxesAttrs((2, 0)), (x, (1, 0), (3, 5), (1, 2)),
-               (n, (1, 0), (3, 5), (1, 2)), exact=True),
+        Sample(
+            "two axes",
+            AxesAttrs((2, 0)),
+            (x, (1, 0), (3, 5), (1, 2)),
+            (n, (1, 0), (3, 5), (1, 2)),
+            exact=True,
+        ),
         Sample("no axes", AxesAttrs(()), (x, (), (), ()), exact=True),
-    ]  # fmt: skip
+    ]
 
 
 def _update_rule(ctx: TypeContext, a: AxesAttrs, args: Types) -> TensorType:
@@ -210,23 +215,40 @@ def _update_in_place(a: AxesAttrs, operands: Sequence[Any], outputs: Sequence[Bu
 def _update_samples() -> list[Sample]:
     x, u = noise((5, 6, 3), F32, seed="x"), noise((2, 6, 3), F32, seed="u")
     return [
-        Sample("rows", AxesAttrs((0,)), (x, u, (1,)), (("n", "a", 3), ("k", "a", 3), ("b",)),
-               exact=True),
+        Sample("rows", AxesAttrs((0,)), (x, u, (1,)), (("n", "a", 3), ("k", "a", 3), ("b",)), exact=True),
         Sample("block", AxesAttrs((1, 0)), (x, u[:, :4].copy(), (2, 3)), exact=True),
         Sample("nothing", AxesAttrs((0,)), (x, u[:0], (5,)), exact=True),
-    ]  # fmt: skip
+    ]
 
 
 # --------------------------------------------------------------------------- the table
 
 DEFINITIONS: tuple[OpDef, ...] = (
-    define("slice", AxesAttrs, _slice_rule, 4, FusionPattern.LAYOUT,
-           "x[begin:end:step] along axes; begins, ends and steps are shapes",
-           reference=_slice_reference, compute=_slice_compute, samples=_slice_samples),
-    define("update_slice", AxesAttrs, _update_rule, 3, FusionPattern.LAYOUT,
-           "x with the block that begins at a shape replaced by the second operand",
-           reference=_update_reference, compute=_update_compute, update=_update_in_place,
-           samples=_update_samples, in_place=(0,), stands_alone=True),
-)  # fmt: skip
+    define(
+        "slice",
+        AxesAttrs,
+        _slice_rule,
+        4,
+        FusionPattern.LAYOUT,
+        "x[begin:end:step] along axes; begins, ends and steps are shapes",
+        reference=_slice_reference,
+        compute=_slice_compute,
+        samples=_slice_samples,
+    ),
+    define(
+        "update_slice",
+        AxesAttrs,
+        _update_rule,
+        3,
+        FusionPattern.LAYOUT,
+        "x with the block that begins at a shape replaced by the second operand",
+        reference=_update_reference,
+        compute=_update_compute,
+        update=_update_in_place,
+        samples=_update_samples,
+        in_place=(0,),
+        stands_alone=True,
+    ),
+)
 
 SLICE = DEFINITIONS[0].op

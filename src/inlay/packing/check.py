@@ -60,9 +60,7 @@ def _overlaps(buffers: Sequence[Buffer], offsets: Sequence[int]) -> list[str]:
     return found
 
 
-def _following(
-    live: list[tuple[int, int, int]], start: int, limit: int
-) -> list[tuple[int, int, int]]:
+def _following(live: list[tuple[int, int, int]], start: int, limit: int) -> list[tuple[int, int, int]]:
     found: list[tuple[int, int, int]] = []
     for index in range(start, len(live)):
         if live[index][0] >= limit:

@@ -99,8 +99,10 @@ def _attempts(
 
 def _over_capacity(buffers: Sequence[Buffer], peak: int, bound: int, capacity: int) -> Exception:
     moment, live = bounds.critical(buffers)
-    notes = [f"{b.id}: {b.size} bytes, from {b.lower} to {b.upper}" for b in
-             sorted(live, key=lambda b: -b.size)[:10]]  # fmt: skip
+    notes = [
+        f"{b.id}: {b.size} bytes, from {b.lower} to {b.upper}"
+        for b in sorted(live, key=lambda b: -b.size)[:10]
+    ]
     if bound > capacity:
         why = f"at moment {moment} there live {bound} bytes, so no plan exists"
     else:

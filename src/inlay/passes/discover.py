@@ -44,7 +44,5 @@ def _pick(module: ModuleType) -> Pass:
     if not isinstance(found, Pass):
         raise InternalError("a file of passes defines its record as PASS", where=module.__name__)
     if found.module != module.__name__:
-        raise InternalError(
-            f"PASS is made with __name__, not {found.module!r}", where=module.__name__
-        )
+        raise InternalError(f"PASS is made with __name__, not {found.module!r}", where=module.__name__)
     return found

@@ -46,9 +46,7 @@ class Pipeline:
         return held
 
 
-def make_pipeline(
-    passes: Iterable[Pass], given: Iterable[Property] = (Property.TYPED,)
-) -> Pipeline:
+def make_pipeline(passes: Iterable[Pass], given: Iterable[Property] = (Property.TYPED,)) -> Pipeline:
     """Return the pipeline of these passes.
 
     Raises:
@@ -106,10 +104,7 @@ def run_pipeline(
 
 
 def bisect(
-    pipeline: Pipeline,
-    module: Module,
-    context: PassContext,
-    is_good: Callable[[Module], bool],
+    pipeline: Pipeline, module: Module, context: PassContext, is_good: Callable[[Module], bool]
 ) -> Pass | None:
     """Return the first pass whose result is not good, None when the last result is good.
 

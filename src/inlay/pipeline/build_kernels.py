@@ -74,14 +74,11 @@ class LoopBody:
         """Return the hash of the group."""
         return self.key
 
-    def evaluate(
-        self, inputs: Sequence[np.ndarray], dims: Mapping[Sym, int]
-    ) -> tuple[np.ndarray, ...]:
+    def evaluate(self, inputs: Sequence[np.ndarray], dims: Mapping[Sym, int]) -> tuple[np.ndarray, ...]:
         """Evaluate the group."""
         supply = iter(inputs)
         args = [
-            next(supply) if isinstance(p.type, TensorType) else _number(p, dims)
-            for p in self.function.params
+            next(supply) if isinstance(p.type, TensorType) else _number(p, dims) for p in self.function.params
         ]
         assert self.meanings is not None, "who evaluates kernels says what operators mean"
         result = evaluate(Module({"main": self.function}), args, self.meanings)
@@ -167,9 +164,8 @@ def _bodies(module: Module) -> list[LoopBody]:
 
 
 def _kernel(
-    name: str, function: Function, operators: OperatorTable, options: BuildOptions,
-    batch: Batch | None,
-) -> Kernel:  # fmt: skip
+    name: str, function: Function, operators: OperatorTable, options: BuildOptions, batch: Batch | None
+) -> Kernel:
     key = structural_hash(function, places=False, primitive_names=False)
     device = function.place.device if function.place is not None else ""
     copies = bool(options.apart) and copy_in(function) is not None
@@ -230,8 +226,7 @@ class _Once:
             unknown = [s.name for s in made.dims if s not in dims]
             if unknown:
                 raise InternalError(
-                    f"its loops mention {', '.join(unknown)}, which no parameter determines",
-                    where=self._name,
+                    f"its loops mention {', '.join(unknown)}, which no parameter determines", where=self._name
                 )
             # Callers give every dim, whether or not the loops happen to mention it: what they pass
             # must not depend on whether the loops were made.
@@ -240,9 +235,7 @@ class _Once:
 
 
 def _ports(function: Function, operators: OperatorTable) -> tuple[Port, ...]:
-    reads = [
-        Port(p.name, p.type, Access.READ) for p in function.params if isinstance(p.type, TensorType)
-    ]
+    reads = [Port(p.name, p.type, Access.READ) for p in function.params if isinstance(p.type, TensorType)]
     result = function.body.type
     if isinstance(result, ExistsType):
         result = result.body
@@ -303,9 +296,7 @@ def _number(p: Var, dims: Mapping[Sym, int]) -> int:
 def _origin(function: Function) -> str:
     lets, tail = spine(function.body)
     found: list[Expr] = [*(let.value for let in lets), tail]
-    return "+".join(
-        v.callee.op.name for v in found if isinstance(v, Call) and isinstance(v.callee, OpRef)
-    )
+    return "+".join(v.callee.op.name for v in found if isinstance(v, Call) and isinstance(v.callee, OpRef))
 
 
 PASS = Pass(

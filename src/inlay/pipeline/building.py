@@ -18,9 +18,13 @@ from inlay.pipeline.version import lowering_version
 
 
 def build_options(
-    operators: OperatorTable, board: Board, targets: Callable[[str], Target], *,
-    batch: bool = False, verify: bool = False,
-) -> BuildOptions:  # fmt: skip
+    operators: OperatorTable,
+    board: Board,
+    targets: Callable[[str], Target],
+    *,
+    batch: bool = False,
+    verify: bool = False,
+) -> BuildOptions:
     """Return what kernels are built with for a board as programs run on it.
 
     Args:

@@ -76,9 +76,7 @@ def compile_module(
     externs = externs_of(module)
     operator_counts, constant_bytes = count_operators(module)
     verify = check if options.verify else None
-    building = build_options(
-        operators, board, target_for, batch=options.batch, verify=options.verify
-    )
+    building = build_options(operators, board, target_for, batch=options.batch, verify=options.verify)
     plans: list[FunctionPlan] = []
     context = context.with_options(building, BlockOptions(options.overlap, plans.extend))
     module = run_pipeline(route(), module, context, verify=verify)
@@ -88,9 +86,7 @@ def compile_module(
     cached = {name: code.cached for name, code in artifact.kernels.items()}
     counts, size = count_kernels(module, cached, board.host.name), len(artifact.image.data)
     copies = context.remarks.of(read_first.PASS.name)
-    report = Report(
-        operator_counts, constant_bytes, *counts, tuple(plans), size, module.metadata, copies
-    )
+    report = Report(operator_counts, constant_bytes, *counts, tuple(plans), size, module.metadata, copies)
     with instrument.span("link"):
         program = link(
             module,

@@ -79,10 +79,7 @@ class DevicePart:
 
 
 def device_part(
-    board: Board,
-    module: Module,
-    targets: Callable[[str], Target],
-    cache: ObjectCache | None,
+    board: Board, module: Module, targets: Callable[[str], Target], cache: ObjectCache | None
 ) -> DevicePart:
     """Make the code of devices.
 
@@ -129,18 +126,14 @@ def device_part(
     findings.raise_if_fatal()
     queues = {
         d.name: tuple(
-            queue
-            for m in d.memories
-            for queue in (board.owner_of(names[m]), *_engines(board, names[m]))
+            queue for m in d.memories for queue in (board.owner_of(names[m]), *_engines(board, names[m]))
         )
         for d in devices
     }
     return DevicePart(made, tuple(devices), queues, functions)
 
 
-def _hardware(
-    board: Board, units: Sequence[str], memory_of: Mapping[str, str]
-) -> tuple[int, ...]:
+def _hardware(board: Board, units: Sequence[str], memory_of: Mapping[str, str]) -> tuple[int, ...]:
     """Return for each unit the number of the hardware that it shares with another one off the host.
 
     The host's own kernels pass no gate, so what it shares with a device is the planner's affair alone.
@@ -167,9 +160,7 @@ def _engines(board: Board, memory: str) -> tuple[str, ...]:
 
 
 def _ports(kernel: Kernel) -> tuple[bc.AccessCode, ...]:
-    return tuple(
-        bc.AccessCode.READ if p.access is Access.READ else bc.AccessCode.WRITE for p in kernel.ports
-    )
+    return tuple(bc.AccessCode.READ if p.access is Access.READ else bc.AccessCode.WRITE for p in kernel.ports)
 
 
 def _copy(kernel: Kernel) -> bc.Kernel:
@@ -187,9 +178,14 @@ def _kernel(kernel: Kernel, code: DeviceKernel, memory: int) -> bc.Kernel:
     phases = tuple(bc.DevicePhase(_known(e, positions)) for e in code.items)
     workspace = None if code.workspace.value == 0 else formula(code.workspace, positions)
     return bc.Kernel(
-        kernel.name, _ports(kernel), len(kernel.ints), bc.DeviceBody(memory, kernel.name, phases),
-        workspace, assertions=code.assertions, sizes=port_sizes(kernel),
-    )  # fmt: skip
+        kernel.name,
+        _ports(kernel),
+        len(kernel.ints),
+        bc.DeviceBody(memory, kernel.name, phases),
+        workspace,
+        assertions=code.assertions,
+        sizes=port_sizes(kernel),
+    )
 
 
 def _known(e: Int, positions: Mapping[Sym, int]) -> Formula:

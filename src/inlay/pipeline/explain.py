@@ -21,9 +21,7 @@ from inlay.placement import plan_places
 from inlay.placement.explain.reasons import Explanation, explanation_of
 
 
-def explanation(
-    module: Module, options: PlaceOptions, threads: int | None = None
-) -> Explanation:
+def explanation(module: Module, options: PlaceOptions, threads: int | None = None) -> Explanation:
     """Return where the operations of a program would run on a board, and why.
 
     Args:
@@ -94,4 +92,3 @@ def memory_explanation(
     planned = run_pipeline(route(), module, context)
     needed = tuple(p for p in plans if p.parts or p.counted)
     return MemoryExplanation(setting.board, needed, planned)
-

@@ -41,30 +41,13 @@ from inlay.ir.module import Module
 from inlay.ir.op import Effect, TypeContext
 from inlay.ir.parser import parse_module, parse_type
 from inlay.ir.type_printer import type_text
-from inlay.ir.types import (
-    DimParam,
-    ExistsType,
-    FuncType,
-    ShapeType,
-    TensorType,
-    TupleType,
-    Type,
-)
+from inlay.ir.types import DimParam, ExistsType, FuncType, ShapeType, TensorType, TupleType, Type
 from inlay.ops._define import Foreign, ForeignOp, FusionPattern, OpDef
 from inlay.ops.table import OperatorTable, table
 from inlay.passes.contract import PassContext
 from inlay.passes.manager import make_pipeline, run_pipeline
 from inlay.runtime.c_function import call_c
-from inlay.runtime.extern import (
-    SIZES,
-    TAKE,
-    Attribute,
-    Expected,
-    Extern,
-    Waiting,
-    call_python,
-    check_results,
-)
+from inlay.runtime.extern import SIZES, TAKE, Attribute, Expected, Extern, Waiting, call_python, check_results
 from inlay.transforms import eta_expand, infer_types, to_anf
 
 _WORDS = frozenset({"Tensor", "min", "max", "ceildiv", "int", "bool", "shape", *BY_NAME})
@@ -321,32 +304,28 @@ class _Maker:
         for index, p in enumerate(t.params):
             if not isinstance(p, TensorType) or _has_text(self.extern, (p,)):
                 raise self.rule.wrong(
-                    f"operand {index + 1} is {type_text(p)}; code from outside takes tensors of "
-                    "numbers"
+                    f"operand {index + 1} is {type_text(p)}; code from outside takes tensors of numbers"
                 )
 
     def definition(self) -> OpDef:
         """Return the record of the operator."""
         e = self.extern
         if e.implementation == "generated":
-            if isinstance(e.generated, str) and not any(
-                a.default is None for a in e.attributes.values()
-            ):
+            if isinstance(e.generated, str) and not any(a.default is None for a in e.attributes.values()):
                 self.function(self.attrs_type())
-            return self._record(e.name, self.rule, function=self.function,
-                                reference=self._evaluated)  # fmt: skip
+            return self._record(e.name, self.rule, function=self.function, reference=self._evaluated)
         run = self._record(
-            f"extern.{e.name}", self._on_operands(self.rule), foreign=self._foreign(""),
-            reference=self._run,
-        )  # fmt: skip
+            f"extern.{e.name}", self._on_operands(self.rule), foreign=self._foreign(""), reference=self._run
+        )
         sizes = self._record(
-            f"extern.{e.name}.sizes", self._on_operands(self._sizes_rule),
-            foreign=self._foreign(SIZES), reference=self._sizes,
-        )  # fmt: skip
+            f"extern.{e.name}.sizes",
+            self._on_operands(self._sizes_rule),
+            foreign=self._foreign(SIZES),
+            reference=self._sizes,
+        )
         take = self._record(
-            f"extern.{e.name}.take", _take_rule, TakeAttrs, foreign=self._foreign(TAKE),
-            reference=self._take,
-        )  # fmt: skip
+            f"extern.{e.name}.take", _take_rule, TakeAttrs, foreign=self._foreign(TAKE), reference=self._take
+        )
 
         def decompose(b: Builder, attrs: object, args: tuple[Expr, ...]) -> Expr:
             values = _values(attrs)
@@ -357,8 +336,7 @@ class _Maker:
             both = b.emit(sizes.op, (*args, *constants), attrs)
             return self._taken(b, take, b.unpack(both), result)
 
-        return self._record(e.name, self._checked_operands, decompose=decompose,
-                            reference=self._called)  # fmt: skip
+        return self._record(e.name, self._checked_operands, decompose=decompose, reference=self._called)
 
     def _record(self, name: str, rule: Any, attrs: type | None = None, **parts: Any) -> OpDef:
         """Return a record and its operator, which refer to each other."""
@@ -412,9 +390,7 @@ class _Maker:
         rank = sum(len(r.shape) for r in results)
         return TupleType((TensorType((lit(1),), I64), TensorType((lit(rank),), I64)))
 
-    def _taken(
-        self, b: Builder, take: OpDef, both: tuple[Expr, ...], result: ExistsType
-    ) -> Expr:
+    def _taken(self, b: Builder, take: OpDef, both: tuple[Expr, ...], result: ExistsType) -> Expr:
         """Name the dims of a result that waits, check what the rule says of them, and take it."""
         ticket, sizes = both
         shape = b.emit(TO_CONTROL, (sizes,))
@@ -435,9 +411,7 @@ class _Maker:
         exact = make.shape_const([substitute(d, known) for d in wanted])
         return b.emit(take.op, (ticket, exact), attrs)
 
-    def _checked_dim(
-        self, b: Builder, ticket: Expr, d: DimParam, known: Mapping[Sym, Int]
-    ) -> Expr:
+    def _checked_dim(self, b: Builder, ticket: Expr, d: DimParam, known: Mapping[Sym, Int]) -> Expr:
         """Check the range that a rule gives for a dim that the function decides."""
         found = known[d.sym]
         why = f"{d.sym.name}, which operator {self.extern.name} decides"
@@ -445,8 +419,7 @@ class _Maker:
             ticket = b.emit(CHECK_AT_LEAST, (ticket, make.int_const(found)), LeastAttrs(d.low, why))
         if d.high is not None:
             room = substitute(d.high, known) - found
-            ticket = b.emit(CHECK_AT_LEAST, (ticket, make.int_const(room)),
-                            LeastAttrs(0, f"room for {why}"))  # fmt: skip
+            ticket = b.emit(CHECK_AT_LEAST, (ticket, make.int_const(room)), LeastAttrs(0, f"room for {why}"))
         if d.multiple_of > 1:
             rest = make.int_const(found % d.multiple_of)
             ticket = b.emit(CHECK_EQUAL, (ticket, rest, make.int_const(0)), CheckAttrs(why))
@@ -476,9 +449,7 @@ class _Maker:
             found = run_pipeline(pipeline, module, PassContext(table())).functions["main"]
             if isinstance(e.rule, str):
                 t = self.rule.function_type(values)
-                if type_text(t.result) != type_text(found.type.result) or len(t.params) != len(
-                    found.params
-                ):
+                if type_text(t.result) != type_text(found.type.result) or len(t.params) != len(found.params):
                     raise self._bad_body(f"has type {type_text(found.type)}, not {type_text(t)}")
             self._functions[text] = found
         return found
@@ -495,9 +466,7 @@ class _Maker:
         types = tuple(TensorType(tuple(map(lit, a.shape)), from_numpy(a.dtype)) for a in args)
         result = self.rule(Context(e.name), attrs, types)
         tensors = _tensors_of(e, result)
-        expected = [
-            Expected(np.dtype(t.dtype.numpy), tuple(d.value for d in t.shape)) for t in tensors
-        ]
+        expected = [Expected(np.dtype(t.dtype.numpy), tuple(d.value for d in t.shape)) for t in tensors]
         values = _values(attrs)
         if e.implementation == "c":
             encoded = [a.encode(values[n]) for n, a in e.attributes.items()]
@@ -537,9 +506,7 @@ class _Maker:
                     f"operator '{e.name}' decides {d.sym.name} = {n}, which its type rule excludes",
                 )
         dims = iter([evaluate_int(d, known) for d, _ in pairs])
-        check_results(
-            e.name, found, [Expected(a.dtype, tuple(next(dims) for _ in a.shape)) for a in found]
-        )
+        check_results(e.name, found, [Expected(a.dtype, tuple(next(dims) for _ in a.shape)) for a in found])
 
     def _without_dim(self, names: Sequence[str]) -> InlayError:
         return self.rule.wrong(f"no dim of the result is {' or '.join(names)} alone")

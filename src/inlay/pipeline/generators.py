@@ -71,7 +71,7 @@ def _refuse(operators: OperatorTable, board: Board, device: str, backend: Backen
 
 def _lowered(
     operators: OperatorTable, board: Board, device: str, backend: Backend, definition: OpDef, call: Call
-) -> Callable[[], LoopFunction]:  # fmt: skip
+) -> Callable[[], LoopFunction]:
     """Return what lowers an operator as a kernel alone."""
 
     def run() -> LoopFunction:

@@ -33,9 +33,7 @@ def memories_of(board: Board) -> MemoryOptions:
         for stack in board.stack_of(d.name)
     }
     if backend_of(board, board.host.name) is not None:
-        return MemoryOptions(
-            board.memories, reserved, "the virtual machine puts no tensors on a stack"
-        )
+        return MemoryOptions(board.memories, reserved, "the virtual machine puts no tensors on a stack")
     inputs = _off_stack(board, board.host.name)
     if any(m.kind is PoolKind.HEAP for m in board.memories if m.name in inputs):
         return MemoryOptions(board.memories, reserved)
@@ -49,6 +47,4 @@ def _bytes(fact: object) -> int:
 
 def memories_of_program(board: Board) -> tuple[Memory, ...]:
     """Return the memories of a board as an executable says them."""
-    return tuple(
-        Memory(m.name, MemoryKind(m.kind.value), m.bytes, m.alignment) for m in board.memories
-    )
+    return tuple(Memory(m.name, MemoryKind(m.kind.value), m.bytes, m.alignment) for m in board.memories)

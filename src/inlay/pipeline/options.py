@@ -39,20 +39,21 @@ class PlaceOptions:
 
     board: str | Board = option("host", help="the machine (see `inlay targets`)")  # noqa: RUF009
     pins: tuple[str, ...] = option(
-        (), flag="pin", metavar="PATTERN=DEVICE",
+        (),
+        flag="pin",
+        metavar="PATTERN=DEVICE",
         help="put operations on a device: by operator (conv, Conv), name of a node, or @f for a "
         "function; * stands for anything; may be given again",
-    )  # fmt: skip
+    )
     typical: tuple[str, ...] = option(
         (), metavar="NAME=SIZE", help="size of a dim to predict for; may be given again"
     )
-    calibration: str = option(
-        "", metavar="FILE", help="measured costs that `inlay bench --calibrate` wrote"
-    )
+    calibration: str = option("", metavar="FILE", help="measured costs that `inlay bench --calibrate` wrote")
     placement: str = option(
-        "best", choices=("best", "first"),
+        "best",
+        choices=("best", "first"),
         help="devices by predicted time (best), or the first that can run an operation",
-    )  # fmt: skip
+    )
     outputs: tuple[str, ...] = option(
         (), flag="only", metavar="OUTPUT", help="compute this output alone; may be given again"
     )
@@ -75,6 +76,7 @@ class CompileOptions(PlaceOptions):
     batch: bool = option(False, help="let independent small operations run as one")  # noqa: FBT003
     overlap: bool = option(False, help="let independent kernels run at once; takes memory")  # noqa: FBT003
     verify: bool = option(False, help="verify the program after every pass")  # noqa: FBT003
+
     @property
     def cache_folder(self) -> Path | None:
         """The folder of compiled objects, None where nothing is kept.
@@ -86,7 +88,5 @@ class CompileOptions(PlaceOptions):
             return None
         folder = default_cache() if self.cache == "default" else Path(self.cache)
         if folder is not None and folder.exists() and not folder.is_dir():
-            raise error(
-                "option.bad-value", f"found cache={str(folder)!r}, which is a file, needed a folder"
-            )
+            raise error("option.bad-value", f"found cache={str(folder)!r}, which is a file, needed a folder")
         return folder

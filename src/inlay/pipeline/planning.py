@@ -57,9 +57,11 @@ class Setting:
 
 
 def setting_of(
-    options: PlaceOptions, instrument: Instrument = SILENT,
-    watch: Callable[[Planned], None] | None = None, threads: int | None = None,
-) -> Setting:  # fmt: skip
+    options: PlaceOptions,
+    instrument: Instrument = SILENT,
+    watch: Callable[[Planned], None] | None = None,
+    threads: int | None = None,
+) -> Setting:
     """Return the setting for some options.
 
     Args:

@@ -64,9 +64,12 @@ def _of_entry(function: Function) -> list[Mapping[str, Any]]:
         steps = formula(value, dims)
         assert steps is not None, "all its symbols are dims of the function"
         found[value, least] = {
-            "value": _plain(steps, labels), "least": least, "why": why, "where": where,
+            "value": _plain(steps, labels),
+            "least": least,
+            "why": why,
+            "where": where,
             "always": always,
-        }  # fmt: skip
+        }
     return list(found.values())
 
 
@@ -98,13 +101,10 @@ def _of_check(value: Expr) -> Iterator[tuple[Int, int | None, str]]:
         ) if op is CHECK_EQUAL:
             yield a - b, None, why
         case Call(
-            callee=OpRef(op=op, attrs=LeastAttrs(low=low, why=why)),
-            args=(_, Const(value=Int() as a)),
+            callee=OpRef(op=op, attrs=LeastAttrs(low=low, why=why)), args=(_, Const(value=Int() as a))
         ) if op is CHECK_AT_LEAST:
             yield a, low, why
-        case Call(callee=OpRef(op=op, attrs=CheckAttrs(why=why)), args=(x, shape)) if (
-            op is CHECK_SHAPE
-        ):
+        case Call(callee=OpRef(op=op, attrs=CheckAttrs(why=why)), args=(x, shape)) if op is CHECK_SHAPE:
             if isinstance(x.type, TensorType) and isinstance(shape.type, ShapeType):
                 for d, s in zip(x.type.shape, shape.type.values, strict=True):
                     if s is not None and d != s:

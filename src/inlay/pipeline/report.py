@@ -77,9 +77,7 @@ class Report:
             "machine": dict(self.machine),
             "memory": [memory_json(p) for p in self.plans],
             "image_bytes": self.image_bytes,
-            "copies": [
-                {"reason": r.reason, "message": r.message, "at": _where(r.span)} for r in self.copies
-            ],
+            "copies": [{"reason": r.reason, "message": r.message, "at": _where(r.span)} for r in self.copies],
             "model": self.metadata.to_json(),
         }
 
@@ -155,9 +153,7 @@ def count_kernels(
             elif value.callee.op not in (ALLOC_STORAGE, TENSOR_AT, KILL):
                 machine[value.callee.op.name] += 1
     kernels = tuple(
-        KernelUse(
-            name, module.kernels[name].origin, devices[name], count, cached.get(name, False)
-        )
+        KernelUse(name, module.kernels[name].origin, devices[name], count, cached.get(name, False))
         for name, count in calls.items()
     )
     return kernels, dict(sorted(machine.items()))

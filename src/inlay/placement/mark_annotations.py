@@ -76,9 +76,4 @@ def _tail(e: Expr) -> Expr:
     return e
 
 
-PASS = Pass(
-    __name__,
-    run,
-    "say at each on_device whether it defines a value",
-    requires=(Property.TYPED,),
-)
+PASS = Pass(__name__, run, "say at each on_device whether it defines a value", requires=(Property.TYPED,))

@@ -144,13 +144,17 @@ def _choice(
         if offers is not None:
             groups = partial(offers.split_groups, options.groups)
         typical = sizes_of(options.typical)
-        costs = Costs(
-            options.hooks or {}, measured, typical, groups, options.threads or {}
-        )  # fmt: skip
+        costs = Costs(options.hooks or {}, measured, typical, groups, options.threads or {})
         choice = Choice(
-            context.ops, costs, options.pins, search=options.optimise, first=options.first,
-            worth=options.worth, offers=offers, asks=options.watch is not None,
-        )  # fmt: skip
+            context.ops,
+            costs,
+            options.pins,
+            search=options.optimise,
+            first=options.first,
+            worth=options.worth,
+            offers=offers,
+            asks=options.watch is not None,
+        )
     return capability, choice
 
 
@@ -252,9 +256,12 @@ class Choice:
 
 
 def plan(
-    module: Module, board: Board, capability: Capability, choice: Choice | None = None,
+    module: Module,
+    board: Board,
+    capability: Capability,
+    choice: Choice | None = None,
     watch: Callable[[Planned], None] | None = None,
-) -> Module:  # fmt: skip
+) -> Module:
     """Return the module with a place for everything; see `run`.
 
     Args:
@@ -277,9 +284,7 @@ def plan(
     return found.module
 
 
-def planned(
-    module: Module, board: Board, capability: Capability, choice: Choice | None = None
-) -> Planned:
+def planned(module: Module, board: Board, capability: Capability, choice: Choice | None = None) -> Planned:
     """Return the plan of a program; see `plan`."""
     findings = Collector()
     with garbage.paused():  # a third of the time of a large program, and nothing is found
@@ -290,9 +295,8 @@ def planned(
 
 
 def infer(
-    module: Module, board: Board, capability: Capability, findings: Collector,
-    choice: Choice | None = None,
-) -> Inferred:  # fmt: skip
+    module: Module, board: Board, capability: Capability, findings: Collector, choice: Choice | None = None
+) -> Inferred:
     """Return what follows from what is written and, with a choice, what is chosen for the rest.
 
     Raises:
@@ -307,9 +311,17 @@ def infer(
     decision = None
     if choice is not None and choice.search:
         decision = decide(
-            module, board, graph, instances, choice.operators, choice.costs, choice.offers,
-            first=choice.first, worth=choice.worth, asks=choice.asks,
-        )  # fmt: skip
+            module,
+            board,
+            graph,
+            instances,
+            choice.operators,
+            choice.costs,
+            choice.offers,
+            first=choice.first,
+            worth=choice.worth,
+            asks=choice.asks,
+        )
     places = find_scopes(graph, solve(graph), findings)
     findings.raise_if_fatal()
     return Inferred(graph, instances, places, decision)

@@ -37,13 +37,15 @@ def bind(entry: Entry, inputs: Mapping[str, Any]) -> list[Structure]:
     """
     given_as = cast("object", inputs)
     if not isinstance(given_as, Mapping):
-        raise error_of([
-            diagnostic(
-                "input.structure",
-                f"found {_kind(given_as)} for the inputs, needed a mapping from names to arrays",
-                hint="run({name: array}), or call the executable with the arrays in order",
-            )
-        ])  # fmt: skip
+        raise error_of(
+            [
+                diagnostic(
+                    "input.structure",
+                    f"found {_kind(given_as)} for the inputs, needed a mapping from names to arrays",
+                    hint="run({name: array}), or call the executable with the arrays in order",
+                )
+            ]
+        )
     found = _names(entry, inputs)
     given = [spec for spec in entry.inputs if spec.name in inputs]
     scope = _Scope("", entry.symbols)
@@ -83,9 +85,7 @@ class _Scope:
     values: list[int] = field(default_factory=list[int])
 
 
-def _read(
-    spec: Spec, value: Any, prefix: str, scope: _Scope, findings: list[Diagnostic]
-) -> Structure:
+def _read(spec: Spec, value: Any, prefix: str, scope: _Scope, findings: list[Diagnostic]) -> Structure:
     """Return a value in the structure of its spec, and file its tensors; None with a finding."""
     path = prefix + spec.name
     match spec:
@@ -111,19 +111,13 @@ def _read(
                 findings.append(_structure_finding(spec, path, "a list", value))
                 return None
             values = cast("Sequence[Any]", value)
-            return [
-                _element(spec, v, f"{path}[{i}]", scope, findings) for i, v in enumerate(values)
-            ]
+            return [_element(spec, v, f"{path}[{i}]", scope, findings) for i, v in enumerate(values)]
         case _:
             assert_never(spec)
 
 
 def _element(
-    spec: ListSpec | OptionSpec,
-    value: Any,
-    path: str,
-    scope: _Scope,
-    findings: list[Diagnostic],
+    spec: ListSpec | OptionSpec, value: Any, path: str, scope: _Scope, findings: list[Diagnostic]
 ) -> Structure:
     inner = _Scope(path, spec.element.symbols)
     scope.elements.append(inner)
@@ -141,9 +135,7 @@ def _structure_finding(spec: Spec, path: str, needed: str, value: Any) -> Diagno
     )
 
 
-def to_array(
-    spec: TensorSpec, value: Any, path: str, findings: list[Diagnostic]
-) -> np.ndarray | None:
+def to_array(spec: TensorSpec, value: Any, path: str, findings: list[Diagnostic]) -> np.ndarray | None:
     """Return a value as an array without copying where it offers its memory; else a finding."""
     if spec.dtype == "string":
         return _text(spec, value, path, findings)
@@ -167,9 +159,7 @@ def to_array(
     if array.dtype == object:
         found = _kind(given) if array.ndim == 0 else f"{_kind(given)} with {_kind(_stranger(array))}"
         findings.append(
-            diagnostic(
-                "input.not-array", f"input '{path}': expected an array of {spec.dtype}; found {found}"
-            )
+            diagnostic("input.not-array", f"input '{path}': expected an array of {spec.dtype}; found {found}")
         )
         return None
     # A number or list of Python has no width: it takes the expected one if its values fit.
@@ -192,9 +182,7 @@ def _stranger(array: np.ndarray) -> object:
     return next((x for x in array.reshape(-1).tolist() if not isinstance(x, str)), None)
 
 
-def _text(
-    spec: TensorSpec, value: Any, path: str, findings: list[Diagnostic]
-) -> np.ndarray | None:
+def _text(spec: TensorSpec, value: Any, path: str, findings: list[Diagnostic]) -> np.ndarray | None:
     """Return a value as an array of `str` objects; else a finding."""
     try:
         return text_array(np.asarray(value))
@@ -239,15 +227,20 @@ def _type_findings(spec: TensorSpec, path: str, array: np.ndarray) -> list[Diagn
     findings: list[Diagnostic] = []
     if _dtype_name(array) != spec.dtype:
         findings.append(
-            diagnostic("input.dtype", f"input '{path}': expected {spec.dtype}; "
-                       f"found {_dtype_name(array)}",
-                       hint=f"convert it with .astype({dtypes.BY_NAME[spec.dtype].numpy.name!r})")
-        )  # fmt: skip
+            diagnostic(
+                "input.dtype",
+                f"input '{path}': expected {spec.dtype}; found {_dtype_name(array)}",
+                hint=f"convert it with .astype({dtypes.BY_NAME[spec.dtype].numpy.name!r})",
+            )
+        )
     if array.ndim != len(spec.dims):
         findings.append(
-            diagnostic("input.rank", f"input '{path}': expected rank {len(spec.dims)}, "
-                       f"{spec.shape_text}; found rank {array.ndim}, {list(array.shape)}")
-        )  # fmt: skip
+            diagnostic(
+                "input.rank",
+                f"input '{path}': expected rank {len(spec.dims)}, "
+                f"{spec.shape_text}; found rank {array.ndim}, {list(array.shape)}",
+            )
+        )
     return findings
 
 
@@ -279,8 +272,7 @@ def _shape_finding(scopes: Sequence[_Scope], index: int) -> Diagnostic:
     used = tuple(step for dim in spec.dims if dim.value is not None for step in dim.value)
     return diagnostic(
         "input.dim",
-        f"input '{path}': expected {spec.shape_text}{_with(scopes, used)}; "
-        f"found {list(array.shape)}",
+        f"input '{path}': expected {spec.shape_text}{_with(scopes, used)}; found {list(array.shape)}",
     )
 
 
@@ -290,9 +282,7 @@ def _with(scopes: Sequence[_Scope], used: formula.Formula) -> str:
     symbols = [(scope, symbol) for scope in scopes for symbol in scope.symbols]
     parts = [
         f"{symbol.name} = {value} from input '{scope.tensors[symbol.input][1]}' axis {symbol.axis}"
-        for index, ((scope, symbol), value) in enumerate(
-            zip(symbols, scopes[-1].values, strict=False)
-        )
+        for index, ((scope, symbol), value) in enumerate(zip(symbols, scopes[-1].values, strict=False))
         if index in named
     ]
     return " with " + ", ".join(parts) if parts else ""

@@ -41,9 +41,7 @@ class _Call(ctypes.Structure):
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(_Call))
 
 
-def call_c(
-    name: str, address: int, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
-) -> None:
+def call_c(name: str, address: int, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
     """Call a C function.
 
     Args:

@@ -32,11 +32,17 @@ RUN, COPY = 0, 1
 """Queues of the first unit: of launches, and of copies."""
 
 _STATUS = {
-    0x10: "run.bad-argument", 0x20: "run.out-of-memory", 0x22: "run.cancelled",
-    0x23: "run.deadline", 0x24: "run.server-limit",
-    0x40: "run.device-absent", 0x41: "run.device-failed",
-    0x42: "run.build-failed", 0x43: "run.device-lost", 0x50: "run.check-failed",
-}  # fmt: skip
+    0x10: "run.bad-argument",
+    0x20: "run.out-of-memory",
+    0x22: "run.cancelled",
+    0x23: "run.deadline",
+    0x24: "run.server-limit",
+    0x40: "run.device-absent",
+    0x41: "run.device-failed",
+    0x42: "run.build-failed",
+    0x43: "run.device-lost",
+    0x50: "run.check-failed",
+}
 _MESSAGE_BYTES = 8192
 _P = c.c_void_p
 
@@ -54,23 +60,38 @@ _Done = c.CFUNCTYPE(None, _P, c.c_int, c.c_int64, c.c_char_p)
 
 class _Request(c.Structure):
     _fields_ = (
-        ("action", c.c_uint32), ("queue", c.c_uint32),
-        ("after", c.POINTER(_Ticket)), ("n_after", c.c_uint32),
-        ("to", _Region), ("from_", _Region), ("bytes", c.c_size_t),
-        ("program", _P), ("kernel", c.c_uint32),
-        ("buffers", c.POINTER(_Region)), ("n_buffers", c.c_uint32),
-        ("ints", c.POINTER(c.c_int64)), ("n_ints", c.c_uint32),
-        ("items", c.POINTER(c.c_int64)), ("n_phases", c.c_uint32),
-        ("done", _Done), ("argument", _P), ("times", c.POINTER(c.c_int64)),
-    )  # fmt: skip
+        ("action", c.c_uint32),
+        ("queue", c.c_uint32),
+        ("after", c.POINTER(_Ticket)),
+        ("n_after", c.c_uint32),
+        ("to", _Region),
+        ("from_", _Region),
+        ("bytes", c.c_size_t),
+        ("program", _P),
+        ("kernel", c.c_uint32),
+        ("buffers", c.POINTER(_Region)),
+        ("n_buffers", c.c_uint32),
+        ("ints", c.POINTER(c.c_int64)),
+        ("n_ints", c.c_uint32),
+        ("items", c.POINTER(c.c_int64)),
+        ("n_phases", c.c_uint32),
+        ("done", _Done),
+        ("argument", _P),
+        ("times", c.POINTER(c.c_int64)),
+    )
 
 
 class _Facts(c.Structure):
     _fields_ = (
-        ("name", c.c_char * 64), ("units", c.c_uint32), ("queues_per_unit", c.c_uint32),
-        ("memory_bytes", c.c_uint64), ("largest_bytes", c.c_uint64), ("has_f64", c.c_uint32),
-        ("compute_units", c.c_uint32), ("offers", c.c_char * 1024),
-    )  # fmt: skip
+        ("name", c.c_char * 64),
+        ("units", c.c_uint32),
+        ("queues_per_unit", c.c_uint32),
+        ("memory_bytes", c.c_uint64),
+        ("largest_bytes", c.c_uint64),
+        ("has_f64", c.c_uint32),
+        ("compute_units", c.c_uint32),
+        ("offers", c.c_char * 1024),
+    )
 
 
 _TEXT = (c.c_char_p, c.c_size_t)
@@ -195,13 +216,7 @@ class OpenDevice:
         self._done = _Done(self._end)
         handle = _P()
         message = c.create_string_buffer(_MESSAGE_BYTES)
-        given = (
-            host,
-            facts.options(options).encode(),
-            c.byref(handle),
-            message,
-            _MESSAGE_BYTES,
-        )
+        given = (host, facts.options(options).encode(), c.byref(handle), message, _MESSAGE_BYTES)
         check(self.table.open(*given), message)
         self.handle = handle.value
 
@@ -209,9 +224,8 @@ class OpenDevice:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -226,9 +240,15 @@ class OpenDevice:
         f = _Facts()
         self.table.facts(self.handle, c.byref(f))
         return Facts(
-            f.name.decode(errors="replace"), f.units, f.queues_per_unit, f.memory_bytes,
-            f.largest_bytes, bool(f.has_f64), f.compute_units, f.offers.decode(errors="replace"),
-        )  # fmt: skip
+            f.name.decode(errors="replace"),
+            f.units,
+            f.queues_per_unit,
+            f.memory_bytes,
+            f.largest_bytes,
+            bool(f.has_f64),
+            f.compute_units,
+            f.offers.decode(errors="replace"),
+        )
 
     def load(self, image: str | bytes) -> DeviceProgram:
         """Make an image runnable.
@@ -238,9 +258,7 @@ class OpenDevice:
         """
         data = image.encode() if isinstance(image, str) else image
         handle, message = _P(), c.create_string_buffer(_MESSAGE_BYTES)
-        status = self.table.load(
-            self.handle, data, len(data), c.byref(handle), message, _MESSAGE_BYTES
-        )
+        status = self.table.load(self.handle, data, len(data), c.byref(handle), message, _MESSAGE_BYTES)
         check(status, message)
         return DeviceProgram(self, handle.value or 0)
 
@@ -293,11 +311,17 @@ class OpenDevice:
             self._start(_Request(action=0, queue=queue), (), ())  # a device that is lost says so
             raise unknown_name("kernel", kernel, ())
         request = _Request(
-            action=1, queue=queue, program=program.handle, kernel=number,
+            action=1,
+            queue=queue,
+            program=program.handle,
+            kernel=number,
             buffers=(_Region * len(buffers))(*(_region(b) for b in buffers)),
-            n_buffers=len(buffers), ints=(c.c_int64 * len(ints))(*ints), n_ints=len(ints),
-            items=(c.c_int64 * len(items))(*items), n_phases=len(items),
-        )  # fmt: skip
+            n_buffers=len(buffers),
+            ints=(c.c_int64 * len(ints))(*ints),
+            n_ints=len(ints),
+            items=(c.c_int64 * len(items))(*items),
+            n_phases=len(items),
+        )
         return self._start(request, after, ())
 
     def _start(self, request: _Request, after: Sequence[Pending], kept: object) -> Pending:

@@ -48,8 +48,10 @@ SIZES, TAKE = ":sizes", ":take"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _TYPES: Mapping[str, tuple[type, type[np.generic]]] = {
-    "bool": (bool, np.bool_), "int": (int, np.int64), "float": (float, np.float64),
-}  # fmt: skip
+    "bool": (bool, np.bool_),
+    "int": (int, np.int64),
+    "float": (float, np.float64),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +178,10 @@ def extern(
     kinds = {n: _attribute(name, n, v) for n, v in (attributes or {}).items()}
     function, keep = _c_function(name, c)
     order: tuple[tuple[Implementation, object], ...] = (
-        ("generated", generated), ("c", function), ("python", python),
-    )  # fmt: skip
+        ("generated", generated),
+        ("c", function),
+        ("python", python),
+    )
     there: list[Implementation] = [kind for kind, given in order if given is not None]
     chosen = implementation or (there or ["python"])[0]
     _require(name, chosen, python, function, generated)
@@ -187,13 +191,10 @@ def extern(
             f"extern '{name}': found the resource '{resource}' of a generated body, which uses none",
             hint="choose another implementation, or leave the resource out",
         )
-    return Extern(name, rule, MappingProxyType(kinds), resource, python, function, generated,
-                  chosen, keep)  # fmt: skip
+    return Extern(name, rule, MappingProxyType(kinds), resource, python, function, generated, chosen, keep)
 
 
-def _require(
-    name: str, implementation: str, python: object, c: object, generated: object
-) -> None:
+def _require(name: str, implementation: str, python: object, c: object, generated: object) -> None:
     given = {"generated": generated, "c": c, "python": python}
     if given.get(implementation) is None:
         known = ", ".join(k for k, v in given.items() if v is not None) or "none"
@@ -317,8 +318,7 @@ def call_python(
         if not isinstance(result, np.ndarray | np.generic):
             raise error(
                 "run.bad-result",
-                f"operator '{name}' returned {type(result).__name__}, needed an array or a tuple "
-                "of arrays",
+                f"operator '{name}' returned {type(result).__name__}, needed an array or a tuple of arrays",
             )
     return tuple(np.asarray(cast("np.ndarray", r), order="C") for r in results)
 
@@ -334,14 +334,11 @@ def check_results(
     if len(results) != len(expected):
         raise error(
             "run.bad-result",
-            f"operator '{name}' returned {len(results)} arrays, its type rule promises "
-            f"{len(expected)}",
+            f"operator '{name}' returned {len(results)} arrays, its type rule promises {len(expected)}",
         )
     for index, (result, needed) in enumerate(zip(results, expected, strict=True)):
         fits = result.dtype == needed.dtype and result.ndim == len(needed.dims)
-        if not fits or any(
-            d is not None and d != n for d, n in zip(needed.dims, result.shape, strict=True)
-        ):
+        if not fits or any(d is not None and d != n for d, n in zip(needed.dims, result.shape, strict=True)):
             which = f" as result {index}" if len(expected) > 1 else ""
             raise error(
                 "run.bad-result",
@@ -412,9 +409,7 @@ class Waiting:
         return self._results.pop(number)
 
 
-def _callback(
-    own: Extern, function: Callable[..., Any], half: str, reads: int, waiting: Waiting
-) -> Callback:
+def _callback(own: Extern, function: Callable[..., Any], half: str, reads: int, waiting: Waiting) -> Callback:
     """Return what runs as a kernel: the whole operator, or one of its halves."""
     operands = reads - len(own.attributes)
 
@@ -449,4 +444,3 @@ def _callback(
 
     halves: dict[str, Callback] = {"": whole, SIZES[1:]: sizes, TAKE[1:]: take}
     return halves[half]
-

@@ -10,9 +10,7 @@ from inlay.bytecode.program import FunctionBody, HostBody, Kernel, SymbolBody
 from inlay.runtime.native import Callback
 
 
-def check_meant(
-    kernels: tuple[Kernel, ...], callbacks: Iterable[str], symbols: Iterable[str]
-) -> None:
+def check_meant(kernels: tuple[Kernel, ...], callbacks: Iterable[str], symbols: Iterable[str]) -> None:
     """Refuse functions that the program does not ask for.
 
     Raises:
@@ -41,11 +39,16 @@ def check_given(
     for kernel in kernels:
         match kernel.body:
             case HostBody(name=name) if kernel not in callbacks:
-                raise error("container.symbol",
-                            f"the program needs the Python function of '{name.partition(':')[0]}'",
-                            hint="give it: externs=[inlay.extern(...)], or `callbacks`")  # fmt: skip
+                raise error(
+                    "container.symbol",
+                    f"the program needs the Python function of '{name.partition(':')[0]}'",
+                    hint="give it: externs=[inlay.extern(...)], or `callbacks`",
+                )
             case SymbolBody(symbol=name) | FunctionBody(name=name) if name not in symbols:
-                raise error("container.symbol", f"the program needs the C function of '{name}'",
-                            hint="give it: externs=[inlay.extern(...)], or `symbols`")  # fmt: skip
+                raise error(
+                    "container.symbol",
+                    f"the program needs the C function of '{name}'",
+                    hint="give it: externs=[inlay.extern(...)], or `symbols`",
+                )
             case _:
                 pass

@@ -62,9 +62,7 @@ class Interpreter:
         stack_limit: frames, beyond which a call fails with `run.stack-limit`.
     """
 
-    def __init__(
-        self, program: Program, kernel: KernelFunction, *, stack_limit: int = 2_000_000
-    ) -> None:
+    def __init__(self, program: Program, kernel: KernelFunction, *, stack_limit: int = 2_000_000) -> None:
         self.program = program
         self.kernel = kernel
         self.stack_limit = stack_limit
@@ -141,8 +139,7 @@ class Interpreter:
         if len(value.items) + arguments != len(callee.params) or results != len(callee.results):
             raise Failure(
                 "run.kind-mismatch",
-                f"a closure of '{callee.name}' is called with {arguments} arguments "
-                f"for {results} results",
+                f"a closure of '{callee.name}' is called with {arguments} arguments for {results} results",
             )
         return value
 

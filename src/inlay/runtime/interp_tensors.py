@@ -52,10 +52,7 @@ def _make_tensor(stack: Stack, words: Words, _: Program) -> None:
         mismatch("storage", storage)
     size = _bytes(dtype, dims)
     if offset < 0 or offset % DTYPES[words[0]][1] or offset + size > storage.data.size:
-        raise Failure(
-            "run.bad-dims",
-            f"{size} bytes at {offset} do not fit a storage of {storage.data.size}",
-        )
+        raise Failure("run.bad-dims", f"{size} bytes at {offset} do not fit a storage of {storage.data.size}")
     stack.append(Tensor(storage, offset, dtype, tuple(dims)))
 
 
@@ -82,9 +79,7 @@ def _dim(stack: Stack, words: Words, _: Program) -> None:
 def _dims(stack: Stack, words: Words, _: Program) -> None:
     tensor = tensor_of(stack.pop())
     if len(tensor.dims) != words[0]:
-        raise Failure(
-            "run.kind-mismatch", f"a tensor of rank {len(tensor.dims)} where {words[0]} is needed"
-        )
+        raise Failure("run.kind-mismatch", f"a tensor of rank {len(tensor.dims)} where {words[0]} is needed")
     stack += tensor.dims
 
 
@@ -105,9 +100,7 @@ def _rows_of(tensor: Tensor, start: int, count: int) -> int:
     if not tensor.dims:
         raise Failure("run.out-of-range", "a tensor of rank 0 has no rows")
     if start < 0 or count < 0 or start + count > tensor.dims[0]:
-        raise Failure(
-            "run.out-of-range", f"rows {start} to {start + count} of a tensor of {tensor.dims[0]}"
-        )
+        raise Failure("run.out-of-range", f"rows {start} to {start + count} of a tensor of {tensor.dims[0]}")
     return tensor.offset + start * _bytes(tensor.dtype, tensor.dims[1:])
 
 
@@ -129,9 +122,7 @@ def _append(stack: Stack, _: Words, __: Program) -> None:
     row = tensor_of(stack.pop())
     tensor = tensor_of(stack.pop())
     if row.dtype != tensor.dtype or not tensor.dims or row.dims != tensor.dims[1:]:
-        raise Failure(
-            "run.bad-dims", f"{list(row.dims)} cannot be added as a row to {list(tensor.dims)}"
-        )
+        raise Failure("run.bad-dims", f"{list(row.dims)} cannot be added as a row to {list(tensor.dims)}")
     stack.append(from_array(np.concatenate([tensor.array(), row.array()[None]]), tensor.dtype))
 
 
@@ -145,13 +136,8 @@ def _extend(stack: Stack, words: Words, _: Program) -> None:
         for i, (a, b) in enumerate(zip(rows.dims, tensor.dims, strict=True))
         if i != axis
     ):
-        raise Failure(
-            "run.bad-dims",
-            f"{list(rows.dims)} cannot be joined to the end of {list(tensor.dims)}",
-        )
-    stack.append(
-        from_array(np.concatenate([tensor.array(), rows.array()], axis=axis), tensor.dtype)
-    )
+        raise Failure("run.bad-dims", f"{list(rows.dims)} cannot be joined to the end of {list(tensor.dims)}")
+    stack.append(from_array(np.concatenate([tensor.array(), rows.array()], axis=axis), tensor.dtype))
 
 
 def _own(stack: Stack, _: Words, __: Program) -> None:
@@ -163,9 +149,7 @@ def _assign(stack: Stack, _: Words, __: Program) -> None:
     source = tensor_of(stack.pop())
     target = tensor_of(stack.pop())
     if source.dtype != target.dtype or source.dims != target.dims:
-        raise Failure(
-            "run.bad-dims", f"{list(source.dims)} cannot be assigned to {list(target.dims)}"
-        )
+        raise Failure("run.bad-dims", f"{list(source.dims)} cannot be assigned to {list(target.dims)}")
     require_writable(target)
     target.array()[...] = source.array().copy()
 
@@ -175,9 +159,7 @@ def _read(tensor: Tensor, count: int | None) -> list[int]:
         raise Failure("run.kind-mismatch", f"a tensor of {tensor.dtype} holds no integers")
     wanted = 1 if count is None else count
     if tensor.elements != wanted:
-        raise Failure(
-            "run.bad-dims", f"{wanted} integers are read from a tensor of {tensor.elements}"
-        )
+        raise Failure("run.bad-dims", f"{wanted} integers are read from a tensor of {tensor.elements}")
     return [fit(int(value)) for value in tensor.array().reshape(-1).tolist()]
 
 
@@ -222,10 +204,22 @@ def _exact_range(dtype: str) -> tuple[int, int]:
 
 
 TENSORS: dict[str, Callable[[Stack, Words, Program], None]] = {
-    "STORAGE": _storage, "TENSOR": _make_tensor, "ALLOCATE": _allocate,
-    "CHECK_TENSOR": _check_tensor, "DIM": _dim, "DIMS": _dims, "ELEMENTS": _elements,
-    "RESHAPE": _reshape, "ROW": _row, "ROWS": _rows, "APPEND": _append, "OWN": _own,
+    "STORAGE": _storage,
+    "TENSOR": _make_tensor,
+    "ALLOCATE": _allocate,
+    "CHECK_TENSOR": _check_tensor,
+    "DIM": _dim,
+    "DIMS": _dims,
+    "ELEMENTS": _elements,
+    "RESHAPE": _reshape,
+    "ROW": _row,
+    "ROWS": _rows,
+    "APPEND": _append,
+    "OWN": _own,
     "EXTEND": _extend,
-    "ASSIGN": _assign, "TO_INT": _to_int, "TO_TENSOR": _to_tensor, "READ_INTS": _read_ints,
+    "ASSIGN": _assign,
+    "TO_INT": _to_int,
+    "TO_TENSOR": _to_tensor,
+    "READ_INTS": _read_ints,
     "MAKE_INTS": _make_ints,
-}  # fmt: skip
+}

@@ -33,9 +33,7 @@ def take(stack: Stack, count: int) -> list[Value]:
 def mismatch(wanted: str, value: Value | None) -> NoReturn:
     """Fail: an operand has another kind."""
     found = "nothing" if value is None else kind_of(value).name.lower()
-    raise Failure(
-        "run.kind-mismatch", f"an instruction needs a value of kind {wanted}, found {found}"
-    )
+    raise Failure("run.kind-mismatch", f"an instruction needs a value of kind {wanted}, found {found}")
 
 
 def integer(value: Value | None) -> int:
@@ -131,9 +129,7 @@ def _unpack(stack: Stack, words: Words) -> None:
     if not isinstance(value, Tuple | Adt):
         mismatch("tuple", value)
     if len(value.items) != words[0]:
-        raise Failure(
-            "run.kind-mismatch", f"a value of {len(value.items)} fields is unpacked to {words[0]}"
-        )
+        raise Failure("run.kind-mismatch", f"a value of {len(value.items)} fields is unpacked to {words[0]}")
     stack += value.items
 
 
@@ -169,7 +165,14 @@ def _item(items: tuple[Value, ...], index: int) -> Value:
 
 
 AGGREGATES: dict[str, Callable[[Stack, Words], None]] = {
-    "CLOSURE": _closure, "TUPLE": _tuple, "PROJECT": _project, "CONSTRUCT": _construct,
-    "TAG": _tag, "FIELD": _field, "UNPACK": _unpack, "CELL_NEW": _cell_new,
-    "CELL_READ": _cell_read, "CELL_WRITE": _cell_write,
-}  # fmt: skip
+    "CLOSURE": _closure,
+    "TUPLE": _tuple,
+    "PROJECT": _project,
+    "CONSTRUCT": _construct,
+    "TAG": _tag,
+    "FIELD": _field,
+    "UNPACK": _unpack,
+    "CELL_NEW": _cell_new,
+    "CELL_READ": _cell_read,
+    "CELL_WRITE": _cell_write,
+}

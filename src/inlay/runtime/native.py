@@ -128,10 +128,7 @@ class NativeEngine:
             ValueError, BufferError: an array does not offer its memory in row-major order.
         """
         try:
-            return [
-                _array(result)
-                for result in self._call(entry, *arrays)
-            ]  # fmt: skip
+            return [_array(result) for result in self._call(entry, *arrays)]
         except _runtime.Failure as failure:
             raise _error(failure) from failure.__cause__
 
@@ -144,9 +141,7 @@ class NativeEngine:
             results, lengths = self._executable.call_structured(entry, counts, codes, *tensors)
         except _runtime.Failure as failure:
             raise _error(failure) from failure.__cause__
-        return Flat(
-            [_array(result) for result in results], np.frombuffer(lengths, np.int64).tolist()
-        )
+        return Flat([_array(result) for result in results], np.frombuffer(lengths, np.int64).tolist())
 
     def events(self) -> list[Event]:
         """Return what happened since they were asked for last."""

@@ -82,9 +82,7 @@ class ReferenceEngine:
         self._callbacks = callbacks
         self._symbols = symbols
         self._image = mmap.mmap(
-            -1,
-            max(len(program.image), 1),
-            prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC,
+            -1, max(len(program.image), 1), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
         )
         self._image.write(program.image)
         self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._image))
@@ -137,9 +135,7 @@ class ReferenceEngine:
             if failed := next((answer for answer in answers if answer), 0):
                 raise _assertion(kernel, failed)
 
-    def _run_on_device(
-        self, kernel: Kernel, tensors: list[np.ndarray], integers: list[int]
-    ) -> None:
+    def _run_on_device(self, kernel: Kernel, tensors: list[np.ndarray], integers: list[int]) -> None:
         """Run native code of a device here: item after item, on the memory of this process."""
         assert isinstance(kernel.body, DeviceBody)
         addresses = [array.ctypes.data for array in tensors]
@@ -151,9 +147,10 @@ class ReferenceEngine:
         for phase in kernel.body.phases:
             if phase.offset < 0:
                 raise error(
-                    "run.device-absent", "the reference interpreter runs native code alone",
+                    "run.device-absent",
+                    "the reference interpreter runs native code alone",
                     hint="use the C runtime",
-                )  # fmt: skip
+                )
             count = _items(kernel, phase, integers)
             run = _PHASE(self._base + phase.offset)
             answers = [run(buffers, numbers, item, count) for item in range(count)]
@@ -165,9 +162,7 @@ class ReferenceEngine:
             return None
         size = formula.evaluate(kernel.workspace, integers)
         if size is None or size < 0:
-            raise error(
-                "run.bad-dims", f"the workspace of kernel '{kernel.name}' has no possible size"
-            )
+            raise error("run.bad-dims", f"the workspace of kernel '{kernel.name}' has no possible size")
         if kernel.workspace_per_part:
             size = -(-size // 64) * 64 * parts
         return np.full(size + 1, 0xA5, np.uint8)

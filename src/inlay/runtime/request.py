@@ -253,9 +253,7 @@ class Session:
         with self._lock:
             return dict(self._state)
 
-    def run(
-        self, inputs: Mapping[str, Any] | None = None, *, timeout: float | None = None
-    ) -> Outputs:
+    def run(self, inputs: Mapping[str, Any] | None = None, *, timeout: float | None = None) -> Outputs:
         """Run once; return the outputs that are not state.
 
         Raises:

@@ -31,10 +31,16 @@ _P = c.c_void_p
 
 class _Config(c.Structure):
     _fields_ = (
-        ("driver", _P), ("options", c.c_char_p), ("endpoint", c.c_char_p),
-        ("key", c.c_char_p), ("library", c.c_char_p), ("most_clients", c.c_uint32),
-        ("memory_bytes", c.c_uint64), ("seconds", c.c_uint32), ("idle_seconds", c.c_uint32),
-    )  # fmt: skip
+        ("driver", _P),
+        ("options", c.c_char_p),
+        ("endpoint", c.c_char_p),
+        ("key", c.c_char_p),
+        ("library", c.c_char_p),
+        ("most_clients", c.c_uint32),
+        ("memory_bytes", c.c_uint64),
+        ("seconds", c.c_uint32),
+        ("idle_seconds", c.c_uint32),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +79,14 @@ class Server:
     """
 
     def __init__(
-        self, driver: str, endpoint: str, options: str = "", clients: int = 16,
-        key: Path | Literal["own"] | None = "own", limits: Limits | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        driver: str,
+        endpoint: str,
+        options: str = "",
+        clients: int = 16,
+        key: Path | Literal["own"] | None = "own",
+        limits: Limits | None = None,
+    ) -> None:
         served = driver_of(driver)
         if served.offers is None:
             raise unknown_name("driver", driver, [n for n, d in DRIVERS.items() if d.offers])
@@ -85,14 +96,19 @@ class Server:
         words = served.options(options).strip()
         given = limits or Limits()
         config = _Config(
-            drivers[driver], os.fsencode(words), os.fsencode(endpoint), _key_word(key), None, clients,
-            served.client_bytes() if given.memory is None else given.memory, given.seconds, given.idle,
-        )  # fmt: skip
+            drivers[driver],
+            os.fsencode(words),
+            os.fsencode(endpoint),
+            _key_word(key),
+            None,
+            clients,
+            served.client_bytes() if given.memory is None else given.memory,
+            given.seconds,
+            given.idle,
+        )
         handle, message = _P(), c.create_string_buffer(_MESSAGE_BYTES)
         begin = c.CFUNCTYPE(c.c_int, _P, _P, _P, c.c_char_p, c.c_size_t)(self._table["open"])
-        check(
-            begin(host, c.addressof(config), c.addressof(handle), message, _MESSAGE_BYTES), message
-        )
+        check(begin(host, c.addressof(config), c.addressof(handle), message, _MESSAGE_BYTES), message)
         self._handle = handle.value
         listens = c.CFUNCTYPE(c.c_char_p, _P)(self._table["endpoint"])
         self.endpoint = listens(self._handle).decode()
@@ -103,9 +119,8 @@ class Server:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:

@@ -34,12 +34,7 @@ from inlay.base.diagnostics import RunError, error, printable
 from inlay.base.files import writing
 from inlay.base.metadata import Metadata
 from inlay.bytecode.container import Container
-from inlay.bytecode.program import (
-    Entry,
-    HostBody,
-    Kernel,
-    Program,
-)
+from inlay.bytecode.program import Entry, HostBody, Kernel, Program
 from inlay.bytecode.spec import Spec, is_flat
 from inlay.bytecode.writer import chunks
 from inlay.runtime import text
@@ -48,15 +43,7 @@ from inlay.runtime.drivers import driver_of, prepared
 from inlay.runtime.extern import Extern, bind_externs
 from inlay.runtime.given import check_given, check_meant
 from inlay.runtime.host_cpu import check_target
-from inlay.runtime.native import (
-    MODES,
-    MOST_THREADS,
-    Callback,
-    Mode,
-    NativeEngine,
-    Settings,
-    limited,
-)
+from inlay.runtime.native import MODES, MOST_THREADS, Callback, Mode, NativeEngine, Settings, limited
 from inlay.runtime.reference import ReferenceEngine
 from inlay.runtime.request import Request, Requests, Session, deadline_after
 from inlay.runtime.strings import Strings, has_strings
@@ -242,9 +229,7 @@ class Executable:
         index = self._index(entry)
         if outputs is not None:
             self._check_outputs(outputs, self._names[index][1])
-        return self._requests.submit(
-            partial(self.run, inputs, outputs=outputs, entry=entry), timeout
-        )
+        return self._requests.submit(partial(self.run, inputs, outputs=outputs, entry=entry), timeout)
 
     def session(
         self, carry: Mapping[str, str], state: Mapping[str, Any], *, entry: str | None = None
@@ -372,11 +357,13 @@ class Executable:
             return
         for device in self._container.devices():
             if not driver_of(device.driver).forks:
-                raise error("run.forked",
-                            f"the parent of this process opened device '{device.name}', and its "
-                            f"driver '{device.driver}' does not work in a forked child",
-                            hint="start processes with `multiprocessing.get_context('spawn')`, or "
-                            "load the executable in the child only")  # fmt: skip
+                raise error(
+                    "run.forked",
+                    f"the parent of this process opened device '{device.name}', and its "
+                    f"driver '{device.driver}' does not work in a forked child",
+                    hint="start processes with `multiprocessing.get_context('spawn')`, or "
+                    "load the executable in the child only",
+                )
 
     def begin_anew(self) -> None:
         """In a forked child: nothing that the parent's threads do, or hold, is here."""
@@ -554,7 +541,6 @@ def _open(source: Path | mmap.mmap, *, verify: bool) -> Container:
 
 def _signature(entry: Entry) -> str:
     takes, gives = (
-        ", ".join(f"{s.name}: {s.type_text}" for s in specs)
-        for specs in (entry.inputs, entry.outputs)
+        ", ".join(f"{s.name}: {s.type_text}" for s in specs) for specs in (entry.inputs, entry.outputs)
     )
     return f"({takes}) -> ({gives})"

@@ -43,9 +43,7 @@ class Strings:
 
     def __init__(self, own: Sequence[str]) -> None:
         if own and own[0]:
-            raise error(
-                "container.corrupt", "the program has strings, and the first is not the empty one"
-            )
+            raise error("container.corrupt", "the program has strings, and the first is not the empty one")
         self._texts = list(own) or [""]
         self._handles = {text: i for i, text in reversed(list(enumerate(self._texts)))}
         self._own = len(self._texts)

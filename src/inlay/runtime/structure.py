@@ -73,10 +73,7 @@ def _flatten(specs: Sequence[Spec], values: Sequence[Structure], flat: Flat) -> 
 
 
 def _flatten_leaves(
-    spec: Spec,
-    value: Structure,
-    flat: Flat,
-    parts: list[tuple[ListSpec | OptionSpec, Structure]],
+    spec: Spec, value: Structure, flat: Flat, parts: list[tuple[ListSpec | OptionSpec, Structure]]
 ) -> None:
     match spec:
         case TensorSpec():

@@ -22,9 +22,7 @@ from inlay.runtime.native import Callback
 PREFIX = "inlay.text."
 
 _INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
-_FLOAT = re.compile(
-    r"\s*[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|nan|inf|infinity)\s*", re.IGNORECASE
-)
+_FLOAT = re.compile(r"\s*[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|nan|inf|infinity)\s*", re.IGNORECASE)
 
 
 def _each(function: Callable[[Any], Any], x: np.ndarray, dtype: Any) -> np.ndarray:
@@ -66,9 +64,7 @@ def split_counts(x: np.ndarray, delimiter: np.ndarray, most: np.ndarray) -> np.n
     return _each(lambda t: len(_parts(t, delimiter.item(), int(most))), x, np.int64)
 
 
-def split(
-    x: np.ndarray, delimiter: np.ndarray, most: np.ndarray, shape: Sequence[int]
-) -> np.ndarray:
+def split(x: np.ndarray, delimiter: np.ndarray, most: np.ndarray, shape: Sequence[int]) -> np.ndarray:
     """Return the parts of each element, and empty strings behind them."""
     width = shape[-1]
     made = np.full((x.size, width), "", object)
@@ -132,8 +128,7 @@ def _written(value: Any) -> str:
 
 
 BODIES: Mapping[str, Callable[..., np.ndarray]] = {
-    f.__name__: f
-    for f in (concat, lower, upper, full_match, split_counts, order, to_int, to_float, of)
+    f.__name__: f for f in (concat, lower, upper, full_match, split_counts, order, to_int, to_float, of)
 }
 """Functions of their operands alone."""
 

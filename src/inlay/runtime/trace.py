@@ -97,9 +97,7 @@ def in_order(events: Iterable[Event]) -> list[Event]:
     return found
 
 
-def timeline(
-    events: Sequence[Event], queues: Mapping[str, Sequence[str]] | None = None
-) -> dict[str, Any]:
+def timeline(events: Sequence[Event], queues: Mapping[str, Sequence[str]] | None = None) -> dict[str, Any]:
     """Return events in the format of trace viewers (an object with `traceEvents`).
 
     Args:
@@ -117,8 +115,11 @@ class _Timeline:
         self._events = kept + in_order(events)
         self._start = min((e.begin for e in self._events), default=0)
         self._queues = queues
-        rows = {(e.device, e.queue if e.device else e.row): None
-                for e in self._events if e.kind is not EventKind.MEMORY}  # fmt: skip
+        rows = {
+            (e.device, e.queue if e.device else e.row): None
+            for e in self._events
+            if e.kind is not EventKind.MEMORY
+        }
         self._rows = {row: i for i, row in enumerate(sorted(rows), 1)}
         devices = sorted({"", *(e.device for e in self._events)})
         self._processes = {device: i for i, device in enumerate(devices, 1)}
@@ -148,9 +149,7 @@ class _Timeline:
                     number = self._calls.setdefault(e.call, len(self._calls) + 1)
                     name = "tensors" if number == 1 else f"tensors {number}"
                     name += f" of unit {e.queue}" if e.queue else ""
-                    shown.append(
-                        {**base, "tid": 0, "ph": "C", "name": name, "args": {"bytes": e.value}}
-                    )
+                    shown.append({**base, "tid": 0, "ph": "C", "name": name, "args": {"bytes": e.value}})
         return {"traceEvents": shown, "displayTimeUnit": "ns"}
 
     def _where(self, e: Event) -> dict[str, int]:
@@ -168,9 +167,7 @@ class _Timeline:
         for (device, n), row in self._rows.items():
             known = self._queues.get(device, ())
             if device:
-                name = (
-                    known[n] if n < len(known) else f"{device} {'copies' if n % 2 else 'kernels'}"
-                )
+                name = known[n] if n < len(known) else f"{device} {'copies' if n % 2 else 'kernels'}"
             else:
                 name = f"caller {n}" if n in callers else f"worker {n}"
             named.append(("thread_name", self._processes[device], row, name))
@@ -287,8 +284,10 @@ def table(events: Sequence[Event], most: int = 40) -> str:
         )
     if len(times) > most:
         rest = times[most:]
-        lines.append(f"{f'{len(rest)} others':40}{sum(t.runs for t in rest):8}"
-                     f"{sum(t.measured for t in rest) / 1e6:10.3f}")  # fmt: skip
+        lines.append(
+            f"{f'{len(rest)} others':40}{sum(t.runs for t in rest):8}"
+            f"{sum(t.measured for t in rest) / 1e6:10.3f}"
+        )
     calls = sum(e.end - e.begin for e in events if e.kind is EventKind.CALL)
     waits = sum(e.end - e.begin for e in events if e.kind is EventKind.WAIT)
     lines.append(
@@ -297,8 +296,7 @@ def table(events: Sequence[Event], most: int = 40) -> str:
     )
     for d in device_times(events):
         worked = " and ".join(
-            f"{'copied' if n % 2 else 'computed'} for {ns / 1e6:.3f} ms"
-            for n, ns in d.queues.items()
+            f"{'copied' if n % 2 else 'computed'} for {ns / 1e6:.3f} ms" for n, ns in d.queues.items()
         )
         lines.append(f"{d.device} {worked}; {d.together / 1e6:.3f} ms of that at the same time")
     return "\n".join(lines)

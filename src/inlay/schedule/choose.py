@@ -50,8 +50,6 @@ def schedule(f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES) -> 
     return s
 
 
-def schedule_function(
-    f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES
-) -> LoopFunction:
+def schedule_function(f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES) -> LoopFunction:
     """Return the scheduled function; one that is lowered already is returned as it is."""
     return f if f.stage is Stage.LOWERED else schedule(f, target, rules).function

@@ -144,9 +144,7 @@ class Schedule:
         """Return where a block is."""
         found = self._indexed().blocks.get(name)
         if found is None:
-            raise illegal(
-                "name", f"found no block named {name}", f"blocks: {self._names('blocks')}"
-            )
+            raise illegal("name", f"found no block named {name}", f"blocks: {self._names('blocks')}")
         return found
 
     def buffer(self, name: str) -> Buffer:
@@ -162,9 +160,7 @@ class Schedule:
 
     def loops_of(self, block: str) -> tuple[str, ...]:
         """Return the names of the loops around a block, outermost first."""
-        around = [
-            p.stmt.var.name for p in self.block_place(block).above() if isinstance(p.stmt, For)
-        ]
+        around = [p.stmt.var.name for p in self.block_place(block).above() if isinstance(p.stmt, For)]
         return tuple(reversed(around))
 
     def accesses(self, s: Stmt, buffer: Buffer | None = None) -> list[BlockAccess]:
@@ -266,9 +262,7 @@ def _make_index(body: Stmt, params: tuple[Buffer, ...]) -> _Index:
     return index
 
 
-def primitive(
-    function: Callable[Concatenate[Schedule, P], R],
-) -> Callable[Concatenate[Schedule, P], R]:
+def primitive(function: Callable[Concatenate[Schedule, P], R]) -> Callable[Concatenate[Schedule, P], R]:
     """Mark a schedule primitive: its calls are recorded in the trace."""
     name = function.__name__
 
@@ -302,8 +296,7 @@ def chain(place: Place, inner: Place) -> list[For]:
         if not isinstance(p.stmt, For):
             kind = type(p.stmt).__name__.lower()
             raise illegal(
-                "not-nested",
-                f"found a {kind} between the loops, needed loops directly inside one another",
+                "not-nested", f"found a {kind} between the loops, needed loops directly inside one another"
             )
         loops.append(p.stmt)
     return loops[::-1]

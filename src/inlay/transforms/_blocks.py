@@ -65,15 +65,7 @@ from inlay.ir.expr import (
 from inlay.ir.module import Module
 from inlay.ir.op import Op
 from inlay.ir.place import Place
-from inlay.ir.types import (
-    DimParam,
-    FuncType,
-    IntType,
-    ShapeType,
-    TensorType,
-    TupleType,
-    Type,
-)
+from inlay.ir.types import DimParam, FuncType, IntType, ShapeType, TensorType, TupleType, Type
 
 Step = Callable[["BlockWriter", Expr], Expr | None]
 """Answers what to bind instead of a value; see the module docstring."""
@@ -154,13 +146,9 @@ class BlockWriter:
     def make(self, callee: Op | Expr, args: Sequence[Expr], attrs: object = None) -> Expr:
         """Return a call with the span and place of the current value, its checks bound in front."""
         span, place = self._origin()
-        return self.flatten(
-            make.call(callee, args, attrs, span=span, place=place, known=self.known)
-        )
+        return self.flatten(make.call(callee, args, attrs, span=span, place=place, known=self.known))
 
-    def call(
-        self, callee: Op | Expr, args: Sequence[Expr], attrs: object = None, name: str = ""
-    ) -> Expr:
+    def call(self, callee: Op | Expr, args: Sequence[Expr], attrs: object = None, name: str = "") -> Expr:
         """Bind such a call to a new variable and return the variable."""
         made = self.make(callee, args, attrs)
         return self.bind(made, name or (callee.name if isinstance(callee, Op) else "t"))
@@ -190,9 +178,7 @@ class BlockWriter:
         matching = Matching(StrictContext())
         matching.bind(_without_bounds(function.dims), function.type.type_vars)
         try:
-            for param, declared, arg in zip(
-                function.params, function.type.params, args, strict=True
-            ):
+            for param, declared, arg in zip(function.params, function.type.params, args, strict=True):
                 matching.bind(_without_bounds(opened_dims(declared, param.type)))
                 matching.match(param.type, arg.type, "argument")
             matching.finish()
@@ -214,9 +200,7 @@ class BlockWriter:
     def flatten(self, value: Expr) -> Expr:
         """Bind operands that `ir.make` wrapped in checks, and lets that it put around the call."""
         while isinstance(value, Let):
-            self.add(
-                value.var, self.flatten(value.value), opened_dims(value.value.type, value.var.type)
-            )
+            self.add(value.var, self.flatten(value.value), opened_dims(value.value.type, value.var.type))
             value = value.body
         if isinstance(value, Call) and not all(isinstance(a, ATOMS) for a in value.args):
             args = tuple([self.bind(a, "checked") for a in value.args])
@@ -258,8 +242,7 @@ class _Rewriting:
         # until Python's collector comes by.
         values = self.values
         self.known = Known(
-            Facts(ranges=self._ranges),
-            lambda node: values.get(node) if isinstance(node, Var) else None,
+            Facts(ranges=self._ranges), lambda node: values.get(node) if isinstance(node, Var) else None
         )
         self._learn(dims)
 
@@ -492,9 +475,7 @@ class _Rewriting:
         pairs = ((then.type, value.then.type), (otherwise.type, value.otherwise.type))
         if not self.ints and all(self._same(new, old) for new, old in pairs):
             return If(condition, then, otherwise, value.type, value.span, value.place)
-        return make.if_(
-            condition, then, otherwise, span=value.span, place=value.place, known=self.known
-        )
+        return make.if_(condition, then, otherwise, span=value.span, place=value.place, known=self.known)
 
     def _match(self, block: BlockWriter, value: Match) -> Expr:
         scrutinee = self.atom(value.scrutinee)
@@ -536,10 +517,7 @@ class _Rewriting:
         body = self.block(value.body, block)
         if self.ints:
             type = FuncType(
-                tuple([self.type(p) for p in type.params]),
-                self.type(type.result),
-                type.dims,
-                type.type_vars,
+                tuple([self.type(p) for p in type.params]), self.type(type.result), type.dims, type.type_vars
             )
         if body is value.body and _all_same(params, value.params) and type == value.type:
             return value

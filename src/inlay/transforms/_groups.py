@@ -222,10 +222,7 @@ class Grouping:
         behind = [n for n in nodes if n.index > anchor.index]
         assert isinstance(anchor.type, TensorType), "anchors have one result"
         return self._absorb(
-            behind,
-            chosen,
-            lambda n: n.is_pointwise and n.let.var not in anchor.call.args,
-            anchor.type,
+            behind, chosen, lambda n: n.is_pointwise and n.let.var not in anchor.call.args, anchor.type
         )
 
     def _operand_transposes(self, anchor: Node, chosen: set[Var]) -> list[Node]:
@@ -347,11 +344,7 @@ class Grouping:
                 heapq.heappush(waiting, (reader.index, reader.let.var))
 
     def _absorb(
-        self,
-        into: Sequence[Node],
-        chosen: set[Var],
-        accepts: Callable[[Node], bool],
-        space: TensorType,
+        self, into: Sequence[Node], chosen: set[Var], accepts: Callable[[Node], bool], space: TensorType
     ) -> list[Node]:
         """Return the producers, in any number of steps, that are read by the group only.
 
@@ -397,11 +390,7 @@ class Grouping:
         if (
             producer.definition.stands_alone
             or reader.definition.stands_alone
-            or FusionPattern.OPAQUE
-            in (
-                producer.definition.pattern,
-                reader.definition.pattern,
-            )
+            or FusionPattern.OPAQUE in (producer.definition.pattern, reader.definition.pattern)
         ):
             return Reason.STANDS_ALONE
         if not self._is_inner(producer, group.members):

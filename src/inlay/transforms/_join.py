@@ -63,9 +63,7 @@ class _Joining:
         done: the groups that are complete.
     """
 
-    def __init__(
-        self, reads: dict[Var, int], predicted_ns: Callable[[Group], int | None]
-    ) -> None:
+    def __init__(self, reads: dict[Var, int], predicted_ns: Callable[[Group], int | None]) -> None:
         self.done: list[Group] = []
         self._open: list[Group] = []
         self._reads = reads

@@ -70,12 +70,7 @@ class _Calls:
         return Call(callee, (*operands, *ints), value.type, value.span, value.place)
 
     def _kernel(
-        self,
-        definition: OpDef,
-        foreign: Foreign,
-        call: Call,
-        operands: Sequence[Expr],
-        inner: Sequence[Sym],
+        self, definition: OpDef, foreign: Foreign, call: Call, operands: Sequence[Expr], inner: Sequence[Sym]
     ) -> Kernel:
         types = [a.type for a in operands]
         symbols = dict.fromkeys(s for t in (*types, call.type) for s in free_symbols(t))
@@ -112,14 +107,9 @@ def _undetermined(operands: Sequence[Type], result: Type) -> list[Sym]:
     return [s for s in used if s not in alone]
 
 
-def _closed(
-    operands: Sequence[Type], inner: Sequence[Sym], result: Type, own: Mapping[Sym, Int]
-) -> FuncType:
+def _closed(operands: Sequence[Type], inner: Sequence[Sym], result: Type, own: Mapping[Sym, Int]) -> FuncType:
     """Return the type of the kernel, over symbols of its own."""
-    params = (
-        *(substitute_type(t, own) for t in operands),
-        *(IntType(own[s]) for s in inner),
-    )
+    params = (*(substitute_type(t, own) for t in operands), *(IntType(own[s]) for s in inner))
     return FuncType(params, substitute_type(result, own), dim_params(params))
 
 
@@ -141,11 +131,7 @@ def _body(definition: OpDef, foreign: Foreign, t: FuncType, call: Call) -> Forei
     results = t.result.fields if isinstance(t.result, TupleType) else (t.result,)
 
     def run(inputs: Sequence[np.ndarray], dims: Mapping[Sym, int]) -> tuple[np.ndarray, ...]:
-        shapes = [
-            tuple(evaluate_int(d, dims) for d in r.shape)
-            for r in results
-            if isinstance(r, TensorType)
-        ]
+        shapes = [tuple(evaluate_int(d, dims) for d in r.shape) for r in results if isinstance(r, TensorType)]
         control = tuple(d for shape in shapes for d in shape)
         given: list[Any] = [*inputs, *([control] if len(call.args) > len(inputs) else [])]
         found = definition.evaluate(attrs, *given)
@@ -155,8 +141,5 @@ def _body(definition: OpDef, foreign: Foreign, t: FuncType, call: Call) -> Forei
 
 
 PASS = Pass(
-    __name__,
-    run,
-    "make kernels of operators whose code comes from outside",
-    requires=(Property.ANF,),
+    __name__, run, "make kernels of operators whose code comes from outside", requires=(Property.ANF,)
 )

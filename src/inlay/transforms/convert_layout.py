@@ -265,10 +265,19 @@ def _aligned(site: _Site, e: Expr, rank: int) -> Expr:
 
 
 _REDUCTIONS = (
-    "reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_any", "reduce_all",
-    "reduce_l1", "reduce_l2", "reduce_sum_square", "reduce_log_sum", "reduce_logsumexp",
+    "reduce_sum",
+    "reduce_prod",
+    "reduce_max",
+    "reduce_min",
+    "reduce_any",
+    "reduce_all",
+    "reduce_l1",
+    "reduce_l2",
+    "reduce_sum_square",
+    "reduce_log_sum",
+    "reduce_logsumexp",
     "reduce_mean",
-)  # fmt: skip
+)
 
 _RULES: Mapping[str, _Rule] = {
     "conv": _conv,

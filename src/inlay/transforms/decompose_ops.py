@@ -42,9 +42,4 @@ def run(module: Module, context: PassContext) -> Module:
     return rewrite_module(module, step)
 
 
-PASS = Pass(
-    __name__,
-    run,
-    "replace operators by what they are made of",
-    requires=(Property.ANF,),
-)
+PASS = Pass(__name__, run, "replace operators by what they are made of", requires=(Property.ANF,))

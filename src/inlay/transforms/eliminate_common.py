@@ -96,9 +96,4 @@ def _operand_key(operand: Expr) -> Hashable:
             return operand
 
 
-PASS = Pass(
-    __name__,
-    run,
-    "compute once what is computed twice",
-    requires=(Property.ANF,),
-)
+PASS = Pass(__name__, run, "compute once what is computed twice", requires=(Property.ANF,))

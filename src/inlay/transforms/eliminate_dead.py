@@ -37,15 +37,7 @@ from inlay.ir.expr import (
     Var,
 )
 from inlay.ir.module import Adt, Module
-from inlay.ir.types import (
-    AdtType,
-    DimParam,
-    ExistsType,
-    FuncType,
-    RefType,
-    TupleType,
-    Type,
-)
+from inlay.ir.types import AdtType, DimParam, ExistsType, FuncType, RefType, TupleType, Type
 from inlay.ir.walk import spine
 from inlay.passes.contract import Pass, PassContext, Property
 

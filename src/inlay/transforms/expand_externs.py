@@ -44,9 +44,7 @@ def run(module: Module, context: PassContext) -> Module:
         found = block.make(make.global_var(made[key], function.type), value.args)
         if same_type(found.type, value.type):
             return found
-        return make.coerce(
-            block.bind(found), value.type, f"the result of {op.name}", known=block.known
-        )
+        return make.coerce(block.bind(found), value.type, f"the result of {op.name}", known=block.known)
 
     rewritten = rewrite_module(module, step)
     return rewritten.with_functions({**rewritten.functions, **functions})

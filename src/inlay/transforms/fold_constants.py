@@ -46,12 +46,7 @@ from inlay.ir.expr import (
 )
 from inlay.ir.module import Module
 from inlay.ir.op import Effect, Op
-from inlay.ir.types import (
-    DimParam,
-    FuncType,
-    IntType,
-    ShapeType,
-)
+from inlay.ir.types import DimParam, FuncType, IntType, ShapeType
 from inlay.ir.walk import postorder
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_module
@@ -63,9 +58,7 @@ class FoldOptions:
     """Options of this pass."""
 
     limit: int = option(LIMIT, help="bytes up to which a constant may be larger than its operands")
-    growth: int = option(
-        1 << 26, help="bytes that constants may grow by in all, beyond doubling once"
-    )
+    growth: int = option(1 << 26, help="bytes that constants may grow by in all, beyond doubling once")
 
 
 def run(module: Module, context: PassContext) -> Module:

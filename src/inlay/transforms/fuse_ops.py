@@ -30,15 +30,7 @@ from inlay.analysis.cost import predicted_ns
 from inlay.base.options import option
 from inlay.ir import walk
 from inlay.ir.existentials import open_exists
-from inlay.ir.expr import (
-    Call,
-    Expr,
-    Function,
-    If,
-    Let,
-    Match,
-    Var,
-)
+from inlay.ir.expr import Call, Expr, Function, If, Let, Match, Var
 from inlay.ir.module import Module
 from inlay.ops._define import OpDef
 from inlay.ops.table import OperatorTable
@@ -70,9 +62,7 @@ def run(module: Module, context: PassContext) -> Module:
     return module.with_functions({**functions, **fusing.outliner.made})
 
 
-def groups_of(
-    module: Module, operators: OperatorTable, options: FuseOptions | None = None
-) -> dict[int, int]:
+def groups_of(module: Module, operators: OperatorTable, options: FuseOptions | None = None) -> dict[int, int]:
     """Return which operators would be one kernel if all of them were on one device.
 
     By identity of the call, a number for each group; nothing is rewritten. Who chooses devices asks
@@ -107,9 +97,13 @@ def groups_of(
 
 
 def _grouped(
-    lets: Sequence[Let], operators: OperatorTable, reads: dict[Var, int], options: GroupOptions, *,
+    lets: Sequence[Let],
+    operators: OperatorTable,
+    reads: dict[Var, int],
+    options: GroupOptions,
+    *,
     repeats: bool,
-) -> tuple[Grouping, list[Group]]:  # fmt: skip
+) -> tuple[Grouping, list[Group]]:
     """Return the groups of a block, and how they came about; those of one that repeats are joined."""
 
     def predicted(group: Group) -> int | None:  # None where it depends on sizes
@@ -193,9 +187,7 @@ class _Fusing:
         for producer, reader, reason in grouping.refusals():
             message = f"{producer.name} is not in the kernel of {reader.name}: {REASONS[reason]}"
             self._context.remarks.add(
-                Remark(
-                    PASS.name, "not-fused", reason, message, producer.call.span, reader.call.span
-                )
+                Remark(PASS.name, "not-fused", reason, message, producer.call.span, reader.call.span)
             )
 
 

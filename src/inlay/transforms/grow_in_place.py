@@ -86,9 +86,7 @@ def _find(function: Function) -> list[_Growing]:
     known = definitions(function.body)
     found: list[_Growing] = []
     for loop in loops_of(function):
-        again = [
-            v for v in values(loop.function.body) if isinstance(v, Call) and v.callee is loop.var
-        ]
+        again = [v for v in values(loop.function.body) if isinstance(v, Call) and v.callee is loop.var]
         for position, param in enumerate(loop.function.params):
             args = dict.fromkeys(c.args[position] for c in again)
             made = tuple(a for a in args if a is not param)
@@ -100,9 +98,7 @@ def _find(function: Function) -> list[_Growing]:
                 continue
             carried = param
             if any(d != 1 for d in param.type.shape[:axis]):
-                carried = Var(
-                    f"{param.name}.rows", _moved(param.type, axis), param.span, param.place
-                )
+                carried = Var(f"{param.name}.rows", _moved(param.type, axis), param.span, param.place)
             found.append(_Growing(loop.var, position, param, axis, made, carried))  # type: ignore[arg-type]
     return found
 
@@ -193,9 +189,7 @@ class _Rewriter:
         assert isinstance(e.type, TensorType), "only tensors grow"
         rank = len(e.type.shape)
         perm = (*range(1, axis + 1), 0, *range(axis + 1, rank))
-        return make.call(
-            self.transpose, (e,), PermAttrs(perm), span=origin.span, place=origin.place
-        )
+        return make.call(self.transpose, (e,), PermAttrs(perm), span=origin.span, place=origin.place)
 
     def _loop(self, var: Var, node: Function) -> Function:
         params, declared = list(node.params), list(node.type.params)
@@ -217,9 +211,7 @@ class _Rewriter:
             case If(then=then, otherwise=otherwise):
                 return replace(value, then=self.block(then), otherwise=self.block(otherwise))
             case Match(arms=arms):
-                return replace(
-                    value, arms=tuple(Arm(arm.pattern, self.block(arm.body)) for arm in arms)
-                )
+                return replace(value, arms=tuple(Arm(arm.pattern, self.block(arm.body)) for arm in arms))
             case Call(callee=Var() as callee) if callee in self.loops:
                 args = list(value.args)
                 for g in self.by_loop[callee]:
@@ -258,9 +250,4 @@ def _where_read(var: Var, value: Expr, body: Expr) -> Expr:
     return end
 
 
-PASS = Pass(
-    __name__,
-    run,
-    "let what loops carry grow where it is",
-    requires=(Property.ANF,),
-)
+PASS = Pass(__name__, run, "let what loops carry grow where it is", requires=(Property.ANF,))

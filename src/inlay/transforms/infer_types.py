@@ -21,9 +21,4 @@ def run(module: Module, context: PassContext) -> Module:
     return infer_types(module)
 
 
-PASS = Pass(
-    __name__,
-    run,
-    "find the types that the text does not say",
-    establishes=(Property.TYPED,),
-)
+PASS = Pass(__name__, run, "find the types that the text does not say", establishes=(Property.TYPED,))

@@ -27,8 +27,7 @@ def run(module: Module, context: PassContext) -> Module:
     del context
     table = effect_table(module)
     functions = {
-        name: _Nesting(function, table).function(function)
-        for name, function in module.functions.items()
+        name: _Nesting(function, table).function(function) for name, function in module.functions.items()
     }
     return module.with_functions(functions)
 

@@ -50,8 +50,7 @@ def run(module: Module, context: PassContext) -> Module:
         return module
     outlining = _Outlining(Outliner(module), operators, effect_table(module))
     functions = {
-        name: f if f.primitive is not None else outlining.function(f)
-        for name, f in module.functions.items()
+        name: f if f.primitive is not None else outlining.function(f) for name, f in module.functions.items()
     }
     return module.with_functions({**functions, **outlining.outliner.made})
 
@@ -172,8 +171,5 @@ def _sorted(steps: Sequence[Sequence[int]], waits: Sequence[set[int]]) -> list[i
 
 
 PASS = Pass(
-    __name__,
-    run,
-    "take what a device runs as one out of its block",
-    requires=(Property.ANF, Property.PLACED),
+    __name__, run, "take what a device runs as one out of its block", requires=(Property.ANF, Property.PLACED)
 )

@@ -68,9 +68,8 @@ class _Packing:
     """
 
     def __init__(
-        self, module: Module, operators: OperatorTable,
-        wanted: Mapping[str, Callable[[Function], Layouts]],
-    ) -> None:  # fmt: skip
+        self, module: Module, operators: OperatorTable, wanted: Mapping[str, Callable[[Function], Layouts]]
+    ) -> None:
         self.made: dict[str, Function] = {}
         self.called: set[str] = set()
         self._module = module
@@ -131,9 +130,7 @@ class _Packing:
             inverse = PermAttrs(tuple(int(a) for a in np.argsort(perm)))
             to = make.call(self._transpose, (old,), PermAttrs(perm), span=old.span)
             params[i] = Var(f"{old.name}_packed", to.type, old.span, old.place)
-            back = make.call(
-                self._transpose, (params[i],), inverse, span=old.span, place=function.place
-            )
+            back = make.call(self._transpose, (params[i],), inverse, span=old.span, place=function.place)
             body = make.let(old, back, body)
         made = fresh_copy(
             make.function(

@@ -125,17 +125,14 @@ def _tests(pattern: Pattern) -> int:
     return found
 
 
-def _fits(
-    adts: Mapping[str, Adt], rows: list[_Row], sizes: Sequence[int], allowed: int
-) -> bool:
+def _fits(adts: Mapping[str, Adt], rows: list[_Row], sizes: Sequence[int], allowed: int) -> bool:
     """Whether the tree of these rows, arms included, is no larger than this."""
     pending = [rows]
     while pending:
         rows = pending.pop()
         position, patterns = rows[0]
         column = next(
-            (i for i, p in enumerate(patterns) if isinstance(p, (PatternConstructor, PatternTuple))),
-            None,
+            (i for i, p in enumerate(patterns) if isinstance(p, (PatternConstructor, PatternTuple))), None
         )
         allowed -= 1 if column is not None else sizes[position]
         if allowed < 0:
@@ -171,9 +168,4 @@ def _left(rows: Sequence[_Row], column: int, tag: int | None, width: int) -> lis
     return found
 
 
-PASS = Pass(
-    __name__,
-    run,
-    "split matches whose decisions would outgrow them",
-    requires=(Property.ANF,),
-)
+PASS = Pass(__name__, run, "split matches whose decisions would outgrow them", requires=(Property.ANF,))

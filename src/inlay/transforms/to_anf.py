@@ -109,9 +109,7 @@ class _Scope:
 
     parent: _Scope | None
     depth: int
-    lets: list[tuple[Var, Expr, Let | None]] = field(
-        default_factory=list[tuple[Var, Expr, Let | None]]
-    )
+    lets: list[tuple[Var, Expr, Let | None]] = field(default_factory=list[tuple[Var, Expr, Let | None]])
     names: dict[Expr, Expr] = field(default_factory=dict[Expr, Expr])
 
     def name_of(self, node: Expr) -> Expr | None:
@@ -268,9 +266,7 @@ class _Naming:
                 new_condition = yield self._atom(condition, scope)
                 new_then = yield self.block(then, self._inner[node, 1])
                 new_otherwise = yield self.block(otherwise, self._inner[node, 2])
-                return replace(
-                    node, condition=new_condition, then=new_then, otherwise=new_otherwise
-                )
+                return replace(node, condition=new_condition, then=new_then, otherwise=new_otherwise)
             case Match(scrutinee=scrutinee, arms=arms):
                 new_scrutinee = yield self._atom(scrutinee, scope)
                 new_arms: list[Arm] = []
@@ -323,9 +319,5 @@ def _hint(value: Expr) -> str:
 
 
 PASS = Pass(
-    __name__,
-    run,
-    "name every intermediate value",
-    requires=(Property.TYPED,),
-    establishes=(Property.ANF,),
+    __name__, run, "name every intermediate value", requires=(Property.TYPED,), establishes=(Property.ANF,)
 )

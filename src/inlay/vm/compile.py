@@ -114,9 +114,14 @@ class _Compiler:
     """The tables of the program while it is made. Implements `environment.Tables`."""
 
     def __init__(
-        self, module: Module, kernels: Mapping[str, Kernel], program: ProgramBuilder,
-        spaces: Mapping[str, int], *, native: bool,
-    ) -> None:  # fmt: skip
+        self,
+        module: Module,
+        kernels: Mapping[str, Kernel],
+        program: ProgramBuilder,
+        spaces: Mapping[str, int],
+        *,
+        native: bool,
+    ) -> None:
         self.module = module
         self.program = program
         self.sites: list[ShapeSite] = []

@@ -68,9 +68,7 @@ def emit(code: Code, sites: list[ShapeSite]) -> None:
 class _Emitter:
     """The state of one function: the slot of each register, the labels of joins and loops."""
 
-    def __init__(
-        self, builder: FunctionBuilder, deaths: Deaths, sites: list[ShapeSite]
-    ) -> None:
+    def __init__(self, builder: FunctionBuilder, deaths: Deaths, sites: list[ShapeSite]) -> None:
         self.builder = builder
         self.sites = sites
         self.deaths = deaths
@@ -227,11 +225,7 @@ class _Emitter:
             operand = operands[index]
             if isinstance(operand, int):
                 builder.emit("INT", operand)
-            elif (
-                operand in dying
-                and operand.kind is not Kind.INT
-                and operand not in operands[index + 1 :]
-            ):
+            elif operand in dying and operand.kind is not Kind.INT and operand not in operands[index + 1 :]:
                 builder.emit("MOVE", self.slots[operand])
             else:
                 builder.emit("COPY", self.slots[operand])

@@ -12,27 +12,9 @@ from inlay.base.diagnostics import InternalError
 from inlay.bytecode.builder import FunctionBuilder
 from inlay.bytecode.isa import Kind
 from inlay.ir.expr import Function
-from inlay.ir.types import (
-    AdtType,
-    BoolType,
-    ExistsType,
-    IntType,
-    ShapeType,
-    TensorType,
-    TupleType,
-    Type,
-)
+from inlay.ir.types import AdtType, BoolType, ExistsType, IntType, ShapeType, TensorType, TupleType, Type
 from inlay.vm.code import Code, Operand, Register, Return
-from inlay.vm.values import (
-    Fields,
-    Layout,
-    VmValue,
-    as_operand,
-    flat_kinds,
-    is_spread,
-    layout_of,
-    spread_over,
-)
+from inlay.vm.values import Fields, Layout, VmValue, as_operand, flat_kinds, is_spread, layout_of, spread_over
 from inlay.vm.writer import Writer
 
 

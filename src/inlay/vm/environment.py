@@ -129,9 +129,7 @@ class Environment:
         if c is None or not c.value or any(s not in self.symbols for s in symbols(others)):
             return None
         if axis >= 0:
-            found: Operand = self.writer.make(
-                "DIM", axis, args=(self.operand(holder),), kind=Kind.INT
-            )
+            found: Operand = self.writer.make("DIM", axis, args=(self.operand(holder),), kind=Kind.INT)
         else:
             found = as_operand(holder)
         rest = self.writer.integer(others, self.symbols)
@@ -174,9 +172,7 @@ class Environment:
                 return self.writer.make("CLOSURE", code, 0, kind=Kind.CLOSURE)
             case LocalFunction(captures=captures):
                 code = self.boxed_code(value)
-                return self.writer.make(
-                    "CLOSURE", code, len(captures), args=captures, kind=Kind.CLOSURE
-                )
+                return self.writer.make("CLOSURE", code, len(captures), args=captures, kind=Kind.CLOSURE)
             case LoopFunction(var=var):
                 raise InternalError(f"the loop '{var.name}' is used as a value")
             case _:
@@ -200,9 +196,7 @@ class Environment:
                 return [self.operand(part) for part in self.fields(value, len(dims))]
             case TupleType(fields=types) if is_spread(t):
                 parts = self.fields(value, len(types))
-                return [
-                    x for part, pt in zip(parts, types, strict=True) for x in self.flatten(part, pt)
-                ]
+                return [x for part, pt in zip(parts, types, strict=True) for x in self.flatten(part, pt)]
             case _:
                 return [self.operand(value)]
 

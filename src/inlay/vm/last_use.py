@@ -17,17 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from inlay.vm.code import (
-    Branch,
-    Code,
-    CodeBlock,
-    Instruction,
-    Loop,
-    Node,
-    Operand,
-    Register,
-    Shapes,
-)
+from inlay.vm.code import Branch, Code, CodeBlock, Instruction, Loop, Node, Operand, Register, Shapes
 
 
 @dataclass(slots=True, eq=False)
@@ -47,9 +37,7 @@ class Deaths:
     on_entry: dict[CodeBlock, tuple[Register, ...]] = field(
         default_factory=dict["CodeBlock", tuple[Register, ...]]
     )
-    after: dict[Node, tuple[Register, ...]] = field(
-        default_factory=dict["Node", tuple[Register, ...]]
-    )
+    after: dict[Node, tuple[Register, ...]] = field(default_factory=dict["Node", tuple[Register, ...]])
 
 
 def find_deaths(code: Code) -> Deaths:

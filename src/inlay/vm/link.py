@@ -78,17 +78,14 @@ def _batch(kernel: Kernel, batch: Batch, artifact: Artifact) -> bc.Kernel:
     """Return the kernel that does the work of several calls."""
     count = from_atom(batch.count)
     cost = None if kernel.cost_ns is None else kernel.cost_ns * count
-    many = replace(
-        kernel, name=batch.code, ints=(*kernel.ints, count), cost_ns=cost, batch=None
-    )
+    many = replace(kernel, name=batch.code, ints=(*kernel.ints, count), cost_ns=cost, batch=None)
     return replace(_native(many, artifact.kernels[batch.code]), sizes=())
 
 
 def _native(kernel: Kernel, code: KernelCode) -> bc.Kernel:
     if len(code.dims) != len(kernel.ints):
         raise InternalError(
-            f"its code takes {len(code.dims)} integers, its calls give {len(kernel.ints)}",
-            where=kernel.name,
+            f"its code takes {len(code.dims)} integers, its calls give {len(kernel.ints)}", where=kernel.name
         )
     positions = {sym: index for index, sym in enumerate(code.dims)}
     workspace = None if code.workspace.value == 0 else formula(code.workspace, positions)
@@ -118,9 +115,7 @@ def _foreign(kernel: Kernel) -> bc.Kernel:
             raise InternalError(f"a kernel of kind {other.kind} has no code", where=kernel.name)
     ports = tuple(_ACCESS[p.access] for p in kernel.ports)
     ordered = kernel.resource is not None
-    return bc.Kernel(
-        kernel.name, ports, len(kernel.ints), body, cost=_cost(kernel), ordered=ordered
-    )
+    return bc.Kernel(kernel.name, ports, len(kernel.ints), body, cost=_cost(kernel), ordered=ordered)
 
 
 def _cost(kernel: Kernel) -> Formula:

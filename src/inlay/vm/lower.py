@@ -37,12 +37,7 @@ from inlay.ir.expr import (
     Tuple,
     Var,
 )
-from inlay.ir.types import (
-    ExistsType,
-    FuncType,
-    TensorType,
-    Type,
-)
+from inlay.ir.types import ExistsType, FuncType, TensorType, Type
 from inlay.ops.memory import TENSOR_AT
 from inlay.vm.code import (
     Branch,
@@ -283,9 +278,12 @@ class Lowering:
         return block
 
     def _branch(
-        self, selector: Operand, arms: list[CodeBlock], join: Join | None,
+        self,
+        selector: Operand,
+        arms: list[CodeBlock],
+        join: Join | None,
         targets: tuple[int, ...] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._writer.append(Branch(selector, tuple(arms), join, targets, self._writer.span))
 
     def _match(self, looked_at: list[VmValue], rows: list[Row], ending: Ending) -> None:
@@ -377,9 +375,7 @@ class Lowering:
         assert isinstance(t, TensorType), "tensor_at makes a tensor"
         dims = [self._env.integer(d) for d in t.shape]
         self._at(e)
-        return self._writer.make(
-            "ALLOCATE", 0, t.dtype.name, len(dims), args=dims, kind=Kind.TENSOR
-        )
+        return self._writer.make("ALLOCATE", 0, t.dtype.name, len(dims), args=dims, kind=Kind.TENSOR)
 
     def _view(self, e: Call, source: VmValue) -> VmValue:
         """Return the same elements with the shape of the result."""

@@ -116,19 +116,14 @@ def _take_fields(env: Environment, whole: Operand, rows: list[Row], width: int) 
     used = [any(not isinstance(r.patterns[i], PatternWildcard) for r in rows) for i in range(width)]
     if width and all(used):
         return list(env.writer.emit("UNPACK", width, args=(whole,), kinds=(Kind.ANY,) * width))
-    return [
-        env.writer.make("FIELD", i, args=(whole,), kind=Kind.ANY) if u else 0
-        for i, u in enumerate(used)
-    ]
+    return [env.writer.make("FIELD", i, args=(whole,), kind=Kind.ANY) if u else 0 for i, u in enumerate(used)]
 
 
 def _is_test(pattern: Pattern) -> bool:
     return isinstance(pattern, (PatternConstructor, PatternTuple))
 
 
-def _expand_all(
-    rows: list[Row], column: int, subject: VmValue, tag: int | None, width: int
-) -> list[Row]:
+def _expand_all(rows: list[Row], column: int, subject: VmValue, tag: int | None, width: int) -> list[Row]:
     """Return the rows that can still match, with one column replaced by columns for its fields."""
     return [r for row in rows if (r := _expand(row, column, subject, tag, width)) is not None]
 

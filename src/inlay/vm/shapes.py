@@ -39,14 +39,48 @@ MOST_NATIVE = 10_000
 """Instructions of a program that become native code, at most: it takes up to 0.2 ms for one."""
 
 _INTEGER = frozenset(
-    ("ADD", "SUB", "MUL", "FLOORDIV", "MOD", "MIN", "MAX", "NEG", "EQ", "NE", "LT", "LE", "AND",
-     "OR", "NOT", "SELECT", "CHECK")
-)  # fmt: skip
+    (
+        "ADD",
+        "SUB",
+        "MUL",
+        "FLOORDIV",
+        "MOD",
+        "MIN",
+        "MAX",
+        "NEG",
+        "EQ",
+        "NE",
+        "LT",
+        "LE",
+        "AND",
+        "OR",
+        "NOT",
+        "SELECT",
+        "CHECK",
+    )
+)
 _OVERTAKEN = frozenset(
-    ("CONST", "STORAGE", "TENSOR", "ALLOCATE", "RESHAPE", "DIM", "DIMS", "ELEMENTS", "TUPLE",
-     "CONSTRUCT", "CLOSURE", "PROJECT", "FIELD", "UNPACK", "TAG", "CELL_NEW", "CELL_READ",
-     "CELL_WRITE")
-)  # fmt: skip
+    (
+        "CONST",
+        "STORAGE",
+        "TENSOR",
+        "ALLOCATE",
+        "RESHAPE",
+        "DIM",
+        "DIMS",
+        "ELEMENTS",
+        "TUPLE",
+        "CONSTRUCT",
+        "CLOSURE",
+        "PROJECT",
+        "FIELD",
+        "UNPACK",
+        "TAG",
+        "CELL_NEW",
+        "CELL_READ",
+        "CELL_WRITE",
+    )
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -75,9 +109,7 @@ class _Group:
         if len(self.nodes) >= _MOST or any(a in self.late for a in node.args):
             return False
         axis = node.operands[0] if node.name == "DIM" else None
-        taken = {
-            (a, axis) for a in node.args if isinstance(a, Register) and a not in self.defined
-        }
+        taken = {(a, axis) for a in node.args if isinstance(a, Register) and a not in self.defined}
         if len(self.inputs | taken) > MAX_SHAPE_INPUTS:
             return False
         self.inputs |= taken

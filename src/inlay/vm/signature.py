@@ -13,19 +13,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from inlay.arith.dtype import BOOL, I64
-from inlay.arith.expr import (
-    Atom,
-    FloorDiv,
-    Int,
-    Max,
-    Min,
-    Mod,
-    Sym,
-    coefficient,
-    lit,
-    substitute,
-    symbols,
-)
+from inlay.arith.expr import Atom, FloorDiv, Int, Max, Min, Mod, Sym, coefficient, lit, substitute, symbols
 from inlay.base.diagnostics import Collector
 from inlay.base.span import Span
 from inlay.bytecode.formula import Arg, Formula, check
@@ -97,13 +85,11 @@ def signature_of(name: str, function: Function, names: EntryNames | None) -> Sig
     findings.raise_if_fatal()
     scope.read(_leaves(given))
     takes = tuple(
-        writer.spec(label, label, f, scope, is_input=True)
-        for label, f in zip(inputs, given, strict=True)
+        writer.spec(label, label, f, scope, is_input=True) for label, f in zip(inputs, given, strict=True)
     )
     findings.raise_if_fatal()
     gives = tuple(
-        writer.spec(label, label, f, scope, is_input=False)
-        for label, f in zip(outputs, made, strict=True)
+        writer.spec(label, label, f, scope, is_input=False) for label, f in zip(outputs, made, strict=True)
     )
     return Signature(takes, gives, tuple(scope.found), scope.requirements(function.dims))
 
@@ -168,10 +154,7 @@ class _Writer:
                 if not is_inside:
                     needed = f"tensors, numbers, and lists, options and tuples up to {MAX_NESTING} deep"
                 self.findings.error(
-                    "entry.type",
-                    f"{what} is {type_text(t)}, needed {needed}",
-                    span=self.place,
-                    hint=hint,
+                    "entry.type", f"{what} is {type_text(t)}, needed {needed}", span=self.place, hint=hint
                 )
                 return _Form(TensorType((), BOOL))
 
@@ -310,10 +293,7 @@ class _Solver:
     def read(self, tensors: Sequence[TensorType]) -> None:
         """Solve for symbols: those that are a dim first, then those in a dim with one unknown."""
         places = [
-            (e, i, axis)
-            for i, t in enumerate(tensors)
-            for axis, e in enumerate(t.shape)
-            if e.value is None
+            (e, i, axis) for i, t in enumerate(tensors) for axis, e in enumerate(t.shape) if e.value is None
         ]
         for e, i, axis in places:
             if isinstance(e.atom, Sym) and e.atom not in self.positions:

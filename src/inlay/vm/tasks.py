@@ -66,9 +66,7 @@ def mark_tasks(codes: Sequence[Code], kernels: Sequence[Kernel]) -> None:
             _mark(block, wanted)
 
 
-def _closure(
-    facts: Mapping[FunctionBuilder, _Facts], found: set[FunctionBuilder]
-) -> set[FunctionBuilder]:
+def _closure(facts: Mapping[FunctionBuilder, _Facts], found: set[FunctionBuilder]) -> set[FunctionBuilder]:
     """Add whoever calls one of the functions found, directly or not."""
     callers: dict[FunctionBuilder, list[FunctionBuilder]] = {}
     for f, known in facts.items():

@@ -49,20 +49,14 @@ class Writer:
         self.block.end = end
 
     def emit(
-        self,
-        name: str,
-        *operands: OperandValue,
-        args: Sequence[Operand] = (),
-        kinds: Sequence[Kind] = (),
+        self, name: str, *operands: OperandValue, args: Sequence[Operand] = (), kinds: Sequence[Kind] = ()
     ) -> tuple[Register, ...]:
         """Add an instruction; return a register for each result."""
         results = tuple(Register(kind) for kind in kinds)
         self.append(Instruction(name, operands, tuple(args), results, self.span))
         return results
 
-    def make(
-        self, name: str, *operands: OperandValue, args: Sequence[Operand] = (), kind: Kind
-    ) -> Register:
+    def make(self, name: str, *operands: OperandValue, args: Sequence[Operand] = (), kind: Kind) -> Register:
         """Add an instruction with one result."""
         return self.emit(name, *operands, args=args, kinds=(kind,))[0]
 
@@ -110,9 +104,7 @@ class Writer:
             case Sym():
                 found = symbols.get(atom)
                 if found is None:
-                    raise InternalError(
-                        f"nothing here determines the dim '{atom.name}'", where=self.span
-                    )
+                    raise InternalError(f"nothing here determines the dim '{atom.name}'", where=self.span)
                 return found
             case FloorDiv(numerator=a, denominator=b):
                 return self.binary("FLOORDIV", self.integer(a, symbols), self.integer(b, symbols))
@@ -128,9 +120,7 @@ class Writer:
                 assert_never(atom)
 
 
-_RIGHT_UNITS: set[tuple[str, Operand]] = {
-    ("ADD", 0), ("SUB", 0), ("MUL", 1), ("FLOORDIV", 1),
-}  # fmt: skip
+_RIGHT_UNITS: set[tuple[str, Operand]] = {("ADD", 0), ("SUB", 0), ("MUL", 1), ("FLOORDIV", 1)}
 _LEFT_UNITS: set[tuple[str, Operand]] = {("ADD", 0), ("MUL", 1)}
 
 

@@ -10,6 +10,4 @@ scale = inlay.extern(
     attributes={"by": 2.0},
     python=lambda x, by: x * np.float32(by),
 )
-kept = inlay.extern(
-    "my.kept", "(x: Tensor[n, f32]) -> some k. Tensor[k, f32]", python=lambda x: x[x > 0]
-)
+kept = inlay.extern("my.kept", "(x: Tensor[n, f32]) -> some k. Tensor[k, f32]", python=lambda x: x[x > 0])

@@ -80,9 +80,7 @@ class _Eraser:
                     if outer.issuperset(free_symbols(v.type)):
                         self.bare(v)
                 arms = tuple(
-                    replace(
-                        a, pattern=walk.map_pattern(a.pattern, self.var), body=self.expr(a.body)
-                    )
+                    replace(a, pattern=walk.map_pattern(a.pattern, self.var), body=self.expr(a.body))
                     for a in e.arms
                 )
                 return Match(self.expr(e.scrutinee), arms, UNKNOWN, e.span)

@@ -28,10 +28,7 @@ def test_packed_product_is_counted_over_its_rows():
 def test_costly_functions_cost_more():
     x = make.var("x", make.tensor_type((1000, 1000), F32))
     cheap, transcendental = (
-        evaluate(
-            predicted_ns(make.function((x,), make.call(table().definition(o).op, (x,))), table()),
-            {},
-        )
+        evaluate(predicted_ns(make.function((x,), make.call(table().definition(o).op, (x,))), table()), {})
         for o in ("relu", "tanh")
     )
     assert transcendental > cheap > 100_000

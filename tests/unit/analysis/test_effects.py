@@ -53,13 +53,15 @@ def test_questions():
 
 
 def test_functions_do_what_they_call():
-    module = Module({
-        "main": calling("quiet", "loud"),
-        "loud": calling("writes"),
-        "quiet": calling("checks"),
-        "writes": writing(),
-        "checks": checking(),
-    })  # fmt: skip
+    module = Module(
+        {
+            "main": calling("quiet", "loud"),
+            "loud": calling("writes"),
+            "quiet": calling("checks"),
+            "writes": writing(),
+            "checks": checking(),
+        }
+    )
     table = effect_table(run("to-anf", module))
     assert table.functions["checks"] == Effects.FAILS
     assert table.functions["quiet"] == Effects.FAILS
@@ -100,9 +102,16 @@ def test_function_values_from_elsewhere_may_do_anything():
 def test_the_call_graph_knows_mentions_groups_and_recursion():
     module = run(
         "to-anf",
-        Module({"main": calling("a"), "a": calling("b"), "b": calling("a"), "self": calling("self"),
-                "leaf": checking()}),
-    )  # fmt: skip
+        Module(
+            {
+                "main": calling("a"),
+                "a": calling("b"),
+                "b": calling("a"),
+                "self": calling("self"),
+                "leaf": checking(),
+            }
+        ),
+    )
     graph = call_graph(module)
     assert graph["main"] == ("a",)
     assert graph["leaf"] == ()

@@ -104,9 +104,7 @@ def test_equal_dims_of_two_parameters_become_one() -> None:
     text = """
         fn f(x, y) { add(x, y) }
         fn main<n>(x: Tensor[n, 4, f32]) { @f(x, x) }"""
-    assert signature(text) == (
-        "fn<x0, x1>(Tensor[x0, x1, f32], Tensor[x0, x1, f32]) -> Tensor[x0, x1, f32]"
-    )
+    assert signature(text) == ("fn<x0, x1>(Tensor[x0, x1, f32], Tensor[x0, x1, f32]) -> Tensor[x0, x1, f32]")
 
 
 def test_a_relation_of_declared_dims_is_checked_when_the_program_runs() -> None:
@@ -138,9 +136,7 @@ def test_mutual_recursion_shares_dims_and_is_generalized_together() -> None:
         fn main<n>(x: Tensor[n, f32], y: Tensor[3, f32]) { (@even(int(1), x), @even(int(5), y)) }
         """)
     for name in ("even", "odd"):
-        assert type_text(m.functions[name].type) == (
-            "fn<x0>(int, Tensor[x0, f32]) -> Tensor[x0, f32]"
-        )
+        assert type_text(m.functions[name].type) == ("fn<x0>(int, Tensor[x0, f32]) -> Tensor[x0, f32]")
     dims = [d.sym for f in m.functions.values() for d in f.type.dims]
     assert len(set(dims)) == len(dims)
 
@@ -264,9 +260,7 @@ def test_cells() -> None:
     m = infer("""
         fn bump(c, by) { write(c, add(read(c), by)) }
         fn main<n>(x: Tensor[n, f32]) { let c = ref(x); @bump(c, x); @bump(c, x); read(c) }""")
-    assert type_text(m.functions["bump"].type) == (
-        "fn<c0>(Ref[Tensor[c0, f32]], Tensor[c0, f32]) -> ()"
-    )
+    assert type_text(m.functions["bump"].type) == ("fn<c0>(Ref[Tensor[c0, f32]], Tensor[c0, f32]) -> ()")
     assert evaluate(m, [np.ones(2, np.float32)]).tolist() == [3.0, 3.0]
 
 
@@ -344,11 +338,7 @@ def test_functions_are_passed_on_before_their_ranks_are_known() -> None:
 
 
 def test_the_order_of_functions_does_not_matter() -> None:
-    parts = [
-        "fn f(x) { @g(relu(x)) }\n",
-        "fn g(x) { neg(x) }\n",
-        "fn main<n>(x: Tensor[n, f32]) { @f(x) }\n",
-    ]
+    parts = ["fn f(x) { @g(relu(x)) }\n", "fn g(x) { neg(x) }\n", "fn main<n>(x: Tensor[n, f32]) { @f(x) }\n"]
     signatures = {
         tuple(sorted((n, type_text(f.type)) for n, f in infer("".join(p)).functions.items()))
         for p in itertools.permutations(parts)

@@ -55,9 +55,7 @@ def test_what_escapes_is_none():
     )
 
 
-@pytest.mark.parametrize(
-    "tail", ["g(int(0), y)", "let r: Tensor[4, f32] = g(int(0), y); f(int(i + 1), r)"]
-)
+@pytest.mark.parametrize("tail", ["g(int(0), y)", "let r: Tensor[4, f32] = g(int(0), y); f(int(i + 1), r)"])
 def test_loops_in_loops(tail):
     """An outer loop may go on from the tail of an inner one, or behind it."""
     end = "f(int(i + 1), z)" if tail.startswith("g(") else "z"

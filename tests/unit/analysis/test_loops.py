@@ -51,16 +51,16 @@ def test_a_counted_loop_of_the_builder() -> None:
     assert loop.bound == make.to_int(n)
     assert loop.exact
     assert loop.captured == (w,)
-    assert [p.name for p, r in zip(loop.function.params, loop.roles, strict=True) if r is FILLED] == ["stack0"]
+    assert [p.name for p, r in zip(loop.function.params, loop.roles, strict=True) if r is FILLED] == [
+        "stack0"
+    ]
 
 
 def test_a_loop_with_a_condition_appends_rows_and_has_no_count() -> None:
     b = Builder()
     x = b.param("x", make.tensor_type((4,), F32))
     flag = b.param("flag", make.bool_const(True).type)
-    result = b.loop(
-        [x], lambda _s, _i, v: Step((v[0],), (v[0],)), condition=lambda _s, _i, _v: flag
-    )
+    result = b.loop([x], lambda _s, _i, v: Step((v[0],), (v[0],)), condition=lambda _s, _i, _v: flag)
     (loop,) = loops_of(b.function((result.stacked[0],)))
     assert loop.roles == (COUNTER, INVARIANT, GROWN)
     assert loop.bound is None

@@ -12,9 +12,7 @@ AVX2 = (8, 16)
 
 @pytest.mark.parametrize("registers", [8, 16, 32])
 @pytest.mark.parametrize("vectors", range(1, 9))
-def test_tiles_leave_registers_for_a_row_of_the_panel_and_a_broadcast(
-    registers: int, vectors: int
-) -> None:
+def test_tiles_leave_registers_for_a_row_of_the_panel_and_a_broadcast(registers: int, vectors: int) -> None:
     rows = most_rows(vectors, registers)
     assert rows == 1 or rows * vectors + vectors + 1 <= registers
 

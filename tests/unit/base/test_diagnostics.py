@@ -57,9 +57,7 @@ def test_text_shows_place_labels_notes_and_hint() -> None:
 
 def test_a_label_in_another_text_is_shown_with_its_own_excerpt() -> None:
     other = Source("lib.inl", "def f")
-    found = diagnostic(
-        "a.b", "m", span=SOURCE.span(4), labels=[(other.span(4, 5), "declared here")]
-    )
+    found = diagnostic("a.b", "m", span=SOURCE.span(4), labels=[(other.span(4, 5), "declared here")])
     assert "  at lib.inl:1:5: declared here\n    |\n  1 | def f\n    |     ^" in render(found)
 
 

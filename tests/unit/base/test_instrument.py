@@ -7,12 +7,7 @@ import threading
 
 import pytest
 
-from inlay.base.instrument import (
-    SILENT,
-    EventKind,
-    Instrument,
-    ListSink,
-)
+from inlay.base.instrument import SILENT, EventKind, Instrument, ListSink
 
 
 def make(*sinks) -> Instrument:

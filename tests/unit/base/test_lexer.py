@@ -27,9 +27,7 @@ def texts(text: str) -> list[str]:
 
 def test_tokens_of_a_line_of_program() -> None:
     text = "let %x.1: Tensor[n, 4] = @f(a.b.c, -1.5e-3) -> y; // done"
-    assert texts(text) == (
-        "let % x . 1 : Tensor [ n , 4 ] = @ f ( a.b.c , - 1.5e-3 ) -> y ;".split()
-    )
+    assert texts(text) == ("let % x . 1 : Tensor [ n , 4 ] = @ f ( a.b.c , - 1.5e-3 ) -> y ;".split())
 
 
 def test_long_signs_win_over_short_ones() -> None:

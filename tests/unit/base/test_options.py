@@ -11,14 +11,7 @@ from typing import Literal
 import pytest
 
 from inlay.base.diagnostics import CompileError
-from inlay.base.options import (
-    Layer,
-    add_arguments,
-    arguments_layer,
-    environment,
-    option,
-    resolve,
-)
+from inlay.base.options import Layer, add_arguments, arguments_layer, environment, option, resolve
 
 
 class Color(enum.Enum):
@@ -44,9 +37,7 @@ def test_later_layers_win_and_say_so() -> None:
         Layer("file", {"threads": 2, "ratio": 1}),
         Layer("environment", {"threads": "4", "verify": "on", "color": "blue", "sizes": "1,0x10"}),
     )
-    assert found.options == Sample(
-        threads=4, ratio=1.0, verify=True, color=Color.BLUE, sizes=(1, 16)
-    )
+    assert found.options == Sample(threads=4, ratio=1.0, verify=True, color=Color.BLUE, sizes=(1, 16))
     assert found.provenance["threads"] == "environment"
     assert found.provenance["ratio"] == "file"
     assert found.provenance["name"] == "default"

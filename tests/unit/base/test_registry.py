@@ -35,10 +35,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_modules_are_found_by_file_name_and_imported_on_use(package: str) -> None:
-    assert module_names(package) == {
-        "broken": "sample_passes.broken",
-        "fold-all": "sample_passes.fold_all",
-    }
+    assert module_names(package) == {"broken": "sample_passes.broken", "fold-all": "sample_passes.fold_all"}
     table = ModuleTable("pass", package, lambda module: module.PASS)
     assert sorted(table) == ["broken", "fold-all"]
     assert table.summary("fold-all") == "Folds."

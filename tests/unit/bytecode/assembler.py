@@ -36,16 +36,7 @@ from inlay.bytecode.program import (
     ShapeInput,
     SymbolBody,
 )
-from inlay.bytecode.spec import (
-    Dim,
-    Element,
-    ListSpec,
-    OptionSpec,
-    Spec,
-    Symbol,
-    TensorSpec,
-    TupleSpec,
-)
+from inlay.bytecode.spec import Dim, Element, ListSpec, OptionSpec, Spec, Symbol, TensorSpec, TupleSpec
 
 _ACCESSES = {text: access for access, text in PORTS.items()}
 _TOKEN = re.compile(
@@ -70,8 +61,9 @@ def parse(text: str, resources: Mapping[str, bytes]) -> Program:
         try:
             reader.line(_Line(line))
         except _PROBLEMS as problem:
-            raise error("parse.expected", f"line {number} of the listing: {problem}",
-                        notes=[line.strip()]) from problem  # fmt: skip
+            raise error(
+                "parse.expected", f"line {number} of the listing: {problem}", notes=[line.strip()]
+            ) from problem
     program = reader.finish()
     if found := verify.findings(program):
         raise error("container.bytecode", f"the program of the listing is wrong: {found[0]}")
@@ -164,11 +156,17 @@ class _Reader:
         self._entry: list[str | int] = []
         self._specs: list[tuple[str, _Line]] = []
         self._records: dict[str, Callable[[_Line], None]] = {
-            ".memory": self._memory, ".target": self._target, ".property": self._property,
-            ".image": self._image, ".device": self._device, ".constant": self._constant,
-            ".kernel": self._kernel, ".shape": self._shape, ".entry": self._entry_line,
+            ".memory": self._memory,
+            ".target": self._target,
+            ".property": self._property,
+            ".image": self._image,
+            ".device": self._device,
+            ".constant": self._constant,
+            ".kernel": self._kernel,
+            ".shape": self._shape,
+            ".entry": self._entry_line,
             ".function": self._function,
-        }  # fmt: skip
+        }
 
     def line(self, line: _Line) -> None:
         head = line.peek()
@@ -196,8 +194,9 @@ class _Reader:
         try:
             return self._builder.finish(check=False)
         except InternalError as problem:
-            raise error("parse.expected", f"the listing is incomplete: {problem.message}",
-                        notes=[problem.where]) from problem  # fmt: skip
+            raise error(
+                "parse.expected", f"the listing is incomplete: {problem.message}", notes=[problem.where]
+            ) from problem
 
     def _memory(self, line: _Line) -> None:
         name, kind, bytes_ = line.string(), MemoryKind(line.word()), None
@@ -335,9 +334,15 @@ class _Reader:
                 requirements.append(Requirement(line.string(), line.formula(names)))
             line.end()
         self._builder.entry(
-            Entry(name, function, tuple(specs[".input"]), tuple(specs[".output"]), tuple(symbols),
-                  tuple(requirements))
-        )  # fmt: skip
+            Entry(
+                name,
+                function,
+                tuple(specs[".input"]),
+                tuple(specs[".output"]),
+                tuple(symbols),
+                tuple(requirements),
+            )
+        )
         self._entry = []
         self._specs = []
 
@@ -381,9 +386,7 @@ def _read_body(line: _Line, names: Sequence[str]) -> Body:
         case "copy":
             return CopyBody()
         case other:
-            raise ValueError(
-                f"image, symbol, host, function, device or copy is needed, found {other}"
-            )
+            raise ValueError(f"image, symbol, host, function, device or copy is needed, found {other}")
 
 
 def _read_spec(line: _Line, names: Sequence[str]) -> Spec:

@@ -30,16 +30,7 @@ from inlay.bytecode.program import (
     ShapeInput,
     SymbolBody,
 )
-from inlay.bytecode.spec import (
-    Dim,
-    Element,
-    ListSpec,
-    OptionSpec,
-    Spec,
-    Symbol,
-    TensorSpec,
-    TupleSpec,
-)
+from inlay.bytecode.spec import Dim, Element, ListSpec, OptionSpec, Spec, Symbol, TensorSpec, TupleSpec
 from inlay.bytecode.verify import findings
 
 
@@ -54,15 +45,25 @@ def sample() -> Program:
     )
     ports = (AccessCode.READ, AccessCode.READ, AccessCode.WRITE)
     kernel = b.kernel(
-        Kernel("add", ports, 1,
-               ImageBody((Phase(0, parallel=True), Phase(16))),
-               formula.parse("4*n", n), True, formula.parse("10 + n//8", n),
-               batch=BatchRecord(1, (1,)))
-    )  # fmt: skip
+        Kernel(
+            "add",
+            ports,
+            1,
+            ImageBody((Phase(0, parallel=True), Phase(16))),
+            formula.parse("4*n", n),
+            True,
+            formula.parse("10 + n//8", n),
+            batch=BatchRecord(1, (1,)),
+        )
+    )
     b.kernel(Kernel("add.batch", ports, 2, ImageBody((Phase(32),))))
     b.kernel(Kernel("callback", (AccessCode.READ_WRITE,), 0, HostBody("f")))
     b.kernel(Kernel("library", (), 2, SymbolBody("cblas_x", parallel=True)))
-    b.kernel(Kernel("own", (AccessCode.READ, AccessCode.WRITE), 0, FunctionBody("f", "./f.so", "f_f32"), ordered=True))
+    b.kernel(
+        Kernel(
+            "own", (AccessCode.READ, AccessCode.WRITE), 0, FunctionBody("f", "./f.so", "f_f32"), ordered=True
+        )
+    )
     constant = b.constant(Constant("f32", (2, 2), np.eye(2, dtype=np.float32)))
     b.constant(Constant("u8", (3,), b"abc"))
     b.constant(Constant("i64", (0,), b""))
@@ -76,9 +77,15 @@ def sample() -> Program:
     x = TensorSpec("x", "f32", (Dim("n", formula.parse("n", n)), Dim("2", (2,))))
     y = TensorSpec("y", "f32", (Dim("?", None), Dim("2", (2,))))
     b.entry(
-        Entry("main", main.index, (x,), (y,), (Symbol("n", 0, 0, formula.parse("d", ["d"])),),
-              (Requirement("n <= 8", formula.parse("n <= 8", n)),))
-    )  # fmt: skip
+        Entry(
+            "main",
+            main.index,
+            (x,),
+            (y,),
+            (Symbol("n", 0, 0, formula.parse("d", ["d"])),),
+            (Requirement("n <= 8", formula.parse("n <= 8", n)),),
+        )
+    )
     inner = b.function("inner", [Kind.ADT, Kind.TUPLE], [Kind.ADT, Kind.TUPLE])
     inner.emit("COPY", 0), inner.emit("COPY", 1), inner.emit("RETURN")
     sized = b.function("sized", [Kind.TENSOR, Kind.INT], [Kind.INT])
@@ -94,17 +101,28 @@ def sample() -> Program:
 def structured() -> tuple[tuple[Spec, ...], tuple[Spec, ...], tuple[Symbol, ...]]:
     """A list of pairs with sizes of their own and options in them, and a tuple that has the size n."""
     d, sizes = ["d"], ["n", "k"]
-    pair = TupleSpec("", (
-        TensorSpec(".0", "f32", (Dim("k", formula.parse("k", sizes)),)),
-        OptionSpec(".1", Element(TensorSpec("", "i64", (Dim("n+k", formula.parse("n+k", sizes)),)))),
-    ))  # fmt: skip
+    pair = TupleSpec(
+        "",
+        (
+            TensorSpec(".0", "f32", (Dim("k", formula.parse("k", sizes)),)),
+            OptionSpec(".1", Element(TensorSpec("", "i64", (Dim("n+k", formula.parse("n+k", sizes)),)))),
+        ),
+    )
     k = Symbol("k", 0, 0, formula.parse("d", [*d, "n"]))
     xs = ListSpec("xs", Element(pair, (k,)))
     t = TupleSpec("t", (TensorSpec("t.0", "bool", (Dim("n", formula.parse("n", ["n"])),)),))
-    out = ListSpec("ys", Element(TupleSpec("", (
-        TensorSpec(".0", "f32", (Dim("k", None),)),
-        OptionSpec(".1", Element(TensorSpec("", "i64", (Dim("?", None),)))),
-    ))))  # fmt: skip
+    out = ListSpec(
+        "ys",
+        Element(
+            TupleSpec(
+                "",
+                (
+                    TensorSpec(".0", "f32", (Dim("k", None),)),
+                    OptionSpec(".1", Element(TensorSpec("", "i64", (Dim("?", None),)))),
+                ),
+            )
+        ),
+    )
     return (xs, t), (out, t), (Symbol("n", 0, 0, formula.parse("d", d)),)
 
 
@@ -112,9 +130,17 @@ def plain(program: Program) -> tuple:
     """All of a program in a form that compares by structure."""
     constants = tuple((c.dtype, c.dims, bytes(c.bytes())) for c in program.constants)
     return (
-        program.functions, program.entries, constants, program.kernels, program.shapes,
-        program.pool, program.memories, program.target, program.image, dict(program.properties),
-    )  # fmt: skip
+        program.functions,
+        program.entries,
+        constants,
+        program.kernels,
+        program.shapes,
+        program.pool,
+        program.memories,
+        program.target,
+        program.image,
+        dict(program.properties),
+    )
 
 
 def test_round_trip():

@@ -60,12 +60,12 @@ def test_the_text_reads_well():
         ('.function "f" () -> () frame 1\n  INT', "more is needed"),
         ('.function "f" () -> () frame 1\n  INT 1 2', "nothing more"),
         ('.function "f" () -> () frame 1\n  JUMP 3', "a label"),
-        ('.constant f99 [] sha256:0', "no dtype f99"),
+        (".constant f99 [] sha256:0", "no dtype f99"),
         ('.kernel "k" ports q', "ints is needed"),
         ('.input "x" f32 []', "after .entry"),
         ("{", "no token"),
     ],
-)  # fmt: skip
+)
 def test_errors_name_the_line(text, message):
     with pytest.raises(CompileError, match=message) as caught:
         parse(text, {})

@@ -11,18 +11,17 @@ from inlay.bytecode.formula import OPERATORS, Arg
 
 
 def steps(depth: int = 3) -> st.SearchStrategy[tuple]:
-    leaf = st.one_of(
-        st.integers(-10, 10).map(lambda v: (v,)), st.integers(0, 2).map(lambda i: (Arg(i),))
-    )
+    leaf = st.one_of(st.integers(-10, 10).map(lambda v: (v,)), st.integers(0, 2).map(lambda i: (Arg(i),)))
     return st.recursive(
         leaf,
         lambda inner: st.one_of(
-            st.tuples(inner, inner, st.sampled_from([n for n, o in OPERATORS.items() if o == 2]))
-            .map(lambda t: (*t[0], *t[1], t[2])),
+            st.tuples(inner, inner, st.sampled_from([n for n, o in OPERATORS.items() if o == 2])).map(
+                lambda t: (*t[0], *t[1], t[2])
+            ),
             st.tuples(inner, st.sampled_from(["neg", "not"])).map(lambda t: (*t[0], t[1])),
         ),
         max_leaves=8,
-    )  # fmt: skip
+    )
 
 
 @given(steps(), st.tuples(*[st.integers(-9, 9)] * 3))

@@ -125,11 +125,13 @@ def test_accepts():
         # Two ways to word 6 with different depths; and with different kinds.
         (["INT", 0, "JUMP_IF_FALSE", 6, "INT", 1, "RETURN"], "two ways meet with 0 and 1 slots"),
         (["INT", 0, "COPY", 0, "JUMP_IF_FALSE", 8, "DROP", 0, "RETURN"], "int and empty"),
-        (["INT", 0, "INT", 0, "JUMP_IF_FALSE", 10, "TUPLE", 1, "JUMP", 10, "RETURN"],
-         "int and tuple|tuple and int"),
+        (
+            ["INT", 0, "INT", 0, "JUMP_IF_FALSE", 10, "TUPLE", 1, "JUMP", 10, "RETURN"],
+            "int and tuple|tuple and int",
+        ),
         (["INT", 0, "JUMP", 0], "two ways meet with 0 and 1 slots|1 and 0"),
     ],
-)  # fmt: skip
+)
 def test_refuses(code, message):
     import re
 
@@ -149,16 +151,67 @@ def test_results_and_arguments_have_their_kinds():
 
 def test_unknown_kinds_meet_known_ones():
     # A projection may be an integer: it meets one, and is taken where one is needed.
-    code = ["INT", 1, "TUPLE", 1, "PROJECT", 0, "INT", 0, "JUMP_IF_FALSE", 14,
-            "POP", 1, "INT", 2, "NEG", "RETURN"]  # fmt: skip
+    code = [
+        "INT",
+        1,
+        "TUPLE",
+        1,
+        "PROJECT",
+        0,
+        "INT",
+        0,
+        "JUMP_IF_FALSE",
+        14,
+        "POP",
+        1,
+        "INT",
+        2,
+        "NEG",
+        "RETURN",
+    ]
     assert check(*code, results=[Kind.INT]) == []
 
 
 def test_loop_arrives_with_the_state_of_its_head():
-    assert check("INT", 5, "COPY", 0, "JUMP_IF_FALSE", 13, "COPY", 0, "NEG", "SLIDE", 1, 1,
-                 "JUMP", 2, "RETURN", results=[Kind.INT])  # fmt: skip
-    assert check("INT", 5, "COPY", 0, "JUMP_IF_FALSE", 14, "COPY", 0, "NEG", "SLIDE", 1, 1,
-                 "JUMP", 2, "RETURN", results=[Kind.INT]) == []  # fmt: skip
+    assert check(
+        "INT",
+        5,
+        "COPY",
+        0,
+        "JUMP_IF_FALSE",
+        13,
+        "COPY",
+        0,
+        "NEG",
+        "SLIDE",
+        1,
+        1,
+        "JUMP",
+        2,
+        "RETURN",
+        results=[Kind.INT],
+    )
+    assert (
+        check(
+            "INT",
+            5,
+            "COPY",
+            0,
+            "JUMP_IF_FALSE",
+            14,
+            "COPY",
+            0,
+            "NEG",
+            "SLIDE",
+            1,
+            1,
+            "JUMP",
+            2,
+            "RETURN",
+            results=[Kind.INT],
+        )
+        == []
+    )
 
 
 def test_deep_frames_are_linear():
@@ -170,9 +223,16 @@ def test_deep_frames_are_linear():
 def test_every_instruction_has_an_effect_or_a_case():
     special = {r.name for r in INSTRUCTIONS if r.effect is None}
     assert special == {
-        "COPY", "MOVE", "DROP", "POP", "SLIDE", "TAIL_CALL", "TAIL_CALL_CLOSURE", "RETURN",
+        "COPY",
+        "MOVE",
+        "DROP",
+        "POP",
+        "SLIDE",
+        "TAIL_CALL",
+        "TAIL_CALL_CLOSURE",
+        "RETURN",
         "EVAL",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,7 @@ def test_run_with_operations_pinned_to_devices(model, cache, capsys):
 
 def test_run_with_strings(tmp_path, cache, capsys):
     program = tmp_path / "up.inl"
-    program.write_text("fn main<n>(x: Tensor[n, string]) { string_upper(x) }\n"
-                       'entry main("x") -> ("y");')  # fmt: skip
+    program.write_text('fn main<n>(x: Tensor[n, string]) { string_upper(x) }\nentry main("x") -> ("y");')
     np.savez(tmp_path / "in.npz", x=np.array(["a", "\u00e4"]))
     words = ["run", str(program), "--cache", cache, "--output", str(tmp_path / "out.npz")]
     assert main([*words, "--inputs", str(tmp_path / "in.npz")]) == 0
@@ -262,17 +261,19 @@ def test_the_exit_code_says_which_kind_of_failure(model, tmp_path, cache, capsys
     words = ["run", str(model), "--inputs", str(tmp_path / "in.npz"), "--cache", cache]
     assert main(words) == 3
     assert "error[input." in capsys.readouterr().err
-    codes = {"type.x": 1, "input.rank": 3, "run.check-failed": 3, "run.deadline": 124,
-             "run.cancelled": 130}  # fmt: skip
+    codes = {"type.x": 1, "input.rank": 3, "run.check-failed": 3, "run.deadline": 124, "run.cancelled": 130}
     assert {id: exit_code(error(id, "m")) for id in codes} == codes
     assert exit_code(unsupported("run.device-absent", "m")) == 1
 
 
 def test_what_a_model_says_of_itself_is_shown(capsys):
     said = Metadata(
-        graph="g\x1b[2J", producer="torch", producer_version="2.1", version=7,
+        graph="g\x1b[2J",
+        producer="torch",
+        producer_version="2.1",
+        version=7,
         properties={"labels": "a\nb", "long": "x" * 300},
-    )  # fmt: skip
+    )
     describe_metadata(said, Output(as_json=False))
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["  graph: g\\x1b[2J", "  producer: torch 2.1", "  model version: 7"]

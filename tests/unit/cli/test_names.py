@@ -53,11 +53,12 @@ def hostile(path, *, broken=""):
         nodes.append(helper.make_node("Add", [x, y], [evil("z")], name=evil("sum")))
     rows, columns = evil("rows"), 4
     graph = helper.make_graph(
-        nodes, evil("graph"),
+        nodes,
+        evil("graph"),
         [helper.make_tensor_value_info(x, TensorProto.FLOAT, [rows, columns])],
         [helper.make_tensor_value_info(y, TensorProto.FLOAT, [rows, 8])],
         [numpy_helper.from_array(np.ones((4, 8), np.float32), w)],
-    )  # fmt: skip
+    )
     if broken == "data":
         tensor = graph.initializer[0]
         tensor.ClearField("raw_data")
@@ -90,14 +91,39 @@ def speak(capsys, words, codes=(0, 1, 2, 3)):
 
 
 COMMANDS = [
-    "run M --kernels --profile --timings", "run M --inputs I", "run M --inputs J", "run M --dim rows=3",
-    "run M --dim E=3", "run M --pin E=cpu", "run M --pin *=E", "run M --typical E=3", "run M --board E",
-    "run M --board host_two --kernels", "compile M -o O --kernels", "compile M -o E", "run O --kernels",
-    "explain M --all", "explain M --all --board soc_npus", "explain M --op E", "opt M --remarks",
-    "opt M --passes to-anf,fuse-ops --remarks", "opt M --passes E", "bench M --rounds 1 --seconds 0",
-    "run E", "E", "run --E", "run M --mode E", "errors E", "targets show E", "targets check B",
-    "run M --extern X", "run M --cache E/E", "run M --trace E/E", "serve --options E", "serve --listen E",
-]  # fmt: skip
+    "run M --kernels --profile --timings",
+    "run M --inputs I",
+    "run M --inputs J",
+    "run M --dim rows=3",
+    "run M --dim E=3",
+    "run M --pin E=cpu",
+    "run M --pin *=E",
+    "run M --typical E=3",
+    "run M --board E",
+    "run M --board host_two --kernels",
+    "compile M -o O --kernels",
+    "compile M -o E",
+    "run O --kernels",
+    "explain M --all",
+    "explain M --all --board soc_npus",
+    "explain M --op E",
+    "opt M --remarks",
+    "opt M --passes to-anf,fuse-ops --remarks",
+    "opt M --passes E",
+    "bench M --rounds 1 --seconds 0",
+    "run E",
+    "E",
+    "run --E",
+    "run M --mode E",
+    "errors E",
+    "targets show E",
+    "targets check B",
+    "run M --extern X",
+    "run M --cache E/E",
+    "run M --trace E/E",
+    "serve --options E",
+    "serve --listen E",
+]
 
 
 @pytest.mark.parametrize("line", COMMANDS)
@@ -109,19 +135,23 @@ def test_commands_show_hostile_names_as_escapes(line, tmp_path, capsys, monkeypa
     np.savez(tmp_path / "i.npz", **{evil("x"): np.ones((3, 4), np.float32)})
     np.savez(tmp_path / "j.npz", **{evil("other"): np.ones((3, 4), np.float32)})
     names = {
-        "M": hostile(tmp_path / f"{evil('m')[:40]}.onnx"), "I": "i.npz", "J": "j.npz", "O": "o.inlay",
-        "B": str(board), "X": "x.py",
-    }  # fmt: skip
+        "M": hostile(tmp_path / f"{evil('m')[:40]}.onnx"),
+        "I": "i.npz",
+        "J": "j.npz",
+        "O": "o.inlay",
+        "B": str(board),
+        "X": "x.py",
+    }
     if line.startswith("run O"):
         inlay.compile(names["M"]).save("o.inlay")
-    words = [names.get(word, word).replace("E", EVIL_TEXT) if word not in names else names[word]
-             for word in line.split()]  # fmt: skip
+    words = [
+        names.get(word, word).replace("E", EVIL_TEXT) if word not in names else names[word]
+        for word in line.split()
+    ]
     speak(capsys, words)
 
 
-@pytest.mark.parametrize(
-    "broken", ["operator", "domain", "attribute", "value", "twice", "dim", "data"]
-)
+@pytest.mark.parametrize("broken", ["operator", "domain", "attribute", "value", "twice", "dim", "data"])
 @pytest.mark.parametrize("command", ["run", "explain", "opt"])
 def test_errors_about_hostile_models_are_lines_of_ours(broken, command, tmp_path, capsys):
     speak(capsys, [command, hostile(tmp_path / "m.onnx", broken=broken)])
@@ -133,8 +163,11 @@ def test_errors_about_hostile_models_are_lines_of_ours(broken, command, tmp_path
 
 def test_text_programs_with_strange_characters_are_shown_as_escapes(tmp_path, capsys):
     program = tmp_path / "p.inl"
-    for text in (f"fn main(x: Tensor[2, f32]) {{ {EVIL} }}", f'entry main("{EVIL}") -> ("{EVIL}");',
-                 f"fn main(x: Tensor[2, f32]) {{ nope(x) }} // {EVIL}"):  # fmt: skip
+    for text in (
+        f"fn main(x: Tensor[2, f32]) {{ {EVIL} }}",
+        f'entry main("{EVIL}") -> ("{EVIL}");',
+        f"fn main(x: Tensor[2, f32]) {{ nope(x) }} // {EVIL}",
+    ):
         program.write_text(text)
         speak(capsys, ["run", str(program)], codes=(1,))
 
@@ -143,11 +176,14 @@ def test_every_part_of_a_finding_is_on_its_own_lines():
     source = Source(f"f{EVIL}", f"a{EVIL} b\nsecond")
     shown = render(
         diagnostic(
-            "type.mismatch", f"found {EVIL}", span=source.span(0, 2),
+            "type.mismatch",
+            f"found {EVIL}",
+            span=source.span(0, 2),
             labels=[(source.span(3, 5), EVIL), (Source(EVIL, EVIL).span(0, 1), EVIL)],
-            notes=[EVIL], hint=EVIL,
+            notes=[EVIL],
+            hint=EVIL,
         )
-    )  # fmt: skip
+    )
     assert_clean(shown)
     assert "\\x1b]0;owned\\x07" in shown
 
@@ -165,8 +201,13 @@ def test_progress_is_escaped_too():
 def test_paths_that_are_no_text_are_paths(tmp_path, capsys):
     program, made = tmp_path / "b\udce9d.inl", tmp_path / "o\udce9d.inlay"
     program.write_text("fn main(x: Tensor[2, f32]) { neg(x) }")
-    for words in (["run", str(program)], ["compile", str(program), "-o", str(made)],
-                  ["run", str(made)], ["explain", str(program)], ["opt", str(program)]):  # fmt: skip
+    for words in (
+        ["run", str(program)],
+        ["compile", str(program), "-o", str(made)],
+        ["run", str(made)],
+        ["explain", str(program)],
+        ["opt", str(program)],
+    ):
         speak(capsys, words, codes=(0,))
 
 
@@ -175,8 +216,11 @@ def test_a_stream_that_takes_nothing_is_an_error_and_no_fault():
         with Path("/dev/full").open("w") as full:
             done = subprocess.run(
                 [sys.executable, "-m", "inlay", *words.split()],
-                stdout=full, stderr=subprocess.PIPE, text=True, check=False,
-            )  # fmt: skip
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
         assert done.returncode in (1, 120)
         assert "No space left on device" in done.stderr
         assert "Traceback" not in done.stderr

@@ -72,7 +72,7 @@ def test_what_would_do_nothing_is_wrong_usage(files, monkeypatch, capsys, words,
         ("explain p.inl --op matmull", "did you mean matmul"),
         ("explain p.inl --op tahn --json", "did you mean tanh"),
     ],
-)  # fmt: skip
+)
 def test_what_is_unknown_is_named(files, monkeypatch, capsys, words, said):
     monkeypatch.chdir(files)
     assert main(words.split()) == 1

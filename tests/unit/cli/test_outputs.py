@@ -77,16 +77,21 @@ def test_no_output_replaces_an_input(line, folder, capsys):
     assert contents(folder) == before
 
 
-@pytest.mark.parametrize("line", ["compile w.onnx -o w.bin", "opt w.onnx -o w.bin",
-                                  "run w.onnx --output w.bin", "run w.onnx --trace w.bin"])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "compile w.onnx -o w.bin",
+        "opt w.onnx -o w.bin",
+        "run w.onnx --output w.bin",
+        "run w.onnx --trace w.bin",
+    ],
+)
 def test_weights_beside_a_model_are_inputs_too(line, folder, capsys):
     model = onnx.load("t.onnx")
     weights = onnx.numpy_helper.from_array(np.ones((4, 512), np.float32), "w")
     model.graph.initializer.append(weights)
     model.graph.node.append(onnx.helper.make_node("MatMul", ["y", "w"], ["v"]))
-    model.graph.output.append(
-        onnx.helper.make_tensor_value_info("v", onnx.TensorProto.FLOAT, ["n", 512])
-    )
+    model.graph.output.append(onnx.helper.make_tensor_value_info("v", onnx.TensorProto.FLOAT, ["n", 512]))
     onnx.save(model, "w.onnx", save_as_external_data=True, location="w.bin", size_threshold=100)
     before = contents(folder)
     assert "w.bin" in before
@@ -101,8 +106,9 @@ def test_weights_beside_a_model_are_inputs_too(line, folder, capsys):
     assert contents(folder) == before
 
 
-@pytest.mark.parametrize("line", ["compile t.onnx -o x", "run t.onnx --output x",
-                                  "run t.onnx --trace x", "opt t.onnx -o x"])  # fmt: skip
+@pytest.mark.parametrize(
+    "line", ["compile t.onnx -o x", "run t.onnx --output x", "run t.onnx --trace x", "opt t.onnx -o x"]
+)
 @pytest.mark.parametrize("old", [None, b"old"])
 def test_a_full_disk_leaves_what_was_there(line, old, folder, capsys, monkeypatch):
     monkeypatch.setenv("INLAY_CACHE", "none")
@@ -119,8 +125,16 @@ def test_a_full_disk_leaves_what_was_there(line, old, folder, capsys, monkeypatc
     assert contents(folder) == before
 
 
-@pytest.mark.parametrize("line", ["compile t.onnx -o", "run t.onnx --output", "run t.onnx --trace",
-                                  "opt t.onnx -o", "bench --calibrate host_two -o"])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "compile t.onnx -o",
+        "run t.onnx --output",
+        "run t.onnx --trace",
+        "opt t.onnx -o",
+        "bench --calibrate host_two -o",
+    ],
+)
 def test_what_cannot_be_written_is_said_before_anything_is_done(line, folder, capsys, monkeypatch):
     monkeypatch.setattr("inlay.api.load", None)
     (folder / "sub").mkdir()

@@ -103,15 +103,11 @@ def saved(tmp_path: Path, m: onnx.ModelProto) -> str:
 
 def windows() -> onnx.ModelProto:
     """Return a model with a window of 300 numbers, and pairs of the rows it gives."""
-    nodes = [
-        node("Conv", ["x", "w"], ["c"], strides=[100]),
-        node("Concat", ["c", "y"], ["z"], axis=1),
-    ]
+    nodes = [node("Conv", ["x", "w"], ["c"], strides=[100]), node("Concat", ["c", "y"], ["z"], axis=1)]
     w = np.ones((1, 1, 300), np.float32)
     return model(
-        nodes, [value("x", ["batch", 1, "n"]), value("y", ["batch", 1, "rows"])],
-        [value("z", None)], {"w": w},
-    )  # fmt: skip
+        nodes, [value("x", ["batch", 1, "n"]), value("y", ["batch", 1, "rows"])], [value("z", None)], {"w": w}
+    )
 
 
 def computed() -> onnx.ModelProto:

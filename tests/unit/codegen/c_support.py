@@ -16,11 +16,20 @@ from inlay.codegen.phases import workspace_layout
 from inlay.loop.func import LoopFunction
 from inlay.machine.target import Target
 
-STRICT = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Wdouble-promotion",
-          "-Wcast-qual", "-Wconversion", "-Wundef", "-Wstrict-prototypes", "-Werror"]  # fmt: skip
-_PHASE = ctypes.CFUNCTYPE(
-    ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
-)
+STRICT = [
+    "-std=c99",
+    "-pedantic",
+    "-Wall",
+    "-Wextra",
+    "-Wshadow",
+    "-Wdouble-promotion",
+    "-Wcast-qual",
+    "-Wconversion",
+    "-Wundef",
+    "-Wstrict-prototypes",
+    "-Werror",
+]
+_PHASE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
 class Library:
@@ -38,11 +47,7 @@ class Library:
         self._library = ctypes.CDLL(str(folder / "lib.so"))
 
     def run(
-        self,
-        index: int,
-        inputs: Sequence[np.ndarray],
-        dims: Mapping[Sym, int],
-        parts: int = 1,
+        self, index: int, inputs: Sequence[np.ndarray], dims: Mapping[Sym, int], parts: int = 1
     ) -> tuple[np.ndarray, ...]:
         """Run a function; outputs and workspaces start as bytes that stand out."""
         f = self.functions[f"f{index}"]

@@ -64,13 +64,40 @@ lowered func f({params}) -> (a: {result}[n], b: {result}[n]) over (n) {{
 """
 
 
-BINARY = ["add", "sub", "mul", "div", "rem", "floordiv", "floormod", "min", "max",
-          "and", "or", "xor", "shl", "shr", "eq", "ne", "lt", "le"]  # fmt: skip
-SPELLED = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|",
-           "eq": "==", "ne": "!=", "lt": "<", "le": "<="}  # fmt: skip
+BINARY = [
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "rem",
+    "floordiv",
+    "floormod",
+    "min",
+    "max",
+    "and",
+    "or",
+    "xor",
+    "shl",
+    "shr",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+]
+SPELLED = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "and": "&",
+    "or": "|",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+}
 UNARY = ["neg", "abs", "sqrt", "floor", "ceil", "trunc", "round_even", "bitnot"]
-BITCASTS = [("f32", "i32"), ("u32", "f32"), ("f64", "u64"), ("i16", "f16"), ("bf16", "u16"),
-            ("i8", "u8")]  # fmt: skip
+BITCASTS = [("f32", "i32"), ("u32", "f32"), ("f64", "u64"), ("i16", "f16"), ("bf16", "u16"), ("i8", "u8")]
 
 
 def allowed(op: str, dtype: dt.DType) -> bool:
@@ -94,10 +121,7 @@ def binary() -> Iterator[Sample]:
 
 def unary() -> Iterator[Sample]:
     for op, d in itertools.product(UNARY, [*INTEGERS, *FLOATS]):
-        if d.is_float == (op in ("sqrt", "floor", "ceil", "trunc", "round_even")) or op in (
-            "neg",
-            "abs",
-        ):
+        if d.is_float == (op in ("sqrt", "floor", "ceil", "trunc", "round_even")) or op in ("neg", "abs"):
             yield Sample(f"{op}-{d}", program(f"{op}(x[$])", d.name, d.name), (values(d),))
     yield Sample("not", program("not(x[$])", "bool", "bool"), (values(dt.BOOL),))
     for op, d in itertools.product(["is_nan", "is_inf"], FLOATS):
@@ -136,9 +160,7 @@ def fused() -> Iterator[Sample]:
     for d in INTEGERS:
         info = np.iinfo(d.numpy)
         x, z = (RNG.integers(info.min, info.max, COUNT, d.numpy) for _ in range(2))
-        yield Sample(
-            f"mul_high-{d}", program("mul_high(x[$], z[$])", d.name, d.name, d.name), (x, z)
-        )
+        yield Sample(f"mul_high-{d}", program("mul_high(x[$], z[$])", d.name, d.name, d.name), (x, z))
 
 
 def bitcasts() -> Iterator[Sample]:
@@ -193,7 +215,6 @@ lowered func f(x: {d}[n], z: {d}[n]) -> (a: {d}[n], b: {d}[n]) over (n) {{
 
 SAMPLES: tuple[Sample, ...] = tuple(
     itertools.chain(
-        binary(), unary(), casts(), narrowing(), fused(), bitcasts(), choices(),
-        guarded_divisions(),
+        binary(), unary(), casts(), narrowing(), fused(), bitcasts(), choices(), guarded_divisions()
     )
-)  # fmt: skip
+)

@@ -113,7 +113,9 @@ def test_opencl_is_no_host():
 
 
 @pytest.mark.llvm
-@pytest.mark.parametrize("lines", ["stack_bytes = 0", "vector_bytes = 16\nvector_registers = 8", "fma = false"])
+@pytest.mark.parametrize(
+    "lines", ["stack_bytes = 0", "vector_bytes = 16\nvector_registers = 8", "fma = false"]
+)
 def test_what_a_board_says_is_what_code_is_made_for(lines, monkeypatch):
     program = parse_module(
         "fn main(x: Tensor[9, 33, f32], w: Tensor[33, 21, f32]) { softmax(matmul(x, w)) }", table()

@@ -24,10 +24,7 @@ from tests.unit.codegen.test_operators import chosen
 from tests.unit.lower.op_functions import function_of
 from tests.unit.lower.test_ops_to_loops import agree
 
-pytestmark = [
-    pytest.mark.cc,
-    needs("gcc"),
-]
+pytestmark = [pytest.mark.cc, needs("gcc")]
 RNG = np.random.default_rng(5)
 
 
@@ -168,8 +165,7 @@ def test_shared_expressions_have_names(tmp_path) -> None:
         more = Binary(BinaryOp.ADD, chosen_, first, dt.F64)
         chosen_ = Select(small, Binary(BinaryOp.SUB, chosen_, first, dt.F64), more, dt.F64)
     made = [
-        LoopFunction("f", (x, y), 1, (), Store(y, (lit(0),), v), Stage.LOWERED)
-        for v in (doubled, chosen_)
+        LoopFunction("f", (x, y), 1, (), Store(y, (lit(0),), v), Stage.LOWERED) for v in (doubled, chosen_)
     ]
     assert all(len(text_of(f)) < 20_000 for f in made)
     library = Library(made, tmp_path)

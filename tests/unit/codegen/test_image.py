@@ -69,14 +69,16 @@ def test_an_empty_image() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("declare i64 @outside()\ndefine i64 @f() nounwind { %v = call i64 @outside() ret i64 %v }",
-         "undefined symbol 'outside'"),
+        (
+            "declare i64 @outside()\ndefine i64 @f() nounwind { %v = call i64 @outside() ret i64 %v }",
+            "undefined symbol 'outside'",
+        ),
         ("@g = global i64 0\ndefine ptr @f() { ret ptr @g }", r"section \.bss"),
         ("@g = global i64 7\ndefine ptr @f() { ret ptr @g }", r"section \.data"),
         ("@g = constant ptr @f\ndefine ptr @f() { ret ptr @g }", r"section \.data"),
         ("@g = thread_local global i64 7\ndefine ptr @f() { ret ptr @g }", "section"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_in_an_image(text: str, message: str) -> None:
     with pytest.raises(InternalError, match=message):
         link([("a", compiled(text))])

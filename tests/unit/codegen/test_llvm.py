@@ -51,14 +51,7 @@ lowered func gemm(A: f32[m, 24], B: f32[3, 24, 32], bias: f32[96]) -> (C: f32[m,
 @pytest.mark.parametrize("parts", [1, 2, 3, 7])
 @pytest.mark.parametrize("m", [0, 1, 6, 13])
 def test_gemm(m: int, parts: int) -> None:
-    check(
-        GEMM,
-        [floats(m, 24), floats(3, 24, 32), floats(96)],
-        {"m": m},
-        parts=parts,
-        rtol=1e-6,
-        atol=1e-6,
-    )
+    check(GEMM, [floats(m, 24), floats(3, 24, 32), floats(96)], {"m": m}, parts=parts, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("level", ["v2", "v3", "v4"])
@@ -315,10 +308,7 @@ def test_assertions_return_their_number() -> None:
 def test_schedulable_functions_are_refused() -> None:
     with pytest.raises(InternalError, match="not lowered"):
         emit_module(
-            parsed(
-                "schedulable func f(x: f32[4]) -> (y: f32[4]) { for i in 0..4 { y[i] = x[i] } }"
-            ),
-            host(),
+            parsed("schedulable func f(x: f32[4]) -> (y: f32[4]) { for i in 0..4 { y[i] = x[i] } }"), host()
         )
 
 

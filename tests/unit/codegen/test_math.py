@@ -43,7 +43,7 @@ FUNCTIONS = {
     "erf": (np.vectorize(math.erf, otypes=[float]), (-6, 6), (-7, 7), 2.5, 2.0),
     "sigmoid": (None, (-103, 90), (-740, 700), 2.0, 2.0),
     "rsqrt": (None, (1e-45, 3e38), (5e-324, 1e308), 0.51, 1.5),
-}  # fmt: skip
+}
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -145,9 +145,7 @@ lowered func f(x: {0}[n], z: {0}[n]) -> (y: {0}[n]) over (n) {{
 @pytest.mark.parametrize(("kind", "bound"), [("f32", 0.51), ("f64", 1.5)])
 def test_pow(kind: str, bound: float) -> None:
     dtype = np.float32 if kind == "f32" else np.float64
-    x = np.concatenate([10.0 ** RNG.uniform(-30, 30, 8000), RNG.uniform(0.5, 2, 8000)]).astype(
-        dtype
-    )
+    x = np.concatenate([10.0 ** RNG.uniform(-30, 30, 8000), RNG.uniform(0.5, 2, 8000)]).astype(dtype)
     z = np.concatenate([RNG.uniform(-8, 8, 8000), RNG.uniform(-400, 400, 8000)]).astype(dtype)
     [y] = run_native(parsed(POW.format(kind)), [x, z], {"n": len(x)})
     with np.errstate(over="ignore", under="ignore"):
@@ -176,12 +174,16 @@ def test_pow_special_values(kind: str) -> None:
 @pytest.mark.parametrize("lanes", [1, 8])
 def test_large_angles(lanes: int) -> None:
     """Angles with more multiples of pi/2 than a float has digits: exact sines by mpmath."""
-    x = np.array(
-        [2.0**30 + 1, 1e15, 1e22, -1e22, 1e100, 1.7e308, -(2.0**60), 6381956970095103 * 2.0**797]
-    )
+    x = np.array([2.0**30 + 1, 1e15, 1e22, -1e22, 1e100, 1.7e308, -(2.0**60), 6381956970095103 * 2.0**797])
     exact = [
-        0.3284483319740196, 0.8582727931702359, -0.8522008497671888, 0.8522008497671888,
-        -0.3806377310050287, -0.5952560848632077, 0.8306492176372546, 1.0,
-    ]  # fmt: skip
+        0.3284483319740196,
+        0.8582727931702359,
+        -0.8522008497671888,
+        0.8522008497671888,
+        -0.3806377310050287,
+        -0.5952560848632077,
+        0.8306492176372546,
+        1.0,
+    ]
     [y] = run_native(parsed(program("sin", "f64", lanes)), [x], {"n": 8})
     np.testing.assert_array_max_ulp(y, np.array(exact), 1)

@@ -34,8 +34,7 @@ SLICES = 10
 
 def every(some: int) -> pytest.MarkDecorator:
     slow = [
-        pytest.param(slice(i, None, SLICES), id=f"all-{i}", marks=pytest.mark.slow)
-        for i in range(SLICES)
+        pytest.param(slice(i, None, SLICES), id=f"all-{i}", marks=pytest.mark.slow) for i in range(SLICES)
     ]
     some_of = pytest.param(slice(0, None, some), id="some")
     return pytest.mark.parametrize("tried", [some_of, *slow])
@@ -255,8 +254,9 @@ def test_vectors(device, kind, narrow, value) -> None:
 )
 def test_what_vectors_do_not_have_stays_a_loop(body) -> None:
     f = parsed(
-        "lowered func f(x: f32[32]) -> (y: f32[64]) over (n) { for j in 0..16 vector { BODY } }"
-        .replace("BODY", body)
+        "lowered func f(x: f32[32]) -> (y: f32[64]) over (n) { for j in 0..16 vector { BODY } }".replace(
+            "BODY", body
+        )
     )
     text = make_image([f], OPENCL).text
     assert "inlay_f32x" not in text

@@ -84,9 +84,14 @@ def test_what_a_session_says_of_its_model(pair):
         assert (found.name, found.type, found.shape) == (want.name, want.type, want.shape)
     found, want = (session.get_modelmeta() for session in pair)
     for field in (
-        "producer_name", "graph_name", "graph_description", "domain", "description", "version",
+        "producer_name",
+        "graph_name",
+        "graph_description",
+        "domain",
+        "description",
+        "version",
         "custom_metadata_map",
-    ):  # fmt: skip
+    ):
         assert getattr(found, field) == getattr(want, field), field
     assert pair[0].get_providers() == ["CPUExecutionProvider"]
     assert pair[0].get_provider_options() == {"CPUExecutionProvider": {}}
@@ -107,8 +112,10 @@ def test_what_a_session_says_of_its_model(pair):
 def test_types_and_shapes_are_spelled_alike(elem_type, shape):
     made = model(
         [helper.make_node("Identity", ["x"], ["y"])],
-        [value("x", shape, elem_type)], [value("y", shape, elem_type)], ir_version=9,
-    ).SerializeToString()  # fmt: skip
+        [value("x", shape, elem_type)],
+        [value("y", shape, elem_type)],
+        ir_version=9,
+    ).SerializeToString()
     sessions = ours.InferenceSession(made), theirs.InferenceSession(made)
     found, want = (session.get_inputs()[0] for session in sessions)
     assert (found.type, found.shape) == (want.type, want.shape)
@@ -172,8 +179,10 @@ def test_lists_and_numbers_get_the_type_of_the_input(pair):
 def test_a_model_that_cannot_be_compiled_is_not_implemented():
     made = model(
         [helper.make_node("Strange", ["x"], ["y"], domain="org.example")],
-        [value("x", [2])], [value("y", [2])], ir_version=9,
-    )  # fmt: skip
+        [value("x", [2])],
+        [value("y", [2])],
+        ir_version=9,
+    )
     made.opset_import.append(helper.make_opsetid("org.example", 1))
     with pytest.raises(ours.NotImplemented, match=r"org\.example\.Strange"):
         ours.InferenceSession(made.SerializeToString())
@@ -249,9 +258,7 @@ def test_dims_get_the_sizes_that_options_name():
 def test_providers_are_the_processor_or_a_board():
     data = scaled().SerializeToString()
     with pytest.warns(UserWarning, match="CUDAExecutionProvider"):
-        session = ours.InferenceSession(
-            data, providers=["CUDAExecutionProvider", "CPUExecutionProvider"]
-        )
+        session = ours.InferenceSession(data, providers=["CUDAExecutionProvider", "CPUExecutionProvider"])
     assert session.get_providers() == ["CPUExecutionProvider"]
     board = ("InlayExecutionProvider", {"board": "host_two", "verify": True})
     session = ours.InferenceSession(data, providers=[board])
@@ -283,19 +290,18 @@ def test_a_run_stops_when_its_options_say_so(pair):
     assert len(pair[0].run(None, FEED, stop)) == 3
 
     body = helper.make_graph(
-        [
-            helper.make_node("Tanh", ["s"], ["t"]),
-            helper.make_node("Identity", ["c"], ["again"]),
-        ],
+        [helper.make_node("Tanh", ["s"], ["t"]), helper.make_node("Identity", ["c"], ["again"])],
         "body",
         [value("i", [], TensorProto.INT64), value("c", [], TensorProto.BOOL), value("s", [4])],
         [value("again", [], TensorProto.BOOL), value("t", [4])],
     )
     endless = model(
         [helper.make_node("Loop", ["m", "go", "x"], ["y"], body=body)],
-        [value("x", [4]), value("m", [], TensorProto.INT64)], [value("y", [4])],
-        {"go": np.array(True)}, ir_version=9,
-    )  # fmt: skip
+        [value("x", [4]), value("m", [], TensorProto.INT64)],
+        [value("y", [4])],
+        {"go": np.array(True)},
+        ir_version=9,
+    )
     session = ours.InferenceSession(endless.SerializeToString())
     timer = threading.Timer(0.2, setattr, (stop, "terminate", True))
     timer.start()
@@ -386,10 +392,7 @@ def test_modules_that_keep_the_other_one_are_named(tmp_path, monkeypatch):
         (tmp_path / f"{name}.py").write_text(text)
         importlib.import_module(name)
     try:
-        with (
-            pytest.warns(UserWarning, match="keeps_the_class, keeps_the_module[;,]"),
-            ours.installed(),
-        ):
+        with pytest.warns(UserWarning, match="keeps_the_class, keeps_the_module[;,]"), ours.installed():
             pass
     finally:
         for name in ("keeps_the_module", "keeps_the_class", "keeps_nothing"):
@@ -416,6 +419,8 @@ def test_onnxruntime_is_not_needed(tmp_path):
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "m.onnx")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.stdout.split() == ["x"], done.stderr

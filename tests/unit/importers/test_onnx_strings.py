@@ -19,9 +19,7 @@ from inlay.ops.table import table
 def run(nodes: Sequence[onnx.NodeProto], outputs: Sequence[str], **inputs: Any) -> list[Any]:
     """Import a graph over vectors and return what it computes."""
     infos = [
-        helper.make_tensor_value_info(
-            name, helper.np_dtype_to_tensor_dtype(np.asarray(x).dtype), ["n"]
-        )
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.asarray(x).dtype), ["n"])
         for name, x in inputs.items()
     ]
     results = [onnx.ValueInfoProto(name=name) for name in outputs]
@@ -87,14 +85,23 @@ def test_labels() -> None:
 
 def test_counts_of_words() -> None:
     node = helper.make_node(
-        "TfIdfVectorizer", ["x"], ["y"], mode="TF", min_gram_length=1, max_gram_length=2,
-        max_skip_count=0, ngram_counts=[0, 2], ngram_indexes=[0, 1, 2],
+        "TfIdfVectorizer",
+        ["x"],
+        ["y"],
+        mode="TF",
+        min_gram_length=1,
+        max_gram_length=2,
+        max_skip_count=0,
+        ngram_counts=[0, 2],
+        ngram_indexes=[0, 1, 2],
         pool_strings=["fig", "pear", "pear", "fig"],
-    )  # fmt: skip
+    )
     graph = helper.make_graph(
-        [node], "g", [helper.make_tensor_value_info("x", TensorProto.STRING, [5])],
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.STRING, [5])],
         [onnx.ValueInfoProto(name="y")],
-    )  # fmt: skip
+    )
     opsets = [helper.make_opsetid("", 21)]
     module = import_model(helper.make_model(graph, opset_imports=opsets), table())
     assert evaluate_entry(module, {"x": X})["y"].tolist() == [1.0, 2.0, 1.0]

@@ -149,11 +149,15 @@ fn total(xs: List[int], so_far: int) -> int {
 def test_data_types_and_recursion():
     text = LIST + "fn main() { @total(@build(int(10)), int(0)) }"
     assert run(text) == 55
-    mapped = run(LIST + """
+    mapped = run(
+        LIST
+        + """
     fn main(x: Tensor[2, f32]) {
       @map(fn(t: Tensor[2, f32]) { neg(t) }, Cons(x, Cons(neg(x), Nil[Tensor[2, f32]]())))
     }
-    """, f32(1, 2))  # fmt: skip
+    """,
+        f32(1, 2),
+    )
     assert isinstance(mapped, Data)
     assert mapped.fields[0].tolist() == [-1, -2]
     assert mapped.fields[1].fields[0].tolist() == [1, 2]
@@ -201,9 +205,8 @@ def test_a_loop_stops_at_its_condition_and_stacks_rows():
         return s.emit(INT_LESS, (make.int_const(i), s.emit(TO_CONTROL, (limit,))))
 
     done = b.loop(
-        [x], lambda s, i, c: Step([s.emit(CONCAT, (c[0], x))], [s.emit(NEG, (x,))]),
-        condition=going,
-    )  # fmt: skip
+        [x], lambda s, i, c: Step([s.emit(CONCAT, (c[0], x))], [s.emit(NEG, (x,))]), condition=going
+    )
     m = Module({"main": b.function((*done.carried, *done.stacked, make.int_const(done.count)))})
     value = np.ones((3, 2), np.float32)
     for steps in (0, 1, 4):

@@ -21,9 +21,8 @@ from tests.unit.ir.ops import ADD, CONCAT, NEG, NONZERO, RESHAPE
 
 def is_anf(e: Expr) -> bool:
     return all(
-        isinstance(a, (*ATOMS, Function)) for n in walk.postorder(e) if isinstance(n, Call)
-        for a in n.args
-    )  # fmt: skip
+        isinstance(a, (*ATOMS, Function)) for n in walk.postorder(e) if isinstance(n, Call) for a in n.args
+    )
 
 
 def text(e: Expr) -> str:
@@ -32,9 +31,7 @@ def text(e: Expr) -> str:
 
 def ops(e: Expr) -> list[str]:
     return [
-        n.callee.op.name
-        for n in walk.postorder(e)
-        if isinstance(n, Call) and isinstance(n.callee, OpRef)
+        n.callee.op.name for n in walk.postorder(e) if isinstance(n, Call) and isinstance(n.callee, OpRef)
     ]
 
 
@@ -240,9 +237,7 @@ def test_a_recursive_function():
     def body(s, f, p):
         go = s.emit(INT_LESS, (make.int_const(0), p[0]))
         return s.if_(
-            go,
-            lambda t: t.emit(NEG, (t.emit(f, (make.int_const(from_atom(i) - 1), p[1])),)),
-            lambda t: p[1],
+            go, lambda t: t.emit(NEG, (t.emit(f, (make.int_const(from_atom(i) - 1), p[1])),)), lambda t: p[1]
         )
 
     f = b.recursive("f", type, body)

@@ -19,9 +19,7 @@ ANY = PatternWildcard()
 BIT, COLOR, BITS, PAIR = AdtType("Bit"), AdtType("Color"), AdtType("Bits"), AdtType("Pair")
 ADTS = {
     "Bit": Adt("Bit", (), (Constructor("Z", 0, ()), Constructor("O", 1, ()))),
-    "Color": Adt(
-        "Color", (), tuple(Constructor(n, i, ()) for i, n in enumerate(("Red", "Green", "Blue")))
-    ),
+    "Color": Adt("Color", (), tuple(Constructor(n, i, ()) for i, n in enumerate(("Red", "Green", "Blue")))),
     "Bits": Adt("Bits", (), (Constructor("Nil", 0, ()), Constructor("Cons", 1, (BIT, BITS)))),
     "Pair": Adt("Pair", (), (Constructor("Pair", 0, (BIT, COLOR)),)),
 }
@@ -92,9 +90,7 @@ def parsed(text: str) -> Pattern:
         words.pop(0)
         if not name:
             return PatternTuple(tuple(fields))
-        adt, tag = next(
-            (a.name, c.tag) for a in ADTS.values() for c in a.constructors if c.name == name
-        )
+        adt, tag = next((a.name, c.tag) for a in ADTS.values() for c in a.constructors if c.name == name)
         return made(adt, tag, *fields)
 
     return one()
@@ -103,8 +99,9 @@ def parsed(text: str) -> Pattern:
 @pytest.mark.parametrize("seed", range(60))
 def test_as_all_values_say(seed: int):
     random = Random(seed)
-    t = random.choice([PAIR, TupleType((BIT, COLOR, BIT)), TupleType((PAIR, TupleType((BIT,)))),
-                       TupleType((BIT,) * 4)])  # fmt: skip
+    t = random.choice(
+        [PAIR, TupleType((BIT, COLOR, BIT)), TupleType((PAIR, TupleType((BIT,)))), TupleType((BIT,) * 4)]
+    )
     rows = [drawn(random, t) for _ in range(random.randint(1, 9))]
     missing = missing_pattern(rows, t, ADTS)
     forgotten = [v for v in values(t) if not any(fits(r, v) for r in rows)]
@@ -139,8 +136,7 @@ def test_many_rows_over_many_fields(steps, last: int):
     """Rows test three fields each; what they leave is matched by rows that test the last fields."""
     random = Random(last)
     rows = [
-        row(16, **{f"b{j}": random.randint(0, 1) for j in random.sample(range(16), 3)})
-        for _ in range(48)
+        row(16, **{f"b{j}": random.randint(0, 1) for j in random.sample(range(16), 3)}) for _ in range(48)
     ]
     for tags in product((0, 1), repeat=last):
         rows.append(row(16, **{f"b{15 - j}": tag for j, tag in enumerate(tags)}))

@@ -35,9 +35,7 @@ class Repeat:
     def digest(self) -> str:
         return "repeat-1"
 
-    def evaluate(
-        self, inputs: Sequence[np.ndarray], dims: Mapping[Sym, int]
-    ) -> tuple[np.ndarray, ...]:
+    def evaluate(self, inputs: Sequence[np.ndarray], dims: Mapping[Sym, int]) -> tuple[np.ndarray, ...]:
         (x,) = inputs
         assert dict(dims) == {next(iter(dims)): x.shape[0]}
         return (np.concatenate([x, x]),)

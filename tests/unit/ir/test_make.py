@@ -68,11 +68,7 @@ ADD = Op("add", NoAttrs, _add, (2, 2))
 NONZERO = Op("nonzero", NoAttrs, _nonzero, (1, 1), data_dependent=True)
 RESHAPE = Op("reshape", NoAttrs, _reshape, (2, 2))
 A = TypeVar("a")
-LIST = Adt(
-    "List",
-    (A,),
-    (Constructor("Nil", 0, ()), Constructor("Cons", 1, (A, AdtType("List", (A,))))),
-)
+LIST = Adt("List", (A,), (Constructor("Nil", 0, ()), Constructor("Cons", 1, (A, AdtType("List", (A,))))))
 
 
 def tensor(name: str, *dims: Int | int | Sym) -> Expr:
@@ -181,9 +177,7 @@ def test_what_a_value_does_not_determine_is_packed_less_exactly():
     assert packed(pair) == "some j, k. (Tensor[j + k, f32], Tensor[k, f32])"
     assert packed(make.tensor_type((2 * to_int(k),), F32)) == "some k. Tensor[2*k, f32]"
     assert packed(make.tensor_type((k, n), F32)) == "some n, k <= n. Tensor[k, n, f32]"
-    assert packed(AdtType("List", (make.tensor_type((j,), F32),))) == (
-        "List[some j. Tensor[j, f32]]"
-    )
+    assert packed(AdtType("List", (make.tensor_type((j,), F32),))) == ("List[some j. Tensor[j, f32]]")
     assert packed(IntType(to_int(j) * k)) == "int"
 
 
@@ -238,9 +232,7 @@ def test_a_dim_that_no_argument_decides():
 
 def test_recursive_calls_may_change_the_dims():
     n = fresh("n")
-    type = FuncType(
-        (make.tensor_type((n,), F32),), make.tensor_type((2 * to_int(n),), F32), (DimParam(n),)
-    )
+    type = FuncType((make.tensor_type((n,), F32),), make.tensor_type((2 * to_int(n),), F32), (DimParam(n),))
     f = make.var("f", type)
     assert text(make.call(f, (tensor("x", to_int(n) + 1),))) == "Tensor[2*n + 2, f32]"
 
@@ -303,9 +295,7 @@ def test_pattern_variables_do_not_leak_their_dims():
 
 def test_a_list_of_some_elements_is_no_list_of_one_size():
     n, k = fresh("n"), fresh("k")
-    f = make.function(
-        (make.var("xs", AdtType("List", (make.tensor_type((n,), F32),))),), tensor("r", n)
-    )
+    f = make.function((make.var("xs", AdtType("List", (make.tensor_type((n,), F32),))),), tensor("r", n))
     some = ExistsType((DimParam(k),), make.tensor_type((k,), F32))
     xs = make.var("xs", AdtType("List", (some,)))
     with pytest.raises(CompileError) as caught:

@@ -45,10 +45,7 @@ LIST = "let xs = Cons[int](int(3), Cons[int](int(1), Cons[int](int(2), Nil[int](
         ("@list.map(fn(x: some int x. int[x]) -> int { int(x + 1) }, xs)", [4, 2, 3]),
         ("@list.reverse(xs)", [2, 1, 3]),
         ("@list.append(xs, xs)", [3, 1, 2, 3, 1, 2]),
-        (
-            "@list.filter(fn(x: some int x. int[x]) -> bool { int_less(int(1), int(x)) }, xs)",
-            [3, 2],
-        ),
+        ("@list.filter(fn(x: some int x. int[x]) -> bool { int_less(int(1), int(x)) }, xs)", [3, 2]),
     ],
 )
 def test_lists(body, expected):

@@ -56,9 +56,7 @@ def test_refusals_have_reasons():
     assert refusal(op("add", op("neg"), any_()), body("add(x, y)")) == (
         "found x of type Tensor[4, f32], needed neg"
     )
-    assert refusal(op("concat", attrs={"axis": 1}), body("concat(x, y)")) == (
-        "concat has axis=0, needed 1"
-    )
+    assert refusal(op("concat", attrs={"axis": 1}), body("concat(x, y)")) == ("concat has axis=0, needed 1")
     assert refusal(op("add", any_("v"), any_("v")), body("add(x, y)")) == (
         "needed one value for v and found two"
     )

@@ -262,11 +262,20 @@ def test_entries():
 @pytest.mark.parametrize(
     "text",
     [
-        "int(9223372036854775808)", "int(-9223372036854775809)", "shape(3, 9223372036854775808)",
-        "f32(1e400)", "f64(-1e309)", "f32(1e39)", "f16(70000)", "bf16(1e39)", "f32[2](1, 1e39)",
-        "f32(1" + 400 * "0" + ")", "f64(0x1p1024)", "i64(9223372036854775808)",
+        "int(9223372036854775808)",
+        "int(-9223372036854775809)",
+        "shape(3, 9223372036854775808)",
+        "f32(1e400)",
+        "f64(-1e309)",
+        "f32(1e39)",
+        "f16(70000)",
+        "bf16(1e39)",
+        "f32[2](1, 1e39)",
+        "f32(1" + 400 * "0" + ")",
+        "f64(0x1p1024)",
+        "i64(9223372036854775808)",
     ],
-)  # fmt: skip
+)
 def test_numbers_that_their_format_does_not_hold(text):
     with pytest.raises(CompileError) as caught:
         parse_expr(text, TABLE)
@@ -274,6 +283,13 @@ def test_numbers_that_their_format_does_not_hold(text):
 
 
 def test_numbers_at_the_ends_of_their_formats():
-    for text in ("int(9223372036854775807)", "int(-9223372036854775808)", "f32(inf)", "f32(-inf)",
-                 "f32(nan)", "f32(3.4028235e+38)", "f16(65504.0)"):  # fmt: skip
+    for text in (
+        "int(9223372036854775807)",
+        "int(-9223372036854775808)",
+        "f32(inf)",
+        "f32(-inf)",
+        "f32(nan)",
+        "f32(3.4028235e+38)",
+        "f16(65504.0)",
+    ):
         parse_expr(text, TABLE)

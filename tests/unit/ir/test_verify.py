@@ -41,9 +41,7 @@ def test_variables_are_bound_once_and_visible():
     assert ids(main(x, body=twice)) == ["ir.bound-twice"]
     inner = make.let(v, make.call(NEG, (x,)), v)
     assert ids(main(x, body=make.tuple_((inner, v)))) == ["ir.unbound-variable"]
-    assert ids(Module({"main": make.function((x,), x), "f": make.function((x,), x)})) == [
-        "ir.bound-twice"
-    ]
+    assert ids(Module({"main": make.function((x,), x), "f": make.function((x,), x)})) == ["ir.bound-twice"]
 
 
 def test_a_shared_node_must_be_visible_at_each_use():

@@ -190,9 +190,7 @@ def test_reduction_over_several_axes(init: float | None) -> None:
     start = None if init is None else te.const(init, F32)
     from inlay.loop.scalar import ReduceOp
 
-    y = te.compute(
-        (2,), lambda i: te.reduce_over(ReduceOp.MAX, [k, r], x[i, k, r], start), name="y"
-    )
+    y = te.compute((2,), lambda i: te.reduce_over(ReduceOp.MAX, [k, r], x[i, k, r], start), name="y")
     f = from_te("f", [x], [y])
     v = rand(2, 3, 4)
     expected = v.max((1, 2)) if init is None else np.full(2, init, np.float32)

@@ -22,9 +22,7 @@ LOOPS: list[dict[Sym, tuple[Int, Int]]] = [
 
 
 def integers() -> st.SearchStrategy[Int]:
-    leaf = st.one_of(
-        st.integers(-9, 9).map(lit), st.sampled_from([to_int(s) for s in (N, M, ROW, COL)])
-    )
+    leaf = st.one_of(st.integers(-9, 9).map(lit), st.sampled_from([to_int(s) for s in (N, M, ROW, COL)]))
     return st.recursive(
         leaf,
         lambda e: st.one_of(
@@ -47,11 +45,7 @@ def points(loops: dict[Sym, tuple[Int, Int]]) -> list[dict[Sym, int]]:
     for n, m in itertools.product((0, 1, 3, 7), (0, 2)):
         envs = [{N: n, M: m}]
         for var, (lo, extent) in loops.items():
-            envs = [
-                {**env, var: evaluate(lo, env) + k}
-                for env in envs
-                for k in range(evaluate(extent, env))
-            ]
+            envs = [{**env, var: evaluate(lo, env) + k} for env in envs for k in range(evaluate(extent, env))]
         found += envs
     return found
 

@@ -31,7 +31,7 @@ from inlay.loop.scalar import (
     Select,
     Unary,
     UnaryOp,
-)  # fmt: skip
+)
 from inlay.loop.stmt import (
     Alloc,
     Assert,
@@ -45,7 +45,7 @@ from inlay.loop.stmt import (
     Seq,
     Store,
     While,
-)  # fmt: skip
+)
 from inlay.loop.verify import verify
 
 GEMM = """\
@@ -109,10 +109,18 @@ def test_names_are_made_unique_and_legal() -> None:
     b = Buffer("x.1", (lit(4),), dt.F32)
     outer, inner = fresh("i"), fresh("i")
     body = For(
-        outer, lit(0), lit(4), LoopKind.SERIAL,
-        For(inner, to_int(outer), lit(1), LoopKind.SERIAL,
-            Store(b, (to_int(inner),), Load(a, (to_int(outer),)))),
-    )  # fmt: skip
+        outer,
+        lit(0),
+        lit(4),
+        LoopKind.SERIAL,
+        For(
+            inner,
+            to_int(outer),
+            lit(1),
+            LoopKind.SERIAL,
+            Store(b, (to_int(inner),), Load(a, (to_int(outer),))),
+        ),
+    )
     f = LoopFunction("f", (a, b), 1, (), body)
     text = print_function(f)
     assert "for_1: f32[4]" in text
@@ -123,17 +131,28 @@ def test_names_are_made_unique_and_legal() -> None:
 def test_functions_that_differ_are_not_equal() -> None:
     f = parse_function(GEMM)
     assert equal(f, parse_function(GEMM.replace("vi", "q")))
-    for old, new in [("A[vi, vr]", "A[vr, vi]"), ("0.0:f32", "-0.0:f32"), ("m parallel", "m"),
-                     ("T[wi, wj]\n", "T[wj, wi]\n")]:  # fmt: skip
+    for old, new in [
+        ("A[vi, vr]", "A[vr, vi]"),
+        ("0.0:f32", "-0.0:f32"),
+        ("m parallel", "m"),
+        ("T[wi, wj]\n", "T[wj, wi]\n"),
+    ]:
         assert old in GEMM
         assert not equal(f, parse_function(GEMM.replace(old, new, 1)))
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("C[wi, wj] =", "C[wi, wj]"), ("for i in", "for i of"), ("A[vi", "Q[vi"), ("* sigmoid", "* sigm"),
-     ("0.0:f32", "0.0"), ("= t *", "= wi *"), ("spatial m = i,", "spacial m = i,")],
-)  # fmt: skip
+    [
+        ("C[wi, wj] =", "C[wi, wj]"),
+        ("for i in", "for i of"),
+        ("A[vi", "Q[vi"),
+        ("* sigmoid", "* sigm"),
+        ("0.0:f32", "0.0"),
+        ("= t *", "= wi *"),
+        ("spatial m = i,", "spacial m = i,"),
+    ],
+)
 def test_syntax_errors_name_what_was_needed(old: str, new: str) -> None:
     assert old in GEMM
     with pytest.raises(CompileError) as caught:
@@ -159,9 +178,7 @@ _OUT = Buffer("out", (to_int(_N), lit(8)), dt.F32)
 
 
 def _ints() -> st.SearchStrategy:
-    leaf = st.one_of(
-        st.integers(-40, 40).map(lit), st.sampled_from([to_int(s) for s in (*_SYMS, _N)])
-    )
+    leaf = st.one_of(st.integers(-40, 40).map(lit), st.sampled_from([to_int(s) for s in (*_SYMS, _N)]))
     return st.recursive(
         leaf,
         lambda e: st.one_of(
@@ -189,12 +206,13 @@ def _floats() -> st.SearchStrategy:
             st.tuples(binary, x, x).map(lambda p: Binary(*p, dt.F32)),
             x.map(lambda a: Unary(UnaryOp.SQRT, a, dt.F32)),
             st.tuples(x, x, x).map(lambda p: Intrinsic(IntrinsicOp.FMA, p, dt.F32)),
-            st.tuples(x, x).map(lambda p: Select(
-                Binary(BinaryOp.LE, p[0], p[1], dt.BOOL), p[1], p[0], dt.F32)),
+            st.tuples(x, x).map(
+                lambda p: Select(Binary(BinaryOp.LE, p[0], p[1], dt.BOOL), p[1], p[0], dt.F32)
+            ),
             st.tuples(_ints(), x).map(lambda p: Bind(_SYMS[0], Index(p[0]), p[1])),
         ),
         max_leaves=5,
-    )  # fmt: skip
+    )
 
 
 def _stmts() -> st.SearchStrategy:
@@ -220,11 +238,12 @@ def _stmts() -> st.SearchStrategy:
             st.tuples(_floats(), s).map(let),
             s.map(lambda b: Alloc(temp, b)),
             condition.map(lambda c: Assert(c, 'say "why"')),
-            st.tuples(_ints(), s).map(lambda p: Block(
-                "blk", (BlockIter(_SYMS[1], to_int(_N), IterKind.SPATIAL),), (p[0],), p[1])),
+            st.tuples(_ints(), s).map(
+                lambda p: Block("blk", (BlockIter(_SYMS[1], to_int(_N), IterKind.SPATIAL),), (p[0],), p[1])
+            ),
         ),
         max_leaves=6,
-    )  # fmt: skip
+    )
 
 
 @given(_stmts())

@@ -48,9 +48,17 @@ def test_rules_of_loop_kinds(body: str) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["x[0, 0] + 1.0:f64", "sqrt(1:i32)", "not(1.0:f32)", "select(1.0:f32, 1.0:f32, 1.0:f32)",
-     "fma(1.0:f32, 1.0:f32)", "mul_high(1.0:f32, 1.0:f32)", "bitcast:f32(1:i64)", "xor(1.0:f32, 1.0:f32)"],
-)  # fmt: skip
+    [
+        "x[0, 0] + 1.0:f64",
+        "sqrt(1:i32)",
+        "not(1.0:f32)",
+        "select(1.0:f32, 1.0:f32, 1.0:f32)",
+        "fma(1.0:f32, 1.0:f32)",
+        "mul_high(1.0:f32, 1.0:f32)",
+        "bitcast:f32(1:i64)",
+        "xor(1.0:f32, 1.0:f32)",
+    ],
+)
 def test_dtypes_of_operations(value: str) -> None:
     assert "loop.dtype" in {d.id for d in verify(parse_function(f"{HEAD} y[0] = {value} }}"))}
 

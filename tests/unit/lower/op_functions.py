@@ -9,15 +9,7 @@ import numpy as np
 from inlay.arith.expr import Sym, evaluate, fresh
 from inlay.base.diagnostics import CompileError, error
 from inlay.ir.expr import Call, Const, Expr, Function, OpRef, Var
-from inlay.ir.types import (
-    UNKNOWN,
-    FuncType,
-    IntType,
-    ShapeType,
-    TensorType,
-    TupleType,
-    Type,
-)
+from inlay.ir.types import UNKNOWN, FuncType, IntType, ShapeType, TensorType, TupleType, Type
 from inlay.ops._define import OpDef, Sample
 
 

@@ -71,8 +71,6 @@ def test_batch(d: OpDef, s: Sample, share: bool) -> None:
 
 def test_operators_without_a_formula_are_refused() -> None:
     found = next(d for d in table() if d.compute is None and d.loops is not None)
-    made = next(
-        m for s in found.samples() if (m := function_of(found, s, symbolic=False)) is not None
-    )
+    made = next(m for s in found.samples() if (m := function_of(found, s, symbolic=False)) is not None)
     with pytest.raises(UnsupportedError, match=r"loop\.no-rule"):
         ops_to_loops(made[0], table().definition, batch=SampleBatch(fresh("b"), frozenset()))

@@ -41,18 +41,18 @@ def cases() -> Iterator[object]:
         for i, s in enumerate(samples):
             symbolic = bool(s.symbolic)
             yield pytest.param(
-                d, s, symbolic,
+                d,
+                s,
+                symbolic,
                 id=f"{d.name}-{s.name}{'-symbolic' * symbolic}",
                 marks=[] if i in drawn else [pytest.mark.slow],
-            )  # fmt: skip
+            )
 
 
 def agree(got: np.ndarray, want: np.ndarray, d: OpDef, s: Sample) -> None:
     """Formats of floats have a relative tolerance; sums also one in the last digits of the terms."""
     assert got.dtype == want.dtype and got.shape == want.shape
-    rtol = {"float16": 4e-3, "bfloat16": 2e-2, "float32": 2e-5, "float64": 1e-9}.get(
-        want.dtype.name
-    )
+    rtol = {"float16": 4e-3, "bfloat16": 2e-2, "float32": 2e-5, "float64": 1e-9}.get(want.dtype.name)
     if rtol is None:
         np.testing.assert_array_equal(got, want)
         return

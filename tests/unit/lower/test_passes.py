@@ -166,9 +166,7 @@ def test_temporaries_of_an_iteration(size: str, inside: str, uses: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("stack_bytes", "on_stack"), [(0, ""), (15, ""), (16, "a"), (47, "a"), (48, "ab")]
-)
+@pytest.mark.parametrize(("stack_bytes", "on_stack"), [(0, ""), (15, ""), (16, "a"), (47, "a"), (48, "ab")])
 def test_temporaries_share_the_stack_that_there_is(stack_bytes: int, on_stack: str) -> None:
     sizes = {"a": 4, "b": 8}
     allocs = "".join(f"alloc {b}: f32[{n}] stack " for b, n in sizes.items())

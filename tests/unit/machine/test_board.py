@@ -93,14 +93,24 @@ engine = "dma"
         ('[[engine]]\nname="e"\nmemories=["x"]', "'x' is no memory"),
         ('[[coherent]]\nmemory="ram"\nparties=["cpu", "gpu"]', "'gpu' is no device or engine"),
         ('[[queue]]\nname="q"\ndevice="gpu"', "'gpu' is no device"),
-        (('[[memory]]\nname="s"\nkind="stack"\nowner="cpu"\n[[device]]\nname="d"\n'
-         'arch="native"\nmemories=["s"]'), "is the stack of 'cpu'"),
-        (('[[engine]]\nname="e"\nmemories=["ram"]\n[[memory]]\nname="m"\n'
-         '[[link]]\nfrom="ram"\nto="m"\nengine="e"'), "'e' does not address 'm'"),
+        (
+            (
+                '[[memory]]\nname="s"\nkind="stack"\nowner="cpu"\n[[device]]\nname="d"\n'
+                'arch="native"\nmemories=["s"]'
+            ),
+            "is the stack of 'cpu'",
+        ),
+        (
+            (
+                '[[engine]]\nname="e"\nmemories=["ram"]\n[[memory]]\nname="m"\n'
+                '[[link]]\nfrom="ram"\nto="m"\nengine="e"'
+            ),
+            "'e' does not address 'm'",
+        ),
         ("[arch]\nname='a'", "needed [[arch]]"),
         ("default = 'gpu'", "'gpu' is no device"),
     ],
-)  # fmt: skip
+)
 def test_each_mistake_has_its_message(part, message):
     base = '[[memory]]\nname = "ram"\n[[device]]\nname = "cpu"\narch = "native"\nmemories = ["ram"]\n'
     text = part + "\n" + base if part.startswith("default") else base + part
@@ -171,24 +181,38 @@ engine = "dma"
 """
 OPERATORS = ("matmul", "mul", "add")
 WRONG_VALUES = [
-    *(('latency_ns = 8', f"{key} = {value}", 28, key)
-      for key, values in {
-          "bytes_per_ns": ("nan", "inf", "0", "-1", "1" + "0" * 400, "true", '"8GB/s"', "[8]"),
-          "latency_ns": ("nan", "-1", "inf", "1" + "0" * 400),
-          "colour": ("1",),
-      }.items() for value in values),
-    *(('kind = "static"', f"{key} = {value}", 10, key)
-      for key, values in {
-          "kind": ('["static"]', "{ a = 1 }", "3", '"wax"'),
-          "alignment": ("true", "48", "0", '"64"', "1099511627776"),
-          "banks": ("0", "2.0"), "keeps": ('"ever"',), '"kind of"': ('"static"',),
-      }.items() for value in values),
-    *(('bytes = "64KiB"', f"bytes = {value}", 11, "bytes")
-      for value in ("0", "-5", '"64kb"', '"1.5MiB"', '"9999999999999GiB"', "65536.0", "nan", "true")),
-    *(('name = "npu0"', f"name = {value}", 18, "name")
-      for value in ("3", '""', '"npu 0"', '"npu\\n0"', "1979-05-27")),
-    *(('memories = ["spad"]', f"memories = {value}", 20, "memories")
-      for value in ('"spad"', "[]", "[1]", '["spad", "spad"]', '["sped"]')),
+    *(
+        ("latency_ns = 8", f"{key} = {value}", 28, key)
+        for key, values in {
+            "bytes_per_ns": ("nan", "inf", "0", "-1", "1" + "0" * 400, "true", '"8GB/s"', "[8]"),
+            "latency_ns": ("nan", "-1", "inf", "1" + "0" * 400),
+            "colour": ("1",),
+        }.items()
+        for value in values
+    ),
+    *(
+        ('kind = "static"', f"{key} = {value}", 10, key)
+        for key, values in {
+            "kind": ('["static"]', "{ a = 1 }", "3", '"wax"'),
+            "alignment": ("true", "48", "0", '"64"', "1099511627776"),
+            "banks": ("0", "2.0"),
+            "keeps": ('"ever"',),
+            '"kind of"': ('"static"',),
+        }.items()
+        for value in values
+    ),
+    *(
+        ('bytes = "64KiB"', f"bytes = {value}", 11, "bytes")
+        for value in ("0", "-5", '"64kb"', '"1.5MiB"', '"9999999999999GiB"', "65536.0", "nan", "true")
+    ),
+    *(
+        ('name = "npu0"', f"name = {value}", 18, "name")
+        for value in ("3", '""', '"npu 0"', '"npu\\n0"', "1979-05-27")
+    ),
+    *(
+        ('memories = ["spad"]', f"memories = {value}", 20, "memories")
+        for value in ('"spad"', "[]", "[1]", '["spad", "spad"]', '["sped"]')
+    ),
     ('arch = "npu"', 'arch = "npuu"', 19, "arch"),
     ('owner = "npu0"', 'owner = "cpu"', 12, "owner"),
     ('dtypes = ["f32"]', 'dtypes = ["fp32"]', 5, "dtypes"),
@@ -198,7 +222,7 @@ WRONG_VALUES = [
     ("latency_ns = 8", "latency_ns = = 8", 28, "latency_ns"),
     ('arch = "npu"', 'name = "npu1"', 19, "name"),
     ("latency_ns = 8", "latency_ns = 1" + "0" * 5000, 28, "1"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("old", "new", "line", "key"), WRONG_VALUES, ids=lambda x: str(x)[:40])
@@ -223,7 +247,7 @@ def test_a_wrong_value_is_named_by_line_and_key(old, new, line, key):
         ('[[queue]]\nname = "q"\ndevice = "npu0"\n' * 2, "two queues named 'q'"),
         ('[[dma]]\nname = "x"', "the key 'dma', which means nothing"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_together_is_named(more, message):
     with pytest.raises(CompileError) as failure:
         read_board("b", BASE + more, place="b.toml", use=Use(OPERATORS))
@@ -285,8 +309,13 @@ def test_what_code_cannot_be_made_for(line, needed):
         read_board("b", text, place="b.toml")
     assert failure.value.ids == ("board.invalid",)
     key = line.partition(" ")[0]
-    wrong = Board("b", "", (Device("cpu", "native", ("ram",)),), (Pool("ram", PoolKind.HEAP),),
-                  (Arch("native", facts=((key, ("i4",)),)),))  # fmt: skip
+    wrong = Board(
+        "b",
+        "",
+        (Device("cpu", "native", ("ram",)),),
+        (Pool("ram", PoolKind.HEAP),),
+        (Arch("native", facts=((key, ("i4",)),)),),
+    )
     with pytest.raises(CompileError, match=needed):
         check_board(wrong)
     wrong = dataclasses.replace(wrong, archs=(Arch("native", facts=(("vector_byte", 16),)),))

@@ -14,9 +14,7 @@ from inlay.machine.target import Target, baseline, host, offered
 
 def test_the_host_is_described_without_llvm() -> None:
     program = "import sys; from inlay.machine.target import host; host(); print('llvmlite' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
 
@@ -55,8 +53,11 @@ def test_what_is_not_known_is_not_used() -> None:
     found = offered(words)
     assert found.features == ("avx2", "sse4.1")
     assert (found.cpu, found.l1_bytes, found.l2_bytes, found.l3_bytes) == (
-        "generic", 32 << 10, 512 << 10, 8 << 20,
-    )  # fmt: skip
+        "generic",
+        32 << 10,
+        512 << 10,
+        8 << 20,
+    )
     assert (found.vector_bytes, found.vector_registers) == (16, 16)
 
 

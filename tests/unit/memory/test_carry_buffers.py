@@ -96,25 +96,34 @@ def test_loops_in_loops_have_their_own():
 
 KEPT = {
     "swapped with another": (
-        "(i: int[i], h: Tensor[4, f32], g: Tensor[4, f32])", "loop(int(i + 1), sub(g, h), h)",
-        "sub(h, g)", "x, x", lambda h, g: (g - h, h),
+        "(i: int[i], h: Tensor[4, f32], g: Tensor[4, f32])",
+        "loop(int(i + 1), sub(g, h), h)",
+        "sub(h, g)",
+        "x, x",
+        lambda h, g: (g - h, h),
     ),
     "in a cell": (
         "(i: int[i], h: Tensor[4, f32], r: Ref[Tensor[4, f32]])",
         "let old = read(r); write(r, h); loop(int(i + 1), sub(old, h), r)",
-        "sub(h, read(r))", "x, ref(x)", lambda h, g: (g - h, h),
+        "sub(h, read(r))",
+        "x, ref(x)",
+        lambda h, g: (g - h, h),
     ),
     "in a list of two": (
         "(i: int[i], h: Tensor[4, f32], p: (Tensor[4, f32], Tensor[4, f32]))",
         "loop(int(i + 1), sub(p.1, h), (h, h))",
-        "sub(h, p.0)", "x, (x, x)", lambda h, g: (g - h, h),
+        "sub(h, p.0)",
+        "x, (x, x)",
+        lambda h, g: (g - h, h),
     ),
     "by a closure": (
         "(i: int[i], h: Tensor[4, f32], f: fn(Tensor[4, f32]) -> Tensor[4, f32])",
         "loop(int(i + 1), sub(f(h), x), fn(y: Tensor[4, f32]) { sub(h, y) })",
-        "f(h)", "x, fn(y: Tensor[4, f32]) { sub(x, y) }", lambda h, g: (g - h - X, h),
+        "f(h)",
+        "x, fn(y: Tensor[4, f32]) { sub(x, y) }",
+        lambda h, g: (g - h - X, h),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", KEPT)

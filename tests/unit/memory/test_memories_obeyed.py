@@ -138,10 +138,12 @@ def test_a_compiled_program_obeys_or_is_refused(native):
     ("text", "words"),
     [
         ("fn main(x @cpu![fast]: Tensor[4, f32]) { neg(x) }", "'x' in fast; it is an input"),
-        ("fn main(x: Tensor[4, 2, f32], r: Tensor[2, f32]) { let y @cpu![fast] = push_row(x, r); neg(y) }",
-         "'y' in fast; it is made by 'push_row', which the virtual machine runs in ram"),
+        (
+            "fn main(x: Tensor[4, 2, f32], r: Tensor[2, f32]) { let y @cpu![fast] = push_row(x, r); neg(y) }",
+            "'y' in fast; it is made by 'push_row', which the virtual machine runs in ram",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_the_machine_has_is_not_elsewhere(native, text, words):
     with pytest.raises(CompileError) as caught:
         compilation(module(text + " entry main;"), board=native, cache="none")
@@ -170,7 +172,9 @@ def test_what_outlives_its_function_has_no_fixed_place(native):
     compiled = compilation(module(LOOP.replace("SCOPE", "fast, ram")), board=native, cache="none")
     exe = executable_of(compiled.program)
     x = np.eye(8, dtype=np.float32) * 2
-    (found,) = exe.run({exe.entries[0].inputs[0].name: np.array(2), exe.entries[0].inputs[1].name: x}).values()
+    (found,) = exe.run(
+        {exe.entries[0].inputs[0].name: np.array(2), exe.entries[0].inputs[1].name: x}
+    ).values()
     np.testing.assert_array_equal(found, np.eye(8, dtype=np.float32) * 16)
 
 
@@ -210,17 +214,17 @@ def test_the_keyword_model_fits_two_banks(capsys):
 @settings(max_examples=60)
 @given(
     st.lists(
-        st.tuples(st.integers(0, 20), st.integers(0, 6), st.integers(1, 40),
-                  st.sampled_from([("a",), ("b",), ("a", "b"), ("b", "a", "h"), ("h",)])),
+        st.tuples(
+            st.integers(0, 20),
+            st.integers(0, 6),
+            st.integers(1, 40),
+            st.sampled_from([("a",), ("b",), ("a", "b"), ("b", "a", "h"), ("h",)]),
+        ),
         max_size=14,
     )
-)  # fmt: skip
+)
 def test_choices_are_allowed_fit_and_do_not_overlap(drawn):
-    pools = (
-        Pool("h", PoolKind.HEAP),
-        Pool("a", PoolKind.STATIC, 16, 640),
-        Pool("b", PoolKind.STACK, 8, 300),
-    )
+    pools = (Pool("h", PoolKind.HEAP), Pool("a", PoolKind.STATIC, 16, 640), Pool("b", PoolKind.STACK, 8, 300))
     storages = [
         Storage([make.var(f"s{i}", STORAGE)], lit(8 * size), 64, names, start, start + length, name=f"s{i}")
         for i, (start, length, size, names) in enumerate(drawn)
@@ -253,9 +257,11 @@ def test_a_bound_is_that_of_the_range():
     storage = Storage([make.var("s", STORAGE)], 4 * to_int(n), 64, ("a",), 0, 1, name="s")
     activation = Activation(make.function([], make.int_const(lit(0))), "f", None, [storage], 2)
     known = Known(frozenset((n,)), {n: Range(0, 7, 1, 0)}, is_entry=True, is_recursive=False)
-    (bank,) = Chooser(MemoryOptions((Pool("h", PoolKind.HEAP), Pool("a", PoolKind.STATIC, 4, 64))), 0).choose(
-        activation, known
-    ).banks  # fmt: skip
+    (bank,) = (
+        Chooser(MemoryOptions((Pool("h", PoolKind.HEAP), Pool("a", PoolKind.STATIC, 4, 64))), 0)
+        .choose(activation, known)
+        .banks
+    )
     assert bank.bytes == 28
 
 

@@ -148,5 +148,3 @@ def test_what_lives_together_is_apart_for_all_sizes(made, n, m):
             if a is not b and a.start <= b.end and b.start <= a.end:
                 (x, y), (u, v) = placed[a], placed[b]
                 assert y <= u or v <= x or x == y or u == v
-
-

@@ -33,14 +33,14 @@ READ = "let row = reduce_sum{axes=[0], keepdims=false}(cache); "
 BODIES = {
     "behind": READ + "step(int(i + 1), next, add(sum, row))",
     "chain": "let twice = mul(cache, f32(2)); let row = reduce_sum{axes=[0], keepdims=false}(twice); "
-             "step(int(i + 1), next, add(sum, row))",
+    "step(int(i + 1), next, add(sum, row))",
     "row": "let row = get_row(cache, int(i)); step(int(i + 1), next, add(sum, row))",
     "view": "let v = reshape(cache, shape(8, 1, 4)); let at = reshape(to_tensor(int(i)), shape(1)); "
-            "let row = reduce_sum{axes=[0, 1], keepdims=false}(gather(v, at)); "
-            "step(int(i + 1), next, add(sum, row))",
+    "let row = reduce_sum{axes=[0, 1], keepdims=false}(gather(v, at)); "
+    "step(int(i + 1), next, add(sum, row))",
     "both": "let row = reduce_sum{axes=[0], keepdims=false}(sub(next, cache)); "
-            "step(int(i + 1), next, add(sum, row))",
-}  # fmt: skip
+    "step(int(i + 1), next, add(sum, row))",
+}
 
 
 def program(body: str):
@@ -69,7 +69,9 @@ def reads_behind(module) -> int:
     return found
 
 
-@pytest.mark.parametrize(("body", "behind"), [("behind", 0), ("chain", 0), ("row", 0), ("view", 0), ("both", 1)])
+@pytest.mark.parametrize(
+    ("body", "behind"), [("behind", 0), ("chain", 0), ("row", 0), ("view", 0), ("both", 1)]
+)
 def test_reads_come_before_the_update_or_are_said(body, behind):
     compiled = compilation(program(body), cache="none")
     assert reads_behind(compiled.module) == behind

@@ -17,8 +17,8 @@ from inlay.ir.module import Module
 from inlay.ir.types import TensorType
 from inlay.ir.walk import postorder
 from inlay.ops._samples import noise
-from inlay.ops.convolution import ConvTransposeAttrs
 from inlay.ops.table import table
+from inlay.ops.transposed_convolution import ConvTransposeAttrs
 
 CASES = [
     # input, weights, attributes, number of convolutions (0: it stays)

@@ -76,9 +76,9 @@ def test_matmul_broadcasts_batches_and_takes_vectors():
 
 
 def test_convolution_sizes():
-    assert infer("conv", t(N, 3, 224, 224), t(8, 3, 3, 3), strides=(2, 2), pads=(1, 1, 1, 1))[
-        0
-    ] == t(N, 8, 112, 112)
+    assert infer("conv", t(N, 3, 224, 224), t(8, 3, 3, 3), strides=(2, 2), pads=(1, 1, 1, 1))[0] == t(
+        N, 8, 112, 112
+    )
     h = to_int(fresh("h"))
     result, checks = infer("conv", t(1, 3, h, 32), t(8, 3, 3, 3))
     assert result == t(1, 8, h - 2, 30)
@@ -105,9 +105,9 @@ def test_pools_round_down_or_up():
     assert infer("max_pool", x, kernel=(2, 2), strides=(2, 2))[0] == t(1, 2, 3, 3)
     assert infer("max_pool", x, kernel=(2, 2), strides=(2, 2), ceil_mode=True)[0] == t(1, 2, 4, 4)
     # A window that would begin behind the end is left out.
-    assert infer(
-        "max_pool", t(1, 1, 4), kernel=(1,), strides=(3,), pads=(0, 2), ceil_mode=True
-    )[0] == t(1, 1, 2)  # fmt: skip
+    assert infer("max_pool", t(1, 1, 4), kernel=(1,), strides=(3,), pads=(0, 2), ceil_mode=True)[0] == t(
+        1, 1, 2
+    )
 
 
 def test_slices_of_numbers_and_symbols():

@@ -12,7 +12,9 @@ from inlay.ops.table import table
 from tests.differential.executors import prepare, program
 
 
-@pytest.mark.parametrize("d", [d for d in table() if d.compute or d.loops or d.decompose], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "d", [d for d in table() if d.compute or d.loops or d.decompose], ids=lambda d: d.name
+)
 def test_calls_print_and_parse(d: OpDef) -> None:
     seen: set[object] = set()
     for s in d.samples():

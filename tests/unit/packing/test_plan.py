@@ -87,8 +87,14 @@ def load(name):
         ]
 
 
-CASES = [*(f"{x}.1048576.csv" for x in "ABCDE"), "example.12.csv", "tvm_alloc_max.csv",
-         "tvm_deep_speech.csv", "tvm_five.csv", "tvm_simple.csv"]  # fmt: skip
+CASES = [
+    *(f"{x}.1048576.csv" for x in "ABCDE"),
+    "example.12.csv",
+    "tvm_alloc_max.csv",
+    "tvm_deep_speech.csv",
+    "tvm_five.csv",
+    "tvm_simple.csv",
+]
 
 
 @pytest.mark.data

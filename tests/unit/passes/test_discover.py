@@ -58,8 +58,9 @@ def test_an_unknown_name_gives_near_names(package):
 
 
 def test_a_file_without_a_record_or_with_anothers_is_our_fault(package):
-    table = pass_table(package(empty="", copied="from inlay.passes.contract import Pass\n"
-                               "PASS = Pass('x.other', None, '')"))  # fmt: skip
+    table = pass_table(
+        package(empty="", copied="from inlay.passes.contract import Pass\nPASS = Pass('x.other', None, '')")
+    )
     with pytest.raises(InternalError, match="defines its record as PASS"):
         table["empty"]
     with pytest.raises(InternalError, match="made with __name__"):

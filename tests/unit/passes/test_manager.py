@@ -44,12 +44,7 @@ def test_a_list_that_satisfies_every_requirement_is_accepted():
 
 def test_a_requirement_that_comes_too_late_is_refused_with_the_name_of_its_maker():
     with pytest.raises(InternalError, match=r"'fuse' requires 'anf'.*'name-all'.*comes after"):
-        make_pipeline(
-            [
-                step("fuse", requires=(Property.ANF,)),
-                step("name_all", establishes=(Property.ANF,)),
-            ]
-        )
+        make_pipeline([step("fuse", requires=(Property.ANF,)), step("name_all", establishes=(Property.ANF,))])
 
 
 def test_a_requirement_that_was_lost_is_refused_with_the_name_of_the_loser():
@@ -103,9 +98,8 @@ def test_an_ill_formed_result_is_our_fault_and_names_the_pass():
 
     with pytest.raises(InternalError, match="pass 'b' is not well formed") as caught:
         run_pipeline(
-            make_pipeline([step("a"), step("b"), step("c")]), Module(entry=""), CONTEXT,
-            verify=verify,
-        )  # fmt: skip
+            make_pipeline([step("a"), step("b"), step("c")]), Module(entry=""), CONTEXT, verify=verify
+        )
     assert caught.value.where == "b"
     assert "type.rank-mismatch" in str(caught.value)
 

@@ -79,13 +79,16 @@ def test_what_shares_little_has_no_batch() -> None:
 
 @pytest.mark.usefixtures("share_little")
 def test_what_differs_between_calls_is_not_shared() -> None:
-    module = parse_module("""
+    module = parse_module(
+        """
         fn main(x: Tensor[1, 2, f32], y: Tensor[1, 2, f32]) {
           let v = f32[2, 2](1, 2, 3, 4);
           let w = f32[2, 2](4, 3, 2, 1);
           (matmul(x, v), matmul(y, w))
         }
-    """, table())
+    """,
+        table(),
+    )
     found = batches(inlay.compile(module, batch=True).program)
     assert {shared for _, shared in found.values()} <= {(), (1,)}
 
@@ -113,7 +116,8 @@ def test_modes_give_the_same_bits(tmp_path: Path, threads: int) -> None:
 @pytest.mark.usefixtures("share_little")
 def test_a_function_at_several_types_is_no_kernel() -> None:
     """What is a tensor for one caller is none for another: only calls of kernels are looked at."""
-    module = parse_module("""
+    module = parse_module(
+        """
         data List<'a> { Nil, Cons('a, List['a]) }
 
         fn last<'a>(xs: List['a], x: 'a) -> 'a {
@@ -127,7 +131,9 @@ def test_a_function_at_several_types_is_no_kernel() -> None:
           let pair = @last(pairs, (x, x));
           (@last(tensors, x), pair.0)
         }
-    """, table())
+    """,
+        table(),
+    )
     plain, batched = inlay.compile(module), inlay.compile(module, batch=True)
     x, n = np.array([[1, 2]], np.float32), np.array(2)
     for a, b in zip(plain(x, n), batched(x, n), strict=True):

@@ -21,13 +21,22 @@ from inlay.runtime.device import Facts
 from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES
 
 GPU = Facts(
-    "A GPU", 1, 2, 24 << 30, 6 << 30, has_f64=True, compute_units=100,
+    "A GPU",
+    1,
+    2,
+    24 << 30,
+    6 << 30,
+    has_f64=True,
+    compute_units=100,
     offers="opencl,type=gpu,mhz=2000,unified=no,f16=yes,f64=yes",
-)  # fmt: skip
+)
 PROCESSOR = dataclasses.replace(
-    GPU, name="A processor", compute_units=10_000, has_f64=False,
+    GPU,
+    name="A processor",
+    compute_units=10_000,
+    has_f64=False,
     offers="opencl,type=cpu,mhz=2000,unified=yes,f16=no,f64=no",
-)  # fmt: skip
+)
 
 
 @pytest.fixture
@@ -142,8 +151,7 @@ def test_a_device_that_is_here(rules, tmp_path):
     assert found[0].words["type"] in ("cpu", "gpu", "accelerator")
     assert found[0].facts.has_f64 == ("f64" in board.arch_of("cl0").dtypes)
     program = parse_module(
-        "fn main(x: Tensor[9, 33, f32], w: Tensor[33, 21, f32]) { softmax(matmul(x, w)) }",
-        table(),
+        "fn main(x: Tensor[9, 33, f32], w: Tensor[33, 21, f32]) { softmax(matmul(x, w)) }", table()
     )
     rng = np.random.default_rng(1)
     x, w = (rng.standard_normal(s).astype(np.float32) for s in ((9, 33), (33, 21)))

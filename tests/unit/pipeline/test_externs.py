@@ -80,10 +80,23 @@ int32_t describe(const inlay_call_t *call)
 def library(folder: Path) -> str:
     (folder / "mine.c").write_text(SOURCE)
     subprocess.run(
-        ["cc", "-std=c99", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-shared",
-         "-fPIC", f"-I{INCLUDE}", str(folder / "mine.c"), "-o", str(folder / "libmine.so")],
+        [
+            "cc",
+            "-std=c99",
+            "-O2",
+            "-ffp-contract=off",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-shared",
+            "-fPIC",
+            f"-I{INCLUDE}",
+            str(folder / "mine.c"),
+            "-o",
+            str(folder / "libmine.so"),
+        ],
         check=True,
-    )  # fmt: skip
+    )
     return str(folder / "libmine.so")
 
 
@@ -98,9 +111,13 @@ def python_scale(x, f, alpha):
 
 def scale(c: object = None) -> Extern:
     return extern(
-        "my.scale_rows", RULE, attributes={"alpha": 0.5}, c=c, python=python_scale,
+        "my.scale_rows",
+        RULE,
+        attributes={"alpha": 0.5},
+        c=c,
+        python=python_scale,
         generated=lambda alpha: f"{{ mul(mul(x, reshape(f, shape(n, 1))), f32({alpha!r})) }}",
-    )  # fmt: skip
+    )
 
 
 def read(text: str, *externs: Extern) -> Module:
@@ -176,10 +193,10 @@ def test_generated_code_is_fused():
 
 def test_tuples_repeated_operands_and_constants():
     both = extern(
-        "both", "(x: Tensor[n, f32], y: Tensor[n, f32], w: Tensor[f32]) -> "
-        "(Tensor[n, f32], Tensor[2*n + 1, i64])",
+        "both",
+        "(x: Tensor[n, f32], y: Tensor[n, f32], w: Tensor[f32]) -> (Tensor[n, f32], Tensor[2*n + 1, i64])",
         python=lambda x, y, w: (x + y * w, np.arange(2 * len(x) + 1)),
-    )  # fmt: skip
+    )
     module = read(
         """fn main<n>(x: Tensor[n, f32]) -> (Tensor[n, f32], Tensor[2*n + 1, i64], Tensor[n, f32]) {
              let a = both(x, x, f32(3.0)); let b = both(x, a.0, f32(3.0)); (a.0, b.1, b.0) }""",
@@ -203,10 +220,19 @@ def test_attributes_of_every_kind(mine):
         return np.array(0.0)
 
     operator = extern(
-        "describe", "(x: Tensor[f32]) -> Tensor[f64]", python=python, c=(mine, "describe"),
-        attributes={"n": int, "flag": False, "w": 0.5, "axes": (1, 2), "scales": tuple[float, ...],
-                    "mode": "ab"},
-    )  # fmt: skip
+        "describe",
+        "(x: Tensor[f32]) -> Tensor[f64]",
+        python=python,
+        c=(mine, "describe"),
+        attributes={
+            "n": int,
+            "flag": False,
+            "w": 0.5,
+            "axes": (1, 2),
+            "scales": tuple[float, ...],
+            "mode": "ab",
+        },
+    )
     module = read(
         'fn main(x: Tensor[f32]) { describe{n=7, scales=[1.5, 2.0], mode="c", flag=true}(x) }', operator
     )
@@ -224,9 +250,11 @@ def test_attributes_of_every_kind(mine):
 
 def test_attributes_in_rules():
     repeat = extern(
-        "repeat", "(x: Tensor[n, f32]) -> Tensor[count * n, f32]", attributes={"count": 2},
+        "repeat",
+        "(x: Tensor[n, f32]) -> Tensor[count * n, f32]",
+        attributes={"count": 2},
         python=lambda x, count: np.tile(x, count),
-    )  # fmt: skip
+    )
     module = read("fn main<n>(x: Tensor[n, f32]) -> Tensor[3*n, f32] { repeat{count=3}(x) }", repeat)
     for _, run in engines(module):
         np.testing.assert_array_equal(run(np.ones(2, np.float32)), np.ones(6))
@@ -291,9 +319,10 @@ def test_types_are_inferred_through_externs():
 
 def positive() -> Extern:
     return extern(
-        "positive", "(x: Tensor[n, f32]) -> some k <= n. (Tensor[k, f32], Tensor[k, i64])",
+        "positive",
+        "(x: Tensor[n, f32]) -> some k <= n. (Tensor[k, f32], Tensor[k, i64])",
         python=lambda x: (x[x > 0], np.flatnonzero(x > 0)),
-    )  # fmt: skip
+    )
 
 
 def test_sizes_that_the_function_decides():
@@ -323,8 +352,9 @@ def test_sizes_that_the_function_decides():
 
 def test_promised_bounds_of_sizes_are_checked():
     text = "fn main<n>(x: Tensor[n, f32]) -> some k <= n. Tensor[k, f32] { grow(x) }"
-    grow = extern("grow", "(x: Tensor[n, f32]) -> some k <= n. Tensor[k, f32]",
-                  python=lambda x: np.append(x, x))  # fmt: skip
+    grow = extern(
+        "grow", "(x: Tensor[n, f32]) -> some k <= n. Tensor[k, f32]", python=lambda x: np.append(x, x)
+    )
     module = read(text, grow)
     for name, run in engines(module):
         assert run(np.ones(0, np.float32)).size == 0
@@ -340,8 +370,9 @@ def test_results_of_several_sizes_must_be_as_promised():
         (lambda x: (x, x), "promises (3|f32)"),
         (lambda x: (x, np.ones((len(x), 2))), r"float64\[3, 2\]"),
     ):
-        pair = extern("pair", "(x: Tensor[n, f32]) -> some k. (Tensor[k, f32], Tensor[k, 2, f32])",
-                      python=python)  # fmt: skip
+        pair = extern(
+            "pair", "(x: Tensor[n, f32]) -> some k. (Tensor[k, f32], Tensor[k, 2, f32])", python=python
+        )
         for _, run in engines(read(text, pair)):
             with pytest.raises(RunError, match=said) as caught:
                 run(np.ones(3, np.float32))
@@ -423,8 +454,9 @@ def test_functions_may_keep_and_change_what_they_get():
         x += 1
         return x
 
-    module = read("fn main<n>(x: Tensor[n, f32]) { let y = neg(x); (op(y), y) }",
-                  extern("op", IDENTITY, python=python))  # fmt: skip
+    module = read(
+        "fn main<n>(x: Tensor[n, f32]) { let y = neg(x); (op(y), y) }", extern("op", IDENTITY, python=python)
+    )
     for name, run in engines(module):
         changed, same = run(np.ones(3, np.float32))
         np.testing.assert_array_equal(changed, np.zeros(3), err_msg=name)
@@ -545,7 +577,9 @@ def test_files_record_libraries(tmp_path):
     with pytest.raises(CompileError, match=r"'failing' of .*libmine.so") as caught:
         inlay.load_executable(tmp_path / "a.inlay")
     assert caught.value.ids == ("extern.library",)
-    again = inlay.load_executable(tmp_path / "a.inlay", externs=[extern("op", IDENTITY, c=(moved, "failing"))])
+    again = inlay.load_executable(
+        tmp_path / "a.inlay", externs=[extern("op", IDENTITY, c=(moved, "failing"))]
+    )
     np.testing.assert_array_equal(again(x), np.ones(2))
     shutil.copy(moved, here)
     np.testing.assert_array_equal(inlay.load_executable(tmp_path / "a.inlay")(x), np.ones(2))
@@ -559,9 +593,7 @@ def test_files_record_libraries(tmp_path):
 
 def test_function_pointers_live_as_long_as_the_executable():
     kind = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
-    exe = inlay.compile(
-        read(ONE_CALL, extern("op", IDENTITY, c=kind(lambda _call: 5))), cache="none"
-    )
+    exe = inlay.compile(read(ONE_CALL, extern("op", IDENTITY, c=kind(lambda _call: 5))), cache="none")
     gc.collect()
     with pytest.raises(RunError, match="failed with status 5"):
         exe(np.ones(1, np.float32))
@@ -576,8 +608,11 @@ def test_function_pointers_live_as_long_as_the_executable():
         (lambda: extern("1x", IDENTITY, python=abs), "extern.name", "needed a name"),
         (lambda: extern("op", IDENTITY), "extern.implementation", "given: none"),
         (lambda: extern("op", IDENTITY, python=abs).using("c"), "extern.implementation", "given: python"),
-        (lambda: extern("op", IDENTITY, generated="{ x }", resource="log"),
-         "extern.implementation", "which uses none"),
+        (
+            lambda: extern("op", IDENTITY, generated="{ x }", resource="log"),
+            "extern.implementation",
+            "which uses none",
+        ),
         (lambda: extern("op", IDENTITY, c=3.5), "extern.library", "library"),
         (lambda: extern("op", IDENTITY, python=abs, attributes={"a": {}}), "extern.attribute", "'a'"),
         (lambda: extern("op", IDENTITY, python=abs, attributes={"a": ()}), "extern.attribute", "'a'"),
@@ -586,14 +621,20 @@ def test_function_pointers_live_as_long_as_the_executable():
         (lambda: extern("op", "(x: Tensor[n, f33]) -> Tensor[n, f32]", python=abs), "extern.rule", "f33"),
         (lambda: extern("op", "(x: int) -> Tensor[f32]", python=abs), "extern.rule", "operand 1 is int"),
         (lambda: extern("op", "(x: Tensor[f32]) -> int", python=abs), "extern.rule", "gives int"),
-        (lambda: extern("op", "(x: Tensor[f32]) -> some k. Tensor[k, f32]", c=("x.so", "f")),
-         "extern.rule", "cannot decide sizes"),
+        (
+            lambda: extern("op", "(x: Tensor[f32]) -> some k. Tensor[k, f32]", c=("x.so", "f")),
+            "extern.rule",
+            "cannot decide sizes",
+        ),
         (lambda: extern("op", IDENTITY, generated="{ neg(y) }"), "name.unknown", "y"),
-        (lambda: extern("op", IDENTITY, generated="fn main<n>(x: Tensor[n, f32]) { cast{dtype=i32}(x) }"),
-         "extern.body", "i32"),
+        (
+            lambda: extern("op", IDENTITY, generated="fn main<n>(x: Tensor[n, f32]) { cast{dtype=i32}(x) }"),
+            "extern.body",
+            "i32",
+        ),
         (lambda: extern("op", lambda x: x, generated="{ x }"), "extern.body", "rule of text"),
     ],
-)  # fmt: skip
+)
 def test_refusals(make, id, said):
     with pytest.raises(CompileError, match=said) as caught:
         with_externs(table(), [make()])

@@ -202,7 +202,7 @@ memories = ["ram", "tcm0", "tcm1"]
     f'[[link]]\nfrom = "{a}"\nto = "{b}"\nengine = "dma"\nbytes_per_ns = 64\n'
     for d in "01"
     for a, b in (("ram", f"tcm{d}"), (f"tcm{d}", "ram"))
-)  # fmt: skip
+)
 """Two processors that see the memory of the host, not its writes, and each have one of their own."""
 
 
@@ -221,8 +221,11 @@ def test_one_check_of_boards_for_all_who_use_them(tmp_path, capsys):
     path.write_text(TWINS.replace(*one_way).replace('["ram", "tcm1"]', '["tcm1"]'))
     said: list[str] = []
     capsys.readouterr()
-    for command in (["targets", "check", str(path)], ["explain", str(program), "--board", str(path)],
-                    ["run", str(program), "--board", str(path)]):  # fmt: skip
+    for command in (
+        ["targets", "check", str(path)],
+        ["explain", str(program), "--board", str(path)],
+        ["run", str(program), "--board", str(path)],
+    ):
         assert main(command) == 1
         said.append(capsys.readouterr().err)
     assert said[0] == said[1] == said[2]

@@ -18,9 +18,7 @@ from inlay.runtime.trace import EventKind
 pytestmark = pytest.mark.llvm
 
 DEPTH = 6
-STEPS = "\n".join(
-    f"  let {side}{i + 1} = tanh(matmul({side}{i}, w));" for i in range(DEPTH) for side in "ab"
-)
+STEPS = "\n".join(f"  let {side}{i + 1} = tanh(matmul({side}{i}, w));" for i in range(DEPTH) for side in "ab")
 HALVES = f"""
 fn main(a0: Tensor[8, 8, f32], b0: Tensor[8, 8, f32], w: Tensor[8, 8, f32]) -> Tensor[8, 8, f32] {{
 {STEPS}

@@ -96,9 +96,7 @@ def beside(program: Program, *, calls: int = 1) -> int:
         t.start()
     for t in threads:
         t.join()
-    events = [
-        e for e in exe.events() if e.kind is EventKind.RUN and e.device and e.queue % 2 == 0
-    ]
+    events = [e for e in exe.events() if e.kind is EventKind.RUN and e.device and e.queue % 2 == 0]
     assert {e.device for e in events} == {"unit0", "unit1"}
     ones, others = ([e for e in events if e.device == f"unit{i}"] for i in range(2))
     return sum(a.begin < b.end and b.begin < a.end for a in ones for b in others)

@@ -99,9 +99,7 @@ def test_a_kernel_that_was_measured_has_the_key_of_its_unit() -> None:
     module = module.with_functions({"main": make.function(main.params[:1], body)})
     context = context_of(FuseOptions())
     planned = run_pipeline(make_pipeline(TENSOR[: TENSOR.index(plan_places.PASS) + 1]), module, context)
-    calls: list[Step] = [
-        (None, v) for v in values(planned.functions["main"].body) if isinstance(v, Call)
-    ]
+    calls: list[Step] = [(None, v) for v in values(planned.functions["main"].body) if isinstance(v, Call)]
     made = run_pipeline(make_pipeline(TENSOR), module, context)
     kernels = [
         [(None, v) for v in values(f.body) if isinstance(v, Call)]

@@ -62,8 +62,7 @@ def test_imports_are_read_as_the_parser_reads_them(files):
 
 
 @pytest.mark.parametrize(
-    ("name", "counts"),
-    [("analysis/register_tiles.py", True), ("ir/expr.py", True), ("cli/main.py", False)],
+    ("name", "counts"), [("analysis/register_tiles.py", True), ("ir/expr.py", True), ("cli/main.py", False)]
 )
 def test_a_change_changes_the_version(tmp_path, name, counts):
     copy = tmp_path / "inlay"

@@ -80,11 +80,16 @@ def board(default: str, devices: Mapping[str, str], links: str = "", extra: str 
 
 
 B2 = board("gpu", {"cpu": "ram cpu.stack", "gpu": "gpu.mem"}, "ram-gpu.mem")
-B2X = board("gpu", {"cpu": "ram cpu.stack", "gpu": "gpu.buf gpu.tex"},
-            "ram-gpu.buf ram-gpu.tex gpu.buf-gpu.tex")  # fmt: skip
+B2X = board(
+    "gpu", {"cpu": "ram cpu.stack", "gpu": "gpu.buf gpu.tex"}, "ram-gpu.buf ram-gpu.tex gpu.buf-gpu.tex"
+)
 S = board("cpu", {"cpu": "ram A B"}, "ram-A ram-B A-B")
-N = board("cpu", {"cpu": "ram cpu.stack", "npu0": "ram npu0.spad"}, "ram-npu0.spad cpu.stack-ram",
-          '[[coherent]]\nmemory = "ram"\nparties = ["cpu", "npu0", "dma"]\n')  # fmt: skip
+N = board(
+    "cpu",
+    {"cpu": "ram cpu.stack", "npu0": "ram npu0.spad"},
+    "ram-npu0.spad cpu.stack-ram",
+    '[[coherent]]\nmemory = "ram"\nparties = ["cpu", "npu0", "dma"]\n',
+)
 M2 = board("npu0", {"cpu": "ram", "npu0": "m0", "npu1": "m1"}, "ram-m0 ram-m1")
 BOARDS = {"B2": B2, "B2x": B2X, "S": S, "N": N, "M2": M2}
 
@@ -189,8 +194,11 @@ def assert_complete(function: Function) -> None:
                 place = place_of(value)
                 assert place is not None, f"{value} has no place"
                 assert place.device, f"{value} has no device"
-            assert not (isinstance(value, Call) and getattr(value.callee, "op", None) is not None
-                        and value.callee.op.name == "on_device")  # fmt: skip
+            assert not (
+                isinstance(value, Call)
+                and getattr(value.callee, "op", None) is not None
+                and value.callee.op.name == "on_device"
+            )
 
 
 @dataclass

@@ -13,35 +13,59 @@ from inlay.transforms import fuse_ops
 from tests.unit.placement.cases import B2, M2, OPS, N, arguments, planned, read, same
 
 CASES = {
-    "a shared memory and a tuple": (N, """
-fn main(x: T) { let n = on(npu0, neg(x)); (on(npu0, n), on(cpu, exp(n))) }"""),
-    "a value of two devices in a tuple": (N, """
-fn main(x: T) { let n = on(cpu, neg(x)); let t = (on(npu0, n), on(cpu, n)); t }"""),
-    "names of one value on two devices": (N, """
-fn main(x: T) { let n = on(cpu, neg(x)); let m = on(npu0, n); let k = on(cpu, m); (n, m, k) }"""),
-    "a tuple whose fields move": (M2, """
+    "a shared memory and a tuple": (
+        N,
+        """
+fn main(x: T) { let n = on(npu0, neg(x)); (on(npu0, n), on(cpu, exp(n))) }""",
+    ),
+    "a value of two devices in a tuple": (
+        N,
+        """
+fn main(x: T) { let n = on(cpu, neg(x)); let t = (on(npu0, n), on(cpu, n)); t }""",
+    ),
+    "names of one value on two devices": (
+        N,
+        """
+fn main(x: T) { let n = on(cpu, neg(x)); let m = on(npu0, n); let k = on(cpu, m); (n, m, k) }""",
+    ),
+    "a tuple whose fields move": (
+        M2,
+        """
 fn main(c: bool, x: T, y: T) {
   let t = if (c) { (on(npu0, neg(x)), on(cpu, y)) } else { (on(npu1, exp(x)), on(cpu, neg(y))) };
-  on(npu1, add(t.0, t.1)) }"""),
-    "a function in an adapter": (M2, """
+  on(npu1, add(t.0, t.1)) }""",
+    ),
+    "a function in an adapter": (
+        M2,
+        """
 fn main(c: bool, x: T, y: T) {
   let f = fn(a: T, b: T) { on(npu0, add(on(npu0, a), on(npu0, b))) };
   let g = fn(a: T, b: T) { on(npu1, sub(on(npu1, a), on(npu1, b))) };
   let h = if (c) { f } else { g };
-  h(x, y) }"""),
-    "a function written twice": (M2, """
+  h(x, y) }""",
+    ),
+    "a function written twice": (
+        M2,
+        """
 fn main(x: T, y: T) {
   let a = on(cpu, neg(y));
   let f = fn(p: T) { on(npu0, add(p, a)) };
-  (on(npu0, neg(f(on(npu0, neg(x))))), on(npu1, neg(f(on(npu1, exp(x)))))) }"""),
-    "a result of which a field moves": (B2, """
+  (on(npu0, neg(f(on(npu0, neg(x))))), on(npu1, neg(f(on(npu1, exp(x)))))) }""",
+    ),
+    "a result of which a field moves": (
+        B2,
+        """
 fn main(c: bool, x: T, y: T) {
   let f = fn(a: T, b: T) { (on(gpu, exp(a)), on(cpu, neg(b))) };
   let t = if (c) { f(x, y) } else { (on(gpu, neg(x)), on(gpu, exp(y))) };
-  (on(gpu, neg(t.0)), on(gpu, neg(t.1))) }"""),
-    "a copy": (B2, """
-fn main(x: T) { on(gpu, exp(on(cpu, neg(x)))) }"""),
-}  # fmt: skip
+  (on(gpu, neg(t.0)), on(gpu, neg(t.1))) }""",
+    ),
+    "a copy": (
+        B2,
+        """
+fn main(x: T) { on(gpu, exp(on(cpu, neg(x)))) }""",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -96,8 +120,7 @@ def test_a_program_too_large_to_write_out_is_not_refused(name: str, monkeypatch)
 def test_functions_that_make_cells_over_many_levels(monkeypatch):
     """Each level doubles what is below; sharing would put cells together that may be apart."""
     levels = [
-        f"fn f{k}(c: Ref[T], x: T) "
-        f"{{ let d = ref(x); let _ = @f{k - 1}(d, x); @f{k - 1}(c, read(d)) }}"
+        f"fn f{k}(c: Ref[T], x: T) {{ let d = ref(x); let _ = @f{k - 1}(d, x); @f{k - 1}(c, read(d)) }}"
         for k in range(1, 40)
     ]
     text = "\n".join(["fn f0(c: Ref[T], x: T) { write(c, neg(x)) }", *levels])

@@ -79,9 +79,7 @@ def weighted(text: str, **shapes: tuple[int, ...]):
     """Return a program in which variables of some names are constants."""
     module = read(text)
     main = module.functions["main"]
-    weights = {
-        p: make.const(np.ones(shapes[p.name], np.float32)) for p in main.params if p.name in shapes
-    }
+    weights = {p: make.const(np.ones(shapes[p.name], np.float32)) for p in main.params if p.name in shapes}
     params = tuple(p for p in main.params if p not in weights)
 
     def put(e: Expr) -> Expr:
@@ -129,9 +127,13 @@ def test_constants_take_room():
     assert f"constants there take {4 << 20} bytes" in said
     e = explained(text, small)
     assert e.operations[0].device == "cpu"
-    assert e.operations[0].others["npu"].startswith(
-        f"capacity: the values would not fit in npu.mem, which has {4 << 20} bytes: "
-        f"{(4 << 20) + 8192} are needed at once"
+    assert (
+        e.operations[0]
+        .others["npu"]
+        .startswith(
+            f"capacity: the values would not fit in npu.mem, which has {4 << 20} bytes: "
+            f"{(4 << 20) + 8192} are needed at once"
+        )
     )
 
 
@@ -155,10 +157,13 @@ def test_all_memories_of_a_device_hold_constants(kind):
 def test_nothing_writes_rom():
     more = '[[memory]]\nname = "flash"\nkind = "rom"'
     machine = board("", more, "flash")
-    machine = replace(machine, devices=tuple(
-        replace(d, memories=("flash", *(m for m in d.memories if m != "flash")))
-        if d.name == "npu" else d for d in machine.devices
-    ))  # fmt: skip
+    machine = replace(
+        machine,
+        devices=tuple(
+            replace(d, memories=("flash", *(m for m in d.memories if m != "flash"))) if d.name == "npu" else d
+            for d in machine.devices
+        ),
+    )
     module = plan_places.with_host_ends(
         normal(read("fn main(x: Tensor[64, f32]) { neg(tanh(x)) }")), plan_places.Place("cpu")
     )
@@ -254,8 +259,7 @@ def test_threads_of_the_host_are_counted():
     ns = {o.operator: o.ns for o in one.operations}
     assert ns["matmul"] == pytest.approx(64 * 512 * 512 + 1)
     assert {o.operator: o.ns for o in four.operations} == {
-        name: pytest.approx(10_000 + (t - 1 - 10_000) / 4 + 1 if t > 10_001 else t)
-        for name, t in ns.items()
+        name: pytest.approx(10_000 + (t - 1 - 10_000) / 4 + 1 if t > 10_001 else t) for name, t in ns.items()
     }
     short = read("fn main(x: Tensor[8, f32]) { tanh(x) }")
     assert explained(short, board(), "*=cpu", costs=Costs(threads={"cpu": 4})).total_ns == (
@@ -285,9 +289,7 @@ def test_threads_reach_predictions_and_plans(monkeypatch):
     assert 0.5 * alone.total_ns < two.total_ns < one.total_ns < alone.total_ns
     for threads, plan in ((1, one), (2, two)):
         made = compilation(module, board="host_two", threads=threads, cache="none")
-        assert {k["device"] for k in made.report.to_json()["kernels"]} == {
-            o.device for o in plan.operations
-        }
+        assert {k["device"] for k in made.report.to_json()["kernels"]} == {o.device for o in plan.operations}
     with pytest.raises(CompileError, match="its host is not this processor") as failure:
         inlay.explain(module, "soc_npus", threads=2)
     assert failure.value.ids == ("option.no-effect",)

@@ -208,8 +208,7 @@ ONE = "Cons[Tensor[4, f32]](neg(x), Nil[Tensor[4, f32]]())"
 
 @pytest.mark.llvm
 @pytest.mark.parametrize(
-    ("body", "kind"),
-    [(f"on(cpu1, {ONE})", "List[Tensor[4, f32]]"), (f"@all({ONE})", "'a")],
+    ("body", "kind"), [(f"on(cpu1, {ONE})", "List[Tensor[4, f32]]"), (f"@all({ONE})", "'a")]
 )
 def test_what_is_no_tensor_is_not_copied(body, kind):
     """Not as a whole, nor where it is not known to be one."""

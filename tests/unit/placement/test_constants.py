@@ -83,8 +83,6 @@ POSITIONS = {
 }
 
 
-
-
 def program(body: str, far: str) -> Module:
     """Return a program with a body whose annotations are for a device."""
     text = body.replace("D,", f"{far},").replace("K", K).replace("BELOW", BELOW)

@@ -33,15 +33,7 @@ from inlay.placement.explain.report import describe
 from inlay.placement.plan_places import Choice, PlanOptions
 from inlay.transforms import outline_regions
 from tests.data import model_case
-from tests.unit.placement.cases import (
-    OPS,
-    arguments,
-    assert_alike,
-    capability,
-    normal,
-    read,
-    same,
-)
+from tests.unit.placement.cases import OPS, arguments, assert_alike, capability, normal, read, same
 
 BIG = """
 fn main(x: Tensor[256, 512, f32], w: Tensor[512, 512, f32], v: Tensor[512, 512, f32]) {
@@ -301,7 +293,8 @@ def test_what_a_device_takes_as_one_is_outlined():
     context = PassContext(OPS, options={PlanOptions: options})
     placed = plan_places.PASS.run(module, context)
     assert {v.place.region for v in values(placed.functions["main"].body) if isinstance(v, Call)} == {
-        "", "dense_1",
+        "",
+        "dense_1",
     }
     again = read(print_module(placed))
     assert_alike(again, placed)
@@ -361,7 +354,10 @@ def test_the_seed_of_hashes_changes_nothing(tmp_path):
     src = str(Path(inlay.__file__).parents[1])
     said = {
         subprocess.run(
-            command, env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": src}, capture_output=True, check=True
+            command,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": src},
+            capture_output=True,
+            check=True,
         ).stdout
         for seed in ("0", "77")
     }
@@ -410,8 +406,11 @@ def test_the_command(tmp_path, capsys):
     assert main(["explain", str(path), "--board", "soc_npus", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert {n for o in record["operations"] for n in o["operator"].split("+")} == {
-        "matmul", "relu", "exp", "add"
-    }  # fmt: skip
+        "matmul",
+        "relu",
+        "exp",
+        "add",
+    }
     assert record["proved"]
     assert record["total_ns"] <= record["first_fit_ns"]
     assert main(["explain", str(path), "--board", "soc_npus"]) == 0

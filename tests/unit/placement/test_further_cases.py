@@ -9,248 +9,345 @@ import pytest
 
 import inlay
 from inlay.base.diagnostics import CompileError
-from inlay.ir.expr import (
-    Call,
-    Expr,
-    Function,
-    Let,
-    OpRef,
-    RefCreate,
-    RefRead,
-    RefWrite,
-    Var,
-)
+from inlay.ir.expr import Call, Expr, Function, Let, OpRef, RefCreate, RefRead, RefWrite, Var
 from inlay.ir.module import Module
 from inlay.ir.walk import postorder, spine
-from tests.unit.placement.cases import (
-    B2,
-    BOARDS,
-    assert_alike,
-    normal,
-    planned,
-    read,
-    verify_case,
-)
+from tests.unit.placement.cases import B2, BOARDS, assert_alike, normal, planned, read, verify_case
 from tests.unit.placement.test_cases import CASES as FLOOR
 
 CASES = {
-    "one function at three places": ("M2", """
+    "one function at three places": (
+        "M2",
+        """
 fn f(x: T) { relu(x) }
 fn main(a @cpu!: T, b @npu0!: T, c @npu1!: T) { (@f(a), @f(b), @f(c)) }
-""", """
+""",
+        """
 fn f(x @cpu: T) -> T @cpu { let r @cpu = relu(x); r }
 fn f0(x @npu0: T) -> T @npu0 { let r @npu0 = relu(x); r }
 fn f1(x @npu1: T) -> T @npu1 { let r @npu1 = relu(x); r }
 fn main(a @cpu: T, b @npu0: T, c @npu1: T) -> (T, T, T) @_(cpu, npu0, npu1) {
   let p @cpu = @f(a); let q @npu0 = @f0(b); let r @npu1 = @f1(c); let t = (p, q, r); t }
-"""),
-    "what a specialised function calls is specialised": ("B2", """
+""",
+    ),
+    "what a specialised function calls is specialised": (
+        "B2",
+        """
 fn f(x: T) { relu(x) }
 fn g(x: T) { @f(neg(x)) }
 fn main(a @cpu!: T, b @gpu!: T, c @gpu!: T) { (@g(a), @g(b), @g(c)) }
-""", """
+""",
+        """
 fn f1(x @cpu: T) -> T @cpu { let r @cpu = relu(x); r }
 fn f2(x @gpu: T) -> T @gpu { let r @gpu = relu(x); r }
 fn g1(x @cpu: T) -> T @cpu { let n @cpu = neg(x); @f1(n) }
 fn g2(x @gpu: T) -> T @gpu { let n @gpu = neg(x); @f2(n) }
 fn main(a @cpu: T, b @gpu: T, c @gpu: T) -> (T, T, T) @_(cpu, gpu, gpu) {
   let p @cpu = @g1(a); let q @gpu = @g2(b); let r @gpu = @g2(c); let t = (p, q, r); t }
-"""),
-    "an identity moves nothing": ("B2", """
+""",
+    ),
+    "an identity moves nothing": (
+        "B2",
+        """
 fn id(x: T) { x }
 fn main(a @cpu!: T, b @gpu!: T) { (@id(a), @id(b)) }
-""", """
+""",
+        """
 fn id1(x @cpu: T) -> T @cpu { x }
 fn id2(x @gpu: T) -> T @gpu { x }
 fn main(a @cpu: T, b @gpu: T) -> (T, T) @_(cpu, gpu) {
   let p @cpu = @id1(a); let q @gpu = @id2(b); let t = (p, q); t }
-"""),
-    "a parameter that nothing reads stays": ("B2", """
+""",
+    ),
+    "a parameter that nothing reads stays": (
+        "B2",
+        """
 fn f(x: T, y: T) { x }
 fn main(a @cpu!: T, b @gpu!: T) { @f(a, b) }
-""", """
+""",
+        """
 fn f(x @cpu: T, y @gpu: T) -> T @cpu { x }
 fn main(a @cpu: T, b @gpu: T) -> T @cpu { @f(a, b) }
-"""),
-    "operands exchanged are other instances": ("B2", """
+""",
+    ),
+    "operands exchanged are other instances": (
+        "B2",
+        """
 fn h(x: T, y: T) { (neg(x), exp(y)) }
 fn main(a @cpu!: T, b @gpu!: T) { let t = @h(a, b); let u = @h(b, a); (t.0, u.0) }
-""", """
+""",
+        """
 fn h1(x @cpu: T, y @gpu: T) -> (T, T) @_(cpu, gpu) {
   let n @cpu = neg(x); let e @gpu = exp(y); let r = (n, e); r }
 fn h2(x @gpu: T, y @cpu: T) -> (T, T) @_(gpu, cpu) {
   let n @gpu = neg(x); let e @cpu = exp(y); let r = (n, e); r }
 fn main(a @cpu: T, b @gpu: T) -> (T, T) @_(cpu, gpu) {
   let t = @h1(a, b); let u = @h2(b, a); let p @cpu = t.0; let q @gpu = u.0; let r = (p, q); r }
-"""),
-    "fields change places in a tuple": ("B2", """
+""",
+    ),
+    "fields change places in a tuple": (
+        "B2",
+        """
 fn swap(t: (T, T)) { (t.1, t.0) }
 fn main(a @cpu!: T, b @gpu!: T) { let w = (a, b); let s = @swap(w); s.0 }
-""", """
+""",
+        """
 fn swap(t @_(cpu, gpu): (T, T)) -> (T, T) @_(gpu, cpu) {
   let q @gpu = t.1; let r @cpu = t.0; let u = (q, r); u }
 fn main(a @cpu: T, b @gpu: T) -> T @gpu {
   let w = (a, b); let s = @swap(w); let p @gpu = s.0; p }
-"""),
-    "a nested tuple is in several places": ("B2", """
+""",
+    ),
+    "a nested tuple is in several places": (
+        "B2",
+        """
 fn main(t: ((T, T), T)) {
   let p = t.0; let x = on(cpu, neg(p.0)); let y = exp(p.1); let z = add(y, t.1); (x, z) }
-""", """
+""",
+        """
 fn main(t @_(_(cpu, gpu), gpu): ((T, T), T)) -> (T, T) @_(cpu, gpu) {
   let p = t.0; let q @cpu = p.0; let x @cpu = neg(q); let r @gpu = p.1; let y @gpu = exp(r);
   let u @gpu = t.1; let z @gpu = add(y, u); let w = (x, z); w }
-"""),
-    "a field that is defined somewhere draws its neighbours": ("B2", """
+""",
+    ),
+    "a field that is defined somewhere draws its neighbours": (
+        "B2",
+        """
 fn main(a: T, b: T) { let t = (on(cpu, neg(a)), exp(b)); add(t.0, t.1) }
-""", """
+""",
+        """
 fn main(a @cpu: T, b @cpu: T) -> T @cpu {
   let n @cpu = neg(a); let e @cpu = exp(b); let t = (n, e); let z @cpu = add(n, e); z }
-"""),
-    "a closure meets what it captures": ("B2", """
+""",
+    ),
+    "a closure meets what it captures": (
+        "B2",
+        """
 fn main(a @cpu!: T, y @gpu!: T) { let f = fn(x: T) { add(x, y) }; f(a) }
-""", """
+""",
+        """
 fn main(a @cpu: T, y @gpu: T) -> T @gpu {
   let f = fn(x @gpu: T) -> T @gpu { let s @gpu = add(x, y); s };
   let a2 @gpu = copy(cpu, gpu, a); f(a2) }
-"""),
-    "what is captured is copied outside": ("B2", """
+""",
+    ),
+    "what is captured is copied outside": (
+        "B2",
+        """
 fn main(a: T, y @cpu!: T) { let f = fn(x: T) { on(gpu, add(x, y)) }; (f(a), f(a)) }
-""", """
+""",
+        """
 fn main(a @gpu: T, y @cpu: T) -> (T, T) @_(gpu, gpu) {
   let y2 @gpu = copy(cpu, gpu, y);
   let f = fn(x @gpu: T) -> T @gpu { let s @gpu = add(x, y2); s };
   let p @gpu = f(a); let q @gpu = f(a); let t = (p, q); t }
-"""),
-    "and outside of both where functions nest": ("B2", """
+""",
+    ),
+    "and outside of both where functions nest": (
+        "B2",
+        """
 fn main(a: T, y @gpu!: T) {
   let f = fn(x: T) { let g = fn(u: T) { on(cpu, add(u, y)) }; g(x) }; f(a) }
-""", """
+""",
+        """
 fn main(a @cpu: T, y @gpu: T) -> T @cpu {
   let y2 @cpu = copy(gpu, cpu, y);
   let f = fn(x @cpu: T) -> T @cpu {
     let g = fn(u @cpu: T) -> T @cpu { let s @cpu = add(u, y2); s }; g(x) };
   f(a) }
-"""),
-    "a list decides about what enters it": ("B2", """
+""",
+    ),
+    "a list decides about what enters it": (
+        "B2",
+        """
 fn main(a @gpu!: T, xs @_(cpu!): List[T]) { Cons(a, xs) }
-""", """
+""",
+        """
 fn main(a @gpu: T, xs @_(cpu): List[T]) -> List[T] @_(cpu) {
   let a2 @cpu = copy(gpu, cpu, a); let l @_(cpu) = Cons(a2, xs); l }
-"""),
-    "arms from two devices meet at the first": ("B2", """
+""",
+    ),
+    "arms from two devices meet at the first": (
+        "B2",
+        """
 fn main(z @cpu!: T, xs @_(gpu!): List[T]) { match xs { Nil() => z, Cons(h, t) => h, } }
-""", """
+""",
+        """
 fn main(z @cpu: T, xs @_(gpu): List[T]) -> T @cpu {
   match xs { Nil() => z, Cons(h @gpu, t @_(gpu)) => { let h2 @cpu = copy(gpu, cpu, h); h2 }, } }
-"""),
-    "a contested join with operations is at the default": ("B2", """
+""",
+    ),
+    "a contested join with operations is at the default": (
+        "B2",
+        """
 fn main(c: bool, a @gpu!: T, b: T) { let r = if (c) { neg(a) } else { exp(b) }; on(cpu, relu(r)) }
-""", """
+""",
+        """
 fn main(c: bool, a @gpu: T, b @gpu: T) -> T @cpu {
   let r @gpu = if (c) { let n @gpu = neg(a); n } else { let e @gpu = exp(b); e };
   let r2 @cpu = copy(gpu, cpu, r); let z @cpu = relu(r2); z }
-"""),
-    "needed in both branches: copied before": ("B2", """
+""",
+    ),
+    "needed in both branches: copied before": (
+        "B2",
+        """
 fn main(c: bool, s @gpu!: T) { if (c) { on(cpu, neg(s)) } else { on(cpu, exp(s)) } }
-""", """
+""",
+        """
 fn main(c: bool, s @gpu: T) -> T @cpu {
   let s2 @cpu = copy(gpu, cpu, s);
   if (c) { let n @cpu = neg(s2); n } else { let e @cpu = exp(s2); e } }
-"""),
-    "needed in one branch: copied there": ("B2", """
+""",
+    ),
+    "needed in one branch: copied there": (
+        "B2",
+        """
 fn main(c: bool, s @gpu!: T, z @cpu!: T) { if (c) { on(cpu, neg(s)) } else { z } }
-""", """
+""",
+        """
 fn main(c: bool, s @gpu: T, z @cpu: T) -> T @cpu {
   if (c) { let s2 @cpu = copy(gpu, cpu, s); let n @cpu = neg(s2); n } else { z } }
-"""),
-    "needed in both inner branches: copied in the outer one": ("B2", """
+""",
+    ),
+    "needed in both inner branches: copied in the outer one": (
+        "B2",
+        """
 fn main(c: bool, d: bool, s @gpu!: T, z @cpu!: T) {
   if (c) { if (d) { on(cpu, neg(s)) } else { on(cpu, exp(s)) } } else { z } }
-""", """
+""",
+        """
 fn main(c: bool, d: bool, s @gpu: T, z @cpu: T) -> T @cpu {
   if (c) {
     let s2 @cpu = copy(gpu, cpu, s);
     if (d) { let n @cpu = neg(s2); n } else { let e @cpu = exp(s2); e } }
   else { z } }
-"""),
-    "an annotation is a barrier for what is written to a cell": ("B2", """
+""",
+    ),
+    "an annotation is a barrier for what is written to a cell": (
+        "B2",
+        """
 fn main(z @gpu!: T, y: T) {
   let r = ref(z); let u = write(r, on(cpu, neg(y))); let v = read(r); exp(v) }
-""", """
+""",
+        """
 fn main(z @gpu: T, y @cpu: T) -> T @gpu {
   let r @_(gpu) = ref(z); let n @cpu = neg(y); let n2 @gpu = copy(cpu, gpu, n);
   let u = write(r, n2); let v @gpu = read(r); let e @gpu = exp(v); e }
-"""),
-    "a cell that is pinned gets a copy": ("B2", """
+""",
+    ),
+    "a cell that is pinned gets a copy": (
+        "B2",
+        """
 fn main(z @gpu!: T) { let r @_(cpu!) = ref(z); let v = read(r); neg(v) }
-""", """
+""",
+        """
 fn main(z @gpu: T) -> T @cpu {
   let z2 @cpu = copy(gpu, cpu, z); let r @_(cpu) = ref(z2); let v @cpu = read(r);
   let n @cpu = neg(v); n }
-"""),
-    "a copy by an engine stays": ("B2", """
+""",
+    ),
+    "a copy by an engine stays": (
+        "B2",
+        """
 fn main(x: T) { let y = device_copy{src="cpu", dst="gpu", engine="dma"}(neg(x)); add(y, y) }
-""", """
+""",
+        """
 fn main(x @cpu: T) -> T @gpu {
   let n @cpu = neg(x); let y @gpu = copy(cpu, gpu, n); let z @gpu = add(y, y); z }
-"""),
-    "copies there and back vanish": ("B2", """
+""",
+    ),
+    "copies there and back vanish": (
+        "B2",
+        """
 fn main(x: T) { on(cpu, relu(copy(gpu, cpu, copy(cpu, gpu, neg(x))))) }
-""", """
+""",
+        """
 fn main(x @cpu: T) -> T @cpu { let n @cpu = neg(x); let r @cpu = relu(n); r }
-"""),
-    "a copy to where it is vanishes": ("B2", """
+""",
+    ),
+    "a copy to where it is vanishes": (
+        "B2",
+        """
 fn main(x: T) { copy(cpu, cpu, neg(x)) }
-""", """
+""",
+        """
 fn main(x @cpu: T) -> T @cpu { let n @cpu = neg(x); n }
-"""),
-    "a definition that nobody reads still asks": ("B2", """
+""",
+    ),
+    "a definition that nobody reads still asks": (
+        "B2",
+        """
 fn main(a: T) { let s = neg(a); let y = on(cpu, s); exp(s) }
-""", """
+""",
+        """
 fn main(a @cpu: T) -> T @cpu { let s @cpu = neg(a); let e @cpu = exp(s); e }
-"""),
-    "a hop serves who needs the value there": ("M2", """
+""",
+    ),
+    "a hop serves who needs the value there": (
+        "M2",
+        """
 fn main(x: T) {
   let n = on(npu0, neg(x)); let a = on(npu1, exp(n)); let b = on(cpu, relu(n)); (a, b) }
-""", """
+""",
+        """
 fn main(x @npu0: T) -> (T, T) @_(npu1, cpu) {
   let n @npu0 = neg(x); let h @cpu = copy(npu0, cpu, n); let m @npu1 = copy(cpu, npu1, h);
   let a @npu1 = exp(m); let b @cpu = relu(h); let t = (a, b); t }
-"""),
-    "contested without the default: the host is last": ("M2", """
+""",
+    ),
+    "contested without the default: the host is last": (
+        "M2",
+        """
 fn main(x @npu1!: T, y @cpu!: T) { add(x, y) }
-""", """
+""",
+        """
 fn main(x @npu1: T, y @cpu: T) -> T @npu1 {
   let y2 @npu1 = copy(cpu, npu1, y); let z @npu1 = add(x, y2); z }
-"""),
-    "between two of one device nothing leaves it": ("M2", """
+""",
+    ),
+    "between two of one device nothing leaves it": (
+        "M2",
+        """
 fn main(x @npu1!: T) { on(npu1, relu(neg(exp(x)))) }
-""", """
+""",
+        """
 fn main(x @npu1: T) -> T @npu1 {
   let e @npu1 = exp(x); let n @npu1 = neg(e); let r @npu1 = relu(n); r }
-"""),
-    "constants are where they are used": ("B2", """
+""",
+    ),
+    "constants are where they are used": (
+        "B2",
+        """
 fn main(a: T, b: T) { let k = f32(2); (on(cpu, add(a, k)), on(gpu, add(b, k))) }
-""", """
+""",
+        """
 fn main(a @cpu: T, b @gpu: T) -> (T, T) @_(cpu, gpu) {
   let p @cpu = add(a, f32(2)); let q @gpu = add(b, f32(2)); let t = (p, q); t }
-"""),
-    "a parameter of a loop is where the loop needs it": ("B2", """
+""",
+    ),
+    "a parameter of a loop is where the loop needs it": (
+        "B2",
+        """
 fn loop<i>(i: int[i], w: T, x: T) -> T {
   if (int_equal(int(i), int(0))) { x } else { @loop(int(i - 1), w, on(gpu, add(x, w))) } }
 fn main(w @cpu!: T, x: T) { @loop(int(3), w, x) }
-""", """
+""",
+        """
 fn loop<i>(i: int[i], w @gpu: T, x @gpu: T) -> T @gpu {
   let c = int_equal(int(i), int(0));
   if (c) { x } else { let s @gpu = add(x, w); @loop(int(i - 1), w, s) } }
 fn main(w @cpu: T, x @gpu: T) -> T @gpu { let w2 @gpu = copy(cpu, gpu, w); @loop(int(3), w2, x) }
-"""),
-    "an invariant needed on both is brought by the caller": ("B2", """
+""",
+    ),
+    "an invariant needed on both is brought by the caller": (
+        "B2",
+        """
 fn loop<i>(i: int[i], w: T, x: T) -> T {
   if (int_equal(int(i), int(0))) { x }
   else { @loop(int(i - 1), w, on(gpu, add(on(cpu, neg(w)), w))) } }
 fn main(w @cpu!: T, x @gpu!: T) { @loop(int(3), w, x) }
-""", """
+""",
+        """
 fn loop<i>(i: int[i], w @cpu: T, x @gpu: T, v @gpu: T) -> T @gpu {
   let c = int_equal(int(i), int(0));
   if (c) { x } else {
@@ -258,35 +355,52 @@ fn loop<i>(i: int[i], w @cpu: T, x @gpu: T, v @gpu: T) -> T @gpu {
     @loop(int(i - 1), w, s, v) } }
 fn main(w @cpu: T, x @gpu: T) -> T @gpu {
   let v @gpu = copy(cpu, gpu, w); @loop(int(3), w, x, v) }
-"""),
-    "an operand that is fixed fixes who reads it": ("B2", """
+""",
+    ),
+    "an operand that is fixed fixes who reads it": (
+        "B2",
+        """
 fn main(x: T) { neg(fixed(cpu, exp(x))) }
-""", """
+""",
+        """
 fn main(x @cpu: T) -> T @cpu { let e @cpu = exp(x); let n @cpu = neg(e); n }
-"""),
-    "a coherent memory serves both": ("N", """
+""",
+    ),
+    "a coherent memory serves both": (
+        "N",
+        """
 fn main(x: T) { let n = on(cpu, neg(x)); (on(npu0, exp(n)), on(cpu, relu(n))) }
-""", """
+""",
+        """
 fn main(x @cpu: T) -> (T, T) @_(npu0, cpu) {
   let n @cpu[ram] = neg(x); let e @npu0 = exp(n); let r @cpu = relu(n); let t = (e, r); t }
-"""),
-    "branches in two memories meet in the first": ("S", """
+""",
+    ),
+    "branches in two memories meet in the first": (
+        "S",
+        """
 fn main(c: bool, x @cpu![A]: T, y @cpu![B]: T) { if (c) { x } else { y } }
-""", """
+""",
+        """
 fn main(c: bool, x @cpu[A]: T, y @cpu[B]: T) -> T @cpu[A] {
   if (c) { x } else { let y2 @cpu[A] = copy(cpu, cpu, y); y2 } }
-"""),
-    "kernels that want two memories of one value": ("B2x", """
+""",
+    ),
+    "kernels that want two memories of one value": (
+        "B2x",
+        """
 fn k1 "k" (p @_[gpu.tex]: T) -> T { neg(p) }
 fn k2 "k" (p @_[gpu.buf]: T) -> T { neg(p) }
 fn main(x: T) { let s = neg(x); add(@k1(s), @k2(s)) }
-""", """
+""",
+        """
 fn k1 "k" (p @_[gpu.tex]: T) -> T { neg(p) }
 fn k2 "k" (p @_[gpu.buf]: T) -> T { neg(p) }
 fn main(x @gpu: T) -> T @gpu {
   let s @gpu[gpu.buf] = neg(x); let s2 @gpu[gpu.tex] = copy(gpu, gpu, s);
   let a @gpu = @k1(s2); let b @gpu = @k2(s); let z @gpu = add(a, b); z }
-"""),
+""",
+    ),
 }
 
 
@@ -330,10 +444,17 @@ def summary(module: Module) -> list[tuple[str, ...]]:
     for function in module.functions.values():
         if function.primitive is not None:
             continue
-        found.append(tuple(sorted(
-            f"{e.callee.op.name if isinstance(e.callee, OpRef) else 'call'} {e.place}"
-            for e in postorder(function) if isinstance(e, Call)
-        )) + tuple(str(p.place) for p in function.params) + (str(function.place),))  # fmt: skip
+        found.append(
+            tuple(
+                sorted(
+                    f"{e.callee.op.name if isinstance(e.callee, OpRef) else 'call'} {e.place}"
+                    for e in postorder(function)
+                    if isinstance(e, Call)
+                )
+            )
+            + tuple(str(p.place) for p in function.params)
+            + (str(function.place),)
+        )
     return sorted(found)
 
 
@@ -345,8 +466,7 @@ def test_the_order_of_lets_changes_nothing(name: str) -> None:
     for seed in range(3):
         rng = random.Random(seed)
         functions = {
-            n: (f if f.primitive is not None else shuffled(f, rng)) or f
-            for n, f in module.functions.items()
+            n: (f if f.primitive is not None else shuffled(f, rng)) or f for n, f in module.functions.items()
         }
         assert summary(planned(module.with_functions(functions), BOARDS[machine])) == expected
 

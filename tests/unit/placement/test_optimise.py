@@ -19,9 +19,14 @@ from inlay.placement.choose.transfers import Hop
 
 
 def problem(
-    rng: random.Random, size: int, devices: int, *, slow: float = 1.0, holes: float = 0.2,
+    rng: random.Random,
+    size: int,
+    devices: int,
+    *,
+    slow: float = 1.0,
+    holes: float = 0.2,
     capacity: float | None = None,
-) -> Problem:  # fmt: skip
+) -> Problem:
     """Return a random series-parallel problem; `slow` makes copies expensive."""
     reads: dict[int, set[int]] = {}
     for t in range(size):  # grow: in series behind, or in parallel to, what is there
@@ -43,24 +48,25 @@ def problem(
     read = {v for t in tasks for v in t.reads}
     hop = lambda b: (Hop(b, 0, 200.0 * slow, 0.05 * slow),)  # noqa: E731
     routes = tuple(
-        tuple(
-            () if a == b else hop(b) if a == 0 or b == 0 else (*hop(0), *hop(b))
-            for b in range(devices)
-        )
+        tuple(() if a == b else hop(b) if a == 0 or b == 0 else (*hop(0), *hop(b)) for b in range(devices))
         for a in range(devices)
     )
     outputs = tuple((i, 0) for i in range(1, size + 1) if i not in read)
     hardware = tuple(min(d, 1) if rng.random() < 0.2 else d for d in range(devices))
     return Problem(
-        tuple(tasks), tuple(items), hardware, routes, (-1,), outputs,
-        tuple((d,) for d in range(devices)), (None,) + (capacity,) * (devices - 1),
-    )  # fmt: skip
+        tuple(tasks),
+        tuple(items),
+        hardware,
+        routes,
+        (-1,),
+        outputs,
+        tuple((d,) for d in range(devices)),
+        (None,) + (capacity,) * (devices - 1),
+    )
 
 
 def brute(p: Problem) -> float:
-    return min(
-        (predict(p, a) for a in itertools.product(p.devices, repeat=len(p.tasks))), default=INFINITE
-    )
+    return min((predict(p, a) for a in itertools.product(p.devices, repeat=len(p.tasks))), default=INFINITE)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -122,9 +128,14 @@ def test_where_copies_are_expensive_the_first_device_that_can_is_poor():
     p = Problem(tuple(tasks), tuple(items), (0, 1), routes, (-1,), ((40, 0),), ((0,), (1,)), (None, None))
     turned = Problem(  # the accelerator comes first, so that "first device that can" takes it
         tuple(Task(tuple(reversed(t.costs)), t.reads, t.makes) for t in p.tasks),
-        tuple(Item(i.bytes, i.maker, 1) for i in p.items), (0, 1), routes, (-1,), ((40, 1),),
-        ((0,), (1,)), (None, None),
-    )  # fmt: skip
+        tuple(Item(i.bytes, i.maker, 1) for i in p.items),
+        (0, 1),
+        routes,
+        (-1,),
+        ((40, 1),),
+        ((0,), (1,)),
+        (None, None),
+    )
     found = optimise(turned)
     assert found is not None
     assert found.time <= 0.9 * found.baseline

@@ -17,11 +17,7 @@ from inlay.placement.choose.order import in_order
 from tests.property.gen_ir import assert_same, programs
 from tests.unit.placement.cases import normal, read
 
-LINES = (
-    "let long = exp(matmul(y, y));",
-    "let short = neg(x);",
-    "let far = tanh(matmul(short, x));",
-)
+LINES = ("let long = exp(matmul(y, y));", "let short = neg(x);", "let far = tanh(matmul(short, x));")
 
 
 def program(lines) -> Module:

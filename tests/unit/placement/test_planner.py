@@ -179,8 +179,13 @@ def test_what_only_the_host_can_run_says_nothing_about_its_neighbours():
     main = m.functions["main"]
     assert [p.place.device for p in main.params] == ["npu", "npu", "cpu"]
     made = [(x.value.callee.op.name, x.value.place.device) for x in spine(main.body)[0]]
-    assert made == [("matmul", "npu"), ("relu", "npu"), ("device_copy", "cpu"),
-                    ("softmax", "cpu"), ("add", "cpu")]  # fmt: skip
+    assert made == [
+        ("matmul", "npu"),
+        ("relu", "npu"),
+        ("device_copy", "cpu"),
+        ("softmax", "cpu"),
+        ("add", "cpu"),
+    ]
     assert main.place.device == "cpu"
 
 
@@ -234,7 +239,7 @@ fn main(x: T, y: T, z: T) {
         ("fn main(x @gpu!: T) { let y @cpu! = x; y }", B2, "placement.contradiction", "one value"),
         ("fn main(x @gpu![ram]: T) { neg(x) }", B2, "memory.scope-empty", "gpu reaches {none}"),
     ],
-)  # fmt: skip
+)
 def test_mistakes(text, machine, id, said):
     failure = fails(text, machine)
     assert failure.ids == (id,)
@@ -262,10 +267,15 @@ def test_an_annotation_that_no_device_can_meet():
 
 def test_places_of_hops_are_named():
     m = planned(read("fn main(x: T) { on(npu1, exp(on(npu0, neg(x)))) }"), M2)
-    found = [v.callee.attrs for v in values(m.functions["main"].body)
-             if isinstance(v, Call) and v.callee.op is DEVICE_COPY]  # fmt: skip
+    found = [
+        v.callee.attrs
+        for v in values(m.functions["main"].body)
+        if isinstance(v, Call) and v.callee.op is DEVICE_COPY
+    ]
     assert [(a.src, a.src_memory, a.dst, a.dst_memory, a.engine) for a in found] == [
-        ("npu0", "m0", "cpu", "ram", "dma"), ("cpu", "ram", "npu1", "m1", "dma")]  # fmt: skip
+        ("npu0", "m0", "cpu", "ram", "dma"),
+        ("cpu", "ram", "npu1", "m1", "dma"),
+    ]
 
 
 def test_a_normal_program_is_left_as_it_is():

@@ -28,10 +28,15 @@ def test_one_copy_costs_the_same_for_all(name: str, often: float, runs: float):
     route = ROUTES[name]
     # The input is on device 0, and the only task runs on device 1, for nothing.
     p = Problem(
-        (Task((None, 0.0, None), (0,), (1,), runs),), (Item(SIZE, -1, 0, SIZE, often), Item(0.0, 0)),
-        (0, 1, 2), (((), route, None), (None, (), None), (None, None, ())), (-1, -1), ((1, 1),),
-        ((0,), (1,), (2,)), (None,) * 3,
-    )  # fmt: skip
+        (Task((None, 0.0, None), (0,), (1,), runs),),
+        (Item(SIZE, -1, 0, SIZE, often), Item(0.0, 0)),
+        (0, 1, 2),
+        (((), route, None), (None, (), None), (None, None, ())),
+        (-1, -1),
+        ((1, 1),),
+        ((0,), (1,), (2,)),
+        (None,) * 3,
+    )
     time = route_ns(route, SIZE, times_copied(often, runs))
     assert predict(p, (1,)) == pytest.approx(time)
     assert lower_bound(p) <= time * (1 + 1e-9)

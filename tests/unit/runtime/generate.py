@@ -93,9 +93,17 @@ class Generator:
 
     def simple_type(self) -> Type:
         return self.random.choice(
-            [INT, INT, X, Y, self.tensor_type(), Type(Kind.TUPLE, None, (INT, X)),
-             Type(Kind.ADT, 2, (INT,)), Type(Kind.CELL, None, (INT,))]
-        )  # fmt: skip
+            [
+                INT,
+                INT,
+                X,
+                Y,
+                self.tensor_type(),
+                Type(Kind.TUPLE, None, (INT, X)),
+                Type(Kind.ADT, 2, (INT,)),
+                Type(Kind.CELL, None, (INT,)),
+            ]
+        )
 
     def tensor_type(self) -> Type:
         return tensor(self.random.choice(list(SIZES)), *self.random.choice(SHAPES))
@@ -130,9 +138,10 @@ class Body:
 
     def find(self, kind: Kind | None = None, type: Type | None = None) -> int | None:
         slots = [
-            i for i, t in enumerate(self.types)
+            i
+            for i, t in enumerate(self.types)
             if t is not None and kind in (None, t.kind) and type in (None, t)
-        ]  # fmt: skip
+        ]
         return self.random.choice(slots) if slots else None
 
     def get(self, slot: int) -> Type:
@@ -211,19 +220,48 @@ class Body:
 
     def statements(self, count: int) -> None:
         choices = [
-            self.arithmetic, self.arithmetic, self.aggregate, self.look, self.cells, self.view,
-            self.append, self.in_place, self.combine, self.ints_and_tensors, self.call,
-            self.closure, self.branch, self.loop, self.check, self.drop,
-        ]  # fmt: skip
+            self.arithmetic,
+            self.arithmetic,
+            self.aggregate,
+            self.look,
+            self.cells,
+            self.view,
+            self.append,
+            self.in_place,
+            self.combine,
+            self.ints_and_tensors,
+            self.call,
+            self.closure,
+            self.branch,
+            self.loop,
+            self.check,
+            self.drop,
+        ]
         for _ in range(count):
             self.random.choice(choices)()
             self.floor = len(self.types)
 
     def arithmetic(self) -> None:
         name = self.random.choice(
-            ["ADD", "SUB", "MUL", "FLOORDIV", "MOD", "MIN", "MAX", "EQ", "NE", "LT", "LE", "AND",
-             "OR", "NEG", "NOT", "SELECT"]
-        )  # fmt: skip
+            [
+                "ADD",
+                "SUB",
+                "MUL",
+                "FLOORDIV",
+                "MOD",
+                "MIN",
+                "MAX",
+                "EQ",
+                "NE",
+                "LT",
+                "LE",
+                "AND",
+                "OR",
+                "NEG",
+                "NOT",
+                "SELECT",
+            ]
+        )
         count = {"NEG": 1, "NOT": 1, "SELECT": 3}.get(name, 2)
         for _ in range(count):
             self.integer()
@@ -315,12 +353,10 @@ class Body:
             self.emit("ELEMENTS", pops=1, pushes=(INT,))
         elif what == "CHECK":
             dtype = type.name if self.random.random() < 0.95 else "bf16"
-            self.emit("CHECK_TENSOR", dtype, len(dims), "a tensor of another type",
-                      pops=1, pushes=(type,))  # fmt: skip
+            self.emit("CHECK_TENSOR", dtype, len(dims), "a tensor of another type", pops=1, pushes=(type,))
 
     def append(self) -> None:
-        slots = [i for i, t in enumerate(self.types)
-                 if t is not None and t.kind is Kind.TENSOR and t.parts]  # fmt: skip
+        slots = [i for i, t in enumerate(self.types) if t is not None and t.kind is Kind.TENSOR and t.parts]
         if not slots:
             return
         type = self.get(self.random.choice(slots))
@@ -370,8 +406,11 @@ class Body:
         self.emit("SLIDE", 1, 2, pops=3, pushes=(self.types[target],))
 
     def ints_and_tensors(self) -> None:
-        slots = [i for i, t in enumerate(self.types) if t is not None
-                 and t.kind is Kind.TENSOR and (t.name != "f32" or self.random.random() < 0.1)]  # fmt: skip
+        slots = [
+            i
+            for i, t in enumerate(self.types)
+            if t is not None and t.kind is Kind.TENSOR and (t.name != "f32" or self.random.random() < 0.1)
+        ]
         if slots and self.random.random() < 0.5:
             type = self.get(self.random.choice(slots))
             count = int(np.prod(type.parts, dtype=np.int64))

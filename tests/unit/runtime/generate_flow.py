@@ -59,9 +59,7 @@ class FlowGenerator:
     def program_of(self) -> Program:
         main = self.program.function("main", [Kind.TENSOR], [Kind.TENSOR, Kind.TENSOR])
         kinds = [Kind.TENSOR, Kind.INT], [Kind.INT, Kind.TENSOR]
-        self.functions = [
-            self.program.function(f"task{i}", *kinds) for i in range(self.random.randint(1, 4))
-        ]
+        self.functions = [self.program.function(f"task{i}", *kinds) for i in range(self.random.randint(1, 4))]
         _Body(self, main, -1).write()
         for index, f in enumerate(self.functions):
             _Body(self, f, index).write()

@@ -59,8 +59,16 @@ def native_image(source: str, tmp_path: Path, names: list[str]) -> tuple[bytes, 
     need("gcc", "objcopy", "nm")
     c, o, image = (tmp_path / f"image.{end}" for end in ("c", "o", "bin"))
     c.write_text("#include <stdint.h>\n#include <stddef.h>\n" + source)
-    flags = ["-O1", "-fPIC", "-fno-stack-protector", "-fno-asynchronous-unwind-tables",
-             "-mno-sse", "-fno-jump-tables", "-mcmodel=small", "-fcf-protection=none"]  # fmt: skip
+    flags = [
+        "-O1",
+        "-fPIC",
+        "-fno-stack-protector",
+        "-fno-asynchronous-unwind-tables",
+        "-mno-sse",
+        "-fno-jump-tables",
+        "-mcmodel=small",
+        "-fcf-protection=none",
+    ]
     subprocess.run(["gcc", *flags, "-c", c, "-o", o], check=True)
     subprocess.run(["objcopy", "-O", "binary", "-j", ".text", o, image], check=True)
     table = subprocess.run(["nm", o], check=True, capture_output=True, text=True).stdout

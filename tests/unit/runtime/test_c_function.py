@@ -13,21 +13,12 @@ from inlay.base.diagnostics import CompileError, RunError
 from inlay.bytecode import formula
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import (
-    AccessCode,
-    Entry,
-    FunctionBody,
-    Kernel,
-    Program,
-)
+from inlay.bytecode.program import AccessCode, Entry, FunctionBody, Kernel, Program
 from inlay.bytecode.spec import Dim, Symbol, TensorSpec
 from inlay.runtime.session import executable_of
 from tests.system import needs
 
-pytestmark = [
-    pytest.mark.cc,
-    needs("cc"),
-]
+pytestmark = [pytest.mark.cc, needs("cc")]
 RUNTIME = Path(__file__).parents[3] / "runtime"
 SOURCE = """
 #include <string.h>
@@ -61,10 +52,22 @@ def address(tmp_path_factory) -> int:
     folder = tmp_path_factory.mktemp("c")
     (folder / "f.c").write_text(SOURCE)
     subprocess.run(
-        ["cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-shared", "-fPIC",
-         f"-I{RUNTIME / 'include'}", str(folder / "f.c"), "-o", str(folder / "f.so")],
+        [
+            "cc",
+            "-std=c99",
+            "-Wall",
+            "-Wextra",
+            "-Wpedantic",
+            "-Werror",
+            "-shared",
+            "-fPIC",
+            f"-I{RUNTIME / 'include'}",
+            str(folder / "f.c"),
+            "-o",
+            str(folder / "f.so"),
+        ],
         check=True,
-    )  # fmt: skip
+    )
     library = ctypes.CDLL(str(folder / "f.so"))
     return ctypes.cast(library.reverse, ctypes.c_void_p).value or 0
 

@@ -63,12 +63,17 @@ def test_a_launch_with_too_little_is_refused(engine, mode, tmp_path):
     settings = Settings(checked=True, mode=mode)
 
     def run(size, given):
-        return executable_of(filling(size, given), callbacks={"fill": fill}, settings=settings,
-                             engine=engine).run({})["y"]  # fmt: skip
+        return executable_of(
+            filling(size, given), callbacks={"fill": fill}, settings=settings, engine=engine
+        ).run({})["y"]
 
     assert run((8, Arg(0), "mul"), 5).tolist() == [7] * 5
-    for size, needs in (((8, Arg(0), "mul"), "40"), ((-1,), "impossible"), ((1, 0, "floordiv"), "impossible"),
-                        ((2**62, Arg(0), "mul"), "impossible")):  # fmt: skip
+    for size, needs in (
+        ((8, Arg(0), "mul"), "40"),
+        ((-1,), "impossible"),
+        ((1, 0, "floordiv"), "impossible"),
+        ((2**62, Arg(0), "mul"), "impossible"),
+    ):
         with pytest.raises(RunError, match=f"kernel 'fill' is given 24 bytes as tensor 1.*{needs}") as caught:
             run(size, 3)
         assert caught.value.ids == ("run.bad-dims",)
@@ -82,8 +87,9 @@ def test_files_are_checked_and_what_was_compiled_here_is_not(tmp_path):
     loaded = load_executable(tmp_path / "p.inlay", callbacks={"fill": fill})
     with pytest.raises(RunError, match="needs 40"):
         loaded.run({})
-    trusted = load_executable(tmp_path / "p.inlay", callbacks={"fill": fill},
-                              settings=Settings(checked=False))  # fmt: skip
+    trusted = load_executable(
+        tmp_path / "p.inlay", callbacks={"fill": fill}, settings=Settings(checked=False)
+    )
     assert trusted.run({})["y"].tolist() == [7] * 3
 
 
@@ -134,8 +140,10 @@ def test_damaged_code_with_the_right_digest_ends_in_words(tries, tmp_path):
     compiled().save(tmp_path / "p.inlay")
     done = subprocess.run(
         [sys.executable, "-c", DAMAGED, str(tmp_path / "p.inlay"), str(tmp_path), str(tries)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "run.bad-dims" in done.stdout
     assert "container.bytecode" in done.stdout

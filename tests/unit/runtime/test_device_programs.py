@@ -68,8 +68,8 @@ class Writer:
     """A program over x: i32[n], with memories `far` (and `second`) of a device."""
 
     def __init__(
-        self, native: tuple[bytes, list[int]], driver: str = "host", options: str = "units=2",
-    ) -> None:  # fmt: skip
+        self, native: tuple[bytes, list[int]], driver: str = "host", options: str = "units=2"
+    ) -> None:
         image, self.offsets = native
         is_native = driver == "host"
         text = make_image([parsed(TEXTS[0])], OPENCL).text.encode()

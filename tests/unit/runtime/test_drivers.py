@@ -34,9 +34,10 @@ def renamed(name: str, of: str = "host") -> int:
 def test_a_driver_of_another_package_is_found_by_its_name(monkeypatch) -> None:
     prepared: list[str] = []
     record = Driver(
-        prepare=lambda: prepared.append("once"), table=lambda: renamed("made_up"),
+        prepare=lambda: prepared.append("once"),
+        table=lambda: renamed("made_up"),
         options=lambda options: f"{options} memory=4096",
-    )  # fmt: skip
+    )
     module = SimpleNamespace(DRIVER=record)
 
     def entry_points(group: str, name: str) -> list[object]:

@@ -195,8 +195,9 @@ def test_a_callback_may_call_its_executable_deeper_than_there_are_activations(en
         dbl(tensors, integers)
 
     depths: list[int] = []
-    exe = executable_of(doubling(), callbacks={"dbl": callback}, engine=engine,
-                        settings=Settings(activations=2))  # fmt: skip
+    exe = executable_of(
+        doubling(), callbacks={"dbl": callback}, engine=engine, settings=Settings(activations=2)
+    )
     for call in (exe.run, lambda given: exe.submit(given).result(30)):
         depths.clear()
         assert (call({"x": np.full((2, 4), 7, np.float32)})["y"] == 14).all()
@@ -227,8 +228,7 @@ def test_many_executables_have_the_threads_of_few():
         return len(list(Path("/proc/self/task").iterdir()))
 
     before, workers = threads(), _runtime.workers()
-    made = [executable_of(doubling(), callbacks={"dbl": dbl}, threads=3, mode="parallel")
-            for _ in range(60)]  # fmt: skip
+    made = [executable_of(doubling(), callbacks={"dbl": dbl}, threads=3, mode="parallel") for _ in range(60)]
     for exe in made:
         assert (exe.submit({"x": x()}).result()["y"] == 2 * x()).all()
     assert _runtime.workers() <= max(workers, 2) + 2
@@ -276,8 +276,13 @@ def test_memory_of_large_calls_is_given_back_beyond_a_limit():
 def test_an_executable_without_entries_says_so(engine):
     exe = executable_of(ProgramBuilder().finish(), engine=engine)
     assert (exe.inputs, exe.outputs) == ((), ())
-    for call in (exe, lambda: exe.run({}), lambda: exe.submit({}), lambda: exe.session({}, {}),
-                 lambda: exe.run({}, entry="main")):  # fmt: skip
+    for call in (
+        exe,
+        lambda: exe.run({}),
+        lambda: exe.submit({}),
+        lambda: exe.session({}, {}),
+        lambda: exe.run({}, entry="main"),
+    ):
         with pytest.raises(RunError) as caught:
             call()
         assert caught.value.ids == ("input.entry",)

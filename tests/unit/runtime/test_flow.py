@@ -82,9 +82,7 @@ def step(tensors, integers):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_more_commands_than_may_be_in_flight(mode):
-    exe = executable_of(
-        chain(2000, True), callbacks={"step": step}, settings=Settings(mode=mode, threads=2)
-    )
+    exe = executable_of(chain(2000, True), callbacks={"step": step}, settings=Settings(mode=mode, threads=2))
     for _ in range(2):
         assert (exe(X) == X + 2000).all()
         assert exe.live_objects() == 0
@@ -114,10 +112,14 @@ def failing(where: str):
     return b.finish()
 
 
-@pytest.mark.parametrize("settings", [
-    Settings(), Settings(mode="parallel", threads=2),
-    *(Settings(mode="replay", seed=seed) for seed in range(8)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(),
+        Settings(mode="parallel", threads=2),
+        *(Settings(mode="replay", seed=seed) for seed in range(8)),
+    ],
+)
 def test_the_earliest_failure_is_reported(settings):
     """Of a kernel in a task, a kernel behind it and a check behind both."""
     fails: set[int] = set()

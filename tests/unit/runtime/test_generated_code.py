@@ -9,16 +9,7 @@ from inlay.base.diagnostics import RunError
 from inlay.bytecode import formula, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
-from inlay.bytecode.program import (
-    AccessCode,
-    Constant,
-    Entry,
-    ImageBody,
-    ImageTarget,
-    Kernel,
-    Phase,
-    Program,
-)
+from inlay.bytecode.program import AccessCode, Constant, Entry, ImageBody, ImageTarget, Kernel, Phase, Program
 from inlay.bytecode.spec import Symbol
 from inlay.codegen.interface import Request
 from inlay.codegen.llvm_generator import LlvmGenerator
@@ -53,14 +44,16 @@ def program() -> Program:
     generator = LlvmGenerator(host())
     artifact = generator.compile([Request("dense", lambda: parse_function(DENSE))])
     code = artifact.kernels["dense"]
-    b = ProgramBuilder(
-        image=artifact.image.data, target=ImageTarget(host().triple, artifact.image.features)
-    )
+    b = ProgramBuilder(image=artifact.image.data, target=ImageTarget(host().triple, artifact.image.features))
     kernel = b.kernel(
-        Kernel("dense", (AccessCode.READ, AccessCode.READ, AccessCode.WRITE), len(code.dims),
-               ImageBody(tuple(Phase(p.offset, p.parallel) for p in code.phases)),
-               assertions=code.assertions)
-    )  # fmt: skip
+        Kernel(
+            "dense",
+            (AccessCode.READ, AccessCode.READ, AccessCode.WRITE),
+            len(code.dims),
+            ImageBody(tuple(Phase(p.offset, p.parallel) for p in code.phases)),
+            assertions=code.assertions,
+        )
+    )
     weights = b.constant(Constant("f32", WEIGHTS.shape, WEIGHTS))
     main = b.function("main", [Kind.TENSOR], [Kind.TENSOR])
     main.emit("COPY", 0), main.emit("DIM", 0)
@@ -70,9 +63,14 @@ def program() -> Program:
     main.emit("RETURN")
     m = ["m"]
     b.entry(
-        Entry("main", main.index, (spec("x", "f32", "m, 24", m),), (spec("y", "f32", "m, 96", m),),
-              (Symbol("m", 0, 0, formula.parse("d", ["d"])),))
-    )  # fmt: skip
+        Entry(
+            "main",
+            main.index,
+            (spec("x", "f32", "m, 24", m),),
+            (spec("y", "f32", "m, 96", m),),
+            (Symbol("m", 0, 0, formula.parse("d", ["d"])),),
+        )
+    )
     return b.finish()
 
 

@@ -38,13 +38,26 @@ def binary(name, a, b):
 @pytest.mark.parametrize(
     ("name", "a", "b", "expected"),
     [
-        ("ADD", 2, -5, -3), ("SUB", 2, 5, -3), ("MUL", -2, 5, -10), ("FLOORDIV", -7, 2, -4),
-        ("FLOORDIV", 7, -2, -4), ("MOD", -7, 2, 1), ("MOD", 7, -2, -1), ("MIN", 3, -4, -4),
-        ("MAX", 3, -4, 3), ("EQ", 4, 4, 1), ("NE", 4, 4, 0), ("LT", 4, 4, 0), ("LE", 4, 4, 1),
-        ("AND", 5, 0, 0), ("AND", 5, -1, 1), ("OR", 0, 0, 0), ("OR", 0, 7, 1),
+        ("ADD", 2, -5, -3),
+        ("SUB", 2, 5, -3),
+        ("MUL", -2, 5, -10),
+        ("FLOORDIV", -7, 2, -4),
+        ("FLOORDIV", 7, -2, -4),
+        ("MOD", -7, 2, 1),
+        ("MOD", 7, -2, -1),
+        ("MIN", 3, -4, -4),
+        ("MAX", 3, -4, 3),
+        ("EQ", 4, 4, 1),
+        ("NE", 4, 4, 0),
+        ("LT", 4, 4, 0),
+        ("LE", 4, 4, 1),
+        ("AND", 5, 0, 0),
+        ("AND", 5, -1, 1),
+        ("OR", 0, 0, 0),
+        ("OR", 0, 7, 1),
         ("ADD", (1 << 62), 5, (1 << 62) + 5),
     ],
-)  # fmt: skip
+)
 def test_integers(name, a, b, expected):
     assert binary(name, a, b) == expected
 
@@ -224,9 +237,7 @@ def test_failures_say_where():
         Interpreter(program.finish(), no_kernel).call(main.index, [])
     (found,) = caught.value.diagnostics
     assert (found.id, found.message) == ("run.check-failed", "n is 3, and must be 64")
-    assert found.notes == (
-        "in 'inner' at model.onnx: node 'a'", "in 'main' at model.onnx: node 'b'",
-    )  # fmt: skip
+    assert found.notes == ("in 'inner' at model.onnx: node 'a'", "in 'main' at model.onnx: node 'b'")
 
 
 def test_fill_leaves_other_braces():

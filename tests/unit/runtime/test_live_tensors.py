@@ -75,7 +75,9 @@ X = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)
 def test_two_live_tensors_in_the_same_bytes(monkeypatch, mode):
     right = run(plan(monkeypatch, lambda _, at: at), mode, x=X)
     wrong = plan(monkeypatch, lambda _, at: at * 0)
-    with pytest.raises(RunError, match="overwritten while live: kernel '.*' in 'main' at .* reads a tensor") as caught:
+    with pytest.raises(
+        RunError, match="overwritten while live: kernel '.*' in 'main' at .* reads a tensor"
+    ) as caught:
         run(wrong, mode, x=X)
     assert caught.value.ids == ("run.race",)
     assert "bytes 0 to 256" in str(caught.value)

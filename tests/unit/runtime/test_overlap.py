@@ -22,10 +22,7 @@ from inlay.runtime.session import executable_of
 from tests.system import needs
 from tests.unit.runtime.programs import spec
 
-pytestmark = [
-    pytest.mark.cc,
-    needs("gcc"),
-]
+pytestmark = [pytest.mark.cc, needs("gcc")]
 
 SOURCE = """
 #include <stdint.h>
@@ -67,9 +64,7 @@ def load(program: Program, library, **settings):
 def start() -> tuple[ProgramBuilder, int]:
     b = ProgramBuilder()
     ports = (AccessCode.READ, AccessCode.WRITE)
-    return b, b.kernel(
-        Kernel("meet", ports, 3, SymbolBody("meet"), assertions=("nobody came",))
-    )
+    return b, b.kernel(Kernel("meet", ports, 3, SymbolBody("meet"), assertions=("nobody came",)))
 
 
 def meet(f: FunctionBuilder, kernel: int, source: int, place: int, count: int, speed: int = 1) -> int:

@@ -65,8 +65,11 @@ def test_a_call_that_writes_a_cell_of_its_caller(waits):
     races = 0
     for seed in range(12):
         for is_on in (False, True):
-            exe = executable_of(with_a_cell(waits=waits), callbacks={"k": fill},
-                                settings=Settings(mode="replay", seed=seed, races=is_on))  # fmt: skip
+            exe = executable_of(
+                with_a_cell(waits=waits),
+                callbacks={"k": fill},
+                settings=Settings(mode="replay", seed=seed, races=is_on),
+            )
             try:
                 found = int(exe.run({})["y"])
                 if not is_on:

@@ -58,14 +58,19 @@ def test_run_and_call(exe):
         ({"x": np.ones((2, 4), ">f4")}, "input.dtype", "input 'x': expected f32; found >f4"),
         ({"x": np.ones((2, 4), "c8")}, "input.dtype", "input 'x': expected f32; found complex64"),
         ({"x": np.array(["a"])}, "input.dtype", "input 'x': expected f32; found string"),
-        ({"x": np.ones(4, "f4")}, "input.rank",
-         "input 'x': expected rank 2, [n, 4]; found rank 1, [4]"),
-        ({"x": np.ones((2, 5), "f4")}, "input.dim",
-         "input 'x': expected [n, 4] with n = 2 from input 'x' axis 0; found [2, 5]"),
-        ({"x": np.ones((9, 4), "f4")}, "input.requirement",
-         "the inputs must have n <= 8; found n = 9 from input 'x' axis 0"),
+        ({"x": np.ones(4, "f4")}, "input.rank", "input 'x': expected rank 2, [n, 4]; found rank 1, [4]"),
+        (
+            {"x": np.ones((2, 5), "f4")},
+            "input.dim",
+            "input 'x': expected [n, 4] with n = 2 from input 'x' axis 0; found [2, 5]",
+        ),
+        (
+            {"x": np.ones((9, 4), "f4")},
+            "input.requirement",
+            "the inputs must have n <= 8; found n = 9 from input 'x' axis 0",
+        ),
     ],
-)  # fmt: skip
+)
 def test_wrong_inputs(exe, inputs, id, message):
     with pytest.raises(RunError) as caught:
         exe.run(inputs)
@@ -130,9 +135,14 @@ def identity(count: int = 1):
     outputs = [spec(f"y{i}", "f32", "n", ["n"]) for i in range(count)]
     symbol = Symbol("n", 0, 0, formula.parse("d", ["d"]))
     b.entry(
-        Entry("main", main.index, (spec("x", "f32", "n", ["n"]),),
-              (*outputs, spec("c", "f32", "2", [])), (symbol,))
-    )  # fmt: skip
+        Entry(
+            "main",
+            main.index,
+            (spec("x", "f32", "n", ["n"]),),
+            (*outputs, spec("c", "f32", "2", [])),
+            (symbol,),
+        )
+    )
     return b.finish()
 
 
@@ -173,9 +183,7 @@ def test_missing_functions_are_refused_when_loading():
 
 
 def test_calls_from_many_threads():
-    exe = executable_of(
-        doubling(), callbacks={"dbl": dbl}, settings=Settings(activations=3), threads=2
-    )
+    exe = executable_of(doubling(), callbacks={"dbl": dbl}, settings=Settings(activations=3), threads=2)
     problems = []
 
     def work(seed):
@@ -234,24 +242,22 @@ def reversing(tmp_path, cost="1000000"):
     b = ProgramBuilder(image=image, target=ImageTarget("x86_64-unknown-linux-gnu", ("sse3",)))
     n = ["n"]
     kernel = b.kernel(
-        Kernel("reverse", (AccessCode.READ, AccessCode.WRITE), 1,
-               ImageBody((Phase(first, parallel=True), Phase(second, parallel=True))),
-               formula.parse("8*n", n), cost=formula.parse(cost, n), assertions=("x is not negative",))
-    )  # fmt: skip
-    main = b.function("main", [Kind.TENSOR], [Kind.TENSOR])
-    (
-        main.emit("COPY", 0),
-        main.emit("DIM", 0),
-        main.emit("COPY", 1),
-        main.emit("ALLOCATE", 0, "i64", 1),
+        Kernel(
+            "reverse",
+            (AccessCode.READ, AccessCode.WRITE),
+            1,
+            ImageBody((Phase(first, parallel=True), Phase(second, parallel=True))),
+            formula.parse("8*n", n),
+            cost=formula.parse(cost, n),
+            assertions=("x is not negative",),
+        )
     )
+    main = b.function("main", [Kind.TENSOR], [Kind.TENSOR])
+    (main.emit("COPY", 0), main.emit("DIM", 0), main.emit("COPY", 1), main.emit("ALLOCATE", 0, "i64", 1))
     main.emit("COPY", 0), main.emit("COPY", 2), main.emit("COPY", 1), main.emit("INVOKE", kernel)
     main.emit("RETURN")
     symbol = Symbol("n", 0, 0, formula.parse("d", ["d"]))
-    b.entry(
-        Entry("main", main.index, (spec("x", "i64", "n", n),), (spec("y", "i64", "n", n),),
-              (symbol,))
-    )  # fmt: skip
+    b.entry(Entry("main", main.index, (spec("x", "i64", "n", n),), (spec("y", "i64", "n", n),), (symbol,)))
     return b.finish()
 
 

@@ -26,10 +26,7 @@ from inlay.runtime.session import executable_of
 from tests.system import needs
 from tests.unit.runtime.programs import spec
 
-pytestmark = [
-    pytest.mark.cc,
-    needs("gcc"),
-]
+pytestmark = [pytest.mark.cc, needs("gcc")]
 
 SOURCE = """
 #include <stdint.h>
@@ -66,9 +63,16 @@ def program() -> Program:
     b = ProgramBuilder()
     n = ["n"]
     kernel = b.kernel(
-        Kernel("step", (AccessCode.READ, AccessCode.WRITE), 1, SymbolBody("step", parallel=True),
-               formula.parse("8*n", n), cost=formula.parse("20*n", n), assertions=("a 777",))
-    )  # fmt: skip
+        Kernel(
+            "step",
+            (AccessCode.READ, AccessCode.WRITE),
+            1,
+            SymbolBody("step", parallel=True),
+            formula.parse("8*n", n),
+            cost=formula.parse("20*n", n),
+            assertions=("a 777",),
+        )
+    )
     loop = b.function("loop", [Kind.TENSOR, Kind.INT], [Kind.TENSOR])
     _turn(loop, kernel)
     main = b.function("main", [Kind.TENSOR, Kind.TENSOR], [Kind.TENSOR] * 2)
@@ -98,9 +102,7 @@ def _turn(loop: FunctionBuilder, kernel: int) -> None:
 
 def soak(address: int, count: int, callers: int, **settings) -> dict[str, int]:
     """Make requests; return how they ended."""
-    exe = executable_of(
-        program(), symbols={"step": address}, settings=Settings(activations=4, **settings)
-    )
+    exe = executable_of(program(), symbols={"step": address}, settings=Settings(activations=4, **settings))
     ended: dict[str, int] = {}
     wrong: list[object] = []
     lock = threading.Lock()

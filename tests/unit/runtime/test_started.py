@@ -74,9 +74,10 @@ class Device:
 def test_replies_out_of_order(order, threads):
     device = Device()
     exe = executable_of(
-        program(4), callbacks={"device": device, "add": add},
+        program(4),
+        callbacks={"device": device, "add": add},
         settings=Settings(mode="parallel", threads=threads),
-    )  # fmt: skip
+    )
     request = exe.submit({"x": X})
     device.wait_for(4)  # all are in flight at once
     assert not request.done()
@@ -99,9 +100,8 @@ def test_every_mode_takes_futures(engine, mode):
             return pool.submit(work)
 
         exe = executable_of(
-            program(4), callbacks={"device": device, "add": add}, engine=engine,
-            settings=Settings(mode=mode),
-        )  # fmt: skip
+            program(4), callbacks={"device": device, "add": add}, engine=engine, settings=Settings(mode=mode)
+        )
         for _ in range(3):
             assert (exe(X) == 4 * X + 6).all()
 
@@ -127,9 +127,8 @@ def test_the_earliest_failure_is_the_callers():
     """The later one is told first."""
     device = Device()
     exe = executable_of(
-        program(4), callbacks={"device": device, "add": add},
-        settings=Settings(mode="parallel", threads=2),
-    )  # fmt: skip
+        program(4), callbacks={"device": device, "add": add}, settings=Settings(mode="parallel", threads=2)
+    )
     for _ in range(2):
         device.asked.clear()
         request = exe.submit({"x": X})
@@ -181,9 +180,7 @@ def test_random_programs_on_a_slow_device():
         for seed in range(300, 325):
             made = generate_flow.FlowGenerator(seed).program_of()
             expected = outcome(executable_of(made, callbacks=generate_flow.CALLBACKS))
-            exe = executable_of(
-                made, callbacks=callbacks, settings=Settings(mode="parallel", threads=2)
-            )
+            exe = executable_of(made, callbacks=callbacks, settings=Settings(mode="parallel", threads=2))
             for _ in range(2):
                 assert outcome(exe) == expected, seed
                 assert exe.live_objects() == 0, seed

@@ -142,12 +142,18 @@ def test_all_that_is_wrong_is_said_with_its_way(program):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("xs", [floats(2, 4), floats(2, 3)],
-         "input 'xs[1]': expected [k, 4] with k = 2 from input 'xs[1]' axis 0; found [2, 3]"),
-        ("ll", [[(floats(5), None), (floats(4), None)]],
-         "input 'll[0][1].0': expected [m] with m = 5 from input 't.1' axis 0; found [4]"),
+        (
+            "xs",
+            [floats(2, 4), floats(2, 3)],
+            "input 'xs[1]': expected [k, 4] with k = 2 from input 'xs[1]' axis 0; found [2, 3]",
+        ),
+        (
+            "ll",
+            [[(floats(5), None), (floats(4), None)]],
+            "input 'll[0][1].0': expected [m] with m = 5 from input 't.1' axis 0; found [4]",
+        ),
     ],
-)  # fmt: skip
+)
 def test_sizes_of_elements_are_compared(program, name, value, message):
     executable = executable_of(program)
     given = {**inputs(), name: value}

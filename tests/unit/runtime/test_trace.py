@@ -12,15 +12,7 @@ from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import AccessCode, CopyBody, DeviceRecord, Entry, Kernel
 from inlay.runtime.native import MODES, Settings
 from inlay.runtime.session import executable_of
-from inlay.runtime.trace import (
-    Event,
-    EventKind,
-    device_times,
-    kernel_times,
-    table,
-    time_beside,
-    timeline,
-)
+from inlay.runtime.trace import Event, EventKind, device_times, kernel_times, table, time_beside, timeline
 from tests.unit.runtime.generate_flow import CALLBACKS, FlowGenerator
 from tests.unit.runtime.programs import dbl, doubling, spec
 
@@ -119,9 +111,7 @@ def test_each_memory_has_a_counter():
     ]
     found = timeline(held)["traceEvents"]
     names = names_of(found)
-    assert [
-        (names[e["pid"], 0], e["name"], e["args"]["bytes"]) for e in found if e["ph"] == "C"
-    ] == [
+    assert [(names[e["pid"], 0], e["name"], e["args"]["bytes"]) for e in found if e["ph"] == "C"] == [
         ("host", "tensors", 64),
         ("cl0", "tensors", 32),
         ("cl0", "tensors of unit 1", 16),
@@ -131,8 +121,7 @@ def test_each_memory_has_a_counter():
 
 def test_a_call_tells_what_is_in_each_memory():
     b = ProgramBuilder(
-        memories=("host", "far", "second"),
-        devices=(DeviceRecord("dev0", "host", "units=2", (1, 2)),),
+        memories=("host", "far", "second"), devices=(DeviceRecord("dev0", "host", "units=2", (1, 2)),)
     )
     copy = b.kernel(Kernel("to", (AccessCode.READ, AccessCode.WRITE), 0, CopyBody()))
     main = b.function("main", [Kind.TENSOR], [Kind.TENSOR])
@@ -164,13 +153,12 @@ def test_queues_of_devices_are_rows():
     found = timeline(ON_DEVICE, {"cl0": ["cl0", "cl0.transfer"]})["traceEvents"]
     names = names_of(found)
     assert [n for (_, row), n in names.items() if row == 0] == ["host", "cl0", "cl1"]
-    assert {n for (_, row), n in names.items() if row} == {
-        "caller 0", "cl0", "cl0.transfer", "cl1 kernels",
-    }  # fmt: skip
+    assert {n for (_, row), n in names.items() if row} == {"caller 0", "cl0", "cl0.transfer", "cl1 kernels"}
     shown = [
         (names[e["pid"], e["tid"]], e["cat"], e["name"], e["ts"], e["dur"])
-        for e in found if e["ph"] == "X" and e["cat"] != "call"
-    ]  # fmt: skip
+        for e in found
+        if e["ph"] == "X" and e["cat"] != "call"
+    ]
     assert sorted(shown) == [
         ("cl0", "kernel", "k", 3.0, 3.0),
         ("cl0.transfer", "copy", "more", 3.0, 2.0),
@@ -200,8 +188,9 @@ def test_time_beside():
 
 def test_table():
     assert [(t.name, t.runs, t.measured, t.predicted) for t in kernel_times(EVENTS)] == [
-        ("a", 1, 2000, 1500), ("b", 2, 2000, -1),
-    ]  # fmt: skip
+        ("a", 1, 2000, 1500),
+        ("b", 2, 2000, -1),
+    ]
     lines = table(EVENTS).splitlines()
     assert lines[1].split() == ["a", "1", "0.002", "50.0", "2.0", "1.5"]
     assert lines[2].split() == ["b", "2", "0.002", "50.0", "1.0", "-"]

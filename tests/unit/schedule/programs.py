@@ -99,9 +99,7 @@ def stencil(n: Int | int) -> LoopFunction:
     k = te.reduce_axis("k", 3)
     p = te.compute(
         (n, 14),
-        lambda i, j: te.select(
-            (te.index(j) >= 1) & (te.index(j) < 13), x[i, j - 1] * x[i, j - 1] * 3.0, 0.0
-        ),
+        lambda i, j: te.select((te.index(j) >= 1) & (te.index(j) < 13), x[i, j - 1] * x[i, j - 1] * 3.0, 0.0),
         name="p",
     )
     y = te.compute((n, 12), lambda i, j: te.sum_over(k, p[i, j + k] * p[i, j]), name="y")

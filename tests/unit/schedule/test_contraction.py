@@ -48,9 +48,7 @@ def packed_matmul(
         r = te.placeholder(result.shape, dtype, "r")
         inputs += [b, r]
         product = y
-        y = te.compute(
-            result.shape, lambda *i: te.maximum(product[i] + b[i[-1]] + r[i], 0), name="out"
-        )
+        y = te.compute(result.shape, lambda *i: te.maximum(product[i] + b[i[-1]] + r[i], 0), name="out")
     return from_te("matmul", inputs, [y])
 
 
@@ -168,9 +166,7 @@ def convolution(
 def test_packed_convolution(
     image: tuple, kernel: int, channels: int, stride: int, pad: int, epilogue: bool
 ) -> None:
-    attrs = PackedConvAttrs(
-        strides=(stride, stride), pads=(pad,) * 4, panel=8, channels=channels
-    )  # fmt: skip
+    attrs = PackedConvAttrs(strides=(stride, stride), pads=(pad,) * 4, panel=8, channels=channels)
     weights = (-(-channels // 8), kernel, kernel, image[-1], 8)
     f = convolution("conv_nhwc_packed", attrs, image, weights, epilogue=epilogue)
     s = Schedule(f)

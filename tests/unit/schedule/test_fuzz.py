@@ -26,9 +26,7 @@ def chain() -> LoopFunction:
     x = te.placeholder((m, n), F32, "x")
     k, r = te.reduce_axis("k", n), te.reduce_axis("r", n)
     a = te.compute((m,), lambda i: te.max_over(k, x[i, k]), name="a", tag="top")
-    b = te.compute(
-        (m, n), lambda i, j: (x[i, j] - a[i]) * (x[i, j] - a[i]) * 2.0, name="b", tag="sq"
-    )
+    b = te.compute((m, n), lambda i, j: (x[i, j] - a[i]) * (x[i, j] - a[i]) * 2.0, name="b", tag="sq")
     c = te.compute((m,), lambda i: te.sum_over(r, b[i, r]), name="c", tag="sum")
     y = te.compute((m, n), lambda i, j: b[i, j] + c[i], name="y", tag="out")
     return from_te("chain", [x], [y])
@@ -45,10 +43,29 @@ PROGRAMS: dict[str, tuple[Callable[[], LoopFunction], list[tuple[int, ...]]]] = 
     "reduction": (lambda: reduction((3, 4, 5), (1,), ReduceOp.SUM, then=True), [()]),
 }
 STEPS = [
-    "split", "split", "split_cascade", "reorder", "reorder", "fuse", "merge", "merge", "move_after",
-    "decompose_reduction", "rfactor", "vectorize", "unroll", "parallel", "set_scope", "set_scope",
-    "cache_write", "cache_write", "inline", "inline", "merge_axes", "distribute",
-]  # fmt: skip
+    "split",
+    "split",
+    "split_cascade",
+    "reorder",
+    "reorder",
+    "fuse",
+    "merge",
+    "merge",
+    "move_after",
+    "decompose_reduction",
+    "rfactor",
+    "vectorize",
+    "unroll",
+    "parallel",
+    "set_scope",
+    "set_scope",
+    "cache_write",
+    "cache_write",
+    "inline",
+    "inline",
+    "merge_axes",
+    "distribute",
+]
 
 
 def apply_one(s: Schedule, name: str, draw: Callable[[int], int]) -> None:

@@ -55,10 +55,7 @@ def group(seed: int) -> Group:
 
 
 def _step(
-    r: random.Random,
-    named: list[tuple[te.Tensor, tuple[str, ...]]],
-    extent: dict[str, Int],
-    name: str,
+    r: random.Random, named: list[tuple[te.Tensor, tuple[str, ...]]], extent: dict[str, Int], name: str
 ) -> tuple[te.Tensor, tuple[str, ...]]:
     t, axes = r.choice(named[-3:])
     kind = r.choice(["map", "map", "join", "join", "reduce", "reduce", "transpose", "shift"])
@@ -73,7 +70,7 @@ def _step(
                 op, list(over.values()), _at(t, axes, dict(zip(kept, i, strict=True)) | over)
             ),
             name=name,
-        ), kept  # fmt: skip
+        ), kept
     if kind == "join":
         u, others = r.choice(named)
         result = tuple(a for a in ("b", "m", "n") if a in axes or a in others)
@@ -84,7 +81,7 @@ def _step(
                 _at(u, others, dict(zip(result, i, strict=True))) * 0.5,
             ),
             name=name,
-        ), result  # fmt: skip
+        ), result
     if kind == "transpose" and len(axes) > 1:
         # The last two axes change places, and back again in what follows: layout inside a group.
         result = (*axes[:-2], axes[-1], axes[-2])

@@ -48,11 +48,7 @@ def test_small_kernels_stay_on_one_thread() -> None:
 
 def broadcast(n: Int | int, c: Int | int, h: Int | int) -> LoopFunction:
     x, b = te.placeholder((n, c, h, h), F32, "x"), te.placeholder((1, c, 1, 1), F32, "b")
-    y = te.compute(
-        (n, c, h, h),
-        lambda i, j, k, r: te.maximum(x[i, j, k, r] + b[0, j, 0, 0], 0.0),
-        name="y",
-    )
+    y = te.compute((n, c, h, h), lambda i, j, k, r: te.maximum(x[i, j, k, r] + b[0, j, 0, 0], 0.0), name="y")
     return from_te("bias", [x, b], [y])
 
 
@@ -152,13 +148,21 @@ def reduction(
 @pytest.mark.parametrize("then", [False, True])
 @pytest.mark.parametrize(
     ("shape", "axes"),
-    [((5, 64), (1,)), ((5, 37), (1,)), ((5, 3), (1,)), ((64,), (0,)), ((70,), (0,)), ((2, 3, 20), (1,)),
-     ((2, 3, 20), (0,)), ((2, 3, 20), (0, 2)), ((2, 3, 20), (0, 1, 2)), ((2, 3, 4, 9), (2, 3)),
-     ((1, 6, 1, 16), (1, 2))],
-)  # fmt: skip
-def test_reductions(
-    shape: tuple[int, ...], axes: tuple[int, ...], op: ReduceOp, then: bool
-) -> None:
+    [
+        ((5, 64), (1,)),
+        ((5, 37), (1,)),
+        ((5, 3), (1,)),
+        ((64,), (0,)),
+        ((70,), (0,)),
+        ((2, 3, 20), (1,)),
+        ((2, 3, 20), (0,)),
+        ((2, 3, 20), (0, 2)),
+        ((2, 3, 20), (0, 1, 2)),
+        ((2, 3, 4, 9), (2, 3)),
+        ((1, 6, 1, 16), (1, 2)),
+    ],
+)
+def test_reductions(shape: tuple[int, ...], axes: tuple[int, ...], op: ReduceOp, then: bool) -> None:
     rows_scheduled(reduction(shape, axes, op, then=then))
 
 

@@ -81,10 +81,15 @@ def test_nothing_is_left_between_convolutions(pack: bool):
         node("ReduceMean", ["sm"], ["y"], axes=[2, 3], keepdims=0),
     ]
     weights = {
-        "w1": noise(6, 3, 3, 3), "w2": noise(6, 1, 3, 3), "bias": noise(6, 1, 1),
-        "s": noise(6), "b": noise(6), "m": noise(6), "v": np.abs(noise(6)) + 1,
+        "w1": noise(6, 3, 3, 3),
+        "w2": noise(6, 1, 3, 3),
+        "bias": noise(6, 1, 1),
+        "s": noise(6),
+        "b": noise(6),
+        "m": noise(6),
+        "v": np.abs(noise(6)) + 1,
         "pads": np.array([0, 0, 1, 0, 0, 0, 0, 2]),
-    }  # fmt: skip
+    }
     count = check(network(nodes, weights, ["n", 12]), pack=pack, x=noise(*SHAPE))
     assert count["transpose"] == 1  # of the input
     assert count["conv"] == 0

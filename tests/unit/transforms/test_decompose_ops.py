@@ -51,17 +51,19 @@ SLICED = """
     [
         "let found: some k <= 1. Tensor[1, k, i64] = nonzero(y);" + SLICED + "v",
         """let found: some k <= 1. Tensor[1, k, i64] = nonzero(y);
-           if (int_less(int(n), int(1))) {""" + SLICED + "v } else { zeros{dtype=i64}(shape(1, 0)) }",
+           if (int_less(int(n), int(1))) {"""
+        + SLICED
+        + "v } else { zeros{dtype=i64}(shape(1, 0)) }",
         """if (int_less(int(n), int(1))) {
-             let found: some k <= 1. Tensor[1, k, i64] = nonzero(y);""" + SLICED + """v
+             let found: some k <= 1. Tensor[1, k, i64] = nonzero(y);"""
+        + SLICED
+        + """v
            } else { zeros{dtype=i64}(shape(1, 0)) }""",
     ],
-)  # fmt: skip
+)
 def test_bounds_of_sizes_stay_known(body):
     """What was proved of a size that an operator named is still so where another names it."""
-    module = infer_types(parse_module(
-        f"fn main<int n>(y: Tensor[1, i64], n: int[n]) {{ {body} }}", OPS
-    ))  # fmt: skip
+    module = infer_types(parse_module(f"fn main<int n>(y: Tensor[1, i64], n: int[n]) {{ {body} }}", OPS))
     module = to_anf.PASS.run(module, context())
     done = decompose_ops.PASS.run(module, context())
     check(done)
@@ -75,14 +77,19 @@ def test_bounds_of_sizes_stay_known(body):
 
 
 def test_data_of_elements_of_a_size_that_gets_another_name():
-    module = infer_types(parse_module("""
+    module = infer_types(
+        parse_module(
+            """
         data List<'a> { Nil, Cons('a, List['a]) }
 
         fn main<n>(y: Tensor[n, i64]) -> List[some k. Tensor[1, k, i64]] {
           let found: some k. Tensor[1, k, i64] = nonzero(y);
           Cons[Tensor[1, k, i64]](found, Nil[Tensor[1, k, i64]]())
         }
-    """, OPS))  # fmt: skip
+    """,
+            OPS,
+        )
+    )
     module = to_anf.PASS.run(module, context())
     done = decompose_ops.PASS.run(module, context())
     check(done)

@@ -27,12 +27,7 @@ def test_equal_operations_are_done_once_in_any_order_of_commuting_operands():
 def test_operands_that_do_not_commute_and_attributes_matter():
     p, n = Program(), dims("n")
     x, y = p.input("x", n, 3), p.input("y", n, 3)
-    results = [
-        p.op("sub", x, y),
-        p.op("sub", y, x),
-        p.op("softmax", x, axis=0),
-        p.op("softmax", x, axis=1),
-    ]
+    results = [p.op("sub", x, y), p.op("sub", y, x), p.op("softmax", x, axis=0), p.op("softmax", x, axis=1)]
     assert sum(operators(shared(p.module(*results))).values()) == 4
 
 

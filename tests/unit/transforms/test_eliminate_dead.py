@@ -98,10 +98,7 @@ def test_functions_and_data_types_that_nothing_reaches_go():
     y = make.var("y", make.tensor_type((dims("n"),), F32))
     z = make.var("z", AdtType("Box"))
     module = Module(
-        {
-            "main": make.function((x, z), x),
-            "helper": make.function((y,), y),
-        },
+        {"main": make.function((x, z), x), "helper": make.function((y,), y)},
         adts={a.name: a for a in (box, inner, unused)},
     )
     after = run("eliminate-dead", module)

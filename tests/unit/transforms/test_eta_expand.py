@@ -65,9 +65,7 @@ def test_one_function_serves_all_uses_in_a_block():
     ref = make.constructor_ref(BOX, "Wrap")
     pair = p.tuple([ref, ref])
     boxed = p.emit(p.project(pair, 1), (x,))
-    module = Module(
-        {"main": p.function(p.match(boxed, BOX, {"Wrap": lambda s, v: v}))}, {"Box": BOX}
-    )
+    module = Module({"main": p.function(p.match(boxed, BOX, {"Wrap": lambda s, v: v}))}, {"Box": BOX})
     after = run("to-anf,eta-expand", module)
     assert sum(isinstance(v, Function) for v in values(after.functions["main"].body)) == 1
     same(module, after, noise(3), exact=True)
@@ -76,9 +74,7 @@ def test_one_function_serves_all_uses_in_a_block():
 def test_another_name_of_a_constructor_is_the_constructor():
     x, ref = make.var("x", VECTOR), make.constructor_ref(BOX, "Wrap")
     name = make.var("f", ref.type)
-    module = Module(
-        {"main": make.function((x,), make.let(name, ref, make.call(name, (x,))))}, {"Box": BOX}
-    )
+    module = Module({"main": make.function((x,), make.let(name, ref, make.call(name, (x,))))}, {"Box": BOX})
     after = run("to-anf,eta-expand", module)
     assert passed_refs(after) == []
     assert sum(isinstance(v, Function) for v in values(after.functions["main"].body)) == 0

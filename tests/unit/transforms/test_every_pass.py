@@ -103,9 +103,14 @@ def test_spans_and_places_survive(name):
     x = b.param("x", make.tensor_type((dims("n"), 4), F32))
     y = x
     for i, (op, args) in enumerate(
-        [(MATMUL, (make.const(noise(4, 4)),)), (ADD, (make.const(noise(4)),)),
-         (RELU, ()), (EXP, ()), (MUL, (make.const(noise(1)),))]
-    ):  # fmt: skip
+        [
+            (MATMUL, (make.const(noise(4, 4)),)),
+            (ADD, (make.const(noise(4)),)),
+            (RELU, ()),
+            (EXP, ()),
+            (MUL, (make.const(noise(1)),)),
+        ]
+    ):
         y = b.emit(op, (y, *args), span=Span.named(f"node {i}"), place=place)
     module = ready(name, Module({"main": b.function(y)}))
     after = PASSES[name].run(module, context())
@@ -152,8 +157,12 @@ def test_every_pass_has_a_text_test_of_its_name():
 def test_a_module_is_gone_when_nobody_needs_it(name):
     """No cycle holds what a pass was given: large constants would live on until they are collected."""
     module = ready(name, chain.__wrapped__(20))
-    weights = {id(e.value): e.value for f in module.functions.values() for e in postorder(f)
-               if isinstance(e, Const) and isinstance(e.value, np.ndarray)}  # fmt: skip
+    weights = {
+        id(e.value): e.value
+        for f in module.functions.values()
+        for e in postorder(f)
+        if isinstance(e, Const) and isinstance(e.value, np.ndarray)
+    }
     watched = [weakref.ref(w) for w in weights.values()]
     assert watched
     gc.disable()

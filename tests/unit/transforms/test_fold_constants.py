@@ -59,8 +59,9 @@ def test_shapes_are_known_from_types():
     x = p.input("x", n, 4)
     length = p.emit(TO_TENSOR, (make.int_const(6),))
     m = p.emit(TO_CONTROL, (p.op("add", length, length),))
-    before = p.module(p.op("broadcast_to", p.op("reduce_sum", x, axes=(0, 1)),
-                           make.shape_const([m.type.value])))  # fmt: skip
+    before = p.module(
+        p.op("broadcast_to", p.op("reduce_sum", x, axes=(0, 1)), make.shape_const([m.type.value]))
+    )
     after = folded(before)
     assert operators(after) == {"reduce_sum": 1, "broadcast_to": 1}
     (shape,) = (
@@ -73,9 +74,8 @@ def test_shapes_are_known_from_types():
 
 
 @pytest.mark.parametrize(
-    ("op", "right", "taken"), [(INT_LESS, 1, "then"), (INT_EQUAL, 1, "otherwise"),
-                               (INT_EQUAL, 0, "then")]
-)  # fmt: skip
+    ("op", "right", "taken"), [(INT_LESS, 1, "then"), (INT_EQUAL, 1, "otherwise"), (INT_EQUAL, 0, "then")]
+)
 def test_comparisons_are_decided_by_what_is_known_of_dims(op, right, taken):
     p, n = Program(), dims("n")
     x = p.input("x", n)
@@ -147,8 +147,7 @@ def test_an_exact_result_makes_types_below_exact():
     p, n = Program(), dims("n")
     x = p.input("x", n)
     k = p.emit(TO_CONTROL, (make.const(np.int64(4)),))
-    wide = p.op("broadcast_to", p.op("reduce_sum", x, axes=(0,)),
-                make.shape_const([k.type.value]))  # fmt: skip
+    wide = p.op("broadcast_to", p.op("reduce_sum", x, axes=(0,)), make.shape_const([k.type.value]))
     before = p.module(p.op("exp", wide))
     after = folded(before)
     result = after.functions["main"].body.type

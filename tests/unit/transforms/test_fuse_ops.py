@@ -10,17 +10,7 @@ from inlay.ir import make
 from inlay.ir.place import Place
 from inlay.transforms._groups import Reason
 from inlay.transforms.fuse_ops import FuseOptions
-from tests.unit.transforms.programs import (
-    OPS,
-    Program,
-    context,
-    dims,
-    kernels,
-    noise,
-    operators,
-    run,
-    same,
-)
+from tests.unit.transforms.programs import OPS, Program, context, dims, kernels, noise, operators, run, same
 
 EXP = OPS.definition("exp").op
 
@@ -246,11 +236,7 @@ def test_branches_and_loops_are_fused_inside_and_never_across():
     p, n = Program(), dims("n")
     x, flag = p.input("x", n), p.param("flag", make.bool_const(True).type)
     t = p.op("exp", x)
-    y = p.if_(
-        flag,
-        lambda s: s.emit(EXP, (s.emit(EXP, (t,)),)),
-        lambda s: t,
-    )
+    y = p.if_(flag, lambda s: s.emit(EXP, (s.emit(EXP, (t,)),)), lambda s: t)
     before = p.module(p.op("relu", y))
     after = fused(before)
     assert kernels(after) == ["exp", "exp+exp", "relu"]

@@ -6,17 +6,7 @@ from inlay.ir.expr import Call, Function, Let
 from inlay.ir.loop_trace import Step
 from inlay.ir.walk import postorder, spine
 from inlay.transforms.inline_functions import InlineOptions
-from tests.unit.transforms.programs import (
-    OPS,
-    Program,
-    close,
-    dims,
-    noise,
-    operators,
-    run,
-    same,
-    value_of,
-)
+from tests.unit.transforms.programs import OPS, Program, close, dims, noise, operators, run, same, value_of
 
 ADD, EXP = (OPS.definition(n).op for n in ("add", "exp"))
 
@@ -51,9 +41,7 @@ def test_large_functions_are_not_unless_they_are_called_once():
     assert operators(many) == {"@f": 2}
     once = run("to-anf,inline-functions", program(20, 1))
     assert operators(once) == {"exp": 20}
-    assert operators(run("to-anf,inline-functions", program(20, 2), InlineOptions(20))) == {
-        "exp": 40
-    }
+    assert operators(run("to-anf,inline-functions", program(20, 2), InlineOptions(20))) == {"exp": 40}
 
 
 def test_dims_become_those_of_the_arguments():

@@ -59,14 +59,19 @@ def test_a_cell_in_a_loop_is_one_kernel_with_two_results() -> None:
 
 
 def test_a_cell_that_runs_once_keeps_its_kernels() -> None:
-    module = infer_types(parse_module("""
+    module = infer_types(
+        parse_module(
+            """
         fn main(x: Tensor[1, 4, f32], y: Tensor[1, 4, f32], w: Tensor[8, 8, f32]) {
           let g = matmul(concat{axis=1}(x, y), w);
           let p = split{axis=1}(g, shape(4, 4));
           let c = mul(sigmoid(p.0), tanh(x));
           (c, mul(sigmoid(p.1), tanh(c)))
         }
-    """, table()))
+    """,
+            table(),
+        )
+    )
     assert len(kernels(fused(module))) > 1
 
 
@@ -119,8 +124,9 @@ def test_results_that_are_rows_are_written_there() -> None:
     }
     """
     module = infer_types(parse_module(text, table()))
-    x, h = (np.random.default_rng(i).standard_normal(s).astype(np.float32)
-            for i, s in enumerate(((6, 4), (4,))))  # fmt: skip
+    x, h = (
+        np.random.default_rng(i).standard_normal(s).astype(np.float32) for i, s in enumerate(((6, 4), (4,)))
+    )
     executable = inlay.compile(module, cache="none")
     codes = [i.name for f in executable.program.functions for _, i, _ in instructions(f.code)]
     assert codes.count("ASSIGN") == 0 and codes.count("INVOKE") == 2  # zeros, and the turn

@@ -317,9 +317,7 @@ def test_rms_norm():
 def test_gelu_by_erf(order):
     def build(p, x):
         argument = (
-            p.op("div", x, number(math.sqrt(2)))
-            if order % 2
-            else p.op("mul", number(math.sqrt(0.5)), x)
+            p.op("div", x, number(math.sqrt(2))) if order % 2 else p.op("mul", number(math.sqrt(0.5)), x)
         )
         gate = p.op("add", p.op("erf", argument), number(1.0))
         half = number(0.5)
@@ -357,20 +355,30 @@ def test_almost_gelu_is_none():
     ("build", "expected"),
     [
         (lambda p, x: p.op("mul", x, p.op("sigmoid", x)), {"silu": 1}),
-        (lambda p, x: p.op("mul", x, p.op("sigmoid", p.op("abs", x))),
-         {"abs": 1, "sigmoid": 1, "mul": 1}),
-        (lambda p, x: p.op("mul", p.op("hard_sigmoid", x, alpha=1 / 6, beta=0.5), x),
-         {"hard_swish": 1}),
-        (lambda p, x: p.op(
-            "div", p.op("mul", x, p.op("clip", p.op("add", x, number(3.0)), low=0.0, high=6.0)),
-            number(6.0)), {"hard_swish": 1}),
-        (lambda p, x: p.op("mul", x, p.op(
-            "div", p.op("clip", p.op("add", x, number(3.0)), low=0.0, high=6.0), number(6.0))),
-         {"hard_swish": 1}),
-        (lambda p, x: p.op("reciprocal", p.op(
-            "add", number(1.0), p.op("exp", p.op("neg", x)))), {"sigmoid": 1}),
+        (lambda p, x: p.op("mul", x, p.op("sigmoid", p.op("abs", x))), {"abs": 1, "sigmoid": 1, "mul": 1}),
+        (lambda p, x: p.op("mul", p.op("hard_sigmoid", x, alpha=1 / 6, beta=0.5), x), {"hard_swish": 1}),
+        (
+            lambda p, x: p.op(
+                "div",
+                p.op("mul", x, p.op("clip", p.op("add", x, number(3.0)), low=0.0, high=6.0)),
+                number(6.0),
+            ),
+            {"hard_swish": 1},
+        ),
+        (
+            lambda p, x: p.op(
+                "mul",
+                x,
+                p.op("div", p.op("clip", p.op("add", x, number(3.0)), low=0.0, high=6.0), number(6.0)),
+            ),
+            {"hard_swish": 1},
+        ),
+        (
+            lambda p, x: p.op("reciprocal", p.op("add", number(1.0), p.op("exp", p.op("neg", x)))),
+            {"sigmoid": 1},
+        ),
     ],
-)  # fmt: skip
+)
 def test_activations(build, expected):
     check_unary(build, expected, exact=False, x=np.linspace(-8, 8, 33).astype(np.float32))
 
@@ -491,12 +499,17 @@ def test_statistics_that_divide_by_zero_are_left_to_the_program():
 )
 def test_a_constant_at_a_counter_has_no_value_yet(value):
     value = value.replace("sum{", "reduce_sum{")
-    module = infer_types(parse_module(f"""
+    module = infer_types(
+        parse_module(
+            f"""
         fn main(x: Tensor[2, f32]) -> Tensor[2, f32] {{
           let go = fn<i>(i: int[i], h: Tensor[2, f32]) -> Tensor[2, f32] {{
             if (int_less(int(i), int(3))) {{ go(int(i + 1), add(h, {value})) }} else {{ h }}
           }};
           go(int(0), x)
         }}
-    """, table()))
+    """,
+            table(),
+        )
+    )
     same(module, simplified(module), np.array([1, 2], np.float32))

@@ -40,7 +40,9 @@ def program(rows: int, fields: int, *, default: bool, seed: int = 0):
         for j, p in enumerate(patterns):
             patterns[j] = f"v{j}" if p == "v" else p
     bits = ", ".join(f"b{j}: Tensor[i64]" for j in range(fields))
-    return infer_types(parse_module(f"""
+    return infer_types(
+        parse_module(
+            f"""
         data Bit {{ Z, O }}
         data Word {{ W({", ".join(["Bit"] * fields)}) }}
 
@@ -58,7 +60,10 @@ def program(rows: int, fields: int, *, default: bool, seed: int = 0):
         }}
 
         entry main;
-    """, table()))
+    """,
+            table(),
+        )
+    )
 
 
 def matches(module):
@@ -84,7 +89,10 @@ def test_the_first_row_that_matches_is_taken(default, seed):
     x = np.array([0, 100])
     for bits in product((0, 1), repeat=4):
         word = Data("Word", "W", 0, tuple(Data("Bit", "ZO"[b], b, ()) for b in bits))
-        found = [evaluate(m.with_functions({**m.functions, "main": m.functions["pick"]}), [word, x]) for m in (before, after)]
+        found = [
+            evaluate(m.with_functions({**m.functions, "main": m.functions["pick"]}), [word, x])
+            for m in (before, after)
+        ]
         np.testing.assert_array_equal(*found)
 
 

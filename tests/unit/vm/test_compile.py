@@ -16,12 +16,7 @@ from inlay.ir.core_ops import INT_LESS, TO_CONTROL
 from inlay.ir.expr import Expr, Function, Var
 from inlay.ir.loop_trace import Step
 from inlay.ir.module import Adt, Constructor, Module
-from inlay.ir.types import (
-    AdtType,
-    DimParam,
-    FuncType,
-    IntType,
-)
+from inlay.ir.types import AdtType, DimParam, FuncType, IntType
 from inlay.ops.layout import PermAttrs
 from inlay.ops.table import table
 from inlay.runtime.session import executable_of

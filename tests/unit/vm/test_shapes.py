@@ -19,17 +19,7 @@ from inlay.codegen.image import Image
 from inlay.codegen.llvm_generator import LlvmGenerator
 from inlay.machine.target import host
 from inlay.runtime.session import executable_of
-from inlay.vm.code import (
-    Branch,
-    Code,
-    CodeBlock,
-    Instruction,
-    Join,
-    Register,
-    Return,
-    Shapes,
-    Yield,
-)
+from inlay.vm.code import Branch, Code, CodeBlock, Instruction, Join, Register, Return, Shapes, Yield
 from inlay.vm.emit import ShapeSite, emit
 from inlay.vm.shapes import LEAST, MOST_NATIVE, gather_shapes
 from tests.unit.runtime.programs import spec
@@ -83,9 +73,13 @@ def random_code(seed: int):
                 case 2:
                     w("ALLOCATE", 0, "f32", 1, args=(3,), kinds=(Kind.TENSOR,))
                 case 3:
-                    ints.append(w("TO_INT", args=(w("ROW", args=(numbers, r.randrange(GIVEN)),
-                                                    kinds=(Kind.TENSOR,))[0],),
-                                  kinds=(Kind.INT,))[0])  # fmt: skip
+                    ints.append(
+                        w(
+                            "TO_INT",
+                            args=(w("ROW", args=(numbers, r.randrange(GIVEN)), kinds=(Kind.TENSOR,))[0],),
+                            kinds=(Kind.INT,),
+                        )[0]
+                    )
                 case 4:
                     ints.append(w.int("SELECT", operand(), operand(), operand()))
                 case 5:
@@ -113,8 +107,7 @@ def program_of(build, *, gather: bool, native: bool):
         functions = [site.function for site in sites]
         b.image, offsets = generator.add_shapes(Image(b"", {}, host().arch, ()), functions)
         b.shapes = [
-            ShapeCode(at, s.inputs, len(s.function.results))
-            for at, s in zip(offsets, sites, strict=True)
+            ShapeCode(at, s.inputs, len(s.function.results)) for at, s in zip(offsets, sites, strict=True)
         ]
     inputs = (spec("x", "i64", "3, 5", []), spec("numbers", "i64", str(GIVEN), []))
     b.entry(Entry("main", f.index, inputs, (TensorSpec("y", "i64", (Dim("k", None),)),)))
@@ -208,9 +201,7 @@ def gathered(fill, *, native: int = 99, kernels=(QUIET, LOUD, OUTSIDE)):
 
 
 def names(nodes) -> list:
-    return [
-        [inner.name for inner in n.nodes] if isinstance(n, Shapes) else n.name for n in nodes
-    ]
+    return [[inner.name for inner in n.nodes] if isinstance(n, Shapes) else n.name for n in nodes]
 
 
 def check_between(kernel: int):
@@ -240,9 +231,7 @@ def test_nothing_overtakes_a_kernel_that_may_fail(kernel):
 
 
 def test_without_native_code_only_what_goes_with_a_check_moves():
-    assert names(gathered(check_between(0), native=0))[:5] == [
-        "DIM", "MUL", "DIM", "EQ", "CHECK",
-    ]  # fmt: skip
+    assert names(gathered(check_between(0), native=0))[:5] == ["DIM", "MUL", "DIM", "EQ", "CHECK"]
 
     def no_check(w, x):
         (n,) = w("DIM", 0, args=(x,), kinds=(Kind.INT,))
@@ -283,8 +272,12 @@ def test_work_in_an_arm_stays_in_it():
     code = Code(f, (x, n), CodeBlock(nodes, Return(())))
     assert gather_shapes(code, [], native=9) == 9 - LEAST
     assert [type(node).__name__ for node in code.body.nodes] == [
-        "Instruction", "Instruction", "Branch", "Instruction", "Instruction",
-    ]  # fmt: skip
+        "Instruction",
+        "Instruction",
+        "Branch",
+        "Instruction",
+        "Instruction",
+    ]
     assert names(arms[0].nodes) == [["ADD"] * LEAST]
 
 

@@ -36,9 +36,7 @@ X = (np.arange(4, dtype=np.float32), np.array(5), np.array(1))
 def compile_text(text: str):
     module = infer_types(parse_module(text, table()))
     program, lowered = compile_with_python_kernels(module)
-    names = {
-        f.name: [row.name for _, row, _ in instructions(f.code)] for f in program.functions
-    }
+    names = {f.name: [row.name for _, row, _ in instructions(f.code)] for f in program.functions}
     return program, lowered, names
 
 
@@ -60,8 +58,7 @@ def test_a_loop_that_another_one_follows():
 
 def test_a_loop_whose_result_the_next_one_takes():
     _, _, names = compile_text(
-        f"{HEAD} -> Tensor[4, f32] {{ {loop('one')} {loop('two')} "
-        "let p = one(x, steps); two(p, steps) }"
+        f"{HEAD} -> Tensor[4, f32] {{ {loop('one')} {loop('two')} let p = one(x, steps); two(p, steps) }}"
     )
     assert not any("SPAWN" in code for code in names.values())
     assert "main.one" not in names
@@ -135,9 +132,10 @@ def test_compiled_loops_in_all_modes():
     )
     program = compilation(infer_types(parse_module(text, table())), cache="none").program
     for settings in (
-        Settings(), Settings(threads=2, mode="parallel", hand_off_ns=0),
+        Settings(),
+        Settings(threads=2, mode="parallel", hand_off_ns=0),
         *(Settings(mode="replay", seed=seed) for seed in range(4)),
-    ):  # fmt: skip
+    ):
         exe = executable_of(program, settings=settings)
         for found in exe(*X):
             assert (found == X[0] * 6).all(), settings

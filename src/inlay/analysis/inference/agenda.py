@@ -63,11 +63,7 @@ class Agenda:
         self._ready += self._waiting.pop(meta, ())
 
     def when_known(
-        self,
-        needs: Sequence[Type],
-        compute: Callable[[], Type],
-        what: Reason,
-        sides: tuple[Type, ...] = (),
+        self, needs: Sequence[Type], compute: Callable[[], Type], what: Reason, sides: tuple[Type, ...] = ()
     ) -> Type:
         """Compute a type as soon as others are known, at all depths."""
         waiting = Waiting(compute, UNKNOWN, tuple(needs), what.span, sides)
@@ -79,10 +75,7 @@ class Agenda:
         return waiting.result
 
     def eagerly(
-        self,
-        compute: Callable[[], Type | None],
-        needs: Callable[[], tuple[Type, ...]],
-        what: Reason,
+        self, compute: Callable[[], Type | None], needs: Callable[[], tuple[Type, ...]], what: Reason
     ) -> Type:
         """Compute a type now, or try again whenever more is known of what it needs."""
         t = compute()

@@ -72,12 +72,7 @@ class Calls:
         return None if waits else self.apply(e, function, types)
 
     def _instantiated(
-        self,
-        e: Call,
-        function: FuncType,
-        types: tuple[Type, ...],
-        why: Reason,
-        named: Named | None,
+        self, e: Call, function: FuncType, types: tuple[Type, ...], why: Reason, named: Named | None
     ) -> Type:
         solver = self._solver
         types = tuple([solver.zonk(t) for t in types])

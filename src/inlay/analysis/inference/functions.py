@@ -21,16 +21,7 @@ from inlay.analysis.inference.table import Named, has_unknown, type_var_names
 from inlay.ir.dims import dim_params, free_symbols
 from inlay.ir.existentials import opened_dims, pack
 from inlay.ir.expr import Function, Var
-from inlay.ir.types import (
-    UNKNOWN,
-    AdtType,
-    FuncType,
-    RefType,
-    TupleType,
-    Type,
-    TypeVar,
-    UnknownType,
-)
+from inlay.ir.types import UNKNOWN, AdtType, FuncType, RefType, TupleType, Type, TypeVar, UnknownType
 
 
 class Functions:
@@ -164,8 +155,7 @@ class Functions:
             if isinstance(t, TypeVar) and is_meta(t):
                 self._findings.error(
                     "type.undetermined",
-                    f"found nothing that determines the type of {v.name}, needed its rank and "
-                    "element type",
+                    f"found nothing that determines the type of {v.name}, needed its rank and element type",
                     span=v.span,
                     hint=f"annotate it: {v.name}: Tensor[n, f32]",
                 )

@@ -14,25 +14,8 @@ from inlay.base.span import Span
 from inlay.ir import make
 from inlay.ir.dims import substitute_type
 from inlay.ir.existentials import open_exists
-from inlay.ir.expr import (
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
-    PatternWildcard,
-    Project,
-    Var,
-)
-from inlay.ir.types import (
-    UNKNOWN,
-    AdtType,
-    ExistsType,
-    RefType,
-    TupleType,
-    Type,
-    TypeVar,
-    UnknownType,
-)
+from inlay.ir.expr import Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard, Project, Var
+from inlay.ir.types import UNKNOWN, AdtType, ExistsType, RefType, TupleType, Type, TypeVar, UnknownType
 
 
 def bind_pattern(scope: InferenceState, pattern: Pattern, t: Type, span: Span) -> None:

@@ -43,9 +43,7 @@ class Rules:
         callee = e.callee
         assert isinstance(callee, OpRef)
         return self._agenda.when_known(
-            types,
-            lambda: self._apply_operator(e, types),
-            Reason(e.span, f"the result of {callee.op.name}"),
+            types, lambda: self._apply_operator(e, types), Reason(e.span, f"the result of {callee.op.name}")
         )
 
     def _apply_operator(self, e: Call, types: tuple[Type, ...]) -> Type:
@@ -84,9 +82,7 @@ class Rules:
 
     def made(self, callee: Expr, e: Call, types: tuple[Type, ...]) -> Type:
         """Return the type of the node that `make.call` makes."""
-        args = [
-            a if a.type is t else Var("a", t, a.span) for a, t in zip(e.args, types, strict=True)
-        ]
+        args = [a if a.type is t else Var("a", t, a.span) for a, t in zip(e.args, types, strict=True)]
         return make.call(callee, args, span=e.span, known=self._scope.known).type
 
     def wrapped(self, e: OpRef) -> Function:
@@ -109,9 +105,7 @@ class Rules:
         self._types.expanded[id(e)] = f
         return f
 
-    def constructor(
-        self, e: Call, ref: ConstructorRef, generic: FuncType, types: tuple[Type, ...]
-    ) -> Type:
+    def constructor(self, e: Call, ref: ConstructorRef, generic: FuncType, types: tuple[Type, ...]) -> Type:
         """Return the type of a built value; type arguments may stay open, as in `Nil()`."""
         solver = self._solver
         types = tuple([solver.zonk(t) for t in types])

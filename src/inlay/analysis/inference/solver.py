@@ -150,9 +150,7 @@ class Solver:
             self._ranges[s] = Range()
         return from_atom(s)
 
-    def quantify(
-        self, inputs: Type, since: int
-    ) -> tuple[tuple[DimParam, ...], tuple[TypeVar, ...]]:
+    def quantify(self, inputs: Type, since: int) -> tuple[tuple[DimParam, ...], tuple[TypeVar, ...]]:
         """Make the metas of a type that are younger than `since` rigid, to be bound by functions."""
         dims = tuple(
             DimParam(s, self._int_metas[s].low)
@@ -313,8 +311,7 @@ class Solver:
         if value.value is not None:
             return value.value >= meta.low
         return all(
-            other in self._int_metas or self._time(other) <= meta.scope
-            for other in arith.symbols(value)
+            other in self._int_metas or self._time(other) <= meta.scope for other in arith.symbols(value)
         )
 
     def _time(self, s: Sym) -> int:
@@ -370,9 +367,9 @@ class Solver:
                 found, dims = open_exists(found)
                 self.introduce(dims)
                 self.unify(needed, found, reason)
-            case (TensorType(shape=a, dtype=da), TensorType(shape=b, dtype=db)) if da == db and len(
-                a
-            ) == len(b):
+            case (TensorType(shape=a, dtype=da), TensorType(shape=b, dtype=db)) if da == db and len(a) == len(
+                b
+            ):
                 for x, y in zip(a, b, strict=True):
                     self._unify_ints(x, y, reason)
             case IntType(value=x), IntType(value=y):
@@ -512,9 +509,7 @@ class Solver:
     def _mismatch(self, needed: Type, found: Type, reason: Reason) -> InlayError:
         needed, found = self.zonk(needed), self.zonk(found)
         return error(
-            "type.mismatch",
-            f"found {text(found)}, needed {text(needed)} ({reason.text})",
-            span=reason.span,
+            "type.mismatch", f"found {text(found)}, needed {text(needed)} ({reason.text})", span=reason.span
         )
 
 

@@ -38,8 +38,7 @@ ENTRIES = (
         id="input.dtype",
         title="an input of another element type",
         explanation=(
-            "Values are not converted behind your back: a conversion costs time and may lose "
-            "digits."
+            "Values are not converted behind your back: a conversion costs time and may lose digits."
         ),
         remedy="Convert the array with `.astype`.",
     ),

@@ -21,8 +21,7 @@ ENTRIES = (
         id="ir.unbound-dim",
         title="a dim that is mentioned where it is not bound",
         explanation=(
-            "Dims are bound by functions, and by lets, parameters and patterns whose value has a "
-            "`some` type."
+            "Dims are bound by functions, and by lets, parameters and patterns whose value has a `some` type."
         ),
         remedy="Bind it in the function (`fn<n>`), or name it where it is decided: `: some n. T`.",
     ),

@@ -17,9 +17,7 @@ ENTRIES = (
     Entry(
         id="loop.name",
         title="a name that is used twice or is not an identifier",
-        explanation=(
-            "Parameters, blocks and loops are addressed by name, so a name stands for one thing."
-        ),
+        explanation=("Parameters, blocks and loops are addressed by name, so a name stands for one thing."),
         remedy="Rename one of them.",
     ),
     Entry(
@@ -66,8 +64,7 @@ ENTRIES = (
         id="loop.race",
         title="iterations that are not independent",
         explanation=(
-            "Two iterations of a parallel or vector loop touch the same element, and at least one "
-            "writes it."
+            "Two iterations of a parallel or vector loop touch the same element, and at least one writes it."
         ),
         remedy="Make the loop serial, or give each iteration its own element.",
     ),

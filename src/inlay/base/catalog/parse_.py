@@ -9,8 +9,7 @@ ENTRIES = (
         id="parse.unexpected-character",
         title="a character that no token starts with",
         explanation=(
-            "The text holds a character that the language does not use outside "
-            "strings and comments."
+            "The text holds a character that the language does not use outside strings and comments."
         ),
         remedy="Remove the character, or put it inside a string.",
     ),

@@ -192,8 +192,7 @@ ENTRIES = (
             "device held in its memory is gone. The message names the device and says why."
         ),
         remedy=(
-            "Start its server again where it has ended. An executable opens the device anew at its "
-            "next call."
+            "Start its server again where it has ended. An executable opens the device anew at its next call."
         ),
     ),
     Entry(

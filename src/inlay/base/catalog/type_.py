@@ -8,9 +8,7 @@ ENTRIES = (
     Entry(
         id="type.arity",
         title="a wrong number of arguments or fields",
-        explanation=(
-            "A call, a constructor or a pattern has more or fewer parts than its definition takes."
-        ),
+        explanation=("A call, a constructor or a pattern has more or fewer parts than its definition takes."),
         remedy="Give as many as the message says.",
     ),
     Entry(
@@ -30,9 +28,7 @@ ENTRIES = (
             "may differ, then the result has a `some` type; rank, element type and kind of "
             "value may not."
         ),
-        remedy=(
-            "Make the branches return the same kind of value, for example with a cast or a reshape."
-        ),
+        remedy=("Make the branches return the same kind of value, for example with a cast or a reshape."),
     ),
     Entry(
         id="type.cyclic",
@@ -47,8 +43,7 @@ ENTRIES = (
         id="type.dim-mismatch",
         title="two dims that are never equal",
         explanation=(
-            "An operator or a function relates two dims, and no sizes of the inputs make them "
-            "equal."
+            "An operator or a function relates two dims, and no sizes of the inputs make them equal."
         ),
         remedy="Compare the shapes at the node in the message.",
     ),
@@ -66,9 +61,7 @@ ENTRIES = (
             "the arguments leaves the dim unknown, or gives it a different value for each "
             "element of a data structure."
         ),
-        remedy=(
-            "Pass the dim itself, as a parameter `n: int[n]`, or declare elements of a `some` type."
-        ),
+        remedy=("Pass the dim itself, as a parameter `n: int[n]`, or declare elements of a `some` type."),
     ),
     Entry(
         id="type.dim-unproved",

@@ -37,9 +37,7 @@ GPU_MACS, GPU_ELEMENTS, GPU_TRANSCENDENTALS = 8.0, 4.0, 1.0
 """For each compute unit and cycle of a GPU: kernels that keep nothing in shared memory."""
 
 
-def with_found(
-    board: Board, arch: Arch, driver: str, options: str
-) -> tuple[Board, Detection] | None:
+def with_found(board: Board, arch: Arch, driver: str, options: str) -> tuple[Board, Detection] | None:
     """Return a board with figures of a device that is here, and the device."""
     devices = tuple(d.name for d in board.devices if d.arch == arch.name)
     facts = _asked(driver, options)
@@ -73,17 +71,18 @@ def _with(board: Board, arch: Arch, found: Detection) -> Board:
     known = arch.parameters if arch.parameter(SCHEDULE) else (*arch.parameters, (SCHEDULE, rules))
     facts = {**_facts_of_host(board, found), **dict(arch.facts)}
     made = replace(
-        arch, dtypes=dtypes, parameters=known, speed=_speed(arch.speed, host, found),
+        arch,
+        dtypes=dtypes,
+        parameters=known,
+        speed=_speed(arch.speed, host, found),
         facts=tuple(facts.items()),
-    )  # fmt: skip
+    )
     return replace(
         board,
         archs=tuple(made if a is arch else a for a in board.archs),
         memories=tuple(_memory(board, m, found) if m.name in own else m for m in board.memories),
-        links=tuple(
-            _link(x, found) if {x.source, x.target} & own else x for x in board.links
-        ),
-    )  # fmt: skip
+        links=tuple(_link(x, found) if {x.source, x.target} & own else x for x in board.links),
+    )
 
 
 def _speed(given: Speed, host: Speed, found: Detection) -> Speed:
@@ -112,8 +111,7 @@ def _facts_of_host(board: Board, found: Detection) -> dict[str, Fact]:
     if not found.is_processor or unavailable(board, board.host.name):
         return {}
     own = target_of(board, board.host.name)
-    return {"vector_bytes": own.vector_bytes, "vector_registers": own.vector_registers,
-            "fma": own.has_fma}  # fmt: skip
+    return {"vector_bytes": own.vector_bytes, "vector_registers": own.vector_registers, "fma": own.has_fma}
 
 
 def _memory(board: Board, memory: Pool, found: Detection) -> Pool:

@@ -63,18 +63,20 @@ class Native(Backend):
         arch, *words = facts.offers.split(",")
         if any(word.startswith("type=") for word in words) or not arch:
             raise unsupported(
-                "target.other-device", f"{where}, needed a processor",
+                "target.other-device",
+                f"{where}, needed a processor",
                 hint="serve it (inlay serve --device host), or use a board for that device",
-            )  # fmt: skip
+            )
         target = offered(facts.offers)
         if target.arch != host().arch:
             raise unsupported(
-                "target.other-device", f"{where}, needed a processor of architecture {host().arch}",
+                "target.other-device",
+                f"{where}, needed a processor of architecture {host().arch}",
                 hint="compile on a machine with such a processor",
-            )  # fmt: skip
+            )
         return described(target, board, device)
 
-    def rules(self, arch: Arch) -> Sequence[Rule]:  # noqa: ARG002
+    def rules(self, arch: Arch) -> Sequence[Rule]:
         """Return the rules for processors."""
         return RULES
 
@@ -107,8 +109,9 @@ def _options(board: Board, device: str) -> list[str]:
     words = [f"{k}={v}" for k, v in arch.parameters if k != PACED]
     if arch.parameter(PACED) == "yes":
         own, host = board.devices_by_name[device].memories, board.host.memories
-        links = [x for x in board.links if {x.source, x.target} & set(own)
-                 and {x.source, x.target} & set(host)]  # fmt: skip
+        links = [
+            x for x in board.links if {x.source, x.target} & set(own) and {x.source, x.target} & set(host)
+        ]
         words.append(f"latency={round(max(x.latency_ns for x in links))}")
         words.append(f"rate={max(1, round(min(x.bytes_per_ns for x in links) * 1000))}")
     return words

@@ -39,9 +39,7 @@ class OpenCl(Backend):
     def target(self, board: Board, device: str) -> Target:
         """Return what the board says of a device."""
         dtypes = board.arch_of(device).dtypes
-        return described(
-            replace(OPENCL, doubles=dtypes is None or "f64" in dtypes), board, device
-        )
+        return described(replace(OPENCL, doubles=dtypes is None or "f64" in dtypes), board, device)
 
     def rules(self, arch: Arch) -> Sequence[Rule]:
         """Return the rules for processors or for GPUs."""
@@ -56,9 +54,7 @@ class OpenCl(Backend):
             )
         return rules[chosen]
 
-    def refuse(
-        self, board: Board, device: str, call: Call, lowered: Callable[[], LoopFunction]  # noqa: ARG002
-    ) -> str:
+    def refuse(self, board: Board, device: str, call: Call, lowered: Callable[[], LoopFunction]) -> str:
         """Return why no kernel is made of an operation, or nothing."""
         return unsupported_reason(lowered(), self.target(board, device))
 
@@ -74,9 +70,10 @@ class OpenCl(Backend):
             f = r.lower()
             if reason := unsupported_reason(f, job.target):
                 findings.unsupported(
-                    "target.no-generator", f"found '{r.name}' on '{job.devices[0]}': {reason}",
+                    "target.no-generator",
+                    f"found '{r.name}' on '{job.devices[0]}': {reason}",
                     hint="put it on the host",
-                )  # fmt: skip
+                )
             functions.append(f)
         findings.raise_if_fatal()
         image = make_image(functions, job.target, {r.name: r.in_place for r in job.requests})

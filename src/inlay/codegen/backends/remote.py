@@ -53,9 +53,7 @@ class Remote(Backend):
         """Return the passes for the device."""
         return _behind(arch).hooks(arch)
 
-    def refuse(
-        self, board: Board, device: str, call: Call, lowered: Callable[[], LoopFunction]
-    ) -> str:
+    def refuse(self, board: Board, device: str, call: Call, lowered: Callable[[], LoopFunction]) -> str:
         """Return why the device runs no such kernel."""
         return _behind(board.arch_of(device)).refuse(board, device, call, lowered)
 

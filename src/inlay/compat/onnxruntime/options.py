@@ -67,9 +67,7 @@ HINTS: dict[str, Any] = {
 }
 """Fields of `SessionOptions` that no result depends on. Runs are deterministic in any case."""
 
-REFUSED: dict[str, Any] = {
-    "optimized_model_filepath": "",
-}
+REFUSED: dict[str, Any] = {"optimized_model_filepath": ""}
 """Fields of `SessionOptions` that Inlay does not have."""
 
 ENTRY_HINTS = (
@@ -110,10 +108,7 @@ RUN_HINTS: dict[str, Any] = {
 }
 """Fields of `RunOptions` that no result depends on."""
 
-RUN_ENTRY_HINTS = (
-    "memory.enable_memory_arena_shrinkage",
-    "disable_synchronize_execution_providers",
-)
+RUN_ENTRY_HINTS = ("memory.enable_memory_arena_shrinkage", "disable_synchronize_execution_providers")
 """Entries of the configuration of a run that are hints."""
 
 
@@ -142,8 +137,7 @@ class _Fields:
             fits = isinstance(value, type(first))
         if not fits:
             found = type(value).__name__
-            raise TypeError(f"option '{name}' is {found} {value!r}, and must be a "
-                            f"{type(first).__name__}")  # fmt: skip
+            raise TypeError(f"option '{name}' is {found} {value!r}, and must be a {type(first).__name__}")
         object.__setattr__(self, name, value)
 
 

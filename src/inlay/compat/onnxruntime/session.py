@@ -188,9 +188,7 @@ class InferenceSession:
         """Return a list of inputs and outputs to be filled, for `run_with_iobinding`."""
         return IOBinding(self._checked_input, tuple(o.name for o in self._outputs))
 
-    def run_with_iobinding(
-        self, iobinding: IOBinding, run_options: RunOptions | None = None
-    ) -> None:
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
         """Run on what is bound; outputs are in the binding, and in the memory that is bound to them."""
         names = iobinding.asked()
         iobinding.fill(names, self.run(names, iobinding.feed(), run_options))
@@ -207,9 +205,7 @@ class InferenceSession:
         specs = self._specs.items()
         missing = [n for n, s in specs if n not in feed and not isinstance(s, OptionSpec)]
         if missing:
-            raise ValueError(
-                f"Required inputs ({missing}) are missing from input feed ({list(feed)})."
-            )
+            raise ValueError(f"Required inputs ({missing}) are missing from input feed ({list(feed)}).")
 
     def _as_input(self, name: str, value: Any) -> Any:
         """Return lists and numbers of Python as arrays of the type of the input."""

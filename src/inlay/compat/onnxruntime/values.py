@@ -58,7 +58,6 @@ class NodeArg:
         dims = info.type.tensor_type.shape.dim if info.type.HasField("tensor_type") else ()
         return NodeArg(info.name, type_text(info.type), [_dim(d) for d in dims])
 
-
     def completed(self, spec: Spec) -> NodeArg:
         """Return the same with what the model does not say, as compiling found it."""
         if not isinstance(spec, TensorSpec):
@@ -66,9 +65,7 @@ class NodeArg:
         elem_type = load.elem_type_of(dtypes.BY_NAME[spec.dtype])
         sizes = [d if isinstance(d, int) or d.isidentifier() else None for d in spec.shape]
         return NodeArg(
-            self.name,
-            self.type or f"tensor({load.elem_type_name(elem_type)})",
-            self.shape or list(sizes),
+            self.name, self.type or f"tensor({load.elem_type_name(elem_type)})", self.shape or list(sizes)
         )
 
 
@@ -111,9 +108,7 @@ class OrtValue:
         self._value = value
 
     @staticmethod
-    def ortvalue_from_numpy(
-        numpy_obj: np.ndarray, device_type: str = _CPU, device_id: int = 0
-    ) -> OrtValue:
+    def ortvalue_from_numpy(numpy_obj: np.ndarray, device_type: str = _CPU, device_id: int = 0) -> OrtValue:
         """Return a value that holds an array, which is not copied."""
         check_device(device_type, device_id)
         return OrtValue(np.asarray(numpy_obj))

@@ -44,9 +44,7 @@ def choose(node: Node, axis: Term, rank: int, make: Callable[[Node, int], Expr])
         here = Term(inside, index.expr).equals(first)
         condition = inside.emit("to_control", here.expr)
         return inside.b.if_(
-            condition,
-            lambda s: make(inside.within(s), first),
-            lambda s: among(inside.within(s), first + 1),
+            condition, lambda s: make(inside.within(s), first), lambda s: among(inside.within(s), first + 1)
         )
 
     return among(node, 0)

@@ -32,8 +32,5 @@ def _rotary(node: Node) -> None:
         raise node.invalid(f"has rotary_embedding_dim = {turned} and angles for {2 * half} numbers")
 
 
-CHECKS: Mapping[str, Callable[[Node], None]] = {
-    "Attention": _attention,
-    "RotaryEmbedding": _rotary,
-}
+CHECKS: Mapping[str, Callable[[Node], None]] = {"Attention": _attention, "RotaryEmbedding": _rotary}
 """By operator of the core domain; they raise `import.invalid-node`."""

@@ -28,7 +28,7 @@ LEARNING = "ai.onnx.ml"
 
 HINTS: Mapping[str, str] = {
     "com.microsoft.nchwc": "onnxruntime optimized this model for one machine; save it with the level "
-    "ORT_ENABLE_EXTENDED, or take the model from before",
+    "ORT_ENABLE_EXTENDED, or take the model from before"
 }
 """What to do about operators of a domain of which none is known."""
 

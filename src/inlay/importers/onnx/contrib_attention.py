@@ -63,17 +63,13 @@ def _attended(node: Node, q: Term, k: Term, v: Term, kept: Term | None, bias: Te
     scale = node.float("scale", 0.0) or 1.0 / math.sqrt(size or 1)
     scores = (q * scale).op("matmul", k.transpose(0, 1, 3, 2))
     if kept is not None:
-        scores = scores + kept.where(
-            constant(node, 0.0, q.dtype), node.float("mask_filter_value", -10000.0)
-        )
+        scores = scores + kept.where(constant(node, 0.0, q.dtype), node.float("mask_filter_value", -10000.0))
     if node.flag("unidirectional"):
         queries, keys = q.shape[2], k.shape[2]
         before = arange(node, queries).reshape(queries, 1) + integers(node, (keys - queries,))
         least = float(np.finfo(q.dtype.numpy).min)
         ahead = arange(node, keys).reshape(1, keys) > before
-        scores = scores + ahead.where(constant(node, least, q.dtype), 0.0).reshape(
-            1, 1, queries, keys
-        )
+        scores = scores + ahead.where(constant(node, least, q.dtype), 0.0).reshape(1, 1, queries, keys)
     if bias is not None:
         scores = scores + bias
     y = scores.op("softmax", axis=3).op("matmul", v).transpose(0, 2, 1, 3)

@@ -71,9 +71,7 @@ def _if(node: Node) -> tuple[OnnxValue, ...]:
         return _supposed(node, then, otherwise)
     if len(node.proto.output) == 1:
         return (OnnxValue(result),)
-    return tuple(
-        OnnxValue(e) for e in node.b.unpack(result, [o or "unused" for o in node.proto.output])
-    )
+    return tuple(OnnxValue(e) for e in node.b.unpack(result, [o or "unused" for o in node.proto.output]))
 
 
 def _result_types(
@@ -213,8 +211,7 @@ def _carried_types(node: Node, graph: onnx.GraphProto, n: int) -> list[Type]:
             break
         types = found
     return [
-        filled(t, d) if known else UNKNOWN
-        for t, d, known in zip(types, declared, structured, strict=True)
+        filled(t, d) if known else UNKNOWN for t, d, known in zip(types, declared, structured, strict=True)
     ]
 
 

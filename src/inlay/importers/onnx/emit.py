@@ -46,9 +46,7 @@ class Emitter:
         definition = self.operators.definition(name)
         if self.unnamed and definition.pattern is FusionPattern.BROADCAST:
             args = stretched(
-                args,
-                frozenset(self.unnamed),
-                lambda e, back, size: self._stretch(b, e, back, size),
+                args, frozenset(self.unnamed), lambda e, back, size: self._stretch(b, e, back, size)
             )
         record = definition.op.attrs_type(**attrs)
         folded = _folded(definition, record, args)
@@ -104,8 +102,7 @@ def _check_size(t: TensorType, span: Span) -> None:
     if math.prod(d.value or 1 for d in t.shape) > MAX_DIM:
         raise error(
             "import.bad-dim",
-            f"a tensor {t.dtype}[{', '.join(map(str, t.shape))}] has more elements than a machine "
-            "has memory",
+            f"a tensor {t.dtype}[{', '.join(map(str, t.shape))}] has more elements than a machine has memory",
             span=span,
             hint="the model is damaged; export it again",
         )

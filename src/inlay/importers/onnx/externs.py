@@ -53,9 +53,7 @@ def _attributes(op: Op, node: Node) -> object:
                 hint="declare it: inlay.extern(..., attributes={...})",
             )
     fields = dataclasses.fields(cast("Any", op.attrs_type))
-    if missing := [
-        f.name for f in fields if f.default is dataclasses.MISSING and f.name not in given
-    ]:
+    if missing := [f.name for f in fields if f.default is dataclasses.MISSING and f.name not in given]:
         raise node.invalid(f"lacks the attribute {' and '.join(missing)} of its extern")
     return op.attrs_type(**{name: _attribute(node, name, hints[name]) for name in given})
 

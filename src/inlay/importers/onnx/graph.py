@@ -37,14 +37,7 @@ from inlay.importers.onnx.protos import (
     only_dequantized,
     with_attributes,
 )
-from inlay.importers.onnx.structure import (
-    as_type,
-    call_prelude,
-    filled,
-    form_of,
-    is_structured,
-    option_of,
-)
+from inlay.importers.onnx.structure import as_type, call_prelude, filled, form_of, is_structured, option_of
 from inlay.importers.onnx.values import ABSENT, OnnxValue
 from inlay.ir import make
 from inlay.ir.builder import Builder
@@ -55,9 +48,7 @@ from inlay.ir.types import AdtType, Type
 from inlay.ops.table import OperatorTable
 
 
-def load_model(
-    path: str | Path, operators: OperatorTable, limits: ImportLimits = DEFAULT_LIMITS
-) -> Module:
+def load_model(path: str | Path, operators: OperatorTable, limits: ImportLimits = DEFAULT_LIMITS) -> Module:
     """Return the program in an ONNX file.
 
     Raises:
@@ -170,8 +161,7 @@ class _Importer:
         main = b.function(exprs[0] if len(exprs) == 1 else exprs)
         constants = {t.name for t in graph.initializer}
         names = EntryNames(
-            tuple(v.name for v in graph.input if v.name not in constants),
-            tuple(v.name for v in graph.output),
+            tuple(v.name for v in graph.input if v.name not in constants), tuple(v.name for v in graph.output)
         )
         return with_prelude(
             Module(
@@ -185,9 +175,7 @@ class _Importer:
     def _inputs(self, graph: onnx.GraphProto, scope: _Scope, b: Builder) -> None:
         constants = {t.name for t in graph.initializer}
         given = [info for info in graph.input if info.name not in constants]
-        self.types.names.update(
-            dim_name(d) for info in given for d in info.type.tensor_type.shape.dim
-        )
+        self.types.names.update(dim_name(d) for info in given for d in info.type.tensor_type.shape.dim)
         for info in given:
             span = Span.named(f"input '{info.name}'")
             self._name(info.name, scope, span)
@@ -376,26 +364,17 @@ class _Importer:
         for index in in_order(function.node):
             self._node(with_attributes(function.node[index], given), index, inner, b)
         # A body need not produce an output that the node does not ask for.
-        asked = [
-            i < len(proto.output) and bool(proto.output[i]) for i in range(len(function.output))
-        ]
+        asked = [i < len(proto.output) and bool(proto.output[i]) for i in range(len(function.output))]
         return [
             self._output(name, inner) if wanted else None
             for name, wanted in zip(function.output, asked, strict=True)
         ]
 
     def subgraph(
-        self,
-        graph: onnx.GraphProto,
-        inputs: Sequence[OnnxValue],
-        b: Builder,
-        scope: _Scope,
-        span: Span,
+        self, graph: onnx.GraphProto, inputs: Sequence[OnnxValue], b: Builder, scope: _Scope, span: Span
     ) -> tuple[OnnxValue, ...]:
         """Import a subgraph into a b; names of the graphs around it are visible."""
-        inner = _Scope(
-            scope.opsets, outer=scope, depth=self._deeper(scope, span), where=scope.where
-        )
+        inner = _Scope(scope.opsets, outer=scope, depth=self._deeper(scope, span), where=scope.where)
         if len(inputs) != len(graph.input):
             raise error(
                 "import.invalid-graph",
@@ -463,8 +442,7 @@ def _ruled(rule: table.Rule, node: Node) -> Sequence[OnnxValue]:
         result = rule(node)
     except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as failure:
         raise node.invalid(
-            f"has inputs or attributes that do not fit each other ({type(failure).__name__}: "
-            f"{failure})"
+            f"has inputs or attributes that do not fit each other ({type(failure).__name__}: {failure})"
         ) from failure
     return result if isinstance(result, tuple) else (result,)
 

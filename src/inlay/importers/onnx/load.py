@@ -97,9 +97,7 @@ def read_model(path: Path, limits: ImportLimits = DEFAULT_LIMITS) -> onnx.ModelP
     return parse_model(data, str(path))
 
 
-def too_large(
-    what: str, most: int, unit: str, name: str, span: Span = NO_SPAN
-) -> InlayError:
+def too_large(what: str, most: int, unit: str, name: str, span: Span = NO_SPAN) -> InlayError:
     """Return the error `import.too-large` for what is beyond a limit."""
     return error(
         "import.too-large",
@@ -263,8 +261,7 @@ def _external(tensor: TensorProto, files: ExternalFiles, span: Span, dtype: DTyp
     if is_narrow(tensor):
         raise error(
             "import.external-data",
-            f"tensor '{tensor.name}' packs {elem_type_name(tensor.data_type)} in a file beside "
-            "the model",
+            f"tensor '{tensor.name}' packs {elem_type_name(tensor.data_type)} in a file beside the model",
             span=span,
             hint="store it in the model itself",
         )
@@ -289,10 +286,7 @@ def _bad(tensor: TensorProto, span: Span, why: str) -> InlayError:
 
 
 def read_sparse(
-    sparse: onnx.SparseTensorProto,
-    files: ExternalFiles,
-    span: Span,
-    limits: ImportLimits = DEFAULT_LIMITS,
+    sparse: onnx.SparseTensorProto, files: ExternalFiles, span: Span, limits: ImportLimits = DEFAULT_LIMITS
 ) -> np.ndarray:
     """Return the content of a sparse tensor, dense. It may be as large as a model file.
 
@@ -316,10 +310,7 @@ def read_sparse(
     if count * max(values.itemsize, 1) > limits.max_file_bytes:
         what = f"sparse tensor '{sparse.values.name}' of shape {list(shape)} has"
         raise too_large(what, limits.max_file_bytes, "bytes", "max_file_bytes", span)
-    if indices.dtype != np.int64 or indices.shape not in (
-        (values.size,),
-        (values.size, len(shape)),
-    ):
+    if indices.dtype != np.int64 or indices.shape not in ((values.size,), (values.size, len(shape))):
         raise bad(f"has indices of shape {list(indices.shape)} for {values.size} values")
     steps = np.array([math.prod(shape[i + 1 :]) for i in range(len(shape))], np.int64)
     high = np.array(shape if indices.ndim == 2 else [count])

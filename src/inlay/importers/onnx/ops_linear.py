@@ -61,8 +61,7 @@ def _parsed(node: Node, equation: str, ranks: Sequence[int]) -> tuple[list[str],
         raise node.invalid(f"has equation '{equation}' for {len(ranks)} operands")
     unused = [c for c in string.ascii_letters if c not in equation]
     extra = max(
-        (r - len(s.replace("...", "")) for s, r in zip(inputs, ranks, strict=True) if "..." in s),
-        default=0,
+        (r - len(s.replace("...", "")) for s, r in zip(inputs, ranks, strict=True) if "..." in s), default=0
     )
     if extra < 0 or extra > len(unused):
         raise node.invalid(f"has equation '{equation}' for operands of ranks {list(ranks)}")

@@ -190,9 +190,7 @@ def _equal_ints(node: Node) -> OnnxValue | None:
         difference = (x - y).value
         if difference is not None:
             out.append(difference == 0)
-        elif (_never_negative(x) and (y.value or 0) < 0) or (
-            _never_negative(y) and (x.value or 0) < 0
-        ):
+        elif (_never_negative(x) and (y.value or 0) < 0) or (_never_negative(y) and (x.value or 0) < 0):
             out.append(False)
         else:
             return None
@@ -272,20 +270,49 @@ def _bitshift(node: Node) -> OnnxValue:
 
 
 _UNARY = {
-    "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh",
-    "Atan": "atan", "Atanh": "atanh", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf",
-    "Exp": "exp", "Floor": "floor", "IsNaN": "is_nan", "Mish": "mish", "Log": "log", "Neg": "neg",
+    "Abs": "abs",
+    "Acos": "acos",
+    "Acosh": "acosh",
+    "Asin": "asin",
+    "Asinh": "asinh",
+    "Atan": "atan",
+    "Atanh": "atanh",
+    "Ceil": "ceil",
+    "Cos": "cos",
+    "Cosh": "cosh",
+    "Erf": "erf",
+    "Exp": "exp",
+    "Floor": "floor",
+    "IsNaN": "is_nan",
+    "Mish": "mish",
+    "Log": "log",
+    "Neg": "neg",
     "Not": "logical_not",
-    "Relu": "relu", "Round": "round", "Sigmoid": "sigmoid", "Sign": "sign", "Sin": "sin",
-    "Sinh": "sinh", "Softplus": "softplus", "Softsign": "softsign", "Sqrt": "sqrt", "Tan": "tan",
-    "Tanh": "tanh", "BitwiseNot": "bitwise_not",
-}  # fmt: skip
+    "Relu": "relu",
+    "Round": "round",
+    "Sigmoid": "sigmoid",
+    "Sign": "sign",
+    "Sin": "sin",
+    "Sinh": "sinh",
+    "Softplus": "softplus",
+    "Softsign": "softsign",
+    "Sqrt": "sqrt",
+    "Tan": "tan",
+    "Tanh": "tanh",
+    "BitwiseNot": "bitwise_not",
+}
 _BINARY = {
-    "Less": "less", "LessOrEqual": "less_equal", "Greater": "greater",
-    "GreaterOrEqual": "greater_equal", "And": "logical_and", "Or": "logical_or",
-    "Xor": "logical_xor", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or",
+    "Less": "less",
+    "LessOrEqual": "less_equal",
+    "Greater": "greater",
+    "GreaterOrEqual": "greater_equal",
+    "And": "logical_and",
+    "Or": "logical_or",
+    "Xor": "logical_xor",
+    "BitwiseAnd": "bitwise_and",
+    "BitwiseOr": "bitwise_or",
     "BitwiseXor": "bitwise_xor",
-}  # fmt: skip
+}
 
 RULES: Mapping[str, Rule] = {
     **{k: _unary(v) for k, v in _UNARY.items()},

@@ -162,9 +162,7 @@ def _conv(node: Node) -> OnnxValue:
     return OnnxValue(y)
 
 
-def _more_output(
-    node: Node, strides: Sequence[int], dilations: Sequence[int]
-) -> tuple[int, ...]:
+def _more_output(node: Node, strides: Sequence[int], dilations: Sequence[int]) -> tuple[int, ...]:
     """Return what is added behind a result, for which there are as many sizes as a step has."""
     extra = ints_attribute(node, "output_padding", len(strides), 0)
     for e, s, d in zip(extra, strides, dilations, strict=True):
@@ -217,7 +215,4 @@ def _conv_transpose(node: Node) -> OnnxValue:
     return OnnxValue(y)
 
 
-RULES: Mapping[str, Rule] = {
-    "Conv": _conv,
-    "ConvTranspose": _conv_transpose,
-}
+RULES: Mapping[str, Rule] = {"Conv": _conv, "ConvTranspose": _conv_transpose}

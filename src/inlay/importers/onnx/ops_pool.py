@@ -10,13 +10,7 @@ import numpy as np
 from inlay.arith import dtype as dt
 from inlay.arith.expr import Int, floordiv, lit, minimum, product
 from inlay.importers.onnx.node import Node, Rule
-from inlay.importers.onnx.ops_nn import (
-    ints_attribute,
-    of_same_size,
-    padded,
-    pads_to_same,
-    resolved_pads,
-)
+from inlay.importers.onnx.ops_nn import ints_attribute, of_same_size, padded, pads_to_same, resolved_pads
 from inlay.importers.onnx.term import Term, arange, constant, filled, integers, term
 from inlay.importers.onnx.values import OnnxValue
 from inlay.ir import make
@@ -74,8 +68,7 @@ def _of_same_size(node: Node, name: str) -> Term | None:
     x = term(node, 0)
     spatial = x.shape[2:]
     kernel, strides, dilations = (
-        ints_attribute(node, what, len(spatial), 1)
-        for what in ("kernel_shape", "strides", "dilations")
+        ints_attribute(node, what, len(spatial), 1) for what in ("kernel_shape", "strides", "dilations")
     )
     pads = pads_to_same(node, spatial, kernel, strides, dilations)
     if not pads:
@@ -122,8 +115,7 @@ def _lp_pool(node: Node) -> OnnxValue:
     x, p = term(node, 0), float(node.int("p", 2))
     window = _window(node)
     kernel, strides, dilations = (
-        ints_attribute(node, name, x.rank - 2, 1)
-        for name in ("kernel_shape", "strides", "dilations")
+        ints_attribute(node, name, x.rank - 2, 1) for name in ("kernel_shape", "strides", "dilations")
     )
     pads = list(cast("Sequence[int]", window["pads"]))
     n, c, *spatial = x.shape
@@ -143,15 +135,12 @@ def _lp_pool(node: Node) -> OnnxValue:
     return total.reshape(n, c, *shape).op("pow", 1.0 / p).value
 
 
-def _windows(
-    size: Int, kernel: int, stride: int, dilation: int, front: int, end: int, *, ceil: bool
-) -> Int:
+def _windows(size: Int, kernel: int, stride: int, dilation: int, front: int, end: int, *, ceil: bool) -> Int:
     room = size + (front + end) - ((kernel - 1) * dilation + 1)
     if not ceil:
         return floordiv(room, lit(stride)) + 1
     return minimum(
-        floordiv(room + (stride - 1), lit(stride)) + 1,
-        floordiv(size + (front + stride - 1), lit(stride)),
+        floordiv(room + (stride - 1), lit(stride)) + 1, floordiv(size + (front + stride - 1), lit(stride))
     )
 
 
@@ -207,10 +196,7 @@ def _col2im(node: Node) -> OnnxValue:
     if min(pads, default=0) < 0:
         raise node.invalid(f"has pads = {list(pads)}, needed at least 0")
     padded = [image[d] + pads[d] + pads[count + d] for d in range(count)]
-    out = [
-        floordiv(padded[d] - (block[d] - 1) * dilations[d] - 1, lit(strides[d])) + 1
-        for d in range(count)
-    ]
+    out = [floordiv(padded[d] - (block[d] - 1) * dilations[d] - 1, lit(strides[d])) + 1 for d in range(count)]
     taps = product(block)
     if (columns - product(out)).value not in (0, None):
         raise node.invalid(f"has {columns} columns, needed one for each of {product(out)} windows")

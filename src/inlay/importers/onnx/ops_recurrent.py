@@ -38,8 +38,13 @@ Activation = Callable[[Term], Term]
 _DEFAULTS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 _STATES = {"RNN": 1, "GRU": 1, "LSTM": 2}
-_PLAIN = {"relu": "relu", "tanh": "tanh", "sigmoid": "sigmoid", "softsign": "softsign",
-          "softplus": "softplus"}  # fmt: skip
+_PLAIN = {
+    "relu": "relu",
+    "tanh": "tanh",
+    "sigmoid": "sigmoid",
+    "softsign": "softsign",
+    "softplus": "softplus",
+}
 _SCALED: Mapping[str, tuple[str, Mapping[str, float]]] = {
     "leakyrelu": ("leaky_relu", {"alpha": 0.01}),
     "thresholdedrelu": ("thresholded_relu", {"alpha": 1.0}),
@@ -65,9 +70,7 @@ class _Weights:
     def within(self, inside: Node) -> _Weights:
         """Return the same weights in another scope."""
         return _Weights(
-            Term(inside, self.content.expr),
-            _there(inside, self.scale),
-            _there(inside, self.zero),
+            Term(inside, self.content.expr), _there(inside, self.scale), _there(inside, self.zero)
         )
 
 
@@ -210,15 +213,11 @@ def _recurrent(kind: str) -> Rule:
             x = x.transpose(1, 0, 2)
         lengths = term(node, 4).cast(dt.I64) if node.has(4) else None
         activations = _activations(node, kind, len(flows))
-        done = [
-            _run(node, kind, x, i, activations[i], lengths, reverse=flow)
-            for i, flow in enumerate(flows)
-        ]
+        done = [_run(node, kind, x, i, activations[i], lengths, reverse=flow) for i, flow in enumerate(flows)]
         steps, batch = x.shape[0], x.shape[1]
         rows = [y.reshape(steps, 1, batch, y.shape[2]) for y, _ in done]
         states = [
-            concat([s[k].reshape(1, batch, s[k].shape[1]) for _, s in done], 0)
-            for k in range(_STATES[kind])
+            concat([s[k].reshape(1, batch, s[k].shape[1]) for _, s in done], 0) for k in range(_STATES[kind])
         ]
         y = concat(rows, 1)
         if batch_first:
@@ -245,9 +244,7 @@ def _run(
     if hidden is None:
         raise node.unsupported("has a hidden size that is not known")
     if node.int("hidden_size", hidden) != hidden:
-        raise node.invalid(
-            f"has hidden_size = {node.int('hidden_size', 0)} and weights of {hidden}"
-        )
+        raise node.invalid(f"has hidden_size = {node.int('hidden_size', 0)} and weights of {hidden}")
     gates = _GATES[kind] * hidden
     if r.content.shape[1] != gates:
         raise node.invalid(f"has recurrent weights of {r.content.shape[1]} rows, needed {gates}")

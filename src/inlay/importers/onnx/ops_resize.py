@@ -151,9 +151,7 @@ def _to_sizes(node: Node, spec: _Spec, i: int) -> OnnxValue:
     scale = ratios.over("min" if spec.policy == "not_larger" else "max")
     new = (old * scale + 0.5).op("floor").controls()
     return _composed(
-        node,
-        spec,
-        [_Axis(a, x.shape[a], n, scale) for a, n in zip(spec.axes, new, strict=True)],
+        node, spec, [_Axis(a, x.shape[a], n, scale) for a, n in zip(spec.axes, new, strict=True)]
     )
 
 
@@ -208,8 +206,7 @@ def _axes_of_scales(spec: _Spec, x: Term, scales: Term) -> list[_Axis]:
         sizes = sizes.checked_zero(fractions, _FRACTION)
     new = sizes.op("floor").controls()
     return [
-        _Axis(a, x.shape[a], n, scales.at(0, i))
-        for i, (a, n) in enumerate(zip(spec.axes, new, strict=True))
+        _Axis(a, x.shape[a], n, scales.at(0, i)) for i, (a, n) in enumerate(zip(spec.axes, new, strict=True))
     ]
 
 

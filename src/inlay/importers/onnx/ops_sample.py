@@ -84,9 +84,7 @@ def _size(node: Node, size: Int) -> Term:
     return integers(node, (size,)).cast(dt.F32).reshape()
 
 
-def sample(
-    x: Term, places: Sequence[Term], mode: str, inside: Inside, combine: str = "add"
-) -> Term:
+def sample(x: Term, places: Sequence[Term], mode: str, inside: Inside, combine: str = "add") -> Term:
     """Read `x` at places: `[n, c, points]`; the weighted taps are combined by an operator."""
     n, _, *spatial = x.shape
     channels_last = x.transpose(0, *range(2, x.rank), 1)
@@ -114,8 +112,13 @@ def sample(
 
 # --------------------------------------------------------------------------- grid sample
 
-_MODES = {"bilinear": "linear", "bicubic": "cubic", "linear": "linear", "cubic": "cubic",
-          "nearest": "nearest"}  # fmt: skip
+_MODES = {
+    "bilinear": "linear",
+    "bicubic": "cubic",
+    "linear": "linear",
+    "cubic": "cubic",
+    "nearest": "nearest",
+}
 
 
 def _grid_sample(node: Node) -> OnnxValue:
@@ -139,11 +142,9 @@ def _grid_sample(node: Node) -> OnnxValue:
         if padding == "reflection" and mode != "cubic":
             at = _reflect(at, low, size + more).clamp(0.0, size - 1.0)
         places.append(at)
-    inside: Inside = {
-        "zeros": _zeros_outside,
-        "border": _edge_outside,
-        "reflection": _reflected(low, more),
-    }[padding]
+    inside: Inside = {"zeros": _zeros_outside, "border": _edge_outside, "reflection": _reflected(low, more)}[
+        padding
+    ]
     y = sample(x, places, mode, inside)
     return y.reshape(x.shape[0], x.shape[1], *dims).value
 
@@ -182,9 +183,11 @@ def _roi_align(node: Node) -> OnnxValue:
     """
     x, rois, batch = term(node, 0), term(node, 1).cast(dt.F32), term(node, 2).cast(dt.I64)
     mode = node.string("mode", "avg")
-    half = 0.5 if node.opset >= 16 and node.string(
-        "coordinate_transformation_mode", "half_pixel"
-    ) == "half_pixel" else 0.0  # fmt: skip
+    half = (
+        0.5
+        if node.opset >= 16 and node.string("coordinate_transformation_mode", "half_pixel") == "half_pixel"
+        else 0.0
+    )
     out = (node.int("output_height", 1), node.int("output_width", 1))
     ratio, scale = node.int("sampling_ratio", 0), node.float("spatial_scale", 1.0)
     regions = rois.shape[0]
@@ -207,9 +210,7 @@ def _roi_align(node: Node) -> OnnxValue:
     return _pooled(x.gather(batch), coordinates, counts, mode).value
 
 
-def _pooled(
-    x: Term, coordinates: Sequence[Term], counts: Sequence[tuple[Term, Int]], mode: str
-) -> Term:
+def _pooled(x: Term, coordinates: Sequence[Term], counts: Sequence[tuple[Term, Int]], mode: str) -> Term:
     node, (regions, channels) = x.node, x.shape[:2]
     rows, columns = coordinates
     (_, h, sh), (_, w, sw) = rows.shape, columns.shape
@@ -223,9 +224,7 @@ def _pooled(
         near = (at >= -1.0) & (at <= _size(node, size))
         seen = near if seen is None else seen & near
     assert seen is not None, "there are two axes"
-    flat = [
-        t.clamp(0.0, _size(node, size) - 1.0) for t, size in zip(flat, x.shape[2:], strict=True)
-    ]
+    flat = [t.clamp(0.0, _size(node, size) - 1.0) for t, size in zip(flat, x.shape[2:], strict=True)]
     # The greatest is taken over the weighted taps, as the specification's reference does.
     combine = "maximum" if mode == "max" else "add"
     values = sample(x, flat, "linear", _edge_outside, combine)

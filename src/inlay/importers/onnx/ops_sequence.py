@@ -226,9 +226,7 @@ def _map(node: Node) -> tuple[OnnxValue, ...]:
     if any(len(items) != length for items in known):
         raise node.invalid("is given sequences of different lengths")
     rows = [
-        node.subgraphs.run(
-            body, [v if v.items is None else v.items[k] for v in given], node.b, node.span
-        )
+        node.subgraphs.run(body, [v if v.items is None else v.items[k] for v in given], node.b, node.span)
         for k in range(length)
     ]
     return tuple(_sequence(node, [row[j] for row in rows]) for j in range(len(body.output)))
@@ -314,9 +312,7 @@ def _get_element(node: Node) -> OnnxValue:
 
 
 RULES: Mapping[str, Rule] = {
-    "SequenceConstruct": lambda node: _sequence(
-        node, [node.value(i) for i in range(len(node.inputs))]
-    ),
+    "SequenceConstruct": lambda node: _sequence(node, [node.value(i) for i in range(len(node.inputs))]),
     "SequenceEmpty": _empty,
     "SequenceInsert": _insert,
     "SequenceErase": _erase,

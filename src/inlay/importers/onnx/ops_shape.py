@@ -48,9 +48,7 @@ def _dropout(node: Node) -> tuple[OnnxValue, ...]:
         ratio = node.array(1) if node.has(1) else np.full((), 0.5)
         if training is not None and ratio is not None and ratio.any():
             raise node.unsupported("in training mode is random")
-        rate = (
-            term(node, 1).equals(0) if ratio is None else constant(node, not ratio.any(), dt.BOOL)
-        )
+        rate = term(node, 1).equals(0) if ratio is None else constant(node, not ratio.any(), dt.BOOL)
         random = ~rate.reshape() & term(node, 2).reshape()
         x = x.checked_zero(random.cast(dt.I64), "dropout in training mode, which is random")
     if len(node.proto.output) < 2:
@@ -272,9 +270,7 @@ def _expand(node: Node) -> OnnxValue:
     b = (lit(1),) * (rank - len(wanted)) + wanted
     # A dim that is 0 or 1 (such as min(1, n)) does not stretch what it meets, but may empty it.
     most = [node.b.known.facts.range_of(y).high for y in b]
-    b = tuple(
-        x * y if y.value is None and high == 1 else y for x, y, high in zip(a, b, most, strict=True)
-    )
+    b = tuple(x * y if y.value is None and high == 1 else y for x, y, high in zip(a, b, most, strict=True))
     dims = tuple(y if x == 1 else x for x, y in zip(a, b, strict=True))
     # Where neither is 1 the two must be equal, and broadcast_to checks the one it is given.
     target = tuple(x if y == 1 else y for x, y in zip(dims, b, strict=True))
@@ -283,6 +279,7 @@ def _expand(node: Node) -> OnnxValue:
     if v.ints is not None and len(v.ints) == 1 and length is not None and length <= MAX_KNOWN:
         return known(v.ints * length, dtype=v.dtype)
     return node.result("broadcast_to", node.tensor(0), make.shape_const(target))
+
 
 MAX_RANK = 16
 """A vector of more elements than this is no shape."""

@@ -223,9 +223,7 @@ def _stft(node: Node) -> OnnxValue:
     return y.cast(x.dtype).value
 
 
-def _frames_at_run_time(
-    node: Node, x: Term, window: Term | None, length: Int, step: Int
-) -> Term:
+def _frames_at_run_time(node: Node, x: Term, window: Term | None, length: Int, step: Int) -> Term:
     """Transform frames whose length or distance only the running program knows."""
     x = x.checked_least(x.shape[1] - length, 0, "a frame fits into the signal")
     x = x.checked_least(step, 1, "frames have a distance").checked_least(length, 1, "a frame's size")
@@ -293,8 +291,4 @@ def _mel_at_run_time(node: Node, to: dt.DType) -> OnnxValue:
     return table.checked_zero(count, "mel bins lie in the spectrum").cast(to).value
 
 
-RULES: Mapping[str, Rule] = {
-    "DFT": _dft,
-    "STFT": _stft,
-    "MelWeightMatrix": _mel_weight_matrix,
-}
+RULES: Mapping[str, Rule] = {"DFT": _dft, "STFT": _stft, "MelWeightMatrix": _mel_weight_matrix}

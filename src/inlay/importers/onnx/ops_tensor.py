@@ -98,13 +98,7 @@ def _one_hot(node: Node) -> OnnxValue:
 def _top_k(node: Node) -> tuple[OnnxValue, ...]:
     axis = node.axis(node.int("axis", -1), node.rank(0))
     k = make.int_const(lit(node.int("k", 1))) if node.opset < 10 else node.control_int(1)
-    both = node.emit(
-        "top_k",
-        node.tensor(0),
-        k,
-        axis=axis,
-        largest=node.flag("largest", default=True),
-    )
+    both = node.emit("top_k", node.tensor(0), k, axis=axis, largest=node.flag("largest", default=True))
     return tuple(OnnxValue(e) for e in node.b.unpack(both, [o or "unused" for o in node.proto.output]))
 
 

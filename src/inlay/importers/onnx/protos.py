@@ -9,9 +9,7 @@ import onnx
 
 from inlay.base.graph import postorder
 
-_PLACEHOLDERS = frozenset(
-    ("any", "dynamic", "nan", "nil", "none", "null", "undefined", "unk", "unknown")
-)
+_PLACEHOLDERS = frozenset(("any", "dynamic", "nan", "nil", "none", "null", "undefined", "unk", "unknown"))
 """Words that exporters write where they know no size, in small letters."""
 
 

@@ -97,9 +97,7 @@ def body_of(
     if since is None:
         return None
     types = [_type_proto(v).SerializeToString() for v in inputs]
-    made = schema.get_context_dependent_function_with_opset_version(
-        since, proto.SerializeToString(), types
-    )
+    made = schema.get_context_dependent_function_with_opset_version(since, proto.SerializeToString(), types)
     return _with_defaults(_parsed(made), schema)
 
 
@@ -116,9 +114,7 @@ def _newest(versions: Sequence[int], limit: int) -> int | None:
     return max((v for v in versions if v <= limit), default=None)
 
 
-def _with_defaults(
-    function: onnx.FunctionProto | None, schema: defs.OpSchema
-) -> onnx.FunctionProto | None:
+def _with_defaults(function: onnx.FunctionProto | None, schema: defs.OpSchema) -> onnx.FunctionProto | None:
     """Add the defaults of the operator's attributes, which its body refers to."""
     if function is not None:
         written = {a.name for a in function.attribute_proto}

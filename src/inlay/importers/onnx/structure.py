@@ -29,15 +29,7 @@ from inlay.ir.dims import free_symbols, same_type
 from inlay.ir.existentials import open_exists, pack
 from inlay.ir.expr import Expr, Var
 from inlay.ir.prelude import adt, prelude
-from inlay.ir.types import (
-    UNKNOWN,
-    AdtType,
-    DimParam,
-    ExistsType,
-    TensorType,
-    Type,
-    UnknownType,
-)
+from inlay.ir.types import UNKNOWN, AdtType, DimParam, ExistsType, TensorType, Type, UnknownType
 
 
 def list_of(element: Type) -> AdtType:
@@ -90,7 +82,7 @@ def joined(node: Node, a: Type, b: Type) -> Type:
             return option_of(joined(node, p, b))
         case _, AdtType(name="Option", args=(q,)):
             return option_of(joined(node, a, q))
-        case (TensorType() | ExistsType()), (TensorType() | ExistsType()):
+        case ((TensorType() | ExistsType()), (TensorType() | ExistsType())):
             x, y = _tensor(a), _tensor(b)
             if x and y and (len(x.shape) != len(y.shape) or x.dtype != y.dtype):
                 raise node.unsupported(

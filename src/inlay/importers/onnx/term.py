@@ -112,9 +112,7 @@ class Term:
         """Choose by this truth value; one of the two is a term."""
         model = yes if isinstance(yes, Term) else no
         assert isinstance(model, Term), "one branch says what format the other has"
-        return Term(
-            self.node, self.node.emit("select", self.expr, model._expr(yes), model._expr(no))
-        )
+        return Term(self.node, self.node.emit("select", self.expr, model._expr(yes), model._expr(no)))
 
     # ------------------------------------------------------------------ form
 
@@ -181,9 +179,7 @@ class Term:
     def checked_least(self, number: Int, least: int, why: str) -> Term:
         """Return this, after checking at run time that a number is not below another."""
         value = make.int_const(number)
-        return Term(
-            self.node, self.node.emit("check_at_least", self.expr, value, low=least, why=why)
-        )
+        return Term(self.node, self.node.emit("check_at_least", self.expr, value, low=least, why=why))
 
 
 def term(node: Node, i: int) -> Term:

@@ -32,10 +32,7 @@ def order_by(buffers: Sequence[Buffer], name: str) -> list[int]:
 
 
 def place(
-    buffers: Sequence[Buffer],
-    neighbors: Sequence[Sequence[int]],
-    order: Sequence[int],
-    rule: Rule = "first",
+    buffers: Sequence[Buffer], neighbors: Sequence[Sequence[int]], order: Sequence[int], rule: Rule = "first"
 ) -> list[int]:
     """Return offsets.
 

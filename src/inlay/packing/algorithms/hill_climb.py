@@ -65,9 +65,7 @@ def _neighbor(
     """Exchange a buffer at the peak, or one right below such, with one placed before it."""
     top = [i for i, b in enumerate(buffers) if b.takes_space and offsets[i] + b.size == peak]
     high = generator.choice(top)
-    below = [
-        other for other in neighbors[high] if offsets[other] + buffers[other].size <= offsets[high]
-    ]
+    below = [other for other in neighbors[high] if offsets[other] + buffers[other].size <= offsets[high]]
     if below and generator.random() < 0.5:
         high = generator.choice(below)
     at = order.index(high)

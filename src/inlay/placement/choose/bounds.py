@@ -45,12 +45,9 @@ def rest_of(problem: Problem, weights: Sequence[float]) -> list[float]:
 
 def _weighted(problem: Problem, task: Task, weights: Sequence[float]) -> tuple[float, int]:
     found = [
-        (weights[problem.hardware[d]] * c * task.weight, d)
-        for d, c in enumerate(task.costs)
-        if c is not None
+        (weights[problem.hardware[d]] * c * task.weight, d) for d, c in enumerate(task.costs) if c is not None
     ]
     return min(found, default=(0.0, 0))
-
 
 
 def paths(problem: Problem) -> float:

@@ -63,9 +63,11 @@ def read_measured(path: str) -> Measured:
         if isinstance(failure, OSError):
             found = f"a file that cannot be read: {failure.strerror}"
         raise error(
-            "placement.bad-calibration", f"found {found}", span=Span.named(path),
+            "placement.bad-calibration",
+            f"found {found}",
+            span=Span.named(path),
             hint="write it with `inlay bench --calibrate BOARD`",
-        ) from failure  # fmt: skip
+        ) from failure
 
 
 def _pairs(table: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[tuple[str, str], float]]:
@@ -80,9 +82,7 @@ def _number(value: Any, *, zero: bool = False) -> float:
     return float(value)
 
 
-def write_measured(
-    path: Path, board: str, measured: Measured, inputs: Iterable[Path | str] = ()
-) -> None:
+def write_measured(path: Path, board: str, measured: Measured, inputs: Iterable[Path | str] = ()) -> None:
     """Write what was measured as `read_measured` reads it, but not over inputs."""
 
     def nested(table: Mapping[tuple[str, str], float], digits: int) -> dict[str, dict[str, float]]:
@@ -141,8 +141,7 @@ def _check_names(board: Board, measured: Measured) -> None:
             if name not in known:
                 findings.error(
                     "placement.bad-calibration",
-                    f"found measurements of the {kind} '{name}', which board '{board.name}' does not "
-                    "have",
+                    f"found measurements of the {kind} '{name}', which board '{board.name}' does not have",
                     hint=suggestion(name, known, f"there are {', '.join(known)}"),
                 )
     findings.raise_if_fatal()

@@ -119,9 +119,11 @@ def task_sets(
 
 
 def regions_of(
-    located: Sequence[Located], used: Sequence[TaskSet], device_of: Callable[[int], str],
+    located: Sequence[Located],
+    used: Sequence[TaskSet],
+    device_of: Callable[[int], str],
     operations: Sequence[Operation],
-) -> dict[int, str]:  # fmt: skip
+) -> dict[int, str]:
     """Return for each operation that is in a region, by identity of the call, its name.
 
     Args:
@@ -140,8 +142,4 @@ def regions_of(
             inside.add(first)
     chosen.sort(key=lambda x: x.operations[-1])
     names = [f"{x.candidate.name}_{n}" for n, x in enumerate(chosen, 1)]
-    return {
-        id(operations[i].call): name
-        for x, name in zip(chosen, names, strict=True)
-        for i in x.operations
-    }
+    return {id(operations[i].call): name for x, name in zip(chosen, names, strict=True) for i in x.operations}

@@ -49,8 +49,9 @@ def peaks(problem: Problem, assignment: Sequence[int]) -> list[float]:
         for m in places:
             most = float(used[m, first : last + 1].max()) + size
             limit = capacity[m] if m < len(capacity) else None
-            over = min(over, (-1.0 if limit is None else max(0.0, most - limit), m),
-                       key=lambda found: found[0])  # fmt: skip
+            over = min(
+                over, (-1.0 if limit is None else max(0.0, most - limit), m), key=lambda found: found[0]
+            )
             if over[0] <= 0:
                 break
         used[over[1], first : last + 1] += size

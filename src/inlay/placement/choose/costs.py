@@ -83,9 +83,7 @@ class Predictor:
         dims: sizes to predict for.
     """
 
-    def __init__(
-        self, board: Board, operators: OperatorTable, costs: Costs, dims: Mapping[Sym, int]
-    ) -> None:
+    def __init__(self, board: Board, operators: OperatorTable, costs: Costs, dims: Mapping[Sym, int]) -> None:
         self._board = board
         self._operators = operators
         self._costs = costs

@@ -58,10 +58,18 @@ class Decision:
 
 
 def decide(
-    module: Module, board: Board, graph: Graph, instances: Sequence[Instance],
-    operators: OperatorTable, costs: Costs, offers: Offers | None = None, *,
-    first: bool = False, worth: float = 0.0, asks: bool = False,
-) -> Decision | None:  # fmt: skip
+    module: Module,
+    board: Board,
+    graph: Graph,
+    instances: Sequence[Instance],
+    operators: OperatorTable,
+    costs: Costs,
+    offers: Offers | None = None,
+    *,
+    first: bool = False,
+    worth: float = 0.0,
+    asks: bool = False,
+) -> Decision | None:
     """Choose devices for what nobody placed, and make facts of them.
 
     Args:
@@ -102,15 +110,12 @@ def decide(
             return None
         raise _over_capacity(problem, unbounded.assignment, graph.machine, operations, maker.units)
     _make_facts(graph, maker, operations, outcome)
-    return Decision(
-        tuple(operations), tuple(maker.units), problem, outcome, maker.sizes, maker.iterations, depends,
-        tuple(located),
-    )
+    units = tuple(maker.units)
+    sizes, iterations = maker.sizes, maker.iterations
+    return Decision(tuple(operations), units, problem, outcome, sizes, iterations, depends, tuple(located))
 
 
-def _make_facts(
-    graph: Graph, maker: ProblemMaker, operations: Sequence[Operation], outcome: Outcome
-) -> None:
+def _make_facts(graph: Graph, maker: ProblemMaker, operations: Sequence[Operation], outcome: Outcome) -> None:
     """Note in the graph where operations were put, and what follows for what loops carry."""
     pinned, find = maker.pinned, graph.classes.find
     for taken in outcome.used:  # together the device takes what it does not take one by one
@@ -136,9 +141,11 @@ def _cost_of(found: Located, maker: ProblemMaker) -> float:
 
 
 def _depends(
-    made: Callable[[Mapping[str, int]], ProblemMaker], sizes: Mapping[str, tuple[int, str]],
-    outcome: Outcome, worth: float,
-) -> dict[str, int]:  # fmt: skip
+    made: Callable[[Mapping[str, int]], ProblemMaker],
+    sizes: Mapping[str, tuple[int, str]],
+    outcome: Outcome,
+    worth: float,
+) -> dict[str, int]:
     """Return dims whose size was guessed, with another size that gives another plan."""
     depends: dict[str, int] = {}
     guessed = [name for name, (_, who) in sizes.items() if who == GUESS][:_MOST_GUESSES]
@@ -158,9 +165,12 @@ def _worthy(outcome: Outcome | None, problem: Problem, worth: float) -> Outcome 
 
 
 def _over_capacity(
-    problem: Problem, assignment: Sequence[int], machine: Machine, operations: Sequence[Operation],
+    problem: Problem,
+    assignment: Sequence[int],
+    machine: Machine,
+    operations: Sequence[Operation],
     units: Sequence[Sequence[int]],
-) -> Exception:  # fmt: skip
+) -> Exception:
     """Say which memories are too small, for the best plan if they had no bounds."""
     found = too_small(problem, assignment)
     memories = machine.board.memories
@@ -186,4 +196,4 @@ def _over_capacity(
         notes=[*notes, f"the largest value there is that of {o.name}: {size} bytes"],
         hint=f"give {' and '.join(small) or 'the board'} more bytes in the board's file, use smaller "
         "sizes, or drop pins and device annotations",
-    )  # fmt: skip
+    )

@@ -77,9 +77,13 @@ class Outcome:
 
 
 def optimise(
-    problem: Problem, candidates: Sequence[TaskSet] = (), starts: Iterable[Sequence[int]] = (),
-    *, exact_steps: int = EXACT_STEPS, search_steps: int = SEARCH_STEPS,
-) -> Outcome | None:  # fmt: skip
+    problem: Problem,
+    candidates: Sequence[TaskSet] = (),
+    starts: Iterable[Sequence[int]] = (),
+    *,
+    exact_steps: int = EXACT_STEPS,
+    search_steps: int = SEARCH_STEPS,
+) -> Outcome | None:
     """Return the best assignment found; None where no assignment fits the memories."""
     budget = (exact_steps, search_steps)
     plain = _solve(problem, tuple(starts), budget)
@@ -88,8 +92,12 @@ def optimise(
     if usable:
         subsets: Iterable[tuple[TaskSet, ...]]
         if len(usable) <= _ALL_SUBSETS:
-            subsets = (s for n in range(1, len(usable) + 1)
-                       for s in itertools.combinations(usable, n) if _disjoint(s))  # fmt: skip
+            subsets = (
+                s
+                for n in range(1, len(usable) + 1)
+                for s in itertools.combinations(usable, n)
+                if _disjoint(s)
+            )
             for subset in subsets:
                 best = _better(best, _with(problem, subset, budget))
         else:
@@ -123,9 +131,7 @@ def _better(a: Outcome | None, b: Outcome | None) -> Outcome | None:
     return replace(a, proved=a.proved and b.proved)
 
 
-def _solve(
-    problem: Problem, starts: tuple[Sequence[int], ...], budget: tuple[int, int]
-) -> Outcome | None:
+def _solve(problem: Problem, starts: tuple[Sequence[int], ...], budget: tuple[int, int]) -> Outcome | None:
     best: tuple[float, tuple[int, ...]] = (INFINITE, ())
 
     nearest: tuple[float, tuple[int, ...]] = (INFINITE, ())
@@ -280,8 +286,7 @@ def contract(
         return None, []
     renamed = {old: new for new, group in enumerate(order) for old in group}
     items = tuple(
-        replace(item, maker=renamed[item.maker]) if item.maker >= 0 else item
-        for item in problem.items
+        replace(item, maker=renamed[item.maker]) if item.maker >= 0 else item for item in problem.items
     )
     tasks: list[Task] = []
     for group in order:
@@ -294,7 +299,9 @@ def contract(
         costs = tuple(
             candidate.cost
             if d == candidate.device
-            else _together([problem.tasks[i] for i in group], d) if free else None
+            else _together([problem.tasks[i] for i in group], d)
+            if free
+            else None
             for d in problem.devices
         )
         outer = tuple(v for v in reads if v not in set(makes))

@@ -28,20 +28,7 @@ from inlay.analysis.blocks import nested, operands
 from inlay.ir import make
 from inlay.ir.dims import free_symbols
 from inlay.ir.existentials import opened_dims
-from inlay.ir.expr import (
-    Arm,
-    Call,
-    Const,
-    Expr,
-    Function,
-    If,
-    Let,
-    Match,
-    OpRef,
-    Project,
-    Tuple,
-    Var,
-)
+from inlay.ir.expr import Arm, Call, Const, Expr, Function, If, Let, Match, OpRef, Project, Tuple, Var
 from inlay.ir.module import Module
 from inlay.ir.op import Effect
 from inlay.ir.type_printer import type_text
@@ -57,8 +44,7 @@ def in_order(module: Module, cost: Cost) -> Module:
     Requires A-normal form. Cost: linear, but for sorting. The same module where nothing changes.
     """
     functions = {
-        name: f if f.primitive is not None else _function(f, cost)
-        for name, f in module.functions.items()
+        name: f if f.primitive is not None else _function(f, cost) for name, f in module.functions.items()
     }
     if all(f is module.functions[n] for n, f in functions.items()):
         return module
@@ -169,9 +155,7 @@ def _lines(lets: Sequence[Let]) -> _Lines:
 
 def _fails(value: Expr) -> bool:
     return (
-        isinstance(value, Call)
-        and isinstance(value.callee, OpRef)
-        and value.callee.op.effect is Effect.FAILS
+        isinstance(value, Call) and isinstance(value.callee, OpRef) and value.callee.op.effect is Effect.FAILS
     )
 
 

@@ -50,9 +50,15 @@ class ProblemMaker:
     """
 
     def __init__(
-        self, module: Module, board: Board, graph: Graph, instances: Sequence[Instance],
-        operations: Sequence[Operation], operators: OperatorTable, costs: Costs,
-    ) -> None:  # fmt: skip
+        self,
+        module: Module,
+        board: Board,
+        graph: Graph,
+        instances: Sequence[Instance],
+        operations: Sequence[Operation],
+        operators: OperatorTable,
+        costs: Costs,
+    ) -> None:
         self.module, self.board, self.graph = module, board, graph
         self.machine: Machine = graph.machine
         self.instances, self.operations = instances, operations
@@ -109,16 +115,20 @@ class ProblemMaker:
         engines = {e.name: i for i, e in enumerate(board.engines)}
         pieces = {h: i for i, h in enumerate(dict.fromkeys(d.hardware for d in board.devices))}
         hardware = tuple(pieces[d.hardware] for d in board.devices)
-        occupies = tuple(
-            hardware[machine.device_index[e.device]] if e.device else -1 for e in board.engines
-        )
+        occupies = tuple(hardware[machine.device_index[e.device]] if e.device else -1 for e in board.engines)
         return Problem(
-            tasks, tuple(items), hardware, self._routes(engines), occupies, ends,
+            tasks,
+            tuple(items),
+            hardware,
+            self._routes(engines),
+            occupies,
+            ends,
             tuple(self._memories(d, _FOR_VALUES) for d in machine.devices),
             tuple(None if m.bytes is None else float(m.bytes) for m in board.memories),
-            machine.default, constants,
+            machine.default,
+            constants,
             tuple(self._memories(d, (PoolKind.ROM,)) for d in machine.devices),
-        )  # fmt: skip
+        )
 
     def _memories(self, device: str, kinds: Sequence[PoolKind]) -> tuple[int, ...]:
         """Return the memories of a device of some kinds; a device has one for values in any case."""
@@ -265,8 +275,7 @@ class ProblemMaker:
             names = machine.devices
             links = board.routes(board.writable(names[a]), board.writable(names[b]))
             hops = [
-                hop_of(x, machine.device_index[board.owner_of(x.target)], engines[x.engine])
-                for x in links
+                hop_of(x, machine.device_index[board.owner_of(x.target)], engines[x.engine]) for x in links
             ]
             return (*hops[:-1], hops[-1]._replace(device=b)) if hops else None
 

@@ -184,9 +184,7 @@ class _Values:
             latency, per_byte, self._bytes[:, None, None], self._often[:, None, None]
         )
         own = self._of_reader + self._never[self._reader]
-        nearest = np.stack(
-            [own[:, self._inside[:, s]].min(1, initial=_NEVER) for s in range(self._sets)], 1
-        )
+        nearest = np.stack([own[:, self._inside[:, s]].min(1, initial=_NEVER) for s in range(self._sets)], 1)
         together = np.zeros((len(self._values), self._sets))
         np.add.at(together, self._read, nearest)
         never = np.where(self._is_made[:, None], self._never[self._maker], 0.0)
@@ -200,8 +198,11 @@ class _Values:
         costs = task + self._never
         np.add.at(costs, self._reader, read)
         np.add.at(costs, self._maker[self._is_made], made[self._is_made])
-        self._average(own_costs, np.where(read < _NEVER / 2, read, 0.0),
-                      np.where((made < _NEVER / 2) & self._is_made[:, None], made, 0.0))  # fmt: skip
+        self._average(
+            own_costs,
+            np.where(read < _NEVER / 2, read, 0.0),
+            np.where((made < _NEVER / 2) & self._is_made[:, None], made, 0.0),
+        )
         return bound, costs
 
     def _average(self, own_costs: Floats, read: Floats, made: Floats) -> None:

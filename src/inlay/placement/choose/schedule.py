@@ -118,9 +118,7 @@ class State:
 
     def copy(self) -> State:
         """Return a state of its own."""
-        return State(
-            self.hardware.copy(), self.engines.copy(), self.ready.copy(), self.home.copy(), self.end
-        )
+        return State(self.hardware.copy(), self.engines.copy(), self.ready.copy(), self.home.copy(), self.end)
 
 
 def start(problem: Problem) -> State:

@@ -101,14 +101,10 @@ def _arrival(problem: Problem, state: State, value: int, device: int, weight: fl
     if route is None:
         return INFINITE
     item = problem.items[value]
-    return state.ready[value, home] + route_ns(
-        route, item.bytes, times_copied(item.often, weight)
-    )
+    return state.ready[value, home] + route_ns(route, item.bytes, times_copied(item.often, weight))
 
 
-def climb(
-    problem: Problem, assignment: tuple[int, ...], steps: int
-) -> tuple[float, tuple[int, ...]]:
+def climb(problem: Problem, assignment: tuple[int, ...], steps: int) -> tuple[float, tuple[int, ...]]:
     """Move tasks while that helps; return the time and the assignment.
 
     One that does not fit the memories is first made to fit; its time is `INFINITE` if that fails.

@@ -37,9 +37,7 @@ Route = tuple[Hop, ...]
 """The links from one device to another, in order; none where both see the same bytes."""
 
 
-def transfer_ns(
-    latency: Quantity, per_byte: Quantity, size: Quantity, times: Quantity
-) -> Quantity:
+def transfer_ns(latency: Quantity, per_byte: Quantity, size: Quantity, times: Quantity) -> Quantity:
     """Return the nanoseconds of copies of some bytes over one link, made so many times."""
     return (latency + per_byte * size) * times
 

@@ -51,7 +51,8 @@ def check_sizes(module: Module, sizes: Mapping[str, int]) -> None:
     for name in sizes:
         if name not in known:
             findings.error(
-                "option.bad-value", f"found --typical {name}, which is no dim of the program",
+                "option.bad-value",
+                f"found --typical {name}, which is no dim of the program",
                 hint=suggestion(name, known, f"there are {', '.join(known) or 'none'}"),
             )
     findings.raise_if_fatal()

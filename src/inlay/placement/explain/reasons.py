@@ -136,9 +136,7 @@ class Explanation:
         }
 
 
-def explain(
-    module: Module, board: Board, capability: Capability, choice: Choice
-) -> Explanation:
+def explain(module: Module, board: Board, capability: Capability, choice: Choice) -> Explanation:
     """Plan a program (in A-normal form, annotations marked) and say why.
 
     Raises:
@@ -156,9 +154,19 @@ def explanation_of(planned: Planned) -> Explanation:
     decision = found.decision
     if decision is None:
         return Explanation(
-            board.name, (), (), 0.0, 0.0, 0.0, proved=True, first_fit_ns=0.0, busy_ns={}, sizes={},
-            iterations={}, module=placed,
-        )  # fmt: skip
+            board.name,
+            (),
+            (),
+            0.0,
+            0.0,
+            0.0,
+            proved=True,
+            first_fit_ns=0.0,
+            busy_ns={},
+            sizes={},
+            iterations={},
+            module=placed,
+        )
     # All operations of a unit are pinned to one device; where people pinned it, that one.
     assigned = [found.places.device(decision.operations[u[-1]].atom) for u in decision.units]
     outcome = decision.outcome
@@ -199,9 +207,15 @@ def _operations(
 
 
 def _placed(
-    found: Inferred, decision: Decision, assigned: list[int], index: int, total: float,
-    begins: float, annotations: dict[int, str], forms: Mapping[str, str],
-) -> Placed:  # fmt: skip
+    found: Inferred,
+    decision: Decision,
+    assigned: list[int],
+    index: int,
+    total: float,
+    begins: float,
+    annotations: dict[int, str],
+    forms: Mapping[str, str],
+) -> Placed:
     members = [decision.operations[i] for i in decision.units[index]]
     o, graph = members[-1], found.graph
     names = graph.machine.devices
@@ -228,22 +242,25 @@ def _placed(
         elif annotation is not None:
             others[name] = annotation
         else:
-            others[name] = _against(
-                decision, graph.machine.board.memories, assigned, index, d, total
-            )
+            others[name] = _against(decision, graph.machine.board.memories, assigned, index, d, total)
     own = o.instance.name
     called = dict.fromkeys(n for m in members for n in names_of(m, forms))
     return Placed(
-        "+".join(m.name for m in members), str(o.call.span) if o.call.span else "", tuple(called),
-        own.name if isinstance(own, Var) else own or "", names[device], reason,
-        task.costs[device] or 0.0, begins, others,
-    )  # fmt: skip
+        "+".join(m.name for m in members),
+        str(o.call.span) if o.call.span else "",
+        tuple(called),
+        own.name if isinstance(own, Var) else own or "",
+        names[device],
+        reason,
+        task.costs[device] or 0.0,
+        begins,
+        others,
+    )
 
 
 def _against(
-    decision: Decision, memories: Sequence[Pool], assigned: list[int], index: int, device: int,
-    total: float,
-) -> str:  # fmt: skip
+    decision: Decision, memories: Sequence[Pool], assigned: list[int], index: int, device: int, total: float
+) -> str:
     """Return what the program would take with one operation somewhere else."""
     problem = decision.problem
     cost = problem.tasks[index].costs[device]
@@ -309,9 +326,16 @@ def _copies(module: Module, board: Board, decision: Decision) -> list[Moved]:
             size = bytes_of(value.type)
             known = {s: decision.sizes[s.name][0] for s in symbols(size) if s.name in decision.sizes}
             count = round(at_sizes(size, known))
-            link = next((x for x in board.links if x.engine == attrs.engine
-                         and attrs.src_memory in ("", x.source)
-                         and attrs.dst_memory in ("", x.target)), None)  # fmt: skip
+            link = next(
+                (
+                    x
+                    for x in board.links
+                    if x.engine == attrs.engine
+                    and attrs.src_memory in ("", x.source)
+                    and attrs.dst_memory in ("", x.target)
+                ),
+                None,
+            )
             ns = 0.0 if link is None else route_ns([hop_of(link, 0, 0)], count)
             arg = value.args[0]
             name = arg.name if isinstance(arg, Var) else "a constant"
@@ -326,5 +350,3 @@ def time_text(ns: float) -> str:
 
 def _finite(x: float) -> float | None:
     return None if x == INFINITE else x
-
-

@@ -46,9 +46,7 @@ def _totals(e: Explanation) -> list[str]:
     lines = [f"board {e.board}: predicted {time_text(e.total_ns)}{_quality(e)}"]
     if 0 < e.first_fit_ns < INFINITE:
         share = (1 - e.total_ns / e.first_fit_ns) * 100
-        lines.append(
-            f"  first device that can: {time_text(e.first_fit_ns)} ({share:.0f} % saved)"
-        )
+        lines.append(f"  first device that can: {time_text(e.first_fit_ns)} ({share:.0f} % saved)")
     lines += [f"  {d} runs kernels on {n} threads" for d, n in e.threads.items() if n > 1]
     if sum(ns > 0 for ns in e.busy_ns.values()) > 1:
         lines.append("  devices are counted as working side by side, as they do with --mode parallel")
@@ -136,9 +134,7 @@ def _in_full(o: Placed) -> list[str]:
 
 
 def _copy(c: Moved) -> str:
-    return (
-        f"  {c.value}: {c.bytes} bytes, {c.source} -> {c.target} by {c.engine}, {time_text(c.ns)}"
-    )
+    return f"  {c.value}: {c.bytes} bytes, {c.source} -> {c.target} by {c.engine}, {time_text(c.ns)}"
 
 
 def _quality(e: Explanation) -> str:

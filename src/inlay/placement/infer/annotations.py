@@ -21,9 +21,7 @@ def fixes_uses(constraints: Constraints, value: Expr, annotation: OnDeviceAttrs)
     return annotation.result and annotation.position is not Position.DEFINITION
 
 
-def annotate(
-    constraints: Constraints, call: Call, annotation: OnDeviceAttrs, operand: Domain
-) -> Domain:
+def annotate(constraints: Constraints, call: Call, annotation: OnDeviceAttrs, operand: Domain) -> Domain:
     """Add the constraints of an annotation; return the domain of its result."""
     fact = _fact_of(constraints, call, annotation)
     if fact is None:

@@ -97,9 +97,7 @@ class Constraints:
                     "placement.unknown-memory",
                     f"found the memory '{name}', which board '{board.name}' does not have",
                     span=span,
-                    hint=suggestion(
-                        name, known, f"its memories are {', '.join(self.machine.memory_index)}"
-                    ),
+                    hint=suggestion(name, known, f"its memories are {', '.join(self.machine.memory_index)}"),
                 )
                 return None
         return (bits or everything) & restricted

@@ -27,20 +27,21 @@ def check_facts(graph: Graph, findings: Collector) -> None:
 
 def _contradiction(graph: Graph, pins: list[Pin], findings: Collector) -> None:
     one = min(pins, key=lambda p: (p.reason.span.start, p.atom))
-    other = min(
-        (p for p in pins if p.device != one.device), key=lambda p: (p.reason.span.start, p.atom)
-    )
+    other = min((p for p in pins if p.device != one.device), key=lambda p: (p.reason.span.start, p.atom))
     names = graph.machine.devices
     root = graph.classes.find(one.atom)
-    support = next(
-        (o for a, o in graph.supports.items() if graph.classes.find(a) == root), None
-    )
+    support = next((o for a, o in graph.supports.items() if graph.classes.find(a) == root), None)
     is_cell = any(graph.classes.find(c) == root for c in graph.cells)
     subject = graph.about[one.atom].text
     if is_cell:
-        cell = next((graph.about[a] for a in sorted(graph.cells)
-                     if graph.classes.find(a) == root and graph.about[a].text == "the cell"),
-                    graph.about[one.atom])  # fmt: skip
+        cell = next(
+            (
+                graph.about[a]
+                for a in sorted(graph.cells)
+                if graph.classes.find(a) == root and graph.about[a].text == "the cell"
+            ),
+            graph.about[one.atom],
+        )
         subject, why = cell.text, "a reference has one place and cannot be copied"
         subject += f" made at {cell.span.text}" if cell.span.text else ""
         hint = "write the content into a second cell"
@@ -95,8 +96,7 @@ def _check_operations(graph: Graph, pins: dict[int, list[Pin]], findings: Collec
         if not support.allowed:
             findings.error(
                 "placement.unsupported-op",
-                f"found {support.name}, which no device of board "
-                f"'{graph.machine.board.name}' can run",
+                f"found {support.name}, which no device of board '{graph.machine.board.name}' can run",
                 span=support.span,
                 notes=[f"{names[d]}: {reason}" for d, reason in sorted(why.items())],
                 hint="choose another board, or give one of the devices the operator",
@@ -109,9 +109,8 @@ def _check_operations(graph: Graph, pins: dict[int, list[Pin]], findings: Collec
 
 
 def _wrong_device(
-    support: Support, device: str, why: str, pin: Pin, names: tuple[str, ...],
-    findings: Collector,
-) -> None:  # fmt: skip
+    support: Support, device: str, why: str, pin: Pin, names: tuple[str, ...], findings: Collector
+) -> None:
     findings.error(
         "placement.unsupported-op",
         f"found {support.name} on {device}, which cannot run it: {why}",

@@ -159,9 +159,7 @@ class Shapes:
             data.domain.parts = (*data.domain.parts, *_extra(data))
         return domain
 
-    def _constructors(
-        self, name: str, slots: tuple[Domain, ...], made: dict[str, _Data]
-    ) -> Domain:
+    def _constructors(self, name: str, slots: tuple[Domain, ...], made: dict[str, _Data]) -> Domain:
         if name in made or name not in self.adts:
             return made[name].domain if name in made else None
         adt, data = self.adts[name], Parts(Kind.DATA, slots)

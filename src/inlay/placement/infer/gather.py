@@ -54,9 +54,7 @@ from inlay.placement.infer.graph import Edge, Graph, Reason, Support
 from inlay.placement.infer.instance import CHECKS, Capability, Instance
 
 
-def gather(
-    module: Module, graph: Graph, capability: Capability, findings: Collector
-) -> list[Instance]:
+def gather(module: Module, graph: Graph, capability: Capability, findings: Collector) -> list[Instance]:
     """Return all instances, callers before callees; fill the graph.
 
     Requires A-normal form and marked annotations. Findings: `placement.unknown-device`,
@@ -86,9 +84,7 @@ def _too_many(instance: Instance) -> InlayError:
 class _Gather:
     """A walk over a program."""
 
-    def __init__(
-        self, module: Module, graph: Graph, capability: Capability, findings: Collector
-    ) -> None:
+    def __init__(self, module: Module, graph: Graph, capability: Capability, findings: Collector) -> None:
         self.constraints = Constraints(module, graph, findings)
         self.graph = graph
         self.machine = graph.machine
@@ -131,9 +127,8 @@ class _Gather:
     # ------------------------------------------------------------------------ instances
 
     def _instance(
-        self, function: Function, name: str | Var | None, parent: Instance | None,
-        types: Mapping[str, Type],
-    ) -> Instance:  # fmt: skip
+        self, function: Function, name: str | Var | None, parent: Instance | None, types: Mapping[str, Type]
+    ) -> Instance:
         made = Instance(function, name, parent, types)
         outer, self.constraints.now = self.constraints.now, made
         spelled = name.name if isinstance(name, Var) else name or "the function"
@@ -189,9 +184,14 @@ class _Gather:
         return found.domain
 
     def _shared(
-        self, function: Function, name: str | Var, parent: Instance | None,
-        types: Mapping[str, Type], node: Expr, index: int,
-    ) -> Instance | None:  # fmt: skip
+        self,
+        function: Function,
+        name: str | Var,
+        parent: Instance | None,
+        types: Mapping[str, Type],
+        node: Expr,
+        index: int,
+    ) -> Instance | None:
         if self.walked < _MOST_VALUES or function.type.type_vars:
             return None
         cells = self._cells_of(function, node, index)

@@ -117,8 +117,7 @@ class Machine:
         self.every = (1 << len(board.memories)) - 1
         self.reach = tuple(self.bits(board.writable(d)) for d in self.devices)
         self.shared = tuple(
-            tuple(self.bits(board.shared_memories(a, b)) for b in self.devices)
-            for a in self.devices
+            tuple(self.bits(board.shared_memories(a, b)) for b in self.devices) for a in self.devices
         )
         self.default = self.device_index[board.default_device]
 

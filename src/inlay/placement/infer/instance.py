@@ -6,12 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from inlay.ir import core_ops
-from inlay.ir.expr import (
-    Call,
-    Expr,
-    Function,
-    Var,
-)
+from inlay.ir.expr import Call, Expr, Function, Var
 from inlay.ir.types import Type
 from inlay.placement.infer.domains import Domain, Kind, Parts
 
@@ -51,14 +46,10 @@ class Instance:
     result: Domain = None
     env: dict[Var, Domain] = field(default_factory=dict[Var, "Domain"])
     domains: dict[int, Domain] = field(default_factory=dict[int, "Domain"])
-    children: dict[tuple[int, int], Instance] = field(
-        default_factory=dict[tuple[int, int], "Instance"]
-    )
+    children: dict[tuple[int, int], Instance] = field(default_factory=dict[tuple[int, int], "Instance"])
     atoms: list[int] = field(default_factory=list[int])
     ports: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
-    sites: list[tuple[Instance, Expr, int]] = field(
-        default_factory=list["tuple[Instance, Expr, int]"]
-    )
+    sites: list[tuple[Instance, Expr, int]] = field(default_factory=list["tuple[Instance, Expr, int]"])
     constants: dict[int, Domain] = field(default_factory=dict[int, "Domain"])
     group: dict[str, Instance] = field(default_factory=dict[str, "Instance"])
     shared: bool = False

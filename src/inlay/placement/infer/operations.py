@@ -40,9 +40,7 @@ class ControlNode:
     repeats: bool = False
 
 
-def often(
-    block: ControlNode, iterations: Callable[[Instance], float], known: dict[int, float]
-) -> float:
+def often(block: ControlNode, iterations: Callable[[Instance], float], known: dict[int, float]) -> float:
     """Return how often a block is thought to run.
 
     A function that calls itself has its iterations. Of a branch one arm runs, each as often as the

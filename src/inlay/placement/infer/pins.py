@@ -28,9 +28,12 @@ _ADDED = frozenset({"transpose", "reshape", "pad", "check_indices", "index_extre
 
 
 def apply_pins(
-    graph: Graph, instances: Sequence[Instance], pins: Sequence[str], operators: OperatorTable,
+    graph: Graph,
+    instances: Sequence[Instance],
+    pins: Sequence[str],
+    operators: OperatorTable,
     findings: Collector,
-) -> None:  # fmt: skip
+) -> None:
     """Turn `PATTERN=DEVICE` into facts.
 
     Args:
@@ -50,9 +53,10 @@ def apply_pins(
         pattern, sign, device = text.rpartition("=")
         if not sign or not pattern:
             findings.error(
-                "placement.bad-pin", f"found --pin {text}, needed PATTERN=DEVICE",
+                "placement.bad-pin",
+                f"found --pin {text}, needed PATTERN=DEVICE",
                 hint=f"as in --pin 'Conv={graph.machine.devices[-1]}'",
-            )  # fmt: skip
+            )
             continue
         if device not in devices:
             findings.error(
@@ -63,10 +67,10 @@ def apply_pins(
             continue
         hit = {i: o for i, o in enumerate(operations) if matches(o, pattern, forms)}
         kept = [
-            i for i, o in hit.items()
-            if devices[device] in graph.supports[o.atom].allowed
-            or _is_meant(o, pattern, administered)
-        ]  # fmt: skip
+            i
+            for i, o in hit.items()
+            if devices[device] in graph.supports[o.atom].allowed or _is_meant(o, pattern, administered)
+        ]
         if not hit:
             _nothing_matches(text, pattern, operations, forms, findings)
         elif not kept:
@@ -95,9 +99,7 @@ class _Pin:
         return self.operations < other.operations
 
 
-def _apply(
-    graph: Graph, operations: Sequence[Operation], meant: Sequence[_Pin], findings: Collector
-) -> None:
+def _apply(graph: Graph, operations: Sequence[Operation], meant: Sequence[_Pin], findings: Collector) -> None:
     """Make facts of pins, of each operation those over which none is."""
     of: dict[int, list[_Pin]] = {}
     for pin in meant:
@@ -119,8 +121,9 @@ def _apply(
             findings.error(
                 "placement.bad-pin",
                 f"found --pin {pin.text}, which has no effect: others say more of all that it means",
-                notes=[f"those are {over}"], hint="leave it out",
-            )  # fmt: skip
+                notes=[f"those are {over}"],
+                hint="leave it out",
+            )
 
 
 def _is_meant(o: Operation, pattern: str, administered: frozenset[str]) -> bool:
@@ -171,9 +174,8 @@ def names_of(o: Operation, forms: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _nothing_matches(
-    text: str, pattern: str, operations: Sequence[Operation], forms: Mapping[str, str],
-    findings: Collector,
-) -> None:  # fmt: skip
+    text: str, pattern: str, operations: Sequence[Operation], forms: Mapping[str, str], findings: Collector
+) -> None:
     names = list(dict.fromkeys(n for o in operations for n in names_of(o, forms)))
     folded = {n.lower(): n for n in names}
     bare = pattern.strip("*")

@@ -113,8 +113,9 @@ def find_scopes(graph: Graph, solution: Solution, findings: Collector) -> Places
     plain = all(r & (r - 1) == 0 for r in machine.reach)
     if plain and not limited and len(set(machine.reach)) == len(machine.reach):
         return places
-    sets = {v: machine.reach[places.device(v)] for v in range(len(graph.about))
-            if graph.values.parent[v] == v}  # fmt: skip
+    sets = {
+        v: machine.reach[places.device(v)] for v in range(len(graph.about)) if graph.values.parent[v] == v
+    }
     for node, limits in sorted(limited.items()):
         found = sets[node]
         for limit in limits:

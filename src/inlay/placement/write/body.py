@@ -138,9 +138,7 @@ class Body:
             return
         if isinstance(value, Project):
             whole = self.atom(value.value, instance, value, 0)
-            self.env[id(instance), var] = self.mover.project(
-                whole, value.index, block, var, value, let
-            )
+            self.env[id(instance), var] = self.mover.project(whole, value.index, block, var, value, let)
             return
         made, home = self._value(value, instance, block)
         self.env[id(instance), var] = self.mover.bind(made, home, block, var.name, var, let)
@@ -151,9 +149,7 @@ class Body:
             self.env[id(instance), let.var] = Bound(let.value, None)
         else:
             made = self.mover.put(let.value, home)
-            self.env[id(instance), let.var] = self.mover.bind(
-                made, home, block, let.var.name, let.var, let
-            )
+            self.env[id(instance), let.var] = self.mover.bind(made, home, block, let.var.name, let.var, let)
 
     def _tuple(self, let: Let, value: Tuple, instance: Instance, block: OpenBlock) -> None:
         home = instance.domains[id(value)]
@@ -255,9 +251,7 @@ class Body:
                 return self._call(value, instance, block)
             case If(condition=condition, then=then, otherwise=otherwise):
                 chosen = self.atom(condition, instance, value, 0).expr
-                arms = [
-                    self.block(b, instance, self.mover.open(block), home) for b in (then, otherwise)
-                ]
+                arms = [self.block(b, instance, self.mover.open(block), home) for b in (then, otherwise)]
                 place = self.writer.place(home)
                 return If(chosen, arms[0], arms[1], value.type, value.span, place), home
             case Match(scrutinee=scrutinee, arms=arms):
@@ -288,17 +282,14 @@ class Body:
             case _:
                 raise AssertionError(f"no operation: {type(value).__name__}")
 
-    def _pattern(
-        self, pattern: Pattern, home: Domain, instance: Instance, block: OpenBlock
-    ) -> Pattern:
+    def _pattern(self, pattern: Pattern, home: Domain, instance: Instance, block: OpenBlock) -> Pattern:
         match pattern:
             case PatternVar(var=var):
                 new = Var(var.name, var.type, var.span, self.writer.place(home, var.place))
                 self.env[id(instance), var] = self.mover.new(new, home, block)
                 return PatternVar(new)
             case PatternTuple(fields=fields):
-                made = (self._pattern(f, part(home, i), instance, block)
-                        for i, f in enumerate(fields))  # fmt: skip
+                made = (self._pattern(f, part(home, i), instance, block) for i, f in enumerate(fields))
                 return PatternTuple(tuple(made))
             case PatternConstructor(name=name, fields=fields):
                 known = home.fields.get(name, ()) if isinstance(home, Parts) else ()
@@ -372,9 +363,7 @@ class Body:
             known = function.params if isinstance(function, Parts) else ()
         return (*known[:count], *(None for _ in range(count - len(known))))
 
-    def _wanted_by_operation(
-        self, call: Call, instance: Instance, home: Domain
-    ) -> Sequence[Domain]:
+    def _wanted_by_operation(self, call: Call, instance: Instance, home: Domain) -> Sequence[Domain]:
         count, attrs = len(call.args), self._copied(call)
         if attrs is not None:
             if attrs.src:
@@ -394,9 +383,7 @@ class Body:
         masks = (instance.ports.get((id(call), i)) for i in range(count))
         return [every if m is None else Leaf(self.places.port(device, m)) for m in masks]
 
-    def _added(
-        self, call: Call, chosen: Instance, instance: Instance, block: OpenBlock
-    ) -> Iterator[Expr]:
+    def _added(self, call: Call, chosen: Instance, instance: Instance, block: OpenBlock) -> Iterator[Expr]:
         """Yield the arguments for the parameters that a function was given."""
         for i, _, atom in list(self.writer.written[id(chosen)].extra):
             bound = self.atom(call.args[i], instance, call, i + 1)

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from inlay.base.diagnostics import Collector
-from inlay.ir.expr import (
-    Function,
-)
+from inlay.ir.expr import Function
 from inlay.ir.module import Module
 from inlay.ir.walk import copy as fresh_copy
 from inlay.placement.infer.instance import Instance
@@ -24,9 +22,12 @@ from inlay.placement.write.written import Writer
 
 
 def capture(
-    module: Module, instances: list[Instance], places: Places, findings: Collector,
+    module: Module,
+    instances: list[Instance],
+    places: Places,
+    findings: Collector,
     regions: Mapping[int, str] | None = None,
-) -> Module:  # fmt: skip
+) -> Module:
     """Return the module with places and copies. Findings: `device.no-path`. Cost: linear.
 
     Args:

@@ -212,21 +212,15 @@ class CopyPlan:
         names = self.machine.names
         return self.machine.board.routes(names(self.places.mask(atom)), names(mask))
 
-    def _add_hops(
-        self, wanted: Wanted, targets: dict[int, list[tuple[int, list[Demand]]]]
-    ) -> bool:
+    def _add_hops(self, wanted: Wanted, targets: dict[int, list[tuple[int, list[Demand]]]]) -> bool:
         """Demand the value on the way to where it is demanded; whether that was new."""
         added = False
         for parts in list(targets.values()):
             for mask, demands in parts:
                 for link in self._links(wanted.atom, mask)[:-1]:
-                    between = self.machine.device_index[
-                        self.machine.board.owner_of(link.target)
-                    ]
+                    between = self.machine.device_index[self.machine.board.owner_of(link.target)]
                     bits = 1 << self.machine.memory_index[link.target]
-                    if between == self.places.device(wanted.atom) and (
-                        bits & self.places.mask(wanted.atom)
-                    ):
+                    if between == self.places.device(wanted.atom) and (bits & self.places.mask(wanted.atom)):
                         continue
                     known = wanted.demands.setdefault(between, [])
                     for d in demands:
@@ -246,9 +240,7 @@ class CopyPlan:
         copy.mask &= self._ends(last, lambda x: x.source == last.source, lambda x: x.target)
         if len(links) == 1:
             into = self._ends(
-                last,
-                lambda x: bool(1 << self.machine.memory_index[x.target] & copy.mask),
-                lambda x: x.source,
+                last, lambda x: bool(1 << self.machine.memory_index[x.target] & copy.mask), lambda x: x.source
             )
             if into & self.places.mask(wanted.atom):
                 self.places.narrow(wanted.atom, into)
@@ -260,9 +252,7 @@ class CopyPlan:
                 copy.source = other
                 other.mask &= bits
 
-    def _ends(
-        self, like: Link, keep: Callable[[Link], bool], end: Callable[[Link], str]
-    ) -> int:
+    def _ends(self, like: Link, keep: Callable[[Link], bool], end: Callable[[Link], str]) -> int:
         """Return the memories at the ends of links of the same engine."""
         found = 0
         for link in self.machine.board.links:
@@ -275,9 +265,7 @@ class CopyPlan:
         here = names(self.places.mask(wanted.atom))
         there = names(copy.mask)
         demand = wanted.demands[copy.device][0]
-        near = next(
-            (x for x in machine.board.links if x.target in there or x.source in here), None
-        )
+        near = next((x for x in machine.board.links if x.target in there or x.source in here), None)
         hint = f"a link {here[0]} -> {there[0]} would do"
         both = [m for m in here if m in there]
         if both:

@@ -10,16 +10,7 @@ from dataclasses import replace
 
 from inlay.base.span import Span
 from inlay.ir.existentials import open_exists, opened_dims
-from inlay.ir.expr import (
-    Call,
-    Const,
-    Expr,
-    Function,
-    Let,
-    Project,
-    Tuple,
-    Var,
-)
+from inlay.ir.expr import Call, Const, Expr, Function, Let, Project, Tuple, Var
 from inlay.ir.make import let as make_let
 from inlay.ir.make import op_ref
 from inlay.ir.place import Place
@@ -87,9 +78,14 @@ class Mover:
         return bound
 
     def bind(
-        self, value: Expr, home: Domain, block: OpenBlock, name: str, old: Var | None = None,
+        self,
+        value: Expr,
+        home: Domain,
+        block: OpenBlock,
+        name: str,
+        old: Var | None = None,
         let: Let | None = None,
-    ) -> Bound:  # fmt: skip
+    ) -> Bound:
         """Bind what is written for an operation to a variable."""
         var = old if old is not None else Var(name, open_exists(value.type)[0], value.span)
         if self.writing:
@@ -98,9 +94,8 @@ class Mover:
         return self.new(var, home, block)
 
     def project(
-        self, whole: Bound, index: int, block: OpenBlock, var: Var | None, node: Expr,
-        let: Let | None = None,
-    ) -> Bound:  # fmt: skip
+        self, whole: Bound, index: int, block: OpenBlock, var: Var | None, node: Expr, let: Let | None = None
+    ) -> Bound:
         """Return a field of a tuple: what stands for it, or a new variable."""
         if whole.fields and (var is None or not opened_dims(node.type, var.type)):
             return whole.fields[index]
@@ -160,9 +155,7 @@ class Mover:
         """Return a value where it is wanted: itself, a copy, or a tuple of fields and copies."""
         return self.bring(bound, want, block, span)[0]
 
-    def bring(
-        self, bound: Bound, want: Domain, block: OpenBlock, span: Span
-    ) -> tuple[Expr, Domain]:
+    def bring(self, bound: Bound, want: Domain, block: OpenBlock, span: Span) -> tuple[Expr, Domain]:
         """The same, and where that is: in a memory that two devices share, it is where it was."""
         home = bound.home
         if isinstance(bound.expr, Const):
@@ -193,9 +186,7 @@ class Mover:
             case _:
                 return self.use(bound, next(leaves(want)), block, span), want
 
-    def _adapter(
-        self, bound: Bound, home: Parts, want: Parts, block: OpenBlock, span: Span
-    ) -> Expr:
+    def _adapter(self, bound: Bound, home: Parts, want: Parts, block: OpenBlock, span: Span) -> Expr:
         """Return a function that brings arguments and result along."""
         t = bound.expr.type
         assert isinstance(t, FuncType), "a function has a function type"
@@ -203,9 +194,7 @@ class Mover:
         params = tuple(
             Var(f"x{i}", p, span, self.writer.place(want.params[i])) for i, p in enumerate(t.params)
         )
-        given = [
-            self.new(p, there, inner) for p, there in zip(params, want.params, strict=True)
-        ]
+        given = [self.new(p, there, inner) for p, there in zip(params, want.params, strict=True)]
         self.insert(inner)
         needed = zip(given, home.params, strict=True)
         args = [self.adapt(own, there, inner, span) for own, there in needed]
@@ -323,10 +312,13 @@ class Mover:
 
     def _filled(self, home: Parts, place: Place | None) -> Place:
         """Return one place for all parts of a value."""
-        return Place("", fields=tuple(
-            self._filled(p, place) if isinstance(p, Parts) else None if p is None else place
-            for p in home.parts
-        ))  # fmt: skip
+        return Place(
+            "",
+            fields=tuple(
+                self._filled(p, place) if isinstance(p, Parts) else None if p is None else place
+                for p in home.parts
+            ),
+        )
 
     def _source(self, value: ValuePath, block: OpenBlock) -> Bound:
         """Return what denotes a value in a block; project it from the whole if nothing does."""

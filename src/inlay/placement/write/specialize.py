@@ -60,4 +60,3 @@ def _pairs(one: Instance, other: Instance, seen: set[int]) -> list[tuple[int, in
     for a, b in zip(one.children.values(), other.children.values(), strict=False):
         found.extend(_pairs(a, b, seen))
     return found
-

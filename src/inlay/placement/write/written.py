@@ -6,12 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from inlay.ir.expr import (
-    Call,
-    Expr,
-    Let,
-    Var,
-)
+from inlay.ir.expr import Call, Expr, Let, Var
 from inlay.ir.module import Module
 from inlay.ir.place import Origin, Place
 from inlay.ir.types import FuncType
@@ -73,9 +68,8 @@ class Writer:
     """The functions that are written, and what they share."""
 
     def __init__(
-        self, module: Module, instances: list[Instance], places: Places,
-        regions: Mapping[int, str],
-    ) -> None:  # fmt: skip
+        self, module: Module, instances: list[Instance], places: Places, regions: Mapping[int, str]
+    ) -> None:
         self.module = module
         self.regions = regions
         self.places = places

@@ -83,9 +83,7 @@ def _copy_nest(s: Schedule, name: str, source: Buffer, target: Buffer) -> Stmt:
     iters = [BlockIter(fresh(f"c{d}"), n, IterKind.SPATIAL) for d, n in enumerate(source.shape)]
     loops = [s.fresh_loop(f"{name}_{d}") for d in range(len(iters))]
     at = tuple(to_int(i.sym) for i in iters)
-    result: Stmt = Block(
-        name, tuple(iters), tuple(map(to_int, loops)), Store(target, at, Load(source, at))
-    )
+    result: Stmt = Block(name, tuple(iters), tuple(map(to_int, loops)), Store(target, at, Load(source, at)))
     for var, i in zip(reversed(loops), reversed(iters), strict=True):
         result = For(var, lit(0), i.extent, LoopKind.SERIAL, result)
     return result

@@ -76,9 +76,7 @@ def element_of(block: Block, name: str) -> tuple[Buffer, Element]:
         raise illegal("kind", f"found {name}, which is not one store at each point")
     store, value = found
     spatial = [to_int(i.sym) for i in block.iters if i.kind is IterKind.SPATIAL]
-    if len(spatial) != len(block.iters) or sorted(store.indices, key=_key) != sorted(
-        spatial, key=_key
-    ):
+    if len(spatial) != len(block.iters) or sorted(store.indices, key=_key) != sorted(spatial, key=_key):
         raise illegal("kind", f"found {name} to write a part of {store.buffer.name}")
     return store.buffer, (tuple(_sym(e) for e in store.indices), value)
 
@@ -121,9 +119,7 @@ def with_values(reader: Block, elements: dict[Buffer, Element]) -> Block:
     else:
         # The accumulator stays the left operand of the update.
         store = update.store
-        operand = stored_value(
-            with_lets(update.lets, Store(store.buffer, store.indices, update.value))
-        )
+        operand = stored_value(with_lets(update.lets, Store(store.buffer, store.indices, update.value)))
         if operand is None:
             raise illegal("kind", f"found {reader.name} to write where a let says")
         lets, value = linearize(rewrite.scalar(operand[1]))
@@ -145,9 +141,7 @@ def _has_init_load(block: Block, target: Buffer) -> bool:
     if block.init is None:
         return False
     found = stored_value(block.init)
-    return found is None or any(
-        isinstance(x, Load) and x.buffer is target for x in scalars_below(found[1])
-    )
+    return found is None or any(isinstance(x, Load) and x.buffer is target for x in scalars_below(found[1]))
 
 
 def without_empty(s: Stmt, gone: Buffer | None) -> Stmt:

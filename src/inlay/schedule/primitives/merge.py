@@ -44,9 +44,7 @@ def merge(s: Schedule, first: str, second: str) -> None:
     if siblings.stmts[at + 1 : at + 2] != (b,):
         raise illegal("not-nested", f"found {second} not right after {first}")
     if a.lo != b.lo or a.extent != b.extent:
-        raise illegal(
-            "extent", f"found {first} of extent {a.extent} and {second} of extent {b.extent}"
-        )
+        raise illegal("extent", f"found {first} of extent {a.extent} and {second} of extent {b.extent}")
     if a.kind is not b.kind:
         raise illegal("kind", f"found a {a.kind} loop and a {b.kind} loop")
     require_same_iteration(s, a, b)
@@ -79,6 +77,5 @@ def require_same_iteration(s: Schedule, a: For, b: For) -> None:
         if iteration_dim(regions) is None:
             raise illegal(
                 "dependence",
-                f"found {buffer.name} touched by different iterations of {a.var.name} and "
-                f"{b.var.name}",
+                f"found {buffer.name} touched by different iterations of {a.var.name} and {b.var.name}",
             )

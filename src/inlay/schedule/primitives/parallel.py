@@ -79,9 +79,7 @@ def _is_apart(found: list[BlockAccess], loop: For) -> bool:
     if any(x.block is not first.block or x.indices != first.indices for x in found):
         return False
     named = {x.atom for x in _stored_at(first.block, first.buffer)}
-    return all(
-        i.sym in named for i in first.block.iters if i.kind is IterKind.SPATIAL and i.extent != 1
-    )
+    return all(i.sym in named for i in first.block.iters if i.kind is IterKind.SPATIAL and i.extent != 1)
 
 
 def _stored_at(block: Block, buffer: Buffer) -> tuple[Int, ...]:

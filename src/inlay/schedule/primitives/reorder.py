@@ -77,9 +77,7 @@ def _require_independent_extents(new: list[For]) -> None:
         inner = {y.var for y in new[i:]}
         for e in (x.lo, x.extent):
             if any(v in inner for v in symbols(e)):
-                raise illegal(
-                    "extent", f"found the range of {x.var.name} to depend on a loop inside it"
-                )
+                raise illegal("extent", f"found the range of {x.var.name} to depend on a loop inside it")
         if x.kind is LoopKind.VECTOR and i + 1 < len(new):
             raise illegal("kind", f"found vector loop {x.var.name} around another loop")
         if x.kind is LoopKind.PARALLEL and i:

@@ -55,10 +55,7 @@ def rfactor(s: Schedule, block: str, lanes: Sequence[str]) -> str:
     target = update.store.buffer
     sizes = tuple(x.extent for x in chosen)
     partial = Buffer(
-        s.fresh_name(f"{target.name}_{block}"),
-        (*target.shape, *sizes),
-        target.dtype,
-        Scope.WORKSPACE,
+        s.fresh_name(f"{target.name}_{block}"), (*target.shape, *sizes), target.dtype, Scope.WORKSPACE
     )
     name = s.fresh_name(f"{block}_lanes")
     many = _many(name, old, update, inner, chosen, partial)
@@ -75,9 +72,7 @@ def rfactor(s: Schedule, block: str, lanes: Sequence[str]) -> str:
     return name
 
 
-def _reduction_loops(
-    s: Schedule, block: Block, lanes: Sequence[str]
-) -> tuple[list[For], list[For]]:
+def _reduction_loops(s: Schedule, block: Block, lanes: Sequence[str]) -> tuple[list[For], list[For]]:
     """Return the loops that a block reduces over, outermost first, and those that become lanes."""
     around = _loops_around(s, block.name)
     reducing = iter_symbols(block, IterKind.REDUCE)
@@ -132,12 +127,7 @@ def _many(
     lets = tuple(type(x)(x.sym, body.scalar(x.value), x.body) for x in update.lets)
     init = Store(partial, at, identity(update.op, partial.dtype))
     return Block(
-        name,
-        tuple(iters),
-        tuple(bindings),
-        with_lets(lets, Store(partial, at, value)),
-        init,
-        old.predicate,
+        name, tuple(iters), tuple(bindings), with_lets(lets, Store(partial, at, value)), init, old.predicate
     )
 
 

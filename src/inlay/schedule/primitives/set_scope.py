@@ -79,11 +79,7 @@ def _require_self_contained(found: list[BlockAccess], loop: For | None, what: st
     for x in found:
         if x.writes:
             continue
-        earlier = [
-            w
-            for w in writes
-            if w.order < x.order or (w.block is x.block and _starts_inside(x, loop))
-        ]
+        earlier = [w for w in writes if w.order < x.order or (w.block is x.block and _starts_inside(x, loop))]
         earlier = [w for w in earlier if _writes_all(w)]
         if not any(covers(regions[id(w)], regions[id(x)], x.buffer.shape) for w in earlier):
             raise illegal(

@@ -88,9 +88,7 @@ def split_cascade(s: Schedule, loop: str, tiles: Sequence[int]) -> tuple[Copy, .
 
 def loops_in_extent(s: Schedule, loop: For) -> list[Sym]:
     """Return the loop variables that the extent of a loop mentions."""
-    from_loops = {
-        p.stmt.var for p in s.loop_place(loop.var.name).above() if isinstance(p.stmt, For)
-    }
+    from_loops = {p.stmt.var for p in s.loop_place(loop.var.name).above() if isinstance(p.stmt, For)}
     return [x for x in symbols(loop.extent) if x in from_loops]
 
 

@@ -31,9 +31,7 @@ def vectorize(s: Schedule, loop: str) -> None:
     place, old = s.loop_place(loop), s.loop(loop)
     require_serial(old)
     if old.extent.value is None:
-        raise illegal(
-            "not-constant", f"found extent {old.extent} of {loop}", hint="split the loop first"
-        )
+        raise illegal("not-constant", f"found extent {old.extent} of {loop}", hint="split the loop first")
     _require_blocks_only(old.body)
     require_independent(s, old)
     s.replace(place, For(old.var, old.lo, old.extent, LoopKind.VECTOR, old.body, old.note))

@@ -156,9 +156,7 @@ def _inline_padding(s: Schedule, block: str) -> list[str]:
 
 def _is_padding(value: Scalar) -> TypeGuard[Select]:
     """Whether a value is a number in some places; what chooses between tensors is a copy instead."""
-    return isinstance(value, Select) and any(
-        isinstance(x, Lit) for x in (value.then, value.otherwise)
-    )
+    return isinstance(value, Select) and any(isinstance(x, Lit) for x in (value.then, value.otherwise))
 
 
 def _value(b: Block) -> Scalar:
@@ -331,9 +329,7 @@ def _micro_kernel(s: Schedule, tile: Copy, temporary: str, block: str, *, crosse
     if crosses:
         # Tests of window against line are settled when code is emitted, if both are written out.
         for loop in reducing:
-            tested = any(
-                s.loop(loop).var in symbols(d) for d in _distances(s.block(block).predicate)
-            )
+            tested = any(s.loop(loop).var in symbols(d) for d in _distances(s.block(block).predicate))
             if tested and s.loop(loop).kind is LoopKind.SERIAL and s.loop(loop).extent.value:
                 unroll(s, loop)
 

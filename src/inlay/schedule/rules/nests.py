@@ -155,9 +155,7 @@ def parallelize(s: Schedule, loop: str) -> bool:
     outermost = s.loop(loop)
     per_iteration = work(outermost.body)
     count = outermost.extent.value
-    if count is not None and (
-        count < 2 or (per_iteration or PARALLEL_WORK) * count < PARALLEL_WORK
-    ):
+    if count is not None and (count < 2 or (per_iteration or PARALLEL_WORK) * count < PARALLEL_WORK):
         return False
     if outermost.kind is not LoopKind.SERIAL:
         return False

@@ -335,14 +335,7 @@ def _log_softmax(matched: RuleMatch) -> Expr | None:
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "div": (_norm, _softmax, _late_hard_swish, _clip_gate),
-    "mul": (
-        _norm,
-        _gelu,
-        _gated("sigmoid", "silu"),
-        _hard_swish,
-        _clip_gate,
-        _scaled_norm,
-    ),
+    "mul": (_norm, _gelu, _gated("sigmoid", "silu"), _hard_swish, _clip_gate, _scaled_norm),
     "add": (_biased_norm,),
     "reciprocal": (_sigmoid,),
     "log": (_log_softmax,),

@@ -44,8 +44,7 @@ def _batch_norm(matched: RuleMatch) -> Expr | None:
     dtype = matched.type.dtype
     shape = (-1, *(1,) * behind)
     constants = [
-        make.const(v.reshape(shape), dtype, matched.call.span, matched.call.place)
-        for v in (factor, offset)
+        make.const(v.reshape(shape), dtype, matched.call.span, matched.call.place) for v in (factor, offset)
     ]
     product = matched.bind("mul", (x, constants[0]))
     return matched.make("add", (product, constants[1]))

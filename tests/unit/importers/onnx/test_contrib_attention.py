@@ -41,26 +41,38 @@ CASES: dict[str, tuple[str, list[np.ndarray | None], dict[str, Any], int]] = {
     "causal": ("Attention", [X, W, BIAS], {"unidirectional": 1, "scale": 0.3}, 1),
     "past": ("Attention", [X, W, BIAS, None, real(2, B, N, P, H)], {"unidirectional": 1}, 2),
     "scores": ("Attention", [X, W, None, None, None, real(1, N, S, S)], {}, 1),
-    "sizes": ("Attention", [X, real(5, 2 * D + 6), real(2 * D + 6)],
-              {"qkv_hidden_sizes": [D, D, 6]}, 1),
-    "quantized": ("QAttention", [Q8, W8, BIAS, SCALE, SCALE, None, ZERO, np.array(0, np.int8)],
-                  {}, 1),
-    "quantized columns": ("QAttention", [Q8, W8, BIAS, SCALE, real(3 * D) ** 2 / 50, MASK, ZERO,
-                                         np.zeros(3 * D, np.int8)], {"unidirectional": 1}, 1),
+    "sizes": ("Attention", [X, real(5, 2 * D + 6), real(2 * D + 6)], {"qkv_hidden_sizes": [D, D, 6]}, 1),
+    "quantized": ("QAttention", [Q8, W8, BIAS, SCALE, SCALE, None, ZERO, np.array(0, np.int8)], {}, 1),
+    "quantized columns": (
+        "QAttention",
+        [Q8, W8, BIAS, SCALE, real(3 * D) ** 2 / 50, MASK, ZERO, np.zeros(3 * D, np.int8)],
+        {"unidirectional": 1},
+        1,
+    ),
     "cross": ("MultiHeadAttention", [QUERY, KEY, VALUE], {}, 1),
-    "cross bias": ("MultiHeadAttention", [QUERY, KEY, VALUE, real(3 * D), ints([1, 1, 0, 1], [1] * 4)],
-                   {}, 1),
+    "cross bias": (
+        "MultiHeadAttention",
+        [QUERY, KEY, VALUE, real(3 * D), ints([1, 1, 0, 1], [1] * 4)],
+        {},
+        1,
+    ),
     "heads": ("MultiHeadAttention", [QUERY, real(B, N, T, H), real(B, N, T, H)], {}, 1),
-    "own past": ("MultiHeadAttention",
-                 [QUERY, real(B, S, D), real(B, S, D), None, None, None, real(B, N, P, H),
-                  real(B, N, P, H)], {"unidirectional": 1}, 3),
+    "own past": (
+        "MultiHeadAttention",
+        [QUERY, real(B, S, D), real(B, S, D), None, None, None, real(B, N, P, H), real(B, N, P, H)],
+        {"unidirectional": 1},
+        3,
+    ),
     "added": ("MultiHeadAttention", [QUERY, KEY, VALUE, None, None, real(1, N, S, T)], {}, 1),
     "turned": ("RotaryEmbedding", [QUERY, np.array([[0, 2, 5], [1, 7, 3]]), COS, SIN], {}, 1),
-    "turned from": ("RotaryEmbedding", [real(B, N, S, H), np.array([4]), COS, SIN],
-                    {"interleaved": 1}, 1),
-    "turned in part": ("RotaryEmbedding", [QUERY, np.array([0]), COS[:, :1], SIN[:, :1]],
-                       {"rotary_embedding_dim": 2, "num_heads": N}, 1),
-}  # fmt: skip
+    "turned from": ("RotaryEmbedding", [real(B, N, S, H), np.array([4]), COS, SIN], {"interleaved": 1}, 1),
+    "turned in part": (
+        "RotaryEmbedding",
+        [QUERY, np.array([0]), COS[:, :1], SIN[:, :1]],
+        {"rotary_embedding_dim": 2, "num_heads": N},
+        1,
+    ),
+}
 
 
 def made(case: str) -> tuple[Any, dict[str, np.ndarray]]:
@@ -93,9 +105,7 @@ def made(case: str) -> tuple[Any, dict[str, np.ndarray]]:
 @pytest.mark.parametrize("case", CASES)
 def test_as_onnxruntime(case: str) -> None:
     m, inputs = made(case)
-    session = onnxruntime.InferenceSession(
-        m.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"])
     found = run(load(m), inputs).values()
     for got, want in zip(found, session.run(None, inputs), strict=True):
         np.testing.assert_allclose(got, want, atol=1e-4)

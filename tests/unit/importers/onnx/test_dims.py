@@ -9,8 +9,23 @@ from onnx import helper
 from inlay.importers.onnx.protos import dim_name
 from tests.unit.importers.onnx.models import load, model, run, value
 
-PLACEHOLDERS = ["", "?", "??", "*", "-", " ", "-1", " -1 ", "None", "none", "NULL", "unknown", "unk",
-                "dynamic", "any"]  # fmt: skip
+PLACEHOLDERS = [
+    "",
+    "?",
+    "??",
+    "*",
+    "-",
+    " ",
+    "-1",
+    " -1 ",
+    "None",
+    "none",
+    "NULL",
+    "unknown",
+    "unk",
+    "dynamic",
+    "any",
+]
 NAMES = ["n", "batch", "a.b", "unk__6", "DynamicDimension.0", "batch size", "2*n", "长度", "Nones", "0"]
 
 
@@ -45,9 +60,11 @@ def test_names_of_axes_without_one_are_no_other_axis_name() -> None:
 
 def test_an_axis_without_a_name_may_be_repeated() -> None:
     m = model(
-        [helper.make_node("Add", ["x", "w"], ["y"])], [value("x", ["?", 1])], [value("y", None)],
+        [helper.make_node("Add", ["x", "w"], ["y"])],
+        [value("x", ["?", 1])],
+        [value("y", None)],
         {"w": np.arange(12, dtype=np.float32).reshape(4, 3)},
-    )  # fmt: skip
+    )
     x = np.ones((1, 1), np.float32)
     assert run(m, {"x": x})["y"].shape == (4, 3)
 

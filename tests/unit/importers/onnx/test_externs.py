@@ -29,9 +29,12 @@ def load(m, *externs: Extern):
 
 def scale(name: str, **given) -> Extern:
     return extern(
-        name, RULE, python=lambda x, by, mode, axes, on, ws: x * np.float32(by + len(axes) + on + ws[0]),
-        attributes={"by": 1.0, "mode": "m", "axes": (1, 2), "on": False, "ws": (0.0,)}, **given,
-    )  # fmt: skip
+        name,
+        RULE,
+        python=lambda x, by, mode, axes, on, ws: x * np.float32(by + len(axes) + on + ws[0]),
+        attributes={"by": 1.0, "mode": "m", "axes": (1, 2), "on": False, "ws": (0.0,)},
+        **given,
+    )
 
 
 @pytest.mark.parametrize("name", ["com.acme.Scale", "Scale"])
@@ -47,8 +50,11 @@ def test_attributes_are_passed_through(name):
 
 
 def test_several_results_and_branches(tmp_path):
-    two = extern("com.acme.Two", "(x: Tensor[n, f32]) -> (Tensor[n, f32], Tensor[n, f32])",
-                 python=lambda x: (x + 1, x * 2))  # fmt: skip
+    two = extern(
+        "com.acme.Two",
+        "(x: Tensor[n, f32]) -> (Tensor[n, f32], Tensor[n, f32])",
+        python=lambda x: (x + 1, x * 2),
+    )
     m = custom(
         helper.make_node("Two", ["x"], ["a", "b"], domain="com.acme"),
         helper.make_node("Two", ["b"], ["c"], domain="com.acme"),

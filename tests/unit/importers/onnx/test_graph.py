@@ -27,9 +27,7 @@ def operators(e: Expr) -> list[str]:
 
 def test_named_axes_are_one_symbol():
     m = model(
-        [node("Add", ["x", "y"], ["z"])],
-        [value("x", ["n", 3]), value("y", ["n", 3])],
-        [value("z", ["n", 3])],
+        [node("Add", ["x", "y"], ["z"])], [value("x", ["n", 3]), value("y", ["n", 3])], [value("z", ["n", 3])]
     )
     main = load(m).functions["main"]
     x, y = (p.type for p in main.params)
@@ -41,9 +39,7 @@ def test_named_axes_are_one_symbol():
 
 def test_unnamed_axes_are_related_by_a_check():
     m = model(
-        [node("Add", ["x", "y"], ["z"])],
-        [value("x", [None]), value("y", [None])],
-        [value("z", [None])],
+        [node("Add", ["x", "y"], ["z"])], [value("x", [None]), value("y", [None])], [value("z", [None])]
     )
     assert "check_shape" in operators(load(m).functions["main"].body)
     a = np.arange(3, dtype=np.float32)
@@ -62,11 +58,7 @@ def test_shape_arithmetic_disappears():
         nodes,
         [value("x", ["n", 4, 6])],
         [value("y", ["n", 24])],
-        {
-            "zero": np.array(0, np.int64),
-            "axis": np.array([0], np.int64),
-            "minus": np.array([-1], np.int64),
-        },
+        {"zero": np.array(0, np.int64), "axis": np.array([0], np.int64), "minus": np.array([-1], np.int64)},
     )
     module = load(m)
     assert operators(module.functions["main"].body) == ["reshape"]
@@ -116,15 +108,8 @@ def test_cycle_is_refused():
 def test_branches_see_names_around_them_and_stay_branches():
     then = helper.make_graph([node("Neg", ["x"], ["t"])], "then", [], [value("t", ["n"])])
     other = helper.make_graph([node("Add", ["x", "y"], ["e"])], "else", [], [value("e", ["n"])])
-    nodes = [
-        node("Relu", ["x"], ["y"]),
-        node("If", ["c"], ["z"], then_branch=then, else_branch=other),
-    ]
-    m = model(
-        nodes,
-        [value("x", ["n"]), value("c", [], TensorProto.BOOL)],
-        [value("z", ["n"])],
-    )
+    nodes = [node("Relu", ["x"], ["y"]), node("If", ["c"], ["z"], then_branch=then, else_branch=other)]
+    m = model(nodes, [value("x", ["n"]), value("c", [], TensorProto.BOOL)], [value("z", ["n"])])
     module = load(m)
     assert any(isinstance(e, If) for e in postorder(module.functions["main"].body))
     x = np.array([1, -2, 3], np.float32)
@@ -145,11 +130,7 @@ def _loop_model(*, with_condition: bool) -> onnx.ModelProto:
     body = helper.make_graph(
         body_nodes,
         "body",
-        [
-            value("i", [], TensorProto.INT64),
-            value("go", [], TensorProto.BOOL),
-            value("acc", ["n"]),
-        ],
+        [value("i", [], TensorProto.INT64), value("go", [], TensorProto.BOOL), value("acc", ["n"])],
         [value(out, [], TensorProto.BOOL), value("next", ["n"]), value("row", ["n"])],
     )
     return model(
@@ -180,16 +161,9 @@ def test_loop_that_runs_no_time():
 
 def test_loop_that_grows_a_carried_value():
     body = helper.make_graph(
-        [
-            node("Concat", ["acc", "acc1"], ["next"], axis=0),
-            node("Identity", ["go"], ["more"]),
-        ],
+        [node("Concat", ["acc", "acc1"], ["next"], axis=0), node("Identity", ["go"], ["more"])],
         "body",
-        [
-            value("i", [], TensorProto.INT64),
-            value("go", [], TensorProto.BOOL),
-            value("acc", ["k", 2]),
-        ],
+        [value("i", [], TensorProto.INT64), value("go", [], TensorProto.BOOL), value("acc", ["k", 2])],
         [value("more", [], TensorProto.BOOL), value("next", ["k2", 2])],
     )
     m = model(
@@ -220,11 +194,7 @@ def test_scan_reads_and_stacks_in_both_directions():
         scan_output_directions=[1],
         scan_output_axes=[1],
     )
-    m = model(
-        [scan],
-        [value("h0", [2]), value("xs", [2, "t"])],
-        [value("h", [2]), value("os", [2, "t"])],
-    )
+    m = model([scan], [value("h0", [2]), value("xs", [2, "t"])], [value("h", [2]), value("os", [2, "t"])])
     xs = np.arange(8, dtype=np.float32).reshape(2, 4)
     out = run(m, {"h0": np.zeros(2, np.float32), "xs": xs})
     sums = np.cumsum(xs[:, ::-1], axis=1)
@@ -237,9 +207,14 @@ def test_local_functions_are_expanded_with_their_attributes():
     attribute = leaky.attribute.add()
     attribute.name, attribute.ref_attr_name, attribute.type = "alpha", "slope", 1
     function = helper.make_function(
-        "local", "twice", ["a"], ["c"], [leaky, node("Add", ["b", "b"], ["c"])],
-        [helper.make_opsetid("", 17)], ["slope"],
-    )  # fmt: skip
+        "local",
+        "twice",
+        ["a"],
+        ["c"],
+        [leaky, node("Add", ["b", "b"], ["c"])],
+        [helper.make_opsetid("", 17)],
+        ["slope"],
+    )
     m = model(
         [node("twice", ["x"], ["y"], domain="local", slope=0.5)],
         [value("x", [2])],
@@ -253,14 +228,15 @@ def test_local_functions_are_expanded_with_their_attributes():
 
 def test_a_function_that_calls_itself_is_refused():
     function = helper.make_function(
-        "local", "f", ["a"], ["b"], [node("f", ["a"], ["b"], domain="local")],
+        "local",
+        "f",
+        ["a"],
+        ["b"],
+        [node("f", ["a"], ["b"], domain="local")],
         [helper.make_opsetid("local", 1)],
-    )  # fmt: skip
+    )
     m = model(
-        [node("f", ["x"], ["y"], domain="local")],
-        [value("x", [2])],
-        [value("y", [2])],
-        functions=[function],
+        [node("f", ["x"], ["y"], domain="local")], [value("x", [2])], [value("y", [2])], functions=[function]
     )
     m.opset_import.append(helper.make_opsetid("local", 1))
     with pytest.raises(CompileError) as failure:
@@ -274,9 +250,8 @@ def test_external_data_stays_in_its_folder(tmp_path, location):
     folder = tmp_path / "model"
     folder.mkdir()
     m = model(
-        [node("Add", ["x", "w"], ["y"])], [value("x", [4])], [value("y", [4])],
-        {"w": np.zeros(4, np.float32)},
-    )  # fmt: skip
+        [node("Add", ["x", "w"], ["y"])], [value("x", [4])], [value("y", [4])], {"w": np.zeros(4, np.float32)}
+    )
     w = m.graph.initializer[0]
     w.ClearField("raw_data")
     w.data_location = TensorProto.EXTERNAL
@@ -291,12 +266,8 @@ def test_external_data_stays_in_its_folder(tmp_path, location):
 
 def test_external_data_is_read(tmp_path):
     w = np.arange(4, dtype=np.float32)
-    m = model(
-        [node("Add", ["x", "w"], ["y"])], [value("x", [4])], [value("y", [4])], {"w": w}
-    )  # fmt: skip
-    onnx.save_model(
-        m, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0
-    )
+    m = model([node("Add", ["x", "w"], ["y"])], [value("x", [4])], [value("y", [4])], {"w": w})
+    onnx.save_model(m, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
     module = load_model(tmp_path / "m.onnx", table())
     np.testing.assert_array_equal(run(module, {"x": w})["y"], w + w)
     (tmp_path / "w.bin").write_bytes(b"")
@@ -319,9 +290,7 @@ def test_missing_file_is_named():
 
 
 def test_spans_name_the_node():
-    m = model(
-        [node("Relu", ["x"], ["y"], name="act")], [value("x", [2])], [value("y", [2])]
-    )  # fmt: skip
+    m = model([node("Relu", ["x"], ["y"], name="act")], [value("x", [2])], [value("y", [2])])
     body = load(m).functions["main"].body
     assert isinstance(body, Call | Let)
     spans = {e.span.name for e in postorder(body) if not isinstance(e, Const | OpRef)}

@@ -43,8 +43,7 @@ def test_limits_are_options(tmp_path):
 
 def test_a_tensor_beyond_the_limit(tmp_path):
     w = np.ones((4, 4), np.float32)
-    m = model([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", [4])],
-              [value("y", [4, 4])], {"w": w})  # fmt: skip
+    m = model([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", [4])], [value("y", [4, 4])], {"w": w})
     path = written(tmp_path, m)
     load(path, max_tensor_bytes=64)
     assert "tensor 'w' of shape [4, 4] has more than 63 bytes" in refusal(path, max_tensor_bytes=63)
@@ -52,8 +51,7 @@ def test_a_tensor_beyond_the_limit(tmp_path):
 
 def external(tmp_path, **entries: str) -> str:
     (tmp_path / "data").write_bytes(bytes(16))
-    w = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4],
-                    data_location=TensorProto.EXTERNAL)  # fmt: skip
+    w = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
     for key, text in entries.items():
         w.external_data.add(key=key, value=text)
     m = model([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", [4])], [value("y", [4])])
@@ -63,12 +61,21 @@ def external(tmp_path, **entries: str) -> str:
 
 @pytest.mark.parametrize(
     "entries",
-    [{"location": ""}, {"location": "\0"}, {"location": "a" * 5000}, {"location": "."},
-     {"location": "/etc/passwd"}, {"location": "../data"}, {"location": "link"}, {},
-     {"location": "data", "length": "-5"}, {"location": "data", "offset": "-1"},
-     {"location": "data", "length": "9" * 30},
-     {"location": "data", "offset": "x"}],
-)  # fmt: skip
+    [
+        {"location": ""},
+        {"location": "\0"},
+        {"location": "a" * 5000},
+        {"location": "."},
+        {"location": "/etc/passwd"},
+        {"location": "../data"},
+        {"location": "link"},
+        {},
+        {"location": "data", "length": "-5"},
+        {"location": "data", "offset": "-1"},
+        {"location": "data", "length": "9" * 30},
+        {"location": "data", "offset": "x"},
+    ],
+)
 def test_external_data_that_is_not_in_the_folder(tmp_path, entries):
     (tmp_path / "link").symlink_to("/etc/passwd")
     assert "import.external-data" in external(tmp_path, **entries)
@@ -76,8 +83,7 @@ def test_external_data_that_is_not_in_the_folder(tmp_path, entries):
 
 def test_constants_that_double_are_left_for_the_run():
     count = 24
-    nodes = [helper.make_node("Concat", [f"c{i}", f"c{i}"], [f"c{i + 1}"], axis=0)
-             for i in range(count)]  # fmt: skip
+    nodes = [helper.make_node("Concat", [f"c{i}", f"c{i}"], [f"c{i + 1}"], axis=0) for i in range(count)]
     nodes.append(helper.make_node("ReduceSum", [f"c{count}"], ["y"], keepdims=0))
     m = model(nodes, [], [value("y", [])], {"c0": np.ones(2000, np.float32)})
     program = compilation(import_(m)).program
@@ -90,8 +96,9 @@ def import_(m: onnx.ModelProto) -> Module:
 
 def test_memory_is_asked_for_at_run_time_only():
     sizes = np.array([1 << 40], np.int64)
-    m = model([helper.make_node("Expand", ["x", "s"], ["y"])], [value("x", [1])],
-              [value("y", None)], {"s": sizes})  # fmt: skip
+    m = model(
+        [helper.make_node("Expand", ["x", "s"], ["y"])], [value("x", [1])], [value("y", None)], {"s": sizes}
+    )
     exe = inlay.compile(import_(m))
     with pytest.raises(RunError, match=r"run\.out-of-memory"):
         exe(np.ones(1, np.float32))

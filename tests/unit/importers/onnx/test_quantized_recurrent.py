@@ -35,9 +35,13 @@ def lstm(direction: str, *, per_column: bool, lengths: bool, unsigned: bool):
     }
     names = ["x", "w", "r", "b", "lengths" if lengths else "", "h", "c", ""]
     node = helper.make_node(
-        "DynamicQuantizeLSTM", [*names, "ws", "wz", "rs", "rz"], ["y", "yh", "yc"],
-        domain="com.microsoft", direction=direction, hidden_size=HIDDEN,
-    )  # fmt: skip
+        "DynamicQuantizeLSTM",
+        [*names, "ws", "wz", "rs", "rz"],
+        ["y", "yh", "yc"],
+        domain="com.microsoft",
+        direction=direction,
+        hidden_size=HIDDEN,
+    )
     if lengths:
         fixed["lengths"] = np.array([6, 3], np.int32)
     shape: list[int | str | None] = ["steps", BATCH, INPUTS]
@@ -49,17 +53,14 @@ def lstm(direction: str, *, per_column: bool, lengths: bool, unsigned: bool):
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize(
-    ("per_column", "lengths", "unsigned"),
-    [(False, False, False), (True, False, False), (False, True, True)],
+    ("per_column", "lengths", "unsigned"), [(False, False, False), (True, False, False), (False, True, True)]
 )
 def test_as_onnxruntime(direction: str, per_column: bool, lengths: bool, unsigned: bool) -> None:
     m = lstm(direction, per_column=per_column, lengths=lengths, unsigned=unsigned)
     x = np.random.default_rng(1).standard_normal((STEPS, BATCH, INPUTS)).astype(np.float32)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        m.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(m.SerializeToString(), options, providers=["CPUExecutionProvider"])
     wanted = session.run(None, {"x": x})
     for got, want in zip(run(load(m), {"x": x}).values(), wanted, strict=True):
         np.testing.assert_allclose(got, want, atol=2e-3)

@@ -71,6 +71,7 @@ def test_agrees_with_onnxruntime(seed):
 def test_products_with_the_inputs_are_made_before_the_loop():
     m, _ = random_case(3)
     main = load(m).functions["main"]
-    calls = [e.callee.op.name for e in postorder(main.body)
-             if isinstance(e, Call) and isinstance(e.callee, OpRef)]  # fmt: skip
+    calls = [
+        e.callee.op.name for e in postorder(main.body) if isinstance(e, Call) and isinstance(e.callee, OpRef)
+    ]
     assert calls.index("matmul") < calls.index("get_row")

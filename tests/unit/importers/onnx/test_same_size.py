@@ -17,9 +17,7 @@ WINDOW = {"kernel_shape": [3, 2], "strides": [2, 2]}
 
 def theirs(m, inputs):
     m.ir_version = 9
-    session = onnxruntime.InferenceSession(
-        m.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"])
     return session.run(None, inputs)[0]
 
 
@@ -56,8 +54,7 @@ def scaled(coordinates: str, scale: float, mode: str = "linear"):
 
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
 @pytest.mark.parametrize(
-    ("coordinates", "scale"),
-    [("half_pixel", 1.2345678), ("asymmetric", 0.3), ("align_corners", 2.0)],
+    ("coordinates", "scale"), [("half_pixel", 1.2345678), ("asymmetric", 0.3), ("align_corners", 2.0)]
 )
 def test_scales_of_sizes_that_are_not_known(coordinates: str, scale: float, mode: str) -> None:
     m = scaled(coordinates, scale, mode)
@@ -74,9 +71,7 @@ def test_corners_are_not_aligned_where_sizes_are_rounded() -> None:
 
 def test_a_dim_of_one_that_only_the_program_knows_adapts() -> None:
     node = helper.make_node("Expand", ["x", "s"], ["y"])
-    m = model(
-        [node], [value("x", ["n", 3]), value("s", [3], TensorProto.INT64)], [value("y", None)]
-    )
+    m = model([node], [value("x", ["n", 3]), value("s", [3], TensorProto.INT64)], [value("y", None)])
     module = load(m)
     for n, shape in ((1, [2, 5, 3]), (5, [2, 1, 1]), (5, [1, 5, 3]), (1, [2, 0, 1])):
         inputs = {"x": RNG.standard_normal((n, 3)).astype(np.float32), "s": np.array(shape)}

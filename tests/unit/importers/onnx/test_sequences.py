@@ -33,11 +33,7 @@ def reference(proto: onnx.ModelProto, inputs: Mapping[str, Any]) -> list[Any]:
 
 def equal(got: Any, want: Any) -> bool:
     if isinstance(want, list):
-        return (
-            isinstance(got, list)
-            and len(got) == len(want)
-            and all(map(equal, got, want))
-        )
+        return isinstance(got, list) and len(got) == len(want) and all(map(equal, got, want))
     if want is None or got is None:
         return want is got
     return got.shape == want.shape and got.dtype == want.dtype and np.allclose(got, want)

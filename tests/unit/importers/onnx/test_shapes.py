@@ -62,10 +62,7 @@ def test_choices_of_known_sizes_have_the_rank_that_they_broadcast_to(condition, 
 
 
 def test_known_sizes_compared_with_nothing_are_nothing() -> None:
-    nodes = [
-        helper.make_node("Shape", ["x"], ["n"]),
-        helper.make_node("Equal", ["n", "none"], ["y"]),
-    ]
+    nodes = [helper.make_node("Shape", ["x"], ["n"]), helper.make_node("Equal", ["n", "none"], ["y"])]
     constants = {"none": np.zeros(0, np.int64)}
     m = model(nodes, [value("x", ["n"])], [value("y", None, TensorProto.BOOL)], constants)
     assert run(m, {"x": np.zeros(3, np.float32)})["y"].shape == (0,)

@@ -46,9 +46,7 @@ def test_real_one_sided_padded_and_cut(length: int | None) -> None:
     x = RNG.standard_normal((3, 9, 1)).astype(np.float32)
     want = pairs(np.fft.rfft(x[..., 0], n=length))
     for shape in ([3, 9, 1], ["b", "n", 1]):
-        np.testing.assert_allclose(
-            transformed(x, shape, length=length, onesided=1), want, atol=1e-4
-        )
+        np.testing.assert_allclose(transformed(x, shape, length=length, onesided=1), want, atol=1e-4)
 
 
 @pytest.mark.parametrize("length", [None, 9, 6, 20])
@@ -84,9 +82,7 @@ def test_short_time(onesided: int, parts: int) -> None:
 
 def theirs(m, inputs: dict[str, np.ndarray]) -> np.ndarray:
     m.ir_version = 9
-    session = onnxruntime.InferenceSession(
-        m.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"])
     return session.run(None, inputs)[0]
 
 
@@ -111,10 +107,13 @@ def test_short_time_of_sizes_that_the_program_computes(parts: int, has_window: b
     }
     given = {n: inputs[n] for n in names if n}
     declared = [
-        value(n, ["b", "n", parts] if n == "x" else ["w"] * a.ndim, TensorProto.INT64
-              if a.dtype == np.int64 else TensorProto.FLOAT)
+        value(
+            n,
+            ["b", "n", parts] if n == "x" else ["w"] * a.ndim,
+            TensorProto.INT64 if a.dtype == np.int64 else TensorProto.FLOAT,
+        )
         for n, a in given.items()
-    ]  # fmt: skip
+    ]
     m = model([node], declared, [value("y", None)])
     np.testing.assert_allclose(run(m, given)["y"], theirs(m, given), atol=1e-4)
 
@@ -144,9 +143,11 @@ def test_mel_weights_compiled() -> None:
         helper.make_node("MelWeightMatrix", ["bins", "n", "rate", "low", "high"], ["y"]),
     ]
     fixed = {
-        "bins": np.array(4), "rate": np.array(8000), "low": np.array(20, np.float32),
+        "bins": np.array(4),
+        "rate": np.array(8000),
+        "low": np.array(20, np.float32),
         "high": np.array(3500, np.float32),
-    }  # fmt: skip
+    }
     m = model(nodes, [value("x", ["n"])], [value("y", None)], fixed)
     x = {"x": np.zeros(64, np.float32)}
     found = inlay.compile(load(m), cache="none").run(x)["y"]

@@ -30,7 +30,6 @@ def test_bounds(start, end, step, left, given):
     inputs = [value("x", ["n" if given == "size" else 5], TensorProto.INT64)]
     if given == "data":
         inputs += [value(n, [1], TensorProto.INT64) for n in NAMES]
-    m = model([node], inputs, [value("y", [None], TensorProto.INT64)],
-              {} if given == "data" else numbers)  # fmt: skip
+    m = model([node], inputs, [value("y", [None], TensorProto.INT64)], {} if given == "data" else numbers)
     found = run(m, {"x": x, **(numbers if given == "data" else {})})["y"]
     assert found.tolist() == left
