@@ -11,8 +11,10 @@ padding are counted, whether they are done or not.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -20,7 +22,6 @@ from inlay.arith.dtype import F32
 from inlay.arith.expr import Int, evaluate, fresh, to_int
 from inlay.codegen.image import link
 from inlay.codegen.llvm_generator import compile_function
-from inlay.codegen.native import MappedImage
 from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.loop.from_te import from_te
@@ -34,6 +35,10 @@ from inlay.ops.table import table
 from inlay.schedule.choose import schedule_function
 from inlay.schedule.rules.contraction import panel_width
 from measure import Report
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.mapped_image import MappedImage
 
 GEMMS = [
     (512, 512, 512),

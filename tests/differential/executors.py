@@ -33,6 +33,7 @@ from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.scalar import Reduce
 from inlay.loop.verify import verify
 from inlay.ops._define import FusionPattern, OpDef, Sample
+from tests.symbolic import symbolic_types
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Setup:
 
 
 def prepare(d: OpDef, sample: Sample, *, symbolic: bool) -> Setup:
-    types, dims = sample.symbolic_types() if symbolic else (sample.types(), {})
+    types, dims = symbolic_types(sample) if symbolic else (sample.types(), {})
     result = d.op.type_rule(context(types, dims), sample.attrs, types)
     result = result.body if isinstance(result, ExistsType) else result
     fields = result.fields if isinstance(result, TupleType) else (result,)

@@ -10,12 +10,12 @@ from inlay.analysis.infer_types import infer_types
 from inlay.api import compilation
 from inlay.arith.dtype import F32
 from inlay.base.diagnostics import RunError
-from inlay.bytecode.disasm import listing
 from inlay.interp.tensor import evaluate
 from inlay.ir.parser import parse_module
 from inlay.ops._samples import ints, noise
 from inlay.ops.table import table
 from inlay.runtime.session import executable_of
+from tests.unit.bytecode.disasm import listing
 
 X = noise((5, 3), F32, seed="outside")
 ONE = np.ones(2, np.float32)

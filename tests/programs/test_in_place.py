@@ -10,7 +10,6 @@ import pytest
 
 from inlay.analysis.infer_types import infer_types
 from inlay.api import compilation
-from inlay.bytecode.disasm import listing
 from inlay.interp.tensor import evaluate
 from inlay.ir.module import Module
 from inlay.ir.parser import parse_module
@@ -20,6 +19,7 @@ from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
 from inlay.transforms import to_anf
 from tests.python_kernels import callbacks_of, compile_with_python_kernels
+from tests.unit.bytecode.disasm import listing
 
 CACHE = """
 fn main<n, m>(x: Tensor[1, 4, f32], cache: Tensor[n, 4, f32], turns: Tensor[m, i64]) {{

@@ -14,7 +14,6 @@ import inlay
 from inlay.analysis.blocks import nested, operands
 from inlay.base.diagnostics import CompileError
 from inlay.ir import make
-from inlay.ir.device_of import place_of
 from inlay.ir.expr import Call, Const, Expr, Function, GlobalVar, If, Match, OpRef, Tuple, Var
 from inlay.ir.module import Module
 from inlay.ir.place import Origin, Place
@@ -31,6 +30,7 @@ from inlay.placement import plan_places
 from inlay.placement.infer.capability import capability_of
 from inlay.placement.plan_places import Choice, plan
 from inlay.transforms import eliminate_common, eliminate_dead, fold_constants, fuse_ops, simplify_algebra
+from tests.device_of import place_of
 from tests.differential.machines import draw_board
 from tests.differential.onnx_draw import Draw
 from tests.examples import examples

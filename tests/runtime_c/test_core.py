@@ -14,7 +14,6 @@ import inlay
 from inlay.base.diagnostics import CompileError, RunError
 from inlay.bytecode import container, writer
 from inlay.bytecode.builder import ProgramBuilder
-from inlay.bytecode.document import c_table, markdown_table
 from inlay.bytecode.isa import DTYPE_CODES, Kind
 from inlay.bytecode.program import AccessCode, Constant, CopyBody, DeviceRecord, Entry, Kernel
 from inlay.bytecode.spec import Dim, TensorSpec
@@ -29,6 +28,7 @@ from tests.unit.bytecode.test_container import reseal
 from tests.unit.runtime.generate import CALLBACKS, Generator
 from tests.unit.runtime.generate_flow import FlowGenerator
 from tests.unit.runtime.test_agreement import ARGUMENTS
+from tools.gen_opcodes import c_table, markdown_table
 
 pytestmark = [pytest.mark.cc, needs("gcc")]
 

@@ -1,23 +1,19 @@
-"""Facts about symbolic integers: proving, refuting, simplifying, and solving equalities.
+"""Facts about symbolic integers: proving, refuting, simplifying.
 
-`Facts` holds ranges of symbols and equalities that were assumed or checked; it is immutable, and
-`assume_*` returns a new one. A question has three answers: True (proved), False (refuted for every
-assignment), None (depends, or too hard). Nothing here ever guesses.
+`Facts` holds ranges of symbols; it is immutable, and `assume_range` returns a new one. A question has
+three answers: True (proved), False (refuted for every assignment), None (depends, or too hard). Nothing
+here ever guesses.
 
 Simplifying a minimum compares its arguments pair by pair, and comparing simplifies what stands
 inside them. Sizes nest (each layer of a network halves or pads those of the one before), so without
 a memory the work would multiply with every level. `Facts` therefore remember what an atom becomes.
 They never change, but that their maker may add ranges of symbols as it meets them: an answer from
 before that stays right, it is at most less sharp.
-
-Equalities are kept in solved form, `symbol -> Int`: an assumed `a == b` is solved for a symbol that
-occurs once with coefficient 1 or -1 and substituted everywhere (Gaussian elimination over the
-integers, restricted to unit pivots). What cannot be solved so is kept as it is and matched exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import assert_never
@@ -39,8 +35,6 @@ from inlay.arith.expr import (
     maximum,
     minimum,
     mod,
-    substitute,
-    symbols,
     to_int,
 )
 
@@ -48,7 +42,6 @@ _MOST_REMEMBERED = 10_000
 """Bounds the memory of facts that live as long as the process."""
 
 _NO_RANGES: Mapping[Sym, Range] = MappingProxyType({})
-_NO_SOLVED: Mapping[Sym, Int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +50,11 @@ class Facts:
 
     Attributes:
         ranges: interval and congruence of symbols; others are dims (not negative).
-        solved: symbols with a known value over other symbols, fully substituted.
-        zeros: integers that are zero but were not solvable for a symbol.
         default: range of symbols that are not in `ranges`.
         simplified: what atoms become where these facts hold, as far as somebody asked.
     """
 
     ranges: Mapping[Sym, Range] = field(default_factory=lambda: _NO_RANGES)
-    solved: Mapping[Sym, Int] = field(default_factory=lambda: _NO_SOLVED)
-    zeros: tuple[Int, ...] = ()
     default: Range = rg.DIM
     simplified: dict[Atom, Int] = field(
         init=False, repr=False, compare=False, default_factory=dict[Atom, Int]
@@ -77,44 +66,17 @@ class Facts:
         ranges[sym] = rg.intersect(ranges.get(sym, self.default), known)
         return replace(self, ranges=MappingProxyType(ranges))
 
-    def assume_equal(self, a: Int, b: Int) -> Facts:
-        """Return the facts with `a == b` added; contradictory facts prove anything."""
-        difference = self.normal(a) - self.normal(b)
-        if difference.value is not None:
-            return self
-        pivot = solve_for_any(difference)
-        if pivot is None:
-            return replace(self, zeros=(*self.zeros, difference))
-        sym, value = pivot
-        step = {sym: value}
-        solved = {s: substitute(v, step) for s, v in self.solved.items()}
-        solved[sym] = value
-        zeros = tuple(z for z in (substitute(z, step) for z in self.zeros) if z.value != 0)
-        ranges = self.ranges
-        if sym in ranges:  # what was known of the symbol is now known of its value, if that is one
-            atom = value.atom
-            if isinstance(atom, Sym):
-                known = rg.intersect(ranges[sym], ranges.get(atom, self.default))
-                ranges = MappingProxyType({**ranges, atom: known})
-        return replace(self, solved=MappingProxyType(solved), zeros=zeros, ranges=ranges)
-
-    def normal(self, e: Int) -> Int:
-        """Replace solved symbols."""
-        return substitute(e, self.solved) if self.solved else e
-
     def range_of(self, e: Int) -> Range:
         """Return what is known of `e`."""
-        return rg.bounds(self.normal(e), self.ranges, self.default)
+        return rg.bounds(e, self.ranges, self.default)
 
     def equal(self, a: Int, b: Int) -> bool | None:
         """Whether `a == b`."""
         if a == b:
             return True
-        difference = self.normal(a) - self.normal(b)
+        difference = a - b
         if difference.value is not None:
             return difference.value == 0
-        if any(difference == z or difference == -z for z in self.zeros):
-            return True
         difference = simplify(difference, self)
         if difference.value is not None:
             return difference.value == 0
@@ -122,7 +84,7 @@ class Facts:
 
     def at_least(self, a: Int, low: Int | int) -> bool | None:
         """Whether `a >= low`."""
-        known = self.range_of(simplify(self.normal(a) - self.normal(to_int(low)), self))
+        known = self.range_of(simplify(a - to_int(low), self))
         if known.low is not None and known.low >= 0:
             return True
         if known.high is not None and known.high < 0:
@@ -132,14 +94,6 @@ class Facts:
     def less(self, a: Int, b: Int | int) -> bool | None:
         """Whether `a < b`."""
         return self.at_least(to_int(b), a + 1)
-
-    def divides(self, divisor: int, a: Int) -> bool | None:
-        """Whether `a` is a multiple of a positive number."""
-        known = self.range_of(a)
-        if known.modulus % divisor == 0:
-            return known.residue % divisor == 0
-        remainder = mod(self.normal(a), lit(divisor))
-        return None if remainder.value is None else remainder.value == 0
 
 
 NO_FACTS = Facts()
@@ -161,24 +115,6 @@ def solve_for(e: Int, sym: Sym) -> Int | None:
     return quotient if quotient * number == -rest else None
 
 
-def solve_for_any(e: Int, allowed: Callable[[Sym], bool] = lambda _: True) -> tuple[Sym, Int] | None:
-    """Solve `e == 0` for one of its symbols, the youngest first.
-
-    The youngest symbol was introduced last, so solving for it expresses what was opened by what the
-    inputs determine and not the other way round. Only unit coefficients are solved, so that no
-    divisibility is assumed.
-    """
-    for sym in sorted(symbols(e), key=lambda s: -s.uid):
-        if not allowed(sym):
-            continue
-        c = coefficient(e, sym)
-        if c is not None and c.value in (1, -1):
-            value = solve_for(e, sym)
-            if value is not None:
-                return sym, value
-    return None
-
-
 def simplify(e: Int, facts: Facts) -> Int:
     """Rewrite with ranges: drop divisions, moduli and extremes that are decided.
 
@@ -188,7 +124,7 @@ def simplify(e: Int, facts: Facts) -> Int:
     if e.value is not None:
         return e
     if all(isinstance(a, Sym) for m, _ in e.terms for a in m):
-        return facts.normal(e)
+        return e
     total = lit(0)
     for monomial, c in e.terms:
         term = lit(c)
@@ -200,7 +136,7 @@ def simplify(e: Int, facts: Facts) -> Int:
 
 def _simplify_atom(atom: Atom, facts: Facts) -> Int:
     if isinstance(atom, Sym):
-        return facts.normal(from_atom(atom))
+        return from_atom(atom)
     found = facts.simplified.get(atom)
     if found is None:
         found = _simplify_compound(atom, facts)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import bisect
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -119,14 +119,6 @@ NO_SPAN = Span()
 
 MOST_COLUMNS = 200
 """Characters of a line that an excerpt shows: a file may be one line."""
-
-
-def cover(spans: Iterable[Span]) -> Span:
-    """Return the smallest span over several, which is how a merge of nodes states its origin."""
-    result = NO_SPAN
-    for span in spans:
-        result = result.to(span) if result else span
-    return result
 
 
 def excerpt(marks: Sequence[tuple[Span, str]], *, primary: int = 0) -> str:

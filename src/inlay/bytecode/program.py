@@ -1,8 +1,7 @@
 """A program for the machine, as data: functions, constants, kernels, entries.
 
 Everything is referred to by position: instructions hold indices into the tables of their
-`Program`. `builder.py` makes programs, `container.py` stores them, `verify.py` checks them,
-`disasm` writes their text and `asm` reads it.
+`Program`. `builder.py` makes programs, `container.py` stores them, `verify.py` checks them.
 
 **Entries.** A program is called through an `Entry`: a name, a function, and a description of its
 parameters and results: tensors, and lists, options and tuples of them (`spec.py`). Dims of inputs are

@@ -11,7 +11,7 @@ import math
 import struct
 from dataclasses import dataclass
 
-from inlay.arith.dtype import BF16, BOOL, F16, F32, DType, Kind
+from inlay.arith.dtype import BF16, F16, F32, DType, Kind
 
 _REGISTER = {"f16": "float", "bf16": "float"}
 _MEMORY = {"bool": "i8", "f16": "half", "bf16": "i16"}
@@ -104,8 +104,3 @@ def _rounded(value: float, dtype: DType) -> float:
         return struct.unpack(code, struct.pack(code, value))[0]
     except OverflowError:
         return float("inf") if value > 0 else float("-inf")
-
-
-def is_bool(dtype: DType) -> bool:
-    """Whether values are truth values."""
-    return dtype == BOOL

@@ -1,8 +1,8 @@
 """Places: where a value lives, written on the node that produces it.
 
 A place names a device and the memories still allowed there; which one of them is taken is decided
-by memory planning. The plan is in the program: there are no side tables, and
-`device_of.place_of` answers for every expression.
+by memory planning. The plan is in the program: there are no side tables, and every
+expression has its place by those it is made of.
 """
 
 from __future__ import annotations

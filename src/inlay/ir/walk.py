@@ -23,7 +23,6 @@ from inlay.arith import expr as arith
 from inlay.arith.bounds import Range
 from inlay.arith.expr import Int, Sym, from_atom
 from inlay.arith.solve import Facts
-from inlay.base.span import Span
 from inlay.ir import make
 from inlay.ir.conform import dim_range
 from inlay.ir.context import NOTHING_KNOWN, Known
@@ -176,11 +175,6 @@ def known_in(root: Expr) -> Known:
 def retyped(e: Expr, type_: Type) -> Expr:
     """Return the node with another type."""
     return e if e.type is type_ else replace(e, type=type_)
-
-
-def with_span(e: Expr, span: Span) -> Expr:
-    """Return the node with another span."""
-    return replace(e, span=span)
 
 
 # ---------------------------------------------------------------------------------- visiting

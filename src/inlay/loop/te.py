@@ -314,14 +314,6 @@ def guarded(condition: ScalarValue | None, then: ScalarValue, otherwise: ValueLi
     return then if condition is None else select(condition, then, otherwise)
 
 
-def bind(value: ScalarValue, body: Callable[[Int], ScalarValue]) -> ScalarValue:
-    """Bind an i64 value for use in the indices of `body(symbol)`."""
-    assert value.dtype is I64, f"an index has dtype i64, not {value.dtype}"
-    sym = fresh("at")
-    inner = body(to_int(sym))
-    return ScalarValue(Bind(sym, value.scalar, inner.scalar), _union(value.tensors, inner.tensors))
-
-
 def sum_over(axes: Axis | Sequence[Axis], body: ScalarValue) -> ScalarValue:
     """Add up `body` over the axes, outermost first. Only as the whole body of a compute."""
     return reduce_over(ReduceOp.SUM, axes, body)

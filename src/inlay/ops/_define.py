@@ -29,7 +29,7 @@ from typing import Any, Literal, TypeVar, cast
 import numpy as np
 
 from inlay.arith.dtype import from_numpy
-from inlay.arith.expr import Int, Sym, fresh, to_int
+from inlay.arith.expr import Int, to_int
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Expr, Function
 from inlay.ir.op import Effect, Op, TypeContext, TypeRule
@@ -118,43 +118,6 @@ class Sample:
     def types(self) -> tuple[Type, ...]:
         """Return the types of the arguments, with every dim and control value known."""
         return tuple(_type_of(a) for a in self.args)
-
-    def symbolic_types(self) -> tuple[tuple[Type, ...], dict[Sym, int]]:
-        """Return the types with symbols in them, and what the symbols stand for."""
-        names: dict[str, Sym] = {}
-        values: dict[Sym, int] = {}
-        pairs = zip(self.args, self.symbolic, strict=True)
-        sizes = {
-            s
-            for a, spelled in pairs
-            if isinstance(a, np.ndarray)
-            for s in cast(tuple[object, ...], spelled or ())
-        }
-
-        def dim(spelled: str | int, value: int) -> Int:
-            if isinstance(spelled, int):
-                assert spelled == value, f"sample {self.name}: {spelled} is spelled for {value}"
-                return to_int(spelled)
-            sym = names.setdefault(spelled, fresh(spelled, signed=spelled not in sizes))
-            assert values.setdefault(sym, value) == value, f"sample {self.name}: {spelled} varies"
-            return to_int(sym)
-
-        types: list[Type] = []
-        for arg, spelled in zip(self.args, self.symbolic, strict=True):
-            known = _type_of(arg)
-            match known:
-                case TensorType(dtype=dtype) if isinstance(spelled, tuple):
-                    assert isinstance(arg, np.ndarray)
-                    pairs = zip(spelled, arg.shape, strict=True)
-                    types.append(TensorType(tuple(dim(s, v) for s, v in pairs), dtype))
-                case ShapeType() if isinstance(spelled, tuple):
-                    pairs = zip(spelled, cast(tuple[int, ...], arg), strict=True)
-                    types.append(ShapeType(tuple(dim(s, v) for s, v in pairs)))
-                case IntType() if isinstance(spelled, str):
-                    types.append(IntType(dim(spelled, cast(int, arg))))
-                case _:
-                    types.append(known)
-        return tuple(types), values
 
 
 def _type_of(arg: Argument) -> Type:

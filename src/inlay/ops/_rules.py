@@ -132,11 +132,6 @@ def axes_of(ctx: TypeContext, axes: Iterable[int], rank: int) -> tuple[int, ...]
     return tuple(sorted(found))
 
 
-def front(axis: int, rank: int) -> int:
-    """Return an axis that a type rule has accepted, counted from the front."""
-    return axis % rank if rank else 0
-
-
 def fronts(axes: Iterable[int], rank: int) -> tuple[int, ...]:
     """Return axes that a type rule has accepted, counted from the front, sorted."""
     return tuple(sorted(a % rank for a in axes))

@@ -4,9 +4,6 @@ The list is checked whole before anything runs: each pass must find the properti
 among those given at the start or established before it and not lost since. While it runs, an
 observer sees the module after each pass (to dump, to draw, to compare), the caller's verifier may
 check every result, and each pass is a timed span of the context's instrument.
-
-`bisect` finds the first pass after which something is wrong, for a compiler that makes a wrong
-program: it runs prefixes of the list, so it assumes that what is broken stays broken.
 """
 
 from __future__ import annotations
@@ -101,34 +98,6 @@ def run_pipeline(
             _verified(step, result, verify)
         module = result
     return module
-
-
-def bisect(
-    pipeline: Pipeline, module: Module, context: PassContext, is_good: Callable[[Module], bool]
-) -> Pass | None:
-    """Return the first pass whose result is not good, None when the last result is good.
-
-    Passes run once each; the results are kept and tested by bisection, so `is_good` (which may
-    compile and run) is called about log2(passes) times.
-
-    Raises:
-        InternalError: the module is not good before the first pass.
-    """
-    states = [module]
-    for step in pipeline.passes:
-        states.append(step.run(states[-1], context))
-    if not is_good(states[0]):
-        raise InternalError("the module is wrong before the first pass")
-    if is_good(states[-1]):
-        return None
-    good, bad = 0, len(states) - 1
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        if is_good(states[middle]):
-            good = middle
-        else:
-            bad = middle
-    return pipeline.passes[bad - 1]
 
 
 def _after(step: Pass, held: frozenset[Property]) -> frozenset[Property]:

@@ -26,7 +26,7 @@ from inlay.base.diagnostics import CompileError, Diagnostic
 from inlay.loop.buffer import Buffer
 from inlay.loop.deps import BlockAccess, Touched, accesses
 from inlay.loop.func import LoopFunction, Stage
-from inlay.loop.stmt import Alloc, Block, For, If, Let, Seq, Stmt, While
+from inlay.loop.stmt import Alloc, Block, For, Stmt
 from inlay.loop.walk import child_stmts, map_children
 
 P = ParamSpec("P")
@@ -300,16 +300,3 @@ def chain(place: Place, inner: Place) -> list[For]:
             )
         loops.append(p.stmt)
     return loops[::-1]
-
-
-def is_plain(s: Stmt) -> bool:
-    """Whether a statement holds no branch and no binding outside its blocks."""
-    match s:
-        case If() | Let() | While():
-            return False
-        case Block():
-            return True
-        case For() | Seq() | Alloc():
-            return all(is_plain(child) for child in child_stmts(s))
-        case _:
-            return True

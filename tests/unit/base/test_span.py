@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inlay.base.span import NO_SPAN, Source, Span, cover, excerpt
+from inlay.base.span import NO_SPAN, Source, Span, excerpt
 
 TEXT = "let x = 1;\n\tlet y = f(x);\n\nend"
 
@@ -39,12 +39,11 @@ def test_a_span_is_in_text_or_named_or_nothing() -> None:
     assert str(NO_SPAN) == "<unknown place>"
 
 
-def test_covering_joins_one_text_and_keeps_the_first_of_two() -> None:
+def test_joining_spans_of_two_texts_keeps_the_first() -> None:
     source, other = Source("a", TEXT), Source("b", TEXT)
-    assert cover([NO_SPAN, source.span(4, 5), source.span(8, 9)]) == source.span(4, 9)
+    assert source.span(4, 5).to(source.span(8, 9)) == source.span(4, 9)
     assert source.span(4, 5).to(other.span(8, 9)) == source.span(4, 5)
     assert NO_SPAN.to(Span.named("n")) == Span.named("n")
-    assert cover([]) is NO_SPAN
 
 
 def test_an_excerpt_underlines_below_the_characters() -> None:

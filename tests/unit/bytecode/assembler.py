@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from inlay.base.diagnostics import InternalError, error
 from inlay.bytecode import formula, verify
 from inlay.bytecode.builder import FunctionBuilder, Label, OperandValue, ProgramBuilder
-from inlay.bytecode.disasm import PORTS, PREFIXES
 from inlay.bytecode.formula import Formula
 from inlay.bytecode.isa import BY_NAME, DTYPE_CODES, Kind, OperandKind
 from inlay.bytecode.program import (
@@ -37,6 +36,7 @@ from inlay.bytecode.program import (
     SymbolBody,
 )
 from inlay.bytecode.spec import Dim, Element, ListSpec, OptionSpec, Spec, Symbol, TensorSpec, TupleSpec
+from tests.unit.bytecode.disasm import PORTS, PREFIXES
 
 _ACCESSES = {text: access for access, text in PORTS.items()}
 _TOKEN = re.compile(

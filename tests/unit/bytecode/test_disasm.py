@@ -6,8 +6,8 @@ import pytest
 
 from inlay.base.diagnostics import CompileError
 from inlay.bytecode import writer
-from inlay.bytecode.disasm import listing, resources
 from tests.unit.bytecode.assembler import parse
+from tests.unit.bytecode.disasm import listing, resources
 from tests.unit.bytecode.test_container import plain, sample
 from tests.unit.runtime.generate import Generator
 

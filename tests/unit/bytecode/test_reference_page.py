@@ -6,10 +6,10 @@ import re
 
 import numpy as np
 
-from inlay.bytecode.disasm import listing
 from inlay.runtime.session import executable_of
 from tests.data import REPOSITORY
 from tests.unit.bytecode.assembler import parse
+from tests.unit.bytecode.disasm import listing
 
 
 def test_the_listing_of_the_page_runs():

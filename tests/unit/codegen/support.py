@@ -10,13 +10,13 @@ import numpy as np
 from inlay.arith.expr import evaluate
 from inlay.codegen.image import link
 from inlay.codegen.llvm_generator import compile_function
-from inlay.codegen.native import MappedImage
 from inlay.codegen.phases import phases_of
 from inlay.interp.loop import run
 from inlay.loop.func import LoopFunction
 from inlay.loop.parser import parse_function
 from inlay.loop.verify import verify
 from inlay.machine.target import Target, host
+from tests.mapped_image import MappedImage
 
 
 @functools.cache

@@ -13,10 +13,10 @@ from inlay.arith.expr import evaluate
 from inlay.codegen.cache import ObjectCache, key_of
 from inlay.codegen.interface import Request
 from inlay.codegen.llvm_generator import LlvmGenerator
-from inlay.codegen.native import MappedImage
 from inlay.loop.func import LoopFunction
 from inlay.loop.parser import parse_function
 from inlay.machine.target import host
+from tests.mapped_image import MappedImage
 
 TEXT = """\
 lowered func NAME(x: f32[n]) -> (y: f32[n]) over (n, m) uses (t: f32[n, (m / 4)] workspace per_part) {

@@ -8,8 +8,8 @@ import pytest
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.image import link
 from inlay.codegen.llvm_compile import compile_text
-from inlay.codegen.native import MappedImage
 from inlay.machine.target import baseline, host
+from tests.mapped_image import MappedImage
 
 
 def compiled(text: str) -> bytes:

@@ -294,7 +294,7 @@ def test_assertions_return_their_number() -> None:
     assert y.shape == (2,)
     from inlay.codegen.image import link
     from inlay.codegen.llvm_generator import compile_function
-    from inlay.codegen.native import MappedImage
+    from tests.mapped_image import MappedImage
 
     unit = compile_function(f, host())
     mapped = MappedImage(link([("f", unit.data)]))

@@ -12,7 +12,6 @@ import pytest
 from inlay.arith.expr import evaluate
 from inlay.codegen.image import link
 from inlay.codegen.llvm_generator import compile_function
-from inlay.codegen.native import MappedImage
 from inlay.loop.func import LoopFunction
 from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import ops_to_loops
@@ -20,6 +19,7 @@ from inlay.machine.target import host
 from inlay.ops._define import OpDef, Sample
 from inlay.ops.table import table
 from inlay.schedule.choose import schedule_function
+from tests.mapped_image import MappedImage
 from tests.unit.lower.op_functions import function_of
 from tests.unit.lower.test_ops_to_loops import agree
 

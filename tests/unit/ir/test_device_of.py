@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from inlay.ir.device_of import device_of, place_of
 from inlay.ir.expr import Project, Var
 from inlay.ir.parser import parse_module
 from inlay.ir.place import Origin, Place
@@ -10,6 +9,7 @@ from inlay.ir.printer import print_module
 from inlay.ir.verify import check
 from inlay.ir.walk import spine
 from inlay.ops.table import table
+from tests.device_of import device_of, place_of
 
 TEXT = """
 fn f(a @cpu: Tensor[4, f32], b @gpu![gpu.buf, gpu.tex]: Tensor[4, f32]) -> Tensor[4, f32] @cpu {

@@ -13,7 +13,6 @@ from inlay.arith import dtype as dt
 from inlay.arith.expr import fresh, lit, maximum, minimum, to_int
 from inlay.base.diagnostics import CompileError
 from inlay.loop.buffer import Buffer, Scope
-from inlay.loop.equal import equal
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.parser import parse_function
 from inlay.loop.printer import print_function
@@ -47,6 +46,7 @@ from inlay.loop.stmt import (
     While,
 )
 from inlay.loop.verify import verify
+from tests.loop_equal import equal
 
 GEMM = """\
 schedulable func gemm(A: f32[m, k], B: f32[k, 48]) -> (C: f32[m, 48]) over (m, k) {

@@ -11,6 +11,7 @@ from inlay.base.diagnostics import CompileError, error
 from inlay.ir.expr import Call, Const, Expr, Function, OpRef, Var
 from inlay.ir.types import UNKNOWN, FuncType, IntType, ShapeType, TensorType, TupleType, Type
 from inlay.ops._define import OpDef, Sample
+from tests.symbolic import symbolic_types
 
 
 class Dims:
@@ -46,7 +47,7 @@ def function_of(
     None when the sample has an operand that a kernel cannot take, or a result of unknown size.
     """
     types: Sequence[Type]
-    types, values = s.symbolic_types() if symbolic else (s.types(), {})
+    types, values = symbolic_types(s) if symbolic else (s.types(), {})
     result = d.op.type_rule(Dims(values), s.attrs, tuple(types))
     parts = result.fields if isinstance(result, TupleType) else (result,)
     if not all(isinstance(t, TensorType) for t in parts):

@@ -8,7 +8,6 @@ import pytest
 from inlay.arith.expr import evaluate
 from inlay.base.diagnostics import CompileError
 from inlay.interp import loop as interp
-from inlay.loop.equal import equal
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.parser import parse_function
 from inlay.loop.printer import print_function
@@ -21,6 +20,7 @@ from inlay.lower.partition_loops import partition_loops
 from inlay.lower.place_buffers import place_buffers
 from inlay.lower.simplify import simplify
 from inlay.machine.target import Target
+from tests.loop_equal import equal
 
 
 def with_body(f: LoopFunction, body, workspaces=()) -> LoopFunction:

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from inlay.analysis.infer_types import infer_types
-from inlay.bytecode.disasm import listing
 from inlay.ir.parser import parse_module
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from inlay.transforms import to_anf
 from tests.python_kernels import compile_with_python_kernels, run_program
+from tests.unit.bytecode.disasm import listing
 
 X = np.array([1, 2, -3, 4], np.float32)
 

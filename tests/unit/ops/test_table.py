@@ -11,6 +11,7 @@ from inlay.base.diagnostics import CompileError, error
 from inlay.ir.types import TensorType, TupleType, Type
 from inlay.ops._define import OpDef, Sample
 from inlay.ops.table import op_ref, table
+from tests.symbolic import symbolic_types
 
 OPERATORS = pytest.mark.parametrize("d", list(table()), ids=lambda d: d.name)
 
@@ -66,7 +67,7 @@ def check_sample(d: OpDef, s: Sample) -> None:
     result = d.evaluate(s.attrs, *s.args)
     check(result, d.op.type_rule(Context({}), s.attrs, s.types()), {})
     if s.symbolic:
-        types, values = s.symbolic_types()
+        types, values = symbolic_types(s)
         check(result, d.op.type_rule(Context(values), s.attrs, types), values)
 
 

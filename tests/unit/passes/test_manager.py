@@ -9,7 +9,7 @@ from inlay.base.diagnostics import InternalError, error
 from inlay.base.instrument import EventKind, Instrument
 from inlay.ir.module import Module
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.passes.manager import bisect, make_pipeline, run_pipeline
+from inlay.passes.manager import make_pipeline, run_pipeline
 
 
 class NoOps:
@@ -102,25 +102,3 @@ def test_an_ill_formed_result_is_our_fault_and_names_the_pass():
         )
     assert caught.value.where == "b"
     assert "type.rank-mismatch" in str(caught.value)
-
-
-@pytest.mark.parametrize("culprit", range(7))
-def test_bisect_finds_the_first_pass_after_which_it_is_wrong(culprit):
-    names = "abcdefg"
-    calls = []
-
-    def is_good(module):
-        calls.append(module.entry)
-        return names[culprit] not in module.entry
-
-    found = bisect(make_pipeline([step(n) for n in names]), Module(entry=""), CONTEXT, is_good)
-    assert found is not None
-    assert found.name == names[culprit]
-    assert len(calls) <= 5
-
-
-def test_bisect_says_none_when_nothing_is_wrong_and_refuses_a_wrong_start():
-    pipeline = make_pipeline([step("a")])
-    assert bisect(pipeline, Module(entry=""), CONTEXT, lambda m: True) is None
-    with pytest.raises(InternalError, match="before the first pass"):
-        bisect(pipeline, Module(entry=""), CONTEXT, lambda m: False)

@@ -9,14 +9,14 @@ import pytest
 
 from inlay.analysis.infer_types import infer_types
 from inlay.api import compilation
-from inlay.bytecode import container, disasm, writer
+from inlay.bytecode import container, writer
 from inlay.bytecode.program import DeviceBody, Program
 from inlay.ir.parser import parse_module
 from inlay.ops.table import table
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
 from inlay.runtime.trace import EventKind
-from tests.unit.bytecode import assembler
+from tests.unit.bytecode import assembler, disasm
 
 pytestmark = pytest.mark.llvm
 

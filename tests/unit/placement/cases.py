@@ -17,7 +17,6 @@ import numpy as np
 from inlay.analysis.infer_types import infer_types
 from inlay.arith.dtype import F32
 from inlay.interp.tensor import evaluate
-from inlay.ir.device_of import place_of
 from inlay.ir.expr import (
     Call,
     Const,
@@ -53,6 +52,7 @@ from inlay.placement.infer.capability import capability_of
 from inlay.placement.infer.instance import Capability
 from inlay.placement.plan_places import plan
 from inlay.transforms import to_anf
+from tests.device_of import place_of
 
 OPS = table()
 

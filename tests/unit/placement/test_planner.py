@@ -12,13 +12,13 @@ from inlay.arith.dtype import F32
 from inlay.base.diagnostics import CompileError
 from inlay.interp.tensor import evaluate
 from inlay.ir import make
-from inlay.ir.device_of import device_of, place_of
 from inlay.ir.expr import Call, OpRef
 from inlay.ir.module import Module
 from inlay.ir.place import Place
 from inlay.ir.printer import print_module
 from inlay.ir.walk import spine
 from inlay.ops.device import DEVICE_COPY, ON_DEVICE, OnDeviceAttrs, Position
+from tests.device_of import device_of, place_of
 from tests.unit.placement.cases import (
     B2,
     B2X,

@@ -12,7 +12,6 @@ import pytest
 import inlay
 from inlay.analysis.infer_types import infer_types
 from inlay.base.diagnostics import RunError
-from inlay.bytecode import disasm
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.formula import Arg
 from inlay.bytecode.isa import Kind
@@ -23,7 +22,7 @@ from inlay.ir.prelude import prelude, with_prelude
 from inlay.ops.table import table
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of, load_executable
-from tests.unit.bytecode import assembler
+from tests.unit.bytecode import assembler, disasm
 
 TEXT = """
 fn step<n>(h: Tensor[n, 8, f32], w: Tensor[8, 8, f32]) { tanh(matmul(h, w)) }

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from inlay.base.diagnostics import CompileError, RunError
-from inlay.bytecode import container, disasm, formula, verify, writer
+from inlay.bytecode import container, formula, verify, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import (
@@ -30,7 +30,7 @@ from inlay.codegen.opencl import OPENCL, make_image
 from inlay.runtime import _runtime
 from inlay.runtime.session import executable_of
 from tests.drivers.kernels import TEXTS
-from tests.unit.bytecode import assembler
+from tests.unit.bytecode import assembler, disasm
 from tests.unit.bytecode.test_container import reseal
 from tests.unit.codegen.support import parsed
 from tests.unit.runtime.programs import native_image, spec

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable, Iterable
+
 import numpy as np
 
 from inlay.arith.dtype import F32
 from inlay.arith.expr import Int, evaluate, fresh, to_int
 from inlay.interp import loop as interp
 from inlay.loop import te
-from inlay.loop.equal import equal
 from inlay.loop.from_te import from_te
 from inlay.loop.func import LoopFunction
 from inlay.loop.scalar import IntrinsicOp
 from inlay.loop.verify import check
 from inlay.lower.lower import lower
 from inlay.machine.target import Target
-from inlay.schedule.state import Schedule
-from inlay.schedule.trace import parse_trace, print_trace, replay
+from inlay.schedule.state import Schedule, Step
+from tests.loop_equal import equal
 
 
 def small_integers(f: LoopFunction, dims: tuple[int, ...]) -> list[np.ndarray]:
@@ -42,9 +44,22 @@ def hold_law(before: LoopFunction, s: Schedule, *sizes: tuple[int, ...]) -> Loop
         for f in (after, lowered):
             for want, got in zip(expected, interp.run(f, inputs, env), strict=True):
                 np.testing.assert_array_equal(got.reshape(want.shape), want)
-    again = replay(before, parse_trace(print_trace(s.trace)))
+    again = replay(before, s.trace)
     assert equal(again.function, after)
     return lowered
+
+
+def find_primitive(name: str) -> Callable[..., object]:
+    """Return a primitive by name: the function of that name in the file of that name."""
+    return getattr(importlib.import_module(f"inlay.schedule.primitives.{name}"), name)
+
+
+def replay(function: LoopFunction, trace: Iterable[Step]) -> Schedule:
+    """Apply what was done to one function to another."""
+    s = Schedule(function)
+    for step in trace:
+        find_primitive(step.primitive)(s, *step.args, **dict(step.keywords))
+    return s
 
 
 def dim(name: str) -> Int:

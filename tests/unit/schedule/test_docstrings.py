@@ -9,14 +9,13 @@ import textwrap
 
 import pytest
 
-from inlay.loop.equal import equal
 from inlay.loop.parser import parse_function
 from inlay.loop.printer import print_function
 from inlay.loop.verify import check
 from inlay.schedule import primitives
 from inlay.schedule.state import Schedule
-from inlay.schedule.trace import find_primitive
-from tests.unit.schedule.programs import hold_law
+from tests.loop_equal import equal
+from tests.unit.schedule.programs import find_primitive, hold_law
 
 NAMES = sorted(info.name for info in pkgutil.iter_modules(primitives.__path__))
 HEADS = {
@@ -36,11 +35,7 @@ HEADS = {
     "merge_axes": "(x: f32[n, m]) -> (y: f32[n, m]) over (n, m)",
     "cache_write": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
 }
-EXTRA = {
-    "distribute": "alloc t: f32[n] workspace",
-    "merge": "alloc t: f32[n] workspace",
-    "move_after": "alloc t: f32[n] workspace alloc u: f32[n] workspace",
-}
+EXTRA = {"distribute": "alloc t: f32[n] workspace", "merge": "alloc t: f32[n] workspace"}
 
 
 def example(name: str) -> tuple[str, str, str]:

@@ -14,9 +14,8 @@ from inlay.loop.from_te import from_te
 from inlay.loop.func import LoopFunction
 from inlay.loop.scalar import ReduceOp
 from inlay.schedule.state import Illegal, Schedule, illegal
-from inlay.schedule.trace import find_primitive
 from tests.examples import examples
-from tests.unit.schedule.programs import dim, elementwise, gemm, hold_law, stencil
+from tests.unit.schedule.programs import dim, elementwise, find_primitive, gemm, hold_law, stencil
 from tests.unit.schedule.test_rules import broadcast, pool, reduction, transpose
 
 
@@ -51,7 +50,6 @@ STEPS = [
     "fuse",
     "merge",
     "merge",
-    "move_after",
     "decompose_reduction",
     "rfactor",
     "vectorize",
@@ -88,7 +86,7 @@ def apply_one(s: Schedule, name: str, draw: Callable[[int], int]) -> None:
         case "reorder":
             around = list(s.loops_of(pick(blocks)))
             args = ([pick(around), pick(around)],)
-        case "fuse" | "merge" | "move_after":
+        case "fuse" | "merge":
             args = (pick(loops), pick(loops))
         case "decompose_reduction":
             args = (pick(blocks), pick(loops))

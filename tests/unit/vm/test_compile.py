@@ -9,7 +9,6 @@ from inlay.api import compilation
 from inlay.arith.dtype import F32
 from inlay.arith.expr import Int, fresh, from_atom, to_int
 from inlay.base.diagnostics import RunError
-from inlay.bytecode.disasm import listing
 from inlay.ir import make
 from inlay.ir.builder import Builder
 from inlay.ir.core_ops import INT_LESS, TO_CONTROL
@@ -21,6 +20,7 @@ from inlay.ops.layout import PermAttrs
 from inlay.ops.table import table
 from inlay.runtime.session import executable_of
 from tests.python_kernels import compile_with_python_kernels, run_program
+from tests.unit.bytecode.disasm import listing
 
 T4 = make.tensor_type((4,), F32)
 

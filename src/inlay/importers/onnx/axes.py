@@ -17,7 +17,6 @@ from inlay.arith import dtype as dt
 from inlay.arith.expr import Int
 from inlay.importers.onnx.node import Node
 from inlay.importers.onnx.term import Term, arange, constant, integers, term
-from inlay.ir.builder import Builder
 from inlay.ir.expr import Expr
 
 
@@ -62,8 +61,3 @@ def full(axes: Term, values: Term, rank: int, otherwise: int) -> Term:
     """Return a vector with a value for every axis: those given, and `otherwise`."""
     blank = constant(axes.node, [otherwise] * rank, dt.I64)
     return blank.op("scatter_elements", axes, values.cast(dt.I64), axis=0)
-
-
-def branch(node: Node, condition: Expr, then: Callable[[Builder], Expr], other: Expr) -> Expr:
-    """Return one of two tensors, the second of which is there already."""
-    return node.b.if_(condition, then, lambda _: other)
