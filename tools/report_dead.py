@@ -28,17 +28,7 @@ TEXTS = (
     "src/inlay/**/*.c",
 )
 """Who may use names of the package besides itself."""
-TABLES = (
-    "cli",
-    "ops",
-    "base/catalog",
-    "importers/onnx",
-    "codegen/backends",
-    "transforms",
-    "memory",
-    "placement",
-    "compat",
-)
+TABLES = ("cli", "ops", "importers/onnx", "codegen/backends", "transforms", "memory", "placement", "compat")
 """Packages whose modules are found by listing."""
 FOREIGN = "compat/"
 """Interfaces of other projects: who calls them is not here."""

@@ -10,7 +10,7 @@ class Entry:
     """What ``inlay errors ID`` prints.
 
     Attributes:
-        id: ``area.kebab-name``; the area is the name of the file that holds the record.
+        id: ``area.kebab-name``; the area is the name of the file that holds it.
         title: One line, no period.
         explanation: When it is raised and why that is a problem; plain text, paragraphs separated
             by an empty line.
