@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from tests import data
 from tests.budget import Budget
 from tests.examples import SAMPLE
+from tests.text_cases import CaseFile, is_cases
 from tests.text_files import TextFile
 
 # Derandomized: a failure found on one machine is found on every machine. `make test-all` takes "whole".
@@ -95,5 +96,6 @@ def pytest_collection_finish() -> None:
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     if file_path.suffix == ".inl" and "text" in file_path.relative_to(data.REPOSITORY).parts:
-        return TextFile.from_parent(parent, path=file_path)
+        kind = CaseFile if is_cases(file_path) else TextFile
+        return kind.from_parent(parent, path=file_path)
     return None

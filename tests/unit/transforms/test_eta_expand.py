@@ -8,7 +8,7 @@ from inlay.base.diagnostics import CompileError
 from inlay.ir import make
 from inlay.ir.expr import Call, ConstructorRef, Function, OpRef
 from inlay.ir.module import Adt, Constructor, Module
-from inlay.ir.types import AdtType, FuncType
+from inlay.ir.types import FuncType
 from tests.unit.transforms.programs import OPS, Program, noise, run, same
 
 VECTOR = make.tensor_type((3,), F32)
@@ -44,31 +44,6 @@ def test_an_operator_that_is_passed_is_a_function_once_types_are_known():
     after = run("infer-types,to-anf,eta-expand", before)
     assert passed_refs(after) == []
     same(before, after, noise(3), exact=True)
-
-
-def test_a_constructor_that_is_passed_is_a_function_of_its_fields():
-    p = Program()
-    wrap = higher_order(AdtType("Box"), lambda q, f, x: q.emit(f, (x,)))
-    x = p.input("x", 3)
-    boxed = p.emit(make.global_var("wrap", wrap.type), (make.constructor_ref(BOX, "Wrap"), x))
-    before = p.module(p.match(boxed, BOX, {"Wrap": lambda s, v: v}))
-    functions = {**before.functions, "wrap": wrap}
-    before = Module(functions, {"Box": BOX}, entries=before.entries)
-    after = run("to-anf,eta-expand", before)
-    assert passed_refs(after) == []
-    same(before, after, noise(3), exact=True)
-
-
-def test_one_function_serves_all_uses_in_a_block():
-    p = Program()
-    x = p.input("x", 3)
-    ref = make.constructor_ref(BOX, "Wrap")
-    pair = p.tuple([ref, ref])
-    boxed = p.emit(p.project(pair, 1), (x,))
-    module = Module({"main": p.function(p.match(boxed, BOX, {"Wrap": lambda s, v: v}))}, {"Box": BOX})
-    after = run("to-anf,eta-expand", module)
-    assert sum(isinstance(v, Function) for v in values(after.functions["main"].body)) == 1
-    same(module, after, noise(3), exact=True)
 
 
 def test_another_name_of_a_constructor_is_the_constructor():
