@@ -36,6 +36,7 @@ from tests.differential.onnx_draw import Draw
 
 REFUSALS = frozenset(
     {
+        "placement.bad-pin",
         "placement.unsupported-op",
         "placement.contradiction",
         "placement.over-capacity",
@@ -44,7 +45,8 @@ REFUSALS = frozenset(
         "device.no-path",
     }
 )
-"""What a drawn machine may answer: it lacks an operator that was asked for there, or memory."""
+"""What a drawn machine may answer: it lacks an operator that was asked for there, or memory; a drawn pin has
+no effect."""
 _LACKING = ("matmul", "softmax", "add", "relu", "concat", "conv_nhwc_packed", "reshape")
 
 
@@ -76,7 +78,7 @@ def draw_board(d: Draw) -> str:
         if d.chance(0.2):
             lines.append('shares = "silicon"')
     together = [n for n in names if "ram" in memories[n]]
-    if len(together) > 1 and d.chance(0.8):
+    if len(together) > 1:  # compiling refuses a board whose devices share memory and are not coherent
         parties = ", ".join(f'"{n}"' for n in together)
         lines += ["[[coherent]]", 'memory = "ram"', f"parties = [{parties}]"]
     return (

@@ -10,7 +10,7 @@ from inlay.ir.printer import print_module
 from inlay.passes.contract import PassContext
 from inlay.placement.infer import gather
 from inlay.transforms import fuse_ops
-from tests.unit.placement.cases import B2, M2, OPS, N, arguments, planned, read, same
+from tests.unit.placement.cases import B2, B2X, M2, OPS, N, arguments, planned, read, same
 
 CASES = {
     "a shared memory and a tuple": (
@@ -59,6 +59,14 @@ fn main(c: bool, x: T, y: T) {
   let f = fn(a: T, b: T) { (on(gpu, exp(a)), on(cpu, neg(b))) };
   let t = if (c) { f(x, y) } else { (on(gpu, neg(x)), on(gpu, exp(y))) };
   (on(gpu, neg(t.0)), on(gpu, neg(t.1))) }""",
+    ),
+    "a parameter of a loop, fixed where it is handed on": (
+        B2X,
+        """
+fn main(x: T) {
+  let down = fn<int i>(i: int[i], h: T, g: T) -> T {
+    if (int_less(int(0), i)) { down(int(i - 2), fixed(gpu, h), g) } else { h } };
+  on(cpu, neg(down(int(3), x, x))) }""",
     ),
     "a copy": (
         B2,

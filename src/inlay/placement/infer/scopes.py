@@ -54,7 +54,7 @@ class Places:
         before, after = self._mask[group], self._mask[group] & bits
         if after and after != before:
             self._mask[group] = after
-            self.has_narrowed = self.has_narrowed or atom < len(self.graph.about)
+            self.has_narrowed = self.has_narrowed or group < len(self.graph.about)  # not of copies alone
 
     def merge(self, a: int, b: int) -> None:
         """Give two atoms one set, the intersection."""

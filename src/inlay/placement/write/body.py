@@ -38,12 +38,12 @@ from inlay.ir.place import Origin
 from inlay.ir.types import Type
 from inlay.ir.walk import copy as fresh_copy
 from inlay.ir.walk import rewrite, spine
-from inlay.ops.device import DEVICE_COPY, CopyAttrs, OnDeviceAttrs, copy_in
+from inlay.ops.device import DEVICE_COPY, CopyAttrs, copy_in
 from inlay.placement.infer.domains import Domain, Kind, Leaf, Parts, leaves, part
 from inlay.placement.infer.instance import CHECKS, Instance
 from inlay.placement.write.copies import CopyPlan, OpenBlock
 from inlay.placement.write.mover import Mover
-from inlay.placement.write.written import Bound, Writer, Written
+from inlay.placement.write.written import Bound, Writer, Written, is_alias
 
 
 class Body:
@@ -105,7 +105,7 @@ class Body:
         return result
 
     def _tail(self, tail: Expr, instance: Instance, block: OpenBlock, want: Domain) -> Expr:
-        if isinstance(tail, Call | If | Match) and not self._is_alias(tail):
+        if isinstance(tail, Call | If | Match) and not is_alias(tail):
             value, home = self._value(tail, instance, block)
             if not self.mover.moves(home, want):
                 return value
@@ -117,7 +117,7 @@ class Body:
 
     def _let(self, let: Let, instance: Instance, block: OpenBlock) -> None:
         var, value = let.var, let.value
-        if isinstance(value, Call) and not self._is_alias(value):
+        if isinstance(value, Call) and not is_alias(value):
             made, home = self._call(value, instance, block)
             self.env[id(instance), var] = self.mover.bind(made, home, block, var.name, var, let)
             return
@@ -223,14 +223,6 @@ class Body:
     @staticmethod
     def _global_type(e: GlobalVar, w: Written) -> Type:
         return w.type if w.extra else e.type
-
-    def _is_alias(self, value: Expr) -> bool:
-        if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
-            return False
-        attrs, place = value.callee.attrs, value.place
-        if isinstance(attrs, CopyAttrs):
-            return not attrs.engine or (place is not None and place.origin is Origin.PLANNED)
-        return isinstance(attrs, OnDeviceAttrs)
 
     def _alias(self, value: Call, instance: Instance, block: OpenBlock) -> Bound:
         """Return what an annotation or a copy stands for."""

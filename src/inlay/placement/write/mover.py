@@ -255,15 +255,13 @@ class Mover:
         return self.plan.decisions[self._decided - 1]
 
     def _extra(self, w: Written, i: int, device: int, want: int, bound: Bound) -> Expr:
-        mask = self.places.mask(want)
         if not self.writing:
             for known in w.extra:
-                if known[:2] == (i, device) and self.places.mask(known[2]) & mask:
-                    self.places.narrow(known[2], mask)
-                    self.places.narrow(want, self.places.mask(known[2]))
+                if known[:2] == (i, device) and self._meet(known[2], want):
                     self.plan.decisions.append(known)
                     return bound.expr
-            made = (i, device, self.places.add(device, mask))
+            made = (i, device, self.places.add(device, self.places.mask(want)))
+            self.places.stay(made[2], want)  # where the copy arrives is where it is used
             w.extra.append(made)
             self.plan.decisions.append(made)
             return bound.expr

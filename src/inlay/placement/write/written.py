@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from inlay.ir.expr import Call, Expr, Let, Var
+from inlay.ir.expr import Call, Expr, Let, OpRef, Var
 from inlay.ir.module import Module
 from inlay.ir.place import Origin, Place
 from inlay.ir.types import FuncType
 from inlay.ir.walk import postorder
-from inlay.ops.device import annotation_of
+from inlay.ops.device import CopyAttrs, OnDeviceAttrs
 from inlay.placement.infer.domains import Domain, Leaf, Parts, leaves
 from inlay.placement.infer.instance import Instance
 from inlay.placement.infer.scopes import Places
@@ -113,10 +113,10 @@ class Writer:
         if instance.name in (self.module.entry, *self.module.entries):
             return frozenset()
         params = instance.function.params
-        aliases = {
+        aliases: dict[Expr, Expr] = {
             e.var: e.value.args[0]
             for e in postorder(instance.function)
-            if isinstance(e, Let) and isinstance(e.value, Call) and _only_asks(e.value)
+            if isinstance(e, Let) and isinstance(e.value, Call) and is_alias(e.value)
         }
 
         def behind(atom: Expr) -> Expr:
@@ -176,7 +176,11 @@ class Writer:
         return Place(self.machine.devices[self.places.device(atoms[0])])
 
 
-def _only_asks(call: Call) -> bool:
-    """Whether a call is its operand, asked to be somewhere: nothing of it is left when written."""
-    asked = annotation_of(call)
-    return asked is not None and not asked.result
+def is_alias(value: Expr) -> bool:
+    """Whether a value is its operand, asked to be somewhere: nothing of it is left when written."""
+    if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
+        return False
+    attrs, place = value.callee.attrs, value.place
+    if isinstance(attrs, CopyAttrs):
+        return not attrs.engine or (place is not None and place.origin is Origin.PLANNED)
+    return isinstance(attrs, OnDeviceAttrs)
