@@ -5,9 +5,13 @@ Back ends offer them, and the planner chooses among them (`placement/choose/cand
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from inlay.ir.expr import Call
+from inlay.analysis.blocks import count_uses, nested
+from inlay.ir.expr import Call, Const, OpRef, Var
+from inlay.ir.module import Module
+from inlay.ir.walk import spine
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,3 +30,49 @@ class Candidate:
     device: str
     name: str
     cost_ns: float | None = None
+
+
+def chains(
+    module: Module,
+    device: str,
+    begins: Callable[[Call], bool],
+    follows: Callable[[Call], bool],
+    most: int = 8,
+) -> Iterator[Candidate]:
+    """Yield operations that begin a chain, each alone and with what follows it, step by step.
+
+    What follows reads the operation before it and constants, and nothing else reads that operation.
+
+    Args:
+        module: in A-normal form.
+        device: that runs them.
+        begins: whether a call of an operator begins a chain.
+        follows: whether one may stand behind others.
+        most: operations in a chain.
+    """
+    for function in module.functions.values():
+        uses, pending = count_uses(function.body), [function.body]
+        while pending:
+            lets, result = spine(pending.pop())
+            pending += nested(result)
+            calls: dict[Var, Call] = {}
+            reader: dict[Var, Var] = {}
+            for let in lets:
+                pending += nested(let.value)
+                if isinstance(let.value, Call) and isinstance(let.value.callee, OpRef):
+                    calls[let.var] = let.value
+                    read = (a for a in let.value.args if isinstance(a, Var) and uses[a] == 1)
+                    reader.update((a, let.var) for a in read)
+            for first in (var for var, call in calls.items() if begins(call)):
+                chain, last = [calls[first]], first
+                yield Candidate(tuple(chain), device, _name(chain))
+                while last in reader and len(chain) < most:
+                    call = calls[reader[last]]
+                    if not follows(call) or not all(a is last or isinstance(a, Const) for a in call.args):
+                        break
+                    chain, last = [*chain, call], reader[last]
+                    yield Candidate(tuple(chain), device, _name(chain))
+
+
+def _name(calls: Sequence[Call]) -> str:
+    return "_".join(c.callee.op.name.replace(".", "_") for c in calls if isinstance(c.callee, OpRef))

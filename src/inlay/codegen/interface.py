@@ -22,13 +22,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+import numpy as np
+
 from inlay.analysis.candidates import Candidate
 from inlay.arith.expr import Int, Sym
 from inlay.codegen.cache import ObjectCache
 from inlay.codegen.image import Image
 from inlay.codegen.shapes import ShapeFunction
 from inlay.ir.expr import Call, Function
-from inlay.ir.kernel import Kernel
+from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.loop.func import LoopFunction
 from inlay.lower.lower import Hook
@@ -38,6 +40,7 @@ from inlay.machine.target import Target
 from inlay.runtime.device import Facts
 from inlay.runtime.native import Callback
 from inlay.schedule.choose import Rule
+from inlay.schedule.rules.contraction import contraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +223,8 @@ class Backend(Protocol):
 
     generators: tuple[str, ...] = ()
     """Names of the code generators that it has."""
+    in_host_memory: bool = False
+    """Whether devices work in the first memory of the host; drivers have memories of their own."""
 
     def takes(self, arch: Arch) -> bool:
         """Whether it has the code generator that an architecture names."""
@@ -227,7 +232,7 @@ class Backend(Protocol):
 
     def unavailable(self, board: Board, device: str) -> str:
         """Return why no code is made here for a device whose generator it has, or nothing."""
-        if board.devices_by_name[device].memories[0] not in board.host.memories:
+        if self.in_host_memory or board.devices_by_name[device].memories[0] not in board.host.memories:
             return ""
         return (
             f"its driver cannot work in '{board.devices_by_name[device].memories[0]}', which is the "
@@ -235,10 +240,9 @@ class Backend(Protocol):
         )
 
     def works_in(self, board: Board, device: Device) -> tuple[str, ...]:
-        """Return the memory in which a device works: the first of its own.
-
-        Drivers have memories of their own, so that is none of the host's, unless there is no other.
-        """
+        """Return the memory in which a device works: the first that is not the host's, if there is one."""
+        if self.in_host_memory:
+            return board.host.memories[:1]
         own = board.writable(device.name)
         fit = [m for m in own if m not in board.host.memories]
         return tuple(fit[:1]) or own[:1]
@@ -269,8 +273,16 @@ class Backend(Protocol):
         return self.target(board, device)
 
     def rules(self, arch: Arch) -> Sequence[Rule]:
-        """Return the rules that schedule kernels, in order."""
-        ...
+        """Return the rules that schedule kernels, in order.
+
+        None are there where kernels are not made of loops: then operators are given as they are in the
+        program, and no layout is chosen for them.
+        """
+        return ()
+
+    def reads_panels(self, arch: Arch) -> bool:
+        """Whether contractions read constants in panels (`transforms/pack_weights.py`)."""
+        return contraction in self.rules(arch)
 
     def hooks(self, arch: Arch) -> Sequence[Hook]:
         """Return further passes over lowered loops."""
@@ -330,3 +342,24 @@ def described(base: Target, board: Board, device: str) -> Target:
     made = base.with_facts(board.arch_of(device).facts)
     sizes = [pool.bytes for m in board.stack_of(device) if (pool := board.memory(m)) is not None]
     return replace(made, stack_bytes=min([made.stack_bytes, *(s for s in sizes if s is not None)]))
+
+
+Compute = Callable[[Kernel, Sequence[np.ndarray], Mapping[Sym, int]], Sequence[np.ndarray]]
+"""Gives the results of a kernel for its operands and the values of its dims."""
+
+
+def in_process(job: DeviceJob, compute: Compute) -> DeviceCode:
+    """Return the code of a device whose kernels are computed by a function of this process."""
+
+    def function_of(kernel: Kernel) -> Callback:
+        reads = sum(p.access is Access.READ for p in kernel.ports)
+        dims = [d.sym for d in kernel.type.dims]
+
+        def called(arrays: list[np.ndarray], ints: list[int]) -> None:
+            found = compute(kernel, arrays[:reads], dict(zip(dims, ints, strict=True)))
+            for array, result in zip(arrays[reads:], found, strict=True):
+                array[...] = result
+
+        return called
+
+    return DeviceCode("", functions={r.name: function_of(job.kernels[r.name]) for r in job.requests})

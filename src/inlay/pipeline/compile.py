@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,7 @@ from functools import partial
 from inlay.base.diagnostics import unsupported
 from inlay.base.instrument import Instrument
 from inlay.bytecode.program import RELATIONS, Program
-from inlay.codegen.backend_table import backend_of, target_of, unavailable
+from inlay.codegen.backend_table import backend_of, unavailable
 from inlay.codegen.cache import ObjectCache
 from inlay.codegen.interface import Generator, Request
 from inlay.ir.module import Module
@@ -71,18 +70,16 @@ def compile_module(
     folder = options.cache_folder
     cache = None if folder is None else ObjectCache(folder)
     target, generator = _host(board, cache)
-    # A device elsewhere is asked when the first of its kernels is lowered, if one is there.
-    target_for = functools.cache(partial(target_of, board))
     externs = externs_of(module)
     operator_counts, constant_bytes = count_operators(module)
     verify = check if options.verify else None
-    building = build_options(operators, board, target_for, batch=options.batch, verify=options.verify)
+    building = build_options(operators, board, setting.targets, batch=options.batch, verify=options.verify)
     plans: list[FunctionPlan] = []
     context = context.with_options(building, BlockOptions(options.overlap, plans.extend))
     module = run_pipeline(route(), module, context, verify=verify)
     with instrument.span("generate"):
         artifact = generator.compile(_counted(host_requests(module), instrument))
-        part = device_part(board, module, target_for, cache)
+        part = device_part(board, module, setting.targets, cache)
     cached = {name: code.cached for name, code in artifact.kernels.items()}
     counts, size = count_kernels(module, cached, board.host.name), len(artifact.image.data)
     copies = context.remarks.of(read_first.PASS.name)

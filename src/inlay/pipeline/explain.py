@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from inlay.base.diagnostics import error
-from inlay.codegen.backend_table import unavailable
+from inlay.base.diagnostics import RunError, error
+from inlay.codegen.backend_table import target_of, unavailable
+from inlay.codegen.interface import described
 from inlay.ir.module import Module
 from inlay.machine.board import Board
+from inlay.machine.target import Target
 from inlay.memory.plan_memory import BlockOptions, FunctionPlan
 from inlay.passes.manager import run_pipeline
 from inlay.pipeline.build_kernels import BuildOptions
@@ -84,7 +86,7 @@ def memory_explanation(
     Raises:
         CompileError, RunError: of passes and of planning; `option.no-effect`.
     """
-    setting = setting_of(options, threads=threads)
+    setting = setting_of(options, threads=threads, target=_target)
     _threads(setting.board, threads)
     building, plans = BuildOptions(), list[FunctionPlan]()
     building = replace(building, apart=dict.fromkeys(apart(setting.board), building.lower))
@@ -92,3 +94,13 @@ def memory_explanation(
     planned = run_pipeline(route(), module, context)
     needed = tuple(p for p in plans if p.parts or p.counted)
     return MemoryExplanation(setting.board, needed, planned)
+
+
+def _target(board: Board, device: str) -> Target:
+    """Return what code of a device is made for; what the board says of it where it does not answer."""
+    try:
+        return target_of(board, device)
+    except RunError as failure:
+        if failure.ids != ("run.device-absent",):
+            raise
+        return described(Target(), board, device)

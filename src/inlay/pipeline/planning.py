@@ -9,6 +9,7 @@ that uses one is told so (`check_code`).
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from inlay.interp.tensor import Meanings, evaluate_expr
 from inlay.ir.expr import Call, Expr, OpRef
 from inlay.ir.module import Module
 from inlay.machine.board import Board
+from inlay.machine.target import Target
 from inlay.memory.choose_memories import MemoryOptions
 from inlay.memory.explicit_alloc import StorageOptions
 from inlay.ops.table import OperatorTable, table
@@ -36,9 +38,10 @@ from inlay.pipeline.options import WORTH, PlaceOptions
 from inlay.placement.choose.candidates import CandidateSource
 from inlay.placement.plan_places import Planned, PlanOptions
 from inlay.runtime.session import usable_processors
+from inlay.transforms.convert_layout import LayoutOptions
 from inlay.transforms.fuse_ops import FuseOptions, groups_of
 from inlay.transforms.pack_regions import RegionOptions
-from inlay.transforms.pack_weights import PackOptions
+from inlay.transforms.pack_weights import PackOptions, Panels
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,13 @@ class Setting:
         board: the machine as programs run on it.
         operators: that there are.
         context: what passes are given.
+        targets: gives what code of a device is made for, by its name.
     """
 
     board: Board
     operators: OperatorTable
     context: PassContext
+    targets: Callable[[str], Target]
 
 
 def setting_of(
@@ -61,6 +66,7 @@ def setting_of(
     instrument: Instrument = SILENT,
     watch: Callable[[Planned], None] | None = None,
     threads: int | None = None,
+    target: Callable[[Board, str], Target] = target_of,
 ) -> Setting:
     """Return the setting for some options.
 
@@ -69,12 +75,14 @@ def setting_of(
         instrument: where times go.
         watch: is told the plan.
         threads: on how many the host's kernels run; all processors by default.
+        target: gives what code of a device is made for.
 
     Raises:
         CompileError: of the board.
-        UnsupportedError: `target.no-generator` where code cannot be made for this processor.
     """
     board = runnable(find_detected(options.board))
+    # A device elsewhere is asked when the first of its constants is packed or its kernels lowered.
+    targets = functools.cache(partial(target, board))
     counts = threads_of(board, threads)
     operators = table()
     meanings, fusing = meanings_of(operators), FuseOptions()
@@ -83,7 +91,8 @@ def setting_of(
         lambda expression: evaluate_expr(expression, meanings),
         options={
             FuseOptions: fusing,
-            PackOptions: _packing(board),
+            LayoutOptions: LayoutOptions(_canonical(board)),
+            PackOptions: PackOptions(_panels(board, targets)),
             PlanOptions: PlanOptions(
                 board.name,
                 crowded(board, counts),
@@ -107,7 +116,7 @@ def setting_of(
         },
         instrument=instrument,
     )
-    return Setting(board, operators, context)
+    return Setting(board, operators, context, targets)
 
 
 def threads_of(board: Board, threads: int | None) -> dict[str, int]:
@@ -155,10 +164,26 @@ def _candidates(board: Board) -> dict[str, CandidateSource]:
     return {device: of(device, backend) for device, backend in apart(board).items()}
 
 
-def _packing(board: Board) -> PackOptions:
-    """Return how constants are packed: for the host, which reads most of them."""
-    target = target_of(board, board.host.name)
-    return PackOptions(target.lanes(4), target.vector_registers, target.l2_bytes)
+def _canonical(board: Board) -> frozenset[str]:
+    """Return the devices whose kernels are not made of loops, or of whose code nothing is known."""
+    found = {d.name: backend_of(board, d.name) for d in board.devices[1:]}
+    return frozenset(d for d, b in found.items() if b is None or not b.rules(board.arch_of(d)))
+
+
+def _panels(board: Board, targets: Callable[[str], Target]) -> Callable[[str], Panels | None]:
+    """Return what gives what the panels of a device depend on, asked when the first is needed."""
+
+    @functools.cache
+    def of(device: str) -> Panels | None:
+        name = device or board.host.name
+        backend = backend_of(board, name)
+        known = name == board.host.name if backend is None else backend.reads_panels(board.arch_of(name))
+        if not known:
+            return None
+        target = targets(name)
+        return Panels(target.lanes(4), target.vector_registers, target.l2_bytes)
+
+    return of
 
 
 def meanings_of(operators: OperatorTable) -> Meanings:

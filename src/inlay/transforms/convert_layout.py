@@ -14,12 +14,15 @@ which compose. An operator with several large operands changes over if at least 
 twin already; then the others are transposed, which costs no more than transposing back.
 
 Weights that are constants are rewritten here: `[oc, c, *k]` to `[*k, c, oc]`.
+
+A twin is of one device: where a value goes to another one, it is in the layout of the program. A device
+whose kernels are not made of loops is given operators as they are in the program.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -38,13 +41,26 @@ from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_module
 
 
+@dataclass(frozen=True, slots=True)
+class LayoutOptions:
+    """Options of this pass.
+
+    Attributes:
+        canonical: names of the devices that are given operators as they are in the program.
+    """
+
+    canonical: frozenset[str] = field(default_factory=frozenset[str])
+
+
 def run(module: Module, context: PassContext) -> Module:
     """Change layouts. Cost: linear."""
-    operators = context.ops
+    operators, canonical = context.ops, context.options_for(LayoutOptions).canonical
     assert isinstance(operators, OperatorTable), "tensor passes run with the table of operators"
 
     def step(block: BlockWriter, value: Expr) -> Expr | None:
         if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
+            return None
+        if value.place is not None and value.place.device in canonical:
             return None
         definition = operators.definition(value.callee.op)
         rule = _RULES.get(definition.name)
@@ -298,4 +314,5 @@ PASS = Pass(
     "make convolutions and what is between them channels-last",
     requires=(Property.ANF,),
     establishes=(Property.CHANNELS_LAST,),
+    options=LayoutOptions,
 )

@@ -7,12 +7,13 @@ that reads it, if that pays. The original constant goes when nobody reads it.
 
 **Panel width.** `analysis/register_tiles.py` weighs the shapes of tiles against columns computed for
 nothing; for a convolution it is told the pixels of a line. A panel is to stay in the second cache while
-all rows pass, so many terms make it narrower.
+all rows pass, so many terms make it narrower. All of that is of the device that an operation runs on:
+a constant that two devices read is packed for each. What has code that reads no panels is left alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -32,20 +33,18 @@ from inlay.transforms._blocks import BlockWriter, rewrite_module
 
 
 @dataclass(frozen=True, slots=True)
-class PackOptions:
-    """What packing must know of the machine.
+class Panels:
+    """What the width of panels depends on: one core of a device.
 
     Attributes:
         lanes: elements of 32 bits in a vector register.
         registers: vector registers.
         l2_bytes: size of the second cache.
-        panel: width of all panels, in elements; None = chosen for each product.
     """
 
     lanes: int = 16
     registers: int = 32
     l2_bytes: int = 1 << 20
-    panel: int | None = None
 
     def width(self, columns: int, terms: int, rows: int | None) -> int:
         """Return the panel width for a product.
@@ -55,11 +54,25 @@ class PackOptions:
             terms: of each sum.
             rows: in a line of the result, where that is known.
         """
-        if self.panel is not None:
-            return self.panel
         vector_bytes = 4 * self.lanes * max(terms, 1)
         most = max(1, 3 * self.l2_bytes // (4 * vector_bytes))
         return self.lanes * panel_vectors(columns, rows, self.lanes, self.registers, most)
+
+
+def _same(_device: str) -> Panels | None:
+    return Panels()
+
+
+@dataclass(frozen=True, slots=True)
+class PackOptions:
+    """Options of this pass.
+
+    Attributes:
+        panels: gives for a device, by its name, what its panels depend on; None where its code reads
+            none. What has no place is on the device without a name.
+    """
+
+    panels: Callable[[str], Panels | None] = _same
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -89,11 +102,14 @@ def run(module: Module, context: PassContext) -> Module:
             return None
         if not isinstance(x.type, TensorType) or not x.type.dtype.is_float:
             return None
+        panels = options.panels("" if value.place is None else value.place.device)
+        if panels is None:
+            return None
         columns = w.value.shape[-1]
         terms = w.value.size // columns
         assert isinstance(value.type, TensorType), "contractions have one result"
         rows = _rows(value.type.shape[:-1])
-        panel = options.width(columns, terms, rows)
+        panel = panels.width(columns, terms, rows)
         match value.callee.attrs:
             case ConvAttrs(groups=1) as conv:
                 op = operators.definition("conv_nhwc_packed").op

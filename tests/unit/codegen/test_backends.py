@@ -43,7 +43,7 @@ def test_they_are_found_by_name():
     ("made", "what"),
     [
         (None, "no BACKEND"),
-        (SimpleNamespace(), "a BACKEND without generators, takes, unavailable, "),
+        (SimpleNamespace(), "a BACKEND without generators, in_host_memory, takes, unavailable, "),
         (SimpleNamespace(**{x: 0 for x in vars(Backend) if x != "emit"}), "a BACKEND without emit in "),
     ],
 )
@@ -79,10 +79,10 @@ def test_a_kernel_takes_no_more_than_the_stack_of_its_device(pool, stack):
 
 
 def test_constants_are_packed_for_the_host_of_the_board():
-    options = setting_of(PlaceOptions(board="mcu_dma")).context.options_for(PackOptions)
-    assert (options.lanes, options.registers, options.l2_bytes) == (1, 32, 0)
-    assert options.width(columns=64, terms=64, rows=1) >= 1
-    here = setting_of(PlaceOptions(board="host")).context.options_for(PackOptions)
+    panels = setting_of(PlaceOptions(board="mcu_dma")).context.options_for(PackOptions).panels("cpu")
+    assert (panels.lanes, panels.registers, panels.l2_bytes) == (1, 32, 0)
+    assert panels.width(columns=64, terms=64, rows=1) >= 1
+    here = setting_of(PlaceOptions(board="host")).context.options_for(PackOptions).panels("")
     assert (here.lanes, here.l2_bytes) == (host().lanes(4), host().l2_bytes)
 
 

@@ -5,34 +5,29 @@ It works in the memory of the host, takes single products, and everything else s
 
 from __future__ import annotations
 
-import importlib.metadata
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 import inlay
 from inlay.api import compilation
 from inlay.base.diagnostics import CompileError
-from inlay.codegen import backend_table
-from inlay.codegen.interface import Backend, DeviceCode, DeviceJob
+from inlay.codegen.interface import Backend, DeviceCode, DeviceJob, in_process
 from inlay.ir.kernel import Kernel
 from inlay.ir.parser import parse_module
 from inlay.machine.board_file import read_board
 from inlay.ops.table import table
 from inlay.runtime.session import executable_of
+from tests.backends import installed
 
 CALLS: list[str] = []
 
 
 class Multiplier(Backend):
     generators = ("multiplier",)
+    in_host_memory = True
 
     def unavailable(self, board, device) -> str:
         return "" if board.arch_of(device).operators else "what it multiplies is not said"
-
-    def works_in(self, board, device) -> tuple[str, ...]:
-        return board.host.memories[:1]
 
     def refuse(self, board, device, call, lowered) -> str:
         columns = call.type.shape[-1].value
@@ -42,19 +37,13 @@ class Multiplier(Backend):
         return lambda call, dims: 1.0  # ns
 
     def emit(self, job: DeviceJob) -> DeviceCode:
-        functions = {r.name: function_of(job.kernels[r.name]) for r in job.requests}
-        return DeviceCode("", functions=functions)
+        return in_process(job, compute)
 
 
-def function_of(kernel: Kernel):
-    reads = len(kernel.type.params)
-
-    def run(arrays, ints) -> None:
-        CALLS.append(kernel.origin)
-        dims = {d.sym: n for d, n in zip(kernel.type.dims, ints, strict=True)}
-        arrays[reads][...] = kernel.body.evaluate(arrays[:reads], dims)[0]
-
-    return run
+def compute(kernel: Kernel, operands, dims):
+    assert kernel.origin == "matmul"
+    CALLS.append(kernel.origin)
+    return kernel.body.evaluate(operands, dims)
 
 
 BACKEND = Multiplier()
@@ -87,13 +76,9 @@ entry main("x", "u", "v") -> ("y");
 
 
 @pytest.fixture
-def board(monkeypatch):
-    """Install the back end, as the entry point of a package does."""
-    found = {"inlay.backends": [SimpleNamespace(name="multiplier", value=__name__)]}
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: found.get(group, []))
-    backend_table.backends.cache_clear()
-    yield read_board("own", BOARD, place="own.toml")
-    backend_table.backends.cache_clear()
+def board():
+    with installed("multiplier", __name__):
+        yield read_board("own", BOARD, place="own.toml")
 
 
 @pytest.mark.llvm
@@ -108,6 +93,16 @@ def test_a_device_in_one_file(board, pins, columns, taken, mode):
     np.testing.assert_allclose(exe(*arrays), inlay.compile(module, cache="none")(*arrays), rtol=1e-5)
     assert len(CALLS) - before == taken
     assert made.program.devices == ()
+
+
+@pytest.mark.llvm
+def test_constants_are_given_as_they_are(board):
+    """Who makes no loops reads no panels."""
+    text = f"fn main(x: Tensor[1, 2, f32]) {{ matmul(x, f32[2, 8]({', '.join(['1.5'] * 16)})) }}"
+    made, before = compilation(parse_module(text, table()), board=board, pins=("matmul=mul0",)), len(CALLS)
+    exe = executable_of(made.program, callbacks=made.functions)
+    np.testing.assert_array_equal(exe(np.ones((1, 2), np.float32)), np.full((1, 8), 3, np.float32))
+    assert len(CALLS) - before == 1
 
 
 def test_what_it_refuses_is_said(board):
