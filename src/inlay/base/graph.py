@@ -7,8 +7,9 @@ nodes and of their successors, never on hashes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import TypeVar
+import heapq
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 T = TypeVar("T", bound=Hashable)
 Successors = Callable[[T], Iterable[T]]
@@ -37,6 +38,34 @@ def postorder(roots: Iterable[T], successors: Successors[T]) -> list[T]:
                 stack.pop()
                 order.append(node)
     return order
+
+
+def dependency_order(before: Sequence[Collection[int]], keys: Sequence[Any]) -> list[int] | None:
+    """Return the nodes 0, 1, ... so that each stands behind those that have to come before it.
+
+    Of the nodes that can be next, the one with the least key is. None where nodes wait for each other.
+    Cost: O(edges + nodes log nodes).
+
+    Args:
+        before: for each node, those that come before it, each once.
+        keys: for each node; of equal ones the first node counts.
+    """
+    after: list[list[int]] = [[] for _ in before]
+    for node, found in enumerate(before):
+        for other in found:
+            after[other].append(node)
+    missing = [len(found) for found in before]
+    ready = [(keys[node], node) for node, count in enumerate(missing) if not count]
+    heapq.heapify(ready)
+    order: list[int] = []
+    while ready:
+        node = heapq.heappop(ready)[1]
+        order.append(node)
+        for other in after[node]:
+            missing[other] -= 1
+            if not missing[other]:
+                heapq.heappush(ready, (keys[other], other))
+    return order if len(order) == len(before) else None
 
 
 def strong_components(nodes: Iterable[T], successors: Successors[T]) -> list[list[T]]:

@@ -37,7 +37,7 @@ from inlay.placement.infer.capability import Refuse, capability_of
 from inlay.placement.infer.contradictions import check_facts
 from inlay.placement.infer.gather import gather
 from inlay.placement.infer.graph import Graph, Machine
-from inlay.placement.infer.instance import Capability, Instance
+from inlay.placement.infer.instance import Capability, Instance, Regions
 from inlay.placement.infer.operations import GroupSource
 from inlay.placement.infer.pins import apply_pins
 from inlay.placement.infer.scopes import Places, find_scopes
@@ -213,8 +213,7 @@ def _with_offers(
     return {**(generators or {}), **own}
 
 
-def _regions(found: Inferred) -> dict[int, str]:
-    """Return the names of regions, by identity of the calls in them."""
+def _regions(found: Inferred) -> Regions:
     decision = found.decision
     if decision is None or not decision.located:
         return {}

@@ -17,7 +17,6 @@ Values with an effect keep their order.
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from inlay.analysis.blocks import count_uses, nested, values
 from inlay.analysis.effects import EffectTable, effect_table
 from inlay.arith.expr import Sym
 from inlay.base.diagnostics import InternalError
+from inlay.base.graph import dependency_order
 from inlay.ir import walk
 from inlay.ir.dims import free_symbols
 from inlay.ir.existentials import opened_dims
@@ -138,7 +138,10 @@ class _Outlining:
                 read |= set() if last is None else {last}
                 last = here
             waits[here] |= read - {here}
-        return [steps[s] for s in _sorted(steps, waits)]
+        order = dependency_order(waits, [members[0] for members in steps])
+        if order is None:
+            raise InternalError("a region is not convex: a way leads out of it and back into it")
+        return [steps[s] for s in order]
 
 
 def _read(value: Expr) -> Iterator[Var | Sym]:
@@ -146,28 +149,6 @@ def _read(value: Expr) -> Iterator[Var | Sym]:
     yield from walk.free_vars(value)
     for e in walk.postorder(value):
         yield from free_symbols(e.type)
-
-
-def _sorted(steps: Sequence[Sequence[int]], waits: Sequence[set[int]]) -> list[int]:
-    """Return steps in program order, as far as each comes behind those that it waits for."""
-    readers: list[list[int]] = [[] for _ in steps]
-    for step, found in enumerate(waits):
-        for other in found:
-            readers[other].append(step)
-    missing = [len(found) for found in waits]
-    ready = [(steps[s][0], s) for s, count in enumerate(missing) if count == 0]
-    heapq.heapify(ready)
-    order: list[int] = []
-    while ready:
-        _, step = heapq.heappop(ready)
-        order.append(step)
-        for reader in readers[step]:
-            missing[reader] -= 1
-            if missing[reader] == 0:
-                heapq.heappush(ready, (steps[reader][0], reader))
-    if len(order) < len(steps):
-        raise InternalError("a region is not convex: a way leads out of it and back into it")
-    return order
 
 
 PASS = Pass(

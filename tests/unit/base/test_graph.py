@@ -46,3 +46,20 @@ def test_chains_need_no_recursion() -> None:
 
     assert graph.postorder([0], successors)[-1] == 0
     assert len(graph.strong_components([0], successors)) == size
+
+
+@given(graphs, st.lists(st.integers(0, 3), min_size=SIZE, max_size=SIZE))
+def test_what_comes_before_stands_before_and_keys_decide_the_rest(
+    edges: list[list[int]], keys: list[int]
+) -> None:
+    before = [set(found) for found in edges]
+    order = graph.dependency_order(before, keys)
+    if any(n in reachable(edges, m) for n in range(SIZE) for m in edges[n]):
+        assert order is None
+        return
+    assert order is not None
+    left = set(range(SIZE))
+    for node in order:
+        assert node == min((n for n in left if not before[n] & left), key=lambda n: (keys[n], n))
+        left.remove(node)
+    assert not left

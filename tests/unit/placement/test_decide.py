@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -269,13 +270,16 @@ def count_copies(module) -> int:
     )
 
 
-def pairs(*names: str):
+def is_a(value, *names: str) -> bool:
+    return isinstance(value, Call) and isinstance(value.callee, OpRef) and value.callee.op.name in names
+
+
+def pairs(*names: str, ns: float = 10.0):
     """Return what offers all operations of these names as one candidate."""
 
     def source(module):
-        calls = [v for v in values(module.functions["main"].body) if isinstance(v, Call)]
-        chosen = [c for c in calls if isinstance(c.callee, OpRef) and c.callee.op.name in names]
-        return [Candidate(tuple(chosen), "npu", "dense", 10.0)]
+        chosen = [v for f in module.functions.values() for v in values(f.body) if is_a(v, *names)]
+        return [Candidate(tuple(chosen), "npu", "dense", ns)]
 
     return source
 
@@ -298,6 +302,8 @@ def test_what_a_device_takes_as_one_is_outlined():
     }
     again = read(print_module(placed))
     assert_alike(again, placed)
+    lines = sorted(print_module(again).splitlines())
+    assert sorted(print_module(plan_places.PASS.run(again, context)).splitlines()) == lines
     made = outline_regions.PASS.run(placed, context)
     check(made)
     (region,) = (f for f in made.functions.values() if f.primitive is not None)
@@ -305,6 +311,41 @@ def test_what_a_device_takes_as_one_is_outlined():
     assert outline_regions.PASS.run(made, context) is made
     args = arguments(module.functions["main"])
     assert same(evaluate(module, args), evaluate(made, args))
+
+
+@pytest.mark.parametrize(("ns", "functions"), [(60.0, 2), (10.0, 1)])
+def test_each_occurrence_of_a_function_chooses_its_regions(ns, functions):
+    """Where they differ the function is specialised; where they do not, it stays one."""
+    text = """
+      fn main(x: T, y: T) { (@f(x), @f(y)) }
+      fn f(x: T) { relu(matmul(x, x)) }"""
+    board, module = accelerated(link=100), normal(read(text))
+    options = PlanOptions(
+        board.name, board, optimise=True, candidates={"npu": pairs("matmul", "relu", ns=ns)}, host_ends=True
+    )
+    context = PassContext(OPS, options={PlanOptions: options})
+    placed = plan_places.PASS.run(module, context)
+    check(placed)
+    written = [values(f.body) for n, f in placed.functions.items() if n != "main"]
+    found = [{v.place.region for v in inside if is_a(v, "matmul", "relu")} for inside in written]
+    assert found == [{"dense_1"}, {""}][:functions]
+    assert print_module(plan_places.PASS.run(placed, context)) == print_module(placed)
+    made = outline_regions.PASS.run(placed, context)
+    check(made)
+    assert [f.primitive for f in made.functions.values() if f.primitive] == ["matmul+relu"]
+    args = arguments(module.functions["main"])
+    assert same(evaluate(module, args), evaluate(made, args))
+
+
+def test_many_candidates_are_found_in_no_time():
+    """Each operation asks for its own: all of 20,000 against all would take minutes."""
+    text = "\n".join(f"let a{n} = neg(a{n - 1});" for n in range(1, 20_001))
+    module = normal(read(f"fn main(a0: T) {{ {text} a20000 }}"))
+    calls = [v for v in values(module.functions["main"].body) if isinstance(v, Call)]
+    offered = [Candidate((c,), "npu", "one") for c in calls]
+    offered += [Candidate((a, b), "npu", "two") for a, b in itertools.pairwise(calls)]
+    offers = offers_of(module, {"npu": lambda _: offered})
+    assert {offers.refusal(c, "npu") for c in calls} == {""}
 
 
 def test_a_device_of_patterns_runs_nothing_else():

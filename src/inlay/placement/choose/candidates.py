@@ -8,12 +8,13 @@ candidate by itself. A device that takes patterns says which sets of operations 
 * one that is chosen is a region: its operations carry its name from then on (`Place.region`).
 
 An operation that is a candidate alone is a unit that the device can run, like any other. One that is
-in larger candidates only cannot be put there by itself. A candidate in a function of which several
-occurrences are told apart is left out: it would be chosen for one and not for another.
+in larger candidates only cannot be put there by itself. In a function of several occurrences a
+candidate is chosen for each of them; where that makes them differ, the function is specialised.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,29 +23,41 @@ from inlay.ir.expr import Call
 from inlay.ir.module import Module
 from inlay.placement.choose.optimise import TaskSet
 from inlay.placement.infer.graph import Machine
+from inlay.placement.infer.instance import Regions
 from inlay.placement.infer.operations import GroupSource, Operation
 
 CandidateSource = Callable[[Module], Sequence[Candidate] | None]
 """Gives the candidates of a device in a module in A-normal form; None where it takes no patterns."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Offers:
     """What the devices of a board offer to run in one module.
 
     Attributes:
         devices: that run candidates and nothing else.
-        candidates: of all of them.
+        candidates: of all of them, of operations that are in no region yet.
     """
 
     devices: frozenset[str]
     candidates: tuple[Candidate, ...]
 
+    @functools.cached_property
+    def _by_call(self) -> Mapping[int, Sequence[int]]:
+        """The indices of the candidates that an operation is in, by its identity."""
+        found: dict[int, list[int]] = {}
+        for index, c in enumerate(self.candidates):
+            for call in c.calls:
+                found.setdefault(id(call), []).append(index)
+        return found
+
     def refusal(self, call: Call, device: str) -> str:
         """Return why a device does not take an operation by itself, or nothing."""
         if device not in self.devices:
             return ""
-        having = [c for c in self.candidates if c.device == device and call in c.calls]
+        having = [
+            c for c in (self.candidates[i] for i in self._by_call.get(id(call), ())) if c.device == device
+        ]
         if any(len(c.calls) == 1 for c in having):
             return ""
         if having:
@@ -53,14 +66,10 @@ class Offers:
 
     def split_groups(self, groups: GroupSource | None, module: Module) -> Mapping[int, int]:
         """Return groups of operations, none of which reaches across the end of a candidate."""
-        own: dict[int, list[int]] = {}
-        for index, c in enumerate(self.candidates):
-            for call in c.calls:
-                own.setdefault(id(call), []).append(index)
         numbers: dict[tuple[int, tuple[int, ...]], int] = {}
         together: Mapping[int, int] = {} if groups is None else groups(module)
         return {
-            call: numbers.setdefault((group, tuple(own.get(call, ()))), len(numbers))
+            call: numbers.setdefault((group, tuple(self._by_call.get(call, ()))), len(numbers))
             for call, group in together.items()
         }
 
@@ -71,7 +80,8 @@ def offers_of(module: Module, sources: Mapping[str, CandidateSource]) -> Offers 
     found = {device: candidates for device, candidates in offered.items() if candidates is not None}
     if not found:
         return None
-    return Offers(frozenset(found), tuple(c for own in found.values() for c in own))
+    free = (c for own in found.values() for c in own if not any(x.place and x.place.region for x in c.calls))
+    return Offers(frozenset(found), tuple(free))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,17 +102,17 @@ class Located:
 def locate(
     offers: Offers | None, operations: Sequence[Operation], unit_of: Mapping[int, int]
 ) -> list[Located]:
-    """Return where candidates are in a program."""
+    """Return where candidates are in a program: at each occurrence of the function that they are in."""
     if offers is None:
         return []
-    places: dict[int, list[int]] = {}
+    places: dict[int, dict[int, int]] = {}
     for index, o in enumerate(operations):
-        places.setdefault(id(o.call), []).append(index)
+        places.setdefault(id(o.call), {})[id(o.instance)] = index
     found: list[Located] = []
     for c in offers.candidates:
-        indices = [places.get(id(call), []) for call in c.calls]
-        if all(len(x) == 1 for x in indices):
-            members = tuple(x[0] for x in indices)
+        indices = [places.get(id(call), {}) for call in c.calls]
+        for instance in indices[0]:
+            members = tuple(x[instance] for x in indices)
             found.append(Located(c, members, frozenset(unit_of[i] for i in members)))
     return found
 
@@ -123,8 +133,8 @@ def regions_of(
     used: Sequence[TaskSet],
     device_of: Callable[[int], str],
     operations: Sequence[Operation],
-) -> dict[int, str]:
-    """Return for each operation that is in a region, by identity of the call, its name.
+) -> Regions:
+    """Return the regions that were chosen.
 
     Args:
         located: the candidates.
@@ -141,5 +151,11 @@ def regions_of(
             chosen.append(x)
             inside.add(first)
     chosen.sort(key=lambda x: x.operations[-1])
-    names = [f"{x.candidate.name}_{n}" for n, x in enumerate(chosen, 1)]
-    return {id(operations[i].call): name for x, name in zip(chosen, names, strict=True) for i in x.operations}
+    # One candidate has one name: occurrences of a function that chose the same stay one function.
+    numbers: dict[int, int] = {}
+    found: dict[tuple[int, int], str] = {}
+    for x in chosen:
+        name = f"{x.candidate.name}_{numbers.setdefault(id(x.candidate), len(numbers) + 1)}"
+        members = (operations[i] for i in x.operations)
+        found.update({(id(o.instance), id(o.call)): name for o in members})
+    return found

@@ -17,6 +17,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from inlay.base.graph import dependency_order
 from inlay.placement.choose.bounds import lower_bound, rest_of, tails_of, weights_of
 from inlay.placement.choose.capacity import excess, fits, predict
 from inlay.placement.choose.relaxation import relax
@@ -101,11 +102,13 @@ def optimise(
             for subset in subsets:
                 best = _better(best, _with(problem, subset, budget))
         else:
-            chosen: tuple[TaskSet, ...] = ()
+            chosen: list[TaskSet] = []
+            taken: set[int] = set()
             for c in sorted(usable, key=lambda c: (-len(c.tasks), c.cost, min(c.tasks))):
-                if _disjoint((*chosen, c)):
-                    chosen = (*chosen, c)
-            best = _better(best, _with(problem, chosen, budget, free=True))
+                if taken.isdisjoint(c.tasks):
+                    chosen.append(c)
+                    taken |= c.tasks
+            best = _better(best, _with(problem, tuple(chosen), budget, free=True))
     if best is None:
         return None
     bound = best.bound if not best.used else 0.0
@@ -229,9 +232,10 @@ def _disjoint(candidates: Sequence[TaskSet]) -> bool:
 
 
 def _is_convex(problem: Problem, tasks: frozenset[int]) -> bool:
-    """Whether no way leads out of a set of tasks and back into it."""
+    """Whether no way leads out of a set of tasks and back into it. Cost: linear in what it spans."""
     outside: set[int] = set()
-    for index, task in enumerate(problem.tasks):
+    for index in range(min(tasks), max(tasks) + 1):
+        task = problem.tasks[index]
         makers = {problem.items[v].maker for v in task.reads}
         if index in tasks:
             if makers & outside:
@@ -295,6 +299,7 @@ def contract(
             continue
         candidate = owner[group[0]]
         makes = tuple(v for i in group for v in problem.tasks[i].makes)
+        own = set(makes)
         reads = dict.fromkeys(v for i in group for v in problem.tasks[i].reads)
         costs = tuple(
             candidate.cost
@@ -304,7 +309,7 @@ def contract(
             else None
             for d in problem.devices
         )
-        outer = tuple(v for v in reads if v not in set(makes))
+        outer = tuple(v for v in reads if v not in own)
         constants = tuple(dict.fromkeys(c for i in group for c in problem.tasks[i].constants))
         tasks.append(Task(costs, outer, makes, problem.tasks[group[0]].weight, constants))
     return replace(problem, tasks=tuple(tasks), items=items), order
@@ -317,21 +322,12 @@ def _together(tasks: Sequence[Task], device: int) -> float | None:
     return sum(known) if len(known) == len(costs) else None
 
 
-def _ordered(problem: Problem, units: list[tuple[int, ...]]) -> list[tuple[int, ...]] | None:
+def _ordered(problem: Problem, units: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]] | None:
     """Return the units in an order in which each comes behind what it reads."""
     unit_of = {i: u for u, group in enumerate(units) for i in group}
     waits: list[set[int]] = []
     for u, group in enumerate(units):
         makers = {problem.items[v].maker for i in group for v in problem.tasks[i].reads}
         waits.append({unit_of[m] for m in makers if m >= 0} - {u})
-    done: set[int] = set()
-    order: list[tuple[int, ...]] = []
-    pending = list(range(len(units)))
-    while pending:
-        ready = next((u for u in pending if waits[u] <= done), None)
-        if ready is None:
-            return None
-        pending.remove(ready)
-        done.add(ready)
-        order.append(units[ready])
-    return order
+    order = dependency_order(waits, range(len(units)))
+    return None if order is None else [units[u] for u in order]

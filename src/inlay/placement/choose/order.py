@@ -20,11 +20,11 @@ Source: Coffman and Graham, "Optimal scheduling for two-processor systems", 1972
 from __future__ import annotations
 
 import hashlib
-import heapq
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from inlay.analysis.blocks import nested, operands
+from inlay.base.graph import dependency_order
 from inlay.ir import make
 from inlay.ir.dims import free_symbols
 from inlay.ir.existentials import opened_dims
@@ -86,47 +86,24 @@ def _inner(value: Expr, cost: Cost) -> Expr:
             return value
 
 
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """The lines of a block.
-
-    Attributes:
-        after: for each line, those that must follow.
-        waits: for each line, how many it follows.
-    """
-
-    after: list[list[int]]
-    waits: list[int]
-
-
 def _order(lets: Sequence[Let], cost: Cost) -> list[int]:
     """Return the indices of lines in their new order."""
-    lines = _lines(lets)
+    before = _before(lets)
     longest = [0.0] * len(lets)
     for i in reversed(range(len(lets))):
         value = lets[i].value
-        own = 0.0
         if isinstance(value, Call) and isinstance(value.callee, OpRef):
-            own = cost(value)
-        longest[i] = own + max((longest[j] for j in lines.after[i]), default=0.0)
-    words = _words(lets)
-    waits = list(lines.waits)
-    ready = [(-longest[i], words[i], i) for i, count in enumerate(waits) if not count]
-    heapq.heapify(ready)
-    found: list[int] = []
-    while ready:
-        i = heapq.heappop(ready)[2]
-        found.append(i)
-        for j in lines.after[i]:
-            waits[j] -= 1
-            if not waits[j]:
-                heapq.heappush(ready, (-longest[j], words[j], j))
+            longest[i] += cost(value)
+        for k in before[i]:
+            longest[k] = max(longest[k], longest[i])
+    found = dependency_order(before, list(zip((-x for x in longest), _words(lets), strict=True)))
+    assert found is not None, "lines read what is above them"
     return found
 
 
-def _lines(lets: Sequence[Let]) -> _Lines:
-    """Return which lines must follow which: what they read, and what stays where it is."""
-    lines = _Lines([[] for _ in lets], [0] * len(lets))
+def _before(lets: Sequence[Let]) -> list[dict[int, None]]:
+    """Return what each line must follow: what it reads, and what stays where it is."""
+    lines: list[dict[int, None]] = []
     places: dict[object, int] = {}
     fixed = failing = -1
     for i, let in enumerate(lets):
@@ -147,9 +124,7 @@ def _lines(lets: Sequence[Let]) -> _Lines:
                 failing = i
         places[let.var] = i
         places.update((d.sym, i) for d in opened_dims(let.value.type, let.var.type))
-        for k in before:
-            lines.after[k].append(i)
-        lines.waits[i] = len(before)
+        lines.append(before)
     return lines
 
 

@@ -50,10 +50,13 @@ def capability_of(
                 if (reason := _refusal(board, d, op.name, definition, dtypes))
             }
             known[key] = found
-        if generators is None:
-            return known[key]
-        made = {name: refuse(call) for name, refuse in generators.items()}
-        return {d: reason for d, r in made.items() if (reason := known[key].get(d) or r)}
+        # What is in a region was chosen with others, which a device may take without taking each.
+        taken = call.place.device if call.place is not None and call.place.region else ""
+        found = known[key]
+        if generators is not None:
+            made = {name: refuse(call) for name, refuse in generators.items()}
+            found = {d: reason for d, r in made.items() if (reason := found.get(d) or r)}
+        return {d: reason for d, reason in found.items() if d != taken} if taken in found else found
 
     return refusals
 

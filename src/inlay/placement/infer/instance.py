@@ -13,6 +13,9 @@ from inlay.placement.infer.domains import Domain, Kind, Parts
 Capability = Callable[[Call], Mapping[str, str]]
 """Gives for each device that cannot run an operation the reason, by name."""
 
+Regions = Mapping[tuple[int, int], str]
+"""Names of regions, for operations that are in one: by identity of the instance and of the call."""
+
 CHECKS = frozenset({core_ops.CHECK_SHAPE, core_ops.CHECK_EQUAL, core_ops.CHECK_AT_LEAST})
 """Operators that give back their first operand, of which they read the description."""
 

@@ -317,7 +317,7 @@ class Body:
         place = self.writer.operation_place(home) if is_operation else self.writer.place(home)
         if isinstance(call.callee, OpRef) and call.callee.op is DEVICE_COPY and place is not None:
             place = replace(place, origin=Origin.USER)  # kept as a person wrote it
-        own = self.writer.regions.get(id(call)) or (call.place.region if call.place else "")
+        own = self.writer.regions.get((id(instance), id(call))) or (call.place.region if call.place else "")
         if own and place is not None:
             place = replace(place, region=own)
         return Call(callee.expr, tuple(args), call.type, call.span, place), home

@@ -8,13 +8,11 @@ walks, `mover.py` moves values, `copies.py` decides about copies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from inlay.base.diagnostics import Collector
 from inlay.ir.expr import Function
 from inlay.ir.module import Module
 from inlay.ir.walk import copy as fresh_copy
-from inlay.placement.infer.instance import Instance
+from inlay.placement.infer.instance import Instance, Regions
 from inlay.placement.infer.scopes import Places
 from inlay.placement.write.body import Body
 from inlay.placement.write.copies import CopyPlan
@@ -22,11 +20,7 @@ from inlay.placement.write.written import Writer
 
 
 def capture(
-    module: Module,
-    instances: list[Instance],
-    places: Places,
-    findings: Collector,
-    regions: Mapping[int, str] | None = None,
+    module: Module, instances: list[Instance], places: Places, findings: Collector, regions: Regions
 ) -> Module:
     """Return the module with places and copies. Findings: `device.no-path`. Cost: linear.
 
@@ -35,9 +29,9 @@ def capture(
         instances: its functions at their occurrences.
         places: where everything is.
         findings: what is wrong.
-        regions: names of the regions of operations, by identity of the call.
+        regions: that operations are in.
     """
-    writer = Writer(module, instances, places, regions or {})
+    writer = Writer(module, instances, places, regions)
     plans = _plans(writer, findings)
     return writer.module if findings.has_fatal else _write(writer, plans)
 

@@ -1,18 +1,18 @@
 """Which instances are one function in the end.
 
-Instances of one function with equal devices everywhere, also in what they call, are one; instances
-that differ in memories only are one if their sets intersect everywhere.
+Instances of one function with equal devices and regions everywhere, also in what they call, are one;
+instances that differ in memories only are one if their sets intersect everywhere.
 """
 
 from __future__ import annotations
 
-from inlay.placement.infer.instance import Instance
+from inlay.placement.infer.instance import Instance, Regions
 from inlay.placement.infer.scopes import Places
 
 
-def representatives(instances: list[Instance], places: Places) -> dict[int, Instance]:
+def representatives(instances: list[Instance], places: Places, regions: Regions) -> dict[int, Instance]:
     """Return for each instance, by identity, the one that is written. Cost: linear."""
-    shapes = _shapes(instances, places)
+    shapes = _shapes(instances, places, regions)
     by_shape: dict[object, list[Instance]] = {}
     chosen: dict[int, Instance] = {}
     for instance in instances:  # callers first, so that parents are decided before local functions
@@ -28,8 +28,11 @@ def representatives(instances: list[Instance], places: Places) -> dict[int, Inst
     return chosen
 
 
-def _shapes(instances: list[Instance], places: Places) -> dict[int, int]:
-    """Return a number for the devices of each instance and of what it calls."""
+def _shapes(instances: list[Instance], places: Places, regions: Regions) -> dict[int, int]:
+    """Return a number for the devices and regions of each instance and of what it calls."""
+    named: dict[int, set[tuple[int, str]]] = {}
+    for (instance, call), name in regions.items():
+        named.setdefault(instance, set()).add((call, name))
     numbers: dict[object, int] = {}
     found: dict[int, int] = {}
     # A function is instantiated by its callers, so what it calls stands behind it; members of a
@@ -37,7 +40,7 @@ def _shapes(instances: list[Instance], places: Places) -> dict[int, int]:
     for instance in reversed(instances):
         devices = tuple(places.device(a) for a in instance.atoms)
         children = tuple(found.get(id(c), -1) for c in instance.children.values())
-        key = (id(instance.function), devices, children)
+        key = (id(instance.function), devices, children, frozenset(named.get(id(instance), ())))
         found[id(instance)] = numbers.setdefault(key, len(numbers))
     return found
 

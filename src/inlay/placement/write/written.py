@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ from inlay.ir.types import FuncType
 from inlay.ir.walk import postorder
 from inlay.ops.device import CopyAttrs, OnDeviceAttrs
 from inlay.placement.infer.domains import Domain, Leaf, Parts, leaves
-from inlay.placement.infer.instance import Instance
+from inlay.placement.infer.instance import Instance, Regions
 from inlay.placement.infer.scopes import Places
 from inlay.placement.write.copies import OpenBlock, ValuePath
 from inlay.placement.write.specialize import representatives
@@ -67,15 +66,13 @@ class Written:
 class Writer:
     """The functions that are written, and what they share."""
 
-    def __init__(
-        self, module: Module, instances: list[Instance], places: Places, regions: Mapping[int, str]
-    ) -> None:
+    def __init__(self, module: Module, instances: list[Instance], places: Places, regions: Regions) -> None:
         self.module = module
         self.regions = regions
         self.places = places
         self.machine = places.machine
         self.instances = instances
-        self.chosen = representatives(instances, places)
+        self.chosen = representatives(instances, places, regions)
         self.locals: dict[tuple[int, Var], list[Instance]] = {}
         self.globals: dict[str, list[Written]] = {}
         self.written: dict[int, Written] = {}
