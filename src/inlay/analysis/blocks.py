@@ -18,10 +18,12 @@ arms) are its *nested* blocks. Spines are walked with loops; only nesting recurs
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import assert_never
 
 from inlay.ir.expr import (
+    Arm,
     Call,
     Const,
     ConstructorRef,
@@ -79,6 +81,30 @@ def nested(value: Expr) -> tuple[Expr, ...]:
             return tuple(arm.body for arm in arms)
         case _:
             return ()
+
+
+def with_blocks(value: Expr, rewrite: Callable[[Expr], Expr]) -> Expr:
+    """Return a value with each of its nested blocks rewritten, in order; itself where none changes."""
+    old = nested(value)
+    new = [rewrite(block) for block in old]
+    if all(a is b for a, b in zip(old, new, strict=True)):
+        return value
+    match value:
+        case Function():
+            return replace(value, body=new[0])
+        case If():
+            return replace(value, then=new[0], otherwise=new[1])
+        case Match(arms=arms):
+            return replace(value, arms=tuple([Arm(a.pattern, b) for a, b in zip(arms, new, strict=True)]))
+        case _:
+            raise AssertionError(f"no blocks in {type(value).__name__}")
+
+
+def relet(let: Let, value: Expr, body: Expr) -> Let:
+    """Return a let with another value of the same type, and another body; itself where none changes."""
+    if value is let.value and body is let.body:
+        return let
+    return Let(let.var, value, body, let.type, let.span, let.place)
 
 
 def binders(value: Expr) -> tuple[Var, ...]:

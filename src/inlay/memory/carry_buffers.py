@@ -25,11 +25,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from inlay.analysis.blocks import definitions, nested, operands, spine, values
+from inlay.analysis.blocks import definitions, nested, operands, relet, spine, values, with_blocks
 from inlay.analysis.local_functions import find_loops
 from inlay.arith.expr import Int, symbols
 from inlay.ir import make
-from inlay.ir.expr import Arm, Call, Const, Expr, Function, If, Let, Match, OpRef, Tuple, Var
+from inlay.ir.expr import Call, Const, Expr, Function, If, Let, Match, OpRef, Tuple, Var
 from inlay.ir.module import Module
 from inlay.ir.types import STORAGE, FuncType, TensorType
 from inlay.ir.walk import bound_symbols
@@ -255,7 +255,7 @@ class _Rewriter:
             if old is None:
                 result = make.let(var, value, result)
             else:
-                result = Let(var, value, result, old.type, old.span, old.place)
+                result = relet(replace(old, var=var), value, result)
         return result
 
     def _loop(self, var: Var, node: Function, loop: _Loop) -> Function:
@@ -270,12 +270,6 @@ class _Rewriter:
         match value:
             case Var():
                 return self.replaced.get(value, value)
-            case Function(body=body):
-                return replace(value, body=self.block(body))
-            case If(then=then, otherwise=otherwise):
-                return replace(value, then=self.block(then), otherwise=self.block(otherwise))
-            case Match(arms=arms):
-                return replace(value, arms=tuple(Arm(arm.pattern, self.block(arm.body)) for arm in arms))
             case Call(callee=Var() as callee) if callee in self.loops:
                 loop = self.loops[callee]
                 extra = self._again(value, loop) if callee in self.inside else _made(loop, before)
@@ -284,7 +278,7 @@ class _Rewriter:
                 args = self._args(value)
                 return value if args == value.args else replace(value, args=args)
             case _:
-                return value
+                return with_blocks(value, self.block)
 
     def _args(self, call: Call) -> tuple[Expr, ...]:
         return tuple([self.replaced.get(a, a) if isinstance(a, Var) else a for a in call.args])

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from inlay.analysis.blocks import count_uses, nested, spine
+from inlay.analysis.blocks import count_uses, nested, spine, with_blocks
 from inlay.arith.expr import Int, from_atom, lit, substitute
 from inlay.base.diagnostics import error, unsupported
 from inlay.base.span import Span
@@ -26,21 +26,7 @@ from inlay.ir.conform import Matching
 from inlay.ir.context import Context
 from inlay.ir.core_ops import GET_ROW, SET_ROW
 from inlay.ir.dims import rename_dims, substitute_type
-from inlay.ir.expr import (
-    Arm,
-    Call,
-    Const,
-    Expr,
-    Function,
-    GlobalVar,
-    If,
-    Let,
-    Match,
-    OpRef,
-    Project,
-    Tuple,
-    Var,
-)
+from inlay.ir.expr import Call, Const, Expr, Function, GlobalVar, Let, OpRef, Project, Tuple, Var
 from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.ir.place import Place
@@ -118,9 +104,9 @@ class _Writer:
                 continue
             if not self._kernel_call(let.var, let.value, bindings, parts.get(let.var), rows):
                 self._check(let.var, let.value)
-                bindings.append((let.var, self._nested(let.value), let.span))
+                bindings.append((let.var, with_blocks(let.value, self.block), let.span))
         result = make.var("result", _open(tail.type), tail.span)
-        tail = result if self._kernel_call(result, tail, bindings) else self._nested(tail)
+        tail = result if self._kernel_call(result, tail, bindings) else with_blocks(tail, self.block)
         for var, value, span in reversed(bindings):
             tail = make.let(var, value, tail, span=span)
         return tail
@@ -133,17 +119,6 @@ class _Writer:
                 _check_machine(var, value.place, self.machine, why)
             case _:
                 pass
-
-    def _nested(self, value: Expr) -> Expr:
-        match value:
-            case Function():
-                return self.function(value)
-            case If(then=then, otherwise=otherwise):
-                return replace(value, then=self.block(then), otherwise=self.block(otherwise))
-            case Match(arms=arms):
-                return replace(value, arms=tuple(Arm(arm.pattern, self.block(arm.body)) for arm in arms))
-            case _:
-                return value
 
     def _parts(self, block: Expr) -> dict[Var, dict[int, Var]]:
         """Return the names of results, by number, of kernels whose tuple is only taken apart here."""

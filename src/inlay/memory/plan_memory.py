@@ -29,14 +29,14 @@ from math import gcd
 
 import numpy as np
 
-from inlay.analysis.blocks import spine
+from inlay.analysis.blocks import relet, spine, with_blocks
 from inlay.analysis.call_graph import call_graph, recursive_functions
 from inlay.analysis.local_functions import find_loops
 from inlay.arith.expr import Int, ceildiv, lit
 from inlay.arith.solve import Facts
 from inlay.ir import make
 from inlay.ir.conform import dim_range
-from inlay.ir.expr import Arm, Call, Const, Expr, Function, If, Let, Match, OpRef, Var
+from inlay.ir.expr import Call, Const, Expr, Function, OpRef, Var
 from inlay.ir.module import Module
 from inlay.ir.types import STORAGE, TensorType
 from inlay.ir.walk import postorder
@@ -383,17 +383,13 @@ class _Rewriter:
             if let.var not in self._offsets:
                 memory = self._counted.get(let.var)
                 value = self._value(let.value) if memory is None else _in(let.value, memory)
-                body = Let(let.var, value, body, let.type, let.span, let.place)
+                body = relet(let, value, body)
         return body
 
     def _value(self, value: Expr) -> Expr:
         match value:
             case Function():
                 return self.function(value)
-            case If(then=then, otherwise=otherwise):
-                return replace(value, then=self._block(then), otherwise=self._block(otherwise))
-            case Match(arms=arms):
-                return replace(value, arms=tuple(Arm(arm.pattern, self._block(arm.body)) for arm in arms))
             case Call(callee=OpRef(op=op), args=(Var() as storage, *_)) if (
                 op is TENSOR_AT and storage in self._offsets
             ):
@@ -403,7 +399,7 @@ class _Rewriter:
                 assert isinstance(at.value, Int), "explicit-alloc puts a tensor at a number"
                 return replace(value, args=(block, make.int_const(offset + at.value), shape))
             case _:
-                return value
+                return with_blocks(value, self._block)
 
 
 def _names(memory: str) -> tuple[str, ...]:

@@ -19,27 +19,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from inlay.analysis.blocks import nested, operands, spine
+from inlay.analysis.blocks import nested, operands, spine, with_blocks
 from inlay.base.span import NO_SPAN, Span
 from inlay.ir import make
 from inlay.ir.core_ops import PUSH_ROW, SET_ROW
 from inlay.ir.dims import free_symbols
 from inlay.ir.existentials import opened_dims
-from inlay.ir.expr import (
-    Arm,
-    Call,
-    Const,
-    Expr,
-    Function,
-    GlobalVar,
-    If,
-    Let,
-    Match,
-    OpRef,
-    Project,
-    Tuple,
-    Var,
-)
+from inlay.ir.expr import Call, Const, Expr, Function, GlobalVar, If, Let, Match, OpRef, Project, Tuple, Var
 from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.ir.op import Effect
@@ -128,7 +114,7 @@ class _Mover:
                 return made
             case If() | Match():
                 self._after.append((lets, index, tail))
-                made = _with_arms(value, tuple(map(self.block, nested(value))))
+                made = with_blocks(value, self.block)
                 self._after.pop()
                 return made
             case _:
@@ -303,13 +289,6 @@ class _Mover:
 
 
 _NOTHING = Tuple((), TupleType(()))
-
-
-def _with_arms(value: If | Match, blocks: tuple[Expr, ...]) -> Expr:
-    if isinstance(value, If):
-        return replace(value, then=blocks[0], otherwise=blocks[1])
-    arms = zip(value.arms, blocks, strict=True)
-    return replace(value, arms=tuple([Arm(arm.pattern, body) for arm, body in arms]))
 
 
 def _name(value: Expr) -> str:

@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from inlay.analysis.blocks import relet, with_blocks
 from inlay.base import garbage
 from inlay.base.diagnostics import Collector
 from inlay.base.options import option
-from inlay.ir.expr import Arm, Call, Expr, Function, If, Let, Match, OpRef, Var
+from inlay.ir.expr import Call, Expr, Function, OpRef, Var
 from inlay.ir.module import Module
 from inlay.ir.place import Origin, Place
 from inlay.ir.walk import all_vars, map_parts, rewrite, spine, substitute_vars
@@ -373,11 +374,8 @@ def _function(function: Function, place: Place) -> Function:
 def _block(block: Expr, place: Place) -> Expr:
     lets, tail = spine(block)
     result = _value(tail, place)
-    changed = result is not tail
     for let in reversed(lets):
-        value = _value(let.value, place)
-        changed = changed or value is not let.value
-        result = Let(let.var, value, result, let.type, let.span, let.place) if changed else let
+        result = relet(let, _value(let.value, place), result)
     return result
 
 
@@ -385,20 +383,8 @@ def _value(value: Expr, place: Place) -> Expr:
     match value:
         case Call(callee=OpRef(), place=None):
             return Call(value.callee, value.args, value.type, value.span, place)
-        case Function():
-            return _function(value, place)
-        case If(then=then, otherwise=otherwise):
-            arms = _block(then, place), _block(otherwise, place)
-            if arms == (then, otherwise):
-                return value
-            return replace(value, then=arms[0], otherwise=arms[1])
-        case Match(arms=arms):
-            placed = tuple(Arm(a.pattern, _block(a.body, place)) for a in arms)
-            if all(new.body is old.body for new, old in zip(placed, arms, strict=True)):
-                return value
-            return replace(value, arms=placed)
         case _:
-            return value
+            return with_blocks(value, lambda block: _block(block, place))
 
 
 PASS = Pass(

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from inlay.analysis.blocks import relet
 from inlay.arith.expr import Int, Sym, fresh, from_atom
 from inlay.base.names import NameSupply
 from inlay.ir import make
@@ -77,11 +78,6 @@ def bind(group: Group, call: Call, body: Expr) -> Expr:
         part = Project(together, index, node.call.type, node.call.span, node.place)
         body = relet(node.let, part, body)
     return Let(together, call, body, body.type, call.span, None)
-
-
-def relet(let: Let, value: Expr, body: Expr) -> Let:
-    """Return a let with another value of the same type, and another body."""
-    return Let(let.var, value, body, let.type, let.span, let.place)
 
 
 def _name(group: Group) -> str:

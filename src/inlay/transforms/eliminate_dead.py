@@ -17,18 +17,16 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeVar
 
-from inlay.analysis.blocks import binders, nested, operands, values
+from inlay.analysis.blocks import binders, nested, operands, relet, values, with_blocks
 from inlay.analysis.call_graph import mentioned_globals
 from inlay.analysis.effects import EffectTable, effect_table
 from inlay.arith.expr import Sym
 from inlay.ir.dims import free_symbols
 from inlay.ir.existentials import opened_dims
 from inlay.ir.expr import (
-    Arm,
     ConstructorRef,
     Expr,
     Function,
-    If,
     Let,
     Match,
     Pattern,
@@ -155,7 +153,7 @@ def _trim_block(block: Expr, state: _Trimming) -> Expr:
     if not changed:
         return block
     for let, value in kept:
-        result = Let(let.var, value, result, let.type, let.span, let.place)
+        result = relet(let, value, result)
     return result
 
 
@@ -168,22 +166,7 @@ def _trim_value(value: Expr, state: _Trimming) -> Expr:
     for operand in operands(value):
         if isinstance(operand, Var):
             state.live.add(operand)
-    match value:
-        case Function(body=body):
-            new = _trim_block(body, state)
-            return value if new is body else replace(value, body=new)
-        case If(then=then, otherwise=otherwise):
-            arms = (_trim_block(then, state), _trim_block(otherwise, state))
-            if arms == (then, otherwise):
-                return value
-            return replace(value, then=arms[0], otherwise=arms[1])
-        case Match(arms=arms):
-            trimmed = tuple(Arm(a.pattern, _trim_block(a.body, state)) for a in arms)
-            if all(new.body is old.body for new, old in zip(trimmed, arms, strict=True)):
-                return value
-            return replace(value, arms=trimmed)
-        case _:
-            return value
+    return with_blocks(value, lambda block: _trim_block(block, state))
 
 
 def _mentioned_adts(module: Module, reached: set[str]) -> set[str]:

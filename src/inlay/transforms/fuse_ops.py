@@ -24,20 +24,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from inlay.analysis.blocks import count_uses, nested
+from inlay.analysis.blocks import count_uses, nested, relet, with_blocks
 from inlay.analysis.call_graph import call_graph, recursive_functions
 from inlay.analysis.cost import predicted_ns
 from inlay.base.options import option
 from inlay.ir import walk
 from inlay.ir.existentials import open_exists
-from inlay.ir.expr import Call, Expr, Function, If, Let, Match, Var
+from inlay.ir.expr import Call, Expr, Function, Let, Var
 from inlay.ir.module import Module
 from inlay.ops._define import OpDef
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property, Remark
 from inlay.transforms._groups import REASONS, Group, Grouping, GroupOptions, Node
 from inlay.transforms._join import join
-from inlay.transforms._outline import Outliner, bind, function_of, relet
+from inlay.transforms._outline import Outliner, bind, function_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,28 +160,12 @@ class _Fusing:
                 result = bind(*calls[let.var], result)
             elif let.var not in grouping.group_of:
                 value = self._value(let.value, repeats=repeats or _is_recursive(let))
-                same = value is let.value and result is let.body
-                result = let if same else relet(let, value, result)
+                result = relet(let, value, result)
         return result
 
     def _value(self, value: Expr, *, repeats: bool) -> Expr:
         """Return a value with its nested blocks fused."""
-        blocks = nested(value)
-        if not blocks:
-            return value
-        new = tuple([self._block(b, repeats=repeats) for b in blocks])
-        if all(a is b for a, b in zip(new, blocks, strict=True)):
-            return value
-        match value:
-            case Function():
-                return replace(value, body=new[0])
-            case If():
-                return replace(value, then=new[0], otherwise=new[1])
-            case Match(arms=arms):
-                made = tuple([replace(a, body=b) for a, b in zip(arms, new, strict=True)])
-                return replace(value, arms=made)
-            case _:
-                raise AssertionError(f"no blocks in {type(value).__name__}")
+        return with_blocks(value, lambda block: self._block(block, repeats=repeats))
 
     def _remark(self, grouping: Grouping) -> None:
         for producer, reader, reason in grouping.refusals():

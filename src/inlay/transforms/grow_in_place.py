@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from inlay.analysis.blocks import count_uses, definitions, nested, operands, spine, values
+from inlay.analysis.blocks import count_uses, definitions, nested, operands, spine, values, with_blocks
 from inlay.analysis.loops import loops_of
 from inlay.ir import make
 from inlay.ir.expr import Arm, Call, Expr, Function, If, Let, Match, OpRef, Var
@@ -206,12 +206,6 @@ class _Rewriter:
 
     def _value(self, value: Expr, written: list[tuple[Var, Expr, Let | None]]) -> Expr:
         match value:
-            case Function(body=body):
-                return replace(value, body=self.block(body))
-            case If(then=then, otherwise=otherwise):
-                return replace(value, then=self.block(then), otherwise=self.block(otherwise))
-            case Match(arms=arms):
-                return replace(value, arms=tuple(Arm(arm.pattern, self.block(arm.body)) for arm in arms))
             case Call(callee=Var() as callee) if callee in self.loops:
                 args = list(value.args)
                 for g in self.by_loop[callee]:
@@ -222,7 +216,7 @@ class _Rewriter:
                         args[g.position] = self._front(old, g.axis, written)
                 return replace(value, callee=self.loops[callee], args=tuple(args))
             case _:
-                return value
+                return with_blocks(value, self.block)
 
 
 def _where_read(var: Var, value: Expr, body: Expr) -> Expr:

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from inlay.analysis.blocks import count_uses, nested, values
+from inlay.analysis.blocks import count_uses, relet, values, with_blocks
 from inlay.analysis.effects import EffectTable, effect_table
 from inlay.arith.expr import Sym
 from inlay.base.diagnostics import InternalError
@@ -29,13 +29,13 @@ from inlay.base.graph import dependency_order
 from inlay.ir import walk
 from inlay.ir.dims import free_symbols
 from inlay.ir.existentials import opened_dims
-from inlay.ir.expr import Call, Expr, Function, If, Let, Match, OpRef, Var
+from inlay.ir.expr import Call, Expr, Function, Let, OpRef, Var
 from inlay.ir.module import Module
 from inlay.ops._define import FusionPattern
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._groups import Group, Node
-from inlay.transforms._outline import Outliner, bind, relet
+from inlay.transforms._outline import Outliner, bind
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -90,16 +90,8 @@ class _Outlining:
 
     def _value(self, value: Expr) -> Expr:
         """Return a value with the regions of its nested blocks taken out."""
-        match value:
-            case Function(primitive=None):
-                return replace(value, body=self._block(value.body))
-            case If():
-                arms = [self._block(b) for b in nested(value)]
-                return replace(value, then=arms[0], otherwise=arms[1])
-            case Match(arms=arms):
-                return replace(value, arms=tuple(replace(a, body=self._block(a.body)) for a in arms))
-            case _:
-                return value
+        is_kernel = isinstance(value, Function) and value.primitive is not None
+        return value if is_kernel else with_blocks(value, self._block)
 
     def _group(self, lets: Sequence[Let], members: Sequence[int]) -> Group:
         assert self.reads is not None, "set with each function"

@@ -23,12 +23,12 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from inlay.analysis.blocks import nested, operands
+from inlay.analysis.blocks import operands, with_blocks
 from inlay.base.graph import dependency_order
 from inlay.ir import make
 from inlay.ir.dims import free_symbols
 from inlay.ir.existentials import opened_dims
-from inlay.ir.expr import Arm, Call, Const, Expr, Function, If, Let, Match, OpRef, Project, Tuple, Var
+from inlay.ir.expr import Call, Const, Expr, Function, Let, OpRef, Project, Tuple, Var
 from inlay.ir.module import Module
 from inlay.ir.op import Effect
 from inlay.ir.type_printer import type_text
@@ -71,19 +71,7 @@ def _block(block: Expr, cost: Cost) -> Expr:
 
 def _inner(value: Expr, cost: Cost) -> Expr:
     """Put the blocks inside a value in order."""
-    blocks = [_block(b, cost) for b in nested(value)]
-    if all(a is b for a, b in zip(blocks, nested(value), strict=True)):
-        return value
-    match value:
-        case Function():
-            return replace(value, body=blocks[0])
-        case If():
-            return replace(value, then=blocks[0], otherwise=blocks[1])
-        case Match(arms=arms):
-            made = tuple(Arm(a.pattern, b) for a, b in zip(arms, blocks, strict=True))
-            return replace(value, arms=made)
-        case _:
-            return value
+    return with_blocks(value, lambda block: _block(block, cost))
 
 
 def _order(lets: Sequence[Let], cost: Cost) -> list[int]:
