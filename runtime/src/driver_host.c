@@ -4,28 +4,7 @@
  * queue whose first request has all its tickets ended, by a generator of numbers, and runs it. So
  * what is not ordered by queues and tickets happens in every order, for some seed. Memory is
  * counted: each request in flight holds what it uses. */
-#include "request.h"
-
-#include <string.h>
-
-enum { MOST_UNITS = 8, QUEUES = 2, MOST_BUFFERS = 64 };
-enum { HEAD_BYTES = 64 }; /* of a memory, in front of its contents */
-
-struct inlay_memory {
-    size_t bytes;
-    uint32_t unit, users; /* users: the owner and requests in flight */
-};
-
-typedef struct waiting {
-    struct waiting *next;
-    inlay_request_t request;
-    size_t size; /* of this object with its arrays */
-} waiting_t;
-
-typedef struct lane {
-    waiting_t *first, **end;
-    uint64_t started, ended;
-} lane_t;
+#include "waiting.h"
 
 struct inlay_device {
     const inlay_host_t *host;
@@ -77,16 +56,15 @@ static inlay_status_t host_open(const inlay_host_t *host, const char *options,
                                 inlay_device_t **device, char *message, size_t message_bytes)
 {
     uint32_t i;
-    inlay_device_t *made = host->allocate(host->user, sizeof *made, sizeof(uint64_t));
+    inlay_device_t *made = inlay_take(host, sizeof *made);
     if (!made) return INLAY_OUT_OF_MEMORY;
-    memset(made, 0, sizeof *made);
     made->host = host;
     made->units = 1;
     made->random = 1;
     made->limit = SIZE_MAX / 4;
     for (i = 0; i < MOST_UNITS * QUEUES; i++) made->lanes[i].end = &made->lanes[i].first;
     if (!read_options(made, options)) {
-        host->release(host->user, made, sizeof *made, sizeof(uint64_t));
+        inlay_give(host, made, sizeof *made);
         say(message, message_bytes, "options are units=, seed=, memory=, fail=, with numbers");
         return INLAY_BAD_ARGUMENT;
     }
@@ -99,7 +77,7 @@ static int host_progress(inlay_device_t *device);
 static void host_close(inlay_device_t *device)
 {
     while (host_progress(device)) continue;
-    device->host->release(device->host->user, device, sizeof *device, sizeof(uint64_t));
+    inlay_give(device->host, device, sizeof *device);
 }
 
 static void host_facts(inlay_device_t *device, inlay_device_facts_t *facts)
@@ -154,15 +132,12 @@ static inlay_status_t host_allocate(inlay_device_t *device, uint32_t unit, size_
     inlay_memory_t *made = NULL;
     if (unit >= device->units) return INLAY_BAD_ARGUMENT;
     if (bytes <= device->limit - device->taken[unit])
-        made = device->host->allocate(device->host->user, HEAD_BYTES + bytes, 64);
+        made = inlay_memory_make(device->host, unit, bytes);
     if (!made) {
         say(message, message_bytes, "the memory of the device is full");
         return INLAY_OUT_OF_MEMORY;
     }
     memset((uint8_t *)made + HEAD_BYTES, 0xA5, bytes); /* undefined, and nothing a test would expect */
-    made->bytes = bytes;
-    made->unit = unit;
-    made->users = 1;
     device->taken[unit] += bytes;
     *memory = made;
     return INLAY_OK;
@@ -172,73 +147,19 @@ static void host_release(inlay_device_t *device, inlay_memory_t *memory)
 {
     if (--memory->users) return;
     device->taken[memory->unit] -= memory->bytes;
-    device->host->release(device->host->user, memory, HEAD_BYTES + memory->bytes, 64);
-}
-
-static void *address(const inlay_region_t *region)
-{
-    if (!region->memory) return region->host;
-    return (uint8_t *)region->memory + HEAD_BYTES + region->offset;
-}
-
-/* Whether `bytes` from a region on are there; what the host gives is believed. */
-static int fits(const inlay_region_t *region, size_t bytes)
-{
-    const inlay_memory_t *memory = region->memory;
-    return !memory || (region->offset <= memory->bytes && bytes <= memory->bytes - region->offset);
-}
-
-static const char *wrong_request(const inlay_device_t *device, const inlay_request_t *request)
-{
-    uint32_t i;
-    if (request->queue >= device->units * QUEUES) return "found a queue that the device has not";
-    for (i = 0; i < request->n_after; i++)
-        if (request->after[i].queue >= device->units * QUEUES ||
-            request->after[i].number > device->lanes[request->after[i].queue].started)
-            return "found a ticket of no request";
-    if (request->action == INLAY_COPY) {
-        if (!fits(&request->to, request->bytes) || !fits(&request->from, request->bytes))
-            return "found a copy beyond the end of a memory";
-        return NULL;
-    }
-    if (request->n_buffers > MOST_BUFFERS) return "found more buffers than a launch may have";
-    for (i = 0; i < request->n_buffers; i++)
-        if (!request->buffers[i].memory || !fits(&request->buffers[i], 0))
-            return "found a buffer that is not in the memory of the device";
-    return NULL;
-}
-
-static void hold(const inlay_request_t *request)
-{
-    uint32_t i;
-    if (request->to.memory) request->to.memory->users++;
-    if (request->from.memory) request->from.memory->users++;
-    for (i = 0; i < request->n_buffers; i++) request->buffers[i].memory->users++;
+    device->host->release(device->host->user, memory, HEAD_BYTES + memory->bytes, HEAD_BYTES);
 }
 
 static inlay_status_t host_start(inlay_device_t *device, const inlay_request_t *request,
                                  inlay_ticket_t *ticket, char *message, size_t message_bytes)
 {
-    const size_t size = sizeof(waiting_t) + inlay_request_bytes(request);
-    const char *wrong = wrong_request(device, request);
-    waiting_t *made;
-    lane_t *lane;
+    const char *wrong = inlay_lanes_refuse(device->lanes, device->units * QUEUES, request);
     if (wrong) {
         say(message, message_bytes, wrong);
         return INLAY_BAD_ARGUMENT;
     }
-    made = device->host->allocate(device->host->user, size, sizeof(uint64_t));
-    if (!made) return INLAY_OUT_OF_MEMORY;
-    memset(made, 0, sizeof *made);
-    made->size = size;
-    inlay_request_keep(request, &made->request, (uint8_t *)(made + 1));
-    hold(&made->request);
-    lane = &device->lanes[request->queue];
-    *lane->end = made;
-    lane->end = &made->next;
-    ticket->queue = request->queue;
-    ticket->number = ++lane->started;
-    return INLAY_OK;
+    return inlay_lanes_add(device->host, device->lanes, request, ticket) ? INLAY_OK
+                                                                         : INLAY_OUT_OF_MEMORY;
 }
 
 static int64_t launch(const inlay_request_t *request)
@@ -247,7 +168,7 @@ static int64_t launch(const inlay_request_t *request)
     void *buffers[MOST_BUFFERS];
     int64_t answer, least = 0, part;
     uint32_t i;
-    for (i = 0; i < request->n_buffers; i++) buffers[i] = address(&request->buffers[i]);
+    for (i = 0; i < request->n_buffers; i++) buffers[i] = inlay_region_address(&request->buffers[i]);
     for (i = 0; i < request->n_phases && !least; i++)
         for (part = 0; part < request->items[i]; part++) {
             answer = kernel->phases[i](buffers, request->ints, part, request->items[i]);
@@ -258,20 +179,20 @@ static int64_t launch(const inlay_request_t *request)
 
 static void run(inlay_device_t *device, lane_t *lane)
 {
-    waiting_t *top = lane->first;
+    waiting_t *top = inlay_lane_take(lane);
     inlay_request_t *request = &top->request;
     inlay_status_t status = INLAY_OK;
     const char *text = "";
     int64_t answer = 0;
     uint32_t i;
-    lane->first = top->next;
-    if (!lane->first) lane->end = &lane->first;
     lane->ended++;
     if (device->fail_in && --device->fail_in == 0) {
         status = INLAY_DEVICE_FAILED;
         text = "the device was asked to fail here";
     } else if (request->action == INLAY_COPY) {
-        if (request->bytes) memcpy(address(&request->to), address(&request->from), request->bytes);
+        if (request->bytes)
+            memcpy(inlay_region_address(&request->to), inlay_region_address(&request->from),
+                   request->bytes);
     } else if ((answer = launch(request)) != 0) {
         status = INLAY_CHECK_FAILED;
         text = "an assertion of the kernel does not hold";
@@ -280,18 +201,7 @@ static void run(inlay_device_t *device, lane_t *lane)
     if (request->from.memory) host_release(device, request->from.memory);
     for (i = 0; i < request->n_buffers; i++) host_release(device, request->buffers[i].memory);
     request->done(request->argument, status, answer, text);
-    device->host->release(device->host->user, top, top->size, sizeof(uint64_t));
-}
-
-static int is_ready(const inlay_device_t *device, const lane_t *lane)
-{
-    uint32_t i;
-    if (!lane->first) return 0;
-    for (i = 0; i < lane->first->request.n_after; i++) {
-        const inlay_ticket_t *t = &lane->first->request.after[i];
-        if (device->lanes[t->queue].ended < t->number) return 0;
-    }
-    return 1;
+    inlay_give(device->host, top, top->size);
 }
 
 static int host_progress(inlay_device_t *device)
@@ -302,7 +212,7 @@ static int host_progress(inlay_device_t *device)
     first = (uint32_t)(device->random >> 33) % n;
     for (i = 0; i < n; i++) {
         lane_t *lane = &device->lanes[(first + i) % n];
-        if (!is_ready(device, lane)) continue;
+        if (!lane->first || !inlay_lanes_ready(device->lanes, &lane->first->request)) continue;
         run(device, lane);
         break;
     }

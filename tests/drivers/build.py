@@ -20,7 +20,7 @@ from tests.system import lacks_sanitizer
 RUNTIME = REPOSITORY / "runtime"
 HERE = REPOSITORY / "tests/drivers"
 DRIVERS = [
-    *(RUNTIME / "src" / name for name in ("driver_null.c", "driver_host.c", "request.c", "sha256.c")),
+    *(RUNTIME / "src" / f"{name}.c" for name in "driver_null driver_host request sha256 waiting".split()),
     *(p for p in sorted((RUNTIME / "src/platform").glob("*.c")) if p not in PLATFORM),
 ]
 SANITIZE = ("-g1", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")

@@ -14,7 +14,6 @@
 
 #include "platform/native_device.h"
 #include "platform/posix.h"
-#include "request.h"
 
 #if defined(__x86_64__)
 static const char ARCHITECTURE[] = "x86_64";
@@ -33,13 +32,10 @@ static inlay_status_t native_allocate(inlay_device_t *device, uint32_t unit, siz
     if (unit >= device->units)
         return inlay_native_refuse(INLAY_BAD_ARGUMENT, "found a unit that the device has not",
                                    message, bytes);
-    if (size <= SIZE_MAX / 4)
-        made = device->host->allocate(device->host->user, HEAD_BYTES + size, HEAD_BYTES);
+    if (size <= SIZE_MAX / 4) made = inlay_memory_make(device->host, unit, size);
     if (!made)
         return inlay_native_refuse(INLAY_OUT_OF_MEMORY, "the system has no memory of that size",
                                    message, bytes);
-    made->bytes = size;
-    made->users = 1;
     *memory = made;
     return INLAY_OK;
 }
@@ -70,68 +66,18 @@ static void native_unload(inlay_device_t *device, inlay_program_t *program)
     pthread_mutex_unlock(&device->lock);
 }
 
-static void *address(const inlay_region_t *region)
-{
-    if (!region->memory) return region->host;
-    return (uint8_t *)region->memory + HEAD_BYTES + region->offset;
-}
-
 /* ------------------------------------------------------------------------------------- requests */
-
-static int fits(const inlay_region_t *region, size_t bytes)
-{
-    const inlay_memory_t *memory = region->memory;
-    return !memory || (region->offset <= memory->bytes && bytes <= memory->bytes - region->offset);
-}
 
 static const char *wrong_launch(const inlay_request_t *request)
 {
     const kernel_t *kernel;
-    uint32_t i;
     if (request->kernel >= request->program->n_kernels)
         return "found a kernel that was not asked for by `find`";
     kernel = &request->program->kernels[request->kernel];
     if (request->n_phases != kernel->n_phases || request->n_buffers < kernel->n_buffers ||
-        request->n_ints < kernel->n_ints || request->n_buffers > MOST_BUFFERS)
+        request->n_ints < kernel->n_ints)
         return "found another number of buffers, integers or phases than the kernel has";
-    for (i = 0; i < request->n_buffers; i++)
-        if (!request->buffers[i].memory || !fits(&request->buffers[i], 0))
-            return "found a buffer that is not in the memory of the device";
     return NULL;
-}
-
-/* Under the lock. */
-static const char *wrong_request(const inlay_device_t *device, const inlay_request_t *request)
-{
-    uint32_t i;
-    if (request->queue >= device->n_lanes) return "found a queue that the device has not";
-    for (i = 0; i < request->n_after; i++)
-        if (request->after[i].queue >= device->n_lanes ||
-            request->after[i].number > device->lanes[request->after[i].queue].started)
-            return "found a ticket of no request";
-    if (request->action != INLAY_COPY) return wrong_launch(request);
-    if (!fits(&request->to, request->bytes) || !fits(&request->from, request->bytes))
-        return "found bytes beyond the end of a memory";
-    return NULL;
-}
-
-static waiting_t *copy_of(const inlay_device_t *device, const inlay_request_t *request)
-{
-    const size_t size = sizeof(waiting_t) + inlay_request_bytes(request);
-    waiting_t *made = inlay_native_take(device, size);
-    if (!made) return NULL;
-    made->size = size;
-    inlay_request_keep(request, &made->request, (uint8_t *)(made + 1));
-    return made;
-}
-
-static void hold(const inlay_request_t *request)
-{
-    uint32_t i;
-    if (request->to.memory) request->to.memory->users++;
-    if (request->from.memory) request->from.memory->users++;
-    if (request->program) request->program->users++;
-    for (i = 0; i < request->n_buffers; i++) request->buffers[i].memory->users++;
 }
 
 static void let_go(inlay_device_t *device, const inlay_request_t *request)
@@ -149,14 +95,10 @@ static inlay_status_t native_start(inlay_device_t *device, const inlay_request_t
     const char *wrong;
     waiting_t *made = NULL;
     pthread_mutex_lock(&device->lock);
-    wrong = wrong_request(device, request);
-    if (!wrong && (made = copy_of(device, request)) != NULL) {
-        lane_t *lane = &device->lanes[request->queue];
-        hold(&made->request);
-        *lane->end = made;
-        lane->end = &made->next;
-        ticket->queue = request->queue;
-        ticket->number = ++lane->started;
+    wrong = inlay_lanes_refuse(device->lanes, device->n_lanes, request);
+    if (!wrong && request->action != INLAY_COPY) wrong = wrong_launch(request);
+    if (!wrong && (made = inlay_lanes_add(device->host, device->lanes, request, ticket)) != NULL) {
+        if (made->request.program) made->request.program->users++;
         pthread_cond_broadcast(&device->changed);
     }
     pthread_mutex_unlock(&device->lock);
@@ -188,7 +130,7 @@ static int64_t launch(inlay_device_t *device, const inlay_request_t *request)
     void *buffers[MOST_BUFFERS];
     phase_run_t run;
     uint32_t i;
-    for (i = 0; i < request->n_buffers; i++) buffers[i] = address(&request->buffers[i]);
+    for (i = 0; i < request->n_buffers; i++) buffers[i] = inlay_region_address(&request->buffers[i]);
     run.buffers = buffers;
     run.ints = request->ints;
     run.least = 0;
@@ -224,35 +166,26 @@ static int64_t perform(inlay_device_t *device, const inlay_request_t *request)
     const int64_t begin = is_slow ? inlay_posix_now(NULL) : 0;
     if (request->action != INLAY_COPY) return launch(device, request);
     if (!request->bytes) return 0;
-    memcpy(address(&request->to), address(&request->from), request->bytes);
+    memcpy(inlay_region_address(&request->to), inlay_region_address(&request->from), request->bytes);
     if (is_slow) keep_pace(device, begin, request->bytes);
     return 0;
 }
 
-/* Under the lock. */
-static int is_ready(const inlay_device_t *device, const inlay_request_t *request)
-{
-    uint32_t i;
-    for (i = 0; i < request->n_after; i++)
-        if (device->lanes[request->after[i].queue].ended < request->after[i].number) return 0;
-    return 1;
-}
-
 static void *run_lane(void *argument)
 {
-    lane_t *lane = argument;
-    inlay_device_t *device = lane->device;
+    worker_t *worker = argument;
+    lane_t *lane = worker->lane;
+    inlay_device_t *device = worker->device;
     pthread_mutex_lock(&device->lock);
     for (;;) {
         waiting_t *first = lane->first;
         int64_t answer, *times;
         if (!first && device->is_closing) break;
-        if (!first || !is_ready(device, &first->request)) {
+        if (!first || !inlay_lanes_ready(device->lanes, &first->request)) {
             pthread_cond_wait(&device->changed, &device->lock);
             continue;
         }
-        lane->first = first->next;
-        if (!lane->first) lane->end = &lane->first;
+        first = inlay_lane_take(lane);
         times = device->host->now ? first->request.times : NULL; /* who asks for them watches */
         pthread_mutex_unlock(&device->lock);
         if (times) times[0] = device->host->now(device->host->user);
@@ -265,9 +198,9 @@ static void *run_lane(void *argument)
         pthread_mutex_unlock(&device->lock);
         first->request.done(first->request.argument, answer ? INLAY_CHECK_FAILED : INLAY_OK, answer,
                             answer ? "an assertion of the kernel does not hold" : "");
-        inlay_native_give(device, first, first->size);
+        inlay_give(device->host, first, first->size);
         pthread_mutex_lock(&device->lock);
-        lane->told++;
+        worker->told++;
         pthread_cond_broadcast(&device->changed);
     }
     pthread_mutex_unlock(&device->lock);
@@ -305,11 +238,11 @@ static void native_close(inlay_device_t *device)
     device->is_closing = 1;
     pthread_cond_broadcast(&device->changed);
     pthread_mutex_unlock(&device->lock);
-    for (i = 0; i < device->n_lanes; i++) pthread_join(device->lanes[i].thread, NULL);
+    for (i = 0; i < device->n_lanes; i++) pthread_join(device->workers[i].thread, NULL);
     if (device->pool) inlay_pool_close(device->pool);
     pthread_cond_destroy(&device->changed);
     pthread_mutex_destroy(&device->lock);
-    inlay_native_give(device, device, sizeof *device);
+    inlay_give(device->host, device, sizeof *device);
 }
 
 static int begin_threads(inlay_device_t *device)
@@ -320,10 +253,11 @@ static int begin_threads(inlay_device_t *device)
     sigfillset(&all); /* signals belong to the program */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (device->n_lanes < n && !failed) {
-        lane_t *lane = &device->lanes[device->n_lanes];
-        lane->device = device;
-        lane->end = &lane->first;
-        failed = pthread_create(&lane->thread, NULL, run_lane, lane);
+        worker_t *worker = &device->workers[device->n_lanes];
+        worker->device = device;
+        worker->lane = &device->lanes[device->n_lanes];
+        worker->lane->end = &worker->lane->first;
+        failed = pthread_create(&worker->thread, NULL, run_lane, worker);
         if (!failed) device->n_lanes++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -333,14 +267,13 @@ static int begin_threads(inlay_device_t *device)
 static inlay_status_t native_open(const inlay_host_t *host, const char *options,
                                   inlay_device_t **device, char *message, size_t bytes)
 {
-    inlay_device_t *made = host->allocate(host->user, sizeof *made, sizeof(uint64_t));
+    inlay_device_t *made = inlay_take(host, sizeof *made);
     if (!made) return INLAY_OUT_OF_MEMORY;
-    memset(made, 0, sizeof *made);
     made->host = host;
     made->units = made->threads = 1;
     memcpy(made->offers, ARCHITECTURE, sizeof ARCHITECTURE);
     if (!read_options(made, options)) {
-        inlay_native_give(made, made, sizeof *made);
+        inlay_give(made->host, made, sizeof *made);
         return inlay_native_refuse(INLAY_BAD_ARGUMENT,
                                    "options are units=N (1 to 8), threads=N (1 to 256), "
                                    "offers=WORD,WORD,..., latency=NS, rate=BYTES_PER_US",
@@ -373,7 +306,7 @@ static void native_facts(inlay_device_t *device, inlay_device_facts_t *facts)
 static void native_wait(inlay_device_t *device, inlay_ticket_t ticket)
 {
     pthread_mutex_lock(&device->lock);
-    while (device->lanes[ticket.queue].told < ticket.number)
+    while (device->workers[ticket.queue].told < ticket.number)
         pthread_cond_wait(&device->changed, &device->lock);
     pthread_mutex_unlock(&device->lock);
 }

@@ -4,16 +4,11 @@
 
 #include <pthread.h>
 
-#include "inlay_driver.h"
 #include "platform/pool.h"
 #include "platform/wire.h"
+#include "waiting.h"
 
-enum { MOST_UNITS = 8, QUEUES = 2, MOST_BUFFERS = 64, MOST_KERNELS = 1 << 20, HEAD_BYTES = 64 };
-
-struct inlay_memory {
-    size_t bytes;
-    uint32_t users; /* the owner and requests in flight */
-};
+enum { MOST_KERNELS = 1 << 20 };
 
 typedef struct kernel {
     char name[WIRE_MOST_NAME + 1];
@@ -28,18 +23,13 @@ struct inlay_program {
     uint32_t n_kernels, users;
 };
 
-typedef struct waiting {
-    struct waiting *next;
-    inlay_request_t request;
-    size_t size; /* of this object with its arrays */
-} waiting_t;
-
-typedef struct lane {
+/* The thread of a lane. */
+typedef struct worker {
     struct inlay_device *device;
+    lane_t *lane;
     pthread_t thread;
-    waiting_t *first, **end;
-    uint64_t started, ended, told;
-} lane_t;
+    uint64_t told; /* requests whose end was told */
+} worker_t;
 
 struct inlay_device {
     const inlay_host_t *host;
@@ -51,11 +41,9 @@ struct inlay_device {
     pthread_cond_t changed;
     int is_closing;
     lane_t lanes[MOST_UNITS * QUEUES];
+    worker_t workers[MOST_UNITS * QUEUES];
 };
 
-/* native_program.c: zeroed memory of the host, or NULL. */
-void *inlay_native_take(const inlay_device_t *device, size_t bytes);
-void inlay_native_give(const inlay_device_t *device, void *memory, size_t bytes);
 /* Say why something is refused, and return the status. */
 inlay_status_t inlay_native_refuse(inlay_status_t status, const char *why, char *message,
                                    size_t bytes);

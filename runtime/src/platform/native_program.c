@@ -13,18 +13,6 @@
 
 #include "platform/posix.h"
 
-void *inlay_native_take(const inlay_device_t *device, size_t bytes)
-{
-    void *made = device->host->allocate(device->host->user, bytes, sizeof(uint64_t));
-    if (made) memset(made, 0, bytes);
-    return made;
-}
-
-void inlay_native_give(const inlay_device_t *device, void *memory, size_t bytes)
-{
-    device->host->release(device->host->user, memory, bytes, sizeof(uint64_t));
-}
-
 inlay_status_t inlay_native_refuse(inlay_status_t status, const char *why, char *message,
                                    size_t bytes)
 {
@@ -64,9 +52,9 @@ void inlay_native_drop(const inlay_device_t *device, inlay_program_t *program)
 {
     inlay_posix_unmap(program->code, program->code_bytes);
     if (program->kernels)
-        inlay_native_give(device, program->kernels,
-                          (program->n_kernels + 1) * sizeof *program->kernels);
-    inlay_native_give(device, program, sizeof *program);
+        inlay_give(device->host, program->kernels,
+                   (program->n_kernels + 1) * sizeof *program->kernels);
+    inlay_give(device->host, program, sizeof *program);
 }
 
 static void read_kernel(wire_reader_t *r, kernel_t *k, const inlay_program_t *program)
@@ -103,7 +91,7 @@ static inlay_status_t read_program(const inlay_device_t *device, wire_reader_t *
     program->code = inlay_posix_copy_code(r->end, program->code_bytes);
     *why = "the system has no memory for code";
     if (!program->code) return INLAY_OUT_OF_MEMORY;
-    program->kernels = inlay_native_take(device, ((size_t)n + 1) * sizeof *program->kernels);
+    program->kernels = inlay_take(device->host, ((size_t)n + 1) * sizeof *program->kernels);
     *why = "the system has no memory for the table of kernels";
     if (!program->kernels) return INLAY_OUT_OF_MEMORY;
     program->n_kernels = n;
@@ -133,7 +121,7 @@ inlay_status_t inlay_native_load(inlay_device_t *device, const void *image, size
     code_bytes = inlay_wire_read_u64(&r);
     status = r.is_bad ? INLAY_OK : check_needs(device, needs, message, bytes);
     if (status != INLAY_OK) return status;
-    made = inlay_native_take(device, sizeof *made);
+    made = inlay_take(device->host, sizeof *made);
     if (!made) return INLAY_OUT_OF_MEMORY;
     made->users = 1;
     status = read_program(device, &r, code_bytes, made, &why);

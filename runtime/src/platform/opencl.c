@@ -184,7 +184,7 @@ static void dismantle(inlay_device_t *device)
     /* The library stays loaded: its threads may be about to return into it. */
     pthread_cond_destroy(&device->landed);
     pthread_mutex_destroy(&device->lock);
-    inlay_cl_give(device, device, sizeof *device);
+    inlay_give(device->host, device, sizeof *device);
 }
 
 /* Learn how far the clock of the device is from the host's: by a command of which both know when it
@@ -235,15 +235,13 @@ static inlay_status_t set_up(inlay_device_t *device, const options_t *options, c
 static inlay_status_t opencl_open(const inlay_host_t *host, const char *words,
                                   inlay_device_t **device, char *message, size_t bytes)
 {
-    inlay_device_t blank, *made;
+    inlay_device_t *made;
     inlay_status_t status;
     options_t options;
     if (!read_options(&options, words))
         return inlay_cl_refuse("options are type=any|cpu|gpu|accelerator, index=N, units=N (1 to 8)",
                       message, bytes);
-    memset(&blank, 0, sizeof blank);
-    blank.host = host;
-    made = inlay_cl_take(&blank, sizeof *made);
+    made = inlay_take(host, sizeof *made);
     if (!made) return INLAY_OUT_OF_MEMORY;
     made->host = host;
     pthread_mutex_init(&made->lock, NULL);
@@ -280,7 +278,7 @@ static inlay_status_t opencl_load(inlay_device_t *device, const void *image, siz
     const char *text = image;
     /* Warnings are of no use to who runs a program. */
     const char *flags = device->rounds_exactly ? "-w -cl-fp32-correctly-rounded-divide-sqrt" : "-w";
-    inlay_program_t *made = inlay_cl_take(device, sizeof *made);
+    inlay_program_t *made = inlay_take(device->host, sizeof *made);
     cl_status status = CL_SUCCESS;
     if (!made) return INLAY_OUT_OF_MEMORY;
     made->object =
@@ -298,18 +296,18 @@ static inlay_status_t opencl_load(inlay_device_t *device, const void *image, siz
             device->cl.GetProgramBuildInfo(made->object, device->units[0], CL_PROGRAM_BUILD_LOG, 0,
                                            NULL, &used);
             if (used) {
-                char *log = inlay_cl_take(device, used);
+                char *log = inlay_take(device->host, used);
                 if (log)
                     device->cl.GetProgramBuildInfo(made->object, device->units[0],
                                                    CL_PROGRAM_BUILD_LOG, used, log, NULL);
                 snprintf(message, bytes, "%s", log ? log : "");
-                if (log) inlay_cl_give(device, log, used);
+                if (log) inlay_give(device->host, log, used);
             }
         }
         device->cl.ReleaseProgram(made->object);
     }
     if (bytes && !message[0]) inlay_cl_failed(status, "clBuildProgram", message, bytes);
-    inlay_cl_give(device, made, sizeof *made);
+    inlay_give(device->host, made, sizeof *made);
     return inlay_cl_status(status) == INLAY_OUT_OF_MEMORY ? INLAY_OUT_OF_MEMORY : INLAY_BUILD_FAILED;
 }
 
@@ -318,7 +316,7 @@ static void drop_kernel(inlay_device_t *device, kernel_t *kernel)
     uint32_t i;
     for (i = 0; i < kernel->n_phases; i++)
         if (kernel->phases[i]) device->cl.ReleaseKernel(kernel->phases[i]);
-    inlay_cl_give(device, kernel, sizeof *kernel);
+    inlay_give(device->host, kernel, sizeof *kernel);
 }
 
 static void opencl_unload(inlay_device_t *device, inlay_program_t *program)
@@ -330,13 +328,13 @@ static void opencl_unload(inlay_device_t *device, inlay_program_t *program)
         kernel = next;
     }
     device->cl.ReleaseProgram(program->object);
-    inlay_cl_give(device, program, sizeof *program);
+    inlay_give(device->host, program, sizeof *program);
 }
 
 static kernel_t *make_kernel(inlay_device_t *device, inlay_program_t *program, const char *name,
                              uint32_t n_phases)
 {
-    kernel_t *made = inlay_cl_take(device, sizeof *made);
+    kernel_t *made = inlay_take(device->host, sizeof *made);
     uint32_t i;
     if (!made) return NULL;
     snprintf(made->name, sizeof made->name, "%s", name);
@@ -388,13 +386,13 @@ static inlay_status_t opencl_allocate(inlay_device_t *device, uint32_t unit, siz
     inlay_memory_t *made;
     if (unit >= device->facts.units)
         return inlay_cl_refuse("found a unit that the device has not", message, bytes);
-    made = inlay_cl_take(device, sizeof *made);
+    made = inlay_take(device->host, sizeof *made);
     if (!made) return INLAY_OUT_OF_MEMORY;
     made->bytes = size;
     made->object = device->cl.CreateBuffer(device->context, CL_MEM_READ_WRITE, size ? size : 1,
                                            NULL, &status);
     if (!made->object) {
-        inlay_cl_give(device, made, sizeof *made);
+        inlay_give(device->host, made, sizeof *made);
         return inlay_cl_failed(status, "clCreateBuffer", message, bytes);
     }
     *memory = made;
@@ -405,7 +403,7 @@ static inlay_status_t opencl_allocate(inlay_device_t *device, uint32_t unit, siz
 static void opencl_release(inlay_device_t *device, inlay_memory_t *memory)
 {
     device->cl.ReleaseMemObject(memory->object);
-    inlay_cl_give(device, memory, sizeof *memory);
+    inlay_give(device->host, memory, sizeof *memory);
 }
 
 const inlay_driver_t inlay_driver_opencl = {

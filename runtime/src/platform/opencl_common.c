@@ -5,18 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-void *inlay_cl_take(const inlay_device_t *device, size_t bytes)
-{
-    void *made = device->host->allocate(device->host->user, bytes, sizeof(void *));
-    if (made) memset(made, 0, bytes);
-    return made;
-}
-
-void inlay_cl_give(const inlay_device_t *device, void *memory, size_t bytes)
-{
-    device->host->release(device->host->user, memory, bytes, sizeof(void *));
-}
-
 inlay_status_t inlay_cl_status(cl_status status)
 {
     switch (status) {

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "host.h"
 #include "inlay_driver.h"
 #include "platform/opencl_api.h"
 
@@ -64,9 +65,6 @@ struct inlay_device {
     uint64_t in_flight;
 };
 
-/* opencl_common.c: zeroed memory of the host, or NULL. */
-void *inlay_cl_take(const inlay_device_t *device, size_t bytes);
-void inlay_cl_give(const inlay_device_t *device, void *memory, size_t bytes);
 inlay_status_t inlay_cl_status(cl_status status);
 /* Say what the library answers, or why a request is wrong, and return the status. */
 inlay_status_t inlay_cl_failed(cl_status status, const char *what, char *message, size_t bytes);

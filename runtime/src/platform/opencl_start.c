@@ -66,7 +66,7 @@ static void INLAY_CL_CALL ended(cl_event event, cl_status status, void *user)
     device->cl.ReleaseEvent(flight->event);
     if (flight->first) device->cl.ReleaseEvent(flight->first);
     if (flight->word) device->cl.ReleaseMemObject(flight->word);
-    inlay_cl_give(device, flight, sizeof *flight);
+    inlay_give(device->host, flight, sizeof *flight);
     /* The last touch of the device: `close` goes on when it sees zero. */
     pthread_mutex_lock(&device->lock);
     if (--device->in_flight == 0) pthread_cond_broadcast(&device->landed);
@@ -320,7 +320,7 @@ inlay_status_t inlay_cl_start(inlay_device_t *device, const inlay_request_t *req
 {
     inlay_status_t status;
     cl_queue queue;
-    flight_t *flight = inlay_cl_take(device, sizeof *flight);
+    flight_t *flight = inlay_take(device->host, sizeof *flight);
     if (!flight) return INLAY_OUT_OF_MEMORY;
     flight->device = device;
     flight->queue = request->queue;
@@ -342,7 +342,7 @@ inlay_status_t inlay_cl_start(inlay_device_t *device, const inlay_request_t *req
         }
         if (flight->first) device->cl.ReleaseEvent(flight->first);
         if (flight->word) device->cl.ReleaseMemObject(flight->word);
-        inlay_cl_give(device, flight, sizeof *flight);
+        inlay_give(device->host, flight, sizeof *flight);
         return status;
     }
     queue = device->lanes[request->queue].queue;

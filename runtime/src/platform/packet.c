@@ -50,18 +50,6 @@ void inlay_carrier_end(const carrier_t *carrier, void *context)
         continue;
 }
 
-void *inlay_carrier_take(const carrier_t *carrier, size_t bytes)
-{
-    void *made = carrier->host->allocate(carrier->host->user, bytes, sizeof(uint64_t));
-    if (made) memset(made, 0, bytes);
-    return made;
-}
-
-void inlay_carrier_give(const carrier_t *carrier, void *memory, size_t bytes)
-{
-    carrier->host->release(carrier->host->user, memory, bytes, sizeof(uint64_t));
-}
-
 int inlay_packet_fill(const carrier_t *carrier, packet_t *packet, const wire_writer_t *head)
 {
     memset(packet, 0, sizeof *packet);
@@ -138,7 +126,7 @@ int inlay_packet_receive(const carrier_t *carrier, void *socket, int from, packe
 
 packet_t *inlay_packet_keep(const carrier_t *carrier, packet_t *packet)
 {
-    packet_t *made = inlay_carrier_take(carrier, sizeof *made);
+    packet_t *made = inlay_take(carrier->host, sizeof *made);
     if (!made) {
         inlay_packet_clear(carrier, packet);
         return NULL;
@@ -166,7 +154,7 @@ packet_t *inlay_packet_of(const carrier_t *carrier, const wire_writer_t *head)
 void inlay_packet_drop(const carrier_t *carrier, packet_t *packet)
 {
     inlay_packet_clear(carrier, packet);
-    inlay_carrier_give(carrier, packet, sizeof *packet);
+    inlay_give(carrier->host, packet, sizeof *packet);
 }
 
 wire_reader_t inlay_packet_read(const carrier_t *carrier, packet_t *packet)

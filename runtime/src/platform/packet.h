@@ -3,7 +3,7 @@
 #ifndef INLAY_PACKET_H
 #define INLAY_PACKET_H
 
-#include "inlay_rt.h"
+#include "host.h"
 #include "platform/wire.h"
 #include "platform/zmq_api.h"
 
@@ -29,8 +29,6 @@ inlay_status_t inlay_carrier_open(carrier_t *carrier, const inlay_host_t *host, 
                                   char *message, size_t bytes);
 /* End a context whose sockets are closed; NULL is none. Returns when what lingers is sent. */
 void inlay_carrier_end(const carrier_t *carrier, void *context);
-void *inlay_carrier_take(const carrier_t *carrier, size_t bytes); /* zeroed, or NULL */
-void inlay_carrier_give(const carrier_t *carrier, void *memory, size_t bytes);
 
 /* Give a packet this head, no body and no receiver; false where there is no memory. */
 int inlay_packet_fill(const carrier_t *carrier, packet_t *packet, const wire_writer_t *head);

@@ -139,7 +139,7 @@ static void dismantle(inlay_device_t *device)
     inlay_wakeup_close(device->wakeup);
     pthread_cond_destroy(&device->changed);
     pthread_mutex_destroy(&device->lock);
-    inlay_carrier_give(&device->carrier, device, sizeof *device);
+    inlay_give(device->carrier.host, device, sizeof *device);
 }
 
 /* The thread of a connection takes no signals: they belong to the program. */
@@ -189,20 +189,19 @@ static inlay_status_t remote_open(const inlay_host_t *host, const char *words,
     options_t options;
     inlay_key_t key;
     int has_key;
-    inlay_device_t *made = host->allocate(host->user, sizeof *made, sizeof(uint64_t));
+    inlay_device_t *made = inlay_take(host, sizeof *made);
     if (!made) return INLAY_OUT_OF_MEMORY;
-    memset(made, 0, sizeof *made);
     made->carrier.host = host;
     made->urgent_end = &made->urgent;
     made->lost_status = INLAY_LOST;
     if (!read_options(made, &options, words)) {
-        inlay_carrier_give(&made->carrier, made, sizeof *made);
+        inlay_give(made->carrier.host, made, sizeof *made);
         return refuse("options are endpoint=tcp://HOST:PORT (needed), timeout=MS, connect=MS, "
                       "window=MIB (4 to 256), key=PATH (or none), library=PATH",
                       message, bytes);
     }
     if (!inlay_wakeup_open(made->wakeup)) {
-        inlay_carrier_give(&made->carrier, made, sizeof *made);
+        inlay_give(made->carrier.host, made, sizeof *made);
         return INLAY_OUT_OF_MEMORY;
     }
     pthread_mutex_init(&made->lock, NULL);
@@ -292,7 +291,7 @@ static inlay_status_t remote_load(inlay_device_t *device, const void *image, siz
     call_t call;
     if (size > WIRE_MOST_BODY) return refuse("the image is too large to send", message, bytes);
     inlay_sha256(image, size, digest);
-    made = inlay_carrier_take(&device->carrier, sizeof *made);
+    made = inlay_take(device->carrier.host, sizeof *made);
     if (!made) return INLAY_OUT_OF_MEMORY;
     begin_answer(&call, message, bytes);
     pthread_mutex_lock(&device->lock);
@@ -301,7 +300,7 @@ static inlay_status_t remote_load(inlay_device_t *device, const void *image, siz
     status = finish_call(device, &w, image, size, &call);
     pthread_mutex_unlock(&device->lock);
     if (status != INLAY_OK) {
-        inlay_carrier_give(&device->carrier, made, sizeof *made);
+        inlay_give(device->carrier.host, made, sizeof *made);
         return status;
     }
     made->id = (uint32_t)call.value;
@@ -345,7 +344,7 @@ static int32_t remote_find(inlay_device_t *device, inlay_program_t *program, con
         if (finish_call(device, &w, NULL, 0, &call) == INLAY_OK && call.value >= 0 &&
             call.value <= INT32_MAX)
             kernel = (int32_t)call.value;
-        found = kernel < 0 ? NULL : inlay_carrier_take(&device->carrier, sizeof *found);
+        found = kernel < 0 ? NULL : inlay_take(device->carrier.host, sizeof *found);
         if (found) {
             memcpy(found->name, name, strlen(name) + 1);
             found->n_phases = n_phases;
@@ -367,7 +366,7 @@ static inlay_status_t remote_allocate(inlay_device_t *device, uint32_t unit, siz
     call_t call;
     if (unit >= device->facts.units)
         return refuse("found a unit that the device has not", message, bytes);
-    made = inlay_carrier_take(&device->carrier, sizeof *made);
+    made = inlay_take(device->carrier.host, sizeof *made);
     if (!made) return INLAY_OUT_OF_MEMORY;
     begin_answer(&call, message, bytes);
     pthread_mutex_lock(&device->lock);
@@ -377,7 +376,7 @@ static inlay_status_t remote_allocate(inlay_device_t *device, uint32_t unit, siz
     status = finish_call(device, &w, NULL, 0, &call);
     pthread_mutex_unlock(&device->lock);
     if (status != INLAY_OK) {
-        inlay_carrier_give(&device->carrier, made, sizeof *made);
+        inlay_give(device->carrier.host, made, sizeof *made);
         return status;
     }
     made->id = (uint32_t)call.value;

@@ -8,7 +8,7 @@ static void note_failure(inlay_device_t *device, flight_t *f, const ended_t *end
     if (ended->status == INLAY_OK || f->status != INLAY_OK) return;
     f->status = ended->status;
     f->answer = ended->answer;
-    f->text = inlay_carrier_take(&device->carrier, size);
+    f->text = inlay_take(device->carrier.host, size);
     if (f->text) memcpy(f->text, ended->text, size);
 }
 
@@ -133,6 +133,6 @@ void inlay_remote_tell(inlay_device_t *device, flight_t *f)
     device->lanes[f->request.queue].telling = 0;
     pthread_cond_broadcast(&device->changed);
     pthread_mutex_unlock(&device->lock);
-    if (f->text) inlay_carrier_give(&device->carrier, f->text, strlen(f->text) + 1);
-    inlay_carrier_give(&device->carrier, f, f->size);
+    if (f->text) inlay_give(device->carrier.host, f->text, strlen(f->text) + 1);
+    inlay_give(device->carrier.host, f, f->size);
 }

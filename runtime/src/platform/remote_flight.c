@@ -74,7 +74,7 @@ void inlay_remote_leave_memory(inlay_device_t *device, inlay_memory_t *memory)
 {
     if (--memory->users) return;
     post_number(device, WIRE_RELEASE, memory->id);
-    inlay_carrier_give(&device->carrier, memory, sizeof *memory);
+    inlay_give(device->carrier.host, memory, sizeof *memory);
 }
 
 void inlay_remote_leave_program(inlay_device_t *device, inlay_program_t *program)
@@ -83,10 +83,10 @@ void inlay_remote_leave_program(inlay_device_t *device, inlay_program_t *program
     post_number(device, WIRE_UNLOAD, program->id);
     while (program->found) {
         found_t *next = program->found->next;
-        inlay_carrier_give(&device->carrier, program->found, sizeof *program->found);
+        inlay_give(device->carrier.host, program->found, sizeof *program->found);
         program->found = next;
     }
-    inlay_carrier_give(&device->carrier, program, sizeof *program);
+    inlay_give(device->carrier.host, program, sizeof *program);
 }
 
 void inlay_remote_hold(const inlay_request_t *r)

@@ -229,7 +229,7 @@ static int speak(inlay_device_t *device)
         if (!device->urgent) device->urgent_end = &device->urgent;
         packet->next = NULL;
         taken = inlay_packet_send(&device->carrier, device->socket, packet);
-        inlay_carrier_give(&device->carrier, packet, sizeof *packet);
+        inlay_give(device->carrier.host, packet, sizeof *packet);
         device->spoke = now;
     }
     if (taken && device->state == LINK_OPEN) taken = inlay_remote_send_requests(device);

@@ -58,7 +58,7 @@ static flight_t *make_flight(const inlay_device_t *device, const inlay_request_t
 {
     const uint64_t chunks = inlay_remote_chunks(r);
     const size_t size = sizeof(flight_t) + inlay_request_bytes(r) + (size_t)(chunks + 7) / 8;
-    flight_t *made = inlay_carrier_take(&device->carrier, size);
+    flight_t *made = inlay_take(device->carrier.host, size);
     if (!made) return NULL;
     made->size = size;
     made->after = (inlay_ticket_t *)(void *)(made + 1); /* where the first of the arrays comes */

@@ -130,7 +130,7 @@ static void dismantle(inlay_server_t *server)
     const zmq_api *zmq = &server->carrier.zmq;
     while (server->leaving) {
         client_t *next = server->leaving->next;
-        inlay_carrier_give(&server->carrier, server->leaving, sizeof *next);
+        inlay_give(server->carrier.host, server->leaving, sizeof *next);
         server->leaving = next;
     }
     inlay_spawner_close(&server->spawner);
@@ -138,8 +138,8 @@ static void dismantle(inlay_server_t *server)
     if (server->authenticator) zmq->end_socket(server->authenticator);
     inlay_carrier_end(&server->carrier, server->context);
     inlay_wakeup_close(server->wakeup);
-    if (server->options) inlay_carrier_give(&server->carrier, server->options, server->options_bytes);
-    inlay_carrier_give(&server->carrier, server, sizeof *server);
+    if (server->options) inlay_give(server->carrier.host, server->options, server->options_bytes);
+    inlay_give(server->carrier.host, server, sizeof *server);
 }
 
 /* What a client may have on its way: no more than a quarter of its memory, if it can work with that. */
@@ -159,7 +159,7 @@ inlay_status_t inlay_server_open(const inlay_host_t *host, const inlay_server_co
     carrier_t carrier;
     memset(&carrier, 0, sizeof carrier);
     carrier.host = host;
-    made = inlay_carrier_take(&carrier, sizeof *made);
+    made = inlay_take(carrier.host, sizeof *made);
     if (!made) return status;
     made->carrier = carrier;
     made->driver = config->driver;
@@ -170,10 +170,10 @@ inlay_status_t inlay_server_open(const inlay_host_t *host, const inlay_server_co
     made->idle_ms = (int64_t)config->idle_seconds * 1000;
     made->spawner.process = made->spawner.file = -1;
     made->options_bytes = strlen(options) + 1;
-    made->options = inlay_carrier_take(&carrier, made->options_bytes);
+    made->options = inlay_take(carrier.host, made->options_bytes);
     if (!made->options || !inlay_wakeup_open(made->wakeup)) {
-        if (made->options) inlay_carrier_give(&carrier, made->options, made->options_bytes);
-        inlay_carrier_give(&carrier, made, sizeof *made);
+        if (made->options) inlay_give(carrier.host, made->options, made->options_bytes);
+        inlay_give(carrier.host, made, sizeof *made);
         return status;
     }
     memcpy(made->options, options, made->options_bytes);
@@ -322,7 +322,7 @@ static void end_processes(inlay_server_t *server)
 void inlay_server_run(inlay_server_t *server)
 {
     const size_t bytes = (4 + (size_t)server->most_clients) * sizeof(zmq_pollitem);
-    zmq_pollitem *items = inlay_carrier_take(&server->carrier, bytes);
+    zmq_pollitem *items = inlay_take(server->carrier.host, bytes);
     if (!items) return;
     while (!server->is_stopping) {
         sleep_until_something(server, items);
@@ -332,7 +332,7 @@ void inlay_server_run(inlay_server_t *server)
         hear_clients(server);
         inlay_client_look_at_all(server);
     }
-    inlay_carrier_give(&server->carrier, items, bytes);
+    inlay_give(server->carrier.host, items, bytes);
     end_processes(server);
 }
 

@@ -17,11 +17,11 @@ enum { GRACE_MS = 1000, NEWS_MS = 1000 };
 const char *inlay_client_begin(inlay_server_t *server, const packet_t *hello, uint32_t patience)
 {
     const carrier_t *carrier = &server->carrier;
-    client_t *made = inlay_carrier_take(carrier, sizeof *made);
+    client_t *made = inlay_take(carrier->host, sizeof *made);
     int files[CHANNEL_FILES], is_begun;
     if (!made) return "it has no memory for another client";
     if (!inlay_channel_open(&made->channel, server->window, files)) {
-        inlay_carrier_give(carrier, made, sizeof *made);
+        inlay_give(carrier->host, made, sizeof *made);
         return "it can open no more files";
     }
     made->id = ++server->last_id;
@@ -29,7 +29,7 @@ const char *inlay_client_begin(inlay_server_t *server, const packet_t *hello, ui
     inlay_channel_close_files(files);
     if (!is_begun) {
         inlay_channel_close(carrier, &made->channel);
-        inlay_carrier_give(carrier, made, sizeof *made);
+        inlay_give(carrier->host, made, sizeof *made);
         return "it can begin no more processes; start it again";
     }
     made->patience = patience < 100 ? 100 : patience;
@@ -201,7 +201,7 @@ void inlay_client_bury(inlay_server_t *server, const spawner_report_t *report)
     client = *at;
     if (!client) return;
     *at = client->next;
-    inlay_carrier_give(&server->carrier, client, sizeof *client);
+    inlay_give(server->carrier.host, client, sizeof *client);
 }
 
 /* Return why a client is served no more, with a status; NULL where it is. */

@@ -33,7 +33,7 @@ static void drop_flight(flight_t *flight)
     const carrier_t *carrier = flight->session->carrier;
     if (flight->body && !flight->slot)
         carrier->host->release(carrier->host->user, flight->body, flight->room, 64);
-    inlay_carrier_give(carrier, flight, sizeof *flight);
+    inlay_give(carrier->host, flight, sizeof *flight);
 }
 
 /* Tell the client how a request ended. Called by any thread of the driver. */
@@ -241,7 +241,7 @@ int inlay_session_request(session_t *session, uint32_t kind, wire_reader_t *r, p
         read_transfer(session, kind, r, &request, parcel);
     if (!inlay_wire_is_whole(r) || (kind != WIRE_WRITE && parcel->has_body)) return 0;
     if (request.queue >= session->facts.units * session->facts.queues_per_unit) return 0;
-    flight = inlay_carrier_take(session->carrier, sizeof *flight);
+    flight = inlay_take(session->carrier->host, sizeof *flight);
     if (!flight) return 0;
     flight->session = session;
     flight->queue = request.queue;

@@ -95,7 +95,7 @@ static inlay_status_t take_memory(session_t *session, uint32_t unit, uint64_t by
                                   char *text, size_t room)
 {
     const inlay_driver_t *driver = session->server->driver;
-    served_memory_t *made = inlay_carrier_take(session->carrier, sizeof *made);
+    served_memory_t *made = inlay_take(session->carrier->host, sizeof *made);
     inlay_status_t status = INLAY_OUT_OF_MEMORY;
     if (!made) return status;
     made->counted = bytes;
@@ -109,7 +109,7 @@ static inlay_status_t take_memory(session_t *session, uint32_t unit, uint64_t by
         driver->release(session->device, made->memory);
         status = INLAY_OUT_OF_MEMORY;
     }
-    inlay_carrier_give(session->carrier, made, sizeof *made);
+    inlay_give(session->carrier->host, made, sizeof *made);
     return status;
 }
 
@@ -135,7 +135,7 @@ static void drop_memory(session_t *session, uint32_t number)
     session->memories.items[number] = NULL;
     session->server->driver->release(session->device, memory->memory);
     discount(session, memory->counted);
-    inlay_carrier_give(session->carrier, memory, sizeof *memory);
+    inlay_give(session->carrier->host, memory, sizeof *memory);
 }
 
 static int release(session_t *session, wire_reader_t *r)
@@ -159,7 +159,7 @@ static inlay_status_t take_program(session_t *session, const parcel_t *parcel, u
                                    char *text, size_t room)
 {
     const inlay_driver_t *driver = session->server->driver;
-    served_program_t *made = inlay_carrier_take(session->carrier, sizeof *made);
+    served_program_t *made = inlay_take(session->carrier->host, sizeof *made);
     inlay_status_t status;
     if (!made) return INLAY_OUT_OF_MEMORY;
     made->counted = parcel->body_bytes;
@@ -170,7 +170,7 @@ static inlay_status_t take_program(session_t *session, const parcel_t *parcel, u
         driver->unload(session->device, made->program);
         status = INLAY_OUT_OF_MEMORY;
     }
-    inlay_carrier_give(session->carrier, made, sizeof *made);
+    inlay_give(session->carrier->host, made, sizeof *made);
     return status;
 }
 
@@ -203,11 +203,11 @@ static void drop_program(session_t *session, uint32_t number)
     session->server->driver->unload(session->device, program->program);
     while (program->kernels) {
         served_kernel_t *next = program->kernels->next;
-        inlay_carrier_give(session->carrier, program->kernels, sizeof *program->kernels);
+        inlay_give(session->carrier->host, program->kernels, sizeof *program->kernels);
         program->kernels = next;
     }
     discount(session, program->counted);
-    inlay_carrier_give(session->carrier, program, sizeof *program);
+    inlay_give(session->carrier->host, program, sizeof *program);
 }
 
 static int unload(session_t *session, wire_reader_t *r)
@@ -230,7 +230,7 @@ static int find(session_t *session, wire_reader_t *r)
     if (!inlay_wire_is_whole(r) || !program) return 0;
     number = session->server->driver->find(session->device, program->program, name, n_phases);
     if (number >= 0) {
-        kernel = inlay_carrier_take(session->carrier, sizeof *kernel);
+        kernel = inlay_take(session->carrier->host, sizeof *kernel);
         if (kernel) {
             kernel->kernel = (uint32_t)number;
             kernel->n_phases = n_phases;
@@ -313,17 +313,17 @@ static void close_device(session_t *session)
         if (session->memories.items[i]) drop_memory(session, i);
     session->server->driver->close(session->device);
     if (session->programs.room)
-        inlay_carrier_give(carrier, session->programs.items,
-                           session->programs.room * sizeof(void *));
+        inlay_give(carrier->host, session->programs.items,
+                   session->programs.room * sizeof(void *));
     if (session->memories.room)
-        inlay_carrier_give(carrier, session->memories.items,
-                           session->memories.room * sizeof(void *));
+        inlay_give(carrier->host, session->memories.items,
+                   session->memories.room * sizeof(void *));
 }
 
 void inlay_session_run(const void *server, const int *files)
 {
     const inlay_server_t *s = server;
-    parcel_t *parcel = inlay_carrier_take(&s->carrier, sizeof *parcel);
+    parcel_t *parcel = inlay_take(s->carrier.host, sizeof *parcel);
     session_t session;
     char text[512] = "";
     inlay_status_t status = INLAY_OUT_OF_MEMORY;
@@ -342,6 +342,6 @@ void inlay_session_run(const void *server, const int *files)
         serve(&session, parcel);
         close_device(&session);
     }
-    if (parcel) inlay_carrier_give(&s->carrier, parcel, sizeof *parcel);
+    if (parcel) inlay_give(s->carrier.host, parcel, sizeof *parcel);
     inlay_channel_leave(&session.line);
 }

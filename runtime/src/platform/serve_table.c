@@ -9,11 +9,11 @@ uint32_t inlay_table_add(const carrier_t *carrier, table_t *table, void *item)
     while (i < table->room && table->items[i]) i++;
     if (i == table->room) {
         room = table->room ? table->room * 2 : 64;
-        items = inlay_carrier_take(carrier, room * sizeof *items);
+        items = inlay_take(carrier->host, room * sizeof *items);
         if (!items) return UINT32_MAX;
         if (table->room) {
             memcpy(items, table->items, table->room * sizeof *items);
-            inlay_carrier_give(carrier, table->items, table->room * sizeof *items);
+            inlay_give(carrier->host, table->items, table->room * sizeof *items);
         }
         table->items = items;
         table->room = room;

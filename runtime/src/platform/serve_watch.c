@@ -33,7 +33,7 @@ static int note_request(const carrier_t *carrier, watch_t *watch, wire_reader_t 
     if (r->is_bad || queue >= WIRE_MOST_QUEUES || watch->in_flight >= 2 * WIRE_MOST_REQUESTS) return 0;
     lane = &watch->lanes[queue];
     if (number != lane->sent + 1) return 0;
-    made = inlay_carrier_take(carrier, size);
+    made = inlay_take(carrier->host, size);
     if (!made) return 0;
     made->size = size;
     made->number = number;
@@ -80,7 +80,7 @@ static void drop_first(const carrier_t *carrier, watch_t *watch, watched_lane_t 
     if (!lane->first) lane->last = NULL;
     lane->ended = first->number;
     watch->in_flight--;
-    inlay_carrier_give(carrier, first, first->size);
+    inlay_give(carrier->host, first, first->size);
 }
 
 int inlay_watch_ended(const carrier_t *carrier, watch_t *watch, wire_reader_t r, uint32_t *slot,
