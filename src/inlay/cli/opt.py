@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from functools import partial
 from pathlib import Path
 
 from inlay.analysis.blocks import is_anf
@@ -17,7 +16,7 @@ from inlay.cli._command import Command, Output
 from inlay.cli._effects import refuse
 from inlay.cli._externs import add_extern_argument, externs_in
 from inlay.cli._files import check_outputs, files_read
-from inlay.codegen.backend_table import target_of
+from inlay.codegen.backend_table import backend_of
 from inlay.interp.tensor import evaluate_expr
 from inlay.ir.module import Module
 from inlay.ir.printer import print_module
@@ -27,10 +26,9 @@ from inlay.passes.contract import PassContext, Property
 from inlay.passes.discover import pass_table, passes_named
 from inlay.passes.manager import Pipeline, order_fault, run_pipeline
 from inlay.pipeline import build_kernels
-from inlay.pipeline.building import build_options
-from inlay.pipeline.detect import find_detected
-from inlay.pipeline.devices import runnable
-from inlay.pipeline.planning import meanings_of
+from inlay.pipeline.building import build_options, unlowered
+from inlay.pipeline.options import PlaceOptions
+from inlay.pipeline.planning import meanings_of, setting_of
 from inlay.placement import plan_places
 from inlay.placement.plan_places import PlanOptions
 
@@ -52,9 +50,15 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--remarks", action="store_true", help="print what passes decided and why")
 
 
-def _planning(name: str) -> plan_places.PlanOptions:
-    board = runnable(find_detected(name))
-    return plan_places.PlanOptions(board.name, board)
+def _context(board: str, *, builds: bool) -> PassContext:
+    """Return what passes are given that are for a board."""
+    setting = setting_of(PlaceOptions(board=board))
+    machine, context = setting.board, setting.context.with_options(PlanOptions(board, setting.board))
+    if not builds:
+        return context
+    lowers = backend_of(machine, machine.host.name) is not None
+    made = build_options(setting.operators, machine, setting.targets) if lowers else unlowered(machine)
+    return context.with_options(made)
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
@@ -63,22 +67,18 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     neither = not (plans or builds)
     refuse(arguments, (neither, ("board",), f"without the pass {plan_places.PASS.name}"))
     check_outputs(arguments, arguments.output)
-    operators = table()
-    meanings = meanings_of(operators)
     tables = [pass_table(f"inlay.{p}") for p in ("placement", "memory", "pipeline", "transforms")]
     for name in filter(None, names):
         if name not in (known := _lists.passes()):  # the folders hold helpers too
             raise unknown_name("pass", name, known)
     passes = passes_named(arguments.passes, tables)
     module = load(arguments.file, externs=externs_in(arguments.extern))
-    context = PassContext(
-        operators,
-        lambda expression: evaluate_expr(expression, meanings),
-        options={PlanOptions: _planning(arguments.board)} if plans else {},
-    )
-    if builds:
-        board = runnable(find_detected(arguments.board))
-        context = context.with_options(build_options(operators, board, partial(target_of, board)))
+    if neither:
+        operators = table()
+        meanings = meanings_of(operators)
+        context = PassContext(operators, lambda expression: evaluate_expr(expression, meanings))
+    else:
+        context = _context(arguments.board, builds=builds)
     given = _held(module)
     fault = order_fault(passes, given)
     if fault is not None:

@@ -40,3 +40,9 @@ def build_options(
     others = {d: replace(here, backend=b, device=d) for d, b in apart(board).items()}
     made = partial(check_code, board=board)
     return BuildOptions(here, others, meanings_of(operators), lowering_version(), batch, made)
+
+
+def unlowered(board: Board) -> BuildOptions:
+    """Return what kernels are built with that nobody lowers: for plans of machines without code."""
+    nothing = BuildOptions()
+    return replace(nothing, apart=dict.fromkeys(apart(board), nothing.lower))

@@ -13,8 +13,7 @@ from inlay.machine.board import Board
 from inlay.machine.target import Target
 from inlay.memory.plan_memory import BlockOptions, FunctionPlan
 from inlay.passes.manager import run_pipeline
-from inlay.pipeline.build_kernels import BuildOptions
-from inlay.pipeline.devices import apart
+from inlay.pipeline.building import unlowered
 from inlay.pipeline.options import PlaceOptions
 from inlay.pipeline.planning import setting_of, threads_of
 from inlay.pipeline.report import memory_json
@@ -88,9 +87,8 @@ def memory_explanation(
     """
     setting = setting_of(options, threads=threads, target=_target)
     _threads(setting.board, threads)
-    building, plans = BuildOptions(), list[FunctionPlan]()
-    building = replace(building, apart=dict.fromkeys(apart(setting.board), building.lower))
-    context = setting.context.with_options(building, BlockOptions(watch=plans.extend))
+    plans: list[FunctionPlan] = []
+    context = setting.context.with_options(unlowered(setting.board), BlockOptions(watch=plans.extend))
     planned = run_pipeline(route(), module, context)
     needed = tuple(p for p in plans if p.parts or p.counted)
     return MemoryExplanation(setting.board, needed, planned)

@@ -364,6 +364,26 @@ def test_a_device_of_patterns_runs_nothing_else():
         assert why in str(failure.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("exp(relu(matmul(x, w)))", "which no plan that was tried is faster with"),
+        ("let a = matmul(x, w); relu(add(a, exp(a)))", "what is not in dense would run in the middle of it"),
+    ],
+)
+def test_why_a_candidate_is_not_used_is_said(text, why):
+    module = normal(read(f"fn main(x: T, w: T) {{ {text} }}"))
+    offers = offers_of(module, {"npu": pairs("matmul", "relu", ns=1e9)})
+    board = accelerated(link=100)
+    can = capability(board)
+    e = explain(
+        module, board, lambda c: {**can(c), "npu": offers.refusal(c, "npu")}, Choice(OPS, offers=offers)
+    )
+    assert set(on(e).values()) == {"cpu"}
+    assert f"npu takes it only as a part of dense, {why}" in e.operations[0].others["npu"].replace("and ", "")
+    assert not any("layout" in line for line in describe(e))
+
+
 def test_a_set_of_operations_can_be_taken_as_one():
     text = "fn main(x: T, w: T) { exp(relu(matmul(x, w))) }"
     board = accelerated(link=100)
@@ -372,6 +392,7 @@ def test_a_set_of_operations_can_be_taken_as_one():
     e = explain(module, board, capability(board), Choice(OPS, offers=offers))
     assert on(e) == {"matmul": "npu", "relu": "npu", "exp": "cpu"}
     assert e.operations[0].reason.startswith("part of dense, which takes 0.01 us")
+    assert any("layout" in line for line in describe(e))
 
 
 def test_forgetting_a_plan_leaves_what_people_said():

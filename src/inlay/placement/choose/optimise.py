@@ -89,7 +89,7 @@ def optimise(
     budget = (exact_steps, search_steps)
     plain = _solve(problem, tuple(starts), budget)
     best = plain
-    usable = [c for c in candidates if _is_convex(problem, c.tasks)]
+    usable = [c for c in candidates if is_convex(problem, c.tasks)]
     if usable:
         subsets: Iterable[tuple[TaskSet, ...]]
         if len(usable) <= _ALL_SUBSETS:
@@ -231,7 +231,7 @@ def _disjoint(candidates: Sequence[TaskSet]) -> bool:
     return True
 
 
-def _is_convex(problem: Problem, tasks: frozenset[int]) -> bool:
+def is_convex(problem: Problem, tasks: frozenset[int]) -> bool:
     """Whether no way leads out of a set of tasks and back into it. Cost: linear in what it spans."""
     outside: set[int] = set()
     for index in range(min(tasks), max(tasks) + 1):

@@ -24,6 +24,7 @@ from inlay.ops.device import DEVICE_COPY, CopyAttrs
 from inlay.placement.choose.capacity import predict, too_small
 from inlay.placement.choose.costs import Measured, at_sizes
 from inlay.placement.choose.decide import CHOSEN, Decision
+from inlay.placement.choose.optimise import is_convex
 from inlay.placement.choose.schedule import INFINITE, advance, start
 from inlay.placement.choose.transfers import hop_of, route_ns
 from inlay.placement.infer.graph import Edge
@@ -199,11 +200,23 @@ def _operations(
 ) -> list[Placed]:
     starts = _starts(decision, assigned)
     annotations = _annotations(found)
-    forms = forms_of(choice.operators)
+    forms, unused = forms_of(choice.operators), _unused(decision)
     return [
-        _placed(found, decision, assigned, index, total, starts[index], annotations, forms)
+        _placed(found, decision, assigned, index, total, starts[index], annotations, forms, unused)
         for index in range(len(decision.units))
     ]
+
+
+def _unused(decision: Decision) -> dict[tuple[int, str], str]:
+    """Return why tasks are in no candidate of a device that takes them together with others."""
+    said: dict[tuple[int, str], str] = {}
+    for x in decision.located:
+        if len(x.candidate.calls) > 1:
+            why = "which no plan that was tried is faster with"
+            if not is_convex(decision.problem, x.tasks):
+                why = f"and what is not in {x.candidate.name} would run in the middle of it"
+            said.update({(t, x.candidate.device): f", {why}" for t in x.tasks})
+    return said
 
 
 def _placed(
@@ -215,6 +228,7 @@ def _placed(
     begins: float,
     annotations: dict[int, str],
     forms: Mapping[str, str],
+    unused: Mapping[tuple[int, str], str],
 ) -> Placed:
     members = [decision.operations[i] for i in decision.units[index]]
     o, graph = members[-1], found.graph
@@ -238,7 +252,7 @@ def _placed(
         if d == device:
             continue
         if d in refusals:
-            others[name] = refusals[d]
+            others[name] = refusals[d] + ("" if annotation else unused.get((index, name), ""))
         elif annotation is not None:
             others[name] = annotation
         else:

@@ -61,6 +61,8 @@ def _totals(e: Explanation) -> list[str]:
         lines.append(f"  {len(e.copies)} copies move {moved} bytes in {spent}")
     else:
         lines.append("  nothing is copied between devices")
+    if sum(ns > 0 for ns in e.busy_ns.values()) > 1:
+        lines.append("  changes of layout where values go from device to device are not counted")
     return lines
 
 
