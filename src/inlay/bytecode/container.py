@@ -61,22 +61,7 @@ MAGIC = b"\x89INLAY\r\n"
 VERSION = 7
 PAGE = 4096
 CONSTANT_ALIGN = 64
-SECTIONS = (
-    "STRS",
-    "META",
-    "POOL",
-    "FUNC",
-    "CODE",
-    "SMAP",
-    "CONS",
-    "KERN",
-    "SHAP",
-    "ENTR",
-    "DEVS",
-    "DIMG",
-    "IMAG",
-    "CDAT",
-)
+SECTIONS = tuple("STRS META POOL FUNC CODE SMAP CONS KERN SHAP ENTR DEVS DIMG IMAG CDAT".split())
 HEADER = struct.Struct("<8sIIQQ32s")
 ROW = struct.Struct("<4sIQQQ32s")
 

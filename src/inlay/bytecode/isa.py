@@ -22,7 +22,7 @@ executes, so neither interpreter can misread a slot.
 kind, optionally repeated: `int*rank` repeats by the value of the operand `rank`;
 `params(function)`, `results(function)`, `tensor*tensors(kernel)` and `int*ints(kernel)` follow
 from what the operand names. Instructions whose effect depends on more than that (`COPY`, `SLIDE`,
-...) have `None` and a case of their own in the verifier.
+...) have `?` and a case of their own in the verifier.
 
 An addition is a row here, a case in `runtime/interp.py` or the tables beside it, and a case in
 `runtime/src/vm.c`; a test fails while one is missing. Numbers are part of the container format: rows
@@ -31,6 +31,8 @@ are appended, never reordered, and a change of meaning raises `container.VERSION
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Literal
@@ -161,263 +163,129 @@ def _items(text: str) -> tuple[Item, ...]:
     return tuple(found)
 
 
-def _row(name: str, operands: str, effect: str | None, meaning: str, flags: str = "") -> Instruction:
-    """Read a row: operands `name:kind`, an effect, and flags out of `fails waits ends`."""
-    pairs = [word.partition(":")[::2] for word in operands.split()]
-    popped_pushed = None
-    if effect is not None:
+_TABLE = """\
+# Stack and locals.
+INT value:immediate | -> int | | push value
+INT_WIDE value:pool | -> int | | push pool[value]
+CONST constant:constant | -> tensor | | push constants[constant]
+COPY slot:slot | ? | | push slot
+MOVE slot:slot | ? | | push slot, and leave slot empty: its last use
+DROP slot:slot | ? | | release what slot holds, and leave it empty
+POP count:count | ? | | release the top count slots
+SLIDE keep:count count:count | ? | | release the count slots below the top keep slots, which take their
+    place
+# Integers: 64 bits, checked.
+ADD | int int -> int | fails | a b -> a + b
+SUB | int int -> int | fails | a b -> a - b
+MUL | int int -> int | fails | a b -> a * b
+FLOORDIV | int int -> int | fails | a b -> floor(a / b); b = 0 fails
+MOD | int int -> int | fails | a b -> a - b * floor(a / b); b = 0 fails
+MIN | int int -> int | | a b -> min(a, b)
+MAX | int int -> int | | a b -> max(a, b)
+NEG | int -> int | fails | a -> -a
+EQ | int int -> int | | a b -> 1 if a = b else 0
+NE | int int -> int | | a b -> 1 if a != b else 0
+LT | int int -> int | | a b -> 1 if a < b else 0
+LE | int int -> int | | a b -> 1 if a <= b else 0
+AND | int int -> int | | a b -> 1 if a != 0 and b != 0 else 0
+OR | int int -> int | | a b -> 1 if a != 0 or b != 0 else 0
+NOT | int -> int | | a -> 1 if a = 0 else 0
+SELECT | int int int -> int | | c a b -> a if c != 0 else b
+# Control.
+CHECK count:count message:message | int*count int -> | fails | v1 .. vn c -> if c = 0, fail with message,
+    where {1} .. {n} stand for v1 .. vn
+FAIL count:count message:message | int*count -> | fails ends | v1 .. vn -> fail with message, where {1} ..
+    {n} stand for v1 .. vn
+JUMP target:target | -> | ends | continue at target
+JUMP_IF_FALSE target:target | int -> | | c -> if c = 0, continue at target
+SWITCH targets:targets | int -> | ends | k -> continue at targets[k], or at the last one where k is not an
+    index
+# Calls. Arguments become the first slots of the new frame, results the top of the old one.
+CALL function:function | params(function) -> results(function) | fails | x1 .. xn -> function(x1 .. xn)
+TAIL_CALL function:function | ? | fails ends | return function(x1 .. xn), in the frame of the caller
+CALL_CLOSURE count:count results:count | closure any*count -> any*results | fails | f x1 .. xn ->
+    code(f)(captures(f) .. x1 .. xn), which has so many results
+TAIL_CALL_CLOSURE count:count | ? | fails ends | return code(f)(captures(f) .. x1 .. xn), in the frame of
+    the caller
+RETURN | ? | ends | return the top slots, as many as the function has results
+# Aggregates.
+CLOSURE function:function count:count | any*count -> closure | | x1 .. xn -> a closure of function over x1
+    .. xn
+TUPLE count:count | any*count -> tuple | | x1 .. xn -> (x1, .., xn)
+PROJECT index:index | tuple -> any | fails | t -> t[index]
+CONSTRUCT tag:tag count:count | any*count -> adt | | x1 .. xn -> the ADT value of constructor tag with
+    fields x1 .. xn
+TAG | adt -> int | | v -> tag(v)
+FIELD index:index | adt -> any | fails | v -> fields(v)[index]
+UNPACK count:count | any -> any*count | fails | v -> the fields of the tuple or ADT value v, which has
+    exactly count
+CELL_NEW | any -> cell | | x -> a new cell that holds x
+CELL_READ | cell -> any | | r -> contents(r)
+CELL_WRITE | cell any -> | | r x -> contents(r) := x
+# Tensors.
+STORAGE memory:memory align:align | int -> storage | fails | n -> a new storage of n bytes in memory, its
+    address a multiple of align
+TENSOR dtype:dtype rank:rank | storage int int*rank -> tensor | fails | s o d1 .. dr -> the tensor [d1,
+    .., dr] whose first element is at byte o of s
+ALLOCATE memory:memory dtype:dtype rank:rank | int*rank -> tensor | fails | d1 .. dr -> a new tensor [d1,
+    .., dr] in a storage of its own
+CHECK_TENSOR dtype:dtype rank:rank message:message | tensor -> tensor | fails | t -> t; fail with message
+    unless t has this dtype and rank
+DIM axis:index | tensor -> int | fails | t -> dims(t)[axis]
+DIMS rank:rank | tensor -> int*rank | fails | t -> dims(t), which are rank
+ELEMENTS | tensor -> int | | t -> the number of elements of t
+RESHAPE rank:rank | tensor int*rank -> tensor | fails | t d1 .. dr -> the same elements as [d1, .., dr]
+ROW | tensor int -> tensor | fails | t i -> t[i], a view
+ROWS | tensor int int -> tensor | fails | t i n -> t[i : i + n], a view
+APPEND | tensor tensor -> tensor | fails waits | t r -> t with the row r added at the end; amortised over
+    calls when t is not shared
+OWN | tensor -> tensor | fails waits | t -> a tensor equal to t that nothing else refers to: t itself, or
+    a copy
+ASSIGN | tensor tensor -> | fails waits | t s -> the elements of t, in place, := those of s (same dtype
+    and dims)
+INVOKE kernel:kernel | tensor*tensors(kernel) int*ints(kernel) -> | fails | t1 .. tn k1 .. km -> run
+    kernel, which writes the tensors that are its outputs
+# Between tensors and control values.
+TO_INT | tensor -> int | fails waits | t -> the only element of the integer or boolean tensor t
+TO_TENSOR dtype:dtype | int -> tensor | fails | a -> a new tensor [] of value a, which dtype must hold
+    exactly
+READ_INTS count:count | tensor -> int*count | fails waits | t -> the elements of the integer or boolean
+    tensor t, which has exactly count
+MAKE_INTS dtype:dtype count:count | int*count -> tensor | fails | a1 .. an -> a new tensor [n] of those
+    values, which dtype must hold exactly
+EXTEND axis:index | tensor tensor -> tensor | fails waits | t s -> t with s joined to its end along axis,
+    before which all dims are 1; amortised over calls when t is not shared
+# A call that need not have returned: its results may be futures, which any instruction takes.
+SPAWN function:function | params(function) -> results(function) | fails | x1 .. xn -> function(x1 .. xn);
+    what follows may go on before it returns
+# Shape arithmetic in one step: what the instructions up to the target would do.
+EVAL target:target shape:shape | ? | | push the results of the native code of shape and continue at
+    target; or, where it gives none, continue with the instructions in between, which push the same or
+    fail
+"""
+"""A row: name and operands `name:kind`; stack effect, `?` where the verifier has a case of its own; flags out
+of `fails waits ends`; meaning. What is indented continues a row."""
+
+
+def _read() -> Iterator[Instruction]:
+    lines = [line for line in _TABLE.splitlines() if not line.startswith("#")]
+    for row in re.split(r"\n(?! )", "\n".join(lines)):
+        head, effect, flags, meaning = (" ".join(part.split()) for part in row.split("|"))
+        name, *operands = head.split()
+        pairs = [word.partition(":")[::2] for word in operands]
         popped, _, pushed = effect.partition("->")
-        popped_pushed = (_items(popped), _items(pushed))
-    words = flags.split()
-    return Instruction(
-        name,
-        tuple((label, OperandKind(kind)) for label, kind in pairs),
-        popped_pushed,
-        meaning,
-        can_fail="fails" in words,
-        can_wait="waits" in words,
-        ends="ends" in words,
-    )
+        yield Instruction(
+            name,
+            tuple((label, OperandKind(kind)) for label, kind in pairs),
+            None if effect == "?" else (_items(popped), _items(pushed)),
+            meaning,
+            can_fail="fails" in flags,
+            can_wait="waits" in flags,
+            ends="ends" in flags,
+        )
 
 
-_BINARY = "int int -> int"
-
-INSTRUCTIONS: tuple[Instruction, ...] = (
-    # Stack and locals.
-    _row("INT", "value:immediate", "-> int", "push value"),
-    _row("INT_WIDE", "value:pool", "-> int", "push pool[value]"),
-    _row("CONST", "constant:constant", "-> tensor", "push constants[constant]"),
-    _row("COPY", "slot:slot", None, "push slot"),
-    _row("MOVE", "slot:slot", None, "push slot, and leave slot empty: its last use"),
-    _row("DROP", "slot:slot", None, "release what slot holds, and leave it empty"),
-    _row("POP", "count:count", None, "release the top count slots"),
-    _row(
-        "SLIDE",
-        "keep:count count:count",
-        None,
-        "release the count slots below the top keep slots, which take their place",
-    ),
-    # Integers: 64 bits, checked.
-    _row("ADD", "", _BINARY, "a b -> a + b", "fails"),
-    _row("SUB", "", _BINARY, "a b -> a - b", "fails"),
-    _row("MUL", "", _BINARY, "a b -> a * b", "fails"),
-    _row("FLOORDIV", "", _BINARY, "a b -> floor(a / b); b = 0 fails", "fails"),
-    _row("MOD", "", _BINARY, "a b -> a - b * floor(a / b); b = 0 fails", "fails"),
-    _row("MIN", "", _BINARY, "a b -> min(a, b)"),
-    _row("MAX", "", _BINARY, "a b -> max(a, b)"),
-    _row("NEG", "", "int -> int", "a -> -a", "fails"),
-    _row("EQ", "", _BINARY, "a b -> 1 if a = b else 0"),
-    _row("NE", "", _BINARY, "a b -> 1 if a != b else 0"),
-    _row("LT", "", _BINARY, "a b -> 1 if a < b else 0"),
-    _row("LE", "", _BINARY, "a b -> 1 if a <= b else 0"),
-    _row("AND", "", _BINARY, "a b -> 1 if a != 0 and b != 0 else 0"),
-    _row("OR", "", _BINARY, "a b -> 1 if a != 0 or b != 0 else 0"),
-    _row("NOT", "", "int -> int", "a -> 1 if a = 0 else 0"),
-    _row("SELECT", "", "int int int -> int", "c a b -> a if c != 0 else b"),
-    # Control.
-    _row(
-        "CHECK",
-        "count:count message:message",
-        "int*count int ->",
-        "v1 .. vn c -> if c = 0, fail with message, where {1} .. {n} stand for v1 .. vn",
-        "fails",
-    ),
-    _row(
-        "FAIL",
-        "count:count message:message",
-        "int*count ->",
-        "v1 .. vn -> fail with message, where {1} .. {n} stand for v1 .. vn",
-        "fails ends",
-    ),
-    _row("JUMP", "target:target", "->", "continue at target", "ends"),
-    _row("JUMP_IF_FALSE", "target:target", "int ->", "c -> if c = 0, continue at target"),
-    _row(
-        "SWITCH",
-        "targets:targets",
-        "int ->",
-        "k -> continue at targets[k], or at the last one where k is not an index",
-        "ends",
-    ),
-    # Calls. Arguments become the first slots of the new frame, results the top of the old one.
-    _row(
-        "CALL",
-        "function:function",
-        "params(function) -> results(function)",
-        "x1 .. xn -> function(x1 .. xn)",
-        "fails",
-    ),
-    _row(
-        "TAIL_CALL",
-        "function:function",
-        None,
-        "return function(x1 .. xn), in the frame of the caller",
-        "fails ends",
-    ),
-    _row(
-        "CALL_CLOSURE",
-        "count:count results:count",
-        "closure any*count -> any*results",
-        "f x1 .. xn -> code(f)(captures(f) .. x1 .. xn), which has so many results",
-        "fails",
-    ),
-    _row(
-        "TAIL_CALL_CLOSURE",
-        "count:count",
-        None,
-        "return code(f)(captures(f) .. x1 .. xn), in the frame of the caller",
-        "fails ends",
-    ),
-    _row("RETURN", "", None, "return the top slots, as many as the function has results", "ends"),
-    # Aggregates.
-    _row(
-        "CLOSURE",
-        "function:function count:count",
-        "any*count -> closure",
-        "x1 .. xn -> a closure of function over x1 .. xn",
-    ),
-    _row("TUPLE", "count:count", "any*count -> tuple", "x1 .. xn -> (x1, .., xn)"),
-    _row("PROJECT", "index:index", "tuple -> any", "t -> t[index]", "fails"),
-    _row(
-        "CONSTRUCT",
-        "tag:tag count:count",
-        "any*count -> adt",
-        "x1 .. xn -> the ADT value of constructor tag with fields x1 .. xn",
-    ),
-    _row("TAG", "", "adt -> int", "v -> tag(v)"),
-    _row("FIELD", "index:index", "adt -> any", "v -> fields(v)[index]", "fails"),
-    _row(
-        "UNPACK",
-        "count:count",
-        "any -> any*count",
-        "v -> the fields of the tuple or ADT value v, which has exactly count",
-        "fails",
-    ),
-    _row("CELL_NEW", "", "any -> cell", "x -> a new cell that holds x"),
-    _row("CELL_READ", "", "cell -> any", "r -> contents(r)"),
-    _row("CELL_WRITE", "", "cell any ->", "r x -> contents(r) := x"),
-    # Tensors.
-    _row(
-        "STORAGE",
-        "memory:memory align:align",
-        "int -> storage",
-        "n -> a new storage of n bytes in memory, its address a multiple of align",
-        "fails",
-    ),
-    _row(
-        "TENSOR",
-        "dtype:dtype rank:rank",
-        "storage int int*rank -> tensor",
-        "s o d1 .. dr -> the tensor [d1, .., dr] whose first element is at byte o of s",
-        "fails",
-    ),
-    _row(
-        "ALLOCATE",
-        "memory:memory dtype:dtype rank:rank",
-        "int*rank -> tensor",
-        "d1 .. dr -> a new tensor [d1, .., dr] in a storage of its own",
-        "fails",
-    ),
-    _row(
-        "CHECK_TENSOR",
-        "dtype:dtype rank:rank message:message",
-        "tensor -> tensor",
-        "t -> t; fail with message unless t has this dtype and rank",
-        "fails",
-    ),
-    _row("DIM", "axis:index", "tensor -> int", "t -> dims(t)[axis]", "fails"),
-    _row("DIMS", "rank:rank", "tensor -> int*rank", "t -> dims(t), which are rank", "fails"),
-    _row("ELEMENTS", "", "tensor -> int", "t -> the number of elements of t"),
-    _row(
-        "RESHAPE",
-        "rank:rank",
-        "tensor int*rank -> tensor",
-        "t d1 .. dr -> the same elements as [d1, .., dr]",
-        "fails",
-    ),
-    _row("ROW", "", "tensor int -> tensor", "t i -> t[i], a view", "fails"),
-    _row("ROWS", "", "tensor int int -> tensor", "t i n -> t[i : i + n], a view", "fails"),
-    _row(
-        "APPEND",
-        "",
-        "tensor tensor -> tensor",
-        "t r -> t with the row r added at the end; amortised over calls when t is not shared",
-        "fails waits",
-    ),
-    _row(
-        "OWN",
-        "",
-        "tensor -> tensor",
-        "t -> a tensor equal to t that nothing else refers to: t itself, or a copy",
-        "fails waits",
-    ),
-    _row(
-        "ASSIGN",
-        "",
-        "tensor tensor ->",
-        "t s -> the elements of t, in place, := those of s (same dtype and dims)",
-        "fails waits",
-    ),
-    _row(
-        "INVOKE",
-        "kernel:kernel",
-        "tensor*tensors(kernel) int*ints(kernel) ->",
-        "t1 .. tn k1 .. km -> run kernel, which writes the tensors that are its outputs",
-        "fails",
-    ),
-    # Between tensors and control values.
-    _row(
-        "TO_INT",
-        "",
-        "tensor -> int",
-        "t -> the only element of the integer or boolean tensor t",
-        "fails waits",
-    ),
-    _row(
-        "TO_TENSOR",
-        "dtype:dtype",
-        "int -> tensor",
-        "a -> a new tensor [] of value a, which dtype must hold exactly",
-        "fails",
-    ),
-    _row(
-        "READ_INTS",
-        "count:count",
-        "tensor -> int*count",
-        "t -> the elements of the integer or boolean tensor t, which has exactly count",
-        "fails waits",
-    ),
-    _row(
-        "MAKE_INTS",
-        "dtype:dtype count:count",
-        "int*count -> tensor",
-        "a1 .. an -> a new tensor [n] of those values, which dtype must hold exactly",
-        "fails",
-    ),
-    _row(
-        "EXTEND",
-        "axis:index",
-        "tensor tensor -> tensor",
-        "t s -> t with s joined to its end along axis, before which all dims are 1; amortised over "
-        "calls when t is not shared",
-        "fails waits",
-    ),
-    # A call that need not have returned: its results may be futures, which any instruction takes.
-    _row(
-        "SPAWN",
-        "function:function",
-        "params(function) -> results(function)",
-        "x1 .. xn -> function(x1 .. xn); what follows may go on before it returns",
-        "fails",
-    ),
-    # Shape arithmetic in one step: what the instructions up to the target would do.
-    _row(
-        "EVAL",
-        "target:target shape:shape",
-        None,
-        "push the results of the native code of shape and continue at target; or, where it gives "
-        "none, continue with the instructions in between, which push the same or fail",
-    ),
-)
+INSTRUCTIONS: tuple[Instruction, ...] = tuple(_read())
 """All instructions; the position is the number in containers."""
 
 BY_NAME: dict[str, Instruction] = {row.name: row for row in INSTRUCTIONS}

@@ -228,15 +228,7 @@ TABLES: dict[str, tuple[type, dict[str, Field]]] = {
 }
 TOP = {"summary": Field(_text), "default": Field(_text)}
 SPEED = ("macs_per_ns", "elements_per_ns", "transcendentals_per_ns", "launch_ns")
-FACTS = (
-    "vector_bytes",
-    "vector_registers",
-    "l1_bytes",
-    "l2_bytes",
-    "l3_bytes",
-    "stack_bytes",
-    "index_bits",
-    "dot",
-    "fma",
+FACTS = tuple(
+    "vector_bytes vector_registers l1_bytes l2_bytes l3_bytes stack_bytes index_bits dot fma".split()
 )
 """Keys of an architecture that are fields of `Target`."""

@@ -39,37 +39,12 @@ _X86_NAMES = {
     "abm": "lzcnt",
 }
 # Features that change which code is selected; the rest of the flags do not matter here.
-_X86_USED = (
-    "sse3",
-    "ssse3",
-    "sse4.1",
-    "sse4.2",
-    "popcnt",
-    "lzcnt",
-    "bmi",
-    "bmi2",
-    "movbe",
-    "avx",
-    "avx2",
-    "fma",
-    "f16c",
-    "avx512f",
-    "avx512cd",
-    "avx512bw",
-    "avx512dq",
-    "avx512vl",
-    "avx512vnni",
-    "avx512vbmi",
-    "avx512vbmi2",
-    "avx512ifma",
-    "avx512bf16",
-    "avx512fp16",
-    "avx512bitalg",
-    "avx512vpopcntdq",
-    "avxvnni",
-    "cx16",
-    "gfni",
-    "sahf",
+_X86_USED = tuple(
+    (
+        "sse3 ssse3 sse4.1 sse4.2 popcnt lzcnt bmi bmi2 movbe avx avx2 fma f16c avx512f avx512cd avx512bw "
+        "avx512dq avx512vl avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bf16 avx512fp16 avx512bitalg "
+        "avx512vpopcntdq avxvnni cx16 gfni sahf"
+    ).split()
 )
 _ARM_NAMES = {
     "asimd": "neon",
@@ -82,19 +57,11 @@ _ARM_NAMES = {
     "atomics": "lse",
 }
 _USED = {"x86_64": _X86_USED, "aarch64": tuple(_ARM_NAMES.values())}
-_CPUS = (
-    "znver1",
-    "znver2",
-    "znver3",
-    "znver4",
-    "znver5",
-    "skylake-avx512",
-    "icelake-server",
-    "sapphirerapids",
-    "x86-64",
-    "x86-64-v2",
-    "x86-64-v3",
-    "x86-64-v4",
+_CPUS = tuple(
+    (
+        "znver1 znver2 znver3 znver4 znver5 skylake-avx512 icelake-server sapphirerapids x86-64 x86-64-v2 "
+        "x86-64-v3 x86-64-v4"
+    ).split()
 )
 _CACHES = (32 << 10, 512 << 10, 8 << 20)
 _MOST_CACHE = 1 << 32

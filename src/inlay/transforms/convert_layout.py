@@ -280,19 +280,11 @@ def _aligned(site: _Site, e: Expr, rank: int) -> Expr:
     return site.transposed(e, to_last(rank))
 
 
-_REDUCTIONS = (
-    "reduce_sum",
-    "reduce_prod",
-    "reduce_max",
-    "reduce_min",
-    "reduce_any",
-    "reduce_all",
-    "reduce_l1",
-    "reduce_l2",
-    "reduce_sum_square",
-    "reduce_log_sum",
-    "reduce_logsumexp",
-    "reduce_mean",
+_REDUCTIONS = tuple(
+    (
+        "reduce_sum reduce_prod reduce_max reduce_min reduce_any reduce_all reduce_l1 reduce_l2 "
+        "reduce_sum_square reduce_log_sum reduce_logsumexp reduce_mean"
+    ).split()
 )
 
 _RULES: Mapping[str, _Rule] = {

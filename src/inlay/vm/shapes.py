@@ -38,48 +38,12 @@ _MOST = 256
 MOST_NATIVE = 10_000
 """Instructions of a program that become native code, at most: it takes up to 0.2 ms for one."""
 
-_INTEGER = frozenset(
-    (
-        "ADD",
-        "SUB",
-        "MUL",
-        "FLOORDIV",
-        "MOD",
-        "MIN",
-        "MAX",
-        "NEG",
-        "EQ",
-        "NE",
-        "LT",
-        "LE",
-        "AND",
-        "OR",
-        "NOT",
-        "SELECT",
-        "CHECK",
-    )
-)
+_INTEGER = frozenset("ADD SUB MUL FLOORDIV MOD MIN MAX NEG EQ NE LT LE AND OR NOT SELECT CHECK".split())
 _OVERTAKEN = frozenset(
     (
-        "CONST",
-        "STORAGE",
-        "TENSOR",
-        "ALLOCATE",
-        "RESHAPE",
-        "DIM",
-        "DIMS",
-        "ELEMENTS",
-        "TUPLE",
-        "CONSTRUCT",
-        "CLOSURE",
-        "PROJECT",
-        "FIELD",
-        "UNPACK",
-        "TAG",
-        "CELL_NEW",
-        "CELL_READ",
-        "CELL_WRITE",
-    )
+        "CONST STORAGE TENSOR ALLOCATE RESHAPE DIM DIMS ELEMENTS TUPLE CONSTRUCT CLOSURE PROJECT FIELD "
+        "UNPACK TAG CELL_NEW CELL_READ CELL_WRITE"
+    ).split()
 )
 
 

@@ -190,23 +190,11 @@ def _same_shape_in(matched: RuleMatch, types: Sequence[object]) -> bool:
     )
 
 
-_BROADCASTING = (
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "pow",
-    "minimum",
-    "maximum",
-    "select",
-    "equal",
-    "not_equal",
-    "less",
-    "less_equal",
-    "greater",
-    "greater_equal",
-    "logical_and",
-    "logical_or",
+_BROADCASTING = tuple(
+    (
+        "add sub mul div pow minimum maximum select equal not_equal less less_equal greater greater_equal "
+        "logical_and logical_or"
+    ).split()
 )
 
 # --------------------------------------------------------------------------- gather
