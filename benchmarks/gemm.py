@@ -93,7 +93,7 @@ def runner(f: LoopFunction, target: Target, buffers: list[np.ndarray], ints: Seq
     unit = compile_function(f, target)
     mapped = MappedImage(link([("f", unit.data)]))
     env = dict(zip(f.dims, ints, strict=True))
-    scratch = aligned((evaluate(unit.workspace, env) // 4 + 16,))
+    scratch = aligned(((evaluate(unit.workspace.bytes, env) if unit.workspace else 0) // 4 + 16,))
     symbols = [f"f.{symbol}" for symbol, _ in unit.phases]
     return lambda: [mapped.call(s, [*buffers, scratch], ints) for s in symbols]
 

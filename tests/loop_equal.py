@@ -78,7 +78,7 @@ class _Match:
         self._buffers_taken[a] = b
         return (
             a.dtype == b.dtype
-            and a.scope is b.scope
+            and a.scope == b.scope
             and a.per_part == b.per_part
             and self.same(a.shape, b.shape)
             and self.same(a.strides, b.strides)

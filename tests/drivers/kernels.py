@@ -14,7 +14,7 @@ lowered func affine(x: i32[n]) -> (y: i32[n]) over (n) {
 """,
     """\
 lowered func phases(x: i32[n]) -> (y: i32[n]) over (n)
- uses (t: i32[n] workspace, s: i32[1] workspace) {
+ uses (t: i32[n] @workspace, s: i32[1] @workspace) {
   for i in 0..n parallel { t[i] = x[i] * 2:i32 }
   s[0] = 0:i32
   for j in 0..n { s[0] = s[0] + t[j] }
@@ -34,7 +34,7 @@ lowered func checked(t: i64[n]) -> (y: i64[n]) over (n) {
     """\
 lowered func slow(x: i32[n]) -> (y: i32[n]) over (n, steps) {
   for i in 0..n parallel {
-    alloc v: i32[1] register
+    alloc v: i32[1] @register
     v[0] = 0:i32
     for s in 0..steps { v[0] = (v[0] * 5:i32) + x[i] }
     y[i] = v[0]

@@ -81,7 +81,7 @@ class OnDevice:
         for m, a in zip(memories, arrays, strict=True):
             last = device.copy(m, a)
         if f.workspaces:
-            memories.append(device.allocate(evaluate(self.kernel.workspace, env)))
+            memories.append(device.allocate(evaluate(self.kernel.workspace.bytes, env)))
         items = [evaluate(e, env) for e in self.kernel.items]
         ints = list(env.values())
         last = device.launch(self.program, self.kernel.name, memories, ints, items, after=[last])

@@ -26,7 +26,7 @@ from inlay.passes.contract import PassContext, Property
 from inlay.passes.discover import pass_table, passes_named
 from inlay.passes.manager import Pipeline, order_fault, run_pipeline
 from inlay.pipeline import build_kernels
-from inlay.pipeline.building import build_options, unlowered
+from inlay.pipeline.building import build_options, explaining_options
 from inlay.pipeline.options import PlaceOptions
 from inlay.pipeline.planning import meanings_of, setting_of
 from inlay.placement import plan_places
@@ -56,9 +56,10 @@ def _context(board: str, *, builds: bool) -> PassContext:
     machine, context = setting.board, setting.context.with_options(PlanOptions(board, setting.board))
     if not builds:
         return context
-    lowers = backend_of(machine, machine.host.name) is not None
-    made = build_options(setting.operators, machine, setting.targets) if lowers else unlowered(machine)
-    return context.with_options(made)
+    options = explaining_options(setting.operators, machine, setting.targets)
+    if backend_of(machine, machine.host.name) is None:
+        return context.with_options(*options)
+    return context.with_options(*options, build_options(setting.operators, machine, setting.targets))
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:

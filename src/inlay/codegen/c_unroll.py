@@ -110,7 +110,7 @@ def _statements(s: Stmt) -> int:
 def _with_copies(s: Stmt) -> Stmt:
     """Give loops that are left copies of the tiles that are to be in registers."""
     s = map_children(s, _with_copies)
-    if not isinstance(s, Alloc) or s.buffer.scope is not Scope.REGISTER:
+    if not isinstance(s, Alloc) or s.buffer.scope != Scope.REGISTER:
         return s
     readers = [x for x in _run_once(s.body) if _steps_through(x, s.buffer)]
     kept = _without(s.body, readers)

@@ -30,7 +30,7 @@ from inlay.codegen.cache import ObjectCache
 from inlay.codegen.image import Image
 from inlay.codegen.shapes import ShapeFunction
 from inlay.ir.expr import Call, Function
-from inlay.ir.kernel import Access, Kernel
+from inlay.ir.kernel import Access, Kernel, Workspace
 from inlay.ir.module import Module
 from inlay.loop.func import LoopFunction
 from inlay.lower.lower import Hook
@@ -81,8 +81,8 @@ class KernelCode:
         name: as requested.
         phases: in order; all parts of one end before the next begins.
         dims: symbols that stand for the integer arguments, in order.
-        workspace: bytes of scratch over `dims`, 0 for none; its address follows the parameters'.
-        workspace_per_part: whether a caller with p parts gives p times as many bytes.
+        workspace: scratch over `dims`, if any; its address follows the parameters'. A caller with p parts
+            gives p times as many bytes where each part has its own.
         assertions: messages; a phase returns the number of the one that failed, from 1, else 0.
         cached: whether it came from the cache.
     """
@@ -90,8 +90,7 @@ class KernelCode:
     name: str
     phases: tuple[PhaseCode, ...]
     dims: tuple[Sym, ...]
-    workspace: Int
-    workspace_per_part: bool
+    workspace: Workspace | None
     assertions: tuple[str, ...]
     cached: bool = False
 
@@ -124,14 +123,14 @@ class DeviceKernel:
         name: as the driver finds it.
         items: work items of each phase, over `dims`.
         dims: symbols that stand for the integer arguments, in order.
-        workspace: bytes of the block behind the other buffers, over `dims`; 0 for none.
+        workspace: the block behind the other buffers, over `dims`, for all parts at once; if any.
         assertions: messages; a launch answers the number of one that fails, from 1.
     """
 
     name: str
     items: tuple[Int, ...]
     dims: tuple[Sym, ...]
-    workspace: Int
+    workspace: Workspace | None
     assertions: tuple[str, ...]
 
 
@@ -259,6 +258,10 @@ class Backend(Protocol):
         """Return how many threads of this process run a kernel; None where they are no such threads."""
         return None
 
+    def parts(self, arch: Arch) -> int:
+        """Return how many parts of a kernel have scratch memory of their own, off the host."""
+        return 1
+
     def target(self, board: Board, device: str) -> Target:
         """Return what code of a device is made for.
 
@@ -340,8 +343,14 @@ class Backend(Protocol):
 def described(base: Target, board: Board, device: str) -> Target:
     """Return a target with what the board says of an architecture, and of the stack of a device."""
     made = base.with_facts(board.arch_of(device).facts)
-    sizes = [pool.bytes for m in board.stack_of(device) if (pool := board.memory(m)) is not None]
-    return replace(made, stack_bytes=min([made.stack_bytes, *(s for s in sizes if s is not None)]))
+    stacks = board.stack_of(device)
+    sizes = [pool.bytes for m in stacks if (pool := board.memory(m)) is not None]
+    return replace(
+        made,
+        stack_bytes=min([made.stack_bytes, *(s for s in sizes if s is not None)]),
+        stacks=stacks,
+        memories=tuple(m for m in board.writable(device) if m not in stacks),
+    )
 
 
 Compute = Callable[[Kernel, Sequence[np.ndarray], Mapping[Sym, int]], Sequence[np.ndarray]]

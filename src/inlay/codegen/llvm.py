@@ -202,7 +202,7 @@ class FunctionEmitter:
                     self.memory.add_stack(buffer)
                 else:
                     self.memory.add_registers(buffer, width)
-            case Scope.WORKSPACE | Scope.PARAM:
+            case _:
                 raise InternalError(
                     f"buffer {buffer.name} of scope {buffer.scope} is allocated in the body",
                     where=f"codegen.llvm: {self.function.name}",

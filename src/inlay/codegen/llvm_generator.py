@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from inlay.arith.expr import Int
 from inlay.codegen.cache import ObjectCache, key_of
 from inlay.codegen.image import Image, link
 from inlay.codegen.interface import Artifact, KernelCode, PhaseCode, Request
@@ -52,9 +51,7 @@ class LlvmGenerator:
             phases = tuple(
                 PhaseCode(image.symbols[f"{r.name}.{symbol}"], parallel) for symbol, parallel in unit.phases
             )
-            kernels[r.name] = KernelCode(
-                r.name, phases, unit.dims, unit.workspace, unit.workspace_per_part, unit.assertions, hit
-            )
+            kernels[r.name] = KernelCode(r.name, phases, unit.dims, unit.workspace, unit.assertions, hit)
         return Artifact(image, kernels)
 
     def add_shapes(self, image: Image, functions: Sequence[ShapeFunction]) -> tuple[bytes, list[int]]:
@@ -133,13 +130,10 @@ def compile_function(function: LoopFunction, target: Target, in_place: frozenset
     module = emit_module(function, target, in_place)
     optimize = needs_optimizer(function)
     data = make_object(module.text, target, optimize=optimize)
-    layout = workspace_layout(function)
-    size: Int = layout.bytes_per_part
     return Unit(
         data,
         module.phases,
         function.dims,
-        size,
-        layout.is_per_part,
+        workspace_layout(function).block(),
         tuple(a.message for a in assertions_of(function)),
     )

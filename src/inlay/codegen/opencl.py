@@ -69,11 +69,8 @@ def make_image(
                 items.append(minimum(phase.iterations, lit(MOST_PARTS)))
             else:
                 items.append(_rounded(phase.iterations))
-        size = layout.shared_bytes
-        if layout.is_per_part:
-            size = size + layout.per_part_bytes * MOST_PARTS
         kernels[f.name] = DeviceKernel(
-            f.name, tuple(items), f.dims, size, tuple(a.message for a in assertions_of(f))
+            f.name, tuple(items), f.dims, layout.block(MOST_PARTS), tuple(a.message for a in assertions_of(f))
         )
     return DeviceImage(source.text, kernels)
 

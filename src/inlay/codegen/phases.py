@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from inlay.arith.expr import Int, ceildiv, lit
+from inlay.ir.kernel import Workspace
 from inlay.loop.func import LoopFunction
 from inlay.loop.stmt import Assert, For, LoopKind, Seq, Stmt
 from inlay.loop.walk import stmts_below
@@ -36,16 +37,30 @@ class WorkspaceLayout:
 
     Attributes:
         offsets: of each workspace, in its region, in bytes.
+        memory: where the block must be; empty for any memory.
     """
 
     offsets: tuple[Int, ...]
     shared_bytes: Int
     per_part_bytes: Int
+    memory: str = ""
 
     @property
     def bytes_per_part(self) -> Int:
         """Bytes to allocate for each part."""
         return self.shared_bytes + self.per_part_bytes
+
+    def block(self, parts: int | None = None) -> Workspace | None:
+        """Return the block, None where there is nothing in it.
+
+        Args:
+            parts: how many there are; None where that is known when the kernel runs.
+        """
+        if parts is None:
+            size, each = self.bytes_per_part, self.is_per_part
+        else:
+            size, each = self.shared_bytes + self.per_part_bytes * parts, False
+        return None if size.value == 0 else Workspace(size, CACHE_LINE, each, self.memory)
 
     @property
     def is_per_part(self) -> bool:
@@ -63,7 +78,8 @@ def workspace_layout(function: LoopFunction) -> WorkspaceLayout:
             size = size * extent
         offsets.append(ends[buffer.per_part])
         ends[buffer.per_part] += ceildiv(size, CACHE_LINE) * CACHE_LINE
-    return WorkspaceLayout(tuple(offsets), ends[False], ends[True])
+    named = next((b.scope for b in function.workspaces if b.scope.is_memory), "")
+    return WorkspaceLayout(tuple(offsets), ends[False], ends[True], str(named))
 
 
 def phases_of(function: LoopFunction) -> tuple[PhaseSource, ...]:

@@ -27,6 +27,7 @@ from inlay.arith.expr import (
     mod,
     to_int,
 )
+from inlay.ir.kernel import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +38,24 @@ class Unit:
         data: relocatable object.
         phases: symbol of each phase and whether parts share it.
         dims: symbols of `workspace`.
-        workspace: bytes per part, over `dims`.
-        workspace_per_part: whether parts need bytes of their own.
+        workspace: scratch over `dims`, if any.
         assertions: messages, in order.
     """
 
     data: bytes
     phases: tuple[tuple[str, bool], ...]
     dims: tuple[Sym, ...]
-    workspace: Int
-    workspace_per_part: bool
+    workspace: Workspace | None
     assertions: tuple[str, ...]
 
     def to_bytes(self) -> bytes:
         """Return the stored form: a JSON head of known length, then the object."""
+        w = self.workspace
         head = json.dumps(
             {
                 "phases": self.phases,
                 "dims": [d.name for d in self.dims],
-                "workspace": _dump(self.workspace, self.dims),
-                "per_part": self.workspace_per_part,
+                "workspace": w and [_dump(w.bytes, self.dims), w.alignment, w.per_part, w.memory],
                 "assertions": self.assertions,
             }
         ).encode()
@@ -68,12 +67,12 @@ def from_bytes(data: bytes) -> Unit:
     size = int.from_bytes(data[:4], "little")
     head = json.loads(data[4 : 4 + size])
     dims = tuple(fresh(name) for name in head["dims"])
+    workspace = head["workspace"]
     return Unit(
         data[4 + size :],
         tuple((symbol, parallel) for symbol, parallel in head["phases"]),
         dims,
-        _read(head["workspace"], dims),
-        head["per_part"],
+        None if workspace is None else Workspace(_read(workspace[0], dims), *workspace[1:]),
         tuple(head["assertions"]),
     )
 

@@ -57,11 +57,16 @@ class Workspace:
         bytes: size over the kernel's dims.
         alignment: in bytes.
         per_part: one for each thread rather than one in all.
+        memory: where it must be; empty for any memory of the kernel's device.
+        requested: why the runtime gives it for each run of the kernel; empty where the program has a
+            place for it, and hands it to the kernel behind the ports.
     """
 
     bytes: Int
     alignment: int = 64
     per_part: bool = False
+    memory: str = ""
+    requested: str = ""
 
 
 class KernelBody(Protocol):
@@ -149,7 +154,7 @@ class Kernel:
             result, several are a tuple. `type.dims` are bound by the ports.
         ports: reads first, then writes.
         ints: integer arguments after the ports: dims that the code needs, over `type.dims`.
-        workspaces: scratch memory.
+        workspaces: scratch memory, known when its code is made or its loops are lowered.
         resource: name of the resource whose order its calls keep; None for pure kernels.
         cost_ns: predicted time over the dims, None when unknown.
         body: the implementation.

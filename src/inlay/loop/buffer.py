@@ -1,30 +1,52 @@
 """Buffers of the loop IR: what loads and stores address.
 
-Scopes say who holds the bytes while the kernel runs:
+A scope says where the bytes are while the kernel runs. It is the name of a memory of the board, which is
+obeyed or refused, or one of these constraints:
 
 * `PARAM`: the caller gives it (a port of the kernel).
-* `WORKSPACE`: scratch memory of the kernel, one per part of a parallel loop when `per_part`.
+* `WORKSPACE`: any memory that is no stack: scratch memory of the kernel, one per part of a parallel loop
+  when `per_part`.
 * `STACK`: a small fixed-size temporary in the frame of the function.
 * `REGISTER`: a small fixed-size temporary that lives in registers: after unrolling, every index is
   a number (plus a vector loop's variable with stride one), so that it needs no address.
+
+To a schedule, which does not know how much room there is, the last three are preferences: lowering puts
+what does not fit one step further out.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import ClassVar
 
 from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, lit
 
 
-class Scope(StrEnum):
-    """Who holds a buffer's bytes."""
+class Scope(str):
+    """Where a buffer's bytes are: one of the constraints below, or the name of a memory."""
 
-    PARAM = "param"
-    WORKSPACE = "workspace"
-    STACK = "stack"
-    REGISTER = "register"
+    __slots__ = ()
+    PARAM: ClassVar[Scope]
+    WORKSPACE: ClassVar[Scope]
+    STACK: ClassVar[Scope]
+    REGISTER: ClassVar[Scope]
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether it names a memory."""
+        return self not in (Scope.PARAM, Scope.WORKSPACE, Scope.STACK, Scope.REGISTER)
+
+    @property
+    def is_scratch(self) -> bool:
+        """Whether lowered functions have such buffers as workspaces."""
+        return self == Scope.WORKSPACE or self.is_memory
+
+
+Scope.PARAM = Scope("param")
+Scope.WORKSPACE = Scope("workspace")
+Scope.STACK = Scope("stack")
+Scope.REGISTER = Scope("register")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +57,7 @@ class Buffer:
         name: for people and for text form (unique within a function).
         shape: extents.
         dtype: element format; booleans occupy one byte in memory.
-        scope: who holds the bytes.
+        scope: where the bytes are.
         strides: distance between neighbors of each axis, in elements; None = row-major, dense.
     """
 

@@ -121,8 +121,8 @@ class _Parser:
         t.expect("[")
         shape = tuple(t.sequence(self._int, "]"))
         scope, strides = Scope.PARAM, None
-        if t.at(*Scope):
-            scope = Scope(t.advance())
+        if t.accept("@"):
+            scope = Scope(t.name("a scope: the name of a memory, or workspace, stack, register"))
         if t.accept("strides"):
             t.expect("[")
             strides = tuple(t.sequence(self._int, "]"))

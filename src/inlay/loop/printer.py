@@ -121,8 +121,8 @@ class _Printer:
 
     def buffer(self, b: Buffer) -> str:
         text = f"{self._names.of(b)}: {b.dtype}[{self.ints(b.shape)}]"
-        if b.scope is not Scope.PARAM:
-            text += f" {b.scope}"
+        if b.scope != Scope.PARAM:
+            text += f" @{b.scope}"
         if b.strides is not None:
             text += f" strides [{self.ints(b.strides)}]"
         return text + " per_part" if b.per_part else text

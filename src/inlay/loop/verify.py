@@ -93,10 +93,10 @@ class _Checker:
         if not f.name.isidentifier():
             self._report("name", f"found the name {f.name!r}, needed an identifier")
         for b in f.params:
-            if b.scope is not Scope.PARAM:
+            if b.scope != Scope.PARAM:
                 self._report("buffer", f"found parameter {b.name} of scope {b.scope}")
         for b in f.workspaces:
-            if b.scope is not Scope.WORKSPACE:
+            if not b.scope.is_scratch:
                 self._report("buffer", f"found workspace {b.name} of scope {b.scope}")
         self._syms.update(dict.fromkeys(f.dims, I64))
         for b in (*f.params, *f.workspaces):
@@ -174,7 +174,7 @@ class _Checker:
     def _alloc(self, b: Buffer) -> None:
         self._where = f"alloc {b.name}"
         self._vector_body("allocation")
-        if b.scope is Scope.PARAM:
+        if b.scope == Scope.PARAM:
             self._report("buffer", f"found an allocation of {b.name} with scope param")
         small = b.scope in (Scope.STACK, Scope.REGISTER) and self._f.stage is Stage.LOWERED
         if small and any(e.value is None for e in b.shape):

@@ -1,6 +1,6 @@
 """Shrink temporaries to what is touched while they live.
 
-    for i in 0..n { alloc t: f32[n, 64] stack         for i in 0..n { alloc t: f32[1, 64] stack
+    for i in 0..n { alloc t: f32[n, 64] @stack         for i in 0..n { alloc t: f32[1, 64] @stack
       for j in 0..64 { t[i, j] = ... } ... }    ->      for j in 0..64 { t[0, j] = ... } ... }
 
 Along each axis the region of all accesses, over the loops inside the allocation, gives a first
@@ -54,7 +54,7 @@ def _smaller(b: Buffer, region: _Region | None) -> tuple[Buffer, list[Int | None
     """Return the buffer to have instead, and what to subtract from each index."""
     if region is None:  # what would have touched it never runs
         return Buffer(b.name, (lit(1),) * len(b.shape), b.dtype, b.scope, None, b.per_part), []
-    grows = b.scope is Scope.REGISTER
+    grows = b.scope == Scope.REGISTER
     origins = [None if x is None or _keeps(x, n, grows=grows) else x.lo for x, n in zip(region, b.shape)]
     if all(lo is None for lo in origins):
         return None

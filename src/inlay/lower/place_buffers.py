@@ -4,9 +4,12 @@
   the function.
 * REGISTER and STACK buffers of a constant size stay where they are allocated, at the top of the
   function around just the statements that use them, as far as the stack of the target goes: a buffer
-  takes its bytes of what those around it leave.
+  takes its bytes of what those around it leave. A REGISTER buffer needs the stack only where it needs
+  an address.
 * Other WORKSPACE buffers go on the stack too if their size is a small number. What does not become
   workspaces of the function, one for each part inside a parallel loop.
+* A buffer of a named memory is there, or the function is refused. All workspaces of a function are one
+  block, so that one memory can be named for them.
 
 Requires that buffers have been compacted; establishes that every allocation left has a constant
 shape, and that the statements at the top of the function are its phases.
@@ -16,7 +19,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from inlay.arith.expr import Int, lit
+from inlay.arith.expr import Int, Sym, lit, symbols
+from inlay.base.diagnostics import InlayError, error
 from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.stmt import Alloc, For, LoopKind, Seq, Stmt
 from inlay.loop.walk import Rewrite, loads_of, map_children, seq, stmts_below, stores_of
@@ -27,11 +31,32 @@ STACK_BYTES = 4096
 
 
 def place_buffers(s: Stmt, target: Target) -> tuple[Stmt, tuple[Buffer, ...]]:
-    """Return the statement and the workspaces of the function, in order."""
+    """Return the statement and the workspaces of the function, in order.
+
+    Raises:
+        CompileError: `loop.no-memory` for a buffer that cannot be in the memory it names.
+    """
     found: dict[Buffer, Buffer] = {}
-    room = _Room(target.stack_bytes, target.vector_registers * target.vector_bytes)
+    registers = target.vector_registers * target.vector_bytes
+    room = _Room(target, target.stack_bytes, registers, _written_out(s))
     body = _walk(_sunk(s), None, room, found)
-    return Rewrite(buffers=found).stmt(body), tuple(b for b in found.values() if b.scope is Scope.WORKSPACE)
+    scratch = tuple(b for b in found.values() if b.scope.is_scratch)
+    named = {b.scope: b for b in scratch if b.scope.is_memory}
+    if len(named) > 1:
+        one, other, *_ = named.values()
+        raise _refusal(other, f"'{one.name}' is in {one.scope}, and workspaces of a function are one block")
+    return Rewrite(buffers=found).stmt(body), scratch
+
+
+def _written_out(s: Stmt) -> frozenset[Sym]:
+    """Return the variables of loops that are numbers in code, or lanes of a vector."""
+    plain = (LoopKind.UNROLL, LoopKind.VECTOR)
+    loops = (x for x in stmts_below(s) if isinstance(x, For))
+    return frozenset(x.var for x in loops if x.kind in plain or x.extent.value == 1)
+
+
+def _refusal(b: Buffer, why: str) -> InlayError:
+    return error("loop.no-memory", f"found buffer '{b.name}' in {b.scope}: {why}")
 
 
 def _sunk(s: Stmt) -> Stmt:
@@ -74,23 +99,62 @@ def _uses(s: Stmt, b: Buffer) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """Where temporaries may be: bytes of the stack that are left, and of all registers."""
+    """Where temporaries may be.
 
+    Attributes:
+        target: what there is.
+        stack: bytes of the stack that are left.
+        registers: bytes of all registers.
+        numbers: variables that are numbers in code.
+    """
+
+    target: Target
     stack: int
     registers: int
+    numbers: frozenset[Sym]
 
-    def scope(self, asked: Scope, size: int) -> Scope:
-        """Return where a buffer of a known size goes: where it asks to be, if there is room."""
-        if asked is Scope.REGISTER and size <= self.registers:
-            return asked
-        if asked is Scope.WORKSPACE:
-            return Scope.STACK if size <= min(STACK_BYTES, self.stack) else asked
-        return asked if size <= self.stack else Scope.WORKSPACE
+    def place(self, s: Alloc, *, connects: bool) -> tuple[Scope, _Room]:
+        """Return where a buffer goes, and what it leaves for those inside it.
 
-    def behind(self, scope: Scope, size: int) -> _Room:
-        """Return what a buffer leaves for those inside it."""
-        on_stack = scope is Scope.STACK or (scope is Scope.REGISTER and size > self.registers)
-        return replace(self, stack=self.stack - size) if on_stack else self
+        Args:
+            s: its allocation.
+            connects: whether it connects phases.
+
+        Raises:
+            CompileError: `loop.no-memory`.
+        """
+        b, size = s.buffer, bytes_of(s.buffer).value
+        if b.scope.is_memory:
+            scope = self._named(b, size, connects=connects)
+        elif size is None or connects:
+            scope = Scope.WORKSPACE
+        elif b.scope == Scope.REGISTER and size <= self.registers and not self._is_addressed(s):
+            return b.scope, self
+        elif b.scope == Scope.WORKSPACE:
+            scope = Scope.STACK if size <= min(STACK_BYTES, self.stack) else b.scope
+        else:
+            scope = b.scope if size <= self.stack else Scope.WORKSPACE
+        if scope.is_scratch or size is None:
+            return scope, self
+        return scope, replace(self, stack=self.stack - size)
+
+    def _named(self, b: Buffer, size: int | None, *, connects: bool) -> Scope:
+        if b.scope not in self.target.stacks:
+            if b.scope in self.target.memories:
+                return b.scope
+            known = ", ".join((*self.target.memories, *self.target.stacks)) or "none by name"
+            raise _refusal(b, f"its device has {known}")
+        if connects:
+            raise _refusal(b, "it outlives a parallel loop, and a stack is of one thread")
+        if size is None or size > self.stack:
+            raise _refusal(b, f"it needs {bytes_of(b)} bytes, and {self.stack} are left there")
+        return Scope.STACK
+
+    def _is_addressed(self, s: Alloc) -> bool:
+        """Whether an index of a buffer is no number in code."""
+        accesses = (x for found in (stores_of(s.body), loads_of(s.body)) for x in found)
+        used = (i for x in accesses if x.buffer is s.buffer for i in x.indices)
+        return any(not self.numbers.issuperset(symbols(i)) for i in used)
 
 
 def _walk(s: Stmt, loop: LoopKind | None, room: _Room, found: dict[Buffer, Buffer]) -> Stmt:
@@ -100,18 +164,15 @@ def _walk(s: Stmt, loop: LoopKind | None, room: _Room, found: dict[Buffer, Buffe
         return map_children(s, lambda child: _walk(child, inner, room, found))
     if not isinstance(s, Alloc):
         return map_children(s, lambda child: _walk(child, loop, room, found))
-    b, size = s.buffer, bytes_of(s.buffer).value
-    scope = Scope.WORKSPACE
-    if size is not None and not (loop is None and _has_parallel(s.body)):
-        scope = room.scope(b.scope, size)
-        room = room.behind(scope, size)
-    per_part = scope is Scope.WORKSPACE and loop is LoopKind.PARALLEL
-    if scope is not b.scope or per_part:
+    b = s.buffer
+    scope, room = room.place(s, connects=loop is None and _has_parallel(s.body))
+    per_part = scope.is_scratch and loop is LoopKind.PARALLEL
+    if scope != b.scope or per_part:
         found[b] = Buffer(b.name, b.shape, b.dtype, scope, b.strides, per_part=per_part)
-    elif scope is Scope.WORKSPACE:
+    elif scope.is_scratch:
         found[b] = b
     body = _walk(s.body, loop, room, found)
-    return body if scope is Scope.WORKSPACE else Alloc(b, body)
+    return body if scope.is_scratch else Alloc(b, body)
 
 
 def _has_parallel(s: Stmt) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import platform
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -92,6 +92,8 @@ class Target:
             `features` do not say so.
         doubles: whether there is `f64`.
         dialect: name of the C that its compiler takes (`codegen/c_dialects.py`).
+        stacks, memories: names of the stacks of its device, and of the other memories that it writes, as
+            far as a board says them. Code without such names does not depend on them.
     """
 
     arch: str = ""
@@ -108,6 +110,8 @@ class Target:
     fma: bool = True
     doubles: bool = True
     dialect: str = "C99"
+    stacks: tuple[str, ...] = field(default=(), compare=False)
+    memories: tuple[str, ...] = field(default=(), compare=False)
 
     def with_facts(self, facts: Sequence[tuple[str, Fact]]) -> Target:
         """Return the target with the values that a board gives for some fields, by name."""
@@ -153,7 +157,7 @@ class Target:
     @property
     def key(self) -> str:
         """What code depends on, as text for cache keys."""
-        return f"{self.feature_text}|{astuple(self)}"
+        return f"{self.feature_text}|{astuple(replace(self, stacks=(), memories=()))}"
 
 
 @functools.cache

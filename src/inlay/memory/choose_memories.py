@@ -154,14 +154,15 @@ class MemoryOptions:
         no_stack: why no tensor can be on a stack; empty where it can.
         inputs: where inputs are that have their place before the program runs; none where the caller
             has them.
-        constants: the same for constants.
+        constants: where constants are that a device reads, by its name; the empty name is for all that
+            no other name is for. None where the program brings them along.
     """
 
     pools: tuple[Pool, ...] = ()
     reserved: Mapping[str, int] = field(default_factory=dict[str, int])
     no_stack: str = ""
     inputs: tuple[str, ...] = ()
-    constants: tuple[str, ...] = ()
+    constants: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
 
 class Chooser:

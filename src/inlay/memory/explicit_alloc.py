@@ -4,6 +4,7 @@
                                          let y = tensor_at(y.s, int(0), shape(dims of y));
                                          let _ = invoke(@kernel, x, y, shape(kernel ints));
 
+Scratch memory of a kernel is one more tensor that it writes, in a storage that only this call uses.
 A kernel that updates an operand gets it as its own (`own`), with a copy only if somebody else still
 has it. A row that is computed for one tensor is written into it at once. Every other result gets a
 storage of its own here; which of them share bytes is the business of `plan_memory`. Variables keep
@@ -13,11 +14,12 @@ scope: what is symbolic stays symbolic.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from inlay.analysis.blocks import count_uses, nested, spine, with_blocks
+from inlay.arith.dtype import U8
 from inlay.arith.expr import Int, from_atom, lit, substitute
 from inlay.base.diagnostics import error, unsupported
 from inlay.base.span import Span
@@ -171,7 +173,7 @@ class _Writer:
             owned = make.call(OWN, (tensors[updated],), span=span, place=value.place)
             bindings.append((var, owned, span))
             tensors[updated] = var
-            self._invoke(kernel, value, [*tensors, var], 1, bindings)
+            self._invoke(kernel, value, var.name, tensors, [var], bindings)
             return True
         results = _results(var)
         outputs: list[Var] = []
@@ -183,22 +185,30 @@ class _Writer:
             if output in rows:
                 self._row(output, rows[output], value, bindings)
                 continue
-            storage = make.var(f"{var.name}.s", STORAGE, span)
-            attrs = StorageAttrs(self._memories(value, index, output))
-            size = make.call(ALLOC_STORAGE, (make.int_const(size_of(t)),), attrs, span=span)
-            bindings.append((storage, size, span))
-            view = make.call(
-                TENSOR_AT,
-                (storage, make.int_const(0), make.shape_const(t.shape)),
-                TensorAtAttrs(t.dtype),
-                span=span,
-                place=value.place,
-            )
-            bindings.append((output, view, span))
-        self._invoke(kernel, value, [*tensors, *outputs], len(outputs), bindings)
+            self._store(output, t, self._memories(value, index, output), value, var.name, bindings)
+        self._invoke(kernel, value, var.name, tensors, outputs, bindings)
         if not isinstance(var.type, TensorType) and parts is None:
             bindings.append((var, Tuple(tuple(outputs), var.type, span, value.place), span))
         return True
+
+    def _store(
+        self,
+        tensor: Var,
+        t: TensorType,
+        memories: tuple[str, ...],
+        call: Call,
+        name: str,
+        bindings: list[Binding],
+    ) -> None:
+        """Write a tensor in a storage of its own."""
+        storage = make.var(f"{name}.s", STORAGE, call.span)
+        size = make.int_const(size_of(t))
+        made = make.call(ALLOC_STORAGE, (size,), StorageAttrs(memories), span=call.span)
+        bindings.append((storage, made, call.span))
+        shape = make.shape_const(t.shape)
+        args, attrs = (storage, make.int_const(0), shape), TensorAtAttrs(t.dtype)
+        view = make.call(TENSOR_AT, args, attrs, span=call.span, place=call.place)
+        bindings.append((tensor, view, call.span))
 
     def _memories(self, call: Call, field: int, output: Var) -> tuple[str, ...]:
         """Return the memories that a result of a kernel may be put into, the preferred one first."""
@@ -231,12 +241,34 @@ class _Writer:
         return found
 
     def _invoke(
-        self, kernel: Kernel, call: Call, tensors: list[Expr], writes: int, bindings: list[Binding]
+        self,
+        kernel: Kernel,
+        call: Call,
+        name: str,
+        reads: list[Expr],
+        writes: list[Var],
+        bindings: list[Binding],
     ) -> None:
-        ints = make.shape_const(_ints(kernel, call))
-        args = (call.callee, *tensors, ints)
-        invoke = make.call(INVOKE, args, InvokeAttrs(writes), span=call.span, place=call.place)
+        at_call = _dims_at(kernel, call)
+        scratch: list[Var] = []
+        for w in kernel.workspaces:
+            if not w.requested:
+                t = TensorType((at_call(w.bytes),), U8)
+                scratch.append(make.var(f"{name}.scratch", t, call.span))
+                memories = (w.memory,) if w.memory else self._device_memories(call)
+                self._store(scratch[-1], t, memories, call, scratch[-1].name, bindings)
+        ints = make.shape_const(tuple(map(at_call, kernel.ints)))
+        args = (call.callee, *reads, *writes, *scratch, ints)
+        attrs = InvokeAttrs(len(writes) + len(scratch))
+        invoke = make.call(INVOKE, args, attrs, span=call.span, place=call.place)
         bindings.append((make.var("_", UNIT), invoke, call.span))
+
+    def _device_memories(self, call: Call) -> tuple[str, ...]:
+        """Return the memories of the device that runs a kernel, the preferred one first."""
+        place = call.place
+        while place is not None and not place.device and place.fields:
+            place = place.fields[0]
+        return () if place is None else self.memories.get(place.device, ())
 
 
 def _check_machine(var: Var, place: Place | None, machine: str, why: str) -> None:
@@ -367,10 +399,10 @@ def _open(t: Type) -> Type:
     return t.body if isinstance(t, ExistsType) else t
 
 
-def _ints(kernel: Kernel, call: Call) -> tuple[Int, ...]:
-    """Return the integer arguments of a call: the kernel's, over the dims of the caller."""
+def _dims_at(kernel: Kernel, call: Call) -> Callable[[Int], Int]:
+    """Return what writes an integer over the dims of a kernel over those of a caller."""
     if not kernel.ints:
-        return ()
+        return lambda e: e
     # Renamed, because a kernel's symbols may be those of the function it was cut out of.
     dims = rename_dims(kernel.type.dims)
     names = {d.sym: from_atom(f.sym) for d, f in zip(kernel.type.dims, dims, strict=True)}
@@ -379,7 +411,7 @@ def _ints(kernel: Kernel, call: Call) -> tuple[Int, ...]:
     for index, (declared, arg) in enumerate(zip(kernel.type.params, call.args, strict=True)):
         matching.match(substitute_type(declared, names), arg.type, f"argument {index + 1}")
     matching.finish()
-    return tuple(substitute(substitute(e, names), matching.ints) for e in kernel.ints)
+    return lambda e: substitute(substitute(e, names), matching.ints)
 
 
 PASS = Pass(

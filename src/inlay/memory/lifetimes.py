@@ -99,6 +99,7 @@ class Activation:
         name: for reports.
         outer: the function around it, None for a function of the module.
         storages: in order of `start`.
+        requests: what the runtime gives kernels while they run: of which kernel, and why.
         positions: how many there are.
     """
 
@@ -107,6 +108,7 @@ class Activation:
     outer: Function | None = None
     storages: list[Storage] = field(default_factory=list[Storage])
     positions: int = 0
+    requests: tuple[tuple[str, str], ...] = ()
 
 
 def find_lifetimes(name: str, function: Function, module: Module, loops: frozenset[Var]) -> list[Activation]:
@@ -149,6 +151,7 @@ class _Walker:
         self._loop_bodies: dict[Var, Function] = {}
         # For each loop being walked: where it began, and what it uses from outside.
         self._open_loops: list[tuple[int, dict[Storage, None]]] = []
+        self._requests: list[tuple[str, str]] = []
         # What might be written over what, and where.
         self._overwrites: list[tuple[Storage, Storage, int]] = []
 
@@ -159,7 +162,7 @@ class _Walker:
         self._share()
         distinct = dict.fromkeys(self._storage.values())
         ordered = sorted(distinct, key=lambda s: (s.start, s.end))
-        return Activation(function, name, outer, ordered, self._position)
+        return Activation(function, name, outer, ordered, self._position, tuple(self._requests))
 
     # ------------------------------------------------------------------ walking
 
@@ -305,6 +308,8 @@ class _Walker:
         kernel = self.kernels[kernel_ref.name] if isinstance(kernel_ref, GlobalVar) else None
         if kernel is None:
             return
+        name = f"scratch of @{kernel.name}"
+        self._requests += [(name, w.requested) for w in kernel.workspaces if w.requested]
         reads = len(tensors) - attrs.writes
         for index, port in enumerate(kernel.ports):
             if index < reads or port.may_alias is None or port.access is Access.UPDATE:

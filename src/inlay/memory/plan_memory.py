@@ -29,7 +29,7 @@ from math import gcd
 
 import numpy as np
 
-from inlay.analysis.blocks import relet, spine, with_blocks
+from inlay.analysis.blocks import operands, relet, spine, values, with_blocks
 from inlay.analysis.call_graph import call_graph, recursive_functions
 from inlay.analysis.local_functions import find_loops
 from inlay.arith.expr import Int, ceildiv, lit
@@ -39,13 +39,13 @@ from inlay.ir.conform import dim_range
 from inlay.ir.expr import Call, Const, Expr, Function, OpRef, Var
 from inlay.ir.module import Module
 from inlay.ir.types import STORAGE, TensorType
-from inlay.ir.walk import postorder
 from inlay.machine.memory import PoolKind
 from inlay.memory.choose_memories import Chooser, Chosen, Known, MemoryOptions
 from inlay.memory.explicit_alloc import size_of
 from inlay.memory.lifetimes import Activation, Storage, find_lifetimes
 from inlay.ops.memory import ALLOC_STORAGE, TENSOR_AT, StorageAttrs
 from inlay.packing.buffer import Buffer, align
+from inlay.packing.check import violations
 from inlay.packing.plan import plan as pack
 from inlay.passes.contract import Pass, PassContext, Property, Remark
 
@@ -114,7 +114,7 @@ class FunctionPlan:
     Attributes:
         name: of the function.
         parts: what it has of each memory.
-        counted: how many storages are allocated at run time, with the reason for each.
+        counted: what is allocated at run time, with the reason for each.
     """
 
     name: str
@@ -229,21 +229,33 @@ def _inputs(activation: Activation, options: MemoryOptions) -> list[Storage]:
 
 
 def _constants(module: Module, options: MemoryOptions, chooser: Chooser) -> Iterator[FunctionPlan]:
-    """Put constants into the first memory with room for them, where memories have fixed sizes."""
-    sizes = {
-        id(e.value): align(e.value.nbytes, ALIGNMENT)
-        for e in postorder(module.functions.values())
-        if isinstance(e, Const) and isinstance(e.value, np.ndarray)
-    }
-    if not sizes or not options.constants:
-        return
-    total = sum(sizes.values())
-    pool = chooser.take(options.constants, total, f"{len(sizes)} constants")
-    size = lit(total)
-    at = accumulate(sizes.values(), initial=0)
-    members = tuple(("", lit(a), lit(b)) for a, b in zip(at, sizes.values(), strict=False))
-    part = MemoryPart(pool.name, pool.kind, size, size, size, members)
-    yield FunctionPlan(CONSTANTS, (part,), ())
+    """Put the constants of devices into the first memory with room for them; the plan is checked."""
+    parts: list[MemoryPart] = []
+    for memories, sizes in _constant_sizes(module, options).items():
+        total = sum(sizes)
+        pool = chooser.take(memories, total, f"{len(sizes)} constants")
+        offsets = list(accumulate(sizes, initial=0))[:-1]
+        buffers = [Buffer("a constant", 0, 1, size, pool.alignment) for size in sizes]
+        wrong = violations(buffers, offsets, capacity=pool.bytes)
+        assert not wrong, f"the plan of constants in {pool.name} is wrong: {wrong[:1]}"
+        members = tuple(("", lit(a), lit(b)) for a, b in zip(offsets, sizes, strict=True))
+        parts.append(MemoryPart(pool.name, pool.kind, lit(total), lit(total), lit(total), members))
+    if parts:
+        yield FunctionPlan(CONSTANTS, tuple(parts), ())
+
+
+def _constant_sizes(module: Module, options: MemoryOptions) -> dict[tuple[str, ...], list[int]]:
+    """Return the bytes of distinct constants, by the memories that they may be in."""
+    allowed = options.constants
+    found: dict[tuple[str, ...], dict[int, int]] = {}
+    for function in module.functions.values() if allowed else ():
+        for value in values(function.body):
+            device = "" if value.place is None else value.place.device
+            memories = allowed.get(device, allowed.get(""))
+            for x in (value, *operands(value)):
+                if memories and isinstance(x, Const) and isinstance(x.value, np.ndarray):
+                    found.setdefault(memories, {})[id(x.value)] = align(x.value.nbytes, ALIGNMENT)
+    return {memories: list(sizes.values()) for memories, sizes in found.items()}
 
 
 def _known(
@@ -306,6 +318,7 @@ def _plan(activation: Activation, chosen: Chosen, *, overlap: bool) -> tuple[_Pl
         sizes = (lit(bank.bytes), lit(bank.bound), lit(bank.total))
         parts.append(MemoryPart(bank.memory, bank.kind, *sizes, members))
     counted = tuple((s.name, why) for s, (_, why) in chosen.counted.items())
+    counted += activation.requests
     memories = {var: memory for s, (memory, _) in chosen.counted.items() for var in s.vars}
     return _Placement(blocks, offsets, memories), FunctionPlan(activation.name, tuple(parts), counted)
 

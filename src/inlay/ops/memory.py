@@ -46,7 +46,7 @@ class TensorAtAttrs:
 
 @dataclass(frozen=True, slots=True)
 class InvokeAttrs:
-    """`writes` is how many of the tensors, the last ones, the kernel writes."""
+    """`writes` is how many of the tensors, the last ones, the kernel writes: results, then scratch memory."""
 
     writes: int = 1
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from inlay.base.diagnostics import InternalError
 from inlay.codegen.backend_table import backend_of
+from inlay.codegen.interface import Backend, DeviceCode, DeviceJob
 from inlay.machine.board import Board
+from inlay.machine.device import Arch
 from inlay.machine.target import Target
 from inlay.ops.table import OperatorTable
 from inlay.pipeline.build_kernels import BuildOptions
 from inlay.pipeline.devices import apart
+from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.lowering import Lowering
 from inlay.pipeline.planning import check_code, meanings_of
 from inlay.pipeline.version import lowering_version
+from inlay.schedule.choose import RULES, Rule
 
 
 def build_options(
@@ -29,20 +34,50 @@ def build_options(
 
     Args:
         operators: that there are.
-        board: whose host has a back end.
+        board: as programs run on it.
         targets: gives what code of a device is made for, by its name.
         batch: whether several calls of a kernel may run as one.
         verify: whether loops are verified after each stage.
     """
-    backend = backend_of(board, board.host.name)
-    assert backend is not None, "who builds kernels has found the host's back end"
+    backend = backend_of(board, board.host.name) or _Described()
     here = Lowering(operators, board, backend, targets, verify=verify)
     others = {d: replace(here, backend=b, device=d) for d, b in apart(board).items()}
     made = partial(check_code, board=board)
     return BuildOptions(here, others, meanings_of(operators), lowering_version(), batch, made)
 
 
-def unlowered(board: Board) -> BuildOptions:
-    """Return what kernels are built with that nobody lowers: for plans of machines without code."""
-    nothing = BuildOptions()
-    return replace(nothing, apart=dict.fromkeys(apart(board), nothing.lower))
+def explaining_options(
+    operators: OperatorTable, board: Board, targets: Callable[[str], Target]
+) -> tuple[BuildOptions, GenerateOptions]:
+    """Return what kernels are built and lowered with for who makes no code of them, or only of some."""
+    building = replace(build_options(operators, board, targets), check=None)
+    return building, GenerateOptions(parts=parts_of(board))
+
+
+def parts_of(board: Board) -> dict[str, int]:
+    """Return how many parts of a kernel have scratch memory of their own, by device.
+
+    Devices are left out whose kernels have no loops, and those of this process, whose caller says it.
+    """
+    found: dict[str, int] = {}
+    off = apart(board)
+    for d in board.devices:
+        arch, backend = board.arch_of(d.name), backend_of(board, d.name)
+        if backend is None:
+            found[d.name] = int(arch.parameter("threads", "1"))
+        elif d.name in off and type(backend).rules is not Backend.rules:
+            found[d.name] = backend.parts(arch)
+    return found
+
+
+class _Described(Backend):
+    """Stands for the back end of a host of which no code is made here."""
+
+    def rules(self, arch: Arch) -> Sequence[Rule]:
+        """Return the rules for processors."""
+        del arch
+        return RULES
+
+    def emit(self, job: DeviceJob) -> DeviceCode:
+        """Make no code: a compilation is refused before."""
+        raise InternalError("no code is made of a device that is only described", where=job.devices[0])

@@ -12,7 +12,8 @@ from inlay.base.instrument import Instrument
 from inlay.bytecode.program import RELATIONS, Program
 from inlay.codegen.backend_table import backend_of, unavailable
 from inlay.codegen.cache import ObjectCache
-from inlay.codegen.interface import Generator, Request
+from inlay.codegen.interface import Artifact, Generator, Request
+from inlay.ir.kernel import Workspace
 from inlay.ir.module import Module
 from inlay.ir.verify import check
 from inlay.loop.func import LoopFunction
@@ -23,8 +24,9 @@ from inlay.memory.plan_memory import BlockOptions, FunctionPlan
 from inlay.passes.manager import run_pipeline
 from inlay.pipeline.build_kernels import host_requests
 from inlay.pipeline.building import build_options
-from inlay.pipeline.devices import device_part, off_host
+from inlay.pipeline.devices import DevicePart, device_part, off_host
 from inlay.pipeline.externs import externs_of
+from inlay.pipeline.generate import GenerateOptions, over_dims
 from inlay.pipeline.memories import memories_of_program
 from inlay.pipeline.options import CompileOptions
 from inlay.pipeline.planning import setting_of
@@ -75,11 +77,17 @@ def compile_module(
     verify = check if options.verify else None
     building = build_options(operators, board, setting.targets, batch=options.batch, verify=options.verify)
     plans: list[FunctionPlan] = []
-    context = context.with_options(building, BlockOptions(options.overlap, plans.extend))
+    made: list[tuple[Artifact, DevicePart]] = []
+
+    def make(kernels: Module) -> dict[str, Workspace]:
+        code = generator.compile(_counted(host_requests(kernels), instrument))
+        made.append((code, device_part(board, kernels, setting.targets, cache)))
+        return {**_scratch(kernels, code), **made[0][1].scratch}
+
+    blocks = BlockOptions(options.overlap, plans.extend)
+    context = context.with_options(building, blocks, GenerateOptions(make))
     module = run_pipeline(route(), module, context, verify=verify)
-    with instrument.span("generate"):
-        artifact = generator.compile(_counted(host_requests(module), instrument))
-        part = device_part(board, module, setting.targets, cache)
+    artifact, part = made[0]
     cached = {name: code.cached for name, code in artifact.kernels.items()}
     counts, size = count_kernels(module, cached, board.host.name), len(artifact.image.data)
     copies = context.remarks.of(read_first.PASS.name)
@@ -101,6 +109,15 @@ def compile_module(
             shapes=partial(generator.add_shapes, artifact.image),
         )
     return Compilation(program, module, report, externs, part.functions)
+
+
+def _scratch(module: Module, artifact: Artifact) -> dict[str, Workspace]:
+    """Return what scratch memory native code of kernels needs, over their own dims."""
+    return {
+        name: over_dims(code.workspace, code.dims, module.kernels[name])
+        for name, code in artifact.kernels.items()
+        if code.workspace is not None and name in module.kernels
+    }
 
 
 def _counted(requests: Sequence[Request], instrument: Instrument) -> list[Request]:

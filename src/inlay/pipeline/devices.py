@@ -19,11 +19,12 @@ from inlay.bytecode.formula import Formula
 from inlay.codegen.backend_table import backend_of, unavailable, works_in
 from inlay.codegen.cache import ObjectCache
 from inlay.codegen.interface import Backend, DeviceJob, DeviceKernel, Request
-from inlay.ir.kernel import Access, Kernel
+from inlay.ir.kernel import Access, Kernel, Workspace
 from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.machine.target import Target
 from inlay.pipeline.build_kernels import device_requests
+from inlay.pipeline.generate import over_dims
 from inlay.runtime.native import Callback
 from inlay.vm.signature import formula, port_sizes
 
@@ -65,7 +66,8 @@ class DevicePart:
     """What a program has because of devices.
 
     Attributes:
-        kernels: by name.
+        kernels: by name, without their scratch memory.
+        scratch: what of that they need, over their own dims.
         devices: to be opened when the program is loaded.
         queues: what the board calls the queues of each: the device itself computes, the engine of its
             link to the host copies.
@@ -73,6 +75,7 @@ class DevicePart:
     """
 
     kernels: Mapping[str, bc.Kernel]
+    scratch: Mapping[str, Workspace]
     devices: tuple[bc.DeviceRecord, ...]
     queues: Mapping[str, tuple[str, ...]]
     functions: Mapping[str, Callback]
@@ -97,6 +100,7 @@ def device_part(
     requests, kernels = device_requests(module), module.kernels
     made = {r.name: _copy(kernels[r.name]) for r in requests if r.is_copy}
     devices: list[bc.DeviceRecord] = []
+    scratch: dict[str, Workspace] = {}
     functions: dict[str, Callback] = {}
     findings = Collector()
     memory_of, backends = off_host(board), apart(board)
@@ -114,7 +118,10 @@ def device_part(
         for r in wanted:
             if r.name in code.kernels:
                 memory = names.index(memory_of[r.device])
-                made[r.name] = _kernel(kernels[r.name], code.kernels[r.name], memory)
+                found = code.kernels[r.name]
+                made[r.name] = _kernel(kernels[r.name], found, memory)
+                if found.workspace is not None:
+                    scratch[r.name] = over_dims(found.workspace, found.dims, kernels[r.name])
             elif r.name in code.functions:
                 made[r.name] = _function(kernels[r.name])
         functions.update(code.functions)
@@ -130,7 +137,7 @@ def device_part(
         )
         for d in devices
     }
-    return DevicePart(made, tuple(devices), queues, functions)
+    return DevicePart(made, scratch, tuple(devices), queues, functions)
 
 
 def _hardware(board: Board, units: Sequence[str], memory_of: Mapping[str, str]) -> tuple[int, ...]:
@@ -176,13 +183,11 @@ def _function(kernel: Kernel) -> bc.Kernel:
 def _kernel(kernel: Kernel, code: DeviceKernel, memory: int) -> bc.Kernel:
     positions: dict[Sym, int] = {sym: i for i, sym in enumerate(code.dims)}
     phases = tuple(bc.DevicePhase(_known(e, positions)) for e in code.items)
-    workspace = None if code.workspace.value == 0 else formula(code.workspace, positions)
     return bc.Kernel(
         kernel.name,
         _ports(kernel),
         len(kernel.ints),
         bc.DeviceBody(memory, kernel.name, phases),
-        workspace,
         assertions=code.assertions,
         sizes=port_sizes(kernel),
     )

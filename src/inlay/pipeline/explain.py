@@ -13,7 +13,7 @@ from inlay.machine.board import Board
 from inlay.machine.target import Target
 from inlay.memory.plan_memory import BlockOptions, FunctionPlan
 from inlay.passes.manager import run_pipeline
-from inlay.pipeline.building import unlowered
+from inlay.pipeline.building import explaining_options
 from inlay.pipeline.options import PlaceOptions
 from inlay.pipeline.planning import setting_of, threads_of
 from inlay.pipeline.report import memory_json
@@ -87,11 +87,12 @@ def memory_explanation(
     """
     setting = setting_of(options, threads=threads, target=_target)
     _threads(setting.board, threads)
-    plans: list[FunctionPlan] = []
-    context = setting.context.with_options(unlowered(setting.board), BlockOptions(watch=plans.extend))
+    board, plans = setting.board, list[FunctionPlan]()
+    kernels = explaining_options(setting.operators, board, setting.targets)
+    context = setting.context.with_options(*kernels, BlockOptions(watch=plans.extend))
     planned = run_pipeline(route(), module, context)
     needed = tuple(p for p in plans if p.parts or p.counted)
-    return MemoryExplanation(setting.board, needed, planned)
+    return MemoryExplanation(board, needed, planned)
 
 
 def _target(board: Board, device: str) -> Target:

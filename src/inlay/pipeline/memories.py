@@ -32,13 +32,24 @@ def memories_of(board: Board) -> MemoryOptions:
         for d in board.devices
         for stack in board.stack_of(d.name)
     }
-    if backend_of(board, board.host.name) is not None:
-        return MemoryOptions(board.memories, reserved, "the virtual machine puts no tensors on a stack")
-    inputs = _off_stack(board, board.host.name)
+    near = {d.name: _for_constants(board, d.name) for d in board.devices[1:]}
+    constants = {name: own for name, own in near.items() if not set(own) & set(board.host.memories)}
+    constants |= {name: (memory,) for name, memory in off_host(board).items()}
+    host = board.host.name
+    if backend_of(board, host) is not None:
+        no_stack = "the virtual machine puts no tensors on a stack"
+        return MemoryOptions(board.memories, reserved, no_stack, constants=constants)
+    constants[""] = _for_constants(board, host)
+    inputs = _off_stack(board, host)
     if any(m.kind is PoolKind.HEAP for m in board.memories if m.name in inputs):
-        return MemoryOptions(board.memories, reserved)
-    rom = tuple(m for m in board.host.memories if m not in board.writable(board.host.name))
-    return MemoryOptions(board.memories, reserved, inputs=inputs, constants=(*rom, *inputs))
+        inputs = ()
+    return MemoryOptions(board.memories, reserved, inputs=inputs, constants=constants)
+
+
+def _for_constants(board: Board, device: str) -> tuple[str, ...]:
+    """Return where the constants of a device may be: first where only those are."""
+    memories, written = board.devices_by_name[device].memories, board.writable(device)
+    return (*(m for m in memories if m not in written), *_off_stack(board, device))
 
 
 def _bytes(fact: object) -> int:

@@ -5,8 +5,9 @@ ROUTE         passes over tensor IR:
   TENSOR                                            types, names, identities, constants, places;
                                                     then, within devices, layouts, packing, groups
   build-kernels                                     groups -> kernels
+  generate                                          schedules, loops, LLVM: kernels -> image (through
+                                                    the cache), and scratch memory of each
   MEMORY                                            storage, then blocks
-generate      codegen: schedules, loops, LLVM       kernels -> image (lazily, through the cache)
 link          vm                                    module, image -> program
 
 Who explains runs the same route up to where what is asked about is decided.
@@ -17,7 +18,7 @@ from __future__ import annotations
 from inlay.memory import carry_buffers, explicit_alloc, plan_memory, read_first
 from inlay.passes.contract import Pass
 from inlay.passes.manager import Pipeline, make_pipeline
-from inlay.pipeline import build_kernels
+from inlay.pipeline import build_kernels, generate
 from inlay.placement import mark_annotations, plan_places
 from inlay.transforms import (
     call_foreign,
@@ -73,8 +74,8 @@ TENSOR = (
 
 MEMORY = (read_first.PASS, explicit_alloc.PASS, carry_buffers.PASS, plan_memory.PASS)
 
-ROUTE = (*TENSOR, build_kernels.PASS, *MEMORY)
-"""From a module as it was loaded to one whose kernels need code and nothing else."""
+ROUTE = (*TENSOR, build_kernels.PASS, generate.PASS, *MEMORY)
+"""From a module as it was loaded to one that only needs linking."""
 
 
 def route(until: Pass | None = None) -> Pipeline:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from inlay.analysis.register_tiles import panel_vectors
+from inlay.analysis.register_tiles import MAX_VECTORS, panel_vectors
 from inlay.arith.expr import Int
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
@@ -39,7 +39,7 @@ class Panels:
     Attributes:
         lanes: elements of 32 bits in a vector register.
         registers: vector registers.
-        l2_bytes: size of the second cache.
+        l2_bytes: size of the second cache; 0 where there is none.
     """
 
     lanes: int = 16
@@ -55,7 +55,7 @@ class Panels:
             rows: in a line of the result, where that is known.
         """
         vector_bytes = 4 * self.lanes * max(terms, 1)
-        most = max(1, 3 * self.l2_bytes // (4 * vector_bytes))
+        most = max(1, 3 * self.l2_bytes // (4 * vector_bytes)) if self.l2_bytes else MAX_VECTORS
         return self.lanes * panel_vectors(columns, rows, self.lanes, self.registers, most)
 
 

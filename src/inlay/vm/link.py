@@ -61,6 +61,7 @@ def link(
         if kernel.batch is not None:
             kernels[kernel.batch.code] = _batch(kernel, kernel.batch, artifact)
         kernels[name] = _native(kernel, code) if code is not None else _foreign(kernel)
+    kernels |= {n: _with_scratch(kernels[n], k) for n, k in module.kernels.items() if k.workspaces}
     return compile_module(
         module,
         kernels,
@@ -79,7 +80,13 @@ def _batch(kernel: Kernel, batch: Batch, artifact: Artifact) -> bc.Kernel:
     count = from_atom(batch.count)
     cost = None if kernel.cost_ns is None else kernel.cost_ns * count
     many = replace(kernel, name=batch.code, ints=(*kernel.ints, count), cost_ns=cost, batch=None)
-    return replace(_native(many, artifact.kernels[batch.code]), sizes=())
+    code = artifact.kernels[batch.code]
+    made = replace(_native(many, code), sizes=())
+    if code.workspace is None:
+        return made
+    positions = {sym: index for index, sym in enumerate(code.dims)}
+    size = formula(code.workspace.bytes, positions)
+    return replace(made, workspace=size, workspace_per_part=code.workspace.per_part)
 
 
 def _native(kernel: Kernel, code: KernelCode) -> bc.Kernel:
@@ -87,19 +94,29 @@ def _native(kernel: Kernel, code: KernelCode) -> bc.Kernel:
         raise InternalError(
             f"its code takes {len(code.dims)} integers, its calls give {len(kernel.ints)}", where=kernel.name
         )
-    positions = {sym: index for index, sym in enumerate(code.dims)}
-    workspace = None if code.workspace.value == 0 else formula(code.workspace, positions)
     phases = tuple(bc.Phase(p.offset, p.parallel) for p in code.phases)
     return bc.Kernel(
         kernel.name,
         tuple(_ACCESS[p.access] for p in kernel.ports),
         len(kernel.ints),
         bc.ImageBody(phases),
-        workspace,
-        code.workspace_per_part,
-        _cost(kernel),
+        cost=_cost(kernel),
         sizes=port_sizes(kernel),
     )
+
+
+def _with_scratch(made: bc.Kernel, kernel: Kernel) -> bc.Kernel:
+    """Return a kernel with its scratch memory: one more tensor that it writes, or what it is given."""
+    for w in kernel.workspaces:
+        size = formula(w.bytes, positions_of(kernel))
+        if size is None or check(size, len(kernel.ints)) is not None:
+            raise InternalError(f"{w.bytes} bytes are no formula over its integers", where=kernel.name)
+        if w.requested:
+            made = replace(made, workspace=size, workspace_per_part=w.per_part)
+        else:
+            ports = (*made.ports, bc.AccessCode.WRITE)
+            made = replace(made, ports=ports, sizes=(*made.sizes, size))
+    return made
 
 
 def _foreign(kernel: Kernel) -> bc.Kernel:

@@ -42,7 +42,7 @@ def run_native(
         shape = tuple(evaluate(e, env) for e in b.shape)
         raw = np.full(int(np.prod(shape)) * b.dtype.itemsize, 0xAB, np.uint8)
         outputs.append(raw.view(b.dtype.numpy).reshape(shape))
-    size = evaluate(unit.workspace, env)
+    size = evaluate(unit.workspace.bytes, env) if unit.workspace else 0
     buffers = [np.ascontiguousarray(x) for x in inputs] + outputs
     if size:
         buffers.append(np.full(size * parts, 0xCD, np.uint8))

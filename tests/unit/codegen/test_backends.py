@@ -81,7 +81,7 @@ def test_a_kernel_takes_no_more_than_the_stack_of_its_device(pool, stack):
 def test_constants_are_packed_for_the_host_of_the_board():
     panels = setting_of(PlaceOptions(board="mcu_dma")).context.options_for(PackOptions).panels("cpu")
     assert (panels.lanes, panels.registers, panels.l2_bytes) == (1, 32, 0)
-    assert panels.width(columns=64, terms=64, rows=1) >= 1
+    assert panels.width(columns=64, terms=64, rows=1) > 1  # no second cache is no limit
     here = setting_of(PlaceOptions(board="host")).context.options_for(PackOptions).panels("")
     assert (here.lanes, here.l2_bytes) == (host().lanes(4), host().l2_bytes)
 

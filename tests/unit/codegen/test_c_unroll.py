@@ -14,7 +14,7 @@ from tests.unit.codegen.support import parsed
 
 TILE = """
 lowered func f(x: f32[8, 20], w: f32[20, 16]) -> (y: f32[8, 16]) {
-  alloc acc: f32[8, 16] register
+  alloc acc: f32[8, 16] @register
   for i in 0..8 unroll { for j in 0..16 vector { acc[i, j] = 0.0:f32 } }
   for k in 0..20 {
     for i2 in 0..8 unroll {
@@ -70,7 +70,7 @@ def test_conditions_are_asked_in_front_of_the_loops_that_do_not_change_them():
 def test_a_copy_goes_back_where_it_is_changed(writes):
     text = """
 lowered func f(x: f32[8, 16]) -> (y: f32[8, 16]) {
-  alloc acc: f32[8, 16] register
+  alloc acc: f32[8, 16] @register
   for i in 0..8 unroll { for j in 0..16 vector { acc[i, j] = x[i, j] } }
   for i2 in 0..8 unroll { for j2 in 0..16 vector { CHANGED = exp(exp(exp(exp(exp(acc[i2, j2]))))) } }
   for i3 in 0..8 unroll { for j3 in 0..16 vector { STORED } }
@@ -89,7 +89,7 @@ lowered func f(x: f32[8, 16]) -> (y: f32[8, 16]) {
 def test_a_tile_that_a_loop_steps_through_again_and_again_is_not_copied():
     f = parsed("""
 lowered func f(x: f32[64, 16]) -> (y: f32[64, 16]) {
-  alloc acc: f32[64, 16] register
+  alloc acc: f32[64, 16] @register
   for i in 0..64 unroll { for j in 0..16 vector { acc[i, j] = 0.0:f32 } }
   for k in 0..3 { for i2 in 0..64 unroll { for j2 in 0..16 vector { acc[i2, j2] = acc[i2, j2] + x[i2, j2] } } }
   for i3 in 0..64 unroll { for j3 in 0..16 vector { y[i3, j3] = acc[i3, j3] } }

@@ -19,7 +19,7 @@ from inlay.machine.target import host
 from tests.mapped_image import MappedImage
 
 TEXT = """\
-lowered func NAME(x: f32[n]) -> (y: f32[n]) over (n, m) uses (t: f32[n, (m / 4)] workspace per_part) {
+lowered func NAME(x: f32[n]) -> (y: f32[n]) over (n, m) uses (t: f32[n, (m / 4)] @workspace per_part) {
   for i in 0..n parallel { y[i] = x[i] * 2.0:f32 }
 }
 """
@@ -40,10 +40,10 @@ def test_second_run_needs_neither_lowering_nor_compiling(tmp_path: Path) -> None
     a, b = first.kernels["k"], second.kernels["k"]
     assert (a.cached, b.cached) == (False, True)
     assert a.phases == b.phases
-    assert b.workspace_per_part
     for kernel in (a, b):
         n, m = kernel.dims
-        assert evaluate(kernel.workspace, {n: 10, m: 9}) == 128
+        assert kernel.workspace.per_part
+        assert evaluate(kernel.workspace.bytes, {n: 10, m: 9}) == 128
     x, y = np.ones(3, np.float32), np.zeros(3, np.float32)
     MappedImage(second.image).call("k.phase0", [x, y, np.zeros(64)], [3, 0])
     np.testing.assert_array_equal(y, [2, 2, 2])

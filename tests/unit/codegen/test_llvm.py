@@ -23,7 +23,7 @@ GEMM = """\
 lowered func gemm(A: f32[m, 24], B: f32[3, 24, 32], bias: f32[96]) -> (C: f32[m, 96]) over (m) {
   for j in 0..3 parallel {
     for i in 0..m / 6 {
-      alloc acc: f32[6, 32] register
+      alloc acc: f32[6, 32] @register
       for r in 0..6 unroll { for l in 0..32 vector { acc[r, l] = bias[j*32 + l] } }
       for k in 0..24 {
         for r in 0..6 unroll {
@@ -35,7 +35,7 @@ lowered func gemm(A: f32[m, 24], B: f32[3, 24, 32], bias: f32[96]) -> (C: f32[m,
       }
     }
     for i2 in 6*(m / 6)..m {
-      alloc acc1: f32[32] register
+      alloc acc1: f32[32] @register
       for l in 0..32 vector { acc1[l] = bias[j*32 + l] }
       for k in 0..24 {
         for l in 0..32 vector { acc1[l] = fma(A[i2, k], B[j, k, l], acc1[l]) }
@@ -74,7 +74,7 @@ def test_accumulators_stay_in_registers() -> None:
 
 PHASES = """\
 lowered func two(x: f32[n]) -> (y: f32[n]) over (n)
- uses (t: f32[n] workspace, s: f32[1] workspace, p: f32[8] workspace per_part) {
+ uses (t: f32[n] @workspace, s: f32[1] @workspace, p: f32[8] @workspace per_part) {
   for i in 0..n parallel {
     for l in 0..8 vector { p[l] = x[i] }
     t[i] = p[3] * 2.0:f32
@@ -216,15 +216,15 @@ def test_lanes_of_groups_are_shuffled_from_contiguous_loads() -> None:
 REDUCTION = """\
 lowered func softmax(x: f32[n, 48]) -> (y: f32[n, 48]) over (n) {
   for i in 0..n parallel {
-    alloc m: f32[16] register
-    alloc t: f32[1] register
+    alloc m: f32[16] @register
+    alloc t: f32[1] @register
     for l in 0..16 vector { m[l] = -inf:f32 }
     for j in 0..3 {
       for l in 0..16 vector { m[l] = max(m[l], x[i, j*16 + l]) }
     }
     t[0] = m[0]
     for u in 1..16 unroll { t[0] = max(t[0], m[u]) }
-    alloc s: f32[16] register
+    alloc s: f32[16] @register
     for l in 0..16 vector { s[l] = 0.0:f32 }
     for j in 0..3 {
       for l in 0..16 vector {
@@ -250,8 +250,8 @@ def test_row_reductions_in_registers() -> None:
 CONTROL = """\
 lowered func control(x: i64[n]) -> (y: i64[n], z: i64[n]) over (n) {
   for i in 0..n {
-    alloc steps: i64[1] register
-    alloc v: i64[1] register
+    alloc steps: i64[1] @register
+    alloc v: i64[1] @register
     steps[0] = 0:i64
     v[0] = x[i]
     while 1:i64 < v[0] {
@@ -263,7 +263,7 @@ lowered func control(x: i64[n]) -> (y: i64[n], z: i64[n]) over (n) {
       steps[0] = steps[0] + 1:i64
     }
     y[i] = steps[0]
-    alloc table: i64[8] stack
+    alloc table: i64[8] @stack
     for j in 0..8 { table[j] = [j*j - i] }
     let k = x[i]
     z[i] = table[k % 8]
@@ -339,7 +339,7 @@ def test_shared_expressions_are_walked_once() -> None:
 
 ODD_LANES = """\
 lowered func odd(x: f32[2, 48], y: f32[24]) -> (z: f32[2, 48], w: f32[24]) {
-  alloc acc: f32[2, 48] register
+  alloc acc: f32[2, 48] @register
   for r in 0..2 unroll { for l in 0..48 vector { acc[r, l] = x[r, l] } }
   for k in 0..5 {
     for r in 0..2 unroll { for l in 0..48 vector { acc[r, l] = acc[r, l] * x[r, 47 - l] } }

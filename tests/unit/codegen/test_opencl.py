@@ -71,7 +71,7 @@ class Loaded:
         arrays = [*(np.ascontiguousarray(x) for x in inputs), *outputs]
         memories = [self.device.allocate(a.nbytes) for a in arrays]
         copies = [self.device.copy(m, a) for m, a in zip(memories, arrays, strict=True)]
-        size = evaluate(kernel.workspace, env)
+        size = evaluate(kernel.workspace.bytes, env) if kernel.workspace else 0
         if f.workspaces:
             memories.append(self.device.allocate(size))
         items = [evaluate(e, env) for e in kernel.items]
@@ -160,7 +160,7 @@ def test_reasons_against_a_function() -> None:
     assert unsupported_reason(parsed(doubles), OPENCL) == ""
     large = """\
 lowered func f(x: f32[4]) -> (y: f32[4]) {
-  alloc t: f32[8000] stack
+  alloc t: f32[8000] @stack
   for i in 0..4 { t[i] = x[i] }
   for j in 0..4 { y[j] = t[j] }
 }
@@ -205,7 +205,7 @@ lowered func f(x: f32[1024]) -> (y: f32[1024]) {
 VECTORS = """
 lowered func f(a: KIND[3, 31], b: KIND[31], n: NARROW[31]) -> (y: KIND[3, 31]) {
   for i in 0..3 {
-    alloc t: KIND[31] register
+    alloc t: KIND[31] @register
     for j in 0..31 vector { t[j] = VALUE }
     for k in 0..31 vector { y[i, k] = t[k] }
   }

@@ -48,7 +48,9 @@ def execute(f: LoopFunction, inputs: list, values: dict, parts: int) -> list[np.
         shape = tuple(evaluate(e, env) for e in b.shape)
         raw = np.full(int(np.prod(shape)) * b.dtype.itemsize, 0xAB, np.uint8)
         outputs.append(raw.view(b.dtype.numpy).reshape(shape))
-    scratch = np.full(evaluate(unit.workspace, env) * parts + 64, 0xCD, np.uint8)
+    scratch = np.full(
+        (evaluate(unit.workspace.bytes, env) if unit.workspace else 0) * parts + 64, 0xCD, np.uint8
+    )
     buffers = [*(np.ascontiguousarray(x) for x in inputs), *outputs, scratch]
     for symbol, parallel in unit.phases:
         count = parts if parallel else 1

@@ -79,7 +79,7 @@ def test_extremes_propagate_nan(op: str) -> None:
 
 WRONG = {
     "out-of-bounds": "for i in 0..5 { y[i] = x[i] }",
-    "undefined": "alloc t: f32[4] stack for i in 0..4 { y[i] = t[i] }",
+    "undefined": "alloc t: f32[4] @stack for i in 0..4 { y[i] = t[i] }",
     "race": "alloc t: f32[1] workspace for i in 0..4 parallel { t[0] = x[i] y[i] = t[0] }",
     "assert": 'for i in 0..4 { assert x[i] < 2.0:f32, "too big" y[i] = x[i] }',
 }
@@ -126,9 +126,9 @@ def test_iterations_that_share_an_element_race(body: str) -> None:
 
 def test_private_buffers_do_not_race() -> None:
     f = parse_function(
-        """lowered func f(x: f32[4]) -> (y: f32[4]) uses (w: f32[1] workspace per_part) {
+        """lowered func f(x: f32[4]) -> (y: f32[4]) uses (w: f32[1] @workspace per_part) {
           for i in 0..4 parallel {
-            alloc t: f32[1] stack
+            alloc t: f32[1] @stack
             t[0] = x[i]
             w[0] = t[0] * 2.0:f32
             y[i] = w[0]
@@ -140,7 +140,7 @@ def test_private_buffers_do_not_race() -> None:
 
 def test_contents_of_a_part_do_not_outlive_an_iteration() -> None:
     f = parse_function(
-        """lowered func f(x: f32[4]) -> (y: f32[4]) uses (w: f32[1] workspace per_part) {
+        """lowered func f(x: f32[4]) -> (y: f32[4]) uses (w: f32[1] @workspace per_part) {
           for i in 0..4 parallel { if [i] == [0] { w[0] = x[0] } y[i] = w[0] } }"""
     )
     with pytest.raises(CompileError) as caught:

@@ -50,7 +50,7 @@ from tests.loop_equal import equal
 
 GEMM = """\
 schedulable func gemm(A: f32[m, k], B: f32[k, 48]) -> (C: f32[m, 48]) over (m, k) {
-  alloc T: f32[m, 48] workspace
+  alloc T: f32[m, 48] @workspace
   for i in 0..m parallel (grain="8") {
     for j in 0..48 {
       for r in 0..k {
@@ -75,7 +75,7 @@ schedulable func gemm(A: f32[m, k], B: f32[k, 48]) -> (C: f32[m, 48]) over (m, k
 """
 
 LOWERED = """\
-lowered func odd(x: i64[n], y: u8[n, (n / 4), min(3, n)]) -> (z: bool[n]) over (n) uses (w: f64[n] workspace per_part) {
+lowered func odd(x: i64[n], y: u8[n, (n / 4), min(3, n)]) -> (z: bool[n]) over (n) uses (w: f64[n] @workspace per_part) {
   for i in 0..n {
     {
       let k = select(x[i] < 0:i64, x[i] + [n], x[i])

@@ -22,7 +22,7 @@ WRONG = {
     "write": "for i in 0..n { x[i, 0] = 0.0:f32 }",
     "race": "for i in 0..n parallel { y[0] = x[i, 0] }",
     "stage": "for i in 0..n { block b(v: spatial n = i) { y[v] = 0.0:f32 } }",
-    "buffer": "alloc t: f32[n] stack y[0] = 0.0:f32",
+    "buffer": "alloc t: f32[n] @stack y[0] = 0.0:f32",
     "kind": "for i in 0..n vector { y[i] = 0.0:f32 }",
 }
 
@@ -38,7 +38,7 @@ def test_each_rule_is_held(kind: str) -> None:
     [
         "for i in 0..n { for j in 0..4 parallel { y[j] = 0.0:f32 } }",
         "for i in 0..4 vector { for j in 0..4 { y[i] = 0.0:f32 } }",
-        "for i in 0..4 vector { alloc t: f32[1] stack t[0] = 0.0:f32 y[i] = t[0] }",
+        "for i in 0..4 vector { alloc t: f32[1] @stack t[0] = 0.0:f32 y[i] = t[0] }",
         "for i in 0..n unroll { y[i] = 0.0:f32 }",
     ],
 )

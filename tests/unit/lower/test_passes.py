@@ -7,6 +7,7 @@ import pytest
 
 from inlay.arith.expr import evaluate
 from inlay.base.diagnostics import CompileError
+from inlay.codegen.phases import workspace_layout
 from inlay.interp import loop as interp
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.parser import parse_function
@@ -121,12 +122,12 @@ def test_simplify_uses_ranges() -> None:
 def test_compact_shrinks_to_what_lives() -> None:
     hold(
         HEAD
-        + """{ for i in 0..n { alloc t: f32[n, 8] stack
+        + """{ for i in 0..n { alloc t: f32[n, 8] @stack
                  for j in 0..4 { t[i, j + 2] = x[i] }
                  y[i] = t[i, 2] + t[i, 5] } }""",
         lambda f: with_body(f, compact_buffers(f.body)),
         HEAD
-        + """{ for i in 0..n { alloc t: f32[1, 4] stack
+        + """{ for i in 0..n { alloc t: f32[1, 4] @stack
                  for j in 0..4 { t[0, j] = x[i] }
                  y[i] = t[0, 0] + t[0, 3] } }""",
         3,
@@ -140,12 +141,12 @@ def placed(f: LoopFunction, stack_bytes: int = 32 << 10) -> LoopFunction:
 def test_buffers_between_phases_are_workspaces() -> None:
     hold(
         HEAD
-        + """{ alloc t: f32[n] stack
+        + """{ alloc t: f32[n] @stack
                for i in 0..n parallel { t[i] = x[i] }
                for j in 0..n parallel { y[j] = t[j] } }""",
         placed,
         HEAD
-        + """uses (t: f32[n] workspace) {
+        + """uses (t: f32[n] @workspace) {
                for i in 0..n parallel { t[i] = x[i] }
                for j in 0..n parallel { y[j] = t[j] } }""",
         3,
@@ -154,12 +155,12 @@ def test_buffers_between_phases_are_workspaces() -> None:
 
 @pytest.mark.parametrize(
     ("size", "inside", "uses"),
-    [("4", "alloc t: f32[4] stack", ""), ("n", "", "uses (t: f32[n] workspace per_part)")],
+    [("4", "alloc t: f32[4] @stack", ""), ("n", "", "uses (t: f32[n] @workspace per_part)")],
 )
 def test_temporaries_of_an_iteration(size: str, inside: str, uses: str) -> None:
     rest = "for j in 0..1 { t[j] = x[i] } y[i] = t[0]"
     hold(
-        f"{HEAD} {{ for i in 0..n parallel {{ alloc t: f32[{size}] workspace {rest} }} }}",
+        f"{HEAD} {{ for i in 0..n parallel {{ alloc t: f32[{size}] @workspace {rest} }} }}",
         placed,
         f"{HEAD} {uses} {{ for i in 0..n parallel {{ {inside} {rest} }} }}",
         3,
@@ -169,9 +170,9 @@ def test_temporaries_of_an_iteration(size: str, inside: str, uses: str) -> None:
 @pytest.mark.parametrize(("stack_bytes", "on_stack"), [(0, ""), (15, ""), (16, "a"), (47, "a"), (48, "ab")])
 def test_temporaries_share_the_stack_that_there_is(stack_bytes: int, on_stack: str) -> None:
     sizes = {"a": 4, "b": 8}
-    allocs = "".join(f"alloc {b}: f32[{n}] stack " for b, n in sizes.items())
-    stay = "".join(f"alloc {b}: f32[{sizes[b]}] stack " for b in on_stack)
-    uses = ", ".join(f"{b}: f32[{sizes[b]}] workspace per_part" for b in sizes if b not in on_stack)
+    allocs = "".join(f"alloc {b}: f32[{n}] @stack " for b, n in sizes.items())
+    stay = "".join(f"alloc {b}: f32[{sizes[b]}] @stack " for b in on_stack)
+    uses = ", ".join(f"{b}: f32[{sizes[b]}] @workspace per_part" for b in sizes if b not in on_stack)
     rest = "a[0] = x[i] b[0] = a[0] y[i] = b[0]"
     hold(
         f"{HEAD} {{ for i in 0..n parallel {{ {allocs} {rest} }} }}",
@@ -182,7 +183,7 @@ def test_temporaries_share_the_stack_that_there_is(stack_bytes: int, on_stack: s
 
 
 def test_registers_need_no_stack() -> None:
-    text = f"{HEAD} {{ for i in 0..n {{ alloc t: f32[8] register t[0] = x[i] y[i] = t[0] }} }}"
+    text = f"{HEAD} {{ for i in 0..n {{ alloc t: f32[8] @register t[0] = x[i] y[i] = t[0] }} }}"
     hold(text, lambda f: placed(f, 0), text, 3)
 
 
@@ -206,7 +207,7 @@ def test_a_hook_runs_behind_its_pass() -> None:
 def test_registers_stay_around_the_statements_that_use_them() -> None:
     hold(
         HEAD
-        + """{ alloc a: f32[1] register alloc b: f32[1] register
+        + """{ alloc a: f32[1] @register alloc b: f32[1] @register
                for j in 0..n parallel { y[j] = x[j] }
                a[0] = 1.0:f32
                for i in 0..n { y[i] = x[i] + a[0] }
@@ -215,8 +216,8 @@ def test_registers_stay_around_the_statements_that_use_them() -> None:
         placed,
         HEAD
         + """{ for j in 0..n parallel { y[j] = x[j] }
-               { alloc a: f32[1] register a[0] = 1.0:f32 for i in 0..n { y[i] = x[i] + a[0] } }
-               { alloc b: f32[1] register b[0] = 2.0:f32 for k in 0..n { y[k] = y[k] + b[0] } } }""",
+               { alloc a: f32[1] @register a[0] = 1.0:f32 for i in 0..n { y[i] = x[i] + a[0] } }
+               { alloc b: f32[1] @register b[0] = 2.0:f32 for k in 0..n { y[k] = y[k] + b[0] } } }""",
         3,
     )
 
@@ -234,3 +235,67 @@ def test_binds_become_lets_with_their_guards() -> None:
     (y,) = interp.run(lowered, [x, k])
     np.testing.assert_array_equal(y, [3, 1, 0, 0])
     assert lower_binds(f.body) is f.body
+
+
+BOARD = Target(stack_bytes=64, stacks=("cpu.stack",), memories=("sram0", "sram1"))
+
+
+@pytest.mark.parametrize(
+    ("scope", "inside", "uses"),
+    [("cpu.stack", "alloc t: f32[4] @stack", ""), ("sram1", "", "uses (t: f32[4] @sram1 per_part)")],
+)
+def test_a_named_memory_is_obeyed(scope: str, inside: str, uses: str) -> None:
+    rest = "for j in 0..1 { t[j] = x[i] } y[i] = t[0]"
+    hold(
+        f"{HEAD} {{ for i in 0..n parallel {{ alloc t: f32[4] @{scope} {rest} }} }}",
+        lambda f: with_body(f, *place_buffers(f.body, BOARD)),
+        f"{HEAD} {uses} {{ for i in 0..n parallel {{ {inside} {rest} }} }}",
+        3,
+    )
+
+
+ONE = "for i in 0..n parallel { alloc t: f32[SIZE] @SCOPE t[0] = x[i] y[i] = t[0] }"
+MORE = {
+    "what its device has not": (ONE, "sram2", "4", "its device has sram0, sram1, cpu.stack"),
+    "a full stack": (ONE, "cpu.stack", "17", "it needs 68 bytes, and 64 are left there"),
+    "a size that is not known": (ONE, "cpu.stack", "n", "bytes, and 64 are left there"),
+    "phases": (
+        "alloc t: f32[SIZE] @SCOPE for i in 0..4 parallel { t[i] = x[i] } for j in 0..4 parallel { y[j] = t[j] }",
+        "cpu.stack",
+        "4",
+        "a stack is of one thread",
+    ),
+    "two memories": (
+        "alloc t: f32[SIZE] @SCOPE alloc u: f32[n] @sram1 for i in 0..4 { t[i] = x[i] u[i] = t[i] y[i] = u[i] }",
+        "sram0",
+        "n",
+        "'t' is in sram0, and workspaces of a function are one block",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_a_named_memory_that_cannot_be_obeyed_is_refused(name: str) -> None:
+    body, scope, size, why = MORE[name]
+    f = parse_function(f"{HEAD} {{ {body.replace('SCOPE', scope).replace('SIZE', size)} }}")
+    check(f)
+    with pytest.raises(CompileError) as failure:
+        place_buffers(f.body, BOARD)
+    assert failure.value.ids == ("loop.no-memory",)
+    assert why in str(failure.value)
+
+
+def test_registers_with_addresses_need_the_stack() -> None:
+    text = "for i in 0..n { alloc t: f32[8] @register for j in 0..8 { t[j] = x[i] } y[i] = t[0] }"
+    for stack, there in ((0, False), (32, True)):
+        f = placed(parse_function(f"{HEAD} {{ {text} }}"), stack)
+        assert bool(f.workspaces) is not there
+
+
+def test_the_memory_of_workspaces_is_that_of_their_block() -> None:
+    f = parse_function(f"{HEAD} uses (t: f32[n] @sram1 per_part, u: f32[4] @workspace) {{ y[0] = x[0] }}")
+    check(f)
+    block = workspace_layout(f).block()
+    assert block is not None
+    assert (block.memory, block.per_part) == ("sram1", True)
+    assert print_function(f).count("@sram1") == 1

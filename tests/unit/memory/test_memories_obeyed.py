@@ -17,9 +17,10 @@ from inlay.arith.expr import fresh, lit, to_int
 from inlay.base.diagnostics import CompileError
 from inlay.cli.main import main
 from inlay.ir import make
-from inlay.ir.expr import Function
+from inlay.ir.expr import Const, Function
 from inlay.ir.parser import parse_module
 from inlay.ir.types import STORAGE
+from inlay.ir.walk import postorder
 from inlay.machine.board import Board
 from inlay.machine.board_file import find_board
 from inlay.machine.memory import Pool, PoolKind
@@ -284,3 +285,43 @@ def test_what_has_no_fixed_place_is_refused(escapes, is_recursive, is_entry, wor
         return
     with pytest.raises(CompileError, match=words):
         chooser.choose(activation, known)
+
+
+def weights(rows: int, columns: int) -> str:
+    return f"f32[{rows}, {columns}]({', '.join(['1'] * (rows * columns))})"
+
+
+CONSTANT = f"fn main(x: Tensor[4, 24, f32]) {{ matmul(x, {weights(24, 20)}) }} entry main;"
+
+
+def test_constants_count_as_they_are_packed():
+    found = explain_memory(module(CONSTANT), "mcu_dma")
+    packed = [e.value for e in postorder(found.module.functions.values()) if isinstance(e, Const)]
+    (array,) = (a for a in packed if isinstance(a, np.ndarray))
+    constants, main_plan = found.plans
+    (part,) = constants.parts
+    assert (constants.name, part.memory, part.kind) == ("constants", "flash", PoolKind.ROM)
+    assert part.block == lit(-(-array.nbytes // 64) * 64)
+    # Inputs and outputs are there too, and all of them within the bank.
+    (bank,) = main_plan.parts
+    assert {name: size.value for name, _, size in bank.members} == {"x": 384, "matmul": 320}
+    elsewhere = explain_memory(module(CONSTANT), sized(flash=1024)).plans[0].parts
+    assert [p.memory for p in elsewhere] == ["sram0"]
+
+
+def test_constants_of_a_device_are_in_its_memory():
+    board = find_board("host_two")
+    pools = [replace(m, bytes=4096) if m.name == "cpu1.mem" else m for m in board.memories]
+    small = replace(board, memories=tuple(pools))
+    compiled = compilation(module(CONSTANT), board=small, pins=("matmul=cpu1",), cache="none")
+    (part,) = compiled.report.plans[0].parts
+    assert (compiled.report.plans[0].name, part.memory, part.block) == (
+        "constants",
+        "cpu1.mem",
+        lit(4 * 24 * 24),
+    )  # panels
+    exe = executable_of(compiled.program)
+    (found,) = exe.run({exe.entries[0].inputs[0].name: np.ones((4, 24), np.float32)}).values()
+    np.testing.assert_array_equal(found, np.full((4, 20), 24, np.float32))
+    here = compilation(module(CONSTANT), board=small, pins=("matmul=cpu0",), cache="none")
+    assert [p.name for p in here.report.plans] == ["main"]

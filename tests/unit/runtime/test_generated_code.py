@@ -25,7 +25,7 @@ lowered func dense(x: f32[m, 24], w: f32[3, 24, 32]) -> (y: f32[m, 96]) over (m)
   assert [m] < 1000:i64, "fewer than 1000 rows"
   for j in 0..3 parallel {
     for i in 0..m {
-      alloc acc: f32[32] register
+      alloc acc: f32[32] @register
       for l in 0..32 vector { acc[l] = 0.0:f32 }
       for k in 0..24 {
         for l in 0..32 vector { acc[l] = fma(x[i, k], w[j, k, l], acc[l]) }

@@ -35,7 +35,7 @@ HEADS = {
     "merge_axes": "(x: f32[n, m]) -> (y: f32[n, m]) over (n, m)",
     "cache_write": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
 }
-EXTRA = {"distribute": "alloc t: f32[n] workspace", "merge": "alloc t: f32[n] workspace"}
+EXTRA = {"distribute": "alloc t: f32[n] @workspace", "merge": "alloc t: f32[n] @workspace"}
 
 
 def example(name: str) -> tuple[str, str, str]:

@@ -24,7 +24,7 @@ from tests.unit.schedule.programs import dim, elementwise, gemm, hold_law, softm
 def test_inline_shares_what_is_used_twice() -> None:
     f = parse_function("""
     schedulable func f(x: f32[n]) -> (y: f32[n]) over (n) {
-      alloc t: f32[n] workspace
+      alloc t: f32[n] @workspace
       for i in 0..n { block a(v: spatial n = i) { let s = x[v] + 1.0:f32 t[v] = s * s } }
       for j in 0..n { block b(w: spatial n = j) { y[w] = t[w] * t[w] } } }""")
     s = Schedule(f)

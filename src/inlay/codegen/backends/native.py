@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from inlay.arith.expr import ceildiv, lit
+from inlay.arith.expr import lit
 from inlay.base.diagnostics import unsupported
 from inlay.codegen.cache import ObjectCache
 from inlay.codegen.interface import Backend, DeviceCode, DeviceJob, DeviceKernel, described
@@ -52,6 +52,10 @@ class Native(Backend):
         """Return how many threads run a kernel."""
         return int(arch.parameter("threads", "1"))
 
+    def parts(self, arch: Arch) -> int:
+        """Return the number of parts."""
+        return PARTS
+
     def target(self, board: Board, device: str) -> Target:
         """Return this processor."""
         return described(host(), board, device)
@@ -90,12 +94,12 @@ class Native(Backend):
         kernels: dict[str, DeviceKernel] = {}
         buffers: dict[str, int] = {}
         for name, code in artifact.kernels.items():
-            size = code.workspace
-            if code.workspace_per_part:
-                size = ceildiv(size, 64) * (64 * PARTS)
-            buffers[name] = len(job.kernels[name].ports) + (size.value != 0)
+            scratch = code.workspace
+            if scratch is not None and scratch.per_part:
+                scratch = replace(scratch, bytes=scratch.bytes * PARTS, per_part=False)
+            buffers[name] = len(job.kernels[name].ports) + (scratch is not None)
             items = tuple(lit(PARTS if p.parallel else 1) for p in code.phases)
-            kernels[name] = DeviceKernel(name, items, code.dims, size, code.assertions)
+            kernels[name] = DeviceKernel(name, items, code.dims, scratch, code.assertions)
         if not artifact.image.data:  # values are there, and no kernel
             artifact = replace(artifact, image=replace(artifact.image, data=bytes(64)))
         needs = ",".join((artifact.image.arch, *artifact.image.features))

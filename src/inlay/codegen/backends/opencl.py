@@ -8,7 +8,7 @@ from dataclasses import replace
 from inlay.base.diagnostics import Collector, error
 from inlay.codegen.backends._opencl_here import SCHEDULE, with_found
 from inlay.codegen.interface import Backend, Detection, DeviceCode, DeviceJob, described
-from inlay.codegen.opencl import OPENCL, make_image, unsupported_reason
+from inlay.codegen.opencl import MOST_PARTS, OPENCL, make_image, unsupported_reason
 from inlay.ir.expr import Call
 from inlay.loop.func import LoopFunction
 from inlay.machine.board import Board
@@ -35,6 +35,10 @@ class OpenCl(Backend):
     def opens_together(self, arch: Arch) -> bool:
         """Whether the devices are parts of one."""
         return bool(arch.parameter(UNITS))
+
+    def parts(self, arch: Arch) -> int:
+        """Return the most work items of phases whose parts have scratch memory of their own."""
+        return MOST_PARTS
 
     def target(self, board: Board, device: str) -> Target:
         """Return what the board says of a device."""

@@ -36,6 +36,10 @@ class Remote(Backend):
         """Whether the driver of the server does."""
         return _behind(arch).opens_together(arch)
 
+    def parts(self, arch: Arch) -> int:
+        """Return how many parts have scratch memory of their own there."""
+        return _behind(arch).parts(arch)
+
     def target(self, board: Board, device: str) -> Target:
         """Return what the server says of its device, as far as code depends on it."""
 

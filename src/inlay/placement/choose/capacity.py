@@ -1,9 +1,11 @@
 """The capacity of memories: whether they hold a placed program, and its makespan if they do.
 
 A value occupies a memory of its device from the task that makes it to the last that reads it anywhere,
-a copy from the first to the last task that reads it there. A constant occupies one of each device that
-reads it all the time, a memory for constants first. Where a device has several memories, each thing
-goes into the first that has room, the largest first. So this is a filter, not the memory plan.
+a copy from the first to the last task that reads it there; where a copy goes over other memories, it is
+in each of them at the first of these tasks. All count at the bounds of their dims. A constant occupies
+one of each device that reads it all the time, a memory for constants first. Where a device has several
+memories, each thing goes into the first that has room, the largest first. So this is a filter, not the
+memory plan.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ def peaks(problem: Problem, assignment: Sequence[int]) -> list[float]:
     """Return the most bytes that are needed at once in each memory."""
     capacity = problem.capacity
     memories = [m for places in (*problem.memory, *problem.rom) for m in places]
-    count, end = max(memories, default=-1) + 1, len(problem.tasks)
+    count, end = max(len(capacity), max(memories, default=-1) + 1), len(problem.tasks)
     stays = [*_constants(problem, assignment), *_values(problem, assignment)]
     alone = [stay for stay in stays if len(stay[0]) == 1]
     several = sorted((stay for stay in stays if len(stay[0]) > 1), key=lambda stay: -stay[3])
@@ -71,25 +73,31 @@ def _constants(problem: Problem, assignment: Sequence[int]) -> Iterator[Stay]:
 def _values(problem: Problem, assignment: Sequence[int]) -> Iterator[Stay]:
     spans: dict[tuple[int, tuple[int, ...]], tuple[int, int]] = {}
 
-    def need(value: int, device: int, at: int) -> None:
-        key = value, problem.memory[device]
+    def need(value: int, places: tuple[int, ...], at: int) -> None:
+        key = value, places
         first, last = spans.get(key, (at, at))
         spans[key] = min(first, at), max(last, at)
 
     def read(value: int, device: int, at: int) -> None:
-        need(value, home[value], at)
-        if problem.routes[home[value]][device] != ():  # else it is seen where it is
-            need(value, device, at)
+        need(value, problem.memory[home[value]], at)
+        route = problem.routes[home[value]][device]
+        if route == ():  # it is seen where it is
+            return
+        if (value, problem.memory[device]) not in spans:
+            for hop in (route or ())[:-1]:
+                if hop.memory >= 0:
+                    need(value, (hop.memory,), at)
+        need(value, problem.memory[device], at)
 
     home = {i: item.home for i, item in enumerate(problem.items) if item.maker < 0}
     for value, device in home.items():
-        need(value, device, 0)
+        need(value, problem.memory[device], 0)
     for at, (task, device) in enumerate(zip(problem.tasks, assignment, strict=True)):
         for value in task.reads:
             read(value, device, at)
         for value in task.makes:
             home[value] = device
-            need(value, device, at)
+            need(value, problem.memory[device], at)
     for value, device in problem.ends:
         read(value, device, len(problem.tasks))
     for (value, places), (first, last) in spans.items():

@@ -15,7 +15,10 @@ from dataclasses import replace
 
 from inlay.analysis.cost import bytes_of
 from inlay.analysis.loops import Loop, loops_of
+from inlay.arith.bounds import Range, bounds
 from inlay.arith.expr import Sym
+from inlay.arith.solve import Facts
+from inlay.ir.conform import dim_range
 from inlay.ir.expr import Const, Var
 from inlay.ir.module import Module
 from inlay.ir.types import AdtType, ExistsType, FuncType, TensorType, TupleType, Type
@@ -65,6 +68,7 @@ class ProblemMaker:
         self.sizes: dict[str, tuple[int, str]] = {}
         self.iterations: dict[str, tuple[float, str]] = {}
         self.pinned = self._pinned()
+        self._ranges = self._ranges_of_dims()
         self._typical_sizes = costs.typical
         self._predictor = Predictor(board, operators, costs, self._typical())
         self._loops = self._loops_by_var()
@@ -90,8 +94,8 @@ class ProblemMaker:
         by_value: dict[int, int] = {}
         items: list[Item] = []
         for index, o in enumerate(self.operations):
-            size = self._predictor.number(bytes_of(o.call.type))
-            items.append(Item(size, self.unit_of[index], 0, size, self._often[index]))
+            size, most = self._sizes_of(o.call.type)
+            items.append(Item(size, self.unit_of[index], 0, most, self._often[index]))
             for atom in leaves(o.instance.domains[id(o.call)]):
                 by_value[graph.values.find(atom)] = index
         again: dict[int, dict[int, None]] = {}
@@ -174,9 +178,9 @@ class ProblemMaker:
                         continue
                     key = -1 - source
                     if key not in inputs:
-                        size = self._inputs[key]
+                        size, most = self._inputs[key]
                         inputs[key] = len(items)
-                        items.append(Item(size, -1, self._home(key), size))
+                        items.append(Item(size, -1, self._home(key), most))
                     found[unit][inputs[key]] = None
         return found
 
@@ -246,11 +250,18 @@ class ProblemMaker:
         names = {self.module.entry, *self.module.entries}
         return (i for i in self.instances if i.name in names and not i.sites)
 
-    def _input_bytes(self) -> dict[int, float]:
-        """Return the bytes of each tensor that the program is given, by its value."""
+    def _sizes_of(self, t: Type) -> tuple[float, float]:
+        """Return the typical bytes of a value, and the most; where that has no bound, the typical ones."""
+        size = bytes_of(t)
+        typical = self._predictor.number(size)
+        most = None if size.value is not None else bounds(size, self._ranges).high
+        return typical, typical if most is None else float(most)
+
+    def _input_bytes(self) -> dict[int, tuple[float, float]]:
+        """Return the bytes of each tensor that the program is given, typical and most, by its value."""
         find = self.graph.values.find
         return {
-            find(atom): self._predictor.number(bytes_of(t))
+            find(atom): self._sizes_of(t)
             for instance in self._entries()
             for p, domain in zip(instance.function.params, instance.params, strict=True)
             for atom, t in _tensors(domain, p.type)
@@ -275,7 +286,13 @@ class ProblemMaker:
             names = machine.devices
             links = board.routes(board.writable(names[a]), board.writable(names[b]))
             hops = [
-                hop_of(x, machine.device_index[board.owner_of(x.target)], engines[x.engine]) for x in links
+                hop_of(
+                    x,
+                    machine.device_index[board.owner_of(x.target)],
+                    engines[x.engine],
+                    machine.memory_index[x.target],
+                )
+                for x in links
             ]
             return (*hops[:-1], hops[-1]._replace(device=b)) if hops else None
 
@@ -340,6 +357,16 @@ class ProblemMaker:
                     self.sizes.setdefault(d.sym.name, (size, who))
             for s in bound_symbols(instance.function.body) if not instance.sites else ():
                 found.setdefault(s, self._typical_sizes.get(s.name, UNKNOWN_SIZE))
+        return found
+
+    def _ranges_of_dims(self) -> dict[Sym, Range]:
+        """Return what values dims of functions may have."""
+        found: dict[Sym, Range] = {}
+        for instance in self.instances:
+            t = instance.function.type
+            assert isinstance(t, FuncType)
+            for d in t.dims:
+                found[d.sym] = dim_range(d, Facts(found))
         return found
 
     # ------------------------------------------------------------------------ iterations

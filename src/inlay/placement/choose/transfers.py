@@ -25,12 +25,14 @@ class Hop(NamedTuple):
         engine: index of the engine that copies.
         latency: nanoseconds before the first byte.
         per_byte: nanoseconds for each byte.
+        memory: number of the memory that it leads to; -1 where nobody asks.
     """
 
     device: int
     engine: int
     latency: float
     per_byte: float
+    memory: int = -1
 
 
 Route = tuple[Hop, ...]
@@ -42,9 +44,9 @@ def transfer_ns(latency: Quantity, per_byte: Quantity, size: Quantity, times: Qu
     return (latency + per_byte * size) * times
 
 
-def hop_of(link: Link, device: int, engine: int) -> Hop:
+def hop_of(link: Link, device: int, engine: int, memory: int = -1) -> Hop:
     """Return a link of a board as a hop."""
-    return Hop(device, engine, link.latency_ns, 1.0 / link.bytes_per_ns)
+    return Hop(device, engine, link.latency_ns, 1.0 / link.bytes_per_ns, memory)
 
 
 def route_ns(route: Iterable[Hop], size: float, times: float = 1.0) -> float:

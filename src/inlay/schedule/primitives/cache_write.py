@@ -22,7 +22,7 @@ def cache_write(s: Schedule, block: str, scope: str) -> str:
 
     After `cache_write(s, "b", "register")`:
 
-        alloc y_b: f32[n] register
+        alloc y_b: f32[n] @register
         for i in 0..n { for k in 0..m {
           block b(v: spatial n = i, r: reduce m = k) {
             init { y_b[v] = 0.0:f32 } y_b[v] = y_b[v] + x[v, r] } } }

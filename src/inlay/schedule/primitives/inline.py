@@ -19,7 +19,7 @@ def inline(s: Schedule, block: str) -> None:
 
     Before:
 
-        alloc t: f32[n] workspace
+        alloc t: f32[n] @workspace
         for i in 0..n { block a(v: spatial n = i) { t[v] = x[v] * 2.0:f32 } }
         for j in 0..n { block b(w: spatial n = j) { y[w] = t[w] + 1.0:f32 } }
 
@@ -35,7 +35,7 @@ def inline(s: Schedule, block: str) -> None:
     """
     producer = s.block(block)
     target, element = element_of(producer, block)
-    if target.scope is Scope.PARAM:
+    if target.scope == Scope.PARAM:
         raise illegal("kind", f"found {block} to write parameter {target.name}")
     others = [x for x in s.accesses(s.body, target) if x.block is not producer]
     if any(x.writes for x in others):

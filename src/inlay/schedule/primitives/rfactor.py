@@ -26,7 +26,7 @@ def rfactor(s: Schedule, block: str, lanes: Sequence[str]) -> str:
 
     After `rfactor(s, "b", ["ki"])`:
 
-        alloc y_b: f32[n, 4] workspace
+        alloc y_b: f32[n, 4] @workspace
         for i in 0..n {
           for ko in 0..m { for ki in 0..4 {
             block b_lanes(v: spatial n = i, l: spatial 4 = ki, q: reduce m = ko) {

@@ -18,7 +18,7 @@ def set_scope(s: Schedule, buffer: str, scope: str, at: str | None = None) -> st
 
     Before:
 
-        alloc t: f32[n] workspace
+        alloc t: f32[n] @workspace
         for i in 0..n {
           block a(v: spatial n = i) { t[v] = x[v] * 2.0:f32 }
           block b(w: spatial n = i) { y[w] = t[w] + 1.0:f32 }
@@ -27,7 +27,7 @@ def set_scope(s: Schedule, buffer: str, scope: str, at: str | None = None) -> st
     After `set_scope(s, "t", "register", at="i")`:
 
         for i in 0..n {
-          alloc t_i: f32[n] register
+          alloc t_i: f32[n] @register
           block a(v: spatial n = i) { t_i[v] = x[v] * 2.0:f32 }
           block b(w: spatial n = i) { y[w] = t_i[w] + 1.0:f32 }
         }
@@ -43,7 +43,7 @@ def set_scope(s: Schedule, buffer: str, scope: str, at: str | None = None) -> st
         Illegal: `schedule.kind`, `schedule.dependence`.
     """
     old = s.buffer(buffer)
-    if old.scope is Scope.PARAM:
+    if old.scope == Scope.PARAM:
         raise illegal("kind", f"found parameter {buffer}, needed a temporary")
     if at is None:
         new = Buffer(old.name, old.shape, old.dtype, Scope(scope), old.strides)

@@ -116,7 +116,7 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
     epilogue = _epilogue(s, block)
     taken = (block,) if epilogue is None else (block, epilogue)
     if epilogue is None:
-        epilogue = cache_write(s, block, Scope.REGISTER.value)
+        epilogue = cache_write(s, block, Scope.REGISTER)
     _attempt(skip_zero_terms, s, block)
     if target.has_fma:
         _attempt(use_fma, s, block)
@@ -336,7 +336,7 @@ def _micro_kernel(s: Schedule, tile: Copy, temporary: str, block: str, *, crosse
 
 def _finish(s: Schedule, around: str, temporary: str, block: str) -> None:
     """Accumulate in registers inside a loop, with vectors, and short reductions written out."""
-    set_scope(s, temporary, Scope.REGISTER.value, at=around)
+    set_scope(s, temporary, Scope.REGISTER, at=around)
     for b in s.block_names():
         loops = s.loops_of(b)
         if around in loops:
@@ -357,7 +357,7 @@ def _epilogue(s: Schedule, block: str) -> str | None:
     names = s.block_names()
     at = names.index(block)
     result = _written(s.block(block))
-    if at + 1 >= len(names) or result.scope is Scope.PARAM:
+    if at + 1 >= len(names) or result.scope == Scope.PARAM:
         return None
     index_unit_axes(s, names[at + 1])
     following = s.block(names[at + 1])

@@ -239,7 +239,7 @@ def _written(s: Schedule, block: str) -> str:
 
 
 def _is_output(s: Schedule, block: str) -> bool:
-    return s.buffer(_written(s, block)).scope is Scope.PARAM
+    return s.buffer(_written(s, block)).scope == Scope.PARAM
 
 
 # --------------------------------------------------------------------------- all nests
@@ -274,7 +274,7 @@ def _own_temporaries(s: Schedule, row: str) -> None:
     loop = s.loop(row)
     inside: dict[str, bool] = {}
     for x in s.accesses(s.body):
-        if x.buffer.scope is not Scope.WORKSPACE:
+        if x.buffer.scope != Scope.WORKSPACE:
             continue
         at_row = loop in x.loops
         swept = region(x, loop) if at_row else None

@@ -99,7 +99,7 @@ def _nest(s: Schedule, blocks: list[str], levels: list[list[str]], depth: int) -
     for b, total, level in zip(rest, totals, levels[1:], strict=True):
         for x, y in zip(outside[:shared], s.loops_of(b)[depth:], strict=False):
             merge(s, x, y)
-        set_scope(s, total, Scope.REGISTER.value, at=outside[shared - 1])
+        set_scope(s, total, Scope.REGISTER, at=outside[shared - 1])
         shared -= len(level)
 
 

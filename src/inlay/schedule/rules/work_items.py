@@ -148,7 +148,7 @@ def _own_temporaries(s: Schedule, innermost: str) -> None:
     """Keep what only the blocks of one nest use in registers of an item."""
     names = {x.buffer.name for x in s.accesses(s.loop(innermost))}
     for name in sorted(names):
-        if s.buffer(name).scope is Scope.WORKSPACE:
+        if s.buffer(name).scope == Scope.WORKSPACE:
             try:
                 set_scope(s, name, "register", at=innermost)
             except Illegal:

@@ -1,0 +1,89 @@
+"""Code of kernels, and with it the scratch memory that each needs: before storage is planned.
+
+A compilation makes the code here; what is in the cache is neither lowered nor compiled for it. Who only
+explains lowers the kernels and makes no code: the loops say the same.
+
+**Who gives scratch memory.** A kernel gets it as one more tensor behind its ports, which has its place in
+the plan like any result and lives while the kernel runs. Where the size is not known until then, the
+runtime gives it for each run of the kernel, and the plan counts it (`Workspace.requested`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from inlay.arith.expr import Sym, substitute
+from inlay.bytecode.verify_tables import MAX_PORTS
+from inlay.codegen.phases import workspace_layout
+from inlay.ir.kernel import Kernel, Workspace
+from inlay.ir.module import Module
+from inlay.passes.contract import Pass, PassContext, Property
+from inlay.pipeline.build_kernels import LoopBody
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateOptions:
+    """Options of this pass.
+
+    Attributes:
+        make: makes code, and returns what scratch memory kernels need; None where there is to be none.
+        parts: by device, how many parts of a kernel have scratch memory of their own. Where nothing is
+            said that is known when the program runs; off the host, there are no loops then.
+    """
+
+    make: Callable[[Module], Mapping[str, Workspace]] | None = None
+    parts: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+def run(module: Module, context: PassContext) -> Module:
+    """Make code, or lower kernels, and note the scratch memory of each."""
+    options = context.options_for(GenerateOptions)
+    found = _lowered(module, options.parts) if options.make is None else options.make(module)
+    kernels = dict(module.kernels)
+    for name, workspace in found.items():
+        kernel = kernels[name]
+        stated = replace(workspace, requested=_requested(kernel, workspace))
+        kernels[name] = replace(kernel, workspaces=(stated,))
+    return module.with_kernels(kernels)
+
+
+def _requested(kernel: Kernel, workspace: Workspace) -> str:
+    """Return why the runtime gives a workspace; nothing where the program does."""
+    if workspace.per_part:
+        return "each thread has its own, and who runs the program says how many there are"
+    if kernel.batch is not None:
+        return "several calls may run as one"
+    return f"a kernel takes at most {MAX_PORTS} tensors" if len(kernel.ports) >= MAX_PORTS else ""
+
+
+def _lowered(module: Module, parts: Mapping[str, int]) -> dict[str, Workspace]:
+    """Return what the loops of kernels say."""
+    found: dict[str, Workspace] = {}
+    for name, kernel in module.kernels.items():
+        body = kernel.body
+        if not isinstance(body, LoopBody):
+            continue
+        device = "" if body.function.place is None else body.function.place.device
+        if body.of_device is not None and (body.of_device.is_copy or device not in parts):
+            continue
+        loops = body.lower()
+        block = workspace_layout(loops).block(parts.get(device))
+        if block is not None:
+            found[name] = over_dims(block, loops.dims, kernel)
+    return found
+
+
+def over_dims(workspace: Workspace, dims: Sequence[Sym], kernel: Kernel) -> Workspace:
+    """Return a workspace over the dims of a kernel, given over those of its code."""
+    given = dict(zip(dims, kernel.ints, strict=True))
+    return replace(workspace, bytes=substitute(workspace.bytes, given))
+
+
+PASS = Pass(
+    __name__,
+    run,
+    "make code of kernels, and note the scratch memory that each needs",
+    requires=(Property.LOWERED,),
+    options=GenerateOptions,
+)

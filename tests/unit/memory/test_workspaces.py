@@ -1,0 +1,133 @@
+"""Scratch memory of kernels is in the plan: of a size that is known, or counted with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from inlay.api import compilation, explain_memory
+from inlay.arith.expr import fresh, lit, substitute
+from inlay.base.diagnostics import CompileError
+from inlay.ir.kernel import Batch, Workspace
+from inlay.ir.parser import parse_module
+from inlay.machine.board_file import find_board
+from inlay.ops.table import table
+from inlay.passes.contract import PassContext
+from inlay.pipeline import generate
+from inlay.pipeline.generate import GenerateOptions
+from inlay.runtime.session import executable_of
+
+FIXED = 'fn main(x: Tensor[9000, f32]) { let a = sort(x); a.0 } entry main("x") -> ("y");'
+SYMBOLIC = 'fn main<n>(x: Tensor[n, f32]) { let a = sort(x); a.0 } entry main("x") -> ("y");'
+ROWS = 'fn main<m, n>(x: Tensor[m, n, f32]) { softmax(x) } entry main("x") -> ("y");'
+TWICE = """
+fn main(x: Tensor[9000, f32]) {
+  let a = sort(x);
+  let b = sort(neg(a.0));
+  b.0
+}
+entry main("x") -> ("y");
+"""
+
+
+def program(text: str):
+    return parse_module(text, table())
+
+
+def scratch(plans) -> dict[str, tuple[str, object, object]]:
+    """Return the memory, offset and size of what is scratch memory, by name."""
+    return {
+        name: (part.memory, offset, size)
+        for plan in plans
+        for part in plan.parts
+        for name, offset, size in part.members
+        if name.endswith(".scratch")
+    }
+
+
+def made_of(compiled, origin: str):
+    (found,) = (k for k in compiled.program.kernels if origin in k.name)
+    return found
+
+
+@pytest.mark.parametrize("mode", ["sequential", "parallel"])
+@pytest.mark.parametrize("text", [FIXED, SYMBOLIC], ids=["fixed", "symbolic"])
+def test_a_kernel_gets_its_scratch_from_the_plan(text, mode):
+    compiled = compilation(program(text), cache="none", verify=True)
+    (kernel,) = (k for k in compiled.module.kernels.values() if k.workspaces)
+    (workspace,) = kernel.workspaces
+    ((memory, _, size),) = scratch(compiled.report.plans).values()
+    assert memory == ""
+    at = {d.sym: lit(9000) for d in kernel.type.dims}
+    assert substitute(workspace.bytes, at) == lit(2 * 72000)
+    assert size.value in (None, 2 * 72000)
+    made = made_of(compiled, "sort")
+    assert (len(made.ports), len(made.sizes), made.workspace) == (4, 4, None)
+    x = np.random.default_rng(0).standard_normal(9000).astype(np.float32)
+    found = executable_of(compiled.program, mode=mode).run({"x": x})["y"]
+    np.testing.assert_array_equal(found, np.sort(x))
+
+
+def test_two_runs_share_the_bytes_of_their_scratch():
+    compiled = compilation(program(TWICE), cache="none")
+    (plan,) = compiled.report.plans
+    first, second = scratch([plan]).values()
+    assert first == second
+    assert plan.block.value < plan.total.value
+    x = np.random.default_rng(0).standard_normal(9000).astype(np.float32)
+    found = executable_of(compiled.program).run({"x": x})["y"]
+    np.testing.assert_array_equal(found, np.sort(-np.sort(x)))
+
+
+def test_scratch_for_each_thread_is_counted():
+    compiled = compilation(program(ROWS), cache="none")
+    (plan,) = compiled.report.plans
+    (why,) = [why for name, why in plan.counted if name.startswith("scratch of @softmax")]
+    assert "each thread has its own" in why
+    assert made_of(compiled, "softmax").workspace_per_part
+    x = np.ones((64, 50), np.float32)
+    found = executable_of(compiled.program).run({"x": x})["y"]
+    np.testing.assert_allclose(found, np.full((64, 50), 0.02), rtol=1e-5)
+
+
+def test_several_calls_as_one_bring_their_scratch_along():
+    module = compilation(program(FIXED), cache="none").module
+    (kernel,) = module.kernels.values()
+    many = replace(kernel, batch=Batch("many", fresh("n"), frozenset()), workspaces=())
+    options = GenerateOptions(lambda _: {kernel.name: Workspace(lit(128))})
+    context = PassContext(table()).with_options(options)
+    (found,) = generate.run(module.with_kernels({kernel.name: many}), context).kernels.values()
+    assert [w.requested for w in found.workspaces] == ["several calls may run as one"]
+
+
+@pytest.mark.parametrize("text", [FIXED, SYMBOLIC, ROWS, TWICE])
+def test_who_explains_lowers_to_the_same_plan(text):
+    made = compilation(program(text), cache="none").report.plans
+    found = explain_memory(program(text), board="host").plans
+    assert [(str(p.parts), p.counted) for p in found] == [(str(p.parts), p.counted) for p in made]
+
+
+def test_a_device_has_its_scratch_in_its_memory():
+    board = find_board("host_two")
+    device = board.devices[1].name
+    compiled = compilation(program(FIXED), board=board, pins=(f"sort={device}",), cache="none")
+    ((memory, _, size),) = scratch(compiled.report.plans).values()
+    assert memory in board.devices[1].memories
+    assert size == lit(2 * 72000)
+    made = made_of(compiled, "sort")
+    assert (len(made.ports), made.workspace) == (4, None)
+    found = explain_memory(program(FIXED), board=board, pins=(f"sort={device}",)).plans
+    assert scratch(found) == scratch(compiled.report.plans)
+    x = np.random.default_rng(0).standard_normal(9000).astype(np.float32)
+    np.testing.assert_array_equal(executable_of(compiled.program).run({"x": x})["y"], np.sort(x))
+
+
+def test_scratch_that_does_not_fit_is_refused():
+    small = FIXED.replace("9000", "4000")
+    assert scratch(explain_memory(program(small), board="mcu_dma").plans) == {
+        "a.scratch": ("sram0", lit(0), lit(64000))
+    }
+    with pytest.raises(CompileError, match=r"'a\.scratch', needed 144000 bytes"):
+        explain_memory(program(FIXED), board="mcu_dma")

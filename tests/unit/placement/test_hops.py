@@ -1,0 +1,51 @@
+"""Capacities count where copies pass, and at the bounds of dims; what has no room there is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from inlay.base.diagnostics import CompileError
+from inlay.machine.board import Board
+from inlay.machine.memory import PoolKind
+from tests.unit.placement.cases import board, read
+from tests.unit.placement.test_arithmetic import explained
+
+FAR = board("cpu", {"cpu": "ram", "bridge": "pass", "far": "f.mem"}, "ram-pass pass-f.mem")
+VALUE = "fn main(x: Tensor[64, 64, f32]) { neg(x) }"
+SYMBOLIC = "fn main<n <= 64 typical 4>(x: Tensor[n, 64, f32]) { neg(x) }"
+
+
+def sized(**sizes: int) -> Board:
+    """Return the board with static memories of some sizes."""
+    names = {m.name: sizes.get(m.name.replace(".", "_")) for m in FAR.memories}
+    pools = [
+        m if names[m.name] is None else replace(m, kind=PoolKind.STATIC, bytes=names[m.name])
+        for m in FAR.memories
+    ]
+    return replace(FAR, memories=tuple(pools))
+
+
+@pytest.mark.parametrize("text", [VALUE, SYMBOLIC], ids=["fixed", "at its bound"])
+def test_a_value_must_fit_where_it_passes(text):
+    """16 KiB there and 16 KiB back, one after the other."""
+    room = sized(**{"pass": 32 << 10})
+    assert explained(read(text), room, "neg=far").operations[0].device == "far"
+    with pytest.raises(CompileError) as failure:
+        explained(read(text), sized(**{"pass": 12 << 10}), "neg=far")
+    assert failure.value.ids == ("placement.over-capacity",)
+    assert f"pass has {12 << 10} bytes, and {16 << 10} are needed at once" in str(failure.value)
+
+
+@pytest.mark.parametrize("memory", ["pass", "f_mem"])
+@pytest.mark.parametrize("text", [VALUE, SYMBOLIC], ids=["fixed", "at its bound"])
+def test_what_has_no_room_elsewhere_stays(text, memory):
+    slow = replace(FAR.archs[0], speed=replace(FAR.archs[0].speed, elements_per_ns=1e-3))
+    machine = sized(**{memory: 12 << 10})
+    fast = replace(FAR.archs[0], name="fast")
+    devices = tuple(replace(d, arch="fast") if d.name == "far" else d for d in machine.devices)
+    machine = replace(machine, archs=(slow, fast), devices=devices)
+    assert explained(read(text), machine).operations[0].device == "cpu"
+    large = replace(machine, memories=sized(**{memory: 64 << 10}).memories)
+    assert explained(read(text), large).operations[0].device == "far"
