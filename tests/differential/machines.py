@@ -40,7 +40,7 @@ REFUSALS = frozenset(
         "placement.unsupported-op",
         "placement.contradiction",
         "placement.over-capacity",
-        "memory.over-capacity",
+        "memory.no-room",
         "memory.scope-empty",
         "device.no-path",
     }

@@ -22,23 +22,3 @@ def max_live(buffers: Sequence[Buffer]) -> int:
         live += change
         most = max(most, live)
     return most
-
-
-def critical(buffers: Sequence[Buffer]) -> tuple[int, list[Buffer]]:
-    """Return the first moment at which most bytes live, and the buffers that live then."""
-    bound = max_live(buffers)
-    moments = sorted({buffer.lower for buffer in buffers if buffer.takes_space})
-    events = sorted(
-        event
-        for buffer in buffers
-        if buffer.takes_space
-        for event in ((buffer.lower, buffer.size), (buffer.upper, -buffer.size))
-    )
-    live = position = 0
-    for moment in moments:
-        while position < len(events) and events[position][0] <= moment:
-            live += events[position][1]
-            position += 1
-        if live == bound:
-            return moment, [b for b in buffers if b.takes_space and b.lower <= moment < b.upper]
-    return 0, []

@@ -42,13 +42,11 @@ class Plan:
         offsets: of each buffer, in the order they were given.
         peak: bytes that the plan needs.
         lower_bound: bytes that any plan needs.
-        algorithm: which one found it.
     """
 
     offsets: tuple[int, ...]
     peak: int
     lower_bound: int
-    algorithm: str
 
     @property
     def gap(self) -> float:

@@ -26,7 +26,7 @@ def violations(
             found.append(f"buffer {buffer.id} is at {offset}")
         if offset % buffer.alignment:
             found.append(f"buffer {buffer.id} at {offset} is not aligned to {buffer.alignment}")
-        if capacity is not None and offset + buffer.size > capacity:
+        if capacity is not None and buffer.takes_space and offset + buffer.size > capacity:
             found.append(
                 f"buffer {buffer.id} ends at {offset + buffer.size}, beyond the {capacity} there are"
             )
