@@ -86,5 +86,8 @@ def test_models_run_split(name: str) -> None:
         exe = executable_of(made.program, callbacks=made.functions)
         for stored in case.runs()[:2]:
             case.check(exe.run(stored.inputs), stored.outputs)
-    assert any("+" in origin for origin in RAN)
+        plan = inlay.explain(case.model, board=board, threads=1)
+    taken = {o.operator for o in plan.operations if o.device == "fake0"}
+    assert taken == {origin.replace("transpose+", "") for origin in RAN}, "explained as it runs"
+    assert any("+" in origin for origin in taken)
     assert any(k.device == "cpu" for k in made.report.kernels)

@@ -384,14 +384,18 @@ def test_why_a_candidate_is_not_used_is_said(text, why):
     assert not any("layout" in line for line in describe(e))
 
 
+BEST = "least predicted time of the program"
+
+
 def test_a_set_of_operations_can_be_taken_as_one():
     text = "fn main(x: T, w: T) { exp(relu(matmul(x, w))) }"
     board = accelerated(link=100)
     module = normal(read(text))
     offers = offers_of(module, {"npu": pairs("matmul", "relu")})
     e = explain(module, board, capability(board), Choice(OPS, offers=offers))
-    assert on(e) == {"matmul": "npu", "relu": "npu", "exp": "cpu"}
-    assert e.operations[0].reason.startswith("part of dense, which takes 0.01 us")
+    assert on(e) == {"matmul+relu": "npu", "exp": "cpu"}
+    assert (e.operations[0].reason, e.operations[0].ns) == (f"taken as one, dense: {BEST}", 10.0)
+    assert e.operations[0].others["cpu"].startswith("cost: the program would take ")
     assert any("layout" in line for line in describe(e))
 
 

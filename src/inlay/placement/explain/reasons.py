@@ -10,7 +10,7 @@ and engine. For the whole the predicted time, the bound below it, and what the s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from inlay.analysis.blocks import values
@@ -24,7 +24,7 @@ from inlay.ops.device import DEVICE_COPY, CopyAttrs
 from inlay.placement.choose.capacity import predict, too_small
 from inlay.placement.choose.costs import Measured, at_sizes
 from inlay.placement.choose.decide import CHOSEN, Decision
-from inlay.placement.choose.optimise import is_convex
+from inlay.placement.choose.optimise import TaskSet, contract, is_convex
 from inlay.placement.choose.schedule import INFINITE, advance, start
 from inlay.placement.choose.transfers import hop_of, route_ns
 from inlay.placement.infer.graph import Edge
@@ -168,6 +168,8 @@ def explanation_of(planned: Planned) -> Explanation:
             iterations={},
             module=placed,
         )
+    unused = _unused(decision)
+    decision, taken = _as_run(decision)
     # All operations of a unit are pinned to one device; where people pinned it, that one.
     assigned = [found.places.device(decision.operations[u[-1]].atom) for u in decision.units]
     outcome = decision.outcome
@@ -179,7 +181,7 @@ def explanation_of(planned: Planned) -> Explanation:
         busy[names[d]] += (task.costs[d] or 0.0) * task.weight
     return Explanation(
         board.name,
-        tuple(_operations(found, decision, assigned, total, choice)),
+        tuple(_operations(_Told(found, decision, assigned, total, taken, unused), choice)),
         tuple(_copies(placed, board, decision)),
         total,
         outcome.bound,
@@ -195,54 +197,75 @@ def explanation_of(planned: Planned) -> Explanation:
     )
 
 
-def _operations(
-    found: Inferred, decision: Decision, assigned: list[int], total: float, choice: Choice
-) -> list[Placed]:
-    starts = _starts(decision, assigned)
-    annotations = _annotations(found)
-    forms, unused = forms_of(choice.operators), _unused(decision)
-    return [
-        _placed(found, decision, assigned, index, total, starts[index], annotations, forms, unused)
-        for index in range(len(decision.units))
-    ]
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What is told of each task.
+
+    Attributes:
+        found: what inference found.
+        decision: what was chosen; what runs as one is one task.
+        assigned: the device of each task.
+        total: predicted time of the program.
+        taken: the candidates that tasks are.
+        unused: what is added to refusals, by index of the operation and name of the device.
+    """
+
+    found: Inferred
+    decision: Decision
+    assigned: list[int]
+    total: float
+    taken: Mapping[int, TaskSet]
+    unused: Mapping[tuple[int, str], str]
+
+
+def _as_run(decision: Decision) -> tuple[Decision, dict[int, TaskSet]]:
+    """Return a decision in which each candidate that is used is one task, and which those are."""
+    outcome = decision.outcome
+    problem, members = contract(decision.problem, outcome.used, free=True)
+    assert problem is not None, "candidates that are used can be run one after the other"
+    used = {min(c.tasks): c for c in outcome.used}
+    taken = {u: used[group[0]] for u, group in enumerate(members) if group[0] in used}
+    units = tuple(tuple(sorted(i for t in group for i in decision.units[t])) for group in members)
+    assignment = tuple(outcome.assignment[group[0]] for group in members)
+    made = replace(decision, problem=problem, units=units, outcome=replace(outcome, assignment=assignment))
+    return made, taken
+
+
+def _operations(told: _Told, choice: Choice) -> list[Placed]:
+    starts = _starts(told.decision, told.assigned)
+    annotations, forms = _annotations(told.found), forms_of(choice.operators)
+    return [_placed(told, index, start, annotations, forms) for index, start in enumerate(starts)]
 
 
 def _unused(decision: Decision) -> dict[tuple[int, str], str]:
-    """Return why tasks are in no candidate of a device that takes them together with others."""
+    """Return why operations are in no candidate of a device that takes them together with others."""
     said: dict[tuple[int, str], str] = {}
     for x in decision.located:
         if len(x.candidate.calls) > 1:
             why = "which no plan that was tried is faster with"
             if not is_convex(decision.problem, x.tasks):
                 why = f"and what is not in {x.candidate.name} would run in the middle of it"
-            said.update({(t, x.candidate.device): f", {why}" for t in x.tasks})
+            said.update({(i, x.candidate.device): f", {why}" for i in x.operations})
     return said
 
 
 def _placed(
-    found: Inferred,
-    decision: Decision,
-    assigned: list[int],
-    index: int,
-    total: float,
-    begins: float,
-    annotations: dict[int, str],
-    forms: Mapping[str, str],
-    unused: Mapping[tuple[int, str], str],
+    told: _Told, index: int, begins: float, annotations: dict[int, str], forms: Mapping[str, str]
 ) -> Placed:
+    found, decision, assigned = told.found, told.decision, told.assigned
     members = [decision.operations[i] for i in decision.units[index]]
     o, graph = members[-1], found.graph
     names = graph.machine.devices
     device = assigned[index]
     supports = [graph.supports[m.atom] for m in members]
     annotation = next((w for m in members if (w := annotations.get(graph.classes.find(m.atom)))), None)
-    group = next((c for c in decision.outcome.used if index in c.tasks), None)
+    group = told.taken.get(index)
     refusals = {d: why for x in reversed(supports) for d, why in x.refusals}
     task = decision.problem.tasks[index]
     if annotation is not None:
         reason = annotation
     elif group is not None:
-        reason = f"part of {group.name}, which takes {time_text(group.cost)} as one"
+        reason = f"taken as one, {group.name}: least predicted time of the program"
     elif len(supports[0].allowed) == 1:
         reason = "no other device can run it"
     else:
@@ -252,11 +275,12 @@ def _placed(
         if d == device:
             continue
         if d in refusals:
-            others[name] = refusals[d] + ("" if annotation else unused.get((index, name), ""))
+            unused = told.unused.get((decision.units[index][-1], name), "")
+            others[name] = refusals[d] + ("" if annotation else unused)
         elif annotation is not None:
             others[name] = annotation
         else:
-            others[name] = _against(decision, graph.machine.board.memories, assigned, index, d, total)
+            others[name] = _against(decision, graph.machine.board.memories, assigned, index, d, told.total)
     own = o.instance.name
     called = dict.fromkeys(n for m in members for n in names_of(m, forms))
     return Placed(
