@@ -311,6 +311,14 @@ class Backend(Protocol):
         """
         return None
 
+    def port_memories(self, board: Board, device: str, function: Function) -> Mapping[int, tuple[str, ...]]:
+        """Return in which memories a kernel needs its operands, by position, and its results.
+
+        Results stand behind the operands, as one position. What is not named may be in any memory that
+        the device works in (`works_in`).
+        """
+        return {}
+
     def constant_layouts(self, region: Function) -> Mapping[int, tuple[int, ...]]:
         """Return in which order of axes a device wants constant operands of a region, by position.
 

@@ -27,6 +27,7 @@ from inlay.ir.equal import structural_hash
 from inlay.ir.expr import Call, Expr, Function, OpRef, Var
 from inlay.ir.kernel import Access, Batch, Kernel, Port
 from inlay.ir.module import Module
+from inlay.ir.place import Place
 from inlay.ir.types import ExistsType, IntType, TensorType, TupleType, Type
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
@@ -235,13 +236,17 @@ class _Once:
 
 
 def _ports(function: Function, operators: OperatorTable) -> tuple[Port, ...]:
-    reads = [Port(p.name, p.type, Access.READ) for p in function.params if isinstance(p.type, TensorType)]
+    reads = [
+        Port(p.name, p.type, Access.READ, _memories(p.place))
+        for p in function.params
+        if isinstance(p.type, TensorType)
+    ]
     result = function.body.type
     if isinstance(result, ExistsType):
         result = result.body
     fields = result.fields if isinstance(result, TupleType) else (result,)
     writes = [
-        Port(f"out{i}" if len(fields) > 1 else "out", t, Access.WRITE)
+        Port(f"out{i}" if len(fields) > 1 else "out", t, Access.WRITE, _memories(function.place))
         for i, t in enumerate(fields)
         if isinstance(t, TensorType)
     ]
@@ -260,6 +265,10 @@ def _ports(function: Function, operators: OperatorTable) -> tuple[Port, ...]:
         alias = _overwritten(function, writes[0].type, reads, operators)
         writes = [replace(writes[0], may_alias=alias)]
     return (*reads, *writes)
+
+
+def _memories(place: Place | None) -> tuple[str, ...] | None:
+    return None if place is None else place.memories
 
 
 def _overwritten(

@@ -35,6 +35,7 @@ from inlay.pipeline.devices import apart, runnable
 from inlay.pipeline.generators import generators
 from inlay.pipeline.memories import memories_of, storage_of
 from inlay.pipeline.options import WORTH, PlaceOptions
+from inlay.pipeline.plan_again import AgainOptions, Ask
 from inlay.placement.choose.candidates import CandidateSource
 from inlay.placement.plan_places import Planned, PlanOptions
 from inlay.runtime.session import usable_processors
@@ -110,6 +111,7 @@ def setting_of(
                 threads=counts,
                 watch=watch,
             ),
+            AgainOptions: AgainOptions(board, _asks(board)),
             StorageOptions: storage_of(board),
             MemoryOptions: memories_of(board),
             RegionOptions: RegionOptions({d: b.constant_layouts for d, b in apart(board).items()}),
@@ -153,6 +155,15 @@ def _hooks(board: Board) -> dict[str, CostHook]:
         if hook is not None:
             found[arch.name] = hook
     return found
+
+
+def _asks(board: Board) -> dict[str, Ask]:
+    """Return who says in which memories kernels need their operands, by name of the device."""
+    return {
+        device: partial(backend.port_memories, board, device)
+        for device, backend in apart(board).items()
+        if type(backend).port_memories is not Backend.port_memories
+    }
 
 
 def _candidates(board: Board) -> dict[str, CandidateSource]:

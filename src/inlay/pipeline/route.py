@@ -4,6 +4,7 @@ load          importers, parser                    file -> module
 ROUTE         passes over tensor IR:
   TENSOR                                            types, names, identities, constants, places;
                                                     then, within devices, layouts, packing, groups
+  plan-again                                        places, where kernels say more of memories
   build-kernels                                     groups -> kernels
   generate                                          schedules, loops, LLVM: kernels -> image (through
                                                     the cache), and scratch memory of each
@@ -18,7 +19,7 @@ from __future__ import annotations
 from inlay.memory import carry_buffers, explicit_alloc, plan_memory, read_first
 from inlay.passes.contract import Pass
 from inlay.passes.manager import Pipeline, make_pipeline
-from inlay.pipeline import build_kernels, generate
+from inlay.pipeline import build_kernels, generate, plan_again
 from inlay.placement import mark_annotations, plan_places
 from inlay.transforms import (
     call_foreign,
@@ -74,7 +75,7 @@ TENSOR = (
 
 MEMORY = (read_first.PASS, explicit_alloc.PASS, carry_buffers.PASS, plan_memory.PASS)
 
-ROUTE = (*TENSOR, build_kernels.PASS, generate.PASS, *MEMORY)
+ROUTE = (*TENSOR, plan_again.PASS, build_kernels.PASS, generate.PASS, *MEMORY)
 """From a module as it was loaded to one that only needs linking."""
 
 

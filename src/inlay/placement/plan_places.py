@@ -344,10 +344,39 @@ def _forgotten(function: Function) -> Function:
             return e.args[0]
         return replace(e, place=_asked(e.place)) if planned and not isinstance(e, Var) else e
 
+    return _replaced(function, _asked, without)
+
+
+def widened(module: Module) -> Module:
+    """Return the module with values on their devices and in any memory of these, but for what was asked."""
+    return module.with_functions(
+        {n: f if f.primitive is not None else _widened(f) for n, f in module.functions.items()}
+    )
+
+
+def _widened(function: Function) -> Function:
+    def without(e: Expr) -> Expr:
+        return e if isinstance(e, Var) else replace(e, place=_anywhere(e.place))
+
+    return _replaced(function, _anywhere, without)
+
+
+def _anywhere(place: Place | None) -> Place | None:
+    """Return a place without the memories that were planned."""
+    if place is None or (place.memories is None and not place.fields):
+        return place
+    fields = tuple(map(_anywhere, place.fields))
+    memories = None if place.origin is Origin.PLANNED else place.memories
+    return replace(place, memories=memories, fields=fields)
+
+
+def _replaced(
+    function: Function, of_var: Callable[[Place | None], Place | None], of_value: Callable[[Expr], Expr]
+) -> Function:
+    """Return a function with other places of variables, and with values replaced."""
     bound = [*all_vars(function), *function.params]
-    renamed = {v: Var(v.name, v.type, v.span, _asked(v.place)) for v in bound}
-    fresh = map_parts(function, lambda t: t, lambda e: e, renamed)
-    result = rewrite(fresh, without)
+    renamed = {v: Var(v.name, v.type, v.span, of_var(v.place)) for v in bound}
+    result = rewrite(map_parts(function, lambda t: t, lambda e: e, renamed), of_value)
     assert isinstance(result, Function)
     return result
 

@@ -52,6 +52,11 @@ class FuseOptions:
 
 def run(module: Module, context: PassContext) -> Module:
     """Group the operators of every block into primitive functions. Cost: linear."""
+    return fused(module, context)
+
+
+def fused(module: Module, context: PassContext) -> Module:
+    """Return the module with operators in groups; those that are in groups stay there."""
     assert isinstance(context.ops, OperatorTable), "tensor passes run with the table of operators"
     fusing = _Fusing(module, context, context.ops)
     again = recursive_functions(call_graph(module))

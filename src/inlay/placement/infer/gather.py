@@ -531,7 +531,8 @@ class _Gather:
                     yield i, port.memories
             return
         function = self.module.functions[call.callee.name]
-        places = [*(p.place for p in function.params), function.place]
+        results = getattr(function.type.result, "fields", (None,))
+        places = [*(p.place for p in function.params), *(function.place for _ in results)]
         for i, place in enumerate(places):
             if place is not None and place.memories is not None:
                 yield i, place.memories
