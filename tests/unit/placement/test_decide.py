@@ -399,6 +399,22 @@ def test_a_set_of_operations_can_be_taken_as_one():
     assert any("layout" in line for line in describe(e))
 
 
+def test_other_sizes_are_tried_with_candidates_too():
+    """Else each guessed size would be said to decide where operations are that are taken as one."""
+    text = "fn main<n>(x: Tensor[n, n, f32]) { relu(matmul(x, x)) }"
+    module, board = normal(read(text)), accelerated(link=1e9)
+    offers = offers_of(module, {"npu": pairs("matmul", "relu", ns=0.001)})
+    can = capability(board)
+    e = explain(
+        module,
+        board,
+        lambda c: {**can(c), "npu": offers.refusal(c, "npu")},
+        Choice(OPS, offers=offers, asks=True),
+    )
+    assert on(e) == {"matmul+relu": "npu"}
+    assert not e.depends
+
+
 def test_forgetting_a_plan_leaves_what_people_said():
     board = accelerated(link=0.001)
     text = "fn main(x: T, w @npu!: T) { let y = on(npu, matmul(x, w)); exp(relu(y)) }"

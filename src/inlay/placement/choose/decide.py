@@ -17,7 +17,7 @@ from inlay.ops.table import OperatorTable
 from inlay.placement.choose.candidates import Located, Offers, locate, task_sets
 from inlay.placement.choose.capacity import too_small
 from inlay.placement.choose.costs import Costs
-from inlay.placement.choose.optimise import Outcome, optimise, simple
+from inlay.placement.choose.optimise import Outcome, TaskSet, optimise, simple
 from inlay.placement.choose.problem import GUESS, ProblemMaker
 from inlay.placement.choose.schedule import Problem
 from inlay.placement.infer.graph import Graph, Machine, Reason
@@ -98,12 +98,15 @@ def decide(
     maker = made({})
     problem = maker.problem()
     located = locate(offers, operations, maker.unit_of)
-    free = [x for x in located if maker.may_be(x.operations, x.candidate.device)]
-    sets = task_sets(free, graph.machine, lambda x: _cost_of(x, maker))
-    outcome = simple(problem) if first else _worthy(optimise(problem, sets), problem, worth)
+
+    def sets(maker: ProblemMaker) -> list[TaskSet]:
+        free = [x for x in located if maker.may_be(x.operations, x.candidate.device)]
+        return task_sets(free, graph.machine, lambda x: _cost_of(x, maker))
+
+    outcome = simple(problem) if first else _worthy(optimise(problem, sets(maker)), problem, worth)
     depends: dict[str, int] = {}
     if asks and outcome is not None and not first and len(board.devices) > 1:
-        depends = _depends(made, maker.sizes, outcome, worth)
+        depends = _depends(made, sets, maker.sizes, outcome, worth)
     if outcome is None:
         unbounded = optimise(replace(problem, capacity=()))
         if unbounded is None:  # no links lead there: inference says which value cannot get where
@@ -142,6 +145,7 @@ def _cost_of(found: Located, maker: ProblemMaker) -> float:
 
 def _depends(
     made: Callable[[Mapping[str, int]], ProblemMaker],
+    sets: Callable[[ProblemMaker], Sequence[TaskSet]],
     sizes: Mapping[str, tuple[int, str]],
     outcome: Outcome,
     worth: float,
@@ -150,8 +154,10 @@ def _depends(
     depends: dict[str, int] = {}
     guessed = [name for name, (_, who) in sizes.items() if who == GUESS][:_MOST_GUESSES]
     for name, size in itertools.product(guessed, _OTHER_SIZES):
-        other = made({name: size}).problem()
-        found = _worthy(optimise(other, exact_steps=_STEPS, search_steps=_STEPS), other, worth)
+        maker = made({name: size})
+        other, candidates = maker.problem(), sets(maker)
+        found = optimise(other, candidates, exact_steps=_STEPS, search_steps=_STEPS)
+        found = _worthy(found, other, worth)
         if found is None or found.assignment != outcome.assignment:
             depends.setdefault(name, size)
     return depends
