@@ -32,7 +32,7 @@ from inlay.machine.target import Target, host
 from inlay.ops.convolution import DepthwiseAttrs, PackedConvAttrs
 from inlay.ops.matmul import PackedAttrs
 from inlay.ops.table import table
-from inlay.schedule.choose import schedule_function
+from inlay.schedule.choose import decide
 from inlay.schedule.rules.contraction import panel_width
 from measure import Report
 
@@ -118,7 +118,7 @@ def kernel(
     y = table().definition(op).compute(attrs, inputs, TensorType(tuple(shape), F32))
     bias = te.placeholder((shape[-1],), F32, "bias")
     z = te.compute(shape, lambda *i: te.maximum(y[i] + bias[i[-1]], 0.0), name="z")
-    return lower(schedule_function(from_te(op, [*inputs, bias], [z]), target), target)
+    return lower(decide(from_te(op, [*inputs, bias], [z]), target).function, target)
 
 
 def panels(w: np.ndarray, panel: int) -> np.ndarray:

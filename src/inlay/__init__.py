@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from inlay.api import compile, explain, explain_memory, load, tensor_type
+    from inlay.api import compile, explain, load, tensor_type
     from inlay.base.diagnostics import (
         Cancelled,
         CompileError,
@@ -35,7 +35,6 @@ __version__ = "0.1.0.dev0"
 _HOMES = {
     "compile": "inlay.api",
     "explain": "inlay.api",
-    "explain_memory": "inlay.api",
     "load": "inlay.api",
     "load_executable": "inlay.runtime.session",
     "tensor_type": "inlay.api",
@@ -66,7 +65,6 @@ __all__ = [
     "UnsupportedError",
     "compile",
     "explain",
-    "explain_memory",
     "extern",
     "get_include",
     "load",

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, Literal, TypeAlias, overload
 
 import onnx
 
@@ -32,7 +32,10 @@ from inlay.ir.types import TensorType
 from inlay.machine.board import Board
 from inlay.ops.table import OperatorTable, table
 from inlay.pipeline.compile import Compilation, compile_module
-from inlay.pipeline.explain import MemoryExplanation, explanation, memory_explanation
+from inlay.pipeline.explain.fusion import FusionExplanation
+from inlay.pipeline.explain.loops import LoopsExplanation
+from inlay.pipeline.explain.memory import MemoryExplanation
+from inlay.pipeline.explain.views import Explained, explained
 from inlay.pipeline.externs import rebind, with_externs
 from inlay.pipeline.options import CompileOptions, PlaceOptions
 from inlay.pipeline.outputs import with_outputs
@@ -234,59 +237,67 @@ def compilation(
         return compile_module(module, settings, instrument, threads)
 
 
+@overload
+def explain(
+    program: Module | Source,
+    board: str | Board = ...,
+    *,
+    view: Literal["placement"] = ...,
+    at: Literal[""] = ...,
+    **choices: Any,
+) -> Explanation: ...
+@overload
+def explain(
+    program: Module | Source, board: str | Board = ..., *, view: Literal["fusion"], **choices: Any
+) -> FusionExplanation: ...
+@overload
+def explain(
+    program: Module | Source, board: str | Board = ..., *, view: Literal["loops"], **choices: Any
+) -> LoopsExplanation: ...
+@overload
+def explain(
+    program: Module | Source, board: str | Board = ..., *, view: Literal["memory"], **choices: Any
+) -> MemoryExplanation: ...
+@overload
+def explain(
+    program: Module | Source, board: str | Board = ..., *, view: str = ..., at: str = ..., **choices: Any
+) -> Explained: ...
+
+
 def explain(
     program: Module | Source,
     board: str | Board = "host",
     *,
+    view: str = "placement",
+    at: str = "",
     threads: int | None = None,
     externs: Sequence[Extern] = (),
     **choices: Any,
-) -> Explanation:
-    """Return where the operations of a program would run on a board, and why.
+) -> Explained:
+    """Return what a compilation of a program for a board would decide, and why.
 
     Args:
         program: a module, or what `load` reads.
         board: the machine, by name, as a file or made in Python; it need not be one that can be
             compiled for.
+        view: where operations run (`placement`), what becomes one kernel (`fusion`), how kernels are
+            scheduled (`loops`), or where values live (`memory`).
+        at: asks for all of that about the operations of one name, as in pins, instead of a view.
         threads: on how many the program is to run; all processors by default.
         externs: operators of your own.
-        choices: see `inlay.pipeline.options.PlaceOptions`; a compilation with the same ones makes the
-            same plan.
+        choices: see `inlay.pipeline.options.PlaceOptions`; a compilation with the same ones decides the
+            same.
 
     Raises:
         CompileError: the program is wrong, the board is, or what is asked for cannot be had.
     """
-    settings = _places(board, threads, choices)
-    with paused():
-        module = with_outputs(_module_of(program, externs, SILENT), settings.outputs)
-        return explanation(module, settings, threads)
-
-
-def explain_memory(
-    program: Module | Source,
-    board: str | Board = "host",
-    *,
-    threads: int | None = None,
-    externs: Sequence[Extern] = (),
-    **choices: Any,
-) -> MemoryExplanation:
-    """Return where the values of a program would live on a board; arguments as for `explain`.
-
-    Raises:
-        CompileError: the program is wrong, the board is, or what is asked for cannot be had.
-    """
-    settings = _places(board, threads, choices)
-    with paused():
-        module = with_outputs(_module_of(program, externs, SILENT), settings.outputs)
-        return memory_explanation(module, settings, threads)
-
-
-def _places(board: str | Board, threads: int | None, choices: Mapping[str, Any]) -> PlaceOptions:
     layers = Layer("keywords", {"board": board, **choices})
-    settings = resolve(PlaceOptions, layers, beside=("threads", "externs")).options
+    settings = resolve(PlaceOptions, layers, beside=("view", "at", "threads", "externs")).options
     if threads is not None:
         check_threads(threads)
-    return settings
+    with paused():
+        module = with_outputs(_module_of(program, externs, SILENT), settings.outputs)
+        return explained(module, settings, view, at, threads)
 
 
 def _module_of(program: Module | Source, externs: Sequence[Extern], instrument: Instrument) -> Module:

@@ -29,10 +29,11 @@ from inlay.passes.contract import PassContext
 from inlay.passes.manager import run_pipeline
 from inlay.pipeline import build_kernels
 from inlay.pipeline.build_kernels import BuildOptions, host_requests
+from inlay.pipeline.lowering import Lowered
 from inlay.pipeline.planning import meanings_of
 from inlay.pipeline.route import route
 from inlay.runtime.device import DeviceProgram, OpenDevice
-from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES, schedule_function
+from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES, decide
 from tests.data import model_case
 from tests.differential.onnx_graphs import draw_graph
 
@@ -97,9 +98,10 @@ def kernels_of(module: Module, rules: tuple) -> tuple[Module, dict[str, LoopFunc
     operators = table()
     meanings = meanings_of(operators)
 
-    def lowered(function, name, batch) -> LoopFunction:
+    def lowered(function, name, batch) -> Lowered:
         loops = ops_to_loops(function, operators.definition, name)
-        return lower(schedule_function(loops, OPENCL, rules), OPENCL)
+        schedule = decide(loops, OPENCL, rules)
+        return Lowered(lower(schedule.function, OPENCL), schedule)
 
     context = PassContext(
         operators,

@@ -12,11 +12,12 @@ from inlay.ops.table import table
 from inlay.passes.contract import Pass
 from inlay.pipeline.detect import find_usable
 from inlay.pipeline.devices import runnable
+from inlay.pipeline.route import STEPS
 
 _PACKAGES = ("inlay.transforms", "inlay.placement", "inlay.memory", "inlay.pipeline")
 
 
-__all__ = ["find_usable", "operators", "passes", "without_code"]
+__all__ = ["find_usable", "operators", "passes", "route", "stages", "without_code"]
 
 
 @functools.cache
@@ -27,6 +28,16 @@ def passes() -> dict[str, str]:
     ]
     found = [getattr(module, "PASS", None) for module in modules]
     return {p.name: p.summary for p in found if isinstance(p, Pass)}
+
+
+def route() -> list[str]:
+    """Return the names of what a compilation does with a module, in order."""
+    return [step.name for step in STEPS]
+
+
+def stages() -> dict[str, str]:
+    """Return the summaries of what a compilation does behind the passes."""
+    return {s.name: s.summary for s in STEPS if not isinstance(s, Pass)}
 
 
 def operators() -> dict[str, str]:

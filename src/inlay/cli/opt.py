@@ -29,6 +29,7 @@ from inlay.pipeline import build_kernels
 from inlay.pipeline.building import build_options, explaining_options
 from inlay.pipeline.options import PlaceOptions
 from inlay.pipeline.planning import meanings_of, setting_of
+from inlay.pipeline.route import LINK
 from inlay.placement import plan_places
 from inlay.placement.plan_places import PlanOptions
 
@@ -66,10 +67,14 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     names = [name.strip().replace("_", "-") for name in arguments.passes.split(",")]
     plans, builds = plan_places.PASS.name in names, build_kernels.PASS.name in names
     neither = not (plans or builds)
-    refuse(arguments, (neither, ("board",), f"without the pass {plan_places.PASS.name}"))
+    users = f"{plan_places.PASS.name} or {build_kernels.PASS.name}"
+    refuse(arguments, (neither, ("board",), f"without the pass {users}"))
     check_outputs(arguments, arguments.output)
     tables = [pass_table(f"inlay.{p}") for p in ("placement", "memory", "pipeline", "transforms")]
     for name in filter(None, names):
+        if name == LINK.name:
+            message = f"found '{name}', which makes no module, needed passes"
+            raise error("option.bad-value", message, hint="inlay compile runs it, behind the passes")
         if name not in (known := _lists.passes()):  # the folders hold helpers too
             raise unknown_name("pass", name, known)
     passes = passes_named(arguments.passes, tables)

@@ -64,11 +64,15 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     output.say(f"this machine: {described}")
     record: dict[str, object] = {"boards": {b.name: board_record(b) for b in boards}, "native": described}
     if arguments.passes:
-        passes: dict[str, str] = _compiler_lists().passes()
-        output.say("passes:")
-        for name, summary in passes.items():
-            output.say(f"  {name:20} {summary}")
-        record["passes"] = passes
+        lists = _compiler_lists()
+        passes, stages, route = lists.passes(), lists.stages(), lists.route()
+        output.say("a compilation runs, in order:")
+        for name in route:
+            output.say(f"  {name:20} {(passes | stages)[name]}")
+        output.say("passes besides:")
+        for name in sorted(passes.keys() - set(route)):
+            output.say(f"  {name:20} {passes[name]}")
+        record |= {"passes": passes, "route": route}
     if arguments.operators:
         operators: dict[str, str] = _compiler_lists().operators()
         output.say("operators:")

@@ -39,6 +39,9 @@ from inlay.passes.contract import Pass, PassContext, Property
 
 Binding = tuple[Var, Expr, Span]
 
+SCRATCH = ".scratch"
+"""How names of scratch memory end; they begin like the result of the kernel."""
+
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
@@ -185,23 +188,17 @@ class _Writer:
             if output in rows:
                 self._row(output, rows[output], value, bindings)
                 continue
-            self._store(output, t, self._memories(value, index, output), value, var.name, bindings)
+            self._store(output, t, self._memories(value, index, output), value, bindings)
         self._invoke(kernel, value, var.name, tensors, outputs, bindings)
         if not isinstance(var.type, TensorType) and parts is None:
             bindings.append((var, Tuple(tuple(outputs), var.type, span, value.place), span))
         return True
 
     def _store(
-        self,
-        tensor: Var,
-        t: TensorType,
-        memories: tuple[str, ...],
-        call: Call,
-        name: str,
-        bindings: list[Binding],
+        self, tensor: Var, t: TensorType, memories: tuple[str, ...], call: Call, bindings: list[Binding]
     ) -> None:
         """Write a tensor in a storage of its own."""
-        storage = make.var(f"{name}.s", STORAGE, call.span)
+        storage = make.var(f"{tensor.name}.s", STORAGE, call.span)
         size = make.int_const(size_of(t))
         made = make.call(ALLOC_STORAGE, (size,), StorageAttrs(memories), span=call.span)
         bindings.append((storage, made, call.span))
@@ -254,9 +251,9 @@ class _Writer:
         for w in kernel.workspaces:
             if not w.requested:
                 t = TensorType((at_call(w.bytes),), U8)
-                scratch.append(make.var(f"{name}.scratch", t, call.span))
+                scratch.append(make.var(f"{name}{SCRATCH}", t, call.span))
                 memories = (w.memory,) if w.memory else self._device_memories(call)
-                self._store(scratch[-1], t, memories, call, scratch[-1].name, bindings)
+                self._store(scratch[-1], t, memories, call, bindings)
         ints = make.shape_const(tuple(map(at_call, kernel.ints)))
         args = (call.callee, *reads, *writes, *scratch, ints)
         attrs = InvokeAttrs(len(writes) + len(scratch))

@@ -101,6 +101,7 @@ class Activation:
         storages: in order of `start`.
         requests: what the runtime gives kernels while they run: of which kernel, and why.
         positions: how many there are.
+        kernels: the names of kernels, by the positions where they are invoked.
     """
 
     function: Function
@@ -109,6 +110,7 @@ class Activation:
     storages: list[Storage] = field(default_factory=list[Storage])
     positions: int = 0
     requests: tuple[tuple[str, str], ...] = ()
+    kernels: Mapping[int, str] = field(default_factory=dict[int, str])
 
 
 def find_lifetimes(name: str, function: Function, module: Module, loops: frozenset[Var]) -> list[Activation]:
@@ -145,6 +147,7 @@ class _Walker:
         self.loops = loops
         self.lifted: list[tuple[Var, Function]] = []
         self._position = 0
+        self._invoked: dict[int, str] = {}
         self._chains = Chains()
         self._refers: dict[Var, frozenset[Var]] = {}
         self._storage: dict[Var, Storage] = {}
@@ -162,7 +165,9 @@ class _Walker:
         self._share()
         distinct = dict.fromkeys(self._storage.values())
         ordered = sorted(distinct, key=lambda s: (s.start, s.end))
-        return Activation(function, name, outer, ordered, self._position, tuple(self._requests))
+        return Activation(
+            function, name, outer, ordered, self._position, tuple(self._requests), self._invoked
+        )
 
     # ------------------------------------------------------------------ walking
 
@@ -305,9 +310,10 @@ class _Walker:
         kernel_ref, tensors = call.args[0], call.args[1:-1]
         used = [self._use((t,)) for t in tensors]
         self._place(used, len(tensors) - attrs.writes)
-        kernel = self.kernels[kernel_ref.name] if isinstance(kernel_ref, GlobalVar) else None
-        if kernel is None:
+        if not isinstance(kernel_ref, GlobalVar):
             return
+        self._invoked[self._position] = kernel_ref.name
+        kernel = self.kernels[kernel_ref.name]
         name = f"scratch of @{kernel.name}"
         self._requests += [(name, w.requested) for w in kernel.workspaces if w.requested]
         reads = len(tensors) - attrs.writes

@@ -22,6 +22,7 @@ class is the largest sum of sizes in use at one position.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -34,6 +35,7 @@ from inlay.analysis.call_graph import call_graph, recursive_functions
 from inlay.analysis.local_functions import find_loops
 from inlay.arith.expr import Int, ceildiv, lit
 from inlay.arith.solve import Facts
+from inlay.base.span import NO_SPAN, Span
 from inlay.ir import make
 from inlay.ir.conform import dim_range
 from inlay.ir.expr import Call, Const, Expr, Function, OpRef, Var
@@ -42,7 +44,7 @@ from inlay.ir.types import STORAGE, TensorType
 from inlay.machine.memory import PoolKind
 from inlay.memory.choose_memories import Chooser, Chosen, Known, MemoryOptions
 from inlay.memory.explicit_alloc import size_of
-from inlay.memory.lifetimes import Activation, Storage, find_lifetimes
+from inlay.memory.lifetimes import IN_RESULT, Activation, Storage, find_lifetimes
 from inlay.ops.memory import ALLOC_STORAGE, TENSOR_AT, StorageAttrs
 from inlay.packing.buffer import Buffer, align
 from inlay.packing.check import violations
@@ -82,6 +84,36 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True)
+class Stored:
+    """A storage in a memory.
+
+    Attributes:
+        names: of the tensors in it, one after the other; none for constants.
+        spans: where each of them comes from.
+        offset: of its first byte in the part.
+        bytes: that it takes.
+        first: the number of the kernel that writes it, from 1; 0 for what is there before.
+        last: the number of the last kernel that uses it; one more than there are for what stays.
+    """
+
+    names: tuple[str, ...]
+    spans: tuple[Span, ...]
+    offset: Int
+    bytes: Int
+    first: int = 0
+    last: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A storage that is allocated while the program runs: a name of its tensor, and why."""
+
+    name: str
+    span: Span
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryPart:
     """What a function has of one memory.
 
@@ -91,7 +123,7 @@ class MemoryPart:
         block: bytes of the part, over the dims of the function; at their bounds in fixed memories.
         bound: bytes that no plan of these classes can do without.
         total: bytes that the storages in the part would take side by side.
-        members: what is in it: names, offsets and sizes.
+        members: what is in it.
     """
 
     memory: str
@@ -99,7 +131,7 @@ class MemoryPart:
     block: Int
     bound: Int
     total: Int
-    members: tuple[tuple[str, Int, Int], ...] = ()
+    members: tuple[Stored, ...] = ()
 
     @property
     def planned(self) -> int:
@@ -114,12 +146,18 @@ class FunctionPlan:
     Attributes:
         name: of the function.
         parts: what it has of each memory.
-        counted: what is allocated at run time, with the reason for each.
+        counted: what is allocated while the program runs.
+        kernels: the names of the kernels that it invokes, in program order.
     """
 
     name: str
     parts: tuple[MemoryPart, ...]
-    counted: tuple[tuple[str, str], ...]
+    counted: tuple[Counted, ...]
+    kernels: tuple[str, ...] = ()
+
+    def kernel(self, number: int) -> str:
+        """Return the name of a kernel by its number, from 1; nothing for a number of none."""
+        return self.kernels[number - 1] if 0 < number <= len(self.kernels) else ""
 
     @property
     def block(self) -> Int:
@@ -238,7 +276,7 @@ def _constants(module: Module, options: MemoryOptions, chooser: Chooser) -> Iter
         buffers = [Buffer("a constant", 0, 1, size, pool.alignment) for size in sizes]
         wrong = violations(buffers, offsets, capacity=pool.bytes)
         assert not wrong, f"the plan of constants in {pool.name} is wrong: {wrong[:1]}"
-        members = tuple(("", lit(a), lit(b)) for a, b in zip(offsets, sizes, strict=True))
+        members = tuple(Stored((), (), lit(a), lit(b)) for a, b in zip(offsets, sizes, strict=True))
         parts.append(MemoryPart(pool.name, pool.kind, lit(total), lit(total), lit(total), members))
     if parts:
         yield FunctionPlan(CONSTANTS, tuple(parts), ())
@@ -293,6 +331,14 @@ def _plan(activation: Activation, chosen: Chosen, *, overlap: bool) -> tuple[_Pl
     offsets: dict[Var, tuple[Var, Int]] = {}
     parts: list[MemoryPart] = []
 
+    invoked = sorted(activation.kernels)
+
+    def stored(storage: Storage, offset: Int) -> Stored:
+        names = tuple(v.name.removesuffix(".s") for v in storage.vars)
+        first = 0 if storage.start == 0 else bisect_left(invoked, storage.start) + 1
+        last = len(invoked) + 1 if storage.escapes == IN_RESULT else bisect_right(invoked, storage.end)
+        return Stored(names, tuple(v.span for v in storage.vars), offset, storage.bytes, first, last)
+
     def put(storage: Storage, block: Var, offset: Int) -> None:
         for var in storage.vars:
             offsets[var] = (block, offset)
@@ -307,20 +353,22 @@ def _plan(activation: Activation, chosen: Chosen, *, overlap: bool) -> tuple[_Pl
             bound = bound + packed.unit * packed.bound
         total = sum((s.bytes for s in storages), lit(0))
         blocks[memory] = (block, size, ALIGNMENT)
-        members = tuple((s.name, offsets[s.vars[0]][1], s.bytes) for s in storages)
+        members = tuple(stored(s, offsets[s.vars[0]][1]) for s in storages)
         parts.append(MemoryPart(memory, PoolKind.HEAP, size, bound, total, members))
     for bank in chosen.banks:
         block = _block(bank.memory)
         for storage, at in bank.offsets.items():
             put(storage, block, lit(at))
         blocks[bank.memory] = (block, lit(bank.bytes), bank.alignment)
-        members = tuple((s.name, lit(at), s.bytes) for s, at in bank.offsets.items())
+        members = tuple(stored(s, lit(at)) for s, at in bank.offsets.items())
         sizes = (lit(bank.bytes), lit(bank.bound), lit(bank.total))
         parts.append(MemoryPart(bank.memory, bank.kind, *sizes, members))
-    counted = tuple((s.name, why) for s, (_, why) in chosen.counted.items())
-    counted += activation.requests
+    counted = tuple(Counted(s.name, s.span, why) for s, (_, why) in chosen.counted.items())
+    counted += tuple(Counted(name, NO_SPAN, why) for name, why in activation.requests)
     memories = {var: memory for s, (memory, _) in chosen.counted.items() for var in s.vars}
-    return _Placement(blocks, offsets, memories), FunctionPlan(activation.name, tuple(parts), counted)
+    kernels = tuple(activation.kernels[at] for at in invoked)
+    plan = FunctionPlan(activation.name, tuple(parts), counted, kernels)
+    return _Placement(blocks, offsets, memories), plan
 
 
 def _block(memory: str) -> Var:

@@ -37,8 +37,10 @@ from inlay.ops.device import copy_in
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.pipeline.batches import find_batches
+from inlay.pipeline.lowering import Lowered
+from inlay.schedule.choose import Decision
 
-LowerPrimitive = Callable[[Function, str, Batch | None], LoopFunction]
+LowerPrimitive = Callable[[Function, str, Batch | None], Lowered]
 """From a primitive function and a name to its lowered loops, for one call or for several."""
 
 
@@ -50,6 +52,7 @@ class LoopBody:
         function: the primitive function.
         key: hash of its structure.
         lower: makes the loops.
+        schedule: says how they are scheduled; makes them, too.
         meanings: of the operators in it; None where nobody evaluates it.
         requests: what the code generator of the host is asked for.
         of_device: what another device is asked for instead.
@@ -58,6 +61,7 @@ class LoopBody:
     function: Function
     key: str
     lower: Callable[[], LoopFunction]
+    schedule: Callable[[], Decision]
     meanings: Meanings | None = None
     requests: tuple[Request, ...] = ()
     of_device: DeviceRequest | None = None
@@ -106,7 +110,7 @@ class DeviceRequest:
     in_place: frozenset[int] = frozenset()
 
 
-def _no_code(*_: object) -> LoopFunction:
+def _no_code(*_: object) -> Lowered:
     raise InternalError("nobody said how groups become loops")
 
 
@@ -187,7 +191,7 @@ def _kernel(
         name=name,
         type=function.type,
         ports=ports,
-        body=LoopBody(function, key, once, options.meanings, tuple(requests), of_device),
+        body=LoopBody(function, key, once, once.schedule, options.meanings, tuple(requests), of_device),
         ints=() if copies else tuple(from_atom(d.sym) for d in function.type.dims),
         cost_ns=predicted_ns(function, operators),
         origin=_origin(function),
@@ -216,11 +220,19 @@ class _Once:
         self._batch = batch
         self._function = function
         self._name = name
-        self._made: LoopFunction | None = None
+        self._made: Lowered | None = None
 
     def __call__(self) -> LoopFunction:
+        return self._lowered().loops
+
+    def schedule(self) -> Decision:
+        """Return how the loops are scheduled."""
+        return self._lowered().schedule
+
+    def _lowered(self) -> Lowered:
         if self._made is None:
-            made = self._lower(self._function, self._name, self._batch)
+            found = self._lower(self._function, self._name, self._batch)
+            made = found.loops
             dims = tuple(d.sym for d in self._function.type.dims)
             if self._batch is not None:
                 dims = (*dims, self._batch.count)
@@ -231,7 +243,7 @@ class _Once:
                 )
             # Callers give every dim, whether or not the loops happen to mention it: what they pass
             # must not depend on whether the loops were made.
-            self._made = replace(made, dims=dims)
+            self._made = replace(found, loops=replace(made, dims=dims))
         return self._made
 
 

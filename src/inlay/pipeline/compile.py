@@ -15,13 +15,9 @@ from inlay.codegen.cache import ObjectCache
 from inlay.codegen.interface import Artifact, Generator, Request
 from inlay.ir.kernel import Workspace
 from inlay.ir.module import Module
-from inlay.ir.verify import check
 from inlay.loop.func import LoopFunction
 from inlay.machine.board import Board
 from inlay.machine.target import Target
-from inlay.memory import read_first
-from inlay.memory.plan_memory import BlockOptions, FunctionPlan
-from inlay.passes.manager import run_pipeline
 from inlay.pipeline.build_kernels import host_requests
 from inlay.pipeline.building import build_options
 from inlay.pipeline.devices import DevicePart, device_part, off_host
@@ -32,7 +28,8 @@ from inlay.pipeline.options import CompileOptions
 from inlay.pipeline.planning import setting_of
 from inlay.pipeline.relations import relations_text
 from inlay.pipeline.report import Report, count_kernels, count_operators
-from inlay.pipeline.route import route
+from inlay.pipeline.route import LINK
+from inlay.pipeline.running import Run, run_passes
 from inlay.runtime.extern import Extern
 from inlay.runtime.native import Callback
 from inlay.runtime.trace import QUEUES
@@ -47,6 +44,7 @@ class Compilation:
         program: the executable as data.
         module: the last module: kernels, explicit storage.
         report: what was done.
+        run: of the passes: what they decided, which `pipeline.explain` makes readable.
         externs: the operators of the user that the program calls.
         functions: of this process, that are kernels of devices, by name.
     """
@@ -54,6 +52,7 @@ class Compilation:
     program: Program
     module: Module
     report: Report
+    run: Run
     externs: tuple[Extern, ...] = ()
     functions: Mapping[str, Callback] = field(default_factory=dict[str, Callback])
 
@@ -67,16 +66,15 @@ def compile_module(
         CompileError, UnsupportedError: what passes and stages say of the program.
         RunError: `run.device-absent` where a device that must be asked does not answer.
     """
-    setting = setting_of(options, instrument, threads=threads)
-    board, operators, context = setting.board, setting.operators, setting.context
-    folder = options.cache_folder
+    setting = setting_of(options, instrument, threads)
+    board, folder = setting.board, options.cache_folder
     cache = None if folder is None else ObjectCache(folder)
     target, generator = _host(board, cache)
     externs = externs_of(module)
     operator_counts, constant_bytes = count_operators(module)
-    verify = check if options.verify else None
-    building = build_options(operators, board, setting.targets, batch=options.batch, verify=options.verify)
-    plans: list[FunctionPlan] = []
+    building = build_options(
+        setting.operators, board, setting.targets, batch=options.batch, verify=options.verify
+    )
     made: list[tuple[Artifact, DevicePart]] = []
 
     def make(kernels: Module) -> dict[str, Workspace]:
@@ -84,15 +82,14 @@ def compile_module(
         made.append((code, device_part(board, kernels, setting.targets, cache)))
         return {**_scratch(kernels, code), **made[0][1].scratch}
 
-    blocks = BlockOptions(options.overlap, plans.extend)
-    context = context.with_options(building, blocks, GenerateOptions(make))
-    module = run_pipeline(route(), module, context, verify=verify)
-    artifact, part = made[0]
+    kernels = building, GenerateOptions(make)
+    run = run_passes(module, setting, kernels, overlap=options.overlap, verify=options.verify)
+    module, (artifact, part) = run.module, made[0]
     cached = {name: code.cached for name, code in artifact.kernels.items()}
     counts, size = count_kernels(module, cached, board.host.name), len(artifact.image.data)
-    copies = context.remarks.of(read_first.PASS.name)
-    report = Report(operator_counts, constant_bytes, *counts, tuple(plans), size, module.metadata, copies)
-    with instrument.span("link"):
+    remarks = setting.context.remarks.all
+    report = Report(operator_counts, constant_bytes, *counts, run.plans, size, module.metadata, remarks)
+    with instrument.span(LINK.name):
         program = link(
             module,
             artifact,
@@ -108,7 +105,7 @@ def compile_module(
             },
             shapes=partial(generator.add_shapes, artifact.image),
         )
-    return Compilation(program, module, report, externs, part.functions)
+    return Compilation(program, module, report, run, externs, part.functions)
 
 
 def _scratch(module: Module, artifact: Artifact) -> dict[str, Workspace]:

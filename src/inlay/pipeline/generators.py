@@ -78,7 +78,7 @@ def _lowered(
         if definition.compute is None and definition.loops is None:
             raise unsupported("loop.no-rule", f"there are no loops of {definition.name}")
         lowering = Lowering(operators, board, backend, partial(backend.target, board), device)
-        return lowering(kernel_of(call, definition), definition.name, None)
+        return lowering(kernel_of(call, definition), definition.name, None).loops
 
     return run
 

@@ -17,7 +17,20 @@ from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.board import Board
 from inlay.machine.target import Target
 from inlay.ops.table import OperatorTable
-from inlay.schedule.choose import schedule_function
+from inlay.schedule.choose import Decision, decide
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """The loops of a kernel.
+
+    Attributes:
+        loops: plain ones, for a code generator.
+        schedule: how they came about.
+    """
+
+    loops: LoopFunction
+    schedule: Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +44,19 @@ class Lowering:
     device: str = ""
     verify: bool = False
 
-    def __call__(self, function: Function, name: str, batch: Batch | None) -> LoopFunction:
+    def __call__(self, function: Function, name: str, batch: Batch | None) -> Lowered:
         """Return the lowered loops of a group; each stage is verified where that was asked for."""
+        device = self.device or self.board.host.name
         many = None if batch is None else TeBatch(batch.count, batch.shared)
         found = self.operators.definition
         loops = self._checked(
             ops_to_loops(function, found, name, many, in_place=not self.device), "ops-to-loops"
         )
-        device = self.device or self.board.host.name
         target, arch = self.targets(device), self.board.arch_of(device)
-        scheduled = schedule_function(loops, target, self.backend.rules(arch))
-        self._checked(scheduled, "schedule")
-        return self._checked(lower(scheduled, target, self.backend.hooks(arch)), "lower")
+        schedule = decide(loops, target, self.backend.rules(arch))
+        scheduled = self._checked(schedule.function, "schedule")
+        lowered = self._checked(lower(scheduled, target, self.backend.hooks(arch)), "lower")
+        return Lowered(lowered, schedule)
 
     def _checked(self, loops: LoopFunction, stage: str) -> LoopFunction:
         if self.verify:

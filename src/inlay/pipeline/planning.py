@@ -37,7 +37,7 @@ from inlay.pipeline.memories import memories_of, storage_of
 from inlay.pipeline.options import WORTH, PlaceOptions
 from inlay.pipeline.plan_again import AgainOptions, Ask
 from inlay.placement.choose.candidates import CandidateSource
-from inlay.placement.plan_places import Planned, PlanOptions
+from inlay.placement.plan_places import PlanOptions
 from inlay.runtime.session import usable_processors
 from inlay.transforms.convert_layout import LayoutOptions
 from inlay.transforms.fuse_ops import FuseOptions, groups_of
@@ -65,7 +65,6 @@ class Setting:
 def setting_of(
     options: PlaceOptions,
     instrument: Instrument = SILENT,
-    watch: Callable[[Planned], None] | None = None,
     threads: int | None = None,
     target: Callable[[Board, str], Target] = target_of,
 ) -> Setting:
@@ -74,7 +73,6 @@ def setting_of(
     Args:
         options: board, pins, sizes, costs.
         instrument: where times go.
-        watch: is told the plan.
         threads: on how many the host's kernels run; all processors by default.
         target: gives what code of a device is made for.
 
@@ -109,7 +107,6 @@ def setting_of(
                 groups=partial(groups_of, operators=operators, options=fusing),
                 host_ends=True,
                 threads=counts,
-                watch=watch,
             ),
             AgainOptions: AgainOptions(board, _asks(board)),
             StorageOptions: storage_of(board),

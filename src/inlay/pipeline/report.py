@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from inlay.bytecode.formula import quoted
 from inlay.ir.expr import Call, Const, GlobalVar, OpRef
 from inlay.ir.module import Module
 from inlay.ir.walk import postorder
+from inlay.memory import read_first
 from inlay.memory.plan_memory import FunctionPlan
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, KILL, TENSOR_AT
 from inlay.passes.contract import Remark
@@ -53,7 +54,7 @@ class Report:
         plans: the memory plan of each function.
         image_bytes: of native code.
         metadata: what the file of the program says of itself.
-        copies: tensors that are copied before they are updated, with the reason for each.
+        remarks: what passes decided, and why.
     """
 
     operators: Mapping[str, int]
@@ -63,7 +64,12 @@ class Report:
     plans: tuple[FunctionPlan, ...]
     image_bytes: int
     metadata: Metadata = NOTHING_SAID
-    copies: tuple[Remark, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+
+    @property
+    def copies(self) -> tuple[Remark, ...]:
+        """Tensors that are copied before they are updated, with the reason for each."""
+        return tuple(r for r in self.remarks if r.pass_name == read_first.PASS.name)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, which depends on program and target alone."""
@@ -78,6 +84,7 @@ class Report:
             "memory": [memory_json(p) for p in self.plans],
             "image_bytes": self.image_bytes,
             "copies": [{"reason": r.reason, "message": r.message, "at": _where(r.span)} for r in self.copies],
+            "decisions": _counted(self.remarks),
             "model": self.metadata.to_json(),
         }
 
@@ -86,9 +93,9 @@ def memory_json(plan: FunctionPlan) -> dict[str, Any]:
     """Return the plan of a function as plain data; its parts where not all is in the host's heap."""
     found: dict[str, Any] = {
         "function": plan.name,
-        "block_bytes": _size(plan.block),
-        "lower_bound": _size(plan.bound),
-        "unshared_bytes": _size(plan.total),
+        "block_bytes": size_json(plan.block),
+        "lower_bound": size_json(plan.bound),
+        "unshared_bytes": size_json(plan.total),
         "planned": plan.planned,
         "counted": len(plan.counted),
     }
@@ -97,13 +104,21 @@ def memory_json(plan: FunctionPlan) -> dict[str, Any]:
             {
                 "memory": part.memory,
                 "kind": part.kind.value,
-                "block_bytes": _size(part.block),
-                "lower_bound": _size(part.bound),
-                "unshared_bytes": _size(part.total),
+                "block_bytes": size_json(part.block),
+                "lower_bound": size_json(part.bound),
+                "unshared_bytes": size_json(part.total),
                 "planned": part.planned,
             }
             for part in plan.parts
         ]
+    return found
+
+
+def _counted(remarks: Iterable[Remark]) -> dict[str, dict[str, int]]:
+    """Return how often each pass decided what, for which reason."""
+    found: dict[str, dict[str, int]] = {}
+    for remark, count in Counter((r.pass_name, f"{r.decision}: {r.reason}") for r in remarks).items():
+        found.setdefault(remark[0], {})[remark[1]] = count
     return found
 
 
@@ -112,7 +127,7 @@ def _where(span: Span) -> str:
     return f"{span.line}:{span.column}" if span.source is not None else span.name
 
 
-def _size(size: Int) -> int | str:
+def size_json(size: Int) -> int | str:
     """Return a size as a number, or as a formula over dims that `bytecode.formula` reads."""
     if size.value is not None:
         return size.value

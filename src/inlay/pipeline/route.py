@@ -1,20 +1,24 @@
 """The compile route: every pass and stage, in order. This is the only place that knows the order.
 
 load          importers, parser                    file -> module
-ROUTE         passes over tensor IR:
-  TENSOR                                            types, names, identities, constants, places;
+STEPS
+  ROUTE       passes over tensor IR:
+    TENSOR                                          types, names, identities, constants, places;
                                                     then, within devices, layouts, packing, groups
-  plan-again                                        places, where kernels say more of memories
-  build-kernels                                     groups -> kernels
-  generate                                          schedules, loops, LLVM: kernels -> image (through
+    plan-again                                      places, where kernels say more of memories
+    build-kernels                                   groups -> kernels
+    generate                                        schedules, loops, LLVM: kernels -> image (through
                                                     the cache), and scratch memory of each
-  MEMORY                                            storage, then blocks
-link          vm                                    module, image -> program
+    MEMORY                                          storage, then blocks
+  link        vm                                    module, images -> program
 
-Who explains runs the same route up to where what is asked about is decided.
+`pipeline/running.py` runs the passes for compiling and, up to where what is asked about is decided, for
+explaining; `pipeline/compile.py` runs the stage behind them.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from inlay.memory import carry_buffers, explicit_alloc, plan_memory, read_first
 from inlay.passes.contract import Pass
@@ -77,6 +81,25 @@ MEMORY = (read_first.PASS, explicit_alloc.PASS, carry_buffers.PASS, plan_memory.
 
 ROUTE = (*TENSOR, plan_again.PASS, build_kernels.PASS, generate.PASS, *MEMORY)
 """From a module as it was loaded to one that only needs linking."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A step behind the passes, which makes something else of the last module.
+
+    Attributes:
+        name: of the step, as times of compilations have it.
+        summary: one line for lists.
+    """
+
+    name: str
+    summary: str
+
+
+LINK = Stage("link", "make a program of the last module and its images")
+
+STEPS: tuple[Pass | Stage, ...] = (*ROUTE, LINK)
+"""All that a compilation does with a module, in order."""
 
 
 def route(until: Pass | None = None) -> Pipeline:

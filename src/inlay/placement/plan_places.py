@@ -65,6 +65,8 @@ class PlanOptions:
     host_ends: bool = option(False, help="inputs and outputs of the program are on the host")  # noqa: FBT003
     threads: Mapping[str, int] | None = None
     watch: Callable[[Planned], None] | None = None
+    asks: bool = False
+    """Whether who watches asks why: where there is one device too, and for other sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,8 @@ def run(module: Module, context: PassContext) -> Module:
         check_sizes(module, sizes_of(options.typical))
     capability, choice = _choice(module, board, context, measured)
     if len(board.devices) == 1 or not options.optimise or options.first:
-        return plan(module, board, capability, choice, options.watch)
+        is_watched = options.asks or len(board.devices) > 1
+        return plan(module, board, capability, choice, options.watch if is_watched else None)
     found = planned(module, board, capability, choice)
     ordered = in_order(module, _predictor(module, board, context, measured))
     if ordered is not module:
@@ -154,7 +157,7 @@ def _choice(
             first=options.first,
             worth=options.worth,
             offers=offers,
-            asks=options.watch is not None,
+            asks=options.asks,
         )
     return capability, choice
 

@@ -1,25 +1,28 @@
-"""Choose a default schedule for a loop function.
+"""Choose a default schedule for a loop function, and keep why.
 
 Rules are tried in order; the first that applies decides. A rule is a function of a schedule and a
-target: it returns True when it has scheduled the function, and False, having changed nothing, when
-the function is not of its class. What no rule takes stays serial loops, which is always right.
-
-A rule that meets a refusal half-way is given up: the function is scheduled anew by the next.
+target that schedules the function, or raises `Illegal`: the function is not of its class
+(`schedule.class`), or a primitive refuses half-way. Then the function is scheduled anew by the next.
+What no rule takes stays serial loops, which is always right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
+from inlay.base.diagnostics import Diagnostic
 from inlay.loop.func import LoopFunction, Stage
 from inlay.machine.target import Target
 from inlay.schedule.rules.contraction import contraction
 from inlay.schedule.rules.injective import injective
 from inlay.schedule.rules.rows import rows
 from inlay.schedule.rules.work_items import point_items, separate_items, work_items
-from inlay.schedule.state import Illegal, Schedule
+from inlay.schedule.state import Illegal, Schedule, Step
 
-Rule = Callable[[Schedule, Target], bool]
+Rule = Callable[[Schedule, Target], None]
+"""Schedules a function, or raises `Illegal`."""
 
 RULES: tuple[Rule, ...] = (injective, contraction, rows)
 """In order; the more special first."""
@@ -29,27 +32,75 @@ FEW_ITEM_RULES: tuple[Rule, ...] = (point_items, contraction, rows)
 """For processors that are programmed like such devices: OpenCL on a CPU."""
 
 
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How a function was scheduled, and why not otherwise.
+
+    Attributes:
+        function: with its loops as they were scheduled.
+        rule: the rule that was taken; empty where the loops stay as they were made.
+        refused: rules that were tried before, each with its reason.
+        declined: steps of the rule that do not apply here or are not worth it, each with the reason.
+        steps: the primitives that were applied, in order.
+        facts: what rules asked of the target, by name of the fact.
+    """
+
+    function: LoopFunction
+    rule: str = ""
+    refused: tuple[tuple[str, Diagnostic], ...] = ()
+    declined: tuple[tuple[Step, str], ...] = ()
+    steps: tuple[Step, ...] = ()
+    facts: Mapping[str, int | bool | tuple[str, ...]] = field(
+        default_factory=dict[str, "int | bool | tuple[str, ...]"]
+    )
+
+
+def decide(f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES) -> Decision:
+    """Return the scheduled function with the reasons; one that is lowered already stays as it is."""
+    if f.stage is Stage.LOWERED:
+        return Decision(f)
+    asked = _AskedTarget(target)
+    s = schedule(f, asked, rules)
+    facts = {n: target.has_fma if n == "fma" else getattr(target, n) for n in sorted(asked.asked)}
+    return Decision(s.function, s.rule, tuple(s.refusals), tuple(s.declined), tuple(s.trace), facts)
+
+
 def schedule(f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES) -> Schedule:
     """Return the schedule of the first rule that takes a schedulable function.
 
-    `Schedule.refusals` says which rules gave up on the way, and why.
+    `Schedule.refusals` says which rules did not, and why.
     """
-    refusals: list[tuple[str, Illegal]] = []
+    refusals: list[tuple[str, Diagnostic]] = []
     for rule in rules:
         s = Schedule(f)
         try:
-            taken = rule(s, target)
-        except Illegal as reason:
-            refusals.append((rule.__name__, reason))
+            rule(s, target)
+        except Illegal as refusal:
+            refusals.append((rule.__name__, refusal.diagnostics[0]))
             continue
-        if taken:
-            break
+        s.rule = rule.__name__
+        break
     else:
         s = Schedule(f)
     s.refusals.extend(refusals)
     return s
 
 
-def schedule_function(f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES) -> LoopFunction:
-    """Return the scheduled function; one that is lowered already is returned as it is."""
-    return f if f.stage is Stage.LOWERED else schedule(f, target, rules).function
+_FACTS = frozenset(f.name for f in fields(Target)) - {"arch", "cpu", "features", "dialect"}
+"""What a schedule may depend on; the rest says how code is spelled."""
+
+
+class _AskedTarget(Target):
+    """A target that keeps which of its facts were asked for."""
+
+    __slots__ = ("asked",)
+    asked: dict[str, None]
+
+    def __init__(self, target: Target) -> None:
+        Target.__init__(self, **{f.name: getattr(target, f.name) for f in fields(Target)})
+        object.__setattr__(self, "asked", {})
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _FACTS:
+            self.asked[name] = None
+        return object.__getattribute__(self, name)

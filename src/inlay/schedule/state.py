@@ -82,7 +82,9 @@ class Schedule:
 
     Attributes:
         trace: the primitives applied so far.
-        refusals: rules that were tried before and gave up, with their reasons.
+        declined: those that do not apply, or are not worth it, each with the reason.
+        rule: the name of the rule that made it; empty where none did.
+        refusals: the names of rules that were tried before and gave up, with their reasons.
     """
 
     def __init__(self, function: LoopFunction) -> None:
@@ -96,7 +98,9 @@ class Schedule:
         index = self._indexed()
         self._taken.update(index.loops, index.blocks, index.buffers)
         self.trace: list[Step] = []
-        self.refusals: list[tuple[str, Illegal]] = []
+        self.declined: list[tuple[Step, str]] = []
+        self.rule = ""
+        self.refusals: list[tuple[str, Diagnostic]] = []
 
     # ---------------------------------------------------------------- looking
 
@@ -230,8 +234,9 @@ class Schedule:
         self.trace.append(step)
         try:
             yield
-        except Illegal:
+        except Illegal as refusal:
             self.trace.pop()
+            self.declined.append((step, refusal.diagnostics[0].message))
             self._function, body, self._taken = before
             self.set_body(body)
             raise

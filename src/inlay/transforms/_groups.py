@@ -34,8 +34,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from inlay.analysis.blocks import operands
 from inlay.arith.expr import Int, lit
-from inlay.ir.expr import Call, Const, Let, OpRef, Var
+from inlay.ir.expr import Call, Const, GlobalVar, Let, OpRef, Var
 from inlay.ir.op import Effect
 from inlay.ir.place import Place
 from inlay.ir.types import TensorType, Type
@@ -53,7 +54,11 @@ class Reason(StrEnum):
     REPEATED_WORK = "repeated-work"
     OTHER_SHAPE = "other-shape"
     STANDS_ALONE = "stands-alone"
+    MOVES_DATA = "moves-data"
     LIMIT = "limit"
+    VIEW = "view"
+    MACHINE = "machine"
+    CALL = "call"
 
 
 REASONS: dict[Reason, str] = {
@@ -63,7 +68,11 @@ REASONS: dict[Reason, str] = {
     Reason.REPEATED_WORK: "its work would be repeated for every element that reads it",
     Reason.OTHER_SHAPE: "it computes another shape than the kernel",
     Reason.STANDS_ALONE: "one of them is a kernel of its own",
+    Reason.MOVES_DATA: "it moves elements to other places, and the kernel takes element-wise work only",
     Reason.LIMIT: "the kernel would have too many operators",
+    Reason.VIEW: "one of them is a view: nothing is computed, and no kernel is made of it",
+    Reason.MACHINE: "the virtual machine runs one of them itself",
+    Reason.CALL: "one of them is the call of a function, which has kernels of its own",
 }
 
 
@@ -148,6 +157,12 @@ class GroupOptions:
 class Grouping:
     """Forms the groups of one block.
 
+    Attributes:
+        nodes: what may be in kernels, by variable.
+        outside: why what else the block calls is in no kernel that is made here.
+        group_of: the kernel of each node.
+        groups: in program order.
+
     Args:
         lets: the lets of the block.
         define: the record of an operator.
@@ -163,14 +178,18 @@ class Grouping:
         options: GroupOptions,
     ) -> None:
         self.nodes: dict[Var, Node] = {}
+        self.outside: dict[Var, Reason] = {}
         self.group_of: dict[Var, Group] = {}
         self.groups: list[Group] = []
+        self._lets = lets
         self._reads = reads
         self._options = options
         self._readers: dict[Var, list[Node]] = {}
         for index, let in enumerate(lets):
             node = _node(index, let, define)
-            if node is None:
+            if isinstance(node, Reason):
+                self.outside[let.var] = node
+            if not isinstance(node, Node):
                 continue
             self.nodes[let.var] = node
             for arg in dict.fromkeys(node.call.args):
@@ -374,14 +393,23 @@ class Grouping:
 
     # ------------------------------------------------------------------------ reasons
 
-    def refusals(self) -> Iterable[tuple[Node, Node, Reason]]:
-        """Yield producer, reader and reason wherever both are operators of different groups."""
-        for var, readers in self._readers.items():
-            producer = self.nodes.get(var)
-            for reader in readers if producer is not None else ():
-                if self.group_of[var] is not self.group_of[reader.let.var]:
-                    assert producer is not None, "readers of no operator were left out"
-                    yield producer, reader, self._reason(producer, reader)
+    def refusals(self) -> Iterable[tuple[Let, Let, Reason]]:
+        """Yield producer, reader and reason wherever one reads the other and no kernel has both."""
+        makers = {let.var: let for let in self._lets}
+        for let in self._lets:
+            reader = self.nodes.get(let.var)
+            outside = self.outside.get(let.var)
+            if reader is None and outside is None:
+                continue
+            for var in dict.fromkeys(a for a in operands(let.value) if isinstance(a, Var)):
+                producer = self.nodes.get(var)
+                if producer is not None and reader is not None:
+                    if self.group_of[var] is not self.group_of[let.var]:
+                        yield producer.let, let, self._reason(producer, reader)
+                elif producer is not None and outside is not None:
+                    yield producer.let, let, outside
+                elif var in self.outside:
+                    yield makers[var], let, self.outside[var]
 
     def _reason(self, producer: Node, reader: Node) -> Reason:
         group = self.group_of[reader.let.var]
@@ -400,23 +428,26 @@ class Grouping:
             return Reason.TWO_ANCHORS
         if len(group.nodes) >= self._options.limit:
             return Reason.LIMIT
+        contracts = group.anchor.definition.pattern is FusionPattern.CONTRACTION
+        if contracts and producer.definition.is_injective and not producer.is_pointwise:
+            return Reason.MOVES_DATA
         if producer.definition.is_injective:
             return Reason.REPEATED_WORK
         return Reason.OTHER_SHAPE
 
 
-def _node(index: int, let: Let, define: Callable[[OpRef], OpDef]) -> Node | None:
-    """Return a let as a node, None if its value is no tensor operator that can be in a kernel."""
+def _node(index: int, let: Let, define: Callable[[OpRef], OpDef]) -> Node | Reason | None:
+    """Return a let as a node, or why the operator that it calls is in no kernel; None for no operator."""
     value = let.value
-    if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
+    if not isinstance(value, Call):
         return None
-    definition = define(value.callee)
-    if definition.pattern is FusionPattern.CONTROL:
-        return None
-    if value.callee.op.effect is not Effect.PURE:
-        return None
+    if not isinstance(value.callee, OpRef):
+        return Reason.CALL if isinstance(value.callee, GlobalVar) else None
     if value.callee.op.alias is not None:
-        return None
+        return Reason.VIEW
+    definition = define(value.callee)
+    if definition.pattern is FusionPattern.CONTROL or value.callee.op.effect is not Effect.PURE:
+        return Reason.MACHINE
     return Node(index, let, value, definition, value.type)
 
 

@@ -15,29 +15,96 @@ block of operator calls:
 * An operator that is alone is a group of one. Views, checks, control values and operators with an
   effect stay as they are.
 
-Nothing moves across blocks, places, effects or functions. Why neighbors were not put together is in
-the remarks of the pass context (`not-fused`, with the reason of `_groups.Reason`).
+Nothing moves across blocks, places, effects or functions. What became one kernel, and why neighbors did
+not, is told to who watches (`Fusion`); the second is in the remarks of the pass context too (`not-fused`,
+with the reason of `_groups.Reason`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from inlay.analysis.blocks import count_uses, nested, relet, with_blocks
 from inlay.analysis.call_graph import call_graph, recursive_functions
 from inlay.analysis.cost import predicted_ns
 from inlay.base.options import option
+from inlay.base.span import Span
 from inlay.ir import walk
 from inlay.ir.existentials import open_exists
-from inlay.ir.expr import Call, Expr, Function, Let, Var
+from inlay.ir.expr import Call, Expr, Function, GlobalVar, Let, OpRef, Var
 from inlay.ir.module import Module
 from inlay.ops._define import OpDef
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property, Remark
-from inlay.transforms._groups import REASONS, Group, Grouping, GroupOptions, Node
+from inlay.transforms._groups import REASONS, Group, Grouping, GroupOptions, Node, Reason
 from inlay.transforms._join import join
 from inlay.transforms._outline import Outliner, bind, function_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Member:
+    """A value in a kernel, or beside kernels.
+
+    Attributes:
+        operator: that computes it; of a call, the function.
+        value: its name.
+        span: where it comes from.
+    """
+
+    operator: str
+    value: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelCall:
+    """Operators that run as one kernel, where it is called.
+
+    Attributes:
+        kernel: its name.
+        function: of the module, in which it is called.
+        device: that runs it; empty for the host.
+        members: in program order.
+        is_region: whether its device takes them as one, so that nothing was grouped here.
+    """
+
+    kernel: str
+    function: str
+    device: str
+    members: tuple[Member, ...]
+    is_region: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Border:
+    """A value that goes from one kernel to another, or to what is no kernel."""
+
+    producer: Member
+    reader: Member
+    reason: Reason
+
+    @property
+    def message(self) -> str:
+        """Why they are not in one kernel, as a sentence."""
+        return (
+            f"{self.producer.operator} is not in the kernel of {self.reader.operator}: {REASONS[self.reason]}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """What became of the operators of one block.
+
+    Attributes:
+        calls: of kernels, in program order.
+        borders: between them, in order of the readers.
+        outside: what is in no kernel, with the reason.
+    """
+
+    calls: tuple[KernelCall, ...]
+    borders: tuple[Border, ...]
+    outside: tuple[tuple[Member, Reason], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +115,7 @@ class FuseOptions:
     operand_transposes: bool = option(
         default=True, help="read operands of products through transposes that keep the last axis"
     )
+    watch: Callable[[Fusion], None] | None = None
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -61,7 +129,7 @@ def fused(module: Module, context: PassContext) -> Module:
     fusing = _Fusing(module, context, context.ops)
     again = recursive_functions(call_graph(module))
     functions = {
-        name: f if f.primitive is not None else fusing.function(f, repeats=name in again)
+        name: f if f.primitive is not None else fusing.function(name, f, repeats=name in again)
         for name, f in module.functions.items()
     }
     return module.with_functions({**functions, **fusing.outliner.made})
@@ -117,7 +185,9 @@ def _grouped(
     grouping = Grouping(lets, lambda ref: operators.definition(ref.op), reads, options)
     if not repeats:
         return grouping, grouping.groups
-    return grouping, join(lets, grouping.group_of, reads, predicted)
+    joined = join(lets, grouping.group_of, reads, predicted)
+    grouping.group_of.update((node.let.var, group) for group in joined for node in group.nodes)
+    return grouping, joined
 
 
 def kernel_of(call: Call, definition: OpDef) -> Function:
@@ -136,29 +206,33 @@ class _Fusing:
 
     def __init__(self, module: Module, context: PassContext, ops: OperatorTable) -> None:
         self.outliner = Outliner(module)
+        self._module = module
         self._context = context
         self._ops = ops
         options = context.options_for(FuseOptions)
         self._options = GroupOptions(options.limit, options.operand_transposes)
+        self._watch = options.watch
         self._reads: dict[Var, int] = {}
+        self._name = ""
 
-    def function(self, function: Function, *, repeats: bool) -> Function:
+    def function(self, name: str, function: Function, *, repeats: bool) -> Function:
         """Return a function with its operators in groups.
 
         Args:
+            name: of the function.
             function: of the module.
             repeats: whether it may call itself.
         """
-        self._reads = count_uses(function.body)
+        self._reads, self._name = count_uses(function.body), name
         body = self._block(function.body, repeats=repeats)
         return function if body is function.body else replace(function, body=body)
 
     def _block(self, block: Expr, *, repeats: bool) -> Expr:
         lets, result = walk.spine(block)
         grouping, groups = _grouped(lets, self._ops, self._reads, self._options, repeats=repeats)
-        self._remark(grouping)
         # In program order, so that names count upward.
         calls = {g.last.let.var: (g, self.outliner.call(g)) for g in groups}
+        self._tell(lets, grouping, calls)
         result = self._value(result, repeats=repeats)
         for let in reversed(lets):
             if let.var in calls:
@@ -172,12 +246,46 @@ class _Fusing:
         """Return a value with its nested blocks fused."""
         return with_blocks(value, lambda block: self._block(block, repeats=repeats))
 
-    def _remark(self, grouping: Grouping) -> None:
-        for producer, reader, reason in grouping.refusals():
-            message = f"{producer.name} is not in the kernel of {reader.name}: {REASONS[reason]}"
-            self._context.remarks.add(
-                Remark(PASS.name, "not-fused", reason, message, producer.call.span, reader.call.span)
-            )
+    def _tell(self, lets: Sequence[Let], grouping: Grouping, made: Mapping[Var, tuple[Group, Call]]) -> None:
+        """Say what became one kernel, and why neighbors did not."""
+        members = {
+            let.var: _member(let) for let in lets if let.var in grouping.nodes or let.var in grouping.outside
+        }
+        calls: list[KernelCall] = []
+        for let in lets:
+            if let.var in made:
+                group, call = made[let.var]
+                inside = tuple(members[node.let.var] for node in group.nodes)
+                calls.append(self._call(call, inside))
+            elif isinstance(let.value, Call) and isinstance(let.value.callee, GlobalVar):
+                function = self._module.functions.get(let.value.callee.name)
+                if function is not None and function.primitive is not None:
+                    own = tuple(_member(x) for x in walk.spine(function.body)[0])
+                    calls.append(self._call(let.value, own, is_region=True))
+        borders = tuple(Border(members[a.var], members[b.var], why) for a, b, why in grouping.refusals())
+        for border in borders:
+            spans = border.producer.span, border.reader.span
+            self._context.remarks.add(Remark(PASS.name, "not-fused", border.reason, border.message, *spans))
+        if self._watch is not None:
+            outside = tuple((members[v], why) for v, why in grouping.outside.items())
+            self._watch(Fusion(tuple(calls), borders, outside))
+
+    def _call(self, call: Call, members: tuple[Member, ...], *, is_region: bool = False) -> KernelCall:
+        assert isinstance(call.callee, GlobalVar), "kernels are functions of the module"
+        device = "" if call.place is None else call.place.device
+        return KernelCall(call.callee.name, self._name, device, members, is_region)
+
+
+def _member(let: Let) -> Member:
+    """Return a value as a kernel has it."""
+    match let.value:
+        case Call(callee=OpRef(op=op)):
+            operator = op.name
+        case Call(callee=GlobalVar(name=name)):
+            operator = f"@{name}"
+        case value:
+            operator = type(value).__name__.lower()
+    return Member(operator, let.var.name, let.value.span)
 
 
 def _is_recursive(let: Let) -> bool:

@@ -13,7 +13,7 @@ from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.target import Target, host
 from inlay.ops.table import table
-from inlay.schedule.choose import schedule_function
+from inlay.schedule.choose import decide
 from tests.system import needs
 from tests.unit.codegen import test_llvm as programs
 from tests.unit.codegen.c_support import Library
@@ -87,7 +87,7 @@ def test_operators(every, tmp_path) -> None:
         made = function_of(d, s, symbolic=bool(s.symbolic))
         if made is not None:
             loops = ops_to_loops(made[0], table().definition)
-            cases.append((d, s, made, lower(schedule_function(loops, host()), host())))
+            cases.append((d, s, made, lower(decide(loops, host()).function, host())))
     library = Library([c[-1] for c in cases], tmp_path)
     for i, (d, s, (_, inputs, values), _) in enumerate(cases):
         expected = d.evaluate(s.attrs, *s.args)

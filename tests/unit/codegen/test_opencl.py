@@ -17,7 +17,7 @@ from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.ops.table import table
 from inlay.runtime.device import OpenDevice
-from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES, schedule_function
+from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES, decide
 from tests.unit.codegen import test_llvm as programs
 from tests.unit.codegen.c_support import empty_outputs
 from tests.unit.codegen.samples import SAMPLES
@@ -124,7 +124,7 @@ def test_operators(device, tried, rules) -> None:
             continue
         loops = ops_to_loops(made[0], table().definition)
         target = dataclasses.replace(OPENCL, doubles=device.facts.has_f64)
-        lowered = lower(schedule_function(loops, target, rules), target)
+        lowered = lower(decide(loops, target, rules).function, target)
         if not unsupported_reason(lowered, target):
             cases.append((d, s, made, lowered))
     loaded = Loaded(device, [c[-1] for c in cases])

@@ -18,7 +18,7 @@ from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.target import host
 from inlay.ops._define import OpDef, Sample
 from inlay.ops.table import table
-from inlay.schedule.choose import schedule_function
+from inlay.schedule.choose import decide
 from tests.mapped_image import MappedImage
 from tests.unit.lower.op_functions import function_of
 from tests.unit.lower.test_ops_to_loops import agree
@@ -32,7 +32,7 @@ def run_all(d: OpDef, s: Sample, *, symbolic: bool) -> None:
     loops = ops_to_loops(function, table().definition)
     expected = d.evaluate(s.attrs, *s.args)
     expected = expected if isinstance(expected, tuple) else (expected,)
-    lowered = lower(schedule_function(loops, host()), host())
+    lowered = lower(decide(loops, host()).function, host())
     for parts in (1, 3):
         found = execute(lowered, inputs, values, parts)
         for got, want in zip(found, expected, strict=True):

@@ -14,7 +14,7 @@ from inlay.lower.ops_to_loops import SampleBatch, ops_to_loops
 from inlay.machine.target import Target
 from inlay.ops._define import OpDef, Sample
 from inlay.ops.table import table
-from inlay.schedule.choose import schedule_function
+from inlay.schedule.choose import decide
 from tests.unit.lower.op_functions import function_of
 from tests.unit.lower.test_ops_to_loops import LARGEST
 
@@ -54,11 +54,11 @@ def test_batch(d: OpDef, s: Sample, share: bool) -> None:
         pytest.skip("an operand or result that kernels do not have")
     function, inputs, _ = made
     shared = frozenset(range(1, len(inputs))) if share else frozenset[int]()
-    one = lower(schedule_function(ops_to_loops(function, table().definition), TARGET), TARGET)
+    one = lower(decide(ops_to_loops(function, table().definition), TARGET).function, TARGET)
     count = fresh("samples")
     many = ops_to_loops(function, table().definition, batch=SampleBatch(count, shared))
     check(many)
-    many = lower(schedule_function(many, TARGET), TARGET)
+    many = lower(decide(many, TARGET).function, TARGET)
     check(many)
     varied = [[x] * SAMPLES if i in shared else variants(x) for i, x in enumerate(inputs)]
     batches = [x[0] if i in shared else np.stack(x) for i, x in enumerate(varied)]

@@ -15,7 +15,7 @@ from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.target import Target
 from inlay.ops._define import FusionPattern, OpDef, Sample
 from inlay.ops.table import table
-from inlay.schedule.choose import schedule_function
+from inlay.schedule.choose import decide
 from tests.unit.lower.op_functions import function_of
 
 TARGET = Target()
@@ -77,7 +77,7 @@ def test_operator(d: OpDef, s: Sample, symbolic: bool) -> None:
     function, inputs, values = made
     f = ops_to_loops(function, table().definition)
     check(f)
-    lowered = lower(schedule_function(f, TARGET), TARGET)
+    lowered = lower(decide(f, TARGET).function, TARGET)
     check(lowered)
     expected = d.evaluate(s.attrs, *s.args)
     expected = expected if isinstance(expected, tuple) else (expected,)

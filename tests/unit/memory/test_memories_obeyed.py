@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inlay.analysis.infer_types import infer_types
-from inlay.api import compilation, explain_memory
+from inlay.api import compilation, explain
 from inlay.arith.bounds import Range
 from inlay.arith.expr import fresh, lit, to_int
 from inlay.base.diagnostics import CompileError
@@ -47,10 +47,11 @@ def module(text: str):
 def places(found) -> dict[str, tuple[str, str]]:
     """Return the memory and the offset of each value, by name."""
     return {
-        name: (part.memory, str(offset))
+        name: (part.memory, str(member.offset))
         for plan in found.plans
         for part in plan.parts
-        for name, offset, _ in part.members
+        for member in part.members
+        for name in member.names
     }
 
 
@@ -63,14 +64,14 @@ def sized(**bytes_: int) -> Board:
 
 @pytest.mark.parametrize("scope", ["sram0", "sram1", "cpu.stack", "stack", "workspace", "sram1, flash"])
 def test_a_value_lands_where_it_was_put(scope):
-    found = places(explain_memory(module(TWO.replace("SCOPE", scope)), "mcu_dma"))
+    found = places(explain(module(TWO.replace("SCOPE", scope)), "mcu_dma", view="memory"))
     expected = {"stack": "cpu.stack", "workspace": "sram0", "sram1, flash": "sram1"}
     assert found["y"][0] == expected.get(scope, scope)
     assert {found[name][0] for name in "xwz"} == {"sram0"}
 
 
 def test_values_go_where_there_is_room():
-    found = places(explain_memory(module(TWO.replace("SCOPE", "global")), sized(sram0=17 << 10)))
+    found = places(explain(module(TWO.replace("SCOPE", "global")), sized(sram0=17 << 10), view="memory"))
     assert found["w"] == ("sram0", "0")
     assert {found[name][0] for name in "xyz"} == {"sram1"}
 
@@ -86,7 +87,7 @@ def test_values_go_where_there_is_room():
 )
 def test_a_scope_that_cannot_be_obeyed_is_refused(scope, sizes, words):
     with pytest.raises(CompileError) as caught:
-        explain_memory(module(TWO.replace("SCOPE", scope)), sized(**sizes))
+        explain(module(TWO.replace("SCOPE", scope)), sized(**sizes), view="memory")
     (found,) = caught.value.diagnostics
     assert found.id in ("memory.no-room", "placement.over-capacity")
     if found.id == "memory.no-room":
@@ -295,7 +296,7 @@ CONSTANT = f"fn main(x: Tensor[4, 24, f32]) {{ matmul(x, {weights(24, 20)}) }} e
 
 
 def test_constants_count_as_they_are_packed():
-    found = explain_memory(module(CONSTANT), "mcu_dma")
+    found = explain(module(CONSTANT), "mcu_dma", view="memory")
     packed = [e.value for e in postorder(found.module.functions.values()) if isinstance(e, Const)]
     (array,) = (a for a in packed if isinstance(a, np.ndarray))
     constants, main_plan = found.plans
@@ -304,8 +305,8 @@ def test_constants_count_as_they_are_packed():
     assert part.block == lit(-(-array.nbytes // 64) * 64)
     # Inputs and outputs are there too, and all of them within the bank.
     (bank,) = main_plan.parts
-    assert {name: size.value for name, _, size in bank.members} == {"x": 384, "matmul": 320}
-    elsewhere = explain_memory(module(CONSTANT), sized(flash=1024)).plans[0].parts
+    assert {s.names[0]: s.bytes.value for s in bank.members} == {"x": 384, "matmul": 320}
+    elsewhere = explain(module(CONSTANT), sized(flash=1024), view="memory").plans[0].parts
     assert [p.memory for p in elsewhere] == ["sram0"]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from inlay.api import compilation, explain_memory
+from inlay.api import compilation, explain
 from inlay.arith.expr import fresh, lit, substitute
 from inlay.base.diagnostics import CompileError
 from inlay.ir.kernel import Batch, Workspace
@@ -39,10 +39,11 @@ def program(text: str):
 def scratch(plans) -> dict[str, tuple[str, object, object]]:
     """Return the memory, offset and size of what is scratch memory, by name."""
     return {
-        name: (part.memory, offset, size)
+        name: (part.memory, s.offset, s.bytes)
         for plan in plans
         for part in plan.parts
-        for name, offset, size in part.members
+        for s in part.members
+        for name in s.names
         if name.endswith(".scratch")
     }
 
@@ -84,7 +85,7 @@ def test_two_runs_share_the_bytes_of_their_scratch():
 def test_scratch_for_each_thread_is_counted():
     compiled = compilation(program(ROWS), cache="none")
     (plan,) = compiled.report.plans
-    (why,) = [why for name, why in plan.counted if name.startswith("scratch of @softmax")]
+    (why,) = [c.why for c in plan.counted if c.name.startswith("scratch of @softmax")]
     assert "each thread has its own" in why
     assert made_of(compiled, "softmax").workspace_per_part
     x = np.ones((64, 50), np.float32)
@@ -105,8 +106,8 @@ def test_several_calls_as_one_bring_their_scratch_along():
 @pytest.mark.parametrize("text", [FIXED, SYMBOLIC, ROWS, TWICE])
 def test_who_explains_lowers_to_the_same_plan(text):
     made = compilation(program(text), cache="none").report.plans
-    found = explain_memory(program(text), board="host").plans
-    assert [(str(p.parts), p.counted) for p in found] == [(str(p.parts), p.counted) for p in made]
+    found = explain(program(text), board="host", view="memory").plans
+    assert [str(p) for p in found] == [str(p) for p in made]
 
 
 def test_a_device_has_its_scratch_in_its_memory():
@@ -118,7 +119,7 @@ def test_a_device_has_its_scratch_in_its_memory():
     assert size == lit(2 * 72000)
     made = made_of(compiled, "sort")
     assert (len(made.ports), made.workspace) == (4, None)
-    found = explain_memory(program(FIXED), board=board, pins=(f"sort={device}",)).plans
+    found = explain(program(FIXED), board=board, pins=(f"sort={device}",), view="memory").plans
     assert scratch(found) == scratch(compiled.report.plans)
     x = np.random.default_rng(0).standard_normal(9000).astype(np.float32)
     np.testing.assert_array_equal(executable_of(compiled.program).run({"x": x})["y"], np.sort(x))
@@ -126,8 +127,8 @@ def test_a_device_has_its_scratch_in_its_memory():
 
 def test_scratch_that_does_not_fit_is_refused():
     small = FIXED.replace("9000", "4000")
-    assert scratch(explain_memory(program(small), board="mcu_dma").plans) == {
+    assert scratch(explain(program(small), board="mcu_dma", view="memory").plans) == {
         "a.scratch": ("sram0", lit(0), lit(64000))
     }
     with pytest.raises(CompileError, match=r"'a\.scratch', needed 144000 bytes"):
-        explain_memory(program(FIXED), board="mcu_dma")
+        explain(program(FIXED), board="mcu_dma", view="memory")

@@ -9,6 +9,7 @@ import numpy as np
 
 from inlay.arith.dtype import F32
 from inlay.arith.expr import Int, evaluate, fresh, to_int
+from inlay.base.diagnostics import Diagnostic
 from inlay.interp import loop as interp
 from inlay.loop import te
 from inlay.loop.from_te import from_te
@@ -19,6 +20,11 @@ from inlay.lower.lower import lower
 from inlay.machine.target import Target
 from inlay.schedule.state import Schedule, Step
 from tests.loop_equal import equal
+
+
+def gave_up(s: Schedule) -> list[tuple[str, Diagnostic]]:
+    """Return the rules that began with a function and did not come to an end, with their reasons."""
+    return [found for found in s.refusals if found[1].id != "schedule.class"]
 
 
 def small_integers(f: LoopFunction, dims: tuple[int, ...]) -> list[np.ndarray]:

@@ -9,13 +9,13 @@ from inlay.loop.printer import print_function
 from inlay.loop.scalar import ReduceOp
 from inlay.machine.target import Target
 from inlay.schedule.choose import FEW_ITEM_RULES, ITEM_RULES, schedule
-from tests.unit.schedule.programs import dim, elementwise, gemm, hold_law, layer_norm, softmax
+from tests.unit.schedule.programs import dim, elementwise, gave_up, gemm, hold_law, layer_norm, softmax
 from tests.unit.schedule.test_rules import pool, reduction
 
 
 def items(f: LoopFunction, *sizes: tuple[int, ...]) -> str:
     chosen = schedule(f, Target(), ITEM_RULES)
-    assert not chosen.refusals
+    assert not gave_up(chosen)
     return print_function(hold_law(f, chosen, *sizes))
 
 

@@ -169,7 +169,7 @@ def explanation_of(planned: Planned) -> Explanation:
             module=placed,
         )
     unused = _unused(decision)
-    decision, taken = _as_run(decision)
+    decision, taken = as_run(decision)
     # All operations of a unit are pinned to one device; where people pinned it, that one.
     assigned = [found.places.device(decision.operations[u[-1]].atom) for u in decision.units]
     outcome = decision.outcome
@@ -218,7 +218,7 @@ class _Told:
     unused: Mapping[tuple[int, str], str]
 
 
-def _as_run(decision: Decision) -> tuple[Decision, dict[int, TaskSet]]:
+def as_run(decision: Decision) -> tuple[Decision, dict[int, TaskSet]]:
     """Return a decision in which each candidate that is used is one task, and which those are."""
     outcome = decision.outcome
     problem, members = contract(decision.problem, outcome.used, free=True)
@@ -267,7 +267,7 @@ def _placed(
     elif group is not None:
         reason = f"taken as one, {group.name}: least predicted time of the program"
     elif len(supports[0].allowed) == 1:
-        reason = "no other device can run it"
+        reason = "no other device can run it" if len(names) > 1 else "there is no other device"
     else:
         reason = "least predicted time of the program"
     others: dict[str, str] = {}

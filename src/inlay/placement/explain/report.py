@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections import Counter
 from collections.abc import Iterable
 from typing import TypeVar
 
 from inlay.base.diagnostics import error
-from inlay.base.registry import did_you_mean, unknown_name
+from inlay.base.registry import did_you_mean
 from inlay.placement.choose.problem import GUESS
 from inlay.placement.choose.schedule import INFINITE
 from inlay.placement.explain.reasons import Explanation, Moved, Placed, time_text
+from inlay.placement.infer.pins import means, near_names
 
 T = TypeVar("T", Placed, Moved)
 _LONGEST = 8
@@ -106,7 +106,7 @@ def _longest(things: Iterable[T]) -> list[T]:
 
 def matches(o: Placed, pattern: str) -> bool:
     """Whether a pattern, as in pins, means a kernel."""
-    return any(fnmatch.fnmatchcase(name, pattern) for name in (*o.names, o.operator))
+    return means(pattern, (*o.names, o.operator), o.operator.split("+"))
 
 
 def check_pattern(e: Explanation, pattern: str) -> None:
@@ -117,12 +117,8 @@ def check_pattern(e: Explanation, pattern: str) -> None:
     """
     if not any(matches(o, pattern) for o in e.operations):
         names = dict.fromkeys(n for o in e.operations for n in (*o.operator.split("+"), *o.names))
-        folded = {n.lower(): n for n in names}
-        same = folded.get(pattern.strip("*").lower())
-        if same:
-            message = f"found no kernel named '{pattern}'"
-            raise error("name.unknown", message, hint=did_you_mean([same]))
-        raise unknown_name("kernel", pattern, names)
+        near = did_you_mean(near_names(pattern, names))
+        raise error("name.unknown", f"found no kernel named '{pattern}'", hint=near)
 
 
 def _in_short(o: Placed) -> str:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from inlay.base.diagnostics import Collector
+from inlay.base.diagnostics import Collector, error
 from inlay.base.registry import did_you_mean, nearest, suggestion
+from inlay.base.span import Span
 from inlay.ir.expr import Var
 from inlay.ops._define import FusionPattern
 from inlay.ops.table import OperatorTable
@@ -137,12 +138,39 @@ def _is_meant(o: Operation, pattern: str, administered: frozenset[str]) -> bool:
     return o.name not in _ADDED or not o.call.span.name or _is_operator(o.name, pattern)
 
 
+def find_operations(
+    operations: Sequence[Operation], pattern: str, forms: Mapping[str, str]
+) -> list[Operation]:
+    """Return the operations that a pattern means.
+
+    Raises:
+        CompileError: `name.unknown`, with near names.
+    """
+    found = [o for o in operations if matches(o, pattern, forms)]
+    if not found:
+        names = dict.fromkeys(n for o in operations for n in names_of(o, forms))
+        hint = did_you_mean(near_names(pattern, names), "--at '*' shows all of them")
+        raise error("name.unknown", f"found no operation named '{pattern}'", hint=hint)
+    return found
+
+
 def matches(o: Operation, pattern: str, forms: Mapping[str, str]) -> bool:
-    """Whether a pattern means an operation; operators are spelled in any case (`MatMul`)."""
-    operators = (o.name, forms.get(o.name, o.name))
-    return any(fnmatch.fnmatchcase(name, pattern) for name in names_of(o, forms)) or any(
+    """Whether a pattern means an operation."""
+    return means(pattern, names_of(o, forms), (o.name, forms.get(o.name, o.name)))
+
+
+def means(pattern: str, names: Sequence[str], operators: Sequence[str]) -> bool:
+    """Whether a pattern is one of these names; operators are spelled in any case (`MatMul`)."""
+    return any(fnmatch.fnmatchcase(name, pattern) for name in names) or any(
         _is_operator(name, pattern) for name in operators
     )
+
+
+def near_names(pattern: str, names: Iterable[str]) -> list[str]:
+    """Return the names nearest to a pattern, the same in another case first."""
+    known, bare = list(names), pattern.strip("*")
+    same = {n.lower(): n for n in known}.get(bare.lower())
+    return nearest(bare, known) if same is None else [same]
 
 
 def _is_operator(name: str, pattern: str) -> bool:
@@ -163,24 +191,25 @@ def names_of(o: Operation, forms: Mapping[str, str]) -> tuple[str, ...]:
     found = [o.name]
     if o.name in forms:
         found.append(forms[o.name])
-    node = _NODE.search(o.call.span.name)
-    if node is not None:
-        found += [node["name"], node["operator"]]
-    elif o.call.span.name:
-        found.append(o.call.span.name)
+    found += names_of_span(o.call.span)
     name = o.instance.name
     found.append(f"@{name.name if isinstance(name, Var) else name}")
     return tuple(found)
 
 
+def names_of_span(span: Span) -> tuple[str, ...]:
+    """Return what people may call what comes from a place without text: a node and its operator."""
+    node = _NODE.search(span.name)
+    if node is not None:
+        return (node["name"], node["operator"])
+    return (span.name,) if span.name else ()
+
+
 def _nothing_matches(
     text: str, pattern: str, operations: Sequence[Operation], forms: Mapping[str, str], findings: Collector
 ) -> None:
-    names = list(dict.fromkeys(n for o in operations for n in names_of(o, forms)))
-    folded = {n.lower(): n for n in names}
-    bare = pattern.strip("*")
-    same = [folded[bare.lower()]] if bare.lower() in folded else []
-    close = same or nearest(bare, names)
+    names = dict.fromkeys(n for o in operations for n in names_of(o, forms))
+    close = near_names(pattern, names)
     findings.error(
         "placement.bad-pin",
         f"found --pin {text}, which matches no operation",

@@ -63,7 +63,7 @@ from inlay.schedule.primitives.unroll import unroll
 from inlay.schedule.primitives.use_fma import use_fma
 from inlay.schedule.primitives.vectorize import vectorize
 from inlay.schedule.rules.nests import parallelize, vectorize_nest
-from inlay.schedule.state import Illegal, Schedule
+from inlay.schedule.state import Illegal, Schedule, illegal
 
 MAX_UNROLLED_STEPS = 24
 """A reduction, or its innermost loops, of at most so many steps is written out."""
@@ -86,12 +86,19 @@ def row_tiles(target: Target, dtype: DType, panel: int, rows: Int) -> tuple[int,
     return tuple(sorted({most, min(4, most), 1}, reverse=True))
 
 
-def contraction(s: Schedule, target: Target) -> bool:
-    """Schedule a function whose reductions are all contractions."""
+def contraction(s: Schedule, target: Target) -> None:
+    """Schedule a function whose reductions are all contractions.
+
+    Raises:
+        Illegal: one is not, or there is none.
+    """
     blocks = s.block_names()
     reductions = [b for b in blocks if s.block(b).init is not None]
-    if not reductions or not all(_is_contraction(s, b) for b in reductions):
-        return False
+    if not reductions:
+        raise illegal("class", "found no reduction, needed a sum of products")
+    for block in reductions:
+        if why := _no_contraction(s, block):
+            raise illegal("class", f"found '{block}', {why}, needed a sum of products along columns")
     taken: list[str] = []
     for block in reductions:
         taken += _inline_padding(s, block)
@@ -99,7 +106,6 @@ def contraction(s: Schedule, target: Target) -> bool:
     for block in blocks:
         if block not in taken:
             _injective(s, block, target)
-    return True
 
 
 def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
@@ -107,7 +113,7 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
 
     Args:
         s: the schedule, with the block still in the nest that `from_te` made.
-        block: a block for which `_is_contraction` holds.
+        block: a block of which `_no_contraction` has nothing to say.
         target: the machine.
 
     Returns:
@@ -391,26 +397,29 @@ def _packed_panel(b: Block) -> int | None:
     return None
 
 
-def _is_contraction(s: Schedule, block: str) -> bool:
-    """Whether a block sums products, and its last spatial axis is contiguous wherever it occurs."""
+def _no_contraction(s: Schedule, block: str) -> str:
+    """Return why a block is no sum of products whose last axis is contiguous wherever it occurs."""
     b = s.block(block)
     stores = list(stores_of(b.body))
     spatial = [i for i in b.iters if i.kind is IterKind.SPATIAL]
-    if len(stores) != 1 or not spatial or not any(i.kind is IterKind.REDUCE for i in b.iters):
-        return False
+    if len(stores) != 1 or not any(i.kind is IterKind.REDUCE for i in b.iters):
+        return "which computes several values at once"
+    if not spatial:
+        return "whose result is one number"
     value = stores[0].value
-    if not isinstance(value, Binary) or value.op is not BinaryOp.ADD:
-        return False
-    if not any(isinstance(x, Binary) and x.op is BinaryOp.MUL for x in (value.lhs, value.rhs)):
-        return False
+    products = (
+        [x for x in (value.lhs, value.rhs) if isinstance(x, Binary) and x.op is BinaryOp.MUL]
+        if isinstance(value, Binary) and value.op is BinaryOp.ADD
+        else []
+    )
+    if not products:
+        return "which sums no products"
     column = spatial[-1].sym
-    found = False
-    for load in loads_of(b.body):
-        if column in _symbols(load.indices):
-            found = True
-            if not (_is_contiguous(load.indices, column) or _by_groups(load.indices, column)):
-                return False
-    return found
+    found = [x for x in loads_of(b.body) if column in _symbols(x.indices)]
+    for load in found:
+        if not (_is_contiguous(load.indices, column) or _by_groups(load.indices, column)):
+            return f"which reads '{load.buffer.name}' across the last axis of the result"
+    return "" if found else "no operand of which has the last axis of the result"
 
 
 def _by_groups(indices: Sequence[Int], column: Sym) -> bool:

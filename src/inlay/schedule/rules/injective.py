@@ -10,22 +10,24 @@ one pass.
 
 from __future__ import annotations
 
-from inlay.loop.walk import blocks_of
 from inlay.machine.target import Target
 from inlay.schedule.primitives.fuse import fuse
 from inlay.schedule.primitives.merge import merge
 from inlay.schedule.primitives.merge_axes import merge_axes
-from inlay.schedule.rules.nests import parallelize, vectorize_nest
+from inlay.schedule.rules.nests import parallelize, require_no_reduction, vectorize_nest
 from inlay.schedule.state import Illegal, Schedule
 
 FEW_ITERATIONS = 8
 """An outermost loop with fewer iterations is fused with the next, to have enough to share."""
 
 
-def injective(s: Schedule, target: Target) -> bool:
-    """Schedule a function without reductions."""
-    if any(block.init is not None for block in blocks_of(s.body)):
-        return False
+def injective(s: Schedule, target: Target) -> None:
+    """Schedule a function without reductions.
+
+    Raises:
+        Illegal: it has one.
+    """
+    require_no_reduction(s)
     merge_axes(s)
     outermost: list[str] = []
     for block in s.block_names():
@@ -39,7 +41,6 @@ def injective(s: Schedule, target: Target) -> bool:
         outermost.append(outer[0])
     for loop in _merged(s, outermost):
         parallelize(s, loop)
-    return True
 
 
 def _is_short(s: Schedule, loop: str) -> bool:

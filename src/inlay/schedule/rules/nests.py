@@ -25,7 +25,7 @@ from inlay.schedule.primitives.reorder import reorder
 from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.unroll import unroll
 from inlay.schedule.primitives.vectorize import vectorize
-from inlay.schedule.state import Schedule
+from inlay.schedule.state import Schedule, Step, illegal
 
 PARALLEL_WORK = 16384
 """Operations below which a nest stays on one thread, when the number is known."""
@@ -40,6 +40,17 @@ TILE = 16
 
 _HEAVY = {BinaryOp.DIV: 4, BinaryOp.REM: 10, BinaryOp.FLOORDIV: 10, BinaryOp.FLOORMOD: 10}
 _FUNCTION = 15
+
+
+def require_no_reduction(s: Schedule) -> None:
+    """Refuse a function with a reduction.
+
+    Raises:
+        Illegal: `schedule.class`.
+    """
+    found = next((block.name for block in blocks_of(s.body) if block.init is not None), None)
+    if found is not None:
+        raise illegal("class", f"found '{found}', which is a reduction, needed element-wise work or moves")
 
 
 def operations(s: Stmt) -> int:
@@ -156,6 +167,9 @@ def parallelize(s: Schedule, loop: str) -> bool:
     per_iteration = work(outermost.body)
     count = outermost.extent.value
     if count is not None and (count < 2 or (per_iteration or PARALLEL_WORK) * count < PARALLEL_WORK):
+        few = "one iteration" if count < 2 else f"{(per_iteration or 1) * count} operations"
+        needed = f"needed {PARALLEL_WORK} operations to be worth other threads"
+        s.declined.append((Step(parallel.__name__, (loop,)), f"found a loop of {few}, {needed}"))
         return False
     if outermost.kind is not LoopKind.SERIAL:
         return False

@@ -49,7 +49,7 @@ from inlay.schedule.rules.nests import (
     width,
 )
 from inlay.schedule.rules.sums import block_sum
-from inlay.schedule.state import Illegal, Schedule
+from inlay.schedule.state import Illegal, Schedule, illegal
 
 LANE_LEVELS = 2
 """A block of f32 lanes has 2048 terms: more levels cost short rows more than they give long ones."""
@@ -84,10 +84,14 @@ class _Nest:
         return self.spatial[:-1] if self.form is _Form.COLUMNS else self.spatial
 
 
-def rows(s: Schedule, target: Target) -> bool:
-    """Schedule a function with reductions."""
+def rows(s: Schedule, target: Target) -> None:
+    """Schedule a function with reductions.
+
+    Raises:
+        Illegal: it has none.
+    """
     if all(block.init is None for block in blocks_of(s.body)):
-        return False
+        raise illegal("class", "found no reduction, needed one along rows")
     merge_axes(s)
     nests = [_classified(block, target) for block in blocks_of(s.body)]
     shared = _shared(nests)
@@ -101,7 +105,6 @@ def rows(s: Schedule, target: Target) -> bool:
             parallelize(s, group[0])
     if not shared:
         _parallelize_each(s)
-    return True
 
 
 def _classified(block: Block, target: Target) -> _Nest:

@@ -29,7 +29,7 @@ from inlay.schedule.primitives.merge import merge
 from inlay.schedule.primitives.merge_axes import merge_axes
 from inlay.schedule.primitives.parallel import parallel
 from inlay.schedule.primitives.set_scope import set_scope
-from inlay.schedule.rules.nests import work
+from inlay.schedule.rules.nests import require_no_reduction, work
 from inlay.schedule.state import Illegal, Schedule
 
 
@@ -45,28 +45,30 @@ class _Nest:
     reductions: list[str] = field(default_factory=list[str])
 
 
-def point_items(s: Schedule, target: Target) -> bool:
+def point_items(s: Schedule, target: Target) -> None:
     """Schedule a function without reductions: for processors that pretend to be such devices.
 
     Their compilers make vectors of neighboring items as long as an item is a few operations; what
     reduces runs several times as fast with vectors of its own (`contraction`, `rows`).
+
+    Raises:
+        Illegal: it has a reduction.
     """
-    if any(block.init is not None for block in blocks_of(s.body)):
-        return False
-    return work_items(s, target)
+    require_no_reduction(s)
+    work_items(s, target)
 
 
-def work_items(s: Schedule, target: Target) -> bool:  # noqa: ARG001
+def work_items(s: Schedule, target: Target) -> None:  # noqa: ARG001
     """Schedule a function of nests, with as few phases as their dependences allow."""
-    return _scheduled(s, _merged)
+    _schedule(s, _merged)
 
 
-def separate_items(s: Schedule, target: Target) -> bool:  # noqa: ARG001
+def separate_items(s: Schedule, target: Target) -> None:  # noqa: ARG001
     """Schedule a function of nests, each a phase."""
-    return _scheduled(s, lambda s, nests: nests)
+    _schedule(s, lambda s, nests: nests)
 
 
-def _scheduled(s: Schedule, merged: Callable[[Schedule, list[_Nest]], list[_Nest]]) -> bool:
+def _schedule(s: Schedule, merged: Callable[[Schedule, list[_Nest]], list[_Nest]]) -> None:
     merge_axes(s)
     nests = [_nest(s, block) for block in list(blocks_of(s.body))]
     for nest in merged(s, nests):
@@ -76,7 +78,6 @@ def _scheduled(s: Schedule, merged: Callable[[Schedule, list[_Nest]], list[_Nest
             n = len(_spatial(s.block(name)))
             loops = s.loops_of(name)
             decompose_reduction(s, name, loops[1 if nest.loops else n])
-    return True
 
 
 def _share(s: Schedule, nest: _Nest) -> None:

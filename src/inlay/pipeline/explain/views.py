@@ -1,0 +1,135 @@
+"""Explains decisions: a compilation up to where they are made, and what it decided.
+
+There is one run, that of compiling (`running.py`), and views of it. Each view is made of what the run
+kept: the plan of places, the record of fusion, the kernels with their schedules, the plan of memory. None
+of them decides anything again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import StrEnum
+from typing import TypeAlias
+
+from inlay.base.diagnostics import CompileError, RunError, error
+from inlay.base.registry import unknown_name
+from inlay.codegen.backend_table import target_of
+from inlay.codegen.interface import described
+from inlay.ir.module import Module
+from inlay.machine.board import Board
+from inlay.machine.target import Target
+from inlay.passes.contract import Pass
+from inlay.pipeline import build_kernels
+from inlay.pipeline.building import explaining_options
+from inlay.pipeline.explain.fusion import FusionExplanation, fusion_of
+from inlay.pipeline.explain.loops import LoopsExplanation, loops_of
+from inlay.pipeline.explain.memory import MemoryExplanation, memory_of
+from inlay.pipeline.explain.story import Story, story_of
+from inlay.pipeline.options import PlaceOptions
+from inlay.pipeline.planning import Setting, setting_of, threads_of
+from inlay.pipeline.route import ROUTE
+from inlay.pipeline.running import Run, run_passes
+from inlay.placement import plan_places
+from inlay.placement.explain.reasons import Explanation, explanation_of
+from inlay.transforms import fuse_ops
+
+Explained: TypeAlias = Explanation | FusionExplanation | LoopsExplanation | MemoryExplanation | Story
+
+
+class View(StrEnum):
+    """What may be asked about a whole program."""
+
+    PLACEMENT = "placement"
+    FUSION = "fusion"
+    LOOPS = "loops"
+    MEMORY = "memory"
+
+
+_UNTIL: Mapping[View, Pass] = {
+    View.PLACEMENT: plan_places.PASS,
+    View.FUSION: fuse_ops.PASS,
+    View.LOOPS: build_kernels.PASS,
+    View.MEMORY: ROUTE[-1],
+}
+"""The pass that decides what a view shows."""
+
+
+def explained(
+    module: Module, options: PlaceOptions, view: str, at: str = "", threads: int | None = None
+) -> Explained:
+    """Return what a compilation would decide, and why.
+
+    Args:
+        module: the program as it was loaded.
+        options: as for a compilation; the board need not be one that can be compiled for.
+        view: one of `View`.
+        at: asks for all about the operations of this name, instead of a view.
+        threads: on how many the host's kernels run; all processors by default.
+
+    Raises:
+        CompileError, RunError: of passes and of planning; `option.no-effect`; `name.unknown` for a view
+            that is none, and for a name that no operation has.
+    """
+    if view not in (*View,):
+        raise unknown_name("view", view, View)
+    setting = setting_of(options, threads=threads, target=_target)
+    _check_threads(setting, threads)
+    if at:
+        return _story(module, setting, at)
+    return view_of(_run(module, setting, _UNTIL[View(view)]), View(view))
+
+
+def view_of(run: Run, view: View) -> Explained:
+    """Return a view of what passes decided."""
+    match view:
+        case View.PLACEMENT:
+            return placement_of(run)
+        case View.FUSION:
+            return fusion_of(run)
+        case View.LOOPS:
+            return loops_of(run)
+        case View.MEMORY:
+            return memory_of(run)
+
+
+def placement_of(run: Run) -> Explanation:
+    """Return where operations run, and why."""
+    assert run.planned is not None, "who asks about places has run the pass that plans them"
+    return replace(explanation_of(run.planned), without_code=run.without_code, threads=run.threads)
+
+
+def _story(module: Module, setting: Setting, at: str) -> Story:
+    """Return all about operations; where the plan of memory is refused, all but that, and why."""
+    try:
+        return story_of(_run(module, setting, ROUTE[-1]), at)
+    except CompileError as refusal:
+        if "name.unknown" in [d.id for d in refusal.diagnostics]:
+            raise
+        run = _run(module, setting, build_kernels.PASS)
+        return story_of(run, at, refusal.diagnostics[0].message)
+
+
+def _run(module: Module, setting: Setting, until: Pass) -> Run:
+    kernels = explaining_options(setting.operators, setting.board, setting.targets)
+    return run_passes(module, setting, kernels, until=until, asks=True)
+
+
+def _check_threads(setting: Setting, threads: int | None) -> None:
+    board = setting.board
+    if threads is not None and board.host.name not in threads_of(board, threads):
+        raise error(
+            "option.no-effect",
+            f"found threads = {threads}, which does nothing on board '{board.name}': "
+            "its host is not this processor",
+        )
+
+
+def _target(board: Board, device: str) -> Target:
+    """Return what code of a device is made for; what the board says of it where it does not answer."""
+    try:
+        return target_of(board, device)
+    except RunError as failure:
+        if failure.ids != ("run.device-absent",):
+            raise
+        return described(Target(), board, device)

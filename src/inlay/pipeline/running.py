@@ -1,0 +1,86 @@
+"""Runs the passes of the route, all or up to one: compiling and explaining are this run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from inlay.codegen.backend_table import unavailable
+from inlay.ir.module import Module
+from inlay.ir.verify import check
+from inlay.memory.plan_memory import BlockOptions, FunctionPlan
+from inlay.passes.contract import Pass
+from inlay.passes.manager import run_pipeline
+from inlay.pipeline.build_kernels import BuildOptions
+from inlay.pipeline.generate import GenerateOptions
+from inlay.pipeline.planning import Setting
+from inlay.pipeline.route import route
+from inlay.placement.plan_places import Planned, PlanOptions
+from inlay.transforms.fuse_ops import FuseOptions, Fusion
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A program as far as it came, and what was decided on the way.
+
+    Attributes:
+        setting: the board, the operators, and the context of passes, with their remarks.
+        loaded: the program as it was given.
+        module: what the last pass made.
+        planned: the plan of places; None before it, and where nobody asked about a single device.
+        fusions: of each block, what became one kernel, and why neighbors did not.
+        plans: of memory.
+    """
+
+    setting: Setting
+    loaded: Module
+    module: Module
+    planned: Planned | None
+    fusions: tuple[Fusion, ...]
+    plans: tuple[FunctionPlan, ...]
+
+    @property
+    def threads(self) -> Mapping[str, int]:
+        """Of devices that are this processor, how many threads run their kernels, by name."""
+        return self.setting.context.options_for(PlanOptions).threads or {}
+
+    @property
+    def without_code(self) -> dict[str, str]:
+        """Devices of the board for which no code is made here, with the reason."""
+        board = self.setting.board
+        return {d.name: why for d in board.devices if (why := unavailable(board, d.name))}
+
+
+def run_passes(
+    module: Module,
+    setting: Setting,
+    kernels: tuple[BuildOptions, GenerateOptions],
+    *,
+    until: Pass | None = None,
+    overlap: bool = False,
+    verify: bool = False,
+    asks: bool = False,
+) -> Run:
+    """Run the passes of the route.
+
+    Args:
+        module: as it was loaded.
+        setting: board, operators and options.
+        kernels: how kernels are lowered, and whether code is made of them.
+        until: the last pass; all by default.
+        overlap, verify: see `CompileOptions`.
+        asks: whether somebody asks why the plan of places is as it is.
+
+    Raises:
+        CompileError, UnsupportedError: what passes say of the program.
+    """
+    planned, fusions, plans = list[Planned](), list[Fusion](), list[FunctionPlan]()
+    context = setting.context.with_options(
+        *kernels,
+        replace(setting.context.options_for(PlanOptions), watch=planned.append, asks=asks),
+        replace(setting.context.options_for(FuseOptions), watch=fusions.append),
+        BlockOptions(overlap, plans.extend),
+    )
+    made = run_pipeline(route(until), module, context, verify=check if verify else None)
+    found = planned[-1] if planned else None
+    return Run(setting, module, made, found, tuple(fusions), tuple(plans))
