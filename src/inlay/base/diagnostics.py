@@ -30,7 +30,7 @@ import enum
 from collections.abc import Generator, Iterable
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from inlay.base.span import NO_SPAN, Span, excerpt
 
@@ -154,6 +154,15 @@ def _remake_internal(message: str, where: str, reproduce: str) -> InternalError:
     return InternalError(message, where=where, reproduce=reproduce)
 
 
+class Details(TypedDict, total=False):
+    """What a diagnostic may say besides its message, in forms that are pleasant to write."""
+
+    span: Span | None
+    labels: Iterable[Label | tuple[Span, str]]
+    notes: Iterable[str]
+    hint: str
+
+
 def diagnostic(
     id: str,
     message: str,
@@ -164,39 +173,19 @@ def diagnostic(
     hint: str = "",
     severity: Severity = Severity.ERROR,
 ) -> Diagnostic:
-    """Make a diagnostic from the loose forms that are pleasant to write."""
+    """Make a diagnostic; see `Details`."""
     made = tuple(x if isinstance(x, Label) else Label(*x) for x in labels)
     return Diagnostic(id, message, span or NO_SPAN, made, tuple(notes), hint, severity)
 
 
-def error(
-    id: str,
-    message: str,
-    *,
-    span: Span | None = None,
-    labels: Iterable[Label | tuple[Span, str]] = (),
-    notes: Iterable[str] = (),
-    hint: str = "",
-) -> InlayError:
+def error(id: str, message: str, **details: Unpack[Details]) -> InlayError:
     """Return the error of one diagnostic, of the class of its id, to be raised by the caller."""
-    return error_of([diagnostic(id, message, span=span, labels=labels, notes=notes, hint=hint)])
+    return error_of([diagnostic(id, message, **details)])
 
 
-def unsupported(
-    id: str,
-    message: str,
-    *,
-    span: Span | None = None,
-    labels: Iterable[Label | tuple[Span, str]] = (),
-    notes: Iterable[str] = (),
-    hint: str = "",
-) -> UnsupportedError:
+def unsupported(id: str, message: str, **details: Unpack[Details]) -> UnsupportedError:
     """Return the refusal of one thing that is right and not done, to be raised by the caller."""
-    return UnsupportedError(
-        diagnostic(
-            id, message, span=span, labels=labels, notes=notes, hint=hint, severity=Severity.UNSUPPORTED
-        )
-    )
+    return UnsupportedError(diagnostic(id, message, severity=Severity.UNSUPPORTED, **details))
 
 
 def error_of(diagnostics: Iterable[Diagnostic]) -> InlayError:
@@ -253,32 +242,13 @@ class Collector:
         """Add findings."""
         self._found.update(dict.fromkeys(findings))
 
-    def error(
-        self,
-        id: str,
-        message: str,
-        *,
-        span: Span | None = None,
-        labels: Iterable[Label | tuple[Span, str]] = (),
-        notes: Iterable[str] = (),
-        hint: str = "",
-    ) -> None:
+    def error(self, id: str, message: str, **details: Unpack[Details]) -> None:
         """Add an error."""
-        self.add(diagnostic(id, message, span=span, labels=labels, notes=notes, hint=hint))
+        self.add(diagnostic(id, message, **details))
 
-    def unsupported(
-        self,
-        id: str,
-        message: str,
-        *,
-        span: Span | None = None,
-        labels: Iterable[Label | tuple[Span, str]] = (),
-        notes: Iterable[str] = (),
-        hint: str = "",
-    ) -> None:
+    def unsupported(self, id: str, message: str, **details: Unpack[Details]) -> None:
         """Add a refusal."""
-        refusal = unsupported(id, message, span=span, labels=labels, notes=notes, hint=hint)
-        self.absorb(refusal)
+        self.absorb(unsupported(id, message, **details))
 
     def warning(self, id: str, message: str, *, span: Span | None = None, hint: str = "") -> None:
         """Add a warning."""

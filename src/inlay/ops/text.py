@@ -135,123 +135,76 @@ def _meaning(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     return run
 
 
-def _definition(definition: OpDef) -> OpDef:
-    """Return the record with the code of the runtime behind it."""
-    name = text.PREFIX + definition.name.removeprefix("string_")
-    return replace(definition, foreign=Foreign("python", name))
+def _op(
+    name: str,
+    rule: Callable[[TypeContext, NoAttrs, Types], TensorType],
+    samples: Callable[[], list[Sample]],
+    doc: str,
+    effect: Effect = Effect.PURE,
+) -> OpDef:
+    """Return the record of an operator whose meaning and code are the runtime's function of that name."""
+    function: Callable[..., np.ndarray] = getattr(text, name)
+    arity = len(inspect.signature(function).parameters)
+    reference = _meaning(function)
+    made = define(
+        f"string_{name}",
+        NoAttrs,
+        rule,
+        arity,
+        FusionPattern.OPAQUE,
+        doc,
+        reference=reference,
+        samples=samples,
+        effect=effect,
+    )
+    return replace(made, foreign=Foreign("python", text.PREFIX + name))
 
 
 _PART = (_one(","), np.array(-1, np.int64))
 
-DEFINITIONS: tuple[OpDef, ...] = tuple(
-    map(
-        _definition,
-        (
-            define(
-                "string_concat",
-                NoAttrs,
-                _concat_rule,
-                2,
-                FusionPattern.OPAQUE,
-                "the strings of y behind those of x, which broadcast",
-                reference=_meaning(text.concat),
-                samples=_concat_samples,
-            ),
-            define(
-                "string_lower",
-                NoAttrs,
-                _elements(STRING),
-                1,
-                FusionPattern.OPAQUE,
-                "letters in lower case",
-                reference=_meaning(text.lower),
-                samples=_samples(_WORDS),
-            ),
-            define(
-                "string_upper",
-                NoAttrs,
-                _elements(STRING),
-                1,
-                FusionPattern.OPAQUE,
-                "letters in upper case",
-                reference=_meaning(text.upper),
-                samples=_samples(_WORDS),
-            ),
-            define(
-                "string_full_match",
-                NoAttrs,
-                _match_rule,
-                2,
-                FusionPattern.OPAQUE,
-                "whether a regular expression matches the whole of an element",
-                reference=_meaning(text.full_match),
-                samples=_samples(_WORDS, _one(r"[a-c, ]+")),
-            ),
-            define(
-                "string_split_counts",
-                NoAttrs,
-                _counts_rule,
-                3,
-                FusionPattern.OPAQUE,
-                "how many parts an element has: x, the delimiter (empty for white space), the "
-                "greatest number of splits (negative for any)",
-                reference=_meaning(text.split_counts),
-                samples=_samples(_WORDS, *_PART),
-            ),
-            define(
-                "string_split",
-                NoAttrs,
-                _split_rule,
-                4,
-                FusionPattern.OPAQUE,
-                "the parts of each element along a last axis, empty strings behind them; operands "
-                "as of string_split_counts, and the dims of the result",
-                reference=_meaning(text.split),
-                samples=_split_samples,
-            ),
-            define(
-                "string_order",
-                NoAttrs,
-                _elements(I64),
-                1,
-                FusionPattern.OPAQUE,
-                "the place of each element in the order of code points, where equal ones share one",
-                reference=_meaning(text.order),
-                samples=_samples(_WORDS),
-            ),
-            define(
-                "string_to_int",
-                NoAttrs,
-                _elements(I64),
-                1,
-                FusionPattern.OPAQUE,
-                "integers in decimal; from 2**63 on as the i64 of the same bits; stops the program "
-                "at anything else",
-                reference=_meaning(text.to_int),
-                effect=Effect.FAILS,
-                samples=_samples(_NUMBERS),
-            ),
-            define(
-                "string_to_float",
-                NoAttrs,
-                _elements(F64),
-                1,
-                FusionPattern.OPAQUE,
-                "numbers in decimal, NaN, INF and -INF; stops the program at anything else",
-                reference=_meaning(text.to_float),
-                effect=Effect.FAILS,
-                samples=_samples(_REALS),
-            ),
-            define(
-                "string_of",
-                NoAttrs,
-                _write_rule,
-                1,
-                FusionPattern.OPAQUE,
-                "numbers as strings, as short as reading them back allows",
-                reference=_meaning(text.of),
-                samples=_write_samples,
-            ),
-        ),
-    )
+DEFINITIONS: tuple[OpDef, ...] = (
+    _op("concat", _concat_rule, _concat_samples, "the strings of y behind those of x, which broadcast"),
+    _op("lower", _elements(STRING), _samples(_WORDS), "letters in lower case"),
+    _op("upper", _elements(STRING), _samples(_WORDS), "letters in upper case"),
+    _op(
+        "full_match",
+        _match_rule,
+        _samples(_WORDS, _one(r"[a-c, ]+")),
+        "whether a regular expression matches the whole of an element",
+    ),
+    _op(
+        "split_counts",
+        _counts_rule,
+        _samples(_WORDS, *_PART),
+        "how many parts an element has: x, the delimiter (empty for white space), the "
+        "greatest number of splits (negative for any)",
+    ),
+    _op(
+        "split",
+        _split_rule,
+        _split_samples,
+        "the parts of each element along a last axis, empty strings behind them; operands "
+        "as of string_split_counts, and the dims of the result",
+    ),
+    _op(
+        "order",
+        _elements(I64),
+        _samples(_WORDS),
+        "the place of each element in the order of code points, where equal ones share one",
+    ),
+    _op(
+        "to_int",
+        _elements(I64),
+        _samples(_NUMBERS),
+        "integers in decimal; from 2**63 on as the i64 of the same bits; stops the program at anything else",
+        Effect.FAILS,
+    ),
+    _op(
+        "to_float",
+        _elements(F64),
+        _samples(_REALS),
+        "numbers in decimal, NaN, INF and -INF; stops the program at anything else",
+        Effect.FAILS,
+    ),
+    _op("of", _write_rule, _write_samples, "numbers as strings, as short as reading them back allows"),
 )
