@@ -91,3 +91,19 @@ def test_models_run_split(name: str) -> None:
     assert taken == {origin.replace("transpose+", "") for origin in RAN}, "explained as it runs"
     assert any("+" in origin for origin in taken)
     assert any(k.device == "cpu" for k in made.report.kernels)
+
+
+@pytest.mark.data
+def test_every_view_shows_what_the_device_takes_as_one() -> None:
+    case, board = model_case("mnist8"), read_board("own", BOARD, place="own.toml")
+    with installed("fake", __name__):
+        fusion = inlay.explain(case.model, board=board, threads=1, view="fusion")
+        loops = inlay.explain(case.model, board=board, threads=1, view="loops")
+        found = inlay.explain(case.model, board=board, threads=1, at="Conv")
+    regions = {c.kernel for c in fusion.calls if c.is_region}
+    assert regions == {c.kernel for c in fusion.calls if c.device == "fake0"}
+    without = {k.kernel: k.why_none for k in loops.kernels if k.decision is None}
+    assert without == dict.fromkeys(regions, "'fake0' takes it as it is, without loops")
+    for told in found.told:
+        assert told.placed[0].device == "fake0"
+        assert [p.call.kernel for p in told.parts if p.call.is_region] != []

@@ -14,7 +14,7 @@ from inlay.loop.func import LoopFunction
 from inlay.loop.stmt import Block, For, Stmt
 from inlay.loop.walk import child_stmts
 from inlay.pipeline.build_kernels import LoopBody
-from inlay.pipeline.explain.fusion import fusion_of
+from inlay.pipeline.explain.fusion import FusionExplanation, fusion_of
 from inlay.pipeline.running import Run
 from inlay.schedule.choose import Decision
 
@@ -94,11 +94,12 @@ class LoopsExplanation:
 
 def loops_of(run: Run) -> LoopsExplanation:
     """Return how kernels are scheduled. Cost: that of lowering them."""
-    found = tuple(schedule_of(run, kernel) for kernel in run.module.kernels.values())
+    fusion = fusion_of(run)
+    found = tuple(schedule_of(run, fusion, kernel) for kernel in run.module.kernels.values())
     return LoopsExplanation(run.setting.board.name, found)
 
 
-def schedule_of(run: Run, kernel: Kernel) -> KernelSchedule:
+def schedule_of(run: Run, fusion: FusionExplanation, kernel: Kernel) -> KernelSchedule:
     """Return how a kernel is scheduled."""
     board, body = run.setting.board, kernel.body
     if not isinstance(body, LoopBody):
@@ -113,7 +114,7 @@ def schedule_of(run: Run, kernel: Kernel) -> KernelSchedule:
         why = f"no code is made here for '{device}': {why}"
     elif body.of_device is not None and body.of_device.is_copy:
         why = "it copies from memory to memory, and has no loops"
-    elif any(c.is_region and c.kernel == kernel.name for c in fusion_of(run).calls):
+    elif any(c.is_region and c.kernel == kernel.name for c in fusion.calls):
         why = f"'{device}' takes it as it is, without loops"
     if why:
         return KernelSchedule(kernel.name, kernel.origin, device, None, why)

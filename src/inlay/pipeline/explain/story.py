@@ -201,7 +201,7 @@ def _told(
         Part(
             call,
             tuple(fusion.borders_of(call)),
-            schedule_of(run, kernels[call.kernel]),
+            schedule_of(run, fusion, kernels[call.kernel]),
             _results(call, memory),
         )
         for call in calls
