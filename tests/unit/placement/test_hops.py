@@ -8,6 +8,7 @@ import pytest
 
 from inlay.base.diagnostics import CompileError
 from inlay.machine.board import Board
+from inlay.machine.device import Coherence
 from inlay.machine.memory import PoolKind
 from tests.unit.placement.cases import board, read
 from tests.unit.placement.test_arithmetic import explained
@@ -49,3 +50,22 @@ def test_what_has_no_room_elsewhere_stays(text, memory):
     assert explained(read(text), machine).operations[0].device == "cpu"
     large = replace(machine, memories=sized(**{memory: 64 << 10}).memories)
     assert explained(read(text), large).operations[0].device == "far"
+
+
+SHARED = board("cpu", {"cpu": "ram", "dsp": "ram fast", "mx": "fast"}, "ram-fast")
+COHERENT = (Coherence("ram", ("cpu", "dsp", "dma")), Coherence("fast", ("dsp", "mx", "dma")))
+
+
+@pytest.mark.parametrize(("size", "fits"), [(12 << 10, False), (64 << 10, True)])
+def test_what_two_devices_see_is_in_a_memory_of_both(size, fits):
+    """The first device has another memory with room, which the second does not see."""
+    pools = [replace(m, kind=PoolKind.STATIC, bytes=size) if m.name == "fast" else m for m in SHARED.memories]
+    machine = replace(SHARED, memories=tuple(pools), coherent=COHERENT)
+    program = read("fn main(x: Tensor[64, 64, f32]) { exp(neg(x)) }")
+    if fits:
+        found = explained(program, machine, "neg=dsp", "exp=mx").operations
+        assert [o.device for o in found] == ["dsp", "mx"]
+        return
+    with pytest.raises(CompileError) as failure:
+        explained(program, machine, "neg=dsp", "exp=mx")
+    assert failure.value.ids == ("placement.over-capacity",)

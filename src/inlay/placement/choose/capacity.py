@@ -1,11 +1,11 @@
 """The capacity of memories: whether they hold a placed program, and its makespan if they do.
 
-A value occupies a memory of its device from the task that makes it to the last that reads it anywhere,
-a copy from the first to the last task that reads it there; where a copy goes over other memories, it is
-in each of them at the first of these tasks. All count at the bounds of their dims. A constant occupies
-one of each device that reads it all the time, a memory for constants first. Where a device has several
-memories, each thing goes into the first that has room, the largest first. So this is a filter, not the
-memory plan.
+A value occupies a memory of its device, one that all see who read it without a copy, from the task that
+makes it to the last that reads it anywhere, a copy from the first to the last task that reads it there;
+where a copy goes over other memories, it is in each of them at the first of these tasks. All count at the
+bounds of their dims. A constant occupies one of each device that reads it all the time, a memory for
+constants first. Where a device has several memories, each thing goes into the first that has room, the
+largest first. So this is a filter, not the memory plan.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ def _constants(problem: Problem, assignment: Sequence[int]) -> Iterator[Stay]:
 
 def _values(problem: Problem, assignment: Sequence[int]) -> Iterator[Stay]:
     spans: dict[tuple[int, tuple[int, ...]], tuple[int, int]] = {}
+    seen: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {}
 
     def need(value: int, places: tuple[int, ...], at: int) -> None:
         key = value, places
@@ -80,8 +81,10 @@ def _values(problem: Problem, assignment: Sequence[int]) -> Iterator[Stay]:
 
     def read(value: int, device: int, at: int) -> None:
         need(value, problem.memory[home[value]], at)
-        route = problem.routes[home[value]][device]
-        if route == ():  # it is seen where it is
+        route, here = problem.routes[home[value]][device], problem.memory[home[value]]
+        if route == ():  # it is seen where it is, so it is where both devices see it
+            both = [m for m in seen.get((value, here), here) if m in problem.memory[device]]
+            seen[value, here] = tuple(both) or here
             return
         if (value, problem.memory[device]) not in spans:
             for hop in (route or ())[:-1]:
@@ -101,7 +104,12 @@ def _values(problem: Problem, assignment: Sequence[int]) -> Iterator[Stay]:
     for value, device in problem.ends:
         read(value, device, len(problem.tasks))
     for (value, places), (first, last) in spans.items():
-        yield places, first, last, problem.items[value].bound or problem.items[value].bytes
+        yield (
+            seen.get((value, places), places),
+            first,
+            last,
+            problem.items[value].bound or problem.items[value].bytes,
+        )
 
 
 def excess(problem: Problem, assignment: Sequence[int]) -> float:
