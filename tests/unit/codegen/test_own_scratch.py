@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from inlay.api import compilation, explain_memory
+from inlay.api import compilation, explain
 from inlay.base.diagnostics import CompileError, InternalError
 from inlay.codegen import backend_table
 from inlay.codegen.interface import Backend, DeviceCode, in_process
@@ -89,7 +89,7 @@ def result(made, mode: str = "sequential"):
 def in_pad(made) -> list[int]:
     """Return the sizes of what is in the scratch memory."""
     parts = [p for plan in made.report.plans for p in plan.parts if p.memory == "pad"]
-    return [size.value for p in parts for _, _, size in p.members]
+    return [stored.bytes.value for p in parts for stored in p.members]
 
 
 @pytest.mark.llvm
@@ -118,7 +118,7 @@ def test_operands_are_where_kernels_need_them(board, needs, copies, values, mode
 
 def test_explaining_plans_again_too(board):
     NEEDS[0] = ("pad",)
-    plans = explain_memory(parse_module(MODEL, table()), board=board, pins=("matmul=mul0",)).plans
+    plans = explain(parse_module(MODEL, table()), board, view="memory", pins=("matmul=mul0",)).plans
     assert [str(p.parts) for p in plans] == [str(p.parts) for p in compiled(board).report.plans]
 
 
