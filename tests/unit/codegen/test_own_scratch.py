@@ -140,3 +140,10 @@ def test_a_third_planning_that_changes_something_is_our_fault(board, monkeypatch
     monkeypatch.setattr(plan_again, "plan", plan)
     with pytest.raises(InternalError, match="third planning"):
         compiled(board)
+
+
+def test_kernels_that_were_placed_again_are_told_once(board):
+    NEEDS[0] = ("pad",)
+    found = explain(parse_module(MODEL, table()), board=board, view="fusion", pins=("matmul=mul0",))
+    used = {k.name: k.calls for k in compiled(board).report.kernels}
+    assert found.kernels == used

@@ -20,7 +20,7 @@ from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.machine.target import Target
 from inlay.passes.contract import Pass
-from inlay.pipeline import build_kernels
+from inlay.pipeline import build_kernels, plan_again
 from inlay.pipeline.building import explaining_options
 from inlay.pipeline.explain.fusion import FusionExplanation, fusion_of
 from inlay.pipeline.explain.loops import LoopsExplanation, loops_of
@@ -32,7 +32,6 @@ from inlay.pipeline.route import ROUTE
 from inlay.pipeline.running import Run, run_passes
 from inlay.placement import plan_places
 from inlay.placement.explain.reasons import Explanation, explanation_of
-from inlay.transforms import fuse_ops
 
 Explained: TypeAlias = Explanation | FusionExplanation | LoopsExplanation | MemoryExplanation | Story
 
@@ -48,7 +47,7 @@ class View(StrEnum):
 
 _UNTIL: Mapping[View, Pass] = {
     View.PLACEMENT: plan_places.PASS,
-    View.FUSION: fuse_ops.PASS,
+    View.FUSION: plan_again.PASS,  # which groups the copies that it adds
     View.LOOPS: build_kernels.PASS,
     View.MEMORY: ROUTE[-1],
 }
