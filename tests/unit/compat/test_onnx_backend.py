@@ -73,6 +73,7 @@ def test_the_runner_of_onnx(monkeypatch):
     runner.test_suite.run(result)
     assert not result.errors, result.errors[0][1]
     assert not result.failures, result.failures[0][1]
-    # What is refused counts as passed there; all else was left out by the pattern.
+    # What is refused counts as passed there; all else was left out by the pattern, which some versions of
+    # Python count as run.
     left_out = {case.id().rsplit(".", 1)[-1] for case, _ in result.skipped}
-    assert result.testsRun - len(left_out) == 4
+    assert result.testsRun in (4, 4 + len(left_out))

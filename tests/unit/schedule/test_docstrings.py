@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 import re
 import textwrap
@@ -39,8 +40,9 @@ EXTRA = {"distribute": "alloc t: f32[n] @workspace", "merge": "alloc t: f32[n] @
 
 
 def example(name: str) -> tuple[str, str, str]:
-    doc = importlib.import_module(f"{primitives.__name__}.{name}").__dict__[name].__doc__
-    found = re.search(r"Before:\n\n(.*?)\n\n {4}After `(.*?)`:\n\n(.*?)(\n\n {4}\S|\Z)", doc, re.S)
+    doc = inspect.getdoc(importlib.import_module(f"{primitives.__name__}.{name}").__dict__[name])
+    assert doc is not None
+    found = re.search(r"Before:\n\n(.*?)\n\nAfter `(.*?)`:\n\n(.*?)(\n\n\S|\Z)", doc, re.S)
     assert found, f"{name} has no example"
     before, call, after = found.group(1, 2, 3)
     return textwrap.dedent(before), call, textwrap.dedent(after)
