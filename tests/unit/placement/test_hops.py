@@ -69,3 +69,18 @@ def test_what_two_devices_see_is_in_a_memory_of_both(size, fits):
     with pytest.raises(CompileError) as failure:
         explained(program, machine, "neg=dsp", "exp=mx")
     assert failure.value.ids == ("placement.over-capacity",)
+
+
+@pytest.mark.parametrize(("size", "fits"), [(24 << 10, False), (64 << 10, True)])
+def test_what_others_see_elsewhere_is_copied(size, fits):
+    """The cpu reads in ram what dsp made, so mx, which reaches the fast memory alone, has a copy there."""
+    pools = [replace(m, kind=PoolKind.STATIC, bytes=size) if m.name == "fast" else m for m in SHARED.memories]
+    machine = replace(SHARED, memories=tuple(pools), coherent=COHERENT)
+    program = read("fn main(x: Tensor[64, 64, f32]) { let a = neg(x); (exp(a), sign(a)) }")
+    pins = ("neg=dsp", "exp=cpu", "sign=mx")
+    if fits:
+        assert [o.device for o in explained(program, machine, *pins).operations] == ["dsp", "cpu", "mx"]
+        return
+    with pytest.raises(CompileError) as failure:
+        explained(program, machine, *pins)
+    assert failure.value.ids == ("placement.over-capacity",)

@@ -84,7 +84,10 @@ def _values(problem: Problem, assignment: Sequence[int]) -> Iterator[Stay]:
         route, here = problem.routes[home[value]][device], problem.memory[home[value]]
         if route == ():  # it is seen where it is, so it is where both devices see it
             both = [m for m in seen.get((value, here), here) if m in problem.memory[device]]
-            seen[value, here] = tuple(both) or here
+            if both:
+                seen[value, here] = tuple(both)
+            else:  # others see it in a memory that this device does not reach: it gets a copy
+                need(value, problem.memory[device], at)
             return
         if (value, problem.memory[device]) not in spans:
             for hop in (route or ())[:-1]:
