@@ -153,10 +153,7 @@ def _q_linear_conv(node: Node) -> OnnxValue:
     spatial = node.rank(0) - 2
     if node.has(8):
         total = channel_bias(node, total, node.tensor(8), spatial)
-    scale = parameter(node, 1) * parameter(node, 4)
-    if scale.rank == 1:
-        scale = scale.along(1, node.rank(0))
-    return _rescaled(Term(node, total), scale, node).value
+    return _requantized(Term(node, total), parameter(node, 1) * parameter(node, 4), 1, node).value
 
 
 def _q_linear_matmul(node: Node) -> OnnxValue:
@@ -164,14 +161,28 @@ def _q_linear_matmul(node: Node) -> OnnxValue:
     a, b = node.tensor(0), node.tensor(3)
     zeros = (parameter(node, 2).expr, parameter(node, 5).expr)
     total = node.emit("matmul_integer", a, b, *zeros)
-    left, right = parameter(node, 1), parameter(node, 4)
-    if left.rank == 1:
-        left = left.reshape(left.shape[0], 1)
-    return _rescaled(Term(node, total), left * right, node).value
+    left, right, product = parameter(node, 1), parameter(node, 4), Term(node, total)
+    if left.rank == 0 or product.rank < 2:
+        return _requantized(product, left * right, -1, node).value
+    if right.rank == 0:
+        return _requantized(product, left * right, -2, node).value
+    return _rescaled(product, left.reshape(left.shape[0], 1) * right, node).value
+
+
+def _requantized(total: Term, scale: Term, axis: int, node: Node) -> Term:
+    """Return a product in i32 as a quantized value of scale input 6 and zero point input 7.
+
+    `scale` is that of the product: one, or one for each index of an axis.
+    """
+    zero, made = node.array(7), parameter(node, 7)
+    if zero is None or zero.size != 1 or parameter(node, 6).rank or made.dtype not in NARROW:
+        return _rescaled(total, scale.along(axis % total.rank, total.rank) if scale.rank else scale, node)
+    ratio = scale.cast(dt.F32) / parameter(node, 6).cast(dt.F32)
+    return total.op("requantize", ratio, dtype=made.dtype, zero=int(zero.reshape(())), axis=axis)
 
 
 def _rescaled(total: Term, scale: Term, node: Node) -> Term:
-    """Return a product in i32 as a quantized value of scale input 6 and zero point input 7."""
+    """Do the same in floats, where a factor is no vector along an axis or the zero point is not known."""
     zero = parameter(node, 7)
     ratio = scale.cast(dt.F32) / parameter(node, 6).cast(dt.F32)
     return _saturated(total.cast(dt.F32) * ratio, zero, zero.dtype)
