@@ -20,10 +20,12 @@ from inlay.base.instrument import SILENT, Instrument
 from inlay.base.options import Layer, resolve
 from inlay.base.registry import did_you_mean, nearest
 from inlay.bytecode.container import MAGIC
+from inlay.importers.limits import ImportLimits, too_large
 from inlay.importers.onnx.external import ExternalFiles
 from inlay.importers.onnx.graph import import_model, load_model
-from inlay.importers.onnx.limits import ImportLimits
-from inlay.importers.onnx.load import model_of, too_large
+from inlay.importers.onnx.load import model_of
+from inlay.importers.tflite import graph as tflite
+from inlay.importers.tflite.schema import is_tflite
 from inlay.ir import make
 from inlay.ir.module import Module
 from inlay.ir.parser import parse_module
@@ -44,7 +46,8 @@ from inlay.runtime.extern import Extern
 from inlay.runtime.native import Mode
 from inlay.runtime.session import Executable, check_threads, executable_of
 
-_SUFFIXES = (".onnx", ".inl")
+_SUFFIXES = (".onnx", ".tflite", ".inl")
+_OF_TFLITE = ("max_file_bytes", "max_nodes")
 
 Source: TypeAlias = (
     str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | IO[str] | onnx.ModelProto
@@ -63,13 +66,13 @@ def load(
     """Return the program in a file, in bytes or in a model.
 
     Args:
-        source: a path of an ONNX model (`.onnx`) or of the text form of a program (`.inl`); the
-            bytes of a model, or an `onnx.ModelProto`; or an open file, which is a model where it
-            gives bytes and a program where it gives text.
+        source: a path of an ONNX model (`.onnx`), of a TFLite model (`.tflite`) or of the text form of
+            a program (`.inl`); the bytes of a model, or an `onnx.ModelProto`; or an open file, which is
+            a model where it gives bytes and a program where it gives text.
         externs: operators of your own that the program may use (`inlay.extern`).
         folder: where data is that a model given without a path keeps outside of it.
         instrument: where times go.
-        limits: how large a model may be; see `inlay.importers.onnx.limits.ImportLimits`.
+        limits: how large a model may be; see `inlay.importers.limits.ImportLimits`.
 
     Raises:
         CompileError: `extern.*`, `load.missing`, `load.unknown-format`, `load.not-text`, and what
@@ -90,13 +93,20 @@ def load(
             case Path() as file if file.suffix.lower() == ".onnx":
                 module = load_model(file, operators, settings)
                 return replace(module, sources=(str(file), *module.sources))
+            case Path() as file if file.suffix.lower() == ".tflite":
+                _check_limits(_without(limits, *_OF_TFLITE), f"{file} is a TFLite model")
+                module = tflite.load_model(file, operators, settings)
+                return replace(module, sources=(str(file),))
             case Path() as file:
                 _check_limits(limits, f"{file} is the text of a program")
                 module = _parsed(text_of(file), operators, str(file))
                 return replace(module, sources=(str(file),))
             case str() as text:
-                _check_limits({k: v for k, v in limits.items() if k != "max_file_bytes"}, "it is text")
+                _check_limits(_without(limits, "max_file_bytes"), "it is text")
                 return _parsed(text, operators, "text")
+            case bytes() as content if is_tflite(content):
+                _check_limits(_without(limits, *_OF_TFLITE), "it is a TFLite model")
+                return tflite.import_bytes(content, operators, settings)
             case content:
                 files = ExternalFiles(() if folder is None else (Path(folder).resolve(),))
                 model = model_of(content, "the model")
@@ -130,6 +140,10 @@ def _content(source: Source, limits: ImportLimits) -> Path | str | bytes | onnx.
     if isinstance(found, bytes) and found.startswith(MAGIC):
         raise _executable("an executable")
     return found
+
+
+def _without(limits: Mapping[str, int], *names: str) -> dict[str, int]:
+    return {k: v for k, v in limits.items() if k not in names}
 
 
 def _check_limits(limits: Mapping[str, int], why: str) -> None:

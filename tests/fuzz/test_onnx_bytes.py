@@ -11,8 +11,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from inlay.base.diagnostics import CompileError, InternalError
+from inlay.importers.limits import DEFAULT_LIMITS, ImportLimits
 from inlay.importers.onnx.graph import import_model
-from inlay.importers.onnx.limits import DEFAULT_LIMITS, ImportLimits
 from inlay.importers.onnx.load import parse_model
 from inlay.ops.table import table
 from tests.fuzz.targets import MANY, damaged

@@ -12,7 +12,7 @@ from inlay.base.instrument import Instrument
 from inlay.base.options import arguments_layer, environment, resolve
 from inlay.base.registry import suggestion
 from inlay.cli._externs import externs_in
-from inlay.importers.onnx.limits import ImportLimits
+from inlay.importers.limits import ImportLimits
 from inlay.pipeline.compile import Compilation
 from inlay.pipeline.options import CompileOptions, PlaceOptions
 

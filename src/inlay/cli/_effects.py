@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from inlay.base.diagnostics import Collector
 from inlay.cli._usage import UsageError
-from inlay.importers.onnx.limits import ImportLimits
+from inlay.importers.limits import ImportLimits
 from inlay.pipeline.options import CompileOptions
 
 COMPILING = (*(f.name for f in fields(CompileOptions)), "timings")

@@ -30,7 +30,7 @@ from inlay.cli._files import files_read
 from inlay.cli._numbers import MOST, integer
 from inlay.cli._progress import watched
 from inlay.cli._sizes import elements, guess, run_fitting, shape_of
-from inlay.importers.onnx.limits import ImportLimits
+from inlay.importers.limits import ImportLimits
 from inlay.pipeline.options import CompileOptions
 from inlay.runtime.native import MODES, MOST_THREADS, Settings
 from inlay.runtime.session import Executable, executable_of, load_executable, usable_processors
@@ -53,7 +53,7 @@ class Loaded:
     sources: Sequence[str] = ()
 
 
-MODEL = "a model (.onnx), a program (.inl) or an executable (.inlay)"
+MODEL = "a model (.onnx, .tflite), a program (.inl) or an executable (.inlay)"
 
 
 def add_model_arguments(

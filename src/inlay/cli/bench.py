@@ -29,7 +29,7 @@ from inlay.cli._files import check_outputs
 from inlay.cli._model import add_input_arguments, add_model_arguments, inputs_of, prepare, run_once
 from inlay.cli._numbers import integer, number
 from inlay.cli._progress import ticking
-from inlay.importers.onnx.limits import ImportLimits
+from inlay.importers.limits import ImportLimits
 from inlay.ir.module import Module
 
 PEERS = ("onnxruntime",)

@@ -22,7 +22,7 @@ from inlay.cli._progress import watched
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    add_model_arguments(parser, meaning="a model (.onnx) or a program (.inl)", runs=False)
+    add_model_arguments(parser, meaning="a model (.onnx, .tflite) or a program (.inl)", runs=False)
     parser.add_argument("-o", "--output", type=Path, required=True, help="the file to write")
     parser.add_argument("--kernels", action="store_true", help="list every kernel")
 

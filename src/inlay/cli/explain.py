@@ -23,7 +23,7 @@ from inlay.runtime.native import MOST_THREADS
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="a model (.onnx) or a program (.inl)")
+    parser.add_argument("model", type=Path, help="a model (.onnx, .tflite) or a program (.inl)")
     add_extern_argument(parser)
     parser.add_argument(
         "--view",

@@ -43,7 +43,7 @@ _HINTS = {
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, help="a program (.inl) or a model (.onnx)")
+    parser.add_argument("file", type=Path, help="a program (.inl) or a model (.onnx, .tflite)")
     parser.add_argument("--passes", default="", metavar="A,B,C", help="passes, in order")
     add_extern_argument(parser)
     parser.add_argument("--board", default="host", help="the machine that passes plan for")

@@ -215,7 +215,7 @@ def _divided(p: te.ScalarValue, distance: te.ScalarValue, rounding: Rounding) ->
 # --------------------------------------------------------------------------- samples
 
 
-def quantized_multiplier(factors: Sequence[float], bits: int = 31) -> tuple[Array, Array]:
+def quantized_multiplier(factors: float | Sequence[float] | Array, bits: int = 31) -> tuple[Array, Array]:
     """Return multipliers and shifts of positive factors: fractions from a half to one, and exponents.
 
     As TFLite prepares them: the fraction rounded to `bits`, one that became 1 halved.

@@ -16,8 +16,8 @@ from inlay.arith.dtype import I64
 from inlay.arith.expr import Int, Sym
 from inlay.base.diagnostics import RunError, error, unsupported
 from inlay.base.span import Span
+from inlay.importers.limits import MAX_DIM, MAX_RANK
 from inlay.importers.onnx.broadcast import stretched
-from inlay.importers.onnx.limits import MAX_DIM, MAX_RANK
 from inlay.importers.onnx.values import MAX_KNOWN
 from inlay.ir import make
 from inlay.ir.builder import Builder

@@ -23,11 +23,11 @@ import onnx
 
 from inlay.base.diagnostics import Collector, CompileError, UnsupportedError, error, unsupported
 from inlay.base.span import Span
+from inlay.importers.limits import DEFAULT_LIMITS, ImportLimits
 from inlay.importers.onnx import checked, contrib, externs, load, schemas, table
 from inlay.importers.onnx.emit import Emitter
 from inlay.importers.onnx.external import ExternalFiles
 from inlay.importers.onnx.inputs import InputTypes
-from inlay.importers.onnx.limits import DEFAULT_LIMITS, ImportLimits
 from inlay.importers.onnx.node import Node, describe
 from inlay.importers.onnx.protos import (
     dim_name,

@@ -16,8 +16,8 @@ import onnx
 from inlay.arith.expr import Int, Sym, fresh, lit, to_int
 from inlay.base.diagnostics import error, unsupported
 from inlay.base.span import Span
+from inlay.importers.limits import MAX_DIM, MAX_RANK
 from inlay.importers.onnx import load
-from inlay.importers.onnx.limits import MAX_DIM, MAX_RANK
 from inlay.importers.onnx.protos import dim_name
 from inlay.importers.onnx.structure import list_of, option_of, some_tensor
 from inlay.ir.existentials import pack

@@ -18,9 +18,9 @@ from inlay.arith import dtype as dt
 from inlay.arith.dtype import DType
 from inlay.base.diagnostics import InlayError, error
 from inlay.base.metadata import Metadata
-from inlay.base.span import NO_SPAN, Span
+from inlay.base.span import Span
+from inlay.importers.limits import DEFAULT_LIMITS, MAX_DIM, MAX_RANK, ImportLimits, too_large
 from inlay.importers.onnx.external import ExternalFiles
-from inlay.importers.onnx.limits import DEFAULT_LIMITS, MAX_DIM, MAX_RANK, ImportLimits
 
 _DTYPES: dict[int, DType] = {
     TensorProto.FLOAT: dt.F32,
@@ -95,16 +95,6 @@ def read_model(path: Path, limits: ImportLimits = DEFAULT_LIMITS) -> onnx.ModelP
     if len(data) > limits.max_file_bytes:
         raise too_large(f"'{path}' has", limits.max_file_bytes, "bytes", "max_file_bytes")
     return parse_model(data, str(path))
-
-
-def too_large(what: str, most: int, unit: str, name: str, span: Span = NO_SPAN) -> InlayError:
-    """Return the error `import.too-large` for what is beyond a limit."""
-    return error(
-        "import.too-large",
-        f"{what} more than {most} {unit}",
-        span=span,
-        hint=f"if you trust the model, raise the limit {name}",
-    )
 
 
 def check_nodes(model: onnx.ModelProto, limits: ImportLimits) -> None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inlay.base.diagnostics import InlayError, error
 from inlay.base.options import option
+from inlay.base.span import NO_SPAN, Span
 
 MAX_DIM = 2**47
 """A dimension beyond this is damage, not a tensor: no machine addresses its bytes."""
@@ -32,3 +34,13 @@ class ImportLimits:
 
 DEFAULT_LIMITS = ImportLimits()
 """What holds where nobody says otherwise."""
+
+
+def too_large(what: str, most: int, unit: str, name: str, span: Span = NO_SPAN) -> InlayError:
+    """Return the error `import.too-large` for what is beyond a limit."""
+    return error(
+        "import.too-large",
+        f"{what} more than {most} {unit}",
+        span=span,
+        hint=f"if you trust the model, raise the limit {name}",
+    )

@@ -1,0 +1,136 @@
+"""Functions of fixed-point numbers as the reference kernels compute them: exponentials, reciprocals.
+
+A number with `n` integer bits is an i32 in units of `2**(n - 31)`. Products are doubling high halves with
+ties rounded up; sums wrap. What depends on 8-bit inputs alone is tabulated here in Python's integers; what
+depends on sums is emitted as operations (`emitted_reciprocal`).
+
+Source: gemmlowp, fixedpoint.h (the algorithms; exp and 1/(1+x) by Taylor and Newton steps).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from inlay.arith.dtype import I32, I64
+from inlay.importers.tflite.integers import high_product, multipliers
+from inlay.importers.tflite.node import Node
+from inlay.ir.expr import Expr
+
+_MAX, _MIN = 2**31 - 1, -(2**31)
+_EXP_EIGHTH, _THIRD = 1895147668, 715827883
+_EXP_POWERS = (
+    (-2, 1672461947),
+    (-1, 1302514674),
+    (0, 790015084),
+    (1, 290630308),
+    (2, 39332535),
+    (3, 720401),
+    (4, 242),
+)  # exp(-2**k)
+_48_OVER_17, _NEG_32_OVER_17 = 1515870810, -1010580540
+
+
+def _clamped(x: int) -> int:
+    return min(max(x, _MIN), _MAX)
+
+
+def high_half(a: int, b: int) -> int:
+    """Return `a * b / 2**31` with ties up, saturated."""
+    return _clamped((a * b + (1 << 30)) >> 31)
+
+
+def divided_by_power(x: int, exponent: int) -> int:
+    """Return `x / 2**exponent` with ties away from zero."""
+    half = (1 << exponent) >> 1
+    return (x + half) >> exponent if x >= 0 else -((-x + half) >> exponent)
+
+
+def _exp_of_quarter(a: int) -> int:
+    """Return exp of a number without integer bits from -1/4 up to 0."""
+    x = a + (1 << 28)
+    x2 = high_half(x, x)
+    x3, x4 = high_half(x2, x), high_half(x2, x2)
+    tail = divided_by_power(high_half(divided_by_power(x4, 2) + x3, _THIRD) + x2, 1)
+    return _clamped(_EXP_EIGHTH + high_half(_EXP_EIGHTH, x + tail))
+
+
+def exp_of_negative(a: int, integer_bits: int) -> int:
+    """Return exp of a number that is not positive, without integer bits. Requires at most 5 integer bits."""
+    if a == 0:
+        return _MAX
+    fraction = 31 - integer_bits
+    quarter = 1 << (fraction - 2)
+    rest = (a & (quarter - 1)) - quarter
+    result = _exp_of_quarter(_clamped(rest << integer_bits))
+    for power, factor in _EXP_POWERS:
+        if power < integer_bits and (rest - a) & (1 << (fraction + power)):
+            result = high_half(result, factor)
+    return result
+
+
+def one_over_one_plus(a: int) -> int:
+    """Return 1 / (1 + a) for a number from 0 to 1 without integer bits: Newton's steps with two bits."""
+    total = a + _MAX
+    half = (total + 1) // 2 if total >= 0 else -((-total + 1) // 2)
+    x = _48_OVER_17 + high_half(half, _NEG_32_OVER_17)
+    for _ in range(3):
+        x += _clamped(high_half(x, (1 << 29) - high_half(half, x)) << 2)
+    return _clamped(x << 1)
+
+
+def softmax_tables(scale: float, beta: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return for the distance of an input from the greatest one, 0 to 255: the exponential, and as summed.
+
+    Exponentials have no integer bits, what is summed 12. Both are 0 where the reference leaves an input out.
+    """
+    factor = min(beta * scale * (1 << 26), 2**31 - 1.0)
+    fraction, shift = multipliers(factor)
+    m, left = int(fraction), int(shift)
+    radius = math.floor(31 * (1 << 26) / (1 << left)) if left >= 0 else 255
+    table = np.zeros(256, np.int32)
+    for distance in range(256):
+        if distance <= radius:
+            table[distance] = exp_of_negative(high_half(-distance << max(left, 0), m), 5)
+    summed = np.array([divided_by_power(int(e), 12) for e in table], np.int32)
+    return table, summed
+
+
+def emitted_reciprocal(node: Node, total: Expr) -> tuple[Expr, Expr]:
+    """Emit the reciprocal of positive sums with 12 integer bits.
+
+    Returns:
+        the reciprocal of the sum scaled to 1 to 2, without integer bits; by how many bits the sum exceeds it.
+    """
+
+    def const(value: int) -> np.ndarray:
+        return np.asarray(value, np.int32)
+
+    wide = node.cast(total, I64)
+    exponent: Expr | None = None
+    for step in (16, 8, 4, 2, 1):
+        is_high = node.op("greater_equal", wide, np.asarray(1 << step, np.int64))
+        bits = node.op("mul", node.cast(is_high, I64), np.asarray(step, np.int64))
+        wide = node.op("shift_right", wide, bits)
+        exponent = bits if exponent is None else node.op("add", exponent, bits)
+    assert exponent is not None
+    # The highest bit is number `exponent`, so there are `31 - exponent` zeros before it.
+    headroom = node.op("sub", np.asarray(31, np.int64), exponent)
+    shifted = node.op("shift_left", node.cast(total, I64), headroom)
+    a = node.cast(node.op("sub", shifted, np.asarray(1 << 31, np.int64)), I32)
+    doubled = node.op("add", node.cast(a, I64), np.asarray(_MAX + 1, np.int64))  # never negative
+    half = node.cast(node.op("shift_right", doubled, np.asarray(1, np.int64)), I32)
+    x = node.op("add", high_product(node, half, const(_NEG_32_OVER_17)), const(_48_OVER_17))
+    for _ in range(3):
+        gap = node.op("sub", const(1 << 29), high_product(node, half, x))
+        more = node.op("shift_left", node.cast(high_product(node, x, gap), I64), np.asarray(2, np.int64))
+        x = node.op("add", x, _saturated(node, more))
+    twice = node.op("shift_left", node.cast(x, I64), np.asarray(1, np.int64))
+    over = node.op("sub", np.asarray(12, np.int64), headroom)
+    return _saturated(node, twice), over
+
+
+def _saturated(node: Node, e: Expr) -> Expr:
+    low, high = np.asarray(_MIN, np.int64), np.asarray(_MAX, np.int64)
+    return node.cast(node.op("minimum", node.op("maximum", e, low), high), I32)

@@ -1,0 +1,94 @@
+"""The arithmetic of TFLite's integer operators: factors as multipliers, ends of activations, requantization.
+
+Sources: TFLite's 8-bit quantization specification, and what its reference kernels prepare: factors are
+computed in f64 from scales in f32, fractions are rounded to 31 bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from inlay.arith.dtype import I32, I64
+from inlay.importers.tflite.node import Node
+from inlay.importers.tflite.schema import TensorRecord
+from inlay.ir.expr import Expr
+from inlay.ops.requantization import Rounding, quantized_multiplier
+
+_LOWEST_SHIFT = -31
+NONE, RELU, RELU_N1_TO_1, RELU6 = range(4)
+_ENDS: dict[int, tuple[float | None, float | None]] = {
+    NONE: (None, None),
+    RELU: (0.0, None),
+    RELU_N1_TO_1: (-1.0, 1.0),
+    RELU6: (0.0, 6.0),
+}
+
+
+def ends_of_reals(node: Node, activation: int) -> tuple[float | None, float | None]:
+    """Return what a fused activation clamps floats to."""
+    if activation not in _ENDS:
+        raise node.unsupported(f"has the activation {activation}")
+    return _ENDS[activation]
+
+
+def ends_of_integers(node: Node, activation: int, t: TensorRecord) -> tuple[int, int]:
+    """Return what a fused activation clamps the integers of a tensor to."""
+    low, high = ends_of_reals(node, activation)
+    info = np.iinfo(t.dtype.numpy)
+    scale, zero = node.scale(t), node.zero(t)
+
+    def quantized(real: float) -> int:
+        quotient = float(np.float32(real) / scale)
+        return zero + int(np.floor(abs(quotient) + 0.5) * np.sign(quotient))
+
+    least = int(info.min) if low is None else max(int(info.min), quantized(low))
+    return least, int(info.max) if high is None else min(int(info.max), quantized(high))
+
+
+def activated(node: Node, e: Expr, activation: int) -> Expr:
+    """Clamp floats as a fused activation does."""
+    low, high = ends_of_reals(node, activation)
+    if low is not None:
+        e = node.op("maximum", e, np.asarray(low, np.float32))
+    return e if high is None else node.op("minimum", e, np.asarray(high, np.float32))
+
+
+def multipliers(factors: float | np.ndarray, bits: int = 31) -> tuple[np.ndarray, np.ndarray]:
+    """Return multipliers and shifts of positive factors; one that is too small to matter is 0."""
+    m, s = quantized_multiplier(factors, bits)
+    gone = s < _LOWEST_SHIFT
+    return np.where(gone, 0, m).astype(np.int32), np.where(gone, 0, s).astype(np.int32)
+
+
+def requantize(
+    node: Node, e: Expr, factors: float | np.ndarray, t: TensorRecord, activation: int, axis: int = -1
+) -> Expr:
+    """Return sums as the integers of a tensor: scaled, with its zero point, clamped by an activation."""
+    low, high = ends_of_integers(node, activation, t)
+    m, s = multipliers(factors)
+    return node.op(
+        "requantize",
+        e,
+        m,
+        s,
+        dtype=t.dtype,
+        zero=node.zero(t),
+        low=low,
+        high=high,
+        rounding=Rounding.TFLITE,
+        axis=axis,
+    )
+
+
+def scaled(node: Node, e: Expr, factor: float) -> Expr:
+    """Return i32 times a factor, in i32."""
+    m, s = multipliers(factor)
+    return node.op("requantize", e, m, s, dtype=I32, rounding=Rounding.TFLITE, axis=0)
+
+
+def high_product(node: Node, a: Expr, b: Expr | np.ndarray) -> Expr:
+    """Return the doubling high half of products of i32: `a * b / 2**31`, ties up."""
+    wide_b = b.astype(np.int64) if isinstance(b, np.ndarray) else node.cast(b, I64)
+    product = node.op("mul", node.cast(a, I64), wide_b)
+    rounded = node.op("add", product, np.asarray(1 << 30, np.int64))
+    return node.cast(node.op("shift_right", rounded, np.asarray(31, np.int64)), I32)

@@ -1,0 +1,318 @@
+"""What a TFLite file says, as plain records, with everything checked that later steps lean on.
+
+The format is a flatbuffer: offsets into the file, which nobody has checked. Numbers of records are held
+against the size of the file before anything is read, and what reading damaged bytes raises becomes one error.
+The generated accessors come from the package `tflite`.
+
+Source: schema.fbs of TensorFlow Lite, version 3.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import math
+import struct
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from inlay.arith.dtype import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
+from inlay.base.diagnostics import InlayError, error, unsupported
+from inlay.importers.limits import ImportLimits, too_large
+
+IDENTIFIER = b"TFL3"
+_MOST_AXES = 16
+_DTYPES: dict[int, DType] = {
+    0: F32,
+    1: F16,
+    2: I32,
+    3: U8,
+    4: I64,
+    6: BOOL,
+    7: I16,
+    9: I8,
+    10: F64,
+    12: U64,
+    15: U32,
+    16: U16,
+}  # numbers of TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """What integers stand for: `(q - zero) * scale`, one pair, or one for each index of an axis."""
+
+    scales: np.ndarray
+    zeros: np.ndarray
+    axis: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRecord:
+    """A tensor of a graph.
+
+    Attributes:
+        name: as the file has it; "" for none.
+        dtype: of the elements.
+        shape: -1 where a size is known at run time only.
+        data: of a constant.
+        quantization: None where the numbers are what they are.
+        is_variable: whether it keeps its value from run to run.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    data: np.ndarray | None
+    quantization: Quantization | None
+    is_variable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRecord:
+    """An operator of a graph: its name, and tensors by index; -1 for an input that is left out."""
+
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    raw: Any = field(repr=False)
+
+    def options(self, table: str, *fields: str) -> tuple[Any, ...]:
+        """Return fields of the table of options of an operator.
+
+        Args:
+            table: as the schema calls it.
+            fields: as the schema calls them, in camel case; a vector becomes a tuple.
+
+        Raises:
+            CompileError: `import.not-tflite`.
+        """
+        tflite = _package()
+        with reading():
+            if self.raw.BuiltinOptionsType() not in (0, getattr(tflite.BuiltinOptions, table)):
+                raise ValueError(f"{self.name} has other options than {table}")
+            found = self.raw.BuiltinOptions()
+            if found is None:  # of which all have their defaults
+                made = getattr(tflite, table).GetRootAs(_empty_table(), 0)
+            else:
+                made = getattr(tflite, table)()
+                made.Init(found.Bytes, found.Pos)
+            return tuple(_field(made, f) for f in fields)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRecord:
+    """A graph: tensors by index, operators in order."""
+
+    name: str
+    tensors: tuple[TensorRecord, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    operators: tuple[OperatorRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRecord:
+    """A model: its graphs, of which the first is the program."""
+
+    description: str
+    graphs: tuple[GraphRecord, ...]
+
+
+@contextlib.contextmanager
+def reading() -> Generator[None, None, None]:
+    """Turn what reading a damaged file raises into an error.
+
+    Raises:
+        CompileError: `import.not-tflite`.
+    """
+    try:
+        yield
+    except InlayError:
+        raise
+    except (
+        struct.error,
+        IndexError,
+        ValueError,
+        TypeError,
+        OverflowError,
+        AttributeError,
+        MemoryError,
+    ) as fault:
+        raise damaged(str(fault) or type(fault).__name__) from fault
+
+
+def damaged(why: str) -> InlayError:
+    """Return the error for a file that is not what it has to be."""
+    return error(
+        "import.not-tflite",
+        f"the file is no TFLite model, or damaged: {why}",
+        hint="check that it is complete, or convert the model again",
+    )
+
+
+def is_tflite(content: bytes) -> bool:
+    """Whether bytes begin as a TFLite model."""
+    return content[4:8] == IDENTIFIER
+
+
+def read_model(content: bytes) -> ModelRecord:
+    """Return what a file says. Cost: linear in the file; constants are views of it.
+
+    Raises:
+        CompileError: `import.not-tflite`, `import.dtype`.
+        UnsupportedError: `import.missing-package` without the package `tflite`.
+    """
+    tflite = _package()
+    if not is_tflite(content):
+        raise damaged("it does not begin as one")
+    with reading():
+        return _Reader(content, tflite, tflite.Model.GetRootAs(content, 0)).model()
+
+
+class _Reader:
+    """Reads one file."""
+
+    def __init__(self, content: bytes, tflite: Any, root: Any) -> None:
+        self._size = len(content)
+        self._root = root
+        self._names: dict[int, str] = {
+            v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)
+        }
+        self._codes = [self._code(root.OperatorCodes(i)) for i in self._counted(root.OperatorCodesLength())]
+        self._buffers = self._counted(root.BuffersLength())
+
+    def _counted(self, count: int, each: int = 4) -> range:
+        """Return the indices of a vector whose elements the file can hold."""
+        if not 0 <= count <= self._size // each:
+            raise ValueError(f"a list of {count} elements in a file of {self._size} bytes")
+        return range(count)
+
+    def _code(self, code: Any) -> str:
+        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        name = self._names.get(number, f"operator {number}")
+        return _text(code.CustomCode()) or "CUSTOM" if name == "CUSTOM" else name
+
+    def model(self) -> ModelRecord:
+        graphs = [self._graph(self._root.Subgraphs(i)) for i in self._counted(self._root.SubgraphsLength())]
+        if not graphs:
+            raise ValueError("it has no graph")
+        return ModelRecord(_text(self._root.Description()), tuple(graphs))
+
+    def _graph(self, graph: Any) -> GraphRecord:
+        tensors = tuple(self._tensor(graph.Tensors(i)) for i in self._counted(graph.TensorsLength()))
+        here = range(len(tensors))
+        inputs = tuple(self._at(graph.Inputs(i), here) for i in self._counted(graph.InputsLength()))
+        outputs = tuple(self._at(graph.Outputs(i), here) for i in self._counted(graph.OutputsLength()))
+        operators = [self._operator(graph.Operators(i), here) for i in self._counted(graph.OperatorsLength())]
+        return GraphRecord(_text(graph.Name()), tensors, inputs, outputs, tuple(operators))
+
+    @staticmethod
+    def _at(index: int, places: range) -> int:
+        if index not in places:
+            raise ValueError(f"tensor {index} of {len(places)}")
+        return int(index)
+
+    def _operator(self, o: Any, tensors: range) -> OperatorRecord:
+        inputs = [o.Inputs(i) for i in self._counted(o.InputsLength())]
+        outputs = [self._at(o.Outputs(i), tensors) for i in self._counted(o.OutputsLength())]
+        known = tuple(int(i) if i == -1 else self._at(i, tensors) for i in inputs)
+        return OperatorRecord(self._codes[o.OpcodeIndex()], known, tuple(outputs), o)
+
+    def _tensor(self, t: Any) -> TensorRecord:
+        name, number = _text(t.Name()), t.Type()
+        if number not in _DTYPES:
+            raise unsupported("import.dtype", f"tensor '{name}' has the element type {number} of TFLite")
+        dtype = _DTYPES[number]
+        shape = tuple(int(t.Shape(i)) for i in self._counted(t.ShapeLength()))
+        signature = tuple(int(t.ShapeSignature(i)) for i in self._counted(t.ShapeSignatureLength()))
+        if len(shape) > _MOST_AXES or any(d < 0 for d in shape):
+            raise ValueError(f"tensor '{name}' has the shape {shape}")
+        data = self._data(t.Buffer(), dtype, shape, name)
+        if data is None and len(signature) == len(shape):
+            shape = tuple(-1 if s < 0 else d for s, d in zip(signature, shape, strict=True))
+        return TensorRecord(
+            name, dtype, shape, data, self._quantization(t, shape, name), bool(t.IsVariable())
+        )
+
+    def _data(self, number: int, dtype: DType, shape: Sequence[int], name: str) -> np.ndarray | None:
+        if number not in self._buffers:
+            raise ValueError(f"buffer {number} of {len(self._buffers)}")
+        buffer = self._root.Buffers(number)
+        if number == 0 or (buffer.DataLength() == 0 and 0 not in shape):
+            return None
+        self._counted(buffer.DataLength(), 1)
+        content = buffer.DataAsNumpy().tobytes() if buffer.DataLength() else b""
+        needed = math.prod(shape) * np.dtype(dtype.numpy).itemsize
+        if len(content) != needed:
+            raise ValueError(
+                f"tensor '{name}' of shape {tuple(shape)} has {len(content)} bytes, not {needed}"
+            )
+        return np.frombuffer(content, dtype.numpy).reshape(shape)
+
+    def _quantization(self, t: Any, shape: Sequence[int], name: str) -> Quantization | None:
+        q = t.Quantization()
+        if q is None or q.ScaleLength() == 0:
+            return None
+        scales = np.array([q.Scale(i) for i in self._counted(q.ScaleLength())], np.float32)
+        zeros = np.array([q.ZeroPoint(i) for i in self._counted(q.ZeroPointLength())], np.int64)
+        zeros = np.zeros(len(scales), np.int64) if not len(zeros) else np.broadcast_to(zeros, scales.shape)
+        axis = int(q.QuantizedDimension())
+        if not np.all(np.isfinite(scales) & (scales > 0)):
+            raise ValueError(f"tensor '{name}' has a scale that is not positive")
+        if len(scales) > 1 and (axis not in range(len(shape)) or shape[axis] != len(scales)):
+            raise ValueError(f"tensor '{name}' has {len(scales)} scales along axis {axis} of {tuple(shape)}")
+        return Quantization(scales, zeros, axis)
+
+
+def _package(name: str = "tflite") -> Any:
+    """Return a package that reads the format.
+
+    Raises:
+        UnsupportedError: `import.missing-package`.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as missing:
+        raise unsupported(
+            "import.missing-package",
+            f"reading TFLite models takes the package '{name}', which is not installed",
+            hint="pip install 'inlay-compiler[tflite]'",
+        ) from missing
+
+
+def _empty_table() -> bytes:
+    flatbuffers = _package("flatbuffers")
+    builder = flatbuffers.Builder(16)
+    builder.StartObject(0)
+    builder.Finish(builder.EndObject())
+    return bytes(builder.Output())
+
+
+def _field(table: Any, name: str) -> Any:
+    length = getattr(table, f"{name}Length", None)
+    if length is None:
+        return getattr(table, name)()
+    return tuple(getattr(table, name)(i) for i in range(min(length(), _MOST_AXES)))
+
+
+def _text(value: bytes | str | None) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
+
+
+def read_file(path: Path, limits: ImportLimits) -> bytes:
+    """Return the bytes of a file.
+
+    Raises:
+        CompileError: `import.unreadable`, `import.too-large`.
+    """
+    try:
+        if path.stat().st_size > limits.max_file_bytes:
+            raise too_large(f"{path} has", limits.max_file_bytes, "bytes", "max_file_bytes")
+        return path.read_bytes()
+    except OSError as fault:
+        raise error("import.unreadable", f"cannot read {path}: {fault.strerror}") from fault

@@ -1,0 +1,64 @@
+"""TFLite models give what the reference kernels give: integers to the last step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import inlay
+from inlay.interp.tensor import evaluate_entry
+from tests.data import cases
+
+pytest.importorskip("tflite", reason="the package 'tflite' is not installed")
+CASES = {c.id: c for c in cases("tflite")}
+SAMPLE = ("mlperf_kws_int8", "tflm_hello_float", "tflm_micro_speech", "tflm_mnist_lstm_float")
+IN_STEPS = ("int8", "uint8", "int16")
+
+
+def agree(case, actual, expected) -> None:
+    """Compare the outputs of a run: integers exactly, floats within the tolerance of the case."""
+    for name, value in expected.items():
+        if value.dtype.name in IN_STEPS:
+            np.testing.assert_array_equal(actual[name], value, err_msg=f"{case.id}: {name}")
+    case.check({n: actual[n] for n in expected}, expected)
+
+
+def replay(case, run, entry) -> None:
+    """Run the inputs of a case in order; variables keep their values."""
+    following = {s.name for s in entry.outputs}
+    kept = {s.name: s for s in entry.inputs if f"{s.name}:next" in following}
+    state = {n: np.zeros([int(d) for d in s.shape], np.float32) for n, s in kept.items()}
+    for one in case.runs():
+        found = run({**one.inputs, **state})
+        agree(case, found, one.outputs)
+        state = {n: np.asarray(found[f"{n}:next"]) for n in state}
+
+
+@pytest.mark.llvm
+@pytest.mark.parametrize(
+    "name", [n if n in SAMPLE else pytest.param(n, marks=pytest.mark.slow) for n in CASES]
+)
+def test_compiled(name: str):
+    case = CASES[name]
+    executable = inlay.compile(inlay.load(case.model), threads=1)
+    replay(case, executable.run, executable.entries[0])
+
+
+def test_a_session_keeps_the_variables():
+    case = CASES["tflm_mnist_lstm_float"]
+    executable = inlay.compile(inlay.load(case.model), threads=1)
+    entry = executable.entries[0]
+    kept = {s.name: s for s in entry.inputs if f"{s.name}:next" in {o.name for o in entry.outputs}}
+    start = {n: np.zeros([int(d) for d in s.shape], np.float32) for n, s in kept.items()}
+    session = executable.session({f"{n}:next": n for n in kept}, start)
+    for one in case.runs():
+        agree(case, session.run(one.inputs), one.outputs)
+
+
+def test_bytes_are_what_a_file_is():
+    case = CASES["tflm_hello_int8"]
+    module = inlay.load(Path(case.model).read_bytes())
+    found = evaluate_entry(module, case.runs()[0].inputs)
+    agree(case, found, case.runs()[0].outputs)
