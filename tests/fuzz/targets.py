@@ -31,12 +31,13 @@ from inlay.bytecode.program import Entry
 from inlay.bytecode.spec import TensorSpec
 from inlay.importers.onnx.graph import import_model
 from inlay.importers.onnx.load import parse_model
+from inlay.importers.tflite.graph import import_bytes
 from inlay.ir.module import Module
 from inlay.ir.parser import parse_module
 from inlay.ir.prelude import prelude, with_prelude
 from inlay.ops.table import table
 from inlay.runtime.session import executable_of
-from tests.data import REPOSITORY
+from tests.data import REPOSITORY, find_data
 from tests.fuzz.against_onnxruntime import compared
 from tests.fuzz.draw_control import drawn
 from tests.fuzz.mutate_inlay import executable
@@ -207,6 +208,36 @@ def _sizes(entry: Entry) -> list[int] | None:
     return sizes
 
 
+@functools.cache
+def tflite_models() -> tuple[bytes, ...]:
+    """Return the small TFLite models of the shared data; none without it."""
+    folder = find_data()
+    paths = sorted((folder / "cases").glob("*/model.tflite")) if folder is not None else []
+    return tuple(p.read_bytes() for p in paths if p.stat().st_size < 80_000)
+
+
+FIELDS = (b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\0\0\0\0", b"\1\0\0\0")
+"""What offsets and numbers of a flatbuffer are changed to."""
+
+
+def _damaged_tflite(seed: int) -> bytes:
+    """Change bytes and fields, mostly behind the weights, where the tables are; or cut the end off."""
+    random = Random(seed)
+    data = bytearray(random.choice(tflite_models()))
+    if random.random() < 0.15:
+        return bytes(data[: random.randrange(len(data))])
+    for _ in range(random.choice((1, 1, 2, 8))):
+        at = random.randrange(random.choice((0, max(0, len(data) - 12_000))), len(data))
+        new = random.choice((*FIELDS, bytes([random.randrange(256)])))
+        data[at : at + len(new)] = new
+    return bytes(data)
+
+
+def _import_tflite(data: bytes) -> str:
+    import_bytes(data, table())
+    return "ok"
+
+
 def _control(seed: int) -> bytes:
     return drawn(seed).SerializeToString()
 
@@ -306,6 +337,8 @@ def targets(driver: Path | None) -> dict[str, Target]:
         "onnx-compile": Target(".onnx", damaged, each(_compile)),
         "inl": Target(".inl", _damaged_text, each(_read_text)),
     }
+    if importlib.util.find_spec("tflite") is not None and tflite_models():
+        found["tflite"] = Target(".tflite", _damaged_tflite, each(_import_tflite))
     if importlib.util.find_spec("onnxruntime") is not None:
         found["control"] = Target("-control.onnx", _control, each(compared))
     if driver is not None:

@@ -14,7 +14,7 @@ from inlay.importers.tflite.schema import TensorRecord
 from inlay.ir.expr import Expr
 from inlay.ops.requantization import Rounding, quantized_multiplier
 
-_LOWEST_SHIFT = -31
+_LOWEST_SHIFT, _HIGHEST_SHIFT = -31, 30
 NONE, RELU, RELU_N1_TO_1, RELU6 = range(4)
 _ENDS: dict[int, tuple[float | None, float | None]] = {
     NONE: (None, None),
@@ -54,10 +54,11 @@ def activated(node: Node, e: Expr, activation: int) -> Expr:
 
 
 def multipliers(factors: float | np.ndarray, bits: int = 31) -> tuple[np.ndarray, np.ndarray]:
-    """Return multipliers and shifts of positive factors; one that is too small to matter is 0."""
+    """Return multipliers and shifts of positive factors; 0 and the most for those beyond."""
     m, s = quantized_multiplier(factors, bits)
-    gone = s < _LOWEST_SHIFT
-    return np.where(gone, 0, m).astype(np.int32), np.where(gone, 0, s).astype(np.int32)
+    gone, beyond = s < _LOWEST_SHIFT, s > _HIGHEST_SHIFT
+    m = np.where(gone, 0, np.where(beyond, (1 << bits) - 1, m))
+    return m.astype(np.int32), np.where(gone, 0, np.minimum(s, _HIGHEST_SHIFT)).astype(np.int32)
 
 
 def requantize(

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -180,9 +180,8 @@ class _Reader:
     def __init__(self, content: bytes, tflite: Any, root: Any) -> None:
         self._size = len(content)
         self._root = root
-        self._names: dict[int, str] = {
-            v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)
-        }
+        numbers = cast("dict[str, Any]", vars(tflite.BuiltinOperator))
+        self._names = {v: k for k, v in numbers.items() if isinstance(v, int)}
         self._codes = [self._code(root.OperatorCodes(i)) for i in self._counted(root.OperatorCodesLength())]
         self._buffers = self._counted(root.BuffersLength())
 
@@ -236,7 +235,7 @@ class _Reader:
         if data is None and len(signature) == len(shape):
             shape = tuple(-1 if s < 0 else d for s, d in zip(signature, shape, strict=True))
         return TensorRecord(
-            name, dtype, shape, data, self._quantization(t, shape, name), bool(t.IsVariable())
+            name, dtype, shape, data, self._quantization(t, shape, name, dtype), bool(t.IsVariable())
         )
 
     def _data(self, number: int, dtype: DType, shape: Sequence[int], name: str) -> np.ndarray | None:
@@ -254,7 +253,7 @@ class _Reader:
             )
         return np.frombuffer(content, dtype.numpy).reshape(shape)
 
-    def _quantization(self, t: Any, shape: Sequence[int], name: str) -> Quantization | None:
+    def _quantization(self, t: Any, shape: Sequence[int], name: str, dtype: DType) -> Quantization | None:
         q = t.Quantization()
         if q is None or q.ScaleLength() == 0:
             return None
@@ -264,6 +263,9 @@ class _Reader:
         axis = int(q.QuantizedDimension())
         if not np.all(np.isfinite(scales) & (scales > 0)):
             raise ValueError(f"tensor '{name}' has a scale that is not positive")
+        info = np.iinfo(dtype.numpy if dtype.is_integer else np.int64)
+        if np.any((zeros < info.min) | (zeros > info.max)):
+            raise ValueError(f"tensor '{name}' of {dtype} has a zero point beyond it")
         if len(scales) > 1 and (axis not in range(len(shape)) or shape[axis] != len(scales)):
             raise ValueError(f"tensor '{name}' has {len(scales)} scales along axis {axis} of {tuple(shape)}")
         return Quantization(scales, zeros, axis)
