@@ -154,7 +154,7 @@ def test_files_are_recognized(tmp_path, executable):
         inlay.load(tmp_path / "absent.onnx")
     assert failure.value.ids == ("load.missing",)
     with pytest.raises(inlay.CompileError) as failure:
-        inlay.load(tmp_path / "model.tflite")
+        inlay.load(tmp_path / "model.torch")
     assert failure.value.ids == ("load.unknown-format",)
     executable.save(tmp_path / "m.inlay")
     with pytest.raises(inlay.CompileError) as failure:

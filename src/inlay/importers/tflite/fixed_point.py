@@ -4,7 +4,7 @@ A number with `n` integer bits is an i32 in units of `2**(n - 31)`. Products are
 ties rounded up; sums wrap. What depends on 8-bit inputs alone is tabulated here in Python's integers; what
 depends on sums is emitted as operations (`emitted_reciprocal`).
 
-Source: gemmlowp, fixedpoint.h (the algorithms; exp and 1/(1+x) by Taylor and Newton steps).
+Source: gemmlowp, fixedpoint.h: exp by Taylor's series and a product of powers, 1/(1+x) by Newton's steps.
 """
 
 from __future__ import annotations
@@ -68,16 +68,6 @@ def exp_of_negative(a: int, integer_bits: int) -> int:
         if power < integer_bits and (rest - a) & (1 << (fraction + power)):
             result = high_half(result, factor)
     return result
-
-
-def one_over_one_plus(a: int) -> int:
-    """Return 1 / (1 + a) for a number from 0 to 1 without integer bits: Newton's steps with two bits."""
-    total = a + _MAX
-    half = (total + 1) // 2 if total >= 0 else -((-total + 1) // 2)
-    x = _48_OVER_17 + high_half(half, _NEG_32_OVER_17)
-    for _ in range(3):
-        x += _clamped(high_half(x, (1 << 29) - high_half(half, x)) << 2)
-    return _clamped(x << 1)
 
 
 def softmax_tables(scale: float, beta: float) -> tuple[np.ndarray, np.ndarray]:

@@ -182,7 +182,9 @@ class _Reader:
         self._root = root
         numbers = cast("dict[str, Any]", vars(tflite.BuiltinOperator))
         self._names = {v: k for k, v in numbers.items() if isinstance(v, int)}
-        self._codes = [self._code(root.OperatorCodes(i)) for i in self._counted(root.OperatorCodesLength())]
+        self._codes: list[str] = [
+            self._code(root.OperatorCodes(i)) for i in self._counted(root.OperatorCodesLength())
+        ]
         self._buffers = self._counted(root.BuffersLength())
 
     def _counted(self, count: int, each: int = 4) -> range:
@@ -192,7 +194,7 @@ class _Reader:
         return range(count)
 
     def _code(self, code: Any) -> str:
-        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        number = max(int(code.BuiltinCode()), int(code.DeprecatedBuiltinCode()))
         name = self._names.get(number, f"operator {number}")
         return _text(code.CustomCode()) or "CUSTOM" if name == "CUSTOM" else name
 
@@ -220,7 +222,7 @@ class _Reader:
         inputs = [o.Inputs(i) for i in self._counted(o.InputsLength())]
         outputs = [self._at(o.Outputs(i), tensors) for i in self._counted(o.OutputsLength())]
         known = tuple(int(i) if i == -1 else self._at(i, tensors) for i in inputs)
-        return OperatorRecord(self._codes[o.OpcodeIndex()], known, tuple(outputs), o)
+        return OperatorRecord(self._codes[int(o.OpcodeIndex())], known, tuple(outputs), o)
 
     def _tensor(self, t: Any) -> TensorRecord:
         name, number = _text(t.Name()), t.Type()
