@@ -107,6 +107,9 @@ static inlay_status_t check_spaces(inlay_activation_t *m, const inlay_kernel_t *
     return INLAY_OK;
 }
 
+/* The longest time that a kernel is taken to take. */
+#define MOST_NS ((int64_t)1 << 40)
+
 /* Whether the tensors have the bytes that the code may touch. The verifier does not see sizes: without
  * this, a wrong program in a file could let right code write anywhere. */
 static inlay_status_t check_sizes(inlay_activation_t *m, const inlay_kernel_t *kernel,
@@ -166,6 +169,8 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
         if (inlay_leaves_host(kernel)) inlay_command_address(m, now, tensors);
     }
     if (!inlay_formula_value(kernel->cost, now->ints, &cost)) cost = m->config.hand_off_ns;
+    if (cost < 0) cost = 0;
+    if (cost > MOST_NS) cost = MOST_NS; /* a file may say anything */
     is_short = cost < m->config.hand_off_ns;
     now->ns = cost + INLAY_COMMAND_NS;
     now->parts = is_short || inlay_leaves_host(kernel) ? 1 : m->config.parts;
@@ -179,7 +184,7 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     if (kernel->body == INLAY_BODY_CALLBACK)
         is_short = !m->config.callbacks_anywhere && !inlay_execute_starts(m);
     if (m->is_alone) is_short = 1;
-    m->issuer.work += cost;
+    if (m->issuer.work < INT64_MAX - MOST_NS) m->issuer.work += cost;
     if (!inlay_takes_tensors(kernel) && !inlay_leaves_host(kernel))
         INLAY_TRY(workspace_bytes(m, kernel, now->parts, &bytes));
     if (m->issuer.is_sequential || kernel->is_ordered) {

@@ -270,9 +270,12 @@ def _constants(module: Module, options: MemoryOptions, chooser: Chooser) -> Iter
     """Put the constants of devices into the first memory with room for them; the plan is checked."""
     parts: list[MemoryPart] = []
     for memories, sizes in _constant_sizes(module, options).items():
-        total = sum(sizes)
+        # As far apart as the strictest of the memories asks, for one of them is chosen by the sum.
+        step = max([ALIGNMENT, *(p.alignment for p in options.pools if p.name in memories)])
+        spaced = [align(size, step) for size in sizes]
+        total = sum(spaced)
         pool = chooser.take(memories, total, f"{len(sizes)} constants")
-        offsets = list(accumulate(sizes, initial=0))[:-1]
+        offsets = list(accumulate(spaced, initial=0))[:-1]
         buffers = [Buffer("a constant", 0, 1, size, pool.alignment) for size in sizes]
         wrong = violations(buffers, offsets, capacity=pool.bytes)
         assert not wrong, f"the plan of constants in {pool.name} is wrong: {wrong[:1]}"

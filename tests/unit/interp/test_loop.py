@@ -80,7 +80,7 @@ def test_extremes_propagate_nan(op: str) -> None:
 WRONG = {
     "out-of-bounds": "for i in 0..5 { y[i] = x[i] }",
     "undefined": "alloc t: f32[4] @stack for i in 0..4 { y[i] = t[i] }",
-    "race": "alloc t: f32[1] workspace for i in 0..4 parallel { t[0] = x[i] y[i] = t[0] }",
+    "race": "alloc t: f32[1] @workspace for i in 0..4 parallel { t[0] = x[i] y[i] = t[0] }",
     "assert": 'for i in 0..4 { assert x[i] < 2.0:f32, "too big" y[i] = x[i] }',
 }
 

@@ -84,3 +84,10 @@ def test_what_others_see_elsewhere_is_copied(size, fits):
     with pytest.raises(CompileError) as failure:
         explained(program, machine, *pins)
     assert failure.value.ids == ("placement.over-capacity",)
+
+
+def test_a_bound_of_arithmetic_is_no_bound_of_a_dim():
+    text = """fn main<n typical 4>(x: Tensor[n, 64, f32]) {
+      neg(slice{axes=[0]}(x, shape(0), shape(1000000000), shape(1))) }"""
+    found = explained(read(text), sized(**{"pass": 32 << 10}), "neg=far").operations
+    assert found[-1].device == "far"

@@ -83,7 +83,7 @@ def test_packed_matmul(shape: tuple, n: int, sizes: list, epilogue: str) -> None
     text = print_function(lowered)
     # A known small number of operations is not worth waking other threads.
     assert ("parallel" in text) == any(isinstance(d, Int) for d in shape)
-    assert " register" in text
+    assert " @register" in text
 
 
 def test_an_epilogue_that_broadcasts_over_an_axis_of_one_element() -> None:
@@ -212,7 +212,7 @@ def test_grouped_convolution(image: tuple, groups: int, channels: int, stride: i
     s = Schedule(f)
     contraction(s, SMALL)
     lowered = hold_law(f, s, *([(4,), (1,)] if f.dims else [()]))
-    assert " register" in print_function(lowered)
+    assert " @register" in print_function(lowered)
 
 
 def test_batches_come_first() -> None:

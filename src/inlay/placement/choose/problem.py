@@ -16,7 +16,7 @@ from dataclasses import replace
 from inlay.analysis.cost import bytes_of
 from inlay.analysis.loops import Loop, loops_of
 from inlay.arith.bounds import Range, bounds
-from inlay.arith.expr import Sym
+from inlay.arith.expr import Sym, symbols
 from inlay.arith.solve import Facts
 from inlay.ir.conform import dim_range
 from inlay.ir.expr import Const, Var
@@ -251,10 +251,16 @@ class ProblemMaker:
         return (i for i in self.instances if i.name in names and not i.sites)
 
     def _sizes_of(self, t: Type) -> tuple[float, float]:
-        """Return the typical bytes of a value, and the most; where that has no bound, the typical ones."""
+        """Return the typical bytes of a value, and the most; where a dim has no bound, the typical ones.
+
+        Arithmetic on shapes may bound a size far beyond any machine (`min(n, 1000000000)`): that is no
+        promise of the program.
+        """
         size = bytes_of(t)
         typical = self._predictor.number(size)
-        most = None if size.value is not None else bounds(size, self._ranges).high
+        if any(s not in self._ranges or self._ranges[s].high is None for s in symbols(size)):
+            return typical, typical
+        most = bounds(size, self._ranges).high
         return typical, typical if most is None else float(most)
 
     def _input_bytes(self) -> dict[int, tuple[float, float]]:
