@@ -9,10 +9,10 @@ import pytest
 
 import inlay
 from inlay.interp.tensor import evaluate_entry
-from tests.data import cases
+from tests.data import cases, model_case
 
 pytest.importorskip("tflite", reason="the package 'tflite' is not installed")
-CASES = {c.id: c for c in cases("tflite")}
+NAMES = [c.id for c in cases("tflite")]
 SAMPLE = ("mlperf_kws_int8", "tflm_hello_float", "tflm_micro_speech", "tflm_mnist_lstm_float")
 IN_STEPS = ("int8", "uint8", "int16")
 
@@ -38,16 +38,16 @@ def replay(case, run, entry) -> None:
 
 @pytest.mark.llvm
 @pytest.mark.parametrize(
-    "name", [n if n in SAMPLE else pytest.param(n, marks=pytest.mark.slow) for n in CASES]
+    "name", [n if n in SAMPLE else pytest.param(n, marks=pytest.mark.slow) for n in NAMES]
 )
 def test_compiled(name: str):
-    case = CASES[name]
+    case = model_case(name)
     executable = inlay.compile(inlay.load(case.model), threads=1)
     replay(case, executable.run, executable.entries[0])
 
 
 def test_a_session_keeps_the_variables():
-    case = CASES["tflm_mnist_lstm_float"]
+    case = model_case("tflm_mnist_lstm_float")
     executable = inlay.compile(inlay.load(case.model), threads=1)
     entry = executable.entries[0]
     kept = {s.name: s for s in entry.inputs if f"{s.name}:next" in {o.name for o in entry.outputs}}
@@ -58,7 +58,7 @@ def test_a_session_keeps_the_variables():
 
 
 def test_bytes_are_what_a_file_is():
-    case = CASES["tflm_hello_int8"]
+    case = model_case("tflm_hello_int8")
     module = inlay.load(Path(case.model).read_bytes())
     found = evaluate_entry(module, case.runs()[0].inputs)
     agree(case, found, case.runs()[0].outputs)
