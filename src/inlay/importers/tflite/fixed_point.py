@@ -10,6 +10,7 @@ Source: gemmlowp, fixedpoint.h: exp by Taylor's series and a product of powers, 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -68,6 +69,54 @@ def exp_of_negative(a: int, integer_bits: int) -> int:
         if power < integer_bits and (rest - a) & (1 << (fraction + power)):
             result = high_half(result, factor)
     return result
+
+
+def _newton(a: int) -> int:
+    """Return 2 / (1 + a) for a number from 0 to 1 without integer bits, in two integer bits."""
+    total = a + _MAX
+    half = (total + 1) // 2
+    x = _48_OVER_17 + high_half(half, _NEG_32_OVER_17)
+    for _ in range(3):
+        x += _clamped(high_half(x, (1 << 29) - high_half(half, x)) << 2)
+    return x
+
+
+def logistic(a: int, integer_bits: int) -> int:
+    """Return 1 / (1 + exp(-a)) without integer bits."""
+    if a == 0:
+        return 1 << 30
+    above = _clamped(_newton(exp_of_negative(-abs(a), integer_bits)) << 1)
+    return above if a > 0 else _MAX - above
+
+
+def tanh(a: int, integer_bits: int) -> int:
+    """Return tanh without integer bits: (1 - e) / (1 + e) with e = exp(-2 |a|)."""
+    size = _clamped((_newton(exp_of_negative(-abs(a), integer_bits + 1)) - (1 << 29)) << 2)
+    return size if a > 0 else -size if a < 0 else 0
+
+
+def function_table(scale: float, zero: int, function: Callable[[int, int], int], fraction: int) -> np.ndarray:
+    """Return a function of 8-bit integers with a sign, tabulated from -128 on.
+
+    Args:
+        scale, zero: of the inputs.
+        function: of a number with four integer bits.
+        fraction: bits of the results, which begin at -128 if there are eight of them, else at 0.
+    """
+    multiplier, exponent = multipliers(scale * (1 << 27))
+    m, left = int(multiplier), int(exponent)
+    radius = math.floor(15 * (1 << 27) / (1 << left)) if left >= 0 else 1 << 8
+    low = -128 if fraction == 8 else 0
+    table = np.empty(256, np.int8)
+    for q in range(-128, 128):
+        x = q - zero
+        if abs(x) >= radius:
+            found = 127 if x > 0 else -128
+        else:
+            scaled = divided_by_power(high_half(x << max(left, 0), m), max(-left, 0))
+            found = divided_by_power(function(scaled, 4), 31 - fraction) + low
+        table[q + 128] = min(max(found, -128), 127)
+    return table
 
 
 def softmax_tables(scale: float, beta: float) -> tuple[np.ndarray, np.ndarray]:
