@@ -13,7 +13,7 @@ from tests.runtime_c.build import build
 from tests.system import lacks_sanitizer, need_sanitizer
 
 NAMES = ("onnx", "onnx-compile", "inl", "inlay", "tflite")
-SECONDS = 0.5
+SECONDS = 0.2
 """What each target gets in `make test`."""
 
 

@@ -77,7 +77,9 @@ launch_ns = 1
 @pytest.mark.llvm
 @pytest.mark.data
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("name", ["micro_kws_fp32", "mnist8", "ultraface_rfb320"])
+@pytest.mark.parametrize(
+    "name", ["micro_kws_fp32", "mnist8", pytest.param("ultraface_rfb320", marks=pytest.mark.slow)]
+)
 def test_models_run_split(name: str) -> None:
     with installed("fake", __name__):
         case, board = model_case(name), read_board("own", BOARD, place="own.toml")

@@ -13,7 +13,7 @@ from tests.data import cases, model_case
 
 pytest.importorskip("tflite", reason="the package 'tflite' is not installed")
 NAMES = [c.id for c in cases("tflite")]
-SAMPLE = ("mlperf_kws_int8", "tflm_hello_float", "tflm_micro_speech", "tflm_mnist_lstm_float")
+SAMPLE = ("mlperf_kws_int8", "tflm_micro_speech")
 IN_STEPS = ("int8", "uint8", "int16")
 
 

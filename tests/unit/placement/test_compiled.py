@@ -110,7 +110,7 @@ def test_copies_and_kernels_of_a_device_overlap():
     rng = np.random.default_rng(1)
     arrays = {n: rng.standard_normal((1024, 1024)).astype(np.float32) for n in "abcd"}
     together = 0
-    for _ in range(20):
+    for _ in range(400):  # on a machine that is busy with other things few runs have time for both
         found = exe.run(arrays)
         for name, array in zip("wxyz", arrays.values(), strict=True):
             np.testing.assert_allclose(found[name], -np.tanh(array), rtol=1e-5, atol=1e-6)
