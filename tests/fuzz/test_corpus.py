@@ -22,6 +22,16 @@ def driver():
     return None if lacks_sanitizer("address,undefined") else build("address,undefined")
 
 
+def found(driver, name):
+    """Return a target, or skip the test with what is not here."""
+    if name == "inlay" and driver is None:
+        need_sanitizer("address,undefined")
+    there = targets(driver)
+    if name not in there:
+        pytest.skip("the package 'tflite' is not installed, or there is no shared data")
+    return there[name]
+
+
 @pytest.mark.parametrize("name", ["onnx", "inl", "inlay"])
 def test_corpus(driver, name):
     if name == "inlay" and driver is None:
@@ -42,11 +52,7 @@ def test_corpus(driver, name):
     "name", [pytest.param(n, marks=pytest.mark.slow) if n == "onnx-compile" else n for n in NAMES]
 )
 def test_search(driver, name):
-    if name == "inlay" and driver is None:
-        need_sanitizer("address,undefined")
-    if name not in targets(driver):
-        pytest.skip("the package 'tflite' is not installed, or there is no shared data")
-    seen = fuzz(name, targets(driver)[name], seed=0, seconds=SECONDS, driver=driver)
+    seen = fuzz(name, found(driver, name), seed=0, seconds=SECONDS, driver=driver)
     assert seen["refused"], "some inputs are wrong"
     assert len(seen) > 1, "some are not"
 
@@ -54,8 +60,4 @@ def test_search(driver, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_longer_search(driver, name):
-    if name == "inlay" and driver is None:
-        need_sanitizer("address,undefined")
-    if name not in targets(driver):
-        pytest.skip("the package 'tflite' is not installed, or there is no shared data")
-    fuzz(name, targets(driver)[name], seed=1_000_000, seconds=60, driver=driver)
+    fuzz(name, found(driver, name), seed=1_000_000, seconds=60, driver=driver)

@@ -8,7 +8,9 @@ options, so that a service that takes models from strangers can draw them closer
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from inlay.base.diagnostics import InlayError, error
 from inlay.base.options import option
@@ -44,3 +46,25 @@ def too_large(what: str, most: int, unit: str, name: str, span: Span = NO_SPAN) 
         span=span,
         hint=f"if you trust the model, raise the limit {name}",
     )
+
+
+def read_bytes(path: Path, limits: ImportLimits) -> bytes:
+    """Return the bytes of a model file.
+
+    Raises:
+        CompileError: `import.unreadable`, `import.too-large`.
+    """
+    try:
+        with path.open("rb") as stream:
+            # Python reserves what it is asked to read, so ask for what is there.
+            size = min(os.fstat(stream.fileno()).st_size, limits.max_file_bytes)
+            data = stream.read(size + 1)
+    except OSError as failure:
+        raise error(
+            "import.unreadable",
+            f"cannot read '{path}': {failure.strerror or failure}",
+            hint="check the path and its permissions",
+        ) from None
+    if len(data) > limits.max_file_bytes:
+        raise too_large(f"'{path}' has", limits.max_file_bytes, "bytes", "max_file_bytes")
+    return data

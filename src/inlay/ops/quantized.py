@@ -48,18 +48,20 @@ class DequantizeAttrs:
     axis: int = 1
 
 
-def _per_axis(ctx: TypeContext, p: TensorType, x: TensorType, axis: int, what: str) -> None:
+def per_axis(ctx: TypeContext, p: TensorType, x: TensorType, axis: int, what: str) -> None:
     """Require one number, or one for each index of an axis."""
     if len(p.shape) == 0:
         return
     rules.same_shape(ctx, p, (x.shape[rules.axis_of(ctx, axis, len(x.shape))],), what)
 
 
-def _at(p: te.Tensor, i: Sequence[Int], axis: int) -> te.ScalarValue:
+def at_axis(p: te.Tensor, i: Sequence[Int], axis: int) -> te.ScalarValue:
+    """Load a parameter for the element at an index: the one, or that of the index along an axis."""
     return p[i[axis % len(i)]] if p.ndim else p[()]
 
 
-def _along(p: Array, rank: int, axis: int) -> Array:
+def along(p: Array, rank: int, axis: int) -> Array:
+    """Return a parameter so that it broadcasts along an axis of an array."""
     return p.reshape(-1, *[1] * (rank - 1 - axis % rank)) if p.ndim else p
 
 
@@ -70,19 +72,19 @@ def _quantize_rule(ctx: TypeContext, a: QuantizeAttrs, args: Types) -> TensorTyp
     x, scale = rules.tensor(ctx, args, 0, FLOATS), rules.tensor(ctx, args, 1, FLOATS)
     if a.dtype not in NARROW:
         raise ctx.fail(f"cannot quantize to {a.dtype}", id="type.dtype-mismatch")
-    _per_axis(ctx, scale, x, a.axis, "the scale")
+    per_axis(ctx, scale, x, a.axis, "the scale")
     if len(args) > 2:
         zero = rules.tensor(ctx, args, 2)
         rules.same_dtype(ctx, a.dtype, zero.dtype, "the zero point")
-        _per_axis(ctx, zero, x, a.axis, "the zero point")
+        per_axis(ctx, zero, x, a.axis, "the zero point")
     return TensorType(x.shape, a.dtype)
 
 
 def _quantize_reference(a: QuantizeAttrs, x: Array, scale: Array, *zero: Array) -> Array:
-    q = np.rint(widen(x) / _along(widen(scale), x.ndim, a.axis).astype(widen(x).dtype))
+    q = np.rint(widen(x) / along(widen(scale), x.ndim, a.axis).astype(widen(x).dtype))
     whole = saturate_array(q, I32, -WIDEST, WIDEST).astype(np.int64)
     if zero:
-        whole = whole + _along(zero[0], x.ndim, a.axis).astype(np.int64)
+        whole = whole + along(zero[0], x.ndim, a.axis).astype(np.int64)
     info = np.iinfo(a.dtype.numpy)
     return np.clip(whole, info.min, info.max).astype(a.dtype.numpy)
 
@@ -92,10 +94,10 @@ def _quantize_compute(a: QuantizeAttrs, operands: Sequence[te.Tensor], result: T
     wide, info = widened(x.dtype), np.iinfo(a.dtype.numpy)
 
     def body(*i: Int) -> te.ScalarValue:
-        quotient = x[i].cast(wide) / _at(scale, i, a.axis).cast(wide)
+        quotient = x[i].cast(wide) / at_axis(scale, i, a.axis).cast(wide)
         q = saturate(te.unary(UnaryOp.ROUND_EVEN, quotient), I32, -WIDEST, WIDEST)
         if zero:
-            q = q + _at(zero[0], i, a.axis).cast(I32)
+            q = q + at_axis(zero[0], i, a.axis).cast(I32)
         return te.minimum(te.maximum(q, int(info.min)), int(info.max)).cast(a.dtype)
 
     return te.compute(result.shape, body, name="quantize")
@@ -103,20 +105,20 @@ def _quantize_compute(a: QuantizeAttrs, operands: Sequence[te.Tensor], result: T
 
 def _dequantize_rule(ctx: TypeContext, a: DequantizeAttrs, args: Types) -> TensorType:
     q, scale = rules.tensor(ctx, args, 0, (*NARROW, I32)), rules.tensor(ctx, args, 1, FLOATS)
-    _per_axis(ctx, scale, q, a.axis, "the scale")
+    per_axis(ctx, scale, q, a.axis, "the scale")
     if len(args) > 2:
         zero = rules.tensor(ctx, args, 2)
         rules.same_dtype(ctx, q.dtype, zero.dtype, "the zero point")
-        _per_axis(ctx, zero, q, a.axis, "the zero point")
+        per_axis(ctx, zero, q, a.axis, "the zero point")
     return TensorType(q.shape, scale.dtype)
 
 
 def _dequantize_reference(a: DequantizeAttrs, q: Array, scale: Array, *zero: Array) -> Array:
     whole = q.astype(np.int32)
     if zero:
-        whole = whole - _along(zero[0], q.ndim, a.axis).astype(np.int32)
+        whole = whole - along(zero[0], q.ndim, a.axis).astype(np.int32)
     wide = widen(scale)
-    return (whole.astype(wide.dtype) * _along(wide, q.ndim, a.axis)).astype(scale.dtype)
+    return (whole.astype(wide.dtype) * along(wide, q.ndim, a.axis)).astype(scale.dtype)
 
 
 def _dequantize_compute(a: DequantizeAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
@@ -126,8 +128,8 @@ def _dequantize_compute(a: DequantizeAttrs, operands: Sequence[te.Tensor], resul
     def body(*i: Int) -> te.ScalarValue:
         whole = q[i].cast(I32)
         if zero:
-            whole = whole - _at(zero[0], i, a.axis).cast(I32)
-        return (whole.cast(wide) * _at(scale, i, a.axis).cast(wide)).cast(result.dtype)
+            whole = whole - at_axis(zero[0], i, a.axis).cast(I32)
+        return (whole.cast(wide) * at_axis(scale, i, a.axis).cast(wide)).cast(result.dtype)
 
     return te.compute(result.shape, body, name="dequantize")
 
@@ -211,7 +213,7 @@ def _shifted(x: te.Tensor, zero: te.Tensor | None, axis: int) -> te.Tensor:
 
     def body(*i: Int) -> te.ScalarValue:
         v = x[i].cast(I32)
-        return v if zero is None else v - _at(zero, i, axis).cast(I32)
+        return v if zero is None else v - at_axis(zero, i, axis).cast(I32)
 
     return te.compute(x.shape, body, name="shifted")
 
@@ -246,7 +248,7 @@ def _conv_reference(a: ConvAttrs, x: Array, w: Array, *zeros: Array) -> Array:
     if zeros:
         lhs = lhs - zeros[0].astype(np.int32)
     if len(zeros) > 1:
-        rhs = rhs - _along(zeros[1].astype(np.int32), w.ndim, 0)
+        rhs = rhs - along(zeros[1].astype(np.int32), w.ndim, 0)
     return convolution.conv_reference(a, lhs, rhs)
 
 

@@ -39,6 +39,7 @@ from inlay.ops._build import Array, saturate, saturate_array
 from inlay.ops._define import FusionPattern, OpDef, Sample, define
 from inlay.ops._rules import Types
 from inlay.ops._samples import noise
+from inlay.ops.quantized import along, at_axis, per_axis
 
 RESULTS: tuple[DType, ...] = (I8, U8, I16, U16, I32)
 WIDEST = 1 << 30
@@ -94,9 +95,7 @@ def _rule(ctx: TypeContext, a: RequantizeAttrs, args: Types) -> TensorType:
     if not -(1 << 30) <= a.zero <= 1 << 30:
         raise ctx.fail(f"found the zero point {a.zero}, needed one of 31 bits")
     for i in range(1, len(args)):
-        each = rules.tensor(ctx, args, i)
-        if len(each.shape):
-            rules.same_shape(ctx, each, (x.shape[rules.axis_of(ctx, a.axis, len(x.shape))],), "the factor")
+        per_axis(ctx, rules.tensor(ctx, args, i), x, a.axis, "the factor")
     if factor.dtype is F32:
         if len(args) > 2:
             raise ctx.fail("found a shift beside a float scale, needed one of them")
@@ -112,10 +111,6 @@ def _rule(ctx: TypeContext, a: RequantizeAttrs, args: Types) -> TensorType:
 
 
 # --------------------------------------------------------------------------- meaning
-
-
-def _along(p: Array, rank: int, axis: int) -> Array:
-    return p.reshape(-1, *[1] * (rank - 1 - axis % rank)) if p.ndim else p
 
 
 def divided(p: Array, distance: Array | np.int64, rounding: Rounding) -> Array:
@@ -139,13 +134,13 @@ def divided(p: Array, distance: Array | np.int64, rounding: Rounding) -> Array:
 def requantized(a: RequantizeAttrs, x: Array, factor: Array, *shifts: Array) -> Array:
     """Return the meaning of `requantize` on arrays."""
     low, high = a.ends()
-    f = _along(factor, x.ndim, a.axis)
+    f = along(factor, x.ndim, a.axis)
     if not shifts:
         scaled = x.astype(np.float32) * f
         rounded = np.rint(scaled) if a.rounding is Rounding.HALF_EVEN else _half_away(scaled)
         whole = saturate_array(rounded, I32, -WIDEST, WIDEST).astype(np.int64)
         return np.clip(whole + a.zero, low, high).astype(a.dtype.numpy)
-    shift = _along(shifts[0], x.ndim, a.axis).astype(np.int64)
+    shift = along(shifts[0], x.ndim, a.axis).astype(np.int64)
     m = f.astype(np.int64)
     if a.rounding is Rounding.TFLITE:
         left = np.clip(shift, 0, 31)
@@ -170,7 +165,7 @@ def _compute(a: RequantizeAttrs, operands: Sequence[te.Tensor], result: TensorTy
     low, high = a.ends()
 
     def body(*i: Int) -> te.ScalarValue:
-        factor, *shift = (f[i[a.axis % len(i)]] if f.ndim else f[()] for f in factors)
+        factor, *shift = (at_axis(f, i, a.axis) for f in factors)
         if not shift:
             scaled = x[i].cast(F32) * factor
             whole = saturate(_rounded_float(scaled, a.rounding), I32, -WIDEST, WIDEST) + a.zero

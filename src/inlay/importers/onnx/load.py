@@ -6,7 +6,6 @@ Which files may hold external data, `external.py` says.
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from inlay.arith.dtype import DType
 from inlay.base.diagnostics import InlayError, error
 from inlay.base.metadata import Metadata
 from inlay.base.span import Span
-from inlay.importers.limits import DEFAULT_LIMITS, MAX_DIM, MAX_RANK, ImportLimits, too_large
+from inlay.importers.limits import DEFAULT_LIMITS, MAX_DIM, MAX_RANK, ImportLimits, read_bytes, too_large
 from inlay.importers.onnx.external import ExternalFiles
 
 _DTYPES: dict[int, DType] = {
@@ -81,20 +80,7 @@ def read_model(path: Path, limits: ImportLimits = DEFAULT_LIMITS) -> onnx.ModelP
     Raises:
         CompileError: `import.unreadable`, `import.not-onnx`, `import.too-large`.
     """
-    try:
-        with path.open("rb") as stream:
-            # Python reserves what it is asked to read, so ask for what is there.
-            size = min(os.fstat(stream.fileno()).st_size, limits.max_file_bytes)
-            data = stream.read(size + 1)
-    except OSError as failure:
-        raise error(
-            "import.unreadable",
-            f"cannot read '{path}': {failure.strerror or failure}",
-            hint="check the path and its permissions",
-        ) from None
-    if len(data) > limits.max_file_bytes:
-        raise too_large(f"'{path}' has", limits.max_file_bytes, "bytes", "max_file_bytes")
-    return parse_model(data, str(path))
+    return parse_model(read_bytes(path, limits), str(path))
 
 
 def check_nodes(model: onnx.ModelProto, limits: ImportLimits) -> None:

@@ -171,5 +171,4 @@ def emitted_reciprocal(node: Node, total: Expr) -> tuple[Expr, Expr]:
 
 
 def _saturated(node: Node, e: Expr) -> Expr:
-    low, high = np.asarray(_MIN, np.int64), np.asarray(_MAX, np.int64)
-    return node.cast(node.op("minimum", node.op("maximum", e, low), high), I32)
+    return node.cast(node.clamped(e, _MIN, _MAX), I32)

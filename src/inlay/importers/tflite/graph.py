@@ -20,17 +20,10 @@ from inlay.base.diagnostics import Collector, error, unsupported
 from inlay.base.metadata import Metadata
 from inlay.base.registry import suggestion
 from inlay.base.span import Span
-from inlay.importers.limits import DEFAULT_LIMITS, ImportLimits, too_large
+from inlay.importers.limits import DEFAULT_LIMITS, ImportLimits, read_bytes, too_large
 from inlay.importers.tflite import ops_elementwise, ops_linear, ops_recurrent, ops_reduce, ops_shape
 from inlay.importers.tflite.node import Node, Rule
-from inlay.importers.tflite.schema import (
-    GraphRecord,
-    OperatorRecord,
-    TensorRecord,
-    damaged,
-    read_file,
-    read_model,
-)
+from inlay.importers.tflite.schema import GraphRecord, OperatorRecord, TensorRecord, damaged, read_model
 from inlay.ir import make
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Expr
@@ -54,7 +47,7 @@ def load_model(path: Path, operators: OperatorTable, limits: ImportLimits = DEFA
     Raises:
         CompileError: `import.*`; everything that stands in the way, at once.
     """
-    return import_bytes(read_file(path, limits), operators, limits)
+    return import_bytes(read_bytes(path, limits), operators, limits)
 
 
 def import_bytes(content: bytes, operators: OperatorTable, limits: ImportLimits = DEFAULT_LIMITS) -> Module:

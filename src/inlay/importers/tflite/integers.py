@@ -47,10 +47,7 @@ def ends_of_integers(node: Node, activation: int, t: TensorRecord) -> tuple[int,
 
 def activated(node: Node, e: Expr, activation: int) -> Expr:
     """Clamp floats as a fused activation does."""
-    low, high = ends_of_reals(node, activation)
-    if low is not None:
-        e = node.op("maximum", e, np.asarray(low, np.float32))
-    return e if high is None else node.op("minimum", e, np.asarray(high, np.float32))
+    return node.clamped(e, *ends_of_reals(node, activation))
 
 
 def multipliers(factors: float | np.ndarray, bits: int = 31) -> tuple[np.ndarray, np.ndarray]:

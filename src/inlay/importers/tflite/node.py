@@ -139,6 +139,14 @@ class Node:
         assert isinstance(e.type, TensorType)
         return e if e.type.dtype is dtype else self.op("cast", e, dtype=dtype)
 
+    def clamped(self, e: Expr, low: float | None, high: float | None) -> Expr:
+        """Clamp the elements of a tensor; None = no end."""
+        assert isinstance(e.type, TensorType)
+        number = e.type.dtype.numpy
+        if low is not None:
+            e = self.op("maximum", e, np.asarray(low, number))
+        return e if high is None else self.op("minimum", e, np.asarray(high, number))
+
     def reshape(self, e: Expr, *shape: Int | int) -> Expr:
         """Give a tensor another shape."""
         return self.op("reshape", e, make.shape_const(shape))

@@ -7,6 +7,7 @@ the activations as well, which is its way to be fast and not the meaning of the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
@@ -20,42 +21,18 @@ from inlay.ir.expr import Expr
 FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 
 
-def _conv(node: Node) -> Expr:
-    padding, *strides, activation, rows, columns = node.options(
-        "Conv2DOptions",
-        "Padding",
-        "StrideH",
-        "StrideW",
-        "FusedActivationFunction",
-        "DilationHFactor",
-        "DilationWFactor",
-    )
-    return _convolution(node, padding, tuple(strides), (rows, columns), activation, by_channel=False)
-
-
-def _depthwise(node: Node) -> Expr:
-    padding, *strides, activation, rows, columns = node.options(
-        "DepthwiseConv2DOptions",
-        "Padding",
-        "StrideH",
-        "StrideW",
-        "FusedActivationFunction",
-        "DilationHFactor",
-        "DilationWFactor",
-    )
-    return _convolution(node, padding, tuple(strides), (rows, columns), activation, by_channel=True)
-
-
-def _convolution(
-    node: Node,
-    padding: int,
-    strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-    activation: int,
-    *,
-    by_channel: bool,
-) -> Expr:
+def _convolution(node: Node, options: str, *, by_channel: bool) -> Expr:
     """Emit a convolution; `by_channel`: filters are `[1, h, w, c * m]`, else `[oc, h, w, c / groups]`."""
+    padding, down, along, activation, rows, columns = node.options(
+        options,
+        "Padding",
+        "StrideH",
+        "StrideW",
+        "FusedActivationFunction",
+        "DilationHFactor",
+        "DilationWFactor",
+    )
+    strides, dilations = (down, along), (rows, columns)
     x, kernel = node.tensor(0), node.input(1).shape[1:3]
     if len(node.shape(x)) != 4 or len(node.input(1).shape) != 4:
         raise node.unsupported("takes tensors of other than four axes")
@@ -133,7 +110,7 @@ def _fully_connected(node: Node) -> Expr:
 
 
 RULES: Mapping[str, Rule] = {
-    "CONV_2D": _conv,
-    "DEPTHWISE_CONV_2D": _depthwise,
+    "CONV_2D": partial(_convolution, options="Conv2DOptions", by_channel=False),
+    "DEPTHWISE_CONV_2D": partial(_convolution, options="DepthwiseConv2DOptions", by_channel=True),
     "FULLY_CONNECTED": _fully_connected,
 }

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from inlay.arith.dtype import F32
 from inlay.importers.tflite.node import Node, Rule
 from inlay.ir.builder import Builder
@@ -55,8 +53,7 @@ def _lstm(node: Node) -> Expr:
         kept = inside.op("mul", inside.op("sigmoid", f), cell)
         new = inside.op("add", kept, inside.op("mul", inside.op("sigmoid", i), inside.op("tanh", g)))
         if clip > 0:
-            new = inside.op("minimum", new, np.asarray(clip, np.float32))
-            new = inside.op("maximum", new, np.asarray(-clip, np.float32))
+            new = inside.clamped(new, -clip, clip)
         out = inside.op("mul", inside.op("sigmoid", o), inside.op("tanh", new))
         return Step([out, new], [out])
 

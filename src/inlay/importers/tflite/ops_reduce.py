@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +17,21 @@ from inlay.ir import make
 from inlay.ir.expr import Expr
 
 
-def _pool(node: Node) -> tuple[Expr, dict[str, object], int]:
-    """Return the input with channels first, the attributes of its windows, and the activation."""
+class _Pool(NamedTuple):
+    """A pool: its input with channels first, its windows, its activation."""
+
+    x: Expr
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+    activation: int
+
+    def of(self, node: Node, name: str) -> Expr:
+        """Emit an operator over the windows."""
+        return node.op(name, self.x, kernel=self.kernel, strides=self.strides, pads=self.pads)
+
+
+def _pool(node: Node) -> _Pool:
     padding, *numbers, activation = node.options(
         "Pool2DOptions",
         "Padding",
@@ -32,46 +46,42 @@ def _pool(node: Node) -> tuple[Expr, dict[str, object], int]:
     if len(node.shape(x)) != 4 or min(kernel) < 1:
         raise node.unsupported("takes tensors of other than four axes, or empty windows")
     pads = same_or_valid(node, padding, node.shape(x)[1:3], kernel, strides)
-    attrs: dict[str, object] = {"kernel": kernel, "strides": strides, "pads": pads}
-    return node.op("transpose", x, perm=FIRST), attrs, activation
+    return _Pool(node.op("transpose", x, perm=FIRST), kernel, strides, pads, activation)
 
 
 def _average_pool(node: Node) -> Expr:
-    x, attrs, activation = _pool(node)
+    pool = _pool(node)
     if not node.is_integer():
-        made = activated(node, node.op("average_pool", x, **attrs), activation)
+        made = activated(node, pool.of(node, "average_pool"), pool.activation)
         return node.op("transpose", made, perm=LAST)
-    total = _summed(node, x, attrs)
-    ones = np.ones([1, *[d.value or 1 for d in node.shape(x)[1:]]], np.int8)
-    counts = _summed(node, make.const(ones), attrs)
+    total = _summed(node, pool)
+    ones = np.ones([1, *[d.value or 1 for d in node.shape(pool.x)[1:]]], np.int8)
+    counts = _summed(node, pool._replace(x=make.const(ones)))
     half = node.op("shift_right", counts, np.asarray(1, np.int32))
     # The quotient of a sum with half of the divisor more, on the side of its sign, rounded towards zero.
     size = node.op("div", node.op("add", node.op("abs", total), half), counts)
     mean = node.op("mul", size, node.op("sign", total))
-    low, high = (np.asarray(v, np.int32) for v in ends_of_integers(node, activation, node.output()))
-    ends = node.op("minimum", node.op("maximum", mean, low), high)
+    ends = node.clamped(mean, *ends_of_integers(node, pool.activation, node.output()))
     return node.op("transpose", node.cast(ends, node.output().dtype), perm=LAST)
 
 
-def _summed(node: Node, x: Expr, attrs: Mapping[str, object]) -> Expr:
+def _summed(node: Node, pool: _Pool) -> Expr:
     """Sum windows of integers in i32: a convolution of each channel with ones."""
-    channels = node.shape(x)[1].value
+    channels = node.shape(pool.x)[1].value
     if channels is None:
         raise node.unsupported("has a number of channels that is not known")
-    ones = np.ones((channels, 1, *attrs["kernel"]), np.int8)  # type: ignore[misc]
-    more = {k: v for k, v in attrs.items() if k != "kernel"}
-    return node.op("conv_integer", x, ones, groups=channels, dilations=(1, 1), **more)
+    ones = np.ones((channels, 1, *pool.kernel), np.int8)
+    windows = {"strides": pool.strides, "pads": pool.pads, "dilations": (1, 1)}
+    return node.op("conv_integer", pool.x, ones, groups=channels, **windows)
 
 
 def _max_pool(node: Node) -> Expr:
-    x, attrs, activation = _pool(node)
-    made = node.op("max_pool", x, **attrs)
+    pool = _pool(node)
+    made = pool.of(node, "max_pool")
     if not node.is_integer():
-        made = activated(node, made, activation)
-    elif activation:
-        info = ends_of_integers(node, activation, node.output())
-        low, high = (np.asarray(v, node.output().dtype.numpy) for v in info)
-        made = node.op("minimum", node.op("maximum", made, low), high)
+        made = activated(node, made, pool.activation)
+    elif pool.activation:
+        made = node.clamped(made, *ends_of_integers(node, pool.activation, node.output()))
     return node.op("transpose", made, perm=LAST)
 
 

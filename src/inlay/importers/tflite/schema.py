@@ -15,14 +15,12 @@ import math
 import struct
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from inlay.arith.dtype import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
 from inlay.base.diagnostics import InlayError, error, unsupported
-from inlay.importers.limits import ImportLimits, too_large
 
 IDENTIFIER = b"TFL3"
 _MOST_AXES = 16
@@ -306,17 +304,3 @@ def _field(table: Any, name: str) -> Any:
 
 def _text(value: bytes | str | None) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
-
-
-def read_file(path: Path, limits: ImportLimits) -> bytes:
-    """Return the bytes of a file.
-
-    Raises:
-        CompileError: `import.unreadable`, `import.too-large`.
-    """
-    try:
-        if path.stat().st_size > limits.max_file_bytes:
-            raise too_large(f"{path} has", limits.max_file_bytes, "bytes", "max_file_bytes")
-        return path.read_bytes()
-    except OSError as fault:
-        raise error("import.unreadable", f"cannot read {path}: {fault.strerror}") from fault
