@@ -57,6 +57,7 @@ class Tensor:
         body: the element at `axes`; None for a placeholder.
         inputs: tensors whose buffers the body loads, in order of first use.
         tag: what kind of computation it is, for schedule rules (`"matmul"`); may be empty.
+        stored: whether a nest of its own computes it, also where it would be inlined for being cheap.
     """
 
     buffer: Buffer
@@ -64,6 +65,7 @@ class Tensor:
     body: Scalar | None = None
     inputs: tuple[Tensor, ...] = ()
     tag: str = ""
+    stored: bool = False
 
     @property
     def shape(self) -> tuple[Int, ...]:
@@ -222,7 +224,12 @@ def placeholder(shape: Iterable[Int | int], dtype: DType, name: str = "x") -> Te
 
 
 def compute(
-    shape: Iterable[Int | int], body: Callable[..., ScalarValue], *, name: str = "y", tag: str = ""
+    shape: Iterable[Int | int],
+    body: Callable[..., ScalarValue],
+    *,
+    name: str = "y",
+    tag: str = "",
+    stored: bool = False,
 ) -> Tensor:
     """Return the tensor whose element at `i, j, ...` is `body(i, j, ...)`.
 
@@ -230,12 +237,12 @@ def compute(
         shape: extents.
         body: called once, with one `Int` per dimension.
         name: names the buffer.
-        tag: see `Tensor.tag`.
+        tag, stored: see `Tensor`.
     """
     extents = tuple(map(to_int, shape))
     axes = tuple(fresh(f"i{d}") for d in range(len(extents)))
     value = body(*map(to_int, axes))
-    return Tensor(Buffer(name, extents, value.dtype), axes, value.scalar, value.tensors, tag)
+    return Tensor(Buffer(name, extents, value.dtype), axes, value.scalar, value.tensors, tag, stored)
 
 
 def reduce_axis(name: str, extent: Int | int) -> Axis:

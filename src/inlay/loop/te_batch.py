@@ -59,7 +59,7 @@ class _Batch:
         if new is not old:
             return new
         axis = fresh("b")
-        return Tensor(self._buffer(old), (axis, *old.axes), old.body, old.inputs, old.tag)
+        return Tensor(self._buffer(old), (axis, *old.axes), old.body, old.inputs, old.tag, old.stored)
 
     def add(self, root: Tensor) -> None:
         """Make a tensor and all it reads; producers first, without recursion."""
@@ -89,7 +89,7 @@ class _Batch:
             return (buffer, indices) if new is None else (new, (sample, *indices))
 
         body = Rewrite(access=access).scalar(t.body)
-        return Tensor(self._buffer(t), (axis, *t.axes), body, inputs, t.tag)
+        return Tensor(self._buffer(t), (axis, *t.axes), body, inputs, t.tag, t.stored)
 
     def _buffer(self, t: Tensor) -> Buffer:
         return Buffer(t.buffer.name, (self._count, *t.buffer.shape), t.buffer.dtype)

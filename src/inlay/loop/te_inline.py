@@ -4,6 +4,7 @@ A group is a graph of tensors. Some become **roots**, computed by a nest of thei
 reductions, and what would be computed too often otherwise. All others are replaced, where they are
 loaded, by their body at those indices. How often is too often:
 
+* What an operator asks to have stored (an operand converted once for all its readers) is a root.
 * A *plain* body (an access, perhaps a cast) is inlined everywhere.
 * What a contraction reads (a reduction whose load leaves out one of its axes, so that each element
   is read many times) is inlined only if it is plain.
@@ -166,7 +167,8 @@ def _choose_roots(group: _Group) -> None:
     for t in reversed(group.order):
         ends = {end: None for reader in group.readers[t] for end in group.ends[reader]}
         group.reuse[t] = max((_reuse(r, t, group) for r in group.readers[t]), default=_Reuse.ONCE)
-        if t in group.outputs or isinstance(t.body, Reduce) or not _can_inline(t, ends, group):
+        stays = t in group.outputs or t.stored or isinstance(t.body, Reduce)
+        if stays or not _can_inline(t, ends, group):
             group.roots.add(t)
             group.ends[t] = {t}
             continue

@@ -133,6 +133,14 @@ def test_contraction_inlines_layout_only() -> None:
     np.testing.assert_allclose(evaluate(f, x, w), (x * x) @ w.T, rtol=1e-5)
 
 
+def test_what_is_to_be_stored_has_a_nest_of_its_own() -> None:
+    x = te.placeholder((4,), F32, "x")
+    for stored in (False, True):
+        t = te.compute((4,), lambda i: x[i] + 1.0, name="t", stored=stored)
+        y = te.compute((4,), lambda i, t=t: t[i] * 2.0, name="y")
+        assert blocks(from_te("f", [x], [y])) == (["c_t", "c_y"] if stored else ["c_y"])
+
+
 def test_epilogue_is_a_block_of_its_own() -> None:
     a, b = te.placeholder((4, 3), F32, "a"), te.placeholder((3, 5), F32, "b")
     c = matmul(a, b)
