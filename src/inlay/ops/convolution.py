@@ -14,12 +14,12 @@ in f32.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from inlay.arith.dtype import F16, F32, I32
+from inlay.arith.dtype import F16, F32, I32, DType
 from inlay.arith.expr import Int, ceildiv, floordiv, lit, mod, product
 from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
@@ -77,7 +77,8 @@ def conv_operands(ctx: TypeContext, args: Types, *, last: bool = False) -> tuple
     return x, w
 
 
-def _channels(ctx: TypeContext, c: Int, per_group: Int, oc: Int, groups: int) -> None:
+def conv_channels(ctx: TypeContext, c: Int, per_group: Int, oc: Int, groups: int) -> None:
+    """Require that the channels of the input and of the result are those of so many groups."""
     if groups < 1:
         raise ctx.fail(f"found {groups} groups, needed at least 1")
     ctx.equal(c, per_group * groups, "channels of the input and of the weights times groups")
@@ -97,7 +98,7 @@ def conv_rule(ctx: TypeContext, a: ConvAttrs, args: Types) -> TensorType:
     """Return the type of a convolution of `[n, c, *s]` with `[oc, c/groups, *k]`."""
     x, w = conv_operands(ctx, args)
     rules.of_rank(ctx, w, len(x.shape), "the weights")
-    _channels(ctx, x.shape[1], w.shape[1], w.shape[0], a.groups)
+    conv_channels(ctx, x.shape[1], w.shape[1], w.shape[0], a.groups)
     windows = resolve(ctx, w.shape[2:], a.strides, a.dilations, a.pads)
     return TensorType((x.shape[0], w.shape[0], *windows.out(ctx, x.shape[2:])), x.dtype)
 
@@ -150,37 +151,79 @@ def conv_compute(a: ConvAttrs, operands: Sequence[te.Tensor], result: TensorType
 # --------------------------------------------------------------------------- channels last
 
 
-def _last_rule(ctx: TypeContext, a: ConvAttrs, args: Types) -> TensorType:
+def last_rule(ctx: TypeContext, a: ConvAttrs, args: Types) -> TensorType:
+    """Return the type of a convolution of `[n, *s, c]` with `[*k, c/groups, oc]`."""
     x, w = conv_operands(ctx, args, last=True)
     rules.of_rank(ctx, w, len(x.shape), "the weights")
-    _channels(ctx, x.shape[-1], w.shape[-2], w.shape[-1], a.groups)
+    conv_channels(ctx, x.shape[-1], w.shape[-2], w.shape[-1], a.groups)
     windows = resolve(ctx, w.shape[:-2], a.strides, a.dilations, a.pads)
     return TensorType((x.shape[0], *windows.out(ctx, x.shape[1:-1]), w.shape[-1]), x.dtype)
 
 
-def _last_reference(a: ConvAttrs, x: Array, w: Array) -> Array:
+def last_reference(a: ConvAttrs, x: Array, w: Array) -> Array:
+    """Convolve arrays `[n, *s, c]` with `[*k, c/groups, oc]`."""
     first = conv_reference(a, np.moveaxis(x, -1, 1), np.moveaxis(w, (-1, -2), (0, 1)))
     return np.moveaxis(first, 1, -1)
 
 
-def _last_compute(a: ConvAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
+Terms = Callable[[Sequence[Int], Int], tuple[Sequence[te.Axis], Int, te.ScalarValue]]
+"""The place in a window and a channel of the result to the axes summed beside the window, the channel of
+the input and the weight."""
+
+
+def sums_last(
+    source: te.Tensor, windows: Windows, shape: Sequence[Int], wide: DType, terms: Terms, tag: str
+) -> te.Tensor:
+    """Return the sums of a convolution with channels last.
+
+    Args:
+        source: the input with its padding.
+        windows: over its spatial axes.
+        shape: of the result.
+        wide: the format of the sums.
+        terms: what is summed.
+        tag: of the stage.
+    """
+
+    def body(n: Int, *rest: Int) -> te.ScalarValue:
+        *at, o = rest
+        k = windows.axes()
+        axes, channel, weight = terms(k, o)
+        value = source[(n, *windows.at(at, k), channel)].cast(wide)
+        return te.sum_over([*k, *axes], value * weight.cast(wide))
+
+    return te.compute(shape, body, name="conv", tag=tag)
+
+
+def first_channel(o: Int, per_group: Int, channels: Int, groups: int) -> Int:
+    """Return the first channel of the input that a channel of the result reads.
+
+    Args:
+        o: the channel of the result.
+        per_group: channels of the result in a group.
+        channels: channels of the input in a group.
+        groups: how many groups there are.
+    """
+    return floordiv(o, per_group) * channels if groups > 1 else lit(0)
+
+
+def last_compute(a: ConvAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
+    """Return the stages of a convolution of `[n, *s, c]` with `[*k, c/groups, oc]`."""
     x, w = operands
-    wide = widened(x.dtype)
     windows = accepted(w.shape[:-2], a.strides, a.dilations, a.pads)
     source = padded(x, 1, windows, result.shape[1:-1], 0)
     per_group = floordiv(w.shape[-1], lit(a.groups))
 
-    def body(n: Int, *rest: Int) -> te.ScalarValue:
-        *at, o = rest
-        k, c = windows.axes(), te.reduce_axis("c", w.shape[-2])
-        base = floordiv(o, per_group) * w.shape[-2] if a.groups > 1 else lit(0)
-        value = source[(n, *windows.at(at, k), base + c)].cast(wide)
-        return te.sum_over([*k, c], value * w[(*k, c, o)].cast(wide))
+    def terms(k: Sequence[Int], o: Int) -> tuple[Sequence[te.Axis], Int, te.ScalarValue]:
+        c = te.reduce_axis("c", w.shape[-2])
+        return [c], first_channel(o, per_group, w.shape[-2], a.groups) + c, w[(*k, c, o)]
 
-    return narrowed(te.compute(result.shape, body, name="conv", tag="conv_nhwc"), result)
+    y = sums_last(source, windows, result.shape, widened(x.dtype), terms, "conv_nhwc")
+    return narrowed(y, result)
 
 
-def _depthwise_rule(ctx: TypeContext, a: DepthwiseAttrs, args: Types) -> TensorType:
+def depthwise_rule(ctx: TypeContext, a: DepthwiseAttrs, args: Types) -> TensorType:
+    """Return the type of a convolution of each channel of `[n, *s, c]` with its filter of `[*k, c]`."""
     x, w = conv_operands(ctx, args, last=True)
     rules.of_rank(ctx, w, len(x.shape) - 1, "the weights")
     c = ctx.equal(x.shape[-1], w.shape[-1], "channels of the input and of the weights")
@@ -188,24 +231,23 @@ def _depthwise_rule(ctx: TypeContext, a: DepthwiseAttrs, args: Types) -> TensorT
     return TensorType((x.shape[0], *windows.out(ctx, x.shape[1:-1]), c), x.dtype)
 
 
-def _depthwise_reference(a: DepthwiseAttrs, x: Array, w: Array) -> Array:
+def depthwise_reference(a: DepthwiseAttrs, x: Array, w: Array) -> Array:
+    """Convolve each channel of `[n, *s, c]` with its filter of `[*k, c]`."""
     grouped = ConvAttrs(a.strides, a.pads, a.dilations, w.shape[-1])
-    return _last_reference(grouped, x, w[..., None, :])
+    return last_reference(grouped, x, w[..., None, :])
 
 
-def _depthwise_compute(a: DepthwiseAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
+def depthwise_compute(a: DepthwiseAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
+    """Return the stages of a convolution of each channel of `[n, *s, c]` with its filter of `[*k, c]`."""
     x, w = operands
-    wide = widened(x.dtype)
     windows = accepted(w.shape[:-1], a.strides, a.dilations, a.pads)
     source = padded(x, 1, windows, result.shape[1:-1], 0)
 
-    def body(n: Int, *rest: Int) -> te.ScalarValue:
-        *at, c = rest
-        k = windows.axes()
-        value = source[(n, *windows.at(at, k), c)].cast(wide)
-        return te.sum_over(k, value * w[(*k, c)].cast(wide))
+    def terms(k: Sequence[Int], o: Int) -> tuple[Sequence[te.Axis], Int, te.ScalarValue]:
+        return [], o, w[(*k, o)]
 
-    return narrowed(te.compute(result.shape, body, name="conv", tag="depthwise_conv_nhwc"), result)
+    y = sums_last(source, windows, result.shape, widened(x.dtype), terms, "depthwise_conv_nhwc")
+    return narrowed(y, result)
 
 
 # --------------------------------------------------------------------------- packed
@@ -244,7 +286,7 @@ def _packed_rule(ctx: TypeContext, a: PackedConvAttrs, args: Types) -> TensorTyp
     rules.of_rank(ctx, w, len(x.shape) + 1, "the packed weights")
     ctx.equal(w.shape[0], ceildiv(a.channels, a.panel), "panels of the packed weights")
     ctx.equal(w.shape[-1], lit(a.panel), "channels of a panel")
-    _channels(ctx, x.shape[-1], w.shape[-2], lit(a.channels), a.groups)
+    conv_channels(ctx, x.shape[-1], w.shape[-2], lit(a.channels), a.groups)
     windows = resolve(ctx, w.shape[1:-2], a.strides, a.dilations, a.pads)
     return TensorType((x.shape[0], *windows.out(ctx, x.shape[1:-1]), lit(a.channels)), x.dtype)
 
@@ -252,25 +294,22 @@ def _packed_rule(ctx: TypeContext, a: PackedConvAttrs, args: Types) -> TensorTyp
 def _packed_reference(a: PackedConvAttrs, x: Array, w: Array) -> Array:
     columns = w.shape[0] * w.shape[-1]
     whole = np.moveaxis(w, 0, -2).reshape(*w.shape[1:-1], columns)[..., : a.channels]
-    return _last_reference(ConvAttrs(a.strides, a.pads, a.dilations, a.groups), x, whole)
+    return last_reference(ConvAttrs(a.strides, a.pads, a.dilations, a.groups), x, whole)
 
 
 def _packed_compute(a: PackedConvAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     x, w = operands
-    wide, panel = widened(x.dtype), lit(a.panel)
+    panel, per_group = lit(a.panel), lit(a.channels // a.groups)
     windows = accepted(w.shape[1:-2], a.strides, a.dilations, a.pads)
     source = padded(x, 1, windows, result.shape[1:-1], 0)
-    per_group = lit(a.channels // a.groups)
 
-    def body(n: Int, *rest: Int) -> te.ScalarValue:
-        *at, o = rest
-        k, c = windows.axes(), te.reduce_axis("c", w.shape[-2])
-        base = floordiv(o, per_group) * w.shape[-2] if a.groups > 1 else lit(0)
-        value = source[(n, *windows.at(at, k), base + c)].cast(wide)
+    def terms(k: Sequence[Int], o: Int) -> tuple[Sequence[te.Axis], Int, te.ScalarValue]:
+        c = te.reduce_axis("c", w.shape[-2])
         weight = w[(floordiv(o, panel), *k, c, mod(o, panel))]
-        return te.sum_over([*k, c], value * weight.cast(wide))
+        return [c], first_channel(o, per_group, w.shape[-2], a.groups) + c, weight
 
-    return narrowed(te.compute(result.shape, body, name="conv", tag="conv_nhwc_packed"), result)
+    y = sums_last(source, windows, result.shape, widened(x.dtype), terms, "conv_nhwc_packed")
+    return narrowed(y, result)
 
 
 # --------------------------------------------------------------------------- samples
@@ -333,7 +372,8 @@ def _conv_samples() -> list[Sample]:
     return made
 
 
-def _last_samples() -> list[Sample]:
+def last_samples() -> list[Sample]:
+    """Return calls of convolutions with channels last."""
     made: list[Sample] = []
     for case in _CASES:
         x, w = _arrays(case)
@@ -352,7 +392,7 @@ def _pack_samples() -> list[Sample]:
 
 def _packed_samples() -> list[Sample]:
     made: list[Sample] = []
-    for sample in _last_samples():
+    for sample in last_samples():
         assert isinstance(sample.attrs, ConvAttrs)
         x, w = sample.args
         assert isinstance(w, np.ndarray)
@@ -363,7 +403,8 @@ def _packed_samples() -> list[Sample]:
     return made
 
 
-def _depthwise_samples() -> list[Sample]:
+def depthwise_samples() -> list[Sample]:
+    """Return calls of convolutions of each channel by itself."""
     made: list[Sample] = []
     for shape, kernel, attrs in (
         ((1, 7, 6, 5), (3, 3), DepthwiseAttrs((1, 1), (1, 1, 1, 1))),
@@ -395,26 +436,26 @@ DEFINITIONS: tuple[OpDef, ...] = (
     define(
         "conv_nhwc",
         ConvAttrs,
-        _last_rule,
+        last_rule,
         2,
         FusionPattern.CONTRACTION,
         "convolution of [n, *s, c] with [*k, c/groups, oc]",
-        reference=_last_reference,
-        compute=_last_compute,
-        samples=_last_samples,
+        reference=last_reference,
+        compute=last_compute,
+        samples=last_samples,
         form_of="conv",
         terms=lambda _, x, w: product(w.shape[:-1]),
     ),
     define(
         "depthwise_conv_nhwc",
         DepthwiseAttrs,
-        _depthwise_rule,
+        depthwise_rule,
         2,
         FusionPattern.CONTRACTION,
         "convolution of each channel of [n, *s, c] with its own filter of [*k, c]",
-        reference=_depthwise_reference,
-        compute=_depthwise_compute,
-        samples=_depthwise_samples,
+        reference=depthwise_reference,
+        compute=depthwise_compute,
+        samples=depthwise_samples,
         form_of="conv",
         terms=lambda _, x, w: product(w.shape[:-1]),
     ),

@@ -178,39 +178,52 @@ def _matmul_rule(ctx: TypeContext, a: NoAttrs, args: Types) -> TensorType:
     shape = matmul_shape(ctx, x.shape, w.shape)
     if len(args) > 2:
         rows = x.shape[-2:-1]
-        _zero_point(ctx, rules.tensor(ctx, args, 2), x, rows)
+        integer_zero_point(ctx, rules.tensor(ctx, args, 2), x, rows)
     if len(args) > 3:
         columns = w.shape[-1:] if len(w.shape) > 1 else ()
-        _zero_point(ctx, rules.tensor(ctx, args, 3), w, columns)
+        integer_zero_point(ctx, rules.tensor(ctx, args, 3), w, columns)
     return TensorType(shape, I32)
 
 
-def _zero_point(ctx: TypeContext, zero: TensorType, x: TensorType, per: tuple[Int, ...]) -> None:
+def integer_zero_point(ctx: TypeContext, zero: TensorType, x: TensorType, per: tuple[Int, ...]) -> None:
+    """Require one zero point in the type of an operand, or one for each of some places."""
     rules.same_dtype(ctx, x.dtype, zero.dtype, "the zero point")
     if zero.shape:
         rules.same_shape(ctx, zero, per, "the zero point")
 
 
 def _matmul_reference(a: NoAttrs, x: Array, w: Array, *zeros: Array) -> Array:
-    lhs, rhs = x.astype(np.int32), w.astype(np.int32)
-    if zeros:
-        z = zeros[0].astype(np.int32)
-        lhs = lhs - (z[:, None] if z.ndim else z)
-    if len(zeros) > 1:
-        rhs = rhs - zeros[1].astype(np.int32)
-    return np.matmul(lhs, rhs)
+    return np.matmul(*less_zero_array((x, w), zeros, (-2, -1)))
 
 
 def _matmul_compute(a: NoAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
-    x, w, *zeros = operands
-    lhs = _shifted(x, zeros[0] if zeros else None, -2)
-    rhs = _shifted(w, zeros[1] if len(zeros) > 1 else None, -1)
+    lhs, rhs = less_zero(operands[:2], operands[2:], (-2, -1))
     return product(lhs, rhs, result.shape, lambda p, q: p * q, "matmul_integer")
 
 
-def _shifted(x: te.Tensor, zero: te.Tensor | None, axis: int) -> te.Tensor:
-    """Return a tensor as i32 less its zero point."""
+def less_zero(
+    operands: Sequence[te.Tensor], zeros: Sequence[te.Tensor], axes: Sequence[int]
+) -> list[te.Tensor]:
+    """Return operands of a product as i32 less their zero points, which the last may lack.
 
+    Args:
+        operands: of the product.
+        zeros: a number each, or one for each index of an axis.
+        axes: those axes.
+    """
+    given = [*zeros, *(None for _ in operands[len(zeros) :])]
+    return [_shifted(x, z, axis) for x, z, axis in zip(operands, given, axes, strict=True)]
+
+
+def less_zero_array(operands: Sequence[Array], zeros: Sequence[Array], axes: Sequence[int]) -> list[Array]:
+    """Do to arrays what `less_zero` does to tensors."""
+    wide = [x.astype(np.int32) for x in operands]
+    for i, (zero, axis) in enumerate(zip(zeros, axes, strict=False)):
+        wide[i] = wide[i] - along(zero.astype(np.int32), wide[i].ndim, axis)
+    return wide
+
+
+def _shifted(x: te.Tensor, zero: te.Tensor | None, axis: int) -> te.Tensor:
     def body(*i: Int) -> te.ScalarValue:
         v = x[i].cast(I32)
         return v if zero is None else v - at_axis(zero, i, axis).cast(I32)
@@ -236,27 +249,19 @@ def _matmul_samples() -> list[Sample]:
 def _conv_rule(ctx: TypeContext, a: ConvAttrs, args: Types) -> TensorType:
     x, w = rules.tensor(ctx, args, 0, BYTES), rules.tensor(ctx, args, 1, BYTES)
     if len(args) > 2:
-        _zero_point(ctx, rules.tensor(ctx, args, 2), x, ())
+        integer_zero_point(ctx, rules.tensor(ctx, args, 2), x, ())
     if len(args) > 3:
-        _zero_point(ctx, rules.tensor(ctx, args, 3), w, w.shape[:1])
+        integer_zero_point(ctx, rules.tensor(ctx, args, 3), w, w.shape[:1])
     wide = (TensorType(x.shape, I32), TensorType(w.shape, I32))
     return convolution.conv_rule(ctx, a, wide)
 
 
 def _conv_reference(a: ConvAttrs, x: Array, w: Array, *zeros: Array) -> Array:
-    lhs, rhs = x.astype(np.int32), w.astype(np.int32)
-    if zeros:
-        lhs = lhs - zeros[0].astype(np.int32)
-    if len(zeros) > 1:
-        rhs = rhs - along(zeros[1].astype(np.int32), w.ndim, 0)
-    return convolution.conv_reference(a, lhs, rhs)
+    return convolution.conv_reference(a, *less_zero_array((x, w), zeros, (0, 0)))
 
 
 def _conv_compute(a: ConvAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
-    x, w, *zeros = operands
-    lhs = _shifted(x, zeros[0] if zeros else None, 0)
-    rhs = _shifted(w, zeros[1] if len(zeros) > 1 else None, 0)
-    return convolution.conv_compute(a, (lhs, rhs), result)
+    return convolution.conv_compute(a, less_zero(operands[:2], operands[2:], (0, 0)), result)
 
 
 def _conv_samples() -> list[Sample]:
