@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import cast
 
 import numpy as np
 
-from inlay.arith.expr import Int
+from inlay.arith.expr import Int, product
 from inlay.base.diagnostics import RunError
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
@@ -30,10 +31,14 @@ def computed(
 
     Constants that mention dims have no value yet. What fails is left for the program to fail on.
 
+    A result of no more elements than an operand has is always computed, however wide they are: another
+    layout, a conversion, weights that are dequantized. A program that did it would need as much memory for
+    the result, and time in every call.
+
     Args:
         value: what to compute.
         evaluate: computes it.
-        limit: bytes up to which the result may be larger than the operands.
+        limit: bytes up to which a result of more elements may be larger than the operands.
         left: what constants may still grow by: a chain of operators each of which doubles its
             operand would otherwise fill any memory.
     """
@@ -46,21 +51,24 @@ def computed(
     if op in (DEVICE_COPY, ON_DEVICE):  # to be somewhere is what these are for
         return None
     inputs: dict[int, int] = {}
+    elements = 0
     for arg in value.args:
         if not (isinstance(arg, Const) and is_closed(arg)):
             return None
         array = arg.value
-        inputs[id(array)] = array.nbytes if isinstance(array, np.ndarray) else 0
+        if isinstance(array, np.ndarray):
+            inputs[id(array)], elements = array.nbytes, max(elements, array.size)
     size, given = _bytes(value.type), sum(inputs.values())
-    if size is None or size > max(limit, _GROWTH * given):
+    if size is None:
         return None
-    if left is not None and size - given > left[0]:
+    grows = _elements(value.type) > elements
+    if grows and (size > max(limit, _GROWTH * given) or (left is not None and size - given > left[0])):
         return None
     try:
         result = evaluate(value)
     except RunError:
         return None
-    if left is not None:
+    if left is not None and grows:
         left[0] -= max(size - given, 0)
     return _constant(result, value)
 
@@ -93,6 +101,12 @@ def _bytes(t: Type) -> int | None:
             return 0  # decided by the data: at most as large as the operands, for what we have
         case _:
             return None
+
+
+def _elements(t: Type) -> float:
+    """Return how many elements a tensor has, without bound where that is not known."""
+    count = product(t.shape).value if isinstance(t, TensorType) else None
+    return inf if count is None else count
 
 
 def _constant(result: object, value: Call) -> Expr | None:

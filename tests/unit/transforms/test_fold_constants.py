@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import numpy as np
+
 from inlay.ir import make
 from inlay.ir.core_ops import CHECK_AT_LEAST, LeastAttrs
 from inlay.ir.expr import Match
@@ -22,6 +24,17 @@ def test_a_result_much_larger_than_its_operands_is_left_to_the_program():
     before = p.module(x, big)
     assert operators(folded(before)) == {"broadcast_to": 1}
     assert operators(folded(before, FoldOptions(limit=1 << 20))) == {}
+
+
+def test_a_conversion_and_another_layout_always_fold():
+    p, n = Program(), dims("n")
+    x = p.input("x", n)
+    weights = make.const(noise(100, 1000, high=100.0, dtype=np.int8))
+    scale = make.const(np.linspace(0.1, 0.2, 1000, dtype=np.float32))
+    real = p.op("transpose", p.op("dequantize", weights, scale, axis=1), perm=(1, 0))
+    before = p.module(x, real, p.op("concat", real, real, real, axis=0))
+    after = folded(before, FoldOptions(limit=1 << 10, growth=0))
+    assert operators(after) == {"concat": 1}
 
 
 def test_what_fails_is_left_to_fail():
