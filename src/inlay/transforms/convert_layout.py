@@ -145,9 +145,11 @@ _Rule = Callable[[_Site], "Expr | None"]
 def _conv(site: _Site) -> Expr | None:
     attrs = site.attrs
     assert isinstance(attrs, ConvAttrs)
-    x, w = site.call.args
+    x, w, *zeros = site.call.args
+    zeros = [] if all(map(_is_zero, zeros)) else zeros
     rank = site.rank
-    if _is_depthwise(x, w, attrs):
+    form = _FORMS[site.definition.name]
+    if _is_depthwise(x, w, attrs) and not zeros:
         taps = site.transposed(w, (*range(2, rank), 0, 1))
         assert isinstance(taps.type, TensorType)
         shape = taps.type.shape[:-1]
@@ -156,9 +158,17 @@ def _conv(site: _Site) -> Expr | None:
         else:
             taps = site.op("reshape", (taps, make.shape_const(shape)), None)
         depthwise = DepthwiseAttrs(attrs.strides, attrs.pads, attrs.dilations)
-        return site.instead((site.last(x), taps), depthwise, "depthwise_conv_nhwc")
+        return site.instead((site.last(x), taps), depthwise, f"depthwise_{form}")
     weights = site.transposed(w, (*range(2, rank), 1, 0))
-    return site.instead((site.last(x), weights), attrs, "conv_nhwc")
+    return site.instead((site.last(x), weights, *zeros), attrs, form)
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, Const) and isinstance(e.value, np.ndarray) and not e.value.any()
+
+
+_FORMS = {"conv": "conv_nhwc", "conv_integer": "conv_nhwc_integer"}
+"""Convolutions with channels last."""
 
 
 def _is_depthwise(x: Expr, w: Expr, attrs: ConvAttrs) -> bool:
@@ -188,6 +198,13 @@ def _one_axis(site: _Site) -> Expr | None:
         return None
     axis = _moved_axis(site.attrs.axis, site.rank)
     return site.instead((twin, *others), replace(site.attrs, axis=axis))
+
+
+def _gather(site: _Site) -> Expr | None:
+    """A table, read at the places that a twin says, is read at them in another order."""
+    table, index = site.call.args
+    twin = site.twin(index)
+    return None if twin is None or site.rank_of(table) != 1 else site.instead((table, twin), site.attrs)
 
 
 def _concat(site: _Site) -> Expr | None:
@@ -288,12 +305,16 @@ _REDUCTIONS = tuple(
 )
 
 _RULES: Mapping[str, _Rule] = {
-    "conv": _conv,
+    **dict.fromkeys(_FORMS, _conv),
     "max_pool": _pool,
     "average_pool": _pool,
     "batch_norm": _one_axis,
     "softmax": _one_axis,
     "log_softmax": _one_axis,
+    "quantize": _one_axis,
+    "dequantize": _one_axis,
+    "requantize": _one_axis,
+    "gather": _gather,
     "concat": _concat,
     "pad": _pad,
     "transpose": _transpose,
