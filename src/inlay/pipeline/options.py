@@ -35,6 +35,8 @@ class PlaceOptions:
         placement: `best` chooses devices by predicted time, `first` takes for each operation the
             board's default device, else the first that can run it.
         outputs: the outputs to compute, by name, in this order; all if none is named.
+        exact_qdq: whether what stands between a dequantize and a quantize is computed in floats, as a
+            model says it, and not in integers.
     """
 
     board: str | Board = option("host", help="the machine (see `inlay targets`)")  # noqa: RUF009
@@ -56,6 +58,11 @@ class PlaceOptions:
     )
     outputs: tuple[str, ...] = option(
         (), flag="only", metavar="OUTPUT", help="compute this output alone; may be given again"
+    )
+    exact_qdq: bool = option(
+        False,  # noqa: FBT003
+        help="compute in floats between a dequantize and a quantize; by default in integers, which differs "
+        "by rounding",
     )
 
 

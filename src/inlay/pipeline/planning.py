@@ -40,6 +40,7 @@ from inlay.placement.choose.candidates import CandidateSource
 from inlay.placement.plan_places import PlanOptions
 from inlay.runtime.session import usable_processors
 from inlay.transforms.convert_layout import LayoutOptions
+from inlay.transforms.fold_quantization import QuantizationOptions
 from inlay.transforms.fuse_ops import FuseOptions, groups_of
 from inlay.transforms.pack_regions import RegionOptions
 from inlay.transforms.pack_weights import PackOptions, Panels
@@ -89,6 +90,7 @@ def setting_of(
         operators,
         lambda expression: evaluate_expr(expression, meanings),
         options={
+            QuantizationOptions: QuantizationOptions(exact=options.exact_qdq),
             FuseOptions: fusing,
             LayoutOptions: LayoutOptions(_canonical(board)),
             PackOptions: PackOptions(_panels(board, targets)),

@@ -35,6 +35,7 @@ from inlay.transforms import (
     eta_expand,
     expand_externs,
     fold_constants,
+    fold_quantization,
     fuse_ops,
     grow_in_place,
     infer_types,
@@ -56,7 +57,8 @@ TENSOR = (
     decompose_ops.PASS,
     inline_functions.PASS,
     split_matches.PASS,
-    eliminate_dead.PASS,
+    fold_quantization.PASS,
+    eliminate_dead.PASS,  # what floats were computed for integers is not to be folded
     fold_constants.PASS,
     eliminate_common.PASS,
     grow_in_place.PASS,
