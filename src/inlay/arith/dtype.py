@@ -63,6 +63,21 @@ class DType:
         """Whether values may be negative."""
         return self.kind in (Kind.FLOAT, Kind.INT)
 
+    def holds(self, narrow: DType) -> bool:
+        """Whether every value of another format is one of this, and means the same."""
+        if narrow.kind is Kind.BOOL:
+            return self.is_integer or self.is_float
+        if self.is_float:
+            digits = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
+            if narrow.is_float:
+                return self.bits > narrow.bits
+            return narrow.is_integer and narrow.bits <= digits[self.name]
+        if self.is_integer and narrow.is_integer:
+            if self.kind is narrow.kind:
+                return self.bits >= narrow.bits
+            return self.kind is Kind.INT and self.bits > narrow.bits
+        return False
+
     @property
     def is_host_only(self) -> bool:
         """Whether only the host can hold elements: what they stand for is known to it alone."""

@@ -26,10 +26,12 @@ from inlay.codegen.c_names import Names
 from inlay.codegen.c_ops import Operations
 from inlay.codegen.c_text import CHOICE, NOT_EQUAL, IndexText, Text, call, cast, infix, is_narrow, number
 from inlay.loop.buffer import Buffer
+from inlay.loop.dots import plain_sum
 from inlay.loop.scalar import (
     Binary,
     Bind,
     Cast,
+    Dot,
     Index,
     Intrinsic,
     Lit,
@@ -156,7 +158,7 @@ class ScalarText:
 
     # ------------------------------------------------------------------ operations
 
-    def _node(self, s: Unary | Binary | Select | Cast | Intrinsic | Bind | Reduce) -> Text:
+    def _node(self, s: Unary | Binary | Select | Cast | Intrinsic | Bind | Dot | Reduce) -> Text:
         match s:
             case Binary(op=op, lhs=a, rhs=b):
                 return self._ops.binary(op, self._value(a), self._value(b), a.dtype)
@@ -168,6 +170,8 @@ class ScalarText:
                 return self._ops.cast(self._value(a), a.dtype, dtype)
             case Intrinsic(op=op, args=args, dtype=dtype):
                 return self._ops.intrinsic(op, [self._value(a) for a in args], args[0].dtype, dtype)
+            case Dot():
+                return self._value(plain_sum(s))
             case Bind() | Reduce():
                 raise InternalError(f"{type(s).__name__} in a lowered function", where="codegen.c")
             case _:

@@ -81,6 +81,7 @@ def emit_module(function: LoopFunction, target: Target, in_place: frozenset[int]
     texts: list[str] = []
     symbols: list[tuple[str, bool]] = []
     helpers: set[str] = set()
+    declared: set[str] = set()
     needs_zero = False
     for i, phase in enumerate(phases_of(function)):
         symbol = f"phase{i}"
@@ -88,8 +89,10 @@ def emit_module(function: LoopFunction, target: Target, in_place: frozenset[int]
         texts.append(emitter.emit(symbol, phase))
         symbols.append((symbol, phase.parallel))
         helpers |= emitter.ops.helpers
+        declared |= emitter.ops.declared
         needs_zero |= emitter.memory.needs_zero
     head = "@inlay.zero = private unnamed_addr constant i64 0, align 8\n" if needs_zero else ""
+    head += "".join(f"{line}\n" for line in sorted(declared))
     return ModuleText(head + "\n".join(texts) + helper_text(helpers), tuple(symbols))
 
 

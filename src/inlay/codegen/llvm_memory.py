@@ -17,14 +17,14 @@ with other indices gets an allocation on the stack instead.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from inlay.arith.dtype import DType
-from inlay.arith.expr import Int, lit
+from inlay.arith.expr import Int, Sym, coefficient, lit
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm_builder import Builder, Carried
-from inlay.codegen.llvm_index import LANE, IndexEmitter, Linear, Split, constant_of
+from inlay.codegen.llvm_index import LANE, IndexEmitter, Linear, Split, constant_of, number
 from inlay.codegen.llvm_ops import Operations
 from inlay.codegen.llvm_types import Value, memory_element, register_type, suffix, vector
 from inlay.loop.buffer import Buffer
@@ -152,6 +152,55 @@ class Memory:
             f"call {type} @{name}(ptr align {dtype.itemsize} {pointer}, "
             f"{self._mask_text(mask)}, {type} zeroinitializer)"
         )
+
+    def group(self, buffer: Buffer, indices: tuple[Int, ...], sym: Sym, count: int) -> Split | None:
+        """Return where a few elements next to each other are, for each lane.
+
+        Args:
+            buffer: in memory.
+            indices: over `sym`, the number of an element.
+            sym: 0 to `count` - 1.
+            count: elements for each lane.
+
+        Returns:
+            None if they are not next to each other, or those of neighboring lanes neither the same nor
+            next to each other.
+        """
+        flat = self.flat(buffer, indices)
+        if buffer in self.registers or coefficient(flat, sym) != 1:
+            return None
+        self.index.env[sym] = number(0)
+        where = self.index.split(self.index.linear(flat))
+        return where if where.stride in (0, count) else None
+
+    def load_group(self, buffer: Buffer, where: Split, count: int, lanes: range, mask: Value | None) -> str:
+        """Return the elements of `group` of some lanes; if all have the same ones, as one integer."""
+        element, size = memory_element(buffer.dtype), buffer.dtype.itemsize
+        version = self._version.get(buffer, 0)
+        if where.stride == 0:
+            pointer = self._address(buffer, where)
+            if mask is not None:
+                pointer = self._safe_pointer(pointer, mask)
+            return self.builder.load(f"load i{8 * size * count}, ptr {pointer}, align {size}", version)
+        total = len(lanes) * count
+        pointer = self._address(buffer, replace(where, constant=where.constant + lanes.start * count))
+        type = vector(element, total)
+        if mask is None:
+            text = f"load {type}, ptr {pointer}, align {size}"
+        else:
+            all_lanes = self.ops.widen(mask, self.index.width)
+            chosen = ", ".join(f"i32 {lane}" for lane in lanes for _ in range(count))
+            on = self.builder.pure(
+                f"shufflevector {all_lanes.typed}, {all_lanes.type} poison, <{total} x i32> <{chosen}>",
+                (all_lanes.text,),
+            )
+            text = (
+                f"call {type} @llvm.masked.load.{suffix(element, total)}.p0(ptr align {size} {pointer}, "
+                f"<{total} x i1> {on}, {type} zeroinitializer)"
+            )
+        bits = self.builder.load(text, version)
+        self._emit_prefetch(buffer, pointer, total * size)
+        return bits
 
     def store(self, buffer: Buffer, indices: tuple[Int, ...], value: Value, mask: Value | None) -> None:
         """Write an element, or a vector of them where index or value differs by lane."""

@@ -14,6 +14,7 @@ from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm_builder import Builder
 from inlay.codegen.llvm_types import Value, literal, memory_element, register_element, suffix, vector
 from inlay.loop.scalar import COMPARISONS, BinaryOp, UnaryOp
+from inlay.machine.dot_products import instructions
 from inlay.machine.target import Target
 
 _INT_BINARY = {
@@ -42,14 +43,18 @@ class Operations:
         builder: where instructions go.
         has_half: whether the machine converts f16 itself (else integer code does).
         has_fma: whether the machine multiplies and adds with one rounding.
+        dots: the dot-product instructions of the machine.
         helpers: names of helper functions that are called.
+        declared: declarations of intrinsics whose types some versions of LLVM have otherwise.
     """
 
     def __init__(self, builder: Builder, target: Target) -> None:
         self.builder = builder
         self.has_half = target.has_half
         self.has_fma = target.has_fma
+        self.dots = instructions(target.arch, target.features)
         self.helpers: set[str] = set()
+        self.declared: set[str] = set()
 
     # ------------------------------------------------------------------ plumbing
 

@@ -15,16 +15,19 @@ from inlay.arith.dtype import BOOL, I64, DType
 from inlay.arith.expr import Int, Sym
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm_builder import Builder, Carried
-from inlay.codegen.llvm_index import IndexEmitter, Linear, name
+from inlay.codegen.llvm_dots import DotEmitter
+from inlay.codegen.llvm_index import IndexEmitter, Linear, name, number
 from inlay.codegen.llvm_math import Math
 from inlay.codegen.llvm_memory import Memory
 from inlay.codegen.llvm_ops import Operations
 from inlay.codegen.llvm_types import Value, literal
+from inlay.loop.dots import plain_sum
 from inlay.loop.scalar import (
     Binary,
     BinaryOp,
     Bind,
     Cast,
+    Dot,
     Index,
     Intrinsic,
     IntrinsicOp,
@@ -56,6 +59,8 @@ class ScalarEmitter:
         self.names: dict[Sym, Value] = {}
         self.mask: Value | None = None
         self._shared: dict[tuple[Scalar, str], Value] = {}
+        self._dots = DotEmitter(builder, index, ops, memory)
+        self._plain: dict[Dot, Scalar] = {}
 
     def value(self, s: Scalar) -> Value:
         """Return the value of an expression of one statement."""
@@ -83,7 +88,7 @@ class ScalarEmitter:
             case Index(value=e, dtype=dtype):
                 return self.ops.cast(self.integer(e), dtype)
 
-    def _node(self, s: Unary | Binary | Select | Cast | Intrinsic | Bind | Reduce) -> Value:
+    def _node(self, s: Unary | Binary | Select | Cast | Intrinsic | Bind | Dot | Reduce) -> Value:
         match s:
             case Binary(op=op, lhs=a, rhs=b):
                 return self.ops.binary(op, self._value(a), self._value(b), self.mask)
@@ -98,6 +103,8 @@ class ScalarEmitter:
             case Bind(sym=sym, value=v, body=body):
                 self.bind(sym, self._value(v))
                 return self._value(body)
+            case Dot():
+                return self._dot(s)
             case Reduce():
                 raise InternalError("a reduction in a lowered function", where="codegen.llvm")
             case _:
@@ -140,6 +147,15 @@ class ScalarEmitter:
                 return ops.integer_power(*args)
             case _:
                 return self.math.apply(op, args)
+
+    def _dot(self, s: Dot) -> Value:
+        made = self._dots.value(s, self.mask, lambda: self._value(s.acc))
+        if made is not None:
+            return made
+        found = self._plain.get(s)
+        if found is None:
+            found = self._plain[s] = plain_sum(s)
+        return self._value(found)
 
     # ------------------------------------------------------------------ choice
 
@@ -188,6 +204,10 @@ class ScalarEmitter:
                 return self.memory.is_wide(buffer, indices)
             case Bind():
                 return self.index.width > 0
+            case Dot(sym=sym):
+                # Its factors, which come next, differ by lane as the first of them does.
+                self.index.env[sym] = number(0)
+                return False
             case _:
                 return False
 

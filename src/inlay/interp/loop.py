@@ -29,6 +29,7 @@ from inlay.arith.expr import Atom, FloorDiv, Int, Max, Min, Mod, Sym, evaluate
 from inlay.base.diagnostics import InlayError, error
 from inlay.interp.loop_scalars import binary, convert, intrinsic, unary, wrap
 from inlay.loop.buffer import Buffer
+from inlay.loop.dots import plain_sum
 from inlay.loop.func import LoopFunction
 from inlay.loop.inits import hoist_inits
 from inlay.loop.printer import print_scalar, print_stmt
@@ -37,6 +38,7 @@ from inlay.loop.scalar import (
     BinaryOp,
     Bind,
     Cast,
+    Dot,
     Index,
     Intrinsic,
     Lit,
@@ -382,6 +384,8 @@ class _Machine:
                 return lambda env: function(*[code(env) for code in codes])
             case Bind(sym=sym, value=value, body=body):
                 return self._bind(sym, self.scalar(value), self.scalar(body))
+            case Dot():
+                return self.scalar(plain_sum(x))
             case Reduce():
                 raise _fault("stage", "found a reduce in a statement", self._f)
             case _:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from inlay.arith.dtype import I64
 from inlay.arith.expr import Sym, fresh, from_atom
-from inlay.loop.scalar import Bind, Cast, Index, Lit, Load, Name, Scalar, Select
+from inlay.loop.scalar import Bind, Cast, Dot, Index, Lit, Load, Name, Scalar, Select
 from inlay.loop.stmt import Let, Stmt
 from inlay.loop.walk import Rewrite, map_operands, operands
 
@@ -84,6 +84,9 @@ class _Lets:
                 body = Rewrite({x.sym: from_atom(sym)}).scalar(body)
                 self._copies.append(body)
             return self.tree(body, guards)
+        if isinstance(x, Dot):
+            # Its factors are one for each product: what they share has no one value to be named.
+            return Dot(x.sym, x.width, self.tree(x.acc, guards), x.a, x.b)
         return map_operands(x, lambda y: self.tree(y, guards))
 
 

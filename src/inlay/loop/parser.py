@@ -21,6 +21,7 @@ from inlay.loop.scalar import (
     BinaryOp,
     Bind,
     Cast,
+    Dot,
     Index,
     Intrinsic,
     IntrinsicOp,
@@ -402,6 +403,8 @@ class _Parser:
             return Select(condition, then, otherwise, then.dtype)
         if name == "bind":
             return self._bind_scalar()
+        if name == "dot":
+            return self._dot()
         if name in _INTRINSICS:
             return self._intrinsic(_INTRINSICS[name])
         raise t.failure("a function of scalars")
@@ -436,6 +439,27 @@ class _Parser:
         t.expect(")")
         self._symbols = outer
         return Bind(sym, value, body)
+
+    def _dot(self) -> Scalar:
+        t = self._t
+        t.advance()
+        t.expect("(")
+        name = t.name("a name for the number of a product")
+        t.expect("<")
+        if t.kind is not TokenKind.INTEGER:
+            raise t.failure("how many products there are")
+        width = parse_integer(t.advance())
+        t.expect(",")
+        acc = self._scalar()
+        t.expect(",")
+        outer = dict(self._symbols)
+        sym = self._bind(name)
+        a = self._scalar()
+        t.expect(",")
+        b = self._scalar()
+        t.expect(")")
+        self._symbols = outer
+        return Dot(sym, width, acc, a, b)
 
     def _arguments(self, count: int | None) -> list[Scalar]:
         t = self._t

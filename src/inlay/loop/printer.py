@@ -23,6 +23,7 @@ from inlay.loop.scalar import (
     BinaryOp,
     Bind,
     Cast,
+    Dot,
     Index,
     Intrinsic,
     IntrinsicOp,
@@ -50,7 +51,7 @@ INFIX: dict[BinaryOp, str] = {
 }
 RESERVED = frozenset(
     """
-    alloc assert bind block bool else false for func if in inf init let lowered max min nan
+    alloc assert bind block bool dot else false for func if in inf init let lowered max min nan
     over param parallel per_part reduce register schedulable select serial spatial stack
     strides true unroll uses vector where while workspace f16 bf16 f32 f64 i8 i16 i32 i64 u8
     u16 u32 u64 string
@@ -239,6 +240,9 @@ class _Printer:
             case Bind(sym=sym, value=value, body=body):
                 text = self.scalar(value)
                 return f"bind({self._names.of(sym)} = {text}, {self.scalar(body)})"
+            case Dot(sym=sym, width=width):
+                parts = ", ".join(map(self.scalar, (x.acc, x.a, x.b)))
+                return f"dot({self._names.of(sym)} < {width}, {parts})"
             case Reduce(op=op, axes=axes, body=body, init=init):
                 over = ", ".join(f"{self._names.of(a.sym)} < {self.int(a.extent)}" for a in axes)
                 start = "" if init is None else f", init {self.scalar(init)}"

@@ -11,6 +11,7 @@
                                        select is legal: code generators mask or branch)
         | f32(s)             Cast
         | fma(a, b, c), ...  Intrinsic
+        | dot(j < 4, s, s, s) Dot      a sum of products of narrow integers added to an i32
         | let x = s in s     Bind      an i64 scalar that indices of the body may use (gather)
         | sum(k < n) s       Reduce    only in tensor expressions, at the top of a compute
 
@@ -26,7 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from inlay.arith.dtype import I64, DType
+from inlay.arith.dtype import I32, I64, DType
 from inlay.arith.expr import Int, Sym
 from inlay.loop.buffer import Buffer
 
@@ -234,4 +235,30 @@ class Bind:
         return self.body.dtype
 
 
-Scalar = Lit | Index | Name | Load | Unary | Binary | Select | Cast | Intrinsic | Bind | Reduce
+@dataclass(frozen=True, slots=True, eq=False)
+class Dot:
+    """A few products of narrow integers, added to a sum: what dot-product instructions compute.
+
+    `acc + a(0) * b(0) + ... + a(width - 1) * b(width - 1)` in i32, wrapping. The formats of `a` and `b`,
+    which may differ, say how each is widened.
+
+    Attributes:
+        sym: the number of a product, from 0; only `a` and `b` mention it.
+        width: how many products.
+        acc: an i32.
+        a, b: of `i8`, `u8` or `i16`, whose products are exact.
+    """
+
+    sym: Sym
+    width: int
+    acc: Scalar
+    a: Scalar
+    b: Scalar
+
+    @property
+    def dtype(self) -> DType:
+        """The format of the sum."""
+        return I32
+
+
+Scalar = Lit | Index | Name | Load | Unary | Binary | Select | Cast | Intrinsic | Bind | Dot | Reduce

@@ -32,6 +32,7 @@ from inlay.loop.scalar import (
     BinaryOp,
     Bind,
     Cast,
+    Dot,
     Index,
     Intrinsic,
     Lit,
@@ -142,7 +143,7 @@ def _size(t: Tensor) -> _Size:
     for x in scalars_below(t.body):
         size.nodes += 1
         match x:
-            case Load() | Lit() | Index() | Name() | Bind() | Reduce():
+            case Load() | Lit() | Index() | Name() | Bind() | Dot() | Reduce():
                 pass
             case Cast():
                 size.operations += 1

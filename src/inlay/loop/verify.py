@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from inlay.arith.dtype import BOOL, I64, DType, Kind
+from inlay.arith.dtype import BOOL, I32, I64, DType, Kind
 from inlay.arith.expr import Int, Sym, symbols
 from inlay.base.diagnostics import Collector, Diagnostic
 from inlay.loop.buffer import Buffer, Scope
+from inlay.loop.dots import is_factor
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.printer import print_scalar, print_stmt
 from inlay.loop.scalar import (
@@ -23,6 +24,7 @@ from inlay.loop.scalar import (
     BinaryOp,
     Bind,
     Cast,
+    Dot,
     Index,
     Intrinsic,
     IntrinsicOp,
@@ -300,10 +302,26 @@ class _Checker:
                 self._need(value.dtype == I64, "dtype", f"found a bind of {value.dtype}")
                 self._syms[sym] = I64
                 self._scalar(body)
+            case Dot():
+                self._dot(x)
             case Reduce():
                 self._report("stage", "found a reduce, which only tensor expressions have")
             case _:
                 assert_never(x)
+
+    def _dot(self, x: Dot) -> None:
+        self._scalar(x.acc)
+        outer = self._syms.get(x.sym)
+        self._syms[x.sym] = I64
+        self._scalar(x.a)
+        self._scalar(x.b)
+        if outer is None:
+            del self._syms[x.sym]
+        self._need(outer is None, "scope", f"found {x.sym.name} of a dot bound outside")
+        self._need(x.width >= 1, "dtype", f"found a dot of {x.width} products")
+        self._need(x.acc.dtype == I32, "dtype", f"found a dot added to {x.acc.dtype}, needed i32")
+        for factor in (x.a.dtype, x.b.dtype):
+            self._need(is_factor(factor), "dtype", f"found a dot of {factor}, needed i8, u8 or i16")
 
     def _need(self, condition: bool, kind: str, message: str) -> None:  # noqa: FBT001
         if not condition:

@@ -24,6 +24,7 @@ from inlay.loop.scalar import (
     Binary,
     Bind,
     Cast,
+    Dot,
     Index,
     Intrinsic,
     Lit,
@@ -112,6 +113,8 @@ def operands(x: Scalar) -> tuple[Scalar, ...]:
             return args
         case Bind(value=value, body=body):
             return (value, body)
+        case Dot(acc=acc, a=a, b=b):
+            return (acc, a, b)
         case Reduce(body=body, init=init):
             return (body,) if init is None else (init, body)
         case _:
@@ -382,6 +385,11 @@ def map_operands(x: Scalar, f: Callable[[Scalar], Scalar]) -> Scalar:
         case Bind(sym=sym, value=value, body=body):
             a, b = f(value), f(body)
             return x if a is value and b is body else Bind(sym, a, b)
+        case Dot(acc=acc, a=first, b=second):
+            total, a, b = f(acc), f(first), f(second)
+            if total is acc and a is first and b is second:
+                return x
+            return Dot(x.sym, x.width, total, a, b)
         case Reduce(op=op, axes=axes, body=body, init=init):
             a, start = f(body), None if init is None else f(init)
             return x if a is body and start is init else Reduce(op, axes, a, x.dtype, start)

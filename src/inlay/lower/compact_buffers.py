@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from inlay.arith.expr import Int, Sym, lit, symbols
 from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.deps import Interval, hull
-from inlay.loop.scalar import Load
+from inlay.loop.scalar import Dot, Load
 from inlay.loop.stmt import Alloc, For, Let, Stmt, Store
 from inlay.loop.walk import Rewrite, child_stmts, own_scalars, scalars_below
 
@@ -106,7 +106,9 @@ class _Regions:
         if live:
             for value in own_scalars(s):
                 for x in scalars_below(value):
-                    if isinstance(x, Load):
+                    if isinstance(x, Dot):
+                        live = {b: {**inner, x.sym: (lit(0), lit(x.width))} for b, inner in live.items()}
+                    elif isinstance(x, Load):
                         self._include(x.buffer, x.indices, live)
         for child in child_stmts(s):
             self.walk(child, live)

@@ -12,7 +12,7 @@ from typing import assert_never
 from inlay.arith.dtype import BOOL, I64
 from inlay.arith.expr import Int, lit
 from inlay.loop.ranges import Bounds
-from inlay.loop.scalar import Binary, BinaryOp, Index, Lit, Load, Scalar, Select
+from inlay.loop.scalar import Binary, BinaryOp, Dot, Index, Lit, Load, Scalar, Select
 from inlay.loop.stmt import Alloc, Assert, Block, For, If, Let, LoopKind, Seq, Stmt, Store, While
 from inlay.loop.walk import Rewrite, map_operands, seq
 
@@ -112,6 +112,9 @@ class _Simplifier:
                     chosen = new_select.condition.value
                     return new_select.then if chosen else new_select.otherwise
                 return new_select
+            case Dot(sym=sym, width=width, a=a, b=b):
+                each = _Simplifier(self._bounds.inside(sym, lit(0), lit(width)))
+                return Dot(sym, width, self.scalar(x.acc), each.scalar(a), each.scalar(b))
             case _:
                 return map_operands(x, self.scalar)
 

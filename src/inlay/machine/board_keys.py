@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Any, cast
 
 from inlay.machine.device import Arch, Coherence, Device, Engine, Link, Order, OrderKind, Queue
+from inlay.machine.dot_products import KINDS
 from inlay.machine.memory import Keeps, Pool, PoolKind
-from inlay.machine.target import DOT_PRODUCTS
 
 _SIZE = re.compile(r"(\d{1,30})\s*(B|KiB|MiB|GiB|)")
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -86,8 +86,8 @@ def _index_bits(value: Any) -> int:
 
 def _dot_products(value: Any) -> tuple[str, ...]:
     found = _texts(value)
-    if not set(found) <= set(DOT_PRODUCTS):
-        raise ValueError(f"a list of {', '.join(DOT_PRODUCTS)}")
+    if not set(found) <= set(KINDS):
+        raise ValueError(f"a list of {', '.join(KINDS)}")
     return found
 
 

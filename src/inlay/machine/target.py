@@ -20,7 +20,9 @@ from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from inlay.arith.dtype import DType
 from inlay.base.diagnostics import unsupported
+from inlay.machine.dot_products import DotProduct, kinds
 
 # What must be there for arithmetic to be inlined: below this LLVM calls a math library.
 _NEEDED = {"x86_64": frozenset({"sse4.1"}), "aarch64": frozenset[str]()}
@@ -67,9 +69,6 @@ _CACHES = (32 << 10, 512 << 10, 8 << 20)
 _MOST_CACHE = 1 << 32
 
 
-DOT_PRODUCTS = ("i8", "u8", "u8i8")
-"""Dot-product instructions by their factors; `u8i8` multiplies one format by the other."""
-
 Fact: TypeAlias = int | tuple[str, ...]
 """A value of a field of `Target` that a board may give."""
 
@@ -87,7 +86,8 @@ class Target:
         l1_bytes, l2_bytes, l3_bytes: data cache sizes, per core except the last; 0 for none.
         stack_bytes: that the temporaries of a kernel may take of the stack at once, by one caller.
         index_bits: width of the integers that addresses are computed with.
-        dot: dot-product instructions (four products added to a 32-bit sum), of `DOT_PRODUCTS`.
+        dot: kinds of dot-product instructions, by name (`dot_products.KINDS`), where `features` do not
+            say that there are some.
         fma: whether a multiplication and addition with one rounding is an instruction, where
             `features` do not say so.
         doubles: whether there is `f64`.
@@ -150,6 +150,11 @@ class Target:
         """Whether a multiplication and addition with one rounding is an instruction."""
         return self.fma and (self.arch != "x86_64" or "fma" in self.features)
 
+    def dot_product(self, a: DType, b: DType) -> DotProduct | None:
+        """Return the kind of instruction that adds up products of two formats; None for plain sums."""
+        found = kinds(self.arch, self.features, self.dot)
+        return next((kind for kind in found if kind.takes(a, b)), None)
+
     def lanes(self, itemsize: int) -> int:
         """Return how many elements of so many bytes a vector register holds."""
         return max(1, self.vector_bytes // max(1, itemsize))
@@ -174,7 +179,7 @@ def host() -> Target:
     wide, registers = _vectors(arch, features)
     l1, l2, l3 = _caches()
     cpu = _cpu_name(arch, info, features)
-    return Target(arch, cpu, features, wide, registers, l1, l2, l3, dot=_dot_products(features))
+    return Target(arch, cpu, features, wide, registers, l1, l2, l3)
 
 
 def offered(words: str) -> Target:
@@ -191,14 +196,9 @@ def offered(words: str) -> Target:
     _check_known(arch, features)
     wide, registers = _vectors(arch, features)
     cpu = facts.get("cpu", "")
+    l1, l2, l3 = (_cache_size(facts.get(f"l{i}", ""), default) for i, default in enumerate(_CACHES, 1))
     return Target(
-        arch,
-        cpu if cpu in _CPUS and arch == "x86_64" else "generic",
-        features,
-        wide,
-        registers,
-        *(_cache_size(facts.get(f"l{i}", ""), default) for i, default in enumerate(_CACHES, 1)),
-        dot=_dot_products(features),
+        arch, cpu if cpu in _CPUS and arch == "x86_64" else "generic", features, wide, registers, l1, l2, l3
     )
 
 
@@ -267,11 +267,6 @@ def _vectors(arch: str, features: tuple[str, ...]) -> tuple[int, int]:
     if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= set(features):
         return 64, 32
     return (32, 16) if "avx2" in features and "fma" in features else (16, 16)
-
-
-def _dot_products(features: tuple[str, ...]) -> tuple[str, ...]:
-    known = {"i8": {"dotprod"}, "u8": {"dotprod"}, "u8i8": {"i8mm", "avx512vnni", "avxvnni"}}
-    return tuple(name for name in DOT_PRODUCTS if known[name] & set(features))
 
 
 def _cpu_name(arch: str, info: dict[str, str], features: tuple[str, ...]) -> str:

@@ -176,3 +176,16 @@ def test_arguments_are_checked() -> None:
         with pytest.raises(CompileError) as caught:
             interp.run(f, [wrong])
         assert caught.value.ids == ("loop.argument",)
+
+
+def test_dots_widen_as_their_formats_say_and_wrap() -> None:
+    f = parse_function(
+        "lowered func f(x: u8[n], w: i8[n]) -> (y: i32[1]) over (n) "
+        "{ y[0] = dot(j < 3, 2147483647:i32, x[j], w[j]) }"
+    )
+    x, w = np.array([255, 1, 2], np.uint8), np.array([-1, 3, 127], np.int8)
+    (y,) = interp.run(f, [x, w], {f.dims[0]: 3})
+    assert y[0] == 2**31 - 1 - 255 + 3 + 254 - 2**32
+    with pytest.raises(CompileError) as caught:
+        interp.run(f, [x[:2], w[:2]], {f.dims[0]: 2})
+    assert caught.value.ids == ("loop.out-of-bounds",)

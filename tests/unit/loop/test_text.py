@@ -21,6 +21,7 @@ from inlay.loop.scalar import (
     BinaryOp,
     Bind,
     Cast,
+    Dot,
     Index,
     Intrinsic,
     IntrinsicOp,
@@ -210,6 +211,7 @@ def _floats() -> st.SearchStrategy:
                 lambda p: Select(Binary(BinaryOp.LE, p[0], p[1], dt.BOOL), p[1], p[0], dt.F32)
             ),
             st.tuples(_ints(), x).map(lambda p: Bind(_SYMS[0], Index(p[0]), p[1])),
+            st.tuples(x, x, x).map(lambda p: Dot(_SYMS[0], 4, *p)),
         ),
         max_leaves=5,
     )

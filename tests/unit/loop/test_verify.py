@@ -10,7 +10,7 @@ from inlay.base.diagnostics import CompileError
 from inlay.loop.buffer import Buffer
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.parser import parse_function
-from inlay.loop.scalar import Binary, BinaryOp, Index, Lit, Load, Name
+from inlay.loop.scalar import Binary, BinaryOp, Cast, Dot, Index, Lit, Load, Name
 from inlay.loop.stmt import For, LoopKind, Store
 from inlay.loop.verify import check, verify
 
@@ -61,6 +61,34 @@ def test_rules_of_loop_kinds(body: str) -> None:
 )
 def test_dtypes_of_operations(value: str) -> None:
     assert "loop.dtype" in {d.id for d in verify(parse_function(f"{HEAD} y[0] = {value} }}"))}
+
+
+DOT = "lowered func f(x: i8[n, 4], h: u16[n], s: i64[n]) -> (y: i32[n], z: i64[n]) over (n) {"
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        ("y[0] = dot(j < 4, 0:i32, x[0, j], x[1, j])", []),
+        ("y[0] = dot(j < 2, dot(j < 2, 0:i32, x[0, j], x[0, j]), x[1, j], x[1, j])", []),
+        ("z[0] = dot(j < 4, 0:i64, x[0, j], x[1, j])", ["loop.dtype", "loop.dtype"]),
+        ("y[0] = dot(j < 4, 0:i32, h[j], x[1, j])", ["loop.dtype"]),
+        ("y[0] = dot(j < 0, 0:i32, x[0, j], x[1, j])", ["loop.dtype"]),
+    ],
+)
+def test_rules_of_dots(statement: str, found: list[str]) -> None:
+    assert [d.id for d in verify(parse_function(f"{DOT} {statement} }}"))] == found
+
+
+def test_the_number_of_a_product_is_known_to_its_factors_only() -> None:
+    with pytest.raises(CompileError, match="j"):
+        parse_function(f"{DOT} y[0] = dot(j < 4, i32(x[0, j]), x[0, j], x[1, j]) }}")
+    x, y = Buffer("x", (lit(4),), dt.I8), Buffer("y", (lit(1),), dt.I32)
+    j = fresh("j")
+    load = Load(x, (to_int(j),))
+    value = Dot(j, 4, Cast(load, dt.I32), load, load)
+    f = LoopFunction("f", (x, y), 1, (), Store(y, (lit(0),), value), Stage.LOWERED)
+    assert [d.id for d in verify(f)] == ["loop.scope"]
 
 
 def test_all_findings_are_reported_with_their_statement() -> None:

@@ -18,6 +18,10 @@ of single rows; no unfolding of images is needed, since rows only have to be at 
 epilogue joins the tile if it has one element for each accumulator; otherwise the accumulators are
 copied out and the epilogue is a nest of its own.
 
+**Narrow integers** are packed with a few terms of the sum, a *group*, next to each other, and a
+dot-product instruction (`Target.dot_product`) adds up a group: one load of the panel's groups, one
+broadcast of a group for each row.
+
 **Order of the outer loops.** Axes that both operands depend on (batches, heads) come first.
 Otherwise panels come first, so that each is read from memory once and stays in L2 while all rows
 pass; with few panels, and where channels do not mix (depthwise), lines come first, so that threads
@@ -42,8 +46,8 @@ from inlay.arith.dtype import DType
 from inlay.arith.expr import FloorDiv, Int, Mod, Sym, coefficient, from_atom, symbols, to_int
 from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.inits import conjuncts
-from inlay.loop.scalar import Binary, BinaryOp, Lit, Scalar, Select
-from inlay.loop.stmt import Block, IterKind, LoopKind
+from inlay.loop.scalar import Binary, BinaryOp, Lit, Load, Scalar, Select
+from inlay.loop.stmt import Block, BlockIter, IterKind, LoopKind
 from inlay.loop.walk import loads_of, stores_of
 from inlay.machine.target import Target
 from inlay.schedule.primitives.cache_write import cache_write
@@ -59,6 +63,7 @@ from inlay.schedule.primitives.set_scope import set_scope
 from inlay.schedule.primitives.skip_zero_terms import skip_zero_terms
 from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.split_cascade import Copy, split_cascade
+from inlay.schedule.primitives.tensorize import tensorize
 from inlay.schedule.primitives.unroll import unroll
 from inlay.schedule.primitives.use_fma import use_fma
 from inlay.schedule.primitives.vectorize import vectorize
@@ -131,6 +136,7 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
     outer = _merge_nests(s, (block, epilogue), plan)
     guarded = s.block(block).predicate is not None
     decompose_reduction(s, block, _reduce_loops(s, block)[0])
+    _use_dots(s, block, target)
     if plan.row is not None:
         row = _row_loop(s, block)
         edges = _clip(s, block, row) if guarded else (False, False)
@@ -144,7 +150,12 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
 
 
 def _inline_padding(s: Schedule, block: str) -> list[str]:
-    """Compute padding where it is read instead of copying the input; return the blocks gone."""
+    """Compute padding where it is read instead of copying the input; return the blocks gone.
+
+    Not what groups of terms are read from: what widens them writes the padding on the way.
+    """
+    if _group(s.block(block)) is not None:
+        return []
     read = {x.buffer for x in loads_of(s.block(block).body)}
     gone: list[str] = []
     for name in s.block_names():
@@ -262,6 +273,29 @@ def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: _Plan) -> str:
     for x, y in zip(first, second[:-1], strict=False):
         merge(s, x, y)
     return first[0]
+
+
+def _use_dots(s: Schedule, block: str, target: Target) -> None:
+    """Let a dot-product instruction sum the terms of a group, if the target has the one for it."""
+    b = s.block(block)
+    group = _group(b)
+    factors = [x.buffer.dtype for x in loads_of(b.body) if x.buffer is not _written(b)]
+    if group is None or len(factors) != 2:
+        return
+    first, second = factors
+    kind = target.dot_product(first, second) or target.dot_product(second, first)
+    if kind is None or group.extent != kind.width:
+        return
+    loop = next(x for x in s.loops_of(block) if s.loop(x).var in symbols(_binding(b, group.sym)))
+    reorder(s, [s.loops_of(block)[-1], loop])
+    try:
+        tensorize(s, loop)
+    except Illegal:
+        reorder(s, [loop, s.loops_of(block)[-2]])
+
+
+def _binding(b: Block, sym: Sym) -> Int:
+    return next(e for i, e in zip(b.iters, b.bindings, strict=True) if i.sym == sym)
 
 
 def _row_loop(s: Schedule, block: str) -> str:
@@ -388,13 +422,35 @@ def _write_indices(b: Block) -> tuple[Int, ...]:
     return next(stores_of(b.body)).indices
 
 
+def _group(b: Block) -> BlockIter | None:
+    """Return the part of the sum whose terms panels of packed weights have behind their columns."""
+    last = next((i for i in reversed(b.iters) if i.kind is IterKind.REDUCE), None)
+    if last is None or last.extent.value is None:
+        return None
+    found = [x.indices for x in loads_of(b.body) if last.sym in _symbols(x.indices)]
+    if any(last.sym in _symbols(e[:-1]) or coefficient(e[-1], last.sym) != 1 for e in found):
+        return None
+    packed = [e for e in found if e[-1] == to_int(last.sym) and _panel_of(e[:-1])]
+    return last if packed else None
+
+
+def _columns_of(load: Load, group: BlockIter | None) -> tuple[Int, ...]:
+    """Return the indices of a load, without that of a group of terms behind the columns."""
+    inside = group is not None and load.indices and load.indices[-1] == to_int(group.sym)
+    return load.indices[:-1] if inside else load.indices
+
+
 def _packed_panel(b: Block) -> int | None:
-    """Return the panel of packed weights: the divisor in their last index."""
-    for load in loads_of(b.body):
-        atom = load.indices[-1].atom if load.indices else None
-        if isinstance(atom, Mod) and atom.denominator.value is not None:
-            return atom.denominator.value
-    return None
+    """Return the panel of packed weights."""
+    group = _group(b)
+    found = (_panel_of(_columns_of(load, group)) for load in loads_of(b.body))
+    return next((panel for panel in found if panel), None)
+
+
+def _panel_of(indices: tuple[Int, ...]) -> int | None:
+    """Return the divisor in the last index."""
+    atom = indices[-1].atom if indices else None
+    return atom.denominator.value if isinstance(atom, Mod) else None
 
 
 def _no_contraction(s: Schedule, block: str) -> str:
@@ -416,8 +472,10 @@ def _no_contraction(s: Schedule, block: str) -> str:
         return "which sums no products"
     column = spatial[-1].sym
     found = [x for x in loads_of(b.body) if column in _symbols(x.indices)]
+    group = _group(b)
     for load in found:
-        if not (_is_contiguous(load.indices, column) or _by_groups(load.indices, column)):
+        indices = _columns_of(load, group)
+        if not (_is_contiguous(indices, column) or _by_groups(indices, column)):
             return f"which reads '{load.buffer.name}' across the last axis of the result"
     return "" if found else "no operand of which has the last axis of the result"
 

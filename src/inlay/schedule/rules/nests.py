@@ -7,7 +7,7 @@ other threads for, and a body of many operations is not worth unrolling.
 from __future__ import annotations
 
 from inlay.arith.expr import Sym, coefficient, symbols
-from inlay.loop.scalar import Binary, BinaryOp, Intrinsic, IntrinsicOp, Select, Unary, UnaryOp
+from inlay.loop.scalar import Binary, BinaryOp, Dot, Intrinsic, IntrinsicOp, Select, Unary, UnaryOp
 from inlay.loop.stmt import Block, For, LoopKind, Stmt
 from inlay.loop.walk import (
     blocks_of,
@@ -68,6 +68,8 @@ def operations(s: Stmt) -> int:
                         total += 1 if op is IntrinsicOp.FMA else _FUNCTION
                     case Select():
                         total += 1
+                    case Dot(width=products):
+                        total += 2 * products
                     case _:
                         pass
     return total

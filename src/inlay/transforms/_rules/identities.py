@@ -9,7 +9,6 @@ import math
 
 import numpy as np
 
-from inlay.arith.dtype import DType, Kind
 from inlay.ir import make
 from inlay.ir.expr import Expr
 from inlay.ir.types import TensorType
@@ -112,27 +111,11 @@ def _cast(matched: RuleMatch) -> Expr | None:
     source = inner.args[0].type
     assert isinstance(source, TensorType), "a cast of a tensor"
     assert isinstance(x.type, TensorType), "a cast of a tensor"
-    if not _holds(x.type.dtype, source.dtype):
+    if not x.type.dtype.holds(source.dtype):
         return None
     if source == matched.call.type:
         return inner.args[0]
     return matched.make("cast", (inner.args[0],), matched.attrs(CastAttrs))
-
-
-def _holds(wide: DType, narrow: DType) -> bool:
-    """Whether every value of one format is a value of the other, and means the same there."""
-    if narrow.kind is Kind.BOOL:
-        return wide.is_integer or wide.is_float
-    if wide.is_float:
-        digits = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
-        if narrow.is_float:
-            return wide.bits > narrow.bits
-        return narrow.is_integer and narrow.bits <= digits[wide.name]
-    if wide.is_integer and narrow.is_integer:
-        if wide.kind is narrow.kind:
-            return wide.bits >= narrow.bits
-        return wide.kind is Kind.INT and wide.bits > narrow.bits
-    return False
 
 
 def _relu_of_clip(matched: RuleMatch) -> Expr | None:

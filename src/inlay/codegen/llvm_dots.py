@@ -1,0 +1,151 @@
+"""Dot-product instructions: `Dot` in a vector loop, where the machine has an instruction for it.
+
+A factor is in memory, its few elements next to each other: the same ones for all lanes, which are loaded
+as one integer of 32 bits and broadcast, or those of neighboring lanes side by side, which are one vector.
+Formats narrower than the instruction's are widened behind the load. Anything else is the plain sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from inlay.arith.dtype import I32, DType
+from inlay.codegen.llvm_builder import Builder
+from inlay.codegen.llvm_index import IndexEmitter, Split
+from inlay.codegen.llvm_memory import Memory
+from inlay.codegen.llvm_ops import Operations
+from inlay.codegen.llvm_types import Value, vector
+from inlay.loop.scalar import Cast, Dot, Load, Scalar
+from inlay.machine.dot_products import Instruction
+
+_Place = tuple[Load, Split]
+
+
+class DotEmitter:
+    """Writes dot products as instructions."""
+
+    def __init__(self, builder: Builder, index: IndexEmitter, ops: Operations, memory: Memory) -> None:
+        self._builder = builder
+        self._index = index
+        self._ops = ops
+        self._memory = memory
+
+    def value(self, x: Dot, mask: Value | None, acc: Callable[[], Value]) -> Value | None:
+        """Return the sum, None where no instruction computes it.
+
+        Args:
+            x: the node.
+            mask: which lanes are wanted.
+            acc: evaluates what is added to.
+        """
+        lanes = self._index.width
+        found = self._instruction(x, lanes)
+        if found is None:
+            return None
+        instruction, swapped = found
+        a, b = self._place(x.a, x), self._place(x.b, x)
+        if a is None or b is None:
+            return None
+        first, second = (b, a) if swapped else (a, b)
+        kind, step = instruction.kind, instruction.lanes
+        total = self._ops.widen(acc(), lanes)
+        parts: list[str] = []
+        for start in range(0, lanes, step):
+            chosen = range(start, start + step)
+            left = self._factor(first, x.width, chosen, kind.first, instruction, mask)
+            right = self._factor(second, x.width, chosen, kind.second, instruction, mask)
+            parts.append(self._applied(instruction, self._part(total, chosen), left, right))
+        return Value(self._joined(parts, step), I32, lanes)
+
+    def _instruction(self, x: Dot, lanes: int) -> tuple[Instruction, bool] | None:
+        """Return the first instruction for the node, and whether it takes the factors the other way."""
+        a, b = x.a.dtype, x.b.dtype
+        for found in self._ops.dots:
+            if not lanes or lanes % found.lanes or found.kind.width != x.width:
+                continue
+            if found.kind.takes(a, b):
+                return found, False
+            if found.kind.takes(b, a):
+                return found, True
+        return None
+
+    def _place(self, factor: Scalar, x: Dot) -> _Place | None:
+        """Return the load that a factor is, and where it reads."""
+        while isinstance(factor, Cast) and factor.dtype.holds(factor.operand.dtype):
+            factor = factor.operand
+        if not isinstance(factor, Load):
+            return None
+        where = self._memory.group(factor.buffer, factor.indices, x.sym, x.width)
+        return None if where is None else (factor, where)
+
+    def _factor(
+        self, at: _Place, count: int, lanes: range, to: DType, instruction: Instruction, mask: Value | None
+    ) -> str:
+        """Return a factor in a register, with the type of the instruction's operand in front."""
+        load, where = at
+        bits = self._memory.load_group(load.buffer, where, count, lanes, mask)
+        source, total = load.dtype, len(lanes) * count
+        if where.stride == 0:
+            type = f"i{source.bits * count}"
+            if source.bits < to.bits:
+                narrow = self._pure(f"bitcast {type} {bits} to <{count} x i{source.bits}>", bits)
+                bits = self._widened(narrow, source, to, count)
+                bits = self._pure(f"bitcast <{count} x i{to.bits}> {bits} to i32", bits)
+            every = self._ops.widen(Value(bits, I32), len(lanes)).text
+            type = vector("i32", len(lanes))
+        else:
+            every = self._widened(bits, source, to, total)
+            type = vector(f"i{to.bits}", total)
+        operand = _operand_type(instruction)
+        if type != operand:
+            every = self._pure(f"bitcast {type} {every} to {operand}", every)
+        return f"{operand} {every}"
+
+    def _widened(self, bits: str, source: DType, to: DType, count: int) -> str:
+        if source.bits == to.bits:
+            return bits
+        code = "sext" if source.is_signed else "zext"
+        return self._pure(f"{code} <{count} x i{source.bits}> {bits} to <{count} x i{to.bits}>", bits)
+
+    def _applied(self, instruction: Instruction, acc: str, a: str, b: str) -> str:
+        type, name = vector("i32", instruction.lanes), f"@llvm.{instruction.intrinsic}"
+        before = [type] if instruction.adds else []
+        types = ", ".join([*before, *[_operand_type(instruction)] * 2])
+        self._ops.declared.add(f"declare {type} {name}({types})")
+        operands = [x.rsplit(" ", 1)[1] for x in (a, b)]
+        if instruction.adds:
+            return self._pure(f"call {type} {name}({type} {acc}, {a}, {b})", acc, *operands)
+        products = self._pure(f"call {type} {name}({a}, {b})", *operands)
+        return self._pure(f"add {type} {acc}, {products}", acc, products)
+
+    def _part(self, total: Value, lanes: range) -> str:
+        if len(lanes) == total.lanes:
+            return total.text
+        chosen = ", ".join(f"i32 {lane}" for lane in lanes)
+        mask = f"<{len(lanes)} x i32> <{chosen}>"
+        return self._pure(f"shufflevector {total.typed}, {total.type} poison, {mask}", total.text)
+
+    def _joined(self, parts: list[str], lanes: int) -> str:
+        """Return vectors side by side, joined one after the other."""
+        whole, count = parts[0], lanes
+        for part in parts[1:]:
+            if count > lanes:
+                chosen = [str(i) if i < lanes else "poison" for i in range(count)]
+                mask = ", ".join(f"i32 {i}" for i in chosen)
+                type = vector("i32", lanes)
+                part = self._pure(
+                    f"shufflevector {type} {part}, {type} poison, <{count} x i32> <{mask}>", part
+                )
+            type, mask = vector("i32", count), ", ".join(f"i32 {i}" for i in range(count + lanes))
+            whole = self._pure(
+                f"shufflevector {type} {whole}, {type} {part}, <{count + lanes} x i32> <{mask}>", whole, part
+            )
+            count += lanes
+        return whole
+
+    def _pure(self, text: str, *operands: str) -> str:
+        return self._builder.pure(text, operands)
+
+
+def _operand_type(instruction: Instruction) -> str:
+    return vector(f"i{instruction.operand}", instruction.lanes * 32 // instruction.operand)

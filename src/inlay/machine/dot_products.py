@@ -1,0 +1,101 @@
+"""Instructions that add a few products of narrow integers to an i32, by the features of a processor.
+
+The one table that schedules, layouts of weights and code generators ask: schedules take the number of
+products and the formats of the factors (`DotProduct`, in the order of preference), LLVM takes the
+instruction (`Instruction`). All of them wrap, so that each gives what the plain sum gives: `pmaddwd` too,
+whose one sum that is no i32 (-32768 * -32768, twice) becomes -2^31 there as here. Instructions that
+saturate are not in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from inlay.arith.dtype import I8, I16, U8, DType
+
+
+@dataclass(frozen=True, slots=True)
+class DotProduct:
+    """What dot-product instructions of one kind compute.
+
+    Attributes:
+        name: as boards call it, by the formats of the factors.
+        width: how many products are added up.
+        first, second: the formats of the factors. Narrower ones can be widened to them.
+    """
+
+    name: str
+    width: int
+    first: DType
+    second: DType
+
+    def takes(self, a: DType, b: DType) -> bool:
+        """Whether factors of two formats are of its formats, or become so by widening."""
+        return self.first.holds(a) and self.second.holds(b)
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """A dot-product instruction as LLVM knows it.
+
+    Attributes:
+        kind: what it computes.
+        arch: LLVM's name of the instruction set.
+        features: that it needs, all of them.
+        lanes: of the sum.
+        intrinsic: LLVM's name.
+        adds: whether it adds to a sum; otherwise an addition follows.
+        operand: bits of the elements in LLVM's type of a factor.
+    """
+
+    kind: DotProduct
+    arch: str
+    features: frozenset[str]
+    lanes: int
+    intrinsic: str
+    adds: bool
+    operand: int
+
+
+_U8I8 = DotProduct("u8i8", 4, U8, I8)
+_I8 = DotProduct("i8", 4, I8, I8)
+_U8 = DotProduct("u8", 4, U8, U8)
+_I16 = DotProduct("i16", 2, I16, I16)
+KINDS = {k.name: k for k in (_U8I8, _I8, _U8, _I16)}
+"""By name, in the order of preference: the more products the better."""
+
+_VNNI = ("avx512vnni avx512vl", "avxvnni")
+_ROWS = (
+    # kind, arch, lanes, LLVM's intrinsic, adds, operand, features of which one set is enough
+    (_U8I8, "x86_64", 16, "x86.avx512.vpdpbusd.512", True, 32, ("avx512vnni",)),
+    (_U8I8, "x86_64", 8, "x86.avx512.vpdpbusd.256", True, 32, _VNNI),
+    (_U8I8, "x86_64", 4, "x86.avx512.vpdpbusd.128", True, 32, _VNNI),
+    (_I16, "x86_64", 16, "x86.avx512.vpdpwssd.512", True, 32, ("avx512vnni",)),
+    (_I16, "x86_64", 16, "x86.avx512.pmaddw.d.512", False, 16, ("avx512bw",)),
+    (_I16, "x86_64", 8, "x86.avx512.vpdpwssd.256", True, 32, _VNNI),
+    (_I16, "x86_64", 8, "x86.avx2.pmadd.wd", False, 16, ("avx2",)),
+    (_I16, "x86_64", 4, "x86.avx512.vpdpwssd.128", True, 32, _VNNI),
+    (_I16, "x86_64", 4, "x86.sse2.pmadd.wd", False, 16, ("",)),
+    (_U8I8, "aarch64", 4, "aarch64.neon.usdot.v4i32.v16i8", True, 8, ("i8mm",)),
+    (_I8, "aarch64", 4, "aarch64.neon.sdot.v4i32.v16i8", True, 8, ("dotprod",)),
+    (_U8, "aarch64", 4, "aarch64.neon.udot.v4i32.v16i8", True, 8, ("dotprod",)),
+)
+INSTRUCTIONS = tuple(
+    Instruction(kind, arch, frozenset(words.split()), lanes, intrinsic, adds, operand)
+    for kind, arch, lanes, intrinsic, adds, operand, needed in _ROWS
+    for words in needed
+)
+"""Of one kind, the widest first; of one width, those that add before those that do not."""
+
+
+def instructions(arch: str, features: Collection[str]) -> tuple[Instruction, ...]:
+    """Return the instructions of a processor."""
+    have = set(features)
+    return tuple(x for x in INSTRUCTIONS if x.arch == arch and x.features <= have)
+
+
+def kinds(arch: str, features: Collection[str], said: Collection[str] = ()) -> tuple[DotProduct, ...]:
+    """Return the kinds that a processor has, by its features or because a board says so."""
+    found = {x.kind.name for x in instructions(arch, features)} | set(said)
+    return tuple(kind for name, kind in KINDS.items() if name in found)

@@ -1,0 +1,150 @@
+"""Dot products: as instructions, and as the plain sums that they mean, on every machine."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from inlay.arith.dtype import BY_NAME, I8, I16, I32, U8
+from inlay.codegen.c import emit_source
+from inlay.codegen.llvm import emit_module
+from inlay.codegen.llvm_compile import assembly
+from inlay.interp.loop import run
+from inlay.machine.dot_products import INSTRUCTIONS, KINDS
+from inlay.machine.target import Target, baseline, host
+from tests.system import needs
+from tests.unit.codegen.c_support import Library
+from tests.unit.codegen.support import parsed, run_native
+
+RNG = np.random.default_rng(13)
+
+
+def program(a: str, b: str, g: int, lanes: int, *, masked: bool = False) -> str:
+    """A register tile of 3 rows; lanes behind `n` columns are not stored."""
+    store = "y[r, l] = acc[r, l]"
+    if masked:
+        store = f"if [l] < [n] {{ {store} }}"
+    return f"""\
+lowered func f(x: {a}[3, m, {g}], w: {b}[m, {lanes}, {g}]) -> (y: i32[3, {lanes}]) over (m, n) {{
+  alloc acc: i32[3, {lanes}] @register
+  for r in 0..3 unroll {{ for l in 0..{lanes} vector {{ acc[r, l] = [r]:i32 }} }}
+  for k in 0..m {{
+    for r in 0..3 unroll {{
+      for l in 0..{lanes} vector {{ acc[r, l] = dot(j < {g}, acc[r, l], x[r, k, j], w[k, l, j]) }}
+    }}
+  }}
+  for r in 0..3 unroll {{ for l in 0..{lanes} vector {{ {store} }} }}
+}}
+"""
+
+
+def numbers(dtype: str, *shape: int) -> np.ndarray:
+    """Return numbers of a format, its ends often."""
+    limits = np.iinfo(BY_NAME[dtype].numpy)
+    found = RNG.integers(limits.min, limits.max + 1, shape)
+    ends = RNG.choice([limits.min, limits.max], shape)
+    return np.where(RNG.random(shape) < 0.5, found, ends).astype(BY_NAME[dtype].numpy)
+
+
+def expected(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    sums = np.einsum("rkj,klj->rl", x.astype(np.int64), w.astype(np.int64)) + np.arange(3)[:, None]
+    return sums.astype(np.int32)
+
+
+FORMATS = list(itertools.product(("i8", "u8", "i16"), repeat=2))
+
+
+@pytest.mark.sample(12)
+@pytest.mark.parametrize(("a", "b"), FORMATS)
+@pytest.mark.parametrize("g", [1, 2, 4])
+@pytest.mark.parametrize("lanes", [1, 4, 12, 16])
+def test_compiled_is_the_plain_sum(a: str, b: str, g: int, lanes: int) -> None:
+    f = parsed(program(a, b, g, lanes))
+    x, w = numbers(a, 3, 5, g), numbers(b, 5, lanes, g)
+    want = expected(x, w)
+    env = {f.dims[0]: 5, f.dims[1]: lanes}
+    np.testing.assert_array_equal(run(f, [x, w], env)[0], want)
+    for target in (host(), baseline("x86_64", "v2")):
+        if set(target.features) <= set(host().features):
+            np.testing.assert_array_equal(run_native(f, [x, w], {"m": 5, "n": lanes}, target=target)[0], want)
+
+
+def test_the_sum_that_overflows_wraps() -> None:
+    f = parsed(program("i16", "i16", 2, 8))
+    x, w = np.full((3, 1, 2), -32768, np.int16), np.full((1, 8, 2), -32768, np.int16)
+    [y] = run_native(f, [x, w], {"m": 1, "n": 8})
+    np.testing.assert_array_equal(y, np.array([[-(2**31)], [-(2**31) + 1], [-(2**31) + 2]]).repeat(8, 1))
+
+
+def test_lanes_that_are_off_are_not_read_as_others() -> None:
+    f = parsed(program("i16", "i8", 2, 16, masked=True))
+    x, w = numbers("i16", 3, 5, 2), numbers("i8", 5, 16, 2)
+    [y] = run_native(f, [x, w], {"m": 5, "n": 11})
+    np.testing.assert_array_equal(y[:, :11], expected(x, w)[:, :11])
+
+
+@pytest.mark.cc
+@needs("gcc")
+def test_emitted_c_is_the_plain_sum(tmp_path) -> None:
+    functions = [parsed(program(a, b, 2, 8)) for a, b in FORMATS]
+    library = Library(functions, tmp_path)
+    for i, (f, (a, b)) in enumerate(zip(functions, FORMATS, strict=True)):
+        x, w = numbers(a, 3, 5, 2), numbers(b, 5, 8, 2)
+        env = {f.dims[0]: 5, f.dims[1]: 8}
+        np.testing.assert_array_equal(library.run(i, [x, w], env)[0], expected(x, w))
+
+
+def test_emitted_opencl_has_the_plain_sum() -> None:
+    text = emit_source((parsed(program("i8", "i8", 2, 8)),), Target(dialect="OpenCL C")).text
+    assert text.count("* ") >= 2, text
+
+
+WORDS = {"pmadd.wd": "pmaddwd", "pmaddw.d.512": "pmaddwd"}
+"""Instructions that are called otherwise than LLVM's intrinsics for them."""
+
+
+@pytest.mark.parametrize("row", INSTRUCTIONS, ids=lambda r: f"{r.intrinsic}-{'-'.join(sorted(r.features))}")
+def test_each_instruction_is_emitted(row) -> None:
+    target = with_features(row)
+    kind = row.kind
+    f = parsed(program(kind.first.name, kind.second.name, kind.width, row.lanes))
+    module = emit_module(f, target).text
+    assert f"@llvm.{row.intrinsic}(" in module
+    short = re.sub(r"^(x86|aarch64)\.(sse2|avx2|avx512|neon)\.", "", row.intrinsic)
+    word = WORDS.get(short, short.partition(".")[0])
+    assert re.search(rf"\bv?{word}\b", assembly(module, target, optimize=False))
+
+
+def with_features(row) -> Target:
+    if row.arch == "aarch64":
+        base = baseline("aarch64")
+        return replace(base, features=tuple(sorted({*base.features, *row.features})))
+    base = baseline(
+        "x86_64", "v4" if "avx512" in " ".join(row.features) else "v2" if not row.features else "v3"
+    )
+    return replace(base, features=tuple(sorted({*base.features, *row.features})))
+
+
+def test_no_instruction_without_its_feature() -> None:
+    f = parsed(program("u8", "i8", 4, 16))
+    for level in ("v2", "v3", "v4"):
+        assert "llvm.x86" not in emit_module(f, baseline("x86_64", level)).text
+    assert "llvm.aarch64" not in emit_module(f, baseline("aarch64")).text
+
+
+def test_a_target_says_what_it_multiplies() -> None:
+    plain, v3 = Target(), baseline("x86_64", "v3")
+    vnni = replace(baseline("x86_64", "v4"), features=(*baseline("x86_64", "v4").features, "avx512vnni"))
+    arm = replace(baseline("aarch64"), features=("dotprod", "neon"))
+    assert plain.dot_product(I8, I8) is None
+    assert v3.dot_product(I8, I8) is v3.dot_product(U8, I8) is v3.dot_product(I16, I16) is KINDS["i16"]
+    assert v3.dot_product(I32, I8) is None
+    assert vnni.dot_product(U8, I8) is KINDS["u8i8"]
+    assert vnni.dot_product(I8, I8) is KINDS["i16"]
+    assert arm.dot_product(I8, I8) is KINDS["i8"]
+    assert arm.dot_product(U8, I8) is None
+    assert Target(dot=("i8",)).dot_product(I8, I8) is KINDS["i8"]

@@ -1,0 +1,112 @@
+"""Contractions of narrow integers: a dot-product instruction for each group of terms."""
+
+from __future__ import annotations
+
+import pytest
+
+from inlay.arith.dtype import F32, I8, I16, I32, U8, DType
+from inlay.arith.expr import Int, ceildiv, to_int
+from inlay.loop import te
+from inlay.loop.from_te import from_te
+from inlay.loop.func import LoopFunction
+from inlay.loop.printer import print_function
+from inlay.loop.scalar import UnaryOp
+from inlay.machine.target import Target, baseline
+from inlay.schedule.rules.contraction import contraction
+from inlay.schedule.state import Schedule
+from tests.unit.schedule.programs import dim, hold_law
+
+SMALL = baseline("x86_64", "v2")
+"""Four lanes, `pmaddwd`."""
+
+
+def packed_conv(
+    image: tuple[Int | int, Int | int],
+    channels: tuple[int, int],
+    *,
+    kernel: int = 1,
+    pad: int = 0,
+    x_format: DType = U8,
+    wide: DType = I16,
+    group: int = 2,
+) -> LoopFunction:
+    """A convolution over widened, padded x with weights in panels of groups, brought back to u8."""
+    (h, w), (c, oc), panel = map(to_int, image), channels, 8
+    groups = -(-c // group)
+    x = te.placeholder((1, h, w, c), x_format, "x")
+    k = te.placeholder((-(-oc // panel), kernel, kernel, groups, panel, group), I8, "w")
+    scale = te.placeholder((oc,), F32, "scale")
+
+    def inside(b: Int, i: Int, j: Int, k: Int) -> te.ScalarValue:
+        at = (te.index(i) >= pad) & (te.index(i) < h + pad) & (te.index(j) >= pad) & (te.index(j) < w + pad)
+        value = x[b, i - pad, j - pad, k].cast(wide)
+        return te.select(at & (te.index(k) < c), value, te.const(0, wide))
+
+    padded = (1, h + 2 * pad, w + 2 * pad, groups * group)
+    t = te.compute(padded, inside, name="widened", tag="widened", stored=True)
+    ky, kx = te.reduce_axis("ky", kernel), te.reduce_axis("kx", kernel)
+    kc, kj = te.reduce_axis("kc", groups), te.reduce_axis("kj", group)
+    shape = (1, h + 2 * pad - kernel + 1, w + 2 * pad - kernel + 1, oc)
+
+    def term(b: Int, i: Int, j: Int, o: Int) -> te.ScalarValue:
+        left = t[b, i + ky, j + kx, kc * group + kj].cast(I32)
+        return te.sum_over((ky, kx, kc, kj), left * k[o // panel, ky, kx, kc, o % panel, kj].cast(I32))
+
+    s = te.compute(shape, term, name="s", tag="conv")
+
+    def rounded(*at: Int) -> te.ScalarValue:
+        value = te.unary(UnaryOp.ROUND_EVEN, s[at].cast(F32) * scale[at[-1]])
+        return te.minimum(te.maximum(value, 0.0), 255.0).cast(U8)
+
+    return from_te("conv", [x, k, scale], [te.compute(shape, rounded, name="y", tag="requantize")])
+
+
+@pytest.mark.parametrize(
+    ("image", "channels", "kernel", "pad"),
+    [((1, 7), (4, 8), 1, 0), ((3, 5), (3, 12), 3, 1), ((2, 3), (6, 20), 2, 1)],
+)
+def test_groups_become_dots(image: tuple, channels: tuple, kernel: int, pad: int) -> None:
+    f = packed_conv(image, channels, kernel=kernel, pad=pad)
+    s = Schedule(f)
+    contraction(s, SMALL)
+    text = print_function(s.function)
+    assert "dot(" in text
+    assert "select" not in text[text.index("dot(") :]
+    hold_law(f, s)
+
+
+def test_unknown_extents() -> None:
+    f = packed_conv((dim("h"), dim("w")), (3, 9), kernel=2)
+    s = Schedule(f)
+    contraction(s, SMALL)
+    assert "dot(" in print_function(s.function)
+    hold_law(f, s, (3, 4), (2, 9))
+
+
+@pytest.mark.parametrize(
+    ("target", "x_format", "wide", "group", "has_dots"),
+    [
+        (SMALL, I8, I16, 2, True),
+        (SMALL, U8, U8, 4, False),
+        (Target(), I8, I16, 2, False),
+        (Target(dot=("i16",)), I8, I16, 2, True),
+        (Target(dot=("u8i8",)), U8, U8, 4, True),
+        (Target(dot=("u8i8",)), I8, I8, 4, False),
+    ],
+)
+def test_groups_of_other_targets_are_plain_sums(
+    target: Target, x_format: DType, wide: DType, group: int, *, has_dots: bool
+) -> None:
+    f = packed_conv((1, 5), (6, 8), x_format=x_format, wide=wide, group=group)
+    s = Schedule(f)
+    contraction(s, target)
+    assert ("dot(" in print_function(s.function)) is has_dots
+    hold_law(f, s)
+
+
+def test_what_is_widened_is_stored_once() -> None:
+    f = packed_conv((4, 4), (8, 8), kernel=3, pad=1)
+    s = Schedule(f)
+    contraction(s, SMALL)
+    assert print_function(s.function).count("i16(") == 1
+    assert s.buffer("widened").shape[-1] == ceildiv(to_int(8), 2) * 2
