@@ -5,7 +5,8 @@
 **The factor** is written in one of two ways, which the operands tell apart:
 
 * `(accumulator, scale)`: a float. The accumulator is converted to f32 and multiplied in f32, as ONNX's
-  QLinear operators and a quantize behind a dequantize mean it. Ties go to even or away from zero.
+  QLinear operators and a quantize behind a dequantize mean it. Ties go to even or away from zero. What is
+  no number becomes the greatest result.
 * `(accumulator, multiplier, shift)`: `multiplier / 2**bits * 2**shift`, as TFLite and most accelerators
   have it. The multiplier is not negative; the distance `bits - shift` is from 0 to 62. The product is
   exact in 64 bits and rounded once, but for the rounding `tflite`.
@@ -35,7 +36,7 @@ from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.loop.scalar import UnaryOp
 from inlay.ops import _rules as rules
-from inlay.ops._build import Array, saturate, saturate_array
+from inlay.ops._build import Array
 from inlay.ops._define import FusionPattern, OpDef, Sample, define
 from inlay.ops._rules import Types
 from inlay.ops._samples import noise
@@ -43,8 +44,10 @@ from inlay.ops.quantized import along, at_axis, per_axis
 
 RESULTS: tuple[DType, ...] = (I8, U8, I16, U16, I32)
 WIDEST = 1 << 30
-"""Rounded float products are clamped to this before the zero point is added: the sum stays in i32."""
+"""Float products are clamped to this before the zero point is added: the sum stays in i32."""
 _FARTHEST = 62
+_EXACT = 1 << 24
+"""Every integer up to this is a float."""
 
 
 class Rounding(StrEnum):
@@ -137,9 +140,9 @@ def requantized(a: RequantizeAttrs, x: Array, factor: Array, *shifts: Array) -> 
     f = along(factor, x.ndim, a.axis)
     if not shifts:
         scaled = x.astype(np.float32) * f
+        scaled = np.clip(np.where(np.isnan(scaled), np.inf, scaled), -WIDEST, WIDEST)
         rounded = np.rint(scaled) if a.rounding is Rounding.HALF_EVEN else _half_away(scaled)
-        whole = saturate_array(rounded, I32, -WIDEST, WIDEST).astype(np.int64)
-        return np.clip(whole + a.zero, low, high).astype(a.dtype.numpy)
+        return np.clip(rounded.astype(np.int64) + a.zero, low, high).astype(a.dtype.numpy)
     shift = along(shifts[0], x.ndim, a.axis).astype(np.int64)
     m = f.astype(np.int64)
     if a.rounding is Rounding.TFLITE:
@@ -167,13 +170,23 @@ def _compute(a: RequantizeAttrs, operands: Sequence[te.Tensor], result: TensorTy
     def body(*i: Int) -> te.ScalarValue:
         factor, *shift = (at_axis(f, i, a.axis) for f in factors)
         if not shift:
-            scaled = x[i].cast(F32) * factor
-            whole = saturate(_rounded_float(scaled, a.rounding), I32, -WIDEST, WIDEST) + a.zero
-            return te.minimum(te.maximum(whole, low), high).cast(a.dtype)
+            return _scaled_float(a, x[i].cast(F32) * factor)
         whole = _scaled(a, x[i], factor.cast(I64), shift[0].cast(I64))
         return (te.minimum(te.maximum(whole, low - a.zero), high - a.zero) + a.zero).cast(a.dtype)
 
     return te.compute(result.shape, body, name="requantize")
+
+
+def _scaled_float(a: RequantizeAttrs, x: te.ScalarValue) -> te.ScalarValue:
+    """Round, move and clamp a product. Ends that are floats are met before rounding, which keeps them."""
+    low, high = (end - a.zero for end in a.ends())
+    is_exact = low >= -_EXACT and high <= _EXACT
+    least, most = (float(low), float(high)) if is_exact else (-WIDEST, WIDEST)
+    # Comparisons are instructions of their own with NaN to one side; a maximum that keeps NaN is several.
+    x = te.select(x < most, x, most)
+    x = te.select(x > least, x, least)
+    whole = _rounded_float(x, a.rounding).cast(I32) + a.zero
+    return (whole if is_exact else te.minimum(te.maximum(whole, low + a.zero), high + a.zero)).cast(a.dtype)
 
 
 def _rounded_float(x: te.ScalarValue, rounding: Rounding) -> te.ScalarValue:

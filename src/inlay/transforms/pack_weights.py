@@ -1,60 +1,76 @@
 """Packs constant right-hand sides of contractions into panels.
 
 A matrix product streams its right operand; in panels of a few vectors of columns, `[n/panel, k,
-panel]`, every load is the next one in memory. The right operand of `matmul` and the weights of
-`conv_nhwc` are packed here when they are constants; what is not constant is packed by the kernel
-that reads it, if that pays. The original constant goes when nobody reads it.
+panel]`, every load is the next one in memory. The right operand of a product and the weights of a
+channels-last convolution are packed here when they are constants; what is not constant is packed by
+the kernel that reads it, if that pays. The original constant goes when nobody reads it.
 
 **Panel width.** `analysis/register_tiles.py` weighs the shapes of tiles against columns computed for
 nothing; for a convolution it is told the pixels of a line. A panel is to stay in the second cache while
 all rows pass, so many terms make it narrower. All of that is of the device that an operation runs on:
 a constant that two devices read is packed for each. What has code that reads no panels is left alone.
+
+**Integers** are packed for the instruction of the device that multiplies them: in groups of as many
+neighbors along the sum as it adds at once, in the format that it reads. Zero points of weights are taken
+off before, where that format holds the difference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
 from inlay.analysis.register_tiles import MAX_VECTORS, panel_vectors
+from inlay.arith.dtype import DType, from_numpy
 from inlay.arith.expr import Int
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ir.module import Module
-from inlay.ir.op import NoAttrs
 from inlay.ir.types import TensorType
+from inlay.machine.dot_products import DotProduct
+from inlay.ops._build import Array
 from inlay.ops.convolution import ConvAttrs, PackedConvAttrs
+from inlay.ops.integer_products import PackedIntegerAttrs, PackedIntegerConvAttrs, PackIntegerAttrs
 from inlay.ops.matmul import PackAttrs, PackedAttrs
+from inlay.ops.quantized import along
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_module
 
 
+def _no_dot_product(_a: DType, _b: DType) -> DotProduct | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """What the width of panels depends on: one core of a device.
+    """What panels depend on: one core of a device.
 
     Attributes:
         lanes: elements of 32 bits in a vector register.
         registers: vector registers.
         l2_bytes: size of the second cache; 0 where there is none.
+        dot_product: gives what multiplies integers of two formats; None where nothing special does.
     """
 
     lanes: int = 16
     registers: int = 32
     l2_bytes: int = 1 << 20
+    dot_product: Callable[[DType, DType], DotProduct | None] = _no_dot_product
 
-    def width(self, columns: int, terms: int, rows: int | None) -> int:
+    def width(self, columns: int, terms: int, rows: int | None, itemsize: int = 4) -> int:
         """Return the panel width for a product.
 
         Args:
             columns: of the result.
             terms: of each sum.
             rows: in a line of the result, where that is known.
+            itemsize: bytes of a weight.
         """
-        vector_bytes = 4 * self.lanes * max(terms, 1)
+        vector_bytes = itemsize * self.lanes * max(terms, 1)
         most = max(1, 3 * self.l2_bytes // (4 * vector_bytes)) if self.l2_bytes else MAX_VECTORS
         return self.lanes * panel_vectors(columns, rows, self.lanes, self.registers, most)
 
@@ -75,55 +91,149 @@ class PackOptions:
     panels: Callable[[str], Panels | None] = _same
 
 
+_FORMS = {
+    "matmul": ("pack_weights", "matmul_packed"),
+    "conv_nhwc": ("pack_conv_weights", "conv_nhwc_packed"),
+    "matmul_integer": ("pack_integer_weights", "matmul_integer_packed"),
+    "conv_nhwc_integer": ("pack_integer_weights", "conv_nhwc_integer_packed"),
+}
+"""What packs the weights of an operator, and the operator that reads them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """A product whose weights can be packed.
+
+    Attributes:
+        call: the product.
+        name: of its operator.
+        conv: how windows move; None for a matrix product.
+        x: the other operand.
+        weights: the constant, `[*k, c, n]`.
+        zero: what is taken off the weights, if anything is.
+    """
+
+    call: Call
+    name: str
+    conv: ConvAttrs | None
+    x: Expr
+    weights: Const
+    zero: Const | None = None
+
+    @property
+    def array(self) -> Array:
+        """The constant's elements."""
+        return _array(self.weights)
+
+    def less_zero(self) -> Array:
+        """Return the weights less their zero point, in the narrowest format that has them."""
+        if self.zero is None:
+            return self.array
+        shifted = self.array.astype(np.int16) - along(_array(self.zero).astype(np.int16), self.array.ndim, -1)
+        same = shifted.astype(np.int8)
+        return same if (same == shifted).all() else shifted
+
+
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    """How the weights of a product are laid out, and the attributes of what reads them."""
+
+    how: PackAttrs | PackIntegerAttrs
+    attrs: object
+
+
 def run(module: Module, context: PassContext) -> Module:
     """Pack what is constant. Cost: linear in the program and in the bytes packed."""
     operators = context.ops
     assert isinstance(operators, OperatorTable), "tensor passes run with the table of operators"
     options = context.options_for(PackOptions)
-    packed: dict[tuple[int, int], Const] = {}
+    packed: dict[tuple[int, int, object], Const] = {}
 
-    def pack(w: Const, pack_op: str, panel: int) -> Const:
+    def pack(product: _Product, how: PackAttrs | PackIntegerAttrs) -> Const:
         """Return the packed constant; one array is packed once."""
-        assert isinstance(w.value, np.ndarray)
-        key = (id(w.value), panel)
+        zero = 0 if product.zero is None else id(product.zero.value)
+        key = (id(product.weights.value), zero, how)
         if key not in packed:
-            array = operators.definition(pack_op).evaluate(PackAttrs(panel), w.value)
-            packed[key] = make.const(np.ascontiguousarray(array), span=w.span)
+            definition = operators.definition(_FORMS[product.name][0])
+            array = definition.evaluate(how, product.less_zero())
+            packed[key] = make.const(np.ascontiguousarray(array), span=product.weights.span)
         return packed[key]
 
     def step(block: BlockWriter, value: Expr) -> Expr | None:
-        if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
+        product = _product(value)
+        if product is None:
             return None
-        name = value.callee.op.name
-        if name not in ("matmul", "conv_nhwc"):
+        place = product.call.place
+        panels = options.panels("" if place is None else place.device)
+        packing = None if panels is None else _packing(product, panels)
+        if packing is None:
             return None
-        x, w = value.args
-        if not isinstance(w, Const) or not isinstance(w.value, np.ndarray) or not w.value.size:
-            return None
-        if not isinstance(x.type, TensorType) or not x.type.dtype.is_float:
-            return None
-        panels = options.panels("" if value.place is None else value.place.device)
-        if panels is None:
-            return None
-        columns = w.value.shape[-1]
-        terms = w.value.size // columns
-        assert isinstance(value.type, TensorType), "contractions have one result"
-        rows = _rows(value.type.shape[:-1])
-        panel = panels.width(columns, terms, rows)
-        match value.callee.attrs:
-            case ConvAttrs(groups=1) as conv:
-                op = operators.definition("conv_nhwc_packed").op
-                same = {f.name: getattr(conv, f.name) for f in fields(conv)}
-                attrs = PackedConvAttrs(panel=panel, channels=columns, **same)
-                return block.make(op, (x, pack(w, "pack_conv_weights", panel)), attrs)
-            case NoAttrs() if w.value.ndim == 2 and len(x.type.shape) >= 2:
-                op = operators.definition("matmul_packed").op
-                packed_w = pack(w, "pack_weights", panel)
-                return block.make(op, (x, packed_w), PackedAttrs(panel, columns))
-            case _:
-                return None
+        op = operators.definition(_FORMS[product.name][1]).op
+        return block.make(op, (product.x, pack(product, packing.how)), packing.attrs)
 
     return rewrite_module(module, step)
+
+
+def _product(value: Expr) -> _Product | None:
+    """Return a product with constant weights whose operands need nothing taken off but of weights."""
+    if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
+        return None
+    name, attrs = value.callee.op.name, value.callee.attrs
+    if name not in _FORMS:
+        return None
+    x, w, *zeros = value.args
+    if not isinstance(w, Const) or not isinstance(w.value, np.ndarray) or not w.value.size:
+        return None
+    if any(not isinstance(z, Const) for z in zeros) or (zeros and _array(zeros[0]).any()):
+        return None
+    conv = attrs if isinstance(attrs, ConvAttrs) else None
+    if conv is None and w.value.ndim != 2:
+        return None
+    zero = zeros[1] if len(zeros) > 1 and _array(zeros[1]).any() else None
+    assert zero is None or isinstance(zero, Const), "all zero points are constants"
+    return _Product(value, name, conv, x, w, zero)
+
+
+def _array(e: Expr) -> Array:
+    assert isinstance(e, Const), "a constant is asked for its elements"
+    assert isinstance(e.value, np.ndarray), "a constant tensor has elements"
+    return e.value
+
+
+def _packing(product: _Product, panels: Panels) -> _Packing | None:
+    """Return how weights are packed for a device, None where they are not."""
+    *_, columns = product.array.shape
+    terms = product.array.size // columns
+    assert isinstance(product.call.type, TensorType), "contractions have one result"
+    assert isinstance(product.x.type, TensorType), "contractions have tensors for operands"
+    rows = _rows(product.call.type.shape[:-1])
+    window = _window(product.conv)
+    if not product.name.endswith("integer"):
+        if len(product.x.type.shape) < 2 or (product.conv is not None and product.conv.groups > 1):
+            return None
+        panel = panels.width(columns, terms, rows)
+        plain = PackedAttrs(panel, columns)
+        attrs = plain if product.conv is None else PackedConvAttrs(panel, columns, **window)
+        return _Packing(PackAttrs(panel), attrs)
+    own, weights = product.x.type.dtype, from_numpy(product.less_zero().dtype)
+    dot = panels.dot_product(own, weights)
+    group, operand, dtype = (1, own, weights) if dot is None else (dot.width, dot.first, dot.second)
+    groups = 1 if product.conv is None else product.conv.groups
+    panel = panels.width(columns // groups, terms, rows, dtype.itemsize)
+    if groups > 1:  # a panel is of one group of channels
+        panel = next((p for p in range(panel, 0, -panels.lanes) if columns // groups % p == 0), 0)
+    if panel == 0:
+        return None
+    whole = PackedIntegerAttrs(panel, columns, group, operand)
+    attrs = (
+        whole if product.conv is None else PackedIntegerConvAttrs(panel, columns, group, operand, **window)
+    )
+    return _Packing(PackIntegerAttrs(panel, group, dtype), attrs)
+
+
+def _window(conv: ConvAttrs | None) -> dict[str, Any]:
+    """Return how windows move, as attributes of a packed form."""
+    return {} if conv is None else {f.name: getattr(conv, f.name) for f in fields(conv)}
 
 
 def _rows(outer: Sequence[Int]) -> int | None:

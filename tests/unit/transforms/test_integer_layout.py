@@ -1,0 +1,152 @@
+"""Integer products get layouts and packed weights as those of floats do, for what multiplies there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from inlay.arith.dtype import I8, I16, U8, DType
+from inlay.interp.tensor import evaluate_expr
+from inlay.ir import make
+from inlay.ir.expr import Call, OpRef
+from inlay.ir.module import Module
+from inlay.ir.walk import postorder
+from inlay.machine.dot_products import DotProduct
+from inlay.passes.contract import PassContext
+from inlay.transforms import convert_layout, eliminate_dead, fold_constants, pack_weights, to_anf
+from inlay.transforms.pack_weights import PackOptions, Panels
+from tests.unit.transforms.programs import OPS, Program, operators, same
+
+PAIRS = DotProduct("i16", 2, I16, I16)
+QUADS = DotProduct("u8i8", 4, U8, I8)
+
+
+def panels(*kinds: DotProduct) -> Panels:
+    """What panels depend on where vectors have four numbers and some instructions multiply."""
+
+    def dot_product(a: DType, b: DType) -> DotProduct | None:
+        return next((k for k in kinds if k.takes(a, b)), None)
+
+    return Panels(4, 16, 1 << 20, dot_product)
+
+
+def converted(module: Module, there: Panels) -> Module:
+    """Return a program with layouts and packed weights."""
+    context = PassContext(OPS, evaluate=evaluate_expr, options={PackOptions: PackOptions(lambda _: there)})
+    for p in (to_anf, convert_layout, fold_constants, pack_weights, eliminate_dead):
+        module = p.PASS.run(module, context)
+    return module
+
+
+def calls(module: Module) -> list[Call]:
+    """Return the calls of operators."""
+    found = (e for f in module.functions.values() for e in postorder(f) if isinstance(e, Call))
+    return [c for c in found if isinstance(c.callee, OpRef)]
+
+
+def integers(dtype: DType, *shape: int) -> np.ndarray:
+    """Return numbers of the whole range."""
+    info = np.iinfo(dtype.numpy)
+    return np.random.default_rng(len(shape)).integers(info.min, info.max + 1, shape).astype(dtype.numpy)
+
+
+def network(x: DType = U8, w: DType = I8, groups: int = 1, zero: bool = False) -> Module:
+    """Two convolutions in the canonical form with what stands between them, as exporters order axes."""
+    p = Program()
+    v = p.input("x", 2, 4, 9, 8, dtype=x)
+    zeros = [make.const(np.zeros((), x.numpy)), make.const(integers(w, 8))] if zero else []
+    s = p.op("conv_integer", v, make.const(integers(w, 8, 4 // groups, 3, 3)), *zeros, groups=groups)
+    s = p.op("add", s, make.const(integers(I16, 8, 1, 1).astype(np.int32)))
+    scale = make.const(np.linspace(1e-3, 2e-3, 8, dtype=np.float32))
+    q = p.op("requantize", s, scale, dtype=x, zero=3, low=3)
+    q = p.op("max_pool", q, kernel=(2, 2), strides=(2, 2))
+    q = p.op("pad", q, make.shape_const((0, 0, 1, 1, 0, 0, 1, 1)), make.const(np.asarray(3, x.numpy)))
+    taps = make.const(integers(I8, 8, 1, 3, 3))
+    s = p.op("conv_integer", q, taps, groups=8, pads=(1, 1, 1, 1))
+    return p.module(p.op("requantize", s, scale, dtype=x))
+
+
+@pytest.mark.parametrize("there", [panels(), panels(PAIRS), panels(QUADS, PAIRS)], ids=("plain", "2", "4"))
+@pytest.mark.parametrize("x", [U8, I8], ids=str)
+def test_no_transpose_is_left_between_integer_convolutions(there: Panels, x: DType):
+    before = network(x)
+    after = converted(before, there)
+    found = operators(after)
+    assert found["conv_nhwc_integer_packed"] == found["depthwise_conv_nhwc_integer"] == 1
+    assert found["transpose"] == 2  # of the input and of the output
+    assert found["conv_integer"] == found["conv_nhwc_integer"] == 0
+    same(before, after, integers(x, 2, 4, 9, 8), exact=True)
+
+
+def packed(module: Module) -> Call:
+    return next(c for c in calls(module) if c.callee.op.name.endswith("_packed"))
+
+
+@pytest.mark.parametrize(
+    ("x", "kinds", "form"),
+    [
+        (U8, (QUADS, PAIRS), (4, U8, np.int8)),
+        (I8, (QUADS, PAIRS), (2, I16, np.int16)),
+        (U8, (PAIRS,), (2, I16, np.int16)),
+        (I8, (), (1, I8, np.int8)),
+    ],
+)
+def test_the_instruction_says_how_weights_are_packed(x: DType, kinds: tuple, form: tuple):
+    call = packed(converted(network(x), panels(*kinds)))
+    assert (call.callee.attrs.group, call.callee.attrs.operand, call.args[1].value.dtype) == form
+    assert call.args[1].value.shape[-2:] == (call.callee.attrs.panel, call.callee.attrs.group)
+
+
+def test_zero_points_of_weights_are_taken_off_before_packing():
+    before = network(U8, U8, zero=True)
+    after = converted(before, panels(QUADS, PAIRS))
+    assert len(packed(after).args) == 2
+    assert packed(after).args[1].value.dtype == np.int16
+    same(before, after, integers(U8, 2, 4, 9, 8), exact=True)
+
+
+def test_panels_are_within_groups_of_channels():
+    before = network(groups=2)
+    after = converted(before, panels(PAIRS))
+    assert 4 % packed(after).callee.attrs.panel == 0
+    same(before, after, integers(U8, 2, 4, 9, 8), exact=True)
+    narrow = converted(before, replace(panels(PAIRS), lanes=8))
+    assert operators(narrow)["conv_nhwc_integer"] == 1
+    same(before, narrow, integers(U8, 2, 4, 9, 8), exact=True)
+
+
+def test_a_zero_point_of_the_input_stays():
+    p = Program()
+    v = p.input("x", 1, 4, 5, 5, dtype=U8)
+    zero = make.const(np.asarray(7, np.uint8))
+    before = p.module(p.op("conv_integer", v, make.const(integers(I8, 8, 4, 3, 3)), zero, pads=(1, 1, 1, 1)))
+    after = converted(before, panels(PAIRS))
+    assert operators(after)["conv_nhwc_integer"] == 1
+    same(before, after, integers(U8, 1, 4, 5, 5), exact=True)
+
+
+def test_products_share_packed_weights():
+    p = Program()
+    w = make.const(integers(I8, 9, 13))
+    x, y = p.input("x", 3, 5, 9, dtype=U8), p.input("y", 5, 9, dtype=I8)
+    before = p.module(p.op("add", p.op("matmul_integer", x, w), p.op("matmul_integer", y, w)))
+    after = converted(before, panels(PAIRS))
+    one, two = (c.args[1] for c in calls(after) if c.callee.op.name == "matmul_integer_packed")
+    assert one.value is two.value
+    same(before, after, integers(U8, 3, 5, 9), integers(I8, 5, 9), exact=True)
+
+
+def test_factors_of_an_axis_follow_it():
+    p = Program()
+    x = p.input("x", 1, 3, 4, 4, dtype=U8)
+    s = p.op("conv_integer", x, make.const(integers(I8, 6, 3, 1, 1)))
+    scale = make.const(np.linspace(0.01, 0.02, 6, dtype=np.float32))
+    real = p.op("dequantize", s, scale, axis=1)
+    q = p.op("quantize", p.op("relu", real), scale, make.const(integers(I8, 6)), axis=-3, dtype=I8)
+    codes = make.const(np.arange(256, dtype=np.int8))
+    before = p.module(p.op("gather", codes, p.op("cast", q, dtype=U8)))
+    after = converted(before, panels(PAIRS))
+    assert operators(after)["transpose"] == 2
+    same(before, after, integers(U8, 1, 3, 4, 4), exact=True)
