@@ -188,6 +188,10 @@ OUT_OF_LINE static inlay_status_t issue(inlay_activation_t *m, const inlay_funct
         }                                             \
     } while (0)
 
+/* Go to an instruction of the function; what goes back may do so forever. */
+#define GO(target) \
+    do { const uint32_t *next = f->code + (target); if (next <= pc) POLL(); pc = next; } while (0)
+
 static int fits(const inlay_slot_t *base, uint32_t slots, const inlay_record_t *top)
 {
     size_t room = (size_t)((const uint8_t *)top - (const uint8_t *)base);
@@ -364,21 +368,19 @@ again:
             status = inlay_need_ints(m, to, pc[1]);
             if (status == INLAY_OK) status = inlay_fail_check(m, pc[2], to, pc[1]);
             goto failed;
-        case OP_JUMP:
-            if (pc[1] <= (uint32_t)(pc - f->code)) POLL();
-            pc = f->code + pc[1];
-            break;
+        case OP_JUMP: GO(pc[1]); break;
         case OP_JUMP_IF_FALSE:
             NEED(sp - 1, KIND_INT);
             sp--;
-            pc = sp->as.integer ? pc + 2 : f->code + pc[1];
+            if (sp->as.integer) pc += 2;
+            else GO(pc[1]);
             break;
         case OP_SWITCH:
             NEED(sp - 1, KIND_INT);
             sp--;
             n = pc[1] - 1;
             if (sp->as.integer >= 0 && sp->as.integer < (int64_t)n) n = (uint32_t)sp->as.integer;
-            pc = f->code + pc[2 + n];
+            GO(pc[2 + n]);
             break;
 
         case OP_EVAL: {

@@ -10,6 +10,7 @@ no native code, so they are the same on every machine.
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -18,6 +19,7 @@ import onnx
 from onnx import SparseTensorProto, TensorProto, helper, numpy_helper
 
 from inlay.bytecode import container, writer
+from inlay.bytecode.program import HostBody, Program
 from tests.fuzz.mutate_inlay import grown, resealed
 from tests.unit.runtime.generate import Generator
 
@@ -177,11 +179,23 @@ def executables() -> dict[str, bytes]:
             # Bytes of constants may be any; the first word of a pool may be any integer.
             kind = "ok" if name in ("CDAT", "POOL") else "no"
             made[f"{kind}-{name.lower()}-{what}"] = resealed(data)
+    made["ok-host-names"] = _with_other_names(Generator(3).program_of())
     made["no-digest"] = base[:-1] + bytes([base[-1] ^ 1])
     made["no-cut"] = base[:-100]
     made["no-version"] = base[:8] + b"\xff" + base[9:]
     made["no-magic"] = b"\0" + base[1:]
     return made
+
+
+def _with_other_names(program: Program) -> bytes:
+    """Return an executable whose kernels ask the host for functions by names of their own."""
+    kernels = [
+        replace(k, body=HostBody("fillcomb" if k.body.name == "fill" else "ine"))
+        for k in program.kernels
+        if isinstance(k.body, HostBody)
+    ]
+    assert len(kernels) == len(program.kernels) == 2
+    return writer.to_bytes(replace(program, kernels=tuple(kernels)))
 
 
 def texts() -> dict[str, str]:

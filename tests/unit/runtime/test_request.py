@@ -112,6 +112,24 @@ def test_cancel_while_it_runs(mode):
     assert exe.live_objects() == 0
 
 
+@pytest.mark.parametrize("jump", ["JUMP", "JUMP_IF_FALSE", "SWITCH"])
+def test_every_jump_that_goes_back_can_be_ended(jump):
+    b = ProgramBuilder()
+    main = b.function("main", [], [])
+    label = main.label()
+    main.place(label)
+    if jump != "JUMP":
+        main.emit("INT", 0)
+    main.emit(jump, [label] if jump == "SWITCH" else label)
+    if jump == "JUMP_IF_FALSE":
+        main.emit("RETURN")
+    b.entry(Entry("main", main.index, (), ()))
+    exe = executable_of(b.finish(), settings=Settings(mode="sequential"))
+    with pytest.raises(RunError) as caught:
+        exe.run({}, timeout=0.02)
+    assert caught.value.ids == ("run.deadline",)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_time_limits(mode):
     exe, turns = turning(mode)
