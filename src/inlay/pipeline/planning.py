@@ -191,7 +191,9 @@ def _panels(board: Board, targets: Callable[[str], Target]) -> Callable[[str], P
         if not known:
             return None
         target = targets(name)
-        return Panels(target.lanes(4), target.vector_registers, target.l2_bytes, target.dot_product)
+        return Panels(
+            target.lanes(4), target.vector_registers, target.l2_bytes, target.l3_bytes, target.dot_product
+        )
 
     return of
 

@@ -12,7 +12,8 @@ a constant that two devices read is packed for each. What has code that reads no
 
 **Integers** are packed for the instruction of the device that multiplies them: in groups of as many
 neighbors along the sum as it adds at once, in the format that it reads. Zero points of weights are taken
-off before, where that format holds the difference.
+off before, where that format holds the difference. Convolutions of 3 x 3 take Winograd's form where it
+is exact and faster (`analysis/winograd.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from typing import Any
 import numpy as np
 
 from inlay.analysis.register_tiles import MAX_VECTORS, panel_vectors
-from inlay.arith.dtype import DType, from_numpy
+from inlay.analysis.winograd import pays
+from inlay.arith.dtype import I8, I16, U8, DType, from_numpy
 from inlay.arith.expr import Int
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
@@ -37,6 +39,7 @@ from inlay.ops.integer_products import PackedIntegerAttrs, PackedIntegerConvAttr
 from inlay.ops.matmul import PackAttrs, PackedAttrs
 from inlay.ops.quantized import along
 from inlay.ops.table import OperatorTable
+from inlay.ops.winograd import WinogradAttrs, WinogradPackAttrs, fits
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_module
 
@@ -59,6 +62,7 @@ class Panels:
     lanes: int = 16
     registers: int = 32
     l2_bytes: int = 1 << 20
+    l3_bytes: int = 8 << 20
     dot_product: Callable[[DType, DType], DotProduct | None] = _no_dot_product
 
     def width(self, columns: int, terms: int, rows: int | None, itemsize: int = 4) -> int:
@@ -136,10 +140,11 @@ class _Product:
 
 @dataclass(frozen=True, slots=True)
 class _Packing:
-    """How the weights of a product are laid out, and the attributes of what reads them."""
+    """How the weights of a product are laid out, the attributes of what reads them, and what does both."""
 
-    how: PackAttrs | PackIntegerAttrs
+    how: PackAttrs | PackIntegerAttrs | WinogradPackAttrs
     attrs: object
+    forms: tuple[str, str]
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -149,13 +154,13 @@ def run(module: Module, context: PassContext) -> Module:
     options = context.options_for(PackOptions)
     packed: dict[tuple[int, int, object], Const] = {}
 
-    def pack(product: _Product, how: PackAttrs | PackIntegerAttrs) -> Const:
+    def pack(product: _Product, packing: _Packing) -> Const:
         """Return the packed constant; one array is packed once."""
         zero = 0 if product.zero is None else id(product.zero.value)
-        key = (id(product.weights.value), zero, how)
+        key = (id(product.weights.value), zero, packing.how)
         if key not in packed:
-            definition = operators.definition(_FORMS[product.name][0])
-            array = definition.evaluate(how, product.less_zero())
+            definition = operators.definition(packing.forms[0])
+            array = definition.evaluate(packing.how, product.less_zero())
             packed[key] = make.const(np.ascontiguousarray(array), span=product.weights.span)
         return packed[key]
 
@@ -168,8 +173,8 @@ def run(module: Module, context: PassContext) -> Module:
         packing = None if panels is None else _packing(product, panels)
         if packing is None:
             return None
-        op = operators.definition(_FORMS[product.name][1]).op
-        return block.make(op, (product.x, pack(product, packing.how)), packing.attrs)
+        op = operators.definition(packing.forms[1]).op
+        return block.make(op, (product.x, pack(product, packing)), packing.attrs)
 
     return rewrite_module(module, step)
 
@@ -214,10 +219,13 @@ def _packing(product: _Product, panels: Panels) -> _Packing | None:
         panel = panels.width(columns, terms, rows)
         plain = PackedAttrs(panel, columns)
         attrs = plain if product.conv is None else PackedConvAttrs(panel, columns, **window)
-        return _Packing(PackAttrs(panel), attrs)
+        return _Packing(PackAttrs(panel), attrs, _FORMS[product.name])
     own, weights = product.x.type.dtype, from_numpy(product.less_zero().dtype)
     dot = panels.dot_product(own, weights)
     group, operand, dtype = (1, own, weights) if dot is None else (dot.width, dot.first, dot.second)
+    winograd = _winograd(product, panels, dot)
+    if winograd is not None:
+        return winograd
     groups = 1 if product.conv is None else product.conv.groups
     panel = panels.width(columns // groups, terms, rows, dtype.itemsize)
     if groups > 1:  # a panel is of one group of channels
@@ -228,7 +236,33 @@ def _packing(product: _Product, panels: Panels) -> _Packing | None:
     attrs = (
         whole if product.conv is None else PackedIntegerConvAttrs(panel, columns, group, operand, **window)
     )
-    return _Packing(PackIntegerAttrs(panel, group, dtype), attrs)
+    return _Packing(PackIntegerAttrs(panel, group, dtype), attrs, _FORMS[product.name])
+
+
+def _winograd(product: _Product, panels: Panels, dot: DotProduct | None) -> _Packing | None:
+    """Return the packing for Winograd's form; None where it does not apply, is not exact or does not pay."""
+    conv, x, result = product.conv, product.x.type, product.call.type
+    if conv is None or dot is None or dot.first is not I16 or dot.second is not I16:
+        return None
+    if conv.groups > 1 or any(n != 1 for n in (*conv.strides, *conv.dilations)):
+        return None
+    assert isinstance(x, TensorType), "contractions have tensors for operands"
+    assert isinstance(result, TensorType), "contractions have one result"
+    w = product.less_zero()
+    if x.dtype not in (I8, U8) or w.dtype != np.int8 or w.ndim != 4 or w.shape[:2] != (3, 3):
+        return None
+    images, rows, columns, oc = (n.value for n in result.shape)
+    if images is None or rows is None or columns is None or oc is None:
+        return None
+    last = panels.l3_bytes or panels.l2_bytes
+    if not pays(rows, columns, w.shape[2], oc, images=images, cache_bytes=last):
+        return None
+    if not fits(w, max(abs(int(e)) for e in (np.iinfo(x.dtype.numpy).min, np.iinfo(x.dtype.numpy).max))):
+        return None
+    tiles = images * -(-rows // 2) * -(-columns // 2)
+    panel = panels.width(oc, w.shape[2], tiles, dot.second.itemsize)
+    how, attrs = WinogradPackAttrs(panel, dot.width), WinogradAttrs(panel, oc, conv.pads)
+    return _Packing(how, attrs, ("pack_winograd_weights", "conv_winograd"))
 
 
 def _window(conv: ConvAttrs | None) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def panels(*kinds: DotProduct) -> Panels:
     def dot_product(a: DType, b: DType) -> DotProduct | None:
         return next((k for k in kinds if k.takes(a, b)), None)
 
-    return Panels(4, 16, 1 << 20, dot_product)
+    return Panels(4, 16, dot_product=dot_product)
 
 
 def converted(module: Module, there: Panels) -> Module:

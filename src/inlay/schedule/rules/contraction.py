@@ -67,6 +67,7 @@ from inlay.schedule.primitives.tensorize import tensorize
 from inlay.schedule.primitives.unroll import unroll
 from inlay.schedule.primitives.use_fma import use_fma
 from inlay.schedule.primitives.vectorize import vectorize
+from inlay.schedule.rules.choices import write_out_choices
 from inlay.schedule.rules.nests import parallelize, vectorize_nest
 from inlay.schedule.state import Illegal, Schedule, illegal
 
@@ -185,6 +186,7 @@ def _injective(s: Schedule, block: str, target: Target) -> None:
     if not s.loops_of(block):
         return
     vectorize_nest(s, s.loops_of(block)[-1], target)
+    write_out_choices(s, block)
     loops = [x for x in s.loops_of(block) if s.loop(x).kind is LoopKind.SERIAL]
     outer = next((x for x in loops if s.loop(x).extent != 1), None)
     if outer is not None:
