@@ -364,6 +364,12 @@ class Operations:
             return self._conversion("trunc", value, to)
         return self._conversion("sext" if source.is_signed else "zext", value, to)
 
+    def nearest(self, value: Value) -> Value:
+        """Convert an f32 to the nearest i32, ties to even: one instruction where rounding first is two."""
+        lanes = value.lanes
+        name = f"llvm.lrint.{suffix('i32', lanes)}.{suffix('float', lanes)}"
+        return self.pure(f"call {vector('i32', lanes)} @{name}({value.typed})", I32, lanes, value)
+
     def _conversion(self, code: str, value: Value, to: DType) -> Value:
         target = vector(register_element(to), value.lanes)
         return self.pure(f"{code} {value.typed} to {target}", to, value.lanes, value)

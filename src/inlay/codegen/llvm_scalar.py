@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
-from inlay.arith.dtype import BOOL, I64, DType
+from inlay.arith.dtype import BOOL, F32, I32, I64, DType
 from inlay.arith.expr import Int, Sym
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm_builder import Builder, Carried
@@ -38,6 +38,7 @@ from inlay.loop.scalar import (
     Scalar,
     Select,
     Unary,
+    UnaryOp,
 )
 from inlay.loop.walk import may_fault, scalars_below
 
@@ -96,6 +97,11 @@ class ScalarEmitter:
                 return self._intrinsic(op, [self._value(a) for a in args], dtype)
             case Select():
                 return self._select(s)
+            case Cast(operand=Unary(UnaryOp.ROUND_EVEN, a, dtype=source), dtype=to) if (source, to) == (
+                F32,
+                I32,
+            ):
+                return self.ops.nearest(self._value(a))
             case Cast(operand=a, dtype=dtype):
                 return self.ops.cast(self._value(a), dtype)
             case Unary(op=op, operand=a):

@@ -45,7 +45,10 @@ from inlay.ops.quantized import along, at_axis, per_axis
 RESULTS: tuple[DType, ...] = (I8, U8, I16, U16, I32)
 WIDEST = 1 << 30
 """Float products are clamped to this before the zero point is added: the sum stays in i32."""
-_FARTHEST = 62
+FARTHEST = 62
+"""The greatest distance that products are shifted to the right."""
+HALVES = 34
+"""From this distance on a product is rounded within its upper half."""
 _EXACT = 1 << 24
 """Every integer up to this is a float."""
 
@@ -70,6 +73,8 @@ class RequantizeAttrs:
         rounding: of the product; with a float scale ties go to even or away from zero.
         axis: of per-channel factors.
         bits: of the fraction of an integer multiplier: 31 for accumulators of 32 bits, 15 for those of 64.
+        least: no distance `bits - shift` is less, as far as that is known. Passes find it, so that less is
+            computed; it changes no result.
     """
 
     dtype: DType = I8
@@ -79,6 +84,7 @@ class RequantizeAttrs:
     rounding: Rounding = Rounding.HALF_EVEN
     axis: int = 1
     bits: int = 31
+    least: int = 0
 
     def ends(self) -> tuple[int, int]:
         """Return the least and the greatest result."""
@@ -108,6 +114,8 @@ def _rule(ctx: TypeContext, a: RequantizeAttrs, args: Types) -> TensorType:
         raise ctx.fail("found a multiplier without a shift, needed both")
     else:
         rules.same_dtype(ctx, I32, rules.tensor(ctx, args, 2).dtype, "the shift")
+        if not 0 <= a.least <= FARTHEST:
+            raise ctx.fail(f"found the least distance {a.least}, needed 0 to {FARTHEST}")
         if not 1 <= a.bits <= 31:
             raise ctx.fail(f"found multipliers of {a.bits} bits, needed 1 to 31")
     return TensorType(x.shape, a.dtype)
@@ -151,7 +159,7 @@ def requantized(a: RequantizeAttrs, x: Array, factor: Array, *shifts: Array) -> 
         once = divided(wrapped * m, np.int64(a.bits), Rounding.HALF_UP)
         whole = divided(once, np.clip(-shift, 0, 31), Rounding.HALF_AWAY)
     else:
-        whole = divided(x.astype(np.int64) * m, np.clip(a.bits - shift, 0, _FARTHEST), a.rounding)
+        whole = divided(x.astype(np.int64) * m, np.clip(a.bits - shift, 0, FARTHEST), a.rounding)
     return (np.clip(whole, low - a.zero, high - a.zero) + a.zero).astype(a.dtype.numpy)
 
 
@@ -171,7 +179,9 @@ def _compute(a: RequantizeAttrs, operands: Sequence[te.Tensor], result: TensorTy
         factor, *shift = (at_axis(f, i, a.axis) for f in factors)
         if not shift:
             return _scaled_float(a, x[i].cast(F32) * factor)
-        whole = _scaled(a, x[i], factor.cast(I64), shift[0].cast(I64))
+        whole = _scaled(a, x[i], factor, shift[0])
+        if min(low, low - a.zero) < -(1 << 31) or max(high, high - a.zero) >= 1 << 31:
+            whole = whole.cast(I64)
         return (te.minimum(te.maximum(whole, low - a.zero), high - a.zero) + a.zero).cast(a.dtype)
 
     return te.compute(result.shape, body, name="requantize")
@@ -200,19 +210,49 @@ def _rounded_float(x: te.ScalarValue, rounding: Rounding) -> te.ScalarValue:
 def _scaled(
     a: RequantizeAttrs, x: te.ScalarValue, multiplier: te.ScalarValue, shift: te.ScalarValue
 ) -> te.ScalarValue:
-    if a.rounding is not Rounding.TFLITE:
-        distance = te.minimum(te.maximum(a.bits - shift, 0), _FARTHEST)
-        return _divided(x.cast(I64) * multiplier, distance, a.rounding)
-    left = te.minimum(te.maximum(shift, 0), 31)
-    wrapped = (x.cast(I64) << left).cast(I32).cast(I64)
-    once = _divided(wrapped * multiplier, te.const(a.bits, I64), Rounding.HALF_UP)
-    return _divided(once, te.minimum(te.maximum(0 - shift, 0), 31), Rounding.HALF_AWAY)
+    """Return the rounded product: an i32 if that is known to hold it, else an i64."""
+    if a.rounding is Rounding.TFLITE:
+        return _two_roundings(a, x, multiplier, shift)
+    distance = a.bits - te.minimum(te.maximum(shift, a.bits - FARTHEST), a.bits - a.least)
+    p = x.cast(I64) * multiplier.cast(I64)
+    if a.least < HALVES or x.dtype is I64:
+        return _divided(p, distance.cast(I64), a.rounding)
+    # What is rounded is in the upper half of the product, but for a tie, which the lower half breaks.
+    upper, up = (p >> 32).cast(I32), distance - 32
+    if a.rounding is not Rounding.HALF_UP:
+        upper = upper | te.select(p.cast(I32).equals(0), te.const(0, I32), 1)
+    half = te.const(1, I32) << (up - 1)
+    match a.rounding:
+        case Rounding.HALF_EVEN:
+            return (upper + (half - 1) + ((upper >> up) & 1)) >> up
+        case Rounding.HALF_AWAY:
+            return (upper + half + (upper >> 31)) >> up
+        case _:
+            return (upper + half) >> up
+
+
+def _two_roundings(
+    a: RequantizeAttrs, x: te.ScalarValue, multiplier: te.ScalarValue, shift: te.ScalarValue
+) -> te.ScalarValue:
+    right = 0 - te.minimum(te.maximum(shift, -31), 0)
+    whole = x.cast(I32)
+    if a.least < a.bits:
+        whole = whole << te.minimum(te.maximum(shift, 0), 31)
+    wrapped = whole.cast(I64) * multiplier.cast(I64)
+    if a.bits == 31:  # the upper half of twice the product
+        once = ((wrapped + wrapped + (1 << 31)) >> 32).cast(I32)
+    else:
+        once = _divided(wrapped, te.const(a.bits, I64), Rounding.HALF_UP)
+        right = right.cast(I64)
+    mask = (te.const(1, once.dtype) << right) - 1
+    threshold = (mask >> 1) - (once >> (once.dtype.bits - 1))
+    return (once >> right) + te.select(threshold < (once & mask), te.const(1, once.dtype), 0)
 
 
 def _divided(p: te.ScalarValue, distance: te.ScalarValue, rounding: Rounding) -> te.ScalarValue:
     half = (te.const(1, I64) << distance) >> 1
-    if rounding is Rounding.HALF_AWAY:  # minus the quotient of the opposite, for what is negative
-        return te.select(p < 0, 0 - ((half - p) >> distance), (p + half) >> distance)
+    if rounding is Rounding.HALF_AWAY:  # of a tie below zero, what is half an element less
+        return (p + half + te.maximum(p >> 63, 0 - half)) >> distance
     up = (p + half) >> distance
     if rounding is Rounding.HALF_UP:
         return up
@@ -259,7 +299,16 @@ def _samples() -> list[Sample]:
         made.append(Sample(f"{rounding} ties", RequantizeAttrs(I32, rounding=rounding), (ties, half, none)))
         down = np.asarray(-2, np.int32)
         made.append(Sample(f"{rounding} down", RequantizeAttrs(I32, rounding=rounding), (ties, half, down)))
+        made.append(Sample(f"{rounding} far", RequantizeAttrs(I32, -7, rounding=rounding), _far(ties)))
+        known = RequantizeAttrs(I32, rounding=rounding, least=HALVES)
+        made.append(Sample(f"{rounding} known", known, _far(ties)))
     return made
+
+
+def _far(ties: Array) -> tuple[Array, Array, Array]:
+    """Return ties of distance 35 and what is next to them, as far as accumulators go."""
+    x = np.concatenate([ties * (1 << 26) + d for d in (-1, 0, 1)]).astype(np.int32)
+    return x, np.asarray(1 << 8, np.int32), np.asarray(-4, np.int32)
 
 
 def _wide(x: Array) -> tuple[Array, Array, Array]:

@@ -2,7 +2,8 @@
 
 The rules are in `_rules/`, by what they are about: `identities` (what does nothing, or has a cheaper
 form), `layout` (reshapes and transposes), `weights` (constants that move into weights, batch
-normalization), `idioms` (normalizations and activations that exporters spell out). Each file has a
+normalization), `idioms` (normalizations and activations that exporters spell out), `distances` (what is
+known of shifts). Each file has a
 table from the operator to its rules; they are tried in that order, and what a rule answers is
 simplified again.
 
@@ -19,7 +20,7 @@ from inlay.ir.expr import Call, Expr, Function, OpRef, Var
 from inlay.ir.module import Module
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_function
-from inlay.transforms._rules import identities, idioms, layout, weights
+from inlay.transforms._rules import distances, identities, idioms, layout, weights
 from inlay.transforms._rules.rule_match import RewriteContext, Rule, RuleMatch
 
 _MOST_STEPS = 20
@@ -28,7 +29,7 @@ _MOST_STEPS = 20
 
 def _merge_tables() -> dict[str, tuple[Rule, ...]]:
     merged: dict[str, tuple[Rule, ...]] = {}
-    for part in (identities, layout, idioms, weights):
+    for part in (identities, layout, idioms, weights, distances):
         for name, rules in part.RULES.items():
             merged[name] = merged.get(name, ()) + rules
     return merged
