@@ -1,4 +1,4 @@
-"""Writes small TFLite models: tensors, operators with options, one graph."""
+"""Writes small TFLite models: tensors, operators with options, graphs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-TYPES = {"float32": 0, "int32": 2, "uint8": 3, "int64": 4, "bool": 6, "int16": 7, "int8": 9}
+TYPES = {"float32": 0, "float16": 1, "int32": 2, "uint8": 3, "int64": 4, "bool": 6, "int16": 7, "int8": 9}
+TYPES |= {"string": 5, "resource": 13, "int4": 17}
 
 
 @dataclass(frozen=True)
@@ -26,13 +27,27 @@ class T:
 
 @dataclass(frozen=True)
 class Op:
-    """An operator: its name, tensors by name, its table of options and the fields of that."""
+    """An operator: its name, tensors by name, its table of options and the fields of that.
+
+    `custom` is the content of the options of a custom operator, whose name is not one of TFLite.
+    """
 
     name: str
     inputs: Sequence[str]
     outputs: Sequence[str]
     table: str = ""
-    options: Mapping[str, int | float] = field(default_factory=dict)
+    options: Mapping[str, int | float | str | Sequence[int]] = field(default_factory=dict)
+    custom: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph: tensors by name, operators, and the names of its inputs and outputs."""
+
+    tensors: Mapping[str, T]
+    ops: Sequence[Op]
+    inputs: Sequence[str]
+    outputs: Sequence[str]
 
 
 def constant(data, **more) -> T:
@@ -44,68 +59,106 @@ def constant(data, **more) -> T:
 def model(
     tensors: Mapping[str, T], ops: Sequence[Op], inputs: Sequence[str], outputs: Sequence[str]
 ) -> bytes:
-    """Return the bytes of a model."""
-    import flatbuffers
-    import tflite
+    """Return the bytes of a model of one graph."""
+    return models(Graph(tensors, ops, inputs, outputs))
 
-    b = flatbuffers.Builder(1024)
-    index = {name: i for i, name in enumerate(tensors)}
 
-    def vector(offsets: Sequence[int]) -> int:
-        b.StartVector(4, len(offsets), 4)
+def models(*graphs: Graph) -> bytes:
+    """Return the bytes of a model; the first graph is the program."""
+    writer = _Writer()
+    return writer.model(graphs)
+
+
+class _Writer:
+    def __init__(self) -> None:
+        import flatbuffers
+        import tflite
+
+        self.b = flatbuffers.Builder(1024)
+        self.tflite = tflite
+        self.codes: dict[str, int] = {}
+        self.buffers: list[np.ndarray | None] = [None]
+
+    def vector(self, offsets: Sequence[int]) -> int:
+        self.b.StartVector(4, len(offsets), 4)
         for o in reversed(offsets):
-            b.PrependUOffsetTRelative(o)
-        return b.EndVector()
+            self.b.PrependUOffsetTRelative(o)
+        return self.b.EndVector()
 
-    def numbers(values: Sequence[int]) -> int:
-        return b.CreateNumpyVector(np.asarray(values, np.int32))
+    def numbers(self, values: Sequence[int]) -> int:
+        return self.b.CreateNumpyVector(np.asarray(values, np.int32))
 
-    def table(name: str, **fields: object) -> int:
-        getattr(tflite, f"{name}Start")(b)
-        for key, value in fields.items():
-            getattr(tflite, f"{name}Add{key}")(b, value)
-        return getattr(tflite, f"{name}End")(b)
+    def table(self, name: str, **fields: object) -> int:
+        made = {k: self.content(v) for k, v in fields.items()}
+        getattr(self.tflite, f"{name}Start")(self.b)
+        for key, value in made.items():
+            getattr(self.tflite, f"{name}Add{key}")(self.b, value)
+        return getattr(self.tflite, f"{name}End")(self.b)
 
-    def buffer(data: np.ndarray | None) -> int:
+    def content(self, value: object) -> object:
+        if isinstance(value, str):
+            return self.b.CreateString(value)
+        return self.numbers(value) if isinstance(value, list | tuple) else value
+
+    def buffer(self, data: np.ndarray | None) -> int:
         if data is None:
-            return table("Buffer")
+            return self.table("Buffer")
         content = np.ascontiguousarray(data).view(np.uint8).reshape(-1)
-        return table("Buffer", Data=b.CreateNumpyVector(content))
+        return self.table("Buffer", Data=self.b.CreateNumpyVector(content))
 
-    def tensor(name: str, t: T) -> int:
-        fields: dict[str, object] = {"Name": b.CreateString(name), "Shape": numbers(t.shape)}
+    def tensor(self, name: str, t: T) -> int:
+        fields: dict[str, object] = {"Name": self.b.CreateString(name), "Shape": self.numbers(t.shape)}
         if t.signature:
-            fields["ShapeSignature"] = numbers(t.signature)
+            fields["ShapeSignature"] = self.numbers(t.signature)
         scales = np.atleast_1d(np.asarray(t.scale, np.float32))
         if scales.size:
-            zeros = b.CreateNumpyVector(np.full(scales.shape, t.zero, np.int64))
-            pair = {"Scale": b.CreateNumpyVector(scales), "ZeroPoint": zeros}
-            fields["Quantization"] = table("QuantizationParameters", **pair, QuantizedDimension=t.axis)
-        more = {"Type": TYPES[t.dtype], "Buffer": index[name] + 1, "IsVariable": t.is_variable}
-        return table("Tensor", **fields, **more)
+            zeros = self.b.CreateNumpyVector(np.full(scales.shape, t.zero, np.int64))
+            pair = {"Scale": self.b.CreateNumpyVector(scales), "ZeroPoint": zeros}
+            fields["Quantization"] = self.table("QuantizationParameters", **pair, QuantizedDimension=t.axis)
+        self.buffers.append(t.data)
+        more = {"Type": TYPES[t.dtype], "Buffer": len(self.buffers) - 1, "IsVariable": t.is_variable}
+        return self.table("Tensor", **fields, **more)
 
-    def operator(number: int, op: Op) -> int:
+    def operator(self, op: Op, index: Mapping[str, int]) -> int:
         fields: dict[str, object] = {
-            "Inputs": numbers([index[i] if i else -1 for i in op.inputs]),
-            "Outputs": numbers([index[o] for o in op.outputs]),
+            "Inputs": self.numbers([index[i] if i else -1 for i in op.inputs]),
+            "Outputs": self.numbers([index[o] for o in op.outputs]),
         }
-        if op.table:
-            fields["BuiltinOptions"] = table(op.table, **op.options)
-            fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, op.table)
-        return table("Operator", **fields, OpcodeIndex=number)
+        if op.custom is not None:
+            from flatbuffers import flexbuffers
 
-    codes = []
-    for op in ops:
-        code = getattr(tflite.BuiltinOperator, op.name)
-        codes.append(table("OperatorCode", BuiltinCode=code, DeprecatedBuiltinCode=min(code, 127), Version=1))
-    made = {
-        "Tensors": vector([tensor(n, t) for n, t in tensors.items()]),
-        "Operators": vector([operator(i, op) for i, op in enumerate(ops)]),
-        "Inputs": numbers([index[i] for i in inputs]),
-        "Outputs": numbers([index[o] for o in outputs]),
-    }
-    graphs = vector([table("SubGraph", **made)])
-    buffers = vector([table("Buffer"), *(buffer(t.data) for t in tensors.values())])
-    whole = table("Model", Version=3, OperatorCodes=vector(codes), Subgraphs=graphs, Buffers=buffers)
-    b.Finish(whole, b"TFL3")
-    return bytes(b.Output())
+            flex = flexbuffers.Builder()
+            flex.MapFromElements(dict(op.custom))
+            fields["CustomOptions"] = self.b.CreateByteVector(bytes(flex.Finish()))
+        if op.table:
+            fields["BuiltinOptions"] = self.table(op.table, **op.options)
+            fields["BuiltinOptionsType"] = getattr(self.tflite.BuiltinOptions, op.table)
+        number = self.codes.setdefault(op.name, len(self.codes))
+        return self.table("Operator", **fields, OpcodeIndex=number)
+
+    def code(self, name: str) -> int:
+        code = getattr(self.tflite.BuiltinOperator, name, None)
+        if code is None:
+            custom = self.tflite.BuiltinOperator.CUSTOM
+            return self.table(
+                "OperatorCode", BuiltinCode=custom, DeprecatedBuiltinCode=custom, CustomCode=name, Version=1
+            )
+        return self.table("OperatorCode", BuiltinCode=code, DeprecatedBuiltinCode=min(code, 127), Version=1)
+
+    def graph(self, g: Graph) -> int:
+        index = {name: i for i, name in enumerate(g.tensors)}
+        made = {
+            "Tensors": self.vector([self.tensor(n, t) for n, t in g.tensors.items()]),
+            "Operators": self.vector([self.operator(op, index) for op in g.ops]),
+            "Inputs": self.numbers([index[i] for i in g.inputs]),
+            "Outputs": self.numbers([index[o] for o in g.outputs]),
+        }
+        return self.table("SubGraph", **made)
+
+    def model(self, graphs: Sequence[Graph]) -> bytes:
+        subgraphs = self.vector([self.graph(g) for g in graphs])
+        codes = self.vector([self.code(name) for name in self.codes])
+        buffers = self.vector([self.buffer(data) for data in self.buffers])
+        whole = self.table("Model", Version=3, OperatorCodes=codes, Subgraphs=subgraphs, Buffers=buffers)
+        self.b.Finish(whole, b"TFL3")
+        return bytes(self.b.Output())

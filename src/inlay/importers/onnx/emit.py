@@ -10,20 +10,18 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-import numpy as np
-
 from inlay.arith.dtype import I64
-from inlay.arith.expr import Int, Sym
-from inlay.base.diagnostics import RunError, error, unsupported
+from inlay.arith.expr import Sym
+from inlay.base.diagnostics import error, unsupported
 from inlay.base.span import Span
+from inlay.importers.folding import folded
 from inlay.importers.limits import MAX_DIM, MAX_RANK
 from inlay.importers.onnx.broadcast import stretched
-from inlay.importers.onnx.values import MAX_KNOWN
 from inlay.ir import make
 from inlay.ir.builder import Builder
-from inlay.ir.expr import Const, Expr
+from inlay.ir.expr import Expr
 from inlay.ir.types import TensorType
-from inlay.ops._define import FusionPattern, OpDef
+from inlay.ops._define import FusionPattern
 from inlay.ops.table import OperatorTable
 
 
@@ -49,10 +47,9 @@ class Emitter:
                 args, frozenset(self.unnamed), lambda e, back, size: self._stretch(b, e, back, size)
             )
         record = definition.op.attrs_type(**attrs)
-        # Integers that stand for reals stay: what reads them may compute in integers.
-        folded = None if name == "dequantize" else _folded(definition, record, args)
-        if folded is not None:
-            return folded
+        known = folded(definition, record, args)
+        if known is not None:
+            return known
         made = b.emit(definition.op, args, record, name=result)
         if isinstance(made.type, TensorType):
             _check_size(made.type, b.span)
@@ -73,25 +70,6 @@ class Emitter:
         return self.emit(b, "gather", (e, index), {"axis": axis, "clamp": True}, "stretched")
 
 
-def _folded(definition: OpDef, attrs: object, args: Sequence[Expr]) -> Const | None:
-    """Return the constant that an operation on small constants is."""
-    values = [_number(a) for a in args]
-    if definition.reference is None or not any(isinstance(v, np.ndarray) for v in values):
-        return None
-    if any(v is None or (isinstance(v, np.ndarray) and v.size > MAX_KNOWN) for v in values):
-        return None
-    call = make.call(definition.op, args, attrs)
-    if not isinstance(call.type, TensorType):
-        return None
-    if math.prod(d.value or 0 for d in call.type.shape) > MAX_KNOWN:
-        return None
-    try:
-        folded = definition.evaluate(attrs, *(v for v in values if v is not None))
-    except RunError:
-        return None  # where this is ever computed, the program stops and says why
-    return make.const(np.asarray(folded, call.type.dtype.numpy))
-
-
 def _check_size(t: TensorType, span: Span) -> None:
     if len(t.shape) > MAX_RANK:
         raise unsupported(
@@ -107,17 +85,3 @@ def _check_size(t: TensorType, span: Span) -> None:
             span=span,
             hint="the model is damaged; export it again",
         )
-
-
-def _number(e: Expr) -> np.ndarray | int | bool | tuple[int, ...] | None:
-    """Return the value of a constant as references take it; None where it is not a number."""
-    match e:
-        case Const(value=np.ndarray() | bool() as v):
-            return v
-        case Const(value=Int() as v):
-            return v.value
-        case Const(value=tuple() as v):
-            numbers = tuple(x.value for x in v if x.value is not None)
-            return numbers if len(numbers) == len(v) else None
-        case _:
-            return None

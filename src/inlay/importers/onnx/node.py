@@ -20,11 +20,12 @@ from inlay.arith import dtype as dt
 from inlay.arith.expr import Int, lit
 from inlay.base.diagnostics import InlayError, UnsupportedError, error, unsupported
 from inlay.base.span import Span
+from inlay.importers.folding import MAX_KNOWN
 from inlay.importers.limits import MAX_RANK
 from inlay.importers.onnx import load
 from inlay.importers.onnx.emit import Emitter
 from inlay.importers.onnx.external import ExternalFiles
-from inlay.importers.onnx.values import MAX_KNOWN, OnnxValue
+from inlay.importers.onnx.values import OnnxValue
 from inlay.ir import make
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Const, Expr

@@ -12,10 +12,11 @@ import numpy as np
 
 from inlay.arith import dtype as dt
 from inlay.arith.expr import Int, floordiv, lit, maximum, product
+from inlay.importers.folding import MAX_KNOWN
 from inlay.importers.onnx import axes as runtime_axes
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, arange, concat, constant, filled, integers, term
-from inlay.importers.onnx.values import MAX_KNOWN, OnnxValue, known, known_scalar
+from inlay.importers.onnx.values import OnnxValue, known, known_scalar
 from inlay.ir import make
 from inlay.ir.expr import Const
 

@@ -14,9 +14,6 @@ from inlay.arith.expr import Int
 from inlay.ir.expr import Expr
 from inlay.ir.types import Type
 
-MAX_KNOWN = 1024
-"""Integer tensors of more elements than this are data, not shapes."""
-
 
 @dataclass(frozen=True, slots=True)
 class OnnxValue:

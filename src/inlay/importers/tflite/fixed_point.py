@@ -136,6 +136,18 @@ def softmax_tables(scale: float, beta: float) -> tuple[np.ndarray, np.ndarray]:
     return table, summed
 
 
+def emitted_exponent(node: Node, wide: Expr) -> Expr:
+    """Emit the number of the highest bit of positive integers below `2**32`, all of them i64."""
+    exponent: Expr | None = None
+    for step in (16, 8, 4, 2, 1):
+        is_high = node.op("greater_equal", wide, np.asarray(1 << step, np.int64))
+        bits = node.op("mul", node.cast(is_high, I64), np.asarray(step, np.int64))
+        wide = node.op("shift_right", wide, bits)
+        exponent = bits if exponent is None else node.op("add", exponent, bits)
+    assert exponent is not None
+    return exponent
+
+
 def emitted_reciprocal(node: Node, total: Expr) -> tuple[Expr, Expr]:
     """Emit the reciprocal of positive sums with 12 integer bits.
 
@@ -146,14 +158,7 @@ def emitted_reciprocal(node: Node, total: Expr) -> tuple[Expr, Expr]:
     def const(value: int) -> np.ndarray:
         return np.asarray(value, np.int32)
 
-    wide = node.cast(total, I64)
-    exponent: Expr | None = None
-    for step in (16, 8, 4, 2, 1):
-        is_high = node.op("greater_equal", wide, np.asarray(1 << step, np.int64))
-        bits = node.op("mul", node.cast(is_high, I64), np.asarray(step, np.int64))
-        wide = node.op("shift_right", wide, bits)
-        exponent = bits if exponent is None else node.op("add", exponent, bits)
-    assert exponent is not None
+    exponent = emitted_exponent(node, node.cast(total, I64))
     # The highest bit is number `exponent`, so there are `31 - exponent` zeros before it.
     headroom = node.op("sub", np.asarray(31, np.int64), exponent)
     shifted = node.op("shift_left", node.cast(total, I64), headroom)

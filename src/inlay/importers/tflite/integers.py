@@ -16,11 +16,14 @@ from inlay.ops.requantization import Rounding, quantized_multiplier
 
 _LOWEST_SHIFT, _HIGHEST_SHIFT = -31, 30
 NONE, RELU, RELU_N1_TO_1, RELU6 = range(4)
+RELU_0_TO_1 = -1
+"""An operator of its own, and no fused activation of the schema."""
 _ENDS: dict[int, tuple[float | None, float | None]] = {
     NONE: (None, None),
     RELU: (0.0, None),
     RELU_N1_TO_1: (-1.0, 1.0),
     RELU6: (0.0, 6.0),
+    RELU_0_TO_1: (0.0, 1.0),
 }
 
 
@@ -58,12 +61,30 @@ def multipliers(factors: float | np.ndarray, bits: int = 31) -> tuple[np.ndarray
     return m.astype(np.int32), np.where(gone, 0, np.minimum(s, _HIGHEST_SHIFT)).astype(np.int32)
 
 
+def multiplier_of(factor: float) -> tuple[int, int]:
+    """Return the multiplier and the shift of a factor."""
+    m, s = multipliers(factor)
+    return int(m), int(s)
+
+
 def requantize(
     node: Node, e: Expr, factors: float | np.ndarray, t: TensorRecord, activation: int, axis: int = -1
 ) -> Expr:
     """Return sums as the integers of a tensor: scaled, with its zero point, clamped by an activation."""
+    return requantize_by(node, e, *multipliers(factors), t, activation, axis)
+
+
+def requantize_by(
+    node: Node, e: Expr, m: np.ndarray, s: np.ndarray, t: TensorRecord, activation: int, axis: int = -1
+) -> Expr:
+    """Return sums as the integers of a tensor, by multipliers and shifts; see `requantize`.
+
+    Sums of 64 bits are multiplied by 15 bits and rounded once.
+    """
     low, high = ends_of_integers(node, activation, t)
-    m, s = multipliers(factors)
+    is_wide = node.dtype(e) is I64
+    if is_wide:
+        m = np.where(m < 0x7FFF0000, (m.astype(np.int64) + (1 << 15)) >> 16, 0x7FFF).astype(np.int32)
     return node.op(
         "requantize",
         e,
@@ -73,8 +94,9 @@ def requantize(
         zero=node.zero(t),
         low=low,
         high=high,
-        rounding=Rounding.TFLITE,
+        rounding=Rounding.HALF_UP if is_wide else Rounding.TFLITE,
         axis=axis,
+        bits=15 if is_wide else 31,
     )
 
 

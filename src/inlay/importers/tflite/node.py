@@ -2,25 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Any, Protocol
 
 import numpy as np
 
-from inlay.arith.dtype import F32, I8, I16, I32, DType
+from inlay.arith.dtype import F16, F32, I8, I16, I32, I64, U8, DType
 from inlay.arith.expr import Int
 from inlay.base.diagnostics import UnsupportedError, unsupported
 from inlay.base.span import Span
-from inlay.importers.tflite.schema import GraphRecord, OperatorRecord, Quantization, TensorRecord, damaged
+from inlay.importers.folding import folded
+from inlay.importers.tflite.schema import (
+    GraphRecord,
+    ModelRecord,
+    OperatorRecord,
+    Quantization,
+    TensorRecord,
+    damaged,
+)
+from inlay.importers.tflite.variables import Key, Variables, key_of_tensor
 from inlay.ir import make
 from inlay.ir.builder import Builder
-from inlay.ir.expr import Expr
+from inlay.ir.expr import Const, Expr
 from inlay.ir.types import TensorType
 from inlay.ops.table import OperatorTable
 
 Rule = Callable[["Node"], Expr | tuple[Expr, ...]]
 """Emits what an operator does and returns its outputs."""
+
+
+class Kind(Enum):
+    """What the numbers of an operator are."""
+
+    FLOAT = auto()
+    QUANTIZED = auto()  # integers with a scale
+    PLAIN = auto()  # integers and booleans that are what they are
+
+
+class Incomplete(Exception):
+    """Something that a rule needs is missing because it was refused."""
+
+
+class Subgraphs(Protocol):
+    """The walk that an operator is met in, as rules see it.
+
+    Attributes:
+        model: that is walked.
+        index: of the graph.
+        variables: what variables are at this point.
+        handles: which variable a tensor stands for, by index.
+    """
+
+    @property
+    def model(self) -> ModelRecord: ...
+
+    index: int
+    variables: Variables
+    handles: dict[int, Key]
+
+    def run_graph(
+        self, index: int, inputs: Sequence[int | Expr], builder: Builder, variables: Variables
+    ) -> list[Expr]:
+        """Emit another graph into a scope and return its outputs.
+
+        Args:
+            index: of the graph.
+            inputs: tensors of the graph of the operator, by index, or values.
+            builder: where its operations are emitted.
+            variables: which it reads and changes.
+
+        Raises:
+            CompileError: `import.not-tflite` for a graph that runs itself, `import.too-large`.
+            Incomplete: something in it was refused.
+        """
+        ...
+
+    def record_of(self, index: int) -> GraphRecord:
+        """Return another graph."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +95,7 @@ class Node:
         builder: where operations are emitted.
         operators: what names of operations mean.
         span: for messages.
-        updates: new values of variables, by index of the tensor.
+        walk: the graphs around it.
     """
 
     record: OperatorRecord
@@ -43,7 +104,7 @@ class Node:
     builder: Builder
     operators: OperatorTable
     span: Span
-    updates: dict[int, Expr] = field(default_factory=dict[int, Expr])
+    walk: Subgraphs
 
     # ------------------------------------------------------------------ what the file says
 
@@ -84,10 +145,20 @@ class Node:
 
     def array(self, i: int, what: str) -> np.ndarray:
         """Return an input that has to be constant."""
-        data = self.input(i).data
-        if data is None:
+        value = self.tensor(i)
+        if not isinstance(value, Const) or not isinstance(value.value, np.ndarray):
             raise self.unsupported(f"takes {what} that is computed", "make it a constant")
-        return data
+        return value.value
+
+    def numbers(self, i: int, what: str) -> list[int]:
+        """Return the integers of an input that has to be constant."""
+        return [int(v) for v in self.array(i, what).reshape(-1)]
+
+    def axis(self, axis: int, rank: int) -> int:
+        """Return an axis that may be counted from behind."""
+        if not -rank <= axis < rank:
+            raise self.unsupported(f"names the axis {axis} of a tensor of rank {rank}")
+        return axis % rank
 
     def quantization(self, t: TensorRecord) -> Quantization:
         """Return the scales and zero points of a tensor of integers."""
@@ -109,16 +180,44 @@ class Node:
         self.scale(t)
         return int(self.quantization(t).zeros[0])
 
+    def kind(self, i: int = 0) -> Kind:
+        """Return what the numbers of an input are."""
+        t = self.input(i)
+        if t.dtype is F32:
+            return Kind.FLOAT
+        return Kind.QUANTIZED if t.dtype in (I8, U8, I16) and t.quantization is not None else Kind.PLAIN
+
     def is_integer(self) -> bool:
-        """Whether it computes with quantized integers.
+        """Whether it computes with quantized integers, and not with floats.
 
         Raises:
-            UnsupportedError: with 8-bit integers without a sign, which newer converters do not write.
+            UnsupportedError: with anything else.
         """
-        dtype = self.input(0).dtype
-        if dtype not in (F32, I8, I16) or self.output().dtype is not dtype:
-            raise self.unsupported(f"takes {dtype} and gives {self.output().dtype}")
-        return dtype is not F32
+        t = self.input(0)
+        if t.dtype not in (F32, I8, U8, I16) or self.output().dtype is not t.dtype:
+            raise self.unsupported(f"takes {t.dtype} and gives {self.output().dtype}")
+        return t.dtype is not F32
+
+    def only_floats(self, *inputs: int) -> None:
+        """Require floats.
+
+        Raises:
+            UnsupportedError: with anything else.
+        """
+        for i in inputs or (0,):
+            if self.input(i).dtype is not F32:
+                raise self.unsupported(f"takes {self.input(i).dtype}, and floats are possible")
+
+    def keeps_scale(self, *outputs: TensorRecord) -> None:
+        """Require that inputs and outputs of the same element type stand for the same reals."""
+        given = [self.graph.tensors[i] for i in self.record.inputs if i >= 0]
+        pairs = {
+            (tuple(t.quantization.scales.tolist()), tuple(t.quantization.zeros.tolist()))
+            for t in (*given, *(outputs or (self.output(),)))
+            if t.quantization is not None and t.dtype is (outputs or (self.output(),))[0].dtype
+        }
+        if len(pairs) > 1:
+            raise self.unsupported("has inputs and outputs of different scales")
 
     # ------------------------------------------------------------------ what is emitted
 
@@ -132,7 +231,19 @@ class Node:
         definition = self.operators.definition(name)
         exprs = [make.const(a) if isinstance(a, np.ndarray) else a for a in args]
         record = definition.op.attrs_type(**attrs)
+        known = folded(definition, record, exprs)
+        if known is not None:
+            return known
         return self.builder.emit(definition.op, exprs, record, name=name)
+
+    def number(self, value: float, like: Expr) -> np.ndarray:
+        """Return a number in the element type of a tensor."""
+        return np.asarray(value, self.dtype(like).numpy)
+
+    def dtype(self, e: Expr) -> DType:
+        """Return the element type of a tensor."""
+        assert isinstance(e.type, TensorType)
+        return e.type.dtype
 
     def cast(self, e: Expr, dtype: DType) -> Expr:
         """Convert a tensor, if it has another element type."""
@@ -162,13 +273,17 @@ class Node:
 
     def update(self, i: int, e: Expr) -> None:
         """Give a variable, which is an input, the value that the next run begins with."""
-        self.updates[self.record.inputs[i]] = e
+        if not self.input(i).is_variable:
+            raise damaged(f"{self.record.name} keeps a value in a tensor that is no variable")
+        self.walk.variables[key_of_tensor(self.walk.index, self.record.inputs[i])] = e
 
     def reals(self, i: int) -> Expr:
         """Return an input as floats; of constants that are stored as integers, what they stand for."""
         t, e = self.input(i), self.tensor(i)
         if t.dtype is F32:
             return e
+        if t.dtype is F16:
+            return self.cast(e, F32)
         q = self.quantization(t)
         zeros = np.asarray(q.zeros, t.dtype.numpy)
         one = len(q.scales) == 1
@@ -177,5 +292,18 @@ class Node:
 
     def centered(self, i: int) -> Expr:
         """Return an integer input less its zero point, in i32."""
-        wide, zero = self.cast(self.tensor(i), I32), self.zero(self.input(i))
-        return wide if zero == 0 else self.op("sub", wide, np.asarray(zero, np.int32))
+        return self.less(self.cast(self.tensor(i), I32), self.zero(self.input(i)))
+
+    def less(self, e: Expr, zero: int) -> Expr:
+        """Subtract a zero point."""
+        return e if zero == 0 else self.op("sub", e, self.number(zero, e))
+
+    def looked_up(self, table: np.ndarray, e: Expr) -> Expr:
+        """Return the entry of a table for each narrow integer; the first is that of the least integer."""
+        info = np.iinfo(self.dtype(e).numpy)
+        place = self.less(self.cast(e, I64), int(info.min))
+        return self.op("gather", table, place, axis=0)
+
+    def control(self, e: Expr) -> Expr:
+        """Return a tensor of one element as a control value."""
+        return self.op("to_control", self.reshape(e))

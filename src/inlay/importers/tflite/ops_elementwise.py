@@ -1,149 +1,175 @@
-"""Element-wise operators on floats, and on integers by requantization."""
+"""Element-wise operators of two tensors or more, on floats, plain integers, and quantized ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
 
-from inlay.arith.dtype import F32, I8, I64
-from inlay.importers.tflite.fixed_point import function_table, logistic, tanh
-from inlay.importers.tflite.integers import NONE, RELU, RELU6, activated, requantize, scaled
-from inlay.importers.tflite.node import Node, Rule
+from inlay.arith.dtype import I8, I16, I64, U8
+from inlay.importers.tflite import tables
+from inlay.importers.tflite.integers import NONE, activated, ends_of_integers, requantize, scaled
+from inlay.importers.tflite.node import Kind, Node, Rule
+from inlay.ir import make
 from inlay.ir.expr import Expr
-
-_HEADROOM = 20
-"""Bits by which summands are scaled up before they are brought to one scale."""
 
 
 def _arithmetic(node: Node, name: str, options: str) -> Expr:
     (activation,) = node.options(options, "FusedActivationFunction")
-    if not node.is_integer():
+    if node.kind() is not Kind.QUANTIZED:
         return activated(node, node.op(name, node.tensor(0), node.tensor(1)), activation)
-    a, b, out = (float(node.scale(t)) for t in (node.input(0), node.input(1), node.output()))
     if name == "mul":
+        a, b, out = (float(node.scale(t)) for t in (node.input(0), node.input(1), node.output()))
         product = node.op("mul", node.centered(0), node.centered(1))
         return requantize(node, product, a * b / out, node.output(), activation)
-    most, unit = 2 * max(a, b), np.asarray(1 << _HEADROOM, np.int32)
-    terms = [
-        scaled(node, node.op("mul", node.centered(i), unit), scale / most) for i, scale in ((0, a), (1, b))
-    ]
-    factor = most / ((1 << _HEADROOM) * out)
-    return requantize(node, node.op(name, *terms), factor, node.output(), activation)
+    bits = 15 if node.output().dtype is I16 else 20
+    a, b, most = _of_one_scale(node, bits)
+    factor = most / ((1 << bits) * float(node.scale(node.output())))
+    return requantize(node, node.op(name, a, b), factor, node.output(), activation)
 
 
-def _of_reals(node: Node, name: str) -> Expr:
-    if node.is_integer():
-        raise node.unsupported("takes quantized integers")
-    return node.op(name, node.tensor(0))
+def _of_one_scale(node: Node, bits: int) -> tuple[Expr, Expr, float]:
+    """Return two tensors of integers as i32 of one scale, scaled up by some bits, and that scale."""
+    scales = [float(node.scale(node.input(i))) for i in (0, 1)]
+    most, unit = 2 * max(scales), np.asarray(1 << bits, np.int32)
+    a, b = (scaled(node, node.op("mul", node.centered(i), unit), scales[i] / most) for i in (0, 1))
+    return a, b, most
 
 
-def _tabulated(node: Node, name: str, function: Callable[[int, int], int], scale: float) -> Expr:
-    """Emit a function with results in a fixed scale: of floats, or a table of all 8-bit integers."""
-    if not node.is_integer():
-        return node.op(name, node.tensor(0))
-    out = node.output()
-    zero = -128 if scale == 1 / 256 else 0
-    if node.input(0).dtype is not I8 or node.scale(out) != np.float32(scale) or node.zero(out) != zero:
-        raise node.unsupported(f"takes other than 8-bit integers, or gives other than steps of {scale}")
-    fraction = 8 if zero else 7
-    table = function_table(float(node.scale(node.input(0))), node.zero(node.input(0)), function, fraction)
-    place = node.op("add", node.cast(node.tensor(0), I64), np.asarray(128, np.int64))
-    return node.op("gather", table, place, axis=0)
-
-
-def _leaky(node: Node) -> Expr:
-    (alpha,) = node.options("LeakyReluOptions", "Alpha")
-    if not node.is_integer():
-        x = node.tensor(0)
-        slope = node.op("mul", x, np.asarray(alpha, np.float32))
-        return node.op("select", node.op("greater_equal", x, np.asarray(0, np.float32)), x, slope)
-    factor = float(node.scale(node.input(0))) / float(node.scale(node.output()))
-    x = node.centered(0)
-    if alpha <= 0:
-        raise node.unsupported(f"has the slope {alpha}")
-    above, below = (requantize(node, x, f, node.output(), NONE) for f in (factor, factor * float(alpha)))
-    return node.op("select", node.op("greater_equal", x, np.asarray(0, np.int32)), above, below)
-
-
-def _hard_swish(node: Node) -> Expr:
-    if node.is_integer():
-        raise node.unsupported("takes quantized integers")
-    x = node.tensor(0)
-    gate = activated(node, node.op("add", x, np.asarray(3, np.float32)), RELU6)
-    return node.op("mul", x, node.op("mul", gate, np.asarray(1 / 6, np.float32)))
+def _div(node: Node) -> Expr:
+    """Emit a quotient; of 8-bit integers, a table of all pairs."""
+    (activation,) = node.options("DivOptions", "FusedActivationFunction")
+    if node.kind() is not Kind.QUANTIZED:
+        return activated(node, node.op("div", node.tensor(0), node.tensor(1)), activation)
+    dtype, out = node.input(0).dtype, node.output()
+    if dtype not in (I8, U8):
+        raise node.unsupported(f"takes {dtype}")
+    a, b = np.meshgrid(*[tables.all_of(dtype) - node.zero(node.input(i)) for i in (0, 1)], indexing="ij")
+    factor = float(node.scale(node.input(0))) / float(node.scale(node.input(1)) * node.scale(out))
+    low, high = ends_of_integers(node, activation, out)
+    found = np.clip(tables.quotient(a, b, factor) + node.zero(out), low, high).astype(dtype.numpy)
+    least = int(np.iinfo(dtype.numpy).min)
+    row, column = (node.less(node.cast(node.tensor(i), I64), least) for i in (0, 1))
+    place = node.op("add", node.op("mul", row, np.asarray(256, np.int64)), column)
+    return node.op("gather", found.reshape(-1), place, axis=0)
 
 
 def _extreme(node: Node, name: str) -> Expr:
     """Emit the greater or lesser of two; integers of one scale are compared as they are."""
-    if node.is_integer():
-        pairs = {(float(node.scale(t)), node.zero(t)) for t in (node.input(0), node.input(1), node.output())}
-        if len(pairs) > 1:
-            raise node.unsupported("has inputs and outputs of different scales")
+    node.keeps_scale()
     return node.op(name, node.tensor(0), node.tensor(1))
 
 
-def _of_two_reals(node: Node, name: str, options: str = "") -> Expr:
-    if node.is_integer():
+def _plain(node: Node, name: str) -> Expr:
+    if Kind.QUANTIZED in (node.kind(0), node.kind(1)):
         raise node.unsupported("takes quantized integers")
-    activation = node.options(options, "FusedActivationFunction")[0] if options else NONE
-    return activated(node, node.op(name, node.tensor(0), node.tensor(1)), activation)
+    return node.op(name, node.tensor(0), node.tensor(1))
 
 
 def _squared_difference(node: Node) -> Expr:
-    if node.is_integer():
+    if node.kind() is not Kind.QUANTIZED:
+        difference = node.op("sub", node.tensor(0), node.tensor(1))
+        return node.op("mul", difference, difference)
+    bits = 0 if node.input(0).dtype is I16 else 7
+    a, b, most = _of_one_scale(node, bits)
+    difference = node.op("sub", a, b)
+    factor = most * most / ((1 << 2 * bits) * float(node.scale(node.output())))
+    return requantize(node, node.op("mul", difference, difference), factor, node.output(), NONE)
+
+
+def _compare(node: Node, name: str) -> Expr:
+    """Emit a comparison; bytes of two scales are brought to one as the kernels do it."""
+    if node.kind() is not Kind.QUANTIZED or node.input(0).dtype is I16:
+        return node.op(name, node.tensor(0), node.tensor(1))
+    operands: list[Expr] = []
+    for i in (0, 1):
+        shifted = node.op("mul", node.centered(i), np.asarray(1 << 8, np.int32))
+        operands.append(scaled(node, shifted, float(node.scale(node.input(i)))))
+    return node.op(name, *operands)
+
+
+def _logical(node: Node, name: str) -> Expr:
+    return node.op(name, *(node.tensor(i) for i in range(len(node.values))))
+
+
+def _select(node: Node) -> Expr:
+    """Emit a choice. SELECT may have a condition for each row, SELECT_V2 broadcasts."""
+    condition, x, y = (node.tensor(i) for i in range(3))
+    node.keeps_scale()
+    rank = len(node.shape(x))
+    if node.record.name == "SELECT" and len(node.shape(condition)) == 1 and rank > 1:
+        condition = node.reshape(condition, node.shape(condition)[0], *[1] * (rank - 1))
+    return node.op("select", condition, x, y)
+
+
+def _add_n(node: Node) -> Expr:
+    if node.kind() is Kind.QUANTIZED:
         raise node.unsupported("takes quantized integers")
-    difference = node.op("sub", node.tensor(0), node.tensor(1))
-    return node.op("mul", difference, difference)
+    total = node.tensor(0)
+    for i in range(1, len(node.values)):
+        total = node.op("add", total, node.tensor(i))
+    return total
 
 
-def _rectified(node: Node, activation: int) -> Expr:
-    if not node.is_integer():
-        return activated(node, node.tensor(0), activation)
-    factor = float(node.scale(node.input(0))) / float(node.scale(node.output()))
-    return requantize(node, node.centered(0), factor, node.output(), activation)
+def _cast(node: Node) -> Expr:
+    return node.cast(node.tensor(0), node.output().dtype)
 
 
-def _quantize(node: Node) -> Expr:
-    out = node.output()
-    zero = np.asarray(node.zero(out), out.dtype.numpy)
-    if node.input(0).dtype is F32:
-        return node.op("quantize", node.tensor(0), np.asarray(node.scale(out)), zero, dtype=out.dtype, axis=0)
-    factor = float(node.scale(node.input(0))) / float(node.scale(out))
-    return requantize(node, node.centered(0), factor, out, NONE)
+def _bitcast(node: Node) -> Expr:
+    if node.input(0).dtype.bits != node.output().dtype.bits:
+        raise node.unsupported("changes the size of elements")
+    return node.op("bitcast", node.tensor(0), dtype=node.output().dtype)
 
 
-def _dequantize(node: Node) -> Expr:
-    return node.reals(0)
+def _atan2(node: Node) -> Expr:
+    """Emit the angle of a point from its two coordinates, by the half plane that it is in."""
+    node.only_floats(0, 1)
+    y, x = node.tensor(0), node.tensor(1)
+    zero, pi = np.asarray(0, np.float32), np.asarray(np.pi, np.float32)
+    angle = node.op("atan", node.op("div", y, x))
+    is_below = node.op("less", y, zero)
+    turn = node.op("select", is_below, node.op("sub", angle, pi), node.op("add", angle, pi))
+    found = node.op("select", node.op("less", x, zero), turn, angle)
+    is_origin = node.op("logical_and", node.op("equal", x, zero), node.op("equal", y, zero))
+    return node.op("select", is_origin, node.op("mul", y, zero), found)
 
 
+def _zeros_like(node: Node) -> Expr:
+    x = node.tensor(0)
+    return node.op("broadcast_to", node.number(0, x), make.shape_const(node.shape(x)))
+
+
+COMPARISONS = {
+    "EQUAL": "equal",
+    "NOT_EQUAL": "not_equal",
+    "LESS": "less",
+    "LESS_EQUAL": "less_equal",
+    "GREATER": "greater",
+    "GREATER_EQUAL": "greater_equal",
+}
 RULES: Mapping[str, Rule] = {
     "ADD": partial(_arithmetic, name="add", options="AddOptions"),
     "SUB": partial(_arithmetic, name="sub", options="SubOptions"),
     "MUL": partial(_arithmetic, name="mul", options="MulOptions"),
-    "DIV": partial(_of_two_reals, name="div", options="DivOptions"),
-    "POW": partial(_of_two_reals, name="pow"),
+    "DIV": _div,
+    "POW": partial(_plain, name="pow"),
+    "FLOOR_DIV": partial(_plain, name="floor_div"),
+    "FLOOR_MOD": partial(_plain, name="mod"),
     "MAXIMUM": partial(_extreme, name="maximum"),
     "MINIMUM": partial(_extreme, name="minimum"),
     "SQUARED_DIFFERENCE": _squared_difference,
-    "LOGISTIC": partial(_tabulated, name="sigmoid", function=logistic, scale=1 / 256),
-    "TANH": partial(_tabulated, name="tanh", function=tanh, scale=1 / 128),
-    "LEAKY_RELU": _leaky,
-    "HARD_SWISH": _hard_swish,
-    "FLOOR": partial(_of_reals, name="floor"),
-    "CEIL": partial(_of_reals, name="ceil"),
-    "ROUND": partial(_of_reals, name="round"),
-    "SIN": partial(_of_reals, name="sin"),
-    "COS": partial(_of_reals, name="cos"),
-    "LOG": partial(_of_reals, name="log"),
-    "EXP": partial(_of_reals, name="exp"),
-    "RSQRT": partial(_of_reals, name="rsqrt"),
-    "SQRT": partial(_of_reals, name="sqrt"),
-    "ABS": partial(_of_reals, name="abs"),
-    "NEG": partial(_of_reals, name="neg"),
-    "RELU": partial(_rectified, activation=RELU),
-    "RELU6": partial(_rectified, activation=RELU6),
-    "QUANTIZE": _quantize,
-    "DEQUANTIZE": _dequantize,
+    **{name: partial(_compare, name=own) for name, own in COMPARISONS.items()},
+    "LOGICAL_AND": partial(_logical, name="logical_and"),
+    "LOGICAL_OR": partial(_logical, name="logical_or"),
+    "LOGICAL_NOT": partial(_logical, name="logical_not"),
+    "BITWISE_XOR": partial(_plain, name="bitwise_xor"),
+    "RIGHT_SHIFT": partial(_plain, name="shift_right"),
+    "SELECT": _select,
+    "SELECT_V2": _select,
+    "ADD_N": _add_n,
+    "CAST": _cast,
+    "BITCAST": _bitcast,
+    "ATAN2": _atan2,
+    "ZEROS_LIKE": _zeros_like,
 }

@@ -1,7 +1,10 @@
-"""Convolutions and fully connected layers. Tensors are `[n, h, w, c]`; the program's are `[n, c, h, w]`.
+"""Convolutions, fully connected layers, products of matrices. Tensors are `[n, h, w, c]`; the program's
+are `[n, c, h, w]`.
 
 Floats with weights in integers (hybrid models) compute with the weights' reals: the interpreter would round
 the activations as well, which is its way to be fast and not the meaning of the model.
+
+Integers of 16 bits are `256 * high + low`, a signed and an unsigned byte: two products of bytes.
 """
 
 from __future__ import annotations
@@ -11,10 +14,10 @@ from functools import partial
 
 import numpy as np
 
-from inlay.arith.dtype import I8, I32
+from inlay.arith.dtype import I8, I16, I32, I64, U8, DType
 from inlay.arith.expr import floordiv, lit, product
 from inlay.importers.tflite.integers import activated, requantize
-from inlay.importers.tflite.node import Node, Rule
+from inlay.importers.tflite.node import Kind, Node, Rule
 from inlay.importers.tflite.windows import same_or_valid
 from inlay.ir.expr import Expr
 
@@ -51,24 +54,59 @@ def _convolution(node: Node, options: str, *, by_channel: bool) -> Expr:
     first = node.op("transpose", x, perm=FIRST)
     if node.is_integer():
         w = node.op("transpose", node.tensor(1), perm=order)
-        total = _biased(node, _products(node, "conv_integer", first, w, **attrs), per_channel=(-1, 1, 1))
+        total = biased(
+            node, _products(node, "conv_integer", first, w, **attrs), per_channel=(-1, 1, 1)
+        )
         made = requantize(node, total, _factors(node), node.output(), activation, axis=1)
     else:
         w = node.op("transpose", node.reals(1), perm=order)
-        made = activated(node, _biased(node, node.op("conv", first, w, **attrs), (-1, 1, 1)), activation)
+        made = activated(node, biased(node, node.op("conv", first, w, **attrs), (-1, 1, 1)), activation)
     return node.op("transpose", made, perm=LAST)
 
 
 def _products(node: Node, name: str, x: Expr, w: Expr, **attrs: object) -> Expr:
-    """Emit sums of products of integers less their zero points."""
-    if node.input(0).dtype is not I8 or node.input(1).dtype is not I8:
-        raise node.unsupported(f"multiplies {node.input(0).dtype} by {node.input(1).dtype}")
+    """Emit sums of products of integers less their zero points, as wide as the bias."""
     weights = node.quantization(node.input(1))
-    zeros = [np.asarray(node.zero(node.input(0)), np.int8)]
-    if weights.zeros.any():
-        if len(set(weights.zeros.tolist())) > 1:
-            raise node.unsupported("has weights of several zero points")
-        zeros.append(np.asarray(weights.zeros[0], np.int8))
+    if len(set(weights.zeros.tolist())) > 1:
+        raise node.unsupported("has weights of several zero points")
+    wide = node.input(2).dtype if node.has(2) else I64
+    zeros = node.zero(node.input(0)), int(weights.zeros[0])
+    return integer_products(node, name, x, w, wide, *zeros, **attrs)
+
+
+def integer_products(
+    node: Node, name: str, x: Expr, w: Expr, wide: DType, zero: int = 0, zero_w: int = 0, **attrs: object
+) -> Expr:
+    """Emit `conv_integer` or `matmul_integer` of operands less their zero points.
+
+    Args:
+        node: for messages.
+        name: of the operator.
+        x: of 8 or 16 bits.
+        w: of 8 bits.
+        wide: of the sums of 16-bit integers; those of bytes are i32.
+        zero: of `x`, 0 where that has 16 bits.
+        zero_w: of `w`.
+        attrs: of the operator.
+    """
+    if node.dtype(w) not in (I8, U8):
+        raise node.unsupported(f"multiplies {node.dtype(x)} by {node.dtype(w)}")
+    if node.dtype(x) is I16:
+        if zero:
+            raise node.unsupported(f"has the zero point {zero} of integers of 16 bits")
+        high = node.cast(node.op("shift_right", x, np.asarray(8, np.int16)), I8)
+        low = node.cast(node.op("bitwise_and", x, np.asarray(255, np.int16)), U8)
+        both = [
+            node.cast(integer_products(node, name, part, w, I32, 0, zero_w, **attrs), I64)
+            for part in (high, low)
+        ]
+        total = node.op("add", node.op("mul", both[0], np.asarray(256, np.int64)), both[1])
+        return node.cast(total, wide)
+    zeros: list[np.ndarray] = []
+    if zero or zero_w:
+        zeros.append(node.number(zero, x))
+    if zero_w:
+        zeros.append(node.number(zero_w, w))
     return node.op(name, x, w, *zeros, **attrs)
 
 
@@ -76,18 +114,21 @@ def _factors(node: Node) -> float | np.ndarray:
     """Return by what sums become integers of the output: one factor, or one for each channel."""
     weights = node.quantization(node.input(1))
     out = float(node.scale(node.output()))
-    if len(weights.scales) == 1 and node.record.name == "FULLY_CONNECTED":  # its reference multiplies in f32
+    is_one = len(weights.scales) == 1
+    if is_one and (node.record.name == "FULLY_CONNECTED" or node.input(0).dtype is U8):
+        # These kernels multiply the scales in f32.
         return float(node.scale(node.input(0)) * weights.scales[0]) / out
     factors = float(node.scale(node.input(0))) * weights.scales.astype(np.float64) / out
-    return float(factors[0]) if len(factors) == 1 else factors
+    return float(factors[0]) if is_one else factors
 
 
-def _biased(node: Node, e: Expr, per_channel: tuple[int, ...]) -> Expr:
-    if not node.has(2):
+def biased(node: Node, e: Expr, per_channel: tuple[int, ...], i: int = 2) -> Expr:
+    """Add the bias that an input is, if it is given; `per_channel` is its shape, -1 for its length."""
+    if not node.has(i):
         return e
-    bias = node.tensor(2) if node.input(2).dtype is I32 and node.is_integer() else node.reals(2)
+    bias = node.reals(i) if node.dtype(e).is_float else node.tensor(i)
     shape = [node.shape(bias)[0] if d < 0 else d for d in per_channel]
-    return node.op("add", e, node.reshape(bias, *shape))
+    return node.op("add", e, node.cast(node.reshape(bias, *shape), node.dtype(e)))
 
 
 def _fully_connected(node: Node) -> Expr:
@@ -101,16 +142,39 @@ def _fully_connected(node: Node) -> Expr:
     if not keeps or node.shape(x)[-1].value != terms:
         rows = (floordiv(product(node.shape(x)), lit(terms)),)
     flat = node.reshape(x, *rows, terms)
-    if node.is_integer():
+    if node.kind() is Kind.QUANTIZED:
         w = node.op("transpose", node.tensor(1), perm=(1, 0))
-        total = _biased(node, _products(node, "matmul_integer", flat, w), (-1,))
+        total = biased(node, _products(node, "matmul_integer", flat, w), (-1,))
         return requantize(node, total, _factors(node), node.output(), activation)
     w = node.op("transpose", node.reals(1), perm=(1, 0))
-    return activated(node, _biased(node, node.op("matmul", flat, w), (-1,)), activation)
+    return activated(node, biased(node, node.op("matmul", flat, w), (-1,)), activation)
+
+
+def _batch_matmul(node: Node) -> Expr:
+    """Emit products of matrices, either of them transposed."""
+    adjoints = node.options("BatchMatMulOptions", "AdjX", "AdjY")
+    is_integer = node.kind() is Kind.QUANTIZED
+    operands: list[Expr] = []
+    for i, is_turned in enumerate(adjoints):
+        e = node.tensor(i) if is_integer else node.reals(i)
+        rank = len(node.shape(e))
+        turned = (*range(rank - 2), rank - 1, rank - 2)
+        operands.append(node.op("transpose", e, perm=turned) if is_turned else e)
+    if not is_integer:
+        return node.op("matmul", *operands)
+    a, b, out = (node.scale(t) for t in (node.input(0), node.input(1), node.output()))
+    factor = float(a * b) / float(out)
+    if node.input(0).dtype is I16 and node.input(1).dtype is I16:
+        wide = [node.cast(e, I64) for e in operands]
+        return requantize(node, node.op("matmul", *wide), factor, node.output(), 0)
+    zeros = [node.zero(node.input(i)) for i in (0, 1)]
+    total = integer_products(node, "matmul_integer", *operands, I64, *zeros)
+    return requantize(node, total, factor, node.output(), 0)
 
 
 RULES: Mapping[str, Rule] = {
     "CONV_2D": partial(_convolution, options="Conv2DOptions", by_channel=False),
     "DEPTHWISE_CONV_2D": partial(_convolution, options="DepthwiseConv2DOptions", by_channel=True),
     "FULLY_CONNECTED": _fully_connected,
+    "BATCH_MATMUL": _batch_matmul,
 }

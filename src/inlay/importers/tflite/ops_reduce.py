@@ -1,17 +1,18 @@
-"""Pools, means, and softmax."""
+"""Pools and reductions."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from inlay.arith.dtype import I32, I64
-from inlay.importers.tflite.fixed_point import emitted_reciprocal, high_product, softmax_tables
-from inlay.importers.tflite.integers import activated, ends_of_integers
-from inlay.importers.tflite.node import Node, Rule
-from inlay.importers.tflite.ops_linear import FIRST, LAST
+from inlay.arith.dtype import I32
+from inlay.importers.tflite.integers import NONE, activated, ends_of_integers, multiplier_of, requantize_by
+from inlay.importers.tflite.node import Kind, Node, Rule
+from inlay.importers.tflite.ops_linear import FIRST, LAST, integer_products
 from inlay.importers.tflite.windows import same_or_valid
 from inlay.ir import make
 from inlay.ir.expr import Expr
@@ -45,6 +46,7 @@ def _pool(node: Node) -> _Pool:
     x = node.tensor(0)
     if len(node.shape(x)) != 4 or min(kernel) < 1:
         raise node.unsupported("takes tensors of other than four axes, or empty windows")
+    node.keeps_scale()
     pads = same_or_valid(node, padding, node.shape(x)[1:3], kernel, strides)
     return _Pool(node.op("transpose", x, perm=FIRST), kernel, strides, pads, activation)
 
@@ -70,9 +72,9 @@ def _summed(node: Node, pool: _Pool) -> Expr:
     channels = node.shape(pool.x)[1].value
     if channels is None:
         raise node.unsupported("has a number of channels that is not known")
-    ones = np.ones((channels, 1, *pool.kernel), np.int8)
+    ones = make.const(np.ones((channels, 1, *pool.kernel), np.int8))
     windows = {"strides": pool.strides, "pads": pool.pads, "dilations": (1, 1)}
-    return node.op("conv_integer", pool.x, ones, groups=channels, **windows)
+    return integer_products(node, "conv_integer", pool.x, ones, I32, groups=channels, **windows)
 
 
 def _max_pool(node: Node) -> Expr:
@@ -85,43 +87,62 @@ def _max_pool(node: Node) -> Expr:
     return node.op("transpose", made, perm=LAST)
 
 
-def _mean(node: Node) -> Expr:
+def _l2_pool(node: Node) -> Expr:
+    """Emit the root of the mean of squares of each window."""
+    node.only_floats()
+    pool = _pool(node)
+    squares = pool._replace(x=node.op("mul", pool.x, pool.x))
+    root = node.op("sqrt", squares.of(node, "average_pool"))
+    return node.op("transpose", activated(node, root, pool.activation), perm=LAST)
+
+
+def _axes(node: Node) -> tuple[tuple[int, ...], bool]:
+    """Return the axes that are reduced, in order, and whether they stay as 1."""
     (keeps,) = node.options("ReducerOptions", "KeepDims")
-    axes = tuple(int(a) for a in node.array(1, "axes").reshape(-1))
-    if node.is_integer():
-        raise node.unsupported("takes quantized integers")
-    return node.op("reduce_mean", node.tensor(0), axes=axes, keepdims=bool(keeps))
+    rank = len(node.shape(node.tensor(0)))
+    return tuple(sorted({node.axis(a, rank) for a in node.numbers(1, "axes")})), bool(keeps)
 
 
-def _softmax(node: Node) -> Expr:
-    (beta,) = node.options("SoftmaxOptions", "Beta")
-    x = node.tensor(0)
-    if not node.is_integer():
-        scaled = x if beta == 1 else node.op("mul", x, np.asarray(beta, np.float32))
-        return node.op("softmax", scaled, axis=-1)
-    if node.input(0).dtype.bits != 8 or node.scale(node.output()) != np.float32(1 / 256):
-        raise node.unsupported("takes other than 8-bit integers, or gives other than 256ths")
-    table, summed = softmax_tables(float(node.scale(node.input(0))), float(beta))
-    wide = node.cast(x, I64)
-    distance = node.op("sub", node.op("reduce_max", wide, axes=(-1,), keepdims=True), wide)
-    total = node.op("reduce_sum", node.op("gather", summed, distance, axis=0), axes=(-1,), keepdims=True)
-    reciprocal, over = emitted_reciprocal(node, node.cast(total, I32))
-    product = node.cast(high_product(node, node.op("gather", table, distance, axis=0), reciprocal), I64)
-    bits = node.op("add", over, np.asarray(31 - 8, np.int64))
-    half = node.op(
-        "shift_right", node.op("shift_left", np.asarray(1, np.int64), bits), np.asarray(1, np.int64)
-    )
-    shares = node.op("shift_right", node.op("add", product, half), bits)  # never negative
-    low = np.asarray(np.iinfo(node.output().dtype.numpy).min, np.int64)
-    result = node.op(
-        "minimum", node.op("add", shares, low), np.asarray(np.iinfo(node.output().dtype.numpy).max, np.int64)
-    )
-    return node.cast(result, node.output().dtype)
+def _reduced(node: Node, name: str) -> Expr:
+    """Emit a reduction; integers of one scale are compared as they are."""
+    axes, keeps = _axes(node)
+    if node.kind() is Kind.QUANTIZED:
+        if name not in ("reduce_max", "reduce_min"):
+            raise node.unsupported("takes quantized integers")
+        node.keeps_scale()
+    return node.op(name, node.tensor(0), axes=axes, keepdims=keeps)
+
+
+def _total(node: Node, *, is_mean: bool) -> Expr:
+    """Emit a sum or a mean; of integers, a sum whose count is a part of the multiplier."""
+    axes, keeps = _axes(node)
+    name = "reduce_mean" if is_mean else "reduce_sum"
+    if node.kind() is not Kind.QUANTIZED:
+        return node.op(name, node.tensor(0), axes=axes, keepdims=keeps)
+    sizes = [node.shape(node.tensor(0))[a].value for a in axes]
+    known = [s for s in sizes if s]
+    if len(known) < len(sizes):
+        raise node.unsupported("sums along an axis whose size is not known, or 0")
+    count = math.prod(known)
+    total = node.op("reduce_sum", node.cast(node.tensor(0), I32), axes=axes, keepdims=keeps)
+    total = node.less(total, node.zero(node.input(0)) * count)
+    m, shift = multiplier_of(float(node.scale(node.input(0))) / float(node.scale(node.output())))
+    if is_mean:
+        bits = min(count.bit_length() - 1, 32, 31 + shift)
+        m, shift = (m << bits) // count, shift - bits
+    pair = np.asarray(m, np.int32), np.asarray(shift, np.int32)
+    return requantize_by(node, total, *pair, node.output(), NONE)
 
 
 RULES: Mapping[str, Rule] = {
     "AVERAGE_POOL_2D": _average_pool,
     "MAX_POOL_2D": _max_pool,
-    "MEAN": _mean,
-    "SOFTMAX": _softmax,
+    "L2_POOL_2D": _l2_pool,
+    "MEAN": partial(_total, is_mean=True),
+    "SUM": partial(_total, is_mean=False),
+    "REDUCE_MAX": partial(_reduced, name="reduce_max"),
+    "REDUCE_MIN": partial(_reduced, name="reduce_min"),
+    "REDUCE_PROD": partial(_reduced, name="reduce_prod"),
+    "REDUCE_ANY": partial(_reduced, name="reduce_any"),
+    "REDUCE_ALL": partial(_reduced, name="reduce_all"),
 }

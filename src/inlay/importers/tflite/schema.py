@@ -13,14 +13,14 @@ import contextlib
 import importlib
 import math
 import struct
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 
 from inlay.arith.dtype import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
-from inlay.base.diagnostics import InlayError, error, unsupported
+from inlay.base.diagnostics import Collector, InlayError, error, unsupported
 
 IDENTIFIER = b"TFL3"
 _MOST_AXES = 16
@@ -35,9 +35,12 @@ _DTYPES: dict[int, DType] = {
     9: I8,
     10: F64,
     12: U64,
+    13: I32,
     15: U32,
     16: U16,
-}  # numbers of TensorType
+    17: I8,
+}  # numbers of TensorType; a handle of a variable is an i32, and integers of 4 bits are widened
+_INT4, _STRING = 17, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +75,31 @@ class TensorRecord:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRecord:
-    """An operator of a graph: its name, and tensors by index; -1 for an input that is left out."""
+    """An operator of a graph: its name, and tensors by index; -1 for an input that is left out.
+
+    Attributes:
+        is_custom: whether the name is one that a person gave.
+    """
 
     name: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    is_custom: bool
     raw: Any = field(repr=False)
+
+    def custom_options(self) -> Mapping[str, Any]:
+        """Return the options of a custom operator: a flexbuffer with a map, or nothing.
+
+        Raises:
+            CompileError: `import.not-tflite` for other content.
+        """
+        with reading():
+            if self.raw.CustomOptionsLength() == 0:
+                return {}
+            found = _package("flatbuffers.flexbuffers").Loads(self.raw.CustomOptionsAsNumpy().tobytes())
+            if not isinstance(found, dict):
+                raise ValueError(f"{self.name} has options that are no map")
+            return cast("dict[str, Any]", found)
 
     def options(self, table: str, *fields: str) -> tuple[Any, ...]:
         """Return fields of the table of options of an operator.
@@ -140,6 +162,9 @@ def reading() -> Generator[None, None, None]:
         OverflowError,
         AttributeError,
         MemoryError,
+        AssertionError,
+        RecursionError,
+        UnicodeDecodeError,
     ) as fault:
         raise damaged(str(fault) or type(fault).__name__) from fault
 
@@ -158,29 +183,32 @@ def is_tflite(content: bytes) -> bool:
     return content[4:8] == IDENTIFIER
 
 
-def read_model(content: bytes) -> ModelRecord:
-    """Return what a file says. Cost: linear in the file; constants are views of it.
+def read_model(content: bytes, findings: Collector) -> ModelRecord:
+    """Return what a file says. Cost: linear in the file.
+
+    Tensors that are right and not possible here are found, and stand as something else.
 
     Raises:
-        CompileError: `import.not-tflite`, `import.dtype`.
+        CompileError: `import.not-tflite`.
         UnsupportedError: `import.missing-package` without the package `tflite`.
     """
     tflite = _package()
     if not is_tflite(content):
         raise damaged("it does not begin as one")
     with reading():
-        return _Reader(content, tflite, tflite.Model.GetRootAs(content, 0)).model()
+        return _Reader(content, tflite, tflite.Model.GetRootAs(content, 0), findings).model()
 
 
 class _Reader:
     """Reads one file."""
 
-    def __init__(self, content: bytes, tflite: Any, root: Any) -> None:
+    def __init__(self, content: bytes, tflite: Any, root: Any, findings: Collector) -> None:
+        self._findings = findings
         self._size = len(content)
         self._root = root
         numbers = cast("dict[str, Any]", vars(tflite.BuiltinOperator))
         self._names = {v: k for k, v in numbers.items() if isinstance(v, int)}
-        self._codes: list[str] = [
+        self._codes: list[tuple[str, bool]] = [
             self._code(root.OperatorCodes(i)) for i in self._counted(root.OperatorCodesLength())
         ]
         self._buffers = self._counted(root.BuffersLength())
@@ -191,10 +219,11 @@ class _Reader:
             raise ValueError(f"a list of {count} elements in a file of {self._size} bytes")
         return range(count)
 
-    def _code(self, code: Any) -> str:
+    def _code(self, code: Any) -> tuple[str, bool]:
+        """Return the name of an operator, and whether it is a custom one."""
         number = max(int(code.BuiltinCode()), int(code.DeprecatedBuiltinCode()))
         name = self._names.get(number, f"operator {number}")
-        return _text(code.CustomCode()) or "CUSTOM" if name == "CUSTOM" else name
+        return (_text(code.CustomCode()) or "CUSTOM", True) if name == "CUSTOM" else (name, False)
 
     def model(self) -> ModelRecord:
         graphs = [self._graph(self._root.Subgraphs(i)) for i in self._counted(self._root.SubgraphsLength())]
@@ -220,25 +249,40 @@ class _Reader:
         inputs = [o.Inputs(i) for i in self._counted(o.InputsLength())]
         outputs = [self._at(o.Outputs(i), tensors) for i in self._counted(o.OutputsLength())]
         known = tuple(int(i) if i == -1 else self._at(i, tensors) for i in inputs)
-        return OperatorRecord(self._codes[int(o.OpcodeIndex())], known, tuple(outputs), o)
+        name, is_custom = self._codes[int(o.OpcodeIndex())]
+        return OperatorRecord(name, known, tuple(outputs), is_custom, o)
 
     def _tensor(self, t: Any) -> TensorRecord:
         name, number = _text(t.Name()), t.Type()
-        if number not in _DTYPES:
-            raise unsupported("import.dtype", f"tensor '{name}' has the element type {number} of TFLite")
+        if problem := self._problem(t, number):
+            self._findings.unsupported("import.unsupported", f"the tensor '{name}' {problem}")
+            return TensorRecord(name, I8, (), np.zeros((), np.int8), None, is_variable=False)
         dtype = _DTYPES[number]
         shape = tuple(int(t.Shape(i)) for i in self._counted(t.ShapeLength()))
         signature = tuple(int(t.ShapeSignature(i)) for i in self._counted(t.ShapeSignatureLength()))
         if len(shape) > _MOST_AXES or any(d < 0 for d in shape):
             raise ValueError(f"tensor '{name}' has the shape {shape}")
-        data = self._data(t.Buffer(), dtype, shape, name)
+        data = self._data(t.Buffer(), dtype, shape, name, is_half_byte=number == _INT4)
         if data is None and len(signature) == len(shape):
             shape = tuple(-1 if s < 0 else d for s, d in zip(signature, shape, strict=True))
         return TensorRecord(
             name, dtype, shape, data, self._quantization(t, shape, name, dtype), bool(t.IsVariable())
         )
 
-    def _data(self, number: int, dtype: DType, shape: Sequence[int], name: str) -> np.ndarray | None:
+    def _problem(self, t: Any, number: int) -> str:
+        """Return why a tensor that is right is not possible here; "" for nothing."""
+        if number == _STRING:
+            return "has strings"
+        if number not in _DTYPES:
+            return f"has the element type {number} of TFLite"
+        if t.Sparsity() is not None:
+            return "is stored without its zeros"
+        outside = t.Buffer() in self._buffers and self._root.Buffers(t.Buffer()).Size() > 0
+        return "has its data behind the model" if outside else ""
+
+    def _data(
+        self, number: int, dtype: DType, shape: Sequence[int], name: str, *, is_half_byte: bool
+    ) -> np.ndarray | None:
         if number not in self._buffers:
             raise ValueError(f"buffer {number} of {len(self._buffers)}")
         buffer = self._root.Buffers(number)
@@ -246,11 +290,15 @@ class _Reader:
             return None
         self._counted(buffer.DataLength(), 1)
         content = buffer.DataAsNumpy().tobytes() if buffer.DataLength() else b""
-        needed = math.prod(shape) * np.dtype(dtype.numpy).itemsize
+        elements = math.prod(shape)
+        needed = (elements + 1) // 2 if is_half_byte else elements * np.dtype(dtype.numpy).itemsize
         if len(content) != needed:
             raise ValueError(
                 f"tensor '{name}' of shape {tuple(shape)} has {len(content)} bytes, not {needed}"
             )
+        if is_half_byte:  # the lower half of a byte comes first
+            pairs = np.frombuffer(content, np.int8)
+            return np.stack([pairs << 4 >> 4, pairs >> 4], 1).reshape(-1)[:elements].reshape(shape)
         return np.frombuffer(content, dtype.numpy).reshape(shape)
 
     def _quantization(self, t: Any, shape: Sequence[int], name: str, dtype: DType) -> Quantization | None:

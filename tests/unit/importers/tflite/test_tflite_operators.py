@@ -179,7 +179,7 @@ def test_a_size_that_is_known_at_run_time_is_a_symbol():
 
 def test_what_is_refused_is_refused_at_once():
     tensors = {"x": T((2, 6)), "y": T((2, 6)), "z": T((2, 6), "int8", scale=0.1)}
-    ops = [Op("GATHER", ["x"], ["y"]), Op("TANH", ["x"], ["z"])]
+    ops = [Op("SKIP_GRAM", ["x"], ["y"]), Op("TANH", ["x"], ["z"])]
     with pytest.raises(CompileError) as failure:
         run(model(tensors, ops, ["x"], ["y", "z"]), x=X)
     assert set(failure.value.ids) == {"import.unknown-operator", "import.unsupported"}

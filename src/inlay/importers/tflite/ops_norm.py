@@ -1,0 +1,119 @@
+"""Softmax and other normalizations along the last axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from inlay.arith.dtype import F32, I16, I32, I64
+from inlay.importers.tflite import tables
+from inlay.importers.tflite.fixed_point import (
+    emitted_exponent,
+    emitted_reciprocal,
+    high_product,
+    softmax_tables,
+)
+from inlay.importers.tflite.integers import activated, scaled
+from inlay.importers.tflite.node import Node, Rule
+from inlay.ir.expr import Expr
+
+
+def _softmax(node: Node) -> Expr:
+    (beta,) = node.options("SoftmaxOptions", "Beta")
+    x, out = node.tensor(0), node.output()
+    if node.input(0).dtype is F32:
+        scaled_x = x if beta == 1 else node.op("mul", x, np.asarray(beta, np.float32))
+        return node.op("softmax", scaled_x, axis=-1)
+    if node.input(0).dtype is I16:
+        return _softmax_of_16_bits(node, x, float(beta))
+    if node.input(0).dtype.bits != 8:
+        raise node.unsupported(f"takes {node.input(0).dtype}")
+    bits = 16 if out.dtype is I16 else 8
+    if not np.isclose(node.scale(out), (1 / 65536, 1 / 32768) if bits == 16 else 1 / 256, rtol=1e-3).any():
+        raise node.unsupported(f"gives steps of {node.scale(out)}")
+    table, summed = softmax_tables(float(node.scale(node.input(0))), float(beta))
+    wide = node.cast(x, I64)
+    distance = node.op("sub", node.op("reduce_max", wide, axes=(-1,), keepdims=True), wide)
+    total = node.op("reduce_sum", node.op("gather", summed, distance, axis=0), axes=(-1,), keepdims=True)
+    reciprocal, over = emitted_reciprocal(node, node.cast(total, I32))
+    product = node.cast(high_product(node, node.op("gather", table, distance, axis=0), reciprocal), I64)
+    down = node.op("add", over, np.asarray(31 - bits, np.int64))
+    shares = _rounded_down(node, product, down)
+    info = np.iinfo(out.dtype.numpy)
+    moved = node.op("add", shares, np.asarray(info.min, np.int64))
+    return node.cast(node.op("minimum", moved, np.asarray(info.max, np.int64)), out.dtype)
+
+
+def _rounded_down(node: Node, e: Expr, bits: Expr) -> Expr:
+    """Return what is never negative by powers of two, ties up; all are i64."""
+    one = np.asarray(1, np.int64)
+    half = node.op("shift_right", node.op("shift_left", one, bits), one)
+    return node.op("shift_right", node.op("add", e, half), bits)
+
+
+def _softmax_of_16_bits(node: Node, x: Expr, beta: float) -> Expr:
+    """Emit softmax by two tables: of exponentials from -10 to 0, and of `1 / (1 + x)`."""
+    unit = 2 / 65535
+    exponentials = tables.in_512_steps(np.exp, (10 / 65535, 32767), (unit, 0), I16)
+    inverses = tables.in_512_steps(lambda v: 1 / (1 + v), (1 / 65535, -32768), (unit, 0), I16)
+    every = tables.all_of(I16)
+    wide = node.cast(x, I32)
+    below = node.op("sub", wide, node.op("reduce_max", wide, axes=(-1,), keepdims=True))
+    distance = scaled(node, below, float(node.scale(node.input(0))) * beta / (10 / 65535))
+    place = node.clamped(node.op("add", distance, np.asarray(32767, np.int32)), -32768, 32767)
+    powers = node.looked_up(tables.interpolated(exponentials, every), node.cast(place, I16))
+    total = node.op("reduce_sum", powers, axes=(-1,), keepdims=True)
+    exponent = emitted_exponent(node, total)
+    room = node.op("sub", np.asarray(30, np.int64), exponent)
+    shifted = node.op("shift_left", total, room)
+    share = node.op(
+        "shift_right", node.op("add", shifted, np.asarray(1 << 13, np.int64)), np.asarray(14, np.int64)
+    )
+    at = node.clamped(node.op("sub", share, np.asarray((1 << 15) + (1 << 16), np.int64)), -32768, 32767)
+    inverse = node.looked_up(tables.interpolated(inverses, every), node.cast(at, I16))
+    found = _rounded_down(node, node.op("mul", powers, inverse), exponent)
+    return node.cast(node.clamped(found, 0, 32767), I16)
+
+
+def _log_softmax(node: Node) -> Expr:
+    node.only_floats()
+    return node.op("log_softmax", node.tensor(0), axis=-1)
+
+
+def _l2_normalization(node: Node) -> Expr:
+    """Emit `x / |x|` along the last axis; a length below 1e-6 counts as that."""
+    node.only_floats()
+    (activation,) = node.options("L2NormOptions", "FusedActivationFunction")
+    x = node.tensor(0)
+    length = node.op("sqrt", node.op("reduce_sum_square", x, axes=(-1,), keepdims=True))
+    made = node.op("div", x, node.op("maximum", length, np.asarray(1e-6, np.float32)))
+    return activated(node, made, activation)
+
+
+def _local_response(node: Node) -> Expr:
+    """Emit `x * (bias + alpha * sum of squares of near channels)**-beta`.
+
+    Near are the channels from `radius` before to one less than `radius` behind, as the kernels have it.
+    """
+    node.only_floats()
+    radius, bias, alpha, beta = node.options(
+        "LocalResponseNormalizationOptions", "Radius", "Bias", "Alpha", "Beta"
+    )
+    x = node.tensor(0)
+    depth = node.shape(x)[-1].value
+    if depth is None:
+        raise node.unsupported("has a number of channels that is not known")
+    behind = np.arange(depth)[:, None] - np.arange(depth)
+    near = ((behind >= -radius) & (behind < radius)).astype(np.float32)
+    total = node.op("matmul", node.op("mul", x, x), near)
+    base = node.op("add", node.op("mul", total, np.asarray(alpha, np.float32)), np.asarray(bias, np.float32))
+    return node.op("mul", x, node.op("pow", base, np.asarray(-beta, np.float32)))
+
+
+RULES: Mapping[str, Rule] = {
+    "SOFTMAX": _softmax,
+    "LOG_SOFTMAX": _log_softmax,
+    "L2_NORMALIZATION": _l2_normalization,
+    "LOCAL_RESPONSE_NORMALIZATION": _local_response,
+}

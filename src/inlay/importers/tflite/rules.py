@@ -1,0 +1,32 @@
+"""The rules of all operators, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from inlay.importers.tflite import (
+    ops_control,
+    ops_elementwise,
+    ops_index,
+    ops_linear,
+    ops_norm,
+    ops_recurrent,
+    ops_reduce,
+    ops_resize,
+    ops_shape,
+    ops_unary,
+)
+from inlay.importers.tflite.node import Rule
+
+RULES: Mapping[str, Rule] = {
+    **ops_control.RULES,
+    **ops_elementwise.RULES,
+    **ops_index.RULES,
+    **ops_linear.RULES,
+    **ops_norm.RULES,
+    **ops_recurrent.RULES,
+    **ops_reduce.RULES,
+    **ops_resize.RULES,
+    **ops_shape.RULES,
+    **ops_unary.RULES,
+}
