@@ -54,11 +54,11 @@ def _attributes(op: Op, node: Node) -> object:
     return op.attrs_type(**{name: _attribute(node, value, hints[name]) for name, value in given.items()})
 
 
-def _attribute(node: Node, value: object, kind: Any) -> object:
+def _attribute(node: Node, value: Any, kind: Any) -> object:
     try:
         if kind in (bool, int, float, str):
             return kind(value)
         element = typing.get_args(kind)[0]
-        return tuple(element(v) for v in cast("list[Any]", value))
+        return tuple(element(v) for v in value)
     except (TypeError, ValueError) as fault:
         raise node.unsupported(f"has the attribute {value!r}, which is no {kind}") from fault

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from inlay.arith.dtype import I32, I64
+from inlay.arith.dtype import I32, I64, DType
 from inlay.importers.tflite.node import Node
 from inlay.importers.tflite.schema import TensorRecord
 from inlay.ir.expr import Expr
@@ -77,11 +77,26 @@ def requantize(
 def requantize_by(
     node: Node, e: Expr, m: np.ndarray, s: np.ndarray, t: TensorRecord, activation: int, axis: int = -1
 ) -> Expr:
-    """Return sums as the integers of a tensor, by multipliers and shifts; see `requantize`.
+    """Return sums as the integers of a tensor, by multipliers and shifts; see `requantize`."""
+    low, high = ends_of_integers(node, activation, t)
+    return requantize_as(node, e, m, s, t.dtype, node.zero(t), low, high, axis)
+
+
+def requantize_as(
+    node: Node,
+    e: Expr,
+    m: np.ndarray,
+    s: np.ndarray,
+    dtype: DType,
+    zero: int = 0,
+    low: int | None = None,
+    high: int | None = None,
+    axis: int = -1,
+) -> Expr:
+    """Return sums as integers of an element type, by multipliers and shifts.
 
     Sums of 64 bits are multiplied by 15 bits and rounded once.
     """
-    low, high = ends_of_integers(node, activation, t)
     is_wide = node.dtype(e) is I64
     if is_wide:
         m = np.where(m < 0x7FFF0000, (m.astype(np.int64) + (1 << 15)) >> 16, 0x7FFF).astype(np.int32)
@@ -90,8 +105,8 @@ def requantize_by(
         e,
         m,
         s,
-        dtype=t.dtype,
-        zero=node.zero(t),
+        dtype=dtype,
+        zero=zero,
         low=low,
         high=high,
         rounding=Rounding.HALF_UP if is_wide else Rounding.TFLITE,

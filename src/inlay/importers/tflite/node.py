@@ -56,7 +56,9 @@ class Subgraphs(Protocol):
     """
 
     @property
-    def model(self) -> ModelRecord: ...
+    def model(self) -> ModelRecord:
+        """The model."""
+        ...
 
     index: int
     variables: Variables

@@ -126,13 +126,14 @@ def _update_slice(node: Node) -> Expr:
     node.keeps_scale()
     x, part = node.tensor(0), node.tensor(1)
     starts = _indices(node, 2)
-    ends: list[Expr] = []
-    for axis, (whole, size) in enumerate(zip(node.shape(x), node.shape(part), strict=True)):
+    rooms: list[int] = []
+    for whole, size in zip(node.shape(x), node.shape(part), strict=True):
         if whole.value is None or size.value is None:
             raise node.unsupported("replaces a part whose size is not known")
-        start = node.reshape(node.part(starts, 0, axis, axis + 1))
-        ends.append(node.control(node.clamped(start, 0, whole.value - size.value)))
-    return node.op("update_slice", x, part, *ends, axes=tuple(range(len(ends))))
+        rooms.append(whole.value - size.value)
+    inside = node.op("minimum", node.clamped(starts, 0, None), np.array(rooms, np.int64))
+    begins = node.op("to_control", inside)
+    return node.op("update_slice", x, part, begins, axes=tuple(range(len(rooms))))
 
 
 def _refused(node: Node, why: str) -> Expr:

@@ -54,9 +54,7 @@ def _convolution(node: Node, options: str, *, by_channel: bool) -> Expr:
     first = node.op("transpose", x, perm=FIRST)
     if node.is_integer():
         w = node.op("transpose", node.tensor(1), perm=order)
-        total = biased(
-            node, _products(node, "conv_integer", first, w, **attrs), per_channel=(-1, 1, 1)
-        )
+        total = biased(node, _products(node, "conv_integer", first, w, **attrs), per_channel=(-1, 1, 1))
         made = requantize(node, total, _factors(node), node.output(), activation, axis=1)
     else:
         w = node.op("transpose", node.reals(1), perm=order)
@@ -162,13 +160,14 @@ def _batch_matmul(node: Node) -> Expr:
         operands.append(node.op("transpose", e, perm=turned) if is_turned else e)
     if not is_integer:
         return node.op("matmul", *operands)
-    a, b, out = (node.scale(t) for t in (node.input(0), node.input(1), node.output()))
-    factor = float(a * b) / float(out)
+    scale = node.scale(node.input(0)) * node.scale(node.input(1))
+    factor = float(scale) / float(node.scale(node.output()))
     if node.input(0).dtype is I16 and node.input(1).dtype is I16:
         wide = [node.cast(e, I64) for e in operands]
         return requantize(node, node.op("matmul", *wide), factor, node.output(), 0)
-    zeros = [node.zero(node.input(i)) for i in (0, 1)]
-    total = integer_products(node, "matmul_integer", *operands, I64, *zeros)
+    a, b = operands
+    zeros = node.zero(node.input(0)), node.zero(node.input(1))
+    total = integer_products(node, "matmul_integer", a, b, I64, *zeros)
     return requantize(node, total, factor, node.output(), 0)
 
 

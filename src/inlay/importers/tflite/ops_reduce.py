@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -73,7 +73,7 @@ def _summed(node: Node, pool: _Pool) -> Expr:
     if channels is None:
         raise node.unsupported("has a number of channels that is not known")
     ones = make.const(np.ones((channels, 1, *pool.kernel), np.int8))
-    windows = {"strides": pool.strides, "pads": pool.pads, "dilations": (1, 1)}
+    windows: dict[str, Any] = {"strides": pool.strides, "pads": pool.pads, "dilations": (1, 1)}
     return integer_products(node, "conv_integer", pool.x, ones, I32, groups=channels, **windows)
 
 

@@ -64,16 +64,15 @@ def _bilinear_of_bytes(
     node: Node, x: Expr, old: list[int], new: list[int], *, is_aligned: bool, is_halved: bool
 ) -> Expr:
     """Emit what the kernels compute in f32 for bytes without a sign, in their order."""
-    rows, columns = (
+    (*rows, down, _), (*columns, along, _) = (
         _real_steps(a, b, is_aligned=is_aligned, is_halved=is_halved) for a, b in zip(old, new, strict=True)
     )
     real, total = node.cast(x, F32), None
     for right in (False, True):
         for lower in (False, True):
             part = node.op("gather", node.op("gather", real, rows[lower], axis=1), columns[right], axis=2)
-            down = (rows[2] if lower else 1 - rows[2]).reshape(-1, 1, 1)
-            along = (columns[2] if right else 1 - columns[2]).reshape(-1, 1)
-            part = node.op("mul", node.op("mul", part, down), along)
+            part = node.op("mul", part, (down if lower else 1 - down).reshape(-1, 1, 1))
+            part = node.op("mul", part, (along if right else 1 - along).reshape(-1, 1))
             total = part if total is None else node.op("add", total, part)
     assert total is not None
     return node.cast(node.op("add", total, np.asarray(0.5, np.float32)), U8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -90,7 +91,7 @@ def _cut(node: Node, x: Expr, axis: int, sizes: Sequence[int]) -> tuple[Expr, ..
     if whole != places[-1]:
         raise node.unsupported(f"makes parts of {list(sizes)} elements of {whole}")
     node.keeps_scale(*(node.output(k) for k in range(len(sizes))))
-    return tuple(node.part(x, axis, a, b) for a, b in zip(places, places[1:], strict=False))
+    return tuple(node.part(x, axis, a, b) for a, b in pairwise(places))
 
 
 def _equal_parts(node: Node, x: Expr, axis: int) -> tuple[Expr, ...]:
@@ -316,10 +317,11 @@ def _broadcast_args(node: Node) -> Expr:
 
 
 def _range(node: Node) -> Expr:
-    values = [node.array(i, "ends").reshape(()) for i in range(3)]
-    if values[2] == 0 or abs((float(values[1]) - float(values[0])) / float(values[2])) > 1 << 24:
-        raise node.unsupported("has no step, or too many")
-    return make.const(np.arange(*values).astype(node.output().dtype.numpy))
+    start, stop, step = (float(node.array(i, "ends").reshape(())) for i in range(3))
+    if step == 0 or not abs((stop - start) / step) <= 1 << 24:
+        raise node.unsupported("has no step, or too many elements")
+    values = start + step * np.arange(math.ceil((stop - start) / step), dtype=np.float64)
+    return make.const(values.astype(node.output().dtype.numpy))
 
 
 def _reverse(node: Node) -> Expr:

@@ -97,9 +97,9 @@ class OperatorRecord:
             if self.raw.CustomOptionsLength() == 0:
                 return {}
             found = _package("flatbuffers.flexbuffers").Loads(self.raw.CustomOptionsAsNumpy().tobytes())
-            if not isinstance(found, dict):
-                raise ValueError(f"{self.name} has options that are no map")
-            return cast("dict[str, Any]", found)
+            if isinstance(found, dict):
+                return cast("dict[str, Any]", found)
+            raise ValueError(f"{self.name} has options that are no map")
 
     def options(self, table: str, *fields: str) -> tuple[Any, ...]:
         """Return fields of the table of options of an operator.

@@ -9,6 +9,7 @@ its tables with 512 steps for 16-bit functions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -80,34 +81,24 @@ def hard_swish(x: np.ndarray, scale: np.float32, out_scale: np.float32) -> np.nd
     return divided(high, max(-s, 0))
 
 
-_STEPS_ABOVE = (
-    4,
-    8,
-    12,
-    *range(14, 18),
-    *range(19, 23),
-    25,
-    *range(27, 32),
-    *range(33, 36),
-    37,
-    *range(39, 42),
-)
-_STEPS_ABOVE += (*range(43, 47), 49, 50, 54, *range(62, 65), 66, 82, 86, 93, 100, 103, 112, 116, 135, 255)
+_STEPS_ABOVE: list[int] = [
+    *(4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 34, 35, 37, 39, 40, 41, 43, 44),
+    *(45, 46, 49, 50, 54, 62, 63, 64, 66, 82, 86, 93, 100, 103, 112, 116, 135, 255),
+]
 """Steps of the table of the kernels that are one more than the rounded value: chosen for interpolation."""
 
 
 def _sigmoid_steps() -> np.ndarray:
     """Return the sigmoid in steps of 1/24, as 16 bits without a sign."""
-    x = np.arange(256, dtype=np.float64) / 24
-    steps = np.floor(65536 / (1 + np.exp(-x)) + 0.5).astype(np.int64)
-    steps[list(_STEPS_ABOVE)] += 1
+    steps = np.array([math.floor(65536 / (1 + math.exp(-i / 24)) + 0.5) for i in range(256)], np.int64)
+    steps[_STEPS_ABOVE] += 1
     return steps
 
 
 def scale_of_16_bits(scale: float) -> tuple[int, int]:
     """Return the multiplier and the shift by which LOGISTIC and TANH read integers of 16 bits."""
-    log = np.log2(scale)
-    whole = int(np.round(log))
+    log = math.log2(scale)
+    whole = round(log)
     left = 12 + whole
     if abs(log - whole) < 1e-3 and left in (0, 1):
         return 0, left
@@ -156,18 +147,17 @@ def inverse_root(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     pairs = np.maximum((30 - bits) // 2 - 1, 0)  # pairs of zeros in front of the number, less one
     shift, x = shift - pairs, x << (2 * pairs)
     half = divided(x >> 1, 1)  # three integer bits
-    three = np.int64((1 << 28) + (1 << 27))
     root = np.full(x.shape, 1 << 28, np.int64)
     for _ in range(5):
         cube = _shifted_left(_high(_high(root, root), root), 6)
-        root = _shifted_left(_high(three, root) - _high(half, cube), 3)
-    root = _high(root, np.int64(1518500250))
+        root = _shifted_left(_high(root, (1 << 28) + (1 << 27)) - _high(half, cube), 3)
+    root = _high(root, 1518500250)
     negative = shift < 0
     root, shift = np.where(negative, root << np.where(negative, -shift, 0), root), np.maximum(shift, 0)
     return np.where(is_one, (1 << 31) - 1, root), np.where(is_one, 0, -shift)
 
 
-def _high(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _high(a: np.ndarray, b: np.ndarray | int) -> np.ndarray:
     return np.minimum((a * b + (1 << 30)) >> 31, (1 << 31) - 1)
 
 
@@ -246,7 +236,7 @@ def quotient(a: np.ndarray, b: np.ndarray, factor: float) -> np.ndarray:
     a, b = a * sign, np.maximum(b * sign, 1)
     ahead = 31 - np.floor(np.log2(b)).astype(np.int64)
     half = (((b << ahead) - (1 << 31)) + (1 << 31)) >> 1
-    x = 1515870810 + _high(half, np.int64(-1010580540))
+    x = 1515870810 + _high(half, -1010580540)
     for _ in range(3):
         x = x + _shifted_left(_high(x, (1 << 29) - _high(half, x)), 2)
     inverse = np.minimum(x << 1, (1 << 31) - 1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -123,10 +124,8 @@ def _assigned_once(model: ModelRecord, run: Callable[[int, Variables], Builder])
             continue
         variables: Variables = {}
         scope = run(graphs_of(o)[0], variables)
-        values = evaluate_expr(scope.finish(list(variables.values()))) if variables else ()
-        assert isinstance(values, tuple), "several values are a tuple"
-        for key, value in zip(variables, values, strict=True):
-            made[key] = np.asarray(value)
+        found: Any = evaluate_expr(scope.finish(list(variables.values()))) if variables else ()
+        made.update((key, np.asarray(value)) for key, value in zip(variables, found, strict=True))
     return made
 
 
