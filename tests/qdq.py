@@ -96,14 +96,15 @@ def quantized(
 
 
 def watched(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model whose outputs are all that it quantizes, before its own."""
+    """Return a model whose outputs are all that it quantizes, behind its own."""
     found = onnx.ModelProto()
     found.CopyFrom(model)
     own = {o.name for o in found.graph.output}
     types = {i.name: i.data_type for i in found.graph.initializer}
     for node in found.graph.node:
-        if node.op_type == "QuantizeLinear" and node.output[0] not in own:
-            elem = types.get(node.input[2], TensorProto.UINT8) if len(node.input) > 2 else TensorProto.UINT8
+        at = _ZERO_OF_RESULT.get(node.op_type)
+        if at is not None and node.output[0] not in own:
+            elem = types[node.input[at]]
             found.graph.output.append(helper.make_tensor_value_info(node.output[0], elem, None))
     return found
 
@@ -117,7 +118,7 @@ def deviations(model: onnx.ModelProto, inputs: Arrays, results: Mapping[str, np.
         attrs = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         out = node.output[0]
         values[out] = _RULES[node.op_type](attrs, *args)
-        if out in results and node.op_type == "QuantizeLinear":
+        if out in results and node.op_type in _ZERO_OF_RESULT:
             wanted, got = values[out].astype(np.int64), results[out].astype(np.int64)
             assert got.shape == wanted.shape
             steps[out] = float(np.abs(wanted - got).max(initial=0))
@@ -191,7 +192,58 @@ def _reshape(a: Mapping[str, int], x: np.ndarray, shape: np.ndarray) -> np.ndarr
     return x.reshape([x.shape[i] if d == 0 else d for i, d in enumerate(shape.tolist())])
 
 
+def _q_linear(name: str, count: int = 1) -> Callable[..., np.ndarray]:
+    """Inputs: tensor, scale and zero point of each operand, then scale and zero point of the result."""
+
+    def rule(a: Mapping[str, int], *args: np.ndarray) -> np.ndarray:
+        reals = [_dequantize({"axis": 0}, *args[3 * i : 3 * i + 3]) for i in range(count)]
+        return _quantize({}, _RULES[name](a, *reals), *args[3 * count : 3 * count + 2])
+
+    return rule
+
+
+def _q_conv(a: Mapping[str, int], *args: np.ndarray) -> np.ndarray:
+    x, w = _dequantize({}, *args[:3]), _dequantize({"axis": 0}, *args[3:6])
+    bias = [args[8] * args[1].astype(np.float64) * args[4]] if len(args) > 8 else []
+    return _quantize({}, _conv(a, x, w, *bias), *args[6:8])
+
+
+def _q_gemm(a: Mapping[str, float], *args: np.ndarray) -> np.ndarray:
+    x, w = _dequantize({}, *args[:3]), _dequantize({"axis": 0 if a.get("transB") else 1}, *args[3:6])
+    return _quantize({}, _gemm(a, x, w, args[6] * args[1].astype(np.float64) * args[4]), *args[7:9])
+
+
+def _q_concat(a: Mapping[str, int], s: np.ndarray, z: np.ndarray, *parts: np.ndarray) -> np.ndarray:
+    reals = [_dequantize({}, *parts[i : i + 3]) for i in range(0, len(parts), 3)]
+    return _quantize({}, np.concatenate(reals, a["axis"]), s, z)
+
+
+_ZERO_OF_RESULT = {
+    "QuantizeLinear": 2,
+    "QLinearConv": 7,
+    "QLinearMatMul": 7,
+    "QGemm": 8,
+    "QLinearAdd": 7,
+    "QLinearMul": 7,
+    "QLinearConcat": 1,
+    "QLinearSigmoid": 4,
+    "QLinearGlobalAveragePool": 4,
+    "QLinearAveragePool": 4,
+    "QLinearSoftmax": 4,
+}
+"""Of operators that quantize: which input is the zero point of the result."""
+
 _RULES: Mapping[str, Callable[..., np.ndarray]] = {
+    "QLinearConv": _q_conv,
+    "QLinearMatMul": _q_linear("MatMul", 2),
+    "QGemm": _q_gemm,
+    "QLinearAdd": _q_linear("Add", 2),
+    "QLinearMul": _q_linear("Mul", 2),
+    "QLinearConcat": _q_concat,
+    "QLinearSigmoid": _q_linear("Sigmoid"),
+    "QLinearGlobalAveragePool": _q_linear("GlobalAveragePool"),
+    "QLinearAveragePool": _q_linear("AveragePool"),
+    "QLinearSoftmax": _q_linear("Softmax"),
     "QuantizeLinear": _quantize,
     "DequantizeLinear": _dequantize,
     "Conv": _conv,

@@ -37,6 +37,7 @@ from inlay.pipeline.compile import Compilation, compile_module
 from inlay.pipeline.explain.fusion import FusionExplanation
 from inlay.pipeline.explain.loops import LoopsExplanation
 from inlay.pipeline.explain.memory import MemoryExplanation
+from inlay.pipeline.explain.numerics import NumericsExplanation
 from inlay.pipeline.explain.views import Explained, explained
 from inlay.pipeline.externs import rebind, with_externs
 from inlay.pipeline.options import CompileOptions, PlaceOptions
@@ -274,6 +275,10 @@ def explain(
 ) -> MemoryExplanation: ...
 @overload
 def explain(
+    program: Module | Source, board: str | Board = ..., *, view: Literal["numerics"], **choices: Any
+) -> NumericsExplanation: ...
+@overload
+def explain(
     program: Module | Source, board: str | Board = ..., *, view: str = ..., at: str = ..., **choices: Any
 ) -> Explained: ...
 
@@ -295,7 +300,8 @@ def explain(
         board: the machine, by name, as a file or made in Python; it need not be one that can be
             compiled for.
         view: where operations run (`placement`), what becomes one kernel (`fusion`), how kernels are
-            scheduled (`loops`), or where values live (`memory`).
+            scheduled (`loops`), where values live (`memory`), or what of a quantized model is computed
+            in integers (`numerics`).
         at: asks for all of that about the operations of one name, as in pins, instead of a view.
         threads: on how many the program is to run; all processors by default.
         externs: operators of your own.

@@ -12,6 +12,7 @@ from inlay.memory.plan_memory import CONSTANTS, Stored
 from inlay.pipeline.explain.fusion import FusionExplanation
 from inlay.pipeline.explain.loops import KernelSchedule, LoopsExplanation, Nest
 from inlay.pipeline.explain.memory import MemoryExplanation
+from inlay.pipeline.explain.numerics import NumericsExplanation
 from inlay.pipeline.explain.story import Lives, Part, Story, Told
 from inlay.placement.explain.reasons import time_text
 from inlay.schedule.choose import Decision
@@ -37,7 +38,9 @@ _FACTS = {
 
 
 def lines_of(
-    found: FusionExplanation | LoopsExplanation | MemoryExplanation | Story, *, everything: bool
+    found: FusionExplanation | LoopsExplanation | MemoryExplanation | NumericsExplanation | Story,
+    *,
+    everything: bool,
 ) -> Iterator[str]:
     """Return what is explained as lines."""
     match found:
@@ -47,6 +50,8 @@ def lines_of(
             return _loops(found, everything=everything)
         case MemoryExplanation():
             return _memory(found, everything=everything)
+        case NumericsExplanation():
+            return _numerics(found, everything=everything)
         case Story():
             return _story(found)
         case _:
@@ -221,6 +226,25 @@ def _text(size: Int) -> str:
 
 
 # --------------------------------------------------------------------------- one operation
+
+
+def _numerics(e: NumericsExplanation, *, everything: bool) -> Iterator[str]:
+    if e.exact:
+        yield "floats between a dequantize and a quantize: asked for by --exact-qdq"
+    yield f"{counted(len(e.integers), 'operation')} in integers"
+    if everything:
+        for o in e.integers:
+            reach = f", accumulator {o.low} to {o.high}" if (o.low, o.high) != (0, 0) else ""
+            yield f"  {o.operator} ({o.span or o.value}): {' + '.join(o.became)}{reach}"
+    else:
+        forms = Counter(f"{o.operator}: {' + '.join(o.became)}" for o in e.integers)
+        yield from (f"  {n:4} x {form}" for form, n in forms.most_common())
+    between = "between a dequantize and a quantize"
+    yield f"{counted(len(e.floats), 'operation')} {between} in floats{':' if e.floats else ''}"
+    for o in e.floats:
+        yield f"  {o.operator} ({o.span or o.value}): {o.message}"
+    if e.integers and not everything:
+        yield "--all shows every operation with the range of its accumulator"
 
 
 def _story(e: Story) -> Iterator[str]:

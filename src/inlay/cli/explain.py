@@ -29,8 +29,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--view",
         choices=tuple(str(v) for v in View),
         default=str(View.PLACEMENT),
-        help="what to show: where operations run, what becomes one kernel, how kernels are scheduled, or "
-        "where values live",
+        help="what to show: where operations run, what becomes one kernel, how kernels are scheduled, where "
+        "values live, or what of a quantized model is computed in integers",
     )
     parser.add_argument(
         "--at", default="", metavar="NODE", help="show all of that about one operation: names as in --pin"

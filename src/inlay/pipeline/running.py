@@ -16,6 +16,8 @@ from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.planning import Setting
 from inlay.pipeline.route import route
 from inlay.placement.plan_places import Planned, PlanOptions
+from inlay.transforms._integers.record import Numerics
+from inlay.transforms.fold_quantization import QuantizationOptions
 from inlay.transforms.fuse_ops import FuseOptions, Fusion
 
 
@@ -30,6 +32,7 @@ class Run:
         planned: the plan of places; None before it, and where nobody asked about a single device.
         fusions: of each block, what became one kernel, and why neighbors did not.
         plans: of memory.
+        numerics: of each function, what is computed in integers, and what stays float and why.
     """
 
     setting: Setting
@@ -38,6 +41,7 @@ class Run:
     planned: Planned | None
     fusions: tuple[Fusion, ...]
     plans: tuple[FunctionPlan, ...]
+    numerics: tuple[Numerics, ...]
 
     @property
     def threads(self) -> Mapping[str, int]:
@@ -75,12 +79,14 @@ def run_passes(
         CompileError, UnsupportedError: what passes say of the program.
     """
     planned, fusions, plans = list[Planned](), list[Fusion](), list[FunctionPlan]()
+    numerics = list[Numerics]()
     context = setting.context.with_options(
         *kernels,
         replace(setting.context.options_for(PlanOptions), watch=planned.append, asks=asks),
         replace(setting.context.options_for(FuseOptions), watch=fusions.append),
+        replace(setting.context.options_for(QuantizationOptions), watch=numerics.append),
         BlockOptions(overlap, plans.extend),
     )
     made = run_pipeline(route(until), module, context, verify=check if verify else None)
     found = planned[-1] if planned else None
-    return Run(setting, module, made, found, tuple(fusions), tuple(plans))
+    return Run(setting, module, made, found, tuple(fusions), tuple(plans), tuple(numerics))

@@ -16,22 +16,27 @@ operands can be and from the actual weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from inlay.base.options import option
-from inlay.ir.expr import Call, Expr, Function, OpRef
+from inlay.ir.expr import Call, Expr, Function, OpRef, Var
 from inlay.ir.module import Module
 from inlay.ops.quantized import QuantizeAttrs
 from inlay.ops.table import OperatorTable
-from inlay.passes.contract import Pass, PassContext, Property
+from inlay.passes.contract import Pass, PassContext, Property, Remark
 from inlay.transforms._blocks import BlockWriter, rewrite_function
 from inlay.transforms._integers.numbers import Factor, StaysFloat, ends_of, type_of
-from inlay.transforms._integers.products import real_product
+from inlay.transforms._integers.products import integer_product, real_product
+from inlay.transforms._integers.record import ASKED, BESIDE, InIntegers, Numerics, Reason, in_floats
 from inlay.transforms._integers.rounded import Target, rounded
 from inlay.transforms._integers.scene import Known, Scene
+from inlay.transforms._integers.wholes import biased, operator
+from inlay.transforms._rules.rule_match import attrs_of
+
+_Rule = Callable[[Scene, Call], Expr | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,7 @@ class QuantizationOptions:
     """Options of this pass."""
 
     exact: bool = option(False, help="keep floats between a dequantize and a quantize")  # noqa: FBT003
+    watch: Callable[[Numerics], None] | None = None
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -50,41 +56,96 @@ def run(module: Module, context: PassContext) -> Module:
         return module
     functions: dict[str, Function] = {}
     for name, function in module.functions.items():
-        known = Known(operators, evaluate)
-
-        def step(block: BlockWriter, value: Expr, known: Known = known) -> Expr | None:
-            return _fold(Scene(known, block), value, options)
-
-        functions[name] = function if function.primitive is not None else rewrite_function(function, step)
+        if function.primitive is not None:
+            functions[name] = function
+            continue
+        folding = _Folding(Known(operators, evaluate), _EXACT if options.exact else _RULES)
+        functions[name] = rewrite_function(function, folding.step)
+        floats = in_floats(functions[name], folding.reasons, ASKED if options.exact else BESIDE)
+        found = Numerics(name, tuple(folding.integers), tuple(floats))
+        for f in found.floats:
+            remark = Remark(
+                PASS.name, "stays-float", f.reason, f"{f.operator} stays float: {f.message}", f.span
+            )
+            context.remarks.add(remark)
+        if options.watch is not None:
+            options.watch(found)
     if all(functions[name] is f for name, f in module.functions.items()):
         return module
     return module.with_functions(functions)
 
 
-def _fold(scene: Scene, value: Expr, options: QuantizationOptions) -> Expr | None:
-    if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
-        return None
-    rule = None if options.exact else _RULES.get(value.callee.op.name)
-    if rule is None:
-        return None
-    try:
-        return rule(scene, value)
-    except StaysFloat:
-        return None
+class _Folding:
+    """The folding of a function.
+
+    Attributes:
+        known: of the function.
+        rules: by operator.
+        integers: operations that are computed in integers.
+        reasons: why values stay float.
+    """
+
+    def __init__(self, known: Known, rules: Mapping[str, _Rule]) -> None:
+        self.known = known
+        self.rules = rules
+        self.integers: list[InIntegers] = []
+        self.reasons: dict[Var, Reason] = {}
+
+    def step(self, block: BlockWriter, value: Expr) -> Expr | None:
+        """Return what stands for a value: see `transforms/_blocks`."""
+        if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
+            return None
+        rule = self.rules.get(value.callee.op.name)
+        if rule is None:
+            return None
+        self.known.begin()
+        try:
+            made = rule(Scene(self.known, block), value)
+        except StaysFloat as why:
+            self._note(block.variable, why)
+            return None
+        if made is not None and value.callee.op.name != "add" and self.known.made:
+            name = block.variable.name if block.variable is not None else ""
+            became, ends = tuple(self.known.made), self.known.ends
+            self.integers.append(InIntegers(value.callee.op.name, name, value.span, became, *ends))
+        return made
+
+    def _note(self, variable: Var | None, why: StaysFloat) -> None:
+        """Note why a value stays float, and that of another on which it depends."""
+        if isinstance(why.at, Var):
+            self.reasons.setdefault(why.at, Reason(why.reason, why.message))
+        if variable is not None:
+            other = why.reason == "float-operator" and why.at is not None
+            message = f"it needs what stays float: {why.message}" if other else why.message
+            self.reasons.setdefault(variable, Reason("beside" if other else why.reason, message))
 
 
 def _product(scene: Scene, call: Call) -> Expr | None:
-    assert isinstance(call.callee, OpRef)
+    name = operator(call).name
     if not type_of(call).dtype.is_float:
         return None
-    return real_product(scene, call.callee.op.name, call)
+    return real_product(scene, name, call)
+
+
+def _integer_product(scene: Scene, call: Call) -> Expr | None:
+    return integer_product(scene, operator(call).name, call)
+
+
+def _add(scene: Scene, call: Call) -> Expr | None:
+    """A bias behind the bias that zero points became is one bias."""
+    x, bias = call.args
+    values = scene.array(bias)
+    before = scene.call(x)
+    if values is None or values.dtype != np.int32 or before is None or before[0] != "add":
+        return None
+    if scene.array(before[1].args[1]) is None:
+        return None
+    return biased(scene, x, values.astype(np.int64))
 
 
 def _quantize(scene: Scene, call: Call) -> Expr:
     x, scale_atom, *zero_atom = call.args
-    assert isinstance(call.callee, OpRef)
-    attrs = call.callee.attrs
-    assert isinstance(attrs, QuantizeAttrs), "quantize has a format"
+    attrs = attrs_of(call, QuantizeAttrs)
     scale = scene.array(scale_atom)
     zero = scene.array(zero_atom[0]) if zero_atom else np.zeros((), np.int64)
     if scale is None or zero is None:
@@ -102,11 +163,10 @@ def _quantize(scene: Scene, call: Call) -> Expr:
     return rounded(scene, x, target)
 
 
-_RULES: dict[str, Callable[[Scene, Call], Expr | None]] = {
-    "conv": _product,
-    "matmul": _product,
-    "quantize": _quantize,
-}
+_EXACT: dict[str, _Rule] = {"conv_integer": _integer_product, "matmul_integer": _integer_product, "add": _add}
+"""Rules that keep every bit of the result."""
+
+_RULES: dict[str, _Rule] = {**_EXACT, "conv": _product, "matmul": _product, "quantize": _quantize}
 
 PASS = Pass(
     __name__,

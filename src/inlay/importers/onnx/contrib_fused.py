@@ -15,7 +15,7 @@ from inlay.arith import dtype as dt
 from inlay.importers.onnx import ops_math, ops_nn, ops_pool
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.ops_quantized import RULES as QUANTIZED
-from inlay.importers.onnx.ops_quantized import dynamically_quantized, parameter
+from inlay.importers.onnx.ops_quantized import dynamically_quantized, parameter, requantized
 from inlay.importers.onnx.term import Term, concat, constant, filled, term
 from inlay.importers.onnx.values import OnnxValue
 
@@ -212,20 +212,16 @@ def _mean(node: Node, x: Term) -> Term:
 
 def _q_gemm(node: Node) -> OnnxValue:
     """Inputs: a, scale, zero; b, scale, zero; c in units of both scales; scale and zero of y."""
-    zeros = [parameter(node, i) if node.has(i) else None for i in (2, 5)]
-    operands: list[Term] = []
-    for i, zero, flipped in ((0, zeros[0], "transA"), (3, zeros[1], "transB")):
-        whole = term(node, i).cast(dt.I32)
-        if zero is not None and zero.rank == 1:
-            zero = zero.reshape(zero.shape[0], 1) if node.flag(flipped) else zero
-        whole = whole if zero is None else whole - zero.cast(dt.I32)
-        operands.append(whole.transpose(1, 0) if node.flag(flipped) else whole)
-    total = operands[0].op("matmul", operands[1])
+    operands = [term(node, i) for i in (0, 3)]
+    zeros = [parameter(node, i) if node.has(i) else constant(node, 0, node.type(i - 2).dtype) for i in (2, 5)]
+    flipped = [
+        x.transpose(1, 0) if node.flag(f) else x for x, f in zip(operands, ("transA", "transB"), strict=True)
+    ]
+    total = flipped[0].op("matmul_integer", flipped[1], *zeros)
     if node.has(6):
         total = total + term(node, 6)
     scale = parameter(node, 1) * parameter(node, 4) * node.float("alpha", 1.0)
-    y = total.cast(dt.F32) * scale
-    return _rounded(node, y, 7, 8, node.type(0).dtype) if node.has(7) else y.value
+    return (requantized(total, scale, -1, node, 7) if node.has(7) else total.cast(dt.F32) * scale).value
 
 
 def _matmul_integer_to_float(node: Node) -> OnnxValue:

@@ -153,7 +153,7 @@ def _q_linear_conv(node: Node) -> OnnxValue:
     spatial = node.rank(0) - 2
     if node.has(8):
         total = channel_bias(node, total, node.tensor(8), spatial)
-    return _requantized(Term(node, total), parameter(node, 1) * parameter(node, 4), 1, node).value
+    return requantized(Term(node, total), parameter(node, 1) * parameter(node, 4), 1, node).value
 
 
 def _q_linear_matmul(node: Node) -> OnnxValue:
@@ -163,28 +163,29 @@ def _q_linear_matmul(node: Node) -> OnnxValue:
     total = node.emit("matmul_integer", a, b, *zeros)
     left, right, product = parameter(node, 1), parameter(node, 4), Term(node, total)
     if left.rank == 0 or product.rank < 2:
-        return _requantized(product, left * right, -1, node).value
+        return requantized(product, left * right, -1, node).value
     if right.rank == 0:
-        return _requantized(product, left * right, -2, node).value
+        return requantized(product, left * right, -2, node).value
     return _rescaled(product, left.reshape(left.shape[0], 1) * right, node).value
 
 
-def _requantized(total: Term, scale: Term, axis: int, node: Node) -> Term:
-    """Return a product in i32 as a quantized value of scale input 6 and zero point input 7.
+def requantized(total: Term, scale: Term, axis: int, node: Node, at: int = 6) -> Term:
+    """Return a product in i32 as a quantized value; inputs `at` and behind are its scale and zero point.
 
     `scale` is that of the product: one, or one for each index of an axis.
     """
-    zero, made = node.array(7), parameter(node, 7)
-    if zero is None or zero.size != 1 or parameter(node, 6).rank or made.dtype not in NARROW:
-        return _rescaled(total, scale.along(axis % total.rank, total.rank) if scale.rank else scale, node)
-    ratio = scale.cast(dt.F32) / parameter(node, 6).cast(dt.F32)
+    zero, made = node.array(at + 1), parameter(node, at + 1)
+    if zero is None or zero.size != 1 or parameter(node, at).rank or made.dtype not in NARROW:
+        along = scale.along(axis % total.rank, total.rank) if scale.rank else scale
+        return _rescaled(total, along, node, at)
+    ratio = scale.cast(dt.F32) / parameter(node, at).cast(dt.F32)
     return total.op("requantize", ratio, dtype=made.dtype, zero=int(zero.reshape(())), axis=axis)
 
 
-def _rescaled(total: Term, scale: Term, node: Node) -> Term:
+def _rescaled(total: Term, scale: Term, node: Node, at: int = 6) -> Term:
     """Do the same in floats, where a factor is no vector along an axis or the zero point is not known."""
-    zero = parameter(node, 7)
-    ratio = scale.cast(dt.F32) / parameter(node, 6).cast(dt.F32)
+    zero = parameter(node, at + 1)
+    ratio = scale.cast(dt.F32) / parameter(node, at).cast(dt.F32)
     return _saturated(total.cast(dt.F32) * ratio, zero, zero.dtype)
 
 

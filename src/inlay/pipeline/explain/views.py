@@ -25,6 +25,7 @@ from inlay.pipeline.building import explaining_options
 from inlay.pipeline.explain.fusion import FusionExplanation, fusion_of
 from inlay.pipeline.explain.loops import LoopsExplanation, loops_of
 from inlay.pipeline.explain.memory import MemoryExplanation, memory_of
+from inlay.pipeline.explain.numerics import NumericsExplanation, numerics_of
 from inlay.pipeline.explain.story import Story, story_of
 from inlay.pipeline.options import PlaceOptions
 from inlay.pipeline.planning import Setting, setting_of, threads_of
@@ -32,8 +33,11 @@ from inlay.pipeline.route import ROUTE
 from inlay.pipeline.running import Run, run_passes
 from inlay.placement import plan_places
 from inlay.placement.explain.reasons import Explanation, explanation_of
+from inlay.transforms import fold_quantization
 
-Explained: TypeAlias = Explanation | FusionExplanation | LoopsExplanation | MemoryExplanation | Story
+Explained: TypeAlias = (
+    Explanation | FusionExplanation | LoopsExplanation | MemoryExplanation | NumericsExplanation | Story
+)
 
 
 class View(StrEnum):
@@ -43,6 +47,7 @@ class View(StrEnum):
     FUSION = "fusion"
     LOOPS = "loops"
     MEMORY = "memory"
+    NUMERICS = "numerics"
 
 
 _UNTIL: Mapping[View, Pass] = {
@@ -50,6 +55,7 @@ _UNTIL: Mapping[View, Pass] = {
     View.FUSION: plan_again.PASS,  # which groups the copies that it adds
     View.LOOPS: build_kernels.PASS,
     View.MEMORY: ROUTE[-1],
+    View.NUMERICS: fold_quantization.PASS,
 }
 """The pass that decides what a view shows."""
 
@@ -90,6 +96,8 @@ def view_of(run: Run, view: View) -> Explained:
             return loops_of(run)
         case View.MEMORY:
             return memory_of(run)
+        case View.NUMERICS:
+            return numerics_of(run)
 
 
 def placement_of(run: Run) -> Explanation:

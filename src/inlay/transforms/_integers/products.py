@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from inlay.arith.dtype import F32, DType
+from inlay.arith.dtype import F32, I32, DType
 from inlay.ir import make
 from inlay.ir.expr import Call, Expr
 from inlay.ops.convolution import ConvAttrs
@@ -24,6 +24,7 @@ from inlay.transforms._integers.numbers import (
     StaysFloat,
     Whole,
     check_range,
+    ends_of,
     one,
     smallest,
     type_of,
@@ -69,25 +70,100 @@ def as_reals(scene: Scene, x: Whole, dtype: DType) -> Expr:
     )
 
 
-# --------------------------------------------------------------------------- convolution
+# --------------------------------------------------------------------------- integer products
+
+
+def integer_product(scene: Scene, name: str, call: Call) -> Expr | None:
+    """Return an integer product without zero points, as far as its weights are constant; the same in 32 bits.
+
+    Raises:
+        StaysFloat: where it stays as it is: nothing is multiplied by constants, or zero points go by rows.
+    """
+    x, w, *zeros = call.args
+    if not zeros:
+        return None
+    zero_x, zero_w = zeros if len(zeros) > 1 else (zeros[0], scene.number(0, type_of(w).dtype))
+    on_right = scene.array(w) is not None or name == "conv_integer"
+    if not on_right:
+        x, w, zero_x, zero_w = w, x, zero_w, zero_x
+    outer = 0 if name == "conv_integer" else (-1 if on_right else -2)
+    weights = _weights(scene, _less(scene, w, zero_w, outer), outer)
+    zero_x = _one_number(scene, zero_x)
+    if weights.zero is not None and _is_zero(scene, zero_x):
+        return None  # nothing can be taken off
+    if name == "conv_integer":
+        return conv_sum(scene, x, zero_x, weights, attrs_of(call, ConvAttrs))
+    return matmul_sum(scene, x, zero_x, weights, on_right=on_right)
+
+
+def _less(scene: Scene, w: Expr, zero: Expr, axis: int) -> Whole:
+    """Return weights and their zero points."""
+    points = scene.array(zero)
+    if points is None:
+        raise StaysFloat("computed-weights", "the zero points of its weights are computed", zero)
+    t = type_of(w)
+    along = axis % len(t.shape) - len(t.shape)
+    factor = Factor(points.astype(np.int64), along if points.ndim else 0)
+    return Whole(w, one(1.0), factor, *ends_of(t.dtype))
+
+
+def conv_sum(scene: Scene, x: Expr, zero: Expr, weights: Weights, attrs: ConvAttrs) -> Expr:
+    """Return the sums of a convolution of `x - zero`: the zero point is in what pads it and in a bias."""
+    dtype, rank = type_of(x).dtype, weights.numbers.ndim
+    if any(attrs.pads) and not _is_zero(scene, zero):
+        x = padded(scene, x, attrs.pads, _one_number(scene, zero))
+        attrs = replace(attrs, pads=())
+    total = scene.bind("conv_integer", _operands(scene, x, dtype, weights), attrs)
+    sums = weights.numbers.sum(tuple(range(1, rank)), dtype=np.int64)
+    return _corrected(scene, total, zero, sums.reshape(-1, *[1] * (rank - 2)))
+
+
+def matmul_sum(scene: Scene, x: Expr, zero: Expr, weights: Weights, *, on_right: bool) -> Expr:
+    """Return the sums of a product of `x - zero` and constants, the zero point in a bias."""
+    rank = weights.numbers.ndim
+    inner = -1 if rank == 1 or not on_right else -2
+    total = scene.bind("matmul_integer", _operands(scene, x, type_of(x).dtype, weights, on_right=on_right))
+    keeps = rank > 1 and (rank > 2 or not on_right) and len(type_of(x).shape) > 1
+    return _corrected(scene, total, zero, weights.numbers.sum(inner, dtype=np.int64, keepdims=keeps))
+
+
+def _corrected(scene: Scene, total: Expr, zero: Expr, sums: np.ndarray) -> Expr:
+    """Take a zero point times sums of weights off the sums of products."""
+    value = scene.array(zero)
+    if value is not None:
+        return biased(scene, total, -int(value.reshape(())) * sums)
+    wide = scene.bind("cast", (_one_number(scene, zero),), scene.op("cast").attrs_type(dtype=I32))
+    return scene.bind("sub", (total, scene.bind("mul", (wide, scene.number(sums, I32)))))
+
+
+def _is_zero(scene: Scene, zero: Expr) -> bool:
+    value = scene.array(zero)
+    return value is not None and not value.any()
+
+
+def _one_number(scene: Scene, zero: Expr) -> Expr:
+    """Return a zero point without axes.
+
+    Raises:
+        StaysFloat: where there are several.
+    """
+    shape = type_of(zero).shape
+    if any(d != 1 for d in shape):
+        raise StaysFloat("several-zero-points", "an operand has several zero points", zero)
+    return scene.bind("reshape", (zero, make.shape_const(()))) if shape else zero
+
+
+# --------------------------------------------------------------------------- products of reals
 
 
 def _conv(scene: Scene, call: Call) -> Whole:
     attrs = attrs_of(call, ConvAttrs)
     x, w = (_narrow(whole(scene, a)) for a in call.args)
-    weights = _weights(scene, w, rank_axis=-w.rank)
+    weights = _weights(scene, w, -w.rank)
     zero, scale = x.one_zero(), x.one_scale()
-    axes = tuple(range(1, w.rank))
-    low, high = _reach(x, weights.numbers, axes, pads=any(attrs.pads))
+    low, high = _reach(x, weights.numbers, tuple(range(1, w.rank)), pads=any(attrs.pads))
     check_range(int(low.min(initial=0)), int(high.max(initial=0)), "sums of the convolution", call.args[0])
-    source = x.atom
-    if zero and any(attrs.pads):
-        source = padded(scene, source, attrs.pads, scene.number(zero, x.dtype))
-        attrs = replace(attrs, pads=())
-    total = scene.bind("conv_integer", _operands(scene, source, x.dtype, weights), attrs)
-    if zero:
-        bias = -zero * weights.numbers.sum(axes, dtype=np.int64)
-        total = biased(scene, total, bias.reshape(-1, *[1] * (w.rank - 2)))
+    total = conv_sum(scene, x.atom, scene.number(zero, x.dtype), weights, attrs)
     factor = Factor(w.scale.values * scale, 0 if w.scale.is_one else 1 - x.rank)
     return _sum(scene, total, factor, low, high)
 
@@ -97,9 +173,6 @@ def padded(scene: Scene, x: Expr, pads: tuple[int, ...], value: Expr) -> Expr:
     half = len(pads) // 2
     whole_pads = (0, 0, *pads[:half], 0, 0, *pads[half:])
     return scene.bind("pad", (x, make.shape_const(whole_pads), value), PadAttrs())
-
-
-# --------------------------------------------------------------------------- matrices
 
 
 def _matmul(scene: Scene, call: Call) -> Whole:
@@ -115,21 +188,13 @@ def _by_constant(scene: Scene, call: Call, x: Whole, w: Whole, *, on_right: bool
     outer, inner = (-1, -2) if on_right else (-2, -1)
     if w.rank == 1:
         outer, inner = 0, -1
-    weights = _weights(scene, w, rank_axis=outer)
+        w.one_scale()
+    weights = _weights(scene, w, outer)
     zero, scale = x.one_zero(), x.one_scale()
     low, high = _reach(x, weights.numbers, (inner,), pads=False)
     check_range(int(low.min(initial=0)), int(high.max(initial=0)), "sums of the product", call.args[0])
-    total = scene.bind("matmul_integer", _operands(scene, x.atom, x.dtype, weights, on_right=on_right))
-    if zero:
-        sums = weights.numbers.sum(
-            inner, dtype=np.int64, keepdims=w.rank > 1 and (w.rank > 2 or not on_right)
-        )
-        total = biased(scene, total, -zero * sums)
+    total = matmul_sum(scene, x.atom, scene.number(zero, x.dtype), weights, on_right=on_right)
     axis = 0 if w.scale.is_one else (-1 if on_right else -2)
-    if axis == -2 and x.rank == 1:
-        axis = -1
-    if axis == -1 and on_right and w.rank == 1:
-        axis = 0
     return _sum(scene, total, Factor(w.scale.values * scale, axis), low, high)
 
 
@@ -156,13 +221,13 @@ def _narrow(x: Whole) -> Whole:
     return x
 
 
-def _weights(scene: Scene, w: Whole, rank_axis: int) -> Weights:
+def _weights(scene: Scene, w: Whole, axis: int) -> Weights:
     """Return weights less their zero points, if scales and zero points go along their outputs."""
     found = scene.array(w.atom)
     if found is None:
         raise StaysFloat("computed-weights", "its weights are computed", w.atom)
     for f in (w.scale, w.zero):
-        if not f.is_one and f.axis + w.rank != rank_axis % w.rank:
+        if not f.is_one and f.axis + w.rank != axis % w.rank:
             raise StaysFloat("axes-of-scales", "scales of weights go along an axis that is summed", w.atom)
     numbers = found.astype(np.int64) - w.zero.spread()
     dtype = w.dtype if not w.zero.values.any() else smallest(numbers, BYTES)
@@ -197,4 +262,5 @@ def _reach(
 
 def _sum(scene: Scene, atom: Expr, scale: Factor, low: np.ndarray, high: np.ndarray) -> Whole:
     ends = int(low.min(initial=0)), int(high.max(initial=0))
+    scene.known.ends = ends
     return Whole(scene.keep(atom, *ends), scale, one(0), *ends)

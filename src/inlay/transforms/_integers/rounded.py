@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from inlay.arith.dtype import F32, I32, DType
-from inlay.ir.expr import Call, Expr
+from inlay.ir.expr import Call, Expr, Var
 from inlay.ir.types import TensorType
 from inlay.ops.activations import ClipAttrs
 from inlay.ops.padding import PadAttrs, PadMode
@@ -82,9 +82,11 @@ def rounded(scene: Scene, atom: Expr, target: Target) -> Expr:
             return made
     if name in MOVES and (target.scale.is_one or name == "max_pool"):
         return scene.bind(name, (rounded(inner, call.args[0], target), *call.args[1:]), attributes(call))
+    before = len(scene.known.made)
     try:
         return _of_sum(scene, affine(scene, atom), target)
     except StaysFloat as refusal:
+        del scene.known.made[before:]
         made = tabulated(scene, atom, target.dtype, target.scale, target.zero)
         if made is None:
             raise refusal from None
@@ -239,6 +241,8 @@ def _requantize(scene: Scene, atom: Expr, ratio: Factor, target: Target) -> Expr
         target.high if target.high < high else None,
         axis=ratio.axis or -1,
     )
+    if isinstance(atom, Var):
+        scene.known.ends = scene.known.sums.get(atom, (LEAST, GREATEST))
     made = scene.bind("requantize", (atom, scene.number(values, F32)), attrs)
     return scene.keep(made, target.low, target.high)
 

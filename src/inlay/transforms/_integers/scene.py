@@ -34,12 +34,21 @@ class Known:
         evaluate: computes constants.
         constants: what variables are that depend on constants alone; None for those that do not.
         sums: the ends of integers that this pass made.
+        made: operators that stand for the value that is shown now.
+        ends: of its accumulator, where it has one.
     """
 
     operators: OperatorTable
     evaluate: Evaluator
     constants: dict[Var, Const | None] = field(default_factory=dict[Var, Const | None])
     sums: dict[Var, tuple[int, int]] = field(default_factory=dict[Var, tuple[int, int]])
+    made: list[str] = field(default_factory=list[str])
+    ends: tuple[int, int] = (0, 0)
+
+    def begin(self) -> None:
+        """Forget what stood for the value before."""
+        self.made.clear()
+        self.ends = (0, 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,6 +138,8 @@ class Scene:
         if isinstance(made, Call) and all(isinstance(a, Const) for a in made.args):
             value = computed(made, self.known.evaluate, _MOST_BYTES)
             made = made if value is None else value
+        if not isinstance(made, Const):
+            self.known.made.append(name)
         return self.block.bind(made, name)
 
     def number(self, values: object, dtype: DType) -> Expr:

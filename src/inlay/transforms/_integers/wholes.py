@@ -55,7 +55,7 @@ def whole(scene: Scene, atom: Expr) -> Whole:
         return _moved(scene, name, call, whole(inner, call.args[0]))
     rule = _RULES.get(name)
     if rule is None:
-        raise StaysFloat("float-operator", f"an operand is what {name} gives, which stays float", atom)
+        raise StaysFloat("float-operator", f"{name} has no integer form", atom)
     return rule(inner, call)
 
 
@@ -172,6 +172,8 @@ def widened(scene: Scene, x: Whole) -> Expr:
 
 def biased(scene: Scene, atom: Expr, bias: np.ndarray) -> Expr:
     """Add constant integers to integers of 32 bits; sums wrap, and so may the constants."""
+    if not bias.any():
+        return atom
     found = scene.call(atom)
     if found is not None and found[0] == "add":
         before = scene.array(found[1].args[1])
