@@ -37,7 +37,7 @@ from inlay.pipeline.route import route
 from inlay.placement import plan_places
 from inlay.runtime.session import executable_of
 from inlay.transforms import call_foreign
-from inlay.transforms.pack_weights import PackOptions
+from inlay.transforms.pack_weights import PackOptions, panel_width
 from tests.backends import installed
 from tests.examples import examples
 
@@ -139,7 +139,7 @@ def assert_own_layouts(before: Module, after: Module, setting: Setting) -> None:
     """Nothing goes between devices in another layout than before, and each reads its own panels."""
     assert copies_of(after) <= copies_of(before)
     named = {(c.place.device, c.callee.op.name) for c in calls_of(before) if c.place is not None}
-    panels_of = setting.context.options_for(PackOptions).panels
+    target_of = setting.context.options_for(PackOptions).targets
     for call in calls_of(after):
         if call.place is None or call.callee.op is DEVICE_COPY:
             continue
@@ -148,11 +148,11 @@ def assert_own_layouts(before: Module, after: Module, setting: Setting) -> None:
         if not name.endswith("_packed"):
             continue
         assert device not in NO_PANELS, (device, name)
-        panels, packed = panels_of(device), call.args[1].value.shape
+        target, packed = target_of(device), call.args[1].value.shape
         columns = attrs.n if name == "matmul_packed" else attrs.channels
         rows = next((d.value for d in reversed(call.type.shape[:-1]) if d != 1), 1)
         terms = math.prod(packed) // (attrs.panel * -(-columns // attrs.panel))
-        assert attrs.panel == panels.width(columns, terms, rows) == packed[-1]
+        assert attrs.panel == panel_width(target, columns, terms, rows) == packed[-1]
         assert attrs.panel % setting.targets(device).lanes(4) == 0
 
 

@@ -17,12 +17,13 @@ import functools
 import platform
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from inlay.arith.dtype import DType
 from inlay.base.diagnostics import unsupported
-from inlay.machine.dot_products import DotProduct, kinds
+from inlay.machine.dot_products import DotProduct, instructions, kinds
 
 # What must be there for arithmetic to be inlined: below this LLVM calls a math library.
 _NEEDED = {"x86_64": frozenset({"sse4.1"}), "aarch64": frozenset[str]()}
@@ -154,6 +155,15 @@ class Target:
         """Return the kind of instruction that adds up products of two formats; None for plain sums."""
         found = kinds(self.arch, self.features, self.dot)
         return next((kind for kind in found if kind.takes(a, b)), None)
+
+    def tile_registers(self, kind: DotProduct | None) -> int:
+        """Return how many vector registers a tile of integer sums has for sums and factors.
+
+        A product that no instruction adds to a sum by itself takes one.
+        """
+        found = (x for x in instructions(self.arch, self.features) if x.kind is kind)
+        adds = any(x.adds for x in islice(found, 1))
+        return self.vector_registers - (not adds)
 
     def lanes(self, itemsize: int) -> int:
         """Return how many elements of so many bytes a vector register holds."""

@@ -43,7 +43,7 @@ from inlay.transforms.convert_layout import LayoutOptions
 from inlay.transforms.fold_quantization import QuantizationOptions
 from inlay.transforms.fuse_ops import FuseOptions, groups_of
 from inlay.transforms.pack_regions import RegionOptions
-from inlay.transforms.pack_weights import PackOptions, Panels
+from inlay.transforms.pack_weights import PackOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def setting_of(
             QuantizationOptions: QuantizationOptions(exact=options.exact_qdq),
             FuseOptions: fusing,
             LayoutOptions: LayoutOptions(_canonical(board)),
-            PackOptions: PackOptions(_panels(board, targets)),
+            PackOptions: PackOptions(_packed(board, targets)),
             PlanOptions: PlanOptions(
                 board.name,
                 crowded(board, counts),
@@ -180,20 +180,15 @@ def _canonical(board: Board) -> frozenset[str]:
     return frozenset(d for d, b in found.items() if b is None or not b.rules(board.arch_of(d)))
 
 
-def _panels(board: Board, targets: Callable[[str], Target]) -> Callable[[str], Panels | None]:
-    """Return what gives what the panels of a device depend on, asked when the first is needed."""
+def _packed(board: Board, targets: Callable[[str], Target]) -> Callable[[str], Target | None]:
+    """Return what gives the targets that panels are made for, asked when the first is needed."""
 
     @functools.cache
-    def of(device: str) -> Panels | None:
+    def of(device: str) -> Target | None:
         name = device or board.host.name
         backend = backend_of(board, name)
         known = name == board.host.name if backend is None else backend.reads_panels(board.arch_of(name))
-        if not known:
-            return None
-        target = targets(name)
-        return Panels(
-            target.lanes(4), target.vector_registers, target.l2_bytes, target.l3_bytes, target.dot_product
-        )
+        return targets(name) if known else None
 
     return of
 

@@ -26,13 +26,14 @@ import numpy as np
 
 from inlay.analysis.register_tiles import MAX_VECTORS, panel_vectors
 from inlay.analysis.winograd import pays
-from inlay.arith.dtype import I8, I16, U8, DType, from_numpy
+from inlay.arith.dtype import I8, I16, U8, from_numpy
 from inlay.arith.expr import Int
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ir.module import Module
 from inlay.ir.types import TensorType
 from inlay.machine.dot_products import DotProduct
+from inlay.machine.target import Target
 from inlay.ops._build import Array
 from inlay.ops.convolution import ConvAttrs, PackedConvAttrs
 from inlay.ops.integer_products import PackedIntegerAttrs, PackedIntegerConvAttrs, PackIntegerAttrs
@@ -44,43 +45,33 @@ from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_module
 
 
-def _no_dot_product(_a: DType, _b: DType) -> DotProduct | None:
-    return None
+def panel_width(
+    target: Target,
+    columns: int,
+    terms: int,
+    rows: int | None,
+    itemsize: int = 4,
+    registers: int | None = None,
+) -> int:
+    """Return the panel width for a product.
 
-
-@dataclass(frozen=True, slots=True)
-class Panels:
-    """What panels depend on: one core of a device.
-
-    Attributes:
-        lanes: elements of 32 bits in a vector register.
-        registers: vector registers.
-        l2_bytes: size of the second cache; 0 where there is none.
-        dot_product: gives what multiplies integers of two formats; None where nothing special does.
+    Args:
+        target: one core of a device.
+        columns: of the result.
+        terms: of each sum.
+        rows: in a line of the result, where that is known.
+        itemsize: bytes of a weight.
+        registers: of vectors, for sums and factors; None for all that there are.
     """
-
-    lanes: int = 16
-    registers: int = 32
-    l2_bytes: int = 1 << 20
-    l3_bytes: int = 8 << 20
-    dot_product: Callable[[DType, DType], DotProduct | None] = _no_dot_product
-
-    def width(self, columns: int, terms: int, rows: int | None, itemsize: int = 4) -> int:
-        """Return the panel width for a product.
-
-        Args:
-            columns: of the result.
-            terms: of each sum.
-            rows: in a line of the result, where that is known.
-            itemsize: bytes of a weight.
-        """
-        vector_bytes = itemsize * self.lanes * max(terms, 1)
-        most = max(1, 3 * self.l2_bytes // (4 * vector_bytes)) if self.l2_bytes else MAX_VECTORS
-        return self.lanes * panel_vectors(columns, rows, self.lanes, self.registers, most)
+    lanes = target.lanes(4)
+    vector_bytes = itemsize * lanes * max(terms, 1)
+    most = max(1, 3 * target.l2_bytes // (4 * vector_bytes)) if target.l2_bytes else MAX_VECTORS
+    registers = target.vector_registers if registers is None else registers
+    return lanes * panel_vectors(columns, rows, lanes, registers, most)
 
 
-def _same(_device: str) -> Panels | None:
-    return Panels()
+def _same(_device: str) -> Target | None:
+    return Target(vector_bytes=64, vector_registers=32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +79,11 @@ class PackOptions:
     """Options of this pass.
 
     Attributes:
-        panels: gives for a device, by its name, what its panels depend on; None where its code reads
+        targets: gives for a device, by its name, what panels are made for; None where its code reads
             none. What has no place is on the device without a name.
     """
 
-    panels: Callable[[str], Panels | None] = _same
+    targets: Callable[[str], Target | None] = _same
 
 
 _FORMS = {
@@ -169,8 +160,8 @@ def run(module: Module, context: PassContext) -> Module:
         if product is None:
             return None
         place = product.call.place
-        panels = options.panels("" if place is None else place.device)
-        packing = None if panels is None else _packing(product, panels)
+        target = options.targets("" if place is None else place.device)
+        packing = None if target is None else _packing(product, target)
         if packing is None:
             return None
         op = operators.definition(packing.forms[1]).op
@@ -205,7 +196,7 @@ def _array(e: Expr) -> Array:
     return e.value
 
 
-def _packing(product: _Product, panels: Panels) -> _Packing | None:
+def _packing(product: _Product, target: Target) -> _Packing | None:
     """Return how weights are packed for a device, None where they are not."""
     *_, columns = product.array.shape
     terms = product.array.size // columns
@@ -216,20 +207,20 @@ def _packing(product: _Product, panels: Panels) -> _Packing | None:
     if not product.name.endswith("integer"):
         if len(product.x.type.shape) < 2 or (product.conv is not None and product.conv.groups > 1):
             return None
-        panel = panels.width(columns, terms, rows)
+        panel = panel_width(target, columns, terms, rows)
         plain = PackedAttrs(panel, columns)
         attrs = plain if product.conv is None else PackedConvAttrs(panel, columns, **window)
         return _Packing(PackAttrs(panel), attrs, _FORMS[product.name])
     own, weights = product.x.type.dtype, from_numpy(product.less_zero().dtype)
-    dot = panels.dot_product(own, weights)
+    dot = target.dot_product(own, weights)
     group, operand, dtype = (1, own, weights) if dot is None else (dot.width, dot.first, dot.second)
-    winograd = _winograd(product, panels, dot)
+    winograd = _winograd(product, target, dot)
     if winograd is not None:
         return winograd
     groups = 1 if product.conv is None else product.conv.groups
-    panel = panels.width(columns // groups, terms, rows, dtype.itemsize)
+    panel = panel_width(target, columns // groups, terms, rows, dtype.itemsize, target.tile_registers(dot))
     if groups > 1:  # a panel is of one group of channels
-        panel = next((p for p in range(panel, 0, -panels.lanes) if columns // groups % p == 0), 0)
+        panel = next((p for p in range(panel, 0, -target.lanes(4)) if columns // groups % p == 0), 0)
     if panel == 0:
         return None
     whole = PackedIntegerAttrs(panel, columns, group, operand)
@@ -239,7 +230,7 @@ def _packing(product: _Product, panels: Panels) -> _Packing | None:
     return _Packing(PackIntegerAttrs(panel, group, dtype), attrs, _FORMS[product.name])
 
 
-def _winograd(product: _Product, panels: Panels, dot: DotProduct | None) -> _Packing | None:
+def _winograd(product: _Product, target: Target, dot: DotProduct | None) -> _Packing | None:
     """Return the packing for Winograd's form; None where it does not apply, is not exact or does not pay."""
     conv, x, result = product.conv, product.x.type, product.call.type
     if conv is None or dot is None or dot.first is not I16 or dot.second is not I16:
@@ -254,13 +245,13 @@ def _winograd(product: _Product, panels: Panels, dot: DotProduct | None) -> _Pac
     images, rows, columns, oc = (n.value for n in result.shape)
     if images is None or rows is None or columns is None or oc is None:
         return None
-    last = panels.l3_bytes or panels.l2_bytes
+    last = target.l3_bytes or target.l2_bytes
     if not pays(rows, columns, w.shape[2], oc, images=images, cache_bytes=last):
         return None
     if not fits(w, max(abs(int(e)) for e in (np.iinfo(x.dtype.numpy).min, np.iinfo(x.dtype.numpy).max))):
         return None
     tiles = images * -(-rows // 2) * -(-columns // 2)
-    panel = panels.width(oc, w.shape[2], tiles, dot.second.itemsize)
+    panel = panel_width(target, oc, w.shape[2], tiles, dot.second.itemsize, target.tile_registers(dot))
     how, attrs = WinogradPackAttrs(panel, dot.width), WinogradAttrs(panel, oc, conv.pads)
     return _Packing(how, attrs, ("pack_winograd_weights", "conv_winograd"))
 

@@ -23,7 +23,7 @@ from inlay.ops.table import table
 from inlay.pipeline.devices import runnable
 from inlay.pipeline.options import PlaceOptions
 from inlay.pipeline.planning import setting_of
-from inlay.transforms.pack_weights import PackOptions
+from inlay.transforms.pack_weights import PackOptions, panel_width
 
 NATIVE = '\n[[arch]]\nname = "native"\n'
 
@@ -79,11 +79,11 @@ def test_a_kernel_takes_no_more_than_the_stack_of_its_device(pool, stack):
 
 
 def test_constants_are_packed_for_the_host_of_the_board():
-    panels = setting_of(PlaceOptions(board="mcu_dma")).context.options_for(PackOptions).panels("cpu")
-    assert (panels.lanes, panels.registers, panels.l2_bytes) == (1, 32, 0)
-    assert panels.width(columns=64, terms=64, rows=1) > 1  # no second cache is no limit
-    here = setting_of(PlaceOptions(board="host")).context.options_for(PackOptions).panels("")
-    assert (here.lanes, here.l2_bytes) == (host().lanes(4), host().l2_bytes)
+    target = setting_of(PlaceOptions(board="mcu_dma")).context.options_for(PackOptions).targets("cpu")
+    assert (target.lanes(4), target.vector_registers, target.l2_bytes) == (1, 32, 0)
+    assert panel_width(target, columns=64, terms=64, rows=1) > 1  # no second cache is no limit
+    here = setting_of(PlaceOptions(board="host")).context.options_for(PackOptions).targets("")
+    assert (here.lanes(4), here.l2_bytes) == (host().lanes(4), host().l2_bytes)
 
 
 @pytest.mark.parametrize(

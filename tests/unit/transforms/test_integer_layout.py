@@ -13,26 +13,22 @@ from inlay.ir import make
 from inlay.ir.expr import Call, OpRef
 from inlay.ir.module import Module
 from inlay.ir.walk import postorder
-from inlay.machine.dot_products import DotProduct
+from inlay.machine.dot_products import KINDS, DotProduct
+from inlay.machine.target import Target
 from inlay.passes.contract import PassContext
 from inlay.transforms import convert_layout, eliminate_dead, fold_constants, pack_weights, to_anf
-from inlay.transforms.pack_weights import PackOptions, Panels
+from inlay.transforms.pack_weights import PackOptions
 from tests.unit.transforms.programs import OPS, Program, operators, same
 
-PAIRS = DotProduct("i16", 2, I16, I16)
-QUADS = DotProduct("u8i8", 4, U8, I8)
+PAIRS, QUADS = KINDS["i16"], KINDS["u8i8"]
 
 
-def panels(*kinds: DotProduct) -> Panels:
-    """What panels depend on where vectors have four numbers and some instructions multiply."""
-
-    def dot_product(a: DType, b: DType) -> DotProduct | None:
-        return next((k for k in kinds if k.takes(a, b)), None)
-
-    return Panels(4, 16, dot_product=dot_product)
+def target(*kinds: DotProduct) -> Target:
+    """A processor whose vectors have four numbers, and some instructions that multiply."""
+    return Target(vector_bytes=16, dot=tuple(k.name for k in kinds))
 
 
-def converted(module: Module, there: Panels) -> Module:
+def converted(module: Module, there: Target) -> Module:
     """Return a program with layouts and packed weights."""
     context = PassContext(OPS, evaluate=evaluate_expr, options={PackOptions: PackOptions(lambda _: there)})
     for p in (to_anf, convert_layout, fold_constants, pack_weights, eliminate_dead):
@@ -68,9 +64,9 @@ def network(x: DType = U8, w: DType = I8, groups: int = 1, zero: bool = False) -
     return p.module(p.op("requantize", s, scale, dtype=x))
 
 
-@pytest.mark.parametrize("there", [panels(), panels(PAIRS), panels(QUADS, PAIRS)], ids=("plain", "2", "4"))
+@pytest.mark.parametrize("there", [target(), target(PAIRS), target(QUADS, PAIRS)], ids=("plain", "2", "4"))
 @pytest.mark.parametrize("x", [U8, I8], ids=str)
-def test_no_transpose_is_left_between_integer_convolutions(there: Panels, x: DType):
+def test_no_transpose_is_left_between_integer_convolutions(there: Target, x: DType):
     before = network(x)
     after = converted(before, there)
     found = operators(after)
@@ -94,14 +90,14 @@ def packed(module: Module) -> Call:
     ],
 )
 def test_the_instruction_says_how_weights_are_packed(x: DType, kinds: tuple, form: tuple):
-    call = packed(converted(network(x), panels(*kinds)))
+    call = packed(converted(network(x), target(*kinds)))
     assert (call.callee.attrs.group, call.callee.attrs.operand, call.args[1].value.dtype) == form
     assert call.args[1].value.shape[-2:] == (call.callee.attrs.panel, call.callee.attrs.group)
 
 
 def test_zero_points_of_weights_are_taken_off_before_packing():
     before = network(U8, U8, zero=True)
-    after = converted(before, panels(QUADS, PAIRS))
+    after = converted(before, target(QUADS, PAIRS))
     assert len(packed(after).args) == 2
     assert packed(after).args[1].value.dtype == np.int16
     same(before, after, integers(U8, 2, 4, 9, 8), exact=True)
@@ -109,10 +105,10 @@ def test_zero_points_of_weights_are_taken_off_before_packing():
 
 def test_panels_are_within_groups_of_channels():
     before = network(groups=2)
-    after = converted(before, panels(PAIRS))
+    after = converted(before, target(PAIRS))
     assert 4 % packed(after).callee.attrs.panel == 0
     same(before, after, integers(U8, 2, 4, 9, 8), exact=True)
-    narrow = converted(before, replace(panels(PAIRS), lanes=8))
+    narrow = converted(before, replace(target(PAIRS), vector_bytes=32))
     assert operators(narrow)["conv_nhwc_integer"] == 1
     same(before, narrow, integers(U8, 2, 4, 9, 8), exact=True)
 
@@ -122,7 +118,7 @@ def test_a_zero_point_of_the_input_stays():
     v = p.input("x", 1, 4, 5, 5, dtype=U8)
     zero = make.const(np.asarray(7, np.uint8))
     before = p.module(p.op("conv_integer", v, make.const(integers(I8, 8, 4, 3, 3)), zero, pads=(1, 1, 1, 1)))
-    after = converted(before, panels(PAIRS))
+    after = converted(before, target(PAIRS))
     assert operators(after)["conv_nhwc_integer"] == 1
     same(before, after, integers(U8, 1, 4, 5, 5), exact=True)
 
@@ -132,7 +128,7 @@ def test_products_share_packed_weights():
     w = make.const(integers(I8, 9, 13))
     x, y = p.input("x", 3, 5, 9, dtype=U8), p.input("y", 5, 9, dtype=I8)
     before = p.module(p.op("add", p.op("matmul_integer", x, w), p.op("matmul_integer", y, w)))
-    after = converted(before, panels(PAIRS))
+    after = converted(before, target(PAIRS))
     one, two = (c.args[1] for c in calls(after) if c.callee.op.name == "matmul_integer_packed")
     assert one.value is two.value
     same(before, after, integers(U8, 3, 5, 9), integers(I8, 5, 9), exact=True)
@@ -147,6 +143,6 @@ def test_factors_of_an_axis_follow_it():
     q = p.op("quantize", p.op("relu", real), scale, make.const(integers(I8, 6)), axis=-3, dtype=I8)
     codes = make.const(np.arange(256, dtype=np.int8))
     before = p.module(p.op("gather", codes, p.op("cast", q, dtype=U8)))
-    after = converted(before, panels(PAIRS))
+    after = converted(before, target(PAIRS))
     assert operators(after)["transpose"] == 2
     same(before, after, integers(U8, 1, 3, 4, 4), exact=True)

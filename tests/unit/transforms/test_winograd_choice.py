@@ -10,7 +10,7 @@ from inlay.arith.dtype import I8, U8
 from inlay.ir import make
 from inlay.ir.module import Module
 from tests.unit.transforms.programs import Program, operators, same
-from tests.unit.transforms.test_integer_layout import PAIRS, QUADS, converted, integers, panels
+from tests.unit.transforms.test_integer_layout import PAIRS, QUADS, converted, integers, target
 
 
 def network(c: int = 64, weights: np.ndarray | None = None, **attrs: object) -> Module:
@@ -22,7 +22,7 @@ def network(c: int = 64, weights: np.ndarray | None = None, **attrs: object) -> 
 
 def test_it_is_taken_and_gives_the_same():
     before = network(pads=(1, 0, 1, 2))
-    after = converted(before, panels(PAIRS))
+    after = converted(before, target(PAIRS))
     assert operators(after)["conv_winograd"] == 1
     same(before, after, integers(U8, 1, 64, 9, 8), exact=True)
 
@@ -40,11 +40,11 @@ def test_it_is_taken_and_gives_the_same():
     ids=["stride", "dilation", "few channels", "one stride", "3 by 1", "sums that overflow"],
 )
 def test_it_is_not_taken(module):
-    assert operators(converted(module, panels(PAIRS)))["conv_winograd"] == 0
+    assert operators(converted(module, target(PAIRS)))["conv_winograd"] == 0
 
 
 def test_instructions_of_8_bits_are_faster_without_it():
-    assert operators(converted(network(), panels(QUADS)))["conv_winograd"] == 0
+    assert operators(converted(network(), target(QUADS)))["conv_winograd"] == 0
 
 
 def test_tiles_are_to_stay_in_the_last_cache():

@@ -49,6 +49,7 @@ from inlay.loop.inits import conjuncts
 from inlay.loop.scalar import Binary, BinaryOp, Lit, Load, Scalar, Select
 from inlay.loop.stmt import Block, BlockIter, IterKind, LoopKind
 from inlay.loop.walk import loads_of, stores_of
+from inlay.machine.dot_products import DotProduct
 from inlay.machine.target import Target
 from inlay.schedule.primitives.cache_write import cache_write
 from inlay.schedule.primitives.clip import as_integer, clip
@@ -83,12 +84,23 @@ def panel_width(target: Target, dtype: DType, columns: int, rows: int | None = N
     return one * panel_vectors(columns, rows, one, target.vector_registers)
 
 
-def row_tiles(target: Target, dtype: DType, panel: int, rows: Int) -> tuple[int, ...]:
-    """Return the rows of the tiles that cover so many rows."""
+def row_tiles(
+    target: Target, dtype: DType, panel: int, rows: Int, registers: int | None = None
+) -> tuple[int, ...]:
+    """Return the rows of the tiles that cover so many rows.
+
+    Args:
+        target: the machine.
+        dtype: of the sums.
+        panel: columns of a tile.
+        rows: of a line.
+        registers: for sums and factors; None for all that there are.
+    """
+    registers = target.vector_registers if registers is None else registers
     vectors = max(1, -(-panel // target.lanes(dtype.itemsize)))
     if rows.value is not None:
-        return heights(rows.value, vectors, target.vector_registers)
-    most = most_rows(vectors, target.vector_registers)
+        return heights(rows.value, vectors, registers)
+    most = most_rows(vectors, registers)
     return tuple(sorted({most, min(4, most), 1}, reverse=True))
 
 
@@ -238,7 +250,8 @@ def _plan(s: Schedule, block: str, target: Target) -> _Plan:
         before, free = free[::-1], []
     # The outermost loop is shared by threads: not one that is known to run once.
     before.sort(key=lambda i: spatial[i].extent == 1)
-    tiles = row_tiles(target, dtype, panel, spatial[row].extent) if row is not None else ()
+    registers = target.vector_registers if dtype.is_float else target.tile_registers(_dot_kind(b, target))
+    tiles = row_tiles(target, dtype, panel, spatial[row].extent, registers) if row is not None else ()
     return _Plan(tuple(before), tuple(free), row, panel, tiles)
 
 
@@ -281,12 +294,7 @@ def _use_dots(s: Schedule, block: str, target: Target) -> None:
     """Let a dot-product instruction sum the terms of a group, if the target has the one for it."""
     b = s.block(block)
     group = _group(b)
-    factors = [x.buffer.dtype for x in loads_of(b.body) if x.buffer is not _written(b)]
-    if group is None or len(factors) != 2:
-        return
-    first, second = factors
-    kind = target.dot_product(first, second) or target.dot_product(second, first)
-    if kind is None or group.extent != kind.width:
+    if group is None or _dot_kind(b, target) is None:
         return
     loop = next(x for x in s.loops_of(block) if s.loop(x).var in symbols(_binding(b, group.sym)))
     reorder(s, [s.loops_of(block)[-1], loop])
@@ -294,6 +302,17 @@ def _use_dots(s: Schedule, block: str, target: Target) -> None:
         tensorize(s, loop)
     except Illegal:
         reorder(s, [loop, s.loops_of(block)[-2]])
+
+
+def _dot_kind(b: Block, target: Target) -> DotProduct | None:
+    """Return the kind of dot product that sums the terms of a group, if there is one."""
+    group = _group(b)
+    factors = [x.buffer.dtype for x in loads_of(b.body) if x.buffer is not _written(b)]
+    if group is None or len(factors) != 2:
+        return None
+    first, second = factors
+    kind = target.dot_product(first, second) or target.dot_product(second, first)
+    return kind if kind is not None and group.extent == kind.width else None
 
 
 def _binding(b: Block, sym: Sym) -> Int:
