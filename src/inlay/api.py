@@ -13,7 +13,7 @@ import onnx
 from inlay.analysis.infer_types import infer_types
 from inlay.arith.dtype import BY_NAME, DType, near
 from inlay.arith.expr import Int
-from inlay.base.diagnostics import InlayError, error
+from inlay.base.diagnostics import Collector, InlayError, error
 from inlay.base.files import text_of
 from inlay.base.garbage import paused
 from inlay.base.instrument import SILENT, Instrument
@@ -27,6 +27,7 @@ from inlay.importers.onnx.load import model_of
 from inlay.importers.tflite import graph as tflite
 from inlay.importers.tflite.schema import is_tflite
 from inlay.ir import make
+from inlay.ir.entry_state import check_states
 from inlay.ir.module import Module
 from inlay.ir.parser import parse_module
 from inlay.ir.prelude import prelude, with_prelude
@@ -190,8 +191,11 @@ def _executable(found: str) -> InlayError:
 
 
 def _parsed(text: str, operators: OperatorTable, name: str) -> Module:
-    module = parse_module(text, operators, name=name, known=prelude())
-    return infer_types(with_prelude(module))
+    module = infer_types(with_prelude(parse_module(text, operators, name=name, known=prelude())))
+    findings = Collector()
+    check_states(module, findings)
+    findings.raise_if_fatal()
+    return module
 
 
 def compile(

@@ -25,15 +25,11 @@ def agree(case, actual, expected) -> None:
     case.check({n: actual[n] for n in expected}, expected)
 
 
-def replay(case, run, entry) -> None:
-    """Run the inputs of a case in order; variables keep their values."""
-    following = {s.name for s in entry.outputs}
-    kept = {s.name: s for s in entry.inputs if f"{s.name}:next" in following}
-    state = {n: np.zeros([int(d) for d in s.shape], np.float32) for n, s in kept.items()}
+def replay(case, executable) -> None:
+    """Run the inputs of a case in order, on one session: variables keep their values."""
+    session = executable.session()
     for one in case.runs():
-        found = run({**one.inputs, **state})
-        agree(case, found, one.outputs)
-        state = {n: np.asarray(found[f"{n}:next"]) for n in state}
+        agree(case, session.run(one.inputs), one.outputs)
 
 
 @pytest.mark.llvm
@@ -43,18 +39,7 @@ def replay(case, run, entry) -> None:
 def test_compiled(name: str):
     case = model_case(name)
     executable = inlay.compile(inlay.load(case.model), threads=1)
-    replay(case, executable.run, executable.entries[0])
-
-
-def test_a_session_keeps_the_variables():
-    case = model_case("tflm_mnist_lstm_float")
-    executable = inlay.compile(inlay.load(case.model), threads=1)
-    entry = executable.entries[0]
-    kept = {s.name: s for s in entry.inputs if f"{s.name}:next" in {o.name for o in entry.outputs}}
-    start = {n: np.zeros([int(d) for d in s.shape], np.float32) for n, s in kept.items()}
-    session = executable.session({f"{n}:next": n for n in kept}, start)
-    for one in case.runs():
-        agree(case, session.run(one.inputs), one.outputs)
+    replay(case, executable)
 
 
 def test_bytes_are_what_a_file_is():

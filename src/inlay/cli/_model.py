@@ -140,7 +140,7 @@ def _times(arguments: argparse.Namespace, output: Output, kept: ListSink) -> dic
 
 
 def inputs_of(arguments: argparse.Namespace, executable: Executable) -> dict[str, np.ndarray]:
-    """Return the inputs of a run: from a file, or random ones of the right types."""
+    """Return the inputs of a run: from a file, or random ones of the right types; first values of state."""
     entry = executable.entries[0]
     if not (is_flat(entry.inputs) and is_flat(entry.outputs)):
         inside = next(s for s in (*entry.inputs, *entry.outputs) if not isinstance(s, TensorSpec))
@@ -150,9 +150,10 @@ def inputs_of(arguments: argparse.Namespace, executable: Executable) -> dict[str
             hint="call the program from Python: inlay.compile(path).run({name: value}), where a list "
             "is a list, an option None or its content, and a tuple a tuple",
         )
+    begun = executable.first_state()
     if arguments.inputs is not None:
-        return read_arrays(arguments.inputs)
-    return _made(guess(executable.program, entry, _given(arguments.dim)).values, arguments, entry)
+        return begun | read_arrays(arguments.inputs)
+    return _made(guess(executable.program, entry, _given(arguments.dim)).values, arguments, entry) | begun
 
 
 def _made(sizes: Sequence[int], arguments: argparse.Namespace, entry: Entry) -> dict[str, np.ndarray]:
@@ -184,10 +185,10 @@ def run_once(
     """
     if arguments.inputs is not None:
         return inputs, executable.run(inputs)
-    entry = executable.entries[0]
+    entry, begun = executable.entries[0], executable.first_state()
     return run_fitting(
         executable.run,
-        lambda sizes: _made(sizes, arguments, entry),
+        lambda sizes: _made(sizes, arguments, entry) | begun,
         lambda sizes: elements(entry, sizes),
         guess(executable.program, entry, _given(arguments.dim)),
     )

@@ -32,10 +32,19 @@ class Adt:
 
 @dataclass(frozen=True, slots=True)
 class EntryNames:
-    """The names by which a user gives inputs to, and gets outputs from, an entry function."""
+    """The names by which a user gives inputs to, and gets outputs from, an entry function.
+
+    Attributes:
+        inputs, outputs: in order.
+        state: pairs of an input and the output that is its value in the next run.
+        first: the entry without inputs that gives first values of inputs, by their names; those that it
+            does not give, or all where it is "", begin with zeros.
+    """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    state: tuple[tuple[str, str], ...] = ()
+    first: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -190,7 +190,16 @@ class ModuleParser(ExprParser):
             inputs = tuple(t.sequence(t.string, ")"))
             t.expect("->")
             t.expect("(")
-            entries[name] = EntryNames(inputs, tuple(t.sequence(t.string, ")")))
+            outputs = tuple(t.sequence(t.string, ")"))
+            state: list[tuple[str, str]] = []
+            while t.accept("state"):
+                t.expect("(")
+                given = t.string("an input")
+                t.expect(",")
+                state.append((given, t.string("an output")))
+                t.expect(")")
+            first = t.name("the name of a function") if t.accept("first") else ""
+            entries[name] = EntryNames(inputs, outputs, tuple(state), first)
         t.expect(";")
 
     def _kernel(self) -> None:

@@ -55,7 +55,7 @@ from inlay.ir.expr import (
     Var,
 )
 from inlay.ir.kernel import Kernel
-from inlay.ir.module import Adt, Module
+from inlay.ir.module import Adt, EntryNames, Module
 from inlay.ir.place import Origin, Place
 from inlay.ir.positions import Positions
 from inlay.ir.type_printer import dim_text, type_text
@@ -95,7 +95,7 @@ def print_module(module: Module, options: PrintOptions | None = None) -> str:
     items += [_kernel_doc(k) for k in module.kernels.values()]
     items += [_FunctionPrinter(shared, f).global_function(name) for name, f in module.functions.items()]
     names = dict(module.entries)
-    entry = [_entry_doc(name, e.inputs, e.outputs) for name, e in names.items()]
+    entry = [_entry_doc(name, e) for name, e in names.items()]
     if module.entry not in names and module.entry in module.functions and module.entry != "main":
         entry.append(f"entry {module.entry};")
     elif module.entry != "main" and names:
@@ -185,8 +185,11 @@ def _kernel_doc(kernel: Kernel) -> Doc:
     )
 
 
-def _entry_doc(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> str:
-    return f"entry {name}({', '.join(map(quote, inputs))}) -> ({', '.join(map(quote, outputs))});"
+def _entry_doc(name: str, e: EntryNames) -> str:
+    inputs, outputs = (", ".join(map(quote, names)) for names in (e.inputs, e.outputs))
+    state = "".join(f" state({quote(given)}, {quote(made)})" for given, made in e.state)
+    first = f" first {e.first}" if e.first else ""
+    return f"entry {name}({inputs}) -> ({outputs}){state}{first};"
 
 
 def _resources_doc(resources: Mapping[str, np.ndarray]) -> Doc:

@@ -21,6 +21,7 @@ from inlay.base.span import Span
 from inlay.ir.conform import conform, instantiate
 from inlay.ir.context import Context
 from inlay.ir.dims import free_symbols, same_type, substitute_type
+from inlay.ir.entry_state import check_states
 from inlay.ir.exhaustive import missing_pattern
 from inlay.ir.existentials import is_open, open_exists, opened_dims, pack
 from inlay.ir.expr import (
@@ -149,6 +150,8 @@ def _verify_entries(module: Module, findings: Collector) -> None:
                 f"of {len(function.params)} and {outputs}",
                 span=function.span,
             )
+            continue
+    check_states(module, findings)
 
 
 class _FunctionVerifier:

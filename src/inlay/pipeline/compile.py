@@ -30,6 +30,7 @@ from inlay.pipeline.relations import relations_text
 from inlay.pipeline.report import Report, count_kernels, count_operators
 from inlay.pipeline.route import LINK
 from inlay.pipeline.running import Run, run_passes
+from inlay.pipeline.state import state_properties
 from inlay.runtime.extern import Extern
 from inlay.runtime.native import Callback
 from inlay.runtime.trace import QUEUES
@@ -102,6 +103,7 @@ def compile_module(
                 "report": json.dumps(report.to_json(), sort_keys=True),
                 QUEUES: json.dumps(part.queues, sort_keys=True),
                 RELATIONS: relations_text(module),
+                **state_properties(module.entries),
             },
             shapes=partial(generator.add_shapes, artifact.image),
         )

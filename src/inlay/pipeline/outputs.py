@@ -54,7 +54,10 @@ def with_outputs(module: Module, names: Sequence[str]) -> Module:
         span=function.span,
         place=function.place,
     )
-    entries = {**module.entries, module.entry: EntryNames(named.inputs, tuple(names))}
+    # What is not computed does not stay either: its input is an ordinary one then.
+    state = tuple(pair for pair in named.state if pair[1] in names)
+    chosen_names = EntryNames(named.inputs, tuple(names), state, named.first if state else "")
+    entries = {**module.entries, module.entry: chosen_names}
     changed = replace(module, entries=MappingProxyType(entries))
     return changed.with_functions({**module.functions, module.entry: entry})
 

@@ -46,6 +46,7 @@ from inlay.runtime.host_cpu import check_target
 from inlay.runtime.native import MODES, MOST_THREADS, Callback, Mode, NativeEngine, Settings, limited
 from inlay.runtime.reference import ReferenceEngine
 from inlay.runtime.request import Request, Requests, Session, deadline_after
+from inlay.runtime.state import State, first_values, states_of
 from inlay.runtime.strings import Strings, has_strings
 from inlay.runtime.structure import Structure, from_flat, to_flat
 from inlay.runtime.trace import Event
@@ -79,6 +80,7 @@ class Executable:
         self._container = _open(source, verify=verify)
         check_target(self._container.target())
         self.entries: tuple[Entry, ...] = self._container.entries()
+        self._states = states_of(self._container.properties())
         self.threads = settings.threads
         self._requests = Requests(settings.activations)
         kernels = self._container.kernels()
@@ -153,6 +155,12 @@ class Executable:
     def outputs(self) -> tuple[Spec, ...]:
         """What the first entry gives; nothing where there is none."""
         return self.entries[0].outputs if self.entries else ()
+
+    @property
+    def state(self) -> dict[str, str]:
+        """What the first entry keeps from run to run: outputs by the inputs that they become."""
+        said = self._states.get(self.entries[0].name) if self.entries else None
+        return dict(said.pairs) if said is not None else {}
 
     @property
     def metadata(self) -> Metadata:
@@ -232,16 +240,33 @@ class Executable:
         return self._requests.submit(partial(self.run, inputs, outputs=outputs, entry=entry), timeout)
 
     def session(
-        self, carry: Mapping[str, str], state: Mapping[str, Any], *, entry: str | None = None
+        self,
+        carry: Mapping[str, str] | None = None,
+        state: Mapping[str, Any] | None = None,
+        *,
+        entry: str | None = None,
     ) -> Session:
         """Return a session: runs in which outputs become inputs of the next run.
 
         Args:
-            carry: input by output.
-            state: first values of these inputs.
+            carry: input by output; by default what the program says (`state`).
+            state: first values of these inputs; those that are not given are what the program says,
+                if it says which inputs these are.
             entry: what is called; the first entry by default.
+
+        Raises:
+            CompileError: `input.session` for names that the entry does not have, `input.missing` for
+                an input without a first value.
         """
         described = self.entries[self._index(entry)]
+        said = self._states.get(described.name, State())
+        if carry is None:
+            carry = {made: given for given, made in said.pairs}
+        state = dict(state or {})
+        if unknown := [name for name in state if name not in carry.values()]:
+            raise error("input.session", f"found a first value of '{unknown[0]}', which is not carried")
+        begun = self.first_state(entry) if any(n not in state for n in carry.values()) else {}
+        state = {name: begun[name] for name in carry.values() if name in begun} | state
         for kind, names, specs in (
             ("output", carry.keys(), described.outputs),
             ("input", carry.values(), described.inputs),
@@ -250,6 +275,12 @@ class Executable:
                 if all(spec.name != name for spec in specs):
                     raise error("input.session", f"the entry has no {kind} '{name}'")
         return Session(partial(self.run, entry=entry), carry, state)
+
+    def first_state(self, entry: str | None = None) -> dict[str, Any]:
+        """Return first values of the inputs that an entry keeps from run to run."""
+        described = self.entries[self._index(entry)]
+        said = self._states.get(described.name, State())
+        return first_values(described, said, lambda name: self.run({}, entry=name))
 
     def __call__(self, *arrays: Any) -> Structure:
         """Call the first entry by position; a single output comes alone, several in a tuple."""

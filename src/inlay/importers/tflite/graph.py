@@ -35,11 +35,14 @@ from inlay.importers.tflite.schema import (
 from inlay.importers.tflite.variables import Key, Variable, Variables, find_variables, key_of_tensor
 from inlay.ir import make
 from inlay.ir.builder import Builder
-from inlay.ir.expr import Expr
+from inlay.ir.expr import Expr, Function
 from inlay.ir.module import EntryNames, Module
 from inlay.ir.prelude import with_prelude
 from inlay.ir.types import TensorType
 from inlay.ops.table import OperatorTable
+
+_FIRST = "begin"
+"""The entry that gives first values of variables."""
 
 
 def load_model(path: Path, operators: OperatorTable, limits: ImportLimits = DEFAULT_LIMITS) -> Module:
@@ -98,14 +101,23 @@ class _Importer:
             raise damaged("an output is made by nothing")
         found += [variables[v.key] for v in kept]
         main = builder.function(found[0] if len(found) == 1 else found)
+        begun = [v for v in kept if v.first.any()]
         entry = EntryNames(
             (*(names[i] for i in graph.inputs), *(v.name for v in kept)),
             (*(names[i] for i in graph.outputs), *(v.next_name for v in kept)),
+            tuple((v.name, v.next_name) for v in kept),
+            _FIRST if begun else "",
         )
+        functions: dict[str, Function] = {"main": main}
+        entries = {"main": entry}
+        if begun:
+            values = [make.const(v.first) for v in begun]
+            functions[_FIRST] = Builder().function(values[0] if len(values) == 1 else values)
+            entries[_FIRST] = EntryNames((), tuple(v.name for v in begun))
         return with_prelude(
             Module(
-                functions=MappingProxyType({"main": main}),
-                entries=MappingProxyType({"main": entry}),
+                functions=MappingProxyType(functions),
+                entries=MappingProxyType(entries),
                 metadata=Metadata(graph=graph.name, description=self.model.description),
             )
         )
