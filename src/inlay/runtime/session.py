@@ -26,7 +26,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -80,7 +80,6 @@ class Executable:
         self._container = _open(source, verify=verify)
         check_target(self._container.target())
         self.entries: tuple[Entry, ...] = self._container.entries()
-        self._states = states_of(self._container.properties())
         self.threads = settings.threads
         self._requests = Requests(settings.activations)
         kernels = self._container.kernels()
@@ -155,6 +154,10 @@ class Executable:
     def outputs(self) -> tuple[Spec, ...]:
         """What the first entry gives; nothing where there is none."""
         return self.entries[0].outputs if self.entries else ()
+
+    @cached_property
+    def _states(self) -> dict[str, State]:
+        return states_of(self._container.properties())
 
     @property
     def state(self) -> dict[str, str]:
