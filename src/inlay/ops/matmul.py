@@ -140,7 +140,8 @@ def _panel(ctx: TypeContext, panel: int) -> int:
     return panel
 
 
-def _pack_reference(attrs: PackAttrs, w: Array) -> Array:
+def pack_reference(attrs: PackAttrs, w: Array) -> Array:
+    """Return a matrix in panels."""
     k, n = w.shape
     panels = -(-n // attrs.panel)
     full = np.zeros((k, panels * attrs.panel), w.dtype)
@@ -204,7 +205,7 @@ def _pack_samples() -> list[Sample]:
 def _packed_samples() -> list[Sample]:
     made: list[Sample] = []
     for shape, n, panel in (((5, 7), 12, 4), ((2, 3, 9), 10, 8), ((33, 70), 48, 16), ((6,), 5, 4)):
-        w = _pack_reference(PackAttrs(panel), noise((shape[-1], n), F32, seed="w"))
+        w = pack_reference(PackAttrs(panel), noise((shape[-1], n), F32, seed="w"))
         rows = tuple(f"m{i}" for i in range(len(shape) - 1))
         made.append(
             Sample(
@@ -237,7 +238,7 @@ DEFINITIONS: tuple[OpDef, ...] = (
         1,
         FusionPattern.LAYOUT,
         "[k, n] as panels of columns [ceil(n/panel), k, panel], zeros behind the last",
-        reference=_pack_reference,
+        reference=pack_reference,
         compute=_pack_compute,
         samples=_pack_samples,
     ),

@@ -40,6 +40,7 @@ from inlay.transforms import (
     grow_in_place,
     infer_types,
     inline_functions,
+    keep_weights,
     outline_regions,
     pack_regions,
     pack_weights,
@@ -58,6 +59,7 @@ TENSOR = (
     inline_functions.PASS,
     split_matches.PASS,
     fold_quantization.PASS,
+    keep_weights.PASS,
     eliminate_dead.PASS,  # what floats were computed for integers is not to be folded
     fold_constants.PASS,
     eliminate_common.PASS,

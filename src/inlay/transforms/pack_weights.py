@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -43,6 +43,7 @@ from inlay.ops.table import OperatorTable
 from inlay.ops.winograd import WinogradAttrs, WinogradPackAttrs, fits
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_module
+from inlay.transforms._packed_blocks import packed_blocks
 
 
 def panel_width(
@@ -156,6 +157,8 @@ def run(module: Module, context: PassContext) -> Module:
         return packed[key]
 
     def step(block: BlockWriter, value: Expr) -> Expr | None:
+        if _is_in_blocks(value):
+            return _packed_blocks(block, value, options, operators)
         product = _product(value)
         if product is None:
             return None
@@ -168,6 +171,32 @@ def run(module: Module, context: PassContext) -> Module:
         return block.make(op, (product.x, pack(product, packing)), packing.attrs)
 
     return rewrite_module(module, step)
+
+
+def _is_in_blocks(value: Expr) -> TypeGuard[Call]:
+    """Whether a value is a product whose weights are in few bits."""
+    return (
+        isinstance(value, Call)
+        and isinstance(value.callee, OpRef)
+        and value.callee.op.name == "matmul_blocks"
+        and isinstance(value.args[0].type, TensorType)
+        and len(value.args[0].type.shape) > 1
+    )
+
+
+def _packed_blocks(
+    block: BlockWriter, call: Call, options: PackOptions, operators: OperatorTable
+) -> Expr | None:
+    panels = options.panels("" if call.place is None else call.place.device)
+    if panels is None:
+        return None
+    assert isinstance(call.type, TensorType), "contractions have one result"
+    rows = _rows(call.type.shape[:-1])
+    made = packed_blocks(call, lambda columns, terms: panels.width(columns, terms, rows, 1))
+    if made is None:
+        return None
+    operands, attrs = made
+    return block.make(operators.definition("matmul_blocks_packed").op, (call.args[0], *operands), attrs)
 
 
 def _product(value: Expr) -> _Product | None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from inlay.importers.onnx import (
     contrib_attention,
+    contrib_blocks,
     contrib_fused,
     ops_quantized,
     ops_recurrent,
@@ -95,6 +96,7 @@ def _q_linear_unary(name: str, **defaults: float) -> Rule:
 RULES: Mapping[tuple[str, str], Rule] = {
     **{(MICROSOFT, name): rule for name, rule in contrib_fused.RULES.items()},
     **{(MICROSOFT, name): rule for name, rule in contrib_attention.RULES.items()},
+    **{(MICROSOFT, name): rule for name, rule in contrib_blocks.RULES.items()},
     **{(MICROSOFT, name): rule for name, rule in ops_recurrent.QUANTIZED.items()},
     (LEARNING, "LabelEncoder"): ops_text.label_encoder,
     (MICROSOFT, "Gelu"): _gelu(GeluForm.ERF),

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-import numpy as np
-
 from inlay.arith import dtype as dt
 from inlay.importers.onnx import ops_math, ops_nn, ops_pool
 from inlay.importers.onnx.node import Node, Rule
@@ -246,37 +244,6 @@ def _scaled_product(
     return (y + term(node, bias)).value if node.has(bias) else y.value
 
 
-def _matmul_n_bits(node: Node) -> OnnxValue:
-    """Multiply with weights in blocks of few bits, which are unpacked here."""
-    what = "weights, scales or zero points"
-    if node.has(4):
-        raise node.unsupported("orders the rows of its weights")
-    bits, block = node.int("bits", 4), node.int("block_size", 32)
-    k, n = node.int("K", 0), node.int("N", 0)
-    packed, scales = node.constant(1, what), node.constant(2, what)
-    blocks = -(-k // block)
-    if bits not in (2, 4, 8) or k < 1 or n < 1 or packed.size != n * blocks * block * bits // 8:
-        raise node.invalid(f"has {packed.size} bytes of weights for {n} columns of {k}")
-    whole = _unpacked(packed.reshape(n, -1), bits).reshape(n, blocks, block).astype(np.float64)
-    zero = np.full((n, blocks, 1), float(1 << (bits - 1)))
-    if node.has(3):
-        given = node.constant(3, what)
-        if given.dtype == np.uint8:
-            given = _unpacked(given.reshape(n, -1), bits)[:, :blocks]
-        zero = given.reshape(n, blocks, 1).astype(np.float64)
-    real = (whole - zero) * scales.reshape(n, blocks, 1).astype(np.float64)
-    weights = real.reshape(n, -1)[:, :k].T
-    a = term(node, 0)
-    y = a.op("matmul", constant(node, np.ascontiguousarray(weights), a.dtype))
-    return (y + term(node, 5)).value if node.has(5) else y.value
-
-
-def _unpacked(rows: np.ndarray, bits: int) -> np.ndarray:
-    """Return the numbers in rows of bytes, the lowest bits first."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    return ((rows[..., None] >> shifts) & ((1 << bits) - 1)).reshape(len(rows), -1)
-
-
 RULES: Mapping[str, Rule] = {
     "FusedConv": _fused_conv,
     "NhwcMaxPool": _channels_last(ops_pool.RULES["MaxPool"], always=True),
@@ -295,5 +262,4 @@ RULES: Mapping[str, Rule] = {
     "QGemm": _q_gemm,
     "MatMulIntegerToFloat": _matmul_integer_to_float,
     "DynamicQuantizeMatMul": _dynamic_quantize_matmul,
-    "MatMulNBits": _matmul_n_bits,
 }

@@ -1,8 +1,8 @@
 """Quantization: conversions to and from integers, and integer products.
 
-Scales and zero points come as one number, as a vector along an axis, or in blocks along an axis;
-blocks are spread out to one number per element, since no operator of ours knows them. A product of
-quantized operands is the exact integer product, rescaled once.
+Scales and zero points come as one number, as a vector along an axis, or in blocks along an axis; where
+they are of a quantize, blocks are spread out to one number per element. A product of quantized operands is
+the exact integer product, rescaled once.
 """
 
 from __future__ import annotations
@@ -96,11 +96,10 @@ def _dequantize(node: Node) -> OnnxValue:
     if not block and scale.rank <= 1:
         more = () if zero is None else (zero,)
         return q.op("dequantize", scale, *more, axis=axis).cast(to).value
-    whole = q.cast(dt.I32)
-    if zero is not None:
-        whole = whole - _spread(zero, q, axis, block).cast(dt.I32)
-    wide = dt.F32 if scale.dtype in (dt.F16, dt.BF16) else scale.dtype
-    return (whole.cast(wide) * _spread(scale, q, axis, block).cast(wide)).cast(to).value
+    if not block:
+        raise node.invalid(f"has parameters of rank {scale.rank} without blocks")
+    more = () if zero is None else (zero,)
+    return q.op("dequantize_blocks", scale, *more, block=block, axis=axis).cast(to).value
 
 
 def _zeros(node: Node, *inputs: int) -> tuple[Expr, ...]:

@@ -1,0 +1,86 @@
+"""Products with weights in few bits, as onnxruntime writes decoders: MatMulNBits.
+
+The weights are constants, and are read here: rows of the right side of a product become columns, fields of
+bytes become numbers. What they stand for is `dequantize_blocks`; whether they are ever brought to floats as a
+whole, the compiler decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from inlay.arith.dtype import from_numpy
+from inlay.importers.onnx.node import Node, Rule
+from inlay.importers.onnx.term import Term, constant, term
+from inlay.importers.onnx.values import OnnxValue
+from inlay.ops._build import Array
+
+_KNOWN = frozenset({"K", "N", "bits", "block_size", "accuracy_level"})
+"""Attributes; the level says how much less accurate than floats a result may be, and here it is as floats."""
+
+
+def _matmul_n_bits(node: Node) -> OnnxValue:
+    """Inputs: a, weights `[n, blocks, bytes]`, scales, zero points, g_idx, a bias."""
+    bits, block = node.int("bits", 4), node.int("block_size", 32)
+    terms, columns = node.int("K", 0), node.int("N", 0)
+    if unknown := sorted(set(node.attribute_names()) - _KNOWN):
+        raise node.unsupported(f"has the attribute '{unknown[0]}'")
+    if bits not in (2, 4, 8):
+        raise node.unsupported(f"has weights of {bits} bits, needed 2, 4 or 8")
+    if block < 16 or block & (block - 1) or terms < 1 or columns < 1:
+        raise node.invalid(f"has K={terms}, N={columns} and blocks of {block}")
+    blocks = -(-terms // block)
+    if node.has(4):
+        given = node.constant(4, "g_idx").reshape(-1)
+        if not np.array_equal(given, np.arange(len(given)) // block):
+            raise node.unsupported(
+                "has rows of its weights in an order of their own (g_idx)",
+                hint="export the model without reordering by activations (`desc_act=False`)",
+            )
+    q = _unpacked(node, node.constant(1, "weights"), columns, blocks * block, bits, "weights")
+    scales = _sized(node, node.constant(2, "scales"), columns * blocks, "scales").reshape(columns, blocks)
+    weights = (
+        _turned(node, q[:, :terms]),
+        _turned(node, scales),
+        _turned(node, _zeros(node, columns, blocks)),
+    )
+    w = weights[0].op("dequantize_blocks", *weights[1:], block=block, axis=0)
+    x = term(node, 0)
+    y = x.op("matmul", w.cast(x.dtype))
+    return (y + term(node, 5) if node.has(5) else y).value
+
+
+def _zeros(node: Node, columns: int, blocks: int) -> Array:
+    """Return a zero point for each column and block: floats, or fields of bytes as the weights are."""
+    bits = node.int("bits", 4)
+    if not node.has(3):
+        return np.full((columns, blocks), 1 << (bits - 1), np.uint8)
+    given = node.constant(3, "zero points")
+    if given.dtype != np.uint8:
+        return _sized(node, given, columns * blocks, "zero points").reshape(columns, blocks)
+    in_byte = 8 // bits
+    return _unpacked(node, given, columns, -(-blocks // in_byte) * in_byte, bits, "zero points")[:, :blocks]
+
+
+def _unpacked(node: Node, packed: Array, rows: int, count: int, bits: int, what: str) -> Array:
+    """Return the numbers of each row; the first one of a byte is in its lowest bits."""
+    if packed.dtype != np.uint8:
+        raise node.unsupported(f"has {what} of {from_numpy(packed.dtype)}, needed bytes")
+    flat = _sized(node, packed, rows * count * bits // 8, what).reshape(rows, -1)
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return ((flat[..., None] >> shifts) & ((1 << bits) - 1)).reshape(rows, -1)
+
+
+def _sized(node: Node, array: Array, size: int, what: str) -> Array:
+    if array.size != size:
+        raise node.invalid(f"has {array.size} {what}, needed {size}")
+    return array
+
+
+def _turned(node: Node, x: Array) -> Term:
+    return constant(node, np.ascontiguousarray(x.T), from_numpy(x.dtype))
+
+
+RULES: Mapping[str, Rule] = {"MatMulNBits": _matmul_n_bits}
