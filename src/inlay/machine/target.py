@@ -153,8 +153,12 @@ class Target:
 
     def dot_product(self, a: DType, b: DType) -> DotProduct | None:
         """Return the kind of instruction that adds up products of two formats; None for plain sums."""
-        found = kinds(self.arch, self.features, self.dot)
-        return next((kind for kind in found if kind.takes(a, b)), None)
+        return next((kind for kind in self.dot_kinds if kind.takes(a, b)), None)
+
+    @property
+    def dot_kinds(self) -> tuple[DotProduct, ...]:
+        """The kinds of dot-product instructions, by `features` and `dot`."""
+        return kinds(self.arch, self.features, self.dot)
 
     def tile_registers(self, kind: DotProduct | None) -> int:
         """Return how many vector registers a tile of integer sums has for sums and factors.

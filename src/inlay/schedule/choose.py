@@ -61,8 +61,15 @@ def decide(f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES) -> De
         return Decision(f)
     asked = _AskedTarget(target)
     s = schedule(f, asked, rules)
-    facts = {n: target.has_fma if n == "fma" else getattr(target, n) for n in sorted(asked.asked)}
+    facts = {n: _fact(target, n) for n in sorted(asked.asked)}
     return Decision(s.function, s.rule, tuple(s.refusals), tuple(s.declined), tuple(s.trace), facts)
+
+
+def _fact(target: Target, name: str) -> int | bool | tuple[str, ...]:
+    """Return a fact with what follows from the features."""
+    if name == "fma":
+        return target.has_fma
+    return tuple(kind.name for kind in target.dot_kinds) if name == "dot" else getattr(target, name)
 
 
 def schedule(f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES) -> Schedule:

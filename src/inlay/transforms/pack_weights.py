@@ -242,12 +242,12 @@ def _packing(product: _Product, target: Target) -> _Packing | None:
         return _Packing(PackAttrs(panel), attrs, _FORMS[product.name])
     own, weights = product.x.type.dtype, from_numpy(product.less_zero().dtype)
     dot = target.dot_product(own, weights)
-    group, operand, dtype = (1, own, weights) if dot is None else (dot.width, dot.first, dot.second)
+    group, operand = (1, own) if dot is None else (dot.width, dot.first)
     winograd = _winograd(product, target, dot)
     if winograd is not None:
         return winograd
     groups = 1 if product.conv is None else product.conv.groups
-    panel = panel_width(target, columns // groups, terms, rows, dtype.itemsize, target.tile_registers(dot))
+    panel = panel_width(target, columns // groups, terms, rows, weights.itemsize, target.tile_registers(dot))
     if groups > 1:  # a panel is of one group of channels
         panel = next((p for p in range(panel, 0, -target.lanes(4)) if columns // groups % p == 0), 0)
     if panel == 0:
@@ -256,7 +256,7 @@ def _packing(product: _Product, target: Target) -> _Packing | None:
     attrs = (
         whole if product.conv is None else PackedIntegerConvAttrs(panel, columns, group, operand, **window)
     )
-    return _Packing(PackIntegerAttrs(panel, group, dtype), attrs, _FORMS[product.name])
+    return _Packing(PackIntegerAttrs(panel, group, weights), attrs, _FORMS[product.name])
 
 
 def _winograd(product: _Product, target: Target, dot: DotProduct | None) -> _Packing | None:

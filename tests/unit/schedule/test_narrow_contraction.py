@@ -11,8 +11,10 @@ from inlay.loop.from_te import from_te
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
 from inlay.loop.scalar import UnaryOp
+from inlay.machine.dot_products import KINDS
 from inlay.machine.target import Target, baseline
-from inlay.schedule.rules.contraction import contraction
+from inlay.schedule.choose import decide
+from inlay.schedule.rules.contraction import contraction, row_tiles
 from inlay.schedule.state import Schedule
 from tests.unit.schedule.programs import dim, hold_law
 
@@ -110,3 +112,23 @@ def test_what_is_widened_is_stored_once() -> None:
     contraction(s, SMALL)
     assert print_function(s.function).count("i16(") == 1
     assert s.buffer("widened").shape[-1] == ceildiv(to_int(8), 2) * 2
+
+
+def test_lines_that_share_nothing_are_widened_one_at_a_time() -> None:
+    f = packed_conv((16, 8), (6, 40))
+    s = Schedule(f)
+    contraction(s, SMALL)
+    text = print_function(s.function)
+    assert text.index("parallel") < text.index("i16(") < text.index("dot(")
+    assert text.count("parallel") == 1
+    hold_law(f, s)
+
+
+def test_a_tile_leaves_a_register_for_products_that_are_added_later() -> None:
+    wide = baseline("x86_64", "v3")
+    assert row_tiles(wide, I32, 24, to_int(64)) == (4,)
+    assert row_tiles(wide, I32, 24, to_int(64), wide.tile_registers(KINDS["i16"])) == (3, 1)
+
+
+def test_what_was_asked_of_a_processor_is_what_its_features_give() -> None:
+    assert decide(packed_conv((1, 5), (6, 8)), SMALL).facts["dot"] == ("i16",)

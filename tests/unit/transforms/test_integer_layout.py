@@ -84,8 +84,8 @@ def packed(module: Module) -> Call:
     ("x", "kinds", "form"),
     [
         (U8, (QUADS, PAIRS), (4, U8, np.int8)),
-        (I8, (QUADS, PAIRS), (2, I16, np.int16)),
-        (U8, (PAIRS,), (2, I16, np.int16)),
+        (I8, (QUADS, PAIRS), (2, I16, np.int8)),
+        (U8, (PAIRS,), (2, I16, np.int8)),
         (I8, (), (1, I8, np.int8)),
     ],
 )

@@ -25,7 +25,8 @@ broadcast of a group for each row.
 **Order of the outer loops.** Axes that both operands depend on (batches, heads) come first.
 Otherwise panels come first, so that each is read from memory once and stays in L2 while all rows
 pass; with few panels, and where channels do not mix (depthwise), lines come first, so that threads
-have enough to share and an image is read in order.
+have enough to share and an image is read in order. Lines come first too where each is widened for
+itself, in the first cache, as long as all panels stay in L2.
 
 **Groups** of channels are like depthwise: the input is read along the columns as well, at the same
 place by all columns of a group, which is a contiguous load and a shuffle.
@@ -44,12 +45,11 @@ from typing import TypeGuard
 from inlay.analysis.register_tiles import heights, most_rows, panel_vectors
 from inlay.arith.dtype import DType
 from inlay.arith.expr import FloorDiv, Int, Mod, Sym, coefficient, from_atom, symbols, to_int
-from inlay.loop.buffer import Buffer, Scope
+from inlay.loop.buffer import Scope
 from inlay.loop.inits import conjuncts
-from inlay.loop.scalar import Binary, BinaryOp, Lit, Load, Scalar, Select
-from inlay.loop.stmt import Block, BlockIter, IterKind, LoopKind
+from inlay.loop.scalar import Binary, BinaryOp, Lit, Scalar, Select
+from inlay.loop.stmt import Block, IterKind, LoopKind
 from inlay.loop.walk import loads_of, stores_of
-from inlay.machine.dot_products import DotProduct
 from inlay.machine.target import Target
 from inlay.schedule.primitives.cache_write import cache_write
 from inlay.schedule.primitives.clip import as_integer, clip
@@ -64,11 +64,21 @@ from inlay.schedule.primitives.set_scope import set_scope
 from inlay.schedule.primitives.skip_zero_terms import skip_zero_terms
 from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.split_cascade import Copy, split_cascade
-from inlay.schedule.primitives.tensorize import tensorize
 from inlay.schedule.primitives.unroll import unroll
 from inlay.schedule.primitives.use_fma import use_fma
 from inlay.schedule.primitives.vectorize import vectorize
 from inlay.schedule.rules.choices import write_out_choices
+from inlay.schedule.rules.groups import (
+    columns_of,
+    dot_kind,
+    group_of,
+    packed_panel,
+    symbols_in,
+    use_dots,
+    widen_inside,
+    widens_by_line,
+    written,
+)
 from inlay.schedule.rules.nests import parallelize, vectorize_nest
 from inlay.schedule.state import Illegal, Schedule, illegal
 
@@ -138,18 +148,19 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
         The blocks this took care of, by the names they had.
     """
     epilogue = _epilogue(s, block)
-    taken = (block,) if epilogue is None else (block, epilogue)
+    taken: tuple[str, ...] = (block,) if epilogue is None else (block, epilogue)
     if epilogue is None:
         epilogue = cache_write(s, block, Scope.REGISTER)
     _attempt(skip_zero_terms, s, block)
     if target.has_fma:
         _attempt(use_fma, s, block)
-    temporary = _written(s.block(block))
+    temporary = written(s.block(block))
     plan = _plan(s, block, target)
     outer = _merge_nests(s, (block, epilogue), plan)
+    taken += widen_inside(s, block, outer, target)
     guarded = s.block(block).predicate is not None
     decompose_reduction(s, block, _reduce_loops(s, block)[0])
-    _use_dots(s, block, target)
+    use_dots(s, block, target)
     if plan.row is not None:
         row = _row_loop(s, block)
         edges = _clip(s, block, row) if guarded else (False, False)
@@ -158,7 +169,7 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
     else:
         innermost = _spatial_loops(s, block)[-2]
         _finish(s, innermost, temporary.name, block)
-    parallelize(s, outer)
+    parallelize(s, s.loops_of(block)[0])
     return taken
 
 
@@ -167,14 +178,14 @@ def _inline_padding(s: Schedule, block: str) -> list[str]:
 
     Not what groups of terms are read from: what widens them writes the padding on the way.
     """
-    if _group(s.block(block)) is not None:
+    if group_of(s.block(block)) is not None:
         return []
     read = {x.buffer for x in loads_of(s.block(block).body)}
     gone: list[str] = []
     for name in s.block_names():
         b = s.block(name)
         value = _value(b)
-        if b.init is None and _written(b) in read and _is_padding(value):
+        if b.init is None and written(b) in read and _is_padding(value):
             # Only tests of known sizes are settled by bounds and edge tiles.
             tested = {y for d in _distances(value.condition) for y in symbols(d)}
             if any(i.extent.value is None for i in b.iters if i.sym in tested):
@@ -227,16 +238,16 @@ class _Plan:
 
 def _plan(s: Schedule, block: str, target: Target) -> _Plan:
     b = s.block(block)
-    dtype = _written(b).dtype
+    dtype = written(b).dtype
     spatial = [i for i in b.iters if i.kind is IterKind.SPATIAL]
     column = spatial[-1]
     columns = column.extent.value
-    second = [x for x in loads_of(b.body) if x.buffer is not _written(b)]
-    mixes = any(column.sym not in _symbols(x.indices) for x in second)
-    panel = _packed_panel(b) or _own_panel(target, dtype, columns, mixes=mixes)
+    second = [x for x in loads_of(b.body) if x.buffer is not written(b)]
+    mixes = any(column.sym not in symbols_in(x.indices) for x in second)
+    panel = packed_panel(b) or _own_panel(target, dtype, columns, mixes=mixes)
     panel = _narrowed(panel, columns, target.lanes(dtype.itemsize))
-    by_column = [x for x in second if column.sym in _symbols(x.indices)]
-    batch = {y for x in by_column for y in _symbols(x.indices)} if mixes else set[Sym]()
+    by_column = [x for x in second if column.sym in symbols_in(x.indices)]
+    batch = {y for x in by_column for y in symbols_in(x.indices)} if mixes else set[Sym]()
     others = range(len(spatial) - 1)
     before = [i for i in others if spatial[i].sym in batch]
     free = [i for i in others if i not in before]
@@ -245,12 +256,12 @@ def _plan(s: Schedule, block: str, target: Target) -> _Plan:
     free = [i for i in free if i != row]
     few = columns is not None and columns < MIN_PARALLEL_PANELS * panel
     has_lines = any(spatial[i].extent != 1 for i in free)
-    if not before and has_lines and (few or not mixes):
+    if not before and has_lines and (few or not mixes or widens_by_line(b, free, target)):
         # Lines, from the inside out, so that neighbors are computed one after the other.
         before, free = free[::-1], []
     # The outermost loop is shared by threads: not one that is known to run once.
     before.sort(key=lambda i: spatial[i].extent == 1)
-    registers = target.vector_registers if dtype.is_float else target.tile_registers(_dot_kind(b, target))
+    registers = target.vector_registers if dtype.is_float else target.tile_registers(dot_kind(b, target))
     tiles = row_tiles(target, dtype, panel, spatial[row].extent, registers) if row is not None else ()
     return _Plan(tuple(before), tuple(free), row, panel, tiles)
 
@@ -288,35 +299,6 @@ def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: _Plan) -> str:
     for x, y in zip(first, second[:-1], strict=False):
         merge(s, x, y)
     return first[0]
-
-
-def _use_dots(s: Schedule, block: str, target: Target) -> None:
-    """Let a dot-product instruction sum the terms of a group, if the target has the one for it."""
-    b = s.block(block)
-    group = _group(b)
-    if group is None or _dot_kind(b, target) is None:
-        return
-    loop = next(x for x in s.loops_of(block) if s.loop(x).var in symbols(_binding(b, group.sym)))
-    reorder(s, [s.loops_of(block)[-1], loop])
-    try:
-        tensorize(s, loop)
-    except Illegal:
-        reorder(s, [loop, s.loops_of(block)[-2]])
-
-
-def _dot_kind(b: Block, target: Target) -> DotProduct | None:
-    """Return the kind of dot product that sums the terms of a group, if there is one."""
-    group = _group(b)
-    factors = [x.buffer.dtype for x in loads_of(b.body) if x.buffer is not _written(b)]
-    if group is None or len(factors) != 2:
-        return None
-    first, second = factors
-    kind = target.dot_product(first, second) or target.dot_product(second, first)
-    return kind if kind is not None and group.extent == kind.width else None
-
-
-def _binding(b: Block, sym: Sym) -> Int:
-    return next(e for i, e in zip(b.iters, b.bindings, strict=True) if i.sym == sym)
 
 
 def _row_loop(s: Schedule, block: str) -> str:
@@ -417,7 +399,7 @@ def _epilogue(s: Schedule, block: str) -> str | None:
     """Return the block that reads each result of a contraction once, at its own place."""
     names = s.block_names()
     at = names.index(block)
-    result = _written(s.block(block))
+    result = written(s.block(block))
     if at + 1 >= len(names) or result.scope == Scope.PARAM:
         return None
     index_unit_axes(s, names[at + 1])
@@ -435,43 +417,8 @@ def _epilogue(s: Schedule, block: str) -> str | None:
     return names[at + 1] if readers in ([block, names[at + 1]], [names[at + 1]]) else None
 
 
-def _written(b: Block) -> Buffer:
-    return next(stores_of(b.body)).buffer
-
-
 def _write_indices(b: Block) -> tuple[Int, ...]:
     return next(stores_of(b.body)).indices
-
-
-def _group(b: Block) -> BlockIter | None:
-    """Return the part of the sum whose terms panels of packed weights have behind their columns."""
-    last = next((i for i in reversed(b.iters) if i.kind is IterKind.REDUCE), None)
-    if last is None or last.extent.value is None:
-        return None
-    found = [x.indices for x in loads_of(b.body) if last.sym in _symbols(x.indices)]
-    if any(last.sym in _symbols(e[:-1]) or coefficient(e[-1], last.sym) != 1 for e in found):
-        return None
-    packed = [e for e in found if e[-1] == to_int(last.sym) and _panel_of(e[:-1])]
-    return last if packed else None
-
-
-def _columns_of(load: Load, group: BlockIter | None) -> tuple[Int, ...]:
-    """Return the indices of a load, without that of a group of terms behind the columns."""
-    inside = group is not None and load.indices and load.indices[-1] == to_int(group.sym)
-    return load.indices[:-1] if inside else load.indices
-
-
-def _packed_panel(b: Block) -> int | None:
-    """Return the panel of packed weights."""
-    group = _group(b)
-    found = (_panel_of(_columns_of(load, group)) for load in loads_of(b.body))
-    return next((panel for panel in found if panel), None)
-
-
-def _panel_of(indices: tuple[Int, ...]) -> int | None:
-    """Return the divisor in the last index."""
-    atom = indices[-1].atom if indices else None
-    return atom.denominator.value if isinstance(atom, Mod) else None
 
 
 def _no_contraction(s: Schedule, block: str) -> str:
@@ -492,10 +439,10 @@ def _no_contraction(s: Schedule, block: str) -> str:
     if not products:
         return "which sums no products"
     column = spatial[-1].sym
-    found = [x for x in loads_of(b.body) if column in _symbols(x.indices)]
-    group = _group(b)
+    found = [x for x in loads_of(b.body) if column in symbols_in(x.indices)]
+    group = group_of(b)
     for load in found:
-        indices = _columns_of(load, group)
+        indices = columns_of(load, group)
         if not (_is_contiguous(indices, column) or _by_groups(indices, column)):
             return f"which reads '{load.buffer.name}' across the last axis of the result"
     return "" if found else "no operand of which has the last axis of the result"
@@ -503,7 +450,7 @@ def _no_contraction(s: Schedule, block: str) -> str:
 
 def _by_groups(indices: Sequence[Int], column: Sym) -> bool:
     """Whether an axis only says which group of the last index is meant, as in grouped convolutions."""
-    if column in _symbols(indices[:-1]):
+    if column in symbols_in(indices[:-1]):
         return False
     atoms = {a for monomial, _ in indices[-1].terms for a in monomial}
     return all(
@@ -519,12 +466,8 @@ def _is_contiguous(indices: Sequence[Int], column: Sym) -> bool:
     atom = last.atom
     if isinstance(atom, Mod) and atom.numerator == to_int(column):
         return True
-    outside = column in _symbols(indices[:-1])
+    outside = column in symbols_in(indices[:-1])
     return not outside and coefficient(last, column) == 1
-
-
-def _symbols(indices: Sequence[Int]) -> set[Sym]:
-    return {x for e in indices for x in symbols(e)}
 
 
 def _spatial_loops(s: Schedule, block: str) -> list[str]:

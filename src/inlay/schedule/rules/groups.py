@@ -1,0 +1,146 @@
+"""Contractions of narrow integers: groups of terms, dot products, and what widens the other factor.
+
+Packed weights have a few terms of the sum next to each other behind the columns of a panel, a *group*,
+`w[o // panel, *k, c, o % panel, j]` with `j < g`. An instruction adds up a group. The other factor is
+brought to what the instruction reads by a nest in front, `x[.., c * g + j]`, contiguous in `j`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from inlay.arith.expr import Int, Mod, Sym, coefficient, symbols, to_int
+from inlay.loop.buffer import Buffer, Scope
+from inlay.loop.scalar import Load
+from inlay.loop.stmt import Block, BlockIter, IterKind
+from inlay.loop.walk import loads_of, stores_of
+from inlay.machine.dot_products import DotProduct
+from inlay.machine.target import Target
+from inlay.schedule.primitives.merge import merge
+from inlay.schedule.primitives.reorder import reorder
+from inlay.schedule.primitives.set_scope import set_scope
+from inlay.schedule.primitives.tensorize import tensorize
+from inlay.schedule.rules.nests import vectorize_nest
+from inlay.schedule.state import Illegal, Schedule
+
+
+def group_of(b: Block) -> BlockIter | None:
+    """Return the part of the sum whose terms panels of packed weights have behind their columns."""
+    last = next((i for i in reversed(b.iters) if i.kind is IterKind.REDUCE), None)
+    if last is None or last.extent.value is None:
+        return None
+    found = [x.indices for x in loads_of(b.body) if last.sym in symbols_in(x.indices)]
+    if any(last.sym in symbols_in(e[:-1]) or coefficient(e[-1], last.sym) != 1 for e in found):
+        return None
+    packed = [e for e in found if e[-1] == to_int(last.sym) and _panel_of(e[:-1])]
+    return last if packed else None
+
+
+def columns_of(load: Load, group: BlockIter | None) -> tuple[Int, ...]:
+    """Return the indices of a load, without that of a group of terms behind the columns."""
+    inside = group is not None and load.indices and load.indices[-1] == to_int(group.sym)
+    return load.indices[:-1] if inside else load.indices
+
+
+def packed_panel(b: Block) -> int | None:
+    """Return the panel of packed weights."""
+    group = group_of(b)
+    found = (_panel_of(columns_of(load, group)) for load in loads_of(b.body))
+    return next((panel for panel in found if panel), None)
+
+
+def _panel_of(indices: tuple[Int, ...]) -> int | None:
+    """Return the divisor in the last index."""
+    atom = indices[-1].atom if indices else None
+    return atom.denominator.value if isinstance(atom, Mod) else None
+
+
+def dot_kind(b: Block, target: Target) -> DotProduct | None:
+    """Return the kind of dot product that sums the terms of a group, if there is one."""
+    group = group_of(b)
+    factors = [x.buffer.dtype for x in loads_of(b.body) if x.buffer is not written(b)]
+    if group is None or len(factors) != 2:
+        return None
+    first, second = factors
+    kind = target.dot_product(first, second) or target.dot_product(second, first)
+    return kind if kind is not None and group.extent == kind.width else None
+
+
+def use_dots(s: Schedule, block: str, target: Target) -> None:
+    """Let a dot-product instruction sum the terms of a group, if the target has the one for it."""
+    b = s.block(block)
+    group = group_of(b)
+    if group is None or dot_kind(b, target) is None:
+        return
+    loop = next(x for x in s.loops_of(block) if s.loop(x).var in symbols(_binding(b, group.sym)))
+    reorder(s, [s.loops_of(block)[-1], loop])
+    try:
+        tensorize(s, loop)
+    except Illegal:
+        reorder(s, [loop, s.loops_of(block)[-2]])
+
+
+def _binding(b: Block, sym: Sym) -> Int:
+    return next(e for i, e in zip(b.iters, b.bindings, strict=True) if i.sym == sym)
+
+
+def widens_by_line(b: Block, free: Sequence[int], target: Target) -> bool:
+    """Whether lines read nothing in common that is widened, and all weights stay in the second cache.
+
+    Then it costs least to widen a line at a time.
+    """
+    if group_of(b) is None:
+        return False
+    spatial = [i for i in b.iters if i.kind is IterKind.SPATIAL]
+    wide = [i for i in free if spatial[i].extent != 1]
+    line = spatial[wide[-1]].sym if wide else None
+    units = {i.sym for i in b.iters if i.extent == 1}
+    for load in loads_of(b.body):
+        if load.buffer is written(b):
+            continue
+        if spatial[-1].sym in symbols_in(load.indices):
+            extents = [e.value for e in load.buffer.shape]
+            size = prod(e for e in extents if e is not None) * load.buffer.dtype.itemsize
+            if None in extents or 4 * size > 3 * target.l2_bytes:
+                return False
+        elif not any({line} <= set(symbols(e)) <= {line, *units} for e in load.indices):
+            return False
+    return True
+
+
+def widen_inside(s: Schedule, block: str, outer: str, target: Target) -> tuple[str, ...]:
+    """Widen only what an iteration of the outermost loop reads, in it, where no other one reads that.
+
+    So what is widened stays in the first caches. Returns the blocks that do it.
+    """
+    if group_of(s.block(block)) is None:
+        return ()
+    read = {x.buffer for x in loads_of(s.block(block).body)}
+    extent = s.loop(outer).extent
+    for name in s.block_names():
+        if name == block or s.block(name).init is not None or written(s.block(name)) not in read:
+            continue
+        loops = s.loops_of(name)
+        line = next((x for x in loops if s.loop(x).extent == extent), None)
+        if line is None or loops[0] == outer:
+            continue
+        reorder(s, [line, *(x for x in loops if x != line)])
+        try:
+            merge(s, line, outer)
+        except Illegal:
+            continue
+        set_scope(s, written(s.block(name)).name, Scope.WORKSPACE, at=line)
+        vectorize_nest(s, s.loops_of(name)[-1], target)
+        return (name,)
+    return ()
+
+
+def written(b: Block) -> Buffer:
+    """Return the buffer that a block stores to."""
+    return next(stores_of(b.body)).buffer
+
+
+def symbols_in(indices: Sequence[Int]) -> set[Sym]:
+    """Return the symbols in some integers."""
+    return {x for e in indices for x in symbols(e)}
