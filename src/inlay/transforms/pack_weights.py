@@ -187,12 +187,12 @@ def _is_in_blocks(value: Expr) -> TypeGuard[Call]:
 def _packed_blocks(
     block: BlockWriter, call: Call, options: PackOptions, operators: OperatorTable
 ) -> Expr | None:
-    panels = options.panels("" if call.place is None else call.place.device)
-    if panels is None:
+    target = options.targets("" if call.place is None else call.place.device)
+    if target is None:
         return None
     assert isinstance(call.type, TensorType), "contractions have one result"
     rows = _rows(call.type.shape[:-1])
-    made = packed_blocks(call, lambda columns, terms: panels.width(columns, terms, rows, 1))
+    made = packed_blocks(call, lambda columns, terms: panel_width(target, columns, terms, rows, 1))
     if made is None:
         return None
     operands, attrs = made
