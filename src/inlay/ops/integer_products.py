@@ -18,7 +18,8 @@ over the edges, and behind them where the group does not divide their number. So
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -38,6 +39,20 @@ from inlay.ops.convolution import ConvAttrs, DepthwiseAttrs, first_channel, sums
 from inlay.ops.quantized import integer_zero_point, less_zero, less_zero_array
 
 OPERANDS: tuple[DType, ...] = (I8, U8, I16)
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerConvAttrs(ConvAttrs):
+    """As for `conv`, and `outside`: what padding is made of, in the format of the input."""
+
+    outside: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerDepthwiseAttrs(DepthwiseAttrs):
+    """As for `depthwise_conv_nhwc`, and `outside`: what padding is made of."""
+
+    outside: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +82,7 @@ class PackedIntegerAttrs:
 
 @dataclass(frozen=True, slots=True)
 class PackedIntegerConvAttrs:
-    """As for `conv`, and `channels` of the result, in panels of `panel`; `group` and `operand` as above."""
+    """As for `conv`, `channels` of the result, in panels of `panel`; the others as above."""
 
     panel: int
     channels: int
@@ -77,6 +92,7 @@ class PackedIntegerConvAttrs:
     pads: tuple[int, ...] = ()
     dilations: tuple[int, ...] = ()
     groups: int = 1
+    outside: int = 0
 
 
 def _operands(ctx: TypeContext, args: Types) -> tuple[TensorType, TensorType]:
@@ -91,8 +107,18 @@ def _as_sums(x: TensorType, w: TensorType) -> tuple[TensorType, TensorType]:
 # --------------------------------------------------------------------------- channels last
 
 
-def _last_rule(ctx: TypeContext, a: ConvAttrs, args: Types) -> TensorType:
+def check_padding(ctx: TypeContext, outside: int, x: TensorType) -> None:
+    """Require that what padding is made of is in the format of the input."""
+    info = np.iinfo(x.dtype.numpy)
+    if not info.min <= outside <= info.max:
+        raise ctx.fail(f"found padding with {outside}, needed a number that {x.dtype} holds")
+
+
+def _last_rule(ctx: TypeContext, a: IntegerConvAttrs, args: Types) -> TensorType:
     x, w = _operands(ctx, args)
+    check_padding(ctx, a.outside, x)
+    if len(args) > 2 and a.outside:
+        raise ctx.fail("found padding with a number beside a zero point, needed one of them")
     if len(args) > 2:
         integer_zero_point(ctx, rules.tensor(ctx, args, 2), x, ())
     if len(args) > 3:
@@ -100,25 +126,48 @@ def _last_rule(ctx: TypeContext, a: ConvAttrs, args: Types) -> TensorType:
     return floats.last_rule(ctx, a, _as_sums(x, w))
 
 
-def _last_reference(a: ConvAttrs, x: Array, w: Array, *zeros: Array) -> Array:
+def last_reference(a: IntegerConvAttrs, x: Array, w: Array, *zeros: Array) -> Array:
+    """Convolve arrays `[n, *s, c]` with `[*k, c/groups, oc]`."""
+    if a.outside:
+        x, a = _padded_array(x, a.pads, a.outside), replace(a, pads=())
     return floats.last_reference(a, *less_zero_array((x, w), zeros, (0, -1)))
 
 
-def _last_compute(a: ConvAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
+def _padded_array(x: Array, pads: tuple[int, ...], outside: int) -> Array:
+    """Return an array `[n, *s, c]` with numbers around it."""
+    count = len(pads) // 2
+    around = [(0, 0), *zip(pads[:count], pads[count:], strict=True), (0, 0)]
+    return np.pad(x, around, constant_values=outside) if pads else x
+
+
+def _last_compute(a: IntegerConvAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     x, w, *zeros = operands
+    if a.outside:
+        windows = accepted(w.shape[:-2], a.strides, a.dilations, a.pads)
+        x, a = padded(x, 1, windows, result.shape[1:-1], a.outside), replace(a, pads=())
     return floats.last_compute(a, less_zero((x, w), zeros, (0, -1)), result)
 
 
-def _depthwise_rule(ctx: TypeContext, a: DepthwiseAttrs, args: Types) -> TensorType:
-    return floats.depthwise_rule(ctx, a, _as_sums(*_operands(ctx, args)))
+def _depthwise_rule(ctx: TypeContext, a: IntegerDepthwiseAttrs, args: Types) -> TensorType:
+    x, w = _operands(ctx, args)
+    check_padding(ctx, a.outside, x)
+    return floats.depthwise_rule(ctx, a, _as_sums(x, w))
 
 
-def _depthwise_reference(a: DepthwiseAttrs, x: Array, w: Array) -> Array:
+def _depthwise_reference(a: IntegerDepthwiseAttrs, x: Array, w: Array) -> Array:
+    if a.outside:
+        x, a = _padded_array(x, a.pads, a.outside), replace(a, pads=())
     return floats.depthwise_reference(a, x.astype(np.int32), w.astype(np.int32))
 
 
-def _depthwise_compute(a: DepthwiseAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
-    return floats.depthwise_compute(a, less_zero(operands, (), (0, 0)), result)
+def _depthwise_compute(
+    a: IntegerDepthwiseAttrs, operands: Sequence[te.Tensor], result: TensorType
+) -> te.Tensor:
+    x, w = operands
+    if a.outside:
+        windows = accepted(w.shape[:-1], a.strides, a.dilations, a.pads)
+        x, a = padded(x, 1, windows, result.shape[1:-1], a.outside), replace(a, pads=())
+    return floats.depthwise_compute(a, less_zero((x, w), (), (0, 0)), result)
 
 
 # --------------------------------------------------------------------------- packing
@@ -146,7 +195,8 @@ def _holds(ctx: TypeContext, wide: DType, narrow: DType, what: str) -> None:
         raise ctx.fail(f"found {what} of {narrow}, needed what {wide} holds", id="type.dtype-mismatch")
 
 
-def _pack_reference(a: PackIntegerAttrs, w: Array) -> Array:
+def pack_reference(a: PackIntegerAttrs, w: Array) -> Array:
+    """Return an array `[*k, c, n]` in panels."""
     *kernel, c, columns = w.shape
     steps, panels = -(-c // a.group), -(-columns // a.panel)
     full = np.zeros((*kernel, steps * a.group, panels * a.panel), a.dtype.numpy)
@@ -173,7 +223,7 @@ def _within(index: Int, size: Int, step: int) -> te.ScalarValue | None:
     return None if mod(size, lit(step)) == 0 else te.index(index) < te.index(size)
 
 
-def _unpacked(w: Array, terms: int, columns: int) -> Array:
+def unpacked(w: Array, terms: int, columns: int) -> Array:
     """Return packed weights as `[*k, terms, columns]`."""
     split = np.moveaxis(np.moveaxis(w, -1, -2), 0, -2)
     whole = split.reshape(*w.shape[1:-3], w.shape[-3] * w.shape[-1], w.shape[0] * w.shape[-2])
@@ -183,9 +233,27 @@ def _unpacked(w: Array, terms: int, columns: int) -> Array:
 # --------------------------------------------------------------------------- packed
 
 
-def _packed_operands(
-    ctx: TypeContext, a: PackedIntegerAttrs | PackedIntegerConvAttrs, columns: int, args: Types
-) -> tuple[TensorType, TensorType]:
+class Packed(Protocol):
+    """What attributes of packed forms have in common: see `PackedIntegerAttrs`."""
+
+    @property
+    def panel(self) -> int:
+        """Columns in a panel."""
+        ...
+
+    @property
+    def group(self) -> int:
+        """Neighbors along a sum that are multiplied at once."""
+        ...
+
+    @property
+    def operand(self) -> DType:
+        """What the left side is brought to."""
+        ...
+
+
+def packed_operands(ctx: TypeContext, a: Packed, columns: int, args: Types) -> tuple[TensorType, TensorType]:
+    """Return the types of the operands of a packed form, and require that they are what it says."""
     x, w = _operands(ctx, args)
     _positive(ctx, a.panel, a.group)
     _holds(ctx, a.operand, x.dtype, "the left operand")
@@ -196,7 +264,7 @@ def _packed_operands(
     return x, w
 
 
-def _brought(x: te.Tensor, a: PackedIntegerAttrs | PackedIntegerConvAttrs, groups: int) -> te.Tensor:
+def _brought(x: te.Tensor, a: Packed, groups: int) -> te.Tensor:
     """Return what the sums read: elements as an instruction wants them, in groups with zeros behind."""
     terms, rest = floordiv(x.shape[-1], lit(groups)), mod(x.shape[-1], lit(groups * a.group))
     if x.dtype is a.operand and rest == 0 and x.body is None:
@@ -215,8 +283,9 @@ def _brought(x: te.Tensor, a: PackedIntegerAttrs | PackedIntegerConvAttrs, group
 
 
 def _packed_rule(ctx: TypeContext, a: PackedIntegerConvAttrs, args: Types) -> TensorType:
-    x, w = _packed_operands(ctx, a, a.channels, args)
+    x, w = packed_operands(ctx, a, a.channels, args)
     floats.conv_operands(ctx, _as_sums(x, w), last=True)
+    check_padding(ctx, a.outside, x)
     rules.of_rank(ctx, w, len(x.shape) + 2, "the packed weights")
     ctx.equal(mod(x.shape[-1], lit(a.groups)), lit(0), "channels of the input divide into groups")
     terms = floordiv(x.shape[-1], lit(a.groups))
@@ -227,8 +296,8 @@ def _packed_rule(ctx: TypeContext, a: PackedIntegerConvAttrs, args: Types) -> Te
 
 
 def _packed_reference(a: PackedIntegerConvAttrs, x: Array, w: Array) -> Array:
-    whole = _unpacked(w, x.shape[-1] // a.groups, a.channels)
-    return _last_reference(ConvAttrs(a.strides, a.pads, a.dilations, a.groups), x, whole)
+    whole = unpacked(w, x.shape[-1] // a.groups, a.channels)
+    return last_reference(IntegerConvAttrs(a.strides, a.pads, a.dilations, a.groups, a.outside), x, whole)
 
 
 def _packed_compute(
@@ -237,7 +306,7 @@ def _packed_compute(
     x, w = operands
     panel, per_group, steps = lit(a.panel), lit(a.channels // a.groups), w.shape[-3]
     windows = accepted(w.shape[1:-3], a.strides, a.dilations, a.pads)
-    source = _brought(padded(x, 1, windows, result.shape[1:-1], 0), a, a.groups)
+    source = _brought(padded(x, 1, windows, result.shape[1:-1], a.outside), a, a.groups)
 
     def terms(k: Sequence[Int], o: Int) -> tuple[Sequence[te.Axis], Int, te.ScalarValue]:
         c, j = te.reduce_axis("c", steps), te.reduce_axis("j", a.group)
@@ -249,7 +318,7 @@ def _packed_compute(
 
 
 def _matmul_rule(ctx: TypeContext, a: PackedIntegerAttrs, args: Types) -> TensorType:
-    x, w = _packed_operands(ctx, a, a.n, args)
+    x, w = packed_operands(ctx, a, a.n, args)
     rules.least_rank(ctx, x, 1, "the left operand")
     rules.of_rank(ctx, w, 4, "the packed weights")
     ctx.equal(w.shape[1], ceildiv(x.shape[-1], a.group), "groups of terms of the packed weights")
@@ -257,7 +326,7 @@ def _matmul_rule(ctx: TypeContext, a: PackedIntegerAttrs, args: Types) -> Tensor
 
 
 def _matmul_reference(a: PackedIntegerAttrs, x: Array, w: Array) -> Array:
-    whole = _unpacked(w, x.shape[-1], a.n)
+    whole = unpacked(w, x.shape[-1], a.n)
     return np.matmul(x.astype(np.int32), whole.astype(np.int32))
 
 
@@ -283,14 +352,22 @@ def _noise(shape: Sequence[int], dtype: DType, seed: str) -> Array:
     return noise(tuple(shape), dtype, low=low, high=high, seed=seed)
 
 
-def _last_samples() -> list[Sample]:
+def _fields(attrs: object) -> dict[str, Any]:
+    """Return the values of a record by name."""
+    return {f.name: getattr(attrs, f.name) for f in fields(attrs)}  # type: ignore[arg-type]
+
+
+def last_samples() -> list[Sample]:
+    """Return calls of convolutions with channels last; that with zero points comes last."""
     made: list[Sample] = []
     formats = ((U8, I8), (I8, I8), (I16, I8))
     for i, sample in enumerate(floats.last_samples()):
         x, w = (np.shape(array) for array in sample.args)
         left, right = formats[i % len(formats)]
         arrays = (_noise(x, left, "x"), _noise(w, right, "w"))
-        made.append(Sample(f"{sample.name} {left}", sample.attrs, arrays, sample.symbolic))
+        assert isinstance(sample.attrs, ConvAttrs)
+        attrs = IntegerConvAttrs(**_fields(sample.attrs), outside=5 * (i % 2))
+        made.append(Sample(f"{sample.name} {left}", attrs, arrays, sample.symbolic))
     x, w = made[0].args
     assert isinstance(x, np.ndarray)
     assert isinstance(w, np.ndarray)
@@ -303,7 +380,9 @@ def _depthwise_samples() -> list[Sample]:
     for sample, dtype in zip(floats.depthwise_samples(), (U8, I8, I16, U8, I8), strict=True):
         x, w = (np.shape(array) for array in sample.args)
         arrays = (_noise(x, dtype, "x"), _noise(w, I8, "w"))
-        made.append(Sample(f"{x} {dtype}", sample.attrs, arrays, sample.symbolic))
+        assert isinstance(sample.attrs, DepthwiseAttrs)
+        attrs = IntegerDepthwiseAttrs(**_fields(sample.attrs), outside=9 * (dtype is U8))
+        made.append(Sample(f"{x} {dtype}", attrs, arrays, sample.symbolic))
     return made
 
 
@@ -326,16 +405,16 @@ def _pack_samples() -> list[Sample]:
 
 def _packed_samples() -> list[Sample]:
     made: list[Sample] = []
-    for i, sample in enumerate(_last_samples()[:-1]):
+    for i, sample in enumerate(last_samples()[:-1]):
         x, w = sample.args
         assert isinstance(w, np.ndarray)
-        assert isinstance(sample.attrs, ConvAttrs)
+        assert isinstance(sample.attrs, IntegerConvAttrs)
         panel, group, dtype = _FORMS[i % len(_FORMS)]
         operand = I16 if group > 1 else I32
         c = sample.attrs
-        packed = _pack_reference(PackIntegerAttrs(panel, group, I16 if dtype is I32 else dtype), w)
+        packed = pack_reference(PackIntegerAttrs(panel, group, I16 if dtype is I32 else dtype), w)
         attrs = PackedIntegerConvAttrs(
-            panel, w.shape[-1], group, operand, c.strides, c.pads, c.dilations, c.groups
+            panel, w.shape[-1], group, operand, c.strides, c.pads, c.dilations, c.groups, c.outside
         )
         name = f"{sample.name} by {panel}, {group}"
         made.append(Sample(name, attrs, (x, packed), (sample.symbolic[0], packed.shape)))
@@ -349,7 +428,7 @@ def _matmul_samples() -> list[Sample]:
         panel, group, _ = _FORMS[i]
         dtype = I8 if operand is I8 else I16
         weights = _noise((shape[-1], n), I8, "w")
-        packed = _pack_reference(PackIntegerAttrs(panel, group, dtype), weights)
+        packed = pack_reference(PackIntegerAttrs(panel, group, dtype), weights)
         rows = tuple(f"m{d}" for d in range(len(shape) - 1))
         made.append(
             Sample(
@@ -365,20 +444,20 @@ def _matmul_samples() -> list[Sample]:
 DEFINITIONS: tuple[OpDef, ...] = (
     define(
         "conv_nhwc_integer",
-        ConvAttrs,
+        IntegerConvAttrs,
         _last_rule,
         (2, 4),
         FusionPattern.CONTRACTION,
         "conv_integer of [n, *s, c] with [*k, c/groups, oc]",
-        reference=_last_reference,
+        reference=last_reference,
         compute=_last_compute,
-        samples=_last_samples,
+        samples=last_samples,
         form_of="conv_integer",
         terms=lambda _, x, w: product(w.shape[:-1]),
     ),
     define(
         "depthwise_conv_nhwc_integer",
-        DepthwiseAttrs,
+        IntegerDepthwiseAttrs,
         _depthwise_rule,
         2,
         FusionPattern.CONTRACTION,
@@ -396,7 +475,7 @@ DEFINITIONS: tuple[OpDef, ...] = (
         1,
         FusionPattern.LAYOUT,
         "[*k, c, n] as [ceil(n/panel), *k, ceil(c/group), panel, group], zeros behind",
-        reference=_pack_reference,
+        reference=pack_reference,
         compute=_pack_compute,
         samples=_pack_samples,
     ),

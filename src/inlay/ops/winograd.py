@@ -53,11 +53,12 @@ class WinogradPackAttrs:
 
 @dataclass(frozen=True, slots=True)
 class WinogradAttrs:
-    """`pads` (all fronts, then all ends), `channels` of the result, in panels of `panel`."""
+    """`pads` (all fronts, then all ends) of `outside`, `channels` of the result, in panels of `panel`."""
 
     panel: int
     channels: int
     pads: tuple[int, ...] = ()
+    outside: int = 0
 
 
 def fits(weights: Array, most: int) -> bool:
@@ -161,7 +162,7 @@ def _reference(a: WinogradAttrs, x: Array, u: Array) -> Array:
     oh, ow = height + top + bottom - 2, width + left + right - 2
     th, tw = -(-oh // 2), -(-ow // 2)
     groups, group = u.shape[2], u.shape[4]
-    full = np.zeros((n, 2 * th + 2, 2 * tw + 2, groups * group), np.int64)
+    full = np.full((n, 2 * th + 2, 2 * tw + 2, groups * group), a.outside, np.int64)
     full[:, top : top + height, left : left + width, :c] = x
     tiles = np.lib.stride_tricks.sliding_window_view(full, (4, 4), (1, 2))[:, ::2, ::2]
     v = np.einsum("ir,js,ntucrs->ijntuc", _B, _B, tiles)
@@ -175,7 +176,7 @@ def _compute(a: WinogradAttrs, operands: Sequence[te.Tensor], result: TensorType
     x, u = operands
     n, oh, ow, _ = result.shape
     th, tw = ceildiv(oh, TILE), ceildiv(ow, TILE)
-    source = _widened(x, u.shape[2] * u.shape[4], (th, tw), a.pads)
+    source = _widened(x, u.shape[2] * u.shape[4], (th, tw), a)
     tiles = n * th * tw
 
     def transform(f: Int, t: Int, c: Int) -> te.ScalarValue:
@@ -206,9 +207,9 @@ def _compute(a: WinogradAttrs, operands: Sequence[te.Tensor], result: TensorType
     return te.compute(result.shape, back, name="conv")
 
 
-def _widened(x: te.Tensor, channels: Int, tiles: tuple[Int, Int], pads: tuple[int, ...]) -> te.Tensor:
+def _widened(x: te.Tensor, channels: Int, tiles: tuple[Int, Int], a: WinogradAttrs) -> te.Tensor:
     """Return the input in i16 with all that tiles cover written out, and whole groups of channels."""
-    top, left = pads[:2] or (0, 0)
+    top, left = a.pads[:2] or (0, 0)
     n, height, width, c = x.shape
 
     def body(b: Int, y: Int, z: Int, k: Int) -> te.ScalarValue:
@@ -220,7 +221,7 @@ def _widened(x: te.Tensor, channels: Int, tiles: tuple[Int, Int], pads: tuple[in
             te.index(column) < te.index(width),
             te.index(k) < te.index(c) if channels != c else None,
         )
-        return te.guarded(inside, x[b, row, column, k].cast(I16), te.const(0, I16))
+        return te.guarded(inside, x[b, row, column, k].cast(I16), te.const(a.outside, I16))
 
     return te.compute(
         (n, tiles[0] * TILE + 2, tiles[1] * TILE + 2, channels), body, name="widened", stored=True
@@ -255,7 +256,7 @@ def _samples() -> list[Sample]:
         for dtype, low, high in ((U8, 0, 255), (I8, -128, 127)):
             x = noise(shape, dtype, low=low, high=high, seed="x")
             names = ("n", "h", "w", shape[-1])
-            attrs = WinogradAttrs(panel, oc, pads)
+            attrs = WinogradAttrs(panel, oc, pads, 0 if dtype is U8 else -3)
             made.append(Sample(f"{dtype} {shape} to {oc}", attrs, (x, u), (names, u.shape)))
     return made
 

@@ -22,7 +22,7 @@ whose kernels are not made of loops is given operators as they are in the progra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from inlay.ir.module import Module
 from inlay.ir.types import ShapeType, TensorType
 from inlay.ops._define import FusionPattern, OpDef
 from inlay.ops.convolution import ConvAttrs, DepthwiseAttrs
+from inlay.ops.integer_products import IntegerConvAttrs, IntegerDepthwiseAttrs
 from inlay.ops.layout import PermAttrs
 from inlay.ops.padding import PadAttrs
 from inlay.ops.table import OperatorTable
@@ -143,32 +144,79 @@ _Rule = Callable[[_Site], "Expr | None"]
 
 
 def _conv(site: _Site) -> Expr | None:
-    attrs = site.attrs
-    assert isinstance(attrs, ConvAttrs)
-    x, w, *zeros = site.call.args
-    zeros = [] if all(map(_is_zero, zeros)) else zeros
-    rank = site.rank
-    form = _FORMS[site.definition.name]
-    if _is_depthwise(x, w, attrs) and not zeros:
-        taps = site.transposed(w, (*range(2, rank), 0, 1))
-        assert isinstance(taps.type, TensorType)
-        shape = taps.type.shape[:-1]
-        if isinstance(taps, Const) and isinstance(taps.value, np.ndarray):
-            taps = make.const(taps.value.reshape(taps.value.shape[:-1]), span=taps.span)
-        else:
-            taps = site.op("reshape", (taps, make.shape_const(shape)), None)
-        depthwise = DepthwiseAttrs(attrs.strides, attrs.pads, attrs.dilations)
-        return site.instead((site.last(x), taps), depthwise, f"depthwise_{form}")
-    weights = site.transposed(w, (*range(2, rank), 1, 0))
-    return site.instead((site.last(x), weights, *zeros), attrs, form)
+    assert isinstance(site.attrs, ConvAttrs)
+    return _last_conv(site, site.last(site.call.args[0]), site.attrs, ())
+
+
+def _integer_conv(site: _Site) -> Expr | None:
+    """As for floats; padding with a number in front becomes that of the convolution."""
+    assert isinstance(site.attrs, ConvAttrs)
+    x, _, *zeros = site.call.args
+    attrs = IntegerConvAttrs(**{f.name: getattr(site.attrs, f.name) for f in fields(site.attrs)})
+    if not all(map(_is_zero, zeros)):
+        return _last_conv(site, site.last(x), attrs, zeros)
+    twin = site.twin(x)
+    padding = None if any(attrs.pads) else _padding(site, x if twin is None else twin, last=twin is not None)
+    if padding is None:
+        return _last_conv(site, site.last(x), attrs, ())
+    inner, pads, outside = padding
+    source = site.last(inner) if twin is None else inner
+    return _last_conv(site, source, replace(attrs, pads=pads, outside=outside), ())
 
 
 def _is_zero(e: Expr) -> bool:
     return isinstance(e, Const) and isinstance(e.value, np.ndarray) and not e.value.any()
 
 
-_FORMS = {"conv": "conv_nhwc", "conv_integer": "conv_nhwc_integer"}
-"""Convolutions with channels last."""
+def _padding(site: _Site, e: Expr, *, last: bool) -> tuple[Expr, tuple[int, ...], int] | None:
+    """Return what is padded with a number along spatial axes only, how far, and the number.
+
+    Args:
+        site: of the convolution.
+        e: its input.
+        last: whether channels are the last axis.
+    """
+    made = site.block.definition(e)
+    if not isinstance(made, Call) or not isinstance(made.callee, OpRef) or made.place != site.call.place:
+        return None
+    if made.callee.attrs != PadAttrs():
+        return None
+    x, pads, *fill = made.args
+    known = pads.type.values if isinstance(pads.type, ShapeType) else (None,)
+    numbers = [-1 if v is None or v.value is None else v.value for v in known]
+    value = fill[0].value if fill and isinstance(fill[0], Const) else None
+    if min(numbers) < 0 or (fill and not isinstance(value, np.ndarray)):
+        return None
+    rank = site.rank_of(x)
+    spatial = range(1, rank - 1) if last else range(2, rank)
+    sides = [numbers[side * rank + axis] for side in (0, 1) for axis in spatial]
+    if sum(numbers) != sum(sides):
+        return None
+    return x, tuple(sides), int(value) if isinstance(value, np.ndarray) else 0
+
+
+def _last_conv(site: _Site, source: Expr, attrs: ConvAttrs, zeros: Sequence[Expr]) -> Expr | None:
+    """Return a convolution of an input with channels last."""
+    x, w, *_ = site.call.args
+    rank = site.rank
+    suffix = "_integer" if isinstance(attrs, IntegerConvAttrs) else ""
+    if not (_is_depthwise(x, w, attrs) and not zeros):
+        weights = site.transposed(w, (*range(2, rank), 1, 0))
+        return site.instead((source, weights, *zeros), attrs, f"conv_nhwc{suffix}")
+    taps = site.transposed(w, (*range(2, rank), 0, 1))
+    assert isinstance(taps.type, TensorType)
+    shape = taps.type.shape[:-1]
+    if isinstance(taps, Const) and isinstance(taps.value, np.ndarray):
+        taps = make.const(taps.value.reshape(taps.value.shape[:-1]), span=taps.span)
+    else:
+        taps = site.op("reshape", (taps, make.shape_const(shape)), None)
+    window = (attrs.strides, attrs.pads, attrs.dilations)
+    depthwise = (
+        IntegerDepthwiseAttrs(*window, attrs.outside)
+        if isinstance(attrs, IntegerConvAttrs)
+        else DepthwiseAttrs(*window)
+    )
+    return site.instead((source, taps), depthwise, f"depthwise_conv_nhwc{suffix}")
 
 
 def _is_depthwise(x: Expr, w: Expr, attrs: ConvAttrs) -> bool:
@@ -305,7 +353,8 @@ _REDUCTIONS = tuple(
 )
 
 _RULES: Mapping[str, _Rule] = {
-    **dict.fromkeys(_FORMS, _conv),
+    "conv": _conv,
+    "conv_integer": _integer_conv,
     "max_pool": _pool,
     "average_pool": _pool,
     "batch_norm": _one_axis,

@@ -36,7 +36,13 @@ from inlay.machine.dot_products import DotProduct
 from inlay.machine.target import Target
 from inlay.ops._build import Array
 from inlay.ops.convolution import ConvAttrs, PackedConvAttrs
-from inlay.ops.integer_products import PackedIntegerAttrs, PackedIntegerConvAttrs, PackIntegerAttrs
+from inlay.ops.integer_lines import PackedLinesAttrs
+from inlay.ops.integer_products import (
+    IntegerConvAttrs,
+    PackedIntegerAttrs,
+    PackedIntegerConvAttrs,
+    PackIntegerAttrs,
+)
 from inlay.ops.matmul import PackAttrs, PackedAttrs
 from inlay.ops.quantized import along
 from inlay.ops.table import OperatorTable
@@ -95,6 +101,9 @@ _FORMS = {
 }
 """What packs the weights of an operator, and the operator that reads them."""
 
+_LINES = ("pack_integer_weights", "conv_lines_integer_packed")
+"""The same where the last axis of the kernel and the channels are one."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Product:
@@ -129,6 +138,13 @@ class _Product:
         same = shifted.astype(np.int8)
         return same if (same == shifted).all() else shifted
 
+    def fills_lines(self, group: int) -> bool:
+        """Whether groups of terms along lines are fewer than along the channels of each pixel."""
+        if self.conv is None or self.conv.groups > 1 or (self.conv.dilations or (1,))[-1] != 1:
+            return False
+        *_, width, inputs, _ = self.array.shape
+        return -(-width * inputs // group) < width * -(-inputs // group)
+
 
 @dataclass(frozen=True, slots=True)
 class _Packing:
@@ -149,10 +165,15 @@ def run(module: Module, context: PassContext) -> Module:
     def pack(product: _Product, packing: _Packing) -> Const:
         """Return the packed constant; one array is packed once."""
         zero = 0 if product.zero is None else id(product.zero.value)
-        key = (id(product.weights.value), zero, packing.how)
+        lines = packing.forms is _LINES
+        key = (id(product.weights.value), zero, (packing.how, lines))
         if key not in packed:
             definition = operators.definition(packing.forms[0])
-            array = definition.evaluate(packing.how, product.less_zero())
+            array = product.less_zero()
+            if lines:
+                *kernel, width, inputs, channels = array.shape
+                array = array.reshape(*kernel, width * inputs, channels)
+            array = definition.evaluate(packing.how, array)
             packed[key] = make.const(np.ascontiguousarray(array), span=product.weights.span)
         return packed[key]
 
@@ -167,8 +188,14 @@ def run(module: Module, context: PassContext) -> Module:
         packing = None if target is None else _packing(product, target)
         if packing is None:
             return None
+        x = product.x
+        if packing.forms is _LINES:
+            assert isinstance(x.type, TensorType), "convolutions have tensors for operands"
+            *outer, pixels, inputs = x.type.shape
+            lines = make.shape_const((*outer, pixels * inputs))
+            x = block.call(operators.definition("reshape").op, (x, lines), None)
         op = operators.definition(packing.forms[1]).op
-        return block.make(op, (product.x, pack(product, packing)), packing.attrs)
+        return block.make(op, (x, pack(product, packing)), packing.attrs)
 
     return rewrite_module(module, step)
 
@@ -248,21 +275,25 @@ def _packing(product: _Product, target: Target) -> _Packing | None:
         return winograd
     groups = 1 if product.conv is None else product.conv.groups
     panel = panel_width(target, columns // groups, terms, rows, weights.itemsize, target.tile_registers(dot))
+    if product.fills_lines(group):
+        *_, width, inputs, _ = product.array.shape
+        del window["groups"]
+        attrs = PackedLinesAttrs(panel, columns, width, inputs, group, operand, **window)
+        return _Packing(PackIntegerAttrs(panel, group, weights), attrs, _LINES)
     if groups > 1:  # a panel is of one group of channels
         panel = next((p for p in range(panel, 0, -target.lanes(4)) if columns // groups % p == 0), 0)
     if panel == 0:
         return None
     whole = PackedIntegerAttrs(panel, columns, group, operand)
-    attrs = (
-        whole if product.conv is None else PackedIntegerConvAttrs(panel, columns, group, operand, **window)
-    )
+    conv = PackedIntegerConvAttrs(panel, columns, group, operand, **window)
+    attrs = whole if product.conv is None else conv
     return _Packing(PackIntegerAttrs(panel, group, weights), attrs, _FORMS[product.name])
 
 
 def _winograd(product: _Product, target: Target, dot: DotProduct | None) -> _Packing | None:
     """Return the packing for Winograd's form; None where it does not apply, is not exact or does not pay."""
     conv, x, result = product.conv, product.x.type, product.call.type
-    if conv is None or dot is None or dot.first is not I16 or dot.second is not I16:
+    if not isinstance(conv, IntegerConvAttrs) or dot is None or not dot.first is dot.second is I16:
         return None
     if conv.groups > 1 or any(n != 1 for n in (*conv.strides, *conv.dilations)):
         return None
@@ -281,7 +312,7 @@ def _winograd(product: _Product, target: Target, dot: DotProduct | None) -> _Pac
         return None
     tiles = images * -(-rows // 2) * -(-columns // 2)
     panel = panel_width(target, oc, w.shape[2], tiles, dot.second.itemsize, target.tile_registers(dot))
-    how, attrs = WinogradPackAttrs(panel, dot.width), WinogradAttrs(panel, oc, conv.pads)
+    how, attrs = WinogradPackAttrs(panel, dot.width), WinogradAttrs(panel, oc, conv.pads, conv.outside)
     return _Packing(how, attrs, ("pack_winograd_weights", "conv_winograd"))
 
 

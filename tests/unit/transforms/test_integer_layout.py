@@ -146,3 +146,30 @@ def test_factors_of_an_axis_follow_it():
     after = converted(before, target(PAIRS))
     assert operators(after)["transpose"] == 2
     same(before, after, integers(U8, 1, 3, 4, 4), exact=True)
+
+
+@pytest.mark.parametrize("twin", [False, True])
+def test_padding_with_a_number_becomes_that_of_the_convolution(twin: bool):
+    p = Program()
+    v = p.input("x", 1, 4, 6, 5, dtype=U8)
+    if twin:
+        v = p.op("cast", p.op("conv_integer", v, make.const(integers(I8, 4, 4, 1, 1))), dtype=U8)
+    pads = make.shape_const((0, 0, 1, 0, 0, 0, 2, 1))
+    v = p.op("pad", v, pads, make.const(np.asarray(77, np.uint8)))
+    a = p.op("conv_integer", v, make.const(integers(I8, 8, 4, 3, 3)))
+    b = p.op("conv_integer", v, make.const(integers(I8, 4, 1, 3, 3)), groups=4)
+    before = p.module(a, b)
+    after = converted(before, panels(PAIRS))
+    assert operators(after)["pad"] == 0
+    same(before, after, integers(U8, 1, 4, 6, 5), exact=True)
+
+
+@pytest.mark.parametrize(("channels", "width"), [(3, 3), (1, 4), (3, 7)])
+def test_few_channels_are_summed_along_lines(channels: int, width: int):
+    p = Program()
+    v = p.input("x", 2, channels, 9, 11, dtype=U8)
+    w = make.const(integers(I8, 8, channels, 3, width))
+    before = p.module(p.op("conv_integer", v, w, pads=(1, 2, 1, 3), strides=(1, 2), dilations=(2, 1)))
+    after = converted(before, panels(PAIRS))
+    assert operators(after)["conv_lines_integer_packed"] == 1
+    same(before, after, integers(U8, 2, channels, 9, 11), exact=True)
