@@ -159,7 +159,7 @@ def test_padding_with_a_number_becomes_that_of_the_convolution(twin: bool):
     a = p.op("conv_integer", v, make.const(integers(I8, 8, 4, 3, 3)))
     b = p.op("conv_integer", v, make.const(integers(I8, 4, 1, 3, 3)), groups=4)
     before = p.module(a, b)
-    after = converted(before, panels(PAIRS))
+    after = converted(before, target(PAIRS))
     assert operators(after)["pad"] == 0
     same(before, after, integers(U8, 1, 4, 6, 5), exact=True)
 
@@ -170,6 +170,6 @@ def test_few_channels_are_summed_along_lines(channels: int, width: int):
     v = p.input("x", 2, channels, 9, 11, dtype=U8)
     w = make.const(integers(I8, 8, channels, 3, width))
     before = p.module(p.op("conv_integer", v, w, pads=(1, 2, 1, 3), strides=(1, 2), dilations=(2, 1)))
-    after = converted(before, panels(PAIRS))
+    after = converted(before, target(PAIRS))
     assert operators(after)["conv_lines_integer_packed"] == 1
     same(before, after, integers(U8, 2, channels, 9, 11), exact=True)
