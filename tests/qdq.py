@@ -188,6 +188,12 @@ def _softmax(a: Mapping[str, int], x: np.ndarray) -> np.ndarray:
     return e / e.sum(a.get("axis", -1), keepdims=True)
 
 
+def _layer_norm(a: Mapping[str, float], x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    centered = x - x.mean(-1, keepdims=True)
+    variance = (centered**2).mean(-1, keepdims=True)
+    return centered / np.sqrt(variance + a.get("epsilon", 1e-5)) * scale + bias
+
+
 def _reshape(a: Mapping[str, int], x: np.ndarray, shape: np.ndarray) -> np.ndarray:
     return x.reshape([x.shape[i] if d == 0 else d for i, d in enumerate(shape.tolist())])
 
@@ -196,7 +202,7 @@ def _q_linear(name: str, count: int = 1) -> Callable[..., np.ndarray]:
     """Inputs: tensor, scale and zero point of each operand, then scale and zero point of the result."""
 
     def rule(a: Mapping[str, int], *args: np.ndarray) -> np.ndarray:
-        reals = [_dequantize({"axis": 0}, *args[3 * i : 3 * i + 3]) for i in range(count)]
+        reals = [_dequantize({"axis": -1}, *args[3 * i : 3 * i + 3]) for i in range(count)]
         return _quantize({}, _RULES[name](a, *reals), *args[3 * count : 3 * count + 2])
 
     return rule
@@ -267,4 +273,5 @@ _RULES: Mapping[str, Callable[..., np.ndarray]] = {
     "HardSigmoid": lambda a, x: np.clip(x * a.get("alpha", 0.2) + a.get("beta", 0.5), 0, 1),
     "Tanh": lambda a, x: np.tanh(x.astype(np.float64)),
     "Softmax": _softmax,
+    "LayerNormalization": _layer_norm,
 }

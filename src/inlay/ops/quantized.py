@@ -28,7 +28,8 @@ from inlay.ops.convolution import ConvAttrs, conv_terms
 from inlay.ops.matmul import matmul_shape, product
 
 NARROW: tuple[DType, ...] = (I8, U8, I16, U16)
-BYTES: tuple[DType, ...] = (I8, U8)
+FACTORS: tuple[DType, ...] = (I8, U8, I16)
+"""Formats that integer products take; 16 bits have room in 32 where sums are short or weights small."""
 WIDEST = 1 << 20
 """Rounded quotients are clamped to this before the zero point is added: beyond every narrow type."""
 
@@ -174,7 +175,7 @@ def _dequantize_samples() -> list[Sample]:
 
 
 def _matmul_rule(ctx: TypeContext, a: NoAttrs, args: Types) -> TensorType:
-    x, w = rules.tensor(ctx, args, 0, BYTES), rules.tensor(ctx, args, 1, BYTES)
+    x, w = rules.tensor(ctx, args, 0, FACTORS), rules.tensor(ctx, args, 1, FACTORS)
     shape = matmul_shape(ctx, x.shape, w.shape)
     if len(args) > 2:
         rows = x.shape[-2:-1]
@@ -243,11 +244,12 @@ def _matmul_samples() -> list[Sample]:
         Sample("both", none, (x, w, _number(200, U8), _number(-9, I8)), (*n, (), ())),
         Sample("vectors", none, (x, w, rows, columns), (*n, ("m",), ("n",))),
         Sample("batched", none, (np.stack([x, x[::-1]]), w, _number(3, U8))),
+        Sample("i16", none, (noise((4, 5), I16, low=-32768, high=32767), w, _number(-700, I16)), (*n, ())),
     ]
 
 
 def _conv_rule(ctx: TypeContext, a: ConvAttrs, args: Types) -> TensorType:
-    x, w = rules.tensor(ctx, args, 0, BYTES), rules.tensor(ctx, args, 1, BYTES)
+    x, w = rules.tensor(ctx, args, 0, FACTORS), rules.tensor(ctx, args, 1, FACTORS)
     if len(args) > 2:
         integer_zero_point(ctx, rules.tensor(ctx, args, 2), x, ())
     if len(args) > 3:
@@ -273,6 +275,7 @@ def _conv_samples() -> list[Sample]:
         Sample("plain", a, (x, w), n),
         Sample("zero", a, (x, w, _number(128, U8)), (*n, ())),
         Sample("both", a, (x, w, _number(9, U8), noise((6,), I8)), (*n, (), (6,))),
+        Sample("i16", a, (noise((1, 4, 6, 5), I16, low=-9999, high=9999), w, _number(5, I16)), (*n, ())),
     ]
 
 

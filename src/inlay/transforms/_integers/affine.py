@@ -15,17 +15,8 @@ from inlay.ops.convolution import ConvAttrs
 from inlay.ops.normalization import BatchNormAttrs
 from inlay.ops.pooling import AveragePoolAttrs
 from inlay.ops.reduction import ReduceAttrs
-from inlay.transforms._integers.numbers import (
-    BYTES,
-    Factor,
-    StaysFloat,
-    Whole,
-    check_range,
-    factor_of,
-    one,
-    type_of,
-)
-from inlay.transforms._integers.products import padded
+from inlay.transforms._integers.numbers import Factor, StaysFloat, Whole, check_range, factor_of, one, type_of
+from inlay.transforms._integers.products import narrow, padded
 from inlay.transforms._integers.scene import Scene
 from inlay.transforms._integers.wholes import whole, widened
 from inlay.transforms._rules.rule_match import attrs_of
@@ -65,7 +56,11 @@ def affine(scene: Scene, atom: Expr) -> Affine:
     rule = None if found is None or inner is None else _RULES.get(found[0])
     if found is None or inner is None or rule is None:
         return Affine(((whole(scene, atom), one(1.0)),), _ZERO)
-    return rule(inner, found[1])
+    try:
+        return rule(inner, found[1])
+    except StaysFloat as why:
+        why.at = why.at or atom
+        raise
 
 
 def _add(scene: Scene, call: Call) -> Affine:
@@ -94,21 +89,21 @@ def _mul(scene: Scene, call: Call) -> Affine:
 def _div(scene: Scene, call: Call) -> Affine:
     values = scene.reals(call.args[1])
     if values is None or not np.all(values != 0):
-        raise StaysFloat("float-operator", "div by what is computed stays float", call.args[1])
+        raise StaysFloat("float-operator", "div by what is computed stays float")
     return _times(scene, call.args[0], 1.0 / values)
 
 
 def _times(scene: Scene, x: Expr, values: np.ndarray) -> Affine:
     factor = factor_of(values, len(type_of(x).shape))
     if factor is None or (not factor.is_one and type_of(x).shape[factor.axis] != lit(factor.values.size)):
-        raise StaysFloat("axes-of-scales", "it is multiplied by a constant for each element", x)
+        raise StaysFloat("axes-of-scales", "it is multiplied by a constant for each element")
     return affine(scene, x).scaled(factor)
 
 
 def _product(scene: Scene, call: Call) -> Whole:
     a, b = (whole(scene, e) for e in call.args)
     ends = [p * q for p in a.ends() for q in b.ends()]
-    check_range(min(ends), max(ends), "products of elements", call.args[0])
+    check_range(min(ends), max(ends), "products of elements")
     scale = a.scale.times(b.scale)
     atom = scene.bind("mul", (widened(scene, a), widened(scene, b)))
     return Whole(scene.keep(atom, min(ends), max(ends)), scale, one(0), min(ends), max(ends))
@@ -120,7 +115,7 @@ def _batch_norm(scene: Scene, call: Call) -> Affine:
     found = [scene.reals(p) for p in call.args[1:]]
     scale, bias, mean, variance = (np.zeros(0) if v is None else v for v in found)
     if any(v is None for v in found):
-        raise StaysFloat("float-operator", "batch_norm with computed statistics stays float", x)
+        raise StaysFloat("float-operator", "batch_norm with computed statistics stays float")
     factor = scale / np.sqrt(variance + attrs.epsilon)
     axis = attrs.axis % rank - rank
     scaled = affine(scene, x).scaled(Factor(factor, axis))
@@ -135,7 +130,7 @@ def _mean(scene: Scene, call: Call) -> Affine:
     shape = type_of(call.args[0]).shape
     terms = product([shape[a] for a in attrs.axes]).value
     if not terms:
-        raise StaysFloat("range", "the number of elements of a mean is not known", call.args[0])
+        raise StaysFloat("range", "the number of elements of a mean is not known")
     total = _reduced(scene, x, attrs, terms)
     return Affine(((total, one(1.0 / terms)),), _ZERO)
 
@@ -146,19 +141,19 @@ def _sum(scene: Scene, call: Call) -> Affine:
     shape = type_of(call.args[0]).shape
     terms = product([shape[a] for a in attrs.axes]).value
     if terms is None:
-        raise StaysFloat("range", "the number of elements of a sum is not known", call.args[0])
+        raise StaysFloat("range", "the number of elements of a sum is not known")
     return Affine(((_reduced(scene, x, attrs, terms), one(1.0)),), _ZERO)
 
 
 def _average_pool(scene: Scene, call: Call) -> Affine:
     """A mean of windows is a convolution of each channel with ones, and a factor."""
     attrs = attrs_of(call, AveragePoolAttrs)
-    x, t = whole(scene, call.args[0]), type_of(call.args[0])
+    x, t = narrow(scene, call.args[0]), type_of(call.args[0])
     channels = t.shape[1].value
-    if attrs.channels_last or channels is None or x.dtype not in BYTES:
-        raise StaysFloat("format", "the pool is none of a known number of channels of bytes", call.args[0])
+    if attrs.channels_last or channels is None:
+        raise StaysFloat("format", "its channels are last, or their number is not known")
     if attrs.ceil_mode or (any(attrs.pads) and not attrs.count_include_pad):
-        raise StaysFloat("windows", "the mean of a window at the edge is over fewer elements", call.args[0])
+        raise StaysFloat("windows", "the mean of a window at the edge is over fewer elements")
     terms = math.prod(attrs.kernel)
     zero, source = x.one_zero(), x.atom
     if zero and any(attrs.pads):
@@ -166,7 +161,7 @@ def _average_pool(scene: Scene, call: Call) -> Affine:
     conv = ConvAttrs(attrs.strides, () if source is not x.atom else attrs.pads, attrs.dilations, channels)
     ones = scene.number(np.ones((channels, 1, *attrs.kernel)), I8)
     low, high = min(x.low, zero, 0) * terms, max(x.high, zero, 0) * terms
-    check_range(low, high, "sums of elements", x.atom)
+    check_range(low, high, "sums of elements")
     total = scene.keep(scene.bind("conv_integer", (source, ones), conv), low, high)
     x.one_scale()
     summed = Whole(total, x.scale, one(zero * terms), low, high)
@@ -176,7 +171,7 @@ def _average_pool(scene: Scene, call: Call) -> Affine:
 def _reduced(scene: Scene, x: Whole, attrs: ReduceAttrs, terms: int) -> Whole:
     """Sum raw integers; the zero point is taken off once behind."""
     low, high = x.low * terms, x.high * terms
-    check_range(min(low, 0), max(high, 0), "sums of elements", x.atom)
+    check_range(min(low, 0), max(high, 0), "sums of elements")
     x.one_scale()
     cast = scene.op("cast").attrs_type(dtype=I32)
     wide = x.atom if x.dtype is I32 else scene.bind("cast", (x.atom,), cast)

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from inlay.arith.dtype import F32, I32, DType
+from inlay.arith.dtype import F32, I16, I32, U16, DType
 from inlay.ir import make
 from inlay.ir.expr import Call, Expr
 from inlay.ops.convolution import ConvAttrs
 from inlay.ops.padding import PadAttrs
-from inlay.ops.quantized import DequantizeAttrs
+from inlay.ops.quantized import FACTORS, DequantizeAttrs
 from inlay.transforms._integers.numbers import (
-    BYTES,
     Factor,
     StaysFloat,
     Whole,
@@ -158,7 +157,7 @@ def _one_number(scene: Scene, zero: Expr) -> Expr:
 
 def _conv(scene: Scene, call: Call) -> Whole:
     attrs = attrs_of(call, ConvAttrs)
-    x, w = (_narrow(whole(scene, a)) for a in call.args)
+    x, w = (narrow(scene, a) for a in call.args)
     weights = _weights(scene, w, -w.rank)
     zero, scale = x.one_zero(), x.one_scale()
     low, high = _reach(x, weights.numbers, tuple(range(1, w.rank)), pads=any(attrs.pads))
@@ -176,7 +175,7 @@ def padded(scene: Scene, x: Expr, pads: tuple[int, ...], value: Expr) -> Expr:
 
 
 def _matmul(scene: Scene, call: Call) -> Whole:
-    a, b = (_narrow(whole(scene, e)) for e in call.args)
+    a, b = (narrow(scene, e) for e in call.args)
     if scene.array(b.atom) is not None:
         return _by_constant(scene, call, a, b, on_right=True)
     if scene.array(a.atom) is not None and b.rank > 1:
@@ -215,9 +214,18 @@ def _computed(scene: Scene, call: Call, a: Whole, b: Whole) -> Whole:
 # --------------------------------------------------------------------------- what both have
 
 
-def _narrow(x: Whole) -> Whole:
-    if x.dtype not in BYTES:
-        raise StaysFloat("format", f"an operand is {x.dtype}, and products take bytes", x.atom)
+def narrow(scene: Scene, atom: Expr) -> Whole:
+    """Return an operand in a format that products take: 16 bits without a sign move by half."""
+    x = whole(scene, atom)
+    if x.dtype is U16:
+        half = 1 << 15
+        cast = scene.op("cast")
+        wide = biased(scene, scene.bind("cast", (x.atom,), cast.attrs_type(dtype=I32)), np.asarray(-half))
+        low, high = x.low - half, x.high - half
+        shifted = scene.keep(scene.bind("cast", (wide,), cast.attrs_type(dtype=I16)), low, high)
+        return Whole(shifted, x.scale, Factor(x.zero.values - half, x.zero.axis), low, high)
+    if x.dtype not in FACTORS:
+        raise StaysFloat("format", f"an operand is {x.dtype}, and products take 8 or 16 bits", x.atom)
     return x
 
 
@@ -230,7 +238,7 @@ def _weights(scene: Scene, w: Whole, axis: int) -> Weights:
         if not f.is_one and f.axis + w.rank != axis % w.rank:
             raise StaysFloat("axes-of-scales", "scales of weights go along an axis that is summed", w.atom)
     numbers = found.astype(np.int64) - w.zero.spread()
-    dtype = w.dtype if not w.zero.values.any() else smallest(numbers, BYTES)
+    dtype = w.dtype if not w.zero.values.any() else smallest(numbers, FACTORS)
     if dtype is not None:
         return Weights(numbers, scene.number(numbers, dtype), None)
     return Weights(numbers, scene.number(found, w.dtype), scene.number(w.zero.values, w.dtype))

@@ -21,7 +21,7 @@ from inlay.transforms._integers.affine import Affine, affine
 from inlay.transforms._integers.numbers import GREATEST, LEAST, Factor, StaysFloat, ends_of, one, type_of
 from inlay.transforms._integers.scene import Scene
 from inlay.transforms._integers.tables import tabulated
-from inlay.transforms._integers.wholes import MOVES, attributes, biased, operator, widened
+from inlay.transforms._integers.wholes import attributes, biased, moves, operator, widened
 from inlay.transforms._rules.rule_match import attrs_of
 
 _ROOM = 30
@@ -80,7 +80,7 @@ def rounded(scene: Scene, atom: Expr, target: Target) -> Expr:
         made = rule(inner, call, target)
         if made is not None:
             return made
-    if name in MOVES and (target.scale.is_one or name == "max_pool"):
+    if moves(call) and (target.scale.is_one or name == "max_pool"):
         return scene.bind(name, (rounded(inner, call.args[0], target), *call.args[1:]), attributes(call))
     before = len(scene.known.made)
     try:
@@ -136,7 +136,7 @@ def _pad(scene: Scene, call: Call, target: Target) -> Expr | None:
         return scene.bind("pad", (x, pads), attrs)
     value = scene.reals(fill[0]) if fill else np.zeros(())
     if value is None:
-        raise StaysFloat("float-operator", "pad with a computed value stays float", fill[0])
+        raise StaysFloat("float-operator", "pad with a computed value stays float")
     return scene.bind("pad", (x, pads, scene.number(target.of(value), target.dtype)), attrs)
 
 

@@ -14,26 +14,33 @@ from inlay.ir.expr import Call, Expr, OpRef, Var
 from inlay.ir.op import Op
 from inlay.ops.layout import PermAttrs
 from inlay.ops.quantized import DequantizeAttrs
+from inlay.ops.resize import Mode, ResizeAttrs
 from inlay.transforms._integers.numbers import Factor, StaysFloat, Whole, ends_of, type_of
 from inlay.transforms._integers.scene import Scene
 from inlay.transforms._rules.rule_match import attrs_of
 
-MOVES = {
-    "reshape": 1,
-    "transpose": 1,
-    "slice": 1,
-    "flip": 1,
-    "tile": 1,
-    "broadcast_to": 1,
-    "depth_to_space": 1,
-    "space_to_depth": 1,
-    "gather": 1,
-    "gather_elements": 1,
-    "gather_nd": 1,
-    "max_pool": 1,
-    "reduce_max": 1,
-}
-"""Operators whose results are elements of their first operands, whatever numbers these are."""
+_MOVES = frozenset(
+    (
+        *(
+            "reshape",
+            "transpose",
+            "slice",
+            "flip",
+            "tile",
+            "broadcast_to",
+            "depth_to_space",
+            "space_to_depth",
+        ),
+        *("gather", "gather_elements", "gather_nd", "max_pool", "reduce_max"),
+    )
+)
+
+
+def moves(call: Call) -> bool:
+    """Whether the results of an operator are elements of its first operand, whatever numbers these are."""
+    if operator(call).name == "resize":
+        return attrs_of(call, ResizeAttrs).mode is Mode.NEAREST
+    return operator(call).name in _MOVES
 
 
 def whole(scene: Scene, atom: Expr) -> Whole:
@@ -51,7 +58,7 @@ def whole(scene: Scene, atom: Expr) -> Whole:
         return _dequantized(scene, call)
     if name == "cast" and type_of(call).dtype.is_float and inner.is_tensor(call.args[0]):
         return whole(inner, call.args[0])
-    if name in MOVES:
+    if moves(call):
         return _moved(scene, name, call, whole(inner, call.args[0]))
     rule = _RULES.get(name)
     if rule is None:
