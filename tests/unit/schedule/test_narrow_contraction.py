@@ -132,3 +132,27 @@ def test_a_tile_leaves_a_register_for_products_that_are_added_later() -> None:
 
 def test_what_was_asked_of_a_processor_is_what_its_features_give() -> None:
     assert decide(packed_conv((1, 5), (6, 8)), SMALL).facts["dot"] == ("i16",)
+
+
+def test_what_is_chosen_stays_outside_so_that_all_choices_share_what_they_read() -> None:
+    x = te.placeholder((4, 16, 6), I16, "x")
+    w = te.placeholder((4, 1, 3, 8, 2), I16, "w")
+    r, j = te.reduce_axis("r", 3), te.reduce_axis("j", 2)
+
+    def chosen(f: Int, t: Int, c: Int) -> te.ScalarValue:
+        return te.select(te.index(f).equals(te.index(0)), x[0, t, c] - x[1, t, c], x[2, t, c])
+
+    v = te.compute((4, 16, 6), chosen, name="v", stored=True)
+
+    def term(f: Int, t: Int, o: Int) -> te.ScalarValue:
+        right = w[f, o // 8, r, o % 8, j].cast(I32)
+        return te.sum_over((r, j), v[f, t, r * 2 + j].cast(I32) * right)
+
+    f = from_te("chosen", [x, w], [te.compute((4, 16, 8), term, name="y")])
+    s = Schedule(f)
+    contraction(s, SMALL)
+    text = print_function(s.function)
+    before = text[: text.index("select")]
+    assert "unroll" in before
+    assert "dot(" not in before
+    hold_law(f, s)

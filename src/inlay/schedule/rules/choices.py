@@ -38,7 +38,7 @@ def write_out_choices(s: Schedule, block: str) -> tuple[str, ...]:
     b = s.block(block)
     moved: list[str] = []
     copies = 1
-    for axis, period in _periods(b).items():
+    for axis, period in periods(b).items():
         binding = next(x for i, x in zip(b.iters, b.bindings, strict=True) if i.sym is axis)
         loop = next((x for x in s.loops_of(block) if binding.atom == s.loop(x).var), None)
         if loop is None or loop == s.loops_of(block)[-1] or copies * period > MOST:
@@ -53,7 +53,7 @@ def write_out_choices(s: Schedule, block: str) -> tuple[str, ...]:
     return tuple(moved)
 
 
-def _periods(b: Block) -> dict[Sym, int]:
+def periods(b: Block) -> dict[Sym, int]:
     """Return after how many steps along an axis the choices that a block makes repeat."""
     extents = {i.sym: i.extent.value for i in b.iters if i.kind is IterKind.SPATIAL}
     periods: dict[Sym, int] = {}

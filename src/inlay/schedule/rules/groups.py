@@ -21,6 +21,7 @@ from inlay.schedule.primitives.merge import merge
 from inlay.schedule.primitives.reorder import reorder
 from inlay.schedule.primitives.set_scope import set_scope
 from inlay.schedule.primitives.tensorize import tensorize
+from inlay.schedule.rules.choices import periods
 from inlay.schedule.rules.nests import vectorize_nest
 from inlay.schedule.state import Illegal, Schedule
 
@@ -112,7 +113,8 @@ def widens_by_line(b: Block, free: Sequence[int], target: Target) -> bool:
 def widen_inside(s: Schedule, block: str, outer: str, target: Target) -> tuple[str, ...]:
     """Widen only what an iteration of the outermost loop reads, in it, where no other one reads that.
 
-    So what is widened stays in the first caches. Returns the blocks that do it.
+    So what is widened stays in the first caches. Not where values are chosen, which costs least for all
+    choices at once. Returns the blocks that do it.
     """
     if group_of(s.block(block)) is None:
         return ()
@@ -123,7 +125,7 @@ def widen_inside(s: Schedule, block: str, outer: str, target: Target) -> tuple[s
             continue
         loops = s.loops_of(name)
         line = next((x for x in loops if s.loop(x).extent == extent), None)
-        if line is None or loops[0] == outer:
+        if line is None or loops[0] == outer or periods(s.block(name)):
             continue
         reorder(s, [line, *(x for x in loops if x != line)])
         try:
