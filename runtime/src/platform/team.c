@@ -103,14 +103,21 @@ static void close_teams(inlay_team_t *teams)
     }
 }
 
+/* Whether workers for so many threads stay within the limit. Asking for the processors reads a file, which
+ * takes longer than a small program: not in every call. */
+static int has_room(int threads)
+{
+    long most = sysconf(_SC_NPROCESSORS_ONLN);
+    if (most < LEAST_WORKERS) most = LEAST_WORKERS;
+    return process.workers + threads - 1 <= most;
+}
+
 /* Beyond the limit of workers calls share teams, but only those that have all the threads that were
  * asked for: what waits for each other in four threads must not find two. Teams stay while there are
  * hosts, which may wake a team after their calls. */
 inlay_team_t *inlay_team_take(inlay_team_t *last, int threads)
 {
     inlay_team_t *team, *found = NULL, *shared = NULL;
-    long most = sysconf(_SC_NPROCESSORS_ONLN);
-    if (most < LEAST_WORKERS) most = LEAST_WORKERS;
     if (threads < 1) threads = 1;
     pthread_mutex_lock(&process.lock);
     for (team = process.teams; team; team = team->next) {
@@ -118,7 +125,7 @@ inlay_team_t *inlay_team_take(inlay_team_t *last, int threads)
         if (is_free && (!found || team == last)) found = team;
         if (suits(team, shared, threads)) shared = team;
     }
-    if (!found && (process.workers + threads - 1 <= most || !shared || shared->threads < threads))
+    if (!found && (!shared || shared->threads < threads || has_room(threads)))
         found = new_team(threads);
     if (!found) found = shared;
     if (found) found->users++;
