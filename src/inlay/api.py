@@ -85,13 +85,10 @@ def load(
     operators = with_externs(table(), externs)
     named = isinstance(source, str | os.PathLike)
     with paused(), instrument.span("load", path=str(source) if named else ""):
-        match _content(source, settings):
-            case Path() as file if folder is not None:
-                raise error(
-                    "option.bad-value",
-                    f"found folder={os.fspath(folder)!r} for the file {file}, whose folder is known",
-                    hint="leave it out",
-                )
+        found = _content(source, settings)
+        if folder is not None:
+            _check_folder(found, os.fspath(folder))
+        match found:
             case Path() as file if file.suffix.lower() == ".onnx":
                 module = load_model(file, operators, settings)
                 return replace(module, sources=(str(file), *module.sources))
@@ -113,6 +110,27 @@ def load(
                 files = ExternalFiles(() if folder is None else (Path(folder).resolve(),))
                 model = model_of(content, "the model")
                 return import_model(model, operators, files=files, limits=settings)
+
+
+def _check_folder(found: Path | str | bytes | onnx.ModelProto, folder: str) -> None:
+    """Refuse the folder of data of a model that is a file, or has all its data in it.
+
+    Raises:
+        CompileError: `option.bad-value`, `option.no-effect`.
+    """
+    if isinstance(found, Path):
+        raise error(
+            "option.bad-value",
+            f"found folder={folder!r} for the file {found}, whose folder is known",
+            hint="leave it out",
+        )
+    if isinstance(found, str) or (isinstance(found, bytes) and is_tflite(found)):
+        kind = "text" if isinstance(found, str) else "a TFLite model"
+        raise error(
+            "option.no-effect",
+            f"found folder={folder!r}, which does nothing here: the program is {kind}",
+            hint="leave it out",
+        )
 
 
 def _content(source: Source, limits: ImportLimits) -> Path | str | bytes | onnx.ModelProto:

@@ -32,7 +32,7 @@ from inlay.importers.tflite.schema import (
     damaged,
     read_model,
 )
-from inlay.importers.tflite.variables import Key, Variable, Variables, find_variables, key_of_tensor
+from inlay.importers.tflite.variables import Key, Variables, find_variables, key_of_tensor
 from inlay.ir import make
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Expr, Function
@@ -86,10 +86,7 @@ class _Importer:
         for index in graph.inputs:
             t = graph.tensors[index]
             inputs.append(builder.param(names[index], _type(t), Span.named(f"input '{t.name}'")))
-        kept: list[Variable] = []
-        with self.findings.catching():
-            kept = find_variables(self.model, self._run_alone, set(names.values()))
-        self.findings.raise_if_fatal()
+        kept = find_variables(self.model, self._run_alone, set(names.values()))
         variables: Variables = {}
         for v in kept:
             variables[v.key] = builder.param(v.name, v.type, Span.named(f"variable '{v.name}'"))
@@ -172,7 +169,7 @@ class _Walk:
             assert isinstance(value.type, TensorType), "values of graphs are tensors"
             if value.type.dtype is not t.dtype:
                 raise damaged(f"the input '{t.name}' of {t.dtype} is given {value.type.dtype}")
-            self.values[index] = value
+            self.values[index] = None if t.is_refused else value
             if handle is not None:
                 self.handles[index] = handle
         for number, record in enumerate(graph.operators):
@@ -230,8 +227,12 @@ class _Walk:
         span = Span.named(f"operator {number} ({record.name}){inside}")
         values = [self._value(i) if i >= 0 else None for i in record.inputs]
         missing = any(v is None and i >= 0 for v, i in zip(values, record.inputs, strict=True))
+        missing |= any(self.graph.tensors[i].is_refused for i in record.outputs)
         made: Sequence[Expr] | None = None
-        if not missing or record.name not in RULES:
+        # What is not known is said even where something that it needs is missing.
+        own = externs.find(importer.operators, record.name) if record.is_custom else None
+        is_known = record.name in RULES or own is not None
+        if not missing or not is_known:
             node = Node(record, self.graph, tuple(values), self.builder, importer.operators, span, self)
             with importer.findings.catching():
                 try:
@@ -260,8 +261,6 @@ class _Walk:
                 else suggestion(name, RULES, "convert the model without it"),
             )
         else:
-            if any(v is None and i >= 0 for v, i in zip(node.values, node.record.inputs, strict=True)):
-                raise Incomplete
             found = rule(node)
             outputs = found if isinstance(found, tuple) else (found,)
         if len(outputs) != len(node.record.outputs):

@@ -75,11 +75,18 @@ def requantize(
 
 
 def requantize_by(
-    node: Node, e: Expr, m: np.ndarray, s: np.ndarray, t: TensorRecord, activation: int, axis: int = -1
+    node: Node,
+    e: Expr,
+    m: np.ndarray,
+    s: np.ndarray,
+    t: TensorRecord,
+    activation: int,
+    axis: int = -1,
+    rounding: Rounding = Rounding.TFLITE,
 ) -> Expr:
     """Return sums as the integers of a tensor, by multipliers and shifts; see `requantize`."""
     low, high = ends_of_integers(node, activation, t)
-    return requantize_as(node, e, m, s, t.dtype, node.zero(t), low, high, axis)
+    return requantize_as(node, e, m, s, t.dtype, node.zero(t), low, high, axis, rounding)
 
 
 def requantize_as(
@@ -92,6 +99,7 @@ def requantize_as(
     low: int | None = None,
     high: int | None = None,
     axis: int = -1,
+    rounding: Rounding = Rounding.TFLITE,
 ) -> Expr:
     """Return sums as integers of an element type, by multipliers and shifts.
 
@@ -109,7 +117,7 @@ def requantize_as(
         zero=zero,
         low=low,
         high=high,
-        rounding=Rounding.HALF_UP if is_wide else Rounding.TFLITE,
+        rounding=Rounding.HALF_UP if is_wide else rounding,
         axis=axis,
         bits=15 if is_wide else 31,
     )

@@ -16,10 +16,11 @@ import numpy as np
 
 from inlay.arith.dtype import I8, I16, I32, I64, U8, DType
 from inlay.arith.expr import floordiv, lit, product
-from inlay.importers.tflite.integers import activated, requantize
+from inlay.importers.tflite.integers import activated, multipliers, requantize, requantize_by
 from inlay.importers.tflite.node import Kind, Node, Rule
 from inlay.importers.tflite.windows import same_or_valid
 from inlay.ir.expr import Expr
+from inlay.ops.requantization import Rounding
 
 FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 
@@ -143,7 +144,10 @@ def _fully_connected(node: Node) -> Expr:
     if node.kind() is Kind.QUANTIZED:
         w = node.op("transpose", node.tensor(1), perm=(1, 0))
         total = biased(node, _products(node, "matmul_integer", flat, w), (-1,))
-        return requantize(node, total, _factors(node), node.output(), activation)
+        # Kernels for microcontrollers do not take bytes without a sign; those that do round once.
+        rounding = Rounding.HALF_UP if node.input(0).dtype is U8 else Rounding.TFLITE
+        pair = multipliers(_factors(node))
+        return requantize_by(node, total, *pair, node.output(), activation, rounding=rounding)
     w = node.op("transpose", node.reals(1), perm=(1, 0))
     return activated(node, biased(node, node.op("matmul", flat, w), (-1,)), activation)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from inlay.importers.tflite import (
     ops_control,
+    ops_detection,
     ops_elementwise,
     ops_index,
     ops_linear,
@@ -20,6 +21,7 @@ from inlay.importers.tflite.node import Rule
 
 RULES: Mapping[str, Rule] = {
     **ops_control.RULES,
+    **ops_detection.RULES,
     **ops_elementwise.RULES,
     **ops_index.RULES,
     **ops_linear.RULES,

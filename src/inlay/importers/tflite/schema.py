@@ -63,6 +63,7 @@ class TensorRecord:
         data: of a constant.
         quantization: None where the numbers are what they are.
         is_variable: whether it keeps its value from run to run.
+        is_refused: whether it is of a kind that is not possible here; the rest says nothing then.
     """
 
     name: str
@@ -71,6 +72,7 @@ class TensorRecord:
     data: np.ndarray | None
     quantization: Quantization | None
     is_variable: bool
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +258,7 @@ class _Reader:
         name, number = _text(t.Name()), t.Type()
         if problem := self._problem(t, number):
             self._findings.unsupported("import.unsupported", f"the tensor '{name}' {problem}")
-            return TensorRecord(name, I8, (), np.zeros((), np.int8), None, is_variable=False)
+            return TensorRecord(name, I8, (), None, None, is_variable=False, is_refused=True)
         dtype = _DTYPES[number]
         shape = tuple(int(t.Shape(i)) for i in self._counted(t.ShapeLength()))
         signature = tuple(int(t.ShapeSignature(i)) for i in self._counted(t.ShapeSignatureLength()))

@@ -123,7 +123,10 @@ def _assigned_once(model: ModelRecord, run: Callable[[int, Variables], Builder])
         if o.name != "CALL_ONCE" or o.is_custom:
             continue
         variables: Variables = {}
-        scope = run(graphs_of(o)[0], variables)
+        (index,) = graphs_of(o)
+        if index not in range(len(model.graphs)):
+            raise damaged(f"it runs graph {index} of {len(model.graphs)}")
+        scope = run(index, variables)
         found: Any = evaluate_expr(scope.finish(list(variables.values()))) if variables else ()
         made.update((key, np.asarray(value)) for key, value in zip(variables, found, strict=True))
     return made
