@@ -73,6 +73,7 @@ from inlay.schedule.rules.groups import (
     dot_kind,
     group_of,
     packed_panel,
+    sums_dots,
     symbols_in,
     use_dots,
     widen_inside,
@@ -84,6 +85,8 @@ from inlay.schedule.state import Illegal, Schedule, illegal
 
 MAX_UNROLLED_STEPS = 24
 """A reduction, or its innermost loops, of at most so many steps is written out."""
+MAX_UNROLLED_DOTS = 4
+"""As many of dot products: where windows overlap, the groups of several steps would not fit registers."""
 MIN_PARALLEL_PANELS = 4
 """With fewer panels than this, threads share lines instead."""
 
@@ -384,10 +387,11 @@ def _finish(s: Schedule, around: str, temporary: str, block: str) -> None:
         loops = s.loops_of(b)
         if around in loops:
             vectorize(s, loops[-1])
+    most = MAX_UNROLLED_DOTS if sums_dots(s.block(block)) else MAX_UNROLLED_STEPS
     steps = 1
     for loop in reversed(_reduce_loops(s, block)):
-        steps *= s.loop(loop).extent.value or MAX_UNROLLED_STEPS + 1
-        if steps > MAX_UNROLLED_STEPS:
+        steps *= s.loop(loop).extent.value or most + 1
+        if steps > most:
             break
         unroll(s, loop)
 

@@ -12,7 +12,7 @@ from math import prod
 
 from inlay.arith.expr import Int, Mod, Sym, coefficient, symbols, to_int
 from inlay.loop.buffer import Buffer, Scope
-from inlay.loop.scalar import Load
+from inlay.loop.scalar import Dot, Load
 from inlay.loop.stmt import Block, BlockIter, IterKind
 from inlay.loop.walk import loads_of, stores_of
 from inlay.machine.dot_products import DotProduct
@@ -84,6 +84,11 @@ def use_dots(s: Schedule, block: str, target: Target) -> None:
 
 def _binding(b: Block, sym: Sym) -> Int:
     return next(e for i, e in zip(b.iters, b.bindings, strict=True) if i.sym == sym)
+
+
+def sums_dots(b: Block) -> bool:
+    """Whether a block sums by dot products."""
+    return any(isinstance(x.value, Dot) for x in stores_of(b.body))
 
 
 def widens_by_line(b: Block, free: Sequence[int], target: Target) -> bool:
