@@ -46,6 +46,7 @@ from tests.fuzz.mutate_onnx import damaged_bytes, damaged_model
 from tests.fuzz.mutate_text import damaged_text
 from tests.onnx_tests import load
 from tests.runtime_c.build import drive, write
+from tests.unit.importers.tflite.kernel_cases import accumulator, case, names
 from tests.unit.runtime.generate import CALLBACKS
 from tests.unit.runtime.test_agreement import ARGUMENTS
 
@@ -211,10 +212,12 @@ def _sizes(entry: Entry) -> list[int] | None:
 
 @functools.cache
 def tflite_models() -> tuple[bytes, ...]:
-    """Return the small TFLite models of the shared data; none without it."""
+    """Return small TFLite models: some of one operator, some that run graphs, those of the shared data."""
     folder = find_data()
     paths = sorted((folder / "cases").glob("*/model.tflite")) if folder is not None else []
-    return tuple(p.read_bytes() for p in paths if p.stat().st_size < 80_000)
+    drawn_ones = [case(name).content for name in list(names())[::5]]
+    small = [p.read_bytes() for p in paths if p.stat().st_size < 80_000]
+    return (*drawn_ones, accumulator(), *small)
 
 
 FIELDS = (b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\0\0\0\0", b"\1\0\0\0")
@@ -357,7 +360,7 @@ def targets(driver: Path | None) -> dict[str, Target]:
         "onnx-compile": Target(".onnx", damaged, each(_compile)),
         "inl": Target(".inl", _damaged_text, each(_read_text)),
     }
-    if importlib.util.find_spec("tflite") is not None and tflite_models():
+    if importlib.util.find_spec("tflite") is not None:
         found["tflite"] = Target(".tflite", _damaged_tflite, each(_import_tflite))
     if importlib.util.find_spec("onnxruntime") is not None:
         found["control"] = Target("-control.onnx", _control, each(compared))

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+import numpy as np
+
 from inlay.arith.expr import Int, fresh, to_int
 from inlay.base.diagnostics import Collector, error, unsupported
 from inlay.base.metadata import Metadata
@@ -261,7 +263,8 @@ class _Walk:
                 else suggestion(name, RULES, "convert the model without it"),
             )
         else:
-            found = rule(node)
+            with np.errstate(all="ignore"):  # scales of damaged files
+                found = rule(node)
             outputs = found if isinstance(found, tuple) else (found,)
         if len(outputs) != len(node.record.outputs):
             raise damaged(f"{name} has {len(node.record.outputs)} outputs, not {len(outputs)}")

@@ -10,7 +10,7 @@ import numpy as np
 
 from inlay.arith.dtype import I32, I64, DType
 from inlay.importers.tflite.node import Node
-from inlay.importers.tflite.schema import TensorRecord
+from inlay.importers.tflite.schema import TensorRecord, damaged
 from inlay.ir.expr import Expr
 from inlay.ops.requantization import Rounding, quantized_multiplier
 
@@ -37,6 +37,8 @@ def ends_of_reals(node: Node, activation: int) -> tuple[float | None, float | No
 def ends_of_integers(node: Node, activation: int, t: TensorRecord) -> tuple[int, int]:
     """Return what a fused activation clamps the integers of a tensor to."""
     low, high = ends_of_reals(node, activation)
+    if not t.dtype.is_integer:
+        raise node.unsupported(f"gives {t.dtype} from integers")
     info = np.iinfo(t.dtype.numpy)
     scale, zero = node.scale(t), node.zero(t)
 
@@ -55,6 +57,8 @@ def activated(node: Node, e: Expr, activation: int) -> Expr:
 
 def multipliers(factors: float | np.ndarray, bits: int = 31) -> tuple[np.ndarray, np.ndarray]:
     """Return multipliers and shifts of positive factors; 0 and the most for those beyond."""
+    if not np.all(np.isfinite(factors)):
+        raise damaged("the quotient of scales is no number")
     m, s = quantized_multiplier(factors, bits)
     gone, beyond = s < _LOWEST_SHIFT, s > _HIGHEST_SHIFT
     m = np.where(gone, 0, np.where(beyond, (1 << bits) - 1, m))

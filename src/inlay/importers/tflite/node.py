@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -22,7 +23,7 @@ from inlay.importers.tflite.schema import (
     TensorRecord,
     damaged,
 )
-from inlay.importers.tflite.variables import Key, Variables, key_of_tensor
+from inlay.importers.tflite.variables import MOST_ELEMENTS, Key, Variables, key_of_tensor
 from inlay.ir import make
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Const, Expr
@@ -155,6 +156,15 @@ class Node:
     def numbers(self, i: int, what: str) -> list[int]:
         """Return the integers of an input that has to be constant."""
         return [int(v) for v in self.array(i, what).reshape(-1)]
+
+    def bounded(self, *sizes: int) -> None:
+        """Refuse to make tensors of absurd sizes while a model is read.
+
+        Raises:
+            UnsupportedError: the product of the sizes is beyond `MOST_ELEMENTS`.
+        """
+        if math.prod(max(s, 1) for s in sizes) > MOST_ELEMENTS:
+            raise self.unsupported(f"has the sizes {list(sizes)}")
 
     def axis(self, axis: int, rank: int) -> int:
         """Return an axis that may be counted from behind."""

@@ -96,12 +96,13 @@ def _call_once(node: Node) -> tuple[Expr, ...]:
 
 
 def _handle(node: Node) -> Expr:
-    node.walk.handles[node.record.outputs[0]] = key_of_handle(node.record)
     t = node.output()
+    node.walk.handles[node.record.outputs[0]] = key_of_handle(node.record)
     return make.const(np.zeros(t.shape, t.dtype.numpy))
 
 
 def _key(node: Node) -> Key:
+    node.input(0)
     key = node.walk.handles.get(node.record.inputs[0])
     if key is None:
         raise node.unsupported("has a variable that is chosen when it runs")

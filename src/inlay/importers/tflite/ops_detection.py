@@ -145,6 +145,9 @@ def _detect(node: Node) -> tuple[Expr, ...]:
     if node.output().dtype is not F32:
         raise node.unsupported(f"gives {node.output().dtype}")
     count, behind = predictions[1], predictions[2] - options.classes
+    node.bounded(count, predictions[2])
+    node.bounded(options.most, options.per_box)
+    node.bounded(options.classes, options.per_class)
     if behind not in (0, 1):
         raise node.unsupported(f"has scores of {predictions[2]} classes for {options.classes}")
     boxes = _decoded(node, count, options)

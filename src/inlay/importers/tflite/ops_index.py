@@ -77,6 +77,7 @@ def _one_hot(node: Node) -> Expr:
     rank = len(node.shape(index))
     depth = node.numbers(1, "a depth")[0]
     at = node.axis(axis, rank + 1)
+    node.bounded(depth)
     places = np.arange(depth, dtype=np.int64).reshape(-1, *[1] * (rank - at))
     wide = node.reshape(index, *node.shape(index)[:at], 1, *node.shape(index)[at:])
     on, off = (node.reshape(node.tensor(i)) for i in (2, 3))
@@ -113,6 +114,7 @@ def _reverse_sequence(node: Node) -> Expr:
     size = shape[axis].value
     if size is None:
         raise node.unsupported("reverses along an axis whose size is not known")
+    node.bounded(size)
     place = np.arange(size, dtype=np.int64).reshape(-1, *[1] * (len(shape) - 1 - axis))
     lengths = node.reshape(_indices(node, 1), shape[batch], *[1] * (len(shape) - 1 - batch))
     back = node.op("sub", node.op("sub", lengths, np.asarray(1, np.int64)), place)

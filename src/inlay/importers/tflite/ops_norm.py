@@ -104,6 +104,7 @@ def _local_response(node: Node) -> Expr:
     depth = node.shape(x)[-1].value
     if depth is None:
         raise node.unsupported("has a number of channels that is not known")
+    node.bounded(depth, depth)
     behind = np.arange(depth)[:, None] - np.arange(depth)
     near = ((behind >= -radius) & (behind < radius)).astype(np.float32)
     total = node.op("matmul", node.op("mul", x, x), near)

@@ -57,8 +57,7 @@ def _average_pool(node: Node) -> Expr:
         made = activated(node, pool.of(node, "average_pool"), pool.activation)
         return node.op("transpose", made, perm=LAST)
     total = _summed(node, pool)
-    ones = np.ones([1, *[d.value or 1 for d in node.shape(pool.x)[1:]]], np.int8)
-    counts = _summed(node, pool._replace(x=make.const(ones)))
+    counts = make.const(_counts(node, pool))
     half = node.op("shift_right", counts, np.asarray(1, np.int32))
     # The quotient of a sum with half of the divisor more, on the side of its sign, rounded towards zero.
     size = node.op("div", node.op("add", node.op("abs", total), half), counts)
@@ -67,11 +66,27 @@ def _average_pool(node: Node) -> Expr:
     return node.op("transpose", node.cast(ends, node.output().dtype), perm=LAST)
 
 
+def _counts(node: Node, pool: _Pool) -> np.ndarray:
+    """Return how many elements of the input each window has: `[1, 1, height, width]`."""
+    found: list[np.ndarray] = []
+    for axis in (0, 1):
+        size, k, stride = node.shape(pool.x)[axis + 2].value, pool.kernel[axis], pool.strides[axis]
+        if size is None:
+            raise node.unsupported("has windows over an axis whose size is not known")
+        windows = (size + pool.pads[axis] + pool.pads[axis + 2] - k) // stride + 1
+        node.bounded(windows)
+        begin = np.arange(windows) * stride - pool.pads[axis]
+        found.append(np.minimum(begin + k, size) - np.maximum(begin, 0))
+    node.bounded(len(found[0]), len(found[1]))
+    return (found[0][:, None] * found[1]).astype(np.int32)[None, None]
+
+
 def _summed(node: Node, pool: _Pool) -> Expr:
     """Sum windows of integers in i32: a convolution of each channel with ones."""
     channels = node.shape(pool.x)[1].value
     if channels is None:
         raise node.unsupported("has a number of channels that is not known")
+    node.bounded(channels, *pool.kernel)
     ones = make.const(np.ones((channels, 1, *pool.kernel), np.int8))
     windows: dict[str, Any] = {"strides": pool.strides, "pads": pool.pads, "dilations": (1, 1)}
     return integer_products(node, "conv_integer", pool.x, ones, I32, groups=channels, **windows)

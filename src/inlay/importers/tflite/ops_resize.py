@@ -28,6 +28,8 @@ def _sizes(node: Node, options: str) -> tuple[Expr, list[int], list[int], bool, 
     known = [d for d in old if d]
     if len(node.shape(x)) != 4 or len(known) != 2 or len(new) != 2 or min(new) < 1:
         raise node.unsupported(f"resizes {old} to {new}")
+    for size in (*known, *new):
+        node.bounded(size)
     return x, known, new, bool(aligned), bool(halved)
 
 

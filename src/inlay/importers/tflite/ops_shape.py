@@ -150,6 +150,7 @@ def _moved_slice(node: Node, x: Expr) -> Expr:
             continue
         if size < 0:
             raise node.unsupported("has a size that begins to count where a tensor says")
+        node.bounded(size)
         begin = node.reshape(node.part(begins, 0, axis, axis + 1))
         place = node.op("add", begin, np.arange(size, dtype=np.int64))
         x = node.op("gather", x, place, axis=axis)
@@ -211,6 +212,7 @@ def _ranged(node: Node, x: Expr, axis: int, found: range, size: int) -> Expr:
     if found == range(size):
         return x
     if found.step < 0:
+        node.bounded(len(found))
         return node.op("gather", x, np.array(found, np.int64), axis=axis)
     return node.part(x, axis, found.start, max(found.stop, found.start), found.step)
 
@@ -268,6 +270,7 @@ def _mirror_pad(node: Node) -> Expr:
             continue
         if size is None or max(front, behind) > size - (mode == 0):
             raise node.unsupported(f"reflects {max(front, behind)} of {size} elements")
+        node.bounded(size)
         inner = np.arange(size)
         edge = int(mode == 0)
         before, after = inner[edge : edge + front][::-1], inner[::-1][edge : edge + behind]

@@ -158,7 +158,7 @@ def reading() -> Generator[None, None, None]:
         raise
     except (
         struct.error,
-        IndexError,
+        LookupError,
         ValueError,
         TypeError,
         OverflowError,

@@ -8,6 +8,7 @@ type; those of the others are what graphs that run once (`CALL_ONCE`) assign to 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,9 @@ from inlay.interp.tensor import evaluate_expr
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Expr
 from inlay.ir.types import TensorType
+
+MOST_ELEMENTS = 1 << 26
+"""Of what is made while a model is read, beside what its file has."""
 
 Key = tuple[str, str, str]
 """What a variable is called inside of a model."""
@@ -145,6 +149,8 @@ def _zero(t: TensorRecord) -> np.ndarray:
     """Return what a variable is that nothing was assigned to: integers of 8 bits with a sign stand for 0."""
     if -1 in t.shape:
         raise damaged(f"the variable '{t.name}' has the shape {list(t.shape)}")
+    if math.prod(t.shape) > MOST_ELEMENTS:
+        raise damaged(f"the variable '{t.name}' has {math.prod(t.shape)} elements")
     value = int(t.quantization.zeros[0]) if t.dtype is I8 and t.quantization is not None else 0
     return np.full(t.shape, value, t.dtype.numpy)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tests.tflite_models import Op, T, constant, model
+from tests.tflite_models import Graph, Op, T, constant, model, models
 
 ENDS = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767)}
 FIXED = {
@@ -225,3 +225,25 @@ def case(name: str) -> Case:
         return linear(Draw(name), op, dtype, per_channel=bool(more))
     family = next(f for f, ops, dtypes in FAMILIES if op in ops.split() and dtype in dtypes.split())
     return family(Draw(name), op, dtype)
+
+
+def accumulator() -> bytes:
+    """Return a model that adds its input to a variable, which begins with 10, 20, 30."""
+    row, handle = T((3,)), T((), "resource")
+    name = {"Container": "", "SharedName": "v"}
+    named = Op("VAR_HANDLE", [], ["h"], "VarHandleOptions", name)
+    main = Graph(
+        {"x": row, "h": handle, "r": row, "s": row},
+        [
+            Op("CALL_ONCE", [], [], "CallOnceOptions", {"InitSubgraphIndex": 1}),
+            named,
+            Op("READ_VARIABLE", ["h"], ["r"], "ReadVariableOptions"),
+            Op("ADD", ["r", "x"], ["s"], "AddOptions"),
+            Op("ASSIGN_VARIABLE", ["h", "s"], [], "AssignVariableOptions"),
+        ],
+        ["x"],
+        ["s"],
+    )
+    assign = Op("ASSIGN_VARIABLE", ["h", "k"], [], "AssignVariableOptions")
+    first = constant(np.array([10, 20, 30], np.float32))
+    return models(main, Graph({"h": handle, "k": first}, [named, assign], [], []))

@@ -13,20 +13,15 @@ pytest.importorskip("tflite", reason="the package 'tflite' is not installed")
 
 from inlay.importers.tflite.graph import import_bytes
 from tests.tflite_models import Graph, Op, T, constant, model, models
+from tests.unit.importers.tflite.kernel_cases import accumulator
 
 ROW = T((3,))
 COUNT = T((), "int32")
 FLAG = T((), "bool")
-HANDLE = T((), "resource")
-NAME = {"Container": "", "SharedName": "v"}
 
 
 def number(value: int) -> T:
     return constant(np.array(value, np.int32))
-
-
-def handle(name: str = "h") -> Op:
-    return Op("VAR_HANDLE", [], [name], "VarHandleOptions", NAME)
 
 
 def run(content: bytes, **inputs: np.ndarray) -> dict[str, np.ndarray]:
@@ -72,24 +67,6 @@ def test_a_loop_runs_while_its_condition_holds():
     assert found["j"] == 5
     np.testing.assert_array_equal(found["y"], 8 * X)
     np.testing.assert_array_equal(run(content, i=np.array(7, np.int32), x=X)["y"], X)
-
-
-def accumulator() -> bytes:
-    main = Graph(
-        {"x": ROW, "h": HANDLE, "r": ROW, "s": ROW},
-        [
-            Op("CALL_ONCE", [], [], "CallOnceOptions", {"InitSubgraphIndex": 1}),
-            handle(),
-            Op("READ_VARIABLE", ["h"], ["r"], "ReadVariableOptions"),
-            Op("ADD", ["r", "x"], ["s"], "AddOptions"),
-            Op("ASSIGN_VARIABLE", ["h", "s"], [], "AssignVariableOptions"),
-        ],
-        ["x"],
-        ["s"],
-    )
-    assign = Op("ASSIGN_VARIABLE", ["h", "k"], [], "AssignVariableOptions")
-    first = constant(np.array([10, 20, 30], np.float32))
-    return models(main, Graph({"h": HANDLE, "k": first}, [handle(), assign], [], []))
 
 
 def test_variables_begin_with_what_is_assigned_once():
