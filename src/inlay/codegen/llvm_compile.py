@@ -29,6 +29,9 @@ def _llvm() -> Any:
     # Loop strength reduction takes half of the time of unrolled kernels and gains nothing: their
     # addresses are one pointer and constants, which x86 and Arm fold into loads.
     llvm.set_option("", "-disable-lsr")
+    if str(llvm.get_process_triple()).startswith("x86_64"):
+        # Sums of integers it makes trees of, whose parts no longer fit the registers beside accumulators.
+        llvm.set_option("", "-x86-machine-combiner=false")
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm
