@@ -175,5 +175,38 @@ def emitted_reciprocal(node: Node, total: Expr) -> tuple[Expr, Expr]:
     return _saturated(node, twice), over
 
 
+def emitted_inverse_root(node: Node, total: Expr) -> tuple[Expr, Expr]:
+    """Emit `1 / sqrt(x)` of integers from 0 to `2**29`, all i64, by Newton's steps; 0 counts as 1.
+
+    Returns:
+        multipliers of 31 bits; by how many bits their products are shifted to the right. Both are i64.
+    """
+
+    def const(value: int) -> np.ndarray:
+        return np.asarray(value, np.int64)
+
+    def times(a: Expr, b: Expr | np.ndarray) -> Expr:
+        return node.cast(high_product(node, a, b), I64)
+
+    def more(e: Expr, bits: int) -> Expr:
+        return node.clamped(node.op("shift_left", e, const(bits)), _MIN, _MAX)
+
+    x = node.op("maximum", total, const(2))
+    room = node.op("sub", const(30), emitted_exponent(node, x))
+    pairs = node.op("sub", node.op("shift_right", room, const(1)), const(1))
+    x = node.op("shift_left", x, node.op("mul", pairs, const(2)))
+    half = node.op("shift_right", node.op("add", node.op("shift_right", x, const(1)), const(1)), const(1))
+    root: Expr = node.op("add", node.op("mul", x, const(0)), const(1 << 28))
+    for _ in range(5):
+        cube = more(times(times(root, root), root), 6)
+        root = more(node.op("sub", times(root, const((1 << 28) + (1 << 27))), times(half, cube)), 3)
+    root = times(root, const(1518500250))
+    right = node.op("sub", const(11), pairs)
+    root = node.op("shift_left", root, node.op("maximum", node.op("neg", right), const(0)))
+    is_one = node.op("less", total, const(2))
+    shift = node.op("select", is_one, const(0), node.op("maximum", right, const(0)))
+    return node.op("select", is_one, const(_MAX), root), shift
+
+
 def _saturated(node: Node, e: Expr) -> Expr:
     return node.cast(node.clamped(e, _MIN, _MAX), I32)

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from inlay.arith.dtype import F32, I16, I32, I64
+from inlay.arith.dtype import F32, I16, I32, I64, U8
 from inlay.importers.tflite import tables
 from inlay.importers.tflite.fixed_point import (
     emitted_exponent,
+    emitted_inverse_root,
     emitted_reciprocal,
     high_product,
     softmax_tables,
@@ -83,12 +84,37 @@ def _log_softmax(node: Node) -> Expr:
 
 def _l2_normalization(node: Node) -> Expr:
     """Emit `x / |x|` along the last axis; a length below 1e-6 counts as that."""
-    node.only_floats()
     (activation,) = node.options("L2NormOptions", "FusedActivationFunction")
+    if node.is_integer():
+        return _l2_of_bytes(node, activation)
     x = node.tensor(0)
     length = node.op("sqrt", node.op("reduce_sum_square", x, axes=(-1,), keepdims=True))
     made = node.op("div", x, node.op("maximum", length, np.asarray(1e-6, np.float32)))
     return activated(node, made, activation)
+
+
+def _l2_of_bytes(node: Node, activation: int) -> Expr:
+    """Emit the same of bytes, in steps of 1/128."""
+    out, size = node.output(), node.shape(node.tensor(0))[-1].value
+    middle = 128 if out.dtype is U8 else 0
+    if out.dtype.bits != 8 or (node.scale(out), node.zero(out)) != (np.float32(1 / 128), middle):
+        raise node.unsupported(f"gives {out.dtype} in steps of {node.scale(out)}")
+    if activation or size is None or size > 1 << 12:
+        raise node.unsupported(f"has the activation {activation}, or {size} elements in a row")
+    x = node.cast(node.centered(0), I64)
+    total = node.op("reduce_sum", node.op("mul", x, x), axes=(-1,), keepdims=True)
+    inverse, shift = emitted_inverse_root(node, total)
+    if out.dtype is U8:
+        x = node.op("mul", x, np.asarray(128, np.int64))
+    else:  # these kernels have the factor in the shift
+        seven, none = np.asarray(7, np.int64), np.asarray(0, np.int64)
+        x = node.op("shift_left", x, node.op("maximum", node.op("sub", seven, shift), none))
+        shift = node.op("maximum", node.op("sub", shift, seven), none)
+    product = node.cast(high_product(node, x, inverse), I64)
+    size_of = _rounded_down(node, node.op("abs", product), shift)
+    moved = node.op("add", node.op("mul", size_of, node.op("sign", product)), np.asarray(middle, np.int64))
+    info = np.iinfo(out.dtype.numpy)
+    return node.cast(node.clamped(moved, int(info.min), int(info.max)), out.dtype)
 
 
 def _local_response(node: Node) -> Expr:

@@ -16,6 +16,7 @@ FIXED = {
     "TANH": {"int8": (1 / 128, 0), "uint8": (1 / 128, 128), "int16": (1 / 32768, 0)},
 }
 FIXED["SOFTMAX"] = FIXED["LOGISTIC"]
+FIXED["L2_NORMALIZATION"] = {"int8": (1 / 128, 0), "uint8": (1 / 128, 128)}
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,8 @@ def unary(d: Draw, op: str, dtype: str) -> Case:
         y = d.tensor((2, 150), dtype, *FIXED[op][dtype])
     options = {"Beta": d.real(0.5, 2)} if op == "SOFTMAX" else {"Alpha": d.real(0.01, 0.9)}
     table = {"SOFTMAX": "SoftmaxOptions", "LEAKY_RELU": "LeakyReluOptions", "GELU": "GeluOptions"}.get(op, "")
+    if op == "L2_NORMALIZATION":
+        return d.case(op, [x], [y], "L2NormOptions")
     return d.case(op, [x], [y], table, **(options if table and op != "GELU" else {}))
 
 
@@ -190,7 +193,7 @@ def svdf(d: Draw, op: str, dtype: str) -> Case:
 
 FAMILIES: tuple[tuple[Callable[[Draw, str, str], Case], str, str], ...] = (
     (unary, "LOGISTIC TANH SOFTMAX RELU LEAKY_RELU", "int8 uint8 int16"),
-    (unary, "HARD_SWISH GELU", "int8 uint8"),
+    (unary, "HARD_SWISH GELU L2_NORMALIZATION", "int8 uint8"),
     (unary, "ABS", "int8 int16"),
     (unary, "ELU RSQRT LOG", "int8"),
     (unary, "EXP", "int8 int16"),
