@@ -83,7 +83,7 @@ class DotEmitter:
     ) -> str:
         """Return a factor in a register, with the type of the instruction's operand in front."""
         load, where = at
-        bits = self._memory.load_group(load.buffer, where, count, lanes, mask)
+        bits = self._memory.load_group(load, where, count, lanes, mask)
         source, total = load.dtype, len(lanes) * count
         if where.stride == 0:
             type = f"i{source.bits * count}"

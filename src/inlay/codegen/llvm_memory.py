@@ -28,6 +28,7 @@ from inlay.codegen.llvm_index import LANE, IndexEmitter, Linear, Split, constant
 from inlay.codegen.llvm_ops import Operations
 from inlay.codegen.llvm_types import Value, memory_element, register_type, suffix, vector
 from inlay.loop.buffer import Buffer
+from inlay.loop.scalar import Load
 
 MAX_SHUFFLED_LOADS = 4
 """Contiguous loads that are worth it in place of a gather."""
@@ -173,8 +174,9 @@ class Memory:
         where = self.index.split(self.index.linear(flat))
         return where if where.stride in (0, count) else None
 
-    def load_group(self, buffer: Buffer, where: Split, count: int, lanes: range, mask: Value | None) -> str:
+    def load_group(self, load: Load, where: Split, count: int, lanes: range, mask: Value | None) -> str:
         """Return the elements of `group` of some lanes; if all have the same ones, as one integer."""
+        buffer = load.buffer
         element, size = memory_element(buffer.dtype), buffer.dtype.itemsize
         version = self._version.get(buffer, 0)
         if where.stride == 0:
@@ -185,6 +187,13 @@ class Memory:
         total = len(lanes) * count
         pointer = self._address(buffer, replace(where, constant=where.constant + lanes.start * count))
         type = vector(element, total)
+        if mask is not None and self._has_all_lanes(buffer, load.indices, count):
+            # Some processors mask no bytes. Where no lane is wanted, the other indices may be anything.
+            on, base = self.ops.any_lane(mask), self._base(buffer)
+            pointer = self.builder.pure(
+                f"select i1 {on.text}, ptr {pointer}, ptr {base}", (on.text, pointer, base)
+            )
+            mask = None
         if mask is None:
             text = f"load {type}, ptr {pointer}, align {size}"
         else:
@@ -201,6 +210,15 @@ class Memory:
         bits = self.builder.load(text, version)
         self._emit_prefetch(buffer, pointer, total * size)
         return bits
+
+    def _has_all_lanes(self, buffer: Buffer, indices: tuple[Int, ...], count: int) -> bool:
+        """Whether a buffer has groups for all lanes wherever it has one for any: panels have."""
+        shape = [constant_of(self.index.linear(e)) or 0 for e in buffer.shape]
+        if buffer.strides is not None or len(shape) < 2 or 0 in shape or shape[-1] != count:
+            return False
+        lane = self.index.split(self.index.linear(indices[-2]))
+        known = lane.stride == 1 and not lane.scalar and lane.constant >= 0
+        return known and lane.constant + self.index.width <= shape[-2]
 
     def store(self, buffer: Buffer, indices: tuple[Int, ...], value: Value, mask: Value | None) -> None:
         """Write an element, or a vector of them where index or value differs by lane."""

@@ -87,6 +87,29 @@ def test_lanes_that_are_off_are_not_read_as_others() -> None:
     np.testing.assert_array_equal(y[:, :11], expected(x, w)[:, :11])
 
 
+def test_panels_are_read_whole_where_lanes_are_off() -> None:
+    """Masks of bytes are no instructions, but in the newest vectors."""
+    text = """\
+lowered func f(x: i16[5, 2], w: i8[2, 5, 16, 2]) -> (y: i32[n]) over (n) {
+  for o in 0..2 {
+    alloc acc: i32[16] @register
+    for l in 0..16 vector { if [16*o + l] < [n] { acc[l] = 0:i32 } }
+    for k in 0..5 { for l in 0..16 vector {
+      if [16*o + l] < [n] { acc[l] = dot(j < 2, acc[l], x[k, j], w[(16*o + l) / 16, k, (16*o + l) % 16, j]) }
+    } }
+    for l in 0..16 vector { if [16*o + l] < [n] { y[16*o + l] = acc[l] } }
+  }
+}
+"""
+    f = parsed(text)
+    assert "masked.load" not in emit_module(f, baseline("x86_64", "v3")).text
+    x, w = numbers("i16", 5, 2), numbers("i8", 2, 5, 16, 2)
+    want = np.einsum("kj,oklj->ol", x.astype(np.int64), w.astype(np.int64)).reshape(32).astype(np.int32)
+    for n in (1, 11, 16, 21, 32):
+        [y] = run_native(f, [x, w], {"n": n})
+        np.testing.assert_array_equal(y, want[:n])
+
+
 @pytest.mark.cc
 @needs("gcc")
 def test_emitted_c_is_the_plain_sum(tmp_path) -> None:

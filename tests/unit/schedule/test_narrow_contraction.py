@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from inlay.arith.dtype import F32, I8, I16, I32, U8, DType
 from inlay.arith.expr import Int, ceildiv, to_int
+from inlay.interp import loop as interp
 from inlay.loop import te
 from inlay.loop.from_te import from_te
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
 from inlay.loop.scalar import UnaryOp
+from inlay.lower.lower import lower
 from inlay.machine.dot_products import KINDS
-from inlay.machine.target import Target, baseline
+from inlay.machine.target import Target, baseline, host
 from inlay.schedule.choose import decide
 from inlay.schedule.rules.contraction import contraction, row_tiles
 from inlay.schedule.state import Schedule
+from tests.unit.codegen.support import run_native
 from tests.unit.schedule.programs import dim, hold_law
 
 SMALL = baseline("x86_64", "v2")
@@ -156,3 +160,27 @@ def test_what_is_chosen_stays_outside_so_that_all_choices_share_what_they_read()
     assert "unroll" in before
     assert "dot(" not in before
     hold_law(f, s)
+
+
+@pytest.mark.parametrize(
+    ("image", "channels", "kernel", "pad"),
+    [((5, 13), (6, 16), 1, 0), ((4, 7), (5, 20), 3, 1), ((1, 9), (3, 3), 1, 0), ((6, 6), (2, 11), 3, 0)],
+)
+@pytest.mark.parametrize("x_format", [U8, I8])
+def test_machine_code_gives_the_same_integers(
+    image: tuple, channels: tuple, kernel: int, pad: int, x_format: DType
+) -> None:
+    f = packed_conv(image, channels, kernel=kernel, pad=pad, x_format=x_format)
+    s = Schedule(f)
+    contraction(s, host())
+    inputs = []
+    random = np.random.default_rng(11)
+    for b in f.params[: f.n_reads]:
+        shape, dtype = tuple(e.value or 0 for e in b.shape), b.dtype.numpy
+        if b.dtype.is_integer:
+            inputs.append(random.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, shape).astype(dtype))
+        else:
+            inputs.append((random.random(shape) * 0.001).astype(dtype))
+    [want] = interp.run(f, inputs)
+    [got] = run_native(lower(s.function, host()), inputs)
+    np.testing.assert_array_equal(got, want)
