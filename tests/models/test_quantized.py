@@ -144,3 +144,37 @@ def test_keyword_model_is_integers_but_for_its_softmax():
     assert not exact.integers
     assert {o.reason for o in exact.floats} == {"asked"}
     assert len(exact.floats) > 10
+
+
+def spelled_net() -> tuple[Float, str]:
+    """A net as exporters of trained quantization write it: rounded and clamped floats, integers in floats."""
+    m = Float((1, 3, 8, 8))
+
+    def rounded(x: str, scale: float, zero: int) -> str:
+        quotient = m.op("Add", m.op("Div", x, m.fixed(np.float32(scale))), m.fixed(np.float32(zero)))
+        ends = m.fixed(np.float32(-128)), m.fixed(np.float32(127))
+        return m.op("Clip", m.op("Round", quotient), *ends)
+
+    def real(q: str, scale: float, zero: int) -> str:
+        return m.op("Mul", m.op("Sub", q, m.fixed(np.float32(zero))), m.fixed(np.float32(scale)))
+
+    def integers(*shape: int, most: int) -> str:
+        return m.fixed(m.rng.integers(-most, most + 1, shape).astype(np.float32))
+
+    q = m.op("Sub", rounded("x", 0.02, 3), m.fixed(np.float32(3)))
+    total = m.op("Conv", q, integers(6, 3, 3, 3, most=127), integers(6, most=999), pads=[1, 1, 1, 1])
+    q = rounded(m.op("Relu", real(total, 0.0002, 0)), 0.015, -128)
+    flat = m.op("Flatten", m.op("Sub", q, m.fixed(np.float32(-128))))
+    return m, real(m.op("MatMul", flat, integers(384, 5, most=127)), 0.0001, 0)
+
+
+def test_quantizes_spelled_out_in_floats_are_integers():
+    m, out = spelled_net()
+    model, inputs = m.model(out).SerializeToString(), m.samples(1)[0]
+    got, wanted = (
+        inlay.compile(model, threads=1, cache=None, exact_qdq=e).run(inputs) for e in (False, True)
+    )
+    np.testing.assert_allclose(got[out], wanted[out], atol=0.0001 * 127 * 3)
+    found = inlay.explain(model, view="numerics")
+    assert [o.operator for o in found.integers if o.operator in ("conv", "matmul")] == ["conv", "matmul"]
+    assert not found.floats

@@ -33,6 +33,7 @@ from inlay.transforms._integers.products import integer_product, real_product
 from inlay.transforms._integers.record import ASKED, BESIDE, InIntegers, Numerics, Reason, in_floats
 from inlay.transforms._integers.rounded import Target, rounded
 from inlay.transforms._integers.scene import Known, Scene
+from inlay.transforms._integers.spelled import spelled_quantize
 from inlay.transforms._integers.wholes import biased, operator
 from inlay.transforms._rules.rule_match import attrs_of
 
@@ -166,7 +167,15 @@ def _quantize(scene: Scene, call: Call) -> Expr:
 _EXACT: dict[str, _Rule] = {"conv_integer": _integer_product, "matmul_integer": _integer_product, "add": _add}
 """Rules that keep every bit of the result."""
 
-_RULES: dict[str, _Rule] = {**_EXACT, "conv": _product, "matmul": _product, "quantize": _quantize}
+_RULES: dict[str, _Rule] = {
+    **_EXACT,
+    "conv": _product,
+    "matmul": _product,
+    "quantize": _quantize,
+    "clip": spelled_quantize,
+    "minimum": spelled_quantize,
+    "maximum": spelled_quantize,
+}
 
 PASS = Pass(
     __name__,

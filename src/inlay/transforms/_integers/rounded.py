@@ -30,6 +30,10 @@ _FINE = 2.0**-6
 """Steps of the result by which sums of several scales may be off before they are rounded."""
 _BIAS = 2.0**-4
 """Steps of the result by which a bias may be off that is rounded to a step of its accumulator."""
+_NOWHERE = 2.0**-4
+"""Steps of the result by which integers may be off that are taken as they are: surely less than a half."""
+_NOTHING = 2.0**-20
+"""Steps by which numbers are off that were meant to be whole."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,9 +92,13 @@ def rounded(scene: Scene, atom: Expr, target: Target) -> Expr:
     except StaysFloat as refusal:
         del scene.known.made[before:]
         made = tabulated(scene, atom, target.dtype, target.scale, target.zero)
+        if made is not None:
+            return within(scene, made, target)
+        last = _IN_FRONT.get(name)
+        made = None if last is None else last(inner, call, target)
         if made is None:
             raise refusal from None
-        return _within(scene, made, target)
+        return made
 
 
 # --------------------------------------------------------------------------- what rounding commutes with
@@ -118,6 +126,37 @@ def _extreme(scene: Scene, call: Call, target: Target) -> Expr | None:
         return None
     a, b = (rounded(scene, e, target) for e in call.args)
     return scene.bind("minimum" if is_least else "maximum", (a, b))
+
+
+def _factor(scene: Scene, call: Call, target: Target) -> Expr | None:
+    """A positive factor is one of the steps of the target."""
+    is_quotient = operator(call).name == "div"
+    for x, c in (call.args, call.args[::-1])[: 1 if is_quotient else 2]:
+        number = _number(scene, call, x, c)
+        if number is not None and number > 0 and np.isfinite(number):
+            scale = target.scale.times(one(number if is_quotient else 1.0 / number))
+            return rounded(scene, x, replace(target, scale=scale))
+    return None
+
+
+def _offset(scene: Scene, call: Call, target: Target) -> Expr | None:
+    """Whole steps of the target are added behind rounding."""
+    sign = -1 if operator(call).name == "sub" else 1
+    for x, c in (call.args, call.args[::-1])[: 1 if sign < 0 else 2]:
+        number = _number(scene, call, x, c)
+        if number is None or not target.scale.is_one:
+            continue
+        steps = sign * number / float(target.scale.values)
+        if abs(steps - np.rint(steps)) <= _NOTHING and abs(steps) < 1 << 16:
+            return rounded(scene, x, replace(target, zero=target.zero + int(np.rint(steps))))
+    return None
+
+
+def _number(scene: Scene, call: Call, x: Expr, c: Expr) -> float | None:
+    """Return the one number that an operator has beside a tensor of the shape of its result."""
+    values = scene.reals(c)
+    alone = values is not None and values.size == 1 and type_of(x).shape == type_of(call).shape
+    return float(values.reshape(())) if values is not None and alone else None
 
 
 def _concat(scene: Scene, call: Call, target: Target) -> Expr | None:
@@ -158,6 +197,14 @@ _RULES: Mapping[str, Callable[[Scene, Call, Target], Expr | None]] = {
 }
 
 
+_IN_FRONT: Mapping[str, Callable[[Scene, Call, Target], Expr | None]] = {
+    "mul": _factor,
+    "div": _factor,
+    "add": _offset,
+    "sub": _offset,
+}
+"""Where what they apply to is no sum of integers: an offset behind rounding moves ties to even by a step."""
+
 # --------------------------------------------------------------------------- sums
 
 
@@ -190,9 +237,10 @@ def _of_one(scene: Scene, total: Affine, target: Target) -> Expr | None:
             )
         atom = scene.keep(biased(scene, widened(scene, x), exact), low, high)
         return _requantize(scene, atom, ratio, target)
-    same = ratio.is_one and float(ratio.values) == 1.0 and x.zero.is_one and x.dtype is target.dtype
-    if same and x.one_zero() == target.zero:
-        return _within(scene, x.atom, target)
+    # A factor that near 1 leaves every integer as it is.
+    is_one = ratio.is_one and abs(float(ratio.values) - 1.0) * x.reach() < _NOWHERE
+    if is_one and x.zero.is_one and x.dtype is target.dtype and x.one_zero() == target.zero:
+        return within(scene, x.atom, target)
     return _requantize(scene, widened(scene, x), ratio, target)
 
 
@@ -247,7 +295,7 @@ def _requantize(scene: Scene, atom: Expr, ratio: Factor, target: Target) -> Expr
     return scene.keep(made, target.low, target.high)
 
 
-def _within(scene: Scene, atom: Expr, target: Target) -> Expr:
+def within(scene: Scene, atom: Expr, target: Target) -> Expr:
     """Clamp integers of the format of the target to its ends."""
     assert isinstance(atom.type, TensorType)
     low, high = ends_of(target.dtype)

@@ -6,16 +6,17 @@ A dequantize says it. What moves elements, or takes the greatest of some, does t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from inlay.arith.dtype import I32
+from inlay.arith.dtype import I8, I16, I32, U8
 from inlay.ir.expr import Call, Expr, OpRef, Var
 from inlay.ir.op import Op
 from inlay.ops.layout import PermAttrs
 from inlay.ops.quantized import DequantizeAttrs
 from inlay.ops.resize import Mode, ResizeAttrs
-from inlay.transforms._integers.numbers import Factor, StaysFloat, Whole, ends_of, type_of
+from inlay.transforms._integers.numbers import Factor, StaysFloat, Whole, ends_of, one, smallest, type_of
 from inlay.transforms._integers.scene import Scene
 from inlay.transforms._rules.rule_match import attrs_of
 
@@ -51,8 +52,9 @@ def whole(scene: Scene, atom: Expr) -> Whole:
     """
     found, inner = scene.call(atom), scene.deeper()
     if found is None or inner is None:
-        what = "is a constant that is not quantized" if scene.constant(atom) else "is not quantized"
-        raise StaysFloat("not-quantized", f"an operand {what}", atom)
+        if scene.array(atom) is not None:
+            return _integral(scene, atom)
+        raise StaysFloat("not-quantized", "an operand is not quantized", atom)
     name, call = found
     if name == "dequantize":
         return _dequantized(scene, call)
@@ -92,6 +94,43 @@ def _dequantized(scene: Scene, call: Call) -> Whole:
     factors = [Factor(p, axis if p.ndim else 0) for p in (scale.astype(np.float64), zero.astype(np.int64))]
     low, high = scene.known.sums.get(q, ends_of(t.dtype)) if isinstance(q, Var) else ends_of(t.dtype)
     return Whole(q, factors[0], factors[1], low, high)
+
+
+def _integral(scene: Scene, atom: Expr) -> Whole:
+    """Return a constant of integers that are written as floats."""
+    values = scene.reals(atom)
+    if values is not None and np.all(np.isfinite(values)) and np.array_equal(values, np.rint(values)):
+        dtype = smallest(values, (I8, U8, I16))
+        if dtype is not None:
+            ends = int(values.min(initial=0)), int(values.max(initial=0))
+            return Whole(scene.number(values, dtype), one(1.0), one(0), *ends)
+    raise StaysFloat("not-quantized", "an operand is a constant that is not quantized", atom)
+
+
+# --------------------------------------------------------------------------- constants in front
+
+
+def _times(scene: Scene, call: Call) -> Whole:
+    """A positive factor is one of the scale."""
+    for x, c in (call.args, call.args[::-1]):
+        values = scene.reals(c)
+        if values is not None and values.size == 1 and float(values.reshape(())) > 0:
+            found = whole(scene, x)
+            return replace(found, scale=found.scale.times(one(float(values.reshape(())))))
+    raise StaysFloat("float-operator", "mul of two tensors has no integer form here")
+
+
+def _offset(scene: Scene, call: Call) -> Whole:
+    """A multiple of the scale is one of the zero point."""
+    sign = -1 if operator(call).name == "sub" else 1
+    for x, c in (call.args, call.args[::-1])[: 1 if sign < 0 else 2]:
+        values = scene.reals(c)
+        if values is not None and values.size == 1:
+            found = whole(scene, x)
+            steps = sign * float(values.reshape(())) / found.one_scale()
+            if abs(steps - round(steps)) <= 2.0**-20 and abs(steps) < 1 << 15:
+                return replace(found, zero=Factor(found.zero.values - round(steps), found.zero.axis))
+    raise StaysFloat("float-operator", f"{operator(call).name} has no integer form here")
 
 
 # --------------------------------------------------------------------------- what moves elements
@@ -196,4 +235,10 @@ def _cast(scene: Scene) -> object:
     return scene.op("cast").attrs_type(dtype=I32)
 
 
-_RULES: Mapping[str, Callable[[Scene, Call], Whole]] = {"relu": _relu, "concat": _concat}
+_RULES: Mapping[str, Callable[[Scene, Call], Whole]] = {
+    "relu": _relu,
+    "concat": _concat,
+    "mul": _times,
+    "add": _offset,
+    "sub": _offset,
+}
