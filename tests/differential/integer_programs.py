@@ -332,9 +332,24 @@ def group(p: Program) -> None:
         p.let(f"max_pool{{kernel=[1, {min(2, shape[3])}]}}({x})")
 
 
+def wide(p: Program) -> None:
+    """A convolution of 3 x 3 over channels so many that forms with fewer products pay."""
+    r = p.random
+    shape, dtype = [1, 48, r.randint(3, 7), r.randint(3, 7)], r.choice(BYTES)
+    x = p.param(tensor(dtype, shape), integers(dtype, shape))
+    outputs, of_w, most = r.choice((48, 52)), r.choice(("i8", "i8", "u8")), r.choice((31, 127))
+    size = (outputs, shape[1], 3, 3)
+    w = p.value(of_w, size, integers(of_w, size, 0 if of_w == "u8" else -most, most), 1.0)
+    attrs = f"pads={[r.choice((0, 1, 1)) for _ in range(4)]}"
+    total = p.let(f"conv_integer{{{attrs}}}({x}, {w})")
+    per = (outputs, 1, 1)
+    total = p.let(f"add({total}, {p.value('i32', per, integers('i32', per))})")
+    requantized(p, total, outputs, 1, r.choice(BYTES))
+
+
 KINDS: dict[str, Callable[[Program], None]] = {
     f.__name__: f
-    for f in (requantize, convolution, product, quantize, dequantize, addition, pool, table, group)
+    for f in (requantize, convolution, product, quantize, dequantize, addition, pool, table, group, wide)
 }
 _WEIGHTS = {"requantize": 4, "group": 5, "convolution": 2, "product": 3}
 

@@ -1,4 +1,7 @@
-"""Ways that a program of integers is run: its meaning, machine code, and emitted C compiled with gcc."""
+"""Ways that a program of integers is run: its meaning, machine code, and emitted C compiled with gcc.
+
+Machine code is for this machine. Emitted C is made of loops for other machines, too.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from inlay.interp.tensor import evaluate
 from inlay.ir.module import Module
 from inlay.ir.parser import parse_module
 from inlay.ir.types import TupleType
+from inlay.machine.target import Target, host
 from inlay.ops.table import table
 from inlay.pipeline import build_kernels
 from inlay.pipeline.building import explaining_options
@@ -64,13 +68,29 @@ class Routes:
         }
 
 
-def routes(texts: Sequence[str], folder: Path) -> list[Routes]:
-    """Compile programs; emitted C of all of them is one file."""
+_X86 = ("avx2", "fma")
+TARGETS = (
+    host(),
+    Target("x86_64", features=_X86),
+    Target("x86_64", features=(*_X86, "avxvnni")),
+    Target("x86_64", features=(*_X86, "avx512vl", "avx512vnni"), vector_bytes=64, vector_registers=32),
+    Target("aarch64", features=("dotprod",), vector_bytes=16, vector_registers=32),
+    Target("aarch64", features=("dotprod", "i8mm"), vector_bytes=16, vector_registers=32),
+    Target("", dot=("i16",), vector_bytes=4, l2_bytes=0),
+    Target("", dot=(), vector_bytes=4, vector_registers=8, l2_bytes=0),
+)
+"""What kernels in C are scheduled and packed for: each kind of dot product, and none. C computes them by
+their meaning, so these run on any machine."""
+
+
+def routes(texts: Sequence[str], targets: Sequence[Target], folder: Path) -> list[Routes]:
+    """Compile programs, C of each for a target; emitted C of all of them is one file."""
     library: list[Library] = []
     functions, made = [], []
-    for text in texts:
+    for text, target in zip(texts, targets, strict=True):
         module = parse_module(text, table(), name="drawn")
-        setting = setting_of(CompileOptions(cache="none"), SILENT, 1)
+        options = CompileOptions(cache="none")
+        setting = setting_of(options, SILENT, 1, lambda _board, _name, target=target: target)
         options = explaining_options(setting.operators, setting.board, setting.targets)
         built = run_passes(module, setting, options, until=build_kernels.PASS).module
         kernels = {}
