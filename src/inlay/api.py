@@ -41,6 +41,7 @@ from inlay.pipeline.explain.memory import MemoryExplanation
 from inlay.pipeline.explain.numerics import NumericsExplanation
 from inlay.pipeline.explain.views import Explained, explained
 from inlay.pipeline.externs import rebind, with_externs
+from inlay.pipeline.fixed_dims import with_dims
 from inlay.pipeline.options import CompileOptions, PlaceOptions
 from inlay.pipeline.outputs import with_outputs
 from inlay.placement.explain.reasons import Explanation
@@ -270,7 +271,7 @@ def compilation(
         CompileOptions, Layer("keywords", options), beside=("threads", "mode", "externs")
     ).options
     with paused():
-        module = with_outputs(_module_of(program, externs, instrument), settings.outputs)
+        module = _chosen(_module_of(program, externs, instrument), settings)
         return compile_module(module, settings, instrument, threads)
 
 
@@ -338,8 +339,13 @@ def explain(
     if threads is not None:
         check_threads(threads)
     with paused():
-        module = with_outputs(_module_of(program, externs, SILENT), settings.outputs)
+        module = _chosen(_module_of(program, externs, SILENT), settings)
         return explained(module, settings, view, at, threads)
+
+
+def _chosen(module: Module, settings: PlaceOptions) -> Module:
+    """Return a module with the outputs and the sizes that options choose."""
+    return with_outputs(with_dims(module, settings.dims), settings.outputs)
 
 
 def _module_of(program: Module | Source, externs: Sequence[Extern], instrument: Instrument) -> Module:

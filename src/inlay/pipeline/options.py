@@ -30,6 +30,7 @@ class PlaceOptions:
     Attributes:
         board: the machine: its name, a `.toml` file, or the board itself.
         pins: operations to put on devices of the board, `PATTERN=DEVICE`.
+        dims: sizes that the program is compiled for, `NAME=SIZE`, of dims that its inputs leave open.
         typical: sizes to predict for, `NAME=SIZE`.
         calibration: file of measured costs of the board (`inlay bench --calibrate`).
         placement: `best` chooses devices by predicted time, `first` takes for each operation the
@@ -46,6 +47,12 @@ class PlaceOptions:
         metavar="PATTERN=DEVICE",
         help="put operations on a device: by operator (conv, Conv), name of a node, or @f for a "
         "function; * stands for anything; may be given again",
+    )
+    dims: tuple[str, ...] = option(
+        (),
+        flag="fix-dim",
+        metavar="NAME=SIZE",
+        help="size of a dim of the inputs, fixed while compiling; may be given again",
     )
     typical: tuple[str, ...] = option(
         (), metavar="NAME=SIZE", help="size of a dim to predict for; may be given again"

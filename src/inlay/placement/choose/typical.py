@@ -12,8 +12,12 @@ from inlay.ir.types import FuncType
 from inlay.ir.walk import bound_symbols
 
 
-def sizes_of(texts: Sequence[str]) -> dict[str, int]:
+def sizes_of(texts: Sequence[str], flag: str = "--typical") -> dict[str, int]:
     """Return sizes by name from `NAME=SIZE`.
+
+    Args:
+        texts: as they were written.
+        flag: behind which they were.
 
     Raises:
         CompileError: `option.bad-value`.
@@ -22,7 +26,7 @@ def sizes_of(texts: Sequence[str]) -> dict[str, int]:
     for text in texts:
         name, sign, size = text.rpartition("=")
         if not sign or not name or not (size.isascii() and size.isdigit() and len(size) < 20):
-            raise error("option.bad-value", f"found --typical {text}, needed NAME=SIZE")
+            raise error("option.bad-value", f"found {flag} {text}, needed NAME=SIZE")
         if found.setdefault(name, int(size)) != int(size):
             raise error("option.bad-value", f"found two sizes of {name}: {found[name]} and {size}")
     return found

@@ -1,0 +1,93 @@
+"""Dims by choice: a program for inputs of one size, where its model leaves the size open.
+
+The entry's dim becomes a number in its types and in its body. So memory can be planned in bytes, loops
+have known lengths, and inputs of other sizes are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from inlay.arith import expr as arith
+from inlay.arith.expr import Int, Sym, lit
+from inlay.base.diagnostics import Collector, unsupported
+from inlay.base.registry import suggestion
+from inlay.ir import make, walk
+from inlay.ir.dims import substitute_type
+from inlay.ir.expr import Function, GlobalVar, Var
+from inlay.ir.module import Module
+from inlay.ir.types import DimParam
+from inlay.placement.choose.typical import sizes_of
+
+
+def with_dims(module: Module, texts: Sequence[str]) -> Module:
+    """Return a module whose entry has these sizes for some of its dims.
+
+    Args:
+        module: typed.
+        texts: `NAME=SIZE` for dims of the entry.
+
+    Raises:
+        CompileError: `option.bad-value` for a name that is no dim of the entry, or a size that it has not.
+        UnsupportedError: `entry.called` where the program calls its entry itself.
+    """
+    sizes = sizes_of(texts, "--fix-dim")
+    if not sizes:
+        return module
+    function = module.functions[module.entry]
+    _check(function.dims, sizes)
+    if any(_mentions(f, module.entry) for f in module.functions.values()):
+        raise unsupported(
+            "entry.called",
+            f"found the program calling its entry '{module.entry}', whose dims are fixed",
+            span=function.span,
+            hint="give the inputs their sizes in the program",
+        )
+    ints = {d.sym: lit(sizes[d.sym.name]) for d in function.dims if d.sym.name in sizes}
+    return module.with_functions({**module.functions, module.entry: _fixed(function, ints)})
+
+
+def _fixed(function: Function, ints: Mapping[Sym, Int]) -> Function:
+    params = [Var(p.name, substitute_type(p.type, ints), p.span, p.place) for p in function.params]
+    body = walk.copy(function.body, dict(zip(function.params, params, strict=True)), ints)
+    left = [
+        replace(d, high=None if d.high is None else arith.substitute(d.high, ints))
+        for d in function.dims
+        if d.sym not in ints
+    ]
+    return make.function(
+        params,
+        body,
+        dims=left,
+        param_types=[substitute_type(t, ints) for t in function.type.params],
+        type_vars=function.type.type_vars,
+        span=function.span,
+        place=function.place,
+    )
+
+
+def _check(dims: Sequence[DimParam], sizes: Mapping[str, int]) -> None:
+    known = {d.sym.name: d for d in dims}
+    findings = Collector()
+    for name, size in sizes.items():
+        dim = known.get(name)
+        if dim is None:
+            findings.error(
+                "option.bad-value",
+                f"found --fix-dim {name}, which is no dim of the inputs",
+                hint=suggestion(name, known, f"there are {', '.join(known) or 'none'}"),
+            )
+            continue
+        high = None if dim.high is None else dim.high.value
+        if size < dim.low or (high is not None and size > high) or size % dim.multiple_of:
+            step = f" in steps of {dim.multiple_of}" if dim.multiple_of > 1 else ""
+            limit = "" if high is None else f" and at most {high}"
+            findings.error(
+                "option.bad-value", f"found --fix-dim {name}={size}, needed at least {dim.low}{limit}{step}"
+            )
+    findings.raise_if_fatal()
+
+
+def _mentions(function: Function, name: str) -> bool:
+    return any(isinstance(e, GlobalVar) and e.name == name for e in walk.postorder(function))
