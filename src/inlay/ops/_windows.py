@@ -108,12 +108,20 @@ def accepted(
 
 
 def padded(
-    x: te.Tensor, first: int, windows: Windows, out: Sequence[Int], fill: float, *, ceil: bool = False
+    x: te.Tensor,
+    first: int,
+    windows: Windows,
+    out: Sequence[Int],
+    fill: float,
+    *,
+    ceil: bool = False,
+    stored: bool = False,
 ) -> te.Tensor:
     """Return `x` with its spatial axes, from `first` on, padded to what the windows cover.
 
     `x` itself when nothing is read outside it. The stage is tagged `pad`: a schedule may inline it,
-    which puts its select into the loop that reads it.
+    which puts its select into the loop that reads it. With `stored` it is a copy: where it is not with zeros,
+    taps outside cannot be left out, and a copy costs less than a choice in each tap.
     """
     if not (ceil or any(windows.before) or any(windows.after)):
         return x
@@ -131,7 +139,7 @@ def padded(
                 inside = te.all_of(inside, te.index(at[d]) < te.index(x.shape[d]))
         return te.guarded(inside, x[tuple(at)], te.const(fill, x.dtype))
 
-    return te.compute(shape, body, name="padded", tag="pad")
+    return te.compute(shape, body, name="padded", tag="pad", stored=stored)
 
 
 def window_view(x: Array, first: int, windows: Windows, out: Sequence[int], fill: float) -> Array:

@@ -144,7 +144,7 @@ def _last_compute(a: IntegerConvAttrs, operands: Sequence[te.Tensor], result: Te
     x, w, *zeros = operands
     if a.outside:
         windows = accepted(w.shape[:-2], a.strides, a.dilations, a.pads)
-        x, a = padded(x, 1, windows, result.shape[1:-1], a.outside), replace(a, pads=())
+        x, a = padded(x, 1, windows, result.shape[1:-1], a.outside, stored=True), replace(a, pads=())
     return floats.last_compute(a, less_zero((x, w), zeros, (0, -1)), result)
 
 
@@ -166,7 +166,7 @@ def _depthwise_compute(
     x, w = operands
     if a.outside:
         windows = accepted(w.shape[:-1], a.strides, a.dilations, a.pads)
-        x, a = padded(x, 1, windows, result.shape[1:-1], a.outside), replace(a, pads=())
+        x, a = padded(x, 1, windows, result.shape[1:-1], a.outside, stored=True), replace(a, pads=())
     return floats.depthwise_compute(a, less_zero((x, w), (), (0, 0)), result)
 
 

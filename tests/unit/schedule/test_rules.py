@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from inlay.arith.dtype import F32
+from inlay.arith.dtype import F32, I8, I32, U8
 from inlay.arith.expr import Int
 from inlay.interp import loop as interp
 from inlay.loop import te
@@ -199,3 +199,35 @@ def test_pooling(channels_last: bool, mean: bool) -> None:
 def test_contractions_without_a_rule_of_their_own() -> None:
     rows_scheduled(gemm(3, 24, dim("k"), bias=True), (0,), (5,))
     rows_scheduled(gemm(dim("m"), dim("n"), 7, bias=True), (3, 21), (2, 8), (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("channels", "lanes"), [(144, 16), (96, 32), (64, 32), (24, 24), (256, 32)], ids=lambda n: str(n)
+)
+def test_bytes_are_moved_in_whole_vectors(channels: int, lanes: int) -> None:
+    x = te.placeholder((9, channels), U8, "x")
+    y = te.compute((11, channels), lambda i, c: te.select(te.index(i) < 9, x[i, c], 7), name="y")
+    text = scheduled(from_te("f", [x], [y]))
+    assert f"in 0..{lanes} vector" in text
+    assert "if" not in text
+
+
+@pytest.mark.parametrize("fill", [0, 3])
+def test_taps_outside_are_left_out_if_they_are_zero_and_copied_if_not(fill: int) -> None:
+    x, w = te.placeholder((8, 8, 32), U8, "x"), te.placeholder((3, 3, 32), I8, "w")
+
+    def inside(i: Int, j: Int, c: Int) -> te.ScalarValue:
+        at = (te.index(i) >= 1) & (te.index(i) < 9) & (te.index(j) >= 1) & (te.index(j) < 9)
+        return te.select(at, x[i - 1, j - 1, c], te.const(fill, U8))
+
+    around = te.compute((10, 10, 32), inside, name="around", tag="pad", stored=True)
+    ky, kx = te.reduce_axis("ky", 3), te.reduce_axis("kx", 3)
+
+    def taps(i: Int, j: Int, c: Int) -> te.ScalarValue:
+        return te.sum_over((ky, kx), around[i + ky, j + kx, c].cast(I32) * w[ky, kx, c].cast(I32))
+
+    f = from_te("f", [x, w], [te.compute((8, 8, 32), taps, name="y", tag="depthwise")])
+    s = schedule(f, TARGET)
+    assert s.rule == "contraction"
+    assert ("pad" in " ".join(s.block_names())) == (fill != 0)
+    hold_law(f, s)

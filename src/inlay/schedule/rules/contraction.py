@@ -199,8 +199,13 @@ def _inline_padding(s: Schedule, block: str) -> list[str]:
 
 
 def _is_padding(value: Scalar) -> TypeGuard[Select]:
-    """Whether a value is a number in some places; what chooses between tensors is a copy instead."""
-    return isinstance(value, Select) and any(isinstance(x, Lit) for x in (value.then, value.otherwise))
+    """Whether a value is zero in some places: terms with it are left out where it is inlined.
+
+    Other numbers have to be added, so choosing in each term costs more than a copy; what chooses between
+    tensors is a copy anyway.
+    """
+    sides = (value.then, value.otherwise) if isinstance(value, Select) else ()
+    return any(isinstance(x, Lit) and x.value == 0 for x in sides)
 
 
 def _value(b: Block) -> Scalar:

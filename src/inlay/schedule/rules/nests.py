@@ -38,6 +38,9 @@ SHORT = 4
 TILE = 16
 """Rows and columns of a tile that is copied across the grain: a cache line of f32 each way."""
 
+_MASKED = 4
+"""Bytes of the least elements that vectors move by a mask; smaller ones take a branch each (AVX2, NEON)."""
+
 _HEAVY = {BinaryOp.DIV: 4, BinaryOp.REM: 10, BinaryOp.FLOORDIV: 10, BinaryOp.FLOORMOD: 10}
 _FUNCTION = 15
 
@@ -99,8 +102,13 @@ def vectorize_nest(s: Schedule, loop: str, target: Target) -> str:
         if extent > 1 and 2 * extent >= size:
             vectorize(s, loop)
         return loop
+    size = _whole(size, extent, block)
     count = UNROLLED_VECTORS if cheap else 1
-    while extent is not None and count > 1 and extent < size * count:
+    while (
+        extent is not None
+        and count > 1
+        and (extent < size * count or _is_ragged(extent, size * count, block))
+    ):
         count //= 2
     outer, inner = split(s, loop, size * count)
     if count > 1:
@@ -110,6 +118,24 @@ def vectorize_nest(s: Schedule, loop: str, target: Target) -> str:
     else:
         vectorize(s, inner)
     return outer
+
+
+def _narrow(block: Block) -> bool:
+    """Whether a block touches elements of fewer bits than processors can mask one by one."""
+    touched = [*(x.buffer for x in loads_of(block)), *(x.buffer for x in stores_of(block.body))]
+    return any(b.dtype.itemsize < _MASKED for b in touched)
+
+
+def _is_ragged(extent: int, step: int, block: Block) -> bool:
+    return extent % step != 0 and _narrow(block)
+
+
+def _whole(size: int, extent: int | None, block: Block) -> int:
+    """Return the lanes of vectors: fewer where an extent divides into those and masks are taken apart."""
+    if extent is None or not _is_ragged(extent, size, block):
+        return size
+    divides = extent & -extent
+    return divides if divides >= SHORT else size
 
 
 def _tile_strided(s: Schedule, loop: str, block: Block) -> str:
