@@ -99,7 +99,8 @@ def vectorize_nest(s: Schedule, loop: str, target: Target) -> str:
     if cheap and is_strided(block, body.var):
         return _tile_strided(s, loop, block)
     if extent is not None and extent < size:
-        if extent > 1 and 2 * extent >= size:
+        is_register = extent >= SHORT and extent & (extent - 1) == 0 and _narrow(block)
+        if is_register or (extent > 1 and 2 * extent >= size):
             vectorize(s, loop)
         return loop
     size = _whole(size, extent, block)
@@ -135,7 +136,8 @@ def _whole(size: int, extent: int | None, block: Block) -> int:
     if extent is None or not _is_ragged(extent, size, block):
         return size
     divides = extent & -extent
-    return divides if divides >= SHORT else size
+    masked = extent // size + size  # as many vectors, and a branch for each lane of the last
+    return divides if divides >= SHORT and extent // divides <= masked else size
 
 
 def _tile_strided(s: Schedule, loop: str, block: Block) -> str:
