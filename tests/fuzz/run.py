@@ -23,7 +23,7 @@ from tests.runtime_c.build import NoSanitizerError, build
 
 ROUND = 200
 """Inputs that one child checks, if the time allows."""
-LEAST = 180
+LEAST = 120
 """Inputs that one child checks however long that takes."""
 
 

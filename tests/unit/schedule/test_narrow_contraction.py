@@ -119,7 +119,7 @@ def test_what_is_widened_is_stored_once() -> None:
 
 
 def test_lines_that_share_nothing_are_widened_one_at_a_time() -> None:
-    f = packed_conv((16, 8), (6, 40))
+    f = packed_conv((6, 4), (4, 40))
     s = Schedule(f)
     contraction(s, SMALL)
     text = print_function(s.function)
