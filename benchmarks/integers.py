@@ -25,8 +25,8 @@ import onnxruntime as ort
 
 import inlay
 from integer_models import ACTIVATIONS, FORMATS, quantized
+from measure import least
 from network_models import NETWORKS
-from networks import least
 
 Call = Callable[[], np.ndarray]
 NAMES = ("mobilenet_v2", "resnet50")

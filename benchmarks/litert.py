@@ -22,6 +22,7 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
 import inlay
+from measure import least
 
 
 @dataclass(frozen=True)
@@ -34,17 +35,6 @@ class Row:
     litert: float
     ratio: float
     steps: float
-
-
-def least(call: Callable[[], object], threads: int, seconds: float) -> float:
-    """Return the least seconds of a call in a round."""
-    clock = time.thread_time if threads == 1 else time.perf_counter
-    best, end = float("inf"), time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        begun = clock()
-        call()
-        best = min(best, clock() - begun)
-    return best
 
 
 def drawn(detail: dict[str, Any], rng: np.random.Generator) -> np.ndarray:

@@ -45,6 +45,18 @@ def measure(work: Callable[[], Any], *, repeat: int = 5, at_least: float = 0.0) 
     return Timing(tuple(runs))
 
 
+def least(call: Callable[[], object], threads: int, seconds: float) -> float:
+    """Return the least seconds of a call in a round."""
+    clock = time.thread_time if threads == 1 else time.perf_counter
+    best, end = float("inf"), time.perf_counter() + seconds
+    while True:
+        begun = clock()
+        call()
+        best = min(best, clock() - begun)
+        if time.perf_counter() >= end:
+            return best
+
+
 class Report:
     """Rows with the same columns, printed as they come so that waiting shows progress."""
 

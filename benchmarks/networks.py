@@ -24,6 +24,7 @@ import onnx
 import onnxruntime as ort
 
 import inlay
+from measure import least
 from network_models import NETWORKS
 
 TOLERANCE = 1e-4
@@ -46,18 +47,6 @@ def processor_seconds() -> float:
     """Return the processor time of this process and of its children that have ended."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
-
-
-def least(call: Callable[[], object], threads: int, seconds: float) -> float:
-    """Return the least seconds of a call in a round."""
-    clock = time.thread_time if threads == 1 else time.perf_counter
-    best, end = float("inf"), time.perf_counter() + seconds
-    while True:
-        begun = clock()
-        call()
-        best = min(best, clock() - begun)
-        if time.perf_counter() >= end:
-            return best
 
 
 def measured(name: str, path: Path, size: int, threads: int, seconds: float) -> Row:

@@ -36,6 +36,7 @@ from inlay.ops._rules import Types
 from inlay.ops._samples import noise
 from inlay.ops._windows import accepted, padded, resolve
 from inlay.ops.convolution import ConvAttrs, DepthwiseAttrs, first_channel, sums_last
+from inlay.ops.matmul import inside_panels
 from inlay.ops.quantized import integer_zero_point, less_zero, less_zero_array
 
 OPERANDS: tuple[DType, ...] = (I8, U8, I16)
@@ -212,15 +213,10 @@ def _pack_compute(a: PackIntegerAttrs, operands: Sequence[te.Tensor], result: Te
     def body(p: Int, *rest: Int) -> te.ScalarValue:
         *kernel, step, lane, j = rest
         row, column = step * a.group + j, p * a.panel + lane
-        inside = te.all_of(_within(row, c, a.group), _within(column, columns, a.panel))
+        inside = te.all_of(inside_panels(row, c, a.group), inside_panels(column, columns, a.panel))
         return te.guarded(inside, w[(*kernel, row, column)].cast(a.dtype), te.const(0, a.dtype))
 
     return te.compute(result.shape, body, name="packed")
-
-
-def _within(index: Int, size: Int, step: int) -> te.ScalarValue | None:
-    """Whether an index into whole steps is in range; None where steps divide the size."""
-    return None if mod(size, lit(step)) == 0 else te.index(index) < te.index(size)
 
 
 def unpacked(w: Array, terms: int, columns: int) -> Array:

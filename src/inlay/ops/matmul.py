@@ -154,13 +154,13 @@ def _pack_compute(attrs: PackAttrs, operands: Sequence[te.Tensor], result: Tenso
 
     def body(p: Int, k: Int, j: Int) -> te.ScalarValue:
         column = p * attrs.panel + j
-        inside = _inside(column, w.shape[1], attrs.panel)
+        inside = inside_panels(column, w.shape[1], attrs.panel)
         return te.guarded(inside, w[k, column], te.const(0, w.dtype))
 
     return te.compute(result.shape, body, name="packed")
 
 
-def _inside(index: Int, size: Int, panel: int) -> te.ScalarValue | None:
+def inside_panels(index: Int, size: Int, panel: int) -> te.ScalarValue | None:
     """Whether an index into whole panels is in range; None where panels divide the size."""
     return None if mod(size, lit(panel)) == 0 else te.index(index) < te.index(size)
 

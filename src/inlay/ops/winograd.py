@@ -32,6 +32,7 @@ from inlay.ops._define import FusionPattern, OpDef, Sample, define
 from inlay.ops._rules import Types
 from inlay.ops._samples import noise
 from inlay.ops._windows import resolve
+from inlay.ops.matmul import inside_panels
 
 KERNEL = (lit(3), lit(3))
 TILE = lit(2)
@@ -131,7 +132,7 @@ def _pack_compute(a: WinogradPackAttrs, operands: Sequence[te.Tensor], result: T
 
     def body(f: Int, p: Int, group: Int, column: Int, j: Int) -> te.ScalarValue:
         c, o = group * a.group + j, p * a.panel + column
-        inside = te.all_of(te.index(c) < te.index(w.shape[2]), te.index(o) < te.index(w.shape[3]))
+        inside = te.all_of(inside_panels(c, w.shape[2], a.group), inside_panels(o, w.shape[3], a.panel))
 
         def line(r: int) -> te.ScalarValue:
             return _weight_line(mod(f, lit(4)), lambda s: w[lit(r), lit(s), c, o].cast(I16))

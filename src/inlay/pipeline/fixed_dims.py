@@ -11,13 +11,14 @@ from dataclasses import replace
 
 from inlay.arith import expr as arith
 from inlay.arith.expr import Int, Sym, lit
-from inlay.base.diagnostics import Collector, unsupported
+from inlay.base.diagnostics import Collector
 from inlay.base.registry import suggestion
 from inlay.ir import make, walk
 from inlay.ir.dims import substitute_type
-from inlay.ir.expr import Function, GlobalVar, Var
+from inlay.ir.expr import Function, Var
 from inlay.ir.module import Module
 from inlay.ir.types import DimParam
+from inlay.pipeline.outputs import require_uncalled
 from inlay.placement.choose.typical import sizes_of
 
 
@@ -37,13 +38,7 @@ def with_dims(module: Module, texts: Sequence[str]) -> Module:
         return module
     function = module.functions[module.entry]
     _check(function.dims, sizes)
-    if any(_mentions(f, module.entry) for f in module.functions.values()):
-        raise unsupported(
-            "entry.called",
-            f"found the program calling its entry '{module.entry}', whose dims are fixed",
-            span=function.span,
-            hint="give the inputs their sizes in the program",
-        )
+    require_uncalled(module, "whose dims are fixed", hint="give the inputs their sizes in the program")
     ints = {d.sym: lit(sizes[d.sym.name]) for d in function.dims if d.sym.name in sizes}
     return module.with_functions({**module.functions, module.entry: _fixed(function, ints)})
 
@@ -87,7 +82,3 @@ def _check(dims: Sequence[DimParam], sizes: Mapping[str, int]) -> None:
                 "option.bad-value", f"found --fix-dim {name}={size}, needed at least {dim.low}{limit}{step}"
             )
     findings.raise_if_fatal()
-
-
-def _mentions(function: Function, name: str) -> bool:
-    return any(isinstance(e, GlobalVar) and e.name == name for e in walk.postorder(function))

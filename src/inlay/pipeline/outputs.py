@@ -14,7 +14,7 @@ from inlay.base.diagnostics import Collector, unsupported
 from inlay.base.registry import suggestion
 from inlay.ir import make, walk
 from inlay.ir.existentials import open_exists
-from inlay.ir.expr import Expr, GlobalVar
+from inlay.ir.expr import GlobalVar
 from inlay.ir.module import EntryNames, Module
 from inlay.vm.signature import entry_names
 
@@ -34,13 +34,11 @@ def with_outputs(module: Module, names: Sequence[str]) -> Module:
     _check(names, known)
     if tuple(names) == known:
         return module
-    if any(_mentions(f, module.entry) for f in module.functions.values()):
-        raise unsupported(
-            "entry.called",
-            f"found the program calling its entry '{module.entry}', whose outputs are chosen",
-            span=function.span,
-            hint="compile all outputs, and choose when it runs: run(..., outputs=[...])",
-        )
+    require_uncalled(
+        module,
+        "whose outputs are chosen",
+        hint="compile all outputs, and choose when it runs: run(..., outputs=[...])",
+    )
     opened, _ = open_exists(function.body.type)
     given = make.var("given", opened, function.body.span)
     chosen = [make.project(given, known.index(name)) for name in names]
@@ -76,5 +74,22 @@ def _check(names: Sequence[str], known: Sequence[str]) -> None:
     findings.raise_if_fatal()
 
 
-def _mentions(function: Expr, name: str) -> bool:
-    return any(isinstance(e, GlobalVar) and e.name == name for e in walk.postorder(function))
+def require_uncalled(module: Module, why: str, *, hint: str) -> None:
+    """Refuse to change the entry of a program that calls it itself.
+
+    Args:
+        module: the program.
+        why: what changes, as a relative clause.
+        hint: what to do instead.
+
+    Raises:
+        UnsupportedError: `entry.called`.
+    """
+    below = (e for f in module.functions.values() for e in walk.postorder(f))
+    if any(isinstance(e, GlobalVar) and e.name == module.entry for e in below):
+        raise unsupported(
+            "entry.called",
+            f"found the program calling its entry '{module.entry}', {why}",
+            span=module.functions[module.entry].span,
+            hint=hint,
+        )
