@@ -8,7 +8,7 @@ from typing import assert_never, cast
 
 from inlay.arith.expr import Int
 from inlay.cli._model import counted, size_text
-from inlay.memory.plan_memory import CONSTANTS, Stored
+from inlay.memory.plan import CONSTANTS, Stored
 from inlay.pipeline.explain.fusion import FusionExplanation
 from inlay.pipeline.explain.loops import KernelSchedule, LoopsExplanation, Nest
 from inlay.pipeline.explain.memory import MemoryExplanation

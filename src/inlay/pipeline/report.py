@@ -18,7 +18,7 @@ from inlay.ir.expr import Call, Const, GlobalVar, OpRef
 from inlay.ir.module import Module
 from inlay.ir.walk import postorder
 from inlay.memory import read_first
-from inlay.memory.plan_memory import FunctionPlan
+from inlay.memory.plan import FunctionPlan
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, KILL, TENSOR_AT
 from inlay.passes.contract import Remark
 

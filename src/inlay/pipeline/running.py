@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from inlay.codegen.backend_table import unavailable
 from inlay.ir.module import Module
 from inlay.ir.verify import check
-from inlay.memory.plan_memory import BlockOptions, FunctionPlan
+from inlay.memory.plan import FunctionPlan
+from inlay.memory.plan_memory import BlockOptions
 from inlay.passes.contract import Pass
 from inlay.passes.manager import run_pipeline
 from inlay.pipeline.build_kernels import BuildOptions

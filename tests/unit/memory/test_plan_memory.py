@@ -16,7 +16,8 @@ from inlay.ir.loop_trace import Step
 from inlay.ir.module import Module
 from inlay.ir.types import STORAGE, IntType
 from inlay.memory.lifetimes import Storage
-from inlay.memory.plan_memory import ALIGNMENT, pack_classes, plan_module
+from inlay.memory.plan_memory import plan_module
+from inlay.memory.size_classes import ALIGNMENT, pack_classes
 from inlay.ops.memory import ALLOC_STORAGE
 from inlay.ops.table import table
 from tests.python_kernels import compile_with_python_kernels

@@ -7,7 +7,7 @@ from typing import Any
 
 from inlay.ir.module import Module
 from inlay.machine.board import Board
-from inlay.memory.plan_memory import FunctionPlan, MemoryPart
+from inlay.memory.plan import FunctionPlan, MemoryPart
 from inlay.pipeline.report import memory_json, size_json
 from inlay.pipeline.running import Run
 

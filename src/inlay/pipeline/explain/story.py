@@ -16,7 +16,7 @@ from inlay.ir.expr import Call
 from inlay.ir.module import Module
 from inlay.ir.walk import postorder
 from inlay.memory.explicit_alloc import SCRATCH
-from inlay.memory.plan_memory import Stored
+from inlay.memory.plan import Stored
 from inlay.pipeline.explain.fusion import FusionExplanation, border_json, call_json, fusion_of
 from inlay.pipeline.explain.loops import KernelSchedule, schedule_of
 from inlay.pipeline.explain.memory import MemoryExplanation, memory_of

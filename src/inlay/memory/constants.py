@@ -1,0 +1,51 @@
+"""Puts the constants that devices read into their memories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+
+import numpy as np
+
+from inlay.analysis.blocks import operands, values
+from inlay.arith.expr import lit
+from inlay.ir.expr import Const
+from inlay.ir.module import Module
+from inlay.memory.choose_memories import Chooser, MemoryOptions
+from inlay.memory.plan import CONSTANTS, FunctionPlan, MemoryPart, Stored
+from inlay.memory.size_classes import ALIGNMENT
+from inlay.packing.buffer import Buffer, align
+from inlay.packing.check import violations
+
+
+def plan_constants(module: Module, options: MemoryOptions, chooser: Chooser) -> Iterator[FunctionPlan]:
+    """Put the constants of devices into the first memory with room for them; the plan is checked."""
+    parts: list[MemoryPart] = []
+    for memories, sizes in _constant_sizes(module, options).items():
+        # As far apart as the strictest of the memories asks, for one of them is chosen by the sum.
+        step = max([ALIGNMENT, *(p.alignment for p in options.pools if p.name in memories)])
+        spaced = [align(size, step) for size in sizes]
+        total = sum(spaced)
+        pool = chooser.take(memories, total, f"{len(sizes)} constants")
+        offsets = list(accumulate(spaced, initial=0))[:-1]
+        buffers = [Buffer("a constant", 0, 1, size, pool.alignment) for size in sizes]
+        wrong = violations(buffers, offsets, capacity=pool.bytes)
+        assert not wrong, f"the plan of constants in {pool.name} is wrong: {wrong[:1]}"
+        members = tuple(Stored((), (), lit(a), lit(b)) for a, b in zip(offsets, sizes, strict=True))
+        parts.append(MemoryPart(pool.name, pool.kind, lit(total), lit(total), lit(total), members))
+    if parts:
+        yield FunctionPlan(CONSTANTS, tuple(parts), ())
+
+
+def _constant_sizes(module: Module, options: MemoryOptions) -> dict[tuple[str, ...], list[int]]:
+    """Return the bytes of distinct constants, by the memories that they may be in."""
+    allowed = options.constants
+    found: dict[tuple[str, ...], dict[int, int]] = {}
+    for function in module.functions.values() if allowed else ():
+        for value in values(function.body):
+            device = "" if value.place is None else value.place.device
+            memories = allowed.get(device, allowed.get(""))
+            for x in (value, *operands(value)):
+                if memories and isinstance(x, Const) and isinstance(x.value, np.ndarray):
+                    found.setdefault(memories, {})[id(x.value)] = align(x.value.nbytes, ALIGNMENT)
+    return {memories: list(sizes.values()) for memories, sizes in found.items()}

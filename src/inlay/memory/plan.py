@@ -1,0 +1,124 @@
+"""The plan of a function: what it has of each memory, where everything is in it, and what is counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from inlay.arith.expr import Int, lit
+from inlay.base.span import Span
+from inlay.machine.memory import PoolKind
+
+CONSTANTS = "constants"
+"""The name of the plan of constants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A storage in a memory.
+
+    Attributes:
+        names: of the tensors in it, one after the other; none for constants.
+        spans: where each of them comes from.
+        offset: of its first byte in the part.
+        bytes: that it takes.
+        first: the number of the kernel that writes it, from 1; 0 for what is there before.
+        last: the number of the last kernel that uses it; one more than there are for what stays.
+    """
+
+    names: tuple[str, ...]
+    spans: tuple[Span, ...]
+    offset: Int
+    bytes: Int
+    first: int = 0
+    last: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A storage that is allocated while the program runs: a name of its tensor, and why."""
+
+    name: str
+    span: Span
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPart:
+    """What a function has of one memory.
+
+    Attributes:
+        memory: its name; empty for the host's heap.
+        kind: how it comes to its bytes.
+        block: bytes of the part, over the dims of the function; at their bounds in fixed memories.
+        bound: bytes that no plan of these classes can do without.
+        total: bytes that the storages in the part would take side by side.
+        members: what is in it.
+    """
+
+    memory: str
+    kind: PoolKind
+    block: Int
+    bound: Int
+    total: Int
+    members: tuple[Stored, ...] = ()
+
+    @property
+    def planned(self) -> int:
+        """How many storages are in it."""
+        return len(self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionPlan:
+    """The plan of one activation.
+
+    Attributes:
+        name: of the function.
+        parts: what it has of each memory.
+        counted: what is allocated while the program runs.
+        kernels: the names of the kernels that it invokes, in program order.
+    """
+
+    name: str
+    parts: tuple[MemoryPart, ...]
+    counted: tuple[Counted, ...]
+    kernels: tuple[str, ...] = ()
+
+    def kernel(self, number: int) -> str:
+        """Return the name of a kernel by its number, from 1; nothing for a number of none."""
+        return self.kernels[number - 1] if 0 < number <= len(self.kernels) else ""
+
+    @property
+    def block(self) -> Int:
+        """Bytes of all blocks, over the dims of the function."""
+        return sum((p.block for p in self.parts), lit(0))
+
+    @property
+    def bound(self) -> Int:
+        """Bytes that no plan of these classes can do without."""
+        return sum((p.bound for p in self.parts), lit(0))
+
+    @property
+    def total(self) -> Int:
+        """Bytes that the storages in the blocks would take side by side."""
+        return sum((p.total for p in self.parts), lit(0))
+
+    @property
+    def planned(self) -> int:
+        """How many storages are in blocks."""
+        return sum(p.planned for p in self.parts)
+
+
+def describe(plan: FunctionPlan) -> str:
+    """Return a plan as one sentence."""
+    texts: list[str] = []
+    for part in plan.parts or (MemoryPart("", PoolKind.HEAP, lit(0), lit(0), lit(0)),):
+        text = f"block of {part.block} bytes for {part.planned} storages"
+        if part.memory:
+            text += f" in {part.memory}"
+        if part.bound != part.block:
+            text += f", at least {part.bound}"
+        texts.append(text)
+    if plan.counted:
+        texts.append(f"{len(plan.counted)} counted at run time")
+    return "; ".join(texts)
