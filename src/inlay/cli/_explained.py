@@ -231,6 +231,11 @@ def _text(size: Int) -> str:
 def _numerics(e: NumericsExplanation, *, everything: bool) -> Iterator[str]:
     if e.exact:
         yield "floats between a dequantize and a quantize: asked for by --exact-qdq"
+    if e.saturating:
+        where = ", ".join(e.saturating)
+        yield f"sums of two products of u8 and i8 may saturate on {where}: asked for by --numerics saturating"
+    elif e.saturating is not None:
+        yield "--numerics saturating changes nothing: no device here is faster by instructions that saturate"
     yield f"{counted(len(e.integers), 'operation')} in integers"
     if everything:
         for o in e.integers:

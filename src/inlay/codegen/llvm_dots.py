@@ -61,7 +61,8 @@ class DotEmitter:
         """Return the first instruction for the node, and whether it takes the factors the other way."""
         a, b = x.a.dtype, x.b.dtype
         for found in self._ops.dots:
-            if not lanes or lanes % found.lanes or found.kind.width != x.width:
+            same = found.kind.width == x.width and found.kind.saturates == x.saturates
+            if not lanes or lanes % found.lanes or not same:
                 continue
             if found.kind.takes(a, b):
                 return found, False
@@ -108,14 +109,20 @@ class DotEmitter:
         return self._pure(f"{code} <{count} x i{source.bits}> {bits} to <{count} x i{to.bits}>", bits)
 
     def _applied(self, instruction: Instruction, acc: str, a: str, b: str) -> str:
+        """Return a sum with the products of two factors added."""
         type, name = vector("i32", instruction.lanes), f"@llvm.{instruction.intrinsic}"
+        given = vector("i16", 2 * instruction.lanes) if instruction.sums else type
         before = [type] if instruction.adds else []
         types = ", ".join([*before, *[_operand_type(instruction)] * 2])
-        self._ops.declared.add(f"declare {type} {name}({types})")
+        self._ops.declared.add(f"declare {given} {name}({types})")
         operands = [x.rsplit(" ", 1)[1] for x in (a, b)]
         if instruction.adds:
             return self._pure(f"call {type} {name}({type} {acc}, {a}, {b})", acc, *operands)
-        products = self._pure(f"call {type} {name}({a}, {b})", *operands)
+        products = self._pure(f"call {given} {name}({a}, {b})", *operands)
+        if instruction.sums:  # pairs in i16: multiplied by ones, they are added up
+            name = f"@llvm.{instruction.sums}"
+            self._ops.declared.add(f"declare {type} {name}({given}, {given})")
+            products = self._pure(f"call {type} {name}({given} {products}, {given} splat (i16 1))", products)
         return self._pure(f"add {type} {acc}, {products}", acc, products)
 
     def _part(self, total: Value, lanes: range) -> str:

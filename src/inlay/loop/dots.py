@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inlay.arith.dtype import I32, DType
 from inlay.arith.expr import lit
-from inlay.loop.scalar import Binary, BinaryOp, Cast, Dot, Scalar
+from inlay.loop.scalar import Binary, BinaryOp, Cast, Dot, Lit, Scalar
 from inlay.loop.walk import Rewrite
 
 
@@ -15,9 +15,22 @@ def is_factor(dtype: DType) -> bool:
 
 def plain_sum(x: Dot) -> Scalar:
     """Return the sum that a `Dot` is, product by product."""
+    products = [_product(x, j) for j in range(x.width)]
+    if x.saturates:
+        pairs = zip(products[::2], products[1::2], strict=True)
+        products = [_nearest_i16(Binary(BinaryOp.ADD, a, b, I32)) for a, b in pairs]
     total = x.acc
-    for j in range(x.width):
-        at = Rewrite({x.sym: lit(j)})
-        a, b = Cast(at.scalar(x.a), I32), Cast(at.scalar(x.b), I32)
-        total = Binary(BinaryOp.ADD, total, Binary(BinaryOp.MUL, a, b, I32), I32)
+    for product in products:
+        total = Binary(BinaryOp.ADD, total, product, I32)
     return total
+
+
+def _product(x: Dot, j: int) -> Scalar:
+    at = Rewrite({x.sym: lit(j)})
+    a, b = Cast(at.scalar(x.a), I32), Cast(at.scalar(x.b), I32)
+    return Binary(BinaryOp.MUL, a, b, I32)
+
+
+def _nearest_i16(x: Scalar) -> Scalar:
+    least = Binary(BinaryOp.MAX, x, Lit(-(2**15), I32), I32)
+    return Binary(BinaryOp.MIN, least, Lit(2**15 - 1, I32), I32)

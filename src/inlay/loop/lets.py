@@ -12,6 +12,8 @@ into lets, in order, and a tree:
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from inlay.arith.dtype import I64
 from inlay.arith.expr import Sym, fresh, from_atom
 from inlay.loop.scalar import Bind, Cast, Dot, Index, Lit, Load, Name, Scalar, Select
@@ -86,7 +88,7 @@ class _Lets:
             return self.tree(body, guards)
         if isinstance(x, Dot):
             # Its factors are one for each product: what they share has no one value to be named.
-            return Dot(x.sym, x.width, self.tree(x.acc, guards), x.a, x.b)
+            return replace(x, acc=self.tree(x.acc, guards))
         return map_operands(x, lambda y: self.tree(y, guards))
 
 

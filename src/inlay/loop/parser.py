@@ -14,7 +14,7 @@ from inlay.base.lexer import TokenKind, TokenStream, parse_float, parse_integer
 from inlay.base.span import Source
 from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.func import LoopFunction, Stage
-from inlay.loop.printer import INFIX
+from inlay.loop.printer import DOT, DOT_SATURATING, INFIX
 from inlay.loop.scalar import (
     COMPARISONS,
     Binary,
@@ -403,8 +403,8 @@ class _Parser:
             return Select(condition, then, otherwise, then.dtype)
         if name == "bind":
             return self._bind_scalar()
-        if name == "dot":
-            return self._dot()
+        if name in (DOT, DOT_SATURATING):
+            return self._dot(saturates=name == DOT_SATURATING)
         if name in _INTRINSICS:
             return self._intrinsic(_INTRINSICS[name])
         raise t.failure("a function of scalars")
@@ -440,7 +440,7 @@ class _Parser:
         self._symbols = outer
         return Bind(sym, value, body)
 
-    def _dot(self) -> Scalar:
+    def _dot(self, *, saturates: bool) -> Scalar:
         t = self._t
         t.advance()
         t.expect("(")
@@ -459,7 +459,7 @@ class _Parser:
         b = self._scalar()
         t.expect(")")
         self._symbols = outer
-        return Dot(sym, width, acc, a, b)
+        return Dot(sym, width, acc, a, b, saturates)
 
     def _arguments(self, count: int | None) -> list[Scalar]:
         t = self._t

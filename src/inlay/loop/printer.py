@@ -37,6 +37,8 @@ from inlay.loop.scalar import (
 )
 from inlay.loop.stmt import Alloc, Assert, Block, For, If, Let, LoopKind, Seq, Stmt, Store, While
 
+DOT, DOT_SATURATING = "dot", "dot_saturating"
+
 INFIX: dict[BinaryOp, str] = {
     BinaryOp.ADD: "+",
     BinaryOp.SUB: "-",
@@ -242,7 +244,8 @@ class _Printer:
                 return f"bind({self._names.of(sym)} = {text}, {self.scalar(body)})"
             case Dot(sym=sym, width=width):
                 parts = ", ".join(map(self.scalar, (x.acc, x.a, x.b)))
-                return f"dot({self._names.of(sym)} < {width}, {parts})"
+                name = DOT_SATURATING if x.saturates else DOT
+                return f"{name}({self._names.of(sym)} < {width}, {parts})"
             case Reduce(op=op, axes=axes, body=body, init=init):
                 over = ", ".join(f"{self._names.of(a.sym)} < {self.int(a.extent)}" for a in axes)
                 start = "" if init is None else f", init {self.scalar(init)}"

@@ -12,6 +12,7 @@
         | f32(s)             Cast
         | fma(a, b, c), ...  Intrinsic
         | dot(j < 4, s, s, s) Dot      a sum of products of narrow integers added to an i32
+        | dot_saturating(..)           the same, sums of pairs of products as the nearest i16
         | let x = s in s     Bind      an i64 scalar that indices of the body may use (gather)
         | sum(k < n) s       Reduce    only in tensor expressions, at the top of a compute
 
@@ -240,13 +241,15 @@ class Dot:
     """A few products of narrow integers, added to a sum: what dot-product instructions compute.
 
     `acc + a(0) * b(0) + ... + a(width - 1) * b(width - 1)` in i32, wrapping. The formats of `a` and `b`,
-    which may differ, say how each is widened.
+    which may differ, say how each is widened. One that saturates brings the sum of each pair of neighboring
+    products (0 and 1, 2 and 3, ...) to the nearest i16 before it is added.
 
     Attributes:
         sym: the number of a product, from 0; only `a` and `b` mention it.
-        width: how many products.
+        width: how many products; even where it saturates.
         acc: an i32.
         a, b: of `i8`, `u8` or `i16`, whose products are exact.
+        saturates: whether sums of pairs do.
     """
 
     sym: Sym
@@ -254,6 +257,7 @@ class Dot:
     acc: Scalar
     a: Scalar
     b: Scalar
+    saturates: bool = False
 
     @property
     def dtype(self) -> DType:

@@ -319,6 +319,8 @@ class _Checker:
             del self._syms[x.sym]
         self._need(outer is None, "scope", f"found {x.sym.name} of a dot bound outside")
         self._need(x.width >= 1, "dtype", f"found a dot of {x.width} products")
+        if x.saturates:
+            self._need(x.width % 2 == 0, "dtype", f"found {x.width} products, needed pairs that saturate")
         self._need(x.acc.dtype == I32, "dtype", f"found a dot added to {x.acc.dtype}, needed i32")
         for factor in (x.a.dtype, x.b.dtype):
             self._need(is_factor(factor), "dtype", f"found a dot of {factor}, needed i8, u8 or i16")

@@ -389,7 +389,7 @@ def map_operands(x: Scalar, f: Callable[[Scalar], Scalar]) -> Scalar:
             total, a, b = f(acc), f(first), f(second)
             if total is acc and a is first and b is second:
                 return x
-            return Dot(x.sym, x.width, total, a, b)
+            return Dot(x.sym, x.width, total, a, b, x.saturates)
         case Reduce(op=op, axes=axes, body=body, init=init):
             a, start = f(body), None if init is None else f(init)
             return x if a is body and start is init else Reduce(op, axes, a, x.dtype, start)

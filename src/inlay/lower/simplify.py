@@ -7,6 +7,7 @@ folded, branches and loops that never run are dropped, and a loop that runs once
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
 from inlay.arith.dtype import BOOL, I64
@@ -114,7 +115,7 @@ class _Simplifier:
                 return new_select
             case Dot(sym=sym, width=width, a=a, b=b):
                 each = _Simplifier(self._bounds.inside(sym, lit(0), lit(width)))
-                return Dot(sym, width, self.scalar(x.acc), each.scalar(a), each.scalar(b))
+                return replace(x, acc=self.scalar(x.acc), a=each.scalar(a), b=each.scalar(b))
             case _:
                 return map_operands(x, self.scalar)
 

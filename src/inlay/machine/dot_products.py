@@ -2,9 +2,9 @@
 
 The one table that schedules, layouts of weights and code generators ask: schedules take the number of
 products and the formats of the factors (`DotProduct`, in the order of preference), LLVM takes the
-instruction (`Instruction`). All of them wrap, so that each gives what the plain sum gives: `pmaddwd` too,
+instruction (`Instruction`). They wrap, so that each gives what the plain sum gives: `pmaddwd` too,
 whose one sum that is no i32 (-32768 * -32768, twice) becomes -2^31 there as here. Instructions that
-saturate are not in the table.
+saturate sums of pairs are there too (`saturates`), for who allows that.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ class DotProduct:
         name: as boards call it, by the formats of the factors.
         width: how many products are added up.
         first, second: the formats of the factors. Narrower ones can be widened to them.
+        saturates: whether sums of pairs of products become the nearest i16, so that they may be wrong.
     """
 
     name: str
     width: int
     first: DType
     second: DType
+    saturates: bool = False
 
     def takes(self, a: DType, b: DType) -> bool:
         """Whether factors of two formats are of its formats, or become so by widening."""
@@ -47,6 +49,8 @@ class Instruction:
         intrinsic: LLVM's name.
         adds: whether it adds to a sum; otherwise an addition follows.
         operand: bits of the elements in LLVM's type of a factor.
+        sums: LLVM's name of the instruction that multiplies what it gives, pairs in i16, by ones and adds
+            them up; empty where it gives sums.
     """
 
     kind: DotProduct
@@ -56,13 +60,15 @@ class Instruction:
     intrinsic: str
     adds: bool
     operand: int
+    sums: str = ""
 
 
 _U8I8 = DotProduct("u8i8", 4, U8, I8)
 _I8 = DotProduct("i8", 4, I8, I8)
 _U8 = DotProduct("u8", 4, U8, U8)
+_U8I8_PAIRS = DotProduct("u8i8_pairs", 4, U8, I8, saturates=True)
 _I16 = DotProduct("i16", 2, I16, I16)
-KINDS = {k.name: k for k in (_U8I8, _I8, _U8, _I16)}
+KINDS = {k.name: k for k in (_U8I8, _I8, _U8, _U8I8_PAIRS, _I16)}
 """By name, in the order of preference: the more products the better."""
 
 _VNNI = ("avx512vnni avx512vl", "avxvnni")
@@ -81,10 +87,24 @@ _ROWS = (
     (_I8, "aarch64", 4, "aarch64.neon.sdot.v4i32.v16i8", True, 8, ("dotprod",)),
     (_U8, "aarch64", 4, "aarch64.neon.udot.v4i32.v16i8", True, 8, ("dotprod",)),
 )
-INSTRUCTIONS = tuple(
-    Instruction(kind, arch, frozenset(words.split()), lanes, intrinsic, adds, operand)
-    for kind, arch, lanes, intrinsic, adds, operand, needed in _ROWS
-    for words in needed
+_PAIRS = (
+    # lanes, LLVM's intrinsics that multiply and that sum pairs, features
+    (16, "x86.avx512.pmaddubs.w.512", "x86.avx512.pmaddw.d.512", "avx512bw"),
+    (8, "x86.avx2.pmadd.ub.sw", "x86.avx2.pmadd.wd", "avx2"),
+    (4, "x86.ssse3.pmadd.ub.sw.128", "x86.sse2.pmadd.wd", "ssse3"),
+)
+INSTRUCTIONS = (
+    *(
+        Instruction(kind, arch, frozenset(words.split()), lanes, intrinsic, adds, operand)
+        for kind, arch, lanes, intrinsic, adds, operand, needed in _ROWS
+        for words in needed
+    ),
+    *(
+        Instruction(
+            _U8I8_PAIRS, "x86_64", frozenset((feature,)), lanes, products, adds=False, operand=8, sums=sums
+        )
+        for lanes, products, sums, feature in _PAIRS
+    ),
 )
 """Of one kind, the widest first; of one width, those that add before those that do not."""
 
@@ -95,7 +115,15 @@ def instructions(arch: str, features: Collection[str]) -> tuple[Instruction, ...
     return tuple(x for x in INSTRUCTIONS if x.arch == arch and x.features <= have)
 
 
-def kinds(arch: str, features: Collection[str], said: Collection[str] = ()) -> tuple[DotProduct, ...]:
-    """Return the kinds that a processor has, by its features or because a board says so."""
+def kinds(
+    arch: str, features: Collection[str], said: Collection[str] = (), *, saturating: bool = False
+) -> tuple[DotProduct, ...]:
+    """Return the kinds that a processor has, by its features or because a board says so.
+
+    Args:
+        arch, features: of the processor, as LLVM calls them.
+        said: names of kinds that a board says.
+        saturating: whether those that saturate count.
+    """
     found = {x.kind.name for x in instructions(arch, features)} | set(said)
-    return tuple(kind for name, kind in KINDS.items() if name in found)
+    return tuple(k for name, k in KINDS.items() if name in found and (saturating or not k.saturates))

@@ -17,11 +17,10 @@ import functools
 import platform
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from inlay.arith.dtype import DType
+from inlay.arith.dtype import I8, U8, DType
 from inlay.base.diagnostics import unsupported
 from inlay.machine.dot_products import DotProduct, instructions, kinds
 
@@ -89,6 +88,8 @@ class Target:
         index_bits: width of the integers that addresses are computed with.
         dot: kinds of dot-product instructions, by name (`dot_products.KINDS`), where `features` do not
             say that there are some.
+        saturating: whether sums of pairs of products of bytes may saturate, where no exact instruction
+            is as fast.
         fma: whether a multiplication and addition with one rounding is an instruction, where
             `features` do not say so.
         doubles: whether there is `f64`.
@@ -108,6 +109,7 @@ class Target:
     stack_bytes: int = 32 << 10
     index_bits: int = 64
     dot: tuple[str, ...] = ()
+    saturating: bool = False
     fma: bool = True
     doubles: bool = True
     dialect: str = "C99"
@@ -158,16 +160,29 @@ class Target:
     @property
     def dot_kinds(self) -> tuple[DotProduct, ...]:
         """The kinds of dot-product instructions, by `features` and `dot`."""
-        return kinds(self.arch, self.features, self.dot)
+        return kinds(self.arch, self.features, self.dot, saturating=self.saturating)
+
+    @property
+    def multiplies_bytes(self) -> bool:
+        """Whether there is a dot-product instruction of bytes that is exact."""
+        return any(kind.first.bits == 8 and not kind.saturates for kind in self.dot_kinds)
+
+    @property
+    def saturates_products(self) -> bool:
+        """Whether sums of pairs of products of bytes may saturate in code for it."""
+        kind = self.dot_product(U8, I8)
+        return kind is not None and kind.saturates
 
     def tile_registers(self, kind: DotProduct | None) -> int:
         """Return how many vector registers a tile of integer sums has for sums and factors.
 
-        A product that no instruction adds to a sum by itself takes one.
+        A product that no instruction adds to a sum by itself takes one, and ones that add up pairs another.
         """
         found = (x for x in instructions(self.arch, self.features) if x.kind is kind)
-        adds = any(x.adds for x in islice(found, 1))
-        return self.vector_registers - (not adds)
+        first = next(found, None)
+        if first is None or first.sums:
+            return self.vector_registers - (1 if first is None else 2)
+        return self.vector_registers - (not first.adds)
 
     def lanes(self, itemsize: int) -> int:
         """Return how many elements of so many bytes a vector register holds."""

@@ -38,6 +38,8 @@ class PlaceOptions:
         outputs: the outputs to compute, by name, in this order; all if none is named.
         exact_qdq: whether what stands between a dequantize and a quantize is computed in floats, as a
             model says it, and not in integers.
+        numerics: `exact` sums of integer products, or `saturating` ones: the sum of two neighboring
+            products of bytes may become the nearest i16 where that is faster.
     """
 
     board: str | Board = option("host", help="the machine (see `inlay targets`)")  # noqa: RUF009
@@ -70,6 +72,12 @@ class PlaceOptions:
         False,  # noqa: FBT003
         help="compute in floats between a dequantize and a quantize; by default in integers, which differs "
         "by rounding",
+    )
+    numerics: str = option(
+        "exact",
+        choices=("exact", "saturating"),
+        help="sums of products of bytes: exact, or saturating, where two products may become the nearest "
+        "16-bit integer if the processor is faster so",
     )
 
 

@@ -81,6 +81,8 @@ def setting_of(
         CompileError: of the board.
     """
     board = runnable(find_detected(options.board))
+    if options.numerics == "saturating":
+        board = _saturating(board)
     # A device elsewhere is asked when the first of its constants is packed or its kernels lowered.
     targets = functools.cache(partial(target, board))
     counts = threads_of(board, threads)
@@ -118,6 +120,13 @@ def setting_of(
         instrument=instrument,
     )
     return Setting(board, operators, context, targets)
+
+
+def _saturating(board: Board) -> Board:
+    """Return a board whose devices may take instructions that saturate."""
+    return replace(
+        board, archs=tuple(replace(a, facts=(*a.facts, ("saturating", True))) for a in board.archs)
+    )
 
 
 def threads_of(board: Board, threads: int | None) -> dict[str, int]:

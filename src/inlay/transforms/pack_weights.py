@@ -32,7 +32,6 @@ from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ir.module import Module
 from inlay.ir.types import TensorType
-from inlay.machine.dot_products import DotProduct
 from inlay.machine.target import Target
 from inlay.ops._build import Array
 from inlay.ops.convolution import ConvAttrs, PackedConvAttrs
@@ -270,7 +269,7 @@ def _packing(product: _Product, target: Target) -> _Packing | None:
     own, weights = product.x.type.dtype, from_numpy(product.less_zero().dtype)
     dot = target.dot_product(own, weights)
     group, operand = (1, own) if dot is None else (dot.width, dot.first)
-    winograd = _winograd(product, target, dot)
+    winograd = _winograd(product, target)
     if winograd is not None:
         return winograd
     groups = 1 if product.conv is None else product.conv.groups
@@ -290,10 +289,14 @@ def _packing(product: _Product, target: Target) -> _Packing | None:
     return _Packing(PackIntegerAttrs(panel, group, weights), attrs, _FORMS[product.name])
 
 
-def _winograd(product: _Product, target: Target, dot: DotProduct | None) -> _Packing | None:
-    """Return the packing for Winograd's form; None where it does not apply, is not exact or does not pay."""
+def _winograd(product: _Product, target: Target) -> _Packing | None:
+    """Return the packing for Winograd's form; None where it does not apply, is not exact or does not pay.
+
+    It does not where an instruction multiplies bytes exactly.
+    """
     conv, x, result = product.conv, product.x.type, product.call.type
-    if not isinstance(conv, IntegerConvAttrs) or dot is None or not dot.first is dot.second is I16:
+    dot = target.dot_product(I16, I16)
+    if not isinstance(conv, IntegerConvAttrs) or dot is None or target.multiplies_bytes:
         return None
     if conv.groups > 1 or any(n != 1 for n in (*conv.strides, *conv.dilations)):
         return None

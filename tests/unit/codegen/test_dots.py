@@ -23,8 +23,9 @@ from tests.unit.codegen.support import parsed, run_native
 RNG = np.random.default_rng(13)
 
 
-def program(a: str, b: str, g: int, lanes: int, *, masked: bool = False) -> str:
+def program(a: str, b: str, g: int, lanes: int, *, masked: bool = False, saturates: bool = False) -> str:
     """A register tile of 3 rows; lanes behind `n` columns are not stored."""
+    dot = "dot_saturating" if saturates else "dot"
     store = "y[r, l] = acc[r, l]"
     if masked:
         store = f"if [l] < [n] {{ {store} }}"
@@ -34,7 +35,7 @@ lowered func f(x: {a}[3, m, {g}], w: {b}[m, {lanes}, {g}]) -> (y: i32[3, {lanes}
   for r in 0..3 unroll {{ for l in 0..{lanes} vector {{ acc[r, l] = [r]:i32 }} }}
   for k in 0..m {{
     for r in 0..3 unroll {{
-      for l in 0..{lanes} vector {{ acc[r, l] = dot(j < {g}, acc[r, l], x[r, k, j], w[k, l, j]) }}
+      for l in 0..{lanes} vector {{ acc[r, l] = {dot}(j < {g}, acc[r, l], x[r, k, j], w[k, l, j]) }}
     }}
   }}
   for r in 0..3 unroll {{ for l in 0..{lanes} vector {{ {store} }} }}
@@ -78,6 +79,35 @@ def test_the_sum_that_overflows_wraps() -> None:
     x, w = np.full((3, 1, 2), -32768, np.int16), np.full((1, 8, 2), -32768, np.int16)
     [y] = run_native(f, [x, w], {"m": 1, "n": 8})
     np.testing.assert_array_equal(y, np.array([[-(2**31)], [-(2**31) + 1], [-(2**31) + 2]]).repeat(8, 1))
+
+
+def saturated(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Return sums of pairs as the nearest i16, added up."""
+    products = x.astype(np.int64)[:, :, None, :] * w.astype(np.int64)
+    pairs = products.reshape(*products.shape[:-1], -1, 2).sum(-1)
+    return (np.clip(pairs, -(2**15), 2**15 - 1).sum((1, 3)) + np.arange(3)[:, None]).astype(np.int32)
+
+
+@pytest.mark.parametrize("level", ["v2", "v3", "v4", ""])
+@pytest.mark.parametrize("lanes", [4, 8, 12, 16])
+def test_pairs_saturate(level: str, lanes: int) -> None:
+    f = parsed(program("u8", "i8", 4, lanes, saturates=True))
+    x, w = numbers("u8", 3, 5, 4), numbers("i8", 5, lanes, 4)
+    want = saturated(x, w)
+    assert not np.array_equal(want, expected(x, w))
+    np.testing.assert_array_equal(run(f, [x, w], {f.dims[0]: 5, f.dims[1]: lanes})[0], want)
+    target = baseline("x86_64", level) if level else host()
+    if set(target.features) <= set(host().features):
+        np.testing.assert_array_equal(run_native(f, [x, w], {"m": 5, "n": lanes}, target=target)[0], want)
+
+
+@pytest.mark.cc
+@needs("gcc")
+def test_pairs_saturate_in_emitted_c(tmp_path) -> None:
+    f = parsed(program("u8", "i8", 4, 8, saturates=True))
+    x, w = numbers("u8", 3, 5, 4), numbers("i8", 5, 8, 4)
+    [y] = Library([f], tmp_path).run(0, [x, w], {f.dims[0]: 5, f.dims[1]: 8})
+    np.testing.assert_array_equal(y, saturated(x, w))
 
 
 def test_lanes_that_are_off_are_not_read_as_others() -> None:
@@ -126,7 +156,13 @@ def test_emitted_opencl_has_the_plain_sum() -> None:
     assert text.count("* ") >= 2, text
 
 
-WORDS = {"pmadd.wd": "pmaddwd", "pmaddw.d.512": "pmaddwd"}
+WORDS = {
+    "pmadd.wd": "pmaddwd",
+    "pmaddw.d.512": "pmaddwd",
+    "pmadd.ub.sw": "pmaddubsw",
+    "pmadd.ub.sw.128": "pmaddubsw",
+    "pmaddubs.w.512": "pmaddubsw",
+}
 """Instructions that are called otherwise than LLVM's intrinsics for them."""
 
 
@@ -134,10 +170,10 @@ WORDS = {"pmadd.wd": "pmaddwd", "pmaddw.d.512": "pmaddwd"}
 def test_each_instruction_is_emitted(row) -> None:
     target = with_features(row)
     kind = row.kind
-    f = parsed(program(kind.first.name, kind.second.name, kind.width, row.lanes))
+    f = parsed(program(kind.first.name, kind.second.name, kind.width, row.lanes, saturates=kind.saturates))
     module = emit_module(f, target).text
     assert f"@llvm.{row.intrinsic}(" in module
-    short = re.sub(r"^(x86|aarch64)\.(sse2|avx2|avx512|neon)\.", "", row.intrinsic)
+    short = re.sub(r"^(x86|aarch64)\.(sse2|ssse3|avx2|avx512|neon)\.", "", row.intrinsic)
     word = WORDS.get(short, short.partition(".")[0])
     assert re.search(rf"\bv?{word}\b", assembly(module, target, optimize=False))
 
@@ -171,3 +207,6 @@ def test_a_target_says_what_it_multiplies() -> None:
     assert arm.dot_product(I8, I8) is KINDS["i8"]
     assert arm.dot_product(U8, I8) is None
     assert Target(dot=("i8",)).dot_product(I8, I8) is KINDS["i8"]
+    assert replace(v3, saturating=True).dot_product(U8, I8) is KINDS["u8i8_pairs"]
+    assert replace(v3, saturating=True).dot_product(I8, I8) is KINDS["i16"]
+    assert replace(vnni, saturating=True).dot_product(U8, I8) is KINDS["u8i8"]

@@ -74,6 +74,8 @@ DOT = "lowered func f(x: i8[n, 4], h: u16[n], s: i64[n]) -> (y: i32[n], z: i64[n
         ("z[0] = dot(j < 4, 0:i64, x[0, j], x[1, j])", ["loop.dtype", "loop.dtype"]),
         ("y[0] = dot(j < 4, 0:i32, h[j], x[1, j])", ["loop.dtype"]),
         ("y[0] = dot(j < 0, 0:i32, x[0, j], x[1, j])", ["loop.dtype"]),
+        ("y[0] = dot_saturating(j < 4, 0:i32, x[0, j], x[1, j])", []),
+        ("y[0] = dot_saturating(j < 3, 0:i32, x[0, j], x[1, j])", ["loop.dtype"]),
     ],
 )
 def test_rules_of_dots(statement: str, found: list[str]) -> None:

@@ -20,10 +20,13 @@ class NumericsExplanation:
     Attributes:
         exact: whether floats were asked for.
         functions: of the program.
+        saturating: which devices take instructions that saturate sums of pairs of products; None where
+            that was not asked for.
     """
 
     exact: bool
     functions: tuple[Numerics, ...]
+    saturating: tuple[str, ...] | None
 
     @property
     def integers(self) -> tuple[InIntegers, ...]:
@@ -39,6 +42,7 @@ class NumericsExplanation:
         """Return plain data."""
         return {
             "exact": self.exact,
+            "saturating": None if self.saturating is None else list(self.saturating),
             "integers": [
                 {**_json(o), "became": list(o.became), "accumulator": [o.low, o.high]} for o in self.integers
             ],
@@ -52,4 +56,9 @@ def _json(o: InIntegers | InFloats) -> dict[str, Any]:
 
 def numerics_of(run: Run) -> NumericsExplanation:
     """Return what is computed in integers, and what stays float."""
-    return NumericsExplanation(run.setting.context.options_for(QuantizationOptions).exact, run.numerics)
+    setting = run.setting
+    exact = setting.context.options_for(QuantizationOptions).exact
+    targets = {d.name: setting.targets(d.name) for d in setting.board.devices}
+    asked = any(t.saturating for t in targets.values())
+    found = tuple(name for name, t in targets.items() if t.saturates_products)
+    return NumericsExplanation(exact, run.numerics, found if asked else None)

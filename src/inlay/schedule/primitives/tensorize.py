@@ -19,7 +19,7 @@ WIDEST = 16
 
 
 @primitive
-def tensorize(s: Schedule, loop: str) -> None:
+def tensorize(s: Schedule, loop: str, *, saturates: bool = False) -> None:
     """Turn the innermost loop of a sum of products of narrow integers into a `dot`.
 
     Before:
@@ -37,6 +37,12 @@ def tensorize(s: Schedule, loop: str) -> None:
     The sum is the same: integers wrap, so their order does not matter. Which instruction does it is left
     to code generation, and so is doing without.
 
+    Args:
+        s: the schedule.
+        loop: the innermost one.
+        saturates: whether the sum of each pair of products becomes the nearest i16, as some instructions
+            do it (`dot_saturating`). That is another sum where a pair leaves i16: for who asked for it.
+
     Raises:
         Illegal: `schedule.not-constant`, `schedule.kind`, `schedule.not-nested`.
     """
@@ -46,12 +52,14 @@ def tensorize(s: Schedule, loop: str) -> None:
     if not isinstance(block, Block):
         raise illegal("not-nested", f"found no block directly inside {loop}, needed the innermost loop")
     width = old.extent.value
+    if saturates and width is not None and width % 2:
+        raise illegal("not-constant", f"found extent {width} of {loop}, needed pairs, which saturate")
     if width is None or not 1 <= width <= WIDEST:
         raise illegal("not-constant", f"found extent {old.extent} of {loop}, needed 1 to {WIDEST}")
-    s.replace(place, _with_dot(block, old, width))
+    s.replace(place, _with_dot(block, old, width, saturates=saturates))
 
 
-def _with_dot(block: Block, loop: For, width: int) -> Block:
+def _with_dot(block: Block, loop: For, width: int, *, saturates: bool) -> Block:
     if block.predicate is not None and loop.var in _symbols_below(block.predicate):
         raise illegal("kind", f"found {block.name} to run in some iterations of {loop.var.name} only")
     number = fresh(loop.var.name)
@@ -77,11 +85,11 @@ def _with_dot(block: Block, loop: For, width: int) -> Block:
             f"found {loop.var.name} to be the whole sum of {block.name}",
             hint="decompose the reduction first",
         )
-    store = _dot(block, number, width, Rewrite(at))
+    store = _dot(block, number, width, Rewrite(at), saturates=saturates)
     return Block(block.name, tuple(iters), tuple(bindings), store, block.init, block.predicate)
 
 
-def _dot(block: Block, number: Sym, width: int, at: Rewrite) -> Store:
+def _dot(block: Block, number: Sym, width: int, at: Rewrite, *, saturates: bool) -> Store:
     update = match_update(block)
     if update is None or update.lets or update.op is not ReduceOp.SUM or update.store.buffer.dtype != I32:
         raise illegal("kind", f"found {block.name} not to be a sum in i32")
@@ -90,7 +98,7 @@ def _dot(block: Block, number: Sym, width: int, at: Rewrite) -> Store:
         raise illegal("kind", f"found {block.name} not to be a sum of products")
     a, b = (_narrow(x, block.name) for x in (product.lhs, product.rhs))
     assert isinstance(store.value, Binary), "an update is an operation on two values"
-    total = Dot(number, width, store.value.lhs, at.scalar(a), at.scalar(b))
+    total = Dot(number, width, store.value.lhs, at.scalar(a), at.scalar(b), saturates)
     return Store(store.buffer, store.indices, total)
 
 

@@ -72,12 +72,13 @@ def use_dots(s: Schedule, block: str, target: Target) -> None:
     """Let a dot-product instruction sum the terms of a group, if the target has the one for it."""
     b = s.block(block)
     group = group_of(b)
-    if group is None or dot_kind(b, target) is None:
+    kind = dot_kind(b, target)
+    if group is None or kind is None:
         return
     loop = next(x for x in s.loops_of(block) if s.loop(x).var in symbols(_binding(b, group.sym)))
     reorder(s, [s.loops_of(block)[-1], loop])
     try:
-        tensorize(s, loop)
+        tensorize(s, loop, saturates=kind.saturates)
     except Illegal:
         reorder(s, [loop, s.loops_of(block)[-2]])
 
