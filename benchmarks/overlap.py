@@ -85,7 +85,7 @@ def serve(link: Connection, text: str, settings: dict[str, Any]) -> None:
     from inlay.runtime.session import executable_of
     from inlay.runtime.trace import time_beside
 
-    program = compilation(infer_types(parse_module(text, table())), overlap=True).program
+    program = compilation(infer_types(parse_module(text, table())), plan="parallel").program
     executable = executable_of(program, settings=Settings(**settings))
     traced = executable_of(program, settings=Settings(trace=True, **settings))
     inputs = link.recv()

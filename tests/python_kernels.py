@@ -14,6 +14,7 @@ from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.ir.verify import check
 from inlay.memory import carry_buffers, explicit_alloc
+from inlay.memory.plan import Sharing
 from inlay.memory.plan_memory import plan_module
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
@@ -33,7 +34,7 @@ _ACCESS = {
 
 
 def compile_with_python_kernels(
-    module: Module, *, plan: bool = True, overlap: bool = False
+    module: Module, *, plan: bool = True, sharing: Sharing = Sharing.SERIAL
 ) -> tuple[bc.Program, Module]:
     """Return the program of a typed module, and the module as it was compiled."""
     operators = table()
@@ -45,7 +46,7 @@ def compile_with_python_kernels(
     module = explicit_alloc.PASS.run(module, context)
     if plan:
         module = carry_buffers.PASS.run(module, context)
-        module, _ = plan_module(module, overlap=overlap)
+        module, _ = plan_module(module, sharing=sharing)
     check(module)
     kernels = {
         name: bc.Kernel(name, tuple(_ACCESS[p.access] for p in k.ports), len(k.ints), bc.HostBody(name))

@@ -288,6 +288,16 @@ void inlay_result_release(const inlay_host_t *host, inlay_result_t *result);
 /* Bytes of tensor memory that an activation keeps between calls, and how to give them back. */
 size_t inlay_activation_kept(const inlay_activation_t *activation);
 void inlay_activation_drop(inlay_activation_t *activation);
+/* What the tensors of the last call of an activation took. */
+typedef struct inlay_usage {
+    size_t peak_bytes;      /* in the host's memory at most at once: storages, scratch memory of kernels,
+                               and results that were copied; as they are long, not rounded up */
+    uint64_t storages;      /* with bytes of their own, in any memory */
+    const size_t *memories; /* of each memory of the module, what devices held there at most at once;
+                               NULL without devices */
+    uint32_t n_memories;    /* how many `memories` has; 0 where it is NULL */
+} inlay_usage_t;
+void inlay_activation_usage(const inlay_activation_t *activation, inlay_usage_t *usage);
 /* Objects that are alive in an activation: 0 between calls, for tests. */
 size_t inlay_activation_live(const inlay_activation_t *activation);
 /* Instructions executed since the activation was made (INLAY_COUNT_INSTRUCTIONS builds). */

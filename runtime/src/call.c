@@ -3,21 +3,34 @@
 
 #include <string.h>
 
-/* A counter for each memory, where devices have any; 0 without memory for them. */
+/* Bytes of the counters of memories: what is in each, and the most that was. */
+static size_t counter_bytes(const inlay_activation_t *m)
+{
+    return 2 * m->module->n_memories * sizeof *m->heap.lodged;
+}
+
+/* Counters for each memory, where devices have any; 0 without memory for them. */
 static int open_counters(inlay_activation_t *m)
 {
-    size_t bytes = m->module->n_memories * sizeof *m->heap.lodged;
     if (!m->module->n_devices) return 1;
-    m->heap.lodged = m->host->allocate(m->host->user, bytes, 64);
-    if (m->heap.lodged) memset(m->heap.lodged, 0, bytes);
-    return m->heap.lodged != NULL;
+    m->heap.lodged = m->host->allocate(m->host->user, counter_bytes(m), 64);
+    if (!m->heap.lodged) return 0;
+    memset(m->heap.lodged, 0, counter_bytes(m));
+    m->heap.most_lodged = m->heap.lodged + m->module->n_memories;
+    return 1;
 }
 
 static void close_counters(inlay_activation_t *m)
 {
-    if (m->heap.lodged)
-        m->host->release(m->host->user, m->heap.lodged,
-                         m->module->n_memories * sizeof *m->heap.lodged, 64);
+    if (m->heap.lodged) m->host->release(m->host->user, m->heap.lodged, counter_bytes(m), 64);
+}
+
+/* What tensors take is counted from call to call. */
+static void count_anew(inlay_activation_t *m)
+{
+    m->heap.asked = m->heap.most_asked = 0;
+    m->heap.made = 0;
+    if (m->heap.lodged) memcpy(m->heap.most_lodged, m->heap.lodged, counter_bytes(m) / 2);
 }
 
 inlay_status_t inlay_activation_create(const inlay_module_t *module, const inlay_host_t *host,
@@ -80,6 +93,7 @@ static inlay_status_t run(inlay_activation_t *m, const inlay_entry_t *entry,
     const inlay_function_t *f = &m->module->functions[entry->function];
     inlay_status_t status;
     uint32_t i, k;
+    count_anew(m);
     INLAY_TRY(inlay_stack_root(m, f->frame));
     for (i = 0; i < entry->inputs.n; i++)
         INLAY_TRY(inlay_push_input(m, m->current->slots + i, &inputs[i]));
@@ -102,6 +116,7 @@ static inlay_status_t run_structured(inlay_activation_t *m, const inlay_entry_t 
 {
     const inlay_function_t *f = &m->module->functions[entry->function];
     uint32_t i;
+    count_anew(m);
     INLAY_TRY(inlay_stack_root(m, f->frame));
     INLAY_TRY(inlay_build(m, &entry->inputs, m->current->slots, tensors, counts));
     INLAY_TRY(run_function(m, entry));
@@ -154,6 +169,14 @@ inlay_status_t inlay_call_structured(inlay_activation_t *m, uint32_t index,
 size_t inlay_activation_kept(const inlay_activation_t *m) { return m->heap.blocks.kept_bytes; }
 
 void inlay_activation_drop(inlay_activation_t *m) { inlay_blocks_drop(&m->heap.blocks); }
+
+void inlay_activation_usage(const inlay_activation_t *m, inlay_usage_t *usage)
+{
+    usage->peak_bytes = m->heap.most_asked;
+    usage->storages = m->heap.made;
+    usage->memories = m->heap.most_lodged;
+    usage->n_memories = m->heap.most_lodged ? m->module->n_memories : 0;
+}
 
 size_t inlay_activation_live(const inlay_activation_t *m) { return m->heap.live; }
 

@@ -76,7 +76,7 @@ struct inlay_command {
     int64_t ns;                       /* predicted; the hand-off where that is not known */
     uint32_t is_beside;               /* it ran while another one did */
     void *workspace;
-    size_t workspace_bytes;
+    size_t workspace_bytes, workspace_asked;
     uint64_t number;
     inlay_place_t *place;
     inlay_where_t where;

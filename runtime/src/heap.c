@@ -129,6 +129,8 @@ inlay_storage_t *inlay_heap_storage(inlay_heap_t *heap, size_t bytes, size_t ali
     storage->align = align < BLOCK_ALIGN ? BLOCK_ALIGN : align;
     storage->owned = 1;
     heap->used_bytes += capacity;
+    heap->made++;
+    inlay_heap_asked(heap, bytes);
     return storage;
 }
 
@@ -148,6 +150,9 @@ inlay_storage_t *inlay_heap_lodge(inlay_heap_t *heap, const inlay_space_t *space
     storage->memory = memory;
     storage->owned = 1;
     heap->lodged[space->memory] += bytes;
+    heap->made++;
+    if (heap->lodged[space->memory] > heap->most_lodged[space->memory])
+        heap->most_lodged[space->memory] = heap->lodged[space->memory];
     return storage;
 }
 
@@ -166,6 +171,7 @@ static void recycle(inlay_heap_t *heap, inlay_object_t *object)
             storage->space->driver->release(storage->space->device, storage->memory);
         } else if (storage->owned) {
             heap->used_bytes -= storage->capacity;
+            heap->asked -= storage->bytes;
             inlay_blocks_give(&heap->blocks, storage->data, storage->capacity, storage->align);
         }
     }

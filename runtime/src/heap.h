@@ -39,6 +39,11 @@ typedef struct inlay_heap {
     size_t used_bytes; /* of all storages that own theirs */
     size_t *lodged;    /* bytes of storages in each memory of a device; NULL where there is none */
     size_t held_bytes; /* of storages that died while commands in flight use them */
+    /* What a call asks for, as it asks: without what blocks are rounded up to. */
+    size_t asked;      /* bytes of storages, of workspaces, and of results that were copied out */
+    size_t most_asked; /* the most of that at once, since the call began */
+    uint64_t made;     /* storages with bytes of their own, since the call began */
+    size_t *most_lodged; /* the most in each memory of a device, since the call began */
 } inlay_heap_t;
 
 void inlay_heap_open(inlay_heap_t *heap, const inlay_host_t *host, size_t cache_limit);
@@ -55,6 +60,13 @@ inlay_storage_t *inlay_heap_storage(inlay_heap_t *heap, size_t bytes, size_t ali
 inlay_storage_t *inlay_heap_lodge(inlay_heap_t *heap, const struct inlay_space *space, size_t bytes);
 /* A storage whose bytes belong to somebody else. */
 inlay_storage_t *inlay_heap_borrow(inlay_heap_t *heap, void *data, size_t bytes);
+
+/* Bytes were asked for, beyond those of storages; and are no longer needed. */
+static inline void inlay_heap_asked(inlay_heap_t *heap, size_t bytes)
+{
+    heap->asked += bytes;
+    if (heap->asked > heap->most_asked) heap->most_asked = heap->asked;
+}
 
 /* Give a storage's memory away: the object stays, and no longer owns it. */
 void inlay_heap_disown(inlay_storage_t *storage);

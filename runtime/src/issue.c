@@ -124,11 +124,14 @@ inlay_status_t inlay_issue_kernel(inlay_activation_t *m, uint32_t index, const i
             inlay_items_free_command(m, c);
             return INLAY_OUT_OF_MEMORY;
         }
+        c->workspace_asked = workspace_bytes;
+        inlay_heap_asked(&m->heap, workspace_bytes);
         m->heap.held_bytes += c->workspace_bytes;
         c->buffers[kernel->n_ports] = c->workspace;
     }
     status = submit(m, c);
     if (status != INLAY_OK && c->workspace) {
+        m->heap.asked -= c->workspace_asked;
         m->heap.held_bytes -= c->workspace_bytes;
         inlay_blocks_give(&m->heap.blocks, c->workspace, c->workspace_bytes, BLOCK_ALIGN);
     }

@@ -31,6 +31,7 @@ static inlay_status_t run_now(inlay_activation_t *m, const inlay_kernel_t *kerne
 {
     inlay_command_t *now = m->now;
     inlay_status_t status;
+    const size_t asked = bytes;
     uint32_t i;
     for (i = 0; inlay_takes_tensors(kernel) && i < kernel->n_ports; i++) {
         const inlay_view_t *view = view_of(&slots[i]);
@@ -42,6 +43,7 @@ static inlay_status_t run_now(inlay_activation_t *m, const inlay_kernel_t *kerne
     if (bytes) {
         now->buffers[kernel->n_ports] = inlay_blocks_take(&m->heap.blocks, &bytes, BLOCK_ALIGN);
         if (!now->buffers[kernel->n_ports]) return inlay_no_memory(m);
+        inlay_heap_asked(&m->heap, asked);
     }
     for (i = 0; INLAY_RACES_ON(m) && i < kernel->n_ports; i++) {
         const inlay_view_t *view = view_of(&slots[i]);
@@ -52,6 +54,7 @@ static inlay_status_t run_now(inlay_activation_t *m, const inlay_kernel_t *kerne
     if (m->host->event) inlay_trace_memory(m);
     if (m->issuer.keeps_one) inlay_help_share(m);
     status = inlay_command_run(m, now, m->error);
+    m->heap.asked -= asked;
     if (bytes) inlay_blocks_give(&m->heap.blocks, now->buffers[kernel->n_ports], bytes, BLOCK_ALIGN);
     return status;
 }

@@ -58,6 +58,7 @@ inlay_status_t inlay_export(inlay_activation_t *m, const inlay_slot_t *slot, int
         result->block = inlay_blocks_outside(&m->heap.blocks, &result->block_bytes);
         if (!result->block) return inlay_no_memory(m);
         result->data = result->block;
+        inlay_heap_asked(&m->heap, view->bytes);
         if (view->bytes) memcpy(result->data, view->data, view->bytes);
     }
     return INLAY_OK;

@@ -14,6 +14,7 @@ static void retire(inlay_activation_t *m, inlay_command_t *c)
     }
     inlay_items_free_edges(m, c->successors);
     if (c->workspace) {
+        m->heap.asked -= c->workspace_asked;
         m->heap.held_bytes -= c->workspace_bytes;
         inlay_blocks_give(&m->heap.blocks, c->workspace, c->workspace_bytes, BLOCK_ALIGN);
     }

@@ -153,13 +153,13 @@ CASES = [
 ]
 
 
-def split(path: Path, board: str, said: Sequence[str], folder: Path, *, overlap: bool = False) -> Program:
+def split(path: Path, board: str, said: Sequence[str], folder: Path, *, plan: str = "serial") -> Program:
     """Compile; both devices have kernels, and values move between them."""
     pins = [p.replace("HOST", HOSTS[board]).replace("DEVICE", DEVICES[board]) for p in said]
     if board in WRITTEN:
         text, board = WRITTEN[board], str(folder / f"{board}.toml")
         Path(board).write_text(text)
-    options = {"pins": tuple(pins), "overlap": overlap, "cache": "none"}
+    options = {"pins": tuple(pins), "plan": plan, "cache": "none"}
     program = compilation(inlay.load(path), board=board, threads=1, **options).program
     bodies = {type(k.body) for k in program.kernels}
     assert {ImageBody, DeviceBody, CopyBody} <= bodies
@@ -196,7 +196,7 @@ def test_models(models, name, board, pins, tmp_path):
 @pytest.mark.parametrize("board", ["host_two", "opencl"])
 def test_copies_beside_kernels(models, board, tmp_path):
     """While the device computes one product, the result of another one leaves."""
-    program = split(models("minilm").path, board, PRODUCTS, tmp_path, overlap=True)
+    program = split(models("minilm").path, board, PRODUCTS, tmp_path, plan="parallel")
     exe = loaded(program, Settings(threads=2, mode="parallel", trace=True))
     for _ in range(20):
         for run in models("minilm").runs:

@@ -139,6 +139,10 @@ class Container:
         words.end()
         return target, memories, properties
 
+    def memories(self) -> tuple[Memory, ...]:
+        """Return the memories of the machine that the program is for."""
+        return self._meta()[1]
+
     def _memory(self, words: Words) -> Memory:
         name, kind = words.string(), tuple(MemoryKind)[words.below(len(MemoryKind), "kind")]
         size, alignment = words.wide(), words.word()

@@ -53,6 +53,11 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         (bool(arguments.at), ("view", "all", "op"), "beside --at, which shows all about one operation"),
         (arguments.all, ("op",), "beside --all, which shows every kernel"),
         (arguments.view != View.PLACEMENT, ("op",), f"with --view {arguments.view}"),
+        (
+            arguments.view != View.MEMORY and not arguments.at,
+            ("plan",),
+            f"with --view {arguments.view}: it is about memory",
+        ),
     )
     options = options_in(PlaceOptions, arguments)
     choices: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(options)}

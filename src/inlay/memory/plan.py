@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from inlay.arith.expr import Int, lit
 from inlay.base.span import Span
@@ -10,6 +11,16 @@ from inlay.machine.memory import PoolKind
 
 CONSTANTS = "constants"
 """The name of the plan of constants."""
+
+
+class Sharing(StrEnum):
+    """Which values may share bytes in a heap."""
+
+    SERIAL = "serial"
+    """Those that are not in use at once in the order in which the program is written. A kernel that
+    writes where another one reads waits for it, though it needs nothing of it."""
+    PARALLEL = "parallel"
+    """Those of them whose kernels data orders: independent kernels can run at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ that is not known when the function begins. Which memory a storage is in is chos
 `choose_memories`, which also packs memories of a fixed size; blocks of heaps are packed by
 `size_classes`, and `place_storage` writes the places into the program.
 
-**Overlap.** Storages that share bytes order the kernels that use them. A program that is to run its
+**Sharing.** Storages that share bytes order the kernels that use them. A program that is to run its
 independent parts at once is planned by dependence chains (`chains`): each is packed by itself.
 """
 
@@ -33,7 +33,7 @@ from inlay.memory.constants import plan_constants
 from inlay.memory.explicit_alloc import size_of
 from inlay.memory.lifetimes import IN_RESULT, Activation, Storage, find_lifetimes
 from inlay.memory.place_storage import Placement, Rewriter
-from inlay.memory.plan import Counted, FunctionPlan, MemoryPart, Stored, describe
+from inlay.memory.plan import Counted, FunctionPlan, MemoryPart, Sharing, Stored, describe
 from inlay.memory.size_classes import ALIGNMENT, SEARCH_STEPS, pack_chains, pack_classes
 from inlay.passes.contract import Pass, PassContext, Property, Remark
 
@@ -45,19 +45,18 @@ class BlockOptions:
     """Options of this pass, besides what memories there are (`MemoryOptions`).
 
     Attributes:
-        overlap: whether only storages of one chain share bytes in heaps (`chains`), so that kernels
-            that do not need each other can run at once.
+        sharing: which storages share bytes in heaps.
         watch: is told the plans.
     """
 
-    overlap: bool = False
+    sharing: Sharing = Sharing.SERIAL
     watch: Callable[[Sequence[FunctionPlan]], None] | None = None
 
 
 def run(module: Module, context: PassContext) -> Module:
     """Plan every function, and say how it went in the remarks."""
     options = context.options_for(BlockOptions)
-    planned, plans = plan_module(module, context.options_for(MemoryOptions), overlap=options.overlap)
+    planned, plans = plan_module(module, context.options_for(MemoryOptions), sharing=options.sharing)
     if options.watch is not None:
         options.watch(plans)
     for plan in plans:
@@ -66,14 +65,14 @@ def run(module: Module, context: PassContext) -> Module:
 
 
 def plan_module(
-    module: Module, options: MemoryOptions = NOTHING_SAID, *, overlap: bool = False
+    module: Module, options: MemoryOptions = NOTHING_SAID, *, sharing: Sharing = Sharing.SERIAL
 ) -> tuple[Module, tuple[FunctionPlan, ...]]:
     """Return the module with storages in blocks, and the plan of each function.
 
     Args:
         module: in explicit storage.
         options: the memories that there are.
-        overlap: only storages of one chain share bytes in heaps (`chains`).
+        sharing: which storages share bytes in heaps.
 
     Raises:
         CompileError: `memory.no-room`.
@@ -93,7 +92,7 @@ def plan_module(
             if known[activation.function].is_entry:
                 activation.storages[:0] = _inputs(activation, options)
             chosen = chooser.choose(activation, known[activation.function])
-            placed[activation.function], plan = _plan(activation, chosen, overlap=overlap)
+            placed[activation.function], plan = _plan(activation, chosen, sharing=sharing)
             plans.append(plan)
         functions[name] = Rewriter(placed).function(function)
     return module.with_functions(functions), tuple(plans)
@@ -126,7 +125,7 @@ def _known(
     return Known(symbols, ranges, is_entry, around is not None or name in recursive)
 
 
-def _plan(activation: Activation, chosen: Chosen, *, overlap: bool) -> tuple[Placement, FunctionPlan]:
+def _plan(activation: Activation, chosen: Chosen, *, sharing: Sharing) -> tuple[Placement, FunctionPlan]:
     blocks: dict[str, tuple[Var, Int, int]] = {}
     offsets: dict[Var, tuple[Var, Int]] = {}
     parts: list[MemoryPart] = []
@@ -146,7 +145,7 @@ def _plan(activation: Activation, chosen: Chosen, *, overlap: bool) -> tuple[Pla
     for memory, storages in chosen.heap.items():
         block = _block(memory)
         size, bound = lit(0), lit(0)
-        for packed in pack_chains(storages) if overlap else pack_classes(storages):
+        for packed in (pack_classes if sharing is Sharing.SERIAL else pack_chains)(storages):
             for storage, offset in packed.offsets.items():
                 put(storage, block, size + packed.unit * offset)
             size = size + packed.unit * packed.size

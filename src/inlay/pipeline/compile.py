@@ -84,7 +84,7 @@ def compile_module(
         return {**_scratch(kernels, code), **made[0][1].scratch}
 
     kernels = building, GenerateOptions(make)
-    run = run_passes(module, setting, kernels, overlap=options.overlap, verify=options.verify)
+    run = run_passes(module, setting, kernels, verify=options.verify)
     module, (artifact, part) = run.module, made[0]
     cached = {name: code.cached for name, code in artifact.kernels.items()}
     counts, size = count_kernels(module, cached, board.host.name), len(artifact.image.data)

@@ -8,6 +8,7 @@ from pathlib import Path
 from inlay.base.diagnostics import error
 from inlay.base.options import option
 from inlay.machine.board import Board
+from inlay.memory.plan import Sharing
 
 
 def default_cache() -> Path | None:
@@ -36,6 +37,10 @@ class PlaceOptions:
         placement: `best` chooses devices by predicted time, `first` takes for each operation the
             board's default device, else the first that can run it.
         outputs: the outputs to compute, by name, in this order; all if none is named.
+        plan: which values share bytes. `serial`: those that are not in use at once in the order of the
+            program, so that a kernel may have to wait for another one's bytes; `parallel`: only those
+            whose kernels data orders, so that a call in mode `parallel` can run independent kernels at
+            once, which takes memory.
         exact_qdq: whether what stands between a dequantize and a quantize is computed in floats, as a
             model says it, and not in integers.
         numerics: `exact` sums of integer products, or `saturating` ones: the sum of two neighboring
@@ -68,6 +73,12 @@ class PlaceOptions:
     outputs: tuple[str, ...] = option(
         (), flag="only", metavar="OUTPUT", help="compute this output alone; may be given again"
     )
+    plan: str = option(
+        str(Sharing.SERIAL),
+        choices=tuple(map(str, Sharing)),
+        help="values share bytes in the order of the program (serial), or only where data orders their "
+        "kernels, so that independent ones can run at once (parallel)",
+    )
     exact_qdq: bool = option(
         False,  # noqa: FBT003
         help="compute in floats between a dequantize and a quantize; by default in integers, which differs "
@@ -89,14 +100,11 @@ class CompileOptions(PlaceOptions):
         cache: folder of compiled objects; None, `none` or empty for none.
         batch: whether independent calls of a small kernel may run as one (trees, ragged data);
             costs a second body for each kernel.
-        overlap: whether kernels that do not need each other get memory of their own, so that a call
-            in mode `parallel` can run them at once; costs memory where there are any.
         verify: whether the result of every pass is verified, and of every stage of loops.
     """
 
     cache: str | None = option("default", help="folder of compiled objects; `none` for no cache")
     batch: bool = option(False, help="let independent small operations run as one")  # noqa: FBT003
-    overlap: bool = option(False, help="let independent kernels run at once; takes memory")  # noqa: FBT003
     verify: bool = option(False, help="verify the program after every pass")  # noqa: FBT003
 
     @property

@@ -28,6 +28,8 @@ from inlay.machine.board import Board
 from inlay.machine.target import Target
 from inlay.memory.choose_memories import MemoryOptions
 from inlay.memory.explicit_alloc import StorageOptions
+from inlay.memory.plan import Sharing
+from inlay.memory.plan_memory import BlockOptions
 from inlay.ops.table import OperatorTable, table
 from inlay.passes.contract import PassContext
 from inlay.pipeline.detect import find_detected
@@ -115,6 +117,7 @@ def setting_of(
             AgainOptions: AgainOptions(board, _asks(board)),
             StorageOptions: storage_of(board),
             MemoryOptions: memories_of(board),
+            BlockOptions: BlockOptions(Sharing(options.plan)),
             RegionOptions: RegionOptions({d: b.constant_layouts for d, b in apart(board).items()}),
         },
         instrument=instrument,

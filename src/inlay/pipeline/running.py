@@ -62,7 +62,6 @@ def run_passes(
     kernels: tuple[BuildOptions, GenerateOptions],
     *,
     until: Pass | None = None,
-    overlap: bool = False,
     verify: bool = False,
     asks: bool = False,
 ) -> Run:
@@ -73,7 +72,7 @@ def run_passes(
         setting: board, operators and options.
         kernels: how kernels are lowered, and whether code is made of them.
         until: the last pass; all by default.
-        overlap, verify: see `CompileOptions`.
+        verify: see `CompileOptions`.
         asks: whether somebody asks why the plan of places is as it is.
 
     Raises:
@@ -86,7 +85,7 @@ def run_passes(
         replace(setting.context.options_for(PlanOptions), watch=planned.append, asks=asks),
         replace(setting.context.options_for(FuseOptions), watch=fusions.append),
         replace(setting.context.options_for(QuantizationOptions), watch=numerics.append),
-        BlockOptions(overlap, plans.extend),
+        replace(setting.context.options_for(BlockOptions), watch=plans.extend),
     )
     made = run_pipeline(route(until), module, context, verify=check if verify else None)
     found = planned[-1] if planned else None

@@ -24,6 +24,7 @@ from inlay.bytecode.program import HostBody, Kernel
 from inlay.runtime import _runtime
 from inlay.runtime.structure import Flat
 from inlay.runtime.trace import Event
+from inlay.runtime.usage import Usage
 from inlay.runtime.value import Handles
 
 Callback: TypeAlias = Callable[[list[np.ndarray], list[int]], "Future[Any] | None"]
@@ -150,6 +151,12 @@ class NativeEngine:
     def is_lost(self) -> bool:
         """Return whether a device does not answer any more: then calls that need it fail."""
         return self._executable.is_lost()
+
+    def usage(self, memories: Sequence[str]) -> Usage:
+        """Return what calls took, given the names of the memories of the program."""
+        peaks, storages, taken, most, allocations = self._executable.usage()
+        by_name = dict(zip(memories, peaks[1:], strict=False))
+        return Usage(peaks[0] if peaks else 0, storages, taken, most, allocations, by_name)
 
     def live_objects(self) -> int:
         """Return how many objects are alive between calls: none, or there is a leak."""

@@ -50,6 +50,7 @@ from inlay.runtime.state import State, first_values, states_of
 from inlay.runtime.strings import Strings, has_strings
 from inlay.runtime.structure import Structure, from_flat, to_flat
 from inlay.runtime.trace import Event
+from inlay.runtime.usage import Usage
 
 EngineName = Literal["native", "python"]
 
@@ -305,6 +306,16 @@ class Executable:
         `inlay.runtime.trace`.
         """
         return self._engine.events() if isinstance(self._engine, NativeEngine) else []
+
+    def usage(self) -> Usage:
+        """Return what the last call took of memory, and what the executable has.
+
+        Raises:
+            CompileError: `option.no-effect` for the reference interpreter, which counts nothing.
+        """
+        if not isinstance(self._engine, NativeEngine):
+            raise error("option.no-effect", "found engine='python', which does not count memory")
+        return self._engine.usage([m.name for m in self._container.memories()])
 
     def live_objects(self) -> int:
         """Return how many objects of the machine are alive between calls (0, for tests)."""

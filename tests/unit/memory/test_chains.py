@@ -12,6 +12,7 @@ from inlay.ir.builder import Builder
 from inlay.ir.expr import Expr
 from inlay.ir.module import Module
 from inlay.memory.chains import MOST_CHAINS, Chains
+from inlay.memory.plan import Sharing
 from tests.python_kernels import compile_with_python_kernels
 from tests.unit.memory.test_plan_memory import blocks_of, op
 
@@ -76,5 +77,5 @@ def test_halves_take_bytes_side_by_side_only_where_they_are_to_overlap():
     size = 16 * 64 * 4
     _, m = compile_with_python_kernels(halves(6))
     assert blocks_of(m)[0].value == 3 * size
-    _, m = compile_with_python_kernels(halves(6), overlap=True)
+    _, m = compile_with_python_kernels(halves(6), sharing=Sharing.PARALLEL)
     assert blocks_of(m)[0].value == 4 * size

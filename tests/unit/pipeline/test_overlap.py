@@ -29,10 +29,10 @@ entry main("a", "b", "w") -> ("y");
 """
 
 
-def longest_chain(*, overlap: bool) -> int:
+def longest_chain(plan: str) -> int:
     """Return how many kernels follow each other at least, where each is put off as long as it can."""
     module = infer_types(parse_module(HALVES, table()))
-    program = compilation(module, overlap=overlap, cache="none").program
+    program = compilation(module, plan=plan, cache="none").program
     inputs = [np.eye(8, dtype=np.float32) * k for k in (0.5, 0.25, 0.75)]
     found = []
     for mode in MODES:
@@ -49,8 +49,8 @@ def longest_chain(*, overlap: bool) -> int:
 
 
 def test_halves_do_not_wait_for_the_bytes_of_each_other():
-    assert longest_chain(overlap=True) <= DEPTH + 1
-    assert longest_chain(overlap=False) > DEPTH + 1
+    assert longest_chain("parallel") <= DEPTH + 1
+    assert longest_chain("serial") > DEPTH + 1
 
 
 def test_devices_are_started_before_threads_do_their_own():

@@ -74,7 +74,7 @@ def halves(folder, *, shared: bool) -> Program:
     path = folder / f"{'one' if shared else 'two'}.toml"
     path.write_text(BOARD.format(how=" that are one fabric" if shared else "") + "".join(parts))
     module = infer_types(parse_module(HALVES, table()))
-    program = compilation(module, board=str(path), overlap=True, cache="none").program
+    program = compilation(module, board=str(path), plan="parallel", cache="none").program
     assert sum(isinstance(k.body, DeviceBody) for k in program.kernels) >= 2
     return program
 

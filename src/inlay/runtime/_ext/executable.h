@@ -6,6 +6,7 @@
 #include <Python.h>
 
 #include <semaphore.h>
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "drivers.h"
@@ -37,6 +38,9 @@ typedef struct inlay_ext_executable {
     int has_free;
     inlay_ext_events_t events;
     int has_events;
+    /* Memory that the runtime has from this process: now, the most at once, and how often it asked. */
+    _Atomic size_t taken, most_taken;
+    _Atomic uint64_t allocations;
 } inlay_ext_executable_t;
 
 /* host.c: fill `host`, whose user is the executable. With the GIL; callbacks take it. */

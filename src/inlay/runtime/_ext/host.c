@@ -10,11 +10,20 @@
 
 static void *host_allocate(void *user, size_t bytes, size_t align)
 {
-    return inlay_posix_allocate(((inlay_ext_executable_t *)user)->posix, bytes, align);
+    inlay_ext_executable_t *self = user;
+    void *memory = inlay_posix_allocate(self->posix, bytes, align);
+    if (memory) {
+        const size_t now = atomic_fetch_add(&self->taken, bytes) + bytes;
+        size_t most = atomic_load(&self->most_taken);
+        while (now > most && !atomic_compare_exchange_weak(&self->most_taken, &most, now)) {}
+        atomic_fetch_add(&self->allocations, 1);
+    }
+    return memory;
 }
 
 static void host_release(void *user, void *memory, size_t bytes, size_t align)
 {
+    atomic_fetch_sub(&((inlay_ext_executable_t *)user)->taken, bytes);
     inlay_posix_release(((inlay_ext_executable_t *)user)->posix, memory, bytes, align);
 }
 

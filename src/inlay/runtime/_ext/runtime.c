@@ -20,6 +20,7 @@
 #include "context.h"
 #include "drivers.h"
 #include "executable.h"
+#include "facts.h"
 #include "failure.h"
 #include "platform/team.h"
 #include "result.h"
@@ -475,37 +476,16 @@ static PyObject *load(PyObject *module, PyObject *arguments)
 
 /* ---------------------------------------------------------------------------------- module */
 
-static PyObject *live_objects(PyObject *object, PyObject *unused)
-{
-    inlay_ext_executable_t *self = (inlay_ext_executable_t *)object;
-    size_t live = 0;
-    int i;
-    (void)unused;
-    for (i = 0; i < self->n_idle; i++) live += inlay_activation_live(self->idle[i]);
-    return PyLong_FromSize_t(live);
-}
-
-static PyObject *is_lost(PyObject *object, PyObject *unused)
-{
-    (void)unused;
-    return PyBool_FromLong(inlay_module_is_lost(((inlay_ext_executable_t *)object)->module));
-}
-
-static PyObject *take_events(PyObject *object, PyObject *unused)
-{
-    inlay_ext_executable_t *self = (inlay_ext_executable_t *)object;
-    (void)unused;
-    return self->has_events ? inlay_ext_events_take(&self->events) : PyList_New(0);
-}
-
 static PyMethodDef executable_methods[] = {
     {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL,
      "call(entry, *inputs) -> list of Result"},
     {"call_structured", (PyCFunction)(void (*)(void))call_structured, METH_FASTCALL,
      "call_structured(entry, counts, is_bf16, *tensors) -> (list of Result, counts)"},
-    {"events", take_events, METH_NOARGS, "Take what happened: see inlay.runtime.trace."},
-    {"is_lost", is_lost, METH_NOARGS, "Whether a device does not answer any more."},
-    {"live_objects", live_objects, METH_NOARGS, "Objects alive in idle activations; 0 always."},
+    {"events", inlay_ext_take_events, METH_NOARGS, "Take what happened: see inlay.runtime.trace."},
+    {"is_lost", inlay_ext_is_lost, METH_NOARGS, "Whether a device does not answer any more."},
+    {"live_objects", inlay_ext_live_objects, METH_NOARGS,
+     "Objects alive in idle activations; 0 always."},
+    {"usage", inlay_ext_usage, METH_NOARGS, "What calls took: see inlay.runtime.usage."},
     {NULL, NULL, 0, NULL},
 };
 
