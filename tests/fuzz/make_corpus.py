@@ -71,9 +71,9 @@ def branch(depth: int) -> onnx.GraphProto:
     return graph
 
 
-def looped(*, nodes: list) -> onnx.ModelProto:
+def looped(*, nodes: list, go: str = "go") -> onnx.ModelProto:
     body = helper.make_graph(
-        [N("Identity", ["go"], ["on"]), *nodes],
+        [N("Identity", [go], ["on"]), *nodes],
         "body",
         [vi("i", [], TensorProto.INT64), vi("go", [], TensorProto.BOOL), vi("v", None)],
         [vi("on", [], TensorProto.BOOL), vi("u", None)],
@@ -153,6 +153,7 @@ def models() -> dict[str, onnx.ModelProto]:
         "no-pads": model([N("Pad", ["x", "p"], ["y"])], (init("p", np.full(4, 1 << 62)),)),
         "no-attribute": model([N("Softmax", ["x"], ["y"], axis="first")]),
         "no-loop-body": looped(nodes=[N("Add", ["v", "nowhere"], ["u"])]),
+        "no-loop-cycle": looped(nodes=[N("Neg", ["v"], ["u"])], go="on"),
         "no-escape": model([N("\x1b[2J", ["x"], ["y"], name="a\nb")]),
     }
     made["no-large-empty"].graph.initializer[0].raw_data = b"\0" * 8

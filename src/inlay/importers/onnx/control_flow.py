@@ -260,8 +260,11 @@ def _always_goes_on(node: Node, graph: onnx.GraphProto) -> bool:
             return False
     producers = {o: n for n in graph.node for o in n.output}
     name = graph.output[0].name
-    while name in producers and producers[name].op_type == "Identity":
-        name = producers[name].input[0]
+    for _ in graph.node:  # a damaged body may have a cycle
+        made = producers.get(name)
+        if made is None or made.op_type != "Identity" or not made.input:
+            break
+        name = made.input[0]
     if name == graph.input[1].name:
         return True
     made = producers.get(name)

@@ -11,6 +11,7 @@ from inlay.arith.dtype import I64
 from inlay.importers.tflite.node import Node, Rule
 from inlay.ir import make
 from inlay.ir.expr import Expr
+from inlay.ops.scatter import Combine
 
 
 def _indices(node: Node, i: int) -> Expr:
@@ -62,7 +63,7 @@ def _scatter_nd(node: Node) -> Expr:
     shape = make.shape_const(node.numbers(2, "a shape"))
     update = node.tensor(1)
     zeros = node.op("broadcast_to", node.number(0, update), shape)
-    return node.op("scatter_nd", zeros, _indices(node, 0), update, combine="add")
+    return node.op("scatter_nd", zeros, _indices(node, 0), update, combine=Combine.ADD)
 
 
 def _arg(node: Node, name: str) -> Expr:

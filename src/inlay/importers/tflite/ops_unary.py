@@ -23,6 +23,7 @@ from inlay.importers.tflite.integers import (
 )
 from inlay.importers.tflite.node import Kind, Node, Rule
 from inlay.ir.expr import Expr
+from inlay.ops.activations import GeluForm
 
 
 def _of_reals(node: Node, name: str) -> Expr:
@@ -103,7 +104,9 @@ def _gelu(node: Node) -> Expr:
     def exact(x: np.ndarray) -> np.ndarray:
         return 0.5 * x * (1 + _erf(x * math.sqrt(0.5)))
 
-    return _tabulated(node, "gelu", near if is_near else exact, form="tanh" if is_near else "erf")
+    return _tabulated(
+        node, "gelu", near if is_near else exact, form=GeluForm.TANH if is_near else GeluForm.ERF
+    )
 
 
 def _leaky(node: Node) -> Expr:

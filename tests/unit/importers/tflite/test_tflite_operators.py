@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,14 @@ def reals(q: np.ndarray, t: T) -> np.ndarray:
     return (q.astype(np.float64) - t.zero) * np.float32(t.scale)
 
 
+def normal(x: np.ndarray) -> np.ndarray:
+    return np.vectorize(lambda v: 0.5 * (1 + math.erf(v * math.sqrt(0.5))))(x)
+
+
+def normal_by_tanh(x: np.ndarray) -> np.ndarray:
+    return 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
 X = np.random.default_rng(0).uniform(-4, 4, (2, 6)).astype(np.float32)
 Q = np.random.default_rng(1).integers(-128, 128, (2, 6)).astype(np.int8)
 
@@ -43,6 +53,8 @@ Q = np.random.default_rng(1).integers(-128, 128, (2, 6)).astype(np.int8)
         ("HARD_SWISH", {}, lambda x: x * np.clip(x + 3, 0, 6) / 6),
         ("LEAKY_RELU", {"table": "LeakyReluOptions", "Alpha": 0.25}, lambda x: np.where(x < 0, 0.25 * x, x)),
         ("ABS", {}, np.abs),
+        ("GELU", {"table": "GeluOptions", "Approximate": False}, lambda x: x * normal(x)),
+        ("GELU", {"table": "GeluOptions", "Approximate": True}, lambda x: x * normal_by_tanh(x)),
         ("FLOOR", {}, np.floor),
     ],
 )
