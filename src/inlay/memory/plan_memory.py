@@ -14,12 +14,13 @@ independent parts at once is planned by dependence chains (`chains`): each is pa
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from inlay.analysis.call_graph import call_graph, recursive_functions
 from inlay.analysis.local_functions import find_loops
-from inlay.arith.expr import Int, lit
+from inlay.arith.bounds import Range
+from inlay.arith.expr import Int, Sym, lit
 from inlay.arith.solve import Facts
 from inlay.base.span import NO_SPAN
 from inlay.ir import make
@@ -92,7 +93,8 @@ def plan_module(
             if known[activation.function].is_entry:
                 activation.storages[:0] = _inputs(activation, options)
             chosen = chooser.choose(activation, known[activation.function])
-            placed[activation.function], plan = _plan(activation, chosen, sharing=sharing)
+            ranges = known[activation.function].ranges
+            placed[activation.function], plan = _plan(activation, chosen, ranges, sharing=sharing)
             plans.append(plan)
         functions[name] = Rewriter(placed).function(function)
     return module.with_functions(functions), tuple(plans)
@@ -125,7 +127,9 @@ def _known(
     return Known(symbols, ranges, is_entry, around is not None or name in recursive)
 
 
-def _plan(activation: Activation, chosen: Chosen, *, sharing: Sharing) -> tuple[Placement, FunctionPlan]:
+def _plan(
+    activation: Activation, chosen: Chosen, ranges: Mapping[Sym, Range], *, sharing: Sharing
+) -> tuple[Placement, FunctionPlan]:
     blocks: dict[str, tuple[Var, Int, int]] = {}
     offsets: dict[Var, tuple[Var, Int]] = {}
     parts: list[MemoryPart] = []
@@ -145,11 +149,11 @@ def _plan(activation: Activation, chosen: Chosen, *, sharing: Sharing) -> tuple[
     for memory, storages in chosen.heap.items():
         block = _block(memory)
         size, bound = lit(0), lit(0)
-        for packed in (pack_classes if sharing is Sharing.SERIAL else pack_chains)(storages):
+        for packed in (pack_classes if sharing is Sharing.SERIAL else pack_chains)(storages, ranges):
             for storage, offset in packed.offsets.items():
-                put(storage, block, size + packed.unit * offset)
-            size = size + packed.unit * packed.size
-            bound = bound + packed.unit * packed.bound
+                put(storage, block, size + offset)
+            size = size + packed.size
+            bound = bound + packed.bound
         total = sum((s.bytes for s in storages), lit(0))
         blocks[memory] = (block, size, ALIGNMENT)
         members = tuple(stored(s, offsets[s.vars[0]][1]) for s in storages)
