@@ -43,6 +43,7 @@ class Operations:
         builder: where instructions go.
         has_half: whether the machine converts f16 itself (else integer code does).
         has_fma: whether the machine multiplies and adds with one rounding.
+        has_even_products: whether the machine multiplies even lanes of 32 bits to lanes of 64.
         dots: the dot-product instructions of the machine.
         helpers: names of helper functions that are called.
         declared: declarations of intrinsics whose types some versions of LLVM have otherwise.
@@ -52,6 +53,7 @@ class Operations:
         self.builder = builder
         self.has_half = target.has_half
         self.has_fma = target.has_fma
+        self.has_even_products = target.arch == "x86_64"
         self.dots = instructions(target.arch, target.features)
         self.helpers: set[str] = set()
         self.declared: set[str] = set()

@@ -21,6 +21,7 @@ from inlay.codegen.llvm_math import Math
 from inlay.codegen.llvm_memory import Memory
 from inlay.codegen.llvm_ops import Operations
 from inlay.codegen.llvm_types import Value, literal
+from inlay.codegen.llvm_wide import WideEmitter
 from inlay.loop.dots import plain_sum
 from inlay.loop.scalar import (
     Binary,
@@ -61,6 +62,7 @@ class ScalarEmitter:
         self.mask: Value | None = None
         self._shared: dict[tuple[Scalar, str], Value] = {}
         self._dots = DotEmitter(builder, index, ops, memory)
+        self._wide = WideEmitter(builder, index)
         self._plain: dict[Dot, Scalar] = {}
 
     def value(self, s: Scalar) -> Value:
@@ -102,6 +104,9 @@ class ScalarEmitter:
                 I32,
             ):
                 return self.ops.nearest(self._value(a))
+            case Cast(operand=Binary(op=BinaryOp.SHR, lhs=wide, rhs=by), dtype=to) if to is I32:
+                made = self._wide.value(wide, by, self._value) if self.ops.has_even_products else None
+                return self.ops.cast(self._value(s.operand), to) if made is None else made
             case Cast(operand=a, dtype=dtype):
                 return self.ops.cast(self._value(a), dtype)
             case Unary(op=op, operand=a):

@@ -14,6 +14,8 @@ a constant that two devices read is packed for each. What has code that reads no
 neighbors along the sum as it adds at once, in the format that it reads. Zero points of weights are taken
 off before, where that format holds the difference. Convolutions of 3 x 3 take Winograd's form where it
 is exact and faster (`analysis/winograd.py`).
+
+**Requantizations** by constants have these prepared (`ops/prepared_rounding.py`), where shifts allow it.
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ from inlay.ops.winograd import WinogradAttrs, WinogradPackAttrs, fits
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_module
 from inlay.transforms._packed_blocks import packed_blocks
+from inlay.transforms._prepared_rounding import prepared_rounding
 
 
 def panel_width(
@@ -179,6 +182,8 @@ def run(module: Module, context: PassContext) -> Module:
     def step(block: BlockWriter, value: Expr) -> Expr | None:
         if _is_in_blocks(value):
             return _packed_blocks(block, value, options, operators)
+        if _is_call(value, "requantize"):
+            return _prepared(block, value, options, operators)
         product = _product(value)
         if product is None:
             return None
@@ -201,13 +206,24 @@ def run(module: Module, context: PassContext) -> Module:
 
 def _is_in_blocks(value: Expr) -> TypeGuard[Call]:
     """Whether a value is a product whose weights are in few bits."""
-    return (
-        isinstance(value, Call)
-        and isinstance(value.callee, OpRef)
-        and value.callee.op.name == "matmul_blocks"
-        and isinstance(value.args[0].type, TensorType)
-        and len(value.args[0].type.shape) > 1
-    )
+    if not _is_call(value, "matmul_blocks"):
+        return False
+    x = value.args[0].type
+    return isinstance(x, TensorType) and len(x.shape) > 1
+
+
+def _is_call(value: Expr, name: str) -> TypeGuard[Call]:
+    return isinstance(value, Call) and isinstance(value.callee, OpRef) and value.callee.op.name == name
+
+
+def _prepared(block: BlockWriter, call: Call, options: PackOptions, operators: OperatorTable) -> Expr | None:
+    if options.targets("" if call.place is None else call.place.device) is None:
+        return None
+    made = prepared_rounding(call)
+    if made is None:
+        return None
+    operands, attrs = made
+    return block.make(operators.definition("requantize_prepared").op, (call.args[0], *operands), attrs)
 
 
 def _packed_blocks(
