@@ -23,8 +23,8 @@ from inlay.base.metadata import Metadata
 from inlay.base.registry import suggestion
 from inlay.base.span import Span
 from inlay.importers.limits import DEFAULT_LIMITS, ImportLimits, read_bytes, too_large
-from inlay.importers.tflite import externs
-from inlay.importers.tflite.node import Incomplete, Node
+from inlay.importers.tflite import externs, sizes
+from inlay.importers.tflite.node import Incomplete, Node, Rule
 from inlay.importers.tflite.rules import RULES
 from inlay.importers.tflite.schema import (
     GraphRecord,
@@ -72,6 +72,7 @@ class _Importer:
 
     Attributes:
         walked: how many operators were walked, those of a graph each time it is run.
+        known: what is known of integers that shapes are made of.
     """
 
     model: ModelRecord
@@ -79,6 +80,7 @@ class _Importer:
     limits: ImportLimits
     findings: Collector
     walked: int = 0
+    known: dict[Expr, np.ndarray] = field(default_factory=dict["Expr", np.ndarray])
 
     def module(self) -> Module:
         graph, builder = self.model.graphs[0], Builder()
@@ -153,6 +155,11 @@ class _Walk:
     def model(self) -> ModelRecord:
         """The model that the graph is in."""
         return self.importer.model
+
+    @property
+    def known(self) -> dict[Expr, np.ndarray]:
+        """What is known of integers that shapes are made of."""
+        return self.importer.known
 
     @property
     def graph(self) -> GraphRecord:
@@ -264,13 +271,30 @@ class _Walk:
             )
         else:
             with np.errstate(all="ignore"):  # scales of damaged files
-                found = rule(node)
-            outputs = found if isinstance(found, tuple) else (found,)
+                outputs = _ruled(rule, node)
         if len(outputs) != len(node.record.outputs):
             raise damaged(f"{name} has {len(node.record.outputs)} outputs, not {len(outputs)}")
         for k, e in enumerate(outputs):
             _check(node, e, node.output(k))
         return outputs
+
+
+def _ruled(rule: Rule, node: Node) -> Sequence[Expr]:
+    """Run a rule.
+
+    Rules take shapes, operands and options apart as operators of their kind have them. What they cannot take
+    apart is a damaged file.
+    """
+    try:
+        found = rule(node)
+        return sizes.kept(node, rule, found if isinstance(found, tuple) else (found,))
+    except (LookupError, ValueError, ZeroDivisionError, OverflowError) as fault:
+        raise error(
+            "import.invalid-node",
+            f"{node.record.name} has operands or options that do not fit together: {fault}",
+            span=node.span,
+            hint="the model is damaged; convert it again",
+        ) from fault
 
 
 def _check(node: Node, e: Expr, t: TensorRecord) -> None:

@@ -11,11 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from inlay.arith.dtype import F16, F32, I8, I16, I32, I64, U8, DType
-from inlay.arith.expr import Int
+from inlay.arith.expr import Int, lit, product
 from inlay.base.diagnostics import UnsupportedError, unsupported
 from inlay.base.span import Span
 from inlay.importers.folding import folded
 from inlay.importers.tflite.schema import (
+    MOST_AXES,
     GraphRecord,
     ModelRecord,
     OperatorRecord,
@@ -27,7 +28,7 @@ from inlay.importers.tflite.variables import MOST_ELEMENTS, Key, Variables, key_
 from inlay.ir import make
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Const, Expr
-from inlay.ir.types import TensorType
+from inlay.ir.types import ShapeType, TensorType
 from inlay.ops.table import OperatorTable
 
 Rule = Callable[["Node"], Expr | tuple[Expr, ...]]
@@ -54,6 +55,7 @@ class Subgraphs(Protocol):
         index: of the graph.
         variables: what variables are at this point.
         handles: which variable a tensor stands for, by index.
+        known: what is known of integers that shapes are made of; see `sizes.py`.
     """
 
     @property
@@ -64,6 +66,11 @@ class Subgraphs(Protocol):
     index: int
     variables: Variables
     handles: dict[int, Key]
+
+    @property
+    def known(self) -> dict[Expr, np.ndarray]:
+        """What is known of integers that shapes are made of."""
+        ...
 
     def run_graph(
         self, index: int, inputs: Sequence[int | Expr], builder: Builder, variables: Variables
@@ -156,6 +163,37 @@ class Node:
     def numbers(self, i: int, what: str) -> list[int]:
         """Return the integers of an input that has to be constant."""
         return [int(v) for v in self.array(i, what).reshape(-1)]
+
+    def known(self, i: int) -> tuple[Int, ...] | None:
+        """Return the integers of an input where they are known, as constants or symbols; else None."""
+        value = self.tensor(i)
+        if isinstance(value, Const) and isinstance(value.value, np.ndarray):
+            return tuple(lit(int(v)) for v in value.value.reshape(-1))
+        found = self.walk.known.get(value)
+        return None if found is None else tuple(found.reshape(-1).tolist())
+
+    def sizes(self, i: int) -> tuple[Int, ...]:
+        """Return the integers of an input, a vector or a number, as control integers.
+
+        What is not known is read where the program runs, which waits for it.
+
+        Raises:
+            UnsupportedError: where it is not known how many there are.
+        """
+        found = self.known(i)
+        if found is not None:
+            return found
+        return self.read(self.tensor(i))
+
+    def read(self, e: Expr) -> tuple[Int, ...]:
+        """Return integers of a tensor as control integers, which the running program waits for."""
+        count = product(self.shape(e)).value
+        if count is None or len(self.shape(e)) > 1 or count > MOST_AXES:
+            raise self.unsupported("takes sizes of which it is not known how many there are")
+        e = self.cast(e, I64)
+        made = self.op("to_control", e if self.shape(e) else self.reshape(e, 1))
+        assert isinstance(made.type, ShapeType), "to_control of a vector gives a shape"
+        return tuple(v for v in made.type.values if v is not None)
 
     def bounded(self, *sizes: int) -> None:
         """Refuse to make tensors of absurd sizes while a model is read.
@@ -274,7 +312,7 @@ class Node:
         """Give a tensor another shape."""
         return self.op("reshape", e, make.shape_const(shape))
 
-    def part(self, e: Expr, axis: int, start: int, stop: int, step: int = 1) -> Expr:
+    def part(self, e: Expr, axis: int, start: Int | int, stop: Int | int, step: Int | int = 1) -> Expr:
         """Cut a range out of an axis."""
         numbers = [make.shape_const([v]) for v in (start, stop, step)]
         return self.op("slice", e, *numbers, axes=(axis,))

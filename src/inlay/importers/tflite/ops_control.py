@@ -60,15 +60,26 @@ def _while(node: Node) -> tuple[Expr, ...]:
         results = node.walk.run_graph(body, values, scope, variables)
         if len(results) != len(inputs):
             raise damaged(f"the body of a loop has {len(results)} outputs for {len(inputs)} inputs")
-        return Step([*(results[k] for k in moved), *(variables[k] for k in keys)])
+        inside = node.within(scope)
+        kept = [_as_said(inside, results[k], said[k]) for k in moved]
+        return Step([*kept, *(variables[k] for k in keys)])
 
     if len(node.walk.record_of(condition).outputs) != 1:
         raise damaged("the condition of a loop has other than one output")
+    body_record = node.walk.record_of(body)
+    said = [body_record.tensors[i].shape for i in body_record.outputs]
     names = [t.name or "carried" for t in (node.input(k) for k in moved)]
     done = node.builder.loop(first, step, condition=goes_on, names=names, name="while")
     node.walk.variables.update(zip(keys, done.carried[len(moved) :], strict=True))
     results = dict(zip(moved, done.carried, strict=False))
     return tuple(results.get(k, node.tensor(k)) for k in range(len(inputs)))
+
+
+def _as_said(node: Node, e: Expr, shape: tuple[int, ...]) -> Expr:
+    """Return a tensor in the shape that the file says, where operators do not tell all of it."""
+    found = [d.value for d in node.shape(e)]
+    is_known = None not in found or -1 in shape or len(shape) != len(found)
+    return e if is_known else node.reshape(e, *shape)
 
 
 def _assigned(node: Node, graphs: tuple[int, ...]) -> list[Key]:

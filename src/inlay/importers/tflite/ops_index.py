@@ -60,7 +60,7 @@ def _embedding(node: Node) -> Expr:
 
 def _scatter_nd(node: Node) -> Expr:
     """Emit a tensor of zeros to which updates are added."""
-    shape = make.shape_const(node.numbers(2, "a shape"))
+    shape = make.shape_const(node.sizes(2))
     update = node.tensor(1)
     zeros = node.op("broadcast_to", node.number(0, update), shape)
     return node.op("scatter_nd", zeros, _indices(node, 0), update, combine=Combine.ADD)
@@ -87,8 +87,7 @@ def _one_hot(node: Node) -> Expr:
 
 def _top_k(node: Node) -> tuple[Expr, Expr]:
     node.keeps_scale()
-    x, k = node.tensor(0), node.numbers(1, "a number")[0]
-    pair = node.op("top_k", x, make.int_const(k), axis=-1)
+    pair = node.op("top_k", node.tensor(0), make.int_const(node.sizes(1)[0]), axis=-1)
     values, places = node.builder.unpack(pair)
     return values, node.cast(places, node.output(1).dtype)
 

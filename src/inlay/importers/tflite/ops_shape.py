@@ -20,21 +20,21 @@ from inlay.ir.expr import Const, Expr
 def _reshape(node: Node) -> Expr:
     out = node.output()
     node.keeps_scale(out)
-    x, wanted = node.tensor(0), list(out.shape)
-    given = node.values[1] if node.has(1) else None
-    if isinstance(given, Const):
-        wanted = node.numbers(1, "a shape")
-    elif given is not None and (-1 in wanted or any(d.value is None for d in node.shape(x))):
-        return node.op("reshape", x, node.op("to_control", node.cast(given, I64)))
+    x, wanted = node.tensor(0), [lit(d) for d in out.shape]
+    given = node.known(1) if node.has(1) else None
+    if given is not None:
+        wanted = list(given)
+    elif node.has(1) and (-1 in out.shape or any(d.value is None for d in node.shape(x))):
+        return node.op("reshape", x, node.op("to_control", node.cast(node.tensor(1), I64)))
     elif not node.has(1) and node.record.raw.BuiltinOptionsType():
         (shape,) = node.options("ReshapeOptions", "NewShape")
-        wanted = list(shape) or wanted
-    if wanted.count(-1) > 1:
+        wanted = [lit(d) for d in shape] or wanted
+    rest = [d for d in wanted if d.value != -1]
+    if len(wanted) - len(rest) > 1:
         raise node.unsupported("has a shape that is not known")
-    rest = math.prod(d for d in wanted if d != -1)
-    return node.reshape(
-        x, *(floordiv(product(node.shape(x)), lit(rest or 1)) if d == -1 else d for d in wanted)
-    )
+    known = product(rest)
+    known = lit(1) if known.value == 0 else known
+    return node.reshape(x, *(floordiv(product(node.shape(x)), known) if d.value == -1 else d for d in wanted))
 
 
 def _squeeze(node: Node) -> Expr:
@@ -123,129 +123,26 @@ def _split_v(node: Node) -> tuple[Expr, ...]:
     return _cut(node, x, axis, sizes)
 
 
-def _slice(node: Node) -> Expr:
-    node.keeps_scale()
-    x = node.tensor(0)
-    if not isinstance(node.values[1], Const):
-        return _moved_slice(node, x)
-    begins, sizes = node.numbers(1, "begins"), node.numbers(2, "sizes")
-    for axis, (begin, size) in enumerate(zip(begins, sizes, strict=True)):
-        whole = node.shape(x)[axis].value
-        if size == -1 and whole is None:
-            if begin:
-                raise node.unsupported("slices an axis whose size is not known")
-            continue
-        end = whole if size == -1 and whole is not None else begin + size
-        if (begin, end) != (0, whole):
-            x = node.part(x, axis, begin, end)
-    return x
-
-
-def _moved_slice(node: Node, x: Expr) -> Expr:
-    """Emit a slice of a known size that begins where a tensor says: a gather along each axis."""
-    sizes, begins = node.numbers(2, "sizes"), node.cast(node.tensor(1), I64)
-    for axis, size in enumerate(sizes):
-        whole = node.shape(x)[axis].value
-        if whole is None or size == whole:
-            continue
-        if size < 0:
-            raise node.unsupported("has a size that begins to count where a tensor says")
-        node.bounded(size)
-        begin = node.reshape(node.part(begins, 0, axis, axis + 1))
-        place = node.op("add", begin, np.arange(size, dtype=np.int64))
-        x = node.op("gather", x, place, axis=axis)
-    return x
-
-
-def _strided_slice(node: Node) -> Expr:
-    begin_mask, end_mask, ellipsis, new, shrink, is_offset = node.options(
-        "StridedSliceOptions",
-        "BeginMask",
-        "EndMask",
-        "EllipsisMask",
-        "NewAxisMask",
-        "ShrinkAxisMask",
-        "Offset",
-    )
-    x = node.tensor(0)
-    starts, stops, steps = (node.numbers(i, "ends") for i in (1, 2, 3))
-    if not len(starts) == len(stops) == len(steps):
-        raise node.unsupported("has ends and steps of different lengths")
-    rank, extra = len(node.shape(x)), sum(new >> i & 1 for i in range(len(starts)))
-    result: list[Int | int | None] = []  # the shape, None for a size that is read off the axis
-    axis = 0
-    for i, (start, stop, step) in enumerate(zip(starts, stops, steps, strict=True)):
-        if ellipsis >> i & 1:
-            count = rank - (len(starts) - 1 - extra)
-            result += [None] * count
-            axis += count
-            continue
-        if new >> i & 1:
-            result.append(1)
-            continue
-        size = node.shape(x)[axis].value if axis < rank else None
-        if size is None:
-            if axis < rank and begin_mask >> i & 1 and end_mask >> i & 1 and step == 1:
-                result.append(None)
-                axis += 1
-                continue
-            raise node.unsupported("slices an axis whose size is not known")
-        if is_offset:
-            stop += start
-        if shrink >> i & 1:
-            begin = start % size if size else 0
-            x = node.part(x, axis, begin, begin + 1)
-            result.append(0)  # gone
-        else:
-            found = range(size)[
-                slice(None if begin_mask >> i & 1 else start, None if end_mask >> i & 1 else stop, step)
-            ]
-            x = _ranged(node, x, axis, found, size)
-            result.append(None)
-        axis += 1
-    result += [None] * (rank - axis)
-    return _reshaped(node, x, result)
-
-
-def _ranged(node: Node, x: Expr, axis: int, found: range, size: int) -> Expr:
-    """Cut the elements of a range out of an axis."""
-    if found == range(size):
-        return x
-    if found.step < 0:
-        node.bounded(len(found))
-        return node.op("gather", x, np.array(found, np.int64), axis=axis)
-    return node.part(x, axis, found.start, max(found.stop, found.start), found.step)
-
-
-def _reshaped(node: Node, x: Expr, result: Sequence[Int | int | None]) -> Expr:
-    """Remove the axes that are marked with 0, and add those with 1."""
-    if all(d is None for d in result):
-        return x
-    sizes, shape = list(node.shape(x)), list[Int | int]()
-    for d in result:
-        if d == 1:
-            shape.append(1)
-        else:
-            size = sizes.pop(0)
-            if d is None:
-                shape.append(size)
-    return node.reshape(x, *shape)
-
-
 def _transpose(node: Node) -> Expr:
     return node.op("transpose", node.tensor(0), perm=tuple(node.numbers(1, "an order of axes")))
 
 
-def _pads(node: Node) -> np.ndarray:
-    pads, rank = node.array(1, "paddings"), len(node.shape(node.tensor(0)))
-    if pads.shape != (rank, 2):
-        raise node.unsupported(f"has paddings {pads.shape} of a tensor of rank {rank}")
-    return pads.astype(np.int64)
+def _pads(node: Node) -> list[tuple[Int, Int]]:
+    """Return how many elements are put in front of each axis, and behind."""
+    rank = len(node.shape(node.tensor(0)))
+    if [d.value for d in node.shape(node.tensor(1))] != [rank, 2]:
+        raise node.unsupported(f"has paddings {list(node.input(1).shape)} of a tensor of rank {rank}")
+    flat = node.known(1)
+    if flat is None:
+        flat = node.read(node.reshape(node.tensor(1), 2 * rank))
+    return list(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _padded(node: Node, x: Expr, pads: np.ndarray, value: np.ndarray | Expr, mode: str = "constant") -> Expr:
-    ends = make.shape_const([int(p) for p in pads.T.reshape(-1)])
-    return node.op("pad", x, ends, value) if mode == "constant" else node.op("pad", x, ends, mode=mode)
+_Pads = Sequence[tuple[Int | int, Int | int]]
+
+
+def _padded(node: Node, x: Expr, pads: _Pads, value: np.ndarray | Expr) -> Expr:
+    return node.op("pad", x, make.shape_const([*(p[0] for p in pads), *(p[1] for p in pads)]), value)
 
 
 def _pad(node: Node) -> Expr:
@@ -264,10 +161,12 @@ def _mirror_pad(node: Node) -> Expr:
     """Emit reflections: the elements at the ends are repeated in mode 1."""
     (mode,) = node.options("MirrorPadOptions", "Mode")
     x = node.tensor(0)
-    for axis, (front, behind) in enumerate(_pads(node).tolist()):
-        size = node.shape(x)[axis].value
+    for axis, pair in enumerate(_pads(node)):
+        size, front, behind = node.shape(x)[axis].value, pair[0].value, pair[1].value
         if front == behind == 0:
             continue
+        if front is None or behind is None:
+            raise node.unsupported("takes paddings that are computed", "make them a constant")
         if size is None or max(front, behind) > size - (mode == 0):
             raise node.unsupported(f"reflects {max(front, behind)} of {size} elements")
         node.bounded(size)
@@ -279,7 +178,7 @@ def _mirror_pad(node: Node) -> Expr:
 
 
 def _tile(node: Node) -> Expr:
-    return node.op("tile", node.tensor(0), make.shape_const(node.numbers(1, "how often")))
+    return node.op("tile", node.tensor(0), make.shape_const(node.sizes(1)))
 
 
 def _shape(node: Node) -> Expr:
@@ -295,31 +194,29 @@ def _rank(node: Node) -> Expr:
     return make.const(np.array(len(node.shape(node.tensor(0))), node.output().dtype.numpy))
 
 
-def _as_shape(node: Node, i: int) -> Expr:
-    """Return an input as a shape."""
-    if isinstance(node.values[i], Const):
-        return make.shape_const(node.numbers(i, "a shape"))
-    return node.op("to_control", node.cast(node.tensor(i), I64))
-
-
 def _fill(node: Node) -> Expr:
-    return node.op("broadcast_to", node.reshape(node.tensor(1)), _as_shape(node, 0))
+    return node.op("broadcast_to", node.reshape(node.tensor(1)), make.shape_const(node.sizes(0)))
 
 
 def _broadcast_to(node: Node) -> Expr:
-    return node.op("broadcast_to", node.tensor(0), _as_shape(node, 1))
+    return node.op("broadcast_to", node.tensor(0), make.shape_const(node.sizes(1)))
 
 
 def _broadcast_args(node: Node) -> Expr:
-    shapes = [tuple(node.numbers(i, "a shape")) for i in (0, 1)]
-    try:
-        found = np.broadcast_shapes(*shapes)
-    except ValueError as fault:
-        raise node.unsupported(f"has shapes that do not fit: {fault}") from fault
-    return make.const(np.array(found, node.output().dtype.numpy))
+    """Emit the shape that two shapes have in common: each size that is not 1."""
+    lengths = [node.shape(node.tensor(i))[0].value or 0 for i in (0, 1)]
+    a, b = (
+        node.op("pad", e, make.shape_const([max(lengths) - n, 0]), node.number(1, e))
+        for e, n in ((node.tensor(i), n) for i, n in enumerate(lengths))
+    )
+    return node.op("select", node.op("equal", a, node.number(1, a)), b, a)
 
 
 def _range(node: Node) -> Expr:
+    ends = [node.values[i] for i in range(3) if node.has(i)]
+    if not all(isinstance(e, Const) for e in ends) and node.output().dtype.is_integer:
+        numbers = [make.int_const(node.sizes(i)[0]) for i in range(3)]
+        return node.op("range", *numbers, dtype=node.output().dtype)
     start, stop, step = (float(node.array(i, "ends").reshape(())) for i in range(3))
     if step == 0 or not abs((stop - start) / step) <= 1 << 24:
         raise node.unsupported("has no step, or too many elements")
@@ -351,6 +248,10 @@ def _depth_to_space(node: Node, options: str, *, is_back: bool) -> Expr:
     )
 
 
+def _pairs(pads: np.ndarray) -> _Pads:
+    return [(int(front), int(behind)) for front, behind in pads]
+
+
 def _batch_to_space(node: Node) -> Expr:
     x, blocks = node.tensor(0), node.numbers(1, "blocks")
     crops, (n, *sizes) = node.array(2, "crops"), node.shape(x)
@@ -362,7 +263,7 @@ def _batch_to_space(node: Node) -> Expr:
     y = node.reshape(node.op("transpose", parts, perm=tuple(order)), floordiv(n, lit(whole)), *joined, *rest)
     pads = np.zeros((len(sizes) + 1, 2), np.int64)
     pads[1 : m + 1] = -crops
-    return _padded(node, y, pads, node.number(0, y)) if pads.any() else y
+    return _padded(node, y, _pairs(pads), node.number(0, y)) if pads.any() else y
 
 
 def _space_to_batch(node: Node) -> Expr:
@@ -371,7 +272,7 @@ def _space_to_batch(node: Node) -> Expr:
     pads = np.zeros((rank, 2), np.int64)
     pads[1 : m + 1] = node.array(2, "paddings")
     zero = node.zero(node.input(0)) if node.kind() is Kind.QUANTIZED else 0
-    x = _padded(node, x, pads, node.number(zero, x)) if pads.any() else x
+    x = _padded(node, x, _pairs(pads), node.number(zero, x)) if pads.any() else x
     n, *sizes = node.shape(x)
     spatial, rest = sizes[:m], sizes[m:]
     cut = [floordiv(s, lit(b)) for s, b in zip(spatial, blocks, strict=True)]
@@ -394,8 +295,6 @@ RULES: Mapping[str, Rule] = {
     "UNPACK": _unpack,
     "SPLIT": _split,
     "SPLIT_V": _split_v,
-    "SLICE": _slice,
-    "STRIDED_SLICE": _strided_slice,
     "TRANSPOSE": _transpose,
     "PAD": _pad,
     "PADV2": _pad_v2,

@@ -15,6 +15,7 @@ from inlay.importers.tflite import (
     ops_reduce,
     ops_resize,
     ops_shape,
+    ops_slice,
     ops_unary,
 )
 from inlay.importers.tflite.node import Rule
@@ -30,5 +31,6 @@ RULES: Mapping[str, Rule] = {
     **ops_reduce.RULES,
     **ops_resize.RULES,
     **ops_shape.RULES,
+    **ops_slice.RULES,
     **ops_unary.RULES,
 }

@@ -23,7 +23,7 @@ from inlay.arith.dtype import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U
 from inlay.base.diagnostics import Collector, InlayError, error, unsupported
 
 IDENTIFIER = b"TFL3"
-_MOST_AXES = 16
+MOST_AXES = 16
 _DTYPES: dict[int, DType] = {
     0: F32,
     1: F16,
@@ -262,7 +262,7 @@ class _Reader:
         dtype = _DTYPES[number]
         shape = tuple(int(t.Shape(i)) for i in self._counted(t.ShapeLength()))
         signature = tuple(int(t.ShapeSignature(i)) for i in self._counted(t.ShapeSignatureLength()))
-        if len(shape) > _MOST_AXES or any(d < 0 for d in shape):
+        if len(shape) > MOST_AXES or any(d < 0 for d in shape):
             raise ValueError(f"tensor '{name}' has the shape {shape}")
         data = self._data(t.Buffer(), dtype, shape, name, is_half_byte=number == _INT4)
         if data is None and len(signature) == len(shape):
@@ -349,7 +349,7 @@ def _field(table: Any, name: str) -> Any:
     length = getattr(table, f"{name}Length", None)
     if length is None:
         return getattr(table, name)()
-    return tuple(getattr(table, name)(i) for i in range(min(length(), _MOST_AXES)))
+    return tuple(getattr(table, name)(i) for i in range(min(length(), MOST_AXES)))
 
 
 def _text(value: bytes | str | None) -> str:
