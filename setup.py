@@ -65,8 +65,15 @@ def _extensions() -> list[Extension]:
             extra_link_args=["-pthread"],
             libraries=["m"] if sys.platform == "darwin" else ["m", "dl"],
             py_limited_api=True,
-        )
+        ),
+        *(_model(path) for path in _files("src/inlay/accelerators/*_model.c")),
     ]
+
+
+def _model(path: str) -> Extension:
+    """Return a model of an accelerator: a library that is loaded by its file, and is no module."""
+    name = f"inlay.accelerators._{Path(path).stem}"
+    return Extension(name, sources=[path], extra_compile_args=["-std=c11", "-O2", "-g0", "-Wall", "-Wextra"])
 
 
 class BuildWithRuntime(build_py):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from inlay.analysis.blocks import count_uses, nested
+from inlay.arith.expr import Int
 from inlay.ir.expr import Call, Const, OpRef, Var
 from inlay.ir.module import Module
 from inlay.ir.walk import spine
@@ -23,13 +24,28 @@ class Candidate:
             No way leads out of the set and back into it.
         device: that runs them.
         name: for people; an identifier.
-        cost_ns: predicted nanoseconds; None leaves it to the costs of the board.
+        picoseconds: predicted, over the dims of the program; None leaves it to the costs of the board.
     """
 
     calls: tuple[Call, ...]
     device: str
     name: str
-    cost_ns: float | None = None
+    picoseconds: Int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Miss:
+    """Why an operation is in no candidate of a device.
+
+    Attributes:
+        call: the operation.
+        device: that does not take it.
+        reason: of the pattern that is nearest.
+    """
+
+    call: Call
+    device: str
+    reason: str
 
 
 def chains(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +19,22 @@ from inlay.machine.target import Target
 def backends() -> ModuleTable[Backend]:
     """Return the back ends by name: files of this package, and entry points of installed ones."""
     return ModuleTable("back end", "inlay.codegen.backends", _pick, group="inlay.backends")
+
+
+@functools.cache
+def accelerators() -> ModuleTable[Backend]:
+    """Return the back ends that descriptions of accelerators are, by the names of their files."""
+    return ModuleTable("accelerator", "inlay.accelerators", _described, group="inlay.accelerators")
+
+
+def _described(module: ModuleType) -> Backend:
+    # A description knows how it is asked: what makes a back end of it is above this package.
+    making: Any = importlib.import_module("inlay.accel.backend")
+    return making.backend_in(module)
+
+
+def _back_end(loader: str) -> Backend | None:
+    return backends().get(loader) or accelerators().get(loader)
 
 
 def _pick(module: ModuleType) -> Backend:
@@ -36,7 +53,7 @@ def _pick(module: ModuleType) -> Backend:
 def backend_of(board: Board, device: str) -> Backend | None:
     """Return the back end of a device, None where nothing here makes code for its architecture."""
     arch = board.arch_of(device)
-    found = backends().get(arch.loader)
+    found = _back_end(arch.loader)
     return found if found is not None and found.takes(arch) else None
 
 
@@ -45,7 +62,7 @@ def unavailable(board: Board, device: str) -> str:
     arch, backend = board.arch_of(device), backend_of(board, device)
     if backend is not None:
         return backend.unavailable(board, device)
-    known = sorted(name for name, b in backends().items() if b.takes(arch))
+    known = sorted(name for t in (backends(), accelerators()) for name, b in t.items() if b.takes(arch))
     if not known:
         return f"no code generator here makes code for {arch.name}"
     close = nearest(arch.loader, known)

@@ -24,7 +24,7 @@ from typing import Protocol
 
 import numpy as np
 
-from inlay.analysis.candidates import Candidate
+from inlay.analysis.candidates import Candidate, Miss
 from inlay.arith.expr import Int, Sym
 from inlay.codegen.cache import ObjectCache
 from inlay.codegen.image import Image
@@ -302,8 +302,10 @@ class Backend(Protocol):
         """
         return ""
 
-    def candidates(self, module: Module, board: Board, device: str) -> Sequence[Candidate] | None:
+    def candidates(self, module: Module, board: Board, device: str) -> Sequence[Candidate | Miss] | None:
         """Return the sets of operations that a device would run as one kernel each, and nothing else.
+
+        Of operations that are in none it may say why.
 
         None where it runs operations one by one, as far as it does not `refuse` them, and the compiler
         groups them. What is chosen becomes a function (`DeviceJob.kernels`, its body) that no pass

@@ -18,7 +18,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from inlay.analysis.candidates import Candidate
+from inlay.analysis.candidates import Candidate, Miss
 from inlay.ir.expr import Call
 from inlay.ir.module import Module
 from inlay.placement.choose.optimise import TaskSet
@@ -26,8 +26,9 @@ from inlay.placement.infer.graph import Machine
 from inlay.placement.infer.instance import Regions
 from inlay.placement.infer.operations import GroupSource, Operation
 
-CandidateSource = Callable[[Module], Sequence[Candidate] | None]
-"""Gives the candidates of a device in a module in A-normal form; None where it takes no patterns."""
+CandidateSource = Callable[[Module], Sequence[Candidate | Miss] | None]
+"""Gives the candidates of a device in a module in A-normal form, and what speaks against what it does not
+take; None where it takes no patterns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +38,12 @@ class Offers:
     Attributes:
         devices: that run candidates and nothing else.
         candidates: of all of them, of operations that are in no region yet.
+        misses: reasons why operations are in none, by operation and device.
     """
 
     devices: frozenset[str]
     candidates: tuple[Candidate, ...]
+    misses: Mapping[tuple[int, str], Miss]
 
     @functools.cached_property
     def _by_call(self) -> Mapping[int, Sequence[int]]:
@@ -62,7 +65,8 @@ class Offers:
             return ""
         if having:
             return f"{device} takes it only as a part of {having[0].name}"
-        return f"no pattern of {device} takes it"
+        miss = self.misses.get((id(call), device))
+        return f"no pattern of {device} takes it" + ("" if miss is None else f": {miss.reason}")
 
     def split_groups(self, groups: GroupSource | None, module: Module) -> Mapping[int, int]:
         """Return groups of operations, none of which reaches across the end of a candidate."""
@@ -80,8 +84,11 @@ def offers_of(module: Module, sources: Mapping[str, CandidateSource]) -> Offers 
     found = {device: candidates for device, candidates in offered.items() if candidates is not None}
     if not found:
         return None
-    free = (c for own in found.values() for c in own if not any(x.place and x.place.region for x in c.calls))
-    return Offers(frozenset(found), tuple(free))
+    offered_all = [x for own in found.values() for x in own]
+    candidates = (c for c in offered_all if isinstance(c, Candidate))
+    free = (c for c in candidates if not any(x.place and x.place.region for x in c.calls))
+    misses = {(id(m.call), m.device): m for m in offered_all if isinstance(m, Miss)}
+    return Offers(frozenset(found), tuple(free), misses)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -139,8 +139,10 @@ def _make_facts(graph: Graph, maker: ProblemMaker, operations: Sequence[Operatio
 
 
 def _cost_of(found: Located, maker: ProblemMaker) -> float:
-    said = found.candidate.cost_ns
-    return maker.cost(found.operations, found.candidate.device) if said is None else said
+    said = found.candidate.picoseconds
+    if said is not None:
+        return maker.number(said) / 1e3
+    return maker.cost(found.operations, found.candidate.device)
 
 
 def _depends(

@@ -16,7 +16,7 @@ from dataclasses import replace
 from inlay.analysis.cost import bytes_of
 from inlay.analysis.loops import Loop, loops_of
 from inlay.arith.bounds import Range, bounds
-from inlay.arith.expr import Sym, symbols
+from inlay.arith.expr import Int, Sym, symbols
 from inlay.arith.solve import Facts
 from inlay.ir.conform import dim_range
 from inlay.ir.expr import Const, Var
@@ -320,6 +320,10 @@ class ProblemMaker:
         """Return the nanoseconds of operations that run as one kernel on a device."""
         steps = [(self.operations[i].var, self.operations[i].call) for i in indices]
         return self._predictor.kernel(steps, device)
+
+    def number(self, e: Int) -> float:
+        """Return a formula over dims at the typical sizes."""
+        return self._predictor.number(e)
 
     def may_be(self, indices: Sequence[int], device: str) -> bool:
         """Whether no pin keeps operations from a device."""

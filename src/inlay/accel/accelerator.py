@@ -1,0 +1,235 @@
+"""What an accelerator file holds: one class whose attributes describe a device.
+
+The class body is the description. An instance is one *architecture*: the class with values of its
+parameters, which are numbers on `self`. Nothing registers itself; a description is checked as a whole when
+it is first asked for (`describe`), and all that is wrong with it is said at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from inlay.accel.declare import (
+    Absent,
+    Access,
+    CCalls,
+    Dim,
+    Driver,
+    Encoder,
+    Instruction,
+    Param,
+    PatternDecl,
+    Shared,
+    Size,
+)
+from inlay.accel.nest import meaning_of
+from inlay.arith.expr import Int, Sym, lit, substitute, symbols, to_int
+from inlay.base.diagnostics import Collector, InlayError, error
+from inlay.base.registry import suggestion
+from inlay.base.span import NO_SPAN, Source, Span
+from inlay.loop.walk import stores_of
+
+T = TypeVar("T")
+
+
+class Accelerator:
+    """Base of descriptions. The sections of a file, in this order: prose, attributes, memories and queues,
+    patterns, instructions, encoding, drivers, cost.
+
+    Attributes:
+        emit: what commands are.
+        drivers: what may bring them to a device, the one to prefer first.
+        clock: cycles in a second.
+        launch_cycles: what a command takes before its instruction begins.
+    """
+
+    emit: ClassVar[CCalls] = CCalls()
+    drivers: ClassVar[tuple[Driver, ...]] = (Absent("its description names no driver"),)
+    clock: ClassVar[Size] = 10**9
+    launch_cycles: ClassVar[Size] = 0
+
+    def __init__(self, values: Mapping[str, int]) -> None:
+        for name, value in values.items():
+            setattr(self, name, value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Description:
+    """A checked class.
+
+    Attributes:
+        cls: the class.
+        params, dims, memories, instructions, patterns: its declarations, by name.
+        encoders: how commands are written, by the name of the instruction.
+    """
+
+    cls: type[Accelerator]
+    params: Mapping[str, Param]
+    dims: Mapping[str, Dim]
+    memories: Mapping[str, Shared]
+    instructions: Mapping[str, Instruction]
+    patterns: Mapping[str, PatternDecl]
+    encoders: Mapping[str, Encoder]
+
+    def architecture(self, said: Mapping[str, str]) -> Architecture:
+        """Return the architecture for parameters as a board says them.
+
+        Raises:
+            CompileError: all `accel.bad-parameter` at once.
+        """
+        findings, values = Collector(), {name: p.default for name, p in self.params.items()}
+        for name, text in said.items():
+            param = self.params.get(name)
+            if param is None:
+                findings.error(
+                    "accel.bad-parameter",
+                    f"found a parameter '{name}', which {self.cls.__name__} does not have",
+                    hint=suggestion(name, self.params, f"it has {', '.join(self.params) or 'none'}"),
+                )
+            elif not text.isdecimal() or not _fits(param, int(text)):
+                needed = " or ".join(map(str, param.choices)) or "a number above 0"
+                findings.error("accel.bad-parameter", f"found {name} = {text}, needed {needed}")
+            else:
+                values[name] = int(text)
+        findings.raise_if_fatal()
+        return Architecture(self, self.cls(values), {self.params[n].sym: lit(v) for n, v in values.items()})
+
+
+def _fits(param: Param, value: int) -> bool:
+    return value in param.choices if param.choices else value > 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Architecture:
+    """A description with values of its parameters.
+
+    Attributes:
+        description: the class.
+        device: its instance, on which parameters are numbers.
+        values: of the symbols of parameters.
+    """
+
+    description: Description
+    device: Accelerator
+    values: Mapping[Sym, Int]
+
+    def number(self, size: Size, sizes: Mapping[Sym, Int] | None = None) -> Int:
+        """Return a size with the values of parameters, and with those of dims, in it."""
+        return substitute(to_int(size), {**self.values, **(sizes or {})})
+
+
+def describe(cls: type[Accelerator]) -> Description:
+    """Return the description that a class is.
+
+    Raises:
+        CompileError: all `accel.declaration` at once, with lines.
+    """
+    declared = dict(_declared(cls))
+    instructions = _of(declared, Instruction)
+    encoders = {i.name: e for e in _of(declared, Encoder).values() for i in e.instructions}
+    made = Description(
+        cls,
+        _of(declared, Param),
+        _of(declared, Dim),
+        _of(declared, Shared),
+        instructions,
+        _of(declared, PatternDecl),
+        encoders,
+    )
+    findings = Collector()
+    for problem, about in _problems(made):
+        findings.error("accel.declaration", f"{cls.__name__}: {problem}", span=_where(cls, about))
+    findings.raise_if_fatal()
+    return made
+
+
+def _declared(cls: type[Accelerator]) -> Iterator[tuple[str, Any]]:
+    for base in reversed(cls.__mro__):
+        if issubclass(base, Accelerator):
+            yield from vars(base).items()
+
+
+def _of(declared: Mapping[str, Any], kind: type[T]) -> dict[str, T]:
+    return {name: x for name, x in declared.items() if isinstance(x, kind)}
+
+
+def _problems(d: Description) -> Iterator[tuple[str, object]]:
+    """Yield what is wrong, with the function that it is about."""
+    for name, param in d.params.items():
+        if not _fits(param, param.default):
+            yield f"found {param.default} as the default of '{name}', which is not among its values", None
+    for name, dim in d.dims.items():
+        if dim.low < 0 or (dim.high is not None and dim.high < dim.low):
+            yield f"found the limits {dim.low} and {dim.high} of '{name}', needed 0 <= low <= high", None
+    for i in d.instructions.values():
+        if i.name not in d.encoders:
+            yield f"found no encoding of the instruction '{i.name}', needed one by @encodes", i.meaning
+        yield from ((problem, i.meaning) for problem in _of_instruction(d, i))
+
+
+def _of_instruction(d: Description, i: Instruction) -> Iterator[str]:
+    known = {x.sym for x in (*d.params.values(), *d.dims.values(), *i.immediates.values())}
+    sizes = {f"the shape of '{n}'": x.shape for n, x in i.operands.items()} | {"the cycles": (i.cycles,)}
+    for what, found in sizes.items():
+        if any(s not in known for size in found for s in symbols(to_int(size))):
+            yield f"found a size in {what} of '{i.name}' that is no parameter and no dim of this class"
+    yield from (
+        f"found '{n}' of '{i.name}' in a memory that is no attribute of this class"
+        for n, x in i.operands.items()
+        if x.memory not in d.memories.values()
+    )
+    asked = list(inspect.signature(i.meaning).parameters)[1:]
+    given = [*i.operands, *i.immediates]
+    if sorted(asked) != sorted(given):
+        yield f"found the arguments {', '.join(asked)} of '{i.name}', needed {', '.join(given)}"
+        return
+    try:
+        device = d.cls({n: p.default for n, p in d.params.items()})
+        f = meaning_of(i, device, {})
+    except InlayError as failure:
+        yield from (x.message for x in failure.diagnostics)
+        return
+    stored = {s.buffer.name for s in stores_of(f.body)}
+    yield from (
+        f"found '{n}' of '{i.name}' declared Out, and its meaning stores nothing to it"
+        for n, x in i.operands.items()
+        if x.access is Access.WRITE and n not in stored
+    )
+
+
+def _where(cls: type[Accelerator], about: object) -> Span:
+    """Return where a function is, or the class."""
+    at: Any = about if inspect.isfunction(about) else cls
+    try:
+        source, line = _source(inspect.getfile(at)), inspect.getsourcelines(at)[1]
+    except (OSError, TypeError):
+        return NO_SPAN
+    return source.at(max(line, 1), 1)
+
+
+@functools.cache
+def _source(path: str) -> Source:
+    return Source(path, Path(path).read_text(encoding="utf-8"))
+
+
+def class_of(module: object) -> type[Accelerator]:
+    """Return the class that a module describes a device by.
+
+    Raises:
+        CompileError: `accel.declaration` where there is none, or several.
+    """
+    name = getattr(module, "__name__", "")
+    found = [
+        x
+        for x in vars(module).values()
+        if inspect.isclass(x) and issubclass(x, Accelerator) and x.__module__ == name
+    ]
+    if len(found) != 1:
+        listed = ", ".join(x.__name__ for x in found) or "none"
+        raise error("accel.declaration", f"found {listed} in {name}, needed one class of an Accelerator")
+    return found[0]

@@ -1,0 +1,255 @@
+"""The back end of an accelerator: its description, as the rest of the compiler asks about devices.
+
+What patterns find are candidates, each one command; the planner chooses. What is chosen comes back as a
+function of its own (`emit`), in which the same pattern is found again, and becomes a call of the driver.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import assert_never
+
+import numpy as np
+
+from inlay.accel.accelerator import Accelerator, Architecture, Description, class_of, describe
+from inlay.accel.declare import Absent, Address, CCall, Library
+from inlay.accel.library import Functions, load
+from inlay.accel.match import Block, Command, Mismatch, Patterns, blocks, fault_of
+from inlay.accel.pattern import Applied
+from inlay.analysis.candidates import Candidate, Miss
+from inlay.arith.expr import Int, Sym, evaluate
+from inlay.base.diagnostics import InternalError, error
+from inlay.codegen.interface import Backend, DeviceCode, DeviceJob
+from inlay.ir.expr import Call, Expr, Function, OpRef, Var
+from inlay.ir.kernel import Kernel
+from inlay.ir.module import Module
+from inlay.ir.types import TensorType
+from inlay.ir.walk import spine
+from inlay.machine.board import Board
+from inlay.runtime.native import Callback
+
+
+class AcceleratorBackend(Backend):
+    """Makes commands for the devices of one class."""
+
+    in_host_memory = True
+
+    def __init__(self, name: str, cls: type[Accelerator]) -> None:
+        self.name, self._class = name, cls
+        self.generators = (name,)
+
+    @functools.cached_property
+    def description(self) -> Description:
+        """The class, checked.
+
+        Raises:
+            CompileError: all `accel.declaration` at once.
+        """
+        return describe(self._class)
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019 (there is one back end of a class in a process)
+    def patterns(self, parameters: tuple[tuple[str, str], ...]) -> Patterns:
+        """Return the patterns of the architecture with some parameters."""
+        return Patterns.of(self.description.architecture(dict(parameters)))
+
+    def unavailable(self, board: Board, device: str) -> str:
+        """Return why no commands are made for a device, or nothing."""
+        drivers = self._class.drivers
+        if isinstance(drivers[0], Absent):
+            return drivers[0].why
+        return super().unavailable(board, device)
+
+    def candidates(self, module: Module, board: Board, device: str) -> Sequence[Candidate | Miss]:
+        """Return what patterns find, each with its cycles as a cost; and why they do not take the rest."""
+        patterns = self.patterns(board.arch_of(device).parameters)
+        found: list[Candidate | Miss] = []
+        for function in module.functions.values():
+            for block in blocks(function.body):
+                found += _offered(patterns, block, device)
+        return found
+
+    def emit(self, job: DeviceJob) -> DeviceCode:
+        """Return functions of this process that give the driver its commands.
+
+        Raises:
+            RunError: `run.device-absent` where the driver cannot be loaded.
+        """
+        patterns = self.patterns(job.arch.parameters)
+        (driver, *_) = self._class.drivers
+        assert isinstance(driver, Library), "who has no driver is not compiled for"
+        library = load(driver.path, self._class.__name__)
+        made = {
+            r.name: _function(patterns, job.kernels[r.name], library, job.devices[0]) for r in job.requests
+        }
+        return DeviceCode("", functions=made)
+
+
+_Missed = dict[int, tuple[tuple[int, int], Miss]]
+"""The nearest miss of operations, by identity, with how near it is."""
+
+
+def _offered(patterns: Patterns, block: Block, device: str) -> list[Candidate | Miss]:
+    """Return candidates of a block, and for operations that are in none the nearest miss."""
+    found: list[Candidate | Miss] = []
+    missed: _Missed = {}
+    taken: set[int] = set()
+    for var, call in block.calls.items():
+        for result in patterns.at(var, block):
+            match result:
+                case Mismatch(depth=0):
+                    pass
+                case Mismatch(depth=depth, reason=reason):
+                    _keep(missed, call, (-depth, 1), Miss(call, device, reason))
+                case Command():
+                    reasons = result.reasons or _unwritten(patterns.arch, result)
+                    if not reasons:
+                        found.append(_candidate(patterns.arch, result, device))
+                        taken |= {id(x) for x in result.calls}
+                    why = f"{result.pattern}: {'; '.join(reasons)}"
+                    for x in result.calls:
+                        _keep(missed, x, (-len(result.calls), len(reasons)), Miss(x, device, why))
+    for call in block.calls.values():
+        if id(call) not in missed and (why := _outside(patterns, call)):
+            missed[id(call)] = ((0, 0), Miss(call, device, why))
+    return [*found, *(miss for call, (_, miss) in missed.items() if call not in taken)]
+
+
+def _unwritten(arch: Architecture, command: Command) -> tuple[str, ...]:
+    """Return why a command cannot be written: the encoding fails."""
+    try:
+        _encoded(arch, command)
+    except Exception as failure:  # noqa: BLE001 (code of others: the operation runs elsewhere, with the reason)
+        return (fault_of(failure),)
+    return ()
+
+
+def _outside(patterns: Patterns, call: Call) -> str:
+    """Return that an operation of a pattern is not in its place there, or nothing."""
+    assert isinstance(call.callee, OpRef), "operators are called"
+    name = call.callee.op.name
+    having = [p for p in patterns.patterns if name in p.operators and isinstance(p.mapped.result, Applied)]
+    ends = [
+        f"{p.name} takes {name} with {' or '.join(p.mapped.result.operators)} behind it"
+        for p in having
+        if isinstance(p.mapped.result, Applied) and name not in p.mapped.result.operators
+    ]
+    return "; ".join(ends)
+
+
+def _keep(
+    missed: dict[int, tuple[tuple[int, int], Miss]], call: Call, rank: tuple[int, int], m: Miss
+) -> None:
+    """Keep the nearest miss: what agrees most, then the fewest reasons."""
+    if id(call) not in missed or rank < missed[id(call)][0]:
+        missed[id(call)] = (rank, m)
+
+
+def _candidate(arch: Architecture, command: Command, device: str) -> Candidate:
+    cycles, clock = command.cycles(arch), arch.number(type(arch.device).clock)
+    return Candidate(command.calls, device, command.pattern, cycles * 10**12 // clock)
+
+
+_Argument = int | Int | np.ndarray
+"""What is given to a function: the array at a position, an integer over dims, or a constant."""
+
+
+def _function(patterns: Patterns, kernel: Kernel, library: Functions, device: str) -> Callback:
+    """Return what runs a kernel: the command that its body is, as a call of the driver."""
+    function = getattr(kernel.body, "function", None)
+    assert isinstance(function, Function), "a region keeps the operations that it was made of"
+    command = _found(patterns, function, kernel.name)
+    operands = _operands(patterns.arch, function, command)
+    call = _encoded(patterns.arch, command)
+    arguments = [operands[a.operand] if isinstance(a, Address) else a for a in call.args]
+    target, dims = library.function(call.function), [d.sym for d in kernel.type.dims]
+
+    def run(arrays: list[np.ndarray], ints: list[int]) -> None:
+        env = dict(zip(dims, ints, strict=True))
+        status = target(*(_value(a, arrays, env) for a in arguments))
+        if status:
+            raise error("run.device-failed", f"'{device}' ended {call.function} with the fault {status}")
+
+    return run
+
+
+def _value(a: _Argument, arrays: Sequence[np.ndarray], env: Mapping[Sym, int]) -> int:
+    match a:
+        case int():
+            return arrays[a].ctypes.data
+        case Int():
+            return evaluate(a, env)
+        case np.ndarray():
+            return a.ctypes.data
+        case _:
+            assert_never(a)
+
+
+def _found(patterns: Patterns, function: Function, name: str) -> Command:
+    lets, tail = spine(function.body)
+    last: Expr = tail if isinstance(tail, Var) else lets[-1].var
+    members = {id(let.value) for let in lets if _is_operation(let.value)}
+    (block,) = blocks(function.body)
+    assert isinstance(last, Var), "a region ends with a value"
+    for command in patterns.at(last, block, outlined=True):
+        if isinstance(command, Command) and not command.reasons and {id(c) for c in command.calls} == members:
+            return command
+    raise InternalError(f"no pattern of {patterns.arch.description.cls.__name__} is the region {name}")
+
+
+def _is_operation(value: Expr) -> bool:
+    return isinstance(value, Call) and isinstance(value.callee, OpRef)
+
+
+def _operands(arch: Architecture, function: Function, command: Command) -> dict[str, _Argument]:
+    """Return the position of the array of each operand, results behind what is read; or the constant."""
+    read = [p for p in function.params if isinstance(p.type, TensorType)]
+    found: dict[str, _Argument] = {}
+    for name, value in command.operands.items():
+        constant = command.constant(name, arch)
+        position = next((i for i, p in enumerate(read) if p is value), len(read))
+        found[name] = position if constant is None else constant
+    return found
+
+
+def _encoded(arch: Architecture, command: Command) -> CCall:
+    """Return how a command is written."""
+    encoder = arch.description.encoders[command.instruction.name]
+    found = encoder.write(arch.device, Shown(arch, command))
+    if not isinstance(found, CCall):
+        raise error(
+            "accel.declaration",
+            f"found the encoding of {command.instruction.name} to return {type(found).__name__}: no call",
+        )
+    return found
+
+
+class Shown:
+    """A command as encoders see it: operands are addresses, dims and immediates integers, by name."""
+
+    def __init__(self, arch: Architecture, command: Command) -> None:
+        self.name = command.instruction.name
+        self._sizes: dict[str, Int] = {
+            n: command.sizes[d.sym] for n, d in arch.description.dims.items() if d.sym in command.sizes
+        }
+        self._sizes |= {n: command.sizes[x.sym] for n, x in command.instruction.immediates.items()}
+        self._operands = command.operands
+
+    def __getattr__(self, name: str) -> Address | Int:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in self._operands:
+            return Address(name)
+        if name in self._sizes:
+            return self._sizes[name]
+        raise AttributeError(f"a command of '{self.name}' has no '{name}'")
+
+
+def backend_in(module: ModuleType) -> AcceleratorBackend:
+    """Return the back end that the description in a module is; named as its file.
+
+    Raises:
+        CompileError: `accel.declaration`.
+    """
+    return AcceleratorBackend(module.__name__.rpartition(".")[2].replace("_", "-"), class_of(module))

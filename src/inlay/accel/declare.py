@@ -1,0 +1,272 @@
+"""Declarations of an accelerator: what the attributes of its class are.
+
+Sizes, limits and costs are integers over parameters and dims, so that they can be solved and explained:
+a parameter or a dim is a symbol while the class is read, and arithmetic on it gives an `Int`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from inlay.arith.dtype import DType
+from inlay.arith.expr import Int, Sym, fresh, from_atom, to_int
+from inlay.loop.te import ScalarValue
+
+KiB = 1 << 10
+MiB = 1 << 20
+MHz = 10**6
+
+
+class Symbol(Int):
+    """An integer that is known later; `sym` stands for it."""
+
+    __slots__ = ("sym",)
+
+    def __init__(self, name: str, *, signed: bool = False) -> None:
+        self.sym: Sym = fresh(name, signed=signed)
+        super().__init__(from_atom(self.sym).terms)
+
+
+Size = Int | int
+"""An integer in a declaration."""
+
+
+class Param(Symbol):
+    """What two boards may build differently; a board gives it in `parameters` of the architecture.
+
+    Args:
+        default: where the board says nothing.
+        doc: what it is, with its unit.
+        choices: the values that there are; any positive one where empty.
+    """
+
+    __slots__ = ("choices", "default", "doc")
+
+    def __init__(self, default: int, doc: str = "", choices: Sequence[int] = ()) -> None:
+        super().__init__("param")
+        self.default, self.doc, self.choices = default, doc, tuple(choices)
+
+
+class Dim(Symbol):
+    """A size that a command chooses, with its limits.
+
+    Args:
+        low: the least.
+        high: the largest that a command can say; None for any.
+    """
+
+    __slots__ = ("high", "low")
+
+    def __init__(self, low: int, high: int | None = None) -> None:
+        super().__init__("dim")
+        self.low, self.high = low, high
+
+
+class Imm(Symbol):
+    """A number in a command.
+
+    Args:
+        low, high: between which it is.
+    """
+
+    __slots__ = ("high", "low")
+
+    def __init__(self, low: int, high: int) -> None:
+        super().__init__("imm", signed=low < 0)
+        self.low, self.high = low, high
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of numbers: of operands, and as a function what brings an element of a body to it."""
+
+    dtype: DType
+
+    def __call__(self, value: ScalarValue) -> ScalarValue:
+        """Return a number in this format; integers wrap."""
+        return value.cast(self.dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shared:
+    """A memory of the board that the device reaches: the first that it lists there.
+
+    Attributes:
+        doc: what it is for.
+        align: of every operand in it, in bytes.
+    """
+
+    doc: str = ""
+    align: int = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Queue:
+    """Commands that start in the order in which they were given, each when the one before has ended."""
+
+
+class Access(StrEnum):
+    """What an instruction does with an operand."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operand:
+    """An operand of an instruction.
+
+    Attributes:
+        memory: where it is.
+        dtype: of its elements.
+        shape: row-major, dense.
+        access: what is done with it.
+    """
+
+    memory: Shared
+    dtype: DType
+    shape: tuple[Size, ...]
+    access: Access
+
+
+def In(memory: Shared, format: Format, shape: Sequence[Size]) -> Operand:
+    """Return an operand that an instruction reads."""
+    return Operand(memory, format.dtype, tuple(shape), Access.READ)
+
+
+def Out(memory: Shared, format: Format, shape: Sequence[Size]) -> Operand:
+    """Return an operand that an instruction writes, all of it."""
+    return Operand(memory, format.dtype, tuple(shape), Access.WRITE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Instruction:
+    """What a device does on one command.
+
+    Attributes:
+        name: of the function that is its meaning.
+        queue: where it waits.
+        operands: tensors, by name, in the order of the declaration.
+        immediates: numbers, by name.
+        cycles: how long it takes, over parameters, dims and immediates.
+        meaning: a function of the device, operands and immediates that is run once with symbols (`nest`).
+    """
+
+    name: str
+    queue: Queue
+    operands: dict[str, Operand]
+    immediates: dict[str, Imm]
+    cycles: Int
+    meaning: Callable[..., None]
+
+    @property
+    def written(self) -> str:
+        """The name of the operand that it writes."""
+        return next(name for name, x in self.operands.items() if x.access is Access.WRITE)
+
+
+def instruction(queue: Queue, *, cycles: Size, **operands: Operand | Imm) -> Callable[..., Instruction]:
+    """Declare an instruction; the function under it is its meaning, as a loop nest.
+
+    Args:
+        queue: where its commands wait.
+        cycles: how long it takes.
+        operands: `In`, `Out` and `Imm`, by name: the arguments of the function.
+    """
+    tensors = {n: x for n, x in operands.items() if isinstance(x, Operand)}
+    numbers = {n: x for n, x in operands.items() if isinstance(x, Imm)}
+
+    def made(meaning: Callable[..., None]) -> Instruction:
+        return Instruction(meaning.__name__, queue, tensors, numbers, to_int(cycles), meaning)
+
+    return made
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PatternDecl:
+    """A sub-program that a device takes, as a function that builds it (`pattern.Builder`)."""
+
+    name: str
+    build: Callable[..., Any]
+
+
+def pattern(build: Callable[..., Any]) -> PatternDecl:
+    """Declare what a device takes: the function builds the sub-program and says which command runs it."""
+    return PatternDecl(build.__name__, build)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoder:
+    """How commands of some instructions are written.
+
+    Attributes:
+        instructions: of which.
+        write: a function of the device and a command.
+    """
+
+    instructions: tuple[Instruction, ...]
+    write: Callable[..., Any]
+
+
+def encodes(*instructions: Instruction) -> Callable[..., Encoder]:
+    """Declare how commands are written: the function under it returns a `call`."""
+
+    def made(write: Callable[..., Any]) -> Encoder:
+        return Encoder(instructions, write)
+
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class CCall:
+    """A command as a call of a C function.
+
+    Attributes:
+        function: its name in the library.
+        args: pointers to operands (`Address`), and integers over dims, which C has as `int64_t`.
+    """
+
+    function: str
+    args: tuple[Address | Int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where an operand begins."""
+
+    operand: str
+
+
+def call(function: str, *args: Address | Size) -> CCall:
+    """Return a command that is a call of a C function; it returns 0, or the number of a fault."""
+    return CCall(function, tuple(a if isinstance(a, Address) else to_int(a) for a in args))
+
+
+@dataclass(frozen=True, slots=True)
+class CCalls:
+    """Commands are calls of C functions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A driver: a shared library in this process.
+
+    Attributes:
+        path: the name of a module of Python that is such a library (an extension without code for Python
+            is one), a file, or a name that the system's loader finds.
+    """
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A device that is only described: code is made for nothing, and this is why."""
+
+    why: str
+
+
+Driver = Library | Absent

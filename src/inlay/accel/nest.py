@@ -1,0 +1,135 @@
+"""The meaning of an instruction: its body is run once with symbols, and what it stores is a loop nest.
+
+    for i, j, k in nest(c.shape, a.shape[1]):        for i in 0..m { for j in 0..n { for k in 0..t {
+        c[i, j] += i32(a[i, k]) * i32(b[k, j])         c[i, j] = c[i, j] + i32(a[i, k]) * i32(b[k, j]) } } }
+
+`nest` yields once: a symbol for each extent. Elements are the scalars of tensor expressions (`loop.te`), so
+what a body may say is what the loop IR can: there is no `if` on values (`where` chooses), and no Python
+runs for an element. The function that comes out is plain lowered loops: the interpreter of loops
+evaluates it, which is what commands are tested against.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Iterator, Mapping
+from contextvars import ContextVar
+
+from inlay.accel.declare import Access, Instruction, Size
+from inlay.arith.dtype import DType
+from inlay.arith.expr import Int, Sym, fresh, lit, substitute, symbols, to_int
+from inlay.base.diagnostics import error
+from inlay.loop import te
+from inlay.loop.buffer import Buffer
+from inlay.loop.func import LoopFunction, Stage
+from inlay.loop.stmt import For, LoopKind, Stmt, Store
+from inlay.loop.te import ScalarValue, ValueLike
+from inlay.loop.walk import seq
+
+_OPEN: ContextVar[list[list[Stmt]]] = ContextVar("open loops of the body that is run")
+
+
+def nest(*extents: Size | tuple[Size, ...]) -> Iterator[tuple[Int, ...]]:
+    """Yield once a symbolic index for each extent; what is stored meanwhile is inside loops over them."""
+    flat: list[Size] = []
+    for extent in extents:
+        flat += extent if isinstance(extent, tuple) else (extent,)
+    indices = [fresh(f"i{n}") for n in range(len(flat))]
+    inner: list[Stmt] = []
+    _OPEN.get().append(inner)
+    yield tuple(map(to_int, indices))
+    _OPEN.get().pop()
+    body = seq(*inner)
+    for sym, extent in zip(reversed(indices), reversed(flat), strict=True):
+        body = For(sym, lit(0), to_int(extent), LoopKind.SERIAL, body)
+    _OPEN.get()[-1].append(body)
+
+
+class Elements:
+    """An operand while a body is run: its elements can be read and stored.
+
+    Attributes:
+        shape: extents, over dims.
+    """
+
+    def __init__(self, name: str, buffer: Buffer, access: Access) -> None:
+        self.shape: tuple[Size, ...] = buffer.shape
+        self._name, self._buffer, self._access = name, buffer, access
+        self._tensor = te.Tensor(buffer)
+
+    def __getitem__(self, at: Int | int | tuple[Int | int, ...]) -> ScalarValue:
+        """Return an element."""
+        return self._tensor[at]
+
+    def __setitem__(self, at: Int | int | tuple[Int | int, ...], value: ValueLike) -> None:
+        """Store an element.
+
+        Raises:
+            CompileError: `accel.declaration` for an operand that is only read.
+        """
+        if self._access is Access.READ:
+            raise error(
+                "accel.declaration",
+                f"found a store to '{self._name}', which is declared In",
+                hint="declare it Out",
+            )
+        indices = at if isinstance(at, tuple) else (at,)
+        scalar = _wrapped(value, self._buffer.dtype)
+        _OPEN.get()[-1].append(Store(self._buffer, tuple(map(to_int, indices)), scalar.scalar))
+
+    def at(self, *indices: Int | int, outside: ValueLike) -> ScalarValue:
+        """Return an element, or a value where an index is outside of its axis."""
+        inside = te.all_of(
+            *(
+                condition
+                for index, extent in zip(indices, self._buffer.shape, strict=True)
+                for condition in (te.index(index) >= te.index(0), te.index(index) < te.index(extent))
+            )
+        )
+        return te.guarded(inside, self._tensor[indices], outside)
+
+
+def _wrapped(value: ValueLike, dtype: DType) -> ScalarValue:
+    match value:
+        case ScalarValue():
+            return value
+        case Int():
+            return te.index(value, dtype)
+        case _:
+            return te.const(value, dtype)
+
+
+@contextlib.contextmanager
+def _recording() -> Generator[list[Stmt]]:
+    outer: list[Stmt] = []
+    token = _OPEN.set([outer])
+    try:
+        yield outer
+    finally:
+        _OPEN.reset(token)
+
+
+def meaning_of(i: Instruction, device: object, sizes: Mapping[Sym, Int]) -> LoopFunction:
+    """Return the meaning of an instruction as lowered loops: operands that are read before those written.
+
+    Args:
+        i: the instruction.
+        device: whose parameters its body may read.
+        sizes: of dims and immediates; those that are missing are integer arguments.
+
+    Raises:
+        CompileError: `accel.declaration`.
+    """
+    buffers = {
+        name: Buffer(name, tuple(substitute(to_int(e), sizes) for e in x.shape), x.dtype)
+        for name, x in i.operands.items()
+    }
+    given = {name: Elements(name, b, i.operands[name].access) for name, b in buffers.items()}
+    numbers = {name: sizes.get(x.sym, to_int(x.sym)) for name, x in i.immediates.items()}
+    with _recording() as outer:
+        i.meaning(device, **given, **numbers)
+    reads = [b for name, b in buffers.items() if i.operands[name].access is Access.READ]
+    writes = [b for name, b in buffers.items() if i.operands[name].access is not Access.READ]
+    dims = dict.fromkeys(s for b in buffers.values() for e in b.shape for s in symbols(e))
+    dims |= dict.fromkeys(x.sym for x in i.immediates.values() if x.sym not in sizes)
+    return LoopFunction(i.name, (*reads, *writes), len(reads), tuple(dims), seq(*outer), Stage.LOWERED)

@@ -1,0 +1,45 @@
+"""Quantized models with accelerators: bit for bit what the processor gives, most products offloaded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import inlay
+from inlay.machine.board import Board
+from inlay.machine.board_file import find_board
+from tests.data import model_case
+
+MODELS = ["mlperf_ic_int8", "mlperf_kws_int8", "micro_kws_qdq", "mlperf_ad_int8", "mlperf_vww_int8"]
+
+
+def fast_vanilla() -> Board:
+    """A board whose array is so large that plans take it wherever it can be."""
+    board = find_board("vanilla")
+    archs = (replace(a, parameters=(("macs", "1000000"),)) if a.name == "vanilla" else a for a in board.archs)
+    return replace(board, archs=tuple(archs))
+
+
+@pytest.mark.llvm
+@pytest.mark.data
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("name", MODELS)
+def test_models_on_vanilla(name: str) -> None:
+    case, board = model_case(name), fast_vanilla()
+    exe = inlay.compile(case.model, board=board, threads=1)
+    here = inlay.compile(case.model, threads=1)
+    for stored in case.runs()[:2]:
+        case.check(exe.run(stored.inputs), stored.outputs)
+        for k, v in here.run(stored.inputs).items():
+            assert (exe.run(stored.inputs)[k] == v).all()
+    plan = inlay.explain(case.model, board=board, threads=1)
+    products = [o for o in plan.operations if "conv_integer" in o.operator or "matmul" in o.operator]
+    left = [o for o in products if o.device != "npu0"]
+    # What is left is a mean over windows, which models write as a convolution: few products.
+    assert len(left) <= 1
+    assert all(
+        "no pattern of npu0 takes it: conv takes conv_integer with add behind it" in o.others["npu0"]
+        for o in left
+    )
+    assert sum(o.device == "npu0" for o in products) >= 4

@@ -1,0 +1,121 @@
+"""What patterns take in a program, and the reason for what they do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from inlay.accel.api import i8, i32, pattern
+from inlay.accel.backend import AcceleratorBackend, backend_in
+from inlay.accelerators import vanilla as vanilla_file
+from inlay.accelerators.vanilla import Vanilla
+from inlay.analysis.candidates import Candidate, Miss
+from inlay.ir.expr import Call, OpRef
+from inlay.ir.parser import parse_module
+from inlay.machine.board_file import find_board
+from inlay.ops.table import table
+
+BOARD = find_board("vanilla")
+
+
+def conv(
+    bias: str = "i32[4, 1, 1](1, 2, 3, 4)",
+    attrs: str = "strides=[1, 1], dilations=[1, 1]",
+    x: str = "x",
+    more: str = "",
+) -> str:
+    ones = ", ".join(["1"] * 4 * 3 * 2 * 2)
+    return f"""
+fn main<n>(x: Tensor[n, 3, 5, 5, i8], c: Tensor[4, 1, 1, i32]) {{
+  {"let p = pad(x, shape(0, 0, 1, 1, 0, 0, 0, 1), i8(-3));" if x == "p" else ""}
+  let a = conv_integer{{{attrs}}}({x}, i8[4, 3, 2, 2]({ones}));
+  let s = add(a, {bias});
+  {more or "s"}
+}}
+entry main;
+"""
+
+
+def offered(text: str, backend: AcceleratorBackend | None = None) -> tuple[list[Candidate], dict[str, str]]:
+    module = parse_module(text, table())
+    found = (backend or backend_in(vanilla_file)).candidates(module, BOARD, "npu0")
+    misses = {name(m.call): m.reason for m in found if isinstance(m, Miss)}
+    return [c for c in found if isinstance(c, Candidate)], misses
+
+
+def name(call: Call) -> str:
+    assert isinstance(call.callee, OpRef)
+    return call.callee.op.name
+
+
+def test_a_convolution_with_its_bias_and_padding_is_taken() -> None:
+    (whole,), misses = offered(conv(x="p"))
+    assert [name(c) for c in whole.calls] == ["pad", "conv_integer", "add"]
+    assert (whole.name, whole.device, misses) == ("conv", "npu0", {})
+    (alone,), _ = offered(conv())
+    assert [name(c) for c in alone.calls] == ["conv_integer", "add"]
+
+
+def test_operands_of_a_sum_are_taken_in_either_order() -> None:
+    (found,), _ = offered(
+        conv().replace("add(a, i32[4, 1, 1](1, 2, 3, 4))", "add(i32[4, 1, 1](1, 2, 3, 4), a)")
+    )
+    assert len(found.calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        (conv("c"), "b is no constant"),
+        (conv("i32[4](1, 2, 3, 4)"), "conv: b is added along other axes than those of convolve"),
+        (conv("i32[1, 1, 4](1, 2, 3, 4)"), "conv: b is added along other axes than those of convolve"),
+        (conv(attrs="strides=[1, 1], dilations=[2, 2]"), "conv: dilations (2, 2): there are none"),
+        (conv(attrs="strides=[1, 300], dilations=[1, 1]", x="p"), "conv: right = 300: 1 to 255"),
+        (conv(more="(s, a)"), "the result of conv_integer is read elsewhere, too"),
+    ],
+)
+def test_what_is_not_taken_has_a_reason(program, reason) -> None:
+    found, misses = offered(program)
+    assert found == []
+    assert misses["add"] == reason
+
+
+def test_a_bias_of_one_number_is_for_all_channels() -> None:
+    found, _ = offered(conv("i32(7)"))
+    assert [len(c.calls) for c in found] == [2]
+
+
+def test_a_product_without_what_follows_it_is_missed() -> None:
+    text = "fn main(x: Tensor[2, 3, i8]) { let y = matmul_integer(x, i8[3, 1](1, 2, 3)); y } entry main;"
+    found, misses = offered(text)
+    assert (found, misses) == ([], {"matmul_integer": "dense takes matmul_integer with add behind it"})
+
+
+def test_limits_of_dims_are_reasons(monkeypatch) -> None:
+    monkeypatch.setattr(Vanilla.H, "high", 4)
+    monkeypatch.setattr(Vanilla.N, "high", 8)
+    found, misses = offered(conv())
+    assert found == []
+    assert misses["add"] == "conv: N = n: 0 to 8; H = 5: 1 to 4"
+
+
+def test_a_fault_in_a_pattern_is_a_reason() -> None:
+    class Faulty(Vanilla):
+        @pattern
+        def conv(self, p):
+            x, w, b = p.tensor("x", i8), p.const("w", i8), p.const("b", i32)
+            a = p.conv2d(x, w, name="a")
+            p.need(lambda m: m.a.colour == 1, "colour")
+            names = ("groups", "outside", "down", "right", "top", "left")
+            return p.call(a + b, self.convolve, x=x, w=w, b=b, **dict.fromkeys(names, 1))
+
+    found, misses = offered(conv(), AcceleratorBackend("vanilla", Faulty))
+    assert found == []
+    assert misses["add"].startswith("conv: AttributeError at test_match.py:")
+    assert "it has no 'colour'" in misses["add"]
+
+
+def test_what_it_costs_is_its_cycles() -> None:
+    (found,), _ = offered(conv())
+    macs = 4 * 4 * 4 * 3 * 2 * 2  # of an image; 256 in a cycle of 2 ns, and 100 cycles besides
+    assert found.picoseconds is not None
+    assert str(found.picoseconds) == f"{macs // 256 * 2000}*n + 200000"
