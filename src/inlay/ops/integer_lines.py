@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inlay.arith.dtype import I16, I32, DType
+from inlay.arith.dtype import I8, I16, I32, U8, DType
 from inlay.arith.expr import Int, ceildiv, floordiv, lit, mod, product
 from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
@@ -26,11 +26,13 @@ from inlay.ops._windows import accepted, padded, resolve
 from inlay.ops.integer_products import (
     IntegerConvAttrs,
     PackIntegerAttrs,
+    brought,
     check_padding,
     last_reference,
     last_samples,
     pack_reference,
     packed_operands,
+    shifted,
     unpacked,
 )
 
@@ -40,7 +42,7 @@ class PackedLinesAttrs:
     """As for packed convolutions of one group; the last axis of the input is pixels and channels in one.
 
     Attributes:
-        panel, channels, group, operand, strides, pads, outside: as there.
+        panel, channels, group, operand, strides, pads, outside, shift: as there.
         dilations: of all spatial axes; that of the last is 1.
         width: of the kernel along the last axis.
         inputs: channels of the input.
@@ -56,6 +58,7 @@ class PackedLinesAttrs:
     pads: tuple[int, ...] = ()
     dilations: tuple[int, ...] = ()
     outside: int = 0
+    shift: int = 0
 
 
 def _rule(ctx: TypeContext, a: PackedLinesAttrs, args: Types) -> TensorType:
@@ -76,7 +79,8 @@ def _reference(a: PackedLinesAttrs, x: Array, w: Array) -> Array:
     whole = unpacked(w, a.width * a.inputs, a.channels)
     whole = whole.reshape(*whole.shape[:-2], a.width, a.inputs, a.channels)
     pixels = x.reshape(*x.shape[:-1], x.shape[-1] // a.inputs, a.inputs)
-    return last_reference(IntegerConvAttrs(a.strides, a.pads, a.dilations, 1, a.outside), pixels, whole)
+    attrs = IntegerConvAttrs(a.strides, a.pads, a.dilations, 1, a.outside + a.shift)
+    return last_reference(attrs, shifted(pixels, a.shift), whole)
 
 
 def _compute(a: PackedLinesAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
@@ -95,8 +99,8 @@ def _compute(a: PackedLinesAttrs, operands: Sequence[te.Tensor], result: TensorT
         inside = te.all_of(
             te.index(at) >= 0 if before else None, te.index(at) < te.index(x.shape[-1]) if behind else None
         )
-        value = source[(*i[:-1], at)].cast(a.operand)
-        return te.guarded(inside, value, te.const(a.outside, a.operand))
+        value = brought(source[(*i[:-1], at)], a)
+        return te.guarded(inside, value, te.const(a.outside + a.shift, a.operand))
 
     whole = te.compute((*source.shape[:-1], length), line, name="widened", tag="widened", stored=True)
 
@@ -129,11 +133,11 @@ def _samples() -> list[Sample]:
         group = 4 if i % 4 == 1 else 2
         *kernel, width, inputs, channels = w.shape
         flat = w.reshape(*kernel, width * inputs, channels)
-        packed = pack_reference(PackIntegerAttrs(4, group, I16), flat)
-        outside = 7 * (i % 2)
-        attrs = PackedLinesAttrs(
-            4, channels, width, inputs, group, I16, c.strides, c.pads, c.dilations, outside
-        )
+        shift = 128 * (x.dtype == np.int8)
+        dtype, operand = (I8, U8) if shift else (I16, I16)
+        packed = pack_reference(PackIntegerAttrs(4, group, dtype), flat)
+        window = (c.strides, c.pads, c.dilations, 7 * (i % 2))
+        attrs = PackedLinesAttrs(4, channels, width, inputs, group, operand, *window, shift)
         lines = x.reshape(*x.shape[:-2], x.shape[-2] * inputs)
         made.append(Sample(f"{sample.name} {group}", attrs, (lines, packed)))
     return made

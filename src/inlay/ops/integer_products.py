@@ -13,6 +13,9 @@ neighbors at once: those neighbors are its innermost axis, zeros behind the last
 the instruction reads, and so is the `operand` that the other side is brought to. That is a stage of its own,
 `widened`, in front of the sums: elements as the instruction wants them, zeros around them where windows reach
 over the edges, and behind them where the group does not divide their number. So sums have no edges.
+
+An instruction may want one side without a sign: then a `shift` is added to all elements of it, and the sums
+are those of what results, `sum((x + shift) * w)`, which is `shift * sum(w)` more.
 """
 
 from __future__ import annotations
@@ -73,12 +76,13 @@ class PackIntegerAttrs:
 
 @dataclass(frozen=True, slots=True)
 class PackedIntegerAttrs:
-    """`panel`, `n` columns of the result, `group`; `operand`: what the left side is brought to."""
+    """`panel`, `n` columns, `group`; `operand`: what the left side, plus `shift`, is brought to."""
 
     panel: int
     n: int
     group: int = 1
     operand: DType = I16
+    shift: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,7 @@ class PackedIntegerConvAttrs:
     dilations: tuple[int, ...] = ()
     groups: int = 1
     outside: int = 0
+    shift: int = 0
 
 
 def _operands(ctx: TypeContext, args: Types) -> tuple[TensorType, TensorType]:
@@ -189,11 +194,12 @@ def _positive(ctx: TypeContext, panel: int, group: int) -> None:
             raise ctx.fail(f"found {what} {found}, needed at least 1")
 
 
-def _holds(ctx: TypeContext, wide: DType, narrow: DType, what: str) -> None:
-    """Require that an integer format holds what another one does."""
+def _holds(ctx: TypeContext, wide: DType, narrow: DType, what: str, shift: int = 0) -> None:
+    """Require that an integer format holds what another one does, with a shift added."""
     inner, outer = np.iinfo(narrow.numpy), np.iinfo(wide.numpy) if wide.is_integer else None
-    if outer is None or not (outer.min <= inner.min and inner.max <= outer.max):
-        raise ctx.fail(f"found {what} of {narrow}, needed what {wide} holds", id="type.dtype-mismatch")
+    if outer is None or not (outer.min <= inner.min + shift and inner.max + shift <= outer.max):
+        plus = f" plus {shift}" if shift else ""
+        raise ctx.fail(f"found {what} of {narrow}{plus}, needed what {wide} holds", id="type.dtype-mismatch")
 
 
 def pack_reference(a: PackIntegerAttrs, w: Array) -> Array:
@@ -247,17 +253,27 @@ class Packed(Protocol):
         """What the left side is brought to."""
         ...
 
+    @property
+    def shift(self) -> int:
+        """What is added to the left side before."""
+        ...
+
 
 def packed_operands(ctx: TypeContext, a: Packed, columns: int, args: Types) -> tuple[TensorType, TensorType]:
     """Return the types of the operands of a packed form, and require that they are what it says."""
     x, w = _operands(ctx, args)
     _positive(ctx, a.panel, a.group)
-    _holds(ctx, a.operand, x.dtype, "the left operand")
+    _holds(ctx, a.operand, x.dtype, "the left operand", a.shift)
     rules.least_rank(ctx, w, 4, "the packed weights")
     ctx.equal(w.shape[0], ceildiv(columns, a.panel), "panels of the packed weights")
     ctx.equal(w.shape[-2], lit(a.panel), "columns of a panel")
     ctx.equal(w.shape[-1], lit(a.group), "terms of a group")
     return x, w
+
+
+def brought(value: te.ScalarValue, a: Packed) -> te.ScalarValue:
+    """Return an element as an instruction wants it."""
+    return (value.cast(I16) + a.shift).cast(a.operand) if a.shift else value.cast(a.operand)
 
 
 def _brought(x: te.Tensor, a: Packed, groups: int) -> te.Tensor:
@@ -269,10 +285,10 @@ def _brought(x: te.Tensor, a: Packed, groups: int) -> te.Tensor:
 
     def body(*i: Int) -> te.ScalarValue:
         if rest == 0:
-            return x[i].cast(a.operand)
+            return brought(x[i], a)
         at = mod(i[-1], whole) if groups > 1 else i[-1]
         first = floordiv(i[-1], whole) * terms if groups > 1 else lit(0)
-        value = x[(*i[:-1], first + at)].cast(a.operand)
+        value = brought(x[(*i[:-1], first + at)], a)
         return te.select(te.index(at) < te.index(terms), value, 0)
 
     return te.compute((*x.shape[:-1], whole * groups), body, name="widened", tag="widened", stored=True)
@@ -293,7 +309,14 @@ def _packed_rule(ctx: TypeContext, a: PackedIntegerConvAttrs, args: Types) -> Te
 
 def _packed_reference(a: PackedIntegerConvAttrs, x: Array, w: Array) -> Array:
     whole = unpacked(w, x.shape[-1] // a.groups, a.channels)
-    return last_reference(IntegerConvAttrs(a.strides, a.pads, a.dilations, a.groups, a.outside), x, whole)
+    outside = a.outside + a.shift
+    attrs = IntegerConvAttrs(a.strides, a.pads, a.dilations, a.groups, outside)
+    return last_reference(attrs, shifted(x, a.shift), whole)
+
+
+def shifted(x: Array, shift: int) -> Array:
+    """Return an array with a number added, in a format that has it."""
+    return x.astype(np.int16) + np.int16(shift) if shift else x
 
 
 def _packed_compute(
@@ -323,7 +346,7 @@ def _matmul_rule(ctx: TypeContext, a: PackedIntegerAttrs, args: Types) -> Tensor
 
 def _matmul_reference(a: PackedIntegerAttrs, x: Array, w: Array) -> Array:
     whole = unpacked(w, x.shape[-1], a.n)
-    return np.matmul(x.astype(np.int32), whole.astype(np.int32))
+    return np.matmul(x.astype(np.int32) + a.shift, whole.astype(np.int32))
 
 
 def _matmul_compute(a: PackedIntegerAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
@@ -409,9 +432,9 @@ def _packed_samples() -> list[Sample]:
         operand = I16 if group > 1 else I32
         c = sample.attrs
         packed = pack_reference(PackIntegerAttrs(panel, group, I16 if dtype is I32 else dtype), w)
-        attrs = PackedIntegerConvAttrs(
-            panel, w.shape[-1], group, operand, c.strides, c.pads, c.dilations, c.groups, c.outside
-        )
+        shift = 128 * (i % 3 == 1 and x.dtype == np.int8)
+        window = (c.strides, c.pads, c.dilations, c.groups, c.outside)
+        attrs = PackedIntegerConvAttrs(panel, w.shape[-1], group, U8 if shift else operand, *window, shift)
         name = f"{sample.name} by {panel}, {group}"
         made.append(Sample(name, attrs, (x, packed), (sample.symbolic[0], packed.shape)))
     return made
@@ -419,17 +442,18 @@ def _packed_samples() -> list[Sample]:
 
 def _matmul_samples() -> list[Sample]:
     made: list[Sample] = []
-    cases = (((5, 7), 12, U8, I16), ((2, 3, 9), 10, I8, I16), ((33, 70), 48, U8, I16), ((6,), 5, I8, I8))
+    cases = (((5, 7), 12, U8, I16), ((2, 3, 9), 10, I8, U8), ((33, 70), 48, U8, I16), ((6,), 5, I8, I8))
     for i, (shape, n, left, operand) in enumerate(cases):
+        shift = 128 if (left, operand) == (I8, U8) else 0
         panel, group, _ = _FORMS[i]
-        dtype = I8 if operand is I8 else I16
+        dtype = I16 if operand is I16 else I8
         weights = _noise((shape[-1], n), I8, "w")
         packed = pack_reference(PackIntegerAttrs(panel, group, dtype), weights)
         rows = tuple(f"m{d}" for d in range(len(shape) - 1))
         made.append(
             Sample(
                 f"{left} {shape} to {n} by {panel}, {group}",
-                PackedIntegerAttrs(panel, n, group, operand),
+                PackedIntegerAttrs(panel, n, group, operand, shift),
                 (_noise(shape, left, "x"), packed),
                 ((*rows, shape[-1]), packed.shape),
             )

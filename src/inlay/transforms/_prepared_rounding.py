@@ -15,7 +15,7 @@ from inlay.ops.requantization import FARTHEST, RequantizeAttrs, Rounding
 _MOST_ZERO = 1 << 15
 
 
-def prepared_rounding(call: Call) -> tuple[list[Expr], PreparedAttrs] | None:
+def prepared_rounding(call: Call) -> tuple[list[Const], PreparedAttrs] | None:
     """Return the constants of a prepared requantization and its attributes, None where there is none.
 
     Args:

@@ -13,7 +13,8 @@ a constant that two devices read is packed for each. What has code that reads no
 **Integers** are packed for the instruction of the device that multiplies them: in groups of as many
 neighbors along the sum as it adds at once, in the format that it reads. Zero points of weights are taken
 off before, where that format holds the difference. Convolutions of 3 x 3 take Winograd's form where it
-is exact and faster (`analysis/winograd.py`).
+is exact and faster (`analysis/winograd.py`). Where an instruction for bytes wants one side without a sign,
+128 is added to what has one, and `128 * sum(w)` is taken off the sums, with what is added to them anyway.
 
 **Requantizations** by constants have these prepared (`ops/prepared_rounding.py`), where shifts allow it.
 """
@@ -28,12 +29,13 @@ import numpy as np
 
 from inlay.analysis.register_tiles import MAX_VECTORS, panel_vectors
 from inlay.analysis.winograd import pays
-from inlay.arith.dtype import I8, I16, U8, from_numpy
+from inlay.arith.dtype import I8, I16, U8, DType, from_numpy
 from inlay.arith.expr import Int
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ir.module import Module
 from inlay.ir.types import TensorType
+from inlay.machine.dot_products import DotProduct
 from inlay.machine.target import Target
 from inlay.ops._build import Array
 from inlay.ops.convolution import ConvAttrs, PackedConvAttrs
@@ -150,11 +152,15 @@ class _Product:
 
 @dataclass(frozen=True, slots=True)
 class _Packing:
-    """How the weights of a product are laid out, the attributes of what reads them, and what does both."""
+    """How the weights of a product are laid out, the attributes of what reads them, and what does both.
+
+    `shift` is added to the other operand.
+    """
 
     how: PackAttrs | PackIntegerAttrs | WinogradPackAttrs
     attrs: object
     forms: tuple[str, str]
+    shift: int = 0
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -184,6 +190,8 @@ def run(module: Module, context: PassContext) -> Module:
             return _packed_blocks(block, value, options, operators)
         if _is_call(value, "requantize"):
             return _prepared(block, value, options, operators)
+        if _is_call(value, "add"):
+            return _joined(block, value)
         product = _product(value)
         if product is None:
             return None
@@ -199,9 +207,31 @@ def run(module: Module, context: PassContext) -> Module:
             lines = make.shape_const((*outer, pixels * inputs))
             x = block.call(operators.definition("reshape").op, (x, lines), None)
         op = operators.definition(packing.forms[1]).op
-        return block.make(op, (x, pack(product, packing)), packing.attrs)
+        made = block.make(op, (x, pack(product, packing)), packing.attrs)
+        if not packing.shift:
+            return made
+        more = packing.shift * product.less_zero().sum(
+            axis=tuple(range(product.array.ndim - 1)), dtype=np.int32
+        )
+        return block.make(operators.definition("add").op, (block.bind(made, op.name), make.const(-more)))
 
     return rewrite_module(module, step)
+
+
+def _joined(block: BlockWriter, call: Call) -> Expr | None:
+    """Return a sum with a constant, added to a sum with another one, as one; None for anything else.
+
+    Of integers of 32 bits, which wrap: the order is not seen.
+    """
+    x, more = call.args
+    inner = block.definition(x)
+    if not _is_call(inner, "add") or inner.place != call.place or not isinstance(more, Const):
+        return None
+    own = inner.args[1]
+    if not isinstance(own, Const) or _array(own).dtype != np.int32 or _array(more).dtype != np.int32:
+        return None
+    assert isinstance(call.callee, OpRef), "additions are calls of their operator"
+    return block.make(call.callee.op, (inner.args[0], make.const(_array(own) + _array(more))))
 
 
 def _is_in_blocks(value: Expr) -> TypeGuard[Call]:
@@ -283,7 +313,7 @@ def _packing(product: _Product, target: Target) -> _Packing | None:
         attrs = plain if product.conv is None else PackedConvAttrs(panel, columns, **window)
         return _Packing(PackAttrs(panel), attrs, _FORMS[product.name])
     own, weights = product.x.type.dtype, from_numpy(product.less_zero().dtype)
-    dot = target.dot_product(own, weights)
+    dot, shift = _dot(target, own, weights)
     group, operand = (1, own) if dot is None else (dot.width, dot.first)
     winograd = _winograd(product, target)
     if winograd is not None:
@@ -293,16 +323,26 @@ def _packing(product: _Product, target: Target) -> _Packing | None:
     if product.fills_lines(group):
         *_, width, inputs, _ = product.array.shape
         del window["groups"]
-        attrs = PackedLinesAttrs(panel, columns, width, inputs, group, operand, **window)
-        return _Packing(PackIntegerAttrs(panel, group, weights), attrs, _LINES)
+        attrs = PackedLinesAttrs(panel, columns, width, inputs, group, operand, shift=shift, **window)
+        return _Packing(PackIntegerAttrs(panel, group, weights), attrs, _LINES, shift)
     if groups > 1:  # a panel is of one group of channels
         panel = next((p for p in range(panel, 0, -target.lanes(4)) if columns // groups % p == 0), 0)
     if panel == 0:
         return None
-    whole = PackedIntegerAttrs(panel, columns, group, operand)
-    conv = PackedIntegerConvAttrs(panel, columns, group, operand, **window)
+    whole = PackedIntegerAttrs(panel, columns, group, operand, shift)
+    conv = PackedIntegerConvAttrs(panel, columns, group, operand, shift=shift, **window)
     attrs = whole if product.conv is None else conv
-    return _Packing(PackIntegerAttrs(panel, group, weights), attrs, _FORMS[product.name])
+    return _Packing(PackIntegerAttrs(panel, group, weights), attrs, _FORMS[product.name], shift)
+
+
+def _dot(target: Target, own: DType, weights: DType) -> tuple[DotProduct | None, int]:
+    """Return the instruction for a product, and what is added to the other operand for it."""
+    found = target.dot_product(own, weights)
+    if own is I8:
+        bytes = target.dot_product(U8, weights)
+        if bytes is not None and not bytes.saturates and bytes.width > (0 if found is None else found.width):
+            return bytes, 128
+    return found, 0
 
 
 def _winograd(product: _Product, target: Target) -> _Packing | None:

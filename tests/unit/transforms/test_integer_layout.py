@@ -84,7 +84,8 @@ def packed(module: Module) -> Call:
     ("x", "kinds", "form"),
     [
         (U8, (QUADS, PAIRS), (4, U8, np.int8)),
-        (I8, (QUADS, PAIRS), (2, I16, np.int8)),
+        (I8, (QUADS, PAIRS), (4, U8, np.int8)),
+        (I8, (PAIRS,), (2, I16, np.int8)),
         (U8, (PAIRS,), (2, I16, np.int8)),
         (I8, (), (1, I8, np.int8)),
     ],
@@ -93,6 +94,24 @@ def test_the_instruction_says_how_weights_are_packed(x: DType, kinds: tuple, for
     call = packed(converted(network(x), target(*kinds)))
     assert (call.callee.attrs.group, call.callee.attrs.operand, call.args[1].value.dtype) == form
     assert call.args[1].value.shape[-2:] == (call.callee.attrs.panel, call.callee.attrs.group)
+
+
+def test_what_an_operand_is_shifted_by_is_taken_off_with_the_bias():
+    before = network(I8)
+    after = converted(before, target(QUADS, PAIRS))
+    assert packed(after).callee.attrs.shift == 128
+    assert operators(after)["add"] == operators(before)["add"] == 1
+    same(before, after, integers(I8, 2, 4, 9, 8), exact=True)
+
+
+def test_a_sum_that_wraps_keeps_its_bits_with_a_shift():
+    p = Program()
+    v = p.input("x", 1, 4, 3, 3, dtype=I8)
+    s = p.op("conv_integer", v, make.const(integers(I8, 8, 4, 3, 3)), pads=(1, 1, 1, 1))
+    bias = make.const(np.full((8, 1, 1), 2**31 - 1, np.int32))
+    before = p.module(p.op("add", s, bias), s)
+    after = converted(before, target(QUADS, PAIRS))
+    same(before, after, integers(I8, 1, 4, 3, 3), exact=True)
 
 
 def test_zero_points_of_weights_are_taken_off_before_packing():
@@ -173,3 +192,13 @@ def test_few_channels_are_summed_along_lines(channels: int, width: int):
     after = converted(before, target(PAIRS))
     assert operators(after)["conv_lines_integer_packed"] == 1
     same(before, after, integers(U8, 2, channels, 9, 11), exact=True)
+
+
+def test_lines_are_shifted_with_what_is_around_them():
+    p = Program()
+    v = p.input("x", 2, 3, 9, 11, dtype=I8)
+    v = p.op("pad", v, make.shape_const((0, 0, 1, 2, 0, 0, 2, 1)), make.const(np.asarray(-77, np.int8)))
+    before = p.module(p.op("conv_integer", v, make.const(integers(I8, 8, 3, 3, 4))))
+    after = converted(before, target(QUADS, PAIRS))
+    assert operators(after)["conv_lines_integer_packed"] == 1
+    same(before, after, integers(I8, 2, 3, 9, 11), exact=True)
