@@ -14,7 +14,7 @@ from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.ir.verify import check
 from inlay.memory import carry_buffers, explicit_alloc
-from inlay.memory.plan import Sharing
+from inlay.memory.plan import FunctionPlan, Sharing
 from inlay.memory.plan_memory import plan_module
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
@@ -34,9 +34,13 @@ _ACCESS = {
 
 
 def compile_with_python_kernels(
-    module: Module, *, plan: bool = True, sharing: Sharing = Sharing.SERIAL
+    module: Module,
+    *,
+    plan: bool = True,
+    sharing: Sharing = Sharing.SERIAL,
+    plans: list[FunctionPlan] | None = None,
 ) -> tuple[bc.Program, Module]:
-    """Return the program of a typed module, and the module as it was compiled."""
+    """Return the program of a typed module, and the module as it was compiled; add its plans to a list."""
     operators = table()
     context = PassContext(operators)
     for step in (to_anf.PASS, decompose_ops.PASS, fuse_ops.PASS):
@@ -46,7 +50,9 @@ def compile_with_python_kernels(
     module = explicit_alloc.PASS.run(module, context)
     if plan:
         module = carry_buffers.PASS.run(module, context)
-        module, _ = plan_module(module, sharing=sharing)
+        module, made = plan_module(module, sharing=sharing)
+        if plans is not None:
+            plans += made
     check(module)
     kernels = {
         name: bc.Kernel(name, tuple(_ACCESS[p.access] for p in k.ports), len(k.ints), bc.HostBody(name))

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import assert_never, cast
 
-from inlay.arith.expr import Int
-from inlay.cli._model import counted, size_text
-from inlay.memory.plan import CONSTANTS, Stored
+from inlay.cli._memory_text import life_of, memory_lines, text_of
+from inlay.cli._model import counted
 from inlay.pipeline.explain.fusion import FusionExplanation
 from inlay.pipeline.explain.loops import KernelSchedule, LoopsExplanation, Nest
 from inlay.pipeline.explain.memory import MemoryExplanation
@@ -49,7 +48,7 @@ def lines_of(
         case LoopsExplanation():
             return _loops(found, everything=everything)
         case MemoryExplanation():
-            return _memory(found, everything=everything)
+            return memory_lines(found, everything=everything)
         case NumericsExplanation():
             return _numerics(found, everything=everything)
         case Story():
@@ -190,41 +189,6 @@ def _nest(n: Nest, blocks: Iterable[str], *, everything: bool) -> str:
     return f"{n.block}: {', '.join(words) or 'once'}"
 
 
-# --------------------------------------------------------------------------- memory
-
-
-def _memory(e: MemoryExplanation, *, everything: bool) -> Iterator[str]:
-    yield f"memory on {e.board.name}:"
-    for plan in e.plans:
-        yield f"  {plan.name}:"
-        for part in plan.parts:
-            pool = e.board.memory(part.memory) or e.board.memories[0]
-            of = "" if pool.bytes is None else f" of {size_text(pool.bytes)}"
-            number, unit = len(part.members), "constant" if plan.name == CONSTANTS else "buffer"
-            gap = "" if part.block == part.bound else f", at least {_text(part.bound)} needed"
-            yield (
-                f"    {pool.name} ({part.kind}): {_text(part.block)}{of} for {counted(number, unit)} "
-                f"({_text(part.total)} unshared{gap})"
-            )
-            for s in part.members if everything else ():
-                names = ", then ".join(s.names) or "a constant"
-                life = f", {_life(s, plan.kernel(s.first), plan.kernel(s.last))}" if s.names else ""
-                yield f"      at {s.offset}: {_text(s.bytes)} for {names}{life}"
-        for s in plan.counted:
-            yield f"    {s.name}: while the program runs, for {s.why}"
-
-
-def _life(s: Stored, first: str, last: str) -> str:
-    """Return when a storage is in use, by the kernels at both ends; empty names for none."""
-    begin = f"from {first} (kernel {s.first})" if first else "from the beginning"
-    end = f"to {last} (kernel {s.last})" if last else "to the end"
-    return f"{begin} {end}"
-
-
-def _text(size: Int) -> str:
-    return size_text(str(size) if size.value is None else size.value)
-
-
 # --------------------------------------------------------------------------- one operation
 
 
@@ -295,7 +259,7 @@ def _lives(r: Lives) -> str:
     s = r.stored
     shares = [n for n in s.names if n != r.value]
     beside = f"; shares its bytes with {', '.join(shares)}" if shares else ""
-    return f"{r.value}: {_text(s.bytes)} in {r.memory} at {s.offset}, {_life(s, r.first, r.last)}{beside}"
+    return f"{r.value}: {text_of(s.bytes)} in {r.memory} at {s.offset}, {life_of(s, r.first, r.last)}{beside}"
 
 
 def _row(title: str, text: str) -> str:

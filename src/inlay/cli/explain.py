@@ -8,18 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from inlay.api import explain
+from inlay.base.diagnostics import error
+from inlay.base.files import write_text
 from inlay.base.options import add_arguments
 from inlay.cli._command import Command, Output
 from inlay.cli._compiling import options_in
 from inlay.cli._effects import refuse
 from inlay.cli._explained import lines_of
 from inlay.cli._externs import add_extern_argument, externs_in
+from inlay.cli._files import check_outputs
 from inlay.cli._numbers import integer
+from inlay.pipeline.explain.memory import MemoryExplanation
 from inlay.pipeline.explain.views import View
 from inlay.pipeline.options import PlaceOptions
 from inlay.placement.explain.reasons import Explanation
 from inlay.placement.explain.report import check_pattern, describe, matches
 from inlay.runtime.native import MOST_THREADS
+from inlay.viz.memory_svg import memory_svg
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +43,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="show every kernel and copy, or border; every value in memory"
     )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="F.svg",
+        help="with --view memory: draw memory over time into a file that browsers show",
+    )
     parser.add_argument("--op", default="", metavar="PATTERN", help="show these kernels: names as in --pin")
     parser.add_argument(
         "--threads",
@@ -50,15 +62,21 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     refuse(
         arguments,
-        (bool(arguments.at), ("view", "all", "op"), "beside --at, which shows all about one operation"),
+        (
+            bool(arguments.at),
+            ("view", "all", "op", "output"),
+            "beside --at, which shows all about one operation",
+        ),
         (arguments.all, ("op",), "beside --all, which shows every kernel"),
         (arguments.view != View.PLACEMENT, ("op",), f"with --view {arguments.view}"),
         (
             arguments.view != View.MEMORY and not arguments.at,
-            ("plan",),
+            ("plan", "output"),
             f"with --view {arguments.view}: it is about memory",
         ),
     )
+    if arguments.output is not None:
+        _check_picture(arguments)
     options = options_in(PlaceOptions, arguments)
     choices: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(options)}
     choices |= {"threads": arguments.threads, "externs": externs_in(arguments.extern)}
@@ -74,8 +92,24 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         lines = lines_of(found, everything=arguments.all)
     for line in lines:
         output.say(line)
+    if arguments.output is not None:
+        assert isinstance(found, MemoryExplanation), "nothing else is drawn"
+        write_text(arguments.output, memory_svg(found), inputs=[str(arguments.model)])
+        output.say(f"drawn in {arguments.output}")
     output.record(**record)
     return 0
+
+
+def _check_picture(arguments: argparse.Namespace) -> None:
+    """Say early that no picture can be written there.
+
+    Raises:
+        CompileError: `option.bad-value` for what is no name of a picture; `save.over-input`.
+    """
+    if arguments.output.suffix.lower() != ".svg":
+        found = f"found --output {arguments.output}, needed a name that ends in .svg"
+        raise error("option.bad-value", found, hint="--json prints the same facts as data")
+    check_outputs(arguments, arguments.output)
 
 
 COMMAND = Command(_arguments, _run)

@@ -1,4 +1,4 @@
-"""Puts the constants that devices read into their memories."""
+"""Puts the constants that devices read into their memories, and sums those of the file."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 
 from inlay.analysis.blocks import operands, values
 from inlay.arith.expr import lit
+from inlay.bytecode.constants import content_of
+from inlay.bytecode.container import CONSTANT_ALIGN
 from inlay.ir.expr import Const
 from inlay.ir.module import Module
 from inlay.memory.choose_memories import Chooser, MemoryOptions
@@ -49,3 +51,18 @@ def _constant_sizes(module: Module, options: MemoryOptions) -> dict[tuple[str, .
                 if memories and isinstance(x, Const) and isinstance(x.value, np.ndarray):
                     found.setdefault(memories, {})[id(x.value)] = align(x.value.nbytes, ALIGNMENT)
     return {memories: list(sizes.values()) for memories, sizes in found.items()}
+
+
+def constants_in_file(module: Module) -> int:
+    """Return the bytes that the constants of a program take in its file, and where that is mapped.
+
+    A device that reads a constant in a memory of its own has the file's copied there.
+    """
+    sizes: dict[object, int] = {}
+    for function in module.functions.values():
+        for value in values(function.body):
+            device = "" if value.place is None else value.place.device
+            for x in (value, *operands(value)):
+                if isinstance(x, Const) and isinstance(x.value, np.ndarray):
+                    sizes[device, content_of(x.value)] = align(x.value.nbytes, CONSTANT_ALIGN)
+    return sum(sizes.values())

@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inlay.analysis.blocks import nested, operands, spine
-from inlay.arith.expr import Int, Sym, symbols
+from inlay.arith.expr import Int, Sym, substitute, symbols
 from inlay.base.diagnostics import InternalError
 from inlay.base.span import NO_SPAN, Span
 from inlay.ir.expr import (
@@ -90,6 +90,25 @@ class Storage:
         return next((s for s in symbols(self.bytes) if s not in known), None)
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Scratch memory that the runtime gives a kernel for a run of it.
+
+    Attributes:
+        kernel: its name.
+        why: the program has no place for it.
+        position: where the kernel is invoked.
+        bytes: over the dims of the function; None where they are not said by those.
+        per_part: so many for each part that the kernel is divided into.
+    """
+
+    kernel: str
+    why: str
+    position: int
+    bytes: Int | None
+    per_part: bool
+
+
 @dataclass(slots=True, eq=False)
 class Activation:
     """The storages of one function with code of its own.
@@ -99,7 +118,7 @@ class Activation:
         name: for reports.
         outer: the function around it, None for a function of the module.
         storages: in order of `start`.
-        requests: what the runtime gives kernels while they run: of which kernel, and why.
+        requests: what the runtime gives kernels while they run.
         positions: how many there are.
         kernels: the names of kernels, by the positions where they are invoked.
     """
@@ -109,7 +128,7 @@ class Activation:
     outer: Function | None = None
     storages: list[Storage] = field(default_factory=list[Storage])
     positions: int = 0
-    requests: tuple[tuple[str, str], ...] = ()
+    requests: tuple[Request, ...] = ()
     kernels: Mapping[int, str] = field(default_factory=dict[int, str])
 
 
@@ -139,6 +158,16 @@ def _common(a: Storage, b: Storage) -> tuple[str, ...] | None:
     return tuple(m for m in a.memories if m in b.memories) or None
 
 
+def _at_call(size: Int, kernel: Kernel, ints: Expr) -> Int | None:
+    """Return a size over the dims of a kernel at a call with these integers, if they say it."""
+    given = ints.value if isinstance(ints, Const) and isinstance(ints.value, tuple) else ()
+    known: dict[Sym, Int] = {}
+    for own, value in zip(kernel.ints, given, strict=False):
+        if isinstance(own.atom, Sym):
+            known[own.atom] = value
+    return substitute(size, known) if all(s in known for s in symbols(size)) else None
+
+
 class _Walker:
     """Walks one activation in order and numbers it."""
 
@@ -154,7 +183,7 @@ class _Walker:
         self._loop_bodies: dict[Var, Function] = {}
         # For each loop being walked: where it began, and what it uses from outside.
         self._open_loops: list[tuple[int, dict[Storage, None]]] = []
-        self._requests: list[tuple[str, str]] = []
+        self._requests: list[Request] = []
         # What might be written over what, and where.
         self._overwrites: list[tuple[Storage, Storage, int]] = []
 
@@ -314,8 +343,13 @@ class _Walker:
             return
         self._invoked[self._position] = kernel_ref.name
         kernel = self.kernels[kernel_ref.name]
-        name = f"scratch of @{kernel.name}"
-        self._requests += [(name, w.requested) for w in kernel.workspaces if w.requested]
+        self._requests += [
+            Request(
+                kernel.name, w.requested, self._position, _at_call(w.bytes, kernel, call.args[-1]), w.per_part
+            )
+            for w in kernel.workspaces
+            if w.requested
+        ]
         reads = len(tensors) - attrs.writes
         for index, port in enumerate(kernel.ports):
             if index < reads or port.may_alias is None or port.access is Access.UPDATE:

@@ -44,13 +44,47 @@ class Stored:
     last: int = 0
 
 
+class Origin(StrEnum):
+    """What it is that is allocated while a program runs."""
+
+    RESULT = "result"
+    """A result of an entry, whose memory the caller gets."""
+    COPY = "copy"
+    """The copy of a result that is an input, a constant, or another result too."""
+    VALUE = "value"
+    """A value that may live longer than its function sees, or of a size that is not known in time."""
+    MACHINE = "machine"
+    """A tensor that the virtual machine makes itself."""
+    SCRATCH = "scratch"
+    """What a kernel needs while it runs, and nobody has a place for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A storage that is allocated while the program runs: a name of its tensor, and why."""
+    """What is allocated while the program runs.
+
+    Attributes:
+        name: of its tensor.
+        span: where that comes from.
+        why: it has no place in a block.
+        origin: what it is.
+        memory: where; empty for the host's heap.
+        bytes: of it, over the dims of the function; None where they do not say it.
+        first, last: the kernels between which it is in use, as in `Stored`.
+        inside: the loop or local function that makes it each time; empty for what is made once a call.
+        per_part: whether it is so large for each part that its kernel is divided into.
+    """
 
     name: str
     span: Span
     why: str
+    origin: Origin = Origin.VALUE
+    memory: str = ""
+    bytes: Int | None = None
+    first: int = 0
+    last: int = 0
+    inside: str = ""
+    per_part: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +120,8 @@ class FunctionPlan:
     Attributes:
         name: of the function.
         parts: what it has of each memory.
-        counted: what is allocated while the program runs.
+        counted: what is allocated while the program runs, but for what the next has.
+        machine: tensors that the virtual machine makes itself, and copies of results.
         kernels: the names of the kernels that it invokes, in program order.
     """
 
@@ -94,6 +129,7 @@ class FunctionPlan:
     parts: tuple[MemoryPart, ...]
     counted: tuple[Counted, ...]
     kernels: tuple[str, ...] = ()
+    machine: tuple[Counted, ...] = ()
 
     def kernel(self, number: int) -> str:
         """Return the name of a kernel by its number, from 1; nothing for a number of none."""

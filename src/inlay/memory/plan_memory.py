@@ -14,15 +14,15 @@ independent parts at once is planned by dependence chains (`chains`): each is pa
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
 
 from inlay.analysis.call_graph import call_graph, recursive_functions
 from inlay.analysis.local_functions import find_loops
-from inlay.arith.bounds import Range
-from inlay.arith.expr import Int, Sym, lit
+from inlay.arith.expr import Int, lit
 from inlay.arith.solve import Facts
-from inlay.base.span import NO_SPAN
 from inlay.ir import make
 from inlay.ir.conform import dim_range
 from inlay.ir.expr import Function, Var
@@ -31,14 +31,19 @@ from inlay.ir.types import STORAGE, TensorType
 from inlay.machine.memory import PoolKind
 from inlay.memory.choose_memories import Chooser, Chosen, Known, MemoryOptions
 from inlay.memory.constants import plan_constants
+from inlay.memory.dynamic import copies_of_results, counted_of, made_by_machine
 from inlay.memory.explicit_alloc import size_of
 from inlay.memory.lifetimes import IN_RESULT, Activation, Storage, find_lifetimes
 from inlay.memory.place_storage import Placement, Rewriter
-from inlay.memory.plan import Counted, FunctionPlan, MemoryPart, Sharing, Stored, describe
+from inlay.memory.plan import FunctionPlan, MemoryPart, Sharing, Stored, describe
 from inlay.memory.size_classes import ALIGNMENT, SEARCH_STEPS, pack_chains, pack_classes
 from inlay.passes.contract import Pass, PassContext, Property, Remark
 
 NOTHING_SAID = MemoryOptions()
+
+
+Replan: TypeAlias = Callable[[], tuple[Module, tuple[FunctionPlan, ...]]]
+"""Plans a program, and returns it with its plans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +53,12 @@ class BlockOptions:
     Attributes:
         sharing: which storages share bytes in heaps.
         watch: is told the plans.
+        compare: is given what plans the program with the other sharing, for who asks how they differ.
     """
 
     sharing: Sharing = Sharing.SERIAL
     watch: Callable[[Sequence[FunctionPlan]], None] | None = None
+    compare: Callable[[Replan], None] | None = None
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -60,6 +67,9 @@ def run(module: Module, context: PassContext) -> Module:
     planned, plans = plan_module(module, context.options_for(MemoryOptions), sharing=options.sharing)
     if options.watch is not None:
         options.watch(plans)
+    if options.compare is not None:
+        (other,) = (s for s in Sharing if s is not options.sharing)
+        options.compare(partial(plan_module, module, context.options_for(MemoryOptions), sharing=other))
     for plan in plans:
         context.remarks.add(Remark("plan-memory", "planned", "block", f"{plan.name}: {describe(plan)}"))
     return planned
@@ -93,8 +103,12 @@ def plan_module(
             if known[activation.function].is_entry:
                 activation.storages[:0] = _inputs(activation, options)
             chosen = chooser.choose(activation, known[activation.function])
-            ranges = known[activation.function].ranges
-            placed[activation.function], plan = _plan(activation, chosen, ranges, sharing=sharing)
+            placed[activation.function], plan = _plan(
+                activation, chosen, known[activation.function], sharing=sharing
+            )
+            if activation.outer is None:
+                is_entry = known[activation.function].is_entry
+                plan = _with_machine(plan, function, chosen, is_entry=is_entry)
             plans.append(plan)
         functions[name] = Rewriter(placed).function(function)
     return module.with_functions(functions), tuple(plans)
@@ -127,8 +141,16 @@ def _known(
     return Known(symbols, ranges, is_entry, around is not None or name in recursive)
 
 
+def _with_machine(plan: FunctionPlan, function: Function, chosen: Chosen, *, is_entry: bool) -> FunctionPlan:
+    """Return the plan of a function of the module with what the virtual machine allocates besides."""
+    own = (*chosen.counted, *(s for bank in chosen.banks for s in bank.offsets if s.escapes == IN_RESULT))
+    leave, kernels = frozenset(var for s in own for var in s.vars), len(plan.kernels)
+    made = made_by_machine(function, kernels)
+    return replace(plan, machine=made + (copies_of_results(function, leave, kernels) if is_entry else ()))
+
+
 def _plan(
-    activation: Activation, chosen: Chosen, ranges: Mapping[Sym, Range], *, sharing: Sharing
+    activation: Activation, chosen: Chosen, known: Known, *, sharing: Sharing
 ) -> tuple[Placement, FunctionPlan]:
     blocks: dict[str, tuple[Var, Int, int]] = {}
     offsets: dict[Var, tuple[Var, Int]] = {}
@@ -149,7 +171,7 @@ def _plan(
     for memory, storages in chosen.heap.items():
         block = _block(memory)
         size, bound = lit(0), lit(0)
-        for packed in (pack_classes if sharing is Sharing.SERIAL else pack_chains)(storages, ranges):
+        for packed in (pack_classes if sharing is Sharing.SERIAL else pack_chains)(storages, known.ranges):
             for storage, offset in packed.offsets.items():
                 put(storage, block, size + offset)
             size = size + packed.size
@@ -166,8 +188,7 @@ def _plan(
         members = tuple(stored(s, lit(at)) for s, at in bank.offsets.items())
         sizes = (lit(bank.bytes), lit(bank.bound), lit(bank.total))
         parts.append(MemoryPart(bank.memory, bank.kind, *sizes, members))
-    counted = tuple(Counted(s.name, s.span, why) for s, (_, why) in chosen.counted.items())
-    counted += tuple(Counted(name, NO_SPAN, why) for name, why in activation.requests)
+    counted = counted_of(activation, chosen, is_entry=known.is_entry)
     memories = {var: memory for s, (memory, _) in chosen.counted.items() for var in s.vars}
     kernels = tuple(activation.kernels[at] for at in invoked)
     plan = FunctionPlan(activation.name, tuple(parts), counted, kernels)

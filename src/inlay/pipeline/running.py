@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from inlay.codegen.backend_table import unavailable
 from inlay.ir.module import Module
 from inlay.ir.verify import check
-from inlay.memory.plan import FunctionPlan
-from inlay.memory.plan_memory import BlockOptions
+from inlay.memory.plan import FunctionPlan, Sharing
+from inlay.memory.plan_memory import BlockOptions, Replan
 from inlay.passes.contract import Pass
 from inlay.passes.manager import run_pipeline
 from inlay.pipeline.build_kernels import BuildOptions
@@ -33,6 +33,8 @@ class Run:
         planned: the plan of places; None before it, and where nobody asked about a single device.
         fusions: of each block, what became one kernel, and why neighbors did not.
         plans: of memory.
+        sharing: which values share bytes in them.
+        other: plans the program with the other sharing; None before memory is planned.
         numerics: of each function, what is computed in integers, and what stays float and why.
     """
 
@@ -43,6 +45,8 @@ class Run:
     fusions: tuple[Fusion, ...]
     plans: tuple[FunctionPlan, ...]
     numerics: tuple[Numerics, ...]
+    sharing: Sharing = Sharing.SERIAL
+    other: Replan | None = None
 
     @property
     def threads(self) -> Mapping[str, int]:
@@ -79,14 +83,25 @@ def run_passes(
         CompileError, UnsupportedError: what passes say of the program.
     """
     planned, fusions, plans = list[Planned](), list[Fusion](), list[FunctionPlan]()
-    numerics = list[Numerics]()
+    numerics, others = list[Numerics](), list[Replan]()
+    blocks = setting.context.options_for(BlockOptions)
     context = setting.context.with_options(
         *kernels,
         replace(setting.context.options_for(PlanOptions), watch=planned.append, asks=asks),
         replace(setting.context.options_for(FuseOptions), watch=fusions.append),
         replace(setting.context.options_for(QuantizationOptions), watch=numerics.append),
-        replace(setting.context.options_for(BlockOptions), watch=plans.extend),
+        replace(blocks, watch=plans.extend, compare=others.append),
     )
     made = run_pipeline(route(until), module, context, verify=check if verify else None)
     found = planned[-1] if planned else None
-    return Run(setting, module, made, found, tuple(fusions), tuple(plans), tuple(numerics))
+    return Run(
+        setting,
+        module,
+        made,
+        found,
+        tuple(fusions),
+        tuple(plans),
+        tuple(numerics),
+        blocks.sharing,
+        others[-1] if others else None,
+    )

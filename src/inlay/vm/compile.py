@@ -8,7 +8,6 @@ the machine.
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from inlay.arith.dtype import from_numpy
 from inlay.arith.text import text_array
 from inlay.base.diagnostics import InternalError
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
+from inlay.bytecode.constants import content_of
 from inlay.bytecode.program import (
     HOST_MEMORY,
     BatchRecord,
@@ -51,9 +51,6 @@ NO_TARGET = ImageTarget()
 
 ShapeCompiler = Callable[[Sequence[ShapeFunction]], tuple[bytes, Sequence[int]]]
 """Returns the image of the program with code for functions in it, and where each begins."""
-
-_HASHED_BYTES = 1 << 16
-"""Constants up to this size are shared when their contents are equal; larger ones by identity."""
 
 
 def compile_module(
@@ -141,10 +138,7 @@ class _Compiler:
         """Return the index of a tensor in the constant table, in a memory."""
         if from_numpy(array.dtype).is_host_only:
             return self._strings(array)
-        content: object = id(array)
-        if array.nbytes <= _HASHED_BYTES:
-            content = (array.dtype.str, array.shape, hashlib.blake2b(array.tobytes()).digest())
-        key = (memory, content)
+        key = (memory, content_of(array))
         found = self._constants.get(key)
         if found is None:
             name = from_numpy(array.dtype).name

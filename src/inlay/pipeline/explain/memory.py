@@ -1,32 +1,77 @@
-"""Where the values of a program live, as data."""
+"""Where the values of a program live, and what it takes of each memory, as data."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 from inlay.ir.module import Module
+from inlay.ir.types import TensorType
 from inlay.machine.board import Board
-from inlay.memory.plan import FunctionPlan, MemoryPart
+from inlay.memory.account import Account, Around, accounts_of
+from inlay.memory.choose_memories import MemoryOptions
+from inlay.memory.constants import constants_in_file
+from inlay.memory.dim_sizes import DimSizes, dim_sizes
+from inlay.memory.explicit_alloc import size_of
+from inlay.memory.plan import Counted, FunctionPlan, MemoryPart, Sharing
+from inlay.memory.reuse import Reuse, find_reuse
 from inlay.pipeline.report import memory_json, size_json
 from inlay.pipeline.running import Run
+from inlay.placement.choose.typical import sizes_of
+from inlay.placement.plan_places import PlanOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What comes of one way to share bytes.
+
+    Attributes:
+        sharing: which values share bytes.
+        accounts: what the entry takes of each memory, the host's first.
+        reuse: what orders its kernels; None where a dim has no size.
+    """
+
+    sharing: Sharing
+    accounts: tuple[Account, ...]
+    reuse: Reuse | None
+
+    @property
+    def peak(self) -> int:
+        """Bytes of a call at most at once in the host's memory."""
+        return self.accounts[0].peak
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryExplanation:
-    """Where the values of a program live.
+    """Where the values of a program live, and what they take.
 
     Attributes:
         board: the machine.
         plans: of each function that needs memory, and of constants where their memory is fixed.
         module: with explicit storage in its places.
+        entry: the function that is called; what follows is of it.
+        dims: the sizes of its dims that numbers are for: as asked for (`typical`), else their bounds.
+        threads: that scratch memory of kernels is for.
+        chosen: what comes of the plan.
+        other: what would come of the other way to share bytes.
     """
 
     board: Board
     plans: tuple[FunctionPlan, ...]
     module: Module
+    entry: str
+    dims: DimSizes
+    threads: int
+    chosen: Planned
+    other: Planned
 
-    def memory(self, part: MemoryPart) -> str:
+    @property
+    def accounts(self) -> tuple[Account, ...]:
+        """What the entry takes of each memory, the host's first."""
+        return self.chosen.accounts
+
+    def memory(self, part: MemoryPart | Counted) -> str:
         """Return the name of the memory of a part, which is the first one's where nothing is said."""
         return part.memory or self.board.memories[0].name
 
@@ -34,6 +79,14 @@ class MemoryExplanation:
         """Return plain data."""
         return {
             "board": self.board.name,
+            "entry": self.entry,
+            "sizes": self.dims.used,
+            "unsized": list(self.dims.unbounded),
+            "threads": self.threads,
+            "plan": str(self.chosen.sharing),
+            "takes": [account_json(a) for a in self.accounts],
+            "plans": {str(p.sharing): _planned_json(p) for p in (self.chosen, self.other)},
+            "reuse": None if self.chosen.reuse is None else _reuse_json(self.chosen.reuse),
             "memory": [{**memory_json(p), "buffers": self._buffers(p)} for p in self.plans],
         }
 
@@ -53,7 +106,70 @@ class MemoryExplanation:
         ]
 
 
+def account_json(account: Account) -> dict[str, Any]:
+    """Return an account as plain data: its attributes, the sum with constants, and whether it is proved."""
+    found: dict[str, Any] = {f.name: getattr(account, f.name) for f in fields(account)}
+    found["kind"] = account.kind.value
+    found["held"] = [{f.name: getattr(h, f.name) for f in fields(h)} for h in account.held]
+    return {**found, "total": account.total, "proved": account.proved}
+
+
+def _planned_json(planned: Planned) -> dict[str, Any]:
+    reuse = planned.reuse
+    return {
+        "peaks": {a.memory: a.peak for a in planned.accounts},
+        "edges": None if reuse is None else len(reuse.edges),
+        "path_ns": None if reuse is None else reuse.path_ns,
+        "overlap": None if reuse is None else round(reuse.overlap, 3),
+    }
+
+
+def _reuse_json(reuse: Reuse) -> dict[str, Any]:
+    return {
+        "kernels": list(reuse.kernels),
+        "edges": [list(e) for e in reuse.edges],
+        "serial_ns": reuse.serial_ns,
+        "path_ns": reuse.path_ns,
+        "overlap": round(reuse.overlap, 3),
+    }
+
+
 def memory_of(run: Run) -> MemoryExplanation:
-    """Return where values live."""
+    """Return where values live, and what they take."""
+    board = run.setting.board
+    entry = next(iter(run.module.entries), run.module.entry)
+    typical = sizes_of(run.setting.context.options_for(PlanOptions).typical)
+    sizes = dim_sizes(run.module.functions[entry], typical)
+    threads = run.threads.get(board.host.name, 1)
+    chosen = _planned(run, run.sharing, run.module, run.plans, entry, sizes, threads)
+    other = chosen
+    if run.other is not None:
+        (sharing,) = (s for s in Sharing if s is not run.sharing)
+        other = _planned(run, sharing, *run.other(), entry, sizes, threads)
     needed = tuple(p for p in run.plans if p.parts or p.counted)
-    return MemoryExplanation(run.setting.board, needed, run.module)
+    return MemoryExplanation(board, needed, run.module, entry, sizes, threads, chosen, other)
+
+
+def _planned(
+    run: Run,
+    sharing: Sharing,
+    module: Module,
+    plans: Sequence[FunctionPlan],
+    entry: str,
+    sizes: DimSizes,
+    threads: int,
+) -> Planned:
+    around = around_of(run, module, entry, sizes, threads)
+    accounts = accounts_of(plans, entry, module.entries, around)
+    return Planned(sharing, accounts, find_reuse(module, entry, sizes.number))
+
+
+def around_of(run: Run, module: Module, entry: str, sizes: DimSizes, threads: int) -> Around:
+    """Return what plans do not say of a program for a board."""
+    options = run.setting.context.options_for(MemoryOptions)
+    # Where constants and inputs have places in the plan, they are not counted again.
+    constants = 0 if "" in options.constants else constants_in_file(module)
+    params = module.functions[entry].params
+    tensors = (size_of(p.type) for p in params if isinstance(p.type, TensorType))
+    inputs = 0 if options.inputs else sum(sizes.number(size) or 0 for size in tensors)
+    return Around(run.setting.board.memories, sizes.number, threads, constants, inputs)

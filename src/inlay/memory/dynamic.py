@@ -1,0 +1,147 @@
+"""What a program allocates while it runs, beside its blocks: of which size, and how often.
+
+Blocks are planned. What is not in one is listed here, with its reason: storage that has no place in a
+block, scratch memory that the runtime gives kernels, tensors that the virtual machine makes by itself,
+and results that are copied because their bytes are not theirs alone. Each is made once in a call, unless
+it stands in a loop or a local function.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from inlay.analysis.blocks import definitions, nested, spine
+from inlay.base.span import NO_SPAN
+from inlay.ir.expr import Call, Expr, Function, OpRef, Project, Tuple, Var
+from inlay.ir.types import ExistsType, TensorType, TupleType, Type
+from inlay.memory.choose_memories import Chosen
+from inlay.memory.explicit_alloc import size_of
+from inlay.memory.lifetimes import IN_RESULT, Activation
+from inlay.memory.plan import Counted, Origin
+from inlay.ops.memory import ALLOC_STORAGE, INVOKE, KILL, TENSOR_AT
+
+_MAKES_NONE = frozenset({ALLOC_STORAGE, TENSOR_AT, INVOKE, KILL})
+
+
+def counted_of(activation: Activation, chosen: Chosen, *, is_entry: bool) -> tuple[Counted, ...]:
+    """Return the storages and the scratch memory of a function that have no place in a block."""
+    invoked = sorted(activation.kernels)
+    where = {var: inside for var, _, inside in _bindings(activation.function.body)}
+    found: list[Counted] = []
+    for storage, (memory, why) in chosen.counted.items():
+        origin = Origin.RESULT if is_entry and why == IN_RESULT else Origin.VALUE
+        first, inside = bisect_left(invoked, storage.start) + 1, where.get(storage.vars[0], "")
+        size, end = storage.bytes, len(invoked) + 1
+        found.append(Counted(storage.name, storage.span, why, origin, memory, size, first, end, inside))
+    for r in activation.requests:
+        at, name = bisect_left(invoked, r.position) + 1, f"scratch of @{r.kernel}"
+        found.append(Counted(name, NO_SPAN, r.why, Origin.SCRATCH, "", r.bytes, at, at, per_part=r.per_part))
+    return tuple(found)
+
+
+def made_by_machine(function: Function, kernels: int) -> tuple[Counted, ...]:
+    """Return the tensors that the virtual machine makes for a function of the module, local ones included.
+
+    Args:
+        function: in explicit storage.
+        kernels: how many are invoked in it.
+    """
+    found: list[Counted] = []
+    for var, value, inside in _bindings(function.body):
+        if not (isinstance(value, Call) and isinstance(value.callee, OpRef)):
+            continue
+        op = value.callee.op
+        if op.alias is not None or op in _MAKES_NONE:
+            continue
+        why = f"the virtual machine makes it ({op.name})"
+        name, span = (op.name, value.span) if var is None else (var.name, var.span or value.span)
+        found += [
+            Counted(name, span, why, Origin.MACHINE, "", size_of(t), 0, kernels + 1, inside)
+            for t in _tensors(value.type)
+        ]
+    return tuple(found)
+
+
+def copies_of_results(function: Function, leave: Collection[Var], kernels: int) -> tuple[Counted, ...]:
+    """Return the results of an entry that are copied when it ends: they do not own their bytes.
+
+    Where the results are those of a branch, which one leaves is not known, and all may be copied.
+
+    Args:
+        function: in explicit storage.
+        leave: variables of storages that results may leave with.
+        kernels: how many are invoked in it.
+    """
+    known = definitions(function.body)
+    _, tail = spine(function.body)
+    tail = _defined(tail, known)
+    leaves: Sequence[Expr] = tail.fields if isinstance(tail, Tuple) else (tail,)
+    taken: set[Var] = set()
+    found: list[Counted] = []
+    for leaf in leaves:
+        storage = _storage(leaf, known)
+        if storage is not None and storage in leave and storage not in taken:
+            taken.add(storage)
+            continue
+        name = leaf.name if isinstance(leaf, Var) else "a result"
+        why = "a result is copied that is an input, a constant, another result or made in a branch"
+        found += [
+            Counted(name, leaf.span, why, Origin.COPY, "", size_of(t), kernels + 1, kernels + 1)
+            for t in _tensors(leaf.type)
+        ]
+    return tuple(found)
+
+
+def _bindings(body: Expr) -> Iterator[tuple[Var | None, Expr, str]]:
+    """Yield each value with its variable, and the local function around it; nested ones included."""
+    pending: list[tuple[Expr, str]] = [(body, "")]
+    while pending:
+        block, inside = pending.pop()
+        lets, tail = spine(block)
+        for var, value in (*((let.var, let.value) for let in lets), (None, tail)):
+            yield var, value, inside
+            name = var.name if isinstance(value, Function) and var is not None else inside
+            pending += [(x, name) for x in nested(value)]
+
+
+def _tensors(t: Type) -> Iterator[TensorType]:
+    match t:
+        case TensorType():
+            yield t
+        case ExistsType(body=body):
+            yield from _tensors(body)
+        case TupleType(fields=fields):
+            for field in fields:
+                yield from _tensors(field)
+        case _:
+            pass
+
+
+def _defined(e: Expr, known: Mapping[Var, Expr]) -> Expr:
+    while isinstance(e, Var) and isinstance(known.get(e), Var | Tuple):
+        e = known[e]
+    return e
+
+
+def _storage(e: Expr, known: Mapping[Var, Expr]) -> Var | None:
+    """Return the storage whose first tensor a value shows as a whole, perhaps in another shape."""
+    while True:
+        value = known.get(e) if isinstance(e, Var) else e
+        match value:
+            case Var():
+                e = value
+            case Project(value=whole, index=index) if isinstance(_defined(whole, known), Tuple):
+                fields = _defined(whole, known)
+                assert isinstance(fields, Tuple), "it is one"
+                e = fields.fields[index]
+            case Call(callee=OpRef(op=op), args=(Var() as storage, *_)) if op is TENSOR_AT:
+                return storage
+            case Call(callee=OpRef(op=op), args=args) if op.alias is not None:
+                if [size_of(t) for t in _tensors(value.type)] != [
+                    size_of(t) for t in _tensors(args[op.alias].type)
+                ]:
+                    return None
+                e = args[op.alias]
+            case _:
+                return None
