@@ -185,6 +185,16 @@ class Chooser:
             if p.kind in _BOUNDED
         }
 
+    def copy(self) -> Chooser:
+        """Return one that knows of all choices so far; its own change nothing here."""
+        made = Chooser(self._options, self._steps)
+        made._left.update(self._left)
+        return made
+
+    def room(self, memory: str) -> int | None:
+        """Return the bytes that are left of a memory of fixed size, None for others."""
+        return self._left.get(memory)
+
     def take(self, memories: Sequence[str], size: int, what: str) -> Pool:
         """Take bytes of the first of some memories that has them, for good.
 

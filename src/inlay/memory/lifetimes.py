@@ -121,6 +121,7 @@ class Activation:
         requests: what the runtime gives kernels while they run.
         positions: how many there are.
         kernels: the names of kernels, by the positions where they are invoked.
+        at: the position of each variable that a let of a spine binds.
     """
 
     function: Function
@@ -130,6 +131,7 @@ class Activation:
     positions: int = 0
     requests: tuple[Request, ...] = ()
     kernels: Mapping[int, str] = field(default_factory=dict[int, str])
+    at: Mapping[Var, int] = field(default_factory=dict[Var, int])
 
 
 def find_lifetimes(name: str, function: Function, module: Module, loops: frozenset[Var]) -> list[Activation]:
@@ -177,6 +179,7 @@ class _Walker:
         self.lifted: list[tuple[Var, Function]] = []
         self._position = 0
         self._invoked: dict[int, str] = {}
+        self._at: dict[Var, int] = {}
         self._chains = Chains()
         self._refers: dict[Var, frozenset[Var]] = {}
         self._storage: dict[Var, Storage] = {}
@@ -194,9 +197,8 @@ class _Walker:
         self._share()
         distinct = dict.fromkeys(self._storage.values())
         ordered = sorted(distinct, key=lambda s: (s.start, s.end))
-        return Activation(
-            function, name, outer, ordered, self._position, tuple(self._requests), self._invoked
-        )
+        requests = tuple(self._requests)
+        return Activation(function, name, outer, ordered, self._position, requests, self._invoked, self._at)
 
     # ------------------------------------------------------------------ walking
 
@@ -204,6 +206,7 @@ class _Walker:
         """Number a block; return what its result refers to."""
         lets, tail = spine(block)
         for let in lets:
+            self._at[let.var] = self._position + 1
             if isinstance(let.value, Function):
                 self._local(let.var, let.value)
                 continue

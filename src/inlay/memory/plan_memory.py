@@ -99,9 +99,9 @@ def plan_module(
         known: dict[Function, Known] = {}
         for activation in find_lifetimes(name, function, module, loops):
             around = None if activation.outer is None else known[activation.outer]
-            known[activation.function] = _known(module, name, activation, around, recursive)
+            known[activation.function] = known_of(module, name, activation, around, recursive)
             if known[activation.function].is_entry:
-                activation.storages[:0] = _inputs(activation, options)
+                activation.storages[:0] = inputs_of(activation, options)
             chosen = chooser.choose(activation, known[activation.function])
             placed[activation.function], plan = _plan(
                 activation, chosen, known[activation.function], sharing=sharing
@@ -114,7 +114,7 @@ def plan_module(
     return module.with_functions(functions), tuple(plans)
 
 
-def _inputs(activation: Activation, options: MemoryOptions) -> list[Storage]:
+def inputs_of(activation: Activation, options: MemoryOptions) -> list[Storage]:
     """Return the inputs of an entry where they have their places before the program runs."""
     found: list[Storage] = []
     for param in activation.function.params:
@@ -126,7 +126,7 @@ def _inputs(activation: Activation, options: MemoryOptions) -> list[Storage]:
     return found
 
 
-def _known(
+def known_of(
     module: Module, name: str, activation: Activation, around: Known | None, recursive: Collection[str]
 ) -> Known:
     """Return what is known when a function begins; local ones may be active several times."""

@@ -149,7 +149,7 @@ def run(module: Module, context: PassContext) -> Module:
     kernels = dict(module.kernels)
     for name, function in module.functions.items():
         if function.primitive is not None:
-            kernels[name] = _kernel(name, function, operators, options, batches.get(name))
+            kernels[name] = build_kernel(name, function, operators, options, batches.get(name))
     functions = {n: f for n, f in module.functions.items() if f.primitive is None}
     return module.with_functions(functions).with_kernels(kernels)
 
@@ -168,12 +168,28 @@ def _bodies(module: Module) -> list[LoopBody]:
     return [k.body for k in module.kernels.values() if isinstance(k.body, LoopBody)]
 
 
-def _kernel(
-    name: str, function: Function, operators: OperatorTable, options: BuildOptions, batch: Batch | None
+def build_kernel(
+    name: str,
+    function: Function,
+    operators: OperatorTable,
+    options: BuildOptions,
+    batch: Batch | None = None,
+    *,
+    moves: bool = False,
 ) -> Kernel:
+    """Return the kernel of a primitive function.
+
+    Args:
+        name: of the kernel.
+        function: the group.
+        operators: that there are.
+        options: of this pass.
+        batch: how several calls may run as one.
+        moves: whether it is a copy, which runs without code of its own wherever the memories are.
+    """
     key = structural_hash(function, places=False, primitive_names=False)
     device = function.place.device if function.place is not None else ""
-    copies = bool(options.apart) and copy_in(function) is not None
+    copies = moves or (bool(options.apart) and copy_in(function) is not None)
     once = _Once(options.apart.get(device, options.lower), function, name)
     ports = _ports(function, operators)
     of_device: DeviceRequest | None = None

@@ -20,7 +20,7 @@ from inlay.machine.board import Board
 from inlay.machine.target import Target
 from inlay.pipeline.build_kernels import host_requests
 from inlay.pipeline.building import build_options
-from inlay.pipeline.devices import DevicePart, device_part, off_host
+from inlay.pipeline.devices import DevicePart, copies_of, device_part, off_host
 from inlay.pipeline.externs import externs_of
 from inlay.pipeline.generate import GenerateOptions, over_dims
 from inlay.pipeline.memories import memories_of_program
@@ -98,7 +98,7 @@ def compile_module(
             memories=memories_of_program(board),
             devices=part.devices,
             spaces=off_host(board),
-            of_devices=part.kernels,
+            of_devices={**part.kernels, **copies_of(module)},
             properties={
                 "report": json.dumps(report.to_json(), sort_keys=True),
                 QUEUES: json.dumps(part.queues, sort_keys=True),

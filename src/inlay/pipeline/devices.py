@@ -140,6 +140,11 @@ def device_part(
     return DevicePart(made, scratch, tuple(devices), queues, functions)
 
 
+def copies_of(module: Module) -> dict[str, bc.Kernel]:
+    """Return the kernels that only copy, as the program has them: they have no code."""
+    return {r.name: _copy(module.kernels[r.name]) for r in device_requests(module) if r.is_copy}
+
+
 def _hardware(board: Board, units: Sequence[str], memory_of: Mapping[str, str]) -> tuple[int, ...]:
     """Return for each unit the number of the hardware that it shares with another one off the host.
 

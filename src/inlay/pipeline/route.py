@@ -9,7 +9,7 @@ STEPS
     build-kernels                                   groups -> kernels
     generate                                        schedules, loops, LLVM: kernels -> image (through
                                                     the cache), and scratch memory of each
-    MEMORY                                          storage, then blocks
+    MEMORY                                          storage, what leaves small memories, then blocks
   link        vm                                    module, images -> program
 
 `pipeline/running.py` runs the passes for compiling and, up to where what is asked about is decided, for
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from inlay.memory import carry_buffers, explicit_alloc, plan_memory, read_first
+from inlay.memory import carry_buffers, explicit_alloc, plan_memory, read_first, spill_values
 from inlay.passes.contract import Pass
 from inlay.passes.manager import Pipeline, make_pipeline
 from inlay.pipeline import build_kernels, generate, plan_again
@@ -81,7 +81,7 @@ TENSOR = (
     fuse_ops.PASS,
 )
 
-MEMORY = (read_first.PASS, explicit_alloc.PASS, carry_buffers.PASS, plan_memory.PASS)
+MEMORY = (read_first.PASS, explicit_alloc.PASS, carry_buffers.PASS, spill_values.PASS, plan_memory.PASS)
 
 ROUTE = (*TENSOR, plan_again.PASS, build_kernels.PASS, generate.PASS, *MEMORY)
 """From a module as it was loaded to one that only needs linking."""

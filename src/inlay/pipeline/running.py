@@ -10,12 +10,14 @@ from inlay.ir.module import Module
 from inlay.ir.verify import check
 from inlay.memory.plan import FunctionPlan, Sharing
 from inlay.memory.plan_memory import BlockOptions, Replan
+from inlay.memory.spill_values import SpillPlan
 from inlay.passes.contract import Pass
 from inlay.passes.manager import run_pipeline
 from inlay.pipeline.build_kernels import BuildOptions
 from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.planning import Setting
 from inlay.pipeline.route import route
+from inlay.pipeline.spilling import spill_options
 from inlay.placement.plan_places import Planned, PlanOptions
 from inlay.transforms._integers.record import Numerics
 from inlay.transforms.fold_quantization import QuantizationOptions
@@ -35,6 +37,7 @@ class Run:
         plans: of memory.
         sharing: which values share bytes in them.
         other: plans the program with the other sharing; None before memory is planned.
+        spills: what leaves memories that are too small for a time.
         numerics: of each function, what is computed in integers, and what stays float and why.
     """
 
@@ -47,6 +50,7 @@ class Run:
     numerics: tuple[Numerics, ...]
     sharing: Sharing = Sharing.SERIAL
     other: Replan | None = None
+    spills: tuple[SpillPlan, ...] = ()
 
     @property
     def threads(self) -> Mapping[str, int]:
@@ -83,14 +87,17 @@ def run_passes(
         CompileError, UnsupportedError: what passes say of the program.
     """
     planned, fusions, plans = list[Planned](), list[Fusion](), list[FunctionPlan]()
-    numerics, others = list[Numerics](), list[Replan]()
+    numerics, others, spills = list[Numerics](), list[Replan](), list[SpillPlan]()
     blocks = setting.context.options_for(BlockOptions)
+    planning = setting.context.options_for(PlanOptions)
+    moving = spill_options(setting.board, setting.operators, kernels[0], planning)
     context = setting.context.with_options(
         *kernels,
-        replace(setting.context.options_for(PlanOptions), watch=planned.append, asks=asks),
+        replace(planning, watch=planned.append, asks=asks),
         replace(setting.context.options_for(FuseOptions), watch=fusions.append),
         replace(setting.context.options_for(QuantizationOptions), watch=numerics.append),
         replace(blocks, watch=plans.extend, compare=others.append),
+        replace(moving, watch=spills.extend),
     )
     made = run_pipeline(route(until), module, context, verify=check if verify else None)
     found = planned[-1] if planned else None
@@ -104,4 +111,5 @@ def run_passes(
         tuple(numerics),
         blocks.sharing,
         others[-1] if others else None,
+        tuple(spills),
     )

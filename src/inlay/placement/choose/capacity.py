@@ -6,11 +6,15 @@ where a copy goes over other memories, it is in each of them at the first of the
 bounds of their dims. A constant occupies one of each device that reads it all the time, a memory for
 constants first. Where a device has several memories, each thing goes into the first that has room, the
 largest first. So this is a filter, not the memory plan.
+
+Where values may leave a memory while nobody reads them (`Problem.moving`), they count there at the tasks
+that make or read them alone, and what else would be there costs its way out and back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,7 +34,19 @@ def predict(problem: Problem, assignment: Sequence[int], below: float = INFINITE
         if advance(problem, state, index, device) >= below:
             return INFINITE
     time = finish(problem, state)
-    return time if time < below and fits(problem, assignment) else INFINITE
+    if time >= below or not fits(problem, assignment):
+        return INFINITE
+    time += moved_ns(problem, assignment)
+    return time if time < below else INFINITE
+
+
+def moved_ns(problem: Problem, assignment: Sequence[int]) -> float:
+    """Return what values take that leave memories for a time: at least what is too much at once."""
+    if not problem.moving:
+        return 0.0
+    return sum(
+        (need - c) * problem.leaves[m] for m, need, c in too_small(replace(problem, moving=False), assignment)
+    )
 
 
 def peaks(problem: Problem, assignment: Sequence[int]) -> list[float]:
@@ -72,12 +88,14 @@ def _constants(problem: Problem, assignment: Sequence[int]) -> Iterator[Stay]:
 
 def _values(problem: Problem, assignment: Sequence[int]) -> Iterator[Stay]:
     spans: dict[tuple[int, tuple[int, ...]], tuple[int, int]] = {}
+    touched: dict[tuple[int, tuple[int, ...]], dict[int, None]] = {}
     seen: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {}
 
     def need(value: int, places: tuple[int, ...], at: int) -> None:
         key = value, places
         first, last = spans.get(key, (at, at))
         spans[key] = min(first, at), max(last, at)
+        touched.setdefault(key, {})[at] = None
 
     def read(value: int, device: int, at: int) -> None:
         need(value, problem.memory[home[value]], at)
@@ -107,12 +125,12 @@ def _values(problem: Problem, assignment: Sequence[int]) -> Iterator[Stay]:
     for value, device in problem.ends:
         read(value, device, len(problem.tasks))
     for (value, places), (first, last) in spans.items():
-        yield (
-            seen.get((value, places), places),
-            first,
-            last,
-            problem.items[value].bound or problem.items[value].bytes,
-        )
+        held = seen.get((value, places), places)
+        size = problem.items[value].bound or problem.items[value].bytes
+        if problem.moving and all(problem.leaves[m] >= 0 for m in held):
+            yield from ((held, at, at, size) for at in touched[value, places])
+        else:
+            yield held, first, last, size
 
 
 def excess(problem: Problem, assignment: Sequence[int]) -> float:

@@ -104,6 +104,8 @@ def decide(
         return task_sets(free, graph.machine, lambda x: _cost_of(x, maker))
 
     outcome = simple(problem) if first else _worthy(optimise(problem, sets(maker)), problem, worth)
+    if any(ns >= 0 for ns in problem.leaves):
+        outcome = _moving(problem, () if first else sets(maker), outcome, first=first)
     depends: dict[str, int] = {}
     if asks and outcome is not None and not first and len(board.devices) > 1:
         depends = _depends(made, sets, maker.sizes, outcome, worth)
@@ -116,6 +118,17 @@ def decide(
     units = tuple(maker.units)
     sizes, iterations = maker.sizes, maker.iterations
     return Decision(tuple(operations), units, problem, outcome, sizes, iterations, depends, tuple(located))
+
+
+def _moving(
+    problem: Problem, candidates: Sequence[TaskSet], outcome: Outcome | None, *, first: bool
+) -> Outcome | None:
+    """Return a plan in which values leave memories for a time, where it is faster or the only one."""
+    moving = replace(problem, moving=True)
+    found = simple(moving) if first else optimise(moving, candidates)
+    if found is None or (outcome is not None and outcome.time <= found.time):
+        return outcome
+    return found
 
 
 def _make_facts(graph: Graph, maker: ProblemMaker, operations: Sequence[Operation], outcome: Outcome) -> None:

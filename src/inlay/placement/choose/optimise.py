@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from inlay.base.graph import dependency_order
 from inlay.placement.choose.bounds import lower_bound, rest_of, tails_of, weights_of
-from inlay.placement.choose.capacity import excess, fits, predict
+from inlay.placement.choose.capacity import excess, fits, moved_ns, predict
 from inlay.placement.choose.relaxation import relax
 from inlay.placement.choose.schedule import INFINITE, Problem, State, Task, advance, finish, start
 from inlay.placement.choose.search import all_on_one, beam, climb, first_fit
@@ -197,7 +197,8 @@ class _Exact:
                 if time < self.best[0]:
                     self.steps -= self.look
                     if fits(self.problem, chosen):
-                        self.best = (time, chosen)
+                        time += moved_ns(self.problem, chosen)
+                        self.best = min(self.best, (time, chosen), key=lambda found: found[0])
                 continue
             if self._least(index, state) >= self.best[0]:
                 continue

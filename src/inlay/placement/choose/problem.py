@@ -24,7 +24,7 @@ from inlay.ir.module import Module
 from inlay.ir.types import AdtType, ExistsType, FuncType, TensorType, TupleType, Type
 from inlay.ir.walk import bound_symbols
 from inlay.machine.board import Board
-from inlay.machine.memory import PoolKind
+from inlay.machine.memory import Pool, PoolKind
 from inlay.ops.table import OperatorTable
 from inlay.placement.choose.costs import UNKNOWN_SIZE, Costs, Predictor
 from inlay.placement.choose.schedule import Item, Problem, Task
@@ -132,7 +132,21 @@ class ProblemMaker:
             machine.default,
             constants,
             tuple(self._memories(d, (PoolKind.ROM,)) for d in machine.devices),
+            tuple(self._leaves(m) for m in board.memories),
         )
+
+    def _leaves(self, memory: Pool) -> float:
+        """Return what a byte takes out of a memory of a fixed size and back; negative for no way."""
+        if memory.kind is not PoolKind.STATIC:
+            return -1.0
+        links = self.board.links
+        pairs = [
+            1 / out.bytes_per_ns + 1 / back.bytes_per_ns
+            for out in links
+            for back in links
+            if out.source == back.target == memory.name and out.target == back.source
+        ]
+        return min(pairs, default=-1.0)
 
     def _memories(self, device: str, kinds: Sequence[PoolKind]) -> tuple[int, ...]:
         """Return the memories of a device of some kinds; a device has one for values in any case."""

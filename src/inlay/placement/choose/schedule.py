@@ -78,6 +78,9 @@ class Problem:
         default: the device for what nothing else decides.
         constants: the bytes of each constant.
         rom: for each device further memories, which hold constants alone.
+        leaves: for each memory the nanoseconds that a byte takes to another one and back; negative where
+            values cannot leave it for a time.
+        moving: whether values leave such memories while nobody reads them.
     """
 
     tasks: tuple[Task, ...]
@@ -91,6 +94,8 @@ class Problem:
     default: int = 0
     constants: tuple[float, ...] = ()
     rom: tuple[tuple[int, ...], ...] = ()
+    leaves: tuple[float, ...] = ()
+    moving: bool = False
 
     @property
     def devices(self) -> range:
