@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from inlay.arith.expr import Int
 from inlay.cli._model import counted, size_text
+from inlay.cli._spills import spill_lines
 from inlay.memory.account import Account, Held
 from inlay.memory.plan import CONSTANTS, FunctionPlan, Stored
 from inlay.pipeline.explain.memory import MemoryExplanation, Planned
@@ -124,6 +125,9 @@ def _plan(e: MemoryExplanation, plan: FunctionPlan, *, everything: bool) -> Iter
             yield f"      at {s.offset}: {text_of(s.bytes)} for {names}{life}"
     for s in plan.counted:
         yield f"    {s.name}: while the program runs, for {s.why}"
+    for moved in e.spills:
+        if moved.function == plan.name:
+            yield from spill_lines(moved, everything=everything)
 
 
 def life_of(s: Stored, first: str, last: str) -> str:

@@ -79,6 +79,24 @@ class Spill:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """A value on its way, as predicted.
+
+    Attributes:
+        value: its number.
+        out: whether it leaves; else it comes back.
+        again: whether it is made once more instead.
+        begin, end: when.
+    """
+
+    value: int
+    out: bool
+    again: bool
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """What is predicted of a program with copies.
 
@@ -87,12 +105,14 @@ class Timeline:
         serial_ns: the same with one thing after the other.
         steps_ns: of the steps alone.
         begins: of each step.
+        moves: in the order in which they are asked for.
     """
 
     ns: float
     serial_ns: float
     steps_ns: float
     begins: tuple[float, ...]
+    moves: tuple[Move, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,11 +217,11 @@ def _cost(gap: Gap, is_out: bool) -> float:  # noqa: FBT001
     return copies if gap.again_ns is None else min(copies, gap.again_ns)
 
 
-def _farthest(gap: Gap, window: float, is_out: bool) -> tuple[float, ...]:  # noqa: FBT001
+def _farthest(gap: Gap, _window: float, is_out: bool) -> tuple[float, ...]:  # noqa: FBT001
     return (-gap.before, _cost(gap, is_out), gap.value)
 
 
-def _cheapest(gap: Gap, window: float, is_out: bool) -> tuple[float, ...]:  # noqa: FBT001
+def _cheapest(gap: Gap, _window: float, is_out: bool) -> tuple[float, ...]:  # noqa: FBT001
     return (_cost(gap, is_out) / gap.size, -gap.before, gap.value)
 
 
@@ -236,53 +256,78 @@ def _early(pressure: Pressure, spills: Sequence[Spill]) -> tuple[Spill, ...]:
 
 def timeline(pressure: Pressure, spills: Sequence[Spill]) -> Timeline:
     """Return what is predicted of the steps with these copies."""
-    used = profile(pressure, spills)
-    back: dict[int, list[Spill]] = {}
-    outs: dict[int, list[Gap]] = {}
-    seen: set[int] = set()
-    for s in spills:
-        back.setdefault(s.fetch, []).append(s)
-        if not s.again and s.gap.value not in seen:
-            seen.add(s.gap.value)
-            outs.setdefault(s.gap.made, []).append(s.gap)
-    steps_ns = float(sum(pressure.times))
-    serial = steps_ns
-    device = engine = 0.0
-    out_at: dict[int, float] = {}
-    there: dict[int, list[float]] = {}
-    drained: dict[int, float] = {}
-    begins: list[float] = []
-    for step, ns in enumerate(pressure.times):
-        for s in back.get(step, ()):
-            gap = s.gap
-            cost = gap.again_ns if s.again and gap.again_ns is not None else gap.back_ns
-            serial += cost
-            tight = step > 0 and used[step - 1] + gap.size > pressure.room
-            ready = device if tight else 0.0
-            if (s.again and gap.value not in pressure.copied) or not pressure.engine:
-                device = max(device, ready) + cost
-                there.setdefault(gap.before, []).append(device)
-            else:
-                engine = max(engine, ready, out_at.get(gap.value, 0.0)) + cost
-                there.setdefault(gap.before, []).append(engine)
-        begin = max([device, *there.get(step, ())])
-        if used[step] > (used[step - 1] if step else 0):  # new bytes: they may be those of a copy out
-            begin = max(begin, drained.get(step, 0.0))
-        if step in pressure.copies:
-            begin = max(begin, engine)
-            engine = begin + ns
-        begins.append(begin)
-        device = begin + ns
-        for gap in outs.get(step, ()):
-            serial += gap.out_ns
-            if pressure.engine:
-                engine = max(engine, device) + gap.out_ns
-                out_at[gap.value] = engine
-            else:
-                device += gap.out_ns
-                out_at[gap.value] = device
-            for later in range(gap.after + 1, gap.before):
-                if used[later] + gap.size > pressure.room:
-                    drained[later] = max(drained.get(later, 0.0), out_at[gap.value])
-                    break
-    return Timeline(max(device, engine), serial, steps_ns, tuple(begins))
+    return _Simulation(pressure, spills).run()
+
+
+class _Simulation:
+    """Steps and copies in the order in which they are asked for, on a device and an engine."""
+
+    def __init__(self, pressure: Pressure, spills: Sequence[Spill]) -> None:
+        self.pressure = pressure
+        self.used = profile(pressure, spills)
+        self.back: dict[int, list[Spill]] = {}
+        self.outs: dict[int, dict[int, list[Gap]]] = {}
+        for s in spills:
+            self.back.setdefault(s.fetch, []).append(s)
+            if not s.again:
+                self.outs.setdefault(s.gap.made, {}).setdefault(s.gap.value, []).append(s.gap)
+        self.device = self.engine = 0.0
+        self.is_out: dict[int, float] = {}
+        self.there: dict[int, float] = {}
+        self.drained: dict[int, float] = {}
+        self.ends: list[float] = []
+        self.moves: list[Move] = []
+
+    def run(self) -> Timeline:
+        """Return the timeline."""
+        pressure, begins = self.pressure, list[float]()
+        for step, ns in enumerate(pressure.times):
+            for s in self.back.get(step, ()):
+                self._fetch(s)
+            begin = max(self.device, self.there.get(step, 0.0))
+            if step == 0 or self.used[step] > self.used[step - 1]:  # perhaps bytes of what is copied out
+                begin = max(begin, self.drained.get(step, 0.0))
+            if step in pressure.copies:
+                begin = max(begin, self.engine)
+                self.engine = begin + ns
+            begins.append(begin)
+            self.device = begin + ns
+            self.ends.append(self.device)
+            for gaps in self.outs.get(step, {}).values():
+                self._send(gaps)
+        steps_ns = float(sum(pressure.times))
+        serial = steps_ns + sum(m.end - m.begin for m in self.moves)
+        end = max(self.device, self.engine)
+        return Timeline(end, serial, steps_ns, tuple(begins), tuple(self.moves))
+
+    def _fetch(self, s: Spill) -> None:
+        gap = s.gap
+        over = np.flatnonzero(self.used[: s.fetch] + gap.size > self.pressure.room)
+        ready = self.ends[int(over[-1])] if over.size else 0.0  # of the last step that has no room for it
+        if s.again:
+            end = self._do(gap.again_ns or 0.0, ready, beside=gap.value in self.pressure.copied)
+        else:
+            end = self._do(gap.back_ns, max(ready, self.is_out[gap.value]), beside=True)
+        ns = (gap.again_ns or 0.0) if s.again else gap.back_ns
+        self.moves.append(Move(gap.value, out=False, again=s.again, begin=end - ns, end=end))
+        self.there[gap.before] = max(self.there.get(gap.before, 0.0), end)
+
+    def _send(self, gaps: Sequence[Gap]) -> None:
+        """Copy a value out; steps that may need its bytes in one of its gaps wait for that."""
+        first = gaps[0]
+        end = self._do(first.out_ns, self.device, beside=True)
+        self.is_out[first.value] = end
+        self.moves.append(Move(first.value, out=True, again=False, begin=end - first.out_ns, end=end))
+        for gap in gaps:
+            over = self.used[gap.after + 1 : gap.before] + gap.size > self.pressure.room
+            if over.any():
+                step = gap.after + 1 + int(over.argmax())
+                self.drained[step] = max(self.drained.get(step, 0.0), end)
+
+    def _do(self, ns: float, ready: float, *, beside: bool) -> float:
+        """Return when a copy ends, or a kernel that runs once more."""
+        if beside and self.pressure.engine:
+            self.engine = max(self.engine, ready) + ns
+            return self.engine
+        self.device = max(self.device, ready) + ns
+        return self.device

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TypeAlias
 
 from inlay.analysis.blocks import relet, spine
@@ -107,10 +108,13 @@ class Spine:
         activation: of the function.
         known: when it begins.
         kernels: of the module.
+        first: the name of the host's memory, where storages are of which nothing is said.
     """
 
-    def __init__(self, activation: Activation, known: Known, kernels: Mapping[str, Kernel]) -> None:
-        self.activation, self.known, self.kernels = activation, known, kernels
+    def __init__(
+        self, activation: Activation, known: Known, kernels: Mapping[str, Kernel], first: str
+    ) -> None:
+        self.activation, self.known, self.kernels, self.first = activation, known, kernels, first
         self.lets, self.tail = spine(activation.function.body)
         self._positions = [activation.at[let.var] for let in self.lets]
         self._of = {v: s for s in activation.storages for v in s.vars}
@@ -134,8 +138,9 @@ class Spine:
                 case Call(callee=OpRef(op=op, attrs=InvokeAttrs(writes=writes)), args=args) if op is INVOKE:
                     self._invoked(number, args[1:-1], writes)
                 case Call(callee=OpRef(op=op), args=args) if op.alias is not None and not op.in_place:
-                    shown = self._tensor.get(args[op.alias]) if isinstance(args[op.alias], Var) else None
-                    self._hold((a for i, a in enumerate(args) if i != op.alias), number)
+                    source = args[op.alias]
+                    shown = self._tensor.get(source) if isinstance(source, Var) else None
+                    self._hold((a for a in args if a is not source), number)
                     if shown is not None:
                         self._tensor[let.var] = shown
                         shown.views.append((number, let))
@@ -199,7 +204,7 @@ class Spine:
         stays: list[Stay] = []
         last = len(self.lets) - 1
         for storage in self.activation.storages:
-            if not set(storage.memories) <= set(group.memories) or not storage.memories:
+            if not self._is_near(storage, group):
                 continue
             size = self.size(storage, group.alignment)
             if size is None:
@@ -220,16 +225,16 @@ class Spine:
 
     def _gaps(self, group: Group, times: Sequence[float]) -> list[Gap]:
         found: list[Gap] = []
-        near = {t.var: i for i, t in enumerate(self.tensors) if self._is_near(t, group)}
+        near = {t.var: i for i, t in enumerate(self.tensors) if self._is_near(t.storage, group)}
         for value, t in enumerate(self.tensors):
             if t.var not in near or t.stays or t.storage.escapes or t.made < 0:
                 continue
             size = self.size(t.storage, group.alignment)
-            if not size or group.out.target in t.storage.memories:
+            if not size:
                 continue
             again, needs = self._again(t, near, times)
             points = sorted({t.made, *t.uses})
-            for after, before in zip(points, points[1:], strict=False):
+            for after, before in pairwise(points):
                 if before - after > 1:
                     ok = again is not None and all(max(self.tensors[n].uses) >= before for n in needs)
                     found.append(
@@ -247,8 +252,8 @@ class Spine:
                     )
         return found
 
-    def _is_near(self, t: Tensor, group: Group) -> bool:
-        return bool(t.storage.memories) and set(t.storage.memories) <= set(group.memories)
+    def _is_near(self, storage: Storage, group: Group) -> bool:
+        return set(storage.memories or (self.first,)) <= set(group.memories)
 
     def _again(
         self, t: Tensor, near: Mapping[Var, int], times: Sequence[float]
@@ -340,10 +345,8 @@ class _Writer:
         if not spill.again:
             return [*bindings, self._copied(self.group.back, self.outside[tensor], made)]
         assert isinstance(made_by, Call), "a kernel makes it"
-        args = tuple(
-            made if a is tensor.var else self.now.get(a, a) if isinstance(a, Var) else a for a in made_by.args
-        )
-        return [*bindings, (make.var("_", UNIT), replace(made_by, args=args))]
+        once_more = substitute_vars(made_by, {**self.now, tensor.var: made})
+        return [*bindings, (make.var("_", UNIT), once_more)]
 
     def _taken_up(self, tensor: Tensor, made: Var, number: int) -> list[Binding]:
         """Have what follows use a tensor that came back, and views of that."""

@@ -99,6 +99,24 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
+class Event:
+    """A kernel or a copy, as predicted.
+
+    Attributes:
+        what: the kernel, or the value.
+        how: `runs`, `leaves`, `returns`, `again`.
+        by: the device or engine.
+        begin, end: nanoseconds from the beginning of the function.
+    """
+
+    what: str
+    how: str
+    by: str
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
 class SpillPlan:
     """What was moved in a function, and what is predicted of it.
 
@@ -110,6 +128,7 @@ class SpillPlan:
         room: bytes that there are.
         moved: in the order in which values come back.
         time: predicted of the function.
+        events: kernels and copies, by when they begin.
     """
 
     function: str
@@ -119,6 +138,7 @@ class SpillPlan:
     room: int
     moved: tuple[Moved, ...]
     time: Timeline
+    events: tuple[Event, ...]
 
     @property
     def added_ns(self) -> float:
@@ -237,8 +257,9 @@ def _moved(
     activation, known = next(trial.activations(function))
     if known.is_recursive:
         return None
-    spine = Spine(activation, known, trial.module.kernels)
-    for group in _groups(trial, activation, options):
+    first = trial.memories.pools[0].name
+    spine = Spine(activation, known, trial.module.kernels, first)
+    for group in _groups(trial, activation, options, first):
         room = group.room - (group.room // part if part else 0)
         pressure = spine.pressure(replace(group, room=room), options.time)
         if pressure is None or profile(pressure).max(initial=0) <= room:
@@ -250,9 +271,9 @@ def _moved(
     return None
 
 
-def _groups(trial: _Trial, activation: Activation, options: SpillOptions) -> Iterator[Group]:
+def _groups(trial: _Trial, activation: Activation, options: SpillOptions, first: str) -> Iterator[Group]:
     """Return the memories of fixed size that storages have to share, with ways out of them and back."""
-    sets = dict.fromkeys(s.memories for s in activation.storages if s.memories)
+    sets = dict.fromkeys(s.memories or (first,) for s in activation.storages)
     pools = {p.name: p for p in trial.memories.pools}
     for memories in sorted(sets, key=len, reverse=True):
         rooms = [trial.chooser.room(m) for m in memories]
@@ -290,7 +311,22 @@ def _plan(name: str, spine: Spine, pressure: Pressure, spills: Sequence[Spill], 
             )
         )
     needed = int(profile(pressure).max())
-    return SpillPlan(name, group.memories, group.out.engine, needed, group.room, tuple(moved), time)
+    events = _events(spine, pressure, time, group.out.engine)
+    return SpillPlan(name, group.memories, group.out.engine, needed, group.room, tuple(moved), time, events)
+
+
+def _events(spine: Spine, pressure: Pressure, time: Timeline, engine: str) -> tuple[Event, ...]:
+    found: list[Event] = []
+    for number, (begin, ns) in enumerate(zip(time.begins, pressure.times, strict=True)):
+        if spine.kernel(number):
+            by = engine if number in pressure.copies else spine.device(number)
+            found.append(Event(spine.kernel(number), "runs", by, begin, begin + ns))
+    for m in time.moves:
+        tensor = spine.tensors[m.value]
+        by = spine.device(tensor.made) if m.again and m.value not in pressure.copied else engine
+        how = "leaves" if m.out else "again" if m.again else "returns"
+        found.append(Event(tensor.var.name, how, by, m.begin, m.end))
+    return tuple(sorted(found, key=lambda e: (e.begin, e.end)))
 
 
 class _Copies:

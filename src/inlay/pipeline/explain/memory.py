@@ -16,6 +16,8 @@ from inlay.memory.dim_sizes import DimSizes, dim_sizes
 from inlay.memory.explicit_alloc import size_of
 from inlay.memory.plan import Counted, FunctionPlan, MemoryPart, Sharing
 from inlay.memory.reuse import Reuse, find_reuse
+from inlay.memory.spill_values import SpillPlan
+from inlay.pipeline.explain.spills import spill_json
 from inlay.pipeline.report import memory_json, size_json
 from inlay.pipeline.running import Run
 from inlay.placement.choose.typical import sizes_of
@@ -55,6 +57,7 @@ class MemoryExplanation:
         threads: that scratch memory of kernels is for.
         chosen: what comes of the plan.
         other: what would come of the other way to share bytes.
+        spills: what leaves memories that are too small for a time.
     """
 
     board: Board
@@ -65,6 +68,7 @@ class MemoryExplanation:
     threads: int
     chosen: Planned
     other: Planned
+    spills: tuple[SpillPlan, ...] = ()
 
     @property
     def accounts(self) -> tuple[Account, ...]:
@@ -88,6 +92,7 @@ class MemoryExplanation:
             "plans": {str(p.sharing): _planned_json(p) for p in (self.chosen, self.other)},
             "reuse": None if self.chosen.reuse is None else _reuse_json(self.chosen.reuse),
             "memory": [{**memory_json(p), "buffers": self._buffers(p)} for p in self.plans],
+            "moved": [spill_json(p) for p in self.spills],
         }
 
     def _buffers(self, plan: FunctionPlan) -> list[dict[str, Any]]:
@@ -147,7 +152,7 @@ def memory_of(run: Run) -> MemoryExplanation:
         (sharing,) = (s for s in Sharing if s is not run.sharing)
         other = _planned(run, sharing, *run.other(), entry, sizes, threads)
     needed = tuple(p for p in run.plans if p.parts or p.counted)
-    return MemoryExplanation(board, needed, run.module, entry, sizes, threads, chosen, other)
+    return MemoryExplanation(board, needed, run.module, entry, sizes, threads, chosen, other, run.spills)
 
 
 def _planned(

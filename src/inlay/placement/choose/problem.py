@@ -28,7 +28,7 @@ from inlay.machine.memory import Pool, PoolKind
 from inlay.ops.table import OperatorTable
 from inlay.placement.choose.costs import UNKNOWN_SIZE, Costs, Predictor
 from inlay.placement.choose.schedule import Item, Problem, Task
-from inlay.placement.choose.transfers import Route, hop_of
+from inlay.placement.choose.transfers import Route, byte_away, hop_of
 from inlay.placement.infer.domains import Domain, Leaf, Parts, leaves
 from inlay.placement.infer.graph import Edge, Graph, Machine
 from inlay.placement.infer.instance import Instance
@@ -141,7 +141,7 @@ class ProblemMaker:
             return -1.0
         links = self.board.links
         pairs = [
-            1 / out.bytes_per_ns + 1 / back.bytes_per_ns
+            byte_away(out, back)
             for out in links
             for back in links
             if out.source == back.target == memory.name and out.target == back.source

@@ -49,6 +49,11 @@ def hop_of(link: Link, device: int, engine: int, memory: int = -1) -> Hop:
     return Hop(device, engine, link.latency_ns, 1.0 / link.bytes_per_ns, memory)
 
 
+def byte_away(out: Link, back: Link) -> float:
+    """Return the nanoseconds of each byte that leaves a memory and comes back."""
+    return 1.0 / out.bytes_per_ns + 1.0 / back.bytes_per_ns
+
+
 def route_ns(route: Iterable[Hop], size: float, times: float = 1.0) -> float:
     """Return the nanoseconds of copies over a route whose engines do nothing else."""
     return sum(transfer_ns(hop.latency, hop.per_byte, size, times) for hop in route)
