@@ -49,7 +49,7 @@ entry main("d0", "w") -> ("y");
 def compiled(text: str, board: Path) -> Compilation:
     """Compile a network for a board; everything runs on its device."""
     made = infer_types(parse_module(text, table()))
-    return compilation(made, board=str(board), pins=("*=npu",), overlap=True)
+    return compilation(made, board=str(board), pins=("*=npu",), plan="parallel")
 
 
 def main() -> None:

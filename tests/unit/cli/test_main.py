@@ -96,7 +96,7 @@ def test_bench_compares_before_it_measures(model, cache, capsys):
 def test_targets_and_errors(capsys):
     listed = run_json(capsys, "targets", "--passes", "--operators")
     assert {"to-anf", "plan-places", "plan-memory"} <= set(listed["passes"])
-    assert listed["route"][-3:] == ["carry-buffers", "plan-memory", "link"]
+    assert listed["route"][-3:] == ["spill-values", "plan-memory", "link"]
     assert "tanh" in listed["operators"]
     assert "host" in run_json(capsys, "targets")["boards"]
     assert run_json(capsys, "errors", "load.missing")["remedy"]

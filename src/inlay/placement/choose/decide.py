@@ -113,6 +113,8 @@ def decide(
         unbounded = optimise(replace(problem, capacity=()))
         if unbounded is None:  # no links lead there: inference says which value cannot get where
             return None
+        if any(ns >= 0 for ns in problem.leaves):
+            problem = replace(problem, moving=True)
         raise _over_capacity(problem, unbounded.assignment, graph.machine, operations, maker.units)
     _make_facts(graph, maker, operations, outcome)
     units = tuple(maker.units)
