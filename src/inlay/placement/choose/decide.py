@@ -104,8 +104,7 @@ def decide(
         return task_sets(free, graph.machine, lambda x: _cost_of(x, maker))
 
     outcome = simple(problem) if first else _worthy(optimise(problem, sets(maker)), problem, worth)
-    if any(ns >= 0 for ns in problem.leaves):
-        outcome = _moving(problem, () if first else sets(maker), outcome, first=first)
+    problem, outcome = _moving(problem, () if first else sets(maker), outcome, first=first)
     depends: dict[str, int] = {}
     if asks and outcome is not None and not first and len(board.devices) > 1:
         depends = _depends(made, sets, maker.sizes, outcome, worth)
@@ -113,8 +112,6 @@ def decide(
         unbounded = optimise(replace(problem, capacity=()))
         if unbounded is None:  # no links lead there: inference says which value cannot get where
             return None
-        if any(ns >= 0 for ns in problem.leaves):
-            problem = replace(problem, moving=True)
         raise _over_capacity(problem, unbounded.assignment, graph.machine, operations, maker.units)
     _make_facts(graph, maker, operations, outcome)
     units = tuple(maker.units)
@@ -124,13 +121,18 @@ def decide(
 
 def _moving(
     problem: Problem, candidates: Sequence[TaskSet], outcome: Outcome | None, *, first: bool
-) -> Outcome | None:
-    """Return a plan in which values leave memories for a time, where it is faster or the only one."""
+) -> tuple[Problem, Outcome | None]:
+    """Return a plan in which values leave memories for a time, where it is faster or the only one.
+
+    With the problem that was solved. Where values can leave no memory nothing changes.
+    """
+    if all(ns < 0 for ns in problem.leaves):
+        return problem, outcome
     moving = replace(problem, moving=True)
     found = simple(moving) if first else optimise(moving, candidates)
-    if found is None or (outcome is not None and outcome.time <= found.time):
-        return outcome
-    return found
+    if outcome is not None and (found is None or outcome.time <= found.time):
+        return problem, outcome
+    return moving, found
 
 
 def _make_facts(graph: Graph, maker: ProblemMaker, operations: Sequence[Operation], outcome: Outcome) -> None:
