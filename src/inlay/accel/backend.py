@@ -7,20 +7,24 @@ function of its own (`emit`), in which the same pattern is found again, and beco
 from __future__ import annotations
 
 import functools
+import importlib.util
 from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import assert_never
 
 import numpy as np
 
 from inlay.accel.accelerator import Accelerator, Architecture, Description, class_of, describe
-from inlay.accel.declare import Absent, Address, CCall, Library
+from inlay.accel.declare import Absent, Address, CCall, Driver, Library, Mock
 from inlay.accel.library import Functions, load
 from inlay.accel.match import Block, Command, Mismatch, Patterns, blocks, fault_of
+from inlay.accel.mock import MockCommand
 from inlay.accel.pattern import Applied
 from inlay.analysis.candidates import Candidate, Miss
 from inlay.arith.expr import Int, Sym, evaluate
-from inlay.base.diagnostics import InternalError, error
+from inlay.base.diagnostics import InlayError, InternalError, error
 from inlay.codegen.interface import Backend, DeviceCode, DeviceJob
 from inlay.ir.expr import Call, Expr, Function, OpRef, Var
 from inlay.ir.kernel import Kernel
@@ -77,13 +81,9 @@ class AcceleratorBackend(Backend):
             RunError: `run.device-absent` where the driver cannot be loaded.
         """
         patterns = self.patterns(job.arch.parameters)
-        (driver, *_) = self._class.drivers
-        assert isinstance(driver, Library), "who has no driver is not compiled for"
-        library = load(driver.path, self._class.__name__)
-        made = {
-            r.name: _function(patterns, job.kernels[r.name], library, job.devices[0]) for r in job.requests
-        }
-        return DeviceCode("", functions=made)
+        driver = self._class.drivers[0]
+        run = partial(_running, patterns, driver, job.devices[0])
+        return DeviceCode("", functions={r.name: run(job.kernels[r.name]) for r in job.requests})
 
 
 _Missed = dict[int, tuple[tuple[int, int], Miss]]
@@ -151,39 +151,57 @@ def _candidate(arch: Architecture, command: Command, device: str) -> Candidate:
     return Candidate(command.calls, device, command.pattern, cycles * 10**12 // clock)
 
 
-_Argument = int | Int | np.ndarray
-"""What is given to a function: the array at a position, an integer over dims, or a constant."""
-
-
-def _function(patterns: Patterns, kernel: Kernel, library: Functions, device: str) -> Callback:
-    """Return what runs a kernel: the command that its body is, as a call of the driver."""
+def _running(patterns: Patterns, driver: Driver, device: str, kernel: Kernel) -> Callback:
+    """Return what runs a kernel: the command that its body is, given to a driver."""
     function = getattr(kernel.body, "function", None)
     assert isinstance(function, Function), "a region keeps the operations that it was made of"
     command = _found(patterns, function, kernel.name)
     operands = _operands(patterns.arch, function, command)
-    call = _encoded(patterns.arch, command)
-    arguments = [operands[a.operand] if isinstance(a, Address) else a for a in call.args]
-    target, dims = library.function(call.function), [d.sym for d in kernel.type.dims]
+    dims = [d.sym for d in kernel.type.dims]
+    match driver:
+        case Library(path=path):
+            library = load(path, patterns.arch.description.cls.__name__)
+            return _calling(_encoded(patterns.arch, command), library, operands, dims, device)
+        case Mock():
+            return _mocking(MockCommand(patterns.arch, command.instruction, command.sizes), operands, dims)
+        case Absent():
+            raise AssertionError("who has no driver is not compiled for")
+        case _:
+            assert_never(driver)
+
+
+_Operand = int | np.ndarray
+"""The position of an array that a kernel is given, or a constant."""
+
+
+def _array(operand: _Operand, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    return arrays[operand] if isinstance(operand, int) else operand
+
+
+def _calling(
+    call: CCall, library: Functions, operands: Mapping[str, _Operand], dims: Sequence[Sym], device: str
+) -> Callback:
+    target = library.function(call.function)
 
     def run(arrays: list[np.ndarray], ints: list[int]) -> None:
         env = dict(zip(dims, ints, strict=True))
-        status = target(*(_value(a, arrays, env) for a in arguments))
+        given = (
+            evaluate(a, env) if isinstance(a, Int) else _array(operands[a.operand], arrays).ctypes.data
+            for a in call.args
+        )
+        status = target(*given)
         if status:
             raise error("run.device-failed", f"'{device}' ended {call.function} with the fault {status}")
 
     return run
 
 
-def _value(a: _Argument, arrays: Sequence[np.ndarray], env: Mapping[Sym, int]) -> int:
-    match a:
-        case int():
-            return arrays[a].ctypes.data
-        case Int():
-            return evaluate(a, env)
-        case np.ndarray():
-            return a.ctypes.data
-        case _:
-            assert_never(a)
+def _mocking(command: MockCommand, operands: Mapping[str, _Operand], dims: Sequence[Sym]) -> Callback:
+    def run(arrays: list[np.ndarray], ints: list[int]) -> None:
+        found = {name: _array(x, arrays) for name, x in operands.items()}
+        command(found, dict(zip(dims, ints, strict=True)))
+
+    return run
 
 
 def _found(patterns: Patterns, function: Function, name: str) -> Command:
@@ -202,10 +220,10 @@ def _is_operation(value: Expr) -> bool:
     return isinstance(value, Call) and isinstance(value.callee, OpRef)
 
 
-def _operands(arch: Architecture, function: Function, command: Command) -> dict[str, _Argument]:
+def _operands(arch: Architecture, function: Function, command: Command) -> dict[str, _Operand]:
     """Return the position of the array of each operand, results behind what is read; or the constant."""
     read = [p for p in function.params if isinstance(p.type, TensorType)]
-    found: dict[str, _Argument] = {}
+    found: dict[str, _Operand] = {}
     for name, value in command.operands.items():
         constant = command.constant(name, arch)
         position = next((i for i, p in enumerate(read) if p is value), len(read))
@@ -253,3 +271,23 @@ def backend_in(module: ModuleType) -> AcceleratorBackend:
         CompileError: `accel.declaration`.
     """
     return AcceleratorBackend(module.__name__.rpartition(".")[2].replace("_", "-"), class_of(module))
+
+
+def backend_in_file(path: str) -> AcceleratorBackend:
+    """Return the back end that the description in a file is; the file is run.
+
+    Raises:
+        CompileError: `accel.declaration` where it fails, or does not describe a device.
+    """
+    file = Path(path)
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None, "a file that ends in .py is a module"
+    assert spec.loader is not None, "a file that ends in .py is a module"
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except InlayError:
+        raise
+    except Exception as failure:
+        raise error("accel.declaration", f"running {path} failed: {fault_of(failure)}") from failure
+    return AcceleratorBackend(file.stem, class_of(module))

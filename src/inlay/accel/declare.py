@@ -269,4 +269,9 @@ class Absent:
     why: str
 
 
-Driver = Library | Absent
+@dataclass(frozen=True, slots=True)
+class Mock:
+    """A device that is not there: commands compute what the loop nests of their instructions say."""
+
+
+Driver = Library | Mock | Absent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -11,7 +12,7 @@ from inlay.base.diagnostics import error
 from inlay.base.registry import ModuleTable, nearest
 from inlay.codegen.interface import Backend, described
 from inlay.machine.board import Board
-from inlay.machine.device import Device
+from inlay.machine.device import DESCRIPTION, Device
 from inlay.machine.target import Target
 
 
@@ -33,7 +34,18 @@ def _described(module: ModuleType) -> Backend:
     return making.backend_in(module)
 
 
+@functools.cache
+def _in_file(path: str, _changed: int) -> Backend:
+    """Return the back end that the description in a file is; read again when the file has changed."""
+    making: Any = importlib.import_module("inlay.accel.backend")
+    return making.backend_in_file(path)
+
+
 def _back_end(loader: str) -> Backend | None:
+    if loader.endswith(DESCRIPTION):
+        if not Path(loader).is_file():
+            raise error("load.missing", f"found no file {loader}, needed the description of an accelerator")
+        return _in_file(loader, Path(loader).stat().st_mtime_ns)
     return backends().get(loader) or accelerators().get(loader)
 
 

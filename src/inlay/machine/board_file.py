@@ -46,7 +46,7 @@ from inlay.base.span import Source, Span
 from inlay.machine.board import NATIVE, Board
 from inlay.machine.board_check import Use, check_parts, check_use
 from inlay.machine.board_keys import FACTS, SPEED, TABLES, TOP, Field
-from inlay.machine.device import Arch, Speed
+from inlay.machine.device import DESCRIPTION, Arch, Speed
 from inlay.machine.memory import Pool, PoolKind
 
 _AT = re.compile(r"\((?:at line (\d+), column (\d+)|at end of document)\)")
@@ -111,12 +111,25 @@ def read_board(name: str, text: str, *, place: str, use: Use | None = None) -> B
     findings = Collector()
     source = Source(place, text)
     reader = _Reader(_table(source), _Lines(source), findings)
-    board = reader.board(name)
+    board = _with_files(reader.board(name), Path(place).parent, findings, reader)
     check_parts(board, findings, reader.where, reader.lost)
     if use is not None and not findings.has_fatal:
         check_use(board, use, findings, reader.where)
     findings.raise_if_fatal()
     return board
+
+
+def _with_files(board: Board, folder: Path, findings: Collector, reader: _Reader) -> Board:
+    """Return a board with the loaders that are files found beside the file of the board."""
+    archs = list(board.archs)
+    for index, arch in enumerate(archs):
+        if arch.loader.endswith(DESCRIPTION):
+            path = (folder / arch.loader).resolve()
+            if not path.is_file():
+                where = reader.where("arch", index, "loader")
+                findings.error("board.invalid", f"found no file {path}, needed a description", span=where)
+            archs[index] = replace(arch, loader=str(path))
+    return replace(board, archs=tuple(archs))
 
 
 def _table(source: Source) -> dict[str, Any]:

@@ -31,6 +31,10 @@ class Speed:
     launch_ns: float = 0.0
 
 
+DESCRIPTION = ".py"
+"""What loaders end in that are files: descriptions of accelerators."""
+
+
 @dataclass(frozen=True, slots=True)
 class Arch:
     """An architecture.
@@ -40,7 +44,7 @@ class Arch:
         summary: one line for lists.
         generator: name of the code generator; empty where there is none yet, and then a board that
             has it can be planned for and not compiled for.
-        loader: name of what brings code to a device.
+        loader: name of what brings code to a device; or the file that describes it, if it ends in `.py`.
         operators: names of the operators it runs; None = all that the generator can compile.
         dtypes: names of the element types it handles; None = all.
         parameters: what two boards may build differently, as pairs of name and value.
