@@ -156,16 +156,40 @@ def _running(patterns: Patterns, driver: Driver, device: str, kernel: Kernel) ->
     function = getattr(kernel.body, "function", None)
     assert isinstance(function, Function), "a region keeps the operations that it was made of"
     command = _found(patterns, function, kernel.name)
-    operands = _operands(patterns.arch, function, command)
     dims = [d.sym for d in kernel.type.dims]
+    return running(patterns.arch, driver, device, command, function.params, dims)
+
+
+def running(
+    arch: Architecture,
+    driver: Driver,
+    device: str,
+    command: Command,
+    params: Sequence[Var],
+    dims: Sequence[Sym],
+) -> Callback:
+    """Return what gives a command to a driver.
+
+    Args:
+        arch: the architecture.
+        driver: whom.
+        device: the name of the device, for messages.
+        command: what is to be done.
+        params: of the function that it is, of which the tensors come as arrays, the result behind them.
+        dims: of the program, in the order in which they are given.
+
+    Raises:
+        RunError: `run.device-absent` where the driver cannot be loaded.
+    """
+    operands = _operands(arch, params, command)
     match driver:
         case Library(path=path):
-            library = load(path, patterns.arch.description.cls.__name__)
-            return _calling(_encoded(patterns.arch, command), library, operands, dims, device)
+            library = load(path, arch.description.cls.__name__)
+            return _calling(_encoded(arch, command), library, operands, dims, device)
         case Mock():
-            return _mocking(MockCommand(patterns.arch, command.instruction, command.sizes), operands, dims)
-        case Absent():
-            raise AssertionError("who has no driver is not compiled for")
+            return _mocking(MockCommand(arch, command.instruction, command.sizes), operands, dims)
+        case Absent(why=why):
+            raise error("run.device-absent", f"'{device}' cannot be used: {why}")
         case _:
             assert_never(driver)
 
@@ -220,9 +244,9 @@ def _is_operation(value: Expr) -> bool:
     return isinstance(value, Call) and isinstance(value.callee, OpRef)
 
 
-def _operands(arch: Architecture, function: Function, command: Command) -> dict[str, _Operand]:
+def _operands(arch: Architecture, params: Sequence[Var], command: Command) -> dict[str, _Operand]:
     """Return the position of the array of each operand, results behind what is read; or the constant."""
-    read = [p for p in function.params if isinstance(p.type, TensorType)]
+    read = [p for p in params if isinstance(p.type, TensorType)]
     found: dict[str, _Operand] = {}
     for name, value in command.operands.items():
         constant = command.constant(name, arch)

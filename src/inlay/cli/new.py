@@ -20,7 +20,9 @@ _MODEL = "vanilla"
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", choices=("accelerator",), help="what to begin")
     parser.add_argument("name", help="as boards will call it: small letters, digits, underscores")
-    parser.add_argument("--output", type=Path, default=Path(), metavar="FOLDER", help="where; by default, here")
+    parser.add_argument(
+        "--output", type=Path, default=Path(), metavar="FOLDER", help="where; by default, here"
+    )
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
@@ -31,7 +33,9 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         raise error("load.missing", f"found no folder {folder}", hint=f"make it: mkdir {folder}")
     description, board = folder / f"{name}.py", folder / f"{name}.toml"
     if there := [str(p) for p in (description, board) if p.exists()]:
-        raise error("option.bad-value", f"found {' and '.join(there)}, which would be lost", hint="move it away")
+        raise error(
+            "option.bad-value", f"found {' and '.join(there)}, which would be lost", hint="move it away"
+        )
     write_text(description, _description(name))
     write_text(board, _board(name))
     output.say(f"{description}: the description, every section empty; docs/reference/accelerators.md")

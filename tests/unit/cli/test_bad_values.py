@@ -28,6 +28,8 @@ BASES = {
     "serve": "serve",
     "targets": "targets",
     "errors": "errors",
+    "check": "check null",
+    "new": "new accelerator thing --output folder",
 }
 WORDS = (
     "",

@@ -1,0 +1,161 @@
+"""The conformance kit: whether a description is right, and its driver does what it says.
+
+Three answers to each drawn program that a pattern takes are compared: what the program means, what the loop
+nest of the instruction gives for the command (the mock), and what the driver writes. Where the first two
+differ the pattern gives the instruction something else than it means; where the last two differ the
+encoding or the driver is wrong. The driver gets results in the middle of bytes that it must leave alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from inlay.accel.backend import AcceleratorBackend, running
+from inlay.accel.declare import Absent, Driver, Mock
+from inlay.accel.match import Command, Mismatch, blocks, fault_of
+from inlay.accel.pattern import Pattern
+from inlay.accel.samples import Sample, samples
+from inlay.arith.expr import evaluate
+from inlay.base.diagnostics import InlayError
+from inlay.interp.tensor import evaluate as evaluate_module
+from inlay.ir.expr import Var
+from inlay.ir.op import Op
+from inlay.ir.types import TensorType
+from inlay.ir.walk import spine
+from inlay.ops.table import table
+
+GUARD = 64
+"""Elements before and behind a result that a driver must not touch."""
+_DRAWN = 20
+"""Programs drawn for each that is to be taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What became of a check.
+
+    Attributes:
+        section: of the description.
+        what: was checked.
+        trials: how often.
+        failure: what went wrong; empty where nothing did.
+        program: the smallest that shows it.
+    """
+
+    section: str
+    what: str
+    trials: int
+    failure: str = ""
+    program: str = ""
+
+
+def checks(backend: AcceleratorBackend, trials: int, seed: int) -> Iterator[Checked | str]:
+    """Check a description and its driver, step by step; yield the name of a step before it begins.
+
+    Args:
+        backend: of the description.
+        trials: programs for each pattern.
+        seed: of what is drawn.
+    """
+    try:
+        patterns = backend.patterns(())
+    except InlayError as failure:
+        yield Checked("declarations", "the class", 1, "; ".join(d.message for d in failure.diagnostics))
+        return
+    d = backend.description
+    yield Checked("declarations", f"{len(d.instructions)} instructions, {len(d.patterns)} patterns", 1)
+    for p in patterns.patterns:
+        yield f"pattern {p.name}"
+        yield _pattern(backend, p, trials, seed)
+
+
+def _pattern(backend: AcceleratorBackend, p: Pattern, trials: int, seed: int) -> Checked:
+    patterns, reasons, taken = backend.patterns(()), dict[str, int](), 0
+    failed: list[tuple[Sample, str, str]] = []
+    drawn = 0
+    for sample in islice(samples(patterns.arch, p, seed), trials * _DRAWN):
+        drawn += 1
+        found = _command(backend, p, sample)
+        if not isinstance(found, Command) or found.reasons:
+            why = found.reason if isinstance(found, Mismatch) else "; ".join(found.reasons)
+            reasons[why] = reasons.get(why, 0) + 1
+            continue
+        taken += 1
+        section, message = _compare(backend, p, sample, found)
+        if message:
+            failed.append((sample, section, message))
+        if taken == trials:
+            break
+    if failed:
+        sample, section, message = min(failed, key=lambda x: len(x[0].text))
+        return Checked(section, f"programs of {p.name}", taken, message, sample.text)
+    if taken == 0:
+        often = sorted(reasons, key=lambda why: -reasons[why])[:3]
+        why = f"none of {drawn} programs is taken: {' | '.join(often) or 'none of that form is a program'}"
+        return Checked(f"pattern {p.name}", "programs that it takes", drawn, why)
+    return Checked(f"pattern {p.name}", f"{taken} of {drawn} programs are taken, and right", taken)
+
+
+def _command(backend: AcceleratorBackend, p: Pattern, sample: Sample) -> Command | Mismatch:
+    function = sample.module.functions["main"]
+    lets, tail = spine(function.body)
+    last = tail if isinstance(tail, Var) else lets[-1].var
+    (block,) = blocks(function.body)
+    patterns = backend.patterns(())
+    return next(x for q, x in zip(patterns.patterns, patterns.at(last, block), strict=True) if q is p)
+
+
+def _compare(backend: AcceleratorBackend, p: Pattern, sample: Sample, command: Command) -> tuple[str, str]:
+    """Return the section and what differs; empty texts where nothing does."""
+    want: Any = evaluate_module(sample.module, sample.inputs, _meaning)
+    params = sample.module.functions["main"].params
+    meant, _ = _run(backend, Mock(), params, sample, command)
+    if at := _differ(want, meant):
+        return f"pattern {p.name}", f"the instruction {command.instruction.name} means something else {at}"
+    driver = type(backend.patterns(()).arch.device).drivers[0]
+    if isinstance(driver, Absent):
+        return "", ""
+    try:
+        got, touched = _run(backend, driver, params, sample, command)
+    except InlayError as failure:
+        return "drivers", failure.diagnostics[0].message
+    except Exception as failure:  # noqa: BLE001 (code of others)
+        return f"encoding of {command.instruction.name}", fault_of(failure)
+    section = f"encoding of {command.instruction.name}, or the driver"
+    if at := _differ(want, got):
+        return section, f"the driver gives something else {at}"
+    return (section, "the driver writes beside its result") if touched else ("", "")
+
+
+def _meaning(op: Op, attrs: object, args: Sequence[Any]) -> Any:
+    return table().definition(op).evaluate(attrs, *args)
+
+
+def _differ(want: np.ndarray, got: np.ndarray) -> str:
+    if np.array_equal(want, got, equal_nan=want.dtype.kind == "f"):
+        return ""
+    at = tuple(np.argwhere(want != got)[0].tolist())
+    return f"at {at}: {got[at]}, and {want[at]} is right"
+
+
+def _run(
+    backend: AcceleratorBackend, driver: Driver, params: tuple[Var, ...], sample: Sample, command: Command
+) -> tuple[np.ndarray, bool]:
+    """Return what a driver writes, and whether it wrote elsewhere too."""
+    arch = backend.patterns(()).arch
+    result = command.operands[command.instruction.written].type
+    assert isinstance(result, TensorType), "a result is a tensor"
+    shape = [evaluate(e, {}) for e in result.shape]
+    count = int(np.prod(shape, dtype=np.int64))
+    around = np.full(count + 2 * GUARD, 0x55, result.dtype.numpy)
+    inside = around[GUARD : GUARD + count].reshape(shape)
+    before = [x.copy() for x in sample.inputs]
+    running(arch, driver, backend.name, command, params, ())([*sample.inputs, inside], [])
+    touched = (around[:GUARD] != 0x55).any() or (around[GUARD + count :] != 0x55).any()
+    changed = any(not np.array_equal(a, b) for a, b in zip(before, sample.inputs, strict=True))
+    return inside.copy(), bool(touched or changed)

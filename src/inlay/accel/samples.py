@@ -1,0 +1,189 @@
+"""Programs that a pattern takes, drawn: sizes at and near their limits, attributes, values.
+
+Sizes of dims are small, for what a program means is evaluated slowly. What the rules of types refuse is drawn
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from inlay.accel.accelerator import Architecture
+from inlay.accel.declare import Dim
+from inlay.accel.pattern import Applied, Input, Node, Pattern
+from inlay.arith.dtype import DType
+from inlay.arith.expr import Int, evaluate, lit, symbols
+from inlay.base.diagnostics import InlayError
+from inlay.ir.module import Module
+from inlay.ir.parser import parse_module
+from inlay.ops.table import table
+
+_SIZES = (1, 1, 2, 2, 3, 4, 5, 7, 8)
+_MOST = 4096
+"""Elements of a tensor."""
+_TRIES = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A program, and the values of its inputs in order."""
+
+    text: str
+    module: Module
+    inputs: tuple[np.ndarray, ...]
+
+
+def samples(arch: Architecture, p: Pattern, seed: int) -> Iterator[Sample]:
+    """Yield programs that have the form of a pattern; conditions of it may refuse them.
+
+    Ends where no program of many is right.
+    """
+    rng, failures = Random(f"{seed} {p.name}"), 0
+    while failures < _TRIES:
+        drawn = _Drawn(arch, p, rng)
+        try:
+            text = drawn.text()
+            module = parse_module(text, table())
+        except (InlayError, _AgainError):
+            failures += 1
+            continue
+        failures = 0
+        yield Sample(text, module, tuple(drawn.inputs))
+
+
+class _AgainError(Exception):
+    """What was drawn does not fit."""
+
+
+@dataclass(slots=True)
+class _Drawn:
+    """One program being drawn."""
+
+    arch: Architecture
+    pattern: Pattern
+    rng: Random
+    lines: list[str] = field(default_factory=list[str])
+    params: list[str] = field(default_factory=list[str])
+    inputs: list[np.ndarray] = field(default_factory=list[np.ndarray])
+    names: dict[Node, str] = field(default_factory=dict[Node, str])
+    sizes: dict[Any, Int] = field(default_factory=dict[Any, Int])
+
+    def text(self) -> str:
+        self.sizes = {d.sym: lit(self._size(d)) for d in self.arch.description.dims.values()}
+        groups = self._grouped()
+        result = self._value(self.pattern.mapped.result, groups)
+        body = "".join(f"  {line}\n" for line in self.lines)
+        return f"fn main({', '.join(self.params)}) {{\n{body}  {result}\n}}\nentry main;\n"
+
+    def _size(self, d: Dim) -> int:
+        size = self.rng.choice((*_SIZES, d.low, d.low + 1))
+        return max(d.low, min(size, size if d.high is None else d.high))
+
+    def _grouped(self) -> int:
+        """Draw the groups of a convolution, and sizes that fit them."""
+        conv = next((n for n in _below(self.pattern.mapped.result) if n.padded), None)
+        shapes = {} if conv is None else self._shapes()
+        if conv is None or any(n not in shapes for n in conv.operands):
+            return 1
+        (_, c, _, _), (k, d, _, _) = (shapes[n] for n in conv.operands)
+        groups = self.rng.choice((1, 1, 2, 4))
+        if not isinstance(c, Dim) or not isinstance(d, Dim) or c is d or not isinstance(k, Dim):
+            return 1
+        self.sizes[c.sym] = self.sizes[d.sym] * groups
+        self.sizes[k.sym] = self.sizes[k.sym] * groups
+        return groups
+
+    def _shapes(self) -> dict[Node, tuple[Int | int, ...]]:
+        operands = self.pattern.mapped.instruction.operands
+        return {node: operands[name].shape for name, node in self.pattern.mapped.operands.items()}
+
+    def _value(self, node: Node, groups: int) -> str:
+        if node not in self.names:
+            made = self._input(node) if isinstance(node, Input) else self._applied(node, groups)
+            self.names[node] = made
+        return self.names[node]
+
+    def _input(self, node: Input) -> str:
+        shape = self._extents(node)
+        dtype = self.rng.choice(node.dtypes) if node.dtypes else self._dtype(node)
+        values = self._numbers(dtype, shape)
+        if node.constant:
+            listed = ", ".join(map(str, values.ravel().tolist()))
+            return f"{dtype}[{', '.join(map(str, shape))}]({listed})" if shape else f"{dtype}({listed})"
+        name = f"x{len(self.params)}"
+        self.params.append(f"{name}: Tensor[{', '.join(map(str, (*shape, dtype)))}]")
+        self.inputs.append(values)
+        return name
+
+    def _dtype(self, node: Input) -> DType:
+        name = next((n for n, x in self.pattern.mapped.operands.items() if x is node), "")
+        if not name:
+            raise _AgainError
+        return self.pattern.mapped.instruction.operands[name].dtype
+
+    def _extents(self, node: Input) -> tuple[int, ...]:
+        name = next((n for n, x in self.pattern.mapped.operands.items() if x is node), "")
+        i = self.pattern.mapped.instruction
+        if not name:
+            return ()
+        shape = i.operands[name].shape
+        if name in self.pattern.added and (result := i.operands[i.written].shape) != shape:
+            positions = [next((a for a, e in enumerate(result) if e is x), -1) for x in shape]
+            first = min(positions)
+            whole = [shape[positions.index(a)] if a in positions else 1 for a in range(first, len(result))]
+            shape = tuple(whole)
+        found = tuple(self._number(e) for e in shape)
+        if np.prod(found, dtype=np.int64) > _MOST:
+            raise _AgainError
+        return found
+
+    def _number(self, e: Int | int) -> int:
+        known = self.arch.number(e, self.sizes)
+        if symbols(known):
+            raise _AgainError
+        return evaluate(known, {})
+
+    def _numbers(self, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
+        rng = np.random.default_rng(self.rng.getrandbits(32))
+        if not dtype.is_integer:
+            return rng.standard_normal(shape).astype(dtype.numpy)
+        ends = np.iinfo(dtype.numpy)
+        low, high = (ends.min, ends.max) if dtype.bits <= 16 else (-(2**20), 2**20)
+        drawn = rng.integers(low, high + 1, shape)
+        return np.where(rng.random(shape) < 0.2, rng.choice([low, high], shape), drawn).astype(dtype.numpy)
+
+    def _applied(self, node: Node, groups: int) -> str:
+        assert isinstance(node, Applied), "nodes are inputs or results of operators"
+        args = [self._value(x, groups) for x in node.operands]
+        attrs = ""
+        if node.padded:
+            args[0], attrs = self._window(node, args[0], groups)
+        name = f"y{len(self.lines)}"
+        self.lines.append(f"let {name} = {self.rng.choice(node.operators)}{attrs}({', '.join(args)});")
+        return name
+
+    def _window(self, node: Applied, x: str, groups: int) -> tuple[str, str]:
+        """Draw how a convolution moves; half of the pads are an operator in front, of any number."""
+        r = self.rng
+        pads = [r.choice((0, 0, 1, 2)) for _ in range(4)]
+        strides = [r.choice((1, 1, 2, 3)) for _ in range(2)]
+        attrs = f"strides={strides}, dilations=[{r.choice((1, 1, 1, 2))}, 1], groups={groups}"
+        if r.random() < 0.5:
+            name, fill = f"y{len(self.lines)}", r.choice((0, -128, 5))
+            listed = f"0, 0, {pads[0]}, {pads[1]}, 0, 0, {pads[2]}, {pads[3]}"
+            dtype = node.operands[0].dtypes[0] if node.operands[0].dtypes else "i8"
+            self.lines.append(f"let {name} = pad({x}, shape({listed}), {dtype}({fill}));")
+            return name, f"{{{attrs}}}"
+        return x, f"{{{attrs}, pads={pads}}}"
+
+
+def _below(node: Node) -> Iterator[Applied]:
+    if isinstance(node, Applied):
+        yield node
+        for x in node.operands:
+            yield from _below(x)
