@@ -163,10 +163,10 @@ def _table(rows: list[tuple[str, str]]) -> list[str]:
 
 ACCELERATORS = """\
 A file holds one class derived from `Accelerator`. Its attributes say what the hardware is; nothing in it says
-how to use that. `inlay new accelerator NAME` writes one with every section empty, and a board with the device;
-`src/inlay/accelerators/vanilla.py` is a whole description. `inlay check FILE.py` draws programs that each
-pattern takes and computes them three times: by what they mean, by the loop nest of the instruction, and by the
-driver; it says in which section they part, with the smallest program that shows it.
+how to use that. `inlay new accelerator NAME` writes one with every section empty, and a board with the
+device; `src/inlay/accelerators/vanilla.py` is a whole description. `inlay check FILE.py` draws programs that
+each pattern takes and computes them three times: by what they mean, by the loop nest of the instruction, and
+by the driver; it says in which section they part, with the smallest program that shows it.
 
 A board names the file as `loader` of an architecture, by its path beside the board, and its stem as
 `generator`. Files in `src/inlay/accelerators` go by their names alone, those of other packages by an entry
