@@ -3,19 +3,23 @@
 A factor is in memory, its few elements next to each other: the same ones for all lanes, which are loaded
 as one integer of 32 bits and broadcast, or those of neighboring lanes side by side, which are one vector.
 Formats narrower than the instruction's are widened behind the load. Anything else is the plain sum.
+
+One product of two narrow integers that is added to a sum of 32 bits is half a dot product of pairs, the
+second factor 0 where the first has its sign. Multiplying 32 by 32 bits takes two, and one to add.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from inlay.arith.dtype import I32, DType
+from inlay.arith.dtype import I16, I32, DType
 from inlay.codegen.llvm_builder import Builder
 from inlay.codegen.llvm_index import IndexEmitter, Split
 from inlay.codegen.llvm_memory import Memory
 from inlay.codegen.llvm_ops import Operations
 from inlay.codegen.llvm_types import Value, vector
-from inlay.loop.scalar import Cast, Dot, Load, Scalar
+from inlay.loop.dots import is_factor
+from inlay.loop.scalar import Binary, BinaryOp, Cast, Dot, Load, Scalar
 from inlay.machine.dot_products import Instruction
 
 _Place = tuple[Load, Split]
@@ -56,6 +60,43 @@ class DotEmitter:
             right = self._factor(second, x.width, chosen, kind.second, instruction, mask)
             parts.append(self._applied(instruction, self._part(total, chosen), left, right))
         return Value(self._joined(parts, step), I32, lanes)
+
+    def single(self, x: Scalar, value: Callable[[Scalar], Value]) -> Value | None:
+        """Return a sum with one product, None where `x` is something else or no instruction computes it.
+
+        Args:
+            x: any expression.
+            value: evaluates what is below it.
+        """
+        lanes = self._index.width
+        if not lanes or not isinstance(x, Binary) or x.op is not BinaryOp.ADD or x.dtype is not I32:
+            return None
+        a, b = _narrow_factors(x.rhs)
+        if a is None or b is None:
+            return None
+        fits = (i for i in self._ops.dots if i.kind.width == 2 and i.kind.takes(I16, I16))
+        instruction = next((i for i in fits if lanes % i.lanes == 0), None)
+        first, second = value(a), value(b)
+        if instruction is None or not (first.lanes or second.lanes):
+            return None
+        total, first, second = (self._ops.widen(v, lanes) for v in (value(x.lhs), first, second))
+        if a.operand.dtype.is_signed and b.operand.dtype.is_signed:
+            type = vector("i32", lanes)
+            lower = self._pure(f"and {type} {second.text}, splat (i32 65535)", second.text)
+            second = Value(lower, I32, lanes)
+        parts: list[str] = []
+        for start in range(0, lanes, instruction.lanes):
+            chosen = range(start, start + instruction.lanes)
+            factors = [self._as_operand(self._part(v, chosen), instruction) for v in (first, second)]
+            parts.append(self._applied(instruction, self._part(total, chosen), *factors))
+        return Value(self._joined(parts, instruction.lanes), I32, lanes)
+
+    def _as_operand(self, sums: str, instruction: Instruction) -> str:
+        """Return lanes of 32 bits as an operand of an instruction, with its type in front."""
+        type, operand = vector("i32", instruction.lanes), _operand_type(instruction)
+        if type != operand:
+            sums = self._pure(f"bitcast {type} {sums} to {operand}", sums)
+        return f"{operand} {sums}"
 
     def _instruction(self, x: Dot, lanes: int) -> tuple[Instruction, bool] | None:
         """Return the first instruction for the node, and whether it takes the factors the other way."""
@@ -152,6 +193,16 @@ class DotEmitter:
 
     def _pure(self, text: str, *operands: str) -> str:
         return self._builder.pure(text, operands)
+
+
+def _narrow_factors(x: Scalar) -> tuple[Cast, Cast] | tuple[None, None]:
+    """Return the factors of a product of integers of 16 bits in 32."""
+    if not isinstance(x, Binary) or x.op is not BinaryOp.MUL:
+        return None, None
+    a, b = x.lhs, x.rhs
+    if not (isinstance(a, Cast) and isinstance(b, Cast)):
+        return None, None
+    return (a, b) if is_factor(a.operand.dtype) and is_factor(b.operand.dtype) else (None, None)
 
 
 def _operand_type(instruction: Instruction) -> str:

@@ -94,6 +94,9 @@ class ScalarEmitter:
     def _node(self, s: Unary | Binary | Select | Cast | Intrinsic | Bind | Dot | Reduce) -> Value:
         match s:
             case Binary(op=op, lhs=a, rhs=b):
+                made = self._dots.single(s, self._value)
+                if made is not None:
+                    return made
                 return self.ops.binary(op, self._value(a), self._value(b), self.mask)
             case Intrinsic(op=op, args=args, dtype=dtype):
                 return self._intrinsic(op, [self._value(a) for a in args], dtype)

@@ -143,11 +143,13 @@ class _Product:
         return same if (same == shifted).all() else shifted
 
     def fills_lines(self, group: int) -> bool:
-        """Whether groups of terms along lines are fewer than along the channels of each pixel."""
+        """Whether groups of terms along lines are no more than along the channels of each pixel, some of
+        which they do not fill: then lines are read as they are.
+        """
         if self.conv is None or self.conv.groups > 1 or (self.conv.dilations or (1,))[-1] != 1:
             return False
         *_, width, inputs, _ = self.array.shape
-        return -(-width * inputs // group) < width * -(-inputs // group)
+        return -(-width * inputs // group) <= width * -(-inputs // group) and inputs % group != 0
 
 
 @dataclass(frozen=True, slots=True)
