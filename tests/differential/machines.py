@@ -194,7 +194,7 @@ def try_machine(task: Job, d: Draw, board: str, *, cache: str) -> tuple[str, str
         placement = draw_placement(d, task.module, machine, _names(d, task.module, machine))
         options: dict[str, Any] = {
             "pins": placement.pins,
-            "overlap": d.chance(0.3),
+            "plan": "parallel" if d.chance(0.3) else "serial",
             "verify": d.chance(0.3),
             "cache": cache,
             "placement": d.one("best", "best", "first"),

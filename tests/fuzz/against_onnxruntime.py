@@ -45,7 +45,7 @@ def compared(data: bytes) -> str:
         return expected
     try:
         module = import_model(model, table())
-        options = {"batch": seed & 1 == 1, "overlap": seed & 2 == 2, "verify": True}
+        options = {"batch": seed & 1 == 1, "plan": "parallel" if seed & 2 == 2 else "serial", "verify": True}
         program = compilation(module, cache="none", **options).program
         executable = executable_of(program, threads=1 + (seed >> 2 & 1))
         found = executable(*inputs.values())

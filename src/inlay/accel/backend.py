@@ -7,9 +7,10 @@ function of its own (`emit`), in which the same pattern is found again, and beco
 from __future__ import annotations
 
 import functools
-import importlib.util
 from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
 from typing import assert_never
@@ -304,12 +305,10 @@ def backend_in_file(path: str) -> AcceleratorBackend:
         CompileError: `accel.declaration` where it fails, or does not describe a device.
     """
     file = Path(path)
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None, "a file that ends in .py is a module"
-    assert spec.loader is not None, "a file that ends in .py is a module"
-    module = importlib.util.module_from_spec(spec)
+    source = SourceFileLoader(file.stem, path)
+    module = module_from_spec(ModuleSpec(file.stem, source, origin=path))
     try:
-        spec.loader.exec_module(module)
+        source.exec_module(module)
     except InlayError:
         raise
     except Exception as failure:

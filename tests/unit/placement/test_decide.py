@@ -15,6 +15,7 @@ import pytest
 import inlay
 from inlay.analysis.blocks import values
 from inlay.analysis.candidates import Candidate
+from inlay.arith.expr import lit
 from inlay.base.diagnostics import CompileError
 from inlay.cli.main import main
 from inlay.interp.tensor import evaluate
@@ -279,7 +280,7 @@ def pairs(*names: str, ns: float = 10.0):
 
     def source(module):
         chosen = [v for f in module.functions.values() for v in values(f.body) if is_a(v, *names)]
-        return [Candidate(tuple(chosen), "npu", "dense", ns)]
+        return [Candidate(tuple(chosen), "npu", "dense", lit(round(ns * 1000)))]
 
     return source
 
