@@ -8,7 +8,21 @@ from dataclasses import dataclass, field
 import numpy as np
 
 TYPES = {"float32": 0, "float16": 1, "int32": 2, "uint8": 3, "int64": 4, "bool": 6, "int16": 7, "int8": 9}
-TYPES |= {"string": 5, "resource": 13, "int4": 17}
+TYPES |= {"string": 5, "complex64": 8, "resource": 13, "int4": 17}
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """How a constant is stored without its zeros.
+
+    `order`: the axis of each level, those of blocks last; `blocks`: axes that are cut; `levels`: the size of a
+    dense one, or ends and positions; `data`: what is stored.
+    """
+
+    order: Sequence[int]
+    blocks: Sequence[int]
+    levels: Sequence[int | tuple[np.ndarray, np.ndarray]]
+    data: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -23,6 +37,7 @@ class T:
     axis: int = 0
     signature: tuple[int, ...] = ()
     is_variable: bool = False
+    sparse: Sparse | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +113,8 @@ class _Writer:
     def content(self, value: object) -> object:
         if isinstance(value, str):
             return self.b.CreateString(value)
+        if isinstance(value, np.ndarray):
+            return self.b.CreateNumpyVector(value)
         return self.numbers(value) if isinstance(value, list | tuple) else value
 
     def buffer(self, data: np.ndarray | None) -> int:
@@ -105,6 +122,24 @@ class _Writer:
             return self.table("Buffer")
         content = np.ascontiguousarray(data).view(np.uint8).reshape(-1)
         return self.table("Buffer", Data=self.b.CreateNumpyVector(content))
+
+    def positions(self, values: np.ndarray) -> tuple[int, int]:
+        """Return a list of positions, and the number of its table."""
+        kinds = ("Int32Vector", "Uint16Vector", "Uint8Vector")
+        number = ("int32", "uint16", "uint8").index(values.dtype.name)
+        return self.table(kinds[number], Values=values), number + 1
+
+    def level(self, level: int | tuple[np.ndarray, np.ndarray]) -> int:
+        if isinstance(level, int):
+            return self.table("DimensionMetadata", Format=0, DenseSize=level)
+        (ends, of_ends), (at, of_at) = (self.positions(v) for v in level)
+        ends_of = {"ArraySegments": ends, "ArraySegmentsType": of_ends}
+        return self.table("DimensionMetadata", Format=1, ArrayIndices=at, ArrayIndicesType=of_at, **ends_of)
+
+    def sparsity(self, s: Sparse) -> int:
+        levels = self.vector([self.level(v) for v in s.levels])
+        order, blocks = self.numbers(s.order), self.numbers(s.blocks)
+        return self.table("SparsityParameters", TraversalOrder=order, BlockMap=blocks, DimMetadata=levels)
 
     def tensor(self, name: str, t: T) -> int:
         fields: dict[str, object] = {"Name": self.b.CreateString(name), "Shape": self.numbers(t.shape)}
@@ -115,7 +150,9 @@ class _Writer:
             zeros = self.b.CreateNumpyVector(np.full(scales.shape, t.zero, np.int64))
             pair = {"Scale": self.b.CreateNumpyVector(scales), "ZeroPoint": zeros}
             fields["Quantization"] = self.table("QuantizationParameters", **pair, QuantizedDimension=t.axis)
-        self.buffers.append(t.data)
+        if t.sparse is not None:
+            fields["Sparsity"] = self.sparsity(t.sparse)
+        self.buffers.append(t.data if t.sparse is None else t.sparse.data)
         more = {"Type": TYPES[t.dtype], "Buffer": len(self.buffers) - 1, "IsVariable": t.is_variable}
         return self.table("Tensor", **fields, **more)
 

@@ -25,6 +25,7 @@ from inlay.base.span import Span
 from inlay.importers.limits import DEFAULT_LIMITS, ImportLimits, read_bytes, too_large
 from inlay.importers.tflite import externs, sizes
 from inlay.importers.tflite.node import Incomplete, Node, Rule
+from inlay.importers.tflite.ops_spectral import OF_COMPLEX
 from inlay.importers.tflite.rules import RULES
 from inlay.importers.tflite.schema import (
     GraphRecord,
@@ -270,6 +271,7 @@ class _Walk:
                 else suggestion(name, RULES, "convert the model without it"),
             )
         else:
+            _only_known_complex(node)
             with np.errstate(all="ignore"):  # scales of damaged files
                 outputs = _ruled(rule, node)
         if len(outputs) != len(node.record.outputs):
@@ -277,6 +279,14 @@ class _Walk:
         for k, e in enumerate(outputs):
             _check(node, e, node.output(k))
         return outputs
+
+
+def _only_known_complex(node: Node) -> None:
+    """Refuse complex numbers where operators would take their axis for one of the tensor."""
+    record = node.record
+    tensors = [node.graph.tensors[i] for i in (*record.inputs, *record.outputs) if i >= 0]
+    if any(t.is_complex for t in tensors) and record.name not in OF_COMPLEX:
+        raise node.unsupported("takes or gives complex numbers")
 
 
 def _ruled(rule: Rule, node: Node) -> Sequence[Expr]:

@@ -17,6 +17,7 @@ from inlay.base.span import Span
 from inlay.importers.folding import folded
 from inlay.importers.tflite.schema import (
     MOST_AXES,
+    MOST_ELEMENTS,
     GraphRecord,
     ModelRecord,
     OperatorRecord,
@@ -24,7 +25,7 @@ from inlay.importers.tflite.schema import (
     TensorRecord,
     damaged,
 )
-from inlay.importers.tflite.variables import MOST_ELEMENTS, Key, Variables, key_of_tensor
+from inlay.importers.tflite.variables import Key, Variables, key_of_tensor
 from inlay.ir import make
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Const, Expr
@@ -184,6 +185,18 @@ class Node:
         if found is not None:
             return found
         return self.read(self.tensor(i))
+
+    def output_sizes(self, i: int) -> list[int | None]:
+        """Return the shape that an input says the output has, or the file, where that input is computed.
+
+        None stands for sizes that only the running program knows.
+        """
+        said = [None if d < 0 else d for d in self.output().shape]
+        known = self.known(i)
+        if known is None:
+            return said
+        found = [d.value for d in known]
+        return [s if f is None else f for f, s in zip(found, said, strict=True)] if said else found
 
     def read(self, e: Expr) -> tuple[Int, ...]:
         """Return integers of a tensor as control integers, which the running program waits for."""

@@ -84,7 +84,7 @@ def _decoded(node: Node, count: int, options: _Options) -> tuple[Expr, Expr, Exp
     return top, left, bottom, right
 
 
-def _overlaps(node: Node, boxes: tuple[Expr, ...], area: Expr, chosen: tuple[Expr, ...], own: Expr) -> Expr:
+def overlaps(node: Node, boxes: tuple[Expr, ...], area: Expr, chosen: tuple[Expr, ...], own: Expr) -> Expr:
     """Return the intersection over the union of boxes with chosen ones; 0 where one of them is empty."""
     top, left, bottom, right = boxes
     zero = _real(0)
@@ -120,7 +120,7 @@ def _chosen(
         place = inside.op("argmax", carried[0], axis=1)
         best = inside.op("reduce_max", carried[0], axes=(1,))
         own = [inside.reshape(inside.op("gather", e, place, axis=0), classes, 1) for e in (*boxes, area)]
-        ratio = _overlaps(inside, boxes, area, tuple(own[:4]), own[4])
+        ratio = overlaps(inside, boxes, area, tuple(own[:4]), own[4])
         is_taken = inside.op("equal", inside.reshape(place, classes, 1), every)
         is_near = inside.op("greater", ratio, _real(options.overlap))
         left = inside.op("select", inside.op("logical_or", is_taken, is_near), _GONE, carried[0])

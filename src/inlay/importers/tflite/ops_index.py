@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from inlay.arith.dtype import I64
-from inlay.importers.tflite.node import Node, Rule
+from inlay.importers.tflite.node import Kind, Node, Rule
 from inlay.ir import make
 from inlay.ir.expr import Expr
 from inlay.ops.scatter import Combine
@@ -100,6 +100,8 @@ def _where(node: Node) -> Expr:
 
 def _cumsum(node: Node) -> Expr:
     exclusive, is_reverse = node.options("CumsumOptions", "Exclusive", "Reverse")
+    if node.kind() is Kind.QUANTIZED:
+        raise node.unsupported("takes quantized integers")
     x = node.tensor(0)
     axis = node.axis(node.numbers(1, "an axis")[0], len(node.shape(x)))
     return node.op("cumsum", x, axis=axis, exclusive=bool(exclusive), reverse=bool(is_reverse))
@@ -138,8 +140,55 @@ def _update_slice(node: Node) -> Expr:
     return node.op("update_slice", x, part, begins, axes=tuple(range(len(rooms))))
 
 
-def _refused(node: Node, why: str) -> Expr:
-    raise node.unsupported(why)
+def _sparse_to_dense(node: Node) -> Expr:
+    """Emit a tensor of one value in which elements are replaced."""
+    node.keeps_scale()
+    shape, values, others = make.shape_const(node.sizes(1)), node.tensor(2), node.reshape(node.tensor(3))
+    index, rank = _indices(node, 0), len(node.sizes(1))
+    if len(node.shape(index)) < 2:  # places in a vector, or one place
+        count = 1 if not node.shape(index) else node.shape(index)[0]
+        index = node.reshape(index, count, 1)
+    if node.shape(index)[1].value != rank:
+        raise node.unsupported(f"has places of {node.shape(index)[1]} numbers in a tensor of rank {rank}")
+    values = node.op("broadcast_to", values, make.shape_const((node.shape(index)[0],)))
+    whole = node.op("broadcast_to", others, shape)
+    return node.op("scatter_nd", whole, index, values, combine=Combine.REPLACE)
+
+
+def _densify(node: Node) -> Expr:
+    """Emit a constant: its zeros were put in when the file was read."""
+    node.array(0, "elements")
+    return node.tensor(0)
+
+
+def _on_diagonal(node: Node, e: Expr) -> Expr:
+    """Return where the last two axes of a tensor have the same index."""
+    rows, columns = (
+        node.op("range", make.int_const(0), make.int_const(d), make.int_const(1), dtype=I64)
+        for d in node.shape(e)[-2:]
+    )
+    return node.op("equal", node.reshape(rows, node.shape(e)[-2], 1), columns)
+
+
+def _matrix_diag(node: Node) -> Expr:
+    node.keeps_scale()
+    x = node.tensor(0)
+    *batch, n = node.shape(x)
+    whole = node.op("broadcast_to", node.reshape(x, *batch, 1, n), make.shape_const((*batch, n, n)))
+    zero = node.zero(node.input(0)) if node.kind() is Kind.QUANTIZED else 0
+    return node.op("select", _on_diagonal(node, whole), whole, node.number(zero, x))
+
+
+def _matrix_set_diag(node: Node) -> Expr:
+    node.keeps_scale()
+    x, diagonal = node.tensor(0), node.tensor(1)
+    *batch, rows, columns = node.shape(x)
+    n = node.shape(diagonal)[-1]
+    padded = node.op("pad", diagonal, make.shape_const([0] * (len(batch) * 2 + 1) + [columns - n]))
+    new = node.reshape(padded, *batch, 1, columns)
+    if not (rows.value and columns.value):
+        raise node.unsupported("takes matrices whose size is not known")
+    return node.op("select", _on_diagonal(node, x), new, x)
 
 
 RULES: Mapping[str, Rule] = {
@@ -155,6 +204,8 @@ RULES: Mapping[str, Rule] = {
     "CUMSUM": _cumsum,
     "REVERSE_SEQUENCE": _reverse_sequence,
     "DYNAMIC_UPDATE_SLICE": _update_slice,
-    "UNIQUE": partial(_refused, why="gives as many elements as differ, which is not possible here"),
-    "SPARSE_TO_DENSE": partial(_refused, why="is not possible here; write it as SCATTER_ND"),
+    "SPARSE_TO_DENSE": _sparse_to_dense,
+    "DENSIFY": _densify,
+    "MATRIX_DIAG": _matrix_diag,
+    "MATRIX_SET_DIAG": _matrix_set_diag,
 }

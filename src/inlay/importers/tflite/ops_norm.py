@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from inlay.arith.dtype import F32, I16, I32, I64, U8
+from inlay.arith.dtype import F32, F64, I8, I16, I32, I64, U8
 from inlay.importers.tflite import tables
 from inlay.importers.tflite.fixed_point import (
     emitted_exponent,
@@ -15,8 +15,9 @@ from inlay.importers.tflite.fixed_point import (
     high_product,
     softmax_tables,
 )
-from inlay.importers.tflite.integers import activated, scaled
+from inlay.importers.tflite.integers import activated, multiplier_of, scaled
 from inlay.importers.tflite.node import Node, Rule
+from inlay.ir import make
 from inlay.ir.expr import Expr
 
 
@@ -78,8 +79,38 @@ def _softmax_of_16_bits(node: Node, x: Expr, beta: float) -> Expr:
 
 
 def _log_softmax(node: Node) -> Expr:
-    node.only_floats()
-    return node.op("log_softmax", node.tensor(0), axis=-1)
+    if node.input(0).dtype is F32:
+        return node.op("log_softmax", node.tensor(0), axis=-1)
+    return _log_softmax_of_bytes(node)
+
+
+def _log_softmax_of_bytes(node: Node) -> Expr:
+    """Emit distances from the greatest input less the logarithm of the sum of exponentials, in steps of 1/16.
+
+    Exponentials and their sum are the integers of the kernels. The logarithm is computed in f64: the kernels'
+    own is off by no more than some units of `2**-26`, which is seen only that near to a tie of steps.
+    """
+    out = node.output()
+    if node.input(0).dtype is not I8 or out.dtype is not I8:
+        raise node.unsupported(f"takes {node.input(0).dtype} and gives {out.dtype}")
+    if (node.scale(out), node.zero(out)) != (np.float32(1 / 16), 127):
+        raise node.unsupported(f"gives steps of {node.scale(out)} from {node.zero(out)}")
+    scale = float(node.scale(node.input(0)))
+    _, summed = softmax_tables(scale, 1.0)
+    m, s = multiplier_of(min(scale * (1 << 26), 2**31 - 1.0))
+    every = np.arange(256, dtype=np.int64)
+    far = np.clip(tables.divided((every << max(s, 0)) * m, 31 + max(-s, 0)), 0, 2**31 - 1)
+    wide = node.cast(node.tensor(0), I64)
+    distance = node.op("sub", node.op("reduce_max", wide, axes=(-1,), keepdims=True), wide)
+    total = node.op("reduce_sum", node.op("gather", summed, distance, axis=0), axes=(-1,), keepdims=True)
+    unit = np.asarray(2.0**-19, np.float64)
+    log = node.op("log", node.op("mul", node.cast(total, F64), unit))
+    fine = node.op("round", node.op("mul", log, np.asarray(2.0**26, np.float64)))
+    below = node.op("add", node.op("gather", far, distance, axis=0), node.cast(fine, I64))
+    steps = _rounded_down(node, below, make.const(np.asarray(22, np.int64)))
+    return node.cast(
+        node.op("maximum", node.op("sub", np.asarray(127, np.int64), steps), np.asarray(-128)), I8
+    )
 
 
 def _l2_normalization(node: Node) -> Expr:

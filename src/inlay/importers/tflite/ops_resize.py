@@ -22,7 +22,7 @@ _UNIT = 1 << 10
 def _sizes(node: Node, options: str) -> tuple[Expr, list[int], list[int], bool, bool]:
     """Return the input, its sizes, the new ones, whether corners are aligned, whether centers are halves."""
     aligned, halved = node.options(options, "AlignCorners", "HalfPixelCenters")
-    x, new = node.tensor(0), node.numbers(1, "a size")
+    x, new = node.tensor(0), _new_sizes(node)
     node.keeps_scale()
     old = [d.value for d in node.shape(x)[1:3]]
     known = [d for d in old if d]
@@ -31,6 +31,15 @@ def _sizes(node: Node, options: str) -> tuple[Expr, list[int], list[int], bool, 
     for size in (*known, *new):
         node.bounded(size)
     return x, known, new, bool(aligned), bool(halved)
+
+
+def _new_sizes(node: Node) -> list[int]:
+    """Return height and width that an input says, or the file, where that input is computed."""
+    known = node.known(1)
+    found = [d.value for d in known] if known else list[int | None](node.output().shape[1:3])
+    if None in found or any(d is not None and d < 1 for d in found):
+        raise node.unsupported(f"resizes to {found}")
+    return [d for d in found if d is not None]
 
 
 def _nearest(node: Node) -> Expr:
@@ -130,21 +139,22 @@ def _transposed_convolution(node: Node) -> Expr:
     padding, down, along, activation = node.options(
         "TransposeConvOptions", "Padding", "StrideH", "StrideW", "FusedActivationFunction"
     )
-    shape, strides = node.numbers(0, "a shape"), (down, along)
+    shape, strides = node.output_sizes(0), (down, along)
     x, kernel = node.tensor(2), node.input(1).shape[1:3]
     if len(shape) != 4 or len(node.shape(x)) != 4 or len(node.input(1).shape) != 4:
         raise node.unsupported("takes tensors of other than four axes")
-    if any(s < 1 for s in strides):
-        raise node.unsupported(f"has the strides {strides}")
+    new = [s for s in shape[1:3] if s]
+    if any(s < 1 for s in strides) or len(new) < 2 or min(new) < 1:
+        raise node.unsupported(f"enlarges to {shape}, by the strides {strides}")
     sizes = [d.value for d in node.shape(x)[1:3]]
     known = [s for s in sizes if s]
     if len(known) < 2:
         raise node.unsupported("enlarges axes whose sizes are not known")
-    pads = same_or_valid(node, padding, [lit(s) for s in shape[1:3]], kernel, strides)
+    pads = same_or_valid(node, padding, [lit(s) for s in new], kernel, strides)
     fronts = [k - 1 - p for k, p in zip(kernel, pads[:2], strict=True)]
     ends = [
         s + k - 1 - f - ((n - 1) * stride + 1)
-        for s, k, f, n, stride in zip(shape[1:3], kernel, fronts, known, strides, strict=True)
+        for s, k, f, n, stride in zip(new, kernel, fronts, known, strides, strict=True)
     ]
     if min(*fronts, *ends) < 0 and node.input(2).dtype is not F32 and node.zero(node.input(2)):
         raise node.unsupported(f"pads by {fronts} and {ends}")

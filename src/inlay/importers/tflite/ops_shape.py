@@ -20,15 +20,21 @@ from inlay.ir.expr import Const, Expr
 def _reshape(node: Node) -> Expr:
     out = node.output()
     node.keeps_scale(out)
-    x, wanted = node.tensor(0), [lit(d) for d in out.shape]
-    given = node.known(1) if node.has(1) else None
+    x, said = node.tensor(0), [lit(d) for d in out.shape]
+    wanted, given = said, node.known(1) if node.has(1) else None
     if given is not None:
         wanted = list(given)
-    elif node.has(1) and (-1 in out.shape or any(d.value is None for d in node.shape(x))):
+    elif (
+        node.has(1)
+        and not out.is_complex
+        and (-1 in out.shape or any(d.value is None for d in node.shape(x)))
+    ):
         return node.op("reshape", x, node.op("to_control", node.cast(node.tensor(1), I64)))
     elif not node.has(1) and node.record.raw.BuiltinOptionsType():
         (shape,) = node.options("ReshapeOptions", "NewShape")
         wanted = [lit(d) for d in shape] or wanted
+    if out.is_complex and wanted is not said:
+        wanted.append(lit(2))
     rest = [d for d in wanted if d.value != -1]
     if len(wanted) - len(rest) > 1:
         raise node.unsupported("has a shape that is not known")
@@ -48,7 +54,7 @@ def _squeeze(node: Node) -> Expr:
 def _expand_dims(node: Node) -> Expr:
     x, axes = node.tensor(0), node.numbers(1, "an axis")
     shape = list(node.shape(x))
-    shape.insert(node.axis(axes[0], len(shape) + 1), lit(1))
+    shape.insert(node.axis(axes[0], len(shape) + (not node.output().is_complex)), lit(1))
     return node.reshape(x, *shape)
 
 

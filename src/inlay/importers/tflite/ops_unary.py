@@ -212,6 +212,25 @@ def _quantize(node: Node) -> Expr:
     return requantize(node, node.centered(0), factor, out, NONE)
 
 
+def _fake_quant(node: Node) -> Expr:
+    """Emit floats rounded to steps between two ends, which are moved so that 0 is a step."""
+    node.only_floats()
+    low, high, bits, is_narrow = node.options("FakeQuantOptions", "Min", "Max", "NumBits", "NarrowRange")
+    if not (low <= 0 <= high and low < high and 2 <= bits <= 16):
+        raise node.unsupported(f"has {bits} bits for {low} to {high}")
+    real = np.float32
+    least, most = real(is_narrow), real((1 << bits) - 1)
+    scale = (real(high) - real(low)) / (most - least)
+    zero = np.clip(np.floor(least - real(low) / scale + real(0.5)), least, most)
+    bottom, top = (least - zero) * scale, (most - zero) * scale
+    steps = node.op("sub", node.clamped(node.tensor(0), float(bottom), float(top)), np.asarray(bottom))
+    steps = node.op("mul", steps, np.asarray(real(1) / scale))
+    whole = node.op("floor", steps)
+    is_more = node.op("greater_equal", node.op("sub", steps, whole), np.asarray(0.5, real))
+    whole = node.op("add", whole, node.cast(is_more, F32))
+    return node.op("add", node.op("mul", whole, np.asarray(scale)), np.asarray(bottom))
+
+
 def _dequantize(node: Node) -> Expr:
     return node.reals(0)
 
@@ -245,4 +264,5 @@ RULES: Mapping[str, Rule] = {
     "RELU_0_TO_1": partial(_rectified, activation=RELU_0_TO_1),
     "QUANTIZE": _quantize,
     "DEQUANTIZE": _dequantize,
+    "FAKE_QUANT": _fake_quant,
 }

@@ -14,9 +14,13 @@ from inlay.importers.tflite import (
     ops_recurrent,
     ops_reduce,
     ops_resize,
+    ops_segment,
     ops_shape,
     ops_slice,
+    ops_spectral,
+    ops_suppression,
     ops_unary,
+    ops_volume,
 )
 from inlay.importers.tflite.node import Rule
 
@@ -30,7 +34,11 @@ RULES: Mapping[str, Rule] = {
     **ops_recurrent.RULES,
     **ops_reduce.RULES,
     **ops_resize.RULES,
+    **ops_segment.RULES,
     **ops_shape.RULES,
     **ops_slice.RULES,
+    **ops_spectral.RULES,
+    **ops_suppression.RULES,
     **ops_unary.RULES,
+    **ops_volume.RULES,
 }

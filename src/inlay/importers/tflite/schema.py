@@ -21,9 +21,12 @@ import numpy as np
 
 from inlay.arith.dtype import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
 from inlay.base.diagnostics import Collector, InlayError, error, unsupported
+from inlay.importers.tflite import sparsity
 
 IDENTIFIER = b"TFL3"
 MOST_AXES = 16
+MOST_ELEMENTS = 1 << 26
+"""Of what is made while a model is read, beside what its file has."""
 _DTYPES: dict[int, DType] = {
     0: F32,
     1: F16,
@@ -32,6 +35,7 @@ _DTYPES: dict[int, DType] = {
     4: I64,
     6: BOOL,
     7: I16,
+    8: F32,
     9: I8,
     10: F64,
     12: U64,
@@ -39,8 +43,8 @@ _DTYPES: dict[int, DType] = {
     15: U32,
     16: U16,
     17: I8,
-}  # numbers of TensorType; a handle of a variable is an i32, and integers of 4 bits are widened
-_INT4, _STRING = 17, 5
+}  # numbers of TensorType; handles of variables are i32, integers of 4 bits i8, complex numbers pairs
+_INT4, _STRING, _COMPLEX = 17, 5, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ class TensorRecord:
         quantization: None where the numbers are what they are.
         is_variable: whether it keeps its value from run to run.
         is_refused: whether it is of a kind that is not possible here; the rest says nothing then.
+        is_complex: whether its last axis, which the file does not have, is that of pairs of floats.
     """
 
     name: str
@@ -73,6 +78,7 @@ class TensorRecord:
     quantization: Quantization | None
     is_variable: bool
     is_refused: bool = False
+    is_complex: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +119,26 @@ class OperatorRecord:
         Raises:
             CompileError: `import.not-tflite`.
         """
-        tflite = _package()
         with reading():
-            if self.raw.BuiltinOptionsType() not in (0, getattr(tflite.BuiltinOptions, table)):
-                raise ValueError(f"{self.name} has other options than {table}")
-            found = self.raw.BuiltinOptions()
-            if found is None:  # of which all have their defaults
-                made = getattr(tflite, table).GetRootAs(_empty_table(), 0)
-            else:
-                made = getattr(tflite, table)()
-                made.Init(found.Bytes, found.Pos)
+            made = self._table(table)
             return tuple(_field(made, f) for f in fields)
+
+    def vector(self, table: str, name: str) -> tuple[Any, ...]:
+        """Return a field of the options that may be a long vector; see `options`."""
+        with reading():
+            made = self._table(table)
+            return tuple(getattr(made, name)(i) for i in range(getattr(made, f"{name}Length")()))
+
+    def _table(self, name: str) -> Any:
+        tflite = _package()
+        if self.raw.BuiltinOptionsType() not in (0, getattr(tflite.BuiltinOptions, name)):
+            raise ValueError(f"{self.name} has other options than {name}")
+        found = self.raw.BuiltinOptions()
+        if found is None:  # of which all have their defaults
+            return getattr(tflite, name).GetRootAs(_empty_table(), 0)
+        made = getattr(tflite, name)()
+        made.Init(found.Bytes, found.Pos)
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +223,7 @@ class _Reader:
         self._findings = findings
         self._size = len(content)
         self._root = root
+        self._tflite = tflite
         numbers = cast("dict[str, Any]", vars(tflite.BuiltinOperator))
         self._names = {v: k for k, v in numbers.items() if isinstance(v, int)}
         self._codes: list[tuple[str, bool]] = [
@@ -262,36 +278,52 @@ class _Reader:
         dtype = _DTYPES[number]
         shape = tuple(int(t.Shape(i)) for i in self._counted(t.ShapeLength()))
         signature = tuple(int(t.ShapeSignature(i)) for i in self._counted(t.ShapeSignatureLength()))
+        if number == _COMPLEX:
+            shape, signature = (*shape, 2), (*signature, 2) if signature else ()
         if len(shape) > MOST_AXES or any(d < 0 for d in shape):
             raise ValueError(f"tensor '{name}' has the shape {shape}")
-        data = self._data(t.Buffer(), dtype, shape, name, is_half_byte=number == _INT4)
+        if t.Sparsity() is None:
+            data = self._data(t.Buffer(), dtype, shape, name, is_half_byte=number == _INT4)
+        else:
+            content = self._content(t.Buffer())
+            kind = np.dtype(dtype.numpy)
+            data = sparsity.dense(self._tflite, t.Sparsity(), content, kind, shape, MOST_ELEMENTS)
         if data is None and len(signature) == len(shape):
             shape = tuple(-1 if s < 0 else d for s, d in zip(signature, shape, strict=True))
         return TensorRecord(
-            name, dtype, shape, data, self._quantization(t, shape, name, dtype), bool(t.IsVariable())
+            name,
+            dtype,
+            shape,
+            data,
+            self._quantization(t, shape, name, dtype),
+            bool(t.IsVariable()),
+            is_complex=number == _COMPLEX,
         )
 
     def _problem(self, t: Any, number: int) -> str:
         """Return why a tensor that is right is not possible here; "" for nothing."""
         if number == _STRING:
             return "has strings"
+        if t.Sparsity() is not None and number == _INT4:
+            return "has integers of 4 bits, and is stored without its zeros"
         if number not in _DTYPES:
             return f"has the element type {number} of TFLite"
-        if t.Sparsity() is not None:
-            return "is stored without its zeros"
         outside = t.Buffer() in self._buffers and self._root.Buffers(t.Buffer()).Size() > 0
         return "has its data behind the model" if outside else ""
+
+    def _content(self, number: int) -> bytes:
+        if number not in self._buffers:
+            raise ValueError(f"buffer {number} of {len(self._buffers)}")
+        buffer = self._root.Buffers(number)
+        self._counted(buffer.DataLength(), 1)
+        return buffer.DataAsNumpy().tobytes() if buffer.DataLength() else b""
 
     def _data(
         self, number: int, dtype: DType, shape: Sequence[int], name: str, *, is_half_byte: bool
     ) -> np.ndarray | None:
-        if number not in self._buffers:
-            raise ValueError(f"buffer {number} of {len(self._buffers)}")
-        buffer = self._root.Buffers(number)
-        if number == 0 or (buffer.DataLength() == 0 and 0 not in shape):
+        content = self._content(number)
+        if number == 0 or (not content and 0 not in shape):
             return None
-        self._counted(buffer.DataLength(), 1)
-        content = buffer.DataAsNumpy().tobytes() if buffer.DataLength() else b""
         elements = math.prod(shape)
         needed = (elements + 1) // 2 if is_half_byte else elements * np.dtype(dtype.numpy).itemsize
         if len(content) != needed:

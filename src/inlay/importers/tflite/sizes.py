@@ -77,9 +77,21 @@ def _found(node: Node, rule: Rule) -> list[np.ndarray] | None:
     if name in _EACH and len(known) == 2 and not _is_clamped(node):
         made = np.frompyfunc(_EACH[name], 2, 1)(known[0], known[1])
         return [np.asarray(made, object)]
+    if name == "UNSORTED_SEGMENT_PROD" and known[0].ndim == 1:
+        return _products(node, known[0])
     if name == "REDUCE_PROD" and known[0].ndim == 1 and not node.output().shape:
         return [_array([product(known[0].tolist())]).reshape(())]
     return None
+
+
+def _products(node: Node, data: np.ndarray) -> list[np.ndarray] | None:
+    """Return products of groups, whose numbers are constant."""
+    groups, count = (node.known(i) for i in (1, 2))
+    numbers = [g.value for g in groups or ()]
+    rows = count[0].value if count and len(count) == 1 else None
+    if rows is None or len(numbers) != len(data) or not 0 <= rows <= MAX_KNOWN:
+        return None
+    return [_array([product(d for d, g in zip(data, numbers, strict=True) if g == k) for k in range(rows)])]
 
 
 def _known(node: Node, e: Expr) -> np.ndarray | None:

@@ -17,14 +17,18 @@ import numpy as np
 
 from inlay.arith.dtype import I8, from_numpy
 from inlay.arith.expr import lit
-from inlay.importers.tflite.schema import GraphRecord, ModelRecord, OperatorRecord, TensorRecord, damaged
+from inlay.importers.tflite.schema import (
+    MOST_ELEMENTS,
+    GraphRecord,
+    ModelRecord,
+    OperatorRecord,
+    TensorRecord,
+    damaged,
+)
 from inlay.interp.tensor import evaluate_expr
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Expr
 from inlay.ir.types import TensorType
-
-MOST_ELEMENTS = 1 << 26
-"""Of what is made while a model is read, beside what its file has."""
 
 Key = tuple[str, str, str]
 """What a variable is called inside of a model."""
