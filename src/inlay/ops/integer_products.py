@@ -426,6 +426,7 @@ def _packed_samples() -> list[Sample]:
     made: list[Sample] = []
     for i, sample in enumerate(last_samples()[:-1]):
         x, w = sample.args
+        assert isinstance(x, np.ndarray)
         assert isinstance(w, np.ndarray)
         assert isinstance(sample.attrs, IntegerConvAttrs)
         panel, group, dtype = _FORMS[i % len(_FORMS)]
