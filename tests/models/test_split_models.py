@@ -160,7 +160,8 @@ def split(path: Path, board: str, said: Sequence[str], folder: Path, *, plan: st
         text, board = WRITTEN[board], str(folder / f"{board}.toml")
         Path(board).write_text(text)
     options = {"pins": tuple(pins), "plan": plan, "cache": "none"}
-    program = compilation(inlay.load(path), board=board, threads=1, **options).program
+    # In floats where nobody says what is where: a device without bytes has a part of those only.
+    program = compilation(inlay.load(path), board=board, threads=1, exact_qdq=not pins, **options).program
     bodies = {type(k.body) for k in program.kernels}
     assert {ImageBody, DeviceBody, CopyBody} <= bodies
     return program
