@@ -84,9 +84,10 @@ def test_options_take_paths_and_say_what_they_need(folder):
     assert inlay.compile(folder / "p.inl", cache=folder / "other")
     assert (folder / "other").is_dir()
     assert inlay.compile(folder / "p.inl", board=folder / "b.toml", cache=folder / "cache")
+    assert inlay.compile(folder / "p.inl", typical={"n": 3}, cache=folder / "cache")
     for options, needed in (
         ({"pins": 3}, "needed a list of texts"),
-        ({"typical": {"n": 3}}, "needed a list of texts"),
+        ({"typical": 3}, "needed a list of texts"),
         ({"threads": "2"}, "needed an integer from 1"),
         ({"threads": 0}, "needed an integer from 1"),
         ({"threads": 10**9}, "needed an integer from 1"),

@@ -154,6 +154,8 @@ def _read(given: Any, hint: Any) -> Any:
     if origin is tuple:
         if isinstance(given, str):
             items: list[Any] = [x for x in given.split(",") if x]
+        elif isinstance(given, Mapping) and arguments[0] is str:
+            items = [f"{name}={value}" for name, value in cast("Mapping[Any, Any]", given).items()]
         elif isinstance(given, Iterable) and not isinstance(given, Mapping):
             items = list(cast("Iterable[Any]", given))
         else:

@@ -26,6 +26,10 @@ def memory_lines(e: MemoryExplanation, *, everything: bool) -> Iterator[str]:
         yield f"  give sizes with --typical {names[0]}=SIZE, or fix them with --fix-dim"
     for account in e.accounts:
         yield from _account(e, account, everything=everything)
+    for memory, budget in e.budgets.items():
+        takes = next((a.total for a in e.accounts if a.memory == memory), 0)
+        text = f"takes at most {takes:,}" if takes else "nothing is there, so it has no effect"
+        yield f"budget of {memory}, {budget:,} bytes: {text}"
     if e.chosen.reuse is not None and e.other.reuse is not None:
         yield "which values share bytes (--plan):"
         yield from (f"  {_sharing(p)}" for p in sorted((e.chosen, e.other), key=lambda p: p is e.other))

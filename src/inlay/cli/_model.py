@@ -260,7 +260,19 @@ def describe_placement(facts: Mapping[str, Any], output: Output, *, all_kernels:
     if machine:
         each = ", ".join(f"{n} {name}" for name, n in machine.items())
         output.say(f"  virtual machine: {each}")
+    describe_budget(facts, output)
     output.say(f"  native code: {size_text(facts.get('image_bytes', 0))}")
+
+
+def describe_budget(facts: Mapping[str, Any], output: Output) -> None:
+    """Say what a call takes of memories that have budgets."""
+    budget = facts.get("budget", {})
+    threads = budget.get("threads", 0)
+    on = f" on {counted(threads, 'thread')}" if threads else ""
+    for memory, size in budget.get("bytes", {}).items():
+        takes = budget["takes"].get(memory, 0)
+        text = f"takes at most {size_text(takes)}{on}" if takes else "nothing is there, so it has no effect"
+        output.say(f"  budget of {memory}, {size_text(size)}: {text}")
 
 
 def describe_copies(facts: Mapping[str, Any], output: Output) -> None:

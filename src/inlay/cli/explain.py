@@ -71,7 +71,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         (arguments.view != View.PLACEMENT, ("op",), f"with --view {arguments.view}"),
         (
             arguments.view != View.MEMORY and not arguments.at,
-            ("plan", "output"),
+            ("plan", "budget", "output"),
             f"with --view {arguments.view}: it is about memory",
         ),
     )

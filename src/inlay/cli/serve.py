@@ -15,10 +15,10 @@ from collections.abc import Generator
 from pathlib import Path
 from types import FrameType
 
+from inlay.base.byte_sizes import bytes_in
 from inlay.base.diagnostics import error
 from inlay.cli._command import Command, Output, warn
 from inlay.cli._numbers import integer
-from inlay.machine.board_keys import read_bytes
 from inlay.runtime.drivers import driver_of
 from inlay.runtime.serve import Limits, Server, make_key
 from inlay.runtime.session import usable_processors
@@ -83,7 +83,7 @@ def _limits(arguments: argparse.Namespace) -> Limits:
     memory = None
     if arguments.memory is not None:
         try:
-            memory = 0 if arguments.memory == "0" else read_bytes(arguments.memory)
+            memory = 0 if arguments.memory == "0" else bytes_in(arguments.memory)
         except ValueError as needed:
             raise error("option.bad-value", f"found --memory {arguments.memory}, needed {needed}") from None
     return Limits(memory, arguments.seconds, arguments.idle)

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
+from inlay.base.byte_sizes import bytes_in
 from inlay.machine.device import Arch, Coherence, Device, Engine, Link, Order, OrderKind, Queue
 from inlay.machine.dot_products import KINDS
 from inlay.machine.memory import Keeps, Pool, PoolKind
 
-_SIZE = re.compile(r"(\d{1,30})\s*(B|KiB|MiB|GiB|)")
-_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-_MOST_BYTES, _MOST_ALIGNMENT, _MOST_NUMBER = 1 << 62, 1 << 20, 1e15
+_MOST_ALIGNMENT, _MOST_NUMBER = 1 << 20, 1e15
 _WORD = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 
 
@@ -59,17 +58,8 @@ def _power(value: Any) -> int:
     return value
 
 
-def read_bytes(value: Any) -> int:
-    """Return bytes, given as a number or as in "64KiB"; a ValueError says what was needed."""
-    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    count = int(found[1]) * _UNITS[found[2]] if found is not None else value
-    if type(count) is not int or not 0 < count <= _MOST_BYTES:
-        raise ValueError('bytes, as a positive number or as in "64KiB" (B, KiB, MiB, GiB)')
-    return count
-
-
 def _size(value: Any) -> int:
-    return 0 if type(value) is int and value == 0 else read_bytes(value)
+    return 0 if type(value) is int and value == 0 else bytes_in(value)
 
 
 def _vector(value: Any) -> int:
@@ -181,7 +171,7 @@ TABLES: dict[str, tuple[type, dict[str, Field]]] = {
             "name": _NAME,
             "kind": Field(_one_of(PoolKind)),
             "alignment": Field(_power),
-            "bytes": Field(read_bytes),
+            "bytes": Field(bytes_in),
             "banks": Field(_positive),
             "keeps": Field(_one_of(Keeps)),
             "owner": Field(_text),

@@ -29,6 +29,9 @@ from inlay.memory.plan import CONSTANTS, Counted, FunctionPlan, MemoryPart, Orig
 from inlay.memory.size_classes import ALIGNMENT
 from inlay.packing.buffer import align
 
+_LONGEST = 80
+"""Characters of a formula beyond which it is cut in a message."""
+
 Sizes = Callable[[Int], int | None]
 """Gives the number that a size stands for; None where there is none."""
 
@@ -200,6 +203,11 @@ def _account(memory: str, s: _Sum, main: FunctionPlan, around: Around, *, is_sin
     in_call = [block + x for x in beside[:-1]] or [block]
     steps = (*in_call, beside[-1])
     peak = max(steps)
+    if pool.kind is PoolKind.HEAP:
+        others = dict.fromkeys(plan.name for plan, _ in (*s.parts, *s.counted) if plan is not main)
+        unknown += [
+            f"{name}: a function with memory of its own, which may be active again" for name in others
+        ]
     is_exact = is_single and not unknown and _is_exact(sized, around)
     # What may not be allocated in a call proves nothing.
     certain = beside if is_exact else [0] * len(beside)
@@ -249,7 +257,9 @@ def _life(c: Counted, size: int, kernels: int, around: Around) -> tuple[int, int
 def _number(size: Int, what: str, sizes: Sizes, unknown: list[str]) -> int:
     found = sizes(size)
     if found is None:
-        unknown.append(f"{what}: {size} bytes, over dims without a size")
+        formula = str(size)
+        formula = formula if len(formula) <= _LONGEST else f"{formula[:_LONGEST]}..."
+        unknown.append(f"{what}: {formula} bytes, over dims without a size")
     return found or 0
 
 

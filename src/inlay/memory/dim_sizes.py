@@ -35,6 +35,11 @@ class DimSizes:
             return None
         return bounds(size, self.ranges).high
 
+    def with_size(self, sym: Sym, size: int) -> DimSizes:
+        """Return the same with another size of one dim."""
+        said = {**self.said, sym: size}
+        return DimSizes(said, {**self.ranges, sym: exactly(size)}, self.names)
+
     @property
     def used(self) -> dict[str, int]:
         """The sizes that numbers are for, by name: what was said, else bounds."""

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from inlay.analysis.blocks import definitions, nested, spine
+from inlay.analysis.blocks import count_uses, definitions, nested, operands, spine
+from inlay.analysis.local_functions import find_loops
 from inlay.base.span import NO_SPAN
 from inlay.ir.expr import Call, Expr, Function, OpRef, Project, Tuple, Var
+from inlay.ir.op import Op
 from inlay.ir.types import ExistsType, TensorType, TupleType, Type
 from inlay.memory.choose_memories import Chosen
 from inlay.memory.explicit_alloc import size_of
@@ -27,7 +30,7 @@ _MAKES_NONE = frozenset({ALLOC_STORAGE, TENSOR_AT, INVOKE, KILL})
 def counted_of(activation: Activation, chosen: Chosen, *, is_entry: bool) -> tuple[Counted, ...]:
     """Return the storages and the scratch memory of a function that have no place in a block."""
     invoked = sorted(activation.kernels)
-    where = {var: inside for var, _, inside in _bindings(activation.function.body)}
+    where = {var: inside.name for var, _, inside in _bindings(activation.function.body)}
     found: list[Counted] = []
     for storage, (memory, why) in chosen.counted.items():
         origin = Origin.RESULT if is_entry and why == IN_RESULT else Origin.VALUE
@@ -48,19 +51,54 @@ def made_by_machine(function: Function, kernels: int) -> tuple[Counted, ...]:
         kernels: how many are invoked in it.
     """
     found: list[Counted] = []
+    loops = find_loops(function)
     for var, value, inside in _bindings(function.body):
         if not (isinstance(value, Call) and isinstance(value.callee, OpRef)):
             continue
         op = value.callee.op
         if op.alias is not None or op in _MAKES_NONE:
             continue
-        why = f"the virtual machine makes it ({op.name})"
+        why, times = f"the virtual machine makes it ({op.name})", inside.name
+        if inside.var in loops and _takes_over(value, op, inside):
+            why, times = f"{why}, and changes it in place in later turns", inside.outer
         name, span = (op.name, value.span) if var is None else (var.name, var.span or value.span)
         found += [
-            Counted(name, span, why, Origin.MACHINE, "", size_of(t), 0, kernels + 1, inside)
+            Counted(name, span, why, Origin.MACHINE, "", size_of(t), 0, kernels + 1, times)
             for t in _tensors(value.type)
         ]
     return tuple(found)
+
+
+def _takes_over(call: Call, op: Op, inside: _Inside) -> bool:
+    """Whether an operator changes what a loop carries, and nothing else of a turn sees that.
+
+    The first turn may copy what somebody outside still has; what it makes, only the next turn has.
+    """
+    if len(op.in_place) != 1 or inside.function is None:
+        return False
+    operand = call.args[op.in_place[0]]
+    if not isinstance(operand, Var) or operand not in inside.function.params:
+        return False
+    return _mentions_beside(inside.function.body, call, operand) == 1
+
+
+def _mentions_beside(block: Expr, target: Expr, var: Var) -> int | None:
+    """Return how often a variable is mentioned where a value is computed, in whatever runs with it.
+
+    Other arms of the branches around the value do not. None where the value is not in the block.
+    """
+    lets, tail = spine(block)
+    every = [*(let.value for let in lets), tail]
+    for value in every:
+        found = None
+        if value is target:
+            found = sum(x is var for x in operands(value))
+        for inner in nested(value):
+            beside = _mentions_beside(inner, target, var)
+            found = found if beside is None else beside + sum(x is var for x in operands(value))
+        if found is not None:
+            return found + sum(count_uses(v).get(var, 0) for v in every if v is not value)
+    return None
 
 
 def copies_of_results(function: Function, leave: Collection[Var], kernels: int) -> tuple[Counted, ...]:
@@ -93,16 +131,28 @@ def copies_of_results(function: Function, leave: Collection[Var], kernels: int) 
     return tuple(found)
 
 
-def _bindings(body: Expr) -> Iterator[tuple[Var | None, Expr, str]]:
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """The local function around a value: its variable, itself, its name, and that of the one around it."""
+
+    var: Var | None = None
+    function: Function | None = None
+    name: str = ""
+    outer: str = ""
+
+
+def _bindings(body: Expr) -> Iterator[tuple[Var | None, Expr, _Inside]]:
     """Yield each value with its variable, and the local function around it; nested ones included."""
-    pending: list[tuple[Expr, str]] = [(body, "")]
+    pending: list[tuple[Expr, _Inside]] = [(body, _Inside())]
     while pending:
         block, inside = pending.pop()
         lets, tail = spine(block)
         for var, value in (*((let.var, let.value) for let in lets), (None, tail)):
             yield var, value, inside
-            name = var.name if isinstance(value, Function) and var is not None else inside
-            pending += [(x, name) for x in nested(value)]
+            around = inside
+            if isinstance(value, Function) and var is not None:
+                around = _Inside(var, value, var.name, inside.name)
+            pending += [(x, around) for x in nested(value)]
 
 
 def _tensors(t: Type) -> Iterator[TensorType]:

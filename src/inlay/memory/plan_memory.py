@@ -29,6 +29,7 @@ from inlay.ir.expr import Function, Var
 from inlay.ir.module import Module
 from inlay.ir.types import STORAGE, TensorType
 from inlay.machine.memory import PoolKind
+from inlay.memory.budget import Budget, Keeping, PlannedModule, plan_within
 from inlay.memory.choose_memories import Chooser, Chosen, Known, MemoryOptions
 from inlay.memory.constants import plan_constants
 from inlay.memory.dynamic import copies_of_results, counted_of, made_by_machine
@@ -40,9 +41,10 @@ from inlay.memory.size_classes import ALIGNMENT, SEARCH_STEPS, pack_chains, pack
 from inlay.passes.contract import Pass, PassContext, Property, Remark
 
 NOTHING_SAID = MemoryOptions()
+NO_BUDGET = Budget()
 
 
-Replan: TypeAlias = Callable[[], tuple[Module, tuple[FunctionPlan, ...]]]
+Replan: TypeAlias = Callable[[], PlannedModule]
 """Plans a program, and returns it with its plans."""
 
 
@@ -53,23 +55,34 @@ class BlockOptions:
     Attributes:
         sharing: which storages share bytes in heaps.
         watch: is told the plans.
+        budget: bytes of memories that the plan may take.
+        keep: is told how the plan keeps to it.
         compare: is given what plans the program with the other sharing, for who asks how they differ.
     """
 
     sharing: Sharing = Sharing.SERIAL
     watch: Callable[[Sequence[FunctionPlan]], None] | None = None
+    budget: Budget = NO_BUDGET
+    keep: Callable[[Keeping], None] | None = None
     compare: Callable[[Replan], None] | None = None
 
 
 def run(module: Module, context: PassContext) -> Module:
     """Plan every function, and say how it went in the remarks."""
     options = context.options_for(BlockOptions)
-    planned, plans = plan_module(module, context.options_for(MemoryOptions), sharing=options.sharing)
+
+    def planner(memories: MemoryOptions, sharing: Sharing) -> PlannedModule:
+        return plan_module(module, memories, sharing=sharing)
+
+    memories = context.options_for(MemoryOptions)
+    (planned, plans), keeping = plan_within(planner, memories, options.sharing, options.budget)
+    if options.keep is not None:
+        options.keep(keeping)
     if options.watch is not None:
         options.watch(plans)
     if options.compare is not None:
         (other,) = (s for s in Sharing if s is not options.sharing)
-        options.compare(partial(plan_module, module, context.options_for(MemoryOptions), sharing=other))
+        options.compare(partial(planner, memories, other))
     for plan in plans:
         context.remarks.add(Remark("plan-memory", "planned", "block", f"{plan.name}: {describe(plan)}"))
     return planned

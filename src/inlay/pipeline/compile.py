@@ -33,6 +33,7 @@ from inlay.pipeline.running import Run, run_passes
 from inlay.pipeline.state import state_properties
 from inlay.runtime.extern import Extern
 from inlay.runtime.native import Callback
+from inlay.runtime.promise import BUDGET
 from inlay.runtime.trace import QUEUES
 from inlay.vm.link import link
 
@@ -89,7 +90,9 @@ def compile_module(
     cached = {name: code.cached for name, code in artifact.kernels.items()}
     counts, size = count_kernels(module, cached, board.host.name), len(artifact.image.data)
     remarks = setting.context.remarks.all
-    report = Report(operator_counts, constant_bytes, *counts, run.plans, size, module.metadata, remarks)
+    report = Report(
+        operator_counts, constant_bytes, *counts, run.plans, size, module.metadata, remarks, run.promise
+    )
     with instrument.span(LINK.name):
         program = link(
             module,
@@ -104,6 +107,7 @@ def compile_module(
                 QUEUES: json.dumps(part.queues, sort_keys=True),
                 RELATIONS: relations_text(module),
                 **state_properties(module.entries),
+                **({} if run.promise is None else {BUDGET: run.promise.to_json()}),
             },
             shapes=partial(generator.add_shapes, artifact.image),
         )

@@ -41,6 +41,8 @@ class PlaceOptions:
             program, so that a kernel may have to wait for another one's bytes; `parallel`: only those
             whose kernels data orders, so that a call in mode `parallel` can run independent kernels at
             once, which takes memory.
+        budget: bytes that a call may take of memories at most, `MEMORY=SIZE`, constants included: a plan
+            within it is made, or refused.
         exact_qdq: whether what stands between a dequantize and a quantize is computed in floats, as a
             model says it, and not in integers.
         numerics: `exact` sums of integer products, or `saturating` ones: the sum of two neighboring
@@ -78,6 +80,12 @@ class PlaceOptions:
         choices=tuple(map(str, Sharing)),
         help="values share bytes in the order of the program (serial), or only where data orders their "
         "kernels, so that independent ones can run at once (parallel)",
+    )
+    budget: tuple[str, ...] = option(
+        (),
+        metavar="MEMORY=SIZE",
+        help="bytes of a memory of the board that a program may take at most, as in host=300MB or "
+        "sram0=64KiB; may be given again",
     )
     exact_qdq: bool = option(
         False,  # noqa: FBT003

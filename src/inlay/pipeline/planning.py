@@ -26,12 +26,14 @@ from inlay.ir.expr import Call, Expr, OpRef
 from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.machine.target import Target
+from inlay.memory.budget import limited_by
 from inlay.memory.choose_memories import MemoryOptions
 from inlay.memory.explicit_alloc import StorageOptions
 from inlay.memory.plan import Sharing
 from inlay.memory.plan_memory import BlockOptions
 from inlay.ops.table import OperatorTable, table
 from inlay.passes.contract import PassContext
+from inlay.pipeline.budgets import budget_of
 from inlay.pipeline.detect import find_detected
 from inlay.pipeline.devices import apart, runnable
 from inlay.pipeline.generators import generators
@@ -88,6 +90,7 @@ def setting_of(
     # A device elsewhere is asked when the first of its constants is packed or its kernels lowered.
     targets = functools.cache(partial(target, board))
     counts = threads_of(board, threads)
+    budget = budget_of(options.budget, board, counts.get(board.host.name, 1))
     operators = table()
     meanings, fusing = meanings_of(operators), FuseOptions()
     context = PassContext(
@@ -116,8 +119,8 @@ def setting_of(
             ),
             AgainOptions: AgainOptions(board, _asks(board)),
             StorageOptions: storage_of(board),
-            MemoryOptions: memories_of(board),
-            BlockOptions: BlockOptions(Sharing(options.plan)),
+            MemoryOptions: limited_by(memories_of(board), budget.bytes),
+            BlockOptions: BlockOptions(Sharing(options.plan), budget=budget),
             RegionOptions: RegionOptions({d: b.constant_layouts for d, b in apart(board).items()}),
         },
         instrument=instrument,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from inlay.memory import read_first
 from inlay.memory.plan import FunctionPlan
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, KILL, TENSOR_AT
 from inlay.passes.contract import Remark
+from inlay.runtime.promise import Promise
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class Report:
         image_bytes: of native code.
         metadata: what the file of the program says of itself.
         remarks: what passes decided, and why.
+        promise: what a call takes at most of memories that have budgets.
     """
 
     operators: Mapping[str, int]
@@ -65,6 +67,7 @@ class Report:
     image_bytes: int
     metadata: Metadata = NOTHING_SAID
     remarks: tuple[Remark, ...] = ()
+    promise: Promise | None = None
 
     @property
     def copies(self) -> tuple[Remark, ...]:
@@ -82,6 +85,7 @@ class Report:
             ],
             "machine": dict(self.machine),
             "memory": [memory_json(p) for p in self.plans],
+            **({} if self.promise is None else {"budget": asdict(self.promise)}),
             "image_bytes": self.image_bytes,
             "copies": [{"reason": r.reason, "message": r.message, "at": _where(r.span)} for r in self.copies],
             "decisions": _counted(self.remarks),

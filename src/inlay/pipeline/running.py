@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from inlay.codegen.backend_table import unavailable
 from inlay.ir.module import Module
 from inlay.ir.verify import check
+from inlay.memory.budget import Budget, Keeping
 from inlay.memory.plan import FunctionPlan, Sharing
 from inlay.memory.plan_memory import BlockOptions, Replan
 from inlay.memory.spill_values import SpillPlan
@@ -19,6 +20,7 @@ from inlay.pipeline.planning import Setting
 from inlay.pipeline.route import route
 from inlay.pipeline.spilling import spill_options
 from inlay.placement.plan_places import Planned, PlanOptions
+from inlay.runtime.promise import Promise
 from inlay.transforms._integers.record import Numerics
 from inlay.transforms.fold_quantization import QuantizationOptions
 from inlay.transforms.fuse_ops import FuseOptions, Fusion
@@ -36,6 +38,7 @@ class Run:
         fusions: of each block, what became one kernel, and why neighbors did not.
         plans: of memory.
         sharing: which values share bytes in them.
+        promise: the budgets of memories, and what a call takes; None where there are none.
         other: plans the program with the other sharing; None before memory is planned.
         spills: what leaves memories that are too small for a time.
         numerics: of each function, what is computed in integers, and what stays float and why.
@@ -49,6 +52,7 @@ class Run:
     plans: tuple[FunctionPlan, ...]
     numerics: tuple[Numerics, ...]
     sharing: Sharing = Sharing.SERIAL
+    promise: Promise | None = None
     other: Replan | None = None
     spills: tuple[SpillPlan, ...] = ()
 
@@ -88,6 +92,7 @@ def run_passes(
     """
     planned, fusions, plans = list[Planned](), list[Fusion](), list[FunctionPlan]()
     numerics, others, spills = list[Numerics](), list[Replan](), list[SpillPlan]()
+    keeping = list[Keeping]()
     blocks = setting.context.options_for(BlockOptions)
     planning = setting.context.options_for(PlanOptions)
     moving = spill_options(setting.board, setting.operators, kernels[0], planning)
@@ -96,7 +101,7 @@ def run_passes(
         replace(planning, watch=planned.append, asks=asks),
         replace(setting.context.options_for(FuseOptions), watch=fusions.append),
         replace(setting.context.options_for(QuantizationOptions), watch=numerics.append),
-        replace(blocks, watch=plans.extend, compare=others.append),
+        replace(blocks, watch=plans.extend, compare=others.append, keep=keeping.append),
         replace(moving, watch=spills.extend),
     )
     made = run_pipeline(route(until), module, context, verify=check if verify else None)
@@ -110,6 +115,11 @@ def run_passes(
         tuple(plans),
         tuple(numerics),
         blocks.sharing,
+        _promise(blocks.budget, keeping[-1]) if keeping and blocks.budget.bytes else None,
         others[-1] if others else None,
         tuple(spills),
     )
+
+
+def _promise(budget: Budget, keeping: Keeping) -> Promise:
+    return Promise(budget.bytes, keeping.takes, budget.threads if keeping.is_for_threads else 0)

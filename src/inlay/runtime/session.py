@@ -44,6 +44,7 @@ from inlay.runtime.extern import Extern, bind_externs
 from inlay.runtime.given import check_given, check_meant
 from inlay.runtime.host_cpu import check_target
 from inlay.runtime.native import MODES, MOST_THREADS, Callback, Mode, NativeEngine, Settings, limited
+from inlay.runtime.promise import kept, promise_of
 from inlay.runtime.reference import ReferenceEngine
 from inlay.runtime.request import Request, Requests, Session, deadline_after
 from inlay.runtime.state import State, first_values, states_of
@@ -68,6 +69,7 @@ class Executable:
         source: Path | mmap.mmap,
         *,
         settings: Settings,
+        chose_threads: bool = False,
         engine: EngineName = "native",
         verify: bool = True,
         callbacks: Mapping[str, Callback] | None = None,
@@ -81,6 +83,10 @@ class Executable:
         self._container = _open(source, verify=verify)
         check_target(self._container.target())
         self.entries: tuple[Entry, ...] = self._container.entries()
+        promise = promise_of(self._container.properties())
+        settings = kept(promise, settings, asked=chose_threads)
+        if promise is not None and promise.threads == 1:
+            settings = replace(settings, mode="sequential")
         self.threads = settings.threads
         self._requests = Requests(settings.activations)
         kernels = self._container.kernels()
@@ -484,6 +490,7 @@ def load_executable(
     return Executable(
         place,
         settings=chosen,
+        chose_threads=threads is not None,
         engine=engine,
         verify=verify,
         callbacks=callbacks,
@@ -510,6 +517,7 @@ def executable_of(
     return Executable(
         memory,
         settings=_settings(settings, threads, mode, seed),
+        chose_threads=threads is not None,
         engine=engine,
         verify=False,
         callbacks=callbacks,

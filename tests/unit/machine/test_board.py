@@ -203,7 +203,7 @@ WRONG_VALUES = [
     ),
     *(
         ('bytes = "64KiB"', f"bytes = {value}", 11, "bytes")
-        for value in ("0", "-5", '"64kb"', '"1.5MiB"', '"9999999999999GiB"', "65536.0", "nan", "true")
+        for value in ("0", "-5", '"64kb"', '"1.5XiB"', '"9999999999999GiB"', "65536.0", "nan", "true")
     ),
     *(
         ('name = "npu0"', f"name = {value}", 18, "name")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from inlay.ir.module import Module
-from inlay.ir.types import TensorType
 from inlay.machine.board import Board
-from inlay.memory.account import Account, Around, accounts_of
+from inlay.memory.account import Account, accounts_of
+from inlay.memory.budget import around_of
 from inlay.memory.choose_memories import MemoryOptions
-from inlay.memory.constants import constants_in_file
 from inlay.memory.dim_sizes import DimSizes, dim_sizes
-from inlay.memory.explicit_alloc import size_of
 from inlay.memory.plan import Counted, FunctionPlan, MemoryPart, Sharing
+from inlay.memory.plan_memory import BlockOptions
 from inlay.memory.reuse import Reuse, find_reuse
 from inlay.memory.spill_values import SpillPlan
 from inlay.pipeline.explain.spills import spill_json
@@ -55,6 +54,7 @@ class MemoryExplanation:
         entry: the function that is called; what follows is of it.
         dims: the sizes of its dims that numbers are for: as asked for (`typical`), else their bounds.
         threads: that scratch memory of kernels is for.
+        budgets: bytes that plans may take of memories, by name.
         chosen: what comes of the plan.
         other: what would come of the other way to share bytes.
         spills: what leaves memories that are too small for a time.
@@ -66,6 +66,7 @@ class MemoryExplanation:
     entry: str
     dims: DimSizes
     threads: int
+    budgets: Mapping[str, int]
     chosen: Planned
     other: Planned
     spills: tuple[SpillPlan, ...] = ()
@@ -87,6 +88,7 @@ class MemoryExplanation:
             "sizes": self.dims.used,
             "unsized": list(self.dims.unbounded),
             "threads": self.threads,
+            "budgets": dict(self.budgets),
             "plan": str(self.chosen.sharing),
             "takes": [account_json(a) for a in self.accounts],
             "plans": {str(p.sharing): _planned_json(p) for p in (self.chosen, self.other)},
@@ -151,8 +153,11 @@ def memory_of(run: Run) -> MemoryExplanation:
     if run.other is not None:
         (sharing,) = (s for s in Sharing if s is not run.sharing)
         other = _planned(run, sharing, *run.other(), entry, sizes, threads)
+    budgets = run.setting.context.options_for(BlockOptions).budget.bytes
     needed = tuple(p for p in run.plans if p.parts or p.counted)
-    return MemoryExplanation(board, needed, run.module, entry, sizes, threads, chosen, other, run.spills)
+    return MemoryExplanation(
+        board, needed, run.module, entry, sizes, threads, budgets, chosen, other, run.spills
+    )
 
 
 def _planned(
@@ -164,17 +169,8 @@ def _planned(
     sizes: DimSizes,
     threads: int,
 ) -> Planned:
-    around = around_of(run, module, entry, sizes, threads)
+    options = run.setting.context.options_for(MemoryOptions)
+    options = replace(options, pools=run.setting.board.memories)  # as they are, without budgets
+    around = around_of(module, entry, options, sizes, threads)
     accounts = accounts_of(plans, entry, module.entries, around)
     return Planned(sharing, accounts, find_reuse(module, entry, sizes.number))
-
-
-def around_of(run: Run, module: Module, entry: str, sizes: DimSizes, threads: int) -> Around:
-    """Return what plans do not say of a program for a board."""
-    options = run.setting.context.options_for(MemoryOptions)
-    # Where constants and inputs have places in the plan, they are not counted again.
-    constants = 0 if "" in options.constants else constants_in_file(module)
-    params = module.functions[entry].params
-    tensors = (size_of(p.type) for p in params if isinstance(p.type, TensorType))
-    inputs = 0 if options.inputs else sum(sizes.number(size) or 0 for size in tensors)
-    return Around(run.setting.board.memories, sizes.number, threads, constants, inputs)

@@ -1,0 +1,338 @@
+"""Budgets: bytes of a memory that a plan may take, kept or refused with what stands in the way.
+
+A budget is a promise for every call: blocks, results, scratch memory and constants together, with dims at
+their bounds. In memories of a fixed size the plan itself has no more bytes than the budget; a heap gives
+whatever is asked for, so there the sum is held against it when everything is planned. A program whose
+memory has no bound has no promise, and is told what it is that has none.
+
+What is refused says what is alive where most is, whether any plan of these values in this order could fit,
+and the *prices* of what would make it fit: bytes saved, and predicted time added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from inlay.arith.expr import Sym
+from inlay.base.diagnostics import CompileError, InlayError, error
+from inlay.ir.module import Module
+from inlay.ir.types import TensorType
+from inlay.machine.memory import Pool, PoolKind
+from inlay.memory.account import Account, Around, Held, accounts_of
+from inlay.memory.choose_memories import MemoryOptions
+from inlay.memory.constants import constants_in_file
+from inlay.memory.dim_sizes import DimSizes, dim_sizes
+from inlay.memory.explicit_alloc import size_of
+from inlay.memory.plan import FunctionPlan, Origin, Sharing
+from inlay.memory.reuse import find_reuse
+
+_SHOWN = 12
+"""Values of the critical moment that a refusal lists."""
+
+PlannedModule: TypeAlias = tuple[Module, tuple[FunctionPlan, ...]]
+Planner: TypeAlias = Callable[[MemoryOptions, Sharing], PlannedModule]
+"""Plans a program, given the memories and which values share bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Bytes that a program may take.
+
+    Attributes:
+        bytes: of memories, by name; what is not named is not bounded.
+        threads: that the program is to run on.
+        pools: the memories with all bytes that they have; those that are planned with where empty.
+    """
+
+    bytes: Mapping[str, int] = field(default_factory=dict[str, int])
+    threads: int = 1
+    pools: tuple[Pool, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How a plan keeps to a budget.
+
+    Attributes:
+        takes: what a call takes at most of the memories that have budgets, constants included.
+        is_for_threads: whether it would take more on more threads.
+    """
+
+    takes: Mapping[str, int] = field(default_factory=dict[str, int])
+    is_for_threads: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """A change that makes a program take less.
+
+    Attributes:
+        change: what to do.
+        saves: bytes.
+        adds_ns: predicted time that it adds to a call; None where nothing predicts it.
+        fits: whether it alone is enough.
+    """
+
+    change: str
+    saves: int
+    adds_ns: int | None
+    fits: bool
+
+    def __str__(self) -> str:
+        """Return it as a sentence."""
+        time = "" if self.adds_ns is None else f", adds {self.adds_ns / 1000:,.1f} us (predicted)"
+        return f"{self.change}: saves {self.saves:,} bytes{time}{'' if self.fits else ', not enough alone'}"
+
+
+def around_of(module: Module, entry: str, options: MemoryOptions, sizes: DimSizes, threads: int) -> Around:
+    """Return what plans do not say of what a program takes."""
+    # Where constants and inputs have places in the plan, they are not counted again.
+    constants = 0 if "" in options.constants else constants_in_file(module)
+    params = module.functions[entry].params
+    tensors = (size_of(p.type) for p in params if isinstance(p.type, TensorType))
+    inputs = 0 if options.inputs else sum(sizes.number(size) or 0 for size in tensors)
+    return Around(options.pools, sizes.number, threads, constants, inputs)
+
+
+def plan_within(
+    plan: Planner, options: MemoryOptions, sharing: Sharing, budget: Budget
+) -> tuple[PlannedModule, Keeping]:
+    """Return a plan that keeps to a budget, and what it takes.
+
+    Args:
+        plan: plans the program.
+        options: the memories, those of a fixed size with no more bytes than their budgets (`limited_by`).
+        sharing: which values share bytes.
+        budget: of memories.
+
+    Raises:
+        CompileError: `memory.over-budget`, `memory.no-bound`; `memory.no-room` where the memories
+            themselves are too small.
+    """
+    whole = replace(options, pools=budget.pools or options.pools)
+    case = _Case(plan, whole, sharing, budget)
+    try:
+        found = plan(options, sharing)
+    except CompileError as refusal:
+        if whole.pools == options.pools or refusal.ids != ("memory.no-room",):
+            raise
+        # The board has room, or says itself that it has none: what does the program take there?
+        case.refuse(plan(whole, sharing), must=True, reason=refusal.diagnostics[0].message)
+        raise
+    return found, case.refuse(found) if budget.bytes else Keeping()
+
+
+def limited_by(options: MemoryOptions, budget: Mapping[str, int]) -> MemoryOptions:
+    """Return memories of fixed sizes with no more bytes than their budgets."""
+    return replace(options, pools=tuple(_limited(p, budget.get(p.name)) for p in options.pools))
+
+
+def _limited(pool: Pool, budget: int | None) -> Pool:
+    if budget is None or pool.bytes is None or pool.kind is PoolKind.HEAP:
+        return pool
+    return replace(pool, bytes=min(pool.bytes, budget))
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A program and its budget."""
+
+    plan: Planner
+    options: MemoryOptions
+    sharing: Sharing
+    budget: Budget
+
+    def refuse(self, planned: PlannedModule, *, must: bool = False, reason: str = "") -> Keeping:
+        """Raise where a plan is beyond the budget; where it `must`, of the memory that is fullest."""
+        module, plans = planned
+        takes = dict.fromkeys(self.budget.bytes, 0)
+        for entry in tuple(module.entries) or (module.entry,):
+            sizes = dim_sizes(module.functions[entry], {})
+            accounts = self.accounts(planned, entry, sizes)
+            why = _why_unbounded(module, entry)
+            if why and self.options.pools[0].name in takes:
+                first = accounts[0]
+                raise _no_bound(replace(first, unknown=why), self.budget.bytes[first.memory], sizes)
+            over = [a for a in accounts if a.total > self.budget.bytes.get(a.memory, a.total)]
+            for account in (a for a in accounts if a.memory in takes):
+                takes[account.memory] = max(takes[account.memory], account.total)
+                if account.unknown:
+                    raise _no_bound(account, self.budget.bytes[account.memory], sizes)
+            if over:
+                raise self.over(over[0], planned, entry, sizes)
+            if must:
+                tight = [a for a in accounts if a.memory in self.budget.bytes]
+                fullest = max(tight, key=lambda a: a.total / self.budget.bytes[a.memory])
+                raise self.over(fullest, planned, entry, sizes, reason)
+        first = self.options.pools[0].name if self.options.pools else ""
+        scratch = any(
+            c.origin is Origin.SCRATCH and (c.memory or first) in takes for p in plans for c in p.counted
+        )
+        return Keeping(takes, scratch)
+
+    def accounts(
+        self, planned: PlannedModule, entry: str, sizes: DimSizes, threads: int | None = None
+    ) -> tuple[Account, ...]:
+        module, plans = planned
+        around = around_of(module, entry, self.options, sizes, threads or self.budget.threads)
+        return accounts_of(plans, entry, module.entries, around)
+
+    def over(
+        self, account: Account, planned: PlannedModule, entry: str, sizes: DimSizes, why: str = ""
+    ) -> InlayError:
+        """Return the refusal of a plan that takes more of a memory than its budget."""
+        budget = self.budget.bytes[account.memory]
+        prices = sorted(self.prices(account, planned, entry, sizes), key=lambda p: (not p.fits, -p.saves))
+        needed = account.lower_bound + account.constants
+        used = ", ".join(f"{name}={size}" for name, size in sizes.used.items())
+        notes = [_parts(account) + (f", for {used}" if used else "")]
+        if why:
+            notes.append(f"within the budget: {why}")
+        if needed > budget:
+            constants = f" and constants take {account.constants:,}" if account.constants else ""
+            notes.append(
+                f"no plan that has these values there, in this order, fits: {account.lower_bound:,} bytes are alive at "
+                f"kernel {account.moment}" + (f" ({account.at})" if account.at else "") + constants
+            )
+        else:
+            notes.append(f"a plan within it was not found; {needed:,} bytes is what any plan needs at least")
+        notes += _alive(account.held)
+        notes += [f"price: {p}" for p in prices]
+        if not prices:
+            notes.append("nothing that can be chosen here saves bytes")
+        best = prices[0].change if prices and prices[0].fits else "use a larger budget"
+        return error(
+            "memory.over-budget",
+            f"found a program that takes {account.total:,} bytes of '{account.memory}', needed at most "
+            f"{budget:,}",
+            notes=notes,
+            hint=best,
+        )
+
+    # ------------------------------------------------------------------- prices
+
+    def prices(
+        self, account: Account, planned: PlannedModule, entry: str, sizes: DimSizes
+    ) -> Iterator[Price]:
+        """Yield the changes that would save bytes of a memory."""
+        if self.sharing is Sharing.PARALLEL:
+            serial = self.plan(self.options, Sharing.SERIAL)
+            yield from self._price(
+                "--plan serial",
+                account,
+                self.accounts(serial, entry, sizes),
+                _added(planned, serial, entry, sizes),
+            )
+        if self.budget.threads > 1:
+            one = self.accounts(planned, entry, sizes, threads=1)
+            yield from self._price("--threads 1", account, one, None)
+        yield from self._smaller_dims(account, planned, entry, sizes)
+        yield from self._fewer_outputs(account, planned, entry)
+
+    def _price(
+        self, change: str, account: Account, others: Sequence[Account], adds: int | None
+    ) -> Iterator[Price]:
+        total = next((a.total for a in others if a.memory == account.memory), 0)
+        if total < account.total:
+            fits = total <= self.budget.bytes[account.memory]
+            yield Price(change, account.total - total, adds, fits)
+
+    def _smaller_dims(
+        self, account: Account, planned: PlannedModule, entry: str, sizes: DimSizes
+    ) -> Iterator[Price]:
+        """Yield for each dim with a bound the largest size with which the program fits, else the least."""
+        for sym, at_most in sizes.ranges.items():
+            low, high = max(at_most.low or 0, 1), at_most.high
+            if sym in sizes.said or high is None or low >= high:
+                continue
+            step = max(at_most.modulus, 1)
+
+            def fixed(sym: Sym, size: int) -> DimSizes:
+                return sizes.with_size(sym, size)
+
+            first = -(-low // step) * step
+            best, above = first, high // step * step + step
+            while above - best > step:
+                middle = (best + above) // 2 // step * step
+                found = self.accounts(planned, entry, fixed(sym, middle))
+                total = next((a.total for a in found if a.memory == account.memory), 0)
+                if total <= self.budget.bytes[account.memory]:
+                    best = middle
+                else:
+                    above = middle
+            change = f"--fix-dim {sym.name}={best} (it may be {high})"
+            yield from self._price(change, account, self.accounts(planned, entry, fixed(sym, best)), None)
+
+    def _fewer_outputs(self, account: Account, planned: PlannedModule, entry: str) -> Iterator[Price]:
+        """Yield what the largest result takes beside blocks, where there are several: it need not be made."""
+        module, plans = planned
+        names = module.entries[entry].outputs if entry in module.entries else ()
+        counted = [c for p in plans if p.name == entry for c in p.counted if c.origin is Origin.RESULT]
+        sized = [(size, c.name) for c in counted if c.bytes is not None and (size := c.bytes.value)]
+        if len(names) > 1 and len(sized) > 1:
+            size, name = max(sized)
+            change = f"--only, for other outputs than '{name}' (there are {', '.join(names)})"
+            yield Price(change, size, None, account.total - size <= self.budget.bytes[account.memory])
+
+
+def _why_unbounded(module: Module, entry: str) -> tuple[str, ...]:
+    """Return what the runtime keeps beside tensors of known sizes."""
+    found = [
+        f"kernel {k.name}: calls of it may run as one, on copies" for k in module.kernels.values() if k.batch
+    ]
+    found += [
+        f"{param.name}: strings are as long as data says"
+        for param in module.functions[entry].params
+        if isinstance(param.type, TensorType) and param.type.dtype.is_host_only
+    ]
+    return tuple(found)
+
+
+def _added(planned: PlannedModule, other: PlannedModule, entry: str, sizes: DimSizes) -> int | None:
+    """Return by how much the longest path of another plan is longer."""
+    mine = find_reuse(planned[0], entry, sizes.number)
+    theirs = find_reuse(other[0], entry, sizes.number)
+    return None if mine is None or theirs is None else max(theirs.path_ns - mine.path_ns, 0)
+
+
+def _parts(a: Account) -> str:
+    rows = (
+        ("blocks", a.block),
+        ("results", a.results),
+        ("copied results", a.copies),
+        ("values allocated while it runs", a.values),
+        ("tensors of the virtual machine", a.machine),
+        ("scratch memory of kernels", a.scratch),
+        ("constants", a.constants),
+    )
+    return ", ".join(f"{name} {size:,}" for name, size in rows if size) or "nothing"
+
+
+def _alive(held: Iterable[Held]) -> list[str]:
+    found = [
+        f"alive there: {h.bytes:,} {', then '.join(h.names)}"
+        + (f" [{h.nodes[0]}]" if h.nodes else "")
+        + f", {f'made by {h.producer}' if h.producer else 'there from the beginning'}, "
+        + (f"last used by {h.user}" if h.user else "stays to the end")
+        for h in held
+    ]
+    left = len(found) - _SHOWN
+    return found if left <= 0 else [*found[:_SHOWN], f"alive there: {left} more"]
+
+
+def _no_bound(account: Account, budget: int, sizes: DimSizes) -> InlayError:
+    """Return the refusal of a promise for memory that has no bound."""
+    hint = "leave the budget of this memory out, or change what has no bound"
+    if sizes.unbounded:
+        name = sizes.unbounded[0]
+        hint = f"fix the dim: --fix-dim {name}=SIZE; or bound it in the program: fn main<{name} <= 512>(..)"
+    names = "".join(f"; the dim '{n}' has no bound" for n in sizes.unbounded)
+    return error(
+        "memory.no-bound",
+        f"found a program whose memory in '{account.memory}' has no bound, needed one for a budget of "
+        f"{budget:,} bytes{names}",
+        notes=account.unknown,
+        hint=hint,
+    )

@@ -1,0 +1,209 @@
+"""Budgets: kept, or refused with what stands in the way and what it would cost to move it."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+
+import inlay
+from inlay.api import compilation
+from inlay.base.byte_sizes import bytes_in
+from inlay.base.diagnostics import CompileError
+from inlay.cli.main import main
+from inlay.runtime.session import Executable, load_executable
+
+pytestmark = pytest.mark.llvm
+
+TENSOR = 16 * 64 * 4
+HALVES = """
+fn main(x: Tensor[16, 64, f32], y: Tensor[16, 64, f32], w: Tensor[64, 64, f32])
+    -> (Tensor[16, 64, f32], Tensor[64, f32]) {
+  let a1 = matmul(x, w);   let b1 = matmul(y, w);
+  let a2 = matmul(a1, w);  let b2 = matmul(b1, w);
+  let a3 = matmul(a2, w);  let b3 = matmul(b2, w);
+  let c = matmul(add(a3, b3), w);
+  (c, reduce_sum{axes=[0], keepdims=false}(c))
+}
+entry main("x", "y", "w") -> ("c", "sum");
+"""
+SIZED = """
+fn main<DIM>(x: Tensor[n, 64, f32]) -> Tensor[n, 64, f32] { softmax(softmax(softmax(softmax(x)))) }
+entry main("x") -> ("y");
+"""
+
+
+def compiled(text: str, **options) -> Executable:
+    return inlay.compile(io.StringIO(text), threads=options.pop("threads", 1), **options)
+
+
+def refused(text: str, **options) -> CompileError:
+    with pytest.raises(CompileError) as found:
+        compiled(text, **options)
+    return found.value
+
+
+def takes(text: str, **options) -> int:
+    (host, *_) = inlay.explain(io.StringIO(text), view="memory", threads=1, **options).accounts
+    return host.total
+
+
+def test_sizes_as_people_write_them():
+    said = {"64KiB": 65536, "1.5MiB": 1572864, "300MB": 300_000_000, "7": 7, "0.5GB": 500_000_000, 9: 9}
+    assert {text: bytes_in(text) for text in said} == said
+    for wrong in ("0", "-1", "1e9", "12X", "", "99999999999GiB", "0.1B", True, None, 1.5):
+        with pytest.raises(ValueError, match="bytes, as a positive number"):
+            bytes_in(wrong)
+
+
+def test_a_budget_is_kept_or_refused_at_its_last_byte():
+    need = takes(HALVES)
+    exe = compiled(HALVES, budget={"host": need})
+    x = np.ones((16, 64), np.float32)
+    exe.run({"x": x, "y": x, "w": np.eye(64, dtype=np.float32)})
+    assert exe.usage().peak_bytes <= need
+    failure = refused(HALVES, budget={"host": need - 1})
+    assert failure.ids == ("memory.over-budget",)
+    assert f"found a program that takes {need:,} bytes of 'host', needed at most {need - 1:,}" in str(failure)
+
+
+def test_the_refusal_lists_what_is_alive_and_what_forbids_it():
+    notes = refused(HALVES, budget={"host": 100}).diagnostics[0].notes
+    alive = [n for n in notes if n.startswith("alive there: ")]
+    assert sum(int(re.findall(r"there: ([\d,]+)", n)[0].replace(",", "")) for n in alive) >= 2 * TENSOR
+    assert all("made by " in n and ("last used by" in n or "stays" in n) for n in alive)
+    assert any(n.startswith("no plan that has these values there, in this order, fits: ") for n in notes)
+    assert any("--only, for other outputs than 'c'" in n and f"saves {TENSOR:,} bytes" in n for n in notes)
+
+
+def test_a_serial_plan_is_a_price_and_is_what_it_says():
+    serial, parallel = takes(HALVES), takes(HALVES, plan="parallel")
+    assert serial < parallel
+    failure = refused(HALVES, plan="parallel", budget={"host": serial})
+    assert f"price: --plan serial: saves {parallel - serial:,} bytes, adds " in str(failure)
+    assert "hint: --plan serial" in str(failure)
+    compiled(HALVES, budget={"host": serial})
+
+
+def test_symbols_count_at_their_bounds():
+    bounded = SIZED.replace("DIM", "n <= 512")
+    need = takes(bounded)
+    assert need == takes(bounded, dims=("n=512",))
+    compiled(bounded, budget={"host": need})
+    failure = refused(bounded, budget={"host": need // 2})
+    (size,) = re.findall(r"price: --fix-dim n=(\d+) \(it may be 512\)", str(failure))
+    fixed = {"dims": (f"n={size}",), "budget": {"host": need // 2}}
+    compiled(bounded, **fixed)
+    assert refused(bounded, **{**fixed, "dims": (f"n={int(size) + 1}",)}).ids == ("memory.over-budget",)
+
+
+def test_what_has_no_bound_is_named():
+    failure = refused(SIZED.replace("DIM", "n"), budget={"host": "1GB"})
+    assert failure.ids == ("memory.no-bound",)
+    assert "the dim 'n' has no bound" in str(failure)
+    assert "--fix-dim n=SIZE" in str(failure)
+
+
+GROWING = """
+fn main(x: Tensor[4, f32], k: Tensor[i64]) -> List[Tensor[4, f32]] {
+  let n = to_control(k);
+  let go = fn<i>(i: int[i], kept: List[Tensor[4, f32]]) -> List[Tensor[4, f32]] {
+    if (int_less(int(i), n)) { let y = softmax(x); go(int(i + 1), Cons(y, kept)) } else { kept }
+  };
+  go(int(0), Nil())
+}
+entry main("x", "k") -> ("all");
+"""
+
+
+def test_what_a_loop_makes_again_and_again_is_named():
+    failure = refused(GROWING, budget={"host": "1GB"})
+    assert failure.ids == ("memory.no-bound",)
+    assert "y: made anew in every turn of 'go', for a constructed value holds it" in str(failure)
+
+
+SCRATCH = """
+fn main(x: Tensor[512, 512, f32], w: Tensor[512, 512, f32]) -> Tensor[512, 512, f32] {
+  matmul(softmax(matmul(x, w)), w)
+}
+entry main("x", "w") -> ("y");
+"""
+
+
+def test_scratch_memory_is_promised_for_so_many_threads(tmp_path):
+    options = {"budget": {"host": "1GB"}}
+    made = compilation(io.StringIO(SCRATCH), threads=2, **options)
+    promise = made.run.promise
+    assert promise is not None
+    path = tmp_path / "p.inlay"
+    exe = inlay.compile(io.StringIO(SCRATCH), threads=2, **options)
+    exe.save(path)
+    for threads in (1, 2):
+        x = np.ones((512, 512), np.float32)
+        loaded = load_executable(path, threads=threads)
+        loaded.run({"x": x, "w": x})
+        assert loaded.usage().peak_bytes <= promise.takes["host"]
+    if promise.threads:
+        assert load_executable(path).threads <= 2
+        with pytest.raises(CompileError, match="found threads=3, needed at most 2"):
+            load_executable(path, threads=3)
+    one = compilation(io.StringIO(SCRATCH), threads=1, **options).run.promise
+    assert one is not None
+    assert one.takes["host"] <= promise.takes["host"]
+
+
+def test_fixed_memories_are_planned_within_it(capsys, tmp_path):
+    path = tmp_path / "p.inl"
+    path.write_text(HALVES)
+    words = ["explain", str(path), "--board", "mcu_dma", "--view", "memory", "--json"]
+    assert main(words) == 0
+    before = {t["memory"]: t["total"] for t in json.loads(capsys.readouterr().out)["takes"]}
+    small = before["sram0"] - TENSOR
+    assert main([*words, "--budget", f"sram0={small}", "--budget", "cpu.stack=1KiB"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    after = {t["memory"]: t["total"] for t in found["takes"]}
+    assert after["sram0"] <= small < before["sram0"]
+    assert after["sram1"] > 0
+    assert found["budgets"] == {"sram0": small, "cpu.stack": 1024}
+    assert main([*words[:-1], "--budget", f"sram0={small}", "--budget", "cpu.stack=1KiB"]) == 0
+    assert (
+        "budget of cpu.stack, 1,024 bytes: nothing is there, so it has no effect" in capsys.readouterr().out
+    )
+    assert main([*words[:-1], "--budget", "sram0=100", "--budget", "sram1=100"]) == 1
+    assert "memory.over-budget" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "id", "found"),
+    [
+        ("hots=1MB", "name.unknown", "did you mean host?"),
+        ("host", "option.bad-value", "needed MEMORY=SIZE"),
+        ("=1MB", "option.bad-value", "needed MEMORY=SIZE"),
+        ("host=0", "option.bad-value", "as a positive number"),
+        ("host=-5", "option.bad-value", "as a positive number"),
+        ("host=9999999999GiB", "option.bad-value", "as a positive number"),
+        ("host=lots", "option.bad-value", "as a positive number"),
+    ],
+)
+def test_a_budget_that_means_nothing_is_refused(text, id, found):
+    failure = refused(HALVES, budget=[text])
+    assert failure.ids == (id,)
+    assert found in str(failure)
+    assert "found two budgets" in str(refused(HALVES, budget=["host=1MB", "host=2MB"]))
+
+
+def test_what_is_compiled_says_its_budget(tmp_path, capsys):
+    path, made = tmp_path / "p.inl", tmp_path / "p.inlay"
+    path.write_text(HALVES)
+    words = ["compile", str(path), "-o", str(made), "--budget", "host=1MB"]
+    assert main(words) == 0
+    assert "budget of host, 976.6 KiB: takes at most" in capsys.readouterr().out
+    assert main(["run", str(made), "--json"]) == 0
+    budget = json.loads(capsys.readouterr().out)["report"]["budget"]
+    assert budget["bytes"] == {"host": 1_000_000}
+    assert budget["takes"] == {"host": takes(HALVES)}
+    assert main(["run", str(made), "--budget", "host=1MB"]) == 2
+    assert main(["explain", str(path), "--budget", "host=1MB"]) == 2
