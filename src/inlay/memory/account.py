@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Any
 
 from inlay.arith.expr import Int
 from inlay.base.span import Span
@@ -182,69 +183,69 @@ def accounts_of(
 
 def _account(memory: str, s: _Sum, main: FunctionPlan, around: Around, *, is_single: bool) -> Account:
     pool = next((p for p in around.pools if p.name == memory), Pool(memory, PoolKind.HEAP))
-    unknown: list[str] = []
+    unknown = _again(s, main) if pool.kind is PoolKind.HEAP else []
     blocks = [
-        _number(part.block, f"the block of {plan.name}", around.sizes, unknown) for plan, part in s.parts
-    ]
-    block = sum(b or ALIGNMENT for b in blocks)  # an empty block has room for one empty tensor
+        _number(part.block, f"the block of {plan.name}", around.sizes, unknown) or ALIGNMENT
+        for plan, part in s.parts
+    ]  # an empty block has room for one empty tensor
     sized = [(plan, c, _counted(c, around, unknown)) for plan, c in s.counted]
-    kernels = len(main.kernels)
-    own = [
-        (part, m, around.sizes(m.bytes) or 0) for plan, part in s.parts if plan is main for m in part.members
-    ]
-    step = max([ALIGNMENT, pool.alignment])
-    alive = _steps(((m.first, m.last, align(size, step)) for _, m, size in own), kernels)
+    mine = [(c, size) for plan, c, size in sized if plan is main]
+    own = [(m, around.sizes(m.bytes) or 0) for plan, part in s.parts if plan is main for m in part.members]
     # What other functions have is there all the time: when they are called is not looked at.
-    always = sum(b or ALIGNMENT for (plan, _), b in zip(s.parts, blocks, strict=True) if plan is not main)
-    beside = [
-        x + sum(size for plan, _, size in sized if plan is not main)
-        for x in _steps((_life(c, size, kernels, around) for plan, c, size in sized if plan is main), kernels)
-    ]
-    in_call = [block + x for x in beside[:-1]] or [block]
-    steps = (*in_call, beside[-1])
-    peak = max(steps)
-    if pool.kind is PoolKind.HEAP:
-        others = dict.fromkeys(plan.name for plan, _ in (*s.parts, *s.counted) if plan is not main)
-        unknown += [
-            f"{name}: a function with memory of its own, which may be active again" for name in others
-        ]
+    always = sum(b for (plan, _), b in zip(s.parts, blocks, strict=True) if plan is not main)
+    kernels, step = len(main.kernels), max([ALIGNMENT, pool.alignment])
+    alive = [always + x for x in _steps(((m.first, m.last, align(z, step)) for m, z in own), kernels)]
+    called = sum(size for plan, _, size in sized if plan is not main)
+    beside = [called + x for x in _steps((_life(c, size, kernels, around) for c, size in mine), kernels)]
+    steps = (*(sum(blocks) + x for x in beside[:-1]), beside[-1])
     is_exact = is_single and not unknown and _is_exact(sized, around)
     # What may not be allocated in a call proves nothing.
     certain = beside if is_exact else [0] * len(beside)
-    bound = max((a + always + b for a, b in zip(alive, certain, strict=True)), default=0)
-    at_most = max(alive, default=0)
-    fullest = alive.index(at_most) + 1 if alive else 0
     # Where most is alive: what there is forbids a smaller block.
-    best = max(range(len(alive)), key=lambda k: alive[k] + certain[k], default=0) + 1
-    held = _held(own, [(c, size) for plan, c, size in sized if plan is main], main, best)
-    live = sum(size for _, m, size in own if m.first <= fullest <= m.last)
-    origin = {o: sum(size for _, c, size in sized if c.origin is o) for o in Origin}
+    best = max(range(len(alive)), key=lambda k: alive[k] + certain[k])
+    fullest = alive.index(max(alive)) + 1
+    live = always + sum(size for m, size in own if m.first <= fullest <= m.last)
     return Account(
         memory,
         pool.kind,
         pool.bytes,
-        block,
-        live,
-        at_most - live,
-        block - at_most,
-        origin[Origin.RESULT],
-        origin[Origin.COPY],
-        origin[Origin.VALUE],
-        origin[Origin.MACHINE],
-        (max if around.threads == 1 else sum)([0, *(s for _, c, s in sized if c.origin is Origin.SCRATCH)]),
-        s.constants,
-        around.inputs if pool is around.pools[0] else 0,
-        peak,
-        bound,
-        sum(_number(part.total, "", around.sizes, []) for _, part in s.parts),
-        sum(part.planned for _, part in s.parts),
-        steps,
-        best,
-        main.kernel(best),
-        held,
-        is_exact,
-        tuple(dict.fromkeys(unknown)),
+        block=sum(blocks),
+        live=live,
+        alignment=max(alive) - live,
+        unused=sum(blocks) - max(alive),
+        **_sums(sized, around),
+        constants=s.constants,
+        inputs=around.inputs if pool is around.pools[0] else 0,
+        peak=max(steps) if kernels else max(sum(blocks), *steps),
+        lower_bound=alive[best] + certain[best],
+        unshared=sum(_number(part.total, "", around.sizes, []) for _, part in s.parts),
+        buffers=sum(part.planned for _, part in s.parts),
+        steps=steps,
+        moment=best + 1,
+        at=main.kernel(best + 1),
+        held=_held(own, mine, main, best + 1),
+        is_exact=is_exact,
+        unknown=tuple(dict.fromkeys(unknown)),
     )
+
+
+def _again(s: _Sum, main: FunctionPlan) -> list[str]:
+    """Return what is said of functions that may be active several times."""
+    others = dict.fromkeys(plan.name for plan, _ in (*s.parts, *s.counted) if plan is not main)
+    return [f"{name}: a function with memory of its own, which may be active again" for name in others]
+
+
+def _sums(sized: Sequence[tuple[FunctionPlan, Counted, int]], around: Around) -> dict[str, Any]:
+    """Return what is allocated beside blocks, by what it is; of scratch memory what is there at once."""
+    found = {o: [size for _, c, size in sized if c.origin is o] for o in Origin}
+    scratch = (max if around.threads == 1 else sum)([0, *found[Origin.SCRATCH]])
+    return {
+        "results": sum(found[Origin.RESULT]),
+        "copies": sum(found[Origin.COPY]),
+        "values": sum(found[Origin.VALUE]),
+        "machine": sum(found[Origin.MACHINE]),
+        "scratch": scratch,
+    }
 
 
 def _life(c: Counted, size: int, kernels: int, around: Around) -> tuple[int, int, int]:
@@ -292,14 +293,11 @@ def _steps(lives: Iterable[tuple[int, int, int]], kernels: int) -> list[int]:
 
 
 def _held(
-    own: Sequence[tuple[MemoryPart, Stored, int]],
-    counted: Sequence[tuple[Counted, int]],
-    main: FunctionPlan,
-    moment: int,
+    own: Sequence[tuple[Stored, int]], counted: Sequence[tuple[Counted, int]], main: FunctionPlan, moment: int
 ) -> tuple[Held, ...]:
     found = [
         Held(m.names, size, "block", main.kernel(m.first), main.kernel(m.last), "", _nodes(m.spans))
-        for _, m, size in own
+        for m, size in own
         if m.first <= moment <= m.last
     ]
     found += [

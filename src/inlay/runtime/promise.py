@@ -66,4 +66,4 @@ def kept(promise: Promise | None, settings: Settings, *, asked: bool) -> Setting
             f"found mode='{settings.mode}', needed 'sequential': the executable was compiled within a "
             f"budget ({listed}) for one thread, and other modes run kernels at once",
         )
-    return settings
+    return replace(settings, mode="sequential") if promise.threads == 1 else settings

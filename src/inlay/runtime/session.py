@@ -83,10 +83,7 @@ class Executable:
         self._container = _open(source, verify=verify)
         check_target(self._container.target())
         self.entries: tuple[Entry, ...] = self._container.entries()
-        promise = promise_of(self._container.properties())
-        settings = kept(promise, settings, asked=chose_threads)
-        if promise is not None and promise.threads == 1:
-            settings = replace(settings, mode="sequential")
+        settings = kept(promise_of(self._container.properties()), settings, asked=chose_threads)
         self.threads = settings.threads
         self._requests = Requests(settings.activations)
         kernels = self._container.kernels()
@@ -94,12 +91,7 @@ class Executable:
             settings = replace(settings, mode=self._suited(kernels, settings.threads))
         self._externs = tuple(externs)  # what their addresses depend on must live
         functions, addresses = bind_externs(kernels, externs)
-        functions |= {
-            kernel: callbacks[kernel.body.name]
-            for kernel in kernels
-            if callbacks and isinstance(kernel.body, HostBody) and kernel.body.name in callbacks
-        }
-        functions |= text.callbacks(kernels)
+        functions |= _called(kernels, callbacks or {}) | text.callbacks(kernels)
         self._strings = self._table(kernels)
         if self._strings is not None:
             functions = {k: self._strings.shown(k, f) for k, f in functions.items()}
@@ -429,6 +421,15 @@ class Executable:
         if problem.ids in (("run.device-lost",), ("run.server-limit",)):
             with self._opening:
                 self._is_lost |= engine is self._engine
+
+
+def _called(kernels: Sequence[Kernel], callbacks: Mapping[str, Callback]) -> dict[Kernel, Callback]:
+    """Return the functions that kernels name, of those that were given."""
+    return {
+        kernel: callbacks[kernel.body.name]
+        for kernel in kernels
+        if isinstance(kernel.body, HostBody) and kernel.body.name in callbacks
+    }
 
 
 _OPEN: weakref.WeakSet[Executable] = weakref.WeakSet()
