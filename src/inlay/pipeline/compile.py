@@ -28,6 +28,7 @@ from inlay.pipeline.options import CompileOptions
 from inlay.pipeline.planning import setting_of
 from inlay.pipeline.relations import relations_text
 from inlay.pipeline.report import Report, count_kernels, count_operators
+from inlay.pipeline.required import check_required
 from inlay.pipeline.route import LINK
 from inlay.pipeline.running import Run, run_passes
 from inlay.pipeline.state import state_properties
@@ -79,12 +80,17 @@ def compile_module(
     )
     made: list[tuple[Artifact, DevicePart]] = []
 
+    def check(planned: Module) -> None:
+        assert building.check is not None, "who compiles asks whether there is code"
+        building.check(planned)
+        check_required(planned, board, options.required, setting.operators)
+
     def make(kernels: Module) -> dict[str, Workspace]:
         code = generator.compile(_counted(host_requests(kernels), instrument))
         made.append((code, device_part(board, kernels, setting.targets, cache)))
         return {**_scratch(kernels, code), **made[0][1].scratch}
 
-    kernels = building, GenerateOptions(make)
+    kernels = replace(building, check=check), GenerateOptions(make)
     run = run_passes(module, setting, kernels, verify=options.verify)
     module, (artifact, part) = run.module, made[0]
     cached = {name: code.cached for name, code in artifact.kernels.items()}

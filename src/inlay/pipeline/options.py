@@ -109,11 +109,18 @@ class CompileOptions(PlaceOptions):
         batch: whether independent calls of a small kernel may run as one (trees, ragged data);
             costs a second body for each kernel.
         verify: whether the result of every pass is verified, and of every stage of loops.
+        required: devices, by name; operations on others are an error.
     """
 
     cache: str | None = option("default", help="folder of compiled objects; `none` for no cache")
     batch: bool = option(False, help="let independent small operations run as one")  # noqa: FBT003
     verify: bool = option(False, help="verify the program after every pass")  # noqa: FBT003
+    required: tuple[str, ...] = option(
+        (),
+        flag="require",
+        metavar="DEVICE",
+        help="end with an error if an operation is on another device; may be given again",
+    )
 
     @property
     def cache_folder(self) -> Path | None:
