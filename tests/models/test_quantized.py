@@ -178,3 +178,56 @@ def test_quantizes_spelled_out_in_floats_are_integers():
     found = inlay.explain(model, view="numerics")
     assert [o.operator for o in found.integers if o.operator in ("conv", "matmul")] == ["conv", "matmul"]
     assert not found.floats
+
+
+def trained_net(spelling: str, *, per_channel: bool, casts: bool) -> tuple[Float, str]:
+    """A residual net in the spellings of exporters of trained quantization; weights are integers times scales."""
+    m = Float((4, 3, 8, 8), dims=("n", 3, 8, 8))
+
+    def number(v: float) -> str:
+        return m.fixed(np.float32(v))
+
+    def rounded(x: str, scale: float, zero: int, low: int = -128) -> str:
+        if spelling == "product":
+            q = m.op("Mul", x, number(1 / scale))
+        else:
+            q = m.op("Div", x, number(scale))
+        q = m.op("Add", q, number(zero))
+        ends = number(low), number(127)
+        if spelling == "clamped first":
+            q = m.op("Round", m.op("Clip", q, *ends))
+        else:
+            q = m.op("Clip", m.op("Round", q), *ends)
+        if casts:
+            q = m.op("Cast", m.op("Cast", q, to=onnx.TensorProto.INT8), to=onnx.TensorProto.FLOAT)
+        return m.op("Mul", m.op("Sub", q, number(zero)), number(scale))
+
+    def weights(*shape: int) -> str:
+        sizes = (shape[0], *[1] * (len(shape) - 1)) if per_channel else (1,)
+        scales = m.fixed(m.rng.uniform(0.002, 0.01, sizes).astype(np.float32))
+        return m.op("Mul", m.fixed(np.round(m.rng.uniform(-127, 127, shape)).astype(np.float32)), scales)
+
+    def conv(x: str, oc: int, c: int, group: int = 1) -> str:
+        bias = m.fixed((m.rng.standard_normal(oc) * 0.1).astype(np.float32))
+        return m.op("Conv", x, weights(oc, c // group, 3, 3), bias, pads=[1] * 4, group=group)
+
+    x = rounded(m.op("Relu", conv(rounded("x", 0.02, 3), 8, 3)), 0.02, -128)
+    y = rounded(m.op("Add", rounded(conv(x, 8, 8, 8), 0.03, 3), x), 0.04, 3)
+    y = m.op("Flatten", rounded(m.op("GlobalAveragePool", y), 0.01, 3))
+    return m, m.op("Gemm", y, weights(5, 8), transB=1)
+
+
+@pytest.mark.parametrize("spelling", ["quotient", "product", "clamped first"])
+@pytest.mark.parametrize(("per_channel", "casts"), [(False, False), (True, False), (True, True)])
+@pytest.mark.sample(2)
+def test_trained_networks_are_integers(spelling, per_channel, casts):
+    m, out = trained_net(spelling, per_channel=per_channel, casts=casts)
+    model, inputs = m.model(out).SerializeToString(), m.samples(1)[0]
+    got, wanted = (
+        inlay.compile(model, threads=1, cache=None, exact_qdq=e).run(inputs) for e in (False, True)
+    )
+    np.testing.assert_allclose(got[out], wanted[out], atol=0.01 * 127 * 0.01 * 8)
+    found = inlay.explain(model, view="numerics")
+    assert not found.floats
+    products = [o.operator for o in found.integers if o.operator in ("conv", "matmul")]
+    assert products == ["conv", "conv", "matmul"]

@@ -21,9 +21,12 @@ MAX_KNOWN = 1024
 def folded(definition: OpDef, attrs: object, args: Sequence[Expr]) -> Const | None:
     """Return the constant that an operation on small constants is; None where it is none.
 
-    Integers that stand for reals stay: what reads them may compute in integers.
+    Integers that stand for reals stay, and products of a tensor and its scale: what reads them may compute in
+    integers.
     """
     if definition.op.name == "dequantize":
+        return None
+    if definition.op.name == "mul" and any(_is_matrix(a) for a in args):
         return None
     values = [_number(a) for a in args]
     if definition.reference is None or not any(isinstance(v, np.ndarray) for v in values):
@@ -40,6 +43,10 @@ def folded(definition: OpDef, attrs: object, args: Sequence[Expr]) -> Const | No
     except RunError:
         return None  # where this is ever computed, the program stops and says why
     return make.const(np.asarray(found, call.type.dtype.numpy))
+
+
+def _is_matrix(e: Expr) -> bool:
+    return isinstance(e.type, TensorType) and e.type.dtype.is_float and len(e.type.shape) > 1
 
 
 def _number(e: Expr) -> np.ndarray | int | bool | tuple[int, ...] | None:

@@ -21,20 +21,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from inlay.arith.dtype import I8, I16, U8
 from inlay.base.options import option
 from inlay.ir.expr import Call, Expr, Function, OpRef, Var
 from inlay.ir.module import Module
+from inlay.ops.elementwise import CastAttrs
 from inlay.ops.quantized import QuantizeAttrs
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property, Remark
 from inlay.transforms._blocks import BlockWriter, rewrite_function
-from inlay.transforms._integers.numbers import Factor, StaysFloat, ends_of, type_of
+from inlay.transforms._integers.numbers import Factor, StaysFloat, ends_of, one, type_of
 from inlay.transforms._integers.products import integer_product, real_product
 from inlay.transforms._integers.record import ASKED, BESIDE, InIntegers, Numerics, Reason, in_floats
 from inlay.transforms._integers.rounded import Target, rounded
 from inlay.transforms._integers.scene import Known, Scene
 from inlay.transforms._integers.spelled import spelled_quantize
-from inlay.transforms._integers.wholes import biased, operator
+from inlay.transforms._integers.wholes import biased, operator, whole
 from inlay.transforms._rules.rule_match import attrs_of
 
 _Rule = Callable[[Scene, Call], Expr | None]
@@ -164,6 +166,20 @@ def _quantize(scene: Scene, call: Call) -> Expr:
     return rounded(scene, x, target)
 
 
+def _cast(scene: Scene, call: Call) -> Expr | None:
+    """Floats that are integers of a format, brought to it, are those integers."""
+    to = attrs_of(call, CastAttrs).dtype
+    x = call.args[0]
+    if to not in (I8, U8, I16) or not scene.is_tensor(x) or scene.array(x) is not None:
+        return None
+    found = whole(scene, x)
+    same = found.zero.equals(one(0)) and found.scale.equals(one(1.0))
+    least, most = ends_of(to)
+    if not same or found.low < least or found.high > most:
+        return None
+    return found.atom if found.dtype is to else scene.bind("cast", (found.atom,), CastAttrs(to))
+
+
 _EXACT: dict[str, _Rule] = {"conv_integer": _integer_product, "matmul_integer": _integer_product, "add": _add}
 """Rules that keep every bit of the result."""
 
@@ -175,6 +191,8 @@ _RULES: dict[str, _Rule] = {
     "clip": spelled_quantize,
     "minimum": spelled_quantize,
     "maximum": spelled_quantize,
+    "round": spelled_quantize,
+    "cast": _cast,
 }
 
 PASS = Pass(

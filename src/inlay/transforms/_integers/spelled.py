@@ -2,7 +2,8 @@
 
     minimum(maximum(round(x / s + z), -128), 127)
 
-Exporters of trained quantization write it so, and go on with `(q - z) * s`, or with integers in floats.
+Clamped first and rounded then is the same, as the ends are integers. Exporters of trained quantization write
+it so, and go on with `(q - z) * s`, or with integers in floats.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def spelled_quantize(scene: Scene, call: Call) -> Expr | None:
     t = type_of(call)
     if t.dtype is not F32 or not t.shape:
         return None
-    found = _source(scene, call)
+    found = _clamped_first(scene, call) if operator(call).name == "round" else _source(scene, call)
     if found is None:
         return None
     x, low, high = found
@@ -48,8 +49,7 @@ def _source(scene: Scene, call: Call) -> tuple[Expr, int, int] | None:
     for _ in range(3):
         name = operator(call).name
         if name == "round":
-            whole = np.isfinite(low) and np.isfinite(high) and low == int(low) and high == int(high)
-            return (call.args[0], int(low), int(high)) if whole and low <= high else None
+            return _between(call.args[0], low, high)
         ends = _ends(scene, call)
         if ends is None:
             return None
@@ -60,6 +60,23 @@ def _source(scene: Scene, call: Call) -> tuple[Expr, int, int] | None:
             return None
         call = before[1]
     return None
+
+
+def _between(x: Expr, low: float, high: float) -> tuple[Expr, int, int] | None:
+    is_whole = np.isfinite(low) and np.isfinite(high) and low == int(low) and high == int(high)
+    return (x, int(low), int(high)) if is_whole and low <= high else None
+
+
+def _clamped_first(scene: Scene, call: Call) -> tuple[Expr, int, int] | None:
+    """Return what is clamped before it is rounded, and the ends: the same, as the ends are integers."""
+    low, high, x = -np.inf, np.inf, call.args[0]
+    for _ in range(2):
+        before = scene.call(x)
+        ends = None if before is None else _ends(scene, before[1])
+        if ends is None or type_of(ends[0]).shape != type_of(call).shape:
+            break
+        x, low, high = ends[0], max(low, ends[1]), min(high, ends[2])
+    return _between(x, low, high)
 
 
 def _ends(scene: Scene, call: Call) -> tuple[Expr, float, float] | None:

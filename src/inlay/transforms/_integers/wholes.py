@@ -16,7 +16,16 @@ from inlay.ir.op import Op
 from inlay.ops.layout import PermAttrs
 from inlay.ops.quantized import DequantizeAttrs
 from inlay.ops.resize import Mode, ResizeAttrs
-from inlay.transforms._integers.numbers import Factor, StaysFloat, Whole, ends_of, one, smallest, type_of
+from inlay.transforms._integers.numbers import (
+    Factor,
+    StaysFloat,
+    Whole,
+    ends_of,
+    factor_of,
+    one,
+    smallest,
+    type_of,
+)
 from inlay.transforms._integers.scene import Scene
 from inlay.transforms._rules.rule_match import attrs_of
 
@@ -58,8 +67,8 @@ def whole(scene: Scene, atom: Expr) -> Whole:
     name, call = found
     if name == "dequantize":
         return _dequantized(scene, call)
-    if name == "cast" and type_of(call).dtype.is_float and inner.is_tensor(call.args[0]):
-        return whole(inner, call.args[0])
+    if name == "cast" and type_of(call).dtype.is_float:
+        return _cast_to_reals(inner, call.args[0])
     if moves(call):
         return _moved(scene, name, call, whole(inner, call.args[0]))
     rule = _RULES.get(name)
@@ -78,6 +87,17 @@ def attributes(call: Call) -> object:
     """Return the attributes of a call of an operator."""
     assert isinstance(call.callee, OpRef), "calls of operators"
     return call.callee.attrs
+
+
+def _cast_to_reals(scene: Scene, x: Expr) -> Whole:
+    """Return integers that become floats of the same numbers."""
+    dtype = type_of(x).dtype
+    if scene.is_tensor(x):
+        return whole(scene, x)
+    if dtype not in (I8, U8, I16):
+        raise StaysFloat("not-quantized", f"an operand is a cast of {dtype}", x)
+    low, high = scene.known.sums.get(x, ends_of(dtype)) if isinstance(x, Var) else ends_of(dtype)
+    return Whole(x, one(1.0), one(0), low, high)
 
 
 def _dequantized(scene: Scene, call: Call) -> Whole:
@@ -111,12 +131,15 @@ def _integral(scene: Scene, atom: Expr) -> Whole:
 
 
 def _times(scene: Scene, call: Call) -> Whole:
-    """A positive factor is one of the scale."""
-    for x, c in (call.args, call.args[::-1]):
+    """A positive factor, one or one for each index of an axis, is one of the scale."""
+    for x, c in ((call.args[1], call.args[0]), call.args):
         values = scene.reals(c)
-        if values is not None and values.size == 1 and float(values.reshape(())) > 0:
+        if values is None or not np.all(values > 0) or type_of(x).shape != type_of(call).shape:
+            continue
+        factor = factor_of(values, len(type_of(x).shape))
+        if factor is not None:
             found = whole(scene, x)
-            return replace(found, scale=found.scale.times(one(float(values.reshape(())))))
+            return replace(found, scale=found.scale.times(factor))
     raise StaysFloat("float-operator", "mul of two tensors has no integer form here")
 
 
