@@ -110,6 +110,10 @@ class Generator(Protocol):
         """Return the code of kernels in one image, in the order of the requests."""
         ...
 
+    def known(self, requests: Sequence[Request]) -> dict[str, tuple[tuple[Sym, ...], Workspace | None]]:
+        """Return dims and scratch memory of kernels whose code is in the cache, by name; makes none."""
+        ...
+
     def add_shapes(self, image: Image, functions: Sequence[ShapeFunction]) -> tuple[bytes, list[int]]:
         """Return an image with code of shape arithmetic behind it, and where each function is."""
         ...

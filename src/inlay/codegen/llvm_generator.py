@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from inlay.arith.expr import Sym
 from inlay.codegen.cache import ObjectCache, key_of
 from inlay.codegen.image import Image, link
 from inlay.codegen.interface import Artifact, KernelCode, PhaseCode, Request
@@ -18,6 +19,7 @@ from inlay.codegen.phases import assertions_of, workspace_layout
 from inlay.codegen.shapes import ShapeFunction, emit_shapes
 from inlay.codegen.unit import Unit, from_bytes
 from inlay.codegen.workers import processors, run_all
+from inlay.ir.kernel import Workspace
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
 from inlay.machine.target import Target
@@ -53,6 +55,11 @@ class LlvmGenerator:
             )
             kernels[r.name] = KernelCode(r.name, phases, unit.dims, unit.workspace, unit.assertions, hit)
         return Artifact(image, kernels)
+
+    def known(self, requests: Sequence[Request]) -> dict[str, tuple[tuple[Sym, ...], Workspace | None]]:
+        """Return dims and scratch memory of kernels whose code is in the cache, by name; makes none."""
+        found = {r.name: self._cached(self._key("source", r.key, r)) for r in requests if r.key}
+        return {name: (unit.dims, unit.workspace) for name, unit in found.items() if unit is not None}
 
     def add_shapes(self, image: Image, functions: Sequence[ShapeFunction]) -> tuple[bytes, list[int]]:
         """Return an image with code of shape arithmetic behind it, and where each function is.

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from inlay.arith.expr import Sym
 from inlay.base.diagnostics import InternalError
-from inlay.codegen.backend_table import backend_of
+from inlay.codegen.backend_table import backend_of, unavailable
+from inlay.codegen.cache import ObjectCache
 from inlay.codegen.interface import Backend, DeviceCode, DeviceJob
+from inlay.ir.kernel import Workspace
+from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.machine.device import Arch
 from inlay.machine.target import Target
 from inlay.ops.table import OperatorTable
-from inlay.pipeline.build_kernels import BuildOptions
+from inlay.pipeline.build_kernels import BuildOptions, host_requests
 from inlay.pipeline.devices import apart
 from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.lowering import Lowering
@@ -47,11 +51,23 @@ def build_options(
 
 
 def explaining_options(
-    operators: OperatorTable, board: Board, targets: Callable[[str], Target]
+    operators: OperatorTable, board: Board, targets: Callable[[str], Target], cache: ObjectCache | None = None
 ) -> tuple[BuildOptions, GenerateOptions]:
-    """Return what kernels are built and lowered with for who makes no code of them, or only of some."""
+    """Return what kernels are built and lowered with for who makes no code of them, or only of some.
+
+    Kernels of the host whose code is in a cache are not lowered for what the cache says.
+    """
     building = replace(build_options(operators, board, targets), check=None)
-    return building, GenerateOptions(parts=parts_of(board))
+    host = board.host.name
+    backend = backend_of(board, host)
+    if cache is None or backend is None or unavailable(board, host):
+        return building, GenerateOptions(parts=parts_of(board))
+
+    def known(module: Module) -> Mapping[str, tuple[tuple[Sym, ...], Workspace | None]]:
+        generator = backend.generator(backend.target(board, host), cache)
+        return {} if generator is None else generator.known(host_requests(module))
+
+    return building, GenerateOptions(known=known, parts=parts_of(board))
 
 
 def parts_of(board: Board) -> dict[str, int]:

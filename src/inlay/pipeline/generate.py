@@ -1,7 +1,7 @@
 """Code of kernels, and with it the scratch memory that each needs: before storage is planned.
 
 A compilation makes the code here; what is in the cache is neither lowered nor compiled for it. Who only
-explains lowers the kernels and makes no code: the loops say the same.
+explains makes no code: of what is in the cache that says it, of other kernels the loops say the same.
 
 **Who gives scratch memory.** A kernel gets it as one more tensor behind its ports, which has its place in
 the plan like any result and lives while the kernel runs. Where the size is not known until then, the
@@ -28,18 +28,21 @@ class GenerateOptions:
 
     Attributes:
         make: makes code, and returns what scratch memory kernels need; None where there is to be none.
+        known: where no code is made, gives dims and scratch memory of kernels of the host whose code there
+            is, by name.
         parts: by device, how many parts of a kernel have scratch memory of their own. Where nothing is
             said that is known when the program runs; off the host, there are no loops then.
     """
 
     make: Callable[[Module], Mapping[str, Workspace]] | None = None
+    known: Callable[[Module], Mapping[str, tuple[tuple[Sym, ...], Workspace | None]]] | None = None
     parts: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 def run(module: Module, context: PassContext) -> Module:
     """Make code, or lower kernels, and note the scratch memory of each."""
     options = context.options_for(GenerateOptions)
-    found = _lowered(module, options.parts) if options.make is None else options.make(module)
+    found = _lowered(module, options) if options.make is None else options.make(module)
     kernels = dict(module.kernels)
     for name, workspace in found.items():
         kernel = kernels[name]
@@ -57,15 +60,24 @@ def _requested(kernel: Kernel, workspace: Workspace) -> str:
     return f"a kernel takes at most {MAX_PORTS} tensors" if len(kernel.ports) >= MAX_PORTS else ""
 
 
-def _lowered(module: Module, parts: Mapping[str, int]) -> dict[str, Workspace]:
-    """Return what the loops of kernels say."""
+def _lowered(module: Module, options: GenerateOptions) -> dict[str, Workspace]:
+    """Return what the cache says of kernels of the host, and what the loops of others say."""
     found: dict[str, Workspace] = {}
+    parts = options.parts
+    known: Mapping[str, tuple[tuple[Sym, ...], Workspace | None]] = {}
+    if options.known is not None:
+        known = options.known(module)
     for name, kernel in module.kernels.items():
         body = kernel.body
         if not isinstance(body, LoopBody):
             continue
         device = "" if body.function.place is None else body.function.place.device
         if body.of_device is not None and (body.of_device.is_copy or device not in parts):
+            continue
+        if body.of_device is None and name in known and device not in parts:
+            dims, workspace = known[name]
+            if workspace is not None:
+                found[name] = over_dims(workspace, dims, kernel)
             continue
         loops = body.lower()
         block = workspace_layout(loops).block(parts.get(device))

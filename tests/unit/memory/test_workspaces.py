@@ -16,7 +16,9 @@ from inlay.machine.board_file import find_board
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
 from inlay.pipeline import generate
+from inlay.pipeline.explain import views
 from inlay.pipeline.generate import GenerateOptions
+from inlay.pipeline.lowering import Lowering
 from inlay.runtime.session import executable_of
 
 FIXED = 'fn main(x: Tensor[9000, f32]) { let a = sort(x); a.0 } entry main("x") -> ("y");'
@@ -132,3 +134,16 @@ def test_scratch_that_does_not_fit_is_refused():
     }
     with pytest.raises(CompileError, match=r"'a\.scratch', needed 144000 bytes"):
         explain(program(FIXED), board="mcu_dma", view="memory")
+
+
+def test_what_is_in_the_cache_is_not_lowered_for_who_explains(tmp_path, monkeypatch):
+    text = FIXED
+    monkeypatch.setattr(views, "default_cache", lambda: tmp_path)
+    before = explain(program(text), board="host", view="memory", threads=1).to_json()
+    compilation(program(text), board="host", threads=1, cache=str(tmp_path))
+
+    def lowered(*arguments):
+        raise AssertionError(f"it was lowered: {arguments}")
+
+    monkeypatch.setattr(Lowering, "__call__", lowered)
+    assert explain(program(text), board="host", view="memory", threads=1).to_json() == before

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from inlay.base.diagnostics import CompileError, RunError, error
 from inlay.base.registry import unknown_name
 from inlay.codegen.backend_table import target_of
+from inlay.codegen.cache import ObjectCache
 from inlay.codegen.interface import described
 from inlay.ir.module import Module
 from inlay.machine.board import Board
@@ -27,7 +28,7 @@ from inlay.pipeline.explain.loops import LoopsExplanation, loops_of
 from inlay.pipeline.explain.memory import MemoryExplanation, memory_of
 from inlay.pipeline.explain.numerics import NumericsExplanation, numerics_of
 from inlay.pipeline.explain.story import Story, story_of
-from inlay.pipeline.options import PlaceOptions
+from inlay.pipeline.options import PlaceOptions, default_cache
 from inlay.pipeline.planning import Setting, setting_of, threads_of
 from inlay.pipeline.route import ROUTE
 from inlay.pipeline.running import Run, run_passes
@@ -118,7 +119,9 @@ def _story(module: Module, setting: Setting, at: str) -> Story:
 
 
 def _run(module: Module, setting: Setting, until: Pass) -> Run:
-    kernels = explaining_options(setting.operators, setting.board, setting.targets)
+    folder = default_cache()
+    cache = None if folder is None or not folder.is_dir() else ObjectCache(folder)
+    kernels = explaining_options(setting.operators, setting.board, setting.targets, cache)
     return run_passes(module, setting, kernels, until=until, asks=True)
 
 
