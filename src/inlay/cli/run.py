@@ -28,6 +28,7 @@ from inlay.cli._model import (
     inputs_of,
     prepare,
     run_once,
+    size_text,
 )
 from inlay.cli._progress import watched
 from inlay.runtime.session import Executable
@@ -75,6 +76,8 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         describe_import(arguments.model, loaded.facts, output)
         describe_placement(loaded.facts, output, all_kernels=arguments.kernels)
         describe_memory(loaded.facts, loaded.executable.entries[0], inputs, output)
+    usage = loaded.executable.usage()
+    output.say(f"  a call took {size_text(usage.peak_bytes)} for tensors at most at once, beside inputs")
     describe_arrays(inputs, output, what="input")
     describe_arrays(outputs, output, what="output")
     of = f" (the best of {runs}; first {first * 1e3:.2f} ms)" if runs > 1 else ""
@@ -91,6 +94,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     output.record(
         model=str(arguments.model),
         report=dict(loaded.facts),
+        usage=asdict(usage),
         inputs=arrays_record(inputs),
         outputs=arrays_record(outputs),
         prepare_seconds=compiled,

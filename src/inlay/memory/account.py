@@ -193,7 +193,7 @@ def _account(memory: str, s: _Sum, main: FunctionPlan, around: Around, *, is_sin
     own = [(m, around.sizes(m.bytes) or 0) for plan, part in s.parts if plan is main for m in part.members]
     # What other functions have is there all the time: when they are called is not looked at.
     always = sum(b for (plan, _), b in zip(s.parts, blocks, strict=True) if plan is not main)
-    kernels, step = len(main.kernels), max([ALIGNMENT, pool.alignment])
+    kernels, step = len(main.kernels), ALIGNMENT if pool.kind is PoolKind.HEAP else pool.alignment
     alive = [always + x for x in _steps(((m.first, m.last, align(z, step)) for m, z in own), kernels)]
     called = sum(size for plan, _, size in sized if plan is not main)
     beside = [called + x for x in _steps((_life(c, size, kernels, around) for c, size in mine), kernels)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from inlay.api import compilation
 from inlay.base.byte_sizes import bytes_in
 from inlay.base.diagnostics import CompileError
 from inlay.cli.main import main
+from inlay.machine.board_file import find_board
 from inlay.runtime.session import Executable, load_executable
 
 pytestmark = pytest.mark.llvm
@@ -165,6 +167,7 @@ def test_fixed_memories_are_planned_within_it(capsys, tmp_path):
     assert main([*words, "--budget", f"sram0={small}", "--budget", "cpu.stack=1KiB"]) == 0
     found = json.loads(capsys.readouterr().out)
     after = {t["memory"]: t["total"] for t in found["takes"]}
+    assert all(t["lower_bound"] <= t["peak"] == t["block"] for t in found["takes"])
     assert after["sram0"] <= small < before["sram0"]
     assert after["sram1"] > 0
     assert found["budgets"] == {"sram0": small, "cpu.stack": 1024}
@@ -207,3 +210,22 @@ def test_what_is_compiled_says_its_budget(tmp_path, capsys):
     assert budget["takes"] == {"host": takes(HALVES)}
     assert main(["run", str(made), "--budget", "host=1MB"]) == 2
     assert main(["explain", str(path), "--budget", "host=1MB"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({"alignment": 48}, "found alignment = 48, needed a power of two"),
+        ({"alignment": 0}, "found alignment = 0, needed a power of two"),
+        ({"bytes": 0}, "found bytes = 0, needed bytes"),
+        ({"bytes": 1 << 80}, "needed bytes, as a positive number"),
+        ({"bytes": 1000}, "the largest value there is that of matmul: 4096 bytes"),
+    ],
+)
+def test_a_board_whose_memory_cannot_be_is_refused_by_name(changed, found):
+    board = find_board("mcu_dma")
+    memories = (replace(m, **changed) if m.name.startswith("sram") else m for m in board.memories)
+    with pytest.raises(CompileError) as failure:
+        inlay.explain(io.StringIO(HALVES), replace(board, memories=tuple(memories)), view="memory")
+    assert found in str(failure.value)
+    assert "sram0" in str(failure.value)
