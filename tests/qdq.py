@@ -59,8 +59,9 @@ class Float:
         group = int(attrs.get("group", 1))  # type: ignore[call-overload]
         return self.op("Conv", x, self.weights(oc, c // group, k, k), bias, pads=pads, **attrs)
 
-    def model(self, out: str, opset: int = 17) -> onnx.ModelProto:
-        """Return the model with one input, `x`, and one output."""
+    def model(self, out: str, opset: int = 17, domains: tuple[str, ...] = ()) -> onnx.ModelProto:
+        """Return the model with one input, `x`, and one output; `domains` are those of other operators."""
+        opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, 1) for d in domains)]
         graph = helper.make_graph(
             self._nodes,
             "quantized",
@@ -68,7 +69,7 @@ class Float:
             [helper.make_tensor_value_info(out, TensorProto.FLOAT, None)],
             [numpy_helper.from_array(v, n) for n, v in self._fixed.items()],
         )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
         return onnx.shape_inference.infer_shapes(model)
 
     def samples(self, count: int = 4) -> list[Arrays]:

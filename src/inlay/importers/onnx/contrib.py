@@ -13,6 +13,7 @@ from inlay.importers.onnx import (
     contrib_attention,
     contrib_blocks,
     contrib_fused,
+    contrib_qonnx,
     ops_quantized,
     ops_recurrent,
     ops_tensor,
@@ -98,6 +99,9 @@ RULES: Mapping[tuple[str, str], Rule] = {
     **{(MICROSOFT, name): rule for name, rule in contrib_attention.RULES.items()},
     **{(MICROSOFT, name): rule for name, rule in contrib_blocks.RULES.items()},
     **{(MICROSOFT, name): rule for name, rule in ops_recurrent.QUANTIZED.items()},
+    **{
+        (domain, name): rule for domain in contrib_qonnx.DOMAINS for name, rule in contrib_qonnx.RULES.items()
+    },
     (LEARNING, "LabelEncoder"): ops_text.label_encoder,
     (MICROSOFT, "Gelu"): _gelu(GeluForm.ERF),
     (MICROSOFT, "BiasGelu"): _gelu(GeluForm.ERF),
