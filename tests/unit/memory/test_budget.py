@@ -16,7 +16,8 @@ from inlay.base.byte_sizes import bytes_in
 from inlay.base.diagnostics import CompileError
 from inlay.cli.main import main
 from inlay.machine.board_file import find_board
-from inlay.runtime.session import Executable, load_executable
+from inlay.runtime.native import Settings
+from inlay.runtime.session import Executable, executable_of, load_executable
 
 pytestmark = pytest.mark.llvm
 
@@ -128,33 +129,38 @@ def test_what_a_loop_makes_again_and_again_is_named():
 
 
 SCRATCH = """
-fn main(x: Tensor[512, 512, f32], w: Tensor[512, 512, f32]) -> Tensor[512, 512, f32] {
-  matmul(softmax(matmul(x, w)), w)
-}
-entry main("x", "w") -> ("y");
+fn main<m <= 64, n <= 4000>(x: Tensor[m, n, f32]) -> Tensor[m, n, f32] { softmax(softmax(x)) }
+entry main("x") -> ("y");
 """
 
 
 def test_scratch_memory_is_promised_for_so_many_threads(tmp_path):
-    options = {"budget": {"host": "1GB"}}
-    made = compilation(io.StringIO(SCRATCH), threads=2, **options)
-    promise = made.run.promise
-    assert promise is not None
-    path = tmp_path / "p.inlay"
-    exe = inlay.compile(io.StringIO(SCRATCH), threads=2, **options)
-    exe.save(path)
-    for threads in (1, 2):
-        x = np.ones((512, 512), np.float32)
-        loaded = load_executable(path, threads=threads)
-        loaded.run({"x": x, "w": x})
-        assert loaded.usage().peak_bytes <= promise.takes["host"]
-    if promise.threads:
-        assert load_executable(path).threads <= 2
-        with pytest.raises(CompileError, match="found threads=3, needed at most 2"):
-            load_executable(path, threads=3)
-    one = compilation(io.StringIO(SCRATCH), threads=1, **options).run.promise
-    assert one is not None
-    assert one.takes["host"] <= promise.takes["host"]
+    x, path, budget = np.ones((64, 4000), np.float32), tmp_path / "p.inlay", {"host": "1GB"}
+    promised: list[int] = []
+    for threads in (1, 2, 3):
+        made = compilation(io.StringIO(SCRATCH), threads=threads, budget=budget).run.promise
+        assert made is not None
+        assert made.threads == threads
+        promised.append(made.takes["host"])
+        modes = ["sequential"] if threads == 1 else ["sequential", "parallel", "replay"]
+        for mode in modes:
+            # Every kernel is long enough to be divided.
+            said = Settings(mode=mode, threads=threads, hand_off_ns=0)
+            program = compilation(io.StringIO(SCRATCH), threads=threads, budget=budget).program
+            exe = executable_of(program, settings=said)
+            exe.run({"x": x})
+            assert exe.usage().peak_bytes == made.takes["host"]
+    assert promised[0] < promised[1] < promised[2]
+    inlay.compile(io.StringIO(SCRATCH), threads=2, budget=budget).save(path)
+    assert load_executable(path).threads <= 2
+    assert load_executable(path, threads=1).threads == 1
+    with pytest.raises(CompileError, match="found threads=3, needed at most 2"):
+        load_executable(path, threads=3)
+    inlay.compile(io.StringIO(SCRATCH), threads=1, budget=budget).save(path)
+    with pytest.raises(CompileError, match="found mode='parallel', needed 'sequential'"):
+        load_executable(path, threads=1, mode="parallel")
+    failure = refused(SCRATCH, threads=2, budget={"host": promised[0]})
+    assert f"price: --threads 1: saves {promised[1] - promised[0]:,} bytes" in str(failure)
 
 
 def test_fixed_memories_are_planned_within_it(capsys, tmp_path):
