@@ -243,6 +243,10 @@ class Memory:
             if mask is None:
                 self.builder.line(f"store {typed}, ptr {pointer}, align {size}")
                 return
+            # A narrowing in front would join the store. Where one lane is on, LLVM 22 then writes all bits of
+            # the wide number, beyond the element.
+            kept = self.builder.define(f"freeze {typed}")
+            typed = f"{vector(element, lanes)} {kept}"
             name = f"llvm.masked.store.{suffix(element, lanes)}.p0"
             self.builder.line(
                 f"call void @{name}({typed}, ptr align {size} {pointer}, {self._mask_text(mask)})"
