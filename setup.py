@@ -1,4 +1,4 @@
-"""Build of the one native part: the C runtime and its extension module.
+"""Build of the native parts: the C runtime with its extension module, and the search of packing.
 
 Everything else is declared in pyproject.toml. The portable runtime lives in ``runtime/`` (C99, one
 public header); ``src/inlay/runtime/_ext`` wraps it for Python with the limited API, so one wheel
@@ -66,8 +66,23 @@ def _extensions() -> list[Extension]:
             libraries=["m"] if sys.platform == "darwin" else ["m", "dl"],
             py_limited_api=True,
         ),
+        _packing(),
         *(_model(path) for path in _files("src/inlay/accelerators/*_model.c")),
     ]
+
+
+def _packing() -> Extension:
+    """Return the search of packing: an extension module by itself, in C99."""
+    folder = "src/inlay/packing/_ext"
+    return Extension(
+        "inlay.packing._search",
+        sources=_files(f"{folder}/*.c"),
+        depends=_files(f"{folder}/*.h"),
+        include_dirs=[folder],
+        define_macros=[("Py_LIMITED_API", LIMITED_API)],
+        extra_compile_args=["-std=c99", "-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wshadow"],
+        py_limited_api=True,
+    )
 
 
 def _model(path: str) -> Extension:

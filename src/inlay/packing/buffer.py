@@ -42,16 +42,38 @@ class Plan:
         offsets: of each buffer, in the order they were given.
         peak: bytes that the plan needs.
         lower_bound: bytes that any plan needs.
+        steps: effort that was spent: placements of one buffer, tried or done.
+        moment: the critical moment, at which what lives needs the most bytes; None without buffers.
+            What lives then is the reason for the lower bound, unless the search raised it further.
+        moment_bound: bytes that what lives then needs, one behind the other.
+        algorithm: what found the offsets.
     """
 
     offsets: tuple[int, ...]
     peak: int
     lower_bound: int
+    steps: int = 0
+    moment: int | None = None
+    moment_bound: int = 0
+    algorithm: str = ""
 
     @property
     def gap(self) -> float:
         """How far above the lower bound it is, as a fraction of the bound."""
         return self.peak / self.lower_bound - 1 if self.lower_bound else 0.0
+
+    @property
+    def proved(self) -> bool:
+        """Whether no plan is smaller."""
+        return self.peak == self.lower_bound
+
+
+def live_at(buffers: Sequence[Buffer], moment: int | None) -> list[int]:
+    """Return the positions of the buffers that take space at a moment, the largest first."""
+    if moment is None:
+        return []
+    live = [i for i, b in enumerate(buffers) if b.takes_space and b.lower <= moment < b.upper]
+    return sorted(live, key=lambda i: (-buffers[i].size, i))
 
 
 def peak_of(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:

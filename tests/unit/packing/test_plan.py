@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inlay.packing import bounds
+from inlay.packing.algorithms.interface import Task
+from inlay.packing.bounds import critical_moment
 from inlay.packing.buffer import Buffer, peak_of
 from inlay.packing.check import violations
-from inlay.packing.plan import attempts, plan
+from inlay.packing.instance import make_instance
+from inlay.packing.plan import ALGORITHMS, plan
 from tests.data import data_path
 
 
@@ -37,13 +40,28 @@ def buffer_lists(draw):
 def test_plans_are_right(buffers):
     found = plan(buffers, steps=200)
     assert violations(buffers, found.offsets, capacity=found.peak) == []
-    tried = dict(attempts(buffers, found.lower_bound, 200))
-    assert {"first_fit.size", "best_fit.area", "linear_scan", "hill_climb"} <= set(tried)
-    for offsets in tried.values():
-        assert violations(buffers, offsets) == []
-        assert peak_of(buffers, offsets) >= found.lower_bound
     assert found.peak >= found.lower_bound
     assert found.peak == peak_of(buffers, found.offsets)
+    assert (found.algorithm in ALGORITHMS) == any(b.takes_space for b in buffers)
+
+
+@given(buffer_lists(), st.integers(0, 3))
+def test_every_algorithm_keeps_its_promise(buffers, above):
+    instance = make_instance(buffers)
+    bound = critical_moment(buffers).bytes
+    goal = -(-bound // instance.unit) + above
+    assert {"first_fit.size", "best_fit.area", "linear_scan", "stacking", "hill_climb", "exact"} <= set(
+        ALGORITHMS
+    )
+    for name, algorithm in ALGORITHMS.items() if instance.buffers else ():
+        found = algorithm(Task(instance, goal, 500))
+        if found.offsets is not None:
+            offsets = [o * instance.unit for o in found.offsets]
+            assert violations(instance.buffers, offsets) == [], name
+            assert peak_of(instance.buffers, offsets) >= bound, name
+        if name == "exact":
+            assert found.bound == 0 or found.bound > goal
+            assert found.offsets is None or peak_of(instance.buffers, offsets) <= goal * instance.unit
 
 
 @given(buffer_lists(), st.integers(0, 11), st.integers(0, 60))

@@ -1,1 +1,1 @@
-"""Packing algorithms, one in each file; `plan.py` chooses among their results."""
+"""Packing algorithms, one in each file: functions `run` of one signature, `interface.Algorithm`."""

@@ -1,0 +1,15 @@
+/* Exact search, started again and again with other preferences. */
+#ifndef INLAY_PACKING_RESTART_H
+#define INLAY_PACKING_RESTART_H
+
+#include "exact.h"
+
+/* As `packing_exact_run`, without an order: the first tries prefer what is long, large or in the
+ * fullest sections; later ones vary these at random, prefer what was in the way before, and last
+ * longer. The answer is the same on every machine.
+ *
+ * seed: other random variations, and longer tries from the start. */
+packing_answer_t packing_search(const packing_instance_t *instance, int64_t capacity, int seed,
+                                packing_budget_t *budget, int64_t *offsets, int64_t *need);
+
+#endif

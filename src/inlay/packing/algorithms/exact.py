@@ -1,0 +1,45 @@
+"""Find a plan within a goal, or prove that there is none.
+
+Among the plans within the goal there is one with the least sum of offsets, each weighted by about the
+size of its buffer. In it nothing can move down. The search builds that plan from below. Its state is
+the outline of what is placed, over *sections*: moments whose live sets are not part of others, so that
+two buffers conflict if they share one.
+
+* **Branching.** Of a section that is as low as any, either one of its buffers is next, at that
+  height, or none of them ever is there. The section with the fewest such buffers is taken.
+* **Floors.** No buffer of a section is below the lowest place that one of them could have. Raising one
+  floor to that raises offsets of others and their floors, until nothing changes.
+* **Bounds.** The buffers of a section lie on each other, none below its least offset: if they end
+  beyond the goal, there is nothing here. So it is where something could move down.
+* **Symmetry.** Of equal buffers the first in order is below, and so is it of two that have the same
+  lifetime and touch.
+* **Parts.** What no remaining buffer connects is searched by itself, one part after the other.
+* **Restarts.** Which buffers are tried first decides nearly everything. So the search starts again with
+  other orders, which are drawn at random and prefer what was in sections that were too full.
+
+What every branch of a search that found nothing was short of is a lower bound.
+
+Source: the search from below with floors by section is that of MiniMalloc (Moffitt, "MiniMalloc: A
+Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", 2023), which goes over all
+buffers in the order of offsets; branching by section, the bound by least offsets, the objective that
+orders equal solutions, and learning from failures are additions.
+"""
+
+from __future__ import annotations
+
+from inlay.packing import _search
+from inlay.packing.algorithms.interface import Found, Task, unpacked
+
+MOST_SPANS = 4_000_000
+"""Sections of all buffers beyond which the tables of the search are too large."""
+
+
+def run(task: Task) -> Found:
+    """Search until a plan is found, none is left to try, or the steps are spent.
+
+    Cost: memory in the number of sections of all buffers; no more time than the steps.
+    """
+    if task.instance.spans > MOST_SPANS:
+        return Found(None, 0)
+    found, need = _search.search(task.instance.native, task.goal, task.seed, task.steps, task.watch)
+    return unpacked(found, need)
