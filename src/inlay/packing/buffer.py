@@ -45,8 +45,6 @@ class Plan:
         steps: effort that was spent: placements of one buffer, tried or done.
         moment: the critical moment, at which what lives needs the most bytes; None without buffers.
             What lives then is the reason for the lower bound, unless the search raised it further.
-        moment_bound: bytes that what lives then needs, one behind the other.
-        algorithm: what found the offsets.
     """
 
     offsets: tuple[int, ...]
@@ -54,8 +52,6 @@ class Plan:
     lower_bound: int
     steps: int = 0
     moment: int | None = None
-    moment_bound: int = 0
-    algorithm: str = ""
 
     @property
     def gap(self) -> float:
@@ -66,14 +62,6 @@ class Plan:
     def proved(self) -> bool:
         """Whether no plan is smaller."""
         return self.peak == self.lower_bound
-
-
-def live_at(buffers: Sequence[Buffer], moment: int | None) -> list[int]:
-    """Return the positions of the buffers that take space at a moment, the largest first."""
-    if moment is None:
-        return []
-    live = [i for i, b in enumerate(buffers) if b.takes_space and b.lower <= moment < b.upper]
-    return sorted(live, key=lambda i: (-buffers[i].size, i))
 
 
 def peak_of(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:

@@ -71,7 +71,7 @@ def plan(
     peak = peak_of(buffers, offsets)
     lower = max(bound.bytes, run.bound * run.instance.unit)
     assert peak >= lower, "a bound is below what was found"
-    return Plan(tuple(offsets), peak, lower, run.steps, bound.moment, bound.bytes, run.name)
+    return Plan(tuple(offsets), peak, lower, run.steps, bound.moment)
 
 
 @dataclass(slots=True)

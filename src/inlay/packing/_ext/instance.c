@@ -73,7 +73,12 @@ void packing_drop(packing_instance_t *g)
 
 int packing_spend(packing_budget_t *b, int64_t steps)
 {
-    if (b->is_stopped || b->left < steps) return 0;
+    if (b->is_stopped) return 0;
+    if (b->left < steps) {
+        b->used += b->left;
+        b->left = 0;
+        return 0;
+    }
     b->left -= steps;
     b->used += steps;
     if (b->poll && b->used >= b->next_poll) {

@@ -36,7 +36,7 @@ typedef struct packing_budget {
 
 enum {
     PACKING_POLL_STEPS = 1 << 12,
-    PACKING_STEP_WORK = 256 /* sections or buffers looked at that count as one more step */
+    PACKING_STEP_WORK = 1024 /* sections or buffers looked at that count as one more step */
 };
 
 /* Fill `first`, `last`, `moment`, `sections`, `spans` and `pairs` of an instance; 0 without memory.
