@@ -59,6 +59,8 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     try:
         native = host()
         described = f"{native.triple}, {native.cpu}, {native.vector_bytes * 8}-bit vectors"
+        for what, kinds in (("dot", native.dot_kinds), ("matrix", native.matrix_kinds)):
+            described += f", {what} products of {' '.join(k.name for k in kinds)}" if kinds else ""
     except UnsupportedError as failure:
         described = failure.diagnostics[0].message
     output.say(f"this machine: {described}")

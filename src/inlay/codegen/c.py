@@ -334,7 +334,7 @@ class _PhaseWriter:
             self._line(f"while ({condition.text}) {{", *_inside(body), "}")
 
     def _alloc(self, b: Buffer) -> None:
-        if b.scope not in (Scope.STACK, Scope.REGISTER):
+        if b.scope not in (Scope.STACK, Scope.REGISTER, Scope.MATRIX):
             raise InternalError(
                 f"buffer {b.name} of scope {b.scope} is allocated in the body",
                 where=f"codegen.c: {self._f.name}",

@@ -28,6 +28,7 @@ from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm_builder import Builder, Carried
 from inlay.codegen.llvm_helpers import helper_text
 from inlay.codegen.llvm_index import LANE, IndexEmitter, Linear, add, constant_of, name, number
+from inlay.codegen.llvm_matrix import MatrixEmitter, configuration_text
 from inlay.codegen.llvm_memory import Memory, carried_values, set_cells
 from inlay.codegen.llvm_ops import Operations
 from inlay.codegen.llvm_scalar import ScalarEmitter
@@ -82,6 +83,7 @@ def emit_module(function: LoopFunction, target: Target, in_place: frozenset[int]
     symbols: list[tuple[str, bool]] = []
     helpers: set[str] = set()
     declared: set[str] = set()
+    configurations: dict[str, None] = {}
     needs_zero = False
     for i, phase in enumerate(phases_of(function)):
         symbol = f"phase{i}"
@@ -90,8 +92,10 @@ def emit_module(function: LoopFunction, target: Target, in_place: frozenset[int]
         symbols.append((symbol, phase.parallel))
         helpers |= emitter.ops.helpers
         declared |= emitter.ops.declared
+        configurations |= dict.fromkeys(map(configuration_text, emitter.matrices.configurations))
         needs_zero |= emitter.memory.needs_zero
     head = "@inlay.zero = private unnamed_addr constant i64 0, align 8\n" if needs_zero else ""
+    head += "".join(configurations)
     head += "".join(f"{line}\n" for line in sorted(declared))
     return ModuleText(head + "\n".join(texts) + helper_text(helpers), tuple(symbols))
 
@@ -107,6 +111,7 @@ class FunctionEmitter:
         self.index = IndexEmitter(self.builder, dims)
         self.ops = Operations(self.builder, target)
         self.memory = Memory(self.builder, self.index, self.ops)
+        self.matrices = MatrixEmitter(self.builder, self.index, self.ops, self.memory, target)
         self.scalars = ScalarEmitter(self.builder, self.index, self.ops, self.memory)
         self._stored: dict[Stmt, tuple[Buffer, ...]] = {}
         found = assertions_of(function)
@@ -129,7 +134,11 @@ class FunctionEmitter:
                 self.statement(statement)
         self.builder.line("ret i64 0")
         count = n_params + bool(self.function.workspaces)
-        return _function_text(symbol, count, len(self.function.dims), self.in_place, self.builder.text())
+        release = "tilerelease" if self.matrices.configurations else ""
+        if release:
+            self.ops.declared.add(f"declare void @llvm.x86.{release}()")
+        dims = len(self.function.dims)
+        return _function_text(symbol, count, dims, self.in_place, self.builder.text(), release)
 
     def _add_workspace(self, buffer: Buffer, offset: Int, layout: WorkspaceLayout) -> None:
         block = f"%b{len(self.function.params)}"
@@ -205,6 +214,13 @@ class FunctionEmitter:
                     self.memory.add_stack(buffer)
                 else:
                     self.memory.add_registers(buffer, width)
+            case Scope.MATRIX:
+                shapes = self.matrices.shapes_of(s)
+                if shapes is None:
+                    self.memory.add_stack(buffer)
+                else:
+                    self.matrices.prepare(s)
+                    self.matrices.add(buffer, shapes)
             case _:
                 raise InternalError(
                     f"buffer {buffer.name} of scope {buffer.scope} is allocated in the body",
@@ -228,6 +244,8 @@ class FunctionEmitter:
         if s.kind is LoopKind.VECTOR:
             self._vector(s)
             return
+        if s.kind is LoopKind.MATRIX and self.matrices.nest(s):
+            return
         lo, extent = self.index.linear(s.lo), self.index.linear(s.extent)
         count = constant_of(extent)
         if count is not None and count <= 0:
@@ -246,6 +264,7 @@ class FunctionEmitter:
         self._serial(s, first, self.index.value(add(lo, extent)), may_skip=count is None)
 
     def _serial(self, s: For, lo: str, hi: str, *, may_skip: bool) -> None:
+        self.matrices.prepare(s)
         stored = self._stores(s.body)
         cells = self.memory.carried(stored)
         self.memory.changed(stored)
@@ -262,6 +281,7 @@ class FunctionEmitter:
         set_cells(cells, out)
         self.memory.prefetch = outer
         self.memory.changed(stored)
+        self.matrices.leave(s)
 
     def _while(self, s: While) -> None:
         stored = self._stores(s.body)
@@ -311,6 +331,7 @@ class FunctionEmitter:
             if s.otherwise is not None:
                 self._masked(self.scalars.negated(condition), s.otherwise)
             return
+        self.matrices.prepare(s)
         cells = self.memory.carried(self._stores(s))
         before = carried_values(cells)
 
@@ -322,6 +343,7 @@ class FunctionEmitter:
 
         merged = self.builder.branch(condition.text, lambda: arm(s.then), lambda: arm(s.otherwise))
         set_cells(cells, merged)
+        self.matrices.leave(s)
 
     def _masked(self, condition: Value, body: Stmt) -> None:
         def run() -> Value:
@@ -417,7 +439,7 @@ def needs_optimizer(function: LoopFunction) -> bool:
     found = False
     for s in stmts_below(function.body):
         if isinstance(s, For):
-            if s.kind in (LoopKind.VECTOR, LoopKind.UNROLL):
+            if s.kind in (LoopKind.VECTOR, LoopKind.UNROLL, LoopKind.MATRIX):
                 return False
             found = found or s.extent.value is None or s.extent.value > 1
     return found
@@ -448,7 +470,10 @@ def _prefetches(s: For) -> dict[str, int]:
     return found
 
 
-def _function_text(symbol: str, n_buffers: int, n_dims: int, in_place: frozenset[int], body: str) -> str:
+def _function_text(
+    symbol: str, n_buffers: int, n_dims: int, in_place: frozenset[int], body: str, release: str
+) -> str:
+    """Return the function that works and the exported one; `release`: what is called at its end."""
     params = [f"ptr{'' if i in in_place else ' noalias'} %b{i}" for i in range(n_buffers)]
     params += [f"i64 %n{i}" for i in range(n_dims)] + ["i64 %part", "i64 %parts"]
     lines: list[str] = []
@@ -463,10 +488,11 @@ def _function_text(symbol: str, n_buffers: int, n_dims: int, in_place: frozenset
         args.append(f"i64 %d{i}")
     args += ["i64 %part", "i64 %parts"]
     unpack = "\n".join(lines)
+    after = f"call void @llvm.x86.{release}()\n" if release else ""
     return (
         f'define internal fastcc i64 @"{symbol}.body"({", ".join(params)}) '
         f'noinline nounwind "no-builtins" {{\n{body}\n}}\n'
         f'define i64 @"{symbol}"(ptr %buffers, ptr %ints, i64 %part, i64 %parts) '
         f'nounwind "no-builtins" {{\nentry:\n{unpack}\n'
-        f'%r = tail call fastcc i64 @"{symbol}.body"({", ".join(args)})\nret i64 %r\n}}\n'
+        f'%r = tail call fastcc i64 @"{symbol}.body"({", ".join(args)})\n{after}ret i64 %r\n}}\n'
     )

@@ -105,6 +105,14 @@ class Memory:
         for b in buffers:
             self._version[b] = self._version.get(b, 0) + 1
 
+    def version(self, buffer: Buffer) -> int:
+        """Return a number that differs whenever the buffer may have been written in between."""
+        return self._version.get(buffer, 0)
+
+    def address(self, buffer: Buffer, flat: Int) -> str:
+        """Return the address of an element of a buffer in memory, by its distance from the start."""
+        return self._address(buffer, self.index.split(self.index.linear(flat)))
+
     def is_wide(self, buffer: Buffer, indices: tuple[Int, ...]) -> bool:
         """Whether an access differs by lane."""
         return self.index.is_vector(self.index.linear(self.flat(buffer, indices)))
@@ -131,7 +139,7 @@ class Memory:
                 pointer = self._address(buffer, where)
                 text = self._contiguous(vector(element, lanes), pointer, dtype, mask)
                 bits = self.builder.load(text, version)
-                self._emit_prefetch(buffer, pointer, lanes * dtype.itemsize)
+                self.emit_prefetch(buffer, pointer, lanes * dtype.itemsize)
             case _ if mask is None and (near := self._near(where)) is not None:
                 bits = self._shuffled(buffer, where, near, version)
             case _:
@@ -208,7 +216,7 @@ class Memory:
                 f"<{total} x i1> {on}, {type} zeroinitializer)"
             )
         bits = self.builder.load(text, version)
-        self._emit_prefetch(buffer, pointer, total * size)
+        self.emit_prefetch(buffer, pointer, total * size)
         return bits
 
     def _has_all_lanes(self, buffer: Buffer, indices: tuple[Int, ...], count: int) -> bool:
@@ -372,7 +380,7 @@ class Memory:
             result = emit.pure(text, (a, b))
         return result
 
-    def _emit_prefetch(self, buffer: Buffer, pointer: str, size: int) -> None:
+    def emit_prefetch(self, buffer: Buffer, pointer: str, size: int) -> None:
         """Write the prefetches that a loop's notes ask for, one per cache line."""
         distance = self.prefetch.get(buffer.name)
         if distance is None:

@@ -9,8 +9,9 @@ obeyed or refused, or one of these constraints:
 * `STACK`: a small fixed-size temporary in the frame of the function.
 * `REGISTER`: a small fixed-size temporary that lives in registers: after unrolling, every index is
   a number (plus a vector loop's variable with stride one), so that it needs no address.
+* `MATRIX`: sums in the registers of a matrix unit; only `MATRIX` loops touch them.
 
-To a schedule, which does not know how much room there is, the last three are preferences: lowering puts
+To a schedule, which does not know how much room there is, the last four are preferences: lowering puts
 what does not fit one step further out.
 """
 
@@ -31,11 +32,12 @@ class Scope(str):
     WORKSPACE: ClassVar[Scope]
     STACK: ClassVar[Scope]
     REGISTER: ClassVar[Scope]
+    MATRIX: ClassVar[Scope]
 
     @property
     def is_memory(self) -> bool:
         """Whether it names a memory."""
-        return self not in (Scope.PARAM, Scope.WORKSPACE, Scope.STACK, Scope.REGISTER)
+        return self not in (Scope.PARAM, Scope.WORKSPACE, Scope.STACK, Scope.REGISTER, Scope.MATRIX)
 
     @property
     def is_scratch(self) -> bool:
@@ -47,6 +49,7 @@ Scope.PARAM = Scope("param")
 Scope.WORKSPACE = Scope("workspace")
 Scope.STACK = Scope("stack")
 Scope.REGISTER = Scope("register")
+Scope.MATRIX = Scope("matrix")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,6 +23,9 @@ different threads; only outermost. `UNROLL`: serial, written out by the code gen
 a number). `VECTOR`: iterations are independent, the extent is a number, and the code generator runs
 them as one SIMD operation per statement; the body holds `Store`, `Let`, `If` and nothing else. In a
 vector loop an index is either free of the loop's variable, has stride 1 in it, or becomes a gather.
+`MATRIX`: serial, one of two or three loops of constant extents directly inside one another around one
+store, which together are an instruction of a matrix unit: sums in a buffer of scope `MATRIX` are set to
+zero, products are added to them, or they are copied to memory.
 The meaning of every kind is that of the serial loop; the verifier checks independence where it can.
 """
 
@@ -43,6 +46,7 @@ class LoopKind(StrEnum):
     PARALLEL = "parallel"
     UNROLL = "unroll"
     VECTOR = "vector"
+    MATRIX = "matrix"
 
 
 class IterKind(StrEnum):

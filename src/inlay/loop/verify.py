@@ -152,10 +152,14 @@ class _Checker:
         self._where = f"for {s.var.name}"
         self._ints((s.lo, s.extent))
         constant = s.extent.value
-        if s.kind in (LoopKind.VECTOR, LoopKind.UNROLL) and constant is None:
+        if s.kind in (LoopKind.VECTOR, LoopKind.UNROLL, LoopKind.MATRIX) and constant is None:
             self._report("kind", f"found a {s.kind} loop of extent {s.extent}, needed a number")
         if s.kind is LoopKind.PARALLEL and self._loops:
             self._report("kind", f"found parallel loop {s.var.name} inside another loop")
+        if s.kind is LoopKind.MATRIX:
+            inner = isinstance(s.body, For) and s.body.kind is LoopKind.MATRIX
+            if not inner and not isinstance(s.body, Store | Block):
+                self._report("kind", f"found matrix loop {s.var.name} around more than one store")
         self._vector_body("loop")
         if s.var in self._syms:
             self._report("name", f"found loop variable {s.var.name} bound twice")
@@ -178,7 +182,7 @@ class _Checker:
         self._vector_body("allocation")
         if b.scope == Scope.PARAM:
             self._report("buffer", f"found an allocation of {b.name} with scope param")
-        small = b.scope in (Scope.STACK, Scope.REGISTER) and self._f.stage is Stage.LOWERED
+        small = b.scope in (Scope.STACK, Scope.REGISTER, Scope.MATRIX) and self._f.stage is Stage.LOWERED
         if small and any(e.value is None for e in b.shape):
             shape = ", ".join(map(str, b.shape))
             self._report("buffer", f"found {b.scope} buffer {b.name} of shape [{shape}]")

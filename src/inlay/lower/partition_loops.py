@@ -44,7 +44,7 @@ class _Partition:
         inner = bounds.inside(s.var, s.lo, s.extent)
         body = self.stmt(s.body, inner)
         loop = s if body is s.body else For(s.var, s.lo, s.extent, s.kind, body, s.note)
-        if s.kind in (LoopKind.UNROLL, LoopKind.VECTOR):
+        if s.kind in (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.MATRIX):
             return loop
         at = _threshold(loop)
         if at is None or not {x for x in symbols(at) if x in bounds} <= set(symbols(s.extent)):

@@ -15,6 +15,7 @@ from typing import Any, cast
 from inlay.base.byte_sizes import bytes_in
 from inlay.machine.device import Arch, Coherence, Device, Engine, Link, Order, OrderKind, Queue
 from inlay.machine.dot_products import KINDS
+from inlay.machine.matrix_units import MATRIX_PRODUCTS
 from inlay.machine.memory import Keeps, Pool, PoolKind
 
 _MOST_ALIGNMENT, _MOST_NUMBER = 1 << 20, 1e15
@@ -78,6 +79,13 @@ def _dot_products(value: Any) -> tuple[str, ...]:
     found = _texts(value)
     if not set(found) <= set(KINDS):
         raise ValueError(f"a list of {', '.join(KINDS)}")
+    return found
+
+
+def _matrix_products(value: Any) -> tuple[str, ...]:
+    found = _texts(value)
+    if not set(found) <= set(MATRIX_PRODUCTS):
+        raise ValueError(f"a list of {', '.join(MATRIX_PRODUCTS)}")
     return found
 
 
@@ -162,6 +170,7 @@ TABLES: dict[str, tuple[type, dict[str, Field]]] = {
             "stack_bytes": Field(_size),
             "index_bits": Field(_index_bits),
             "dot": Field(_dot_products),
+            "matrix": Field(_matrix_products),
             "fma": Field(_flag),
         },
     ),
@@ -219,6 +228,6 @@ TABLES: dict[str, tuple[type, dict[str, Field]]] = {
 TOP = {"summary": Field(_text), "default": Field(_text)}
 SPEED = ("macs_per_ns", "elements_per_ns", "transcendentals_per_ns", "launch_ns")
 FACTS = tuple(
-    "vector_bytes vector_registers l1_bytes l2_bytes l3_bytes stack_bytes index_bits dot fma".split()
+    "vector_bytes vector_registers l1_bytes l2_bytes l3_bytes stack_bytes index_bits dot matrix fma".split()
 )
 """Keys of an architecture that are fields of `Target`."""

@@ -23,6 +23,8 @@ from typing import Any, TypeAlias
 from inlay.arith.dtype import I8, U8, DType
 from inlay.base.diagnostics import unsupported
 from inlay.machine.dot_products import DotProduct, instructions, kinds
+from inlay.machine.matrix_units import TILE_FEATURES, MatrixProduct, matrix_products
+from inlay.machine.permission import may_use_tiles
 
 # What must be there for arithmetic to be inlined: below this LLVM calls a math library.
 _NEEDED = {"x86_64": frozenset({"sse4.1"}), "aarch64": frozenset[str]()}
@@ -39,13 +41,15 @@ _X86_NAMES = {
     "avx512_vpopcntdq": "avx512vpopcntdq",
     "lahf_lm": "sahf",
     "abm": "lzcnt",
+    "amx_tile": "amx-tile",
+    "amx_int8": "amx-int8",
 }
 # Features that change which code is selected; the rest of the flags do not matter here.
 _X86_USED = tuple(
     (
         "sse3 ssse3 sse4.1 sse4.2 popcnt lzcnt bmi bmi2 movbe avx avx2 fma f16c avx512f avx512cd avx512bw "
         "avx512dq avx512vl avx512vnni avx512vbmi avx512vbmi2 avx512ifma avx512bf16 avx512fp16 avx512bitalg "
-        "avx512vpopcntdq avxvnni cx16 gfni sahf"
+        "avx512vpopcntdq avxvnni cx16 gfni sahf amx-tile amx-int8"
     ).split()
 )
 _ARM_NAMES = {
@@ -90,6 +94,7 @@ class Target:
             say that there are some.
         saturating: whether sums of pairs of products of bytes may saturate, where no exact instruction
             is as fast.
+        matrix: kinds of matrix instructions, by name (`matrix_units.MATRIX_PRODUCTS`), likewise.
         fma: whether a multiplication and addition with one rounding is an instruction, where
             `features` do not say so.
         doubles: whether there is `f64`.
@@ -110,6 +115,7 @@ class Target:
     index_bits: int = 64
     dot: tuple[str, ...] = ()
     saturating: bool = False
+    matrix: tuple[str, ...] = ()
     fma: bool = True
     doubles: bool = True
     dialect: str = "C99"
@@ -172,6 +178,15 @@ class Target:
         """Whether sums of pairs of products of bytes may saturate in code for it."""
         kind = self.dot_product(U8, I8)
         return kind is not None and kind.saturates
+
+    def matrix_product(self, a: DType, b: DType) -> MatrixProduct | None:
+        """Return the kind of instruction that multiplies matrices of two formats, if there is one."""
+        return next((x for x in self.matrix_kinds if x.first is a and x.second is b), None)
+
+    @property
+    def matrix_kinds(self) -> tuple[MatrixProduct, ...]:
+        """The kinds of matrix instructions, by `features` and `matrix`."""
+        return matrix_products(self.arch, self.features, self.matrix)
 
     def tile_registers(self, kind: DotProduct | None) -> int:
         """Return how many vector registers a tile of integer sums has for sums and factors.
@@ -285,6 +300,8 @@ def _features(arch: str, info: dict[str, str]) -> tuple[str, ...]:
     if arch == "x86_64":
         flags = {_X86_NAMES.get(f, f) for f in info.get("flags", "").split()}
         flags |= {{"bmi1": "bmi", "avx_vnni": "avxvnni", "pni": "sse3"}.get(f, f) for f in flags}
+        if not flags >= TILE_FEATURES or not may_use_tiles():
+            flags -= TILE_FEATURES
         return tuple(sorted(flags & set(_X86_USED)))
     flags = info.get("features", "asimd").split()
     return tuple(sorted({_ARM_NAMES[f] for f in flags if f in _ARM_NAMES} | {"neon"}))

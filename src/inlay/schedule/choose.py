@@ -69,6 +69,8 @@ def _fact(target: Target, name: str) -> int | bool | tuple[str, ...]:
     """Return a fact with what follows from the features."""
     if name == "fma":
         return target.has_fma
+    if name == "matrix":
+        return tuple(kind.name for kind in target.matrix_kinds)
     return tuple(kind.name for kind in target.dot_kinds) if name == "dot" else getattr(target, name)
 
 

@@ -240,9 +240,28 @@ class Grouping:
         """Return the point-wise producers of what follows an anchor, but of nothing it reads."""
         behind = [n for n in nodes if n.index > anchor.index]
         assert isinstance(anchor.type, TensorType), "anchors have one result"
-        return self._absorb(
-            behind, chosen, lambda n: n.is_pointwise and n.let.var not in anchor.call.args, anchor.type
-        )
+
+        def accepts(n: Node) -> bool:
+            return n.is_pointwise and n.let.var not in anchor.call.args and not self._narrows_sums(n)
+
+        return self._absorb(behind, chosen, accepts, anchor.type)
+
+    def _narrows_sums(self, node: Node) -> bool:
+        """Whether a node brings the sums of a free contraction to fewer bytes: it is for that one to take.
+
+        Elsewhere the sums would be written and read as they are.
+        """
+        size = _element_bytes(node)
+        pending, left = self._producers(node), self._options.limit
+        while pending and left:
+            maker = pending.pop()
+            left -= 1
+            if maker.definition.pattern is FusionPattern.CONTRACTION:
+                if self._is_free(maker) and maker.place == node.place and _element_bytes(maker) > size:
+                    return True
+            elif maker.is_pointwise and _shape(maker) == _shape(node) and self._reads.get(maker.let.var) == 1:
+                pending.extend(self._producers(maker))
+        return False
 
     def _operand_transposes(self, anchor: Node, chosen: set[Var]) -> list[Node]:
         """Return the transposes of the operands of a product that keep the last axis."""
@@ -459,6 +478,11 @@ def _keeps_shape(node: Node, anchor: Node, chosen: set[Var]) -> bool:
         for a in node.call.args
         if isinstance(a, Var) and a in chosen
     )
+
+
+def _element_bytes(node: Node) -> int:
+    """Return the size of an element of what a node computes; 0 for no tensor."""
+    return node.type.dtype.itemsize if isinstance(node.type, TensorType) else 0
 
 
 def _shape(node: Node) -> tuple[Int, ...] | None:

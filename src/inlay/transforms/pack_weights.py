@@ -23,10 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from math import prod
 from typing import Any, TypeGuard
 
 import numpy as np
 
+from inlay.analysis.matrix_tiles import matrix_blocks
 from inlay.analysis.register_tiles import MAX_VECTORS, panel_vectors
 from inlay.analysis.winograd import pays
 from inlay.arith.dtype import I8, I16, U8, DType, from_numpy
@@ -36,6 +38,7 @@ from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ir.module import Module
 from inlay.ir.types import TensorType
 from inlay.machine.dot_products import DotProduct
+from inlay.machine.matrix_units import MatrixProduct
 from inlay.machine.target import Target
 from inlay.ops._build import Array
 from inlay.ops.convolution import ConvAttrs, PackedConvAttrs
@@ -315,13 +318,18 @@ def _packing(product: _Product, target: Target) -> _Packing | None:
         attrs = plain if product.conv is None else PackedConvAttrs(panel, columns, **window)
         return _Packing(PackAttrs(panel), attrs, _FORMS[product.name])
     own, weights = product.x.type.dtype, from_numpy(product.less_zero().dtype)
+    unit = _matrix_unit(product, target, own, weights)
     dot, shift = _dot(target, own, weights)
     group, operand = (1, own) if dot is None else (dot.width, dot.first)
-    winograd = _winograd(product, target)
-    if winograd is not None:
-        return winograd
     groups = 1 if product.conv is None else product.conv.groups
-    panel = panel_width(target, columns // groups, terms, rows, weights.itemsize, target.tile_registers(dot))
+    if unit is not None:
+        panel, group, operand, shift = unit.columns, unit.width, own, 0
+    else:
+        winograd = _winograd(product, target)
+        if winograd is not None:
+            return winograd
+        registers = target.tile_registers(dot)
+        panel = panel_width(target, columns // groups, terms, rows, weights.itemsize, registers)
     if product.fills_lines(group):
         *_, width, inputs, _ = product.array.shape
         del window["groups"]
@@ -345,6 +353,21 @@ def _dot(target: Target, own: DType, weights: DType) -> tuple[DotProduct | None,
         if bytes is not None and not bytes.saturates and bytes.width > (0 if found is None else found.width):
             return bytes, 128
     return found, 0
+
+
+def _matrix_unit(product: _Product, target: Target, own: DType, weights: DType) -> MatrixProduct | None:
+    """Return the matrix instruction that computes a product; None where there is none or it does not pay."""
+    unit, result = target.matrix_product(own, weights), product.call.type
+    if unit is None or (product.conv is not None and product.conv.groups > 1):
+        return None
+    assert isinstance(result, TensorType), "contractions have one result"
+    *kernel, terms, columns = product.array.shape
+    if product.fills_lines(unit.width):
+        terms *= kernel.pop()
+    wide = [n.value or 0 for n in result.shape[:-1] if n != 1]
+    lines, rows = [1, 1, *wide][-2:]
+    groups = -(-terms // unit.width)
+    return unit if matrix_blocks(unit, rows, lines, columns, groups, prod(kernel), target.l1_bytes) else None
 
 
 def _winograd(product: _Product, target: Target) -> _Packing | None:

@@ -8,7 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from inlay.arith.dtype import I8, U8
 from inlay.base.diagnostics import UnsupportedError
+from inlay.machine import target
+from inlay.machine.matrix_units import MATRIX_PRODUCTS
+from inlay.machine.permission import may_use_tiles
 from inlay.machine.target import Target, baseline, host, offered
 
 
@@ -44,8 +48,8 @@ def test_keys_differ_by_what_code_depends_on() -> None:
 
 
 def test_what_a_processor_offers_is_read_back() -> None:
-    for target in (host(), baseline("x86_64", "v2"), baseline("x86_64", "v4"), baseline("aarch64")):
-        assert offered(target.offers) == target
+    for one in (host(), baseline("x86_64", "v2"), baseline("x86_64", "v4"), baseline("aarch64")):
+        assert offered(one.offers) == one
 
 
 def test_what_is_not_known_is_not_used() -> None:
@@ -88,3 +92,23 @@ declare <16 x i32> @llvm.ctpop.v16i32(<16 x i32>)
     more = replace(some, features=tuple(sorted((*some.features, "avx512vpopcntdq"))))
     assert "vpopcntd" in assembly(text, more, optimize=False)
     assert "vpopcntd" not in assembly(text, some, optimize=False)
+
+
+@pytest.mark.parametrize("may", [False, True])
+def test_matrices_are_claimed_only_with_leave_to_use_them(
+    monkeypatch: pytest.MonkeyPatch, *, may: bool
+) -> None:
+    flags = "sse4_1 amx_tile amx_int8"
+    monkeypatch.setattr(target, "may_use_tiles", lambda: may)
+    found = target._features("x86_64", {"flags": flags})
+    assert ("amx-int8" in found) is ("amx-tile" in found) is may
+    assert bool(Target("x86_64", features=found).matrix_kinds) is may
+    assert "amx-tile" not in target._features("x86_64", {"flags": "sse4_1 amx_tile"})
+
+
+def test_matrix_kinds_are_exact_in_their_formats() -> None:
+    said = Target(matrix=("u8i8",))
+    assert said.matrix_product(U8, I8) is MATRIX_PRODUCTS["u8i8"]
+    assert said.matrix_product(I8, I8) is None
+    assert said.key != Target().key
+    assert may_use_tiles() is may_use_tiles()

@@ -30,6 +30,7 @@ HEADS = {
     "peel": "(x: f32[4]) -> (y: f32[4])",
     "skip_zero_terms": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
     "tensorize": "(x: i8[n, m, 2], w: i8[m, 2]) -> (y: i32[n]) over (n, m)",
+    "use_matrix_unit": "(x: u8[4, 8], w: i8[2, 16, 4]) -> (y: i32[4, 16])",
     "use_fma": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
     "reorder": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
     "decompose_reduction": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",

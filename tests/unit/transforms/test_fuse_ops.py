@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import inlay
+from inlay.arith.dtype import I8
 from inlay.ir import make
 from inlay.transforms._groups import Reason
 from inlay.transforms.fuse_ops import FuseOptions
@@ -71,3 +72,18 @@ def test_numbers_that_a_loop_body_reads_are_operands():
     assert len(f.params) == 3
     exe = inlay.compile(before, cache="none", threads=1)
     np.testing.assert_array_equal(exe(np.zeros(3, np.float32)), [1, 0, 0])
+
+
+def test_sums_are_rounded_where_they_are_computed():
+    """Of two convolutions that are added, each ends with its own requantize: sums have four bytes."""
+    p = Program()
+    x = p.input("x", 1, 4, 4, 8, dtype=I8)
+    scale = make.const(np.full(8, 1e-2, np.float32))
+    ends = []
+    for seed in range(2):
+        w = make.const(np.full((1, 1, 8, 8), seed + 1, np.int8))
+        ends.append(p.op("requantize", p.op("conv_nhwc_integer", x, w), scale, dtype=I8, axis=3))
+    before = p.module(p.op("add", *ends))
+    after = fused(before)
+    assert kernels(after) == ["conv_nhwc_integer+requantize", "conv_nhwc_integer+requantize+add"]
+    same(before, after, np.arange(-64, 64, dtype=np.int8).reshape(1, 4, 4, 8), exact=True)

@@ -13,9 +13,12 @@ from inlay.ir import make
 from inlay.ir.expr import Call, OpRef
 from inlay.ir.module import Module
 from inlay.ir.walk import postorder
+from inlay.loop import te
+from inlay.loop.from_te import from_te
 from inlay.machine.dot_products import KINDS, DotProduct
 from inlay.machine.target import Target
 from inlay.passes.contract import PassContext
+from inlay.schedule.choose import schedule
 from inlay.transforms import convert_layout, eliminate_dead, fold_constants, pack_weights, to_anf
 from inlay.transforms.pack_weights import PackOptions
 from tests.unit.transforms.programs import OPS, Program, operators, same
@@ -202,3 +205,25 @@ def test_lines_are_shifted_with_what_is_around_them():
     after = converted(before, target(QUADS, PAIRS))
     assert operators(after)["conv_lines_integer_packed"] == 1
     same(before, after, integers(I8, 2, 3, 9, 11), exact=True)
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_matrix"),
+    [((1, 32, 6, 40), True), ((1, 32, 9, 9), True), ((1, 68, 4, 16), False), ((1, 4, 4, 16), False)],
+)
+@pytest.mark.parametrize("x", [U8, I8], ids=str)
+def test_what_is_packed_for_a_matrix_unit_is_scheduled_on_it(
+    shape: tuple[int, ...], x: DType, *, is_matrix: bool
+):
+    """Both ask the same question: only on the unit are i8 multiplied as they are."""
+    there = Target(arch="x86_64", vector_bytes=64, dot=("u8i8",), matrix=("u8i8", "i8"))
+    p = Program()
+    v = p.input("x", *shape, dtype=x)
+    sums = p.op("conv_integer", v, make.const(integers(I8, 48, shape[1], 2, 3)), pads=(1, 1, 0, 1))
+    module = p.module(p.op("requantize", sums, make.const(np.full(48, 1e-4, np.float32)), dtype=x))
+    call = packed(converted(module, there))
+    assert (call.callee.attrs.group == 4 and call.callee.attrs.operand is x) is (is_matrix or x is U8)
+    tensors = [te.placeholder(a.type.shape, a.type.dtype, n) for a, n in zip(call.args, "xw", strict=True)]
+    result = OPS.definition(call.callee.op.name).compute(call.callee.attrs, tensors, call.type)
+    s = schedule(from_te("conv", tensors, [result]), there)
+    assert ("use_matrix_unit" in {step.primitive for step in s.trace}) is is_matrix

@@ -80,6 +80,8 @@ from inlay.schedule.rules.groups import (
     widens_by_line,
     written,
 )
+from inlay.schedule.rules.loops import reduce_loops, spatial_loops
+from inlay.schedule.rules.matrices import contract_matrices, matrix_plan
 from inlay.schedule.rules.nests import parallelize, vectorize_nest
 from inlay.schedule.state import Illegal, Schedule, illegal
 
@@ -152,17 +154,22 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
     """
     epilogue = _epilogue(s, block)
     taken: tuple[str, ...] = (block,) if epilogue is None else (block, epilogue)
+    plan = _plan(s, block, target)
+    matrices = matrix_plan(s.block(block), plan.before, plan.after, plan.row, target)
+    if matrices is not None:
+        contract_matrices(s, block, epilogue, matrices)
+        parallelize(s, s.loops_of(block)[0])
+        return taken
     if epilogue is None:
         epilogue = cache_write(s, block, Scope.REGISTER)
     _attempt(skip_zero_terms, s, block)
     if target.has_fma:
         _attempt(use_fma, s, block)
     temporary = written(s.block(block))
-    plan = _plan(s, block, target)
     outer = _merge_nests(s, (block, epilogue), plan)
     taken += widen_inside(s, block, outer, target)
     guarded = s.block(block).predicate is not None
-    decompose_reduction(s, block, _reduce_loops(s, block)[0])
+    decompose_reduction(s, block, reduce_loops(s, block)[0])
     use_dots(s, block, target)
     if plan.row is not None:
         row = _row_loop(s, block)
@@ -170,7 +177,7 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
         for tile, crosses in _edges(s, split_cascade(s, row, plan.tiles), edges):
             _micro_kernel(s, tile, temporary.name, tile.names[block], crosses=crosses)
     else:
-        innermost = _spatial_loops(s, block)[-2]
+        innermost = spatial_loops(s, block)[-2]
         _finish(s, innermost, temporary.name, block)
     parallelize(s, s.loops_of(block)[0])
     return taken
@@ -297,7 +304,7 @@ def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: _Plan) -> str:
     Returns the outermost loop.
     """
     for b in blocks:
-        spatial, reducing = _spatial_loops(s, b), _reduce_loops(s, b)
+        spatial, reducing = spatial_loops(s, b), reduce_loops(s, b)
         panel, inner = split(s, spatial[-1], plan.panel)
         rows = [] if plan.row is None else [spatial[plan.row]]
         order = [spatial[i] for i in plan.before]
@@ -312,7 +319,7 @@ def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: _Plan) -> str:
 def _row_loop(s: Schedule, block: str) -> str:
     """Return the loop just outside the reduction."""
     loops = s.loops_of(block)
-    return loops[loops.index(_reduce_loops(s, block)[0]) - 1]
+    return loops[loops.index(reduce_loops(s, block)[0]) - 1]
 
 
 def _clip(s: Schedule, block: str, row: str) -> tuple[bool, bool]:
@@ -321,7 +328,7 @@ def _clip(s: Schedule, block: str, row: str) -> tuple[bool, bool]:
     Returns whether windows reach over the front and over the end of a line of rows.
     """
     var = s.loop(row).var
-    for loop in _reduce_loops(s, block):
+    for loop in reduce_loops(s, block):
         own = s.loop(loop).var
         found = [set(symbols(d)) for d in _distances(s.block(block).predicate)]
         if not any(own in f and var in f for f in found):
@@ -372,7 +379,7 @@ def _cut(s: Schedule, tile: Copy, iteration: int) -> list[Copy]:
 def _micro_kernel(s: Schedule, tile: Copy, temporary: str, block: str, *, crosses: bool) -> None:
     """Give init, reduction and epilogue of a tile their own rows, and accumulate in registers."""
     nests = distribute(s, tile.inner)
-    inner, reducing = s.loops_of(block)[-1], _reduce_loops(s, block)
+    inner, reducing = s.loops_of(block)[-1], reduce_loops(s, block)
     reorder(s, [*reducing, nests[1], inner])
     _finish(s, tile.outer, temporary, block)
     for loop in nests:
@@ -394,7 +401,7 @@ def _finish(s: Schedule, around: str, temporary: str, block: str) -> None:
             vectorize(s, loops[-1])
     most = MAX_UNROLLED_DOTS if sums_dots(s.block(block)) else MAX_UNROLLED_STEPS
     steps = 1
-    for loop in reversed(_reduce_loops(s, block)):
+    for loop in reversed(reduce_loops(s, block)):
         steps *= s.loop(loop).extent.value or most + 1
         if steps > most:
             break
@@ -477,22 +484,6 @@ def _is_contiguous(indices: Sequence[Int], column: Sym) -> bool:
         return True
     outside = column in symbols_in(indices[:-1])
     return not outside and coefficient(last, column) == 1
-
-
-def _spatial_loops(s: Schedule, block: str) -> list[str]:
-    reducing = set(_reduce_loops(s, block))
-    return [x for x in s.loops_of(block) if x not in reducing]
-
-
-def _reduce_loops(s: Schedule, block: str) -> list[str]:
-    b = s.block(block)
-    found = {
-        x
-        for i, binding in zip(b.iters, b.bindings, strict=True)
-        if i.kind is IterKind.REDUCE
-        for x in symbols(binding)
-    }
-    return [x for x in s.loops_of(block) if s.loop(x).var in found]
 
 
 def _attempt(simplify: Callable[[Schedule, str], None], s: Schedule, block: str) -> None:

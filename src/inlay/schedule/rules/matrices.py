@@ -1,0 +1,212 @@
+"""Contractions of narrow integers on a matrix unit.
+
+    for panel of columns, lines, tiles of a line          parallel
+      sums[..] @matrix, out[..] @stack
+      for each matrix: sums = 0
+      for reduction: for each matrix: sums += A * B
+      for each matrix: out = sums
+      epilogue(out) -> C                                  with vectors
+
+`analysis/matrix_tiles.py` says how many matrices are computed at once. Lines and columns are shared by
+threads as in `contraction.py`, which asks for this where it pays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from inlay.analysis.matrix_tiles import MatrixBlocks, matrix_blocks
+from inlay.arith.dtype import I32
+from inlay.loop.buffer import Buffer, Scope
+from inlay.loop.stmt import Block, IterKind
+from inlay.loop.walk import loads_of
+from inlay.machine.matrix_units import MatrixProduct
+from inlay.machine.target import Target
+from inlay.schedule.primitives.annotate import annotate
+from inlay.schedule.primitives.cache_write import cache_write
+from inlay.schedule.primitives.decompose_reduction import decompose_reduction
+from inlay.schedule.primitives.distribute import distribute
+from inlay.schedule.primitives.reorder import reorder
+from inlay.schedule.primitives.set_scope import set_scope
+from inlay.schedule.primitives.split import split
+from inlay.schedule.primitives.split_cascade import split_cascade
+from inlay.schedule.primitives.tensorize import tensorize
+from inlay.schedule.primitives.unroll import unroll
+from inlay.schedule.primitives.use_matrix_unit import use_matrix_unit
+from inlay.schedule.primitives.vectorize import vectorize
+from inlay.schedule.rules.groups import group_of, packed_panel, symbols_in, written
+from inlay.schedule.rules.loops import merge_all, reduce_loops, spatial_loops
+from inlay.schedule.state import Schedule
+
+AHEAD = 4096
+"""Bytes that second factors are asked for ahead: about what 20 products take, and as long as the third cache
+takes (7 x 7 x 512, 3 x 3: 174 us for 275 without, 200 with 8192)."""
+PANELS = -1
+"""Stands for the loop over panels of columns, among axes."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixPlan:
+    """How a contraction is computed on a matrix unit; axes are positions among its spatial iters.
+
+    Attributes:
+        unit: the instruction.
+        blocks: how many matrices at once.
+        outer: axes outside the lines of a block, in order, with `PANELS`.
+        line: axis of which a block takes several; None for none.
+        row: axis of the rows.
+        ahead: the buffer of second factors where they do not stay in the first cache, or empty.
+    """
+
+    unit: MatrixProduct
+    blocks: MatrixBlocks
+    outer: tuple[int, ...]
+    line: int | None
+    row: int
+    ahead: str
+
+
+def matrix_plan(
+    b: Block, before: Sequence[int], after: Sequence[int], row: int | None, target: Target
+) -> MatrixPlan | None:
+    """Return how a contraction runs on a matrix unit; None where there is none for it or it does not pay.
+
+    Args:
+        b: the sums.
+        before, after: axes outside and inside the panels of columns, but for the rows.
+        row: axis of the rows.
+        target: the machine.
+    """
+    group = group_of(b)
+    factors = _factors(b)
+    if row is None or group is None or factors is None or b.predicate is not None:
+        return None
+    unit = target.matrix_product(factors[0].dtype, factors[1].dtype)
+    sizes = {i.sym: i.extent.value for i in b.iters}
+    spatial = [i for i in b.iters if i.kind is IterKind.SPATIAL]
+    reducing = [i for i in b.iters if i.kind is IterKind.REDUCE]
+    if unit is None or None in sizes.values() or len(reducing) < 2 or group is not reducing[-1]:
+        return None
+    if group.extent != unit.width or packed_panel(b) != unit.columns or written(b).dtype is not I32:
+        return None
+    free = [i for i in (*before, *after) if spatial[i].extent != 1]
+    line = max(free, default=None)
+    rows, columns = (sizes[spatial[i].sym] or 0 for i in (row, -1))
+    lines = 1 if line is None else sizes[spatial[line].sym] or 0
+    *kernel, groups, _ = (sizes[i.sym] or 0 for i in reducing)
+    blocks = matrix_blocks(unit, rows, lines, columns, groups, prod(kernel), target.l1_bytes)
+    if blocks is None:
+        return None
+    line = None if blocks.lines == 1 else line
+    # A block of lines comes last, or what is inside it is inside each nest of the block.
+    order = (*before, *([PANELS] if line not in before else []), *after)
+    order = tuple(i for i in order if i != line or line is None)
+    second = groups * prod(kernel) * unit.width * unit.columns * blocks.across
+    ahead = factors[1].name if 2 * second > target.l1_bytes else ""
+    return MatrixPlan(unit, blocks, order, line, row, ahead)
+
+
+def _factors(b: Block) -> tuple[Buffer, Buffer] | None:
+    """Return what has the rows, and what has the columns."""
+    column = [i for i in b.iters if i.kind is IterKind.SPATIAL][-1].sym
+    found = [x for x in loads_of(b.body) if x.buffer is not written(b)]
+    if len(found) != 2:
+        return None
+    second = [x for x in found if column in symbols_in(x.indices)]
+    first = [x for x in found if column not in symbols_in(x.indices)]
+    return (first[0].buffer, second[0].buffer) if len(first) == len(second) == 1 else None
+
+
+def contract_matrices(s: Schedule, block: str, epilogue: str | None, plan: MatrixPlan) -> None:
+    """Schedule a contraction and its epilogue."""
+    copy = cache_write(s, block, Scope.MATRIX)
+    names = [block, copy] if epilogue is None else [block, copy, epilogue]
+    sums, out = written(s.block(block)).name, written(s.block(copy)).name
+    for name in names:
+        _order(s, name, plan)
+    count = len(plan.outer) + (plan.line is not None)
+    merge_all(s, [s.loops_of(name)[:count] for name in names])
+    if plan.line is None:
+        _block(s, names, [[] for _ in names], plan, (sums, out))
+        return
+    line = s.loops_of(block)[count - 1]
+    left = (s.loop(line).extent.value or 0) % plan.blocks.lines
+    sizes = (plan.blocks.lines, left) if left else (plan.blocks.lines,)
+    for part in split_cascade(s, line, sizes):
+        lines = distribute(s, part.inner)
+        _block(s, [part.names[n] for n in names], [[x] for x in lines], plan, (sums, out))
+
+
+def _order(s: Schedule, name: str, plan: MatrixPlan) -> None:
+    """Cut columns into panels, and put the loops of a nest into the order of the plan."""
+    spatial, reducing = spatial_loops(s, name), reduce_loops(s, name)
+    panel, inner = split(s, spatial[-1], plan.blocks.across * plan.unit.columns)
+    outer = [panel if i == PANELS else spatial[i] for i in plan.outer]
+    lines = [] if plan.line is None else [spatial[plan.line]]
+    panels = [] if panel in outer else [panel]
+    reorder(s, [*outer, *lines, *panels, spatial[plan.row], *reducing, inner])
+
+
+def _block(
+    s: Schedule, names: Sequence[str], lines: Sequence[list[str]], plan: MatrixPlan, buffers: tuple[str, str]
+) -> None:
+    """Compute blocks in the nests of sums, of copies and of the epilogue, which are inside the same loops.
+
+    Args:
+        s: the schedule.
+        names: the block of each nest.
+        lines: of each nest, the loop over the lines of a block, if there is one.
+        plan: how.
+        buffers: sums, and what they are copied to.
+    """
+    block, copy, *epilogue = names
+    around = [_tile(s, name, own, plan) for name, own in zip(names[:2], lines, strict=False)]
+    for name, own in zip(epilogue, lines[2:], strict=True):
+        around.append(_tile_epilogue(s, name, own, plan))
+        vectorize(s, s.loops_of(name)[-1])
+    merge_all(s, around)
+    set_scope(s, buffers[0], Scope.MATRIX, at=around[0][-1])
+    if epilogue:
+        set_scope(s, buffers[1], Scope.STACK, at=around[0][-1])
+    sums_over = reduce_loops(s, block)
+    if plan.ahead:
+        loop = next((x for x in sums_over if s.loop(x).extent != 1), sums_over[0])
+        annotate(s, loop, "prefetch", f"{plan.ahead} {AHEAD}")
+    start = decompose_reduction(s, block, sums_over[0])
+    tensorize(s, s.loops_of(block)[-1])
+    written_out = len(lines[0]) + 2
+    for name, nest in ((start, 2), (block, 3), (copy, 2)):
+        loops = s.loops_of(name)
+        for loop in loops[-nest - written_out : -nest]:
+            unroll(s, loop)
+        use_matrix_unit(s, loops[-nest], plan.unit.name)
+
+
+def _tile(s: Schedule, name: str, lines: list[str], plan: MatrixPlan) -> list[str]:
+    """Cut the rows and columns of a nest into matrices; return the loops to be shared with other nests."""
+    x, (shared, row, column) = plan.blocks, _inside(s, name, lines, plan)
+    reducing = reduce_loops(s, name)
+    tile, rows = split(s, row, x.rows * x.along)
+    along, rows = split(s, rows, x.rows)
+    across, columns = split(s, column, plan.unit.columns)
+    inner: list[str] = []
+    if reducing:
+        steps, within = split(s, reducing[-2], x.steps)
+        reducing, inner = [*reducing[:-2], steps], [within, reducing[-1]]
+    reorder(s, [*shared, tile, *reducing, *lines, along, across, rows, columns, *inner])
+    return [*shared, tile]
+
+
+def _tile_epilogue(s: Schedule, name: str, lines: list[str], plan: MatrixPlan) -> list[str]:
+    shared, row, column = _inside(s, name, lines, plan)
+    tile, rows = split(s, row, plan.blocks.rows * plan.blocks.along)
+    reorder(s, [*shared, tile, *lines, rows, column])
+    return [*shared, tile]
+
+
+def _inside(s: Schedule, name: str, lines: list[str], plan: MatrixPlan) -> tuple[list[str], str, str]:
+    """Return the loop over panels where it is inside the lines, and those over rows and columns."""
+    *outer, row, column = (x for x in spatial_loops(s, name) if x not in lines)
+    return ([] if PANELS in plan.outer else outer[-1:]), row, column
