@@ -63,6 +63,8 @@ def matrix_blocks(
     steps = max(d for d in range(1, unit.steps + 1) if groups % d == 0)
     across = columns // unit.columns
     found = list(_candidates(unit, rows, lines, across, steps))
+    if not found:
+        return None
     second = groups * repeats * unit.columns * unit.width
 
     def cost(x: MatrixBlocks) -> float:
