@@ -147,7 +147,9 @@ class Target:
     def offers(self) -> str:
         """What it offers to code from elsewhere, as words; `offered` reads them."""
         caches = (f"l{i}={n}" for i, n in enumerate((self.l1_bytes, self.l2_bytes, self.l3_bytes), 1))
-        return ",".join((self.arch, *self.features, f"cpu={self.cpu}", *caches))
+        # Matrix units need a permission that a server does not ask for.
+        usable = (f for f in self.features if not f.startswith("amx"))
+        return ",".join((self.arch, *usable, f"cpu={self.cpu}", *caches))
 
     @property
     def has_half(self) -> bool:

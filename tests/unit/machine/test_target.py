@@ -49,7 +49,8 @@ def test_keys_differ_by_what_code_depends_on() -> None:
 
 def test_what_a_processor_offers_is_read_back() -> None:
     for one in (host(), baseline("x86_64", "v2"), baseline("x86_64", "v4"), baseline("aarch64")):
-        assert offered(one.offers) == one
+        usable = tuple(f for f in one.features if not f.startswith("amx"))
+        assert offered(one.offers) == replace(one, features=usable)
 
 
 def test_what_is_not_known_is_not_used() -> None:
