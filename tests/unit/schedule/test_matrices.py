@@ -23,7 +23,7 @@ from inlay.schedule.rules.contraction import contraction
 from inlay.schedule.state import Schedule
 from tests.unit.codegen.support import run_native
 from tests.unit.codegen.test_matrices import UNIT
-from tests.unit.schedule.programs import hold_law
+from tests.unit.schedule.programs import dim, hold_law
 
 UNIT_OF = MATRIX_PRODUCTS["u8i8"]
 SAID = Target(matrix=("u8i8", "i8"))
@@ -38,16 +38,17 @@ def packed_conv(
     stride: int = 1,
     x_format: DType = U8,
     rounds: bool = True,
+    images: Int | int = 1,
 ) -> LoopFunction:
     """A convolution of x with weights in panels of 16, brought back to u8 if `rounds`."""
     (h, w), (c, oc) = image, channels
     groups = -(-c // 4)
-    x = te.placeholder((1, h, w, 4 * groups), x_format, "x")
+    x = te.placeholder((images, h, w, 4 * groups), x_format, "x")
     k = te.placeholder((-(-oc // 16), kernel, kernel, groups, 16, 4), I8, "w")
     scale = te.placeholder((oc,), F32, "scale")
     ky, kx = te.reduce_axis("ky", kernel), te.reduce_axis("kx", kernel)
     kc, kj = te.reduce_axis("kc", groups), te.reduce_axis("kj", 4)
-    shape = (1, (h - kernel) // stride + 1, (w - kernel) // stride + 1, oc)
+    shape = (images, (h - kernel) // stride + 1, (w - kernel) // stride + 1, oc)
 
     def term(b: Int, i: Int, j: Int, o: Int) -> te.ScalarValue:
         left = x[b, i * stride + ky, j * stride + kx, kc * 4 + kj].cast(I32)
@@ -90,6 +91,18 @@ def test_strides_and_sums_that_are_the_result(stride: int, *, rounds: bool) -> N
     contraction(s, SAID)
     assert "@matrix" in print_function(s.function)
     hold_law(f, s)
+
+
+@pytest.mark.parametrize("height", [1, 3])
+def test_a_number_of_images_that_is_not_known_is_a_loop_outside(height: int) -> None:
+    f = packed_conv((height, 9), (32, 16), images=dim("n"))
+    s = Schedule(f)
+    contraction(s, SAID)
+    if height == 1:  # then images are the lines, which blocks have to know
+        assert "@matrix" not in print_function(s.function)
+    else:
+        assert "@matrix" in print_function(s.function)
+    hold_law(f, s, (1,), (3,))
 
 
 @pytest.mark.parametrize(

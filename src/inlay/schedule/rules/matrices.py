@@ -87,7 +87,7 @@ def matrix_plan(
     sizes = {i.sym: i.extent.value for i in b.iters}
     spatial = [i for i in b.iters if i.kind is IterKind.SPATIAL]
     reducing = [i for i in b.iters if i.kind is IterKind.REDUCE]
-    if unit is None or None in sizes.values() or len(reducing) < 2 or group is not reducing[-1]:
+    if unit is None or len(reducing) < 2 or group is not reducing[-1]:
         return None
     if group.extent != unit.width or packed_panel(b) != unit.columns or written(b).dtype is not I32:
         return None
@@ -95,6 +95,8 @@ def matrix_plan(
     line = max(free, default=None)
     rows, columns = (sizes[spatial[i].sym] or 0 for i in (row, -1))
     lines = 1 if line is None else sizes[spatial[line].sym] or 0
+    if not (rows and columns and lines) or any(sizes[i.sym] is None for i in reducing):
+        return None  # other axes are loops around blocks, of which nothing has to be known
     *kernel, groups, _ = (sizes[i.sym] or 0 for i in reducing)
     blocks = matrix_blocks(unit, rows, lines, columns, groups, prod(kernel), target.l1_bytes)
     if blocks is None:
