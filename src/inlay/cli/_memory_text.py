@@ -8,7 +8,7 @@ from inlay.arith.expr import Int
 from inlay.cli._model import counted, size_text
 from inlay.cli._spills import spill_lines
 from inlay.memory.account import Account, Held
-from inlay.memory.plan import CONSTANTS, FunctionPlan, Stored
+from inlay.memory.plan import CONSTANTS, Alternative, FunctionPlan, MemoryPart, Stored
 from inlay.pipeline.explain.memory import MemoryExplanation, Planned
 from inlay.placement.explain.reasons import time_text
 
@@ -123,15 +123,38 @@ def _plan(e: MemoryExplanation, plan: FunctionPlan, *, everything: bool) -> Iter
             f"    {pool.name} ({part.kind}): {text_of(part.block)}{of} for {counted(number, unit)} "
             f"({text_of(part.total)} unshared{gap})"
         )
+        yield from _choices(part)
         for s in part.members if everything else ():
             names = ", then ".join(s.names) or "a constant"
             life = f", {life_of(s, plan.kernel(s.first), plan.kernel(s.last))}" if s.names else ""
             yield f"      at {s.offset}: {text_of(s.bytes)} for {names}{life}"
+            if s.others:
+                times = "1 access" if s.accesses == 1 else f"{s.accesses} accesses"
+                yield f"        {times} by kernels: {', '.join(map(_alternative, s.others))}"
     for s in plan.counted:
         yield f"    {s.name}: while the program runs, for {s.why}"
     for moved in e.spills:
         if moved.function == plan.name:
             yield from spill_lines(moved, everything=everything)
+
+
+def _choices(part: MemoryPart) -> Iterator[str]:
+    """Return what the choice of this memory costs where others were possible."""
+    chosen = [s for s in part.members if s.others]
+    if not chosen:
+        return
+    ns = sum(x.ns for s in chosen for x in s.others if not x.lacks)
+    elsewhere = [s for s in chosen if s.others[0].lacks]
+    lost = ns - sum(s.others[0].ns for s in chosen)
+    text = f"      {counted(len(chosen), 'buffer')} with a choice; accesses take {time_text(ns)} (predicted)"
+    if elsewhere:
+        text += f", {time_text(lost)} more than where {len(elsewhere)} of them have no room"
+    yield text
+
+
+def _alternative(x: Alternative) -> str:
+    why = f" ({x.lacks})" if x.lacks else " (chosen)"
+    return f"{time_text(x.ns)} in {x.memory}{why}"
 
 
 def life_of(s: Stored, first: str, last: str) -> str:

@@ -1,4 +1,4 @@
-"""Chooses a memory for each storage: the first of those it may be in that has room.
+"""Chooses a memory for each storage: of those it may be in and with room, by predicted time (`assign`).
 
 A storage carries the memories that are allowed for it, in order of preference (`StorageAttrs`): what
 placement solved from scopes, or all that its device writes. The kinds of memories differ:
@@ -12,9 +12,7 @@ placement solved from scopes, or all that its device writes. The kinds of memori
 
 A storage that no allowed memory takes is refused, with the reason of each.
 
-The largest are placed first, each at the lowest free offset of the first memory with room (first fit
-decreasing); then each memory is packed again by itself, and the smaller plan is taken. Cost: quadratic
-in the storages of one function in bounded memories.
+Cost: quadratic in the storages of one function in bounded memories.
 """
 
 from __future__ import annotations
@@ -27,11 +25,10 @@ from inlay.arith.expr import Sym
 from inlay.base.diagnostics import error
 from inlay.base.span import NO_SPAN, Span
 from inlay.machine.memory import Pool, PoolKind
+from inlay.memory.assign import Assigner, Item
+from inlay.memory.bank import Bank, Part
 from inlay.memory.lifetimes import IN_RESULT, Activation, Storage
-from inlay.packing.bounds import max_live
-from inlay.packing.buffer import Buffer, align, peak_of
-from inlay.packing.check import violations
-from inlay.packing.plan import plan as pack
+from inlay.memory.plan import Alternative
 
 HOST = ""
 """The name of the host's heap in plans, whatever the board calls it."""
@@ -57,29 +54,6 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Bank:
-    """A part of a bounded memory that a function has.
-
-    Attributes:
-        memory: its name.
-        kind: how the memory comes to its bytes.
-        alignment: of the part.
-        bytes: of the part.
-        bound: no plan of the storages in it is smaller.
-        total: bytes of the storages side by side.
-        offsets: of the storages in the part.
-    """
-
-    memory: str
-    kind: PoolKind
-    alignment: int
-    bytes: int
-    bound: int
-    total: int
-    offsets: Mapping[Storage, int]
-
-
-@dataclass(frozen=True, slots=True)
 class Chosen:
     """Where the storages of an activation go.
 
@@ -87,61 +61,13 @@ class Chosen:
         heap: those with a place in a block of a heap, by memory.
         banks: those in bounded memories.
         counted: those that are allocated while the program runs: in which memory, and why.
+        others: of those that might be in several memories, what was predicted of each.
     """
 
     heap: Mapping[str, Sequence[Storage]]
     banks: Sequence[Bank]
     counted: Mapping[Storage, tuple[str, str]]
-
-
-@dataclass(slots=True)
-class _Part:
-    """What is put into a bounded memory: buffers with offsets, in order of arrival."""
-
-    pool: Pool
-    room: int
-    storages: list[Storage] = field(default_factory=list[Storage])
-    buffers: list[Buffer] = field(default_factory=list[Buffer])
-    offsets: list[int] = field(default_factory=list[int])
-
-    def put(self, storage: Storage, size: int, end: int) -> bool:
-        """Put a storage at the lowest offset that is free while it is in use; whether there is one."""
-        buffer = Buffer(storage.name, storage.start, end + 1, size, self.pool.alignment)
-        at = 0
-        taken = sorted(
-            (offset, offset + other.size)
-            for other, offset in zip(self.buffers, self.offsets, strict=True)
-            if other.lower < buffer.upper and buffer.lower < other.upper
-        )
-        for begin, stop in taken:
-            if at + size <= begin:
-                break
-            at = max(at, align(stop, self.pool.alignment))
-        if at + size > self.room:
-            return False
-        self.storages.append(storage)
-        self.buffers.append(buffer)
-        self.offsets.append(at)
-        return True
-
-    def bank(self, steps: int) -> Bank:
-        """Return the packed part; the packing is checked."""
-        found = pack(self.buffers, steps=steps)
-        offsets: Sequence[int] = found.offsets
-        if found.peak > peak_of(self.buffers, self.offsets):
-            offsets = self.offsets
-        size = align(peak_of(self.buffers, offsets), self.pool.alignment)
-        wrong = violations(self.buffers, offsets, capacity=self.room)
-        assert not wrong, f"the plan of {self.pool.name} is wrong: {wrong[:1]}"
-        return Bank(
-            self.pool.name,
-            self.pool.kind,
-            self.pool.alignment,
-            size,
-            max_live(self.buffers),
-            sum(b.size for b in self.buffers),
-            dict(zip(self.storages, offsets, strict=True)),
-        )
+    others: Mapping[Storage, Sequence[Alternative]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +110,14 @@ class Chooser:
             for p in pools
             if p.kind in _BOUNDED
         }
+        # What is left to constants elsewhere; what values take of a heap while a program runs is not known.
+        self._loaded = {p.name: p.bytes for p in pools if p.name not in self._left and p.bytes is not None}
 
     def copy(self) -> Chooser:
         """Return one that knows of all choices so far; its own change nothing here."""
         made = Chooser(self._options, self._steps)
         made._left.update(self._left)
+        made._loaded.update(self._loaded)
         return made
 
     def room(self, memory: str) -> int | None:
@@ -201,15 +130,13 @@ class Chooser:
         Raises:
             CompileError: `memory.no-room`.
         """
-        for name in memories:
-            pool = self._pools[name]
-            left = self._left.get(name, pool.bytes)
-            if left is None or left >= size:
-                if left is not None:
-                    self._left[name] = left - size
-                return pool
-        left = [self._left.get(m, self._pools[m].bytes) for m in memories]
-        reasons = [f"{m}: it has {n} bytes left" for m, n in zip(memories, left, strict=True)]
+        left = {m: self._left.get(m, self._loaded.get(m)) for m in memories}
+        for name, bytes_ in left.items():
+            if bytes_ is None or bytes_ >= size:
+                if bytes_ is not None:
+                    (self._left if name in self._left else self._loaded)[name] = bytes_ - size
+                return self._pools[name]
+        reasons = [f"{m}: it has {n} bytes left" for m, n in left.items()]
         raise _no_room(what, NO_SPAN, str(size), reasons)
 
     def choose(self, activation: Activation, known: Known) -> Chosen:
@@ -220,29 +147,78 @@ class Chooser:
         """
         heap: dict[str, list[Storage]] = {}
         counted: dict[Storage, tuple[str, str]] = {}
-        tight: list[Storage] = []
+        items: list[Item] = []
         for storage in activation.storages:
-            names = storage.memories or (self._first,)
-            why = _counted(storage, known)
-            if self._is_bounded(names[0]):
-                tight.append(storage)
-            elif why:
-                counted[storage] = (self._named(names[0]), why)
+            item = self._item(storage, activation, known)
+            if any(m in self._left for m in item.options):
+                items.append(item)
             else:
-                heap.setdefault(self._named(names[0]), []).append(storage)
-        parts: dict[str, _Part] = {}
-        sizes = {s: bounds(s.bytes, known.ranges).high for s in tight}
-        for storage in sorted(tight, key=lambda s: (-(sizes[s] or 0), s.start)):
-            memory = self._put(storage, sizes[storage], activation, known, parts)
-            why = _counted(storage, known)
-            if memory is not None and why:
-                counted[storage] = (memory, why)
-            elif memory is not None:
-                heap.setdefault(memory, []).append(storage)
-        banks = [parts[name].bank(self._steps) for name in self._left if name in parts]
+                self._in_heap(storage, item.options[0], known, heap, counted)
+        assigner = Assigner(self._pools, self._left, self._steps)
+        found = assigner.assign(items)
+        if found.stuck is not None:
+            raise self._refusal(found.stuck, found.parts, known)
+        for item, memory in found.memories.items():
+            if memory not in self._left:
+                self._in_heap(item.storage, memory, known, heap, counted)
+        banks = [found.parts[m].bank(self._steps) for m in self._left if m in found.parts]
+        banks = [bank for bank in banks if bank.offsets]
         for bank in banks:
             self._left[bank.memory] -= bank.bytes
-        return Chosen(heap, banks, counted)
+        others = {x.storage: _others(x, m, assigner) for x, m in found.memories.items() if len(x.options) > 1}
+        return Chosen(heap, banks, counted, others)
+
+    def _item(self, storage: Storage, activation: Activation, known: Known) -> Item:
+        """Return a storage with the memories that it can be in.
+
+        Raises:
+            CompileError: `memory.no-room` where there is none.
+        """
+        names = storage.memories or (self._first,)
+        size = bounds(storage.bytes, known.ranges).high if any(map(self._is_bounded, names)) else None
+        why_not = {m: self._excluded(m, storage, size, known) for m in names}
+        options = tuple(m for m in names if not why_not[m])
+        if not options:
+            needed = str(storage.bytes if size is None else size)
+            reasons = [f"{m}: {why}" for m, why in why_not.items()]
+            raise _no_room(f"'{storage.name}'", storage.span, needed, reasons)
+        end = activation.positions if storage.escapes == IN_RESULT else storage.end
+        return Item(storage, size or 0, end, options)
+
+    def _excluded(self, name: str, storage: Storage, size: int | None, known: Known) -> str:
+        """Return why a storage cannot be in a memory, whatever else is there; empty where it can."""
+        pool = self._pools.get(name)
+        if pool is None or pool.kind is PoolKind.HEAP:
+            return ""
+        if pool.kind is PoolKind.STACK and self._options.no_stack:
+            return self._options.no_stack
+        if pool.kind not in _BOUNDED:
+            return f"it is a memory of kind {pool.kind}"
+        why = _not_fixed(storage, size, known)
+        return f"it has {pool.bytes} bytes, and {why}" if why else ""
+
+    def _in_heap(
+        self,
+        storage: Storage,
+        memory: str,
+        known: Known,
+        heap: dict[str, list[Storage]],
+        counted: dict[Storage, tuple[str, str]],
+    ) -> None:
+        why = _counted(storage, known)
+        if why:
+            counted[storage] = (self._named(memory), why)
+        else:
+            heap.setdefault(self._named(memory), []).append(storage)
+
+    def _refusal(self, item: Item, parts: Mapping[str, Part], known: Known) -> Exception:
+        storage = item.storage
+        reasons: list[str] = []
+        for name in storage.memories or (self._first,):
+            why = self._excluded(name, storage, item.size, known)
+            part = parts.get(name) or Part(self._pools[name], self._left.get(name, 0))
+            reasons.append(f"{name}: {why}" if why else _full(part, storage, item.end))
+        return _no_room(f"'{storage.name}'", storage.span, str(item.size), reasons)
 
     def _is_bounded(self, name: str) -> bool:
         pool = self._pools.get(name)
@@ -251,36 +227,21 @@ class Chooser:
     def _named(self, name: str) -> str:
         return HOST if name == self._first else name
 
-    def _put(
-        self,
-        storage: Storage,
-        size: int | None,
-        activation: Activation,
-        known: Known,
-        parts: dict[str, _Part],
-    ) -> str | None:
-        """Put a storage into the first memory with room; return a heap, or None for a part."""
-        reasons: list[str] = []
-        end = activation.positions if storage.escapes == IN_RESULT else storage.end
-        why_not = _not_fixed(storage, size, known)
-        for name in storage.memories or (self._first,):
-            pool = self._pools.get(name)
-            if pool is None or pool.kind is PoolKind.HEAP:
-                return self._named(name)
-            if pool.kind is PoolKind.STACK and self._options.no_stack:
-                reasons.append(f"{name}: {self._options.no_stack}")
-            elif pool.kind not in _BOUNDED:
-                reasons.append(f"{name}: it is a memory of kind {pool.kind}")
-            elif why_not:
-                reasons.append(f"{name}: it has {pool.bytes} bytes, and {why_not}")
-            else:
-                assert size is not None, "a size without a bound is a reason"
-                part = parts.setdefault(name, _Part(pool, self._left[name]))
-                if part.put(storage, size, end):
-                    return None
-                reasons.append(_full(part, storage, end))
-        needed = str(storage.bytes if size is None else size)
-        raise _no_room(f"'{storage.name}'", storage.span, needed, reasons)
+
+def _others(item: Item, memory: str, assigner: Assigner) -> tuple[Alternative, ...]:
+    """Return what was predicted of the memories that an item might be in, the fastest first."""
+    found = assigner.alternatives(item)
+    here = dict(found)[memory]
+    return tuple(Alternative(name, ns, _lacks(name, ns, memory, here)) for name, ns in found)
+
+
+def _lacks(name: str, ns: float, memory: str, here: float) -> str:
+    """Return why an item is not in a memory; empty where it is there."""
+    if name == memory:
+        return ""
+    if ns < here:
+        return "there is no room beside what gains more"
+    return "accesses take longer" if ns > here else "it is as fast"
 
 
 def _counted(storage: Storage, known: Known) -> str:
@@ -302,7 +263,7 @@ def _not_fixed(storage: Storage, size: int | None, known: Known) -> str:
     return ""
 
 
-def _full(part: _Part, storage: Storage, end: int) -> str:
+def _full(part: Part, storage: Storage, end: int) -> str:
     beside = [(b.size, b.id) for b in part.buffers if b.lower <= end and storage.start < b.upper]
     largest = ", ".join(f"{name} with {size}" for size, name in sorted(beside, reverse=True)[:3])
     return f"{part.pool.name}: it has {part.room} bytes left" + (

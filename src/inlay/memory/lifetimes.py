@@ -51,6 +51,11 @@ from inlay.ops.memory import ALLOC_STORAGE, INVOKE, TENSOR_AT, InvokeAttrs, Stor
 
 NOTHING: frozenset[Var] = frozenset()
 
+_TURNS = 10
+"""How often the body of a loop is thought to run."""
+_MOST_TURNS = 100
+"""The same for a loop in loops."""
+
 IN_RESULT = "it is part of the result"
 """Why a storage escapes that the result of its function shows."""
 
@@ -68,6 +73,7 @@ class Storage:
         end: the last one.
         escapes: why it may outlive its interval; empty when it does not.
         name: of a tensor in it, for reports.
+        accesses: the positions at which kernels read or write it, for each of them; in a loop several times.
         chain: of the kernel that writes it first (`chains`).
         clock: of the kernel that writes it last.
         span: of the first kernel.
@@ -81,6 +87,7 @@ class Storage:
     end: int
     escapes: str = ""
     name: str = ""
+    accesses: list[int] = field(default_factory=list[int])
     chain: int = 0
     clock: VectorClock = ()
     span: Span = NO_SPAN
@@ -122,6 +129,7 @@ class Activation:
         positions: how many there are.
         kernels: the names of kernels, by the positions where they are invoked.
         at: the position of each variable that a let of a spine binds.
+        reads: where kernels read what is in no storage of it, such as inputs; as `Storage.accesses`.
     """
 
     function: Function
@@ -132,6 +140,7 @@ class Activation:
     requests: tuple[Request, ...] = ()
     kernels: Mapping[int, str] = field(default_factory=dict[int, str])
     at: Mapping[Var, int] = field(default_factory=dict[Var, int])
+    reads: Mapping[Var, Sequence[int]] = field(default_factory=dict[Var, Sequence[int]])
 
 
 def find_lifetimes(name: str, function: Function, module: Module, loops: frozenset[Var]) -> list[Activation]:
@@ -180,6 +189,7 @@ class _Walker:
         self._position = 0
         self._invoked: dict[int, str] = {}
         self._at: dict[Var, int] = {}
+        self._reads: dict[Var, list[int]] = {}
         self._chains = Chains()
         self._refers: dict[Var, frozenset[Var]] = {}
         self._storage: dict[Var, Storage] = {}
@@ -198,7 +208,9 @@ class _Walker:
         distinct = dict.fromkeys(self._storage.values())
         ordered = sorted(distinct, key=lambda s: (s.start, s.end))
         requests = tuple(self._requests)
-        return Activation(function, name, outer, ordered, self._position, requests, self._invoked, self._at)
+        return Activation(
+            function, name, outer, ordered, self._position, requests, self._invoked, self._at, self._reads
+        )
 
     # ------------------------------------------------------------------ walking
 
@@ -341,6 +353,7 @@ class _Walker:
         assert isinstance(attrs, InvokeAttrs), "invoke has its attributes"
         kernel_ref, tensors = call.args[0], call.args[1:-1]
         used = [self._use((t,)) for t in tensors]
+        self._note(tensors, used)
         self._place(used, len(tensors) - attrs.writes)
         if not isinstance(kernel_ref, GlobalVar):
             return
@@ -365,6 +378,15 @@ class _Walker:
                 continue  # read a second time, through another port
             out, into = self._only(written), self._only(read)
             self._overwrites.append((out, into, self._position))
+
+    def _note(self, tensors: Sequence[Expr], used: Sequence[frozenset[Var]]) -> None:
+        """Note accesses of a kernel, here."""
+        here = [self._position] * min(_TURNS ** len(self._open_loops), _MOST_TURNS)
+        for tensor, refers in zip(tensors, used, strict=True):
+            if not refers and isinstance(tensor, Var):
+                self._reads.setdefault(tensor, []).extend(here)
+            for var in refers:
+                self._storage[var].accesses.extend(here)
 
     def _place(self, used: Sequence[frozenset[Var]], reads: int) -> None:
         """Give a kernel its chain, and the storages that it writes."""
@@ -399,6 +421,7 @@ class _Walker:
                 joined[out] = into
                 into.memories = _common(into, out) or ()
                 into.vars.extend(out.vars)
+                into.accesses.extend(out.accesses)
                 into.end = out.end
                 into.alignment = max(into.alignment, out.alignment)
                 for var in out.vars:

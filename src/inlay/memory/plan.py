@@ -24,6 +24,21 @@ class Sharing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """A memory that a storage might be in.
+
+    Attributes:
+        memory: its name.
+        ns: that kernels are predicted to wait for the bytes of the storage there, in all.
+        lacks: why it is not there; empty where it is.
+    """
+
+    memory: str
+    ns: float
+    lacks: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """A storage in a memory.
 
@@ -34,6 +49,8 @@ class Stored:
         bytes: that it takes.
         first: the number of the kernel that writes it, from 1; 0 for what is there before.
         last: the number of the last kernel that uses it; one more than there are for what stays.
+        accesses: how often kernels read or write it, those in loops several times.
+        others: where several memories were possible, what was predicted of each, the fastest first.
     """
 
     names: tuple[str, ...]
@@ -42,6 +59,8 @@ class Stored:
     bytes: Int
     first: int = 0
     last: int = 0
+    accesses: int = 0
+    others: tuple[Alternative, ...] = ()
 
 
 class Origin(StrEnum):

@@ -135,7 +135,8 @@ def inputs_of(activation: Activation, options: MemoryOptions) -> list[Storage]:
             names = param.place.memories if param.place is not None else None
             size, end = size_of(param.type), activation.positions
             allowed = options.inputs if names is None else names
-            found.append(Storage([param], size, ALIGNMENT, allowed, 0, end, name=param.name))
+            reads = list(activation.reads.get(param, ()))
+            found.append(Storage([param], size, ALIGNMENT, allowed, 0, end, name=param.name, accesses=reads))
     return found
 
 
@@ -175,7 +176,8 @@ def _plan(
         names = tuple(v.name.removesuffix(".s") for v in storage.vars)
         first = 0 if storage.start == 0 else bisect_left(invoked, storage.start) + 1
         last = len(invoked) + 1 if storage.escapes == IN_RESULT else bisect_right(invoked, storage.end)
-        return Stored(names, tuple(v.span for v in storage.vars), offset, storage.bytes, first, last)
+        spans, others = tuple(v.span for v in storage.vars), tuple(chosen.others.get(storage, ()))
+        return Stored(names, spans, offset, storage.bytes, first, last, len(storage.accesses), others)
 
     def put(storage: Storage, block: Var, offset: Int) -> None:
         for var in storage.vars:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from inlay.ir.module import Module
@@ -107,6 +107,8 @@ class MemoryExplanation:
                 "bytes": size_json(s.bytes),
                 "first": s.first,
                 "last": s.last,
+                "accesses": s.accesses,
+                "memories": [asdict(x) for x in s.others],
             }
             for part in plan.parts
             for s in part.members
