@@ -111,15 +111,18 @@ def _terminal_status() -> Any:
 
 
 @contextmanager
-def ticking(what: str, total: int, *, quiet: bool) -> Generator[Callable[[int], None], None, None]:
+def ticking(
+    what: str, total: int | None = None, *, quiet: bool
+) -> Generator[Callable[[int], None], None, None]:
     """Yield a function to call with how much is done; speaks after two seconds."""
     begun = last = time.monotonic()
+    of = "" if total is None else f"/{total}"
 
     def tick(done: int) -> None:
         nonlocal last
         now = time.monotonic()
         if not quiet and now - begun > PATIENCE_NS / 1e9 and now - last > 1:
             last = now
-            print(f"{now - begun:5.1f} s  {what} {done}/{total}", file=sys.stderr, flush=True)
+            print(f"{now - begun:5.1f} s  {what} {done}{of}", file=sys.stderr, flush=True)
 
     yield tick

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import gcd
 from typing import NamedTuple
 
@@ -23,6 +23,12 @@ def max_live(buffers: Sequence[Buffer]) -> int:
     Cost: n log n.
     """
     return _most(buffers, 1).bytes
+
+
+def live_at(buffers: Iterable[Buffer], moment: int) -> list[Buffer]:
+    """Return what lives at a moment, the largest first."""
+    live = (b for b in buffers if b.takes_space and b.lower <= moment < b.upper)
+    return sorted(live, key=lambda b: -b.size)
 
 
 def critical_moment(buffers: Sequence[Buffer]) -> Bound:

@@ -63,6 +63,12 @@ class Plan:
         """Whether no plan is smaller."""
         return self.peak == self.lower_bound
 
+    def within(self, capacity: int) -> bool | None:
+        """Return whether a plan is within a capacity: this one, none at all, or None if nobody knows."""
+        if self.peak <= capacity:
+            return True
+        return False if self.lower_bound > capacity else None
+
 
 def peak_of(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:
     """Return the bytes that offsets need."""

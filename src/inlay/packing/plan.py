@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from inlay.base.diagnostics import InternalError
+from inlay.base.diagnostics import InternalError, error
 from inlay.packing.algorithms import exact, greedy_fit, hill_climb, linear_scan, stacking
 from inlay.packing.algorithms.interface import Algorithm, Offsets, Task
 from inlay.packing.bounds import critical_moment
@@ -50,16 +50,19 @@ def plan(
     Args:
         buffers: what to pack; ids are for messages.
         capacity: a plan of at most so many bytes is enough. The result has a larger peak if none was
-            found, and a larger lower bound if there is none.
+            found, and a lower bound beyond it if there is none; then no smaller plan is looked for.
         steps: budget of the search; 0 for the greedy orders only.
         watch: called now and then with the steps so far; answering True ends the search.
 
-    Requires sizes that are not negative, alignments from 1 on, and both together below 2**62.
+    Requires sizes that are not negative, and alignments from 1 on.
+
+    Raises:
+        CompileError: `packing.too-large` where sizes and alignments together are not below 2**62.
     """
     for buffer in buffers:
         assert buffer.size >= 0, f"buffer {buffer.id} has a size"
         assert buffer.alignment >= 1, f"buffer {buffer.id} has an alignment"
-    assert sum(b.size + b.alignment for b in buffers) < MOST_BYTES, "offsets are numbers of 64 bits"
+    check_size(buffers)
     bound = critical_moment(buffers)
     run = _Run(make_instance(buffers), bound.bytes, capacity, watch)
     if run.instance.buffers:
@@ -72,6 +75,22 @@ def plan(
     lower = max(bound.bytes, run.bound * run.instance.unit)
     assert peak >= lower, "a bound is below what was found"
     return Plan(tuple(offsets), peak, lower, run.steps, bound.moment)
+
+
+def check_size(buffers: Sequence[Buffer]) -> None:
+    """Refuse what has no offsets of 64 bits in some plans.
+
+    Raises:
+        CompileError: `packing.too-large`.
+    """
+    total = sum(b.size + b.alignment for b in buffers)
+    if total >= MOST_BYTES:
+        largest = max(buffers, key=lambda b: b.size + b.alignment)
+        raise error(
+            "packing.too-large",
+            f"found buffers of {total} bytes with their alignments, needed less than {MOST_BYTES}",
+            notes=[f"the largest is '{largest.id}': {largest.size} bytes, alignment {largest.alignment}"],
+        )
 
 
 @dataclass(slots=True)
@@ -99,8 +118,16 @@ class _Run:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to find: it is as small as is asked for or possible."""
-        return 0 <= self.peak <= max(self.goal, self.bound) or self.is_stopped
+        """Whether nothing is left to find: it is as small as is asked for or possible, or too small a
+        capacity is asked for.
+        """
+        return 0 <= self.peak <= max(self.goal, self.bound) or self.is_stopped or self.is_hopeless
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether there is a plan, and none can be within the capacity."""
+        over = self.capacity_bytes is not None and self.bound * self.instance.unit > self.capacity_bytes
+        return over and self.peak >= 0
 
     def offsets_of(self, buffers: Sequence[Buffer]) -> list[int]:
         """Return the best offsets in bytes, of all buffers."""
@@ -117,6 +144,8 @@ class _Run:
             self.take(name, goal=self.goal, steps=MOST_BYTES)
         if self.instance.pairs < 10 * MAX_PAIRS:
             self.take("linear_scan", goal=self.goal, steps=MOST_BYTES)
+        if self.peak < 0:
+            self.is_stopped = False  # there is a plan however soon somebody wants an end
         self.take("stacking", goal=self.goal, steps=MOST_BYTES)
 
     def search(self, steps: int) -> None:

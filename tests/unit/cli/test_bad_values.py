@@ -30,6 +30,7 @@ BASES = {
     "errors": "errors",
     "check": "check null",
     "new": "new accelerator thing --output folder",
+    "memory": "memory list.csv --steps 100",
 }
 WORDS = (
     "",
@@ -128,6 +129,7 @@ def folder(tmp_path, monkeypatch, tmp_path_factory):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("INLAY_CACHE", str(tmp_path_factory.getbasetemp() / "inlay-cache"))
     (tmp_path / "t.inl").write_text(PROGRAM)
+    (tmp_path / "list.csv").write_text("id,lower,upper,size\na,0,1,4\n")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder.onnx").mkdir()
     array = np.ones(3, np.float32)
