@@ -22,6 +22,7 @@ from inlay.arith.dtype import F32
 from inlay.arith.expr import Int, evaluate, fresh, to_int
 from inlay.codegen.image import link
 from inlay.codegen.llvm_generator import compile_function
+from inlay.ir.op import NoAttrs
 from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.loop.from_te import from_te
@@ -54,6 +55,19 @@ GEMMS = [
     (1, 3072, 768),
     (77, 100, 300),
 ]
+COMPUTED = [
+    ((256, 256), (256, 256)),
+    ((512, 512), (512, 512)),
+    ((1024, 1024), (1024, 1024)),
+    ((2048, 2048), (2048, 2048)),
+    ((64, 768), (768, 3072)),
+    ((1024, 64), (64, 1024)),
+    ((1024, 1024), (1024, 64)),
+    ((12, 128, 64), (12, 64, 128)),
+    ((8, 384, 384), (8, 384, 384)),
+    ((100, 300), (300, 77)),
+]
+"""Products of which neither factor is a constant."""
 CONVS = [
     (56, 64, 64, 3, 1),
     (28, 128, 128, 3, 1),
@@ -102,7 +116,7 @@ def peak(target: Target) -> float:
     """Return FLOP/s of independent multiply-adds in registers."""
     lanes, count, steps = target.lanes(4), target.vector_registers * 3 // 4, 20_000
     text = f"""lowered func peak(x: f32[{lanes}]) -> (y: f32[{count}, {lanes}]) {{
-      alloc a: f32[{count}, {lanes}] register
+      alloc a: f32[{count}, {lanes}] @register
       for r in 0..{count} unroll {{ for l in 0..{lanes} vector {{ a[r, l] = x[l] }} }}
       for k in 0..{steps} {{ for r in 0..{count} unroll {{ for l in 0..{lanes} vector {{
         a[r, l] = fma(a[r, l], x[0], x[1]) }} }} }}
@@ -152,6 +166,18 @@ def gemm(m: int, n: int, k: int, target: Target) -> tuple[float, float]:
     return 2 * m * n * k / least_seconds(work), error
 
 
+def computed(a: Sequence[int], b: Sequence[int], target: Target) -> tuple[float, float]:
+    """Return FLOP/s and error of a product of two inputs."""
+    shape = (*a[:-1], b[-1])
+    x, w, bias, y = aligned(a, noise=1), aligned(b, noise=2), aligned((b[-1],), noise=3), aligned(shape)
+    operands = [te.placeholder(a, F32, "x"), te.placeholder(b, F32, "w")]
+    f = kernel("matmul", NoAttrs(), operands, tuple(map(to_int, shape)), target)
+    work = runner(f, target, [x, w, bias, y])
+    work()
+    error = checked(y, x.astype(np.float64) @ w, bias, a[-1])
+    return 2 * float(np.prod(shape)) * a[-1] / least_seconds(work), error
+
+
 def convolution(
     size: int, c: int, oc: int, k: int, stride: int, target: Target, *, depthwise: bool = False
 ) -> tuple[float, float]:
@@ -198,6 +224,8 @@ def main() -> None:
 
     for m, n, k in GEMMS:
         row(f"{m}x{n}x{k}", *gemm(m, n, k, target))
+    for a, b in COMPUTED:
+        row(f"{'x'.join(map(str, a))} @ {'x'.join(map(str, b))}", *computed(a, b, target))
     for size, c, oc, k, stride in CONVS:
         row(f"{size}: {c}>{oc} {k}/{stride}", *convolution(size, c, oc, k, stride, target))
     for size, c, k, stride in DEPTHWISE:

@@ -171,7 +171,8 @@ def region(access: BlockAccess, loop: For | None) -> tuple[Interval, ...] | None
     if access.gathers:
         return None
     inner = inside(access, loop)
-    found = [hull(e, inner) for e in access.indices]
+    known = Bounds(ranges(access.loops))
+    found = [hull(known.simplify(e), inner) for e in access.indices]
     return None if any(x is None for x in found) else tuple(x for x in found if x is not None)
 
 

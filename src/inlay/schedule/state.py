@@ -287,6 +287,12 @@ def illegal(kind: str, message: str, *notes: str, hint: str = "") -> Illegal:
 # --------------------------------------------------------------------------- queries
 
 
+def outermost_loop(place: Place) -> str | None:
+    """Return the name of the outermost loop around a place, if there is one."""
+    names = [p.stmt.var.name for p in place.above() if isinstance(p.stmt, For)]
+    return names[-1] if names else None
+
+
 def chain(place: Place, inner: Place) -> list[For]:
     """Return the loops from `place` down to `inner` when nothing else stands between them.
 

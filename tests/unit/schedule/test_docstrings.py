@@ -36,6 +36,7 @@ HEADS = {
     "decompose_reduction": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
     "rfactor": "(x: f32[n, 4*m]) -> (y: f32[n]) over (n, m)",
     "merge_axes": "(x: f32[n, m]) -> (y: f32[n, m]) over (n, m)",
+    "cache_read": "(x: f32[n, m], w: f32[m, 32]) -> (y: f32[n, 32]) over (n, m)",
     "cache_write": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
 }
 EXTRA = {"distribute": "alloc t: f32[n] @workspace", "merge": "alloc t: f32[n] @workspace"}

@@ -59,6 +59,7 @@ STEPS = [
     "set_scope",
     "cache_write",
     "cache_write",
+    "cache_read",
     "inline",
     "inline",
     "merge_axes",
@@ -97,6 +98,8 @@ def apply_one(s: Schedule, name: str, draw: Callable[[int], int]) -> None:
             args = (pick(temporaries), ["stack", "register", "workspace"][draw(3)], pick(loops))
         case "cache_write":
             args = (pick(blocks), "register")
+        case "cache_read":
+            args = (pick(blocks), pick(list(s._indexed().buffers)), number)
         case "inline":
             args = (pick(blocks),)
         case "merge_axes":

@@ -7,7 +7,7 @@ from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.scalar import Load
 from inlay.loop.stmt import Alloc, Block, BlockIter, For, IterKind, LoopKind, Stmt, Store
 from inlay.loop.walk import Rewrite, seq, stores_of
-from inlay.schedule.state import Place, Schedule, illegal, primitive
+from inlay.schedule.state import Schedule, illegal, outermost_loop, primitive
 
 
 @primitive
@@ -45,7 +45,7 @@ def cache_write(s: Schedule, block: str, scope: str) -> str:
     plain = {to_int(i.sym) for i in old.iters if i.kind is IterKind.SPATIAL}
     if set(stores[0].indices) != plain or len(plain) != len(b.shape):
         raise illegal("kind", f"found {block} to write a part of {b.name}, needed all of it")
-    outermost = _outermost_loop(place)
+    outermost = outermost_loop(place)
     within = s.body if outermost is None else s.loop(outermost)
     others = [x for x in s.accesses(s.body, b) if x.block is not old]
     inside = {x.block for x in s.accesses(within, b)}
@@ -71,11 +71,6 @@ def cache_write(s: Schedule, block: str, scope: str) -> str:
         s.replace(s.loop_place(outermost), both)
         s.set_body(Alloc(temporary, s.body))
     return name
-
-
-def _outermost_loop(place: Place) -> str | None:
-    names = [p.stmt.var.name for p in place.above() if isinstance(p.stmt, For)]
-    return names[-1] if names else None
 
 
 def _copy_nest(s: Schedule, name: str, source: Buffer, target: Buffer) -> Stmt:

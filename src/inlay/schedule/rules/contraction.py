@@ -83,6 +83,7 @@ from inlay.schedule.rules.groups import (
 from inlay.schedule.rules.loops import reduce_loops, spatial_loops
 from inlay.schedule.rules.matrices import contract_matrices, matrix_plan
 from inlay.schedule.rules.nests import parallelize, vectorize_nest
+from inlay.schedule.rules.packing import Packing, pack, pack_inside, packing
 from inlay.schedule.state import Illegal, Schedule, illegal
 
 MAX_UNROLLED_STEPS = 24
@@ -162,11 +163,14 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
         return taken
     if epilogue is None:
         epilogue = cache_write(s, block, Scope.REGISTER)
+    packs = None if plan.packing is None else pack(s, block, plan.packing, plan.panel)
     _attempt(skip_zero_terms, s, block)
     if target.has_fma:
         _attempt(use_fma, s, block)
     temporary = written(s.block(block))
     outer = _merge_nests(s, (block, epilogue), plan)
+    if packs is not None and plan.packing is not None:
+        pack_inside(s, packs, block, plan.packing, plan.before)
     taken += widen_inside(s, block, outer, target)
     guarded = s.block(block).predicate is not None
     decompose_reduction(s, block, reduce_loops(s, block)[0])
@@ -242,6 +246,7 @@ class _Plan:
         row: axis of the rows, None if there are none.
         panel: columns in a panel.
         tiles: rows of the tiles.
+        packing: of the factor with the columns, None where it is read as it is.
     """
 
     before: tuple[int, ...]
@@ -249,6 +254,7 @@ class _Plan:
     row: int | None
     panel: int
     tiles: tuple[int, ...]
+    packing: Packing | None
 
 
 def _plan(s: Schedule, block: str, target: Target) -> _Plan:
@@ -269,16 +275,17 @@ def _plan(s: Schedule, block: str, target: Target) -> _Plan:
     wide = [i for i in free if spatial[i].extent != 1]
     row = (wide or free or [None])[-1]
     free = [i for i in free if i != row]
+    packs = packing(b, panel, target) if mixes else None
     few = columns is not None and columns < MIN_PARALLEL_PANELS * panel
     has_lines = any(spatial[i].extent != 1 for i in free)
-    if not before and has_lines and (few or not mixes or widens_by_line(b, free, target)):
+    if packs is None and not before and has_lines and (few or not mixes or widens_by_line(b, free, target)):
         # Lines, from the inside out, so that neighbors are computed one after the other.
         before, free = free[::-1], []
     # The outermost loop is shared by threads: not one that is known to run once.
     before.sort(key=lambda i: spatial[i].extent == 1)
     registers = target.vector_registers if dtype.is_float else target.tile_registers(dot_kind(b, target))
     tiles = row_tiles(target, dtype, panel, spatial[row].extent, registers) if row is not None else ()
-    return _Plan(tuple(before), tuple(free), row, panel, tiles)
+    return _Plan(tuple(before), tuple(free), row, panel, tiles, packs)
 
 
 def _narrowed(panel: int, columns: int | None, one: int) -> int:
@@ -305,9 +312,13 @@ def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: _Plan) -> str:
     """
     for b in blocks:
         spatial, reducing = spatial_loops(s, b), reduce_loops(s, b)
-        panel, inner = split(s, spatial[-1], plan.panel)
+        group, column = [], spatial[-1]
+        if plan.packing is not None:
+            outer, column = split(s, column, plan.packing.group * plan.panel)
+            group = [outer]
+        panel, inner = split(s, column, plan.panel)
         rows = [] if plan.row is None else [spatial[plan.row]]
-        order = [spatial[i] for i in plan.before]
+        order = [*(spatial[i] for i in plan.before), *group]
         order += [panel, *(spatial[i] for i in plan.after), *rows]
         reorder(s, [*order, *reducing, inner])
     first, second = s.loops_of(blocks[0]), s.loops_of(blocks[1])

@@ -1,0 +1,70 @@
+"""Factors that are computed are packed where that pays, and keep their meaning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from inlay.arith.dtype import F32
+from inlay.arith.expr import Int, to_int
+from inlay.loop import te
+from inlay.loop.from_te import from_te
+from inlay.loop.func import LoopFunction
+from inlay.loop.printer import print_function
+from inlay.machine.target import baseline
+from inlay.ops.matmul import product
+from inlay.schedule.rules.contraction import contraction
+from inlay.schedule.state import Schedule
+from tests.unit.schedule.programs import dim, hold_law
+
+SMALL = replace(baseline("x86_64", "v2"), l1_bytes=64)
+"""Four lanes, and a first cache that nothing fits."""
+
+B, K = dim("b"), dim("k")
+Dims = tuple[Int | int, ...]
+
+
+def two_factors(a: Dims, b: Dims, *, bias: bool = False) -> LoopFunction:
+    x, w = (te.placeholder([to_int(d) for d in shape], F32, n) for shape, n in ((a, "x"), (b, "w")))
+    shape = (*x.shape[:-1], w.shape[-1])
+    y = product(x, w, shape, lambda one, other: one * other, "matmul")
+    if not bias:
+        return from_te("matmul", [x, w], [y])
+    v = te.placeholder(shape[-1:], F32, "v")
+    z = te.compute(shape, lambda *i: te.maximum(y[i] + v[i[-1]], 0), name="out")
+    return from_te("matmul", [x, w, v], [z])
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(
+    ("a", "b", "sizes"),
+    [
+        ((24, 5), (5, 64), [()]),
+        ((31, 5), (5, 70), [()]),
+        ((25, K), (K, 33), [(0,), (7,)]),
+        ((2, 24, 3), (2, 3, 40), [()]),
+        ((B, 26, 3), (B, 3, 40), [(1,), (3,)]),
+        ((2, 13, 4), (4, 40), [()]),
+    ],
+    ids=str,
+)
+def test_packed_where_it_is_used(a: Dims, b: Dims, sizes: list[tuple[int, ...]], bias: bool) -> None:
+    f = two_factors(a, b, bias=bias)
+    s = Schedule(f)
+    contraction(s, SMALL)
+    assert "cache_read" in [step.primitive for step in s.trace]
+    lowered = hold_law(f, s, *sizes)
+    assert "@workspace" in print_function(s.function)
+    assert "%" not in print_function(lowered), "panels are found without divisions"
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [((4, 5), (5, 64)), ((dim("m"), 5), (5, 64)), ((24, 5), (5, 8)), ((24, 5), (5, dim("n")))],
+    ids=["few rows", "unknown rows", "one panel", "unknown columns"],
+)
+def test_left_where_it_is(a: Dims, b: Dims) -> None:
+    s = Schedule(two_factors(a, b))
+    contraction(s, SMALL)
+    assert "cache_read" not in [step.primitive for step in s.trace]
