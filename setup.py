@@ -1,4 +1,4 @@
-"""Build of the native parts: the C runtime with its extension module, and the search of packing.
+"""Build of the native parts: the C runtime with its extension module, the search of packing, and more.
 
 Everything else is declared in pyproject.toml. The portable runtime lives in ``runtime/`` (C99, one
 public header); ``src/inlay/runtime/_ext`` wraps it for Python with the limited API, so one wheel
@@ -66,9 +66,24 @@ def _extensions() -> list[Extension]:
             libraries=["m"] if sys.platform == "darwin" else ["m", "dl"],
             py_limited_api=True,
         ),
+        _permission(),
         _packing(),
         *(_model(path) for path in _files("src/inlay/accelerators/*_model.c")),
     ]
+
+
+def _permission() -> Extension:
+    """Return what asks the operating system for registers, for the description of this machine."""
+    sources = [*_files("src/inlay/machine/_ext/*.c"), "runtime/src/platform/permission.c"]
+    return Extension(
+        "inlay.machine._permission",
+        sources=sources,
+        depends=["runtime/src/on_request.h", "runtime/src/platform/permission.h"],
+        include_dirs=["runtime/src"],
+        define_macros=[("Py_LIMITED_API", LIMITED_API)],
+        extra_compile_args=["-std=c11", "-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wshadow"],
+        py_limited_api=True,
+    )
 
 
 def _packing() -> Extension:

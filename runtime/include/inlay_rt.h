@@ -39,6 +39,7 @@ typedef enum inlay_status {
     INLAY_DIGEST = 0x34,
     INLAY_BYTECODE = 0x35,
     INLAY_SYMBOL = 0x36,
+    INLAY_PERMISSION = 0x37, /* the system does not let code use what it needs */
     INLAY_ABSENT = 0x40, /* there is no such device here */
     INLAY_DEVICE_FAILED = 0x41,
     INLAY_BUILD_FAILED = 0x42, /* a device's compiler refuses a program */
@@ -187,6 +188,10 @@ typedef struct inlay_host {
                             uint32_t n_ints, char *message, size_t message_bytes);
     /* Optional: the driver of devices of a name; NULL where there is none. See inlay_driver.h. */
     const struct inlay_driver *(*driver)(void *user, const char *name, size_t name_bytes);
+    /* Optional: ask the system for what native code needs of it before it uses a feature of the
+     * processor, as tiles of x86; 0 where it refuses. Asked when a file with such code is opened, which
+     * fails without it. `inlay_posix_permit` (platform/permission.h) does it. */
+    int (*permit)(void *user, const char *feature, size_t feature_bytes);
 } inlay_host_t;
 
 typedef struct inlay_module inlay_module_t;

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "on_request.h"
+
 #define CONSTANT_ALIGN 64
 #define MEMORY_KINDS 6
 #define MOST_ALIGNMENT (1u << 20)
@@ -14,12 +16,28 @@ int64_t inlay_module_integer(const inlay_module_t *module, uint32_t index)
     return value;
 }
 
+/* Let native code use a feature of the processor, where a system has to be asked. */
+static inlay_status_t permit(const inlay_module_t *module, inlay_text_t feature, inlay_error_t *error)
+{
+    const inlay_host_t *host = module->host;
+    if (!module->image || !inlay_is_on_request(feature.at, feature.bytes)) return INLAY_OK;
+    if (host->permit && host->permit(host->user, feature.at, feature.bytes)) return INLAY_OK;
+    inlay_fail(error, INLAY_PERMISSION, "the native code uses ", NULL, 0);
+    inlay_say_text(error, feature);
+    inlay_say(error, host->permit ? ", which this system does not let the process use"
+                                  : ", for which nobody asks the system: the host has no `permit`");
+    return INLAY_PERMISSION;
+}
+
 static inlay_status_t read_meta(inlay_module_t *module, inlay_error_t *error)
 {
     inlay_reader_t reader = inlay_read_section(module, META);
     uint32_t i, n;
     inlay_read_text(&reader);
-    for (n = inlay_read_count(&reader), i = 0; i < n; i++) inlay_read_text(&reader);
+    for (n = inlay_read_count(&reader), i = 0; i < n && !reader.failed; i++) {
+        const inlay_text_t feature = inlay_read_text(&reader);
+        if (!reader.failed) INLAY_TRY(permit(module, feature, error));
+    }
     module->n_memories = inlay_read_count(&reader);
     for (i = 0; i < module->n_memories && !reader.failed; i++) {
         uint32_t alignment;

@@ -20,6 +20,7 @@ const char *inlay_status_id(inlay_status_t status)
     case INLAY_DIGEST: return "container.digest";
     case INLAY_BYTECODE: return "container.bytecode";
     case INLAY_SYMBOL: return "container.symbol";
+    case INLAY_PERMISSION: return "container.permission";
     case INLAY_LIMIT: return "run.server-limit";
     case INLAY_ABSENT: return "run.device-absent";
     case INLAY_DEVICE_FAILED: return "run.device-failed";

@@ -173,3 +173,17 @@ def test_a_processor_that_does_not_answer_is_told_when_code_is_made_for_it(tmp_p
     # Where nothing is put there, nobody is asked.
     text = PLACED.replace("on(far0, ", "on(cpu, ")
     same(inlay.compile(read(text), board=board, cache="none").run(inputs), expected)
+
+
+def test_a_server_computes_on_all_units_that_its_processor_offers(suite, tmp_path):
+    """Matrix units too, for which the process that runs the code asks its system."""
+    rng = np.random.default_rng(4)
+    x, w = rng.integers(0, 256, (32, 64), np.uint8), rng.integers(-128, 128, (64, 32), np.int8)
+    weights = f"i8[64, 32]({', '.join(map(str, w.ravel().tolist()))})"
+    text = f"fn main(x: Tensor[32, 64, u8]) {{ on(far0, matmul_integer(x, {weights})) }} entry main;"
+    with served(suite, "native", offers()) as server:
+        exe = inlay.compile(read(text), board=board_at(tmp_path, server, "remote"), cache="none")
+        [found] = exe.run({"x": x}).values()
+    [device] = exe.program.devices
+    assert all(feature.encode() in device.image for feature in host().features)
+    np.testing.assert_array_equal(found, x.astype(np.int32) @ w.astype(np.int32))

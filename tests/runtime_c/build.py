@@ -11,7 +11,9 @@ from tests.native import BuildError, compiled, linked
 from tests.system import lacks_sanitizer
 
 CORE = sorted((REPOSITORY / "runtime" / "src").glob("*.c"))
-PLATFORM = [REPOSITORY / "runtime/src/platform" / name for name in ("pool.c", "posix.c", "team.c")]
+PLATFORM = [
+    REPOSITORY / "runtime/src/platform" / name for name in ("permission.c", "pool.c", "posix.c", "team.c")
+]
 NATIVE = [REPOSITORY / "runtime/src/platform" / name for name in ("native.c", "native_program.c", "wire.c")]
 DRIVER = REPOSITORY / "tests/runtime_c/driver.c"
 ROOMS = {

@@ -1,6 +1,6 @@
 /* Runs executables under sanitizers, without Python.
  *
- *     driver LIMIT[,MODE,SEED[,FLOW[,KIND,NTH]]] file...
+ *     driver LIMIT[,MODE,SEED[,FLOW[,KIND,NTH[,MAPS]]]] file...
  *
  * For each file: load it, call its first entry on fixed inputs, print one line with the status and
  * the bytes of the results. With LIMIT > 0, the host refuses memory from the LIMIT-th request on,
@@ -8,7 +8,8 @@
  * callbacks run on the workers of a pool. With FLOW, callbacks are those of generate_flow.py; with
  * FLOW 2 a device of another thread ends them later, in any order. In builds
  * with the race detector, KIND says how a plan is made wrong the NTH time that it can be; then the
- * line begins with "spoiled". Whatever the file holds, this must neither
+ * line begins with "spoiled". With MAPS native code is there; 2 asks the system for what it needs, 3
+ * refuses, and 1 does not ask. Whatever the file holds, this must neither
  * read nor write out of bounds, nor leak, nor hang. */
 #include <inttypes.h>
 #include <pthread.h>
@@ -19,6 +20,7 @@
 #include "inlay_driver.h"
 #include "inlay_rt.h"
 #include "machine.h"
+#include "platform/permission.h"
 #include "platform/posix.h"
 
 #define MOST_BYTES ((size_t)256 << 20)
@@ -48,6 +50,7 @@ typedef struct tester {
     unsigned mode, is_flow;
     unsigned long long seed;
     int kind, nth; /* of sabotage */
+    int maps;      /* native code: 1 without a function that asks for leave, 2 with one, 3 with one that refuses */
     size_t bytes;  /* in use */
     long requests, limit;
     int polls;
@@ -280,6 +283,21 @@ static inlay_status_t run_structured(const inlay_host_t *host, inlay_activation_
     return INLAY_OK;
 }
 
+/* Return a copy of the native code that may run; it stays until the end. */
+static const void *copied_image(const uint8_t *data, size_t bytes)
+{
+    size_t at, size;
+    inlay_error_t error;
+    if (inlay_container_section(data, bytes, "IMAG", &at, &size, &error) != INLAY_OK) return NULL;
+    return size ? inlay_posix_copy_code(data + at, size) : NULL;
+}
+
+static int refuse(void *user, const char *feature, size_t bytes)
+{
+    (void)user, (void)feature, (void)bytes;
+    return 0;
+}
+
 static inlay_status_t run(const inlay_host_t *host, const uint8_t *data, size_t bytes, int silent)
 {
     static int64_t x[3] = {1, 2, 3};
@@ -295,7 +313,8 @@ static inlay_status_t run(const inlay_host_t *host, const uint8_t *data, size_t 
     inlay_module_t *module;
     inlay_error_t error;
     uint32_t n_inputs, n_results, round;
-    inlay_status_t status = inlay_module_open(data, bytes, NULL, 1, host, &module, &error);
+    const void *image = tester->maps ? copied_image(data, bytes) : NULL;
+    inlay_status_t status = inlay_module_open(data, bytes, image, 1, host, &module, &error);
     if (status != INLAY_OK) {
         if (!silent) printf("%s %s\n", inlay_status_id(status), error.message);
         return status;
@@ -374,8 +393,9 @@ int main(int argc, char **argv)
     memset(&tester, 0, sizeof tester);
     host.driver = find_driver;
     pthread_mutex_init(&tester.lock, NULL);
-    sscanf(argv[1], "%ld,%u,%llu,%u,%d,%d", &limit, &tester.mode, &tester.seed, &tester.is_flow,
-           &tester.kind, &tester.nth);
+    sscanf(argv[1], "%ld,%u,%llu,%u,%d,%d,%d", &limit, &tester.mode, &tester.seed, &tester.is_flow,
+           &tester.kind, &tester.nth, &tester.maps);
+    if (tester.maps > 1) host.permit = tester.maps == 2 ? inlay_posix_permit : refuse;
     tester.posix = inlay_posix_open(3);
     pthread_mutex_init(&tester.device.lock, NULL);
     pthread_cond_init(&tester.device.news, NULL);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "platform/permission.h"
 #include "platform/posix.h"
 
 inlay_status_t inlay_native_refuse(inlay_status_t status, const char *why, char *message,
@@ -41,6 +42,13 @@ static inlay_status_t check_needs(const inlay_device_t *device, const char *need
             if (bytes)
                 snprintf(message, bytes, "the image needs %.*s, which this processor does not offer",
                          (int)n, needs);
+            return INLAY_BUILD_FAILED;
+        }
+        if (n && !inlay_posix_permit(NULL, needs, n)) {
+            if (bytes)
+                snprintf(message, bytes,
+                         "the image uses %.*s, which this system does not let the process use", (int)n,
+                         needs);
             return INLAY_BUILD_FAILED;
         }
         needs += n + (needs[n] != '\0');

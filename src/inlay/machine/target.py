@@ -22,9 +22,9 @@ from typing import Any, TypeAlias
 
 from inlay.arith.dtype import I8, U8, DType
 from inlay.base.diagnostics import unsupported
+from inlay.machine._permission import permitted
 from inlay.machine.dot_products import DotProduct, instructions, kinds
 from inlay.machine.matrix_units import TILE_FEATURES, MatrixProduct, matrix_products
-from inlay.machine.permission import may_use_tiles
 
 # What must be there for arithmetic to be inlined: below this LLVM calls a math library.
 _NEEDED = {"x86_64": frozenset({"sse4.1"}), "aarch64": frozenset[str]()}
@@ -147,9 +147,7 @@ class Target:
     def offers(self) -> str:
         """What it offers to code from elsewhere, as words; `offered` reads them."""
         caches = (f"l{i}={n}" for i, n in enumerate((self.l1_bytes, self.l2_bytes, self.l3_bytes), 1))
-        # Matrix units need a permission that a server does not ask for.
-        usable = (f for f in self.features if not f.startswith("amx"))
-        return ",".join((self.arch, *usable, f"cpu={self.cpu}", *caches))
+        return ",".join((self.arch, *self.features, f"cpu={self.cpu}", *caches))
 
     @property
     def has_half(self) -> bool:
@@ -302,7 +300,7 @@ def _features(arch: str, info: dict[str, str]) -> tuple[str, ...]:
     if arch == "x86_64":
         flags = {_X86_NAMES.get(f, f) for f in info.get("flags", "").split()}
         flags |= {{"bmi1": "bmi", "avx_vnni": "avxvnni", "pni": "sse3"}.get(f, f) for f in flags}
-        if not flags >= TILE_FEATURES or not may_use_tiles():
+        if not flags >= TILE_FEATURES or not all(map(permitted, TILE_FEATURES)):
             flags -= TILE_FEATURES
         return tuple(sorted(flags & set(_X86_USED)))
     flags = info.get("features", "asimd").split()

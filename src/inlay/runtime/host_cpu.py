@@ -5,6 +5,7 @@ from __future__ import annotations
 from inlay.base.diagnostics import error
 from inlay.bytecode.program import ImageTarget
 from inlay.machine import target as machine
+from inlay.machine._permission import permitted
 
 
 def this_machine() -> machine.Target:
@@ -20,7 +21,8 @@ def check_target(target: ImageTarget) -> None:
     """Refuse code that this machine cannot run.
 
     Raises:
-        CompileError: `container.target`; `target.*` where this machine is not known at all.
+        CompileError: `container.target`, `container.permission`;
+            `target.*` where this machine is not known at all.
     """
     if not target.triple:
         return
@@ -30,6 +32,12 @@ def check_target(target: ImageTarget) -> None:
             "container.target",
             f"the executable holds code for {target.triple}, this machine is {here.arch}",
             hint="compile the model for this machine",
+        )
+    if refused := [name for name in target.features if not permitted(name)]:
+        raise error(
+            "container.permission",
+            f"the native code uses {', '.join(refused)}, which this system does not let the process use",
+            hint="compile the model on this machine, or for fewer features",
         )
     if lacking := [name for name in target.features if name not in here.features]:
         raise error(

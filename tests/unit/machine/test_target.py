@@ -11,8 +11,8 @@ import pytest
 from inlay.arith.dtype import I8, U8
 from inlay.base.diagnostics import UnsupportedError
 from inlay.machine import target
+from inlay.machine._permission import permitted
 from inlay.machine.matrix_units import MATRIX_PRODUCTS
-from inlay.machine.permission import may_use_tiles
 from inlay.machine.target import Target, baseline, host, offered
 
 
@@ -49,8 +49,7 @@ def test_keys_differ_by_what_code_depends_on() -> None:
 
 def test_what_a_processor_offers_is_read_back() -> None:
     for one in (host(), baseline("x86_64", "v2"), baseline("x86_64", "v4"), baseline("aarch64")):
-        usable = tuple(f for f in one.features if not f.startswith("amx"))
-        assert offered(one.offers) == replace(one, features=usable)
+        assert offered(one.offers) == one
 
 
 def test_what_is_not_known_is_not_used() -> None:
@@ -100,7 +99,7 @@ def test_matrices_are_claimed_only_with_leave_to_use_them(
     monkeypatch: pytest.MonkeyPatch, *, may: bool
 ) -> None:
     flags = "sse4_1 amx_tile amx_int8"
-    monkeypatch.setattr(target, "may_use_tiles", lambda: may)
+    monkeypatch.setattr(target, "permitted", lambda _: may)
     found = target._features("x86_64", {"flags": flags})
     assert ("amx-int8" in found) is ("amx-tile" in found) is may
     assert bool(Target("x86_64", features=found).matrix_kinds) is may
@@ -112,4 +111,9 @@ def test_matrix_kinds_are_exact_in_their_formats() -> None:
     assert said.matrix_product(U8, I8) is MATRIX_PRODUCTS["u8i8"]
     assert said.matrix_product(I8, I8) is None
     assert said.key != Target().key
-    assert may_use_tiles() is may_use_tiles()
+
+
+def test_only_what_systems_hand_out_is_asked_for() -> None:
+    assert all(permitted(f) for f in ("", "am", "avx2", "sse4.1", "neon"))
+    assert permitted("amx-int8") is permitted("amx-tile")
+    assert permitted("amx-int8") or "amx-int8" not in host().features

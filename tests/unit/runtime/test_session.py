@@ -27,6 +27,7 @@ from inlay.bytecode.program import (
     SymbolBody,
 )
 from inlay.bytecode.spec import Symbol
+from inlay.runtime import host_cpu
 from inlay.runtime.native import Settings
 from inlay.runtime.session import Executable, executable_of, load_executable
 from tests.unit.runtime.programs import dbl, doubling, native_image, spec
@@ -349,6 +350,17 @@ def test_other_machines_are_refused(target, word):
     with pytest.raises(CompileError, match=word) as caught:
         executable_of(b.finish())
     assert caught.value.ids == ("container.target",)
+
+
+def test_what_the_system_does_not_hand_out_is_refused(monkeypatch):
+    monkeypatch.setattr(host_cpu, "permitted", lambda feature: feature != "amx-int8")
+    b = ProgramBuilder(target=ImageTarget(host_cpu.this_machine().triple, ("amx-int8",)))
+    main = b.function("main", [], [])
+    main.emit("RETURN")
+    b.entry(Entry("main", main.index, (), ()))
+    with pytest.raises(CompileError, match="uses amx-int8") as caught:
+        executable_of(b.finish())
+    assert caught.value.ids == ("container.permission",)
 
 
 def test_wrong_files(tmp_path):

@@ -6,6 +6,7 @@
 #include "context.h"
 #include "drivers.h"
 #include "failure.h"
+#include "platform/permission.h"
 #include "result.h"
 
 static void *host_allocate(void *user, size_t bytes, size_t align)
@@ -235,6 +236,7 @@ void inlay_ext_host(inlay_ext_executable_t *self)
     self->host.symbol = host_symbol;
     self->host.poll = host_poll;
     self->host.driver = host_driver;
+    self->host.permit = inlay_posix_permit;
     self->drivers = inlay_ext_copy_drivers(self->driver);
     self->host.threads = &host_threads;
     self->host.start = host_start;
