@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from inlay.cli._model import (
 )
 from inlay.cli._progress import watched
 from inlay.runtime.session import Executable
-from inlay.runtime.trace import kernel_times, queue_names, table, timeline
+from inlay.runtime.trace import Event, kernel_times, queue_names, table, timeline
 
 _MOST_RUNS, _LONG_SECONDS = 5, 0.25
 """How often a program is run to say what it takes, unless that takes longer."""
@@ -45,7 +45,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trace", type=Path, metavar="T.json", help="write a timeline for Perfetto or Chrome"
     )
-    parser.add_argument("--profile", action="store_true", help="print the time of every kernel")
+    parser.add_argument(
+        "--profile", action="store_true", help="print the time of every kernel in the fastest of a few runs"
+    )
     parser.add_argument("--kernels", action="store_true", help="list every kernel")
     parser.add_argument(
         "--races",
@@ -70,8 +72,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     with watched(quiet=output.as_json) as (instrument, _), instrument.span("run"):
         inputs, outputs = run_once(arguments, loaded.executable, inputs)
     first = time.perf_counter() - begun
-    events = loaded.executable.events()
-    best, runs = _best(loaded.executable, inputs, first)
+    best, runs, events = _best(loaded.executable, inputs, first)
     if loaded.facts:
         describe_import(arguments.model, loaded.facts, output)
         describe_placement(loaded.facts, output, all_kernels=arguments.kernels)
@@ -107,13 +108,15 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     return 0
 
 
-def _best(executable: Executable, inputs: Mapping[str, np.ndarray], first: float) -> tuple[float, int]:
-    """Return the shortest of a few runs with the first, and how many there were.
+def _best(
+    executable: Executable, inputs: Mapping[str, np.ndarray], first: float
+) -> tuple[float, int, Sequence[Event]]:
+    """Return the shortest of a few runs with the first, how many there were, and what happened in it.
 
     The first one finds nothing in caches. It stays alone where it took long, and where operators of
     the user are called, which may do more than compute.
     """
-    best, runs, spent = first, 1, first
+    best, runs, spent, events = first, 1, first, executable.events()
     calls_others = any(
         isinstance(kernel.body, HostBody | FunctionBody) for kernel in executable.program.kernels
     )
@@ -121,8 +124,10 @@ def _best(executable: Executable, inputs: Mapping[str, np.ndarray], first: float
         begun = time.perf_counter()
         executable.run(inputs)
         taken = time.perf_counter() - begun
-        best, runs, spent = min(best, taken), runs + 1, spent + taken
-    return best, runs
+        runs, spent, found = runs + 1, spent + taken, executable.events()
+        if taken < best:
+            best, events = taken, found
+    return best, runs, events
 
 
 COMMAND = Command(_arguments, _run)

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, save
 
+from inlay.bytecode.program import Program
+from inlay.cli import run
 from inlay.cli._command import print_json
 from inlay.cli.main import main
 from inlay.cli.run import _MOST_RUNS
@@ -102,6 +104,22 @@ def test_times_are_the_best_of_a_few_runs_and_effects_happen_once(tmp_path, caps
     assert record["run_seconds"] <= record["first_run_seconds"]
     events = json.loads(shown(capsys, "run", str(program), "--json", "--profile"))["kernels"]
     assert sum(kernel["runs"] for kernel in events) == 1
+
+
+def test_a_profile_is_of_the_fastest_run(monkeypatch):
+    class Runs:
+        program = Program(())
+        made = 0
+
+        def run(self, inputs):
+            self.made += 1
+
+        def events(self):
+            return [self.made]
+
+    times = iter([0.0, 0.05, 0.1, 0.12, 0.2, 0.23, 0.3, 0.4])
+    monkeypatch.setattr(run.time, "perf_counter", times.__next__)
+    assert run._best(Runs(), {}, 0.09) == (pytest.approx(0.02), 5, [2])
 
 
 def test_numbers_are_numbers_in_what_programs_get(tmp_path, capsys):
