@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from inlay.analysis.register_tiles import panel_width
 from inlay.arith.dtype import F32
 from inlay.arith.expr import Int, evaluate, fresh, to_int
 from inlay.codegen.image import link
@@ -34,7 +35,6 @@ from inlay.ops.convolution import DepthwiseAttrs, PackedConvAttrs
 from inlay.ops.matmul import PackedAttrs
 from inlay.ops.table import table
 from inlay.schedule.choose import decide
-from inlay.schedule.rules.contraction import panel_width
 from measure import Report
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -155,7 +155,7 @@ def checked(y: np.ndarray, sums: np.ndarray, bias: np.ndarray, terms: int) -> fl
 
 def gemm(m: int, n: int, k: int, target: Target) -> tuple[float, float]:
     """Return FLOP/s and error of a packed product with a symbolic number of rows."""
-    panel, rows = panel_width(target, F32, n), to_int(fresh("m"))
+    panel, rows = panel_width(target, n, None, None), to_int(fresh("m"))
     x, w = aligned((m, k), noise=1), np.random.default_rng(2).standard_normal((k, n), np.float32)
     packed, bias, y = panels(w, panel), aligned((n,), noise=3), aligned((m, n))
     operands = [te.placeholder((rows, k), F32, "x"), te.placeholder(packed.shape, F32, "w")]
@@ -199,7 +199,7 @@ def convolution(
         weights[...] = w
         sums = sum(part * w[i, j] for i, j, part in taps)
     else:
-        panel, w = panel_width(target, F32, oc), w.reshape(k, k, c, oc)
+        panel, w = panel_width(target, oc, None, None), w.reshape(k, k, c, oc)
         op = "conv_nhwc_packed"
         attrs = PackedConvAttrs(strides=(stride, stride), pads=pads, panel=panel, channels=oc)
         weights = panels(w, panel)

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inlay.analysis.blocks import values
+from inlay.analysis.register_tiles import panel_width
 from inlay.api import compilation
 from inlay.codegen.backends import remote
 from inlay.codegen.interface import Backend, in_process
@@ -37,7 +38,7 @@ from inlay.pipeline.route import route
 from inlay.placement import plan_places
 from inlay.runtime.session import executable_of
 from inlay.transforms import call_foreign
-from inlay.transforms.pack_weights import PackOptions, panel_width
+from inlay.transforms.pack_weights import PackOptions
 from tests.backends import installed
 from tests.examples import examples
 

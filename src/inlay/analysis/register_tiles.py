@@ -23,6 +23,8 @@ from __future__ import annotations
 
 from functools import cache
 
+from inlay.machine.target import Target
+
 MAX_ROWS = 8
 """More rows gain little, and lose when they share cache sets: rows whose distance is a multiple of
 4 KB do, and a cache has eight or more ways (196 x 256 x 1024 on Zen 4: 91 GFLOP/s with 14 rows, 116
@@ -81,3 +83,32 @@ def panel_vectors(columns: int, rows: int | None, lanes: int, registers: int, mo
 
     fits = min(most, MAX_VECTORS, max(1, -(-columns // lanes)), max(1, (registers - 1) // 2))
     return min(range(1, fits + 1), key=cost)
+
+
+def panel_width(
+    target: Target,
+    columns: int,
+    terms: int | None,
+    rows: int | None,
+    itemsize: int = 4,
+    registers: int | None = None,
+    *,
+    sum_bytes: int = 4,
+) -> int:
+    """Return how many columns a panel should have: such that it stays in the second cache.
+
+    Args:
+        target: one core of a device.
+        columns: of the result.
+        terms: of each sum; None where no panels are packed.
+        rows: in a line of the result, where that is known.
+        itemsize: bytes of a weight.
+        registers: of vectors, for sums and factors; None for all that there are.
+        sum_bytes: of a sum.
+    """
+    lanes = target.lanes(sum_bytes)
+    most = MAX_VECTORS
+    if terms is not None and target.l2_bytes:
+        most = max(1, 3 * target.l2_bytes // (4 * itemsize * lanes * max(terms, 1)))
+    registers = target.vector_registers if registers is None else registers
+    return lanes * panel_vectors(columns, rows, lanes, registers, most)

@@ -29,7 +29,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from inlay.analysis.matrix_tiles import matrix_blocks
-from inlay.analysis.register_tiles import MAX_VECTORS, panel_vectors
+from inlay.analysis.register_tiles import panel_width
 from inlay.analysis.winograd import pays
 from inlay.arith.dtype import I8, I16, U8, DType, from_numpy
 from inlay.arith.expr import Int
@@ -57,31 +57,6 @@ from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_module
 from inlay.transforms._packed_blocks import packed_blocks
 from inlay.transforms._prepared_rounding import prepared_rounding
-
-
-def panel_width(
-    target: Target,
-    columns: int,
-    terms: int,
-    rows: int | None,
-    itemsize: int = 4,
-    registers: int | None = None,
-) -> int:
-    """Return the panel width for a product.
-
-    Args:
-        target: one core of a device.
-        columns: of the result.
-        terms: of each sum.
-        rows: in a line of the result, where that is known.
-        itemsize: bytes of a weight.
-        registers: of vectors, for sums and factors; None for all that there are.
-    """
-    lanes = target.lanes(4)
-    vector_bytes = itemsize * lanes * max(terms, 1)
-    most = max(1, 3 * target.l2_bytes // (4 * vector_bytes)) if target.l2_bytes else MAX_VECTORS
-    registers = target.vector_registers if registers is None else registers
-    return lanes * panel_vectors(columns, rows, lanes, registers, most)
 
 
 def _same(_device: str) -> Target | None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import inlay
+from inlay.analysis.register_tiles import panel_width
 from inlay.base.diagnostics import CompileError
 from inlay.codegen import backend_table
 from inlay.codegen.backend_table import backend_of, backends, target_of, unavailable
@@ -23,7 +24,7 @@ from inlay.ops.table import table
 from inlay.pipeline.devices import runnable
 from inlay.pipeline.options import PlaceOptions
 from inlay.pipeline.planning import setting_of
-from inlay.transforms.pack_weights import PackOptions, panel_width
+from inlay.transforms.pack_weights import PackOptions
 
 NATIVE = '\n[[arch]]\nname = "native"\n'
 

@@ -42,7 +42,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from inlay.analysis.register_tiles import heights, most_rows, panel_vectors
+from inlay.analysis.register_tiles import heights, most_rows, panel_width
 from inlay.arith.dtype import DType
 from inlay.arith.expr import FloorDiv, Int, Mod, Sym, coefficient, from_atom, symbols, to_int
 from inlay.loop.buffer import Scope
@@ -92,12 +92,6 @@ MAX_UNROLLED_DOTS = 4
 """As many of dot products: where windows overlap, the groups of several steps would not fit registers."""
 MIN_PARALLEL_PANELS = 4
 """With fewer panels than this, threads share lines instead."""
-
-
-def panel_width(target: Target, dtype: DType, columns: int, rows: int | None = None) -> int:
-    """Return how many columns a panel should have, with so many rows in a line."""
-    one = target.lanes(dtype.itemsize)
-    return one * panel_vectors(columns, rows, one, target.vector_registers)
 
 
 def row_tiles(
@@ -301,7 +295,7 @@ def _own_panel(target: Target, dtype: DType, columns: int | None, *, mixes: bool
     if columns is None:
         return 2 * one
     if mixes:
-        return panel_width(target, dtype, columns)
+        return panel_width(target, columns, None, None, sum_bytes=dtype.itemsize)
     return 2 * one if columns % (2 * one) == 0 else one
 
 
