@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from functools import partial
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
 from typing import assert_never
 
-import numpy as np
-
 from inlay.accel.accelerator import Accelerator, Architecture, Description, class_of, describe
 from inlay.accel.declare import Absent, Address, CCall, Driver, Library, Mock
-from inlay.accel.library import Functions, load
 from inlay.accel.match import Block, Command, Mismatch, Patterns, blocks, fault_of
-from inlay.accel.mock import MockCommand
+from inlay.accel.mock import mock_of
 from inlay.accel.pattern import Applied
 from inlay.analysis.candidates import Candidate, Miss
-from inlay.arith.expr import Int, Sym, evaluate
+from inlay.arith.expr import Int, Sym, to_int
 from inlay.base.diagnostics import InlayError, InternalError, error
+from inlay.bytecode.of_integers import formula
 from inlay.codegen.interface import Backend, DeviceCode, DeviceJob
 from inlay.ir.expr import Call, Expr, Function, OpRef, Var
 from inlay.ir.kernel import Kernel
@@ -33,7 +30,7 @@ from inlay.ir.module import Module
 from inlay.ir.types import TensorType
 from inlay.ir.walk import spine
 from inlay.machine.board import Board
-from inlay.runtime.native import Callback
+from inlay.runtime.calls import DriverCall, LibraryFunction, Number, Tensor
 
 
 class AcceleratorBackend(Backend):
@@ -41,8 +38,8 @@ class AcceleratorBackend(Backend):
 
     in_host_memory = True
 
-    def __init__(self, name: str, cls: type[Accelerator]) -> None:
-        self.name, self._class = name, cls
+    def __init__(self, name: str, cls: type[Accelerator], folder: Path | None = None) -> None:
+        self.name, self._class, self._folder = name, cls, folder
         self.generators = (name,)
 
     @functools.cached_property
@@ -61,9 +58,8 @@ class AcceleratorBackend(Backend):
 
     def unavailable(self, board: Board, device: str) -> str:
         """Return why no commands are made for a device, or nothing."""
-        drivers = self._class.drivers
-        if isinstance(drivers[0], Absent):
-            return drivers[0].why
+        if isinstance(self.driver, Absent):
+            return self.driver.why
         return super().unavailable(board, device)
 
     def candidates(self, module: Module, board: Board, device: str) -> Sequence[Candidate | Miss]:
@@ -75,16 +71,22 @@ class AcceleratorBackend(Backend):
                 found += _offered(patterns, block, device)
         return found
 
-    def emit(self, job: DeviceJob) -> DeviceCode:
-        """Return functions of this process that give the driver its commands.
+    @property
+    def driver(self) -> Driver:
+        """Who brings commands to a device; a library that lies beside the description by its whole path."""
+        match self._class.drivers[0]:
+            case Library(path=path) if self._folder is not None and (self._folder / path).is_file():
+                return Library(str((self._folder / path).resolve()))
+            case other:
+                return other
 
-        Raises:
-            RunError: `run.device-absent` where the driver cannot be loaded.
-        """
-        patterns = self.patterns(job.arch.parameters)
-        driver = self._class.drivers[0]
-        run = partial(_running, patterns, driver, job.devices[0])
-        return DeviceCode("", functions={r.name: run(job.kernels[r.name]) for r in job.requests})
+    def emit(self, job: DeviceJob) -> DeviceCode:
+        """Return the calls that give the driver its commands."""
+        patterns, driver = self.patterns(job.arch.parameters), self.driver
+        calls = {
+            r.name: _of_kernel(patterns, driver, job.devices[0], job.kernels[r.name]) for r in job.requests
+        }
+        return DeviceCode("", calls=calls)
 
 
 _Missed = dict[int, tuple[tuple[int, int], Miss]]
@@ -148,85 +150,69 @@ def _keep(
 
 
 def _candidate(arch: Architecture, command: Command, device: str) -> Candidate:
-    cycles, clock = command.cycles(arch), arch.number(type(arch.device).clock)
-    return Candidate(command.calls, device, command.pattern, cycles * 10**12 // clock)
+    return Candidate(command.calls, device, command.pattern, _picoseconds(arch, command))
 
 
-def _running(patterns: Patterns, driver: Driver, device: str, kernel: Kernel) -> Callback:
-    """Return what runs a kernel: the command that its body is, given to a driver."""
+def _picoseconds(arch: Architecture, command: Command) -> Int:
+    return command.cycles(arch) * 10**12 // arch.number(type(arch.device).clock)
+
+
+def _of_kernel(patterns: Patterns, driver: Driver, device: str, kernel: Kernel) -> DriverCall:
+    """Return the command that the body of a kernel is, as a call of a driver."""
     function = getattr(kernel.body, "function", None)
     assert isinstance(function, Function), "a region keeps the operations that it was made of"
     command = _found(patterns, function, kernel.name)
     dims = [d.sym for d in kernel.type.dims]
-    return running(patterns.arch, driver, device, command, function.params, dims)
+    return call_of(patterns.arch, driver, device, command, function.params, dims)
 
 
-def running(
+def call_of(
     arch: Architecture,
     driver: Driver,
     device: str,
     command: Command,
     params: Sequence[Var],
     dims: Sequence[Sym],
-) -> Callback:
-    """Return what gives a command to a driver.
+) -> DriverCall:
+    """Return a command as a call of a driver.
 
     Args:
         arch: the architecture.
-        driver: whom.
+        driver: whose.
         device: the name of the device, for messages.
         command: what is to be done.
-        params: of the function that it is, of which the tensors come as arrays, the result behind them.
-        dims: of the program, in the order in which they are given.
+        params: of the function that it is, of which the tensors are those of the kernel, the result behind.
+        dims: of the program, in the order in which the kernel is given them.
 
     Raises:
-        RunError: `run.device-absent` where the driver cannot be loaded.
+        RunError: `run.device-absent` where nothing drives the device.
+        CompileError: `accel.declaration` where the encoding is none.
     """
     operands = _operands(arch, params, command)
+    places = {sym: i for i, sym in enumerate(dims)}
+    predicted = _number(_picoseconds(arch, command), places).value
     match driver:
         case Library(path=path):
-            library = load(path, arch.description.cls.__name__)
-            return _calling(_encoded(arch, command), library, operands, dims, device)
+            written = _encoded(arch, command)
+            args = tuple(
+                operands[a.operand] if isinstance(a, Address) else _number(a, places) for a in written.args
+            )
+            return DriverCall(device, LibraryFunction(path, written.function), args, predicted)
         case Mock():
-            return _mocking(MockCommand(arch, command.instruction, command.sizes), operands, dims)
+            code, order, asked = mock_of(arch, command.instruction, command.sizes)
+            numbers = [_number(to_int(d), places) for d in asked]
+            return DriverCall(device, code, (*(operands[n] for n in order), *numbers), predicted)
         case Absent(why=why):
             raise error("run.device-absent", f"'{device}' cannot be used: {why}")
         case _:
             assert_never(driver)
 
 
-_Operand = int | np.ndarray
-"""The position of an array that a kernel is given, or a constant."""
-
-
-def _array(operand: _Operand, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    return arrays[operand] if isinstance(operand, int) else operand
-
-
-def _calling(
-    call: CCall, library: Functions, operands: Mapping[str, _Operand], dims: Sequence[Sym], device: str
-) -> Callback:
-    target = library.function(call.function)
-
-    def run(arrays: list[np.ndarray], ints: list[int]) -> None:
-        env = dict(zip(dims, ints, strict=True))
-        given = (
-            evaluate(a, env) if isinstance(a, Int) else _array(operands[a.operand], arrays).ctypes.data
-            for a in call.args
-        )
-        status = target(*given)
-        if status:
-            raise error("run.device-failed", f"'{device}' ended {call.function} with the fault {status}")
-
-    return run
-
-
-def _mocking(command: MockCommand, operands: Mapping[str, _Operand], dims: Sequence[Sym]) -> Callback:
-    def run(arrays: list[np.ndarray], ints: list[int]) -> None:
-        found = {name: _array(x, arrays) for name, x in operands.items()}
-        command(found, dict(zip(dims, ints, strict=True)))
-
-    return run
+def _number(e: Int, places: Mapping[Sym, int]) -> Number:
+    found = formula(e, places)
+    if found is None:
+        raise InternalError(f"{e} is no formula over the dims of a kernel", where="accel")
+    return Number(found)
 
 
 def _found(patterns: Patterns, function: Function, name: str) -> Command:
@@ -245,14 +231,14 @@ def _is_operation(value: Expr) -> bool:
     return isinstance(value, Call) and isinstance(value.callee, OpRef)
 
 
-def _operands(arch: Architecture, params: Sequence[Var], command: Command) -> dict[str, _Operand]:
-    """Return the position of the array of each operand, results behind what is read; or the constant."""
+def _operands(arch: Architecture, params: Sequence[Var], command: Command) -> dict[str, Tensor | bytes]:
+    """Return which tensor each operand is, results behind what is read; or the bytes of a constant."""
     read = [p for p in params if isinstance(p.type, TensorType)]
-    found: dict[str, _Operand] = {}
+    found: dict[str, Tensor | bytes] = {}
     for name, value in command.operands.items():
         constant = command.constant(name, arch)
         position = next((i for i, p in enumerate(read) if p is value), len(read))
-        found[name] = position if constant is None else constant
+        found[name] = Tensor(position) if constant is None else constant.tobytes()
     return found
 
 
@@ -313,4 +299,4 @@ def backend_in_file(path: str) -> AcceleratorBackend:
         raise
     except Exception as failure:
         raise error("accel.declaration", f"running {path} failed: {fault_of(failure)}") from failure
-    return AcceleratorBackend(file.stem, class_of(module))
+    return AcceleratorBackend(file.stem, class_of(module), file.parent)

@@ -256,7 +256,7 @@ class Library:
 
     Attributes:
         path: the name of a module of Python that is such a library (an extension without code for Python
-            is one), a file, or a name that the system's loader finds.
+            is one), a file, also beside the description, or a name that the system's loader finds.
     """
 
     path: str

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from inlay.accel.backend import AcceleratorBackend, running
+from inlay.accel.backend import AcceleratorBackend, call_of
 from inlay.accel.declare import Absent, Driver, Mock
 from inlay.accel.match import Command, Mismatch, blocks, fault_of
 from inlay.accel.pattern import Pattern
@@ -28,6 +28,7 @@ from inlay.ir.op import Op
 from inlay.ir.types import TensorType
 from inlay.ir.walk import spine
 from inlay.ops.table import table
+from inlay.runtime.calls import opened
 
 GUARD = 64
 """Elements before and behind a result that a driver must not touch."""
@@ -117,7 +118,7 @@ def _compare(backend: AcceleratorBackend, p: Pattern, sample: Sample, command: C
     meant, _ = _run(backend, Mock(), params, sample, command)
     if at := _differ(want, meant):
         return f"pattern {p.name}", f"the instruction {command.instruction.name} means something else {at}"
-    driver = type(backend.patterns(()).arch.device).drivers[0]
+    driver = backend.driver
     if isinstance(driver, Absent):
         return "", ""
     try:
@@ -155,7 +156,7 @@ def _run(
     around = np.full(count + 2 * GUARD, 0x55, result.dtype.numpy)
     inside = around[GUARD : GUARD + count].reshape(shape)
     before = [x.copy() for x in sample.inputs]
-    running(arch, driver, backend.name, command, params, ())([*sample.inputs, inside], [])
+    opened(call_of(arch, driver, backend.name, command, params, ()))([*sample.inputs, inside], [])
     touched = (around[:GUARD] != 0x55).any() or (around[GUARD + count :] != 0x55).any()
     changed = any(not np.array_equal(a, b) for a, b in zip(before, sample.inputs, strict=True))
     return inside.copy(), bool(touched or changed)

@@ -37,6 +37,7 @@ from inlay.lower.lower import Hook
 from inlay.machine.board import Board
 from inlay.machine.device import Arch, Device
 from inlay.machine.target import Target
+from inlay.runtime.calls import DriverCall
 from inlay.runtime.device import Facts
 from inlay.runtime.native import Callback
 from inlay.schedule.choose import Rule
@@ -169,12 +170,13 @@ class DeviceCode:
     """Code of a device, and how it is loaded.
 
     Attributes:
-        driver: its name; empty where the machine calls `functions` instead.
+        driver: its name; empty where the machine calls `functions` or `calls` instead.
         options: for the driver, when it opens the device.
         image: what the driver loads.
         kernels: those in the image, by name.
         functions: kernels that are functions of this process, by name: of arrays, the operands before
             the results, and integers.
+        calls: kernels that are calls of a driver in this process, by name; an executable keeps them.
     """
 
     driver: str
@@ -182,6 +184,7 @@ class DeviceCode:
     image: bytes = b""
     kernels: Mapping[str, DeviceKernel] = field(default_factory=dict[str, DeviceKernel])
     functions: Mapping[str, Callback] = field(default_factory=dict[str, Callback])
+    calls: Mapping[str, DriverCall] = field(default_factory=dict[str, DriverCall])
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from inlay.pipeline.required import check_required
 from inlay.pipeline.route import LINK
 from inlay.pipeline.running import Run, run_passes
 from inlay.pipeline.state import state_properties
+from inlay.runtime.calls import with_calls
 from inlay.runtime.extern import Extern
 from inlay.runtime.native import Callback
 from inlay.runtime.promise import BUDGET
@@ -117,6 +118,7 @@ def compile_module(
             },
             shapes=partial(generator.add_shapes, artifact.image),
         )
+        program = with_calls(program, part.calls)
     return Compilation(program, module, report, run, externs, part.functions)
 
 

@@ -16,6 +16,7 @@ from inlay.arith.expr import Int, Sym
 from inlay.base.diagnostics import Collector, CompileError, InternalError
 from inlay.bytecode import program as bc
 from inlay.bytecode.formula import Formula
+from inlay.bytecode.of_integers import formula
 from inlay.codegen.backend_table import backend_of, unavailable, works_in
 from inlay.codegen.cache import ObjectCache
 from inlay.codegen.interface import Backend, DeviceJob, DeviceKernel, Request
@@ -25,8 +26,9 @@ from inlay.machine.board import Board
 from inlay.machine.target import Target
 from inlay.pipeline.build_kernels import device_requests
 from inlay.pipeline.generate import over_dims
+from inlay.runtime.calls import DriverCall
 from inlay.runtime.native import Callback
-from inlay.vm.signature import formula, port_sizes
+from inlay.vm.signature import port_sizes
 
 
 def runnable(board: Board) -> Board:
@@ -72,6 +74,7 @@ class DevicePart:
         queues: what the board calls the queues of each: the device itself computes, the engine of its
             link to the host copies.
         functions: of this process, that are kernels, by name.
+        calls: of drivers in the process that runs the program, that are kernels, by name.
     """
 
     kernels: Mapping[str, bc.Kernel]
@@ -79,6 +82,7 @@ class DevicePart:
     devices: tuple[bc.DeviceRecord, ...]
     queues: Mapping[str, tuple[str, ...]]
     functions: Mapping[str, Callback]
+    calls: Mapping[str, DriverCall]
 
 
 def device_part(
@@ -102,6 +106,7 @@ def device_part(
     devices: list[bc.DeviceRecord] = []
     scratch: dict[str, Workspace] = {}
     functions: dict[str, Callback] = {}
+    calls: dict[str, DriverCall] = {}
     findings = Collector()
     memory_of, backends = off_host(board), apart(board)
     for units in _opened(board, backends):
@@ -122,9 +127,10 @@ def device_part(
                 made[r.name] = _kernel(kernels[r.name], found, memory)
                 if found.workspace is not None:
                     scratch[r.name] = over_dims(found.workspace, found.dims, kernels[r.name])
-            elif r.name in code.functions:
+            elif r.name in code.functions or r.name in code.calls:
                 made[r.name] = _function(kernels[r.name])
         functions.update(code.functions)
+        calls.update(code.calls)
         if code.driver:
             positions = tuple(names.index(memory_of[d]) for d in units)
             hardware = _hardware(board, units, memory_of)
@@ -137,7 +143,7 @@ def device_part(
         )
         for d in devices
     }
-    return DevicePart(made, scratch, tuple(devices), queues, functions)
+    return DevicePart(made, scratch, tuple(devices), queues, functions, calls)
 
 
 def copies_of(module: Module) -> dict[str, bc.Kernel]:

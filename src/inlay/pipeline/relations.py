@@ -16,11 +16,11 @@ from typing import Any
 from inlay.analysis.blocks import nested
 from inlay.arith.expr import FloorDiv, Int, Max, Min, Mod, Sym, symbols
 from inlay.bytecode.formula import Arg, Formula
+from inlay.bytecode.of_integers import formula
 from inlay.ir.core_ops import CHECK_AT_LEAST, CHECK_EQUAL, CHECK_SHAPE, CheckAttrs, LeastAttrs
 from inlay.ir.expr import Call, Const, Expr, Function, If, Let, Match, OpRef
 from inlay.ir.module import Module
 from inlay.ir.types import ShapeType, TensorType
-from inlay.vm.signature import formula
 
 _MOST_STEPS = 400
 """Of one formula: sizes nest, and a formula has no names for what it repeats."""

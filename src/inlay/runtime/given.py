@@ -10,6 +10,15 @@ from inlay.bytecode.program import FunctionBody, HostBody, Kernel, SymbolBody
 from inlay.runtime.native import Callback
 
 
+def called(kernels: tuple[Kernel, ...], callbacks: Mapping[str, Callback]) -> dict[Kernel, Callback]:
+    """Return the functions that kernels name, of those that were given."""
+    return {
+        kernel: callbacks[kernel.body.name]
+        for kernel in kernels
+        if isinstance(kernel.body, HostBody) and kernel.body.name in callbacks
+    }
+
+
 def check_meant(kernels: tuple[Kernel, ...], callbacks: Iterable[str], symbols: Iterable[str]) -> None:
     """Refuse functions that the program does not ask for.
 

@@ -39,9 +39,10 @@ from inlay.bytecode.spec import Spec, is_flat
 from inlay.bytecode.writer import chunks
 from inlay.runtime import text
 from inlay.runtime.binder import bind
+from inlay.runtime.calls import opened_calls
 from inlay.runtime.drivers import driver_of, prepared
 from inlay.runtime.extern import Extern, bind_externs
-from inlay.runtime.given import check_given, check_meant
+from inlay.runtime.given import called, check_given, check_meant
 from inlay.runtime.host_cpu import check_target
 from inlay.runtime.native import MODES, MOST_THREADS, Callback, Mode, NativeEngine, Settings, limited
 from inlay.runtime.promise import kept, promise_of
@@ -91,7 +92,8 @@ class Executable:
             settings = replace(settings, mode=self._suited(kernels, settings.threads))
         self._externs = tuple(externs)  # what their addresses depend on must live
         functions, addresses = bind_externs(kernels, externs)
-        functions |= _called(kernels, callbacks or {}) | text.callbacks(kernels)
+        functions |= opened_calls(self._container.program, self._container.properties(), callbacks or {})
+        functions |= called(kernels, callbacks or {}) | text.callbacks(kernels)
         self._strings = self._table(kernels)
         if self._strings is not None:
             functions = {k: self._strings.shown(k, f) for k, f in functions.items()}
@@ -421,15 +423,6 @@ class Executable:
         if problem.ids in (("run.device-lost",), ("run.server-limit",)):
             with self._opening:
                 self._is_lost |= engine is self._engine
-
-
-def _called(kernels: Sequence[Kernel], callbacks: Mapping[str, Callback]) -> dict[Kernel, Callback]:
-    """Return the functions that kernels name, of those that were given."""
-    return {
-        kernel: callbacks[kernel.body.name]
-        for kernel in kernels
-        if isinstance(kernel.body, HostBody) and kernel.body.name in callbacks
-    }
 
 
 _OPEN: weakref.WeakSet[Executable] = weakref.WeakSet()

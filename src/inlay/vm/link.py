@@ -14,11 +14,12 @@ from inlay.arith.expr import from_atom
 from inlay.base.diagnostics import InternalError
 from inlay.bytecode import program as bc
 from inlay.bytecode.formula import Formula, check
+from inlay.bytecode.of_integers import formula
 from inlay.codegen.interface import Artifact, KernelCode
 from inlay.ir.kernel import Access, Batch, ForeignBody, Kernel
 from inlay.ir.module import Module
 from inlay.vm.compile import ShapeCompiler, compile_module
-from inlay.vm.signature import formula, port_sizes, positions_of
+from inlay.vm.signature import port_sizes, positions_of
 
 _ACCESS = {
     Access.READ: bc.AccessCode.READ,

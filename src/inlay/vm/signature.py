@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from inlay.arith.dtype import BOOL, I64
-from inlay.arith.expr import Atom, FloorDiv, Int, Max, Min, Mod, Sym, coefficient, lit, substitute, symbols
+from inlay.arith.expr import Int, Sym, coefficient, lit, substitute, symbols
 from inlay.base.diagnostics import Collector
 from inlay.base.span import Span
 from inlay.bytecode.formula import Arg, Formula, check
+from inlay.bytecode.of_integers import formula
 from inlay.bytecode.program import Entry, Requirement
 from inlay.bytecode.spec import (
     MAX_NESTING,
@@ -233,50 +234,6 @@ def port_sizes(kernel: Kernel) -> tuple[Formula, ...]:
         found = formula(size, positions_of(kernel))
         made.append((0,) if found is None or check(found, len(kernel.ints)) is not None else found)
     return tuple(made)
-
-
-def formula(e: Int, positions: dict[Sym, int]) -> Formula | None:
-    """Return an integer as a formula over numbered symbols; None if it mentions another one."""
-    if any(s not in positions for s in symbols(e)):
-        return None
-    steps: list[int | Arg | str] = []
-    _write(e, positions, steps)
-    return tuple(steps)
-
-
-def _write(e: Int, positions: dict[Sym, int], steps: list[int | Arg | str]) -> None:
-    if not e.terms:
-        steps.append(0)
-    for index, (monomial, c) in enumerate(e.terms):
-        if c != 1 or not monomial:
-            steps.append(c)
-        for k, atom in enumerate(monomial):
-            _write_atom(atom, positions, steps)
-            if k or c != 1:
-                steps.append("mul")
-        if index:
-            steps.append("add")
-
-
-def _write_atom(atom: Atom, positions: dict[Sym, int], steps: list[int | Arg | str]) -> None:
-    match atom:
-        case Sym():
-            steps.append(Arg(positions[atom]))
-        case FloorDiv(numerator=a, denominator=b):
-            _write(a, positions, steps)
-            _write(b, positions, steps)
-            steps.append("floordiv")
-        case Mod(numerator=a, denominator=b):
-            _write(a, positions, steps)
-            _write(b, positions, steps)
-            steps.append("mod")
-        case Min(args=args) | Max(args=args):
-            for index, arg in enumerate(args):
-                _write(arg, positions, steps)
-                if index:
-                    steps.append("min" if isinstance(atom, Min) else "max")
-        case _:
-            assert_never(atom)
 
 
 class _Solver:

@@ -54,7 +54,7 @@ WRONG = [
         "encoding of multiply",
         "ValueError at wrong.py",
     ),
-    ('"vanilla_multiply"', '"vanilla_nothing"', "drivers", "found no function 'vanilla_nothing'"),
+    ('"vanilla_multiply"', '"vanilla_nothing"', "drivers", "has no function 'vanilla_nothing'"),
     ("inlay.accelerators._vanilla_model", "no_such.so", "drivers", "cannot be loaded"),
     ("p.need(lambda m: set", "p.need(lambda m: not set", "pattern conv", "means something else"),
     ("P, Q, R, S = Dim(1,", "P, Q, R, S = Dim(500,", "pattern conv", "none of "),

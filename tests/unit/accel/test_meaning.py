@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import inlay
 from inlay.accel.accelerator import Architecture, describe
-from inlay.accel.library import load
 from inlay.accel.nest import meaning_of
 from inlay.accelerators.vanilla import Vanilla
 from inlay.arith.expr import lit
@@ -15,6 +13,7 @@ from inlay.interp.loop import run
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
 from inlay.loop.verify import verify
+from inlay.runtime.calls import function_of
 
 RNG = np.random.default_rng(15)
 
@@ -60,7 +59,7 @@ def test_a_convolution_of_vanilla(vanilla, n, channels, groups, image, kernel, s
     arrays = [numbers(np.int8, n, c, h, w), numbers(np.int8, k, c // groups, r, s), numbers(np.int32, k)]
     [want] = run(f, arrays, {})
     got = np.full((n, k, p, q), -1, np.int32)
-    call = load("inlay.accelerators._vanilla_model", "vanilla").function("vanilla_convolve")
+    call = function_of("inlay.accelerators._vanilla_model", "vanilla_convolve", "npu0")
     assert (
         call(got.ctypes.data, *(a.ctypes.data for a in arrays), *sizes.values(), groups, *window.values(), -7)
         == 0
@@ -74,7 +73,7 @@ def test_a_product_of_vanilla(vanilla, n, c, k) -> None:
     arrays = [numbers(np.int8, n, c), numbers(np.int8, c, k), numbers(np.int32, k)]
     [want] = run(f, arrays, {})
     got = np.full((n, k), -1, np.int32)
-    call = load("inlay.accelerators._vanilla_model", "vanilla").function("vanilla_multiply")
+    call = function_of("inlay.accelerators._vanilla_model", "vanilla_multiply", "npu0")
     assert call(got.ctypes.data, *(a.ctypes.data for a in arrays), n, c, k) == 0
     np.testing.assert_array_equal(got, want)
 
@@ -83,8 +82,3 @@ def test_the_meaning_is_a_loop_nest(vanilla) -> None:
     text = print_function(nest_of(vanilla, "multiply", N=2, C=3, K=4))
     assert "y[i0, i1] = b[i1]" in text
     assert "y[i0, i1] + (i32(x[i0, " in text
-
-
-def test_a_library_that_is_not_there() -> None:
-    with pytest.raises(inlay.RunError, match="run.device-absent"):
-        load("no_such_library.so", "vanilla")

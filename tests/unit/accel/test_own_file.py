@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import inlay
-from inlay.accel import library
 from inlay.codegen import backend_table
 from inlay.ir.parser import parse_module
 from inlay.machine.board_file import read_board
@@ -84,11 +83,10 @@ def doubler():
     module = types.ModuleType("doubler")
     exec(FILE, module.__dict__)
     found = {"inlay.accelerators": [SimpleNamespace(name="doubler", value="doubler")]}
-    driver = library.Functions("doubler.so", SimpleNamespace(double_all=double_all))  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "doubler", module)
         patch.setattr(importlib.metadata, "entry_points", lambda group: found.get(group, []))
-        patch.setattr("inlay.accel.backend.load", lambda path, device: driver)
+        patch.setattr("inlay.runtime.calls.function_of", lambda library, name, device: double_all)
         backend_table.accelerators.cache_clear()
         yield read_board("own", BOARD, place="own.toml")
     backend_table.accelerators.cache_clear()

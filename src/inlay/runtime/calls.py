@@ -1,0 +1,361 @@
+"""Kernels that are calls of a driver: data that an executable keeps, and opens again when it is loaded.
+
+A call names the driver, which is a function of a shared library, or native code that stands for a device
+that is not there; and what it is given: addresses of tensors of the kernel, addresses of constants of the
+program, and integers over those of the kernel. Calls are a property of the executable, a record for each
+kernel; bytes that they give are constants of the program.
+"""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import importlib.util
+import json
+import mmap
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, assert_never, cast
+
+import numpy as np
+
+from inlay.base.diagnostics import error
+from inlay.bytecode import formula
+from inlay.bytecode.formula import Formula
+from inlay.bytecode.program import Constant, HostBody, ImageTarget, Kernel, Program
+from inlay.runtime.host_cpu import check_target
+from inlay.runtime.native import Callback
+
+CALLS = "calls"
+"""The property of an executable that has them."""
+ALIGNMENT = 64
+"""Of constants, in bytes, as tensors have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryFunction:
+    """A C function of addresses and 64-bit integers, which returns 0 or the number of a fault.
+
+    Attributes:
+        library: the name of a module of Python that is a shared library, a file, or a name that the
+            system's loader finds.
+        name: of the function.
+    """
+
+    library: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Native code with the signature of phases: buffers, integers, part, parts.
+
+    Attributes:
+        image: position-independent.
+        phases: offsets, in order.
+        target: the processor that it is for.
+    """
+
+    image: bytes
+    phases: tuple[int, ...]
+    target: ImageTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """The address of a tensor of the kernel, by position: what it reads before what it writes."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An integer over those of the kernel."""
+
+    value: Formula
+
+
+Argument: TypeAlias = Tensor | Number | bytes
+"""What a driver is given; of bytes the address."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverCall:
+    """A call of a driver.
+
+    Attributes:
+        device: whose it is, for messages.
+        driver: what is called.
+        args: what it is given, in order.
+        picoseconds: that the device is predicted to take, over the integers of the kernel.
+    """
+
+    device: str
+    driver: LibraryFunction | Code
+    args: tuple[Argument, ...]
+    picoseconds: Formula = (0,)
+
+
+def opened(call: DriverCall) -> Callback:
+    """Return what makes a call, given the tensors and the integers of the kernel.
+
+    Raises:
+        RunError: `run.device-absent` where the library, or a function of it, is not there.
+        CompileError: `container.target` for code that this processor cannot run.
+    """
+    match call.driver:
+        case LibraryFunction():
+            return _of_library(call, call.driver)
+        case Code():
+            return _of_code(call, call.driver)
+        case _:
+            assert_never(call.driver)
+
+
+def _of_library(call: DriverCall, driver: LibraryFunction) -> Callback:
+    target = function_of(driver.library, driver.name, call.device)
+    kept = [_at_line(a) if isinstance(a, bytes) else a for a in call.args]
+
+    def run(arrays: list[np.ndarray], ints: list[int]) -> None:
+        status = target(*(_given(a, arrays, ints, call) for a in kept))
+        if status:
+            raise error("run.device-failed", f"'{call.device}' ended {driver.name} with the fault {status}")
+
+    return run
+
+
+_PHASE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+def _of_code(call: DriverCall, code: Code) -> Callback:
+    check_target(code.target)
+    size = max(len(code.image), 1)
+    memory = mmap.mmap(-1, size, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    memory.write(code.image)
+    view = (ctypes.c_char * size).from_buffer(memory)
+    base = ctypes.addressof(view)
+    kept = [_at_line(a) if isinstance(a, bytes) else a for a in call.args]
+    addresses = [a for a in kept if not isinstance(a, Number)]
+    numbers = [a for a in kept if isinstance(a, Number)]
+
+    def run(arrays: list[np.ndarray], ints: list[int]) -> None:
+        pointers = [_given(a, arrays, ints, call) for a in addresses]
+        values = [_given(a, arrays, ints, call) for a in numbers]
+        buffers = (ctypes.c_void_p * max(len(pointers), 1))(*pointers)
+        given = (ctypes.c_int64 * max(len(values), 1))(*values)
+        assert len(view) == size, "the code is there as long as what runs it"
+        for offset in code.phases:
+            status = _PHASE(base + offset)(buffers, given, 0, 1)
+            if status:
+                raise error("run.device-failed", f"code that stands for '{call.device}' failed: {status}")
+
+    return run
+
+
+def _at_line(data: bytes) -> np.ndarray:
+    """Return bytes where tensors may begin, too: at the start of a line of the cache."""
+    space = np.empty(len(data) + ALIGNMENT, np.uint8)
+    first = -space.ctypes.data % ALIGNMENT
+    found = space[first : first + len(data)]
+    found[:] = np.frombuffer(data, np.uint8)
+    return found
+
+
+def _given(
+    a: Tensor | Number | np.ndarray, arrays: Sequence[np.ndarray], ints: Sequence[int], call: DriverCall
+) -> int:
+    match a:
+        case Tensor(position=position):
+            return arrays[position].ctypes.data
+        case Number(value=value):
+            found = formula.evaluate(value, ints)
+            if found is None:
+                raise error("run.device-failed", f"a number in a command of '{call.device}' is not defined")
+            return found
+        case np.ndarray():
+            return a.ctypes.data
+
+
+# ---------------------------------------------------------------------------- libraries
+
+
+def function_of(library: str, name: str, device: str) -> Callable[..., int]:
+    """Return a function of a library, which takes addresses and integers and gives a status.
+
+    Raises:
+        RunError: `run.device-absent` where the library, or the function in it, is not there.
+    """
+    spec = importlib.util.find_spec(library) if _is_module(library) else None
+    place = library if spec is None or spec.origin is None else spec.origin
+    try:
+        found = getattr(ctypes.CDLL(place), name)
+    except OSError as failure:
+        raise error(
+            "run.device-absent",
+            f"the driver of '{device}' cannot be loaded: {failure}",
+            hint="install it, or compile for a board without the device",
+        ) from None
+    except AttributeError:
+        raise error(
+            "run.device-absent", f"the driver of '{device}' has no function '{name}': {place}"
+        ) from None
+
+    def called(*args: int) -> int:
+        return int(found(*(ctypes.c_int64(a) for a in args)))
+
+    found.restype = ctypes.c_int64
+    return called
+
+
+def _is_module(path: str) -> bool:
+    try:
+        return "/" not in path and importlib.util.find_spec(path) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+# ---------------------------------------------------------------------------- in executables
+
+
+def with_calls(program: Program, calls: Mapping[str, DriverCall]) -> Program:
+    """Return a program that keeps calls, by the names of kernels; equal bytes are kept once."""
+    if not calls:
+        return program
+    constants, places = list(program.constants), dict[bytes, int]()
+
+    def kept(data: bytes) -> int:
+        if data not in places:
+            places[data] = len(constants)
+            constants.append(Constant("u8", (len(data),), data))
+        return places[data]
+
+    said = {name: _record(call, kept) for name, call in calls.items()}
+    text = json.dumps(said, sort_keys=True)
+    return replace(program, constants=tuple(constants), properties={**program.properties, CALLS: text})
+
+
+def _record(call: DriverCall, kept: Callable[[bytes], int]) -> dict[str, Any]:
+    return {
+        "device": call.device,
+        "driver": _driver_record(call.driver),
+        "args": [_argument_record(a, kept) for a in call.args],
+        "picoseconds": _formula_record(call.picoseconds),
+    }
+
+
+def _driver_record(driver: LibraryFunction | Code) -> dict[str, Any]:
+    match driver:
+        case LibraryFunction(library=library, name=name):
+            return {"library": library, "function": name}
+        case Code(image=image, phases=phases, target=target):
+            text = base64.b64encode(image).decode()
+            return {"image": text, "phases": phases, "triple": target.triple, "features": target.features}
+        case _:
+            assert_never(driver)
+
+
+def _argument_record(a: Argument, kept: Callable[[bytes], int]) -> dict[str, Any]:
+    match a:
+        case Tensor(position=position):
+            return {"tensor": position}
+        case Number(value=value):
+            return {"number": _formula_record(value)}
+        case bytes():
+            return {"constant": kept(a)}
+        case _:
+            assert_never(a)
+
+
+def _formula_record(value: Formula) -> list[Any]:
+    return [[step.index] if isinstance(step, formula.Arg) else step for step in value]
+
+
+def opened_calls(
+    program: Callable[[], Program], properties: Mapping[str, str], beside: Container[str]
+) -> dict[Kernel, Callback]:
+    """Return what makes the calls that an executable keeps, by kernel.
+
+    Args:
+        program: reads the executable.
+        properties: of the executable.
+        beside: names of kernels that something else stands for.
+
+    Raises:
+        RunError, CompileError: as `opened` and `calls_of`.
+    """
+    return {k: opened(call) for k, call in calls_of(program, properties).items() if k.name not in beside}
+
+
+def calls_of(program: Callable[[], Program], properties: Mapping[str, str]) -> dict[Kernel, DriverCall]:
+    """Return the calls that an executable keeps, by kernel.
+
+    Args:
+        program: reads the executable.
+        properties: of the executable.
+
+    Raises:
+        CompileError: `container.corrupt` for a property that is not of the form.
+    """
+    if CALLS not in properties:
+        return {}
+    whole = program()
+    kernels = {k.body.name: k for k in whole.kernels if isinstance(k.body, HostBody)}
+    try:
+        said = cast("dict[str, Any]", json.loads(properties[CALLS]))
+        return {kernels[name]: _read(call, kernels[name], whole) for name, call in said.items()}
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError) as fault:
+        raise error(
+            "container.corrupt", f"found a property '{CALLS}' that does not say what drivers are called for"
+        ) from fault
+
+
+def _read(said: Any, kernel: Kernel, program: Program) -> DriverCall:
+    args = tuple(_argument(a, kernel, program.constants) for a in said["args"])
+    return DriverCall(
+        str(said["device"]), _driver(said["driver"]), args, _formula(said["picoseconds"], kernel)
+    )
+
+
+def _driver(said: Any) -> LibraryFunction | Code:
+    if "library" in said:
+        return LibraryFunction(str(said["library"]), str(said["function"]))
+    image, phases = base64.b64decode(said["image"], validate=True), tuple(map(_whole, said["phases"]))
+    if any(not 0 <= offset < len(image) for offset in phases):
+        raise ValueError("a phase is outside of its image")
+    return Code(image, phases, ImageTarget(str(said["triple"]), tuple(map(str, said["features"]))))
+
+
+def _argument(said: Any, kernel: Kernel, constants: Sequence[Any]) -> Argument:
+    ((kind, value),) = said.items()
+    match kind:
+        case "tensor" if 0 <= _whole(value) < len(kernel.ports):
+            return Tensor(value)
+        case "number":
+            return Number(_formula(value, kernel))
+        case "constant" if 0 <= _whole(value) < len(constants):
+            return constants[value].bytes().tobytes()
+        case _:
+            raise ValueError(f"{said} is given to no driver")
+
+
+def _formula(said: Any, kernel: Kernel) -> Formula:
+    found = tuple(map(_step, said))
+    if fault := formula.check(found, kernel.ints):
+        raise ValueError(fault)
+    return found
+
+
+def _step(said: Any) -> int | formula.Arg | str:
+    match said:
+        case str():
+            return said
+        case [index]:
+            return formula.Arg(_whole(index))
+        case _:
+            return _whole(said)
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError("needed an integer")
+    return value
