@@ -13,7 +13,8 @@ is this model; what is chosen is the best by it of several ways to choose (`_RUL
 **Choosing.** While some step needs more bytes than there are, the step that needs most gives up a value:
 the one whose next use is farthest, the one that costs least for its bytes, or the one whose copies hide
 best behind the steps of its gap. Then gaps that turned out not to be needed are closed, and copies in are
-begun as early as is needed for them to be there in time, and as the room allows.
+begun as early as the room allows, or as is needed for them to be there in time, whichever is predicted
+to be faster. Where there is room, the bytes of a value that is on its way out are left to it for longer.
 
 Cost: of each choice, linear in the steps and the gaps.
 """
@@ -71,11 +72,19 @@ class Spill:
         gap: in which the value is elsewhere.
         fetch: the step before which it comes back.
         again: whether it is made once more, not copied.
+        held: how many steps behind its last use before the gap its bytes are still its own, so that nobody
+            waits for the copy out.
     """
 
     gap: Gap
     fetch: int
     again: bool = False
+    held: int = 0
+
+    @property
+    def free(self) -> int:
+        """The first step at which its bytes may be something else's."""
+        return self.gap.after + 1 + self.held
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,20 +147,27 @@ class Pressure:
     copies: frozenset[int] = frozenset()
 
 
-def decide(pressure: Pressure) -> tuple[Spill, ...] | None:
+def decide(pressure: Pressure, *, hold: bool = True) -> tuple[Spill, ...] | None:
     """Return the gaps to use, in order of the steps where values come back; None where none do.
 
     The predicted time is the least of what the rules find.
+
+    Args:
+        pressure: what is to be decided.
+        hold: whether bytes that are being copied out are left alone where there is room for that. All of
+            the memory is in use then, which is harder to pack.
     """
     best: tuple[float, tuple[Spill, ...]] | None = None
     for rule in _RULES:
         found = _fitted(pressure, rule)
         if found is None:
             continue
-        spills = _early(pressure, found)
-        ns = timeline(pressure, spills).ns
-        if best is None or ns < best[0]:
-            best = ns, spills
+        for fetch in _FETCHES:
+            spills = fetch(pressure, found)
+            spills = _held(pressure, spills) if hold else spills
+            ns = timeline(pressure, spills).ns
+            if best is None or ns < best[0]:
+                best = ns, spills
     return None if best is None else best[1]
 
 
@@ -162,7 +178,7 @@ def profile(pressure: Pressure, spills: Sequence[Spill] = ()) -> NDArray[np.int6
         change[stay.first] += stay.size
         change[stay.last + 1] -= stay.size
     for s in spills:
-        change[s.gap.after + 1] -= s.gap.size
+        change[s.free] -= s.gap.size
         change[s.fetch] += s.gap.size
     return np.cumsum(change)[:-1]
 
@@ -233,7 +249,7 @@ def _hidden(gap: Gap, window: float, is_out: bool) -> tuple[float, ...]:  # noqa
 _RULES: tuple[_Rule, ...] = (_farthest, _cheapest, _hidden)
 
 
-def _early(pressure: Pressure, spills: Sequence[Spill]) -> tuple[Spill, ...]:
+def _late(pressure: Pressure, spills: Sequence[Spill]) -> tuple[Spill, ...]:
     """Return spills with copies in begun so early that they end in time, where there is room.
 
     From the end: each copy has to end when its value is read, and when the next one has to begin.
@@ -244,14 +260,66 @@ def _early(pressure: Pressure, spills: Sequence[Spill]) -> tuple[Spill, ...]:
     found: list[Spill] = []
     for spill in sorted(spills, key=lambda s: (-s.gap.before, s.gap.value)):
         gap, fetch = spill.gap, spill.gap.before
-        if pressure.engine and (not spill.again or gap.value in pressure.copied):
+        if _is_beside(pressure, spill):
             limit = min(limit, float(begins[gap.before])) - gap.back_ns
             last = gap.after + 1
             while fetch > last and begins[fetch] > limit and used[fetch - 1] + gap.size <= pressure.room:
                 fetch -= 1
                 used[fetch] += gap.size
         found.append(replace(spill, fetch=fetch))
-    return tuple(sorted(found, key=lambda s: (s.fetch, s.gap.before, s.gap.value)))
+    return _in_order(found)
+
+
+def _soon(pressure: Pressure, spills: Sequence[Spill]) -> tuple[Spill, ...]:
+    """Return spills with copies in begun as soon as there is room, in the order in which values are read.
+
+    The engine is then never idle while it could copy, also where steps are faster than predicted.
+    """
+    used = profile(pressure, spills)
+    found: list[Spill] = []
+    first = 0
+    for spill in sorted(spills, key=lambda s: (s.gap.before, s.gap.value)):
+        gap, fetch = spill.gap, spill.gap.before
+        if _is_beside(pressure, spill):
+            last = max(gap.after + 1, first)
+            while fetch > last and used[fetch - 1] + gap.size <= pressure.room:
+                fetch -= 1
+                used[fetch] += gap.size
+            first = fetch
+        found.append(replace(spill, fetch=fetch))
+    return _in_order(found)
+
+
+def _held(pressure: Pressure, spills: Sequence[Spill]) -> tuple[Spill, ...]:
+    """Return spills whose bytes stay their own behind their last use, for as long as there is room.
+
+    Else the next value is put where a copy is still reading, and its kernel waits. Copies end in the order in
+    which values are made, so the last ones made are held first.
+    """
+    if not pressure.engine:
+        return tuple(spills)
+    used = profile(pressure, spills)
+    found = dict.fromkeys(spills, 0)
+    for spill in sorted(spills, key=lambda s: -s.gap.made):
+        end = spill.free
+        while not spill.again and end < spill.fetch and used[end] + spill.gap.size <= pressure.room:
+            used[end] += spill.gap.size
+            end += 1
+        found[spill] = end - spill.free
+    return tuple(replace(s, held=held) for s, held in found.items())
+
+
+_FETCHES = (_soon, _late)
+"""When copies in begin, the preferred way first."""
+
+
+def _is_beside(pressure: Pressure, spill: Spill) -> bool:
+    """Whether an engine does the way back, beside the steps."""
+    return pressure.engine and (not spill.again or spill.gap.value in pressure.copied)
+
+
+def _in_order(spills: Sequence[Spill]) -> tuple[Spill, ...]:
+    return tuple(sorted(spills, key=lambda s: (s.fetch, s.gap.before, s.gap.value)))
 
 
 def timeline(pressure: Pressure, spills: Sequence[Spill]) -> Timeline:
@@ -266,11 +334,11 @@ class _Simulation:
         self.pressure = pressure
         self.used = profile(pressure, spills)
         self.back: dict[int, list[Spill]] = {}
-        self.outs: dict[int, dict[int, list[Gap]]] = {}
+        self.outs: dict[int, dict[int, list[Spill]]] = {}
         for s in spills:
             self.back.setdefault(s.fetch, []).append(s)
             if not s.again:
-                self.outs.setdefault(s.gap.made, {}).setdefault(s.gap.value, []).append(s.gap)
+                self.outs.setdefault(s.gap.made, {}).setdefault(s.gap.value, []).append(s)
         self.device = self.engine = 0.0
         self.is_out: dict[int, float] = {}
         self.there: dict[int, float] = {}
@@ -293,8 +361,8 @@ class _Simulation:
             begins.append(begin)
             self.device = begin + ns
             self.ends.append(self.device)
-            for gaps in self.outs.get(step, {}).values():
-                self._send(gaps)
+            for spills in self.outs.get(step, {}).values():
+                self._send(spills)
         steps_ns = float(sum(pressure.times))
         serial = steps_ns + sum(m.end - m.begin for m in self.moves)
         end = max(self.device, self.engine)
@@ -312,16 +380,16 @@ class _Simulation:
         self.moves.append(Move(gap.value, out=False, again=s.again, begin=end - ns, end=end))
         self.there[gap.before] = max(self.there.get(gap.before, 0.0), end)
 
-    def _send(self, gaps: Sequence[Gap]) -> None:
+    def _send(self, spills: Sequence[Spill]) -> None:
         """Copy a value out; steps that may need its bytes in one of its gaps wait for that."""
-        first = gaps[0]
+        first = spills[0].gap
         end = self._do(first.out_ns, self.device, beside=True)
         self.is_out[first.value] = end
         self.moves.append(Move(first.value, out=True, again=False, begin=end - first.out_ns, end=end))
-        for gap in gaps:
-            over = self.used[gap.after + 1 : gap.before] + gap.size > self.pressure.room
+        for s in spills:
+            over = self.used[s.free : s.gap.before] + s.gap.size > self.pressure.room
             if over.any():
-                step = gap.after + 1 + int(over.argmax())
+                step = s.free + int(over.argmax())
                 self.drained[step] = max(self.drained.get(step, 0.0), end)
 
     def _do(self, ns: float, ready: float, *, beside: bool) -> float:

@@ -23,7 +23,7 @@ from inlay.ir.walk import free_vars, substitute_vars
 from inlay.memory.choose_memories import Known
 from inlay.memory.lifetimes import Activation, Storage
 from inlay.memory.spill import Gap, Pressure, Spill, Stay
-from inlay.ops.memory import ALLOC_STORAGE, INVOKE, TENSOR_AT, InvokeAttrs, StorageAttrs
+from inlay.ops.memory import ALLOC_STORAGE, INVOKE, KILL, TENSOR_AT, InvokeAttrs, StorageAttrs
 from inlay.packing.buffer import align
 
 Binding: TypeAlias = tuple[Var, Expr]
@@ -137,6 +137,9 @@ class Spine:
                         self._tensor[let.var] = made
                 case Call(callee=OpRef(op=op, attrs=InvokeAttrs(writes=writes)), args=args) if op is INVOKE:
                     self._invoked(number, args[1:-1], writes)
+                case Call(callee=OpRef(op=op), args=(Var() as tensor,)) if op is KILL:
+                    if tensor in self._tensor:
+                        self._tensor[tensor].uses.append(number)
                 case Call(callee=OpRef(op=op), args=args) if op.alias is not None and not op.in_place:
                     source = args[op.alias]
                     shown = self._tensor.get(source) if isinstance(source, Var) else None
@@ -296,9 +299,12 @@ class _Writer:
         self.read, self.group, self.copy = read, group, copy
         self.back: dict[int, list[Spill]] = {}
         self.out: dict[int, list[Tensor]] = {}
+        self.freed: dict[int, list[Tensor]] = {}
         for s in spills:
             self.back.setdefault(s.fetch, []).append(s)
             tensor = read.tensors[s.gap.value]
+            if s.held:
+                self.freed.setdefault(s.free, []).append(tensor)
             if not s.again and tensor not in self.out.setdefault(s.gap.made, []):
                 self.out[s.gap.made].append(tensor)
         self.outside: dict[Tensor, Var] = {}
@@ -314,6 +320,9 @@ class _Writer:
             bindings.extend((None, var, value) for var, value in found)
 
         for number, let in enumerate(self.read.lets):
+            for tensor in self.freed.get(number, ()):
+                gone = make.call(KILL, (self.now.get(tensor.var, tensor.var),))
+                put([(make.var("_", UNIT), gone)])
             for spill in self.back.get(number, ()):
                 put(self._fetched(spill))
             for tensor, var in self.later.pop(number, ()):

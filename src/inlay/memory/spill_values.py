@@ -234,11 +234,11 @@ def _fitted(
     trial: _Trial, function: Function, options: SpillOptions, copies: _Copies
 ) -> tuple[Function, Chooser, list[SpillPlan]] | None:
     """Return a function that fits, what it leaves, and what was moved; None where none was found."""
-    for part in _SHRINKS:
+    for part, hold in ((part, hold) for part in _SHRINKS for hold in (True, False)):
         made, plans = function, list[SpillPlan]()
         while True:
             here = replace(trial, module=trial.module.with_kernels(copies.kernels))
-            found = _moved(here, made, options, copies, part)
+            found = _moved(here, made, options, copies, part, hold=hold)
             if found is None:
                 break
             made, plan = found
@@ -251,7 +251,7 @@ def _fitted(
 
 
 def _moved(
-    trial: _Trial, function: Function, options: SpillOptions, copies: _Copies, part: int
+    trial: _Trial, function: Function, options: SpillOptions, copies: _Copies, part: int, *, hold: bool
 ) -> tuple[Function, SpillPlan] | None:
     """Return a function with copies for the first memories that are too small; None for none."""
     activation, known = next(trial.activations(function))
@@ -264,7 +264,7 @@ def _moved(
         pressure = spine.pressure(replace(group, room=room), options.time)
         if pressure is None or profile(pressure).max(initial=0) <= room:
             continue
-        spills = decide(pressure)
+        spills = decide(pressure, hold=hold)
         if spills:
             made = spine.written(spills, group, copies.of)
             return made, _plan(trial.name, spine, pressure, spills, group)
