@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from inlay.bytecode.writer import save
+from inlay.cli._certificates import add_certificate_argument, write_certificate
 from inlay.cli._command import Command, Output
 from inlay.cli._effects import of_model, refuse
 from inlay.cli._files import check_outputs, files_read
@@ -19,17 +20,20 @@ from inlay.cli._model import (
     size_text,
 )
 from inlay.cli._progress import watched
+from inlay.pipeline.explain.certificates import certificates_of
+from inlay.pipeline.explain.memory import memory_of
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser, meaning="a model (.onnx, .tflite) or a program (.inl)", runs=False)
     parser.add_argument("-o", "--output", type=Path, required=True, help="the file to write")
+    add_certificate_argument(parser)
     parser.add_argument("--kernels", action="store_true", help="list every kernel")
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     refuse(arguments, *of_model(arguments))
-    check_outputs(arguments, arguments.output)
+    check_outputs(arguments, arguments.output, arguments.certificate)
     begun = time.perf_counter()
     with watched(quiet=output.as_json) as (instrument, kept):
         compiled = compile_arguments(arguments, instrument)
@@ -45,6 +49,9 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.timings:
         for name, ns in times.items():
             output.say(f"  {name:24}{ns / 1e6:10.1f} ms")
+    if arguments.certificate is not None:
+        made = certificates_of(memory_of(compiled.run))
+        write_certificate(arguments.certificate, made.plans, made.without, read, output)
     size = arguments.output.stat().st_size
     output.say(f"  {arguments.output}: {size_text(size)}, compiled in {seconds:.2f} s")
     output.record(

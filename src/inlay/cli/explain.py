@@ -11,6 +11,7 @@ from inlay.api import explain
 from inlay.base.diagnostics import error
 from inlay.base.files import write_text
 from inlay.base.options import add_arguments
+from inlay.cli._certificates import add_certificate_argument, write_certificate
 from inlay.cli._command import Command, Output
 from inlay.cli._compiling import options_in
 from inlay.cli._effects import refuse
@@ -18,6 +19,7 @@ from inlay.cli._explained import lines_of
 from inlay.cli._externs import add_extern_argument, externs_in
 from inlay.cli._files import check_outputs
 from inlay.cli._numbers import integer
+from inlay.pipeline.explain.certificates import certificates_of
 from inlay.pipeline.explain.memory import MemoryExplanation
 from inlay.pipeline.explain.views import View
 from inlay.pipeline.options import PlaceOptions
@@ -50,6 +52,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="F.svg",
         help="with --view memory: draw memory over time into a file that browsers show",
     )
+    add_certificate_argument(parser, "with --view memory: ")
     parser.add_argument("--op", default="", metavar="PATTERN", help="show these kernels: names as in --pin")
     parser.add_argument(
         "--threads",
@@ -64,19 +67,20 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         arguments,
         (
             bool(arguments.at),
-            ("view", "all", "op", "output"),
+            ("view", "all", "op", "output", "certificate"),
             "beside --at, which shows all about one operation",
         ),
         (arguments.all, ("op",), "beside --all, which shows every kernel"),
         (arguments.view != View.PLACEMENT, ("op",), f"with --view {arguments.view}"),
         (
             arguments.view != View.MEMORY and not arguments.at,
-            ("plan", "budget", "output"),
+            ("plan", "budget", "output", "certificate"),
             f"with --view {arguments.view}: it is about memory",
         ),
     )
     if arguments.output is not None:
         _check_picture(arguments)
+    check_outputs(arguments, arguments.output, arguments.certificate)
     options = options_in(PlaceOptions, arguments)
     choices: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(options)}
     choices |= {"threads": arguments.threads, "externs": externs_in(arguments.extern)}
@@ -96,6 +100,10 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         assert isinstance(found, MemoryExplanation), "nothing else is drawn"
         write_text(arguments.output, memory_svg(found), inputs=[str(arguments.model)])
         output.say(f"drawn in {arguments.output}")
+    if arguments.certificate is not None:
+        assert isinstance(found, MemoryExplanation), "nothing else has a certificate"
+        made = certificates_of(found)
+        write_certificate(arguments.certificate, made.plans, made.without, [str(arguments.model)], output)
     output.record(**record)
     return 0
 
@@ -104,12 +112,11 @@ def _check_picture(arguments: argparse.Namespace) -> None:
     """Say early that no picture can be written there.
 
     Raises:
-        CompileError: `option.bad-value` for what is no name of a picture; `save.over-input`.
+        CompileError: `option.bad-value` for what is no name of a picture.
     """
     if arguments.output.suffix.lower() != ".svg":
         found = f"found --output {arguments.output}, needed a name that ends in .svg"
         raise error("option.bad-value", found, hint="--json prints the same facts as data")
-    check_outputs(arguments, arguments.output)
 
 
 COMMAND = Command(_arguments, _run)

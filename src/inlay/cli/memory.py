@@ -19,6 +19,7 @@ from inlay.base.byte_sizes import bytes_in
 from inlay.base.diagnostics import Collector, error
 from inlay.base.files import write_text
 from inlay.base.registry import suggestion
+from inlay.cli._certificates import add_certificate_argument, write_certificate
 from inlay.cli._command import Command, Output
 from inlay.cli._effects import refuse
 from inlay.cli._files import check_outputs
@@ -27,6 +28,7 @@ from inlay.cli._numbers import integer, number
 from inlay.cli._progress import ticking
 from inlay.packing.bounds import live_at
 from inlay.packing.buffer import Buffer, Plan
+from inlay.packing.certificate import certified
 from inlay.packing.instance import MOST_BYTES
 from inlay.packing.listing import Listing, listing_text, read_listing
 from inlay.packing.plan import check_size, plan
@@ -88,6 +90,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="F",
         help="write the table with a column of offsets (.csv), or a picture of memory over time (.svg)",
     )
+    add_certificate_argument(parser)
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
@@ -104,6 +107,9 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.output is not None:
         write_text(arguments.output, _written(arguments.output, listing, found), inputs=[str(arguments.file)])
         output.say(f"written to {arguments.output}")
+    if arguments.certificate is not None:
+        plans = [certified(f.memory, f.buffers, f.plan, capacity=f.capacity) for f in found]
+        write_certificate(arguments.certificate, plans, (), [str(arguments.file)], output)
     output.record(**_record(found), seconds=seconds)
     answers = {f.within for f in found}
     return IMPOSSIBLE if False in answers else NOT_FOUND if None in answers else 0
@@ -119,7 +125,7 @@ def _check_output(arguments: argparse.Namespace) -> None:
     if path is not None and path.suffix.lower() not in (".csv", ".svg"):
         message = f"found --output {path}, needed a name that ends in .csv or .svg"
         raise error("option.bad-value", message, hint="--json prints all that is known of a plan")
-    check_outputs(arguments, path)
+    check_outputs(arguments, path, arguments.certificate)
 
 
 def _capacities(texts: list[str], listing: Listing) -> dict[str, int]:

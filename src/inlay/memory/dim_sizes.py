@@ -35,6 +35,11 @@ class DimSizes:
             return None
         return bounds(size, self.ranges).high
 
+    def exact(self, size: Int) -> int | None:
+        """Return a size for one choice of all dims: what was said, else their bounds; None without."""
+        values = {s: r.high for s, r in self.ranges.items() if r.high is not None} | dict(self.said)
+        return evaluate(size, values) if all(s in values for s in symbols(size)) else None
+
     def with_size(self, sym: Sym, size: int) -> DimSizes:
         """Return the same with another size of one dim."""
         said = {**self.said, sym: size}

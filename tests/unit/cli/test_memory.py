@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from inlay.cli.main import main
+from inlay.packing import check_certificate
 from inlay.packing.buffer import Buffer
 from inlay.packing.check import violations
 
@@ -129,6 +130,42 @@ def test_what_is_written(capsys, folder):
     assert picture.startswith("<svg")
     assert "fast: 11 bytes, no plan takes less, capacity 20" in picture
     assert picture.count('class="v"') == 4
+
+
+def test_a_certificate_is_written_and_holds(capsys, folder):
+    text = told(capsys, "memory two.csv --capacity fast=10 --certificate c.json", 1)
+    assert "certificate of 2 plans in c.json; no less is possible: shown for 2" in text
+    assert check_certificate.main(["c.json", "two.csv"]) == 0
+    said = capsys.readouterr().out
+    assert "plan 'fast': 2 buffers in 11 bytes, no two in one place; at least 11: what lives at 1" in said
+    assert record(capsys, "memory two.csv --certificate c.json")["certificate"] == {
+        "plans": 2,
+        "proved": 2,
+        "without": [],
+    }
+    changed = json.loads((folder / "c.json").read_text())
+    changed["plans"][1]["buffers"][1][5] += 8
+    (folder / "c.json").write_text(json.dumps(changed))
+    assert check_certificate.main(["c.json"]) == 1
+    assert "plan 2, 'slow': buffer 'd'" in capsys.readouterr().err
+
+
+def test_plans_of_models_have_certificates(capsys, folder):
+    program = (
+        "fn main<n>(x: Tensor[n, 8, f32], w: Tensor[8, 8, f32]) { tanh(matmul(softmax(matmul(x, w)), w)) }"
+    )
+    (folder / "p.inl").write_text(program)
+    text = told(capsys, "explain p.inl --view memory --certificate c.json")
+    assert "none for 'main in host': a dim in it has no size" in text
+    told(capsys, "explain p.inl --view memory --typical n=7 --certificate c.json")
+    assert check_certificate.main(["c.json"]) == 0
+    assert "plan 'main in host': 2 buffers in 512 bytes" in capsys.readouterr().out
+    told(capsys, "compile p.inl --fix-dim n=7 -o p.inlay --certificate d.json --cache none")
+    assert (folder / "d.json").read_bytes() == (folder / "c.json").read_bytes()
+    assert main("explain p.inl --certificate e.json".split()) == 2
+    assert "--certificate, which does nothing with --view placement" in capsys.readouterr().err
+    assert main("compile p.inl -o p.inlay --certificate p.inl".split()) == 1
+    assert "save.over-input" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
