@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -50,6 +51,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--kernels", action="store_true", help="list every kernel")
     parser.add_argument(
+        "--compare",
+        metavar="HOST,DEVICE",
+        help="run each kernel of a device on the host too, from the same operands, and say how far they "
+        "are apart and what each took",
+    )
+    parser.add_argument(
         "--races",
         action="store_true",
         help="end with run.race where two operations touch the same "
@@ -61,7 +68,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.races and arguments.mode is None:
         arguments.mode = "replay"
-    refuse(arguments, *of_model(arguments))
+    refuse(arguments, *of_model(arguments), *_of_comparing(arguments))
+    if arguments.compare is not None:
+        # It compiles: who runs an executable does not wait for the compiler.
+        comparing = importlib.import_module("inlay.cli._compared")
+        return int(comparing.run_compared(arguments, output))
     check_outputs(arguments, arguments.output, arguments.trace)
     begun = time.perf_counter()
     has_trace = arguments.profile or arguments.trace is not None
@@ -106,6 +117,18 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         times={name: ns / 1e9 for name, ns in loaded.times.items()},
     )
     return 0
+
+
+_BESIDE = ("mode", "schedule", "races", "trace", "profile", "kernels", "output", "timings")
+"""Arguments that say how a program runs as it is."""
+
+
+def _of_comparing(arguments: argparse.Namespace) -> tuple[tuple[bool, tuple[str, ...], str], ...]:
+    saved = arguments.model.suffix.lower() == ".inlay"
+    return (
+        (arguments.compare is not None, _BESIDE, "beside --compare"),
+        (saved, ("compare",), f"for {arguments.model}: give the model that it was compiled from"),
+    )
 
 
 def _best(

@@ -1,0 +1,62 @@
+"""`inlay run --compare`: what devices give for each kernel against the host, as a table and as data."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from inlay.base.instrument import SILENT
+from inlay.cli._command import Output
+from inlay.cli._compiling import compile_arguments, options_in
+from inlay.cli._model import counted, inputs_of, run_once
+from inlay.cli._progress import watched
+from inlay.pipeline.compare import Compared, check_compared, comparing
+from inlay.pipeline.differences import Difference
+from inlay.pipeline.options import CompileOptions
+
+
+def run_compared(arguments: argparse.Namespace, output: Output) -> int:
+    """Run a model once, every kernel of some devices on the host too, and say what differs."""
+    names = [n.strip() for n in arguments.compare.split(",")]
+    options = options_in(CompileOptions, arguments)
+    with watched(quiet=output.as_json) as (instrument, _):
+        compiled = compile_arguments(arguments, instrument)
+    check_compared(names, compiled.run.setting.board)
+    executable, seen = comparing(compiled, options, names[1:], SILENT, arguments.threads)
+    run_once(arguments, executable, inputs_of(arguments, executable))
+    width = max((len(x.kernel) for x in seen), default=0)
+    output.say(
+        f"{'run':>4} {'device':8} {'kernel':{width}} {'differing':>20} {'largest':>14} "
+        f"{'predicted':>13} {'measured':>13} {names[0]:>13}"
+    )
+    for number, x in enumerate(seen, 1):
+        for d in x.results:
+            output.say(_line(number, x, d, width))
+            if d.first is not None:
+                output.say(f"{'':13} first at {list(d.first)}: {d.got}, and {d.want} on {names[0]}")
+    wrong = sum(any(d.differing for d in x.results) for x in seen)
+    output.say(
+        f"{counted(wrong, 'kernel run')} of {len(seen)} differ; times of devices are of their drivers here"
+    )
+    output.record(model=str(arguments.model), reference=names[0], compared=_records(seen), differing=wrong)
+    return 0
+
+
+def _line(number: int, x: Compared, d: Difference, width: int) -> str:
+    differing = f"{d.differing} of {d.elements}" if d.differing else "none"
+    most = f"{d.most:g} {d.unit}" if d.differing else ""
+    predicted = "" if x.predicted_ns is None else _micros(x.predicted_ns)
+    return (
+        f"{number:4} {x.device:8} {x.kernel:{width}} {differing:>20} {most:>14} "
+        f"{predicted:>13} {_micros(x.device_ns):>13} {_micros(x.host_ns):>13}"
+    )
+
+
+def _micros(ns: float) -> str:
+    return f"{ns / 1000:.1f} us"
+
+
+def _records(seen: Sequence[Compared]) -> list[dict[str, Any]]:
+    return [asdict(x) for x in seen]
