@@ -25,6 +25,25 @@ static void close_counters(inlay_activation_t *m)
     if (m->heap.lodged) m->host->release(m->host->user, m->heap.lodged, counter_bytes(m), 64);
 }
 
+static size_t prediction_bytes(const inlay_activation_t *m)
+{
+    return m->module->n_kernels * sizeof *m->predictions;
+}
+
+/* 0 without memory. */
+static int open_predictions(inlay_activation_t *m)
+{
+    if (!m->module->n_kernels) return 1;
+    m->predictions = m->host->allocate(m->host->user, prediction_bytes(m), 64);
+    if (m->predictions) memset(m->predictions, 0, prediction_bytes(m));
+    return m->predictions != NULL;
+}
+
+static void close_predictions(inlay_activation_t *m)
+{
+    if (m->predictions) m->host->release(m->host->user, m->predictions, prediction_bytes(m), 64);
+}
+
 /* What tensors take is counted from call to call. */
 static void count_anew(inlay_activation_t *m)
 {
@@ -53,7 +72,7 @@ inlay_status_t inlay_activation_create(const inlay_module_t *module, const inlay
     if (!m->config.most_tasks) m->config.most_tasks = INLAY_MOST_TASKS;
     if (!m->config.held_bytes) m->config.held_bytes = INLAY_HELD_BYTES;
     inlay_heap_open(&m->heap, host, m->config.cache_bytes);
-    if (!open_counters(m) || inlay_scheduler_open(m) != INLAY_OK) {
+    if (!open_counters(m) || !open_predictions(m) || inlay_scheduler_open(m) != INLAY_OK) {
         inlay_activation_destroy(m);
         return INLAY_OUT_OF_MEMORY;
     }
@@ -69,6 +88,7 @@ void inlay_activation_destroy(inlay_activation_t *m)
     inlay_task_close(m);
     inlay_heap_close(&m->heap);
     close_counters(m);
+    close_predictions(m);
     inlay_scheduler_close(m);
     m->host->release(m->host->user, m, sizeof *m, 64);
 }

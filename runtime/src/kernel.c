@@ -141,12 +141,35 @@ static inlay_status_t check_sizes(inlay_activation_t *m, const inlay_kernel_t *k
     return INLAY_OK;
 }
 
+/* How long the kernel is predicted to take, with the integers that were noted. Mostly they are those of the
+ * launch before, and small kernels take no longer than their formula. */
+static int64_t predicted(inlay_activation_t *m, uint32_t index, const inlay_kernel_t *kernel)
+{
+    inlay_prediction_t *last = &m->predictions[index];
+    const int64_t *ints = m->now->ints;
+    int64_t cost = 0;
+    uint32_t i, n = kernel->n_ints;
+    if (last->is_known) {
+        for (i = 0; i < n && last->ints[i] == ints[i]; i++) {}
+        if (i == n) return last->cost;
+    }
+    if (!inlay_formula_value(kernel->cost, ints, &cost)) cost = m->config.hand_off_ns;
+    if (cost < 0) cost = 0;
+    if (cost > MOST_NS) cost = MOST_NS; /* a file may say anything */
+    if (n <= INLAY_PREDICTED_INTS) {
+        for (i = 0; i < n; i++) last->ints[i] = ints[i];
+        last->cost = cost;
+        last->is_known = 1;
+    }
+    return cost;
+}
+
 inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
 {
     const inlay_kernel_t *kernel = &m->module->kernels[index];
     inlay_slot_t *ints = m->sp - kernel->n_ints, *tensors = ints - kernel->n_ports;
     inlay_command_t *now = m->now;
-    int64_t cost = 0;
+    int64_t cost;
     size_t bytes = 0;
     int is_short, runs_now = 0;
     uint32_t i;
@@ -171,9 +194,7 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
         INLAY_TRY(check_spaces(m, kernel, tensors));
         if (inlay_leaves_host(kernel)) inlay_command_address(m, now, tensors);
     }
-    if (!inlay_formula_value(kernel->cost, now->ints, &cost)) cost = m->config.hand_off_ns;
-    if (cost < 0) cost = 0;
-    if (cost > MOST_NS) cost = MOST_NS; /* a file may say anything */
+    cost = predicted(m, index, kernel);
     is_short = cost < m->config.hand_off_ns;
     now->ns = cost + INLAY_COMMAND_NS;
     now->parts = is_short || inlay_leaves_host(kernel) ? 1 : m->config.parts;

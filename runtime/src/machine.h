@@ -67,6 +67,14 @@ typedef struct inlay_choice {
     uint32_t calls[2];
 } inlay_choice_t;
 
+/* What a kernel was predicted to take when it was launched last; see kernel.c. */
+#define INLAY_PREDICTED_INTS 4
+typedef struct inlay_prediction {
+    int64_t ints[INLAY_PREDICTED_INTS];
+    int64_t cost;
+    uint32_t is_known;
+} inlay_prediction_t;
+
 struct inlay_activation {
     const inlay_module_t *module;
     const inlay_host_t *host;
@@ -80,6 +88,7 @@ struct inlay_activation {
     const inlay_function_t *function;
     const uint32_t *pc;
     const inlay_record_t *top;
+    inlay_prediction_t *predictions; /* of each kernel */
     inlay_command_t *now;  /* what a kernel needs that runs at once; in no list */
     void *lock;            /* of the host; NULL where it has no threads */
     uint32_t is_tied;      /* only the thread of the call may issue */

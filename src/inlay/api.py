@@ -45,9 +45,10 @@ from inlay.pipeline.fixed_dims import with_dims
 from inlay.pipeline.options import CompileOptions, PlaceOptions
 from inlay.pipeline.outputs import with_outputs
 from inlay.placement.explain.reasons import Explanation
+from inlay.runtime.chosen import check_threads
 from inlay.runtime.extern import Extern
 from inlay.runtime.native import Mode
-from inlay.runtime.session import Executable, check_threads, executable_of
+from inlay.runtime.session import Executable, executable_of
 
 _SUFFIXES = (".onnx", ".tflite", ".inl")
 _OF_TFLITE = ("max_file_bytes", "max_nodes")

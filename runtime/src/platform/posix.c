@@ -17,7 +17,7 @@ struct inlay_posix {
     int threads;
     pthread_mutex_t lock;
     int users;                     /* calls that run; the lock's */
-    int has_team;                  /* somebody used workers outside of calls: they stay */
+    int has_team;                  /* it stays: of one thread, or somebody used workers outside of calls */
     _Atomic(inlay_team_t *) team;  /* of the calls that run, or ran last */
 };
 
@@ -31,10 +31,12 @@ inlay_posix_t *inlay_posix_open(int threads)
     return p;
 }
 
+static void leave(inlay_posix_t *p);
+
 void inlay_posix_close(inlay_posix_t *p)
 {
     if (!p) return;
-    if (p->has_team) inlay_posix_leave(p);
+    if (p->has_team) leave(p);
     pthread_mutex_destroy(&p->lock);
     inlay_team_close();
     free(p);
@@ -68,16 +70,7 @@ static int use(inlay_posix_t *p)
     return 1;
 }
 
-int inlay_posix_enter(inlay_posix_t *p)
-{
-    int is_in;
-    pthread_mutex_lock(&p->lock);
-    is_in = use(p);
-    pthread_mutex_unlock(&p->lock);
-    return is_in;
-}
-
-void inlay_posix_leave(inlay_posix_t *p)
+static void leave(inlay_posix_t *p)
 {
     pthread_mutex_lock(&p->lock);
     if (--p->users == 0) inlay_team_give(atomic_load(&p->team));
@@ -96,6 +89,22 @@ static inlay_pool_t *pool_of(void *posix)
         team = atomic_load(&p->team);
     }
     return team ? inlay_team_pool(team) : NULL;
+}
+
+/* A team of one thread has no workers that others could use: it stays, and calls take no locks. */
+int inlay_posix_enter(inlay_posix_t *p)
+{
+    int is_in;
+    if (p->threads <= 1) return pool_of(p) != NULL;
+    pthread_mutex_lock(&p->lock);
+    is_in = use(p);
+    pthread_mutex_unlock(&p->lock);
+    return is_in;
+}
+
+void inlay_posix_leave(inlay_posix_t *p)
+{
+    if (p->threads > 1) leave(p);
 }
 
 void inlay_posix_parallel(void *posix, inlay_part_t part, void *argument, int64_t parts)

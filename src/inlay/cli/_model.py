@@ -32,8 +32,9 @@ from inlay.cli._progress import watched
 from inlay.cli._sizes import elements, guess, run_fitting, shape_of
 from inlay.importers.limits import ImportLimits
 from inlay.pipeline.options import CompileOptions
+from inlay.runtime.chosen import usable_processors
 from inlay.runtime.native import MODES, MOST_THREADS, Settings
-from inlay.runtime.session import Executable, executable_of, load_executable, usable_processors
+from inlay.runtime.session import Executable, executable_of, load_executable
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from inlay.base.byte_sizes import bytes_in
 from inlay.base.diagnostics import error
 from inlay.cli._command import Command, Output, warn
 from inlay.cli._numbers import integer
+from inlay.runtime.chosen import usable_processors
 from inlay.runtime.drivers import driver_of
 from inlay.runtime.serve import Limits, Server, make_key
-from inlay.runtime.session import usable_processors
 
 _DEVICES = {"host": "native", "opencl": "opencl"}
 _LIMITS = Limits()

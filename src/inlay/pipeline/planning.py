@@ -42,7 +42,7 @@ from inlay.pipeline.options import WORTH, PlaceOptions
 from inlay.pipeline.plan_again import AgainOptions, Ask
 from inlay.placement.choose.candidates import CandidateSource
 from inlay.placement.plan_places import PlanOptions
-from inlay.runtime.session import usable_processors
+from inlay.runtime.chosen import usable_processors
 from inlay.transforms.convert_layout import LayoutOptions
 from inlay.transforms.fold_quantization import QuantizationOptions
 from inlay.transforms.fuse_ops import FuseOptions, groups_of

@@ -116,10 +116,12 @@ class NativeEngine:
                 settings.trace,
                 is_file if settings.checked is None else settings.checked,
                 settings.races,
+                np.asarray,
+                _array,
             )
         except _runtime.Failure as failure:
             raise _error(failure) from None
-        self._call: Callable[..., list[_runtime.Result]] = self._executable.call
+        self._call: Callable[..., list[np.ndarray]] = self._executable.call
 
     def call(self, entry: int, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the results of an entry.
@@ -129,7 +131,7 @@ class NativeEngine:
             ValueError, BufferError: an array does not offer its memory in row-major order.
         """
         try:
-            return [_array(result) for result in self._call(entry, *arrays)]
+            return self._call(entry, *arrays)
         except _runtime.Failure as failure:
             raise _error(failure) from failure.__cause__
 
@@ -142,7 +144,7 @@ class NativeEngine:
             results, lengths = self._executable.call_structured(entry, counts, codes, *tensors)
         except _runtime.Failure as failure:
             raise _error(failure) from failure.__cause__
-        return Flat([_array(result) for result in results], np.frombuffer(lengths, np.int64).tolist())
+        return Flat(results, np.frombuffer(lengths, np.int64).tolist())
 
     def events(self) -> list[Event]:
         """Return what happened since they were asked for last."""

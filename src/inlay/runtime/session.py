@@ -40,11 +40,12 @@ from inlay.bytecode.writer import chunks
 from inlay.runtime import text
 from inlay.runtime.binder import bind
 from inlay.runtime.calls import opened_calls
+from inlay.runtime.chosen import chosen_settings
 from inlay.runtime.drivers import driver_of, prepared
 from inlay.runtime.extern import Extern, bind_externs
 from inlay.runtime.given import called, check_given, check_meant
 from inlay.runtime.host_cpu import check_target
-from inlay.runtime.native import MODES, MOST_THREADS, Callback, Mode, NativeEngine, Settings, limited
+from inlay.runtime.native import Callback, Mode, NativeEngine, Settings, limited
 from inlay.runtime.promise import kept, promise_of
 from inlay.runtime.reference import ReferenceEngine
 from inlay.runtime.request import Request, Requests, Session, deadline_after
@@ -206,24 +207,29 @@ class Executable:
             RunError: `input.*` where inputs do not fit the signature; `run.*` where running
                 fails. `DeadlineError` and `Cancelled` are among them.
         """
-        if timeout is not None and self._may_hang:
-            return self.submit(inputs, entry=entry, timeout=timeout).result()
         if timeout is not None:
-            deadline = deadline_after(timeout)
+            if self._may_hang:
+                return self.submit(inputs, entry=entry, timeout=timeout).result()
             once = partial(self.run, inputs, outputs=outputs, entry=entry)
-            return limited(bytearray(1), deadline, once)
-        index = self._index(entry)
+            return limited(bytearray(1), deadline_after(timeout), once)
+        index = 0 if entry is None and self.entries else self._index(entry)
         names, results = self._names[index]
         if outputs is not None:
             self._check_outputs(outputs, results)
         try:
-            arrays = [inputs[name] for name in names] if len(inputs) == len(names) else None
+            if len(names) == 1 == len(inputs):  # most often, and a comprehension takes 0.1 us
+                arrays = [inputs[names[0]]]
+            else:
+                arrays = [inputs[name] for name in names] if len(inputs) == len(names) else None
         except (KeyError, TypeError, IndexError):
             arrays = None
         if arrays is None:  # something differs, and this says what
             arrays = bind(self.entries[index], inputs)
-        found = dict(zip(results, self._call(index, arrays), strict=True))
-        return found if outputs is None else {name: found[name] for name in outputs}
+        found = self._call(index, arrays)
+        if outputs is None and len(results) == 1:
+            return {results[0]: found[0]}
+        named = dict(zip(results, found, strict=True))
+        return named if outputs is None else {name: named[name] for name in outputs}
 
     def submit(
         self,
@@ -288,7 +294,7 @@ class Executable:
 
     def __call__(self, *arrays: Any) -> Structure:
         """Call the first entry by position; a single output comes alone, several in a tuple."""
-        found = self._call(self._index(None), list(arrays))
+        found = self._call(0 if self.entries else self._index(None), arrays)
         return found[0] if len(found) == 1 else tuple(found)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -340,16 +346,19 @@ class Executable:
             raise error("input.entry", f"there is no entry '{entry}'; there are {known}")
         return index
 
-    def _call(self, index: int, arrays: list[Any]) -> list[Structure]:
+    def _call(self, index: int, arrays: Sequence[Any]) -> list[Structure]:
         """Call the engine, with strings that stay valid."""
         if self._strings is None:
             return self._tried(index, arrays)
         with self._strings.call():
             return self._tried(index, arrays)
 
-    def _tried(self, index: int, arrays: list[Any]) -> list[Structure]:
-        """Call the engine; where it does not take the arrays as they are, find out why."""
-        engine = self._opened()
+    def _tried(self, index: int, arrays: Sequence[Any]) -> list[Structure]:
+        """Call the engine; where it does not take the arrays as they are, find out why.
+
+        Small programs take less time than what is around them here: what is always so is not asked.
+        """
+        engine = self._opened() if self._is_lost or self._is_remote else self._engine
         if self._is_flat[index] and isinstance(engine, NativeEngine):
             try:
                 return engine.call(index, arrays)
@@ -473,7 +482,7 @@ def load_executable(
         CompileError: `container.*`, `extern.*`.
         OSError: the file cannot be read.
     """
-    chosen = _settings(settings, threads, mode, seed)
+    chosen = chosen_settings(settings, threads, mode, seed)
     if isinstance(source, str | os.PathLike):
         place: Path | mmap.mmap = Path(source)
     else:
@@ -510,7 +519,7 @@ def executable_of(
     memory = _in_memory(list(chunks(program)))
     return Executable(
         memory,
-        settings=_settings(settings, threads, mode, seed),
+        settings=chosen_settings(settings, threads, mode, seed),
         chose_threads=threads is not None,
         engine=engine,
         verify=False,
@@ -527,48 +536,6 @@ def _in_memory(pieces: Sequence[bytes | bytearray | memoryview]) -> mmap.mmap:
     for piece in pieces:
         memory.write(piece)
     return memory
-
-
-def usable_processors() -> int:
-    """Return how many processors this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _is_integer(value: object, low: int, high: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-
-
-def check_threads(threads: int) -> None:
-    """Refuse a number of threads that cannot be.
-
-    Raises:
-        CompileError: `option.bad-value`.
-    """
-    if not _is_integer(threads, 1, MOST_THREADS):
-        needed = f"an integer from 1 to {MOST_THREADS}"
-        raise error("option.bad-value", f"found threads={threads!r}, needed {needed}")
-
-
-def _settings(
-    settings: Settings | None, threads: int | None, mode: Mode | None, seed: int | None
-) -> Settings:
-    made = settings or Settings(threads=usable_processors())
-    if threads is not None:
-        check_threads(threads)
-    if mode is not None and mode not in MODES:
-        raise error("option.bad-value", f"found mode={mode!r}, needed one of {', '.join(MODES)}")
-    if seed is not None and not _is_integer(seed, 0, (1 << 64) - 1):
-        raise error("option.bad-value", f"found seed={seed!r}, needed an integer of 64 bits")
-    if seed is not None and (made.mode if mode is None else mode) != "replay":
-        raise error("option.no-effect", "found a seed, which does nothing without mode='replay'")
-    return replace(
-        made,
-        threads=made.threads if threads is None else threads,
-        mode=made.mode if mode is None else mode,
-        seed=made.seed if seed is None else seed,
-    )
 
 
 def _open(source: Path | mmap.mmap, *, verify: bool) -> Container:

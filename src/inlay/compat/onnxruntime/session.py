@@ -39,8 +39,9 @@ from inlay.importers.onnx.graph import import_model
 from inlay.importers.onnx.load import parse_model, read_model
 from inlay.ops.table import table
 from inlay.pipeline.externs import with_externs
+from inlay.runtime.chosen import usable_processors
 from inlay.runtime.native import Settings, limited
-from inlay.runtime.session import Executable, executable_of, usable_processors
+from inlay.runtime.session import Executable, executable_of
 from inlay.runtime.trace import queue_names, timeline
 
 CPU = "CPUExecutionProvider"

@@ -32,6 +32,7 @@ typedef struct inlay_ext_executable {
     PyObject *callbacks;      /* dict: kernel index -> callable */
     PyObject *symbols;        /* dict: name -> address; used while loading */
     PyObject *failure, *result_type;
+    PyObject *as_array, *as_other; /* make arrays of results: of all types but bfloat16 and strings; of these */
     inlay_activation_t **idle; /* guarded by the GIL */
     int n_idle, n_activations;
     sem_t free;

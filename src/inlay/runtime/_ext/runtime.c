@@ -2,7 +2,7 @@
  *
  *     executable = load(path, buffer, threads, stack_bytes, cache_bytes, hand_off_ns,
  *                       check_constants, activations, callbacks, symbols, mode, chooses, seed,
- *                       has_events, checks, races)
+ *                       has_events, checks, races, as_array, as_other)
  *     results = executable.call(entry, x, y, ...)
  *     results, counts = executable.call_structured(entry, counts, codes, x, y, ...)
  *
@@ -127,18 +127,31 @@ static int enter(inlay_ext_executable_t *self, inlay_ext_call_t *call)
     return 1;
 }
 
-/* The results as a list of objects that own them; NULL with an exception. */
+/* A result as an array, or as it is where nothing makes arrays; that owns it from here on. NULL with an
+ * exception. */
+static PyObject *array_of(inlay_ext_executable_t *self, inlay_result_t *result)
+{
+    PyObject *make = result->dtype == INLAY_BF16 || result->dtype == INLAY_STRING ? self->as_other
+                                                                                  : self->as_array;
+    PyObject *wrapped, *array;
+    wrapped = inlay_ext_wrap(self->result_type, result, (PyObject *)self, &self->host, 0);
+    if (!wrapped) return NULL;
+    result->block = NULL; /* the object gives it back */
+    if (!make) return wrapped;
+    array = PyObject_CallFunctionObjArgs(make, wrapped, NULL);
+    Py_DECREF(wrapped);
+    return array;
+}
+
+/* The results as a list of arrays that own them; NULL with an exception. */
 static PyObject *wrap_results(inlay_ext_executable_t *self, inlay_result_t *results, uint32_t n)
 {
     PyObject *list = PyList_New(n);
     uint32_t i;
     for (i = 0; i < n; i++) {
-        PyObject *wrapped = list ? inlay_ext_wrap(self->result_type, &results[i], (PyObject *)self,
-                                                  &self->host, 0)
-                                 : NULL;
-        if (wrapped) {
-            results[i].block = NULL; /* the object gives it back */
-            PyList_SetItem(list, i, wrapped);
+        PyObject *array = list ? array_of(self, &results[i]) : NULL;
+        if (array) {
+            PyList_SetItem(list, i, array);
             continue;
         }
         for (; i < n; i++) inlay_result_release(&self->host, &results[i]);
@@ -343,6 +356,8 @@ static void close_executable(inlay_ext_executable_t *self)
     Py_CLEAR(self->symbols);
     Py_CLEAR(self->failure);
     Py_CLEAR(self->result_type);
+    Py_CLEAR(self->as_array);
+    Py_CLEAR(self->as_other);
 }
 
 /* A callback may hold the executable: as what it closes over, or in the traceback of an exception. */
@@ -429,7 +444,7 @@ static PyObject *load(PyObject *module, PyObject *arguments)
 {
     module_state *state = PyModule_GetState(module);
     const char *path;
-    PyObject *source, *callbacks, *symbols;
+    PyObject *source, *callbacks, *symbols, *as_array = NULL, *as_other = NULL;
     int threads, check_constants, activations;
     Py_ssize_t path_bytes, stack_bytes, cache_bytes;
     long long hand_off_ns;
@@ -438,10 +453,10 @@ static PyObject *load(PyObject *module, PyObject *arguments)
     inlay_ext_executable_t *self;
     allocfunc allocate;
     /* The path is bytes as the system has them, which need not be text. */
-    if (!PyArg_ParseTuple(arguments, "z#OinnLpiO!O!|ipKppp", &path, &path_bytes, &source, &threads,
+    if (!PyArg_ParseTuple(arguments, "z#OinnLpiO!O!|ipKpppOO", &path, &path_bytes, &source, &threads,
                           &stack_bytes, &cache_bytes, &hand_off_ns, &check_constants, &activations,
                           &PyDict_Type, &callbacks, &PyDict_Type, &symbols, &mode, &chooses, &seed,
-                          &has_events, &checks, &races))
+                          &has_events, &checks, &races, &as_array, &as_other))
         return NULL;
     if (threads < 1 || stack_bytes < 0 || cache_bytes < 0 || activations < 1 || mode < 0 ||
         mode > INLAY_REPLAY) {
@@ -456,6 +471,8 @@ static PyObject *load(PyObject *module, PyObject *arguments)
     self->result_type = Py_NewRef(state->result_type);
     self->callbacks = Py_NewRef(callbacks);
     self->symbols = Py_NewRef(symbols);
+    self->as_array = Py_XNewRef(as_array);
+    self->as_other = Py_XNewRef(as_other);
     self->config.stack_bytes = (size_t)stack_bytes;
     self->config.cache_bytes = (size_t)cache_bytes;
     self->config.hand_off_ns = hand_off_ns;
@@ -478,9 +495,9 @@ static PyObject *load(PyObject *module, PyObject *arguments)
 
 static PyMethodDef executable_methods[] = {
     {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL,
-     "call(entry, *inputs) -> list of Result"},
+     "call(entry, *inputs) -> list of arrays"},
     {"call_structured", (PyCFunction)(void (*)(void))call_structured, METH_FASTCALL,
-     "call_structured(entry, counts, is_bf16, *tensors) -> (list of Result, counts)"},
+     "call_structured(entry, counts, is_bf16, *tensors) -> (list of arrays, counts)"},
     {"events", inlay_ext_take_events, METH_NOARGS, "Take what happened: see inlay.runtime.trace."},
     {"is_lost", inlay_ext_is_lost, METH_NOARGS, "Whether a device does not answer any more."},
     {"live_objects", inlay_ext_live_objects, METH_NOARGS,
