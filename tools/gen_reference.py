@@ -16,6 +16,7 @@ from pathlib import Path
 
 from inlay.accel import api
 from inlay.accel.declare import Format
+from inlay.accel.hooks import HookContext, Loops
 from inlay.accel.pattern import Builder
 from inlay.cli._command import Command
 from inlay.cli.main import commands
@@ -192,10 +193,12 @@ def accelerators() -> str:
         found = getattr(api, name)
         if callable(found) and name not in formats:
             lines += _declaration(f"## `{name}`", found)
-    lines += _declaration("## `p`, in a pattern", Builder)
-    for name, method in inspect.getmembers(Builder, inspect.isfunction):
-        if name[0] != "_":
-            lines += _declaration(f"### `p.{name}`", method)
+    for name, title, found in (("p", "in a pattern", Builder), ("ctx", "in a hook", HookContext)):
+        lines += _declaration(f"## `{name}`, {title}", found)
+        for member, method in inspect.getmembers(found, inspect.isfunction):
+            if member[0] != "_":
+                lines += _declaration(f"### `{name}.{member}`", method)
+    lines += _declaration("## `ctx.loops(f)`, in a hook", Loops)
     listed = ", ".join(f"`{name}`" for name in formats)
     return "\n".join([*lines, f"Formats: {listed}. Sizes: `KiB`, `MiB`; `MHz` is a million."]) + "\n"
 

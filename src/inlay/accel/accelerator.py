@@ -21,12 +21,14 @@ from inlay.accel.declare import (
     Dim,
     Driver,
     Encoder,
+    HookDecl,
     Instruction,
     Param,
     PatternDecl,
     Shared,
     Size,
 )
+from inlay.accel.hooks import hook_problems
 from inlay.accel.nest import meaning_of
 from inlay.arith.expr import Int, Sym, lit, substitute, symbols, to_int
 from inlay.base.diagnostics import Collector, InlayError, error
@@ -66,6 +68,7 @@ class Description:
         cls: the class.
         params, dims, memories, instructions, patterns: its declarations, by name.
         encoders: how commands are written, by the name of the instruction.
+        hooks: code that changes programs, by name.
     """
 
     cls: type[Accelerator]
@@ -75,6 +78,7 @@ class Description:
     instructions: Mapping[str, Instruction]
     patterns: Mapping[str, PatternDecl]
     encoders: Mapping[str, Encoder]
+    hooks: Mapping[str, HookDecl]
 
     def architecture(self, said: Mapping[str, str]) -> Architecture:
         """Return the architecture for parameters as a board says them.
@@ -140,10 +144,11 @@ def describe(cls: type[Accelerator]) -> Description:
         instructions,
         _of(declared, PatternDecl),
         encoders,
+        _of(declared, HookDecl),
     )
     findings = Collector()
     for problem, about in _problems(made):
-        findings.error("accel.declaration", f"{cls.__name__}: {problem}", span=_where(cls, about))
+        findings.error("accel.declaration", f"{cls.__name__}: {problem}", span=where(cls, about))
     findings.raise_if_fatal()
     return made
 
@@ -166,6 +171,8 @@ def _problems(d: Description) -> Iterator[tuple[str, object]]:
     for name, dim in d.dims.items():
         if dim.low < 0 or (dim.high is not None and dim.high < dim.low):
             yield f"found the limits {dim.low} and {dim.high} of '{name}', needed 0 <= low <= high", None
+    for hook in d.hooks.values():
+        yield from ((problem, hook.run) for problem in hook_problems(hook))
     for i in d.instructions.values():
         if i.name not in d.encoders:
             yield f"found no encoding of the instruction '{i.name}', needed one by @encodes", i.meaning
@@ -202,7 +209,7 @@ def _of_instruction(d: Description, i: Instruction) -> Iterator[str]:
     )
 
 
-def _where(cls: type[Accelerator], about: object) -> Span:
+def where(cls: type[Accelerator], about: object) -> Span:
     """Return where a function is, or the class."""
     at: Any = about if inspect.isfunction(about) else cls
     try:

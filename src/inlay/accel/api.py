@@ -19,6 +19,7 @@ from inlay.accel.declare import (
     Shared,
     call,
     encodes,
+    hook,
     instruction,
     pattern,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "call",
     "encodes",
     "f32",
+    "hook",
     "i8",
     "i16",
     "i32",

@@ -14,8 +14,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import assert_never
 
-from inlay.accel.accelerator import Accelerator, Architecture, Description, class_of, describe
+from inlay.accel.accelerator import Accelerator, Architecture, Description, class_of, describe, where
 from inlay.accel.declare import Absent, Address, CCall, Driver, Library, Mock
+from inlay.accel.hooks import digest_of, running_hook
 from inlay.accel.match import Block, Command, Mismatch, Patterns, blocks, fault_of
 from inlay.accel.mock import mock_of
 from inlay.accel.pattern import Applied
@@ -24,6 +25,7 @@ from inlay.arith.expr import Int, Sym, to_int
 from inlay.base.diagnostics import InlayError, InternalError, error
 from inlay.bytecode.of_integers import formula
 from inlay.codegen.interface import Backend, DeviceCode, DeviceJob
+from inlay.codegen.program_hooks import Level, ProgramHook, When
 from inlay.ir.expr import Call, Expr, Function, OpRef, Var
 from inlay.ir.kernel import Kernel
 from inlay.ir.module import Module
@@ -70,6 +72,25 @@ class AcceleratorBackend(Backend):
             for block in blocks(function.body):
                 found += _offered(patterns, block, device)
         return found
+
+    def program_hooks(self, board: Board, device: str) -> Sequence[ProgramHook]:
+        """Return the hooks of the description."""
+        arch = self.description.architecture(dict(board.arch_of(device).parameters))
+        return [
+            ProgramHook(
+                f"{self.name}.{h.name}",
+                device,
+                Level(h.level),
+                When(h.when) if h.when else None,
+                h.after,
+                h.before,
+                running_hook(h, arch.device),
+                digest_of(self._class, h, board.arch_of(device).parameters),
+                where(self._class, h.run),
+                fault_of,
+            )
+            for h in self.description.hooks.values()
+        ]
 
     @property
     def driver(self) -> Driver:

@@ -199,6 +199,44 @@ def pattern(build: Callable[..., Any]) -> PatternDecl:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class HookDecl:
+    """Code that changes programs on their way (`codegen/program_hooks.py`).
+
+    Attributes:
+        name: of the function.
+        level, when: what it is given, and where.
+        after, before: names of passes and hooks.
+        run: a function of the device, of what there is, and of a `HookContext`.
+    """
+
+    name: str
+    level: str
+    when: str
+    after: tuple[str, ...]
+    before: tuple[str, ...]
+    run: Callable[..., Any]
+
+
+def hook(
+    level: str, *, when: str = "", after: Sequence[str] = (), before: Sequence[str] = ()
+) -> Callable[..., HookDecl]:
+    """Declare code that changes programs on their way; None leaves what there is.
+
+    Args:
+        level: `tensor`: the function gets the module in tensor IR; `schedulable`: the loops of a kernel that
+            are then scheduled, unless it gives lowered ones; `lowered`: the loops of all kernels, by name.
+        when: of `tensor` alone: `before_partition` or `after_partition`.
+        after: names of passes, and of hooks of this level as `accelerator.hook`.
+        before: the same.
+    """
+
+    def made(run: Callable[..., Any]) -> HookDecl:
+        return HookDecl(run.__name__, level, when, tuple(after), tuple(before), run)
+
+    return made
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Encoder:
     """How commands of some instructions are written.
 

@@ -27,6 +27,8 @@ from inlay.ir.types import TensorType
 from inlay.ir.walk import spine
 from inlay.ops.padding import PadAttrs, PadMode
 
+_COMPILER = Path(__file__).parent.parent
+
 
 class Mismatch(Exception):
     """A pattern is not here.
@@ -308,8 +310,14 @@ def _command(arch: Architecture, p: Pattern, found: Overlay) -> Command:
 def fault_of(failure: Exception) -> str:
     """Return what failed in a description, and where."""
     frames = traceback.extract_tb(failure.__traceback__)
-    last = next((f for f in reversed(frames) if "inlay/accel/" not in f.filename), frames[-1])
+    last = next((f for f in reversed(frames) if not _is_ours(f.filename)), frames[-1])
     return f"{type(failure).__name__} at {Path(last.filename).name}:{last.lineno}: {failure}"
+
+
+def _is_ours(file: str) -> bool:
+    """Whether a file is of the compiler, and no description."""
+    path = Path(file)
+    return path.is_relative_to(_COMPILER) and not path.is_relative_to(_COMPILER / "accelerators")
 
 
 def _named(found: Overlay) -> Named:

@@ -262,6 +262,8 @@ def describe_placement(facts: Mapping[str, Any], output: Output, *, all_kernels:
         each = ", ".join(f"{n} {name}" for name, n in machine.items())
         output.say(f"  virtual machine: {each}")
     describe_budget(facts, output)
+    for fault in facts.get("faults", []):
+        output.say(f"  {fault}")
     output.say(f"  native code: {size_text(facts.get('image_bytes', 0))}")
 
 

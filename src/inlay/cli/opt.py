@@ -57,10 +57,12 @@ def _context(board: str, *, builds: bool) -> PassContext:
     machine, context = setting.board, setting.context.with_options(PlanOptions(board, setting.board))
     if not builds:
         return context
-    options = explaining_options(setting.operators, machine, setting.targets)
+    options = explaining_options(setting.operators, machine, setting.targets, hooks=setting.hooks)
     if backend_of(machine, machine.host.name) is None:
         return context.with_options(*options)
-    return context.with_options(*options, build_options(setting.operators, machine, setting.targets))
+    return context.with_options(
+        *options, build_options(setting.operators, machine, setting.targets, hooks=setting.hooks)
+    )
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:

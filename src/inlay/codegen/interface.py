@@ -28,6 +28,7 @@ from inlay.analysis.candidates import Candidate, Miss
 from inlay.arith.expr import Int, Sym
 from inlay.codegen.cache import ObjectCache
 from inlay.codegen.image import Image
+from inlay.codegen.program_hooks import ProgramHook
 from inlay.codegen.shapes import ShapeFunction
 from inlay.ir.expr import Call, Function
 from inlay.ir.kernel import Access, Kernel, Workspace
@@ -296,6 +297,10 @@ class Backend(Protocol):
 
     def hooks(self, arch: Arch) -> Sequence[Hook]:
         """Return further passes over lowered loops."""
+        return ()
+
+    def program_hooks(self, board: Board, device: str) -> Sequence[ProgramHook]:
+        """Return code that changes programs on their way, for any device of the board."""
         return ()
 
     def refuse(self, board: Board, device: str, call: Call, lowered: Callable[[], LoopFunction]) -> str:

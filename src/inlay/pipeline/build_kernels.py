@@ -210,7 +210,7 @@ def build_kernel(
         body=LoopBody(function, key, once, once.schedule, options.meanings, tuple(requests), of_device),
         ints=() if copies else tuple(from_atom(d.sym) for d in function.type.dims),
         cost_ns=predicted_ns(function, operators),
-        origin=_origin(function),
+        origin=origin_of(function),
         batch=batch,
     )
 
@@ -330,7 +330,8 @@ def _number(p: Var, dims: Mapping[Sym, int]) -> int:
     return evaluate_int(t.value, dims)
 
 
-def _origin(function: Function) -> str:
+def origin_of(function: Function) -> str:
+    """Return the operators of a primitive function, in order."""
     lets, tail = spine(function.body)
     found: list[Expr] = [*(let.value for let in lets), tail]
     return "+".join(v.callee.op.name for v in found if isinstance(v, Call) and isinstance(v.callee, OpRef))

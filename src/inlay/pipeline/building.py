@@ -20,6 +20,7 @@ from inlay.ops.table import OperatorTable
 from inlay.pipeline.build_kernels import BuildOptions, host_requests
 from inlay.pipeline.devices import apart
 from inlay.pipeline.generate import GenerateOptions
+from inlay.pipeline.hooking import BoardHooks, before_schedule
 from inlay.pipeline.lowering import Lowering
 from inlay.pipeline.planning import check_code, meanings_of
 from inlay.pipeline.version import lowering_version
@@ -33,6 +34,7 @@ def build_options(
     *,
     batch: bool = False,
     verify: bool = False,
+    hooks: BoardHooks | None = None,
 ) -> BuildOptions:
     """Return what kernels are built with for a board as programs run on it.
 
@@ -42,22 +44,29 @@ def build_options(
         targets: gives what code of a device is made for, by its name.
         batch: whether several calls of a kernel may run as one.
         verify: whether loops are verified after each stage.
+        hooks: of the board, if it has any.
     """
     backend = backend_of(board, board.host.name) or _Described()
-    here = Lowering(operators, board, backend, targets, verify=verify)
+    hooked = None if hooks is None or not hooks.loops else partial(before_schedule, hooks)
+    here = Lowering(operators, board, backend, targets, verify=verify, before_schedule=hooked)
     others = {d: replace(here, backend=b, device=d) for d, b in apart(board).items()}
     made = partial(check_code, board=board)
-    return BuildOptions(here, others, meanings_of(operators), lowering_version(), batch, made)
+    version = lowering_version() + ("" if hooks is None else hooks.digest)
+    return BuildOptions(here, others, meanings_of(operators), version, batch, made)
 
 
 def explaining_options(
-    operators: OperatorTable, board: Board, targets: Callable[[str], Target], cache: ObjectCache | None = None
+    operators: OperatorTable,
+    board: Board,
+    targets: Callable[[str], Target],
+    cache: ObjectCache | None = None,
+    hooks: BoardHooks | None = None,
 ) -> tuple[BuildOptions, GenerateOptions]:
     """Return what kernels are built and lowered with for who makes no code of them, or only of some.
 
     Kernels of the host whose code is in a cache are not lowered for what the cache says.
     """
-    building = replace(build_options(operators, board, targets), check=None)
+    building = replace(build_options(operators, board, targets, hooks=hooks), check=None)
     host = board.host.name
     backend = backend_of(board, host)
     if cache is None or backend is None or unavailable(board, host):

@@ -18,14 +18,15 @@ from inlay.ir.module import Module
 from inlay.loop.func import LoopFunction
 from inlay.machine.board import Board
 from inlay.machine.target import Target
-from inlay.pipeline.build_kernels import host_requests
+from inlay.pipeline.build_kernels import BuildOptions, host_requests
 from inlay.pipeline.building import build_options
 from inlay.pipeline.devices import DevicePart, copies_of, device_part, off_host
 from inlay.pipeline.externs import externs_of
 from inlay.pipeline.generate import GenerateOptions, over_dims
+from inlay.pipeline.hooking import check_hooks
 from inlay.pipeline.memories import memories_of_program
 from inlay.pipeline.options import CompileOptions
-from inlay.pipeline.planning import setting_of
+from inlay.pipeline.planning import Setting, setting_of
 from inlay.pipeline.relations import relations_text
 from inlay.pipeline.report import Report, count_kernels, count_operators
 from inlay.pipeline.required import check_required
@@ -76,9 +77,7 @@ def compile_module(
     target, generator = _host(board, cache)
     externs = externs_of(module)
     operator_counts, constant_bytes = count_operators(module)
-    building = build_options(
-        setting.operators, board, setting.targets, batch=options.batch, verify=options.verify
-    )
+    building = _building(setting, options)
     made: list[tuple[Artifact, DevicePart]] = []
 
     def check(planned: Module) -> None:
@@ -93,6 +92,7 @@ def compile_module(
 
     kernels = replace(building, check=check), GenerateOptions(make)
     run = run_passes(module, setting, kernels, verify=options.verify)
+    check_hooks(setting.context.remarks, options.required)
     module, (artifact, part) = run.module, made[0]
     cached = {name: code.cached for name, code in artifact.kernels.items()}
     counts, size = count_kernels(module, cached, board.host.name), len(artifact.image.data)
@@ -120,6 +120,18 @@ def compile_module(
         )
         program = with_calls(program, part.calls)
     return Compilation(program, module, report, run, externs, part.functions)
+
+
+def _building(setting: Setting, options: CompileOptions) -> BuildOptions:
+    """Return what kernels are built with."""
+    return build_options(
+        setting.operators,
+        setting.board,
+        setting.targets,
+        batch=options.batch,
+        verify=options.verify,
+        hooks=setting.hooks,
+    )
 
 
 def _scratch(module: Module, artifact: Artifact) -> dict[str, Workspace]:

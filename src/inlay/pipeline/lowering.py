@@ -33,6 +33,10 @@ class Lowered:
     schedule: Decision
 
 
+BeforeSchedule = Callable[[LoopFunction, Function, str, Target], LoopFunction]
+"""From the loops of a group for a device to those that are to be scheduled; see `pipeline/hooking.py`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lowering:
     """How groups become loops on a device; on the host where none is named."""
@@ -43,6 +47,7 @@ class Lowering:
     targets: Callable[[str], Target]
     device: str = ""
     verify: bool = False
+    before_schedule: BeforeSchedule | None = None
 
     def __call__(self, function: Function, name: str, batch: Batch | None) -> Lowered:
         """Return the lowered loops of a group; each stage is verified where that was asked for."""
@@ -53,6 +58,8 @@ class Lowering:
             ops_to_loops(function, found, name, many, in_place=not self.device), "ops-to-loops"
         )
         target, arch = self.targets(device), self.board.arch_of(device)
+        if self.before_schedule is not None:
+            loops = self.before_schedule(loops, function, device, target)
         schedule = decide(loops, target, self.backend.rules(arch))
         scheduled = self._checked(schedule.function, "schedule")
         lowered = self._checked(lower(scheduled, target, self.backend.hooks(arch)), "lower")

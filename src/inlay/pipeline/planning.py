@@ -37,6 +37,7 @@ from inlay.pipeline.budgets import budget_of
 from inlay.pipeline.detect import find_detected
 from inlay.pipeline.devices import apart, runnable
 from inlay.pipeline.generators import generators
+from inlay.pipeline.hooking import BoardHooks, hooks_of
 from inlay.pipeline.memories import memories_of, storage_of
 from inlay.pipeline.options import WORTH, PlaceOptions
 from inlay.pipeline.plan_again import AgainOptions, Ask
@@ -59,12 +60,14 @@ class Setting:
         operators: that there are.
         context: what passes are given.
         targets: gives what code of a device is made for, by its name.
+        hooks: of back ends of the board.
     """
 
     board: Board
     operators: OperatorTable
     context: PassContext
     targets: Callable[[str], Target]
+    hooks: BoardHooks
 
 
 def setting_of(
@@ -125,7 +128,7 @@ def setting_of(
         },
         instrument=instrument,
     )
-    return Setting(board, operators, context, targets)
+    return Setting(board, operators, context, targets, hooks_of(board, context.remarks))
 
 
 def _saturating(board: Board) -> Board:

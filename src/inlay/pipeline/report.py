@@ -21,6 +21,7 @@ from inlay.memory import read_first
 from inlay.memory.plan import FunctionPlan
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, KILL, TENSOR_AT
 from inlay.passes.contract import Remark
+from inlay.pipeline.hooking import faults
 from inlay.runtime.promise import Promise
 
 
@@ -89,6 +90,7 @@ class Report:
             "image_bytes": self.image_bytes,
             "copies": [{"reason": r.reason, "message": r.message, "at": _where(r.span)} for r in self.copies],
             "decisions": _counted(self.remarks),
+            "faults": list(faults(self.remarks)),
             "model": self.metadata.to_json(),
         }
 

@@ -24,6 +24,7 @@ from inlay.memory import carry_buffers, explicit_alloc, plan_memory, read_first,
 from inlay.passes.contract import Pass
 from inlay.passes.manager import Pipeline, make_pipeline
 from inlay.pipeline import build_kernels, generate, plan_again
+from inlay.pipeline.hooking import BoardHooks, with_hooks
 from inlay.placement import mark_annotations, plan_places
 from inlay.transforms import (
     call_foreign,
@@ -106,6 +107,11 @@ STEPS: tuple[Pass | Stage, ...] = (*ROUTE, LINK)
 """All that a compilation does with a module, in order."""
 
 
-def route(until: Pass | None = None) -> Pipeline:
-    """Return the passes of a compilation in order, up to one of them or all."""
-    return make_pipeline(ROUTE if until is None else ROUTE[: ROUTE.index(until) + 1])
+def route(until: Pass | None = None, hooks: BoardHooks | None = None) -> Pipeline:
+    """Return the passes of a compilation in order, up to one of them or all; hooks among them.
+
+    Raises:
+        CompileError: `accel.hook-order`.
+    """
+    whole = ROUTE if hooks is None else with_hooks(ROUTE, hooks)
+    return make_pipeline(whole if until is None else whole[: whole.index(until) + 1])

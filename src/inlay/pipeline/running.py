@@ -104,7 +104,7 @@ def run_passes(
         replace(blocks, watch=plans.extend, compare=others.append, keep=keeping.append),
         replace(moving, watch=spills.extend),
     )
-    made = run_pipeline(route(until), module, context, verify=check if verify else None)
+    made = run_pipeline(route(until, setting.hooks), module, context, verify=check if verify else None)
     found = planned[-1] if planned else None
     return Run(
         setting,

@@ -121,7 +121,7 @@ def _story(module: Module, setting: Setting, at: str) -> Story:
 def _run(module: Module, setting: Setting, until: Pass) -> Run:
     folder = default_cache()
     cache = None if folder is None or not folder.is_dir() else ObjectCache(folder)
-    kernels = explaining_options(setting.operators, setting.board, setting.targets, cache)
+    kernels = explaining_options(setting.operators, setting.board, setting.targets, cache, setting.hooks)
     return run_passes(module, setting, kernels, until=until, asks=True)
 
 
