@@ -3,9 +3,9 @@
 * A buffer that connects phases (a parallel loop is among the statements that use it) is a workspace of
   the function.
 * REGISTER and STACK buffers of a constant size stay where they are allocated, at the top of the
-  function around just the statements that use them, as far as the stack of the target goes: a buffer
-  takes its bytes of what those around it leave. A REGISTER buffer needs the stack only where it needs
-  an address.
+  function around just the statements that use them, as far as the stack of the target goes: a function
+  of the code has bytes for all of its buffers at once, also for those that are not in use together. Each
+  parallel loop is a function. A REGISTER buffer needs the stack only where it needs an address.
 * Other WORKSPACE buffers go on the stack too if their size is a small number. What does not become
   workspaces of the function, one for each part inside a parallel loop.
 * A buffer of a named memory is there, or the function is refused. All workspaces of a function are one
@@ -38,7 +38,7 @@ def place_buffers(s: Stmt, target: Target) -> tuple[Stmt, tuple[Buffer, ...]]:
     """
     found: dict[Buffer, Buffer] = {}
     registers = target.vector_registers * target.vector_bytes
-    room = _Room(target, target.stack_bytes, registers, _written_out(s))
+    room = _Room(target, _Frame(target.stack_bytes), registers, _written_out(s))
     body = _walk(_sunk(s), None, room, found)
     scratch = tuple(b for b in found.values() if b.scope.is_scratch)
     named = {b.scope: b for b in scratch if b.scope.is_memory}
@@ -97,24 +97,31 @@ def _uses(s: Stmt, b: Buffer) -> bool:
     return any(x.buffer is b for x in stores_of(s)) or any(x.buffer is b for x in loads_of(s))
 
 
+@dataclass(slots=True)
+class _Frame:
+    """Bytes of the stack that a function of the code may still take."""
+
+    left: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Room:
     """Where temporaries may be.
 
     Attributes:
         target: what there is.
-        stack: bytes of the stack that are left.
+        frame: of the function that the statements are in.
         registers: bytes of all registers.
         numbers: variables that are numbers in code.
     """
 
     target: Target
-    stack: int
+    frame: _Frame
     registers: int
     numbers: frozenset[Sym]
 
-    def place(self, s: Alloc, *, connects: bool) -> tuple[Scope, _Room]:
-        """Return where a buffer goes, and what it leaves for those inside it.
+    def place(self, s: Alloc, *, connects: bool) -> Scope:
+        """Return where a buffer goes, and take its bytes of the stack.
 
         Args:
             s: its allocation.
@@ -129,14 +136,14 @@ class _Room:
         elif size is None or connects:
             scope = Scope.WORKSPACE
         elif b.scope == Scope.REGISTER and size <= self.registers and not self._is_addressed(s):
-            return b.scope, self
+            return b.scope
         elif b.scope == Scope.WORKSPACE:
-            scope = Scope.STACK if size <= min(STACK_BYTES, self.stack) else b.scope
+            scope = Scope.STACK if size <= min(STACK_BYTES, self.frame.left) else b.scope
         else:
-            scope = b.scope if size <= self.stack else Scope.WORKSPACE
-        if scope.is_scratch or size is None:
-            return scope, self
-        return scope, replace(self, stack=self.stack - size)
+            scope = b.scope if size <= self.frame.left else Scope.WORKSPACE
+        if not scope.is_scratch and size is not None:
+            self.frame.left -= size
+        return scope
 
     def _named(self, b: Buffer, size: int | None, *, connects: bool) -> Scope:
         if b.scope not in self.target.stacks:
@@ -146,8 +153,8 @@ class _Room:
             raise _refusal(b, f"its device has {known}")
         if connects:
             raise _refusal(b, "it outlives a parallel loop, and a stack is of one thread")
-        if size is None or size > self.stack:
-            raise _refusal(b, f"it needs {bytes_of(b)} bytes, and {self.stack} are left there")
+        if size is None or size > self.frame.left:
+            raise _refusal(b, f"it needs {bytes_of(b)} bytes, and {self.frame.left} are left there")
         return Scope.STACK
 
     def _is_addressed(self, s: Alloc) -> bool:
@@ -161,11 +168,13 @@ def _walk(s: Stmt, loop: LoopKind | None, room: _Room, found: dict[Buffer, Buffe
     """Take out allocations; `loop` is the kind of the outermost loop around, if there is one."""
     if isinstance(s, For):
         inner = s.kind if loop is None else loop
+        if loop is None and s.kind is LoopKind.PARALLEL:
+            room = replace(room, frame=_Frame(room.target.stack_bytes))
         return map_children(s, lambda child: _walk(child, inner, room, found))
     if not isinstance(s, Alloc):
         return map_children(s, lambda child: _walk(child, loop, room, found))
     b = s.buffer
-    scope, room = room.place(s, connects=loop is None and _has_parallel(s.body))
+    scope = room.place(s, connects=loop is None and _has_parallel(s.body))
     per_part = scope.is_scratch and loop is LoopKind.PARALLEL
     if scope != b.scope or per_part:
         found[b] = Buffer(b.name, b.shape, b.dtype, scope, b.strides, per_part=per_part)
