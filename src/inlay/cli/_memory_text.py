@@ -9,7 +9,7 @@ from inlay.cli._model import counted, size_text
 from inlay.cli._spills import spill_lines
 from inlay.memory.account import Account, Held
 from inlay.memory.plan import CONSTANTS, Alternative, FunctionPlan, MemoryPart, Stored
-from inlay.pipeline.explain.memory import MemoryExplanation, Planned
+from inlay.pipeline.explain.memory import MemoryExplanation, Planned, StackUse
 from inlay.placement.explain.reasons import time_text
 
 _SHOWN = 12
@@ -26,6 +26,7 @@ def memory_lines(e: MemoryExplanation, *, everything: bool) -> Iterator[str]:
         yield f"  give sizes with --typical {names[0]}=SIZE, or fix them with --fix-dim"
     for account in e.accounts:
         yield from _account(e, account, everything=everything)
+    yield from map(_stack, e.stacks)
     for memory, budget in e.budgets.items():
         takes = next((a.total for a in e.accounts if a.memory == memory), 0)
         text = f"takes at most {takes:,}" if takes else "nothing is there, so it has no effect"
@@ -40,6 +41,12 @@ def memory_lines(e: MemoryExplanation, *, everything: bool) -> Iterator[str]:
         yield from _plan(e, plan, everything=everything)
     if not everything:
         yield "--all shows every value and every reuse edge, --output F.svg draws memory over time"
+
+
+def _stack(s: StackUse) -> str:
+    most = f"at most {s.most:,}, {s.kernel}" if s.most else "none"
+    others = f"; {counted(s.unknown, 'kernel')} not counted" if s.unknown else ""
+    return f"stack of kernels on {s.device}: temporaries of {s.budget:,} bytes allowed, {most}{others}"
 
 
 def _account(e: MemoryExplanation, a: Account, *, everything: bool) -> Iterator[str]:

@@ -86,6 +86,7 @@ class KernelCode:
         workspace: scratch over `dims`, if any; its address follows the parameters'. A caller with p parts
             gives p times as many bytes where each part has its own.
         assertions: messages; a phase returns the number of the one that failed, from 1, else 0.
+        stack: bytes of temporaries on the stack of one caller.
         cached: whether it came from the cache.
     """
 
@@ -94,7 +95,23 @@ class KernelCode:
     dims: tuple[Sym, ...]
     workspace: Workspace | None
     assertions: tuple[str, ...]
+    stack: int
     cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What code of a kernel needs beside its operands.
+
+    Attributes:
+        dims: symbols of `workspace`, that stand for its integer arguments.
+        workspace: scratch over `dims`, if any.
+        stack: bytes of temporaries on the stack of one caller; None where nobody says.
+    """
+
+    dims: tuple[Sym, ...]
+    workspace: Workspace | None
+    stack: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +129,8 @@ class Generator(Protocol):
         """Return the code of kernels in one image, in the order of the requests."""
         ...
 
-    def known(self, requests: Sequence[Request]) -> dict[str, tuple[tuple[Sym, ...], Workspace | None]]:
-        """Return dims and scratch memory of kernels whose code is in the cache, by name; makes none."""
+    def known(self, requests: Sequence[Request]) -> dict[str, Needs]:
+        """Return what kernels need whose code is in the cache, by name; makes none."""
         ...
 
     def add_shapes(self, image: Image, functions: Sequence[ShapeFunction]) -> tuple[bytes, list[int]]:

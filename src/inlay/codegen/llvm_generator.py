@@ -9,19 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from inlay.arith.expr import Sym
 from inlay.codegen.cache import ObjectCache, key_of
 from inlay.codegen.image import Image, link
-from inlay.codegen.interface import Artifact, KernelCode, PhaseCode, Request
+from inlay.codegen.interface import Artifact, KernelCode, Needs, PhaseCode, Request
 from inlay.codegen.llvm import emit_module, needs_optimizer
 from inlay.codegen.llvm_compile import make_object, warm_up
 from inlay.codegen.phases import assertions_of, workspace_layout
 from inlay.codegen.shapes import ShapeFunction, emit_shapes
 from inlay.codegen.unit import Unit, from_bytes
 from inlay.codegen.workers import processors, run_all
-from inlay.ir.kernel import Workspace
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
+from inlay.lower.place_buffers import stack_taken
 from inlay.machine.target import Target
 
 FEW_KERNELS = 4
@@ -53,13 +52,15 @@ class LlvmGenerator:
             phases = tuple(
                 PhaseCode(image.symbols[f"{r.name}.{symbol}"], parallel) for symbol, parallel in unit.phases
             )
-            kernels[r.name] = KernelCode(r.name, phases, unit.dims, unit.workspace, unit.assertions, hit)
+            kernels[r.name] = KernelCode(
+                r.name, phases, unit.dims, unit.workspace, unit.assertions, unit.stack, hit
+            )
         return Artifact(image, kernels)
 
-    def known(self, requests: Sequence[Request]) -> dict[str, tuple[tuple[Sym, ...], Workspace | None]]:
-        """Return dims and scratch memory of kernels whose code is in the cache, by name; makes none."""
+    def known(self, requests: Sequence[Request]) -> dict[str, Needs]:
+        """Return what kernels need whose code is in the cache, by name; makes none."""
         found = {r.name: self._cached(self._key("source", r.key, r)) for r in requests if r.key}
-        return {name: (unit.dims, unit.workspace) for name, unit in found.items() if unit is not None}
+        return {n: Needs(u.dims, u.workspace, u.stack) for n, u in found.items() if u is not None}
 
     def add_shapes(self, image: Image, functions: Sequence[ShapeFunction]) -> tuple[bytes, list[int]]:
         """Return an image with code of shape arithmetic behind it, and where each function is.
@@ -143,4 +144,5 @@ def compile_function(function: LoopFunction, target: Target, in_place: frozenset
         function.dims,
         workspace_layout(function).block(),
         tuple(a.message for a in assertions_of(function)),
+        stack_taken(function.body, target),
     )

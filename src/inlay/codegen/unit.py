@@ -40,6 +40,7 @@ class Unit:
         dims: symbols of `workspace`.
         workspace: scratch over `dims`, if any.
         assertions: messages, in order.
+        stack: bytes of temporaries on the stack of one caller.
     """
 
     data: bytes
@@ -47,6 +48,7 @@ class Unit:
     dims: tuple[Sym, ...]
     workspace: Workspace | None
     assertions: tuple[str, ...]
+    stack: int
 
     def to_bytes(self) -> bytes:
         """Return the stored form: a JSON head of known length, then the object."""
@@ -57,6 +59,7 @@ class Unit:
                 "dims": [d.name for d in self.dims],
                 "workspace": w and [_dump(w.bytes, self.dims), w.alignment, w.per_part, w.memory],
                 "assertions": self.assertions,
+                "stack": self.stack,
             }
         ).encode()
         return len(head).to_bytes(4, "little") + head + self.data
@@ -74,6 +77,7 @@ def from_bytes(data: bytes) -> Unit:
         dims,
         None if workspace is None else Workspace(_read(workspace[0], dims), *workspace[1:]),
         tuple(head["assertions"]),
+        head["stack"],
     )
 
 

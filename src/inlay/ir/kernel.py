@@ -155,6 +155,8 @@ class Kernel:
         ports: reads first, then writes.
         ints: integer arguments after the ports: dims that the code needs, over `type.dims`.
         workspaces: scratch memory, known when its code is made or its loops are lowered.
+        stack: bytes of temporaries that its code has on the stack of one caller, known then too; None where
+            nobody says.
         resource: name of the resource whose order its calls keep; None for pure kernels.
         cost_ns: predicted time over the dims, None when unknown.
         body: the implementation.
@@ -168,6 +170,7 @@ class Kernel:
     body: KernelBody
     ints: tuple[Int, ...] = ()
     workspaces: tuple[Workspace, ...] = ()
+    stack: int | None = None
     resource: str | None = None
     cost_ns: Int | None = None
     origin: str = ""

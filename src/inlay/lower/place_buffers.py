@@ -23,7 +23,7 @@ from inlay.arith.expr import Int, Sym, lit, symbols
 from inlay.base.diagnostics import InlayError, error
 from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.stmt import Alloc, For, LoopKind, Seq, Stmt
-from inlay.loop.walk import Rewrite, loads_of, map_children, seq, stmts_below, stores_of
+from inlay.loop.walk import Rewrite, child_stmts, loads_of, map_children, seq, stmts_below, stores_of
 from inlay.machine.target import Target
 
 STACK_BYTES = 4096
@@ -46,6 +46,39 @@ def place_buffers(s: Stmt, target: Target) -> tuple[Stmt, tuple[Buffer, ...]]:
         one, other, *_ = named.values()
         raise _refusal(other, f"'{one.name}' is in {one.scope}, and workspaces of a function are one block")
     return Rewrite(buffers=found).stmt(body), scratch
+
+
+def stack_taken(body: Stmt, target: Target) -> int:
+    """Return the bytes that buffers have on the stack of one caller, in the function with most of them.
+
+    Args:
+        body: of a lowered function.
+        target: that it was lowered for.
+    """
+    registers, numbers = target.vector_registers * target.vector_bytes, _written_out(body)
+    serial = 0
+    pending: list[tuple[Stmt, bool]] = [(body, False)]
+    taken: list[int] = []
+    while pending:
+        s, inside = pending.pop()
+        if isinstance(s, For) and s.kind is LoopKind.PARALLEL and not inside:
+            inside = True
+            taken.append(0)
+        if isinstance(s, Alloc) and _has_address(s, registers, numbers):
+            size = bytes_of(s.buffer).value or 0
+            if inside:
+                taken[-1] += size
+            else:
+                serial += size
+        pending += [(child, inside) for child in reversed(child_stmts(s))]
+    return max([serial, *taken])
+
+
+def _has_address(s: Alloc, registers: int, numbers: frozenset[Sym]) -> bool:
+    """Whether the buffer of an allocation in code is on the stack, and not in registers."""
+    if s.buffer.scope != Scope.REGISTER:
+        return s.buffer.scope == Scope.STACK
+    return (bytes_of(s.buffer).value or 0) > registers or _is_addressed(s, numbers)
 
 
 def _written_out(s: Stmt) -> frozenset[Sym]:
@@ -135,7 +168,7 @@ class _Room:
             scope = self._named(b, size, connects=connects)
         elif size is None or connects:
             scope = Scope.WORKSPACE
-        elif b.scope == Scope.REGISTER and size <= self.registers and not self._is_addressed(s):
+        elif b.scope == Scope.REGISTER and not _has_address(s, self.registers, self.numbers):
             return b.scope
         elif b.scope == Scope.WORKSPACE:
             scope = Scope.STACK if size <= min(STACK_BYTES, self.frame.left) else b.scope
@@ -157,11 +190,12 @@ class _Room:
             raise _refusal(b, f"it needs {bytes_of(b)} bytes, and {self.frame.left} are left there")
         return Scope.STACK
 
-    def _is_addressed(self, s: Alloc) -> bool:
-        """Whether an index of a buffer is no number in code."""
-        accesses = (x for found in (stores_of(s.body), loads_of(s.body)) for x in found)
-        used = (i for x in accesses if x.buffer is s.buffer for i in x.indices)
-        return any(not self.numbers.issuperset(symbols(i)) for i in used)
+
+def _is_addressed(s: Alloc, numbers: frozenset[Sym]) -> bool:
+    """Whether an index of a buffer is no number in code."""
+    accesses = (x for found in (stores_of(s.body), loads_of(s.body)) for x in found)
+    used = (i for x in accesses if x.buffer is s.buffer for i in x.indices)
+    return any(not numbers.issuperset(symbols(i)) for i in used)
 
 
 def _walk(s: Stmt, loop: LoopKind | None, room: _Room, found: dict[Buffer, Buffer]) -> Stmt:

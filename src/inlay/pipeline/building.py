@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from inlay.arith.expr import Sym
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.backend_table import backend_of, unavailable
 from inlay.codegen.cache import ObjectCache
-from inlay.codegen.interface import Backend, DeviceCode, DeviceJob
-from inlay.ir.kernel import Workspace
+from inlay.codegen.interface import Backend, DeviceCode, DeviceJob, Needs
 from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.machine.device import Arch
@@ -69,14 +67,18 @@ def explaining_options(
     building = replace(build_options(operators, board, targets, hooks=hooks), check=None)
     host = board.host.name
     backend = backend_of(board, host)
-    if cache is None or backend is None or unavailable(board, host):
-        return building, GenerateOptions(parts=parts_of(board))
 
-    def known(module: Module) -> Mapping[str, tuple[tuple[Sym, ...], Workspace | None]]:
+    def target(device: str) -> Target:
+        return targets(device or host)
+
+    if cache is None or backend is None or unavailable(board, host):
+        return building, GenerateOptions(target=target, parts=parts_of(board))
+
+    def known(module: Module) -> Mapping[str, Needs]:
         generator = backend.generator(backend.target(board, host), cache)
         return {} if generator is None else generator.known(host_requests(module))
 
-    return building, GenerateOptions(known=known, parts=parts_of(board))
+    return building, GenerateOptions(known=known, target=target, parts=parts_of(board))
 
 
 def parts_of(board: Board) -> dict[str, int]:

@@ -12,8 +12,7 @@ from inlay.base.instrument import Instrument
 from inlay.bytecode.program import RELATIONS, Program
 from inlay.codegen.backend_table import backend_of, unavailable
 from inlay.codegen.cache import ObjectCache
-from inlay.codegen.interface import Artifact, Generator, Request
-from inlay.ir.kernel import Workspace
+from inlay.codegen.interface import Artifact, Generator, Needs, Request
 from inlay.ir.module import Module
 from inlay.loop.func import LoopFunction
 from inlay.machine.board import Board
@@ -22,7 +21,7 @@ from inlay.pipeline.build_kernels import BuildOptions, host_requests
 from inlay.pipeline.building import build_options
 from inlay.pipeline.devices import DevicePart, copies_of, device_part, off_host
 from inlay.pipeline.externs import externs_of
-from inlay.pipeline.generate import GenerateOptions, over_dims
+from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.hooking import check_hooks
 from inlay.pipeline.memories import memories_of_program
 from inlay.pipeline.options import CompileOptions
@@ -85,10 +84,10 @@ def compile_module(
         building.check(planned)
         check_required(planned, board, options.required, setting.operators)
 
-    def make(kernels: Module) -> dict[str, Workspace]:
+    def make(kernels: Module) -> dict[str, Needs]:
         code = generator.compile(_counted(host_requests(kernels), instrument))
         made.append((code, device_part(board, kernels, setting.targets, cache)))
-        return {**_scratch(kernels, code), **made[0][1].scratch}
+        return {**_needs(kernels, code), **made[0][1].needs}
 
     kernels = replace(building, check=check), GenerateOptions(make)
     run = run_passes(module, setting, kernels, verify=options.verify)
@@ -134,12 +133,12 @@ def _building(setting: Setting, options: CompileOptions) -> BuildOptions:
     )
 
 
-def _scratch(module: Module, artifact: Artifact) -> dict[str, Workspace]:
-    """Return what scratch memory native code of kernels needs, over their own dims."""
+def _needs(module: Module, artifact: Artifact) -> dict[str, Needs]:
+    """Return what native code of kernels needs."""
     return {
-        name: over_dims(code.workspace, code.dims, module.kernels[name])
+        name: Needs(code.dims, code.workspace, code.stack)
         for name, code in artifact.kernels.items()
-        if code.workspace is not None and name in module.kernels
+        if name in module.kernels
     }
 
 

@@ -19,13 +19,12 @@ from inlay.bytecode.formula import Formula
 from inlay.bytecode.of_integers import formula
 from inlay.codegen.backend_table import backend_of, unavailable, works_in
 from inlay.codegen.cache import ObjectCache
-from inlay.codegen.interface import Backend, DeviceJob, DeviceKernel, Request
-from inlay.ir.kernel import Access, Kernel, Workspace
+from inlay.codegen.interface import Backend, DeviceJob, DeviceKernel, Needs, Request
+from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.machine.target import Target
 from inlay.pipeline.build_kernels import device_requests
-from inlay.pipeline.generate import over_dims
 from inlay.runtime.calls import DriverCall
 from inlay.runtime.native import Callback
 from inlay.vm.signature import port_sizes
@@ -69,7 +68,7 @@ class DevicePart:
 
     Attributes:
         kernels: by name, without their scratch memory.
-        scratch: what of that they need, over their own dims.
+        needs: what they need of that.
         devices: to be opened when the program is loaded.
         queues: what the board calls the queues of each: the device itself computes, the engine of its
             link to the host copies.
@@ -78,7 +77,7 @@ class DevicePart:
     """
 
     kernels: Mapping[str, bc.Kernel]
-    scratch: Mapping[str, Workspace]
+    needs: Mapping[str, Needs]
     devices: tuple[bc.DeviceRecord, ...]
     queues: Mapping[str, tuple[str, ...]]
     functions: Mapping[str, Callback]
@@ -104,7 +103,7 @@ def device_part(
     requests, kernels = device_requests(module), module.kernels
     made = {r.name: _copy(kernels[r.name]) for r in requests if r.is_copy}
     devices: list[bc.DeviceRecord] = []
-    scratch: dict[str, Workspace] = {}
+    needs: dict[str, Needs] = {}
     functions: dict[str, Callback] = {}
     calls: dict[str, DriverCall] = {}
     findings = Collector()
@@ -125,8 +124,7 @@ def device_part(
                 memory = names.index(memory_of[r.device])
                 found = code.kernels[r.name]
                 made[r.name] = _kernel(kernels[r.name], found, memory)
-                if found.workspace is not None:
-                    scratch[r.name] = over_dims(found.workspace, found.dims, kernels[r.name])
+                needs[r.name] = Needs(found.dims, found.workspace)
             elif r.name in code.functions or r.name in code.calls:
                 made[r.name] = _function(kernels[r.name])
         functions.update(code.functions)
@@ -143,7 +141,7 @@ def device_part(
         )
         for d in devices
     }
-    return DevicePart(made, scratch, tuple(devices), queues, functions, calls)
+    return DevicePart(made, needs, tuple(devices), queues, functions, calls)
 
 
 def copies_of(module: Module) -> dict[str, bc.Kernel]:

@@ -15,9 +15,12 @@ from dataclasses import dataclass, field, replace
 
 from inlay.arith.expr import Sym, substitute
 from inlay.bytecode.verify_tables import MAX_PORTS
+from inlay.codegen.interface import Needs
 from inlay.codegen.phases import workspace_layout
 from inlay.ir.kernel import Kernel, Workspace
 from inlay.ir.module import Module
+from inlay.lower.place_buffers import stack_taken
+from inlay.machine.target import Target
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.pipeline.build_kernels import LoopBody
 
@@ -27,15 +30,16 @@ class GenerateOptions:
     """Options of this pass.
 
     Attributes:
-        make: makes code, and returns what scratch memory kernels need; None where there is to be none.
-        known: where no code is made, gives dims and scratch memory of kernels of the host whose code there
-            is, by name.
+        make: makes code, and returns what kernels need; None where there is to be none.
+        known: where no code is made, gives what kernels of the host need whose code there is, by name.
+        target: gives what loops of a device are lowered for, by its name; empty for the host.
         parts: by device, how many parts of a kernel have scratch memory of their own. Where nothing is
             said that is known when the program runs; off the host, there are no loops then.
     """
 
-    make: Callable[[Module], Mapping[str, Workspace]] | None = None
-    known: Callable[[Module], Mapping[str, tuple[tuple[Sym, ...], Workspace | None]]] | None = None
+    make: Callable[[Module], Mapping[str, Needs]] | None = None
+    known: Callable[[Module], Mapping[str, Needs]] | None = None
+    target: Callable[[str], Target] | None = None
     parts: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
@@ -44,10 +48,13 @@ def run(module: Module, context: PassContext) -> Module:
     options = context.options_for(GenerateOptions)
     found = _lowered(module, options) if options.make is None else options.make(module)
     kernels = dict(module.kernels)
-    for name, workspace in found.items():
-        kernel = kernels[name]
-        stated = replace(workspace, requested=_requested(kernel, workspace))
-        kernels[name] = replace(kernel, workspaces=(stated,))
+    for name, needs in found.items():
+        kernel = replace(kernels[name], stack=needs.stack)
+        if needs.workspace is not None:
+            workspace = _over_dims(needs.workspace, needs.dims, kernel)
+            stated = replace(workspace, requested=_requested(kernel, workspace))
+            kernel = replace(kernel, workspaces=(stated,))
+        kernels[name] = kernel
     return module.with_kernels(kernels)
 
 
@@ -60,11 +67,11 @@ def _requested(kernel: Kernel, workspace: Workspace) -> str:
     return f"a kernel takes at most {MAX_PORTS} tensors" if len(kernel.ports) >= MAX_PORTS else ""
 
 
-def _lowered(module: Module, options: GenerateOptions) -> dict[str, Workspace]:
+def _lowered(module: Module, options: GenerateOptions) -> dict[str, Needs]:
     """Return what the cache says of kernels of the host, and what the loops of others say."""
-    found: dict[str, Workspace] = {}
+    found: dict[str, Needs] = {}
     parts = options.parts
-    known: Mapping[str, tuple[tuple[Sym, ...], Workspace | None]] = {}
+    known: Mapping[str, Needs] = {}
     if options.known is not None:
         known = options.known(module)
     for name, kernel in module.kernels.items():
@@ -75,18 +82,15 @@ def _lowered(module: Module, options: GenerateOptions) -> dict[str, Workspace]:
         if body.of_device is not None and (body.of_device.is_copy or device not in parts):
             continue
         if body.of_device is None and name in known and device not in parts:
-            dims, workspace = known[name]
-            if workspace is not None:
-                found[name] = over_dims(workspace, dims, kernel)
+            found[name] = known[name]
             continue
         loops = body.lower()
-        block = workspace_layout(loops).block(parts.get(device))
-        if block is not None:
-            found[name] = over_dims(block, loops.dims, kernel)
+        stack = None if options.target is None else stack_taken(loops.body, options.target(device))
+        found[name] = Needs(loops.dims, workspace_layout(loops).block(parts.get(device)), stack)
     return found
 
 
-def over_dims(workspace: Workspace, dims: Sequence[Sym], kernel: Kernel) -> Workspace:
+def _over_dims(workspace: Workspace, dims: Sequence[Sym], kernel: Kernel) -> Workspace:
     """Return a workspace over the dims of a kernel, given over those of its code."""
     given = dict(zip(dims, kernel.ints, strict=True))
     return replace(workspace, bytes=substitute(workspace.bytes, given))

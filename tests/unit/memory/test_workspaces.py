@@ -10,6 +10,7 @@ import pytest
 from inlay.api import compilation, explain
 from inlay.arith.expr import fresh, lit, substitute
 from inlay.base.diagnostics import CompileError
+from inlay.codegen.interface import Needs
 from inlay.ir.kernel import Batch, Workspace
 from inlay.ir.parser import parse_module
 from inlay.machine.board_file import find_board
@@ -99,7 +100,7 @@ def test_several_calls_as_one_bring_their_scratch_along():
     module = compilation(program(FIXED), cache="none").module
     (kernel,) = module.kernels.values()
     many = replace(kernel, batch=Batch("many", fresh("n"), frozenset()), workspaces=())
-    options = GenerateOptions(lambda _: {kernel.name: Workspace(lit(128))})
+    options = GenerateOptions(lambda _: {kernel.name: Needs((), Workspace(lit(128)))})
     context = PassContext(table()).with_options(options)
     (found,) = generate.run(module.with_kernels({kernel.name: many}), context).kernels.values()
     assert [w.requested for w in found.workspaces] == ["several calls may run as one"]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from inlay.ir.kernel import Kernel
 from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.memory.account import Account, accounts_of
@@ -16,6 +17,8 @@ from inlay.memory.plan import Counted, FunctionPlan, MemoryPart, Sharing
 from inlay.memory.plan_memory import BlockOptions
 from inlay.memory.reuse import Reuse, find_reuse
 from inlay.memory.spill_values import SpillPlan
+from inlay.ops.device import copy_in
+from inlay.pipeline.build_kernels import LoopBody
 from inlay.pipeline.explain.spills import spill_json
 from inlay.pipeline.report import memory_json, size_json
 from inlay.pipeline.running import Run
@@ -44,6 +47,25 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
+class StackUse:
+    """What kernels of a device have on the stack of one caller.
+
+    Attributes:
+        device: its name.
+        budget: bytes that their temporaries may take.
+        most: that those of one kernel take.
+        kernel: which one.
+        unknown: kernels of which nobody says it.
+    """
+
+    device: str
+    budget: int
+    most: int
+    kernel: str
+    unknown: int
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryExplanation:
     """Where the values of a program live, and what they take.
 
@@ -58,6 +80,7 @@ class MemoryExplanation:
         chosen: what comes of the plan.
         other: what would come of the other way to share bytes.
         spills: what leaves memories that are too small for a time.
+        stacks: what kernels have on stacks, device by device.
     """
 
     board: Board
@@ -70,6 +93,7 @@ class MemoryExplanation:
     chosen: Planned
     other: Planned
     spills: tuple[SpillPlan, ...] = ()
+    stacks: tuple[StackUse, ...] = ()
 
     @property
     def accounts(self) -> tuple[Account, ...]:
@@ -95,6 +119,7 @@ class MemoryExplanation:
             "reuse": None if self.chosen.reuse is None else _reuse_json(self.chosen.reuse),
             "memory": [{**memory_json(p), "buffers": self._buffers(p)} for p in self.plans],
             "moved": [spill_json(p) for p in self.spills],
+            "stacks": [asdict(s) for s in self.stacks],
         }
 
     def _buffers(self, plan: FunctionPlan) -> list[dict[str, Any]]:
@@ -158,8 +183,27 @@ def memory_of(run: Run) -> MemoryExplanation:
     budgets = run.setting.context.options_for(BlockOptions).budget.bytes
     needed = tuple(p for p in run.plans if p.parts or p.counted)
     return MemoryExplanation(
-        board, needed, run.module, entry, sizes, threads, budgets, chosen, other, run.spills
+        board, needed, run.module, entry, sizes, threads, budgets, chosen, other, run.spills, _stacks(run)
     )
+
+
+def _stacks(run: Run) -> tuple[StackUse, ...]:
+    """Return what kernels made of loops have on stacks, by device."""
+    board = run.setting.board
+    by_device: dict[str, list[Kernel]] = {}
+    for kernel in run.module.kernels.values():
+        if isinstance(kernel.body, LoopBody) and copy_in(kernel.body.function) is None:
+            place = kernel.body.function.place
+            device = board.host.name if place is None or not place.device else place.device
+            by_device.setdefault(device, []).append(kernel)
+    found: list[StackUse] = []
+    for device, kernels in by_device.items():
+        known = [(k.stack, k.name) for k in kernels if k.stack is not None]
+        if known:
+            most, name = max(known, key=lambda x: x[0])
+            budget = run.setting.targets(device).stack_bytes
+            found.append(StackUse(device, budget, most, name if most else "", len(kernels) - len(known)))
+    return tuple(found)
 
 
 def _planned(
