@@ -73,7 +73,8 @@ def _digest(parts: Sequence[str], flags: Sequence[str]) -> str:
 def _surroundings() -> str:
     """Return what every object depends on: the compiler and the headers."""
     gcc = subprocess.run(["gcc", "--version"], check=True, capture_output=True, text=True).stdout
-    headers = sorted(p for kind in ("h", "inc") for p in REPOSITORY.glob(f"runtime/**/*.{kind}"))
+    places = ("runtime/**/*.h", "runtime/**/*.inc", "src/inlay/packing/_ext/*.h")
+    headers = sorted(p for place in places for p in REPOSITORY.glob(place))
     return gcc + "".join(p.read_text() for p in headers)
 
 

@@ -103,19 +103,40 @@ static int is_before(const packing_exact_t *s, int32_t a, int32_t b)
     return left != right ? left > right : s->rank[a] < s->rank[b];
 }
 
-/* Of the sections at the lowest floor the one with the fewest buffers that could be there, and of
- * these the one that was too full most often. */
-static int32_t choose_section(const packing_exact_t *s, int32_t first, int32_t last, int64_t level)
+/* Whether what is not placed hangs a section together with the one before, which has a lower floor. */
+static int is_above(const packing_exact_t *s, int32_t first, int32_t k, int64_t floor)
 {
-    int32_t best = -1, least = INT32_MAX, k, i;
-    for (k = first; k < last; k++) {
-        int32_t count = 0;
-        if (!s->o.live[k] || s->o.floor[k] != level) continue;
-        for (i = 0; i < s->o.live[k]; i++)
-            count += s->o.offset[s->o.members[k][i]] == level;
-        if (count < least || (count == least && s->o.failures[k] > s->o.failures[best])) {
-            least = count;
-            best = k;
+    return k > first && s->o.crossing[k - 1] && s->o.floor[k - 1] < floor;
+}
+
+/* The end of the sections from one on that are at one floor, and hang together. */
+static int32_t run_of(const packing_exact_t *s, int32_t from, int32_t last)
+{
+    int32_t to = from + 1;
+    while (to < last && s->o.crossing[to - 1] && s->o.floor[to] == s->o.floor[from])
+        to++;
+    return to;
+}
+
+/* Of the valleys' sections the one with the fewest buffers that could be at its floor, and of these
+ * the one that was too full most often. A valley is a run of sections at one floor, between higher
+ * ones: a buffer that could be at its floor is inside of it, so nothing else can be below. */
+static int32_t choose_section(const packing_exact_t *s, int32_t first, int32_t last)
+{
+    int32_t best = -1, least = INT32_MAX, from, to, k, i;
+    for (from = first; from < last; from = to) {
+        int64_t floor = s->o.floor[from];
+        to = run_of(s, from, last);
+        if (!s->o.live[from] || is_above(s, first, from, floor)) continue;
+        if (to < last && s->o.crossing[to - 1] && s->o.floor[to] < floor) continue;
+        for (k = from; k < to; k++) {
+            int32_t count = 0;
+            for (i = 0; i < s->o.live[k]; i++)
+                count += s->o.offset[s->o.members[k][i]] == floor;
+            if (count < least || (count == least && s->o.failures[k] > s->o.failures[best])) {
+                least = count;
+                best = k;
+            }
         }
     }
     return best;
@@ -123,14 +144,12 @@ static int32_t choose_section(const packing_exact_t *s, int32_t first, int32_t l
 
 static int push_choice(packing_exact_t *s, int32_t first, int32_t last)
 {
-    int64_t level = INT64_MAX;
+    int64_t level;
     int32_t k, i, j;
     frame_t *f = push_frame(s, CHOICE, first, last);
     if (!f) return 0;
-    for (k = first; k < last; k++)
-        if (s->o.live[k] && s->o.floor[k] < level) level = s->o.floor[k];
-    f->level = level;
-    f->section = k = choose_section(s, first, last, level);
+    f->section = k = choose_section(s, first, last);
+    f->level = level = s->o.floor[k];
     for (i = 0; i < s->o.live[k]; i++) {
         int32_t b = s->o.members[k][i];
         if (!is_candidate(s, b, level)) continue;

@@ -5,8 +5,9 @@ size of its buffer. In it nothing can move down. The search builds that plan fro
 the outline of what is placed, over *sections*: moments whose live sets are not part of others, so that
 two buffers conflict if they share one.
 
-* **Branching.** Of a section that is as low as any, either one of its buffers is next, at that
-  height, or none of them ever is there. The section with the fewest such buffers is taken.
+* **Branching.** Of a section in a valley of floors, either one of its buffers is next, at that height, or
+  none of them ever is there. The section with the fewest such buffers is taken, wherever it is: what
+  could be at the floor of a valley is inside of it, so nothing else can be below.
 * **Floors.** No buffer of a section is below the lowest place that one of them could have. Raising one
   floor to that raises offsets of others and their floors, until nothing changes.
 * **Bounds.** The buffers of a section lie on each other, none below its least offset: if they end
