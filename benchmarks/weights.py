@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
 import inlay
+from measure import least
 
 WIDTH, HEADS, PAST, VOCABULARY = 768, 12, 128, 8192
 TOLERANCE = 1e-3
@@ -127,16 +127,6 @@ def _value(name: str, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
 
-def _least(call: Callable[[], object], seconds: float = 0.15) -> float:
-    call()
-    best, end = float("inf"), time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        begun = time.perf_counter()
-        call()
-        best = min(best, time.perf_counter() - begun)
-    return best
-
-
 @dataclass
 class Made:
     """A model in all engines: ours, the peer, and the peer with activations in 8 bits."""
@@ -194,7 +184,10 @@ def main() -> None:
         best = {bits: [float("inf")] * len(m.calls) for bits, m in made.items()}
         for _ in range(arguments.rounds):
             for bits, m in made.items():
-                best[bits] = [min(b, _least(c)) for b, c in zip(best[bits], m.calls, strict=True)]
+                best[bits] = [
+                    min(b, least(c, arguments.threads, 0.15))
+                    for b, c in zip(best[bits], m.calls, strict=True)
+                ]
     rows: list[Row] = []
     for bits, (ours, peer, *in_bytes) in best.items():
         times = [ours * 1e3, peer * 1e3, peer / ours, min(in_bytes, default=peer) * 1e3]

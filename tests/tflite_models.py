@@ -168,8 +168,9 @@ class _Writer:
             flex.MapFromElements(dict(op.custom))
             fields["CustomOptions"] = self.b.CreateByteVector(bytes(flex.Finish()))
         if op.table:
-            fields["BuiltinOptions"] = self.table(op.table, **op.options)
-            fields["BuiltinOptionsType"] = getattr(self.tflite.BuiltinOptions, op.table)
+            union = "BuiltinOptions" if hasattr(self.tflite.BuiltinOptions, op.table) else "BuiltinOptions2"
+            fields[union] = self.table(op.table, **op.options)
+            fields[f"{union}Type"] = getattr(getattr(self.tflite, union), op.table)
         number = self.codes.setdefault(op.name, len(self.codes))
         return self.table("Operator", **fields, OpcodeIndex=number)
 

@@ -137,6 +137,7 @@ RULES: Mapping[str, Rule] = {
     "WHILE": _while,
     "CALL": _call,
     "CALL_ONCE": _call_once,
+    "STABLEHLO_COMPOSITE": _call,  # of what it is made of: the name is for who knows a kernel for it
     "VAR_HANDLE": _handle,
     "READ_VARIABLE": _read,
     "ASSIGN_VARIABLE": _assign,

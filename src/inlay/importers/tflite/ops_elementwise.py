@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from inlay.arith.dtype import I8, I16, I64, U8
+from inlay.arith.dtype import F64, I16, I64, U8
 from inlay.importers.tflite import tables
 from inlay.importers.tflite.integers import NONE, activated, ends_of_integers, requantize, scaled
 from inlay.importers.tflite.node import Kind, Node, Rule
@@ -43,8 +43,8 @@ def _div(node: Node) -> Expr:
     if node.kind() is not Kind.QUANTIZED:
         return activated(node, node.op("div", node.tensor(0), node.tensor(1)), activation)
     dtype, out = node.input(0).dtype, node.output()
-    if dtype not in (I8, U8):
-        raise node.unsupported(f"takes {dtype}")
+    if dtype is I16:
+        return _div_of_16_bits(node, activation)
     a, b = np.meshgrid(*[tables.all_of(dtype) - node.zero(node.input(i)) for i in (0, 1)], indexing="ij")
     factor = float(node.scale(node.input(0))) / float(node.scale(node.input(1)) * node.scale(out))
     low, high = ends_of_integers(node, activation, out)
@@ -53,6 +53,36 @@ def _div(node: Node) -> Expr:
     row, column = (node.less(node.cast(node.tensor(i), I64), least) for i in (0, 1))
     place = node.op("add", node.op("mul", row, np.asarray(256, np.int64)), column)
     return node.op("gather", found.reshape(-1), place, axis=0)
+
+
+def _div_of_16_bits(node: Node, activation: int) -> Expr:
+    """Emit the quotient of reals in f64, ties away from zero; 0 where the divisor is 0."""
+    out = node.output()
+    factor = float(node.scale(node.input(0))) / float(node.scale(node.input(1)) * node.scale(out))
+    a, b = (node.cast(node.centered(i), F64) for i in (0, 1))
+    none = np.asarray(0, np.float64)
+    is_zero = node.op("equal", b, none)
+    ratio = node.op(
+        "mul", node.op("div", a, node.op("select", is_zero, np.asarray(1.0), b)), np.asarray(factor)
+    )
+    size = node.op("floor", node.op("add", node.op("abs", ratio), np.asarray(0.5)))
+    whole = node.op("select", is_zero, none, node.op("mul", size, node.op("sign", ratio)))
+    zero = node.zero(out)
+    low, high = (end - zero for end in ends_of_integers(node, activation, out))
+    moved = node.op("add", node.clamped(whole, low, high), np.asarray(float(zero)))
+    return node.cast(moved, out.dtype)
+
+
+def _of_whole_numbers(node: Node, name: str) -> Expr:
+    """Emit what kernels compute of integers as they are; scales have to say the same."""
+    if node.kind() is Kind.QUANTIZED:
+        a, b, out = node.input(0), node.input(1), node.output()
+        of_result = node.scale(a) if name == "mod" else np.float32(1)
+        if a.dtype is U8 or any(node.zero(t) for t in (a, b, out)):
+            raise node.unsupported("takes integers with a zero point, which its kernels leave out")
+        if node.scale(a) != node.scale(b) or node.scale(out) != of_result:
+            raise node.unsupported("takes integers of scales that its kernels leave out")
+    return node.op(name, node.tensor(0), node.tensor(1))
 
 
 def _extreme(node: Node, name: str) -> Expr:
@@ -154,8 +184,8 @@ RULES: Mapping[str, Rule] = {
     "MUL": partial(_arithmetic, name="mul", options="MulOptions"),
     "DIV": _div,
     "POW": partial(_plain, name="pow"),
-    "FLOOR_DIV": partial(_plain, name="floor_div"),
-    "FLOOR_MOD": partial(_plain, name="mod"),
+    "FLOOR_DIV": partial(_of_whole_numbers, name="floor_div"),
+    "FLOOR_MOD": partial(_of_whole_numbers, name="mod"),
     "MAXIMUM": partial(_extreme, name="maximum"),
     "MINIMUM": partial(_extreme, name="minimum"),
     "SQUARED_DIFFERENCE": _squared_difference,

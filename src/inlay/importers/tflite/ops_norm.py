@@ -81,7 +81,27 @@ def _softmax_of_16_bits(node: Node, x: Expr, beta: float) -> Expr:
 def _log_softmax(node: Node) -> Expr:
     if node.input(0).dtype is F32:
         return node.op("log_softmax", node.tensor(0), axis=-1)
+    if node.input(0).dtype is U8:
+        return _log_softmax_by_table(node)
     return _log_softmax_of_bytes(node)
+
+
+def _log_softmax_by_table(node: Node) -> Expr:
+    """Emit the same of bytes without a sign, in floats, whose exponentials are a table of 256."""
+    out, scale = node.output(), node.scale(node.input(0))
+    if out.dtype is not U8 or (node.scale(out), node.zero(out)) != (np.float32(1 / 16), 255):
+        raise node.unsupported(f"gives {out.dtype} in steps of {node.scale(out)} from {node.zero(out)}")
+    table = np.exp(-scale * np.arange(256, dtype=np.float32))
+    wide = node.cast(node.tensor(0), I64)
+    greatest = node.op("reduce_max", wide, axes=(-1,), keepdims=True)
+    powers = node.op("gather", table, node.op("sub", greatest, wide), axis=0)
+    log = node.op("log", node.op("reduce_sum", powers, axes=(-1,), keepdims=True))
+    unit = np.asarray(16, np.float32)
+    most = node.op("add", node.op("mul", node.cast(greatest, F32), np.asarray(scale)), log)
+    steps = node.op("mul", node.cast(wide, F32), np.asarray(scale * np.float32(16)))
+    whole = node.op("round", node.op("sub", steps, node.op("mul", most, unit)))
+    moved = node.op("add", whole, np.asarray(255, np.float32))
+    return node.cast(node.clamped(moved, 0, 255), U8)
 
 
 def _log_softmax_of_bytes(node: Node) -> Expr:

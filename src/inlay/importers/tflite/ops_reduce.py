@@ -9,8 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from inlay.arith.dtype import I32
-from inlay.importers.tflite.integers import NONE, activated, ends_of_integers, multiplier_of, requantize_by
+from inlay.arith.dtype import I32, I64, U8
+from inlay.importers.tflite.integers import (
+    NONE,
+    activated,
+    ends_of_integers,
+    multiplier_of,
+    multipliers,
+    requantize_as,
+    requantize_by,
+)
 from inlay.importers.tflite.node import Kind, Node, Rule
 from inlay.importers.tflite.ops_linear import FIRST, LAST, integer_products
 from inlay.importers.tflite.windows import same_or_valid
@@ -122,10 +130,44 @@ def _reduced(node: Node, name: str) -> Expr:
     """Emit a reduction; integers of one scale are compared as they are."""
     axes, keeps = _axes(node)
     if node.kind() is Kind.QUANTIZED:
+        if name == "reduce_prod":
+            return _product(node, axes, keeps=keeps)
         if name not in ("reduce_max", "reduce_min"):
             raise node.unsupported("takes quantized integers")
         node.keeps_scale()
     return node.op(name, node.tensor(0), axes=axes, keepdims=keeps)
+
+
+MOST_FACTORS = 256
+"""Of a product of quantized integers: each is some operations."""
+
+
+def _product(node: Node, axes: tuple[int, ...], *, keeps: bool) -> Expr:
+    """Emit a product of integers, one factor after the other.
+
+    The factor between scales is divided among them: each product is brought back by its root.
+    """
+    shape, out = node.shape(node.tensor(0)), node.output()
+    sizes = [shape[a].value for a in axes]
+    known = [s for s in sizes if s]
+    count = math.prod(known)
+    if len(known) < len(sizes) or node.input(0).dtype is U8 or count > MOST_FACTORS:
+        raise node.unsupported(
+            f"multiplies {count} of {node.input(0).dtype}, or along an axis of no known size"
+        )
+    kept = [a for a in range(len(shape)) if a not in axes]
+    behind = node.op("transpose", node.centered(0), perm=(*kept, *axes))
+    rows = node.reshape(behind, *(shape[a] for a in kept), count)
+    whole = float(node.scale(node.input(0))) ** count / float(node.scale(out))
+    if not 0 < whole < math.inf:
+        raise node.unsupported(f"multiplies {count} factors of the scale {node.scale(node.input(0))}")
+    m, shift = multipliers(whole ** (1 / count))
+    first, *others = (node.cast(node.part(rows, len(kept), k, k + 1), I64) for k in range(count))
+    for one in others:
+        first = node.cast(requantize_as(node, node.op("mul", first, one), m, shift, I32), I64)
+    total = requantize_as(node, first, m, shift, out.dtype, node.zero(out))
+    result = [1 if a in axes else d for a, d in enumerate(shape)] if keeps else [shape[a] for a in kept]
+    return node.reshape(total, *result)
 
 
 def _total(node: Node, *, is_mean: bool) -> Expr:

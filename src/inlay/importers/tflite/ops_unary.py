@@ -130,7 +130,7 @@ def _prelu(node: Node) -> Expr:
         slope = node.op("mul", x, node.tensor(1))
         return node.op("select", node.op("greater_equal", x, np.asarray(0, np.float32)), x, slope)
     if node.input(0).dtype is I16:
-        raise node.unsupported("takes i16")
+        raise node.unsupported("takes i16, of which products overflow in its kernels")
     a, b, out = (float(node.scale(t)) for t in (node.input(0), node.input(1), node.output()))
     x = node.centered(0)
     product = node.op("mul", x, node.centered(1))
@@ -186,9 +186,28 @@ def _rsqrt(node: Node) -> Expr:
 
 
 def _neg(node: Node) -> Expr:
+    """Emit a negation. The kernels negate integers as they are, and the least one is its own negative."""
     if node.kind() is Kind.QUANTIZED:
-        raise node.unsupported("takes quantized integers")
+        node.keeps_scale()
+        if node.zero(node.input(0)) or node.input(0).dtype is U8:
+            raise node.unsupported("takes integers with a zero point, which its kernels would leave out")
     return node.op("neg", node.tensor(0))
+
+
+def _sqrt(node: Node) -> Expr:
+    """Emit a root; of integers, a table of roots rounded towards 0.
+
+    Kernels fail where an integer stands for less than 0: here it counts as 0.
+    """
+    if node.kind() is not Kind.QUANTIZED:
+        return node.op("sqrt", node.tensor(0))
+    (scale, zero), (out_scale, out_zero) = _pair(node, is_output=False), _pair(node, is_output=True)
+    dtype = node.input(0).dtype
+    if dtype is U8:
+        raise node.unsupported("takes u8")
+    size = np.maximum(tables.all_of(dtype) - zero, 0).astype(np.float32)
+    steps = (np.sqrt(scale * size) / out_scale).astype(np.int64)
+    return node.looked_up(tables.fitted(steps + out_zero, dtype), node.tensor(0))
 
 
 def _square(node: Node) -> Expr:
@@ -252,7 +271,7 @@ RULES: Mapping[str, Rule] = {
     "ROUND": _round,
     "SIN": partial(_of_reals, name="sin"),
     "COS": partial(_of_reals, name="cos"),
-    "SQRT": partial(_of_reals, name="sqrt"),
+    "SQRT": _sqrt,
     "SIGN": partial(_of_reals, name="sign"),
     "RSQRT": _rsqrt,
     "SQUARE": _square,

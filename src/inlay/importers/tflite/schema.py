@@ -10,7 +10,9 @@ Source: schema.fbs of TensorFlow Lite, version 3.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
+import importlib.util
 import math
 import struct
 from collections.abc import Generator, Mapping, Sequence
@@ -131,9 +133,14 @@ class OperatorRecord:
 
     def _table(self, name: str) -> Any:
         tflite = _package()
-        if self.raw.BuiltinOptionsType() not in (0, getattr(tflite.BuiltinOptions, name)):
+        if hasattr(tflite.BuiltinOptions, name):
+            number, kind = getattr(tflite.BuiltinOptions, name), self.raw.BuiltinOptionsType()
+            found = self.raw.BuiltinOptions()
+        else:  # the schema has two unions: the first was full
+            number, kind = getattr(tflite.BuiltinOptions2, name), self.raw.BuiltinOptions2Type()
+            found = self.raw.BuiltinOptions2()
+        if kind not in (0, number):
             raise ValueError(f"{self.name} has other options than {name}")
-        found = self.raw.BuiltinOptions()
         if found is None:  # of which all have their defaults
             return getattr(tflite, name).GetRootAs(_empty_table(), 0)
         made = getattr(tflite, name)()
@@ -353,20 +360,32 @@ class _Reader:
         return Quantization(scales, zeros, axis)
 
 
+_PROVED_BY = {"tflite": "Model", "flatbuffers": "Builder"}
+"""Packages, and what each must have: another module may have its name."""
+
+
+@functools.cache
 def _package(name: str = "tflite") -> Any:
-    """Return a package that reads the format.
+    """Return a package that reads the format, or a module in one.
 
     Raises:
         UnsupportedError: `import.missing-package`.
     """
-    try:
-        return importlib.import_module(name)
-    except ImportError as missing:
+    top = name.partition(".")[0]
+    needs = f"reading TFLite models takes the package '{top}'"
+    hint = "pip install 'inlay-compiler[tflite]'"
+    spec = importlib.util.find_spec(top)
+    if spec is None:
+        raise unsupported("import.missing-package", f"{needs}, which is not installed", hint=hint)
+    where = spec.origin or ", ".join(spec.submodule_search_locations or ())
+    # A file of this name is not run: it is somebody's program.
+    if spec.submodule_search_locations is None or not hasattr(importlib.import_module(top), _PROVED_BY[top]):
         raise unsupported(
             "import.missing-package",
-            f"reading TFLite models takes the package '{name}', which is not installed",
-            hint="pip install 'inlay-compiler[tflite]'",
-        ) from missing
+            f"{needs}; found {where}, which is something else of that name",
+            hint=f"give that file another name, or take its folder from the path; {hint}",
+        )
+    return importlib.import_module(name)
 
 
 def _empty_table() -> bytes:

@@ -40,6 +40,7 @@ _RUNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "WHILE": ("WhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
     "CALL": ("CallOptions", ("Subgraph",)),
     "CALL_ONCE": ("CallOnceOptions", ("InitSubgraphIndex",)),
+    "STABLEHLO_COMPOSITE": ("StableHLOCompositeOptions", ("DecompositionSubgraphIndex",)),
 }
 
 

@@ -15,6 +15,7 @@ FIXED = {
     "LOGISTIC": {"int8": (1 / 256, -128), "uint8": (1 / 256, 0), "int16": (1 / 32768, 0)},
     "TANH": {"int8": (1 / 128, 0), "uint8": (1 / 128, 128), "int16": (1 / 32768, 0)},
 }
+FIXED["LOG_SOFTMAX"] = {"int8": (1 / 16, 127), "uint8": (1 / 16, 255)}
 FIXED["SOFTMAX"] = FIXED["LOGISTIC"]
 FIXED["L2_NORMALIZATION"] = {"int8": (1 / 128, 0), "uint8": (1 / 128, 128)}
 
@@ -72,6 +73,10 @@ class Draw:
         given = [n for n in given if n in tensors]
         content = model(tensors, [one], given, results)
         values = [[self.data(tensors[n]) for n in given] for _ in range(runs)]
+        if op == "SQRT":  # kernels fail below 0
+            values = [
+                [np.maximum(v, tensors[n].zero) for n, v in zip(given, run, strict=True)] for run in values
+            ]
         return Case(self.name, content, values, len(outputs))
 
 
@@ -85,8 +90,10 @@ def shape(*sizes: int) -> T:
 
 def unary(d: Draw, op: str, dtype: str) -> Case:
     x, y = d.tensor((2, 150), dtype), d.tensor((2, 150), dtype)
-    if op in ("LOG", "RSQRT"):
-        x = d.tensor((2, 150), dtype, zero=ENDS[dtype][0])
+    if op in ("LOG", "RSQRT", "SQRT"):
+        x = d.tensor((2, 150), dtype, zero=ENDS[dtype][0] if dtype != "int16" else 0)
+    if op == "NEG":
+        x = y = d.tensor((2, 150), dtype, zero=0)
     if op in FIXED:
         y = d.tensor((2, 150), dtype, *FIXED[op][dtype])
     options = {"Beta": d.real(0.5, 2)} if op == "SOFTMAX" else {"Alpha": d.real(0.01, 0.9)}
@@ -103,6 +110,18 @@ def binary(d: Draw, op: str, dtype: str) -> Case:
     y = T((4, 30), "bool") if op == "LESS" else d.tensor((4, 30), dtype)
     options = {"FusedActivationFunction": 1} if op in ("ADD", "SUB", "MUL") else {}
     return d.case(op, [d.tensor((4, 30), dtype), d.tensor((1, 30), dtype)], [y], table, **options)
+
+
+def whole(d: Draw, op: str, dtype: str) -> Case:
+    """Integers of one scale without zero points, divisors of which none is 0."""
+    x = d.tensor((4, 30), dtype, zero=0)
+    w = replace(x, shape=(1, 30), data=d.rng.integers(1, 100, (1, 30)).astype(dtype))
+    return d.case(op, [x, w], [replace(x, scale=1.0) if op == "FLOOR_DIV" else x], "")
+
+
+def product(d: Draw, op: str, dtype: str) -> Case:
+    x = d.tensor((2, 2, 6, 2), dtype, 0.02 if dtype == "int8" else 1e-4)
+    return d.case(op, [x, shape(1, 3)], [d.tensor((2, 6), dtype, 0.01)], "ReducerOptions", KeepDims=False)
 
 
 def prelu(d: Draw, op: str, dtype: str) -> Case:
@@ -196,6 +215,10 @@ FAMILIES: tuple[tuple[Callable[[Draw, str, str], Case], str, str], ...] = (
     (unary, "HARD_SWISH GELU L2_NORMALIZATION", "int8 uint8"),
     (unary, "ABS", "int8 int16"),
     (unary, "ELU RSQRT LOG", "int8"),
+    (unary, "SQRT NEG", "int8 int16"),
+    (unary, "LOG_SOFTMAX", "int8 uint8"),
+    (whole, "FLOOR_DIV FLOOR_MOD", "int8 int16"),
+    (product, "REDUCE_PROD", "int8 int16"),
     (unary, "EXP", "int8 int16"),
     (binary, "ADD SUB MUL", "int8 uint8 int16"),
     (binary, "LESS", "int8 uint8"),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
 import inlay
-from inlay.base.diagnostics import CompileError
+from inlay.base.diagnostics import CompileError, UnsupportedError
 from inlay.ops.table import table
 
 pytest.importorskip("tflite", reason="the package 'tflite' is not installed")
 
 from inlay.importers.tflite.graph import import_bytes
+from inlay.importers.tflite.schema import _package
 from tests.tflite_models import Graph, Op, T, constant, model, models
 from tests.unit.importers.tflite.kernel_cases import accumulator
 
@@ -44,6 +47,28 @@ def test_a_branch_takes_one_of_two_graphs():
     content = models(main, *arms)
     np.testing.assert_array_equal(run(content, p=np.array(True), x=X)["y"], np.abs(X))
     np.testing.assert_array_equal(run(content, p=np.array(False), x=X)["y"], -X)
+
+
+def test_a_composite_is_what_it_is_made_of():
+    options = {"DecompositionSubgraphIndex": 1, "Version": 1}
+    op = Op("STABLEHLO_COMPOSITE", ["x"], ["y"], "StableHLOCompositeOptions", options)
+    inner = Graph({"x": ROW, "y": ROW}, [Op("ABS", ["x"], ["y"])], ["x"], ["y"])
+    content = models(Graph({"x": ROW, "y": ROW}, [op], ["x"], ["y"]), inner)
+    np.testing.assert_array_equal(run(content, x=X)["y"], np.abs(X))
+
+
+def test_a_program_of_the_name_of_the_package_is_not_taken_for_it(tmp_path, monkeypatch):
+    content = models(Graph({"x": ROW, "y": ROW}, [Op("ABS", ["x"], ["y"])], ["x"], ["y"]))
+    own = tmp_path / "tflite.py"
+    own.write_text("raise SystemExit('it was run')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "tflite")
+    _package.cache_clear()
+    with pytest.raises(UnsupportedError, match=r"found .*tflite\.py, which is something else") as failure:
+        import_bytes(content, table())
+    assert failure.value.ids == ("import.missing-package",)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(run(content, x=X)["y"], np.abs(X))
 
 
 def loop(body: list[Op], carried: dict[str, T], more: dict[str, T]) -> tuple[Graph, Graph]:

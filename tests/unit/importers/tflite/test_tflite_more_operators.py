@@ -163,7 +163,59 @@ def suppressed(sigma: float | None) -> Case:
     return Case("NON_MAX_SUPPRESSION_V5", inputs, found, "NonMaxSuppressionV5Options")
 
 
+def once() -> Case:
+    x = ints(7, 3, 7, 7, -2, 3, 9)
+    options = {"IdxOutType": 4}
+    found = [ints(7, 3, -2, 9), np.array([0, 1, 0, 0, 2, 1, 3], np.int64)]
+    return Case("UNIQUE", {"x": x}, found, "UniqueOptions", options, signature=(-1,))
+
+
+def looked_up(combiner: int) -> Case:
+    """Rows of a table of which the third place has none."""
+    rows, weights = ints(1, 3, 0, 2, 3), np.array([1, 2, 0.5, 1.5, -1], np.float32)
+    places = ints([0, 0], [0, 1], [1, 0], [3, 0], [3, 2])
+    values = real(4, 3, 2)
+    y = np.zeros((4, 3, 2), np.float32)
+    for place in range(4):
+        at = places[:, 0] == place
+        divisor = (1, weights[at].sum(), np.sqrt((weights[at] ** 2).sum()))[combiner]
+        if at.any():
+            y[place] = np.einsum("i,ijk->jk", weights[at], values[rows[at]]) / divisor
+    inputs = {"i": rows, "p": places, "d": constant(ints(4, 3)), "w": weights, "v": values}
+    return Case(
+        "EMBEDDING_LOOKUP_SPARSE", inputs, [y], "EmbeddingLookupSparseOptions", {"Combiner": combiner}
+    )
+
+
+def apart() -> Case:
+    x = real(2, 3, 4)
+    y = np.full((3, 3, 10), 0.5, np.float32)
+    y[::2, :, ::3] = x
+    return Case("DILATE", {"x": x, "d": constant(ints(2, 1, 3)), "v": constant(np.float32(0.5))}, [y])
+
+
+def windows(function: int, combine: np.ufunc, first: object, dtype: str) -> Case:
+    """Windows of 2 x 3, the rows of which are 2 apart, at steps of 1 and 2."""
+    x = RNG.integers(0, 2 if dtype == "bool" else 9, (6, 9)).astype(dtype)
+    y = np.empty((4, 4), dtype)
+    for i, j in np.ndindex(4, 4):
+        part = x[i : i + 3 : 2, 2 * j : 2 * j + 3]
+        y[i, j] = combine(combine.reduce(part, axis=None), np.array(first, dtype))
+    sizes = {n: constant(np.array(v, np.int64)) for n, v in (("w", (2, 3)), ("s", (1, 2)), ("g", (2, 1)))}
+    inputs = {"x": x, "f": constant(np.array(first, dtype)), **sizes}
+    return Case("REDUCE_WINDOW", inputs, [y], "ReduceWindowOptions", {"ReduceFunction": function})
+
+
 CASES = [
+    once(),
+    *map(looked_up, range(3)),
+    apart(),
+    windows(1, np.add, 3, "float32"),
+    windows(2, np.multiply, 2, "int32"),
+    windows(3, np.minimum, 4, "float32"),
+    windows(4, np.maximum, 2, "int32"),
+    windows(5, np.logical_and, True, "bool"),
+    windows(6, np.logical_or, False, "bool"),
     *map(segments, ("SUM", "PROD", "MIN", "MAX")),
     sums_in_order(),
     buckets(),
@@ -229,6 +281,27 @@ def test_complex_numbers_go_to_operators_that_take_them():
     ops = [Op("RFFT2D", ["x", "n"], ["w"], "Rfft2dOptions"), Op("NEG", ["w"], ["y"])]
     with pytest.raises(CompileError, match="takes or gives complex numbers"):
         import_bytes(model(tensors, ops, ["x"], ["y"]), table())
+
+
+def test_quotients_of_16_bits_are_those_of_reals():
+    a, b = (RNG.integers(-32768, 32768, 200).astype(np.int16) for _ in range(2))
+    b[:3] = 0
+    tensors = {"a": T((200,), "int16", scale=0.002), "b": T((200,), "int16", scale=0.001)}
+    tensors["y"] = T((200,), "int16", scale=0.0005)
+    content = model(tensors, [Op("DIV", ["a", "b"], ["y"], "DivOptions")], ["a", "b"], ["y"])
+    (found,) = evaluated(content, {"a": a, "b": b})
+    exact = a[3:] * np.float64(np.float32(0.002)) / (b[3:] * np.float64(np.float32(0.001))) / 0.0005
+    assert (np.abs(found[3:] - np.clip(exact, -32768, 32767)) <= 0.501).all()
+    assert (found[:3] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["NEG", "FLOOR_DIV", "FLOOR_MOD"])
+def test_integers_whose_scales_kernels_leave_out_are_refused(name):
+    x = T((2, 6), "int8", scale=0.1, zero=3)
+    names = ["x"] if name == "NEG" else ["x", "w"]
+    content = model(dict.fromkeys((*names, "y"), x), [Op(name, names, ["y"])], names, ["y"])
+    with pytest.raises(CompileError, match="its kernels"):
+        import_bytes(content, table())
 
 
 def sparse(w: np.ndarray, how: Sparse) -> bytes:
