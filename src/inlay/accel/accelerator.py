@@ -23,11 +23,14 @@ from inlay.accel.declare import (
     Encoder,
     HookDecl,
     Instruction,
+    Memory,
     Param,
     PatternDecl,
+    Queue,
     Shared,
     Size,
 )
+from inlay.accel.engines import Copy, Stream, Token
 from inlay.accel.hooks import hook_problems
 from inlay.accel.nest import meaning_of
 from inlay.arith.expr import Int, Sym, lit, substitute, symbols, to_int
@@ -45,12 +48,14 @@ class Accelerator:
 
     Attributes:
         emit: what commands are.
+        order: how queues wait for each other.
         drivers: what may bring them to a device, the one to prefer first.
         clock: cycles in a second.
         launch_cycles: what a command takes before its instruction begins.
     """
 
-    emit: ClassVar[CCalls] = CCalls()
+    emit: ClassVar[CCalls | Stream] = CCalls()
+    order: ClassVar[tuple[Token, ...]] = ()
     drivers: ClassVar[tuple[Driver, ...]] = (Absent("its description names no driver"),)
     clock: ClassVar[Size] = 10**9
     launch_cycles: ClassVar[Size] = 0
@@ -67,18 +72,24 @@ class Description:
     Attributes:
         cls: the class.
         params, dims, memories, instructions, patterns: its declarations, by name.
-        encoders: how commands are written, by the name of the instruction.
         hooks: code that changes programs, by name.
+        encoders: how commands are written, by the name of the instruction or copy; of what only orders
+            queues, under the empty name.
+        queues, copies: more of its declarations.
+        order: how queues wait for each other.
     """
 
     cls: type[Accelerator]
     params: Mapping[str, Param]
     dims: Mapping[str, Dim]
-    memories: Mapping[str, Shared]
+    memories: Mapping[str, Shared | Memory]
     instructions: Mapping[str, Instruction]
     patterns: Mapping[str, PatternDecl]
     encoders: Mapping[str, Encoder]
     hooks: Mapping[str, HookDecl]
+    queues: Mapping[str, Queue]
+    copies: Mapping[str, Copy]
+    order: tuple[Token, ...]
 
     def architecture(self, said: Mapping[str, str]) -> Architecture:
         """Return the architecture for parameters as a board says them.
@@ -133,18 +144,26 @@ def describe(cls: type[Accelerator]) -> Description:
     Raises:
         CompileError: all `accel.declaration` at once, with lines.
     """
-    declared = dict(_declared(cls))
+    declared: dict[str, Any] = {}
+    for name, x in _declared(cls):
+        declared.pop(name, None)  # what a class says again stands where it says it
+        declared[name] = x
     instructions = _of(declared, Instruction)
-    encoders = {i.name: e for e in _of(declared, Encoder).values() for i in e.instructions}
+    copies = _of(declared, Copy)
+    names = {id(x): name for name, x in (*instructions.items(), *copies.items())}
+    encoders = {names.get(id(i), ""): e for e in _of(declared, Encoder).values() for i in e.things}
     made = Description(
         cls,
         _of(declared, Param),
         _of(declared, Dim),
-        _of(declared, Shared),
+        {**_of(declared, Shared), **_of(declared, Memory)},
         instructions,
         _of(declared, PatternDecl),
         encoders,
         _of(declared, HookDecl),
+        _of(declared, Queue),
+        copies,
+        cls.order,
     )
     findings = Collector()
     for problem, about in _problems(made):
@@ -205,7 +224,7 @@ def _of_instruction(d: Description, i: Instruction) -> Iterator[str]:
     yield from (
         f"found '{n}' of '{i.name}' declared Out, and its meaning stores nothing to it"
         for n, x in i.operands.items()
-        if x.access is Access.WRITE and n not in stored
+        if x.access is not Access.READ and n not in stored
     )
 
 

@@ -17,9 +17,12 @@ from typing import assert_never
 from inlay.accel.accelerator import Accelerator, Architecture, Description, class_of, describe, where
 from inlay.accel.declare import Absent, Address, CCall, Driver, Library, Mock
 from inlay.accel.hooks import digest_of, running_hook
-from inlay.accel.match import Block, Command, Mismatch, Patterns, blocks, fault_of
+from inlay.accel.launch import launching
+from inlay.accel.match import Block, Command, Found, Mismatch, Patterns, blocks, fault_of
 from inlay.accel.mock import mock_of
 from inlay.accel.pattern import Applied
+from inlay.accel.stream_rules import checked
+from inlay.accel.tiled import TiledCommand
 from inlay.analysis.candidates import Candidate, Miss
 from inlay.arith.expr import Int, Sym, to_int
 from inlay.base.diagnostics import InlayError, InternalError, error
@@ -32,7 +35,8 @@ from inlay.ir.module import Module
 from inlay.ir.types import TensorType
 from inlay.ir.walk import spine
 from inlay.machine.board import Board
-from inlay.runtime.calls import DriverCall, LibraryFunction, Number, Tensor
+from inlay.runtime.calls import DriverCall, LibraryFunction, Number, Tensor, opened
+from inlay.runtime.native import Callback
 
 
 class AcceleratorBackend(Backend):
@@ -51,7 +55,7 @@ class AcceleratorBackend(Backend):
         Raises:
             CompileError: all `accel.declaration` at once.
         """
-        return describe(self._class)
+        return checked(describe(self._class))
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 (there is one back end of a class in a process)
     def patterns(self, parameters: tuple[tuple[str, str], ...]) -> Patterns:
@@ -102,12 +106,19 @@ class AcceleratorBackend(Backend):
                 return other
 
     def emit(self, job: DeviceJob) -> DeviceCode:
-        """Return the calls that give the driver its commands."""
-        patterns, driver = self.patterns(job.arch.parameters), self.driver
-        calls = {
-            r.name: _of_kernel(patterns, driver, job.devices[0], job.kernels[r.name]) for r in job.requests
-        }
-        return DeviceCode("", calls=calls)
+        """Return what gives the driver its commands: calls, and functions of this process for streams."""
+        patterns, driver, device = self.patterns(job.arch.parameters), self.driver, job.devices[0]
+        calls: dict[str, DriverCall] = {}
+        functions: dict[str, Callback] = {}
+        for r in job.requests:
+            kernel = job.kernels[r.name]
+            command, params = _of_kernel(patterns, kernel)
+            if isinstance(command, TiledCommand):
+                functions[r.name] = launching(patterns.arch, driver, device, command, params)
+            else:
+                dims = [d.sym for d in kernel.type.dims]
+                calls[r.name] = call_of(patterns.arch, driver, device, command, params, dims)
+        return DeviceCode("", functions=functions, calls=calls)
 
 
 _Missed = dict[int, tuple[tuple[int, int], Miss]]
@@ -126,7 +137,7 @@ def _offered(patterns: Patterns, block: Block, device: str) -> list[Candidate | 
                     pass
                 case Mismatch(depth=depth, reason=reason):
                     _keep(missed, call, (-depth, 1), Miss(call, device, reason))
-                case Command():
+                case Command() | TiledCommand():
                     reasons = result.reasons or _unwritten(patterns.arch, result)
                     if not reasons:
                         found.append(_candidate(patterns.arch, result, device))
@@ -140,8 +151,10 @@ def _offered(patterns: Patterns, block: Block, device: str) -> list[Candidate | 
     return [*found, *(miss for call, (_, miss) in missed.items() if call not in taken)]
 
 
-def _unwritten(arch: Architecture, command: Command) -> tuple[str, ...]:
+def _unwritten(arch: Architecture, command: Found) -> tuple[str, ...]:
     """Return why a command cannot be written: the encoding fails."""
+    if isinstance(command, TiledCommand):
+        return ()  # its words are a part of it
     try:
         _encoded(arch, command)
     except Exception as failure:  # noqa: BLE001 (code of others: the operation runs elsewhere, with the reason)
@@ -170,21 +183,33 @@ def _keep(
         missed[id(call)] = (rank, m)
 
 
-def _candidate(arch: Architecture, command: Command, device: str) -> Candidate:
+def _candidate(arch: Architecture, command: Found, device: str) -> Candidate:
     return Candidate(command.calls, device, command.pattern, _picoseconds(arch, command))
 
 
-def _picoseconds(arch: Architecture, command: Command) -> Int:
+def _picoseconds(arch: Architecture, command: Found) -> Int:
     return command.cycles(arch) * 10**12 // arch.number(type(arch.device).clock)
 
 
-def _of_kernel(patterns: Patterns, driver: Driver, device: str, kernel: Kernel) -> DriverCall:
-    """Return the command that the body of a kernel is, as a call of a driver."""
+def _of_kernel(patterns: Patterns, kernel: Kernel) -> tuple[Found, Sequence[Var]]:
+    """Return the command that the body of a kernel is, and its parameters."""
     function = getattr(kernel.body, "function", None)
     assert isinstance(function, Function), "a region keeps the operations that it was made of"
-    command = _found(patterns, function, kernel.name)
-    dims = [d.sym for d in kernel.type.dims]
-    return call_of(patterns.arch, driver, device, command, function.params, dims)
+    return _found(patterns, function, kernel.name), function.params
+
+
+def running(
+    arch: Architecture,
+    driver: Driver,
+    device: str,
+    command: Found,
+    params: Sequence[Var],
+    dims: Sequence[Sym],
+) -> Callback:
+    """Return what makes a driver do a command, in this process; as `call_of`."""
+    if isinstance(command, TiledCommand):
+        return launching(arch, driver, device, command, params)
+    return opened(call_of(arch, driver, device, command, params, dims))
 
 
 def call_of(
@@ -236,14 +261,18 @@ def _number(e: Int, places: Mapping[Sym, int]) -> Number:
     return Number(found)
 
 
-def _found(patterns: Patterns, function: Function, name: str) -> Command:
+def _found(patterns: Patterns, function: Function, name: str) -> Found:
     lets, tail = spine(function.body)
     last: Expr = tail if isinstance(tail, Var) else lets[-1].var
     members = {id(let.value) for let in lets if _is_operation(let.value)}
     (block,) = blocks(function.body)
     assert isinstance(last, Var), "a region ends with a value"
     for command in patterns.at(last, block, outlined=True):
-        if isinstance(command, Command) and not command.reasons and {id(c) for c in command.calls} == members:
+        if (
+            not isinstance(command, Mismatch)
+            and not command.reasons
+            and {id(c) for c in command.calls} == members
+        ):
             return command
     raise InternalError(f"no pattern of {patterns.arch.description.cls.__name__} is the region {name}")
 

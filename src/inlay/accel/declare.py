@@ -7,7 +7,7 @@ a parameter or a dim is a symbol while the class is read, and arithmetic on it g
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -104,15 +104,40 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """A memory of the device, which commands address.
+
+    Attributes:
+        size: bytes.
+        unit: bytes between two addresses.
+    """
+
+    size: Size
+    unit: Size
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Queue:
     """Commands that start in the order in which they were given, each when the one before has ended."""
 
 
 class Access(StrEnum):
-    """What an instruction does with an operand."""
+    """What an instruction does with an operand; what it updates it reads before it writes it."""
 
     READ = "read"
     WRITE = "write"
+    UPDATE = "update"
+
+
+class Record:
+    """A group of constants of each lane: its fields in order, each of them over all lanes.
+
+    Args:
+        fields: formats, by name.
+    """
+
+    def __init__(self, **fields: Format) -> None:
+        self.fields = {name: f.dtype for name, f in fields.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,23 +146,34 @@ class Operand:
 
     Attributes:
         memory: where it is.
-        dtype: of its elements.
-        shape: row-major, dense.
+        dtype: of its elements; of a record, of its first field.
+        shape: row-major; dense in a memory of the board. In one of the device the last axes are a unit,
+            and each axis before them has a stride, which the command says.
         access: what is done with it.
+        record: formats of the fields, by name, where it is a record.
     """
 
-    memory: Shared
+    memory: Shared | Memory
     dtype: DType
     shape: tuple[Size, ...]
     access: Access
+    record: dict[str, DType] = field(default_factory=dict[str, DType])
 
 
-def In(memory: Shared, format: Format, shape: Sequence[Size]) -> Operand:
+def In(memory: Shared | Memory, format: Format | Record, shape: Sequence[Size]) -> Operand:
     """Return an operand that an instruction reads."""
+    if isinstance(format, Record):
+        first = next(iter(format.fields.values()))
+        return Operand(memory, first, tuple(shape), Access.READ, format.fields)
     return Operand(memory, format.dtype, tuple(shape), Access.READ)
 
 
-def Out(memory: Shared, format: Format, shape: Sequence[Size]) -> Operand:
+def InOut(memory: Memory, format: Format, shape: Sequence[Size]) -> Operand:
+    """Return an operand that an instruction reads and writes: sums, as a rule."""
+    return Operand(memory, format.dtype, tuple(shape), Access.UPDATE)
+
+
+def Out(memory: Shared | Memory, format: Format, shape: Sequence[Size]) -> Operand:
     """Return an operand that an instruction writes, all of it."""
     return Operand(memory, format.dtype, tuple(shape), Access.WRITE)
 
@@ -165,7 +201,7 @@ class Instruction:
     @property
     def written(self) -> str:
         """The name of the operand that it writes."""
-        return next(name for name, x in self.operands.items() if x.access is Access.WRITE)
+        return next(name for name, x in self.operands.items() if x.access is not Access.READ)
 
 
 def instruction(queue: Queue, *, cycles: Size, **operands: Operand | Imm) -> Callable[..., Instruction]:
@@ -238,22 +274,22 @@ def hook(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoder:
-    """How commands of some instructions are written.
+    """How commands of some kinds are written.
 
     Attributes:
-        instructions: of which.
+        things: instructions, copies, and the command that only orders queues.
         write: a function of the device and a command.
     """
 
-    instructions: tuple[Instruction, ...]
+    things: tuple[object, ...]
     write: Callable[..., Any]
 
 
-def encodes(*instructions: Instruction) -> Callable[..., Encoder]:
-    """Declare how commands are written: the function under it returns a `call`."""
+def encodes(*things: object) -> Callable[..., Encoder]:
+    """Declare how commands are written: the function under it returns a `call`, or a word of a stream."""
 
     def made(write: Callable[..., Any]) -> Encoder:
-        return Encoder(instructions, write)
+        return Encoder(things, write)
 
     return made
 

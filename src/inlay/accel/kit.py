@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from inlay.accel.backend import AcceleratorBackend, call_of
+from inlay.accel.backend import AcceleratorBackend, running
 from inlay.accel.declare import Absent, Driver, Mock
-from inlay.accel.match import Command, Mismatch, blocks, fault_of
+from inlay.accel.kit_order import waits
+from inlay.accel.match import Command, Found, Mismatch, blocks, fault_of
 from inlay.accel.pattern import Pattern
 from inlay.accel.samples import Sample, samples
+from inlay.accel.tiled import TiledCommand
 from inlay.arith.expr import evaluate
 from inlay.base.diagnostics import InlayError
 from inlay.interp.tensor import evaluate as evaluate_module
@@ -28,12 +30,13 @@ from inlay.ir.op import Op
 from inlay.ir.types import TensorType
 from inlay.ir.walk import spine
 from inlay.ops.table import table
-from inlay.runtime.calls import opened
 
 GUARD = 64
 """Elements before and behind a result that a driver must not touch."""
 _DRAWN = 20
 """Programs drawn for each that is to be taken."""
+_ORDERED = 2
+"""Programs of each pattern whose every wait is taken away in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +85,14 @@ def _pattern(backend: AcceleratorBackend, p: Pattern, trials: int, seed: int) ->
     for sample in islice(samples(patterns.arch, p, seed), trials * _DRAWN):
         drawn += 1
         found = _command(backend, p, sample)
-        if not isinstance(found, Command) or found.reasons:
+        if isinstance(found, Mismatch) or found.reasons:
             why = found.reason if isinstance(found, Mismatch) else "; ".join(found.reasons)
             reasons[why] = reasons.get(why, 0) + 1
             continue
         taken += 1
         section, message = _compare(backend, p, sample, found)
+        if not message and isinstance(found, TiledCommand) and taken <= _ORDERED:
+            section, message = "order", waits(patterns.arch, found)
         if message:
             failed.append((sample, section, message))
         if taken == trials:
@@ -102,7 +107,7 @@ def _pattern(backend: AcceleratorBackend, p: Pattern, trials: int, seed: int) ->
     return Checked(f"pattern {p.name}", f"{taken} of {drawn} programs are taken, and right", taken)
 
 
-def _command(backend: AcceleratorBackend, p: Pattern, sample: Sample) -> Command | Mismatch:
+def _command(backend: AcceleratorBackend, p: Pattern, sample: Sample) -> Found | Mismatch:
     function = sample.module.functions["main"]
     lets, tail = spine(function.body)
     last = tail if isinstance(tail, Var) else lets[-1].var
@@ -111,13 +116,17 @@ def _command(backend: AcceleratorBackend, p: Pattern, sample: Sample) -> Command
     return next(x for q, x in zip(patterns.patterns, patterns.at(last, block), strict=True) if q is p)
 
 
-def _compare(backend: AcceleratorBackend, p: Pattern, sample: Sample, command: Command) -> tuple[str, str]:
+def _compare(backend: AcceleratorBackend, p: Pattern, sample: Sample, command: Found) -> tuple[str, str]:
     """Return the section and what differs; empty texts where nothing does."""
     want: Any = evaluate_module(sample.module, sample.inputs, _meaning)
     params = sample.module.functions["main"].params
-    meant, _ = _run(backend, Mock(), params, sample, command)
+    named = _instructions(command)
+    try:
+        meant, _ = _run(backend, Mock(), params, sample, command)
+    except InlayError as failure:
+        return f"encoding of {named}", failure.diagnostics[0].message
     if at := _differ(want, meant):
-        return f"pattern {p.name}", f"the instruction {command.instruction.name} means something else {at}"
+        return f"pattern {p.name}", f"the instruction {named} means something else {at}"
     driver = backend.driver
     if isinstance(driver, Absent):
         return "", ""
@@ -126,8 +135,8 @@ def _compare(backend: AcceleratorBackend, p: Pattern, sample: Sample, command: C
     except InlayError as failure:
         return "drivers", failure.diagnostics[0].message
     except Exception as failure:  # noqa: BLE001 (code of others)
-        return f"encoding of {command.instruction.name}", fault_of(failure)
-    section = f"encoding of {command.instruction.name}, or the driver"
+        return f"encoding of {named}", fault_of(failure)
+    section = f"encoding of {named}, or the driver"
     if at := _differ(want, got):
         return section, f"the driver gives something else {at}"
     return (section, "the driver writes beside its result") if touched else ("", "")
@@ -144,19 +153,27 @@ def _differ(want: np.ndarray, got: np.ndarray) -> str:
     return f"at {at}: {got[at]}, and {want[at]} is right"
 
 
+def _instructions(command: Found) -> str:
+    """Return the names of the instructions of a command."""
+    if isinstance(command, Command):
+        return command.instruction.name
+    assert command.made is not None, "a command that is taken has a stream"
+    return " and ".join(s.main.meaning.instruction.name for s in command.made.scheduled.group.steps)
+
+
 def _run(
-    backend: AcceleratorBackend, driver: Driver, params: tuple[Var, ...], sample: Sample, command: Command
+    backend: AcceleratorBackend, driver: Driver, params: tuple[Var, ...], sample: Sample, command: Found
 ) -> tuple[np.ndarray, bool]:
     """Return what a driver writes, and whether it wrote elsewhere too."""
     arch = backend.patterns(()).arch
-    result = command.operands[command.instruction.written].type
+    result = command.calls[-1].type
     assert isinstance(result, TensorType), "a result is a tensor"
     shape = [evaluate(e, {}) for e in result.shape]
     count = int(np.prod(shape, dtype=np.int64))
     around = np.full(count + 2 * GUARD, 0x55, result.dtype.numpy)
     inside = around[GUARD : GUARD + count].reshape(shape)
     before = [x.copy() for x in sample.inputs]
-    opened(call_of(arch, driver, backend.name, command, params, ()))([*sample.inputs, inside], [])
+    running(arch, driver, backend.name, command, params, ())([*sample.inputs, inside], [])
     touched = (around[:GUARD] != 0x55).any() or (around[GUARD + count :] != 0x55).any()
     changed = any(not np.array_equal(a, b) for a, b in zip(before, sample.inputs, strict=True))
     return inside.copy(), bool(touched or changed)

@@ -18,7 +18,8 @@ import numpy as np
 
 from inlay.accel.accelerator import Architecture
 from inlay.accel.declare import Dim, Instruction
-from inlay.accel.pattern import Applied, Input, Node, Pattern, build
+from inlay.accel.pattern import Applied, Input, Mapped, Node, Pattern, Tiled, build
+from inlay.accel.tiled import TiledCommand, Tiler
 from inlay.analysis.blocks import count_uses, nested
 from inlay.arith.bounds import bounds
 from inlay.arith.expr import Int, Sym, lit
@@ -28,6 +29,7 @@ from inlay.ir.walk import spine
 from inlay.ops.padding import PadAttrs, PadMode
 
 _COMPILER = Path(__file__).parent.parent
+_COMMUTATIVE = ("add", "mul")
 
 
 class Mismatch(Exception):
@@ -152,9 +154,11 @@ class Overlay:
         args = list(call.args)
         if node.padded:
             args[0] = self._without_pad(node, args[0])
+        if node.factors:
+            args = self._without_factors(node, args)
         if len(args) != len(node.operands):
             raise self._mismatch(f"{name} of {len(args)} operands")
-        if name == "add":
+        if name in _COMMUTATIVE:
             self._either(node, args)
         else:
             for part, arg in zip(node.operands, args, strict=True):
@@ -189,6 +193,14 @@ class Overlay:
         (attrs["pads"], attrs["outside"]) = pads
         self.calls.append(call)
         return call.args[0]
+
+    def _without_factors(self, node: Applied, args: list[Expr]) -> list[Expr]:
+        """Take constant operands behind the first into a requantize."""
+        factors = tuple(args[1:])
+        if not self.outlined and not all(isinstance(x, Const) for x in factors):
+            raise self._mismatch("a factor is no constant")
+        self.attrs[node]["factors"] = factors
+        return args[:1]
 
     def _mismatch(self, reason: str) -> Mismatch:
         return Mismatch(len(self.calls), reason)
@@ -262,6 +274,7 @@ class Patterns:
 
     arch: Architecture
     patterns: tuple[Pattern, ...]
+    tiler: Tiler
 
     @staticmethod
     def of(arch: Architecture) -> Patterns:
@@ -271,29 +284,48 @@ class Patterns:
             CompileError: `accel.declaration`.
         """
         declared = arch.description.patterns.values()
-        return Patterns(arch, tuple(build(p, arch.device) for p in declared))
+        return Patterns(arch, tuple(build(p, arch.device) for p in declared), Tiler(arch))
 
-    def at(self, var: Var, block: Block, *, outlined: bool = False) -> Iterator[Command | Mismatch]:
+    def at(self, var: Var, block: Block, *, outlined: bool = False) -> Iterator[Found | Mismatch]:
         """Yield for each pattern the command that computes a value, or why it is not that pattern."""
         for p in self.patterns:
             overlay = Overlay(block, outlined)
             try:
                 overlay.lay(p.mapped.result, var, inner=False)
-                yield _command(self.arch, p, overlay)
+                yield self._found(p, p.mapped, overlay)
             except Mismatch as failure:
                 yield failure
 
+    def _found(self, p: Pattern, mapped: Mapped | Tiled, overlay: Overlay) -> Found:
+        if isinstance(mapped, Mapped):
+            return _command(self.arch, p, mapped, overlay)
+        reasons = list(_unmet(p, _named(overlay)))
+        calls = tuple(reversed(overlay.calls))
+        return self.tiler.command(p.name, calls, mapped.result, overlay.values, overlay.attrs, reasons)
 
-def _command(arch: Architecture, p: Pattern, found: Overlay) -> Command:
+
+Found = Command | TiledCommand
+"""What a pattern became: a command, or a stream of them."""
+
+
+def _unmet(p: Pattern, m: Named) -> Iterator[str]:
+    """Yield the reasons of conditions that do not hold; a fault in one is a reason."""
+    try:
+        yield from [n.reason.format(m=m) for n in p.needs if not n.test(m)]
+    except Exception as failure:  # noqa: BLE001 (code of others: the operation runs elsewhere, with the reason)
+        yield fault_of(failure)
+
+
+def _command(arch: Architecture, p: Pattern, mapped: Mapped, found: Overlay) -> Command:
     """Return the command for a pattern that was found; reasons against it are in it."""
-    m, i = _named(found), p.mapped.instruction
-    operands = {name: found.values[node] for name, node in p.mapped.operands.items()}
-    operands[i.written] = found.values[p.mapped.result]
+    m, i = _named(found), mapped.instruction
+    operands = {name: found.values[node] for name, node in mapped.operands.items()}
+    operands[i.written] = found.values[mapped.result]
     sizes: dict[Sym, Int] = {}
     reasons: list[str] = []
     try:
         reasons += [n.reason.format(m=m) for n in p.needs if not n.test(m)]
-        for name, number in p.mapped.numbers.items():
+        for name, number in mapped.numbers.items():
             value = number if isinstance(number, int) else number(m)
             imm = i.immediates[name]
             sizes[imm.sym] = lit(value)
@@ -302,7 +334,7 @@ def _command(arch: Architecture, p: Pattern, found: Overlay) -> Command:
     except Exception as failure:  # noqa: BLE001 (code of others: the operation runs elsewhere, with the reason)
         reasons.append(fault_of(failure))
     else:
-        reasons += _shapes(arch, p, operands, sizes)
+        reasons += _shapes(arch, i, p.added, operands, sizes)
         reasons += _beyond(arch, sizes)
     return Command(p.name, tuple(reversed(found.calls)), i, operands, sizes, p.added, tuple(reasons))
 
@@ -329,9 +361,14 @@ def _named(found: Overlay) -> Named:
     return Named(values)
 
 
-def _shapes(arch: Architecture, p: Pattern, operands: Mapping[str, Expr], sizes: dict[Sym, Int]) -> list[str]:
+def _shapes(
+    arch: Architecture,
+    i: Instruction,
+    added: tuple[str, ...],
+    operands: Mapping[str, Expr],
+    sizes: dict[Sym, Int],
+) -> list[str]:
     """Find the sizes of dims that give operands the shapes that they have; return what does not fit."""
-    i, added = p.mapped.instruction, p.added
     reasons: list[str] = []
     for name, value in operands.items():
         assert isinstance(value.type, TensorType), "operands are tensors"

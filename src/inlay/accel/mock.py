@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from inlay.accel.accelerator import Architecture
-from inlay.accel.declare import Access, Instruction
+from inlay.accel.declare import Instruction
 from inlay.accel.nest import meaning_of
 from inlay.arith.expr import Int, Sym
 from inlay.bytecode.program import ImageTarget
@@ -32,8 +32,7 @@ def mock_of(
     f = meaning_of(instruction, arch.device, {**arch.values, **sizes})
     target = host()
     found = LlvmGenerator(target).compile([Request("command", lambda: f)])
-    operands = instruction.operands.items()
-    order = tuple(n for kind in (True, False) for n, x in operands if (x.access is Access.READ) is kind)
+    order = tuple(b.name for b in f.params)
     phases = tuple(phase.offset for phase in found.kernels["command"].phases)
     runs_on = ImageTarget(target.triple, tuple(sorted(found.image.features)))
     return Code(found.image.data, phases, runs_on), order, f.dims

@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import Generator, Iterator, Mapping
 from contextvars import ContextVar
 
-from inlay.accel.declare import Access, Instruction, Size
+from inlay.accel.declare import Access, Instruction, Operand, Size
 from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, Sym, fresh, lit, substitute, symbols, to_int
 from inlay.base.diagnostics import error
@@ -99,6 +99,18 @@ def _wrapped(value: ValueLike, dtype: DType) -> ScalarValue:
             return te.const(value, dtype)
 
 
+class Fields:
+    """A record while a body is run: `t.bias[o]` is an element of a field."""
+
+    def __init__(self, fields: Mapping[str, Elements]) -> None:
+        self._fields = fields
+
+    def __getattr__(self, name: str) -> Elements:
+        if name.startswith("_") or name not in self._fields:
+            raise AttributeError(f"the record has no '{name}', but {', '.join(self._fields)}")
+        return self._fields[name]
+
+
 @contextlib.contextmanager
 def _recording() -> Generator[list[Stmt]]:
     outer: list[Stmt] = []
@@ -121,15 +133,37 @@ def meaning_of(i: Instruction, device: object, sizes: Mapping[Sym, Int]) -> Loop
         CompileError: `accel.declaration`.
     """
     buffers = {
-        name: Buffer(name, tuple(substitute(to_int(e), sizes) for e in x.shape), x.dtype)
+        name: {key: Buffer(_dotted(name, key), _shape(x, sizes), dtype) for key, dtype in formats(x).items()}
         for name, x in i.operands.items()
     }
-    given = {name: Elements(name, b, i.operands[name].access) for name, b in buffers.items()}
+    given = {name: _given(name, i.operands[name], found) for name, found in buffers.items()}
     numbers = {name: sizes.get(x.sym, to_int(x.sym)) for name, x in i.immediates.items()}
     with _recording() as outer:
         i.meaning(device, **given, **numbers)
-    reads = [b for name, b in buffers.items() if i.operands[name].access is Access.READ]
-    writes = [b for name, b in buffers.items() if i.operands[name].access is not Access.READ]
-    dims = dict.fromkeys(s for b in buffers.values() for e in b.shape for s in symbols(e))
+    of = {
+        kind: [n for n, x in i.operands.items() if (x.access is Access.READ) is kind]
+        for kind in (True, False)
+    }
+    reads = [b for name in of[True] for b in buffers[name].values()]
+    writes = [b for name in of[False] for b in buffers[name].values()]
+    dims = dict.fromkeys(s for b in (*reads, *writes) for e in b.shape for s in symbols(e))
     dims |= dict.fromkeys(x.sym for x in i.immediates.values() if x.sym not in sizes)
     return LoopFunction(i.name, (*reads, *writes), len(reads), tuple(dims), seq(*outer), Stage.LOWERED)
+
+
+def formats(x: Operand) -> dict[str, DType]:
+    """Return the formats of an operand's fields, by name; of what is no record, under the empty name."""
+    return x.record or {"": x.dtype}
+
+
+def _dotted(name: str, key: str) -> str:
+    return f"{name}.{key}" if key else name
+
+
+def _shape(x: Operand, sizes: Mapping[Sym, Int]) -> tuple[Int, ...]:
+    return tuple(substitute(to_int(e), sizes) for e in x.shape)
+
+
+def _given(name: str, x: Operand, found: Mapping[str, Buffer]) -> Elements | Fields:
+    made = {key: Elements(_dotted(name, key), b, x.access) for key, b in found.items()}
+    return Fields(made) if x.record else made[""]

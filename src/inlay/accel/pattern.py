@@ -58,11 +58,13 @@ class Applied(Node):
         operators: that are taken.
         operands: in order; those of an `add` in either one.
         padded: whether a `pad` of the first operand by numbers, along its last two axes, is a part of it.
+        factors: whether further operands, constants, are a part of it (`requantize`).
     """
 
     operators: tuple[str, ...]
     operands: tuple[Node, ...]
     padded: bool = False
+    factors: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +93,17 @@ class Mapped:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Tiled:
+    """A sub-program for instructions in the memories of the device; they are found by their meaning.
+
+    Attributes:
+        result: what is computed.
+    """
+
+    result: Node
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
     """A pattern that was built.
 
@@ -101,26 +114,29 @@ class Pattern:
     """
 
     name: str
-    mapped: Mapped
+    mapped: Mapped | Tiled
     needs: tuple[Need, ...]
 
     @property
     def operators(self) -> frozenset[str]:
         """The operators in it."""
-        return frozenset(x for node in _below(self.mapped.result) for x in node.operators)
+        return frozenset(x for node in below(self.mapped.result) for x in node.operators)
 
     @property
     def added(self) -> tuple[str, ...]:
         """Operands of the instruction that the pattern adds to something: they may be broadcast."""
-        inside = {x for node in _below(self.mapped.result) if "add" in node.operators for x in node.operands}
+        if isinstance(self.mapped, Tiled):
+            return ()
+        inside = {x for node in below(self.mapped.result) if "add" in node.operators for x in node.operands}
         return tuple(n for n, x in self.mapped.operands.items() if isinstance(x, Input) and x in inside)
 
 
-def _below(node: Node) -> Iterator[Applied]:
+def below(node: Node) -> Iterator[Applied]:
+    """Yield the operators of a tree."""
     if isinstance(node, Applied):
         yield node
         for x in node.operands:
-            yield from _below(x)
+            yield from below(x)
 
 
 @dataclass(slots=True, eq=False)
@@ -154,6 +170,10 @@ class Builder:
         """Return a product of matrices of integers, [m, k] with [k, n], summed in i32."""
         return Applied(name, (), ("matmul_integer",), (x, w))
 
+    def requantize(self, x: Node, *, name: str = "") -> Applied:
+        """Return sums as few bits again, with constant factors; a match has its attributes."""
+        return Applied(name, (), ("requantize",), (x,), factors=True)
+
     def need(self, test: Callable[[Any], bool], reason: str) -> None:
         """Take only what a test of a match (`m.name`) holds for.
 
@@ -162,6 +182,13 @@ class Builder:
             reason: what to say otherwise; braces have expressions over `m`, as in `str.format`.
         """
         self.needs.append(Need(test, reason))
+
+    def map(self, result: Node) -> Tiled:
+        """Say that instructions in the memories of the device compute a value, tile by tile.
+
+        Which instructions, tiles, copies and waits is found from the declarations.
+        """
+        return Tiled(result)
 
     def call(self, result: Node, instruction: Instruction, **operands: Node | Number) -> Mapped:
         """Say that one command of an instruction computes a value.
@@ -199,9 +226,10 @@ def build(declared: PatternDecl, device: object) -> Pattern:
     """
     builder = Builder()
     mapped = declared.build(device, builder)
-    if not isinstance(mapped, Mapped):
+    if not isinstance(mapped, Mapped | Tiled):
         raise error(
             "accel.declaration",
-            f"found the pattern '{declared.name}' to return {type(mapped).__name__}, needed a p.call(...)",
+            f"found the pattern '{declared.name}' to return {type(mapped).__name__}, needed a p.call(...) "
+            "or a p.map(...)",
         )
     return Pattern(declared.name, mapped, tuple(builder.needs))

@@ -15,7 +15,8 @@ import numpy as np
 
 from inlay.accel.accelerator import Architecture
 from inlay.accel.declare import Dim
-from inlay.accel.pattern import Applied, Input, Node, Pattern
+from inlay.accel.pattern import Applied, Input, Mapped, Node, Pattern, Tiled, below
+from inlay.accel.tiled_samples import AgainError, TiledDrawn, constant, numbers
 from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, evaluate, lit, symbols
 from inlay.base.diagnostics import InlayError
@@ -45,19 +46,17 @@ def samples(arch: Architecture, p: Pattern, seed: int) -> Iterator[Sample]:
     """
     rng, failures = Random(f"{seed} {p.name}"), 0
     while failures < _TRIES:
-        drawn = _Drawn(arch, p, rng)
         try:
+            drawn = (
+                TiledDrawn(p.mapped, rng) if isinstance(p.mapped, Tiled) else _Drawn(arch, p, p.mapped, rng)
+            )
             text = drawn.text()
             module = parse_module(text, table())
-        except (InlayError, _AgainError):
+        except (InlayError, AgainError):
             failures += 1
             continue
         failures = 0
         yield Sample(text, module, tuple(drawn.inputs))
-
-
-class _AgainError(Exception):
-    """What was drawn does not fit."""
 
 
 @dataclass(slots=True)
@@ -66,6 +65,7 @@ class _Drawn:
 
     arch: Architecture
     pattern: Pattern
+    mapped: Mapped
     rng: Random
     lines: list[str] = field(default_factory=list[str])
     params: list[str] = field(default_factory=list[str])
@@ -76,7 +76,7 @@ class _Drawn:
     def text(self) -> str:
         self.sizes = {d.sym: lit(self._size(d)) for d in self.arch.description.dims.values()}
         groups = self._grouped()
-        result = self._value(self.pattern.mapped.result, groups)
+        result = self._value(self.mapped.result, groups)
         body = "".join(f"  {line}\n" for line in self.lines)
         return f"fn main({', '.join(self.params)}) {{\n{body}  {result}\n}}\nentry main;\n"
 
@@ -86,7 +86,7 @@ class _Drawn:
 
     def _grouped(self) -> int:
         """Draw the groups of a convolution, and sizes that fit them."""
-        conv = next((n for n in _below(self.pattern.mapped.result) if n.padded), None)
+        conv = next((n for n in below(self.mapped.result) if n.padded), None)
         shapes = {} if conv is None else self._shapes()
         if conv is None or any(n not in shapes for n in conv.operands):
             return 1
@@ -99,8 +99,8 @@ class _Drawn:
         return groups
 
     def _shapes(self) -> dict[Node, tuple[Int | int, ...]]:
-        operands = self.pattern.mapped.instruction.operands
-        return {node: operands[name].shape for name, node in self.pattern.mapped.operands.items()}
+        operands = self.mapped.instruction.operands
+        return {node: operands[name].shape for name, node in self.mapped.operands.items()}
 
     def _value(self, node: Node, groups: int) -> str:
         if node not in self.names:
@@ -111,24 +111,23 @@ class _Drawn:
     def _input(self, node: Input) -> str:
         shape = self._extents(node)
         dtype = self.rng.choice(node.dtypes) if node.dtypes else self._dtype(node)
-        values = self._numbers(dtype, shape)
+        values = numbers(self.rng, dtype, shape)
         if node.constant:
-            listed = ", ".join(map(str, values.ravel().tolist()))
-            return f"{dtype}[{', '.join(map(str, shape))}]({listed})" if shape else f"{dtype}({listed})"
+            return constant(values)
         name = f"x{len(self.params)}"
         self.params.append(f"{name}: Tensor[{', '.join(map(str, (*shape, dtype)))}]")
         self.inputs.append(values)
         return name
 
     def _dtype(self, node: Input) -> DType:
-        name = next((n for n, x in self.pattern.mapped.operands.items() if x is node), "")
+        name = next((n for n, x in self.mapped.operands.items() if x is node), "")
         if not name:
-            raise _AgainError
-        return self.pattern.mapped.instruction.operands[name].dtype
+            raise AgainError
+        return self.mapped.instruction.operands[name].dtype
 
     def _extents(self, node: Input) -> tuple[int, ...]:
-        name = next((n for n, x in self.pattern.mapped.operands.items() if x is node), "")
-        i = self.pattern.mapped.instruction
+        name = next((n for n, x in self.mapped.operands.items() if x is node), "")
+        i = self.mapped.instruction
         if not name:
             return ()
         shape = i.operands[name].shape
@@ -139,23 +138,14 @@ class _Drawn:
             shape = tuple(whole)
         found = tuple(self._number(e) for e in shape)
         if np.prod(found, dtype=np.int64) > _MOST:
-            raise _AgainError
+            raise AgainError
         return found
 
     def _number(self, e: Int | int) -> int:
         known = self.arch.number(e, self.sizes)
         if symbols(known):
-            raise _AgainError
+            raise AgainError
         return evaluate(known, {})
-
-    def _numbers(self, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
-        rng = np.random.default_rng(self.rng.getrandbits(32))
-        if not dtype.is_integer:
-            return rng.standard_normal(shape).astype(dtype.numpy)
-        ends = np.iinfo(dtype.numpy)
-        low, high = (ends.min, ends.max) if dtype.bits <= 16 else (-(2**20), 2**20)
-        drawn = rng.integers(low, high + 1, shape)
-        return np.where(rng.random(shape) < 0.2, rng.choice([low, high], shape), drawn).astype(dtype.numpy)
 
     def _applied(self, node: Node, groups: int) -> str:
         assert isinstance(node, Applied), "nodes are inputs or results of operators"
@@ -180,10 +170,3 @@ class _Drawn:
             self.lines.append(f"let {name} = pad({x}, shape({listed}), {dtype}({fill}));")
             return name, f"{{{attrs}}}"
         return x, f"{{{attrs}, pads={pads}}}"
-
-
-def _below(node: Node) -> Iterator[Applied]:
-    if isinstance(node, Applied):
-        yield node
-        for x in node.operands:
-            yield from _below(x)

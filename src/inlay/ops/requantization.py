@@ -179,7 +179,7 @@ def _compute(a: RequantizeAttrs, operands: Sequence[te.Tensor], result: TensorTy
         factor, *shift = (at_axis(f, i, a.axis) for f in factors)
         if not shift:
             return _scaled_float(a, x[i].cast(F32) * factor)
-        whole = _scaled(a, x[i], factor, shift[0])
+        whole = scaled(a, x[i], factor, shift[0])
         if min(low, low - a.zero) < -(1 << 31) or max(high, high - a.zero) >= 1 << 31:
             whole = whole.cast(I64)
         return (te.minimum(te.maximum(whole, low - a.zero), high - a.zero) + a.zero).cast(a.dtype)
@@ -207,7 +207,7 @@ def _rounded_float(x: te.ScalarValue, rounding: Rounding) -> te.ScalarValue:
     return whole + te.select(is_far, te.select(x < 0.0, te.const(-1.0, F32), 1.0), 0.0)
 
 
-def _scaled(
+def scaled(
     a: RequantizeAttrs, x: te.ScalarValue, multiplier: te.ScalarValue, shift: te.ScalarValue
 ) -> te.ScalarValue:
     """Return the rounded product: an i32 if that is known to hold it, else an i64."""

@@ -1,0 +1,146 @@
+"""Declarations of what moves and orders commands: copy engines, tokens between queues, words of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from inlay.accel.declare import Imm, Memory, Queue, Shared, Size
+from inlay.arith.expr import Int, to_int
+from inlay.base.diagnostics import error
+
+
+@dataclass(frozen=True, slots=True)
+class Pad:
+    """What a copy can put around what it brings into the device.
+
+    Attributes:
+        most: units on each side of its last two axes.
+        value: of every element there.
+    """
+
+    most: int
+    value: Imm
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Copy:
+    """A path of a copy engine: rows of units, any distance apart in the board's memory, dense in the device.
+
+    Attributes:
+        source, target: one memory of the board and one of the device.
+        queue: where its commands wait.
+        dims: 1 for one row, 2 for several.
+        pad: what it can put around a tile.
+        bytes_per_cycle: of the memory of the board, which all copies share.
+        latency: cycles before the first byte.
+    """
+
+    source: Shared | Memory
+    target: Shared | Memory
+    queue: Queue
+    dims: int = 1
+    pad: Pad | None = None
+    bytes_per_cycle: Size = 8
+    latency: Size = 0
+
+    @property
+    def chip(self) -> Memory:
+        """The memory of the device."""
+        private = self.target if isinstance(self.target, Memory) else self.source
+        assert isinstance(private, Memory), "checked with the class"
+        return private
+
+    @property
+    def into_chip(self) -> bool:
+        """Whether it brings something into the device."""
+        return isinstance(self.target, Memory)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Token:
+    """How a queue waits for another: a command pushes a token when it ends, another takes it to begin.
+
+    Tokens are taken in the order in which they were pushed.
+
+    Attributes:
+        source, target: queues of the command that pushes and of the one that waits.
+        push, pop: names of the flags of commands.
+    """
+
+    source: Queue
+    target: Queue
+    push: str
+    pop: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nop:
+    """A command that does nothing but wait and push: it orders queues that share no token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Some bits of a word; `at` is the position of the lowest."""
+
+    at: int
+    bits: int
+    signed: bool
+
+    def holds(self, value: int) -> bool:
+        """Whether a number fits."""
+        half = 1 << (self.bits - 1)
+        return -half <= value < half if self.signed else 0 <= value < 2 * half
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A word with a value in each of its fields; those that were not said are 0."""
+
+    word: Word
+    values: Mapping[str, Int]
+
+
+class Word:
+    """A word of a stream: fields from the lowest bit on, `name:bits`, with an `s` behind those with a sign.
+
+    Args:
+        bits: of the word, a multiple of 8.
+        fields: as above, separated by spaces.
+    """
+
+    def __init__(self, bits: int, fields: str) -> None:
+        self.bits, self.fields = bits, dict[str, Field]()
+        at = 0
+        for text in fields.split():
+            name, _, size = text.partition(":")
+            width = int(size.rstrip("s"))
+            self.fields[name] = Field(at, width, size.endswith("s"))
+            at += width
+        if at > bits or bits % 8:
+            raise error(
+                "accel.declaration", f"found fields of {at} bits in a word of {bits}, a multiple of 8"
+            )
+
+    def __call__(self, **values: Size) -> Written:
+        """Return a word.
+
+        Raises:
+            CompileError: `accel.declaration` for a field that it does not have.
+        """
+        if unknown := [name for name in values if name not in self.fields]:
+            raise error("accel.declaration", f"found the field {unknown[0]}, needed {', '.join(self.fields)}")
+        return Written(self, {name: to_int(value) for name, value in values.items()})
+
+
+class Stream:
+    """Commands are words, one after the other, that a device reads by itself.
+
+    Args:
+        run: the function of the driver's library that runs a stream.
+        end: the last word.
+        align: of operands in the memory of the board, in bytes.
+    """
+
+    def __init__(self, run: str, end: Written, align: int = 1) -> None:
+        self.run, self.end, self.align, self.nop = run, end, align, Nop()

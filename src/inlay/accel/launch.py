@@ -1,0 +1,204 @@
+"""Running a stream: tensors to units and back, packed constants, and the call of the driver.
+
+A region of the memory outside is made once for a command, with room for what comes and goes and the
+constants in the form that the device reads. Its base is what addresses of the stream are relative to.
+Constants are packed in the first call that has them, and kept with a copy that says which they were: layers
+of equal shapes are one command with several sets of constants.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+import numpy as np
+
+from inlay.accel.accelerator import Architecture
+from inlay.accel.declare import Absent, Access, Driver, Library, Mock
+from inlay.accel.encode import stream_of
+from inlay.accel.group import Tensor
+from inlay.accel.layout import packed, unpacked
+from inlay.accel.stages import Value
+from inlay.accel.stream_mock import StreamMock
+from inlay.accel.tiled import TiledCommand, constants
+from inlay.base.diagnostics import error
+from inlay.ir.expr import Const, Expr, Var
+from inlay.ir.types import TensorType
+from inlay.runtime.calls import function_of
+from inlay.runtime.native import Callback
+
+_BASE_ALIGN = 4096
+_REPORT = 4
+"""Numbers that a driver reports: cycles, the command that failed, the address, the queue."""
+
+
+@dataclass(slots=True)
+class _Region:
+    """A region of the memory outside with one set of constants.
+
+    Attributes:
+        said: the arrays of constants that are packed in it.
+        bytes: of the region.
+    """
+
+    said: list[np.ndarray]
+    bytes: np.ndarray
+
+
+@dataclass(slots=True, eq=False)
+class Launcher:
+    """What runs a stream.
+
+    Attributes:
+        arch: the architecture.
+        driver: whom.
+        device: its name, for messages.
+        command: what is to be done.
+        params: of the function that it is; the tensors among them come as arrays, the result behind them.
+        cycles: of the last call, as the driver reports them.
+    """
+
+    arch: Architecture
+    driver: Driver
+    device: str
+    command: TiledCommand
+    params: Sequence[Var]
+    cycles: int = 0
+    _regions: list[_Region] = field(default_factory=list[_Region])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, arrays: list[np.ndarray], ints: list[int]) -> None:
+        """Run it; what it needs of integers it reads off shapes."""
+        del ints
+        assert self.command.made is not None, "a command that is run has a stream"
+        scheduled = self.command.made.scheduled
+        result = arrays[-1]
+        launches = range(result.shape[0]) if scheduled.group.launches else (None,)
+        with self._lock:
+            region = self._region(arrays)
+            self.cycles = 0
+            for index in launches:
+                self._fill(region, arrays, index)
+                self.cycles += self._run(region.bytes)
+                tensor = self._tensor_of(scheduled.group.result)
+                target = result if index is None else result[index]
+                if result.size:
+                    target[...] = unpacked(tensor.laid, self._units(region, tensor), target.shape)
+
+    def _tensor_of(self, value: Value) -> Tensor:
+        assert self.command.made is not None, "a command that is run has a stream"
+        tensors = self.command.made.scheduled.group.tensors.values()
+        return next(t for t in tensors if t.laid.access is not Access.READ and t.laid.whole is value)
+
+    def _units(self, region: _Region, tensor: Tensor) -> np.ndarray:
+        return region.bytes[tensor.at : tensor.at + tensor.bytes].reshape(-1, tensor.laid.unit)
+
+    def _array(self, e: Expr, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        if isinstance(e, Const):
+            return np.asarray(e.value)
+        tensors = [p for p in self.params if isinstance(p.type, TensorType)]
+        return arrays[next(i for i, p in enumerate(tensors) if p is e)]
+
+    def _fill(self, region: _Region, arrays: Sequence[np.ndarray], index: int | None) -> None:
+        """Bring what changes from call to call into the region."""
+        assert self.command.made is not None, "a command that is run has a stream"
+        for tensor in self.command.made.scheduled.group.tensors.values():
+            value = tensor.laid.whole
+            if tensor.laid.access is Access.READ and value is not None and _comes(value):
+                source = self.command.values()[value].source
+                assert source is not None, "what comes is a value of the program"
+                whole = self._array(source, arrays)
+                self._units(region, tensor)[...] = packed(
+                    tensor.laid, {value: whole if index is None else whole[index]}
+                )
+
+    def _region(self, arrays: Sequence[np.ndarray]) -> _Region:
+        """Return the region with the constants of a call."""
+        assert self.command.made is not None, "a command that is run has a stream"
+        assert self.command.stages is not None, "a command that is run has stages"
+        stages, group = self.command.stages, self.command.made.scheduled.group
+        sources: dict[Expr, np.ndarray] = {}
+        for v in stages.values.values():
+            for e in v.factor.operands if v.factor is not None else (v.source,):
+                if e is not None and (v.is_constant or v.factor is not None):
+                    sources[e] = self._array(e, arrays)
+        said = list(sources.values())
+        for region in self._regions:
+            if all(map(np.array_equal, region.said, said)):
+                return region
+        own = constants(stages, sources)
+        found = {theirs: own[mine] for theirs, mine in self.command.values().items() if mine in own}
+        made = np.zeros(group.bytes + _BASE_ALIGN, np.uint8)
+        start = -made.ctypes.data % _BASE_ALIGN
+        region = _Region([x.copy() for x in said], made[start : start + group.bytes])
+        for tensor in group.tensors.values():
+            value = tensor.laid.whole
+            if tensor.laid.access is Access.READ and (value is None or not _comes(value)):
+                self._units(region, tensor)[...] = packed(tensor.laid, found)
+        self._regions.append(region)
+        return region
+
+    def _run(self, region: np.ndarray) -> int:
+        """Run the stream on a region; return the cycles that the driver reports."""
+        assert self.command.made is not None, "a command that is run has a stream"
+        scheduled, words = self.command.made.scheduled, self.command.made.words
+        match self.driver:
+            case Library(path=path):
+                return self._call(path, words, region)
+            case Mock():
+                StreamMock(self.arch).run(words, region)
+                return scheduled.timing.total
+            case Absent(why=why):
+                raise error("run.device-absent", f"'{self.device}' cannot be used: {why}")
+            case _:
+                assert_never(self.driver)
+
+    def _call(self, path: str, words: bytes, region: np.ndarray) -> int:
+        name = stream_of(self.arch).run
+        target = function_of(path, name, self.device)
+        values = [getattr(self.arch.device, n) for n in self.arch.description.params]
+        config = (ctypes.c_int64 * max(len(values), 1))(*values)
+        report = (ctypes.c_int64 * _REPORT)()
+        status = target(
+            ctypes.addressof(config), _address(words), len(words), region.ctypes.data, region.size,
+            ctypes.addressof(report),
+        )  # fmt: skip
+        if status:
+            raise error(
+                "run.device-failed",
+                f"'{self.device}' ended {name} with the fault {status}, at word {report[1]}, "
+                f"address {report[2]}",
+            )
+        return report[0]
+
+
+def _address(words: bytes) -> int:
+    return ctypes.cast(ctypes.c_char_p(words), ctypes.c_void_p).value or 0
+
+
+def _comes(value: Value) -> bool:
+    """Whether a value is another one in each call."""
+    return not value.is_constant and value.source is not None
+
+
+def launching(
+    arch: Architecture, driver: Driver, device: str, command: TiledCommand, params: Sequence[Var]
+) -> Callback:
+    """Return what runs a command that is a stream.
+
+    Raises:
+        RunError: `run.device-absent` where the driver cannot be loaded.
+    """
+    match driver:
+        case Library(path=path):
+            function_of(path, stream_of(arch).run, device)
+        case Absent(why=why):
+            raise error("run.device-absent", f"'{device}' cannot be used: {why}")
+        case Mock():
+            pass
+        case _:
+            assert_never(driver)
+    return Launcher(arch, driver, device, command, params)

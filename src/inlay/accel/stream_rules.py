@@ -1,0 +1,87 @@
+"""What must hold of a description whose device reads a stream; what holds of all is in `accelerator`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from inlay.accel.accelerator import Architecture, Description
+from inlay.accel.declare import Dim, Imm, Memory, Shared
+from inlay.accel.encode import Form, forms, numbers_of
+from inlay.accel.engines import Copy, Stream
+from inlay.accel.order import connected
+from inlay.accel.tile import channels
+from inlay.base.diagnostics import Collector, InlayError
+
+
+def checked(d: Description) -> Description:
+    """Return a description, if nothing is wrong with its memories, copies, tokens and words.
+
+    Raises:
+        CompileError: all `accel.declaration` at once.
+    """
+    findings = Collector()
+    if isinstance(d.cls.emit, Stream):
+        arch = d.architecture({})
+        for problem in _problems(arch):
+            findings.error("accel.declaration", f"{d.cls.__name__}: {problem}")
+    elif d.copies:
+        findings.error("accel.declaration", f"{d.cls.__name__}: found copies, which only a `Stream` commands")
+    findings.raise_if_fatal()
+    return d
+
+
+def _problems(arch: Architecture) -> Iterator[str]:
+    d = arch.description
+    for name, m in d.memories.items():
+        if isinstance(m, Memory):
+            size, unit = arch.number(m.size).value, arch.number(m.unit).value
+            if not size or not unit or size % unit:
+                yield f"found '{name}' of {size} bytes in units of {unit}, needed a multiple"
+    for name, copy in d.copies.items():
+        yield from (f"the copy '{name}' {problem}" for problem in _of_copy(arch, name, copy))
+    used = {*(i.queue for i in d.instructions.values()), *(c.queue for c in d.copies.values())}
+    names = [name for name, q in d.queues.items() if q in used]
+    if apart := connected(channels(arch), names):
+        yield f"found no way of tokens from the queue '{apart[0]}' to '{apart[1]}'"
+    try:
+        found = forms(arch)
+    except InlayError as failure:
+        yield from (x.message for x in failure.diagnostics)
+    except Exception as failure:  # noqa: BLE001 (code of others)
+        yield f"an encoding failed: {type(failure).__name__}: {failure}"
+    else:
+        for form in found:
+            yield from _of_form(arch, form)
+
+
+def _of_copy(arch: Architecture, name: str, copy: Copy) -> Iterator[str]:
+    d = arch.description
+    ends = (copy.source, copy.target)
+    if sum(isinstance(x, Shared) for x in ends) != 1 or any(x not in d.memories.values() for x in ends):
+        yield "is not between a memory of the board and one of the device"
+    if copy.dims not in (1, 2):
+        yield f"has {copy.dims} dims, needed 1 or 2"
+    if name not in d.encoders:
+        yield "has no encoding"
+    if copy.pad is not None and not isinstance(copy.target, Memory):
+        yield "puts something around what leaves the device"
+
+
+def _of_form(arch: Architecture, form: Form) -> Iterator[str]:
+    """Yield dims and immediates that a field is too small for, and numbers that no field says."""
+    d, name = arch.description, form.like.name
+    missing = set(numbers_of(form.like)) - set(form.said.values())
+    if name in d.copies:
+        copy = d.copies[name]
+        pads = {"top", "bottom", "left", "right", "value"} if copy.pad is None else set[str]()
+        missing -= pads | (set() if copy.dims > 1 else {"y", "stride"})
+    if missing:
+        yield f"found no field for {', '.join(sorted(missing))} in words of '{name}'"
+    limits: dict[str, Dim | Imm] = dict(d.dims)
+    if name in d.instructions:
+        limits |= d.instructions[name].immediates
+    for field, said in form.said.items():
+        limit, f = limits.get(said), form.word.fields[field]
+        if limit is None or limit.high is None or (f.holds(limit.low) and f.holds(limit.high)):
+            continue
+        yield f"found {said} of '{name}' up to {limit.high} in the field '{field}' of {f.bits} bits"

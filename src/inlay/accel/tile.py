@@ -1,0 +1,241 @@
+"""Which tiles: those that fit memories, limits of instructions and copies, and take least simulated time.
+
+Candidates are the ways to divide each loop into a few equal parts, with every order of loops over the result.
+A formula ranks them (cycles of instructions against bytes, and what cannot overlap), and the best few are
+planned, ordered by tokens and simulated. Room that is left becomes further slots, so that tiles come while
+others are computed. The search is counted in commands, not in seconds: it gives the same on every machine.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from inlay.accel.accelerator import Architecture
+from inlay.accel.commands import Ordered
+from inlay.accel.group import Group, Tensor, command_cycles, copy_of
+from inlay.accel.order import Channel, Ordering
+from inlay.accel.plan import Buffer, Tiling, buffers, plan, room
+from inlay.accel.simulate import Timing, simulate
+from inlay.accel.stages import Untiled
+from inlay.arith.expr import Sym
+
+SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)
+"""Into how many parts a loop may be divided."""
+SIMULATED = 20_000
+"""Commands that a search simulates, beyond the first candidate."""
+_MOST_RANKED = 8
+_MOST_SLOTS = 4
+_MOST_FAILED = 200
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scheduled:
+    """A match as a stream.
+
+    Attributes:
+        group: its instructions.
+        tiling: its tiles.
+        stream: its commands, with tokens.
+        timing: what it takes for one launch, without what starting it takes.
+        tried: candidates that were simulated.
+    """
+
+    group: Group
+    tiling: Tiling
+    stream: tuple[Ordered, ...]
+    timing: Timing
+    tried: int
+
+
+def channels(arch: Architecture) -> tuple[Channel, ...]:
+    """Return the queues of tokens, in the order of the declaration."""
+    names = {id(q): name for name, q in arch.description.queues.items()}
+    return tuple(Channel(names[id(t.source)], names[id(t.target)]) for t in arch.description.order)
+
+
+def search(ways: Sequence[Group]) -> Scheduled:
+    """Return the fastest schedule that is found of several ways to compute a match.
+
+    Raises:
+        Untiled: none fits.
+    """
+    ranked = sorted(
+        ((estimate, number, t, g) for number, (g, (estimate, t)) in enumerate(_all(ways))),
+        key=lambda x: x[:2],
+    )
+    if not ranked:
+        raise Untiled("no tile fits its memories")
+    best: Scheduled | None = None
+    reasons: dict[str, None] = {}
+    spent = tried = failed = 0
+    for _, _, tiling, group in ranked:
+        if tried >= _MOST_RANKED or (best is not None and spent > SIMULATED):
+            break
+        try:
+            found = schedule(group, tiling)
+        except Untiled as failure:
+            reasons[str(failure)] = None
+            failed += 1
+            if failed > _MOST_FAILED:
+                break
+            continue
+        tried += 1
+        spent += len(found.stream)
+        if best is None or found.timing.total < best.timing.total:
+            best = found
+    if best is None:
+        raise Untiled("; ".join(reasons))
+    return Scheduled(best.group, best.tiling, best.stream, best.timing, tried)
+
+
+def schedule(group: Group, tiling: Tiling) -> Scheduled:
+    """Return the stream for a tiling, and what it takes."""
+    found = channels(group.arch)
+    ordering = Ordering(found)
+    for command in plan(group, tiling):
+        ordering.add(command)
+    stream = tuple(ordering.ordered())
+    return Scheduled(group, tiling, stream, simulate(stream, len(found), bandwidth(group.arch)), 1)
+
+
+def bandwidth(arch: Architecture) -> int:
+    """Return the bytes that a cycle moves over the memory of the board."""
+    rates = [arch.number(c.bytes_per_cycle).value or 1 for c in arch.description.copies.values()]
+    return max(rates, default=1)
+
+
+def _all(ways: Sequence[Group]) -> Iterator[tuple[Group, tuple[int, Tiling]]]:
+    for group in ways:
+        yield from ((group, x) for x in _ranked(group))
+
+
+def _ranked(group: Group) -> Iterator[tuple[int, Tiling]]:
+    """Yield the tilings of a group that fit, with an estimate of their time."""
+    result = group.steps[-1].operands[group.steps[-1].main.meaning.instruction.written].loops
+    loops = list(group.blocks)
+    choices = [_counts(group, s, is_window=s not in result) for s in loops]
+    order_of = [s for s in loops if s in result]
+    needed = buffers(group)
+    estimate = _Estimate(group, needed)
+    rooms = {b.laid.memory: room(group, b.laid.memory) for b in needed}
+    for chosen in itertools.product(*choices):
+        counts = dict(zip(loops, chosen, strict=True))
+        slots = _slots(group, needed, counts, rooms)
+        if slots is None:
+            continue
+        moving = [s for s in order_of if counts[s] < group.blocks[s]]
+        still = [s for s in order_of if s not in moving]
+        for cycles, order in estimate.of(counts, ((*still, *x) for x in itertools.permutations(moving))):
+            yield cycles, Tiling(counts, order, slots)
+
+
+def _counts(group: Group, s: Sym, *, is_window: bool) -> list[int]:
+    """Return lengths of tiles of a loop, the longest first; windows are not divided."""
+    n = group.blocks[s]
+    if is_window and group.loops[s].name in ("kh", "kw"):
+        return [n]
+    return list(dict.fromkeys(-(-n // parts) for parts in SPLITS if parts <= n))
+
+
+def _tile_units(x: Buffer, counts: Mapping[Sym, int]) -> int:
+    units = 1
+    for n in x.laid.tile(counts):
+        units *= n
+    return units
+
+
+def _slots(
+    group: Group, needed: Sequence[Buffer], counts: Mapping[Sym, int], rooms: Mapping[str, int]
+) -> tuple[int, ...] | None:
+    """Return how many tiles of each operand are in the device at once, or None where one does not fit."""
+    left = dict(rooms)
+    sizes = [_tile_units(b, counts) for b in needed]
+    for b, size in zip(needed, sizes, strict=True):
+        left[b.laid.memory] -= size
+    if min(left.values()) < 0:
+        return None
+    slots, useful = [1] * len(needed), [_useful(group, b, counts) for b in needed]
+    for most in range(2, _MOST_SLOTS + 1):
+        for at, (b, size) in enumerate(zip(needed, sizes, strict=True)):
+            if slots[at] == most - 1 and most <= useful[at] and size <= left[b.laid.memory]:
+                slots[at] += 1
+                left[b.laid.memory] -= size
+    return tuple(slots)
+
+
+def _useful(group: Group, b: Buffer, counts: Mapping[Sym, int]) -> int:
+    """Return how many tiles of an operand there are; sums, which one queue alone touches, need one."""
+    if b.tensor is None:
+        return 1
+    tiles = 1
+    for s in b.laid.loops:
+        tiles *= -(-group.blocks[s] // counts[s])
+    return tiles
+
+
+class _Estimate:
+    """About how many cycles tilings of a group take: the longer of computing and moving, and the ends."""
+
+    def __init__(self, group: Group, needed: Sequence[Buffer]) -> None:
+        self._group, self._rate = group, bandwidth(group.arch)
+        self._moved = [(b, self._latency(b.tensor)) for b in needed if b.tensor is not None]
+
+    def _latency(self, tensor: Tensor) -> int:
+        return self._group.arch.number(copy_of(self._group.arch, tensor.copy).latency).value or 0
+
+    def of(
+        self, counts: Mapping[Sym, int], orders: Iterable[tuple[Sym, ...]]
+    ) -> Iterator[tuple[int, tuple[Sym, ...]]]:
+        """Yield the cycles for each order of the loops over the result."""
+        blocks = self._group.blocks
+        tiles = {s: -(-blocks[s] // counts[s]) for s in blocks}
+        each = [
+            latency * _copies(b, counts) + _tile_units(b, counts) * b.laid.unit // self._rate
+            for b, latency in self._moved
+        ]
+        computing, ends = self._computing(counts, tiles), sum(each)
+        for order in orders:
+            times = (_times(b, order, tiles) for b, _ in self._moved)
+            yield max(computing, sum(n * cycles for n, cycles in zip(times, each, strict=True))) + ends, order
+
+    def _computing(self, counts: Mapping[Sym, int], tiles: Mapping[Sym, int]) -> int:
+        total = 0
+        for step in self._group.steps:
+            u, commands = step.main, 1
+            sizes: dict[Sym, int] = {}
+            runs: set[Sym] = set()
+            for s, extent in u.meaning.loops:
+                loop = u.axes[s]
+                if extent.value is None:
+                    sizes[s] = 1 if loop is None else counts[loop.sym]
+                    runs |= set() if loop is None else {loop.sym}
+            for x in u.stage.loops:
+                if x.sym in tiles:
+                    commands *= tiles[x.sym] if x.sym in runs else self._group.blocks[x.sym]
+            total += commands * command_cycles(self._group.arch, u, sizes)
+        return total
+
+
+def _times(b: Buffer, order: Sequence[Sym], tiles: Mapping[Sym, int]) -> int:
+    """Return how often a tile of an operand is brought, if one stays until the next one comes."""
+    reductions = [s for s in b.laid.loops if s not in order]
+    depends = [at for at, s in enumerate(order) if s in b.laid.loops and tiles[s] > 1]
+    split = any(tiles[s] > 1 for s in reductions)
+    times = 1
+    for at, s in enumerate(order):
+        times *= tiles[s] if split or (depends and at <= depends[-1]) else 1
+    for s in reductions:
+        times *= tiles[s]
+    return times
+
+
+def _copies(b: Buffer, counts: Mapping[Sym, int]) -> int:
+    """Return about how many copies a tile takes: one for each index of axes before the last two."""
+    shape = b.laid.tile(counts)
+    inner = all(n == a.extent for n, a in zip(shape[-2:], b.laid.axes[-2:], strict=True))
+    copies = 1
+    for n in shape[:-2]:
+        copies *= 1 if inner else n
+    return copies

@@ -1,0 +1,169 @@
+"""A match for instructions in the memories of a device: its stages, and the schedule that was found for it.
+
+What it looks like depends on shapes and attributes alone, so matches that differ in constants have one
+schedule.
+Whether multipliers round as the program does depends on constants; it is decided where they are known,
+before a match is offered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from inlay.accel.accelerator import Architecture
+from inlay.accel.encode import encoded
+from inlay.accel.group import groups
+from inlay.accel.pattern import Node
+from inlay.accel.rounding import reach, terms
+from inlay.accel.stages import Stages, Untiled, Value, forms_of
+from inlay.accel.tile import Scheduled, search
+from inlay.accel.unify import Meaning, meanings
+from inlay.arith.expr import Int
+from inlay.ir.expr import Call, Const, Expr
+
+_MOST_WAYS = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Made:
+    """What was made for all matches of some shapes.
+
+    Attributes:
+        scheduled: the schedule.
+        words: of its stream.
+        stages: of the match that it was made for; those of others have their values in the same order.
+    """
+
+    scheduled: Scheduled
+    words: bytes
+    stages: Stages
+
+
+@dataclass(frozen=True)
+class TiledCommand:
+    """A match that a stream computes.
+
+    Attributes:
+        pattern: that was found.
+        calls: the operations that it does, the result last.
+        stages: what they are.
+        made: the schedule, and the words of its stream; None where there are reasons.
+        reasons: all that speaks against it.
+    """
+
+    pattern: str
+    calls: tuple[Call, ...]
+    stages: Stages | None
+    made: Made | None
+    reasons: tuple[str, ...]
+
+    def cycles(self, arch: Architecture) -> Int:
+        """Return how long it takes, over the dims of the program."""
+        assert self.made is not None, "it is offered without reasons"
+        one = arch.number(type(arch.device).launch_cycles) + self.made.scheduled.timing.total
+        for loop in self.made.scheduled.group.launches:
+            one = one * loop.extent
+        return one
+
+    def values(self) -> dict[Value, Value]:
+        """Return for each value of the schedule the one that it is here."""
+        assert self.made is not None, "it is run without reasons"
+        assert self.stages is not None, "it is run without reasons"
+        return dict(zip(self.made.stages.values.values(), self.stages.values.values(), strict=True))
+
+
+class Tiler:
+    """Finds schedules for one architecture; equal shapes are searched once."""
+
+    def __init__(self, arch: Architecture) -> None:
+        self._arch = arch
+        self._made: dict[str, Made | str] = {}
+
+    @cached_property
+    def _meanings(self) -> list[Meaning]:
+        return list(meanings(self._arch))
+
+    def command(
+        self,
+        pattern: str,
+        calls: tuple[Call, ...],
+        result: Node,
+        found: Mapping[Node, Expr],
+        attrs: Mapping[Node, Mapping[str, Any]],
+        reasons: Sequence[str],
+    ) -> TiledCommand:
+        """Return the command for a match; why it cannot be is in it."""
+        if reasons:
+            return TiledCommand(pattern, calls, None, None, tuple(reasons))
+        failures: dict[str, None] = {}
+        for form in forms_of(attrs):
+            try:
+                stages = Stages.of(result, found, attrs, form)
+                made = self._schedule(pattern, stages)
+            except Untiled as failure:
+                failures[str(failure)] = None
+                continue
+            try:
+                _check_numbers(stages)
+            except Untiled as failure:
+                return TiledCommand(pattern, calls, None, None, (str(failure),))
+            return TiledCommand(pattern, calls, stages, made, ())
+        return TiledCommand(pattern, calls, None, None, tuple(failures)[:1])
+
+    def _schedule(self, pattern: str, stages: Stages) -> Made:
+        key = f"{pattern} {stages.key}"
+        if key not in self._made:
+            try:
+                ways = [
+                    g
+                    for g, _ in zip(
+                        groups(self._arch, stages, self._meanings), range(_MOST_WAYS), strict=False
+                    )
+                ]
+                found = search(ways)
+                self._made[key] = Made(found, encoded(self._arch, found.stream), stages)
+            except Untiled as failure:
+                self._made[key] = str(failure)
+        known = self._made[key]
+        if isinstance(known, str):
+            raise Untiled(known)
+        return known
+
+
+def constants(stages: Stages, array_of: Mapping[Expr, np.ndarray]) -> dict[Value, np.ndarray]:
+    """Return the constants of a match as its instructions read them.
+
+    Args:
+        stages: of the match.
+        array_of: arrays of the constants of the program.
+
+    Raises:
+        Untiled: a multiplier of the device cannot round as the program does.
+    """
+    found: dict[Value, np.ndarray] = {}
+    for v in stages.values.values():
+        if v.is_constant and v.source is not None:
+            shape = [e.value or 0 for e in v.buffer.shape]
+            found[v] = array_of[v.source].reshape(shape)
+    for v in stages.values.values():
+        if v.factor is not None:
+            low, high = reach(stages, v.factor, found)
+            made = terms(v.factor, [array_of[x] for x in v.factor.operands], low, high)
+            found[v] = made[v.part == "shift"].reshape([e.value or 0 for e in v.buffer.shape])
+    return found
+
+
+def _check_numbers(stages: Stages) -> None:
+    """Refuse a match whose multipliers cannot round as the program does, where constants are known."""
+    sources = [v.source for v in stages.values.values() if v.is_constant and v.source is not None]
+    sources += [x for v in stages.values.values() if v.factor is not None for x in v.factor.operands]
+    known: dict[Expr, np.ndarray] = {
+        x: x.value for x in sources if isinstance(x, Const) and isinstance(x.value, np.ndarray)
+    }
+    if len(known) == len(set(sources)):
+        constants(stages, known)

@@ -1,0 +1,179 @@
+"""Programs for patterns whose instructions are found by their meaning, drawn from the result on.
+
+Sizes are drawn here, for no dim of an instruction says what they are. Some are beyond a block or a tile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+import numpy as np
+
+from inlay.accel.pattern import Applied, Input, Node, Tiled, below
+from inlay.arith.dtype import F32, I8, I32, DType
+from inlay.ops.requantization import quantized_multiplier
+
+_SIZES = (1, 2, 3, 5, 7, 9, 14)
+_CHANNELS = (1, 3, 8, 15, 16, 17, 33, 40)
+_MOST_PRODUCTS = 150_000
+
+
+class AgainError(Exception):
+    """What was drawn does not fit: it is drawn again."""
+
+
+def numbers(random: Random, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
+    """Return drawn values, some of them at the ends of what there is."""
+    rng = np.random.default_rng(random.getrandbits(32))
+    if not dtype.is_integer:
+        return rng.standard_normal(shape).astype(dtype.numpy)
+    ends = np.iinfo(dtype.numpy)
+    low, high = (ends.min, ends.max) if dtype.bits <= 16 else (-(2**20), 2**20)
+    drawn = rng.integers(low, high + 1, shape)
+    return np.where(rng.random(shape) < 0.2, rng.choice([low, high], shape), drawn).astype(dtype.numpy)
+
+
+def constant(values: np.ndarray) -> str:
+    """Return a constant as text."""
+    listed = ", ".join(map(str, values.ravel().tolist()))
+    dtype = {"int8": "i8", "int32": "i32", "float32": "f32", "uint8": "u8", "int16": "i16", "int64": "i64"}[
+        values.dtype.name
+    ]
+    return f"{dtype}[{', '.join(map(str, values.shape))}]({listed})" if values.shape else f"{dtype}({listed})"
+
+
+@dataclass(slots=True)
+class TiledDrawn:
+    """One program being drawn.
+
+    Attributes:
+        mapped: what is to be in it.
+        rng: what draws.
+        inputs: values of the parameters, in order.
+    """
+
+    mapped: Tiled
+    rng: Random
+    lines: list[str] = field(default_factory=list[str])
+    params: list[str] = field(default_factory=list[str])
+    inputs: list[np.ndarray] = field(default_factory=list[np.ndarray])
+
+    def text(self) -> str:
+        """Return the program.
+
+        Raises:
+            AgainError: it is too large, or has an operator that is not drawn.
+        """
+        kinds = {x for node in below(self.mapped.result) for x in node.operators}
+        is_float = self.rng.random() < 0.4
+        shape = self._shape(kinds)
+        result = self._value(self.mapped.result, shape, is_float=is_float, is_last=True)
+        body = "".join(f"  {line}\n" for line in self.lines)
+        return f"fn main({', '.join(self.params)}) {{\n{body}  {result}\n}}\nentry main;\n"
+
+    def _shape(self, kinds: set[str]) -> tuple[int, ...]:
+        r = self.rng
+        channels = r.choice(_CHANNELS)
+        if "conv_integer" in kinds:
+            return (r.choice((1, 1, 2)), channels, r.choice(_SIZES), r.choice(_SIZES))
+        if "matmul_integer" in kinds:
+            return (r.choice((1, 1, 3)), channels)
+        return (1, r.choice(_SIZES), r.choice(_SIZES), channels)
+
+    def _let(self, text: str) -> str:
+        name = f"y{len(self.lines)}"
+        self.lines.append(f"let {name} = {text};")
+        return name
+
+    def _value(self, node: Node, shape: tuple[int, ...], *, is_float: bool, is_last: bool = False) -> str:
+        if isinstance(node, Input):
+            return self._input(node, shape)
+        assert isinstance(node, Applied), "nodes are inputs or results of operators"
+        match node.operators[0]:
+            case "requantize":
+                x = self._value(node.operands[0], shape, is_float=is_float)
+                return self._requantize(x, shape, is_float=is_float, is_last=is_last)
+            case "add" | "mul" as name:
+                a, b = (self._value(x, shape, is_float=is_float) for x in node.operands)
+                return self._let(f"{name}({a}, {b})")
+            case "cast":
+                return self._let(
+                    f"cast{{dtype=i32}}({self._value(node.operands[0], shape, is_float=is_float)})"
+                )
+            case "conv_integer":
+                return self._convolution(shape)
+            case "matmul_integer":
+                return self._product(shape)
+            case _:
+                raise AgainError
+
+    def _input(self, node: Input, shape: tuple[int, ...]) -> str:
+        dtype = node.dtypes[0] if node.dtypes else I8
+        if not node.constant:
+            return self._tensor(shape, dtype)
+        if (
+            len(self.inputs) == 1
+            and self.lines
+            and ("conv_integer" in self.lines[-1] or "matmul" in self.lines[-1])
+        ):
+            wanted = (shape[1], 1, 1) if len(shape) == 4 else (shape[1],)
+            return constant(numbers(self.rng, dtype, wanted if self.rng.random() < 0.8 else ()))
+        value = 1 << 20 if self.lines and "add(" in self.lines[-1] else self.rng.randrange(-128, 129)
+        return constant(np.asarray(value, dtype.numpy))
+
+    def _tensor(self, shape: tuple[int, ...], dtype: DType) -> str:
+        name = f"x{len(self.params)}"
+        self.params.append(f"{name}: Tensor[{', '.join(map(str, (*shape, dtype)))}]")
+        self.inputs.append(numbers(self.rng, dtype, shape))
+        return name
+
+    def _requantize(self, x: str, shape: tuple[int, ...], *, is_float: bool, is_last: bool) -> str:
+        r = self.rng
+        axis = 1 if len(shape) == 4 else -1
+        per_channel = is_last and any("_integer" in line for line in self.lines) and r.random() < 0.7
+        rng = np.random.default_rng(r.getrandbits(32))
+        scale = np.exp2(rng.uniform(-14, -5, (shape[1],) if per_channel else ()))
+        zero, low, high = r.randrange(-128, 128), r.randrange(-128, -100), r.randrange(100, 128)
+        said = f"zero={zero}, low={low}, high={high}, axis={axis}" if is_last else f"dtype=i32, axis={axis}"
+        if is_float:
+            return self._let(f"requantize{{{said}}}({x}, {constant(scale.astype(F32.numpy))})")
+        if not is_last or not per_channel:  # a sum of two tensors, whose parts are 20 bits to the left
+            scale = scale * (64 if not is_last else 1)
+        mul, shift = quantized_multiplier(scale)
+        mul, shift = np.asarray(mul, I32.numpy), np.asarray(shift, I32.numpy)
+        return self._let(f'requantize{{{said}, rounding="tflite"}}({x}, {constant(mul)}, {constant(shift)})')
+
+    def _convolution(self, shape: tuple[int, ...]) -> str:
+        r = self.rng
+        n, k, p, q = shape
+        each = r.random() < 0.4
+        c = k if each else r.choice(_CHANNELS)
+        window, strides = (
+            [r.choice((1, 2, 3, 5)) for _ in range(2)],
+            [r.choice((1, 1, 2, 3)) for _ in range(2)],
+        )
+        depth = 1 if each else c
+        if n * k * p * q * depth * window[0] * window[1] > _MOST_PRODUCTS:
+            raise AgainError
+        whole = [(o - 1) * s + w for o, s, w in zip((p, q), strides, window, strict=True)]
+        pads = [r.randrange(min(w, 3)) for w in window] + [r.choice((0, 1, 2)) for _ in range(2)]
+        height, width = (whole[a] - pads[a] - pads[a + 2] for a in range(2))
+        if height < 1 or width < 1:
+            raise AgainError
+        x = self._tensor((n, c, height, width), I8)
+        if any(pads):
+            fill = r.choice((0, -128, 5))
+            x = self._let(
+                f"pad({x}, shape(0, 0, {pads[0]}, {pads[1]}, 0, 0, {pads[2]}, {pads[3]}), i8({fill}))"
+            )
+        w = constant(numbers(r, I8, (k, depth, *window)))
+        dilations = "dilations=[1, 1]" if r.random() < 0.9 else "dilations=[2, 1]"
+        return self._let(
+            f"conv_integer{{strides={strides}, {dilations}, groups={c if each else 1}}}({x}, {w})"
+        )
+
+    def _product(self, shape: tuple[int, ...]) -> str:
+        depth = self.rng.choice((1, 7, 16, 40, 100))
+        x = self._tensor((shape[0], depth), I8)
+        return self._let(f"matmul_integer({x}, {constant(numbers(self.rng, I8, (depth, shape[1])))})")
