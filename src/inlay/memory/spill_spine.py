@@ -40,7 +40,8 @@ class Way:
         source, target: names of the memories.
         engine: that copies.
         by_device: whether that is a device itself, which does nothing else meanwhile.
-        device: that a value in the target is said to be on.
+        origin: the device that a value in the source is said to be on.
+        device: that one in the target is said to be on.
         latency_ns: before the first byte.
         ns_per_byte: after that.
     """
@@ -49,6 +50,7 @@ class Way:
     target: str
     engine: str
     by_device: bool
+    origin: str
     device: str
     latency_ns: float
     ns_per_byte: float
@@ -202,6 +204,11 @@ class Spine:
             place = place.fields[0]
         return "" if place is None else place.device
 
+    def home(self, tensor: Tensor) -> str:
+        """Return the device that a tensor is on, which is not always the first with its memory."""
+        place = tensor.var.place
+        return self.device(tensor.made) if place is None or not place.device else place.device
+
     def pressure(self, group: Group, time: Timer) -> Pressure | None:
         """Return what is to be decided of a group of memories; None where a size has no bound."""
         stays: list[Stay] = []
@@ -339,6 +346,7 @@ class _Writer:
     def _sent(self, tensor: Tensor) -> list[Binding]:
         """Copy a tensor out, right behind the kernel that made it."""
         way = self.group.out
+        way = replace(way, origin=self.read.home(tensor) or way.origin)
         made, bindings = self._store(tensor, "out", (way.target,), Place(way.device))
         self.outside[tensor] = made
         return [*bindings, self._copied(way, tensor.var, made)]
@@ -348,11 +356,13 @@ class _Writer:
         tensor = self.read.tensors[spill.gap.value]
         made_by = self.read.lets[tensor.made].value
         memories = tensor.storage.memories
-        place = Place(self.group.back.device)
+        way = self.group.back
+        way = replace(way, device=self.read.home(tensor) or way.device)
+        place = Place(way.device)
         made, bindings = self._store(tensor, "again" if spill.again else "back", memories, place)
         self.later.setdefault(spill.gap.before, []).append((tensor, made))
         if not spill.again:
-            return [*bindings, self._copied(self.group.back, self.outside[tensor], made)]
+            return [*bindings, self._copied(way, self.outside[tensor], made)]
         assert isinstance(made_by, Call), "a kernel makes it"
         once_more = substitute_vars(made_by, {**self.now, tensor.var: made})
         return [*bindings, (make.var("_", UNIT), once_more)]

@@ -50,7 +50,7 @@ def spill_options(
     sizes = sizes_of(planning.typical)
 
     def copied(name: str, t: TensorType, way: Way) -> Kernel:
-        return build_kernel(name, _copy_function(name, t, way, board), operators, building, moves=True)
+        return build_kernel(name, _copy_function(name, t, way), operators, building, moves=True)
 
     def time(kernel: Kernel, device: str) -> tuple[float, bool]:
         return _time(kernel, device or board.host.name, board, operators, costs, sizes)
@@ -86,14 +86,14 @@ def _way(board: Board, source: str, target: str) -> Way | None:
     link = min(links, key=lambda x: x.latency_ns + _USUAL / x.bytes_per_ns)
     engine = next(e for e in board.engines if e.name == link.engine)
     device = board.owner_of(target)
-    per_byte = 1 / link.bytes_per_ns
-    return Way(source, target, engine.name, bool(engine.device), device, link.latency_ns, per_byte)
+    origin, per_byte = board.owner_of(source), 1 / link.bytes_per_ns
+    return Way(source, target, engine.name, bool(engine.device), origin, device, link.latency_ns, per_byte)
 
 
-def _copy_function(name: str, t: TensorType, way: Way, board: Board) -> Function:
-    x = make.var("x", t, place=Place(board.owner_of(way.source), (way.source,)))
+def _copy_function(name: str, t: TensorType, way: Way) -> Function:
+    x = make.var("x", t, place=Place(way.origin, (way.source,)))
     place = Place(way.device, (way.target,))
-    attrs = CopyAttrs(board.owner_of(way.source), way.device, way.source, way.target, way.engine)
+    attrs = CopyAttrs(way.origin, way.device, way.source, way.target, way.engine)
     moved = make.call(DEVICE_COPY, (x,), attrs, place=place)
     return cast("Function", copy(make.function((x,), moved, place=place, primitive=name)))
 
