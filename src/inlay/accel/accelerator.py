@@ -18,6 +18,7 @@ from inlay.accel.declare import (
     Absent,
     Access,
     CCalls,
+    Choice,
     Dim,
     Driver,
     Encoder,
@@ -52,6 +53,8 @@ class Accelerator:
         drivers: what may bring them to a device, the one to prefer first.
         clock: cycles in a second.
         launch_cycles: what a command takes before its instruction begins.
+        lower_after: names of accelerators whose commands are made before, so that what their scratch memory
+            takes is known when that of this one is chosen.
     """
 
     emit: ClassVar[CCalls | Stream] = CCalls()
@@ -59,6 +62,7 @@ class Accelerator:
     drivers: ClassVar[tuple[Driver, ...]] = (Absent("its description names no driver"),)
     clock: ClassVar[Size] = 10**9
     launch_cycles: ClassVar[Size] = 0
+    lower_after: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, values: Mapping[str, int]) -> None:
         for name, value in values.items():
@@ -77,6 +81,7 @@ class Description:
             queues, under the empty name.
         queues, copies: more of its declarations.
         order: how queues wait for each other.
+        choices: what the compiler picks for a command, by name.
     """
 
     cls: type[Accelerator]
@@ -90,6 +95,7 @@ class Description:
     queues: Mapping[str, Queue]
     copies: Mapping[str, Copy]
     order: tuple[Token, ...]
+    choices: Mapping[str, Choice]
 
     def architecture(self, said: Mapping[str, str]) -> Architecture:
         """Return the architecture for parameters as a board says them.
@@ -164,6 +170,7 @@ def describe(cls: type[Accelerator]) -> Description:
         _of(declared, Queue),
         copies,
         cls.order,
+        _of(declared, Choice),
     )
     findings = Collector()
     for problem, about in _problems(made):
@@ -192,15 +199,38 @@ def _problems(d: Description) -> Iterator[tuple[str, object]]:
             yield f"found the limits {dim.low} and {dim.high} of '{name}', needed 0 <= low <= high", None
     for hook in d.hooks.values():
         yield from ((problem, hook.run) for problem in hook_problems(hook))
+    if isinstance(d.cls.emit, Stream):
+        yield from (
+            (f"found {what}, which commands of streams do not have", about) for what, about in _of_calls(d)
+        )
+    for name, choice in d.choices.items():
+        if not choice.values or min(choice.values) < 1:
+            listed = ", ".join(map(str, choice.values)) or "none"
+            yield f"found the values {listed} of '{name}', needed some above 0", None
     for i in d.instructions.values():
         if i.name not in d.encoders:
             yield f"found no encoding of the instruction '{i.name}', needed one by @encodes", i.meaning
         yield from ((problem, i.meaning) for problem in _of_instruction(d, i))
 
 
+def _of_calls(d: Description) -> Iterator[tuple[str, object]]:
+    """Yield what only commands have that are calls, with the function that it is about."""
+    yield from ((f"the choice '{name}'", None) for name in d.choices)
+    for i in d.instructions.values():
+        if i.needs:
+            yield f"needs of '{i.name}'", i.meaning
+        for name, x in i.operands.items():
+            if x.access is Access.SCRATCH:
+                yield f"'{name}' of '{i.name}' declared Temp", i.meaning
+
+
 def _of_instruction(d: Description, i: Instruction) -> Iterator[str]:
-    known = {x.sym for x in (*d.params.values(), *d.dims.values(), *i.immediates.values())}
+    named = (*d.params.values(), *d.dims.values(), *d.choices.values(), *i.immediates.values())
+    known = {x.sym for x in named}
     sizes = {f"the shape of '{n}'": x.shape for n, x in i.operands.items()} | {"the cycles": (i.cycles,)}
+    sizes |= {"the needs": tuple(x for n in i.needs for x in (n.value, n.limit))}
+    if sum(x.access is Access.SCRATCH for x in i.operands.values()) > 1:
+        yield f"found several operands of '{i.name}' declared Temp, needed one at most"
     for what, found in sizes.items():
         if any(s not in known for size in found for s in symbols(to_int(size))):
             yield f"found a size in {what} of '{i.name}' that is no parameter and no dim of this class"

@@ -7,7 +7,9 @@ function of its own (`emit`), in which the same pattern is found again, and beco
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec
 from pathlib import Path
@@ -15,7 +17,8 @@ from types import ModuleType
 from typing import assert_never
 
 from inlay.accel.accelerator import Accelerator, Architecture, Description, class_of, describe, where
-from inlay.accel.declare import Absent, Address, CCall, Driver, Library, Mock
+from inlay.accel.choices import choose, scratch_of
+from inlay.accel.declare import Absent, Access, Address, CCall, Driver, Library, Mock
 from inlay.accel.hooks import digest_of, running_hook
 from inlay.accel.launch import launching
 from inlay.accel.match import Block, Command, Found, Mismatch, Patterns, blocks, fault_of
@@ -27,14 +30,15 @@ from inlay.analysis.candidates import Candidate, Miss
 from inlay.arith.expr import Int, Sym, to_int
 from inlay.base.diagnostics import InlayError, InternalError, error
 from inlay.bytecode.of_integers import formula
-from inlay.codegen.interface import Backend, DeviceCode, DeviceJob
+from inlay.codegen.interface import Backend, DeviceCode, DeviceJob, Needs
 from inlay.codegen.program_hooks import Level, ProgramHook, When
 from inlay.ir.expr import Call, Expr, Function, OpRef, Var
-from inlay.ir.kernel import Kernel
+from inlay.ir.kernel import Kernel, Workspace
 from inlay.ir.module import Module
 from inlay.ir.types import TensorType
 from inlay.ir.walk import spine
 from inlay.machine.board import Board
+from inlay.machine.device import Arch
 from inlay.runtime.calls import DriverCall, LibraryFunction, Number, Tensor, opened
 from inlay.runtime.native import Callback
 
@@ -105,20 +109,35 @@ class AcceleratorBackend(Backend):
             case other:
                 return other
 
+    def lower_after(self, arch: Arch) -> Sequence[str]:
+        """Return what the description says."""
+        del arch
+        return self._class.lower_after
+
     def emit(self, job: DeviceJob) -> DeviceCode:
-        """Return what gives the driver its commands: calls, and functions of this process for streams."""
+        """Return what gives the driver its commands: calls, and functions of this process for streams.
+
+        Raises:
+            CompileError: `accel.no-room` where the scratch memory of a command is not free.
+        """
         patterns, driver, device = self.patterns(job.arch.parameters), self.driver, job.devices[0]
+        memory = job.board.devices_by_name[device].memories[0]
         calls: dict[str, DriverCall] = {}
         functions: dict[str, Callback] = {}
+        needs: dict[str, Needs] = {}
         for r in job.requests:
             kernel = job.kernels[r.name]
             command, params = _of_kernel(patterns, kernel)
             if isinstance(command, TiledCommand):
                 functions[r.name] = launching(patterns.arch, driver, device, command, params)
-            else:
-                dims = [d.sym for d in kernel.type.dims]
-                calls[r.name] = call_of(patterns.arch, driver, device, command, params, dims)
-        return DeviceCode("", functions=functions, calls=calls)
+                continue
+            command = chosen_for(patterns.arch, command, kernel.name, partial(job.free, kernel.name, memory))
+            dims = [d.sym for d in kernel.type.dims]
+            calls[r.name] = call_of(patterns.arch, driver, device, command, params, dims)
+            needed = scratch_of(patterns.arch, command.instruction, command.sizes)
+            if needed != 0:
+                needs[r.name] = Needs(tuple(dims), Workspace(needed))
+        return DeviceCode("", functions=functions, calls=calls, needs=needs)
 
 
 _Missed = dict[int, tuple[tuple[int, int], Miss]]
@@ -212,6 +231,22 @@ def running(
     return opened(call_of(arch, driver, device, command, params, dims))
 
 
+def chosen_for(arch: Architecture, command: Command, kernel: str, free: Callable[[], int | None]) -> Command:
+    """Return a command whose choices fit into what is free where its kernel is called.
+
+    Raises:
+        CompileError: `accel.no-room`.
+    """
+    i = command.instruction
+    if scratch_of(arch, i, command.sizes) == 0:
+        return command
+    chosen, why = choose(arch, i, command.sizes, free())
+    if why:
+        listed = "; ".join(why)
+        raise error("accel.no-room", f"found no room for '{i.name}' where {kernel} is called: {listed}")
+    return replace(command, sizes={**command.sizes, **chosen})
+
+
 def call_of(
     arch: Architecture,
     driver: Driver,
@@ -289,6 +324,8 @@ def _operands(arch: Architecture, params: Sequence[Var], command: Command) -> di
         constant = command.constant(name, arch)
         position = next((i for i, p in enumerate(read) if p is value), len(read))
         found[name] = Tensor(position) if constant is None else constant.tobytes()
+    scratch = (n for n, x in command.instruction.operands.items() if x.access is Access.SCRATCH)
+    found.update({n: Tensor(len(read) + 1) for n in scratch})
     return found
 
 
@@ -312,8 +349,9 @@ class Shown:
         self._sizes: dict[str, Int] = {
             n: command.sizes[d.sym] for n, d in arch.description.dims.items() if d.sym in command.sizes
         }
-        self._sizes |= {n: command.sizes[x.sym] for n, x in command.instruction.immediates.items()}
-        self._operands = command.operands
+        named = {**command.instruction.immediates, **arch.description.choices}
+        self._sizes |= {n: command.sizes[x.sym] for n, x in named.items() if x.sym in command.sizes}
+        self._operands = command.instruction.operands
 
     def __getattr__(self, name: str) -> Address | Int:
         if name.startswith("_"):

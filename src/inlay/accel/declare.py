@@ -79,6 +79,46 @@ class Imm(Symbol):
         self.low, self.high = low, high
 
 
+class Choice(Symbol):
+    """A number that the compiler picks for each command, among some: `choices` says how.
+
+    Args:
+        values: that there are, the one to prefer first.
+    """
+
+    __slots__ = ("values",)
+
+    def __init__(self, *values: int) -> None:
+        super().__init__("choice")
+        self.values = values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Limit:
+    """What a command keeps to.
+
+    Attributes:
+        value: over parameters, dims, immediates and choices.
+        limit: the most that it can be.
+        text: what it is, for reasons.
+    """
+
+    value: Int
+    limit: Int
+    text: str
+
+
+def at_most(value: Size, limit: Size, what: str = "") -> Limit:
+    """Return a limit over several sizes, for `needs` of an instruction.
+
+    Args:
+        value: over parameters, dims, immediates and choices.
+        limit: the most that it can be.
+        what: it is, for reasons.
+    """
+    return Limit(to_int(value), to_int(limit), what or "a size")
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """A format of numbers: of operands, and as a function what brings an element of a body to it."""
@@ -127,6 +167,7 @@ class Access(StrEnum):
     READ = "read"
     WRITE = "write"
     UPDATE = "update"
+    SCRATCH = "scratch"
 
 
 class Record:
@@ -178,6 +219,14 @@ def Out(memory: Shared | Memory, format: Format, shape: Sequence[Size]) -> Opera
     return Operand(memory, format.dtype, tuple(shape), Access.WRITE)
 
 
+def Temp(memory: Shared, format: Format, shape: Sequence[Size]) -> Operand:
+    """Return an operand that only this command has: scratch memory, which the compiler plans.
+
+    An instruction has one at most. It may be read where it was written before.
+    """
+    return Operand(memory, format.dtype, tuple(shape), Access.SCRATCH)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Instruction:
     """What a device does on one command.
@@ -189,6 +238,7 @@ class Instruction:
         immediates: numbers, by name.
         cycles: how long it takes, over parameters, dims and immediates.
         meaning: a function of the device, operands and immediates that is run once with symbols (`nest`).
+        needs: limits over several sizes.
     """
 
     name: str
@@ -197,6 +247,7 @@ class Instruction:
     immediates: dict[str, Imm]
     cycles: Int
     meaning: Callable[..., None]
+    needs: tuple[Limit, ...] = ()
 
     @property
     def written(self) -> str:
@@ -204,19 +255,22 @@ class Instruction:
         return next(name for name, x in self.operands.items() if x.access is not Access.READ)
 
 
-def instruction(queue: Queue, *, cycles: Size, **operands: Operand | Imm) -> Callable[..., Instruction]:
+def instruction(
+    queue: Queue, *, cycles: Size, needs: Sequence[Limit] = (), **operands: Operand | Imm
+) -> Callable[..., Instruction]:
     """Declare an instruction; the function under it is its meaning, as a loop nest.
 
     Args:
         queue: where its commands wait.
         cycles: how long it takes.
-        operands: `In`, `Out` and `Imm`, by name: the arguments of the function.
+        needs: limits over several sizes (`at_most`).
+        operands: `In`, `Out`, `Temp` and `Imm`, by name: the arguments of the function.
     """
     tensors = {n: x for n, x in operands.items() if isinstance(x, Operand)}
     numbers = {n: x for n, x in operands.items() if isinstance(x, Imm)}
 
     def made(meaning: Callable[..., None]) -> Instruction:
-        return Instruction(meaning.__name__, queue, tensors, numbers, to_int(cycles), meaning)
+        return Instruction(meaning.__name__, queue, tensors, numbers, to_int(cycles), meaning, tuple(needs))
 
     return made
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from inlay.accel.backend import AcceleratorBackend, running
+from inlay.accel.choices import scratch_of
 from inlay.accel.declare import Absent, Driver, Mock
 from inlay.accel.kit_order import waits
 from inlay.accel.match import Command, Found, Mismatch, blocks, fault_of
@@ -173,7 +174,13 @@ def _run(
     around = np.full(count + 2 * GUARD, 0x55, result.dtype.numpy)
     inside = around[GUARD : GUARD + count].reshape(shape)
     before = [x.copy() for x in sample.inputs]
-    running(arch, driver, backend.name, command, params, ())([*sample.inputs, inside], [])
+    arrays = [*sample.inputs, inside]
+    if (
+        isinstance(command, Command)
+        and (scratch := scratch_of(arch, command.instruction, command.sizes)) != 0
+    ):
+        arrays.append(np.empty(evaluate(scratch, {}), np.uint8))
+    running(arch, driver, backend.name, command, params, ())(arrays, [])
     touched = (around[:GUARD] != 0x55).any() or (around[GUARD + count :] != 0x55).any()
     changed = any(not np.array_equal(a, b) for a, b in zip(before, sample.inputs, strict=True))
     return inside.copy(), bool(touched or changed)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from inlay.accel.accelerator import Architecture
+from inlay.accel.choices import choose
 from inlay.accel.declare import Dim, Instruction
 from inlay.accel.pattern import Applied, Input, Mapped, Node, Pattern, Tiled, build
 from inlay.accel.tiled import TiledCommand, Tiler
@@ -336,6 +337,10 @@ def _command(arch: Architecture, p: Pattern, mapped: Mapped, found: Overlay) -> 
     else:
         reasons += _shapes(arch, i, p.added, operands, sizes)
         reasons += _beyond(arch, sizes)
+        if not reasons:
+            chosen, why = choose(arch, i, sizes)
+            reasons += why
+            sizes |= chosen
     return Command(p.name, tuple(reversed(found.calls)), i, operands, sizes, p.added, tuple(reasons))
 
 

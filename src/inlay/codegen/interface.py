@@ -157,6 +157,10 @@ class DeviceKernel:
     assertions: tuple[str, ...]
 
 
+def _unbounded(kernel: str, memory: str) -> int | None:
+    del kernel, memory
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceJob:
     """What code is to be made of for a device.
@@ -168,6 +172,8 @@ class DeviceJob:
         requests: its kernels; those that only copy are no code.
         kernels: of the module, by name: their ports, and the operations that they were made of.
         cache: of compiled objects.
+        free: bytes of a memory of the board that are free at all calls of a kernel, by their names; None
+            where nothing bounds them. What `needs` of the code takes of it is planned so.
     """
 
     board: Board
@@ -176,6 +182,7 @@ class DeviceJob:
     requests: tuple[Request, ...]
     kernels: Mapping[str, Kernel]
     cache: ObjectCache | None = None
+    free: Callable[[str, str], int | None] = _unbounded
 
     @property
     def arch(self) -> Arch:
@@ -195,6 +202,7 @@ class DeviceCode:
         functions: kernels that are functions of this process, by name: of arrays, the operands before
             the results, and integers.
         calls: kernels that are calls of a driver in this process, by name; an executable keeps them.
+        needs: scratch memory of functions and calls: one more tensor behind the results.
     """
 
     driver: str
@@ -203,6 +211,7 @@ class DeviceCode:
     kernels: Mapping[str, DeviceKernel] = field(default_factory=dict[str, DeviceKernel])
     functions: Mapping[str, Callback] = field(default_factory=dict[str, Callback])
     calls: Mapping[str, DriverCall] = field(default_factory=dict[str, DriverCall])
+    needs: Mapping[str, Needs] = field(default_factory=dict[str, Needs])
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +327,13 @@ class Backend(Protocol):
 
     def program_hooks(self, board: Board, device: str) -> Sequence[ProgramHook]:
         """Return code that changes programs on their way, for any device of the board."""
+        return ()
+
+    def lower_after(self, arch: Arch) -> Sequence[str]:
+        """Return the names of back ends whose devices have their memory before: `DeviceJob.free` knows it.
+
+        That of the host is before all others.
+        """
         return ()
 
     def refuse(self, board: Board, device: str, call: Call, lowered: Callable[[], LoopFunction]) -> str:

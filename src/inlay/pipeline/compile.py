@@ -17,12 +17,14 @@ from inlay.ir.module import Module
 from inlay.loop.func import LoopFunction
 from inlay.machine.board import Board
 from inlay.machine.target import Target
+from inlay.passes.contract import PassContext
 from inlay.pipeline.build_kernels import BuildOptions, host_requests
 from inlay.pipeline.building import build_options
 from inlay.pipeline.devices import DevicePart, copies_of, device_part, off_host
 from inlay.pipeline.externs import externs_of
 from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.hooking import check_hooks
+from inlay.pipeline.leases import Leases
 from inlay.pipeline.memories import memories_of_program
 from inlay.pipeline.options import CompileOptions
 from inlay.pipeline.planning import Setting, setting_of
@@ -84,10 +86,12 @@ def compile_module(
         building.check(planned)
         check_required(planned, board, options.required, setting.operators)
 
-    def make(kernels: Module) -> dict[str, Needs]:
+    def make(kernels: Module, context: PassContext) -> dict[str, Needs]:
         code = generator.compile(_counted(host_requests(kernels), instrument))
-        made.append((code, device_part(board, kernels, setting.targets, cache)))
-        return {**_needs(kernels, code), **made[0][1].needs}
+        mine = _needs(kernels, code)
+        leases = Leases(kernels, mine, context)
+        made.append((code, device_part(board, kernels, setting.targets, cache, leases)))
+        return {**mine, **made[0][1].needs}
 
     kernels = replace(building, check=check), GenerateOptions(make)
     run = run_passes(module, setting, kernels, verify=options.verify)

@@ -11,20 +11,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from inlay.arith.expr import Int, Sym
-from inlay.base.diagnostics import Collector, CompileError, InternalError
+from inlay.base.diagnostics import Collector, CompileError, InternalError, error
+from inlay.base.graph import dependency_order
 from inlay.bytecode import program as bc
 from inlay.bytecode.formula import Formula
 from inlay.bytecode.of_integers import formula
 from inlay.codegen.backend_table import backend_of, unavailable, works_in
 from inlay.codegen.cache import ObjectCache
-from inlay.codegen.interface import Backend, DeviceJob, DeviceKernel, Needs, Request
+from inlay.codegen.interface import Backend, DeviceCode, DeviceJob, DeviceKernel, Needs, Request
 from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.machine.target import Target
 from inlay.pipeline.build_kernels import device_requests
+from inlay.pipeline.leases import Leases
 from inlay.runtime.calls import DriverCall
 from inlay.runtime.native import Callback
 from inlay.vm.signature import port_sizes
@@ -85,7 +88,7 @@ class DevicePart:
 
 
 def device_part(
-    board: Board, module: Module, targets: Callable[[str], Target], cache: ObjectCache | None
+    board: Board, module: Module, targets: Callable[[str], Target], cache: ObjectCache | None, leases: Leases
 ) -> DevicePart:
     """Make the code of devices.
 
@@ -94,8 +97,10 @@ def device_part(
         module: has the kernels.
         targets: gives what code of a device is made for, by its name.
         cache: of compiled objects.
+        leases: says what memory is free at calls.
 
     Raises:
+        CompileError: `accel.lower-order`.
         RunError: `run.device-absent` where nobody says what a processor elsewhere is.
         UnsupportedError: all `target.no-generator` at once; `target.other-device`.
     """
@@ -108,14 +113,14 @@ def device_part(
     calls: dict[str, DriverCall] = {}
     findings = Collector()
     memory_of, backends = off_host(board), apart(board)
-    for units in _opened(board, backends):
+    for units in lowering_order(board, _opened(board, backends)):
         wanted = [r for r in requests if r.device in units]
         if not wanted:
             continue  # nothing is there: the program loads on machines without it
         mine = tuple(Request(r.name, r.lower, in_place=r.in_place) for r in wanted if not r.is_copy)
-        job = DeviceJob(board, units, targets(units[0]), mine, kernels, cache)
+        job = DeviceJob(board, units, targets(units[0]), mine, kernels, cache, leases.free)
         try:
-            code = backends[units[0]].emit(job)
+            code = _emitted(backends[units[0]], job, leases)
         except CompileError as failure:
             findings.absorb(failure)
             continue
@@ -129,19 +134,52 @@ def device_part(
                 made[r.name] = _function(kernels[r.name])
         functions.update(code.functions)
         calls.update(code.calls)
+        needs.update(code.needs)
         if code.driver:
             positions = tuple(names.index(memory_of[d]) for d in units)
             hardware = _hardware(board, units, memory_of)
             options, image = code.options, code.image
             devices.append(bc.DeviceRecord(units[0], code.driver, options, positions, image, hardware))
     findings.raise_if_fatal()
-    queues = {
-        d.name: tuple(
-            queue for m in d.memories for queue in (board.owner_of(names[m]), *_engines(board, names[m]))
-        )
-        for d in devices
-    }
+    queues = {d.name: _queues(board, d, names) for d in devices}
     return DevicePart(made, needs, tuple(devices), queues, functions, calls)
+
+
+def _queues(board: Board, device: bc.DeviceRecord, names: Sequence[str]) -> tuple[str, ...]:
+    """Return what the board calls the queues of a device."""
+    memories = [names[m] for m in device.memories]
+    return tuple(queue for m in memories for queue in (board.owner_of(m), *_engines(board, m)))
+
+
+def _emitted(backend: Backend, job: DeviceJob, leases: Leases) -> DeviceCode:
+    """Return the code of a device that fits into what it was told is free."""
+    made: list[DeviceCode] = []
+
+    def make() -> Mapping[str, Needs]:
+        made.append(backend.emit(job))
+        return made[-1].needs
+
+    leases.settle(make)
+    return made[-1]
+
+
+def lowering_order(board: Board, opened: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return devices in the order in which their memory becomes known.
+
+    Raises:
+        CompileError: `accel.lower-order`.
+    """
+    names = [Path(board.arch_of(units[0]).loader).stem for units in opened]
+    before: list[list[int]] = []
+    for units in opened:
+        backend = backend_of(board, units[0])
+        wanted = () if backend is None else backend.lower_after(board.arch_of(units[0]))
+        before.append([i for i, name in enumerate(names) if name in wanted])
+    order = dependency_order(before, range(len(opened)))
+    if order is None:
+        said = "; ".join(f"{n} after {names[i]}" for n, x in zip(names, before, strict=True) for i in x)
+        raise error("accel.lower-order", f"found devices that are lowered after each other: {said}")
+    return [opened[i] for i in order]
 
 
 def copies_of(module: Module) -> dict[str, bc.Kernel]:

@@ -37,7 +37,7 @@ class GenerateOptions:
             said that is known when the program runs; off the host, there are no loops then.
     """
 
-    make: Callable[[Module], Mapping[str, Needs]] | None = None
+    make: Callable[[Module, PassContext], Mapping[str, Needs]] | None = None
     known: Callable[[Module], Mapping[str, Needs]] | None = None
     target: Callable[[str], Target] | None = None
     parts: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -46,7 +46,12 @@ class GenerateOptions:
 def run(module: Module, context: PassContext) -> Module:
     """Make code, or lower kernels, and note the scratch memory of each."""
     options = context.options_for(GenerateOptions)
-    found = _lowered(module, options) if options.make is None else options.make(module)
+    found = _lowered(module, options) if options.make is None else options.make(module, context)
+    return with_needs(module, found)
+
+
+def with_needs(module: Module, found: Mapping[str, Needs]) -> Module:
+    """Return a module whose kernels have what they need, given by name."""
     kernels = dict(module.kernels)
     for name, needs in found.items():
         kernel = replace(kernels[name], stack=needs.stack)

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from inlay.memory import carry_buffers, explicit_alloc, plan_memory, read_first, spill_values
 from inlay.passes.contract import Pass
 from inlay.passes.manager import Pipeline, make_pipeline
 from inlay.pipeline import build_kernels, generate, plan_again
 from inlay.pipeline.hooking import BoardHooks, with_hooks
+from inlay.pipeline.leases import MEMORY
 from inlay.placement import mark_annotations, plan_places
 from inlay.transforms import (
     call_foreign,
@@ -81,8 +81,6 @@ TENSOR = (
     call_foreign.PASS,
     fuse_ops.PASS,
 )
-
-MEMORY = (read_first.PASS, explicit_alloc.PASS, carry_buffers.PASS, spill_values.PASS, plan_memory.PASS)
 
 ROUTE = (*TENSOR, plan_again.PASS, build_kernels.PASS, generate.PASS, *MEMORY)
 """From a module as it was loaded to one that only needs linking."""

@@ -116,7 +116,8 @@ def _with_scratch(made: bc.Kernel, kernel: Kernel) -> bc.Kernel:
             made = replace(made, workspace=size, workspace_per_part=w.per_part)
         else:
             ports = (*made.ports, bc.AccessCode.WRITE)
-            made = replace(made, ports=ports, sizes=(*made.sizes, size))
+            sizes = (*made.sizes, size) if made.sizes else ()  # of functions nobody says what they touch
+            made = replace(made, ports=ports, sizes=sizes)
     return made
 
 

@@ -100,7 +100,7 @@ def test_several_calls_as_one_bring_their_scratch_along():
     module = compilation(program(FIXED), cache="none").module
     (kernel,) = module.kernels.values()
     many = replace(kernel, batch=Batch("many", fresh("n"), frozenset()), workspaces=())
-    options = GenerateOptions(lambda _: {kernel.name: Needs((), Workspace(lit(128)))})
+    options = GenerateOptions(lambda *_: {kernel.name: Needs((), Workspace(lit(128)))})
     context = PassContext(table()).with_options(options)
     (found,) = generate.run(module.with_kernels({kernel.name: many}), context).kernels.values()
     assert [w.requested for w in found.workspaces] == ["several calls may run as one"]
