@@ -195,7 +195,7 @@ def _fitted(pressure: Pressure, rule: _Rule) -> list[Spill] | None:
         here = [_possible(g, chosen) for g in free if g.after < step < g.before]
         if not here:
             return None
-        best = min(here, key=lambda g: rule(g, float(ends[g.before - 1] - ends[g.after]), g.value in out))
+        best = min(here, key=lambda g: _ranked(rule, g, ends, is_out=g.value in out))
         again = best.again_ns is not None and best.again_ns <= _copies(best, is_out=best.value in out)
         if again:
             free = [g for g in free if g.value not in best.needs or not g.after < best.before <= g.before]
@@ -220,29 +220,34 @@ def _possible(gap: Gap, chosen: Sequence[Spill]) -> Gap:
     return gap
 
 
-_Rule = Callable[[Gap, float, bool], tuple[float, ...]]
-"""From a gap, the time of the steps in it and whether its value is outside already to an order."""
+_Rule = Callable[[Gap, float, float], tuple[float, ...]]
+"""From a gap, the time of the steps in it and the cost of leaving memory for it to an order."""
 
 
 def _copies(gap: Gap, *, is_out: bool) -> float:
     return gap.back_ns + (0.0 if is_out else gap.out_ns)
 
 
-def _cost(gap: Gap, is_out: bool) -> float:  # noqa: FBT001
+def _cost(gap: Gap, *, is_out: bool) -> float:
+    """Return what it costs to be outside for a gap; less where the value is outside already."""
     copies = _copies(gap, is_out=is_out)
     return copies if gap.again_ns is None else min(copies, gap.again_ns)
 
 
-def _farthest(gap: Gap, _window: float, is_out: bool) -> tuple[float, ...]:  # noqa: FBT001
-    return (-gap.before, _cost(gap, is_out), gap.value)
+def _ranked(rule: _Rule, gap: Gap, ends: NDArray[np.float64], *, is_out: bool) -> tuple[float, ...]:
+    """Return what a rule says of a gap; `ends` is when each step ends."""
+    return rule(gap, float(ends[gap.before - 1] - ends[gap.after]), _cost(gap, is_out=is_out))
 
 
-def _cheapest(gap: Gap, _window: float, is_out: bool) -> tuple[float, ...]:  # noqa: FBT001
-    return (_cost(gap, is_out) / gap.size, -gap.before, gap.value)
+def _farthest(gap: Gap, _window: float, cost: float) -> tuple[float, ...]:
+    return (-gap.before, cost, gap.value)
 
 
-def _hidden(gap: Gap, window: float, is_out: bool) -> tuple[float, ...]:  # noqa: FBT001
-    cost = _cost(gap, is_out)
+def _cheapest(gap: Gap, _window: float, cost: float) -> tuple[float, ...]:
+    return (cost / gap.size, -gap.before, gap.value)
+
+
+def _hidden(gap: Gap, window: float, cost: float) -> tuple[float, ...]:
     return (max(0.0, cost - window) / gap.size, cost / gap.size / max(window, 1.0), -gap.before, gap.value)
 
 

@@ -46,7 +46,7 @@ def measured(exe: Executable, *arrays: np.ndarray) -> int:
     return after.peak_bytes
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(programs(Features(functions=False, data=False, cells=False)))
 def test_what_the_plan_says_is_what_the_runtime_counts(p: Program):
     for sharing in Sharing:

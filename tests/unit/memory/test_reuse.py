@@ -84,7 +84,7 @@ def recomputed(steps: Steps, plan: FunctionPlan) -> set[tuple[int, int]]:
     return found
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(graphs(), st.sampled_from(list(Sharing)))
 def test_edges_are_the_pairs_that_share_bytes_and_that_data_does_not_order(steps: Steps, sharing: Sharing):
     text, plans = text_of(steps), list[FunctionPlan]()
