@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -63,4 +64,10 @@ def test_models_on_strawberry(name: str) -> None:
     left = [o for o in products if o.device != "npu0"]
     # A mean over windows, which models write as a convolution, stays: few products.
     assert len(left) <= 1
+    if name in ("mlperf_ic_int8", "mlperf_vww_int8"):
+        said = [
+            re.search(r"(\d+) cycles of copies, (\d+) %", o.reason) for o in products if o.device == "npu0"
+        ]
+        moving, hidden = zip(*((int(m[1]), int(m[1]) * int(m[2]) / 100) for m in said if m), strict=True)
+        assert sum(hidden) >= sum(moving) / 2
     assert all("conv takes conv_integer with requantize behind it" in o.others["npu0"] for o in left)

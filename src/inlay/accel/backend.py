@@ -203,7 +203,8 @@ def _keep(
 
 
 def _candidate(arch: Architecture, command: Found, device: str) -> Candidate:
-    return Candidate(command.calls, device, command.pattern, _picoseconds(arch, command))
+    note = command.note if isinstance(command, TiledCommand) else ""
+    return Candidate(command.calls, device, command.pattern, _picoseconds(arch, command), note)
 
 
 def _picoseconds(arch: Architecture, command: Found) -> Int:

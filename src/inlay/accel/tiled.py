@@ -70,6 +70,23 @@ class TiledCommand:
             one = one * loop.extent
         return one
 
+    @property
+    def note(self) -> str:
+        """What explanations say of its schedule."""
+        assert self.made is not None, "it is offered without reasons"
+        s, t = self.made.scheduled, self.made.scheduled.timing
+        names = {x.sym: x.name for x in s.group.loops.values()}
+        tile = ", ".join(
+            f"{names[loop]} {n} of {s.group.blocks[loop]}"
+            for loop, n in s.tiling.counts.items()
+            if n < s.group.blocks[loop]
+        )
+        hidden = f"{t.hidden * 100 // t.moving} %" if t.moving else "nothing"
+        return (
+            f"a stream of {len(s.stream)} commands in {t.total} cycles, tiles of {tile or 'everything'}; "
+            f"{t.moving} cycles of copies, {hidden} of that while instructions run"
+        )
+
     def values(self) -> dict[Value, Value]:
         """Return for each value of the schedule the one that it is here."""
         assert self.made is not None, "it is run without reasons"

@@ -25,12 +25,14 @@ class Candidate:
         device: that runs them.
         name: for people; an identifier.
         picoseconds: predicted, over the dims of the program; None leaves it to the costs of the board.
+        note: what explanations say of it besides; may be empty.
     """
 
     calls: tuple[Call, ...]
     device: str
     name: str
     picoseconds: Int | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -265,7 +265,14 @@ def _placed(
     if annotation is not None:
         reason = annotation
     elif group is not None:
-        reason = f"taken as one, {group.name}: least predicted time of the program"
+        note = next(
+            x.candidate.note
+            for x in decision.located
+            if (x.tasks, x.candidate.name) == (group.tasks, group.name)
+        )
+        reason = f"taken as one, {group.name}: least predicted time of the program" + (
+            f"; {note}" if note else ""
+        )
     elif len(supports[0].allowed) == 1:
         reason = "no other device can run it" if len(names) > 1 else "there is no other device"
     else:
