@@ -18,7 +18,9 @@ import numpy as np
 from inlay.accel.backend import AcceleratorBackend, running
 from inlay.accel.choices import scratch_of
 from inlay.accel.declare import Absent, Driver, Mock
+from inlay.accel.engines import Stream
 from inlay.accel.kit_order import waits
+from inlay.accel.launch import Launcher
 from inlay.accel.match import Command, Found, Mismatch, blocks, fault_of
 from inlay.accel.pattern import Pattern
 from inlay.accel.samples import Sample, samples
@@ -36,6 +38,8 @@ GUARD = 64
 """Elements before and behind a result that a driver must not touch."""
 _DRAWN = 20
 """Programs drawn for each that is to be taken."""
+_TIMES = 4
+"""Predicted cycles may be off by one part in so many."""
 _ORDERED = 2
 """Programs of each pattern whose every wait is taken away in turn."""
 
@@ -77,6 +81,26 @@ def checks(backend: AcceleratorBackend, trials: int, seed: int) -> Iterator[Chec
     for p in patterns.patterns:
         yield f"pattern {p.name}"
         yield _pattern(backend, p, trials, seed)
+    if isinstance(d.cls.emit, Stream) and patterns.patterns:
+        yield "instructions"
+        yield from _unused(backend, trials, seed)
+
+
+def _unused(backend: AcceleratorBackend, trials: int, seed: int) -> Iterator[Checked]:
+    """Yield instructions that no match uses: then their meaning is none of what patterns take."""
+    patterns = backend.patterns(())
+    left = dict.fromkeys(backend.description.instructions)
+    for p in patterns.patterns:
+        for sample in islice(samples(patterns.arch, p, seed), _DRAWN):
+            if not left:
+                return
+            found = _command(backend, p, sample)
+            if isinstance(found, TiledCommand) and found.made is not None:
+                for x in found.made.scheduled.stream:
+                    left.pop(x.command.name, None)
+    for name in left:
+        why = "no program that a pattern takes is computed with it: what it means is not what they say"
+        yield Checked(f"instruction {name}", "programs that use it", trials, why)
 
 
 def _pattern(backend: AcceleratorBackend, p: Pattern, trials: int, seed: int) -> Checked:
@@ -123,7 +147,7 @@ def _compare(backend: AcceleratorBackend, p: Pattern, sample: Sample, command: F
     params = sample.module.functions["main"].params
     named = _instructions(command)
     try:
-        meant, _ = _run(backend, Mock(), params, sample, command)
+        meant, _, _ = _run(backend, Mock(), params, sample, command)
     except InlayError as failure:
         return f"encoding of {named}", failure.diagnostics[0].message
     if at := _differ(want, meant):
@@ -132,7 +156,7 @@ def _compare(backend: AcceleratorBackend, p: Pattern, sample: Sample, command: F
     if isinstance(driver, Absent):
         return "", ""
     try:
-        got, touched = _run(backend, driver, params, sample, command)
+        got, touched, cycles = _run(backend, driver, params, sample, command)
     except InlayError as failure:
         return "drivers", failure.diagnostics[0].message
     except Exception as failure:  # noqa: BLE001 (code of others)
@@ -140,7 +164,21 @@ def _compare(backend: AcceleratorBackend, p: Pattern, sample: Sample, command: F
     section = f"encoding of {named}, or the driver"
     if at := _differ(want, got):
         return section, f"the driver gives something else {at}"
-    return (section, "the driver writes beside its result") if touched else ("", "")
+    if touched:
+        return section, "the driver writes beside its result"
+    return _lies(backend, command, cycles)
+
+
+def _lies(backend: AcceleratorBackend, command: Found, cycles: int) -> tuple[str, str]:
+    """Return whether the clock of a driver and the cycles that are declared differ by more than a quarter."""
+    if not cycles:
+        return "", ""
+    arch = backend.patterns(()).arch
+    begin = arch.number(type(arch.device).launch_cycles)
+    said = evaluate(command.cycles(arch), {}) - evaluate(begin, {})
+    if abs(said - cycles) * _TIMES <= cycles:
+        return "", ""
+    return "cost", f"{said} cycles are predicted of {_instructions(command)}, and the device takes {cycles}"
 
 
 def _meaning(op: Op, attrs: object, args: Sequence[Any]) -> Any:
@@ -164,8 +202,8 @@ def _instructions(command: Found) -> str:
 
 def _run(
     backend: AcceleratorBackend, driver: Driver, params: tuple[Var, ...], sample: Sample, command: Found
-) -> tuple[np.ndarray, bool]:
-    """Return what a driver writes, and whether it wrote elsewhere too."""
+) -> tuple[np.ndarray, bool, int]:
+    """Return what a driver writes, whether it wrote elsewhere too, and the cycles it reports; 0 if none."""
     arch = backend.patterns(()).arch
     result = command.calls[-1].type
     assert isinstance(result, TensorType), "a result is a tensor"
@@ -180,7 +218,9 @@ def _run(
         and (scratch := scratch_of(arch, command.instruction, command.sizes)) != 0
     ):
         arrays.append(np.empty(evaluate(scratch, {}), np.uint8))
-    running(arch, driver, backend.name, command, params, ())(arrays, [])
+    runs = running(arch, driver, backend.name, command, params, ())
+    runs(arrays, [])
     touched = (around[:GUARD] != 0x55).any() or (around[GUARD + count :] != 0x55).any()
     changed = any(not np.array_equal(a, b) for a, b in zip(before, sample.inputs, strict=True))
-    return inside.copy(), bool(touched or changed)
+    cycles = runs.cycles if isinstance(runs, Launcher) and not isinstance(driver, Mock) else 0
+    return inside.copy(), bool(touched or changed), cycles

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from inlay.accel.accelerator import Architecture, Description
@@ -43,6 +44,7 @@ def _problems(arch: Architecture) -> Iterator[str]:
     names = [name for name, q in d.queues.items() if q in used]
     if apart := connected(channels(arch), names):
         yield f"found no way of tokens from the queue '{apart[0]}' to '{apart[1]}'"
+    yield from _of_flags(arch)
     try:
         found = forms(arch)
     except InlayError as failure:
@@ -52,6 +54,36 @@ def _problems(arch: Architecture) -> Iterator[str]:
     else:
         for form in found:
             yield from _of_form(arch, form)
+        yield from _alike(found)
+
+
+def _of_flags(arch: Architecture) -> Iterator[str]:
+    """Yield flags that mean two tokens in commands of one queue."""
+    d = arch.description
+    names = {id(q): name for name, q in d.queues.items()}
+    for queue in d.queues.values():
+        flags = [t.pop for t in d.order if t.target is queue] + [t.push for t in d.order if t.source is queue]
+        for flag in dict.fromkeys(f for f in flags if flags.count(f) > 1):
+            yield f"found the flag '{flag}' of the queue '{names[id(queue)]}' to mean two tokens"
+
+
+def _alike(found: list[Form]) -> Iterator[str]:
+    """Yield commands whose words cannot be told apart."""
+    for a, b in itertools.combinations(found, 2):
+        (mask, value), (other_mask, other) = _fixed_bits(a), _fixed_bits(b)
+        if a.word.bits == b.word.bits and not mask & other_mask & (value ^ other):
+            first, second = (x.like.name or f"waiting in {x.like.queue}" for x in (a, b))
+            yield f"found no field that tells words of '{first}' from those of '{second}'"
+
+
+def _fixed_bits(form: Form) -> tuple[int, int]:
+    """Return which bits are always the same, and what they are."""
+    mask = value = 0
+    for name, number in form.fixed.items():
+        f = form.word.fields[name]
+        inside = (1 << f.bits) - 1
+        mask, value = mask | inside << f.at, value | (number & inside) << f.at
+    return mask, value
 
 
 def _of_copy(arch: Architecture, name: str, copy: Copy) -> Iterator[str]:

@@ -23,38 +23,33 @@ def failures(folder: Path, old: str, new: str, trials: int = 4) -> list[Checked]
 
 @pytest.mark.llvm
 def test_a_description_that_is_right(tmp_path) -> None:
-    assert failures(tmp_path, "clock", "clock", trials=3) == []
+    assert failures(tmp_path, "clock", "clock", trials=2) == []
 
 
 WRONG = [
-    # wrong results
-    ("s = a[i, j, o] + t.bias[o]", "s = a[i, j, o] - t.bias[o]", "pattern conv", "none of"),
-    ("for i, j, o in nest(a.shape):\n            a[i, j, o] = 0", "for i, j, o in nest(a.shape):\n            a[i, j, o] = 1", "pattern conv", "no instruction computes a sum"),
-    ('kind=1 if c.name == "gemm" else 2', "kind=1", "declarations", "found word"),
-    ("kind=3 if c.name", "kind=4 if c.name", "encoding of", "the driver gives something else"),
-    ('rounding="tflite"))\n\n    @instruction(\n        compute, y=Out(out, i8, pixels), a=In(acc, i32, sums), t=In(par, scales', 'rounding="half_up"))\n\n    @instruction(\n        compute, y=Out(out, i8, pixels), a=In(acc, i32, sums), t=In(par, scales', "pattern conv", "none of"),
-    # addresses and sizes
-    ("inp_kib, wgt_kib, acc_kib, out_kib = Param(32)", "inp_kib, wgt_kib, acc_kib, out_kib = Param(64)", "", ""),
-    ("src=c.x.at, si=c.x.stride[0], sj=c.x.stride[1], aux=c.w.at", "src=c.x.at, si=c.x.stride[1], sj=c.x.stride[0], aux=c.w.at", "encoding of", "the mock refuses"),
-    ("stride=c.stride, top=c.top, bottom=c.bottom", "stride=c.x, top=c.top, bottom=c.bottom", "declarations", "found no field for stride"),
-    ("top=c.top, bottom=c.bottom", "top=c.bottom, bottom=c.top", "encoding of", "the driver gives something else"),
+    # meanings that are not what the hardware does, or what patterns take
+    ("s = a[i, j, o] + t.bias[o]", "s = a[i, j, o] - t.bias[o]", "instruction finish", "no program"),
+    ("a[i, j, o] = 0", "a[i, j, o] = 1", "pattern conv", "no instruction computes a sum"),
+    # words
+    ('kind=1 if c.name == "gemm" else 2', "kind=1", "declarations", "words of 'gemm' from those of 'mac'"),
+    ("kind=3 if c.name", "kind=4 if c.name", "declarations", "words of 'finish' from those of"),
+    ("si=c.x.stride[0], sj=c.x.stride[1], aux=c.w.at", "si=c.x.stride[1], sj=c.x.stride[0], aux=c.w.at", "the driver", "the driver gives something else"),
+    ("stride=c.stride, top=c.top", "stride=c.x, top=c.top", "declarations", "found no field for stride"),
+    ("top=c.top, bottom=c.bottom", "top=c.bottom, bottom=c.top", "the driver", "gives something else"),
     # order
-    ('Token(store, compute, push="push_prev", pop="pop_next")', 'Token(store, compute, push="push_prev", pop="pop_prev")', "declarations", "the flag"),
-    # faults of its code
+    ('push="push_prev", pop="pop_next"),\n    )', 'push="push_prev", pop="pop_prev"),\n    )', "declarations", "to mean two tokens"),
+    # faults of its code, a function that is not there
     ("    def multiply(self, c):\n", "    def multiply(self, c):\n        1 / 0\n", "declarations", "ZeroDivisionError"),
     ("strawberry_run", "strawberry_nothing", "drivers", "has no function 'strawberry_nothing'"),
-    # cost
-    ("latency=40)\n    ld_wgt", "latency=400)\n    ld_wgt", "cost", "cycles"),
+    # cycles that are not its own
+    ("latency=40)\n    ld_wgt", "latency=400)\n    ld_wgt", "cost", "cycles are predicted"),
 ]  # fmt: skip
 
 
 @pytest.mark.llvm
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("old", "new", "section", "message"), WRONG)
 def test_what_is_wrong_is_found(tmp_path, old, new, section, message) -> None:
     found = failures(tmp_path, old, new)
-    if not section:
-        assert found == []  # a larger memory than the device's own parameter says is the device's, too
-        return
     assert found
     assert any(section in c.section and message in c.failure for c in found), found
