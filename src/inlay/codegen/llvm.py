@@ -364,16 +364,18 @@ class FunctionEmitter:
 
     def _cell_width(self, buffer: Buffer, body: Stmt) -> int | None:
         """Return how many elements a register cell of a buffer has, None if it needs memory."""
-        widths: set[int] = set()
+        widths: set[tuple[int, bool]] = set()
         if not self._scan(body, buffer, {}, widths):
             return None
-        widths.discard(0)
-        if len(widths) > 1:
-            return None
-        return widths.pop() if widths else 0
+        widest = max((lanes for lanes, _ in widths), default=0)
+        # Fewer lanes can be taken out of a cell, where none are across its end.
+        parts = ((lanes, is_part) for lanes, is_part in widths if lanes not in (0, widest))
+        return widest if all(is_part and widest % lanes == 0 for lanes, is_part in parts) else None
 
-    def _scan(self, s: Stmt, buffer: Buffer, inner: Mapping[Sym, int], widths: set[int]) -> bool:
+    def _scan(self, s: Stmt, buffer: Buffer, inner: Mapping[Sym, int], widths: set[tuple[int, bool]]) -> bool:
         """Collect the lane counts of accesses; False if an index is not a number when emitted.
+
+        With each goes whether it is a load that starts at a multiple of its lanes.
 
         `inner` has the symbols bound inside: `_UNROLLED` or `_VARYING`, or, for the variable of a
         vector loop, its extent.
@@ -384,9 +386,12 @@ class FunctionEmitter:
                 scope = {**inner, part.var: self._kind_of(part, inner)}
             elif isinstance(part, Let):
                 scope = {**inner, part.sym: _VARYING}
-            for indices in _accesses(part, buffer):
-                if not self._scan_access(buffer, indices, scope, widths):
+            for indices, is_load in _accesses(part, buffer):
+                found = self._scan_access(buffer, indices, scope)
+                if found is None:
                     return False
+                lanes, is_aligned = found
+                widths.add((lanes, is_load and is_aligned))
             if not all(self._scan(c, buffer, scope, widths) for c in child_stmts(part)):
                 return False
         return True
@@ -404,22 +409,24 @@ class FunctionEmitter:
         return _VARYING
 
     def _scan_access(
-        self, buffer: Buffer, indices: tuple[Int, ...], scope: Mapping[Sym, int], widths: set[int]
-    ) -> bool:
+        self, buffer: Buffer, indices: tuple[Int, ...], scope: Mapping[Sym, int]
+    ) -> tuple[int, bool] | None:
+        """Return lanes and whether they start at a multiple of them; None for no number when emitted."""
         width = 0
+        steps: list[int] = []
         for monomial, c in self.memory.flat(buffer, indices).terms:
+            steps.append(c)
             for sym in symbols(Int(((monomial, c),))):
                 kind = scope.get(sym)
                 if kind is None:
                     known = self.index.env.get(sym)
                     if known is None or constant_of(known) is None:
-                        return False
+                        return None
                 elif kind == _VARYING or (kind > 0 and (monomial != (sym,) or c != 1)):
-                    return False
+                    return None
                 elif kind > 0:
                     width = kind
-        widths.add(width)
-        return True
+        return width, width == 0 or sum(1 for c in steps if c % width) <= 1
 
 
 # ---------------------------------------------------------------------- facts about statements
@@ -445,14 +452,14 @@ def needs_optimizer(function: LoopFunction) -> bool:
     return found
 
 
-def _accesses(s: Stmt, buffer: Buffer) -> Iterator[tuple[Int, ...]]:
-    """Yield the indices at which a statement itself loads or stores a buffer."""
+def _accesses(s: Stmt, buffer: Buffer) -> Iterator[tuple[tuple[Int, ...], bool]]:
+    """Yield the indices at which a statement itself loads or stores a buffer, and whether it loads."""
     if isinstance(s, Store) and s.buffer is buffer:
-        yield s.indices
+        yield s.indices, False
     for value in own_scalars(s):
         for x in scalars_below(value):
             if isinstance(x, Load) and x.buffer is buffer:
-                yield x.indices
+                yield x.indices, True
 
 
 def _varies(e: Int, scope: Mapping[Sym, int]) -> bool:

@@ -72,16 +72,15 @@ _ERFC64 = (1.2769783815525286, -0.09276382658574632, -0.1660303976152931, 0.1640
            0.0002063612681763108, 0.00015110176248132268, -1.4933939613516438e-06,
            -3.682535988904499e-05, -1.3361140379066396e-05, 4.985507670902402e-06,
            4.384777289214579e-06)
-_ERF32 = (1.1283791065216064, -0.37612342834472656, 0.11280316859483719, -0.026715055108070374,
-          0.004921761807054281, -0.0005648059886880219)
-# log(erfc(x)) for x from 1 to 4.
-_ERFC32 = (0.00041632921784184873, -1.130675196647644, -0.6309530138969421,
-           -0.11105501651763916, 0.027099523693323135, -0.005064947064965963,
-           0.0006858366541564465, -6.229834980331361e-05, 3.321684516777168e-06,
-           -7.582681860185403e-08)
+# erf(x) / x for |x| up to 3.8, as a quotient of polynomials in the square of x.
+_ERF32 = (1.1283791065216064, 0.18360084295272827, 0.050766874104738235, 0.0033475898671895266,
+          0.0002287471725139767)
+_ERF_BELOW32 = (1.0, 0.49604472517967224, 0.11034250259399414, 0.01394567172974348,
+                0.0010056763421744108, 2.3711130779702216e-05, -1.2016943173875916e-07)
 # fmt: on
 
 _LOG2E = 1.4426950408889634
+_HELD32 = 1.5 * 2.0**23  # added to a small integer, it puts it in the low bits of an f32
 _LN2_HIGH32, _LN2_LOW32 = 0.693359375, -0.00021219444170128554
 _LN2_HIGH64, _LN2_LOW64 = 0.6931471803691238, 1.9082149292705877e-10
 _PIO2 = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
@@ -249,20 +248,38 @@ class _F32(_Arithmetic):
     integer = I32
 
     def exp(self, x: Value) -> Value:
-        n, r = self._reduce(self.clamp(x, -105.0, 100.0))
-        p = self.fma(self.mul(r, r), self.polynomial(r, _EXP32), r)
-        return self.scale(self.add(p, 1.0), n)
+        held, n, r = self._reduce(self.clamp(x, -105.0, 100.0))
+        p = self.polynomial(r, (1.0, 1.0, *_EXP32))
+        return self.ops.scaled(p, n) or self._scale_held(p, held)
 
-    def _reduce(self, x: Value) -> tuple[Value, Value]:
-        n = self.round(self.mul(x, _LOG2E))
+    def _reduce(self, x: Value) -> tuple[Value, Value, Value]:
+        """Return an integer n held in the low bits of a float, n, and r with exp(x) = 2^n * exp(r)."""
+        held = self.fma(x, _LOG2E, _HELD32)
+        n = self.sub(held, _HELD32)
         r = self.fma(n, -_LN2_HIGH32, x)
-        return n, self.fma(n, -_LN2_LOW32, r)
+        return held, n, self.fma(n, -_LN2_LOW32, r)
+
+    def _scale_held(self, x: Value, held: Value) -> Value:
+        """Return x times 2 to a held integer, in two steps so that subnormal results round once."""
+        # Half of it, rounded down: the lowest bit is shifted to where it is masked.
+        whole, half = self._exponent_bits(held), self._exponent_bits(held, 22)
+        half = self.ops.binary(BinaryOp.AND, half, literal(-(1 << 23), I32, self.lanes))
+        rest = self.ops.binary(BinaryOp.SUB, whole, half)
+        return self.mul(self.mul(x, self._exponent(half)), self._exponent(rest))
+
+    def _exponent_bits(self, held: Value, by: int = 23) -> Value:
+        return self.ops.binary(BinaryOp.SHL, self.ops.bitcast(held, I32), literal(by, I32, self.lanes))
+
+    def _exponent(self, bits: Value) -> Value:
+        """Return the power of two with an exponent that stands where floats have theirs."""
+        one = literal(127 << 23, I32, self.lanes)
+        return self.ops.bitcast(self.ops.binary(BinaryOp.ADD, bits, one), F32)
 
     def _expm1(self, x: Value) -> Value:
         """exp(x) - 1 for -40 < x <= 0."""
-        n, r = self._reduce(x)
+        held, _, r = self._reduce(x)
         p = self.fma(self.mul(r, r), self.polynomial(r, _EXP32), r)
-        two = self.power_of_two(n)
+        two = self._exponent(self._exponent_bits(held))
         return self.fma(p, two, self.sub(two, 1.0))
 
     def log(self, x: Value) -> Value:
@@ -283,11 +300,10 @@ class _F32(_Arithmetic):
         return self.copysign(self.div(self.neg(t), self.add(t, 2.0)), x)
 
     def erf(self, x: Value) -> Value:
-        size = self.abs(x)
-        near = self.mul(size, self.polynomial(self.mul(x, x), _ERF32))
-        bounded = self.ops.extreme(BinaryOp.MIN, self.number(4.0), size)
-        far = self.neg(self._expm1(self.polynomial(bounded, _ERFC32)))
-        return self.copysign(self.select(self.less(size, 1.0), near, far), x)
+        x = self.clamp(x, -3.8, 3.8)
+        square = self.mul(x, x)
+        top = self.mul(x, self.polynomial(square, _ERF32))
+        return self.clamp(self.div(top, self.polynomial(square, _ERF_BELOW32)), -1.0, 1.0)
 
 
 class _F64(_Arithmetic):

@@ -402,7 +402,8 @@ class Memory:
             )
         width = max(registers.width, 1)
         cell, offset = divmod(where.constant, width)
-        if not 0 <= cell < len(registers.cells) or (where.stride and offset):
+        crosses = where.stride != 0 and offset + self.index.width > width
+        if not 0 <= cell < len(registers.cells) or crosses:
             raise InternalError(
                 f"register buffer {buffer.name} is accessed at element {where.constant} with "
                 f"stride {where.stride} and cells of {width}",
@@ -414,9 +415,13 @@ class Memory:
         registers, cell, offset = self._cell(buffer, where)
         text = registers.cells[cell]
         value = Value(text if text is not None else "poison", buffer.dtype, registers.width)
-        if where.stride == 1 or not registers.width:
+        if not registers.width:
             return value
-        return self.ops.extract(value, offset)
+        return (
+            self.ops.part(value, offset, self.index.width)
+            if where.stride == 1
+            else self.ops.extract(value, offset)
+        )
 
     def _write_cell(self, buffer: Buffer, where: Split, value: Value, mask: Value | None) -> None:
         registers, cell, offset = self._cell(buffer, where)

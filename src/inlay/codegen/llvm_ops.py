@@ -44,6 +44,7 @@ class Operations:
         has_half: whether the machine converts f16 itself (else integer code does).
         has_fma: whether the machine multiplies and adds with one rounding.
         has_even_products: whether the machine multiplies even lanes of 32 bits to lanes of 64.
+        has_scalef: whether the machine multiplies by powers of two in one instruction.
         dots: the dot-product instructions of the machine.
         helpers: names of helper functions that are called.
         declared: declarations of intrinsics whose types some versions of LLVM have otherwise.
@@ -54,6 +55,7 @@ class Operations:
         self.has_half = target.has_half
         self.has_fma = target.has_fma
         self.has_even_products = target.arch == "x86_64"
+        self.has_scalef = "avx512f" in target.features
         self.dots = instructions(target.arch, target.features)
         self.helpers: set[str] = set()
         self.declared: set[str] = set()
@@ -218,6 +220,38 @@ class Operations:
             x, y, z = (self.cast(v, F64) for v in (a, b, c))
             return self.cast(self.add(self.mul(x, y), z), dtype)
         return self.rounded(self.call("fma", a.dtype, a, b, c))
+
+    def scaled(self, x: Value, n: Value) -> Value | None:
+        """Return x times 2 to the integer n, both f32, by an instruction; None where there is none."""
+        size, count = 16, x.lanes // 16
+        if not self.has_scalef or x.dtype is not F32 or not x.lanes or x.lanes % size or count & (count - 1):
+            return None
+        name, part = "llvm.x86.avx512.mask.scalef.ps.512", f"<{size} x float>"
+        self.declared.add(f"declare {part} @{name}({part}, {part}, {part}, i16, i32)")
+        parts: list[Value] = []
+        for at in range(0, x.lanes, size):
+            a, b = (self.part(v, at, size) for v in (x, n))
+            text = f"call {part} @{name}({part} {a.text}, {part} {b.text}, {part} {a.text}, i16 -1, i32 4)"
+            parts.append(self.pure(text, F32, size, a, b))
+        while len(parts) > 1:
+            parts = [self._joined(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        return parts[0]
+
+    def part(self, x: Value, at: int, count: int) -> Value:
+        """Return some neighboring lanes of a vector."""
+        if count == x.lanes:
+            return x
+        chosen = ", ".join(f"i32 {at + i}" for i in range(count))
+        return self.pure(
+            f"shufflevector {x.typed}, {x.type} poison, <{count} x i32> <{chosen}>", x.dtype, count, x
+        )
+
+    def _joined(self, a: Value, b: Value) -> Value:
+        """Return the lanes of two vectors of the same length, one after the other."""
+        lanes = a.lanes + b.lanes
+        order = ", ".join(f"i32 {i}" for i in range(lanes))
+        text = f"shufflevector {a.typed}, {b.typed}, <{lanes} x i32> <{order}>"
+        return self.pure(text, a.dtype, lanes, a, b)
 
     def _shift(self, op: BinaryOp, a: Value, b: Value) -> Value:
         dtype, lanes, bits = a.dtype, a.lanes, a.dtype.bits

@@ -115,9 +115,11 @@ def _softmax_compute(a: AxisAttrs, operands: Sequence[te.Tensor], result: Tensor
     (x,) = operands
     axis = a.axis % x.ndim
     _, e, total = _exp_stages(x, axis)
+    # One division for each row: multiplying is several times as fast, and rounds once more.
+    share = then(total, lambda v: te.const(1, v.dtype) / v, "exp_share")
 
     def body(*i: Int) -> te.ScalarValue:
-        return (e[i] / total[_one(i, (axis,))]).cast(x.dtype)
+        return (e[i] * share[_one(i, (axis,))]).cast(x.dtype)
 
     return te.compute(result.shape, body, name="softmax", tag="softmax")
 

@@ -40,7 +40,7 @@ FUNCTIONS = {
     "asinh": (np.arcsinh, (-1e30, 1e30), (-1e300, 1e300), 0.51, 2.5),
     "acosh": (np.arccosh, (1, 1e30), (1, 1e300), 0.51, 2.5),
     "atanh": (np.arctanh, (-1, 1), (-1, 1), 0.51, 2.5),
-    "erf": (np.vectorize(math.erf, otypes=[float]), (-6, 6), (-7, 7), 2.5, 2.0),
+    "erf": (np.vectorize(math.erf, otypes=[float]), (-6, 6), (-7, 7), 5.0, 2.0),
     "sigmoid": (None, (-103, 90), (-740, 700), 2.0, 2.0),
     "rsqrt": (None, (1e-45, 3e38), (5e-324, 1e308), 0.51, 1.5),
 }

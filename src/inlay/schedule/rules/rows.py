@@ -54,6 +54,9 @@ from inlay.schedule.state import Illegal, Schedule, illegal
 LANE_LEVELS = 2
 """A block of f32 lanes has 2048 terms: more levels cost short rows more than they give long ones."""
 
+QUARTER = 4
+"""Lanes that are combined one by one."""
+
 
 class _Form(Enum):
     """Where the vectors of a nest are."""
@@ -210,6 +213,7 @@ def _lanes(s: Schedule, nest: _Nest, shared: int) -> list[list[str]]:
         _, lane = s.loops_of(name)[axis:]
         few = _accumulate(s, name, axis, [lane])
         unroll(s, s.loops_of(few)[axis])
+        _quarter(s, name, axis, nest.size)
     else:
         # One vector in all: the loop over the groups runs once.
         unroll(s, s.loops_of(name)[-2])
@@ -218,6 +222,15 @@ def _lanes(s: Schedule, nest: _Nest, shared: int) -> list[list[str]]:
     decompose_reduction(s, name, reduction[0])
     rows_of = [list(loops[:shared])]
     return rows_of if copy is None else [*rows_of, list(s.loops_of(copy)[:shared])]
+
+
+def _quarter(s: Schedule, name: str, axis: int, lanes: int) -> None:
+    """Combine the parts of a vector, so that fewer lanes are left to be combined one after the other."""
+    if lanes <= QUARTER:
+        return
+    _, within = split(s, s.loops_of(name)[-1], QUARTER)
+    part = _accumulate(s, name, axis, [within])
+    unroll(s, s.loops_of(part)[axis])
 
 
 def _accumulate(s: Schedule, name: str, axis: int, lanes: list[str]) -> str:
