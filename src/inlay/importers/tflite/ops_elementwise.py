@@ -52,7 +52,7 @@ def _div(node: Node) -> Expr:
     least = int(np.iinfo(dtype.numpy).min)
     row, column = (node.less(node.cast(node.tensor(i), I64), least) for i in (0, 1))
     place = node.op("add", node.op("mul", row, np.asarray(256, np.int64)), column)
-    return node.op("gather", found.reshape(-1), place, axis=0)
+    return node.op("gather", found.reshape(-1), place, axis=0, clamp=True)
 
 
 def _div_of_16_bits(node: Node, activation: int) -> Expr:

@@ -14,6 +14,7 @@ from inlay.importers.tflite.fixed_point import (
     emitted_reciprocal,
     high_product,
     softmax_tables,
+    wide_product,
 )
 from inlay.importers.tflite.integers import activated, multiplier_of, scaled
 from inlay.importers.tflite.node import Node, Rule
@@ -37,9 +38,12 @@ def _softmax(node: Node) -> Expr:
     table, summed = softmax_tables(float(node.scale(node.input(0))), float(beta))
     wide = node.cast(x, I64)
     distance = node.op("sub", node.op("reduce_max", wide, axes=(-1,), keepdims=True), wide)
-    total = node.op("reduce_sum", node.op("gather", summed, distance, axis=0), axes=(-1,), keepdims=True)
-    reciprocal, over = emitted_reciprocal(node, node.cast(total, I32))
-    product = node.cast(high_product(node, node.op("gather", table, distance, axis=0), reciprocal), I64)
+    total = node.op(
+        "reduce_sum", node.op("gather", summed, distance, axis=0, clamp=True), axes=(-1,), keepdims=True
+    )
+    reciprocal, over = emitted_reciprocal(node, node.cast(total, I64))
+    powers = node.cast(node.op("gather", table, distance, axis=0, clamp=True), I64)
+    product = wide_product(node, powers, reciprocal)
     down = node.op("add", over, np.asarray(31 - bits, np.int64))
     shares = _rounded_down(node, product, down)
     info = np.iinfo(out.dtype.numpy)
@@ -94,7 +98,7 @@ def _log_softmax_by_table(node: Node) -> Expr:
     table = np.exp(-scale * np.arange(256, dtype=np.float32))
     wide = node.cast(node.tensor(0), I64)
     greatest = node.op("reduce_max", wide, axes=(-1,), keepdims=True)
-    powers = node.op("gather", table, node.op("sub", greatest, wide), axis=0)
+    powers = node.op("gather", table, node.op("sub", greatest, wide), axis=0, clamp=True)
     log = node.op("log", node.op("reduce_sum", powers, axes=(-1,), keepdims=True))
     unit = np.asarray(16, np.float32)
     most = node.op("add", node.op("mul", node.cast(greatest, F32), np.asarray(scale)), log)
@@ -122,11 +126,13 @@ def _log_softmax_of_bytes(node: Node) -> Expr:
     far = np.clip(tables.divided((every << max(s, 0)) * m, 31 + max(-s, 0)), 0, 2**31 - 1)
     wide = node.cast(node.tensor(0), I64)
     distance = node.op("sub", node.op("reduce_max", wide, axes=(-1,), keepdims=True), wide)
-    total = node.op("reduce_sum", node.op("gather", summed, distance, axis=0), axes=(-1,), keepdims=True)
+    total = node.op(
+        "reduce_sum", node.op("gather", summed, distance, axis=0, clamp=True), axes=(-1,), keepdims=True
+    )
     unit = np.asarray(2.0**-19, np.float64)
     log = node.op("log", node.op("mul", node.cast(total, F64), unit))
     fine = node.op("round", node.op("mul", log, np.asarray(2.0**26, np.float64)))
-    below = node.op("add", node.op("gather", far, distance, axis=0), node.cast(fine, I64))
+    below = node.op("add", node.op("gather", far, distance, axis=0, clamp=True), node.cast(fine, I64))
     steps = _rounded_down(node, below, make.const(np.asarray(22, np.int64)))
     return node.cast(
         node.op("maximum", node.op("sub", np.asarray(127, np.int64), steps), np.asarray(-128)), I8

@@ -48,8 +48,8 @@ def _unique(node: Node) -> tuple[Expr, ...]:
     is_first = node.op("equal", first, at)
     number = node.op("cumsum", node.cast(is_first, I64), axis=0)
     places = node.op("nonzero", is_first)
-    values = node.op("gather", x, node.part(places, 0, 0, 1), axis=0)
-    rank = node.op("gather", node.op("sub", number, np.asarray(1, np.int64)), first, axis=0)
+    values = node.op("gather", x, node.part(places, 0, 0, 1), axis=0, clamp=True)
+    rank = node.op("gather", node.op("sub", number, np.asarray(1, np.int64)), first, axis=0, clamp=True)
     return node.reshape(values, node.shape(places)[1]), node.cast(rank, node.output(1).dtype)
 
 
