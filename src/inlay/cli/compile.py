@@ -14,6 +14,7 @@ from inlay.cli._files import check_outputs, files_read
 from inlay.cli._model import (
     add_model_arguments,
     compile_arguments,
+    counted,
     describe_copies,
     describe_import,
     describe_placement,
@@ -22,6 +23,7 @@ from inlay.cli._model import (
 from inlay.cli._progress import watched
 from inlay.pipeline.explain.certificates import certificates_of
 from inlay.pipeline.explain.memory import memory_of
+from inlay.runtime.calls import owners_of
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +54,9 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.certificate is not None:
         made = certificates_of(memory_of(compiled.run))
         write_certificate(arguments.certificate, made.plans, made.without, read, output)
+    if owners := owners_of(compiled.program.properties):
+        listed = ", ".join(dict.fromkeys(owners.values()))
+        output.say(f"  runs only where `callbacks` are given: {counted(len(owners), 'kernel')} of {listed}")
     size = arguments.output.stat().st_size
     output.say(f"  {arguments.output}: {size_text(size)}, compiled in {seconds:.2f} s")
     output.record(

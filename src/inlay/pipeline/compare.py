@@ -30,6 +30,7 @@ from inlay.ir.walk import spine
 from inlay.machine.board import Board
 from inlay.pipeline.build_kernels import LoopBody
 from inlay.pipeline.compile import Compilation, compile_module
+from inlay.pipeline.devices import device_of_kernel
 from inlay.pipeline.differences import Difference, difference
 from inlay.pipeline.options import CompileOptions
 from inlay.runtime.calls import DriverCall, calls_of, opened
@@ -103,10 +104,10 @@ def comparing(
     Raises:
         CompileError: `option.bad-value` for a device with nothing to compare.
     """
-    kernels = {n: k for n, k in found.module.kernels.items() if _device(k) in devices}
+    kernels = {n: k for n, k in found.module.kernels.items() if device_of_kernel(k) in devices}
     functions = _functions(found)
     for device in devices:
-        mine = [n for n, k in kernels.items() if _device(k) == device]
+        mine = [n for n, k in kernels.items() if device_of_kernel(k) == device]
         if not any(n in functions for n in mine):
             why = (
                 "it runs nothing of this program" if not mine else "its kernels are no calls of a driver here"
@@ -123,12 +124,6 @@ def comparing(
         found.program, threads=threads, mode="sequential", externs=found.externs, callbacks=callbacks
     )
     return whole, seen
-
-
-def _device(kernel: Kernel) -> str:
-    body = kernel.body
-    place = body.function.place if isinstance(body, LoopBody) else None
-    return "" if place is None else place.device
 
 
 def _functions(found: Compilation) -> Mapping[str, tuple[Callback, DriverCall | None]]:
@@ -153,7 +148,7 @@ def _both(
         _, device_ns = _timed(lambda: device(arrays, ints))
         results = tuple(difference(w, g) for w, g in zip(want, arrays[reads:], strict=True))
         predicted = None if call is None else formula.evaluate(call.picoseconds, ints)
-        name, origin = _device(kernel), kernel.origin
+        name, origin = device_of_kernel(kernel), kernel.origin
         ns = None if predicted is None else predicted / 1000
         keep(Compared(name, kernel.name, origin, results, ns, device_ns, host_ns))
         for array, value in zip(arrays[reads:], want, strict=True):

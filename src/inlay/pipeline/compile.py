@@ -20,7 +20,7 @@ from inlay.machine.target import Target
 from inlay.passes.contract import PassContext
 from inlay.pipeline.build_kernels import BuildOptions, host_requests
 from inlay.pipeline.building import build_options
-from inlay.pipeline.devices import DevicePart, copies_of, device_part, off_host
+from inlay.pipeline.devices import DevicePart, copies_of, device_of_kernel, device_part, off_host
 from inlay.pipeline.externs import externs_of
 from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.hooking import check_hooks
@@ -121,7 +121,7 @@ def compile_module(
             },
             shapes=partial(generator.add_shapes, artifact.image),
         )
-        program = with_calls(program, part.calls)
+        program = with_calls(program, part.calls, _owners(module, part))
     return Compilation(program, module, report, run, externs, part.functions)
 
 
@@ -135,6 +135,11 @@ def _building(setting: Setting, options: CompileOptions) -> BuildOptions:
         verify=options.verify,
         hooks=setting.hooks,
     )
+
+
+def _owners(module: Module, part: DevicePart) -> dict[str, str]:
+    """Return whose the kernels are that are functions of this process, by name."""
+    return {name: device_of_kernel(module.kernels[name]) for name in part.functions}
 
 
 def _needs(module: Module, artifact: Artifact) -> dict[str, Needs]:

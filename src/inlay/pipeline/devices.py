@@ -26,7 +26,7 @@ from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.machine.target import Target
-from inlay.pipeline.build_kernels import device_requests
+from inlay.pipeline.build_kernels import LoopBody, device_requests
 from inlay.pipeline.leases import Leases
 from inlay.runtime.calls import DriverCall
 from inlay.runtime.native import Callback
@@ -180,6 +180,12 @@ def lowering_order(board: Board, opened: Sequence[tuple[str, ...]]) -> list[tupl
         said = "; ".join(f"{n} after {names[i]}" for n, x in zip(names, before, strict=True) for i in x)
         raise error("accel.lower-order", f"found devices that are lowered after each other: {said}")
     return [opened[i] for i in order]
+
+
+def device_of_kernel(kernel: Kernel) -> str:
+    """Return the device that runs a kernel; nothing where nobody says."""
+    place = kernel.body.function.place if isinstance(kernel.body, LoopBody) else None
+    return "" if place is None else place.device
 
 
 def copies_of(module: Module) -> dict[str, bc.Kernel]:

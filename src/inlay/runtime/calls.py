@@ -28,6 +28,8 @@ from inlay.runtime.native import Callback
 
 CALLS = "calls"
 """The property of an executable that has them."""
+FUNCTIONS = "functions of devices"
+"""The property that says whose the kernels are that only the process has that compiled the program."""
 ALIGNMENT = 64
 """Of constants, in bytes, as tensors have it."""
 
@@ -217,8 +219,19 @@ def _is_module(path: str) -> bool:
 # ---------------------------------------------------------------------------- in executables
 
 
-def with_calls(program: Program, calls: Mapping[str, DriverCall]) -> Program:
-    """Return a program that keeps calls, by the names of kernels; equal bytes are kept once."""
+def with_calls(
+    program: Program, calls: Mapping[str, DriverCall], functions: Mapping[str, str] | None = None
+) -> Program:
+    """Return a program that keeps calls, by the names of kernels; equal bytes are kept once.
+
+    Args:
+        program: without them.
+        calls: by the names of kernels.
+        functions: kernels that only this process has, by name, with their devices.
+    """
+    if functions:
+        text = json.dumps(functions, sort_keys=True)
+        program = replace(program, properties={**program.properties, FUNCTIONS: text})
     if not calls:
         return program
     constants, places = list(program.constants), dict[bytes, int]()
@@ -268,6 +281,19 @@ def _argument_record(a: Argument, kept: Callable[[bytes], int]) -> dict[str, Any
 
 def _formula_record(value: Formula) -> list[Any]:
     return [[step.index] if isinstance(step, formula.Arg) else step for step in value]
+
+
+def owners_of(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return whose kernels are that only the process has that compiled a program, by name.
+
+    Raises:
+        CompileError: `container.corrupt` for a property that is not of the form.
+    """
+    try:
+        found = cast("dict[str, Any]", json.loads(properties.get(FUNCTIONS, "{}")))
+        return {str(name): str(device) for name, device in found.items()}
+    except (ValueError, AttributeError) as fault:
+        raise error("container.corrupt", f"found a property '{FUNCTIONS}' that names no devices") from fault
 
 
 def opened_calls(

@@ -38,15 +38,31 @@ def check_meant(kernels: tuple[Kernel, ...], callbacks: Iterable[str], symbols: 
 
 
 def check_given(
-    kernels: tuple[Kernel, ...], callbacks: Mapping[Kernel, Callback], symbols: Mapping[str, int]
+    kernels: tuple[Kernel, ...],
+    callbacks: Mapping[Kernel, Callback],
+    symbols: Mapping[str, int],
+    owners: Mapping[str, str],
 ) -> None:
     """Refuse to begin without functions that the program asks for.
+
+    Args:
+        kernels: of the program.
+        callbacks: functions of Python that are there.
+        symbols: functions of C that are there.
+        owners: devices of kernels that only the process has that compiled the program, by name.
 
     Raises:
         CompileError: `container.symbol`.
     """
     for kernel in kernels:
         match kernel.body:
+            case HostBody(name=name) if kernel not in callbacks and name in owners:
+                raise error(
+                    "container.symbol",
+                    f"the program needs what brings commands to '{owners[name]}' for {name}, which only the "
+                    "process has that compiled it",
+                    hint="run the model itself, on its board; or give it as one of `callbacks`",
+                )
             case HostBody(name=name) if kernel not in callbacks:
                 raise error(
                     "container.symbol",

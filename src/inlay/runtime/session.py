@@ -39,7 +39,7 @@ from inlay.bytecode.spec import Spec, is_flat
 from inlay.bytecode.writer import chunks
 from inlay.runtime import text
 from inlay.runtime.binder import bind
-from inlay.runtime.calls import opened_calls
+from inlay.runtime.calls import opened_calls, owners_of
 from inlay.runtime.chosen import chosen_settings
 from inlay.runtime.drivers import driver_of, prepared
 from inlay.runtime.extern import Extern, bind_externs
@@ -100,7 +100,7 @@ class Executable:
             functions = {k: self._strings.shown(k, f) for k, f in functions.items()}
         addresses |= symbols or {}
         check_meant(kernels, callbacks or {}, symbols or {})
-        check_given(kernels, functions, addresses)
+        check_given(kernels, functions, addresses, owners_of(self._container.properties()))
         self._is_remote = False
         self._open: Callable[[], NativeEngine | ReferenceEngine]
         if engine == "native":
