@@ -109,6 +109,10 @@ class Remarks:
         """Add one."""
         self._found.append(remark)
 
+    def forget(self, behind: int) -> None:
+        """Forget those behind the first so many: what they say was tried and is not done."""
+        del self._found[behind:]
+
     def of(self, pass_name: str) -> tuple[Remark, ...]:
         """Return those of one pass."""
         return tuple(r for r in self._found if r.pass_name == pass_name)

@@ -91,12 +91,12 @@ def compile_module(
         mine = _needs(kernels, code)
         leases = Leases(kernels, mine, context)
         made.append((code, device_part(board, kernels, setting.targets, cache, leases)))
-        return {**mine, **made[0][1].needs}
+        return {**mine, **made[-1][1].needs}
 
     kernels = replace(building, check=check), GenerateOptions(make)
     run = run_passes(module, setting, kernels, verify=options.verify)
     check_hooks(setting.context.remarks, options.required)
-    module, (artifact, part) = run.module, made[0]
+    module, (artifact, part) = run.module, made[-1]
     cached = {name: code.cached for name, code in artifact.kernels.items()}
     counts, size = count_kernels(module, cached, board.host.name), len(artifact.image.data)
     remarks = setting.context.remarks.all

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
+from inlay.base.diagnostics import CompileError
 from inlay.codegen.backend_table import unavailable
 from inlay.ir.module import Module
 from inlay.ir.verify import check
+from inlay.machine.board import Board
+from inlay.machine.memory import Pool, PoolKind
 from inlay.memory.budget import Budget, Keeping
 from inlay.memory.plan import FunctionPlan, Sharing
 from inlay.memory.plan_memory import BlockOptions, Replan
 from inlay.memory.spill_values import SpillPlan
-from inlay.passes.contract import Pass
+from inlay.passes.contract import Pass, Remark
 from inlay.passes.manager import run_pipeline
 from inlay.pipeline.build_kernels import BuildOptions
 from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.planning import Setting
-from inlay.pipeline.route import route
+from inlay.pipeline.route import MEMORY, route
 from inlay.pipeline.spilling import spill_options
+from inlay.placement import plan_places
 from inlay.placement.plan_places import Planned, PlanOptions
 from inlay.runtime.promise import Promise
 from inlay.transforms._integers.record import Numerics
@@ -87,14 +92,91 @@ def run_passes(
         verify: see `CompileOptions`.
         asks: whether somebody asks why the plan of places is as it is.
 
+    Places are planned with sums of bytes. Where what is behind that finds no room in a memory, for alignment,
+    scratch memory or holes between values, places are planned again with less of the memories. Who asks for a
+    view of places sees those that the program runs with.
+
     Raises:
         CompileError, UnsupportedError: what passes say of the program.
     """
+    once = partial(_once, module, setting, kernels, verify=verify, asks=asks)
+    board = setting.context.options_for(PlanOptions).machine
+    if board is None or not _may_repeat(setting, board):
+        return once(until)
+    if until is None or until in MEMORY:
+        return _repeated(setting, board, partial(once, until))[1]
+    try:
+        machine, _ = _repeated(setting, board, partial(once, None))
+    except CompileError:  # this view does not ask for it
+        machine = board
+    return once(until, machine)
+
+
+_PARTS = (1.0, 0.875, 0.75, 0.5, 0.25, 0.0)
+"""Parts of memories of a fixed size that places are planned with, one after the other."""
+
+
+def _may_repeat(setting: Setting, board: Board) -> bool:
+    """Whether other places might be chosen where the memory of a device turns out to be too small."""
+    options = setting.context.options_for(PlanOptions)
+    return options.optimise and not options.first and any(_is_tried(m, board) for m in board.memories)
+
+
+def _is_tried(memory: Pool, board: Board) -> bool:
+    return memory.kind is PoolKind.STATIC and memory.name not in board.host.memories
+
+
+def _repeated(setting: Setting, board: Board, run: Callable[[Board], Run]) -> tuple[Board, Run]:
+    """Run with less and less of the memories of devices until what is planned finds room.
+
+    Returns:
+        The board that places were planned for, and the run.
+
+    Raises:
+        CompileError: of the first run, where nothing helps.
+    """
+    remarks, refusal = setting.context.remarks, None
+    before = len(remarks.all)
+    for part in _PARTS:
+        pools = (
+            replace(m, bytes=int((m.bytes or 0) * part)) if _is_tried(m, board) else m for m in board.memories
+        )
+        machine = board if part == 1 else replace(board, memories=tuple(pools))
+        try:
+            found = run(machine)
+        except CompileError as failure:
+            remarks.forget(before)
+            refusal = refusal or failure
+            if failure.ids != ("memory.no-room",):
+                break
+        else:
+            if refusal is not None:
+                why = (
+                    f"places are for {part:.1%} of memories of a fixed size: {refusal.diagnostics[0].message}"
+                )
+                remarks.add(Remark(plan_places.PASS.name, "planned-again", "no-room", why))
+            return machine, found
+    assert refusal is not None, "a run without a refusal is returned"
+    raise refusal
+
+
+def _once(
+    module: Module,
+    setting: Setting,
+    kernels: tuple[BuildOptions, GenerateOptions],
+    until: Pass | None,
+    machine: Board | None = None,
+    *,
+    verify: bool,
+    asks: bool,
+) -> Run:
+    """Run the passes with places planned for a machine; as the setting says by default."""
     planned, fusions, plans = list[Planned](), list[Fusion](), list[FunctionPlan]()
     numerics, others, spills = list[Numerics](), list[Replan](), list[SpillPlan]()
     keeping = list[Keeping]()
     blocks = setting.context.options_for(BlockOptions)
     planning = setting.context.options_for(PlanOptions)
+    planning = replace(planning, machine=machine or planning.machine)
     moving = spill_options(setting.board, setting.operators, kernels[0], planning)
     context = setting.context.with_options(
         *kernels,
