@@ -43,7 +43,7 @@ class Planned:
         places: operands by name; `chip` of a copy.
         reads, writes: what it touches.
         cycles: how long it takes by itself, without what it waits for.
-        bytes: that it moves over the memory of the board.
+        outside: cycles, behind those, for which it has the memory of the board.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Planned:
     reads: tuple[Span, ...] = ()
     writes: tuple[Span, ...] = ()
     cycles: int = 0
-    bytes: int = 0
+    outside: int = 0
 
 
 @dataclass(frozen=True, slots=True)

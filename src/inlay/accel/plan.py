@@ -340,8 +340,7 @@ def _moved(arch: Architecture, tensor: Tensor, chip: int, at: int, rows: _Run, c
     outside = Span(SHARED, first, first + ((y - 1) * columns.extent + width) * x.unit) if y else None
     outer = () if outside is None else (outside,)
     queue = _name_of(arch.description.queues, copy.queue)
-    latency = arch.number(copy.latency).value or 0
+    latency, rate = arch.number(copy.latency).value or 0, arch.number(copy.bytes_per_cycle).value or 1
+    moving = -(-y * width * x.unit // rate)
     reads, writes = (outer, (there,)) if copy.into_chip else ((there,), outer)
-    return Planned(
-        tensor.copy, queue, numbers, {"chip": Place(chip)}, reads, writes, latency, y * width * x.unit
-    )
+    return Planned(tensor.copy, queue, numbers, {"chip": Place(chip)}, reads, writes, latency, moving)

@@ -30,7 +30,7 @@ class Timing:
     computing: int
 
 
-def simulate(stream: Sequence[Ordered], channels: int, bytes_per_cycle: int) -> Timing:
+def simulate(stream: Sequence[Ordered], channels: int) -> Timing:
     """Return the cycles of a stream whose tokens are right. Cost: n times the number of queues."""
     queues: dict[str, deque[int]] = {}
     for index, x in enumerate(stream):
@@ -50,8 +50,8 @@ def simulate(stream: Sequence[Ordered], channels: int, bytes_per_cycle: int) -> 
         for t in x.pops:
             tokens[t].popleft()
         end = begin + x.command.cycles
-        if x.command.bytes:
-            bus = end = max(end, bus) + -(-x.command.bytes // bytes_per_cycle)
+        if x.command.outside:
+            bus = end = max(end, bus) + x.command.outside
             copies.append((begin, end))
         elif x.command.cycles:
             runs.append((begin, end))

@@ -61,12 +61,9 @@ def search(ways: Sequence[Group]) -> Scheduled:
     Raises:
         Untiled: none fits.
     """
-    ranked = sorted(
-        ((estimate, number, t, g) for number, (g, (estimate, t)) in enumerate(_all(ways))),
-        key=lambda x: x[:2],
-    )
+    ranked = _best_first(ways, windows=False) or _best_first(ways, windows=True)
     if not ranked:
-        raise Untiled("no tile fits its memories")
+        raise Untiled("; ".join(dict.fromkeys(x for g in ways for x in _too_small(g))))
     best: Scheduled | None = None
     reasons: dict[str, None] = {}
     spent = tried = failed = 0
@@ -97,25 +94,31 @@ def schedule(group: Group, tiling: Tiling) -> Scheduled:
     for command in plan(group, tiling):
         ordering.add(command)
     stream = tuple(ordering.ordered())
-    return Scheduled(group, tiling, stream, simulate(stream, len(found), bandwidth(group.arch)), 1)
+    return Scheduled(group, tiling, stream, simulate(stream, len(found)), 1)
 
 
-def bandwidth(arch: Architecture) -> int:
-    """Return the bytes that a cycle moves over the memory of the board."""
-    rates = [arch.number(c.bytes_per_cycle).value or 1 for c in arch.description.copies.values()]
-    return max(rates, default=1)
+def _best_first(ways: Sequence[Group], *, windows: bool) -> list[tuple[int, int, Tiling, Group]]:
+    """Return tilings that fit, those with the lowest estimate first, with what tells equal ones apart."""
+    found = ((group, x) for group in ways for x in _ranked(group, windows=windows))
+    numbered = [(cycles, number, t, group) for number, (group, (cycles, t)) in enumerate(found)]
+    return sorted(numbered, key=lambda x: x[:2])
 
 
-def _all(ways: Sequence[Group]) -> Iterator[tuple[Group, tuple[int, Tiling]]]:
-    for group in ways:
-        yield from ((group, x) for x in _ranked(group))
+def _too_small(group: Group) -> Iterator[str]:
+    """Yield the memories in which not even the smallest tiles stand side by side."""
+    least = dict.fromkeys(group.blocks, 1)
+    needed = buffers(group)
+    for memory in dict.fromkeys(b.laid.memory for b in needed):
+        size = sum(_tile_units(b, least) for b in needed if b.laid.memory == memory)
+        if size > room(group, memory):
+            yield f"{memory} has {room(group, memory)} units, and the smallest tiles take {size}"
 
 
-def _ranked(group: Group) -> Iterator[tuple[int, Tiling]]:
+def _ranked(group: Group, *, windows: bool) -> Iterator[tuple[int, Tiling]]:
     """Yield the tilings of a group that fit, with an estimate of their time."""
     result = group.steps[-1].operands[group.steps[-1].main.meaning.instruction.written].loops
     loops = list(group.blocks)
-    choices = [_counts(group, s, is_window=s not in result) for s in loops]
+    choices = [_counts(group, s, is_whole=not windows and s not in result) for s in loops]
     order_of = [s for s in loops if s in result]
     needed = buffers(group)
     estimate = _Estimate(group, needed)
@@ -131,10 +134,10 @@ def _ranked(group: Group) -> Iterator[tuple[int, Tiling]]:
             yield cycles, Tiling(counts, order, slots)
 
 
-def _counts(group: Group, s: Sym, *, is_window: bool) -> list[int]:
-    """Return lengths of tiles of a loop, the longest first; windows are not divided."""
+def _counts(group: Group, s: Sym, *, is_whole: bool) -> list[int]:
+    """Return lengths of tiles of a loop, the longest first; of a window that is not divided, its own."""
     n = group.blocks[s]
-    if is_window and group.loops[s].name in ("kh", "kw"):
+    if is_whole and group.loops[s].name in ("kh", "kw"):
         return [n]
     return list(dict.fromkeys(-(-n // parts) for parts in SPLITS if parts <= n))
 
@@ -179,11 +182,13 @@ class _Estimate:
     """About how many cycles tilings of a group take: the longer of computing and moving, and the ends."""
 
     def __init__(self, group: Group, needed: Sequence[Buffer]) -> None:
-        self._group, self._rate = group, bandwidth(group.arch)
-        self._moved = [(b, self._latency(b.tensor)) for b in needed if b.tensor is not None]
+        self._group = group
+        self._moved = [(b, *self._copy(b.tensor)) for b in needed if b.tensor is not None]
 
-    def _latency(self, tensor: Tensor) -> int:
-        return self._group.arch.number(copy_of(self._group.arch, tensor.copy).latency).value or 0
+    def _copy(self, tensor: Tensor) -> tuple[int, int]:
+        """Return latency and bytes in a cycle of who brings a tensor."""
+        arch, copy = self._group.arch, copy_of(self._group.arch, tensor.copy)
+        return arch.number(copy.latency).value or 0, arch.number(copy.bytes_per_cycle).value or 1
 
     def of(
         self, counts: Mapping[Sym, int], orders: Iterable[tuple[Sym, ...]]
@@ -192,12 +197,12 @@ class _Estimate:
         blocks = self._group.blocks
         tiles = {s: -(-blocks[s] // counts[s]) for s in blocks}
         each = [
-            latency * _copies(b, counts) + _tile_units(b, counts) * b.laid.unit // self._rate
-            for b, latency in self._moved
+            latency * _copies(b, counts) + _tile_units(b, counts) * b.laid.unit // rate
+            for b, latency, rate in self._moved
         ]
         computing, ends = self._computing(counts, tiles), sum(each)
         for order in orders:
-            times = (_times(b, order, tiles) for b, _ in self._moved)
+            times = (_times(b, order, tiles) for b, *_ in self._moved)
             yield max(computing, sum(n * cycles for n, cycles in zip(times, each, strict=True))) + ends, order
 
     def _computing(self, counts: Mapping[Sym, int], tiles: Mapping[Sym, int]) -> int:

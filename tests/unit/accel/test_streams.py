@@ -61,28 +61,30 @@ def parsed(text: str) -> Module:
     return parse_module(text, table())
 
 
-def command(text: str, backend: AcceleratorBackend = BACKEND) -> TiledCommand:
+def command(
+    text: str, backend: AcceleratorBackend = BACKEND, parameters: tuple[tuple[str, str], ...] = ()
+) -> TiledCommand:
     body = parsed(text).functions["main"].body
     (block,) = blocks(body)
-    found = [x for x in backend.patterns(()).at(spine(body)[1], block) if not isinstance(x, Mismatch)]  # type: ignore[arg-type]
+    found = [x for x in backend.patterns(parameters).at(spine(body)[1], block) if not isinstance(x, Mismatch)]  # type: ignore[arg-type]
     (only,) = found
     assert isinstance(only, TiledCommand)
     return only
 
 
 def run(
-    text: str, driver: Driver, found: TiledCommand | None = None, backend: AcceleratorBackend = BACKEND
+    text: str, driver: Driver, found: TiledCommand | None = None, parameters: tuple[tuple[str, str], ...] = ()
 ) -> tuple[bool, int]:
     """Return whether a driver gives what a program means, and its cycles."""
     module = parsed(text)
     f = module.functions["main"]
-    found = found or command(text, backend)
+    found = found or command(text, BACKEND, parameters)
     assert not found.reasons
     rng = np.random.default_rng(5)
     inputs = [rng.integers(-128, 128, [e.value for e in p.type.shape]).astype(np.int8) for p in f.params]  # type: ignore[union-attr]
     want = evaluate(module, inputs, lambda op, attrs, args: table().definition(op).evaluate(attrs, *args))
     got = np.zeros_like(want)
-    launcher = Launcher(backend.patterns(()).arch, driver, "npu0", found, f.params)
+    launcher = Launcher(BACKEND.patterns(parameters).arch, driver, "npu0", found, f.params)
     launcher([*inputs, got], [])
     return np.array_equal(want, got), launcher.cycles
 
@@ -103,6 +105,34 @@ def test_the_model_computes_what_the_program_means_in_the_time_that_was_planned(
     assert right
     assert found.made is not None
     assert cycles == found.made.scheduled.timing.total
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"block": 8, "dram_bytes": 1},
+        {"block": 32},
+        {"inp_kib": 1, "wgt_kib": 8, "acc_kib": 2, "out_kib": 1},
+        {"block": 32, "inp_kib": 1, "wgt_kib": 4, "acc_kib": 1, "out_kib": 1},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("groups", [1, 20])
+def test_tiles_follow_the_parameters(parameters, groups) -> None:
+    text = convolution(20, 40 if groups == 1 else 20, 12, 3, groups=groups)
+    asked = tuple((n, str(x)) for n, x in parameters.items())
+    found = command(text, BACKEND, asked)
+    assert found.made is not None, found.reasons
+    right, cycles = run(text, MODEL, found, parameters=asked)
+    assert right
+    assert cycles == found.made.scheduled.timing.total
+
+
+def test_a_memory_that_is_too_small_is_a_reason(tmp_path) -> None:
+    path = tmp_path / "small.py"
+    path.write_text(SOURCE.replace("inp = Memory(inp_kib * KiB", "inp = Memory(block * 1"), encoding="utf-8")
+    (reason,) = command(convolution(3, 3, 9, 3, groups=3), backend_in_file(str(path))).reasons
+    assert reason == "inp has 1 units, and the smallest tiles take 2"
 
 
 def random_commands(seed: int) -> list[Planned]:
