@@ -182,6 +182,49 @@ point of the group `inlay.accelerators` that names the module:
 `inlay explain MODEL --board BOARD.toml` says for every operation that stays elsewhere which pattern was
 nearest and what it lacked. Patterns see programs behind `fold-quantization`: `inlay opt MODEL --passes
 infer-types,to-anf,fold-quantization` prints them. All that a file imports is in `inlay.accel.api`.
+
+## Memories of its own
+
+A device that works in memories of its own reads a stream: `emit = Stream(...)`, and patterns end with
+`p.map(value)`. `src/inlay/accelerators/strawberry.py` is a whole one. The file says which memories there
+are (`Memory`), what copies tiles between them and a memory of the board (`Copy`), and how queues wait for
+each other (`Token`). Nothing says which instruction computes what, how large tiles are, when they are
+copied, where they stand or who waits for whom: that follows, and `inlay explain --op conv_integer` shows
+it.
+
+* **Instructions** have operands in `Memory` alone. Axes of an operand whose extents are `Dim`s come first
+  and have a stride each, which the command says; what is behind them is one unit of the memory. The body is
+  one nest with one store. `InOut` operands are sums; an instruction that stores 0 to the same memory, on
+  the same queue, must be there to begin them. `In(memory, Record(bias=i32, mul=i32), (lanes,))` is a group
+  of constants of each lane: its fields stand one behind the other in a unit, each over all lanes;
+  `t.bias[o]` reads one.
+* **What patterns may be made of**: at most one product (`p.conv2d` with one group or one for each channel,
+  `p.dense`), and behind it, or alone, `add`, `mul`, `cast` and `p.requantize`. An instruction takes a
+  product, or all that is element by element, if its body is the same tree. `requantize`, `rescale`
+  (multiplier and shift, with a rounding) and `requantize_float` (a float scale) are what `p.requantize` is
+  held against. A rounding that is not the program's is taken where it is shown to agree on the sums that
+  can occur.
+* **Words.** `Word(bits, "op:3 flag:1 value:8s")` has its fields from the lowest bit on, little endian.
+  `@encodes` names instructions, copies, and `emit.nop` (a command that only waits and pushes; each queue
+  has one). The function is given the device and a command `c`: `c.name`, `c.queue`, `c.flags` (the flags of
+  tokens, to be passed on as `**c.flags`), dims and immediates by name, operands with `.at` and
+  `.stride[axis]` in units of their memory. A copy has `c.chip.at`, `c.dram.at` (units of the memory at its
+  other end, from a base that the driver is told), `c.y` rows of `c.x` units that are `c.stride` units apart
+  outside and dense inside, and `c.top`, `c.bottom`, `c.left`, `c.right` units of `c.value` around them.
+  Each field is one of these numbers or a constant, for the mock reads words by the same functions.
+* **A library** has the function that `Stream` names, of this form, which returns 0 or the number of a
+  fault:
+
+      int64_t NAME(const int64_t *parameters, const uint8_t *words, int64_t bytes, uint8_t *base,
+                   int64_t size, int64_t report[4]);
+
+  `parameters` are the values of the `Param`s in the order of the file. `report` is cycles, and where it
+  failed the number of the word, an address, the queue. `Mock()` in its place is a device by the file alone:
+  it runs the words, and refuses addresses outside of memories, reads of what nobody wrote, and conflicts
+  that nothing orders.
+* **Time**: `cycles` of an instruction over its dims; of a copy `latency`, and its bytes over a memory
+  outside that one copy has at a time. Queues run side by side. `inlay check` compares with the clock of the
+  driver.
 """
 
 
