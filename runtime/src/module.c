@@ -306,17 +306,31 @@ static void read_batch(inlay_reader_t *reader, inlay_module_t *module, inlay_ker
     module->has_batches = 1;
 }
 
-static void read_sizes(inlay_reader_t *reader, inlay_kernel_t *kernel)
+/* Which phases touch each tensor: those that there are. */
+static void read_spans(inlay_reader_t *reader, inlay_kernel_t *kernel)
 {
+    const uint32_t *spans = inlay_read_words(reader, 2 * (size_t)kernel->n_ports);
     uint32_t i;
+    if (kernel->body != INLAY_BODY_IMAGE) reader->failed = 1;
+    for (i = 0; i < kernel->n_ports && !reader->failed; i++)
+        if (spans[2 * i] > spans[2 * i + 1] || spans[2 * i + 1] >= kernel->n_phases) reader->failed = 1;
+    kernel->spans = spans;
+}
+
+/* What is said of tensors: bytes that may be touched of each, and when. */
+static void read_touched(inlay_reader_t *reader, inlay_kernel_t *kernel)
+{
+    uint32_t i, said = inlay_read_below(reader, 4);
     kernel->sizes = NULL;
-    if (!inlay_read_below(reader, 2) || !kernel->n_ports) return;
-    kernel->sizes = inlay_read_items(reader, kernel->n_ports, sizeof *kernel->sizes);
-    for (i = 0; i < kernel->n_ports && !reader->failed; i++) {
+    kernel->spans = NULL;
+    if (!kernel->n_ports) return;
+    if (said & 1) kernel->sizes = inlay_read_items(reader, kernel->n_ports, sizeof *kernel->sizes);
+    for (i = 0; (said & 1) && i < kernel->n_ports && !reader->failed; i++) {
         kernel->sizes[i] = inlay_read_formula(reader);
         if (!reader->failed && !inlay_formula_check(kernel->sizes[i], kernel->n_ints))
             reader->failed = 1;
     }
+    if (said & 2) read_spans(reader, kernel);
 }
 
 static inlay_status_t read_kernels(inlay_module_t *module, inlay_error_t *error)
@@ -350,7 +364,7 @@ static inlay_status_t read_kernels(inlay_module_t *module, inlay_error_t *error)
         kernel->batch_number = inlay_read_word(&reader);
         if (kernel->batch_number) kernel->n_shared = inlay_read_count(&reader);
         kernel->shared = inlay_read_words(&reader, kernel->n_shared);
-        read_sizes(&reader, kernel);
+        read_touched(&reader, kernel);
         if (reader.failed) break;
         if ((kernel->workspace_kind && !inlay_formula_check(kernel->workspace, kernel->n_ints)) ||
             !inlay_formula_check(kernel->cost, kernel->n_ints))

@@ -46,6 +46,7 @@ typedef struct inlay_kernel {
     uint32_t workspace_kind; /* 0 none, 1 one for all parts, 2 one for each */
     inlay_formula_t workspace, cost;
     inlay_formula_t *sizes;  /* bytes that it may touch of each tensor; NULL where nobody says */
+    const uint32_t *spans;   /* the first and the last phase that touches each; NULL where nobody says */
     const struct inlay_kernel *batch; /* does the work of several calls; NULL for none */
     const uint32_t *shared;           /* ports that all calls of a batch have in common */
     uint32_t n_shared, batch_number;  /* number: of the batch's kernel, counted from 1 */

@@ -8,7 +8,7 @@
  *
  * - something reads bytes of a tensor that another one wrote after the tensor was made;
  * - a kernel writes a tensor that lies over one that it reads or writes, and not exactly over it, as
- *   kernels do that work in place.
+ *   kernels do that work in place, unless it reads or writes that one in earlier phases only.
  *
  * Bytes that were written before a tensor was made are not another's: a program in explicit storage may
  * look at them through a tensor of another type. Inputs and constants are never written. */
@@ -66,6 +66,29 @@ static int lies_over(const inlay_view_t *a, int writes_a, const inlay_view_t *b)
     return writes_a || a->data != b->data || a->bytes != b->bytes;
 }
 
+/* Whether a kernel has done with tensor a when it writes tensor b; or, where it writes both, the other
+ * way round. */
+static int are_apart(const inlay_kernel_t *kernel, uint32_t a, uint32_t b)
+{
+    const uint32_t *spans = kernel->spans;
+    if (!spans) return 0;
+    return spans[2 * a + 1] < spans[2 * b] || (kernel->ports[a] == 1 && spans[2 * b + 1] < spans[2 * a]);
+}
+
+/* Note what a kernel writes: of tensors in common bytes, the last one is there when it has run. */
+static inlay_status_t write_all(inlay_activation_t *m, const inlay_kernel_t *kernel,
+                                const inlay_slot_t *tensors)
+{
+    uint32_t i, step, steps = kernel->spans ? kernel->n_phases : 1;
+    for (step = 0; step < steps; step++)
+        for (i = 0; i < kernel->n_ports; i++) {
+            const inlay_view_t *view = (const inlay_view_t *)(const void *)tensors[i].as.object;
+            if (kernel->ports[i] && (!kernel->spans || kernel->spans[2 * i + 1] == step))
+                INLAY_TRY(inlay_race_use(m, view, view->data, view->bytes, kernel, 1));
+        }
+    return INLAY_OK;
+}
+
 static inlay_status_t over_itself(inlay_activation_t *m, const inlay_kernel_t *kernel, uint32_t a,
                                   uint32_t b)
 {
@@ -89,16 +112,11 @@ inlay_status_t inlay_race_invoke(inlay_activation_t *m, const inlay_kernel_t *ke
         if (!kernel->ports[i]) continue;
         for (k = 0; k < n; k++) {
             const inlay_view_t *other = (const inlay_view_t *)(const void *)tensors[k].as.object;
-            if (k != i && lies_over(other, kernel->ports[k] != 0, view))
+            if (k != i && lies_over(other, kernel->ports[k] != 0, view) && !are_apart(kernel, k, i))
                 return over_itself(m, kernel, k, i);
         }
     }
-    for (i = 0; i < n; i++) {
-        const inlay_view_t *view = (const inlay_view_t *)(const void *)tensors[i].as.object;
-        if (kernel->ports[i])
-            INLAY_TRY(inlay_race_use(m, view, view->data, view->bytes, kernel, 1));
-    }
-    return INLAY_OK;
+    return write_all(m, kernel, tensors);
 }
 
 #else

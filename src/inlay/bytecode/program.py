@@ -211,6 +211,8 @@ class Kernel:
             program has ended before it begins, and what follows begins when it has ended.
         sizes: for each port the bytes that its code may touch, formulas over the integers; empty
             where nobody says. Checked launches hold them against the tensors.
+        spans: for each port the first and the last phase that touches it; empty where nobody says. What is
+            written may lie over parts of what only earlier phases read, or touch at all.
     """
 
     name: str
@@ -224,6 +226,7 @@ class Kernel:
     batch: BatchRecord | None = None
     ordered: bool = False
     sizes: tuple[Formula, ...] = ()
+    spans: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 from inlay.base.diagnostics import error
@@ -37,6 +38,9 @@ from inlay.bytecode.spec import (
     TensorSpec,
     TupleSpec,
 )
+
+HAS_SIZES, HAS_SPANS = 1, 2
+"""What a kernel's row says of its tensors: bytes that may be touched, phases that touch them."""
 
 SPEC_FORMS = (TensorSpec, TupleSpec, ListSpec, OptionSpec)
 """Forms of values of signatures; their positions are their numbers in the file."""
@@ -150,7 +154,7 @@ class Words:
         body = self._body()
         workspace_kind = self.below(3, "workspace")
         workspace = self.formula() if workspace_kind else None
-        return Kernel(
+        made = Kernel(
             name,
             tuple(accesses),
             ints,
@@ -161,8 +165,11 @@ class Words:
             tuple(self.strings()),
             ordered=self.flag(),
             batch=self._batch(),
-            sizes=tuple(self.formula() for _ in accesses) if self.flag() else (),
         )
+        said = self.below(4, "what is said of tensors")
+        sizes = tuple(self.formula() for _ in accesses) if said & HAS_SIZES else ()
+        spans = tuple((self.word(), self.word()) for _ in accesses) if said & HAS_SPANS else ()
+        return replace(made, sizes=sizes, spans=spans)
 
     def _batch(self) -> BatchRecord | None:
         kernel = self.word()

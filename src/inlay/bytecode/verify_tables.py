@@ -109,6 +109,8 @@ def _constant_findings(where: str, dtype: str, dims: tuple[int, ...], size: int)
 def _kernel_findings(where: str, kernel: Kernel, program: Program) -> Iterator[Finding]:
     if len(kernel.ports) > MAX_PORTS or not 0 <= kernel.ints <= MAX_COUNT:
         yield Finding(where, "too many tensors or integers")
+    if kernel.spans and (len(kernel.spans) != len(kernel.ports) or not isinstance(kernel.body, ImageBody)):
+        yield Finding(where, "phases are said of other tensors than it has, or of no native code")
     formulas = [("cost", kernel.cost)]
     if kernel.workspace is not None:
         formulas.append(("workspace", kernel.workspace))
@@ -121,6 +123,8 @@ def _kernel_findings(where: str, kernel: Kernel, program: Program) -> Iterator[F
         case ImageBody(phases=phases):
             if not phases:
                 yield Finding(where, "it has no phase")
+            if any(not 0 <= a <= b < len(phases) for a, b in kernel.spans):
+                yield Finding(where, "it touches a tensor in phases that it does not have")
             for phase in phases:
                 if not 0 <= phase.offset < len(program.image):
                     yield Finding(where, f"offset {phase.offset} is outside the image")

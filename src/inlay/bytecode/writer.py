@@ -37,7 +37,7 @@ from inlay.bytecode.program import (
     Program,
     SymbolBody,
 )
-from inlay.bytecode.rows import SPEC_FORMS
+from inlay.bytecode.rows import HAS_SIZES, HAS_SPANS, SPEC_FORMS
 from inlay.bytecode.spec import ListSpec, OptionSpec, Spec, Symbol, TensorSpec, TupleSpec
 
 _MASK = 0xFFFFFFFF
@@ -241,9 +241,10 @@ def _kernels(program: Program, strings: _Strings) -> bytes:
             words.append(0)
         else:
             words += [1 + k.batch.kernel, len(k.batch.shared), *k.batch.shared]
-        words.append(int(bool(k.sizes)))
+        words.append(HAS_SIZES * bool(k.sizes) + HAS_SPANS * bool(k.spans))
         for size in k.sizes:
             words += _formula(size)
+        words += [phase for span in k.spans for phase in span]
     return _pack(words)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import assert_never, cast
 
-from inlay.cli._memory_text import life_of, memory_lines, text_of
+from inlay.cli._memory_text import memory_lines, text_of
 from inlay.cli._model import counted
 from inlay.pipeline.explain.fusion import FusionExplanation
 from inlay.pipeline.explain.loops import KernelSchedule, LoopsExplanation, Nest
@@ -259,7 +259,7 @@ def _lives(r: Lives) -> str:
     s = r.stored
     shares = [n for n in s.names if n != r.value]
     beside = f"; shares its bytes with {', '.join(shares)}" if shares else ""
-    return f"{r.value}: {text_of(s.bytes)} in {r.memory} at {s.offset}, {life_of(s, r.first, r.last)}{beside}"
+    return f"{r.value}: {text_of(s.bytes)} in {r.memory} at {s.offset}, {r.life}{beside}"
 
 
 def _row(title: str, text: str) -> str:

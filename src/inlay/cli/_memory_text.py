@@ -8,7 +8,7 @@ from inlay.arith.expr import Int
 from inlay.cli._model import counted, size_text
 from inlay.cli._spills import spill_lines
 from inlay.memory.account import Account, Held
-from inlay.memory.plan import CONSTANTS, Alternative, FunctionPlan, MemoryPart, Stored
+from inlay.memory.plan import CONSTANTS, Alternative, FunctionPlan, MemoryPart
 from inlay.pipeline.explain.memory import MemoryExplanation, Planned, StackUse
 from inlay.placement.explain.reasons import time_text
 
@@ -76,8 +76,7 @@ def _account(e: MemoryExplanation, a: Account, *, everything: bool) -> Iterator[
         yield from (f"    {why}" for why in a.unknown)
     if a.held:
         alive = sum(h.bytes for h in a.held)
-        kernel = f"kernel {a.moment}" + (f" ({a.at})" if a.at else "")
-        yield f"  most is alive at {kernel}, {alive:,} bytes in {counted(len(a.held), 'value')}:"
+        yield f"  most is alive at {a.at}, {alive:,} bytes in {counted(len(a.held), 'value')}:"
         shown = a.held if everything else a.held[:_SHOWN]
         yield from (f"    {held_text(h)}" for h in shown)
         if len(shown) < len(a.held):
@@ -133,7 +132,7 @@ def _plan(e: MemoryExplanation, plan: FunctionPlan, *, everything: bool) -> Iter
         yield from _choices(part)
         for s in part.members if everything else ():
             names = ", then ".join(s.names) or "a constant"
-            life = f", {life_of(s, plan.kernel(s.first), plan.kernel(s.last))}" if s.names else ""
+            life = f", {plan.life(s.first, s.last)}" if s.names else ""
             yield f"      at {s.offset}: {text_of(s.bytes)} for {names}{life}"
             if s.others:
                 times = "1 access" if s.accesses == 1 else f"{s.accesses} accesses"
@@ -162,13 +161,6 @@ def _choices(part: MemoryPart) -> Iterator[str]:
 def _alternative(x: Alternative) -> str:
     why = f" ({x.lacks})" if x.lacks else " (chosen)"
     return f"{time_text(x.ns)} in {x.memory}{why}"
-
-
-def life_of(s: Stored, first: str, last: str) -> str:
-    """Return when a storage is in use, by the kernels at both ends; empty names for none."""
-    begin = f"from {first} (kernel {s.first})" if first else "from the beginning"
-    end = f"to {last} (kernel {s.last})" if last else "to the end"
-    return f"{begin} {end}"
 
 
 def text_of(size: Int) -> str:

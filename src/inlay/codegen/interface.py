@@ -31,7 +31,7 @@ from inlay.codegen.image import Image
 from inlay.codegen.program_hooks import ProgramHook
 from inlay.codegen.shapes import ShapeFunction
 from inlay.ir.expr import Call, Function
-from inlay.ir.kernel import Access, Kernel, Workspace
+from inlay.ir.kernel import Access, Accesses, Kernel, Workspace
 from inlay.ir.module import Module
 from inlay.loop.func import LoopFunction
 from inlay.lower.lower import Hook
@@ -88,6 +88,7 @@ class KernelCode:
         assertions: messages; a phase returns the number of the one that failed, from 1, else 0.
         stack: bytes of temporaries on the stack of one caller.
         cached: whether it came from the cache.
+        accesses: when it touches its tensors; None where nobody says.
     """
 
     name: str
@@ -97,6 +98,7 @@ class KernelCode:
     assertions: tuple[str, ...]
     stack: int
     cached: bool = False
+    accesses: Accesses | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +109,13 @@ class Needs:
         dims: symbols of `workspace`, that stand for its integer arguments.
         workspace: scratch over `dims`, if any.
         stack: bytes of temporaries on the stack of one caller; None where nobody says.
+        accesses: when it touches its tensors; None where nobody says.
     """
 
     dims: tuple[Sym, ...]
     workspace: Workspace | None
     stack: int | None = None
+    accesses: Accesses | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from inlay.codegen.accesses import accesses_of
 from inlay.codegen.cache import ObjectCache, key_of
 from inlay.codegen.image import Image, link
 from inlay.codegen.interface import Artifact, KernelCode, Needs, PhaseCode, Request
@@ -52,15 +53,15 @@ class LlvmGenerator:
             phases = tuple(
                 PhaseCode(image.symbols[f"{r.name}.{symbol}"], parallel) for symbol, parallel in unit.phases
             )
-            kernels[r.name] = KernelCode(
-                r.name, phases, unit.dims, unit.workspace, unit.assertions, unit.stack, hit
-            )
+            facts = (unit.dims, unit.workspace, unit.assertions, unit.stack, hit, unit.accesses)
+            kernels[r.name] = KernelCode(r.name, phases, *facts)
         return Artifact(image, kernels)
 
     def known(self, requests: Sequence[Request]) -> dict[str, Needs]:
         """Return what kernels need whose code is in the cache, by name; makes none."""
         found = {r.name: self._cached(self._key("source", r.key, r)) for r in requests if r.key}
-        return {n: Needs(u.dims, u.workspace, u.stack) for n, u in found.items() if u is not None}
+        units = {n: u for n, u in found.items() if u is not None}
+        return {n: Needs(u.dims, u.workspace, u.stack, u.accesses) for n, u in units.items()}
 
     def add_shapes(self, image: Image, functions: Sequence[ShapeFunction]) -> tuple[bytes, list[int]]:
         """Return an image with code of shape arithmetic behind it, and where each function is.
@@ -134,8 +135,15 @@ def _version() -> str:
 
 
 def compile_function(function: LoopFunction, target: Target, in_place: frozenset[int] = frozenset()) -> Unit:
-    """Compile one lowered function."""
-    module = emit_module(function, target, in_place)
+    """Compile one lowered function.
+
+    Args:
+        function: to compile.
+        target: for what.
+        in_place: positions of parameters that are one tensor; what its loops allow besides is found here.
+    """
+    accesses = accesses_of(function)
+    module = emit_module(function, target, in_place.union(*accesses.overlays))
     optimize = needs_optimizer(function)
     data = make_object(module.text, target, optimize=optimize)
     return Unit(
@@ -145,4 +153,5 @@ def compile_function(function: LoopFunction, target: Target, in_place: frozenset
         workspace_layout(function).block(),
         tuple(a.message for a in assertions_of(function)),
         stack_taken(function.body, target),
+        accesses,
     )

@@ -27,7 +27,7 @@ from inlay.arith.expr import (
     mod,
     to_int,
 )
-from inlay.ir.kernel import Workspace
+from inlay.ir.kernel import Accesses, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class Unit:
         workspace: scratch over `dims`, if any.
         assertions: messages, in order.
         stack: bytes of temporaries on the stack of one caller.
+        accesses: when it touches its tensors.
     """
 
     data: bytes
@@ -49,6 +50,7 @@ class Unit:
     workspace: Workspace | None
     assertions: tuple[str, ...]
     stack: int
+    accesses: Accesses
 
     def to_bytes(self) -> bytes:
         """Return the stored form: a JSON head of known length, then the object."""
@@ -60,6 +62,7 @@ class Unit:
                 "workspace": w and [_dump(w.bytes, self.dims), w.alignment, w.per_part, w.memory],
                 "assertions": self.assertions,
                 "stack": self.stack,
+                "accesses": [self.accesses.phases, self.accesses.used, self.accesses.overlays],
             }
         ).encode()
         return len(head).to_bytes(4, "little") + head + self.data
@@ -78,7 +81,13 @@ def from_bytes(data: bytes) -> Unit:
         None if workspace is None else Workspace(_read(workspace[0], dims), *workspace[1:]),
         tuple(head["assertions"]),
         head["stack"],
+        _accesses(*head["accesses"]),
     )
+
+
+def _accesses(phases: int, used: list[list[int]], overlays: list[list[int]]) -> Accesses:
+    pairs = (tuple((a, b) for a, b in found) for found in (used, overlays))
+    return Accesses(phases, *pairs)
 
 
 def _dump(e: Int, dims: Sequence[Sym]) -> list[Any]:

@@ -69,6 +69,23 @@ class Workspace:
     requested: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Accesses:
+    """When the code of a kernel touches its tensors, and which of them may lie over each other.
+
+    Attributes:
+        phases: how many there are; all of one ends before the next begins.
+        used: of each port, then of the scratch memory if there is any: the first and the last phase in
+            which it is touched.
+        overlays: pairs of a write port and a read port that may begin at one byte, whatever their sizes:
+            nothing is read there after it was written.
+    """
+
+    phases: int
+    used: tuple[tuple[int, int], ...]
+    overlays: tuple[tuple[int, int], ...] = ()
+
+
 class KernelBody(Protocol):
     """The opaque inside of a kernel."""
 
@@ -162,6 +179,7 @@ class Kernel:
         body: the implementation.
         origin: what it was made from, for reports (`conv2d+add+relu`).
         batch: how several independent calls may run as one; None if they may not.
+        accesses: what its code says of its tensors; None where nobody knows.
     """
 
     name: str
@@ -175,3 +193,4 @@ class Kernel:
     cost_ns: Int | None = None
     origin: str = ""
     batch: Batch | None = None
+    accesses: Accesses | None = None

@@ -10,9 +10,10 @@ Made of the plans that the program was compiled with and of its constants, for s
     constants  in the file, or copied to the memory of a device
 
 The sum without constants is what the runtime counts (`runtime.usage`): equal to it where the plan is
-static, else an upper bound for calls that make each value once. Moments are kernels in program order.
+static, else an upper bound for calls that make each value once. Moments are the phases of kernels in program
+order.
 
-**Bound.** At each kernel what is alive is needed, rounded up to the alignment; no plan of these values in
+**Bound.** At each moment what is alive is needed, rounded up to the alignment; no plan of these values in
 this order takes less than the most of that.
 """
 
@@ -78,9 +79,9 @@ class Account:
         lower_bound: no plan of these values in this order has a smaller peak.
         unshared: bytes of the values in blocks, side by side.
         buffers: how many values blocks have.
-        steps: bytes in use at each kernel, and behind the last one.
-        moment: the number of the kernel, from 1, where the peak is.
-        at: the name of that kernel.
+        steps: bytes in use at each moment, and behind the last one.
+        moment: the number of the moment, from 1, where most is alive.
+        at: the kernel and its phase then.
         held: what is alive then, the largest first.
         is_exact: whether a call takes just that, and not at most that.
         unknown: what has no size, or is made again and again, with the reason of each.
@@ -193,10 +194,10 @@ def _account(memory: str, s: _Sum, main: FunctionPlan, around: Around, *, is_sin
     own = [(m, around.sizes(m.bytes) or 0) for plan, part in s.parts if plan is main for m in part.members]
     # What other functions have is there all the time: when they are called is not looked at.
     always = sum(b for (plan, _), b in zip(s.parts, blocks, strict=True) if plan is not main)
-    kernels, step = len(main.kernels), ALIGNMENT if pool.kind is PoolKind.HEAP else pool.alignment
-    alive = [always + x for x in _steps(((m.first, m.last, align(z, step)) for m, z in own), kernels)]
+    moments, step = main.moments, ALIGNMENT if pool.kind is PoolKind.HEAP else pool.alignment
+    alive = [always + x for x in _steps(((m.first, m.last, align(z, step)) for m, z in own), moments)]
     called = sum(size for plan, _, size in sized if plan is not main)
-    beside = [called + x for x in _steps((_life(c, size, kernels, around) for c, size in mine), kernels)]
+    beside = [called + x for x in _steps((_life(c, size, moments, around) for c, size in mine), moments)]
     steps = (*(sum(blocks) + x for x in beside[:-1]), beside[-1])
     is_exact = is_single and not unknown and _is_exact(sized, around)
     # What may not be allocated in a call proves nothing.
@@ -216,13 +217,13 @@ def _account(memory: str, s: _Sum, main: FunctionPlan, around: Around, *, is_sin
         **_sums(sized, around),
         constants=s.constants,
         inputs=around.inputs if pool is around.pools[0] else 0,
-        peak=max(steps) if kernels else max(sum(blocks), *steps),
+        peak=max(steps) if moments else max(sum(blocks), *steps),
         lower_bound=alive[best] + certain[best],
         unshared=sum(_number(part.total, "", around.sizes, []) for _, part in s.parts),
         buffers=sum(part.planned for _, part in s.parts),
         steps=steps,
         moment=best + 1,
-        at=main.kernel(best + 1),
+        at=main.where(best + 1),
         held=_held(own, mine, main, best + 1),
         is_exact=is_exact,
         unknown=tuple(dict.fromkeys(unknown)),
@@ -248,10 +249,10 @@ def _sums(sized: Sequence[tuple[FunctionPlan, Counted, int]], around: Around) ->
     }
 
 
-def _life(c: Counted, size: int, kernels: int, around: Around) -> tuple[int, int, int]:
-    """Return between which kernels something is there, and its bytes."""
+def _life(c: Counted, size: int, moments: int, around: Around) -> tuple[int, int, int]:
+    """Return between which moments something is there, and its bytes."""
     if c.origin is Origin.SCRATCH and around.threads > 1:
-        return 1, kernels, size
+        return 1, moments, size
     return c.first, c.last, size
 
 
@@ -283,13 +284,13 @@ def _is_exact(sized: Sequence[tuple[FunctionPlan, Counted, int]], around: Around
     )
 
 
-def _steps(lives: Iterable[tuple[int, int, int]], kernels: int) -> list[int]:
-    """Return for each kernel, and for the end, the sum of sizes that are alive, given first, last, size."""
-    change = [0] * (kernels + 3)
+def _steps(lives: Iterable[tuple[int, int, int]], moments: int) -> list[int]:
+    """Return for each moment, and for the end, the sum of sizes that are alive, given first, last, size."""
+    change = [0] * (moments + 3)
     for first, last, size in lives:
         change[max(first, 1)] += size
-        change[min(last, kernels + 1) + 1] -= size
-    return list(accumulate(change))[1 : kernels + 2]
+        change[min(last, moments + 1) + 1] -= size
+    return list(accumulate(change))[1 : moments + 2]
 
 
 def _held(

@@ -191,11 +191,10 @@ class _Case:
         if why:
             notes.append(f"within the budget: {why}")
         if needed > budget:
-            kernel = f"kernel {account.moment}" + (f" ({account.at})" if account.at else "")
             constants = f" and constants take {account.constants:,}" if account.constants else ""
             notes.append(
                 "no plan that has these values there, in this order, fits: "
-                f"{account.lower_bound:,} bytes are alive at {kernel}{constants}"
+                f"{account.lower_bound:,} bytes are alive at {account.at}{constants}"
             )
         else:
             notes.append(f"a plan within it was not found; {needed:,} bytes is what any plan needs at least")

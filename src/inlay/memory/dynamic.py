@@ -29,26 +29,38 @@ _MAKES_NONE = frozenset({ALLOC_STORAGE, TENSOR_AT, INVOKE, KILL})
 
 def counted_of(activation: Activation, chosen: Chosen, *, is_entry: bool) -> tuple[Counted, ...]:
     """Return the storages and the scratch memory of a function that have no place in a block."""
-    invoked = sorted(activation.kernels)
+    phases, calls = activation.phases(), activation.kernels
+    lasts, end_of_all = [call.last for call in calls], len(phases)
+
+    def moments(position: int) -> tuple[int, int]:
+        """Return the first and the last moment of the kernel at a position, or of the next one."""
+        at = bisect_left(lasts, position)
+        if at == len(calls):
+            return end_of_all + 1, end_of_all + 1
+        return bisect_left(phases, calls[at].first) + 1, bisect_left(phases, calls[at].last) + 1
+
     where = {var: inside.name for var, _, inside in _bindings(activation.function.body)}
     found: list[Counted] = []
     for storage, (memory, why) in chosen.counted.items():
         origin = Origin.RESULT if is_entry and why == IN_RESULT else Origin.VALUE
-        first, inside = bisect_left(invoked, storage.start) + 1, where.get(storage.vars[0], "")
-        size, end = storage.bytes, len(invoked) + 1
+        # It is there when its kernel begins, whichever phase writes it.
+        (first, _), inside = moments(storage.start), where.get(storage.vars[0], "")
+        size, end = storage.bytes, end_of_all + 1
         found.append(Counted(storage.name, storage.span, why, origin, memory, size, first, end, inside))
     for r in activation.requests:
-        at, name = bisect_left(invoked, r.position) + 1, f"scratch of @{r.kernel}"
-        found.append(Counted(name, NO_SPAN, r.why, Origin.SCRATCH, "", r.bytes, at, at, per_part=r.per_part))
+        (first, last), name = moments(r.position), f"scratch of @{r.kernel}"
+        found.append(
+            Counted(name, NO_SPAN, r.why, Origin.SCRATCH, "", r.bytes, first, last, per_part=r.per_part)
+        )
     return tuple(found)
 
 
-def made_by_machine(function: Function, kernels: int) -> tuple[Counted, ...]:
+def made_by_machine(function: Function, moments: int) -> tuple[Counted, ...]:
     """Return the tensors that the virtual machine makes for a function of the module, local ones included.
 
     Args:
         function: in explicit storage.
-        kernels: how many are invoked in it.
+        moments: how many there are in it.
     """
     found: list[Counted] = []
     loops = find_loops(function)
@@ -63,7 +75,7 @@ def made_by_machine(function: Function, kernels: int) -> tuple[Counted, ...]:
             why, times = f"{why}, and changes it in place in later turns", inside.outer
         name, span = (op.name, value.span) if var is None else (var.name, var.span or value.span)
         found += [
-            Counted(name, span, why, Origin.MACHINE, "", size_of(t), 0, kernels + 1, times)
+            Counted(name, span, why, Origin.MACHINE, "", size_of(t), 0, moments + 1, times)
             for t in _tensors(value.type)
         ]
     return tuple(found)
@@ -101,7 +113,7 @@ def _mentions_beside(block: Expr, target: Expr, var: Var) -> int | None:
     return None
 
 
-def copies_of_results(function: Function, leave: Collection[Var], kernels: int) -> tuple[Counted, ...]:
+def copies_of_results(function: Function, leave: Collection[Var], moments: int) -> tuple[Counted, ...]:
     """Return the results of an entry that are copied when it ends: they do not own their bytes.
 
     Where the results are those of a branch, which one leaves is not known, and all may be copied.
@@ -109,7 +121,7 @@ def copies_of_results(function: Function, leave: Collection[Var], kernels: int) 
     Args:
         function: in explicit storage.
         leave: variables of storages that results may leave with.
-        kernels: how many are invoked in it.
+        moments: how many there are in it.
     """
     known = definitions(function.body)
     _, tail = spine(function.body)
@@ -125,7 +137,7 @@ def copies_of_results(function: Function, leave: Collection[Var], kernels: int) 
         name = leaf.name if isinstance(leaf, Var) else "a result"
         why = "a result is copied that is an input, a constant, another result or made in a branch"
         found += [
-            Counted(name, leaf.span, why, Origin.COPY, "", size_of(t), kernels + 1, kernels + 1)
+            Counted(name, leaf.span, why, Origin.COPY, "", size_of(t), moments + 1, moments + 1)
             for t in _tensors(leaf.type)
         ]
     return tuple(found)

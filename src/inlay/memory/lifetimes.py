@@ -7,23 +7,27 @@ used only inside the other.
 
 A variable *refers to* the storages whose bytes its value may show: a tensor in a storage to that one,
 a view to what its operand refers to, a tuple or branch to what its parts refer to. A storage is in
-use from the position that makes its tensor to the last position that mentions a variable that refers
-to it; what a loop uses from outside is in use until the loop ends.
+use from the first position that needs its tensor to the last position that mentions a variable that
+refers to it; what a loop uses from outside is in use from the beginning of the loop until its end.
+
+A call of a kernel has a position for each of its phases (`Kernel.accesses`): a result that is written in
+later phases than an operand is read in may have the bytes of that, and so may scratch memory.
 
 A storage *escapes* when something may hold its bytes beyond the interval we see: it is returned,
 passed to a function, carried round a loop, captured, put into a data type or a cell, or is the
 operand of an operator that takes it over (`op.in_place`). Such storage is counted at run time and
 gets an allocation of its own.
 
-Kernels may write a result over an operand that dies there (`Port.may_alias`): both storages become
-one *group* and share their bytes.
+Kernels may write a result over an operand that dies there (`Accesses.overlays`; `Port.may_alias` where
+no code was made): both storages become one *group* and share their bytes.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from inlay.analysis.blocks import nested, operands, spine
 from inlay.arith.expr import Int, Sym, substitute, symbols
@@ -46,7 +50,9 @@ from inlay.ir.expr import (
 )
 from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
+from inlay.ir.types import TensorType
 from inlay.memory.chains import Chains, VectorClock
+from inlay.memory.explicit_alloc import size_of
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, TENSOR_AT, InvokeAttrs, StorageAttrs
 
 NOTHING: frozenset[Var] = frozenset()
@@ -127,8 +133,8 @@ class Activation:
         storages: in order of `start`.
         requests: what the runtime gives kernels while they run.
         positions: how many there are.
-        kernels: the names of kernels, by the positions where they are invoked.
-        at: the position of each variable that a let of a spine binds.
+        kernels: the kernels that are invoked, in order.
+        at: the position of each variable that a let of a spine binds; the first one of a kernel's.
         reads: where kernels read what is in no storage of it, such as inputs; as `Storage.accesses`.
     """
 
@@ -138,9 +144,21 @@ class Activation:
     storages: list[Storage] = field(default_factory=list[Storage])
     positions: int = 0
     requests: tuple[Request, ...] = ()
-    kernels: Mapping[int, str] = field(default_factory=dict[int, str])
+    kernels: Sequence[Invocation] = ()
     at: Mapping[Var, int] = field(default_factory=dict[Var, int])
     reads: Mapping[Var, Sequence[int]] = field(default_factory=dict[Var, Sequence[int]])
+
+    def phases(self) -> list[int]:
+        """Return the positions of all phases of its kernels, in order."""
+        return [at for call in self.kernels for at in range(call.first, call.last + 1)]
+
+
+class Invocation(NamedTuple):
+    """A call of a kernel: its name, and the positions of its first and its last phase."""
+
+    kernel: str
+    first: int
+    last: int
 
 
 def find_lifetimes(name: str, function: Function, module: Module, loops: frozenset[Var]) -> list[Activation]:
@@ -160,6 +178,27 @@ def find_lifetimes(name: str, function: Function, module: Module, loops: frozens
         found.append(walker.run(label, node, outer))
         pending.extend((f"{label}.{var.name}", inner, node) for var, inner in walker.lifted)
     return found
+
+
+def _updates(kernel: Kernel) -> bool:
+    return any(p.access is Access.UPDATE for p in kernel.ports)
+
+
+def _overlays(kernel: Kernel) -> Iterator[tuple[int, int]]:
+    """Yield write ports with read ports that they may be written over."""
+    if _updates(kernel):
+        return
+    if kernel.accesses is not None:
+        yield from kernel.accesses.overlays
+        return
+    for index, port in enumerate(kernel.ports):
+        if port.may_alias is not None:
+            yield index, port.may_alias
+
+
+def _fills(tensor: Expr, storage: Storage) -> bool:
+    """Whether a tensor is all of its storage, no part of it that might begin behind its first byte."""
+    return isinstance(tensor.type, TensorType) and size_of(tensor.type) == storage.bytes
 
 
 def _common(a: Storage, b: Storage) -> tuple[str, ...] | None:
@@ -187,18 +226,21 @@ class _Walker:
         self.loops = loops
         self.lifted: list[tuple[Var, Function]] = []
         self._position = 0
-        self._invoked: dict[int, str] = {}
+        self._invoked: list[Invocation] = []
         self._at: dict[Var, int] = {}
         self._reads: dict[Var, list[int]] = {}
         self._chains = Chains()
         self._refers: dict[Var, frozenset[Var]] = {}
         self._storage: dict[Var, Storage] = {}
+        # Where storages are made, and those that nothing has used yet.
+        self._made: dict[Storage, int] = {}
+        self._fresh: set[Storage] = set()
         self._loop_bodies: dict[Var, Function] = {}
         # For each loop being walked: where it began, and what it uses from outside.
         self._open_loops: list[tuple[int, dict[Storage, None]]] = []
         self._requests: list[Request] = []
         # What might be written over what, and where.
-        self._overwrites: list[tuple[Storage, Storage, int]] = []
+        self._overwrites: list[tuple[Storage, Storage, Invocation]] = []
 
     def run(self, name: str, function: Function, outer: Function | None) -> Activation:
         """Number the function and find its storages."""
@@ -312,7 +354,7 @@ class _Walker:
         result = self._arm(body.body)
         _, outside = self._open_loops.pop()
         for storage in outside:
-            self._touch(storage)
+            self._touch(storage, self._position, self._position)
         # What one turn makes may be the result of the loop, but not of two turns at once: it leaves
         # the turn, so it cannot be planned as if each turn had it to itself.
         self._escape(result, "it leaves a loop")
@@ -324,26 +366,18 @@ class _Walker:
         size = call.args[0]
         if not isinstance(size, Const) or not isinstance(size.value, Int) or var is None:
             raise InternalError("storage of a size that is no constant", where=str(call.span))
-        at = self._position
-        self._storage[var] = Storage(
-            [var],
-            size.value,
-            attrs.alignment,
-            attrs.memories,
-            at,
-            at,
-            name=var.name.removesuffix(".s"),
-            span=call.span,
-        )
+        at, name = self._position, var.name.removesuffix(".s")
+        made = Storage([var], size.value, attrs.alignment, attrs.memories, at, at, name=name, span=call.span)
+        self._storage[var] = made
+        self._made[made] = at
+        self._fresh.add(made)
 
     def _tensor(self, call: Call) -> frozenset[Var]:
         storage = call.args[0]
         if not isinstance(storage, Var):
             raise InternalError("a tensor is not in named storage", where=str(call.span))
-        found = self._storage.get(storage)
-        if found is None:
+        if storage not in self._storage:
             return NOTHING  # storage of another activation, which escapes there
-        self._touch(found)
         return frozenset((storage,))
 
     def _invoke(self, call: Call) -> None:
@@ -352,13 +386,13 @@ class _Walker:
             attrs = callee.attrs
         assert isinstance(attrs, InvokeAttrs), "invoke has its attributes"
         kernel_ref, tensors = call.args[0], call.args[1:-1]
-        used = [self._use((t,)) for t in tensors]
-        self._note(tensors, used)
-        self._place(used, len(tensors) - attrs.writes)
-        if not isinstance(kernel_ref, GlobalVar):
+        reads = len(tensors) - attrs.writes
+        used = [self._refers_of((t,)) for t in tensors]
+        kernel = self.kernels[kernel_ref.name] if isinstance(kernel_ref, GlobalVar) else None
+        self._use_in_phases(kernel, tensors, used)
+        self._place(used, reads)
+        if kernel is None:
             return
-        self._invoked[self._position] = kernel_ref.name
-        kernel = self.kernels[kernel_ref.name]
         self._requests += [
             Request(
                 kernel.name, w.requested, self._position, _at_call(w.bytes, kernel, call.args[-1]), w.per_part
@@ -366,27 +400,33 @@ class _Walker:
             for w in kernel.workspaces
             if w.requested
         ]
-        reads = len(tensors) - attrs.writes
-        for index, port in enumerate(kernel.ports):
-            if index < reads or port.may_alias is None or port.access is Access.UPDATE:
-                continue
-            written, read = used[index], used[port.may_alias]
-            if len(written) != 1 or len(read) != 1:
-                continue
-            others = [u for i, u in enumerate(used) if i not in (index, port.may_alias)]
-            if any(read & other for other in others):
+        for w, r in _overlays(kernel):
+            written, read = used[w], used[r]
+            others = [u for i, u in enumerate(used) if i not in (w, r)]
+            if len(written) != 1 or len(read) != 1 or any(read & other for other in others):
                 continue  # read a second time, through another port
             out, into = self._only(written), self._only(read)
-            self._overwrites.append((out, into, self._position))
+            if _fills(tensors[w], out) and _fills(tensors[r], into):
+                self._overwrites.append((out, into, self._invoked[-1]))
 
-    def _note(self, tensors: Sequence[Expr], used: Sequence[frozenset[Var]]) -> None:
-        """Note accesses of a kernel, here."""
-        here = [self._position] * min(_TURNS ** len(self._open_loops), _MOST_TURNS)
-        for tensor, refers in zip(tensors, used, strict=True):
+    def _use_in_phases(
+        self, kernel: Kernel | None, tensors: Sequence[Expr], used: Sequence[frozenset[Var]]
+    ) -> None:
+        """Note what a kernel accesses, and in which of its phases."""
+        here = self._position
+        accesses = None if kernel is None or _updates(kernel) else kernel.accesses
+        last = 0 if accesses is None else accesses.phases - 1
+        self._position += last
+        times = min(_TURNS ** len(self._open_loops), _MOST_TURNS)
+        for index, (tensor, refers) in enumerate(zip(tensors, used, strict=True)):
+            begin, end = (0, last) if accesses is None else accesses.used[index]
             if not refers and isinstance(tensor, Var):
-                self._reads.setdefault(tensor, []).extend(here)
-            for var in refers:
-                self._storage[var].accesses.extend(here)
+                self._reads.setdefault(tensor, []).extend([here + begin] * times)
+            for storage in map(self._storage.__getitem__, refers):
+                self._touch(storage, here + begin, here + end)
+                storage.accesses.extend([here + begin] * times)
+        if kernel is not None:
+            self._invoked.append(Invocation(kernel.name, here, self._position))
 
     def _place(self, used: Sequence[frozenset[Var]], reads: int) -> None:
         """Give a kernel its chain, and the storages that it writes."""
@@ -404,15 +444,15 @@ class _Walker:
     def _share(self) -> None:
         """Join storages of results with those of operands that die where the result is written."""
         joined: dict[Storage, Storage] = {}
-        for out, read, position in self._overwrites:
+        for out, read, call in self._overwrites:
             into = read
             while into in joined:
                 into = joined[into]
             if (
                 out not in joined
                 and into is not out
-                and into.end == position
-                and into.start < out.start
+                and into.start < out.start <= into.end <= call.last
+                and call.first <= out.start
                 and into.bytes == out.bytes
                 and _common(into, out) is not None
                 and not into.escapes
@@ -431,20 +471,27 @@ class _Walker:
 
     def _use(self, exprs: Iterable[Expr]) -> frozenset[Var]:
         """Note a use of everything that these refer to, here; return it."""
+        found = self._refers_of(exprs)
+        for var in found:
+            self._touch(self._storage[var], self._position, self._position)
+        return found
+
+    def _refers_of(self, exprs: Iterable[Expr]) -> frozenset[Var]:
         found = NOTHING
         for e in exprs:
             if isinstance(e, Var):
                 found |= self._refers.get(e, NOTHING)
-        for var in found:
-            self._touch(self._storage[var])
         return found
 
-    def _touch(self, storage: Storage) -> None:
-        storage.end = self._position
-        if self._open_loops:
-            begin, outside = self._open_loops[-1]
-            if storage.start <= begin:
-                outside[storage] = None
+    def _touch(self, storage: Storage, first: int, last: int) -> None:
+        """Note that a storage is in use from one position to another one."""
+        around = [loop for loop in self._open_loops if self._made[storage] <= loop[0]]
+        if storage in self._fresh:
+            self._fresh.remove(storage)
+            storage.start = around[0][0] if around else first
+        storage.end = max(storage.end, last)
+        if around and around[-1] is self._open_loops[-1]:
+            around[-1][1][storage] = None
 
     def _escape(self, refers: frozenset[Var], why: str) -> None:
         for var in refers:

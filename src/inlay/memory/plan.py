@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from inlay.arith.expr import Int, lit
 from inlay.base.span import Span
@@ -47,8 +50,9 @@ class Stored:
         spans: where each of them comes from.
         offset: of its first byte in the part.
         bytes: that it takes.
-        first: the number of the kernel that writes it, from 1; 0 for what is there before.
-        last: the number of the last kernel that uses it; one more than there are for what stays.
+        first: the moment from which it is in use (`FunctionPlan.moments`), from 1; 0 for what is there
+            before.
+        last: the last moment at which it is used; one more than there are for what stays.
         accesses: how often kernels read or write it, those in loops several times.
         others: where several memories were possible, what was predicted of each, the fastest first.
     """
@@ -89,7 +93,7 @@ class Counted:
         origin: what it is.
         memory: where; empty for the host's heap.
         bytes: of it, over the dims of the function; None where they do not say it.
-        first, last: the kernels between which it is in use, as in `Stored`.
+        first, last: the moments between which it is in use, as in `Stored`.
         inside: the loop or local function that makes it each time; empty for what is made once a call.
         per_part: whether it is so large for each part that its kernel is divided into.
     """
@@ -132,6 +136,34 @@ class MemoryPart:
         return len(self.members)
 
 
+class Invoked(NamedTuple):
+    """A call of a kernel in a plan.
+
+    Attributes:
+        name: of the kernel.
+        first, last: the moments at which its first and its last phase run.
+    """
+
+    name: str
+    first: int
+    last: int
+
+    @property
+    def phases(self) -> int:
+        """How many phases it has."""
+        return self.last - self.first + 1
+
+
+def invoked(names: Iterable[str], phases: Iterable[int]) -> tuple[Invoked, ...]:
+    """Return calls of kernels one after the other, by their names and numbers of phases."""
+    found: list[Invoked] = []
+    end = 0
+    for name, count in zip(names, phases, strict=True):
+        found.append(Invoked(name, end + 1, end + count))
+        end += count
+    return tuple(found)
+
+
 @dataclass(frozen=True, slots=True)
 class FunctionPlan:
     """The plan of one activation.
@@ -141,18 +173,42 @@ class FunctionPlan:
         parts: what it has of each memory.
         counted: what is allocated while the program runs, but for what the next has.
         machine: tensors that the virtual machine makes itself, and copies of results.
-        kernels: the names of the kernels that it invokes, in program order.
+        kernels: that it invokes, in program order.
     """
 
     name: str
     parts: tuple[MemoryPart, ...]
     counted: tuple[Counted, ...]
-    kernels: tuple[str, ...] = ()
+    kernels: tuple[Invoked, ...] = ()
     machine: tuple[Counted, ...] = ()
 
-    def kernel(self, number: int) -> str:
-        """Return the name of a kernel by its number, from 1; nothing for a number of none."""
-        return self.kernels[number - 1] if 0 < number <= len(self.kernels) else ""
+    @property
+    def moments(self) -> int:
+        """How many moments there are: phases of its kernels, in program order, numbered from 1."""
+        return self.kernels[-1].last if self.kernels else 0
+
+    def number(self, moment: int) -> int:
+        """Return the number of the kernel that runs at a moment, from 1; 0 before all, one more behind."""
+        return bisect_left(self.kernels, moment, key=lambda k: k.last) + 1 if moment > 0 else 0
+
+    def kernel(self, moment: int) -> str:
+        """Return the name of the kernel that runs at a moment; nothing where none does."""
+        return self.kernels[self.number(moment) - 1].name if 0 < moment <= self.moments else ""
+
+    def where(self, moment: int) -> str:
+        """Return a moment in words: the kernel by number and name, and its phase if it has several."""
+        number, name = self.number(moment), self.kernel(moment)
+        if not name:
+            return f"kernel {number}"
+        kernel = self.kernels[number - 1]
+        of = f", phase {moment - kernel.first + 1} of {kernel.phases}" if kernel.phases > 1 else ""
+        return f"kernel {number} ({name}){of}"
+
+    def life(self, first: int, last: int) -> str:
+        """Return in words when something is in use, given the moments at both ends."""
+        begin = f"from {self.where(first)}" if self.kernel(first) else "from the beginning"
+        end = f"to {self.where(last)}" if self.kernel(last) else "to the end"
+        return f"{begin} {end}"
 
     @property
     def block(self) -> Int:

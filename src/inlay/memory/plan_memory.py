@@ -36,7 +36,7 @@ from inlay.memory.dynamic import copies_of_results, counted_of, made_by_machine
 from inlay.memory.explicit_alloc import size_of
 from inlay.memory.lifetimes import IN_RESULT, Activation, Storage, find_lifetimes
 from inlay.memory.place_storage import Placement, Rewriter
-from inlay.memory.plan import FunctionPlan, MemoryPart, Sharing, Stored, describe
+from inlay.memory.plan import FunctionPlan, MemoryPart, Sharing, Stored, describe, invoked
 from inlay.memory.size_classes import ALIGNMENT, SEARCH_STEPS, pack_chains, pack_classes
 from inlay.passes.contract import Pass, PassContext, Property, Remark
 
@@ -158,9 +158,9 @@ def known_of(
 def _with_machine(plan: FunctionPlan, function: Function, chosen: Chosen, *, is_entry: bool) -> FunctionPlan:
     """Return the plan of a function of the module with what the virtual machine allocates besides."""
     own = (*chosen.counted, *(s for bank in chosen.banks for s in bank.offsets if s.escapes == IN_RESULT))
-    leave, kernels = frozenset(var for s in own for var in s.vars), len(plan.kernels)
-    made = made_by_machine(function, kernels)
-    return replace(plan, machine=made + (copies_of_results(function, leave, kernels) if is_entry else ()))
+    leave, moments = frozenset(var for s in own for var in s.vars), plan.moments
+    made = made_by_machine(function, moments)
+    return replace(plan, machine=made + (copies_of_results(function, leave, moments) if is_entry else ()))
 
 
 def _plan(
@@ -170,12 +170,12 @@ def _plan(
     offsets: dict[Var, tuple[Var, Int]] = {}
     parts: list[MemoryPart] = []
 
-    invoked = sorted(activation.kernels)
+    phases = activation.phases()
 
     def stored(storage: Storage, offset: Int) -> Stored:
         names = tuple(v.name.removesuffix(".s") for v in storage.vars)
-        first = 0 if storage.start == 0 else bisect_left(invoked, storage.start) + 1
-        last = len(invoked) + 1 if storage.escapes == IN_RESULT else bisect_right(invoked, storage.end)
+        first = 0 if storage.start == 0 else bisect_left(phases, storage.start) + 1
+        last = len(phases) + 1 if storage.escapes == IN_RESULT else bisect_right(phases, storage.end)
         spans, others = tuple(v.span for v in storage.vars), tuple(chosen.others.get(storage, ()))
         return Stored(names, spans, offset, storage.bytes, first, last, len(storage.accesses), others)
 
@@ -205,7 +205,8 @@ def _plan(
         parts.append(MemoryPart(bank.memory, bank.kind, *sizes, members))
     counted = counted_of(activation, chosen, is_entry=known.is_entry)
     memories = {var: memory for s, (memory, _) in chosen.counted.items() for var in s.vars}
-    kernels = tuple(activation.kernels[at] for at in invoked)
+    called = activation.kernels
+    kernels = invoked((c.kernel for c in called), (c.last - c.first + 1 for c in called))
     plan = FunctionPlan(activation.name, tuple(parts), counted, kernels)
     return Placement(blocks, offsets, memories), plan
 

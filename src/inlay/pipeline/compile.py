@@ -145,7 +145,7 @@ def _owners(module: Module, part: DevicePart) -> dict[str, str]:
 def _needs(module: Module, artifact: Artifact) -> dict[str, Needs]:
     """Return what native code of kernels needs."""
     return {
-        name: Needs(code.dims, code.workspace, code.stack)
+        name: Needs(code.dims, code.workspace, code.stack, code.accesses)
         for name, code in artifact.kernels.items()
         if name in module.kernels
     }

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from inlay.arith.expr import Sym, substitute
 from inlay.bytecode.verify_tables import MAX_PORTS
+from inlay.codegen.accesses import accesses_of
 from inlay.codegen.interface import Needs
 from inlay.codegen.phases import workspace_layout
 from inlay.ir.kernel import Kernel, Workspace
@@ -44,7 +45,7 @@ class GenerateOptions:
 
 
 def run(module: Module, context: PassContext) -> Module:
-    """Make code, or lower kernels, and note the scratch memory of each."""
+    """Make code, or lower kernels, and note what each needs and when it touches its tensors."""
     options = context.options_for(GenerateOptions)
     found = _lowered(module, options) if options.make is None else options.make(module, context)
     return with_needs(module, found)
@@ -54,7 +55,9 @@ def with_needs(module: Module, found: Mapping[str, Needs]) -> Module:
     """Return a module whose kernels have what they need, given by name."""
     kernels = dict(module.kernels)
     for name, needs in found.items():
-        kernel = replace(kernels[name], stack=needs.stack)
+        # Several calls as one are other code, which has phases of its own.
+        accesses = None if kernels[name].batch is not None else needs.accesses
+        kernel = replace(kernels[name], stack=needs.stack, accesses=accesses)
         if needs.workspace is not None:
             workspace = _over_dims(needs.workspace, needs.dims, kernel)
             stated = replace(workspace, requested=_requested(kernel, workspace))
@@ -91,7 +94,8 @@ def _lowered(module: Module, options: GenerateOptions) -> dict[str, Needs]:
             continue
         loops = body.lower()
         stack = None if options.target is None else stack_taken(loops.body, options.target(device))
-        found[name] = Needs(loops.dims, workspace_layout(loops).block(parts.get(device)), stack)
+        accesses = None if body.of_device is not None else accesses_of(loops)
+        found[name] = Needs(loops.dims, workspace_layout(loops).block(parts.get(device)), stack, accesses)
     return found
 
 

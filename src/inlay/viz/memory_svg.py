@@ -91,9 +91,7 @@ def _panel(root: Element, e: MemoryExplanation, a: Account, top: float) -> float
     """Draw a memory from some point downwards; return where it ends."""
     main = next((p for p in e.plans if p.name == e.entry), FunctionPlan(e.entry, (), ()))
     boxes = [*_blocks(e, a, main), *_beside(e, a, main)]
-    plot = Plot(
-        top + HEAD, 1, max(len(main.kernels), 1) + 1, max([a.peak, *(b.begin + b.size for b in boxes)])
-    )
+    plot = Plot(top + HEAD, 1, max(main.moments, 1) + 1, max([a.peak, *(b.begin + b.size for b in boxes)]))
     group = SubElement(root, "g")
     of = "" if a.capacity is None else f" of {a.capacity:,}"
     proved = "no plan of these values in this order takes less" if a.proved else f"at least {a.lower_bound:,}"
@@ -117,12 +115,12 @@ def _blocks(e: MemoryExplanation, a: Account, main: FunctionPlan) -> Iterator[Bo
             block = e.dims.number(part.block) or 0
             if plan is not main:
                 title = f"the block of {plan.name}: {block:,} bytes"
-                yield Box(1, len(main.kernels) + 2, at, block, "#bab0ac", plan.name, title)
+                yield Box(1, main.moments + 2, at, block, "#bab0ac", plan.name, title)
             for index, s in enumerate(part.members if plan is main else ()):
                 offset, size = e.dims.number(s.offset) or 0, e.dims.number(s.bytes) or 0
                 names = ", then ".join(s.names) or "a constant"
                 nodes = "; ".join(dict.fromkeys(str(x) for x in s.spans if x))
-                title = f"{names}: {size:,} bytes at {offset:,}, {_life(plan, s.first, s.last)}\n{nodes}"
+                title = f"{names}: {size:,} bytes at {offset:,}, {plan.life(s.first, s.last)}\n{nodes}"
                 yield Box(
                     max(s.first, 1), s.last + 1, at + offset, size, HUES[index % len(HUES)], names, title
                 )
@@ -144,15 +142,9 @@ def _beside(e: MemoryExplanation, a: Account, main: FunctionPlan) -> Iterator[Bo
             if at + size <= begin:
                 break
             at = max(at, end)
-        title = f"{c.name}: {size:,} bytes, {_life(main, c.first, c.last)}; {c.why}"
+        title = f"{c.name}: {size:,} bytes, {main.life(c.first, c.last)}; {c.why}"
         placed.append(Box(first, c.last + 1, at, size, _COLORS[c.origin], c.name, title))
     yield from placed
-
-
-def _life(plan: FunctionPlan, first: int, last: int) -> str:
-    begin = f"from {plan.kernel(first)} (kernel {first})" if plan.kernel(first) else "from the beginning"
-    end = f"to {plan.kernel(last)} (kernel {last})" if plan.kernel(last) else "to the end"
-    return f"{begin} {end}"
 
 
 def _legend(group: Element, a: Account, boxes: Sequence[Box], top: float) -> None:
@@ -172,17 +164,18 @@ def _legend(group: Element, a: Account, boxes: Sequence[Box], top: float) -> Non
 def _axes(group: Element, plot: Plot, main: FunctionPlan) -> None:
     bottom = plot.top + PLOT
     axes(group, plot)
-    for kernel in ticks(plot.moments - 1):
+    for kernel in ticks(len(main.kernels)):
         if kernel:
-            x = (plot.x(kernel) + plot.x(kernel + 1)) / 2
+            called = main.kernels[kernel - 1]
+            x = (plot.x(called.first) + plot.x(called.last + 1)) / 2
             text(group, x, bottom + 14, str(kernel), "small", anchor="middle")
-    words = f"kernels in program order, 1 to {len(main.kernels)}, then the end"
+    words = f"kernels in program order, 1 to {len(main.kernels)}, then the end; as wide as they have phases"
     text(group, LEFT, bottom + 30, words, "small")
 
 
 def _moment(group: Element, plot: Plot, a: Account) -> None:
     if a.moment:
-        critical(group, plot, a.moment, f"most alive: kernel {a.moment}" + (f", {a.at}" if a.at else ""))
+        critical(group, plot, a.moment, f"most alive: {a.at}")
 
 
 def _alive(group: Element, a: Account, top: float) -> float:
@@ -190,7 +183,7 @@ def _alive(group: Element, a: Account, top: float) -> float:
     alive = sum(h.bytes for h in a.held)
     if not a.held:
         return top + LINE
-    text(group, 16, top + LINE, f"Alive at kernel {a.moment}, {alive:,} bytes:")
+    text(group, 16, top + LINE, f"Alive at {a.at}, {alive:,} bytes:")
     for index, h in enumerate(a.held[:_LISTED]):
         y = top + LINE * (index + 2)
         text(group, 110, y, f"{h.bytes:,}", "small", anchor="end")

@@ -82,7 +82,7 @@ def _batch(kernel: Kernel, batch: Batch, artifact: Artifact) -> bc.Kernel:
     cost = None if kernel.cost_ns is None else kernel.cost_ns * count
     many = replace(kernel, name=batch.code, ints=(*kernel.ints, count), cost_ns=cost, batch=None)
     code = artifact.kernels[batch.code]
-    made = replace(_native(many, code), sizes=())
+    made = replace(_native(many, code), sizes=(), spans=())
     if code.workspace is None:
         return made
     positions = {sym: index for index, sym in enumerate(code.dims)}
@@ -103,6 +103,7 @@ def _native(kernel: Kernel, code: KernelCode) -> bc.Kernel:
         bc.ImageBody(phases),
         cost=_cost(kernel),
         sizes=port_sizes(kernel),
+        spans=() if kernel.accesses is None else kernel.accesses.used[: len(kernel.ports)],
     )
 
 
@@ -117,7 +118,8 @@ def _with_scratch(made: bc.Kernel, kernel: Kernel) -> bc.Kernel:
         else:
             ports = (*made.ports, bc.AccessCode.WRITE)
             sizes = (*made.sizes, size) if made.sizes else ()  # of functions nobody says what they touch
-            made = replace(made, ports=ports, sizes=sizes)
+            spans = () if kernel.accesses is None else kernel.accesses.used
+            made = replace(made, ports=ports, sizes=sizes, spans=spans)
     return made
 
 

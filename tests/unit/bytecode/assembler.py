@@ -280,6 +280,12 @@ class _Reader:
         if line.peek() == "sizes":
             line.word()
             sizes += [line.formula(names) for _ in ports]
+        spans: list[tuple[int, int]] = []
+        if line.peek() == "spans":
+            line.word()
+            for _ in ports:
+                first, last = line.word().split("-")
+                spans.append((int(first), int(last)))
         assertions: list[str] = []
         if line.peek() == "assert":
             line.word()
@@ -298,6 +304,7 @@ class _Reader:
                 batch,
                 ordered,
                 tuple(sizes),
+                tuple(spans),
             )
         )
 

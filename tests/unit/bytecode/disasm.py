@@ -182,6 +182,8 @@ def _kernel_line(kernel: Kernel) -> str:
         words += ["batch", f"k{kernel.batch.kernel}", *map(str, kernel.batch.shared)]
     if kernel.sizes:
         words += ["sizes", *(_braces(size, "i", kernel.ints) for size in kernel.sizes)]
+    if kernel.spans:
+        words += ["spans", *(f"{first}-{last}" for first, last in kernel.spans)]
     if kernel.assertions:
         words += ["assert", *(quote(message) for message in kernel.assertions)]
     return " ".join(words)

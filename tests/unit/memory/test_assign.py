@@ -113,8 +113,7 @@ fn main(x: Tensor[16, 64, f32], w: Tensor[64, 64, f32]) -> Tensor[16, 64, f32] {
   let often = matmul(x, w);
   let a = matmul(often, w);
   let b = add(matmul(a, w), often);
-  let c = add(matmul(b, w), often);
-  add(matmul(c, w), often)
+  add(matmul(b, w), often)
 }
 entry main("x", "w") -> ("y");
 """

@@ -125,14 +125,17 @@ def reads_of(planned) -> set[tuple[int, int]]:
     return found
 
 
+# Wide and narrow in turns, so that no result has the size of its operand and is written over it.
 HALVES = """
-fn main(x: Tensor[8, 8, f32], y: Tensor[8, 8, f32], w: Tensor[8, 8, f32]) -> Tensor[8, 8, f32] {
-  let a1 = matmul(x, w);   let b1 = matmul(y, w);
+fn main(x: Tensor[8, 8, f32], y: Tensor[8, 8, f32], v: Tensor[8, 32, f32], w: Tensor[32, 8, f32])
+    -> Tensor[8, 8, f32] {
+  let a1 = matmul(x, v);   let b1 = matmul(y, v);
   let a2 = matmul(a1, w);  let b2 = matmul(b1, w);
-  let a3 = matmul(a2, w);  let b3 = matmul(b2, w);
-  matmul(a3, b3)
+  let a3 = matmul(a2, v);  let b3 = matmul(b2, v);
+  let a4 = matmul(a3, w);  let b4 = matmul(b3, w);
+  matmul(a4, b4)
 }
-entry main("x", "y", "w") -> ("z");
+entry main("x", "y", "v", "w") -> ("z");
 """
 
 
@@ -149,7 +152,7 @@ def test_serial_and_parallel_differ_in_peak_and_overlap_as_the_report_says():
     for planned in (serial, parallel):
         said = plans[str(planned.sharing)]
         exe = inlay.compile(io.StringIO(HALVES), threads=1, mode="sequential", plan=str(planned.sharing))
-        exe(*(np.eye(8, dtype=np.float32) for _ in range(3)))
+        exe(*(np.eye(*shape, dtype=np.float32) for shape in ((8, 8), (8, 8), (8, 32), (32, 8))))
         assert exe.usage().peak_bytes == said["peaks"]["host"]
         assert said["edges"] == len(planned.reuse.edges)
     assert found.to_json()["reuse"]["edges"] == [list(e) for e in serial.reuse.edges]

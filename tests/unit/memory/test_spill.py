@@ -202,8 +202,8 @@ def test_the_view_of_memory_shows_what_moves_and_when(tmp_path, capsys):
     path.write_text(network(8, 48))
     assert main(["explain", str(path), "--board", "mcu_serial", "--view", "memory", "--all"]) == 0
     shown = capsys.readouterr().out
-    assert "4 values not in sram all the time: 99.0 KiB would be needed at once, 64.0 KiB are there" in shown
-    assert "d4: 9.0 KiB to serial by dma0, after matmul_tanh until matmul_add_tanh" in shown
+    assert "3 values not in sram all the time: 90.0 KiB would be needed at once, 64.0 KiB are there" in shown
+    assert "d3: 9.0 KiB to serial by dma0, after matmul_tanh until matmul_add_tanh" in shown
     assert "dma0: d1 leaves" in shown
     (plan,) = explain(module(network(8, 48)), "mcu_serial", view="memory").spills
     # Every value is outside before it returns, and back before it is read; an engine does one copy at a time.

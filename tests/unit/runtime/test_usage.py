@@ -14,27 +14,30 @@ from inlay.runtime.session import Executable, load_executable
 pytestmark = pytest.mark.llvm
 
 TENSOR = 16 * 64 * 4
+# Of different sizes, so that none is written over the one before.
 CHAIN = """
-fn main(x: Tensor[16, 64, f32], w: Tensor[64, 64, f32]) -> (Tensor[16, 64, f32], Tensor[16, 64, f32]) {
-  let a = matmul(x, w);
-  let b = matmul(a, w);
+fn main(x: Tensor[16, 64, f32], u: Tensor[64, 96, f32], v: Tensor[96, 32, f32], w: Tensor[32, 64, f32])
+    -> (Tensor[16, 64, f32], Tensor[16, 64, f32]) {
+  let a = matmul(x, u);
+  let b = matmul(a, v);
   (matmul(b, w), x)
 }
 
-entry main("x", "w") -> ("y", "same");
+entry main("x", "u", "v", "w") -> ("y", "same");
 """
 
 
 def chain() -> tuple[Executable, dict[str, np.ndarray]]:
     made = inlay.compile(io.StringIO(CHAIN), threads=1, mode="sequential")
-    return made, {"x": np.ones((16, 64), np.float32), "w": np.eye(64, dtype=np.float32)}
+    shapes = {"x": (16, 64), "u": (64, 96), "v": (96, 32), "w": (32, 64)}
+    return made, {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
 
 
 def test_a_call_takes_its_block_and_its_results_and_what_is_copied_out():
     exe, inputs = chain()
     exe.run(inputs)
     usage = exe.usage()
-    # Two intermediates in the block and the product; the input is copied out when the block is gone.
+    # Two intermediates in the block, as large as two results, and the product; the input is copied out when the block is gone.
     assert (usage.peak_bytes, usage.storages) == (3 * TENSOR, 2)
 
 

@@ -123,7 +123,7 @@ class MemoryExplanation:
         }
 
     def _buffers(self, plan: FunctionPlan) -> list[dict[str, Any]]:
-        """Return what has a place in a plan; live from one kernel to another, by numbers from 1."""
+        """Return what has a place in a plan; live from one moment to another."""
         return [
             {
                 "names": s.names,

@@ -38,16 +38,14 @@ class Lives:
         memory: the name of the memory; empty where it has no place before the program runs.
         why: then, why not.
         stored: its offset, size and life.
-        first, last: the names of the first and the last kernel that use it; of none where it is there
-            before, or stays.
+        life: in words, when it is in use.
     """
 
     value: str
     memory: str
     why: str = ""
     stored: Stored | None = None
-    first: str = ""
-    last: str = ""
+    life: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -55,7 +53,7 @@ class Lives:
         if self.stored is not None:
             s = self.stored
             found |= {"offset": size_json(s.offset), "bytes": size_json(s.bytes)}
-            found |= {"first": [s.first, self.first], "last": [s.last, self.last]}
+            found |= {"first": s.first, "last": s.last, "life": self.life}
             found["shares"] = [n for n in s.names if n != self.value]
         return found
 
@@ -219,7 +217,7 @@ def _results(call: KernelCall, memory: MemoryExplanation) -> tuple[Lives, ...]:
         for part in plan.parts:
             for s in part.members:
                 shared = [v for v in zip(s.names, s.spans, strict=True) if v in members]
-                ends = plan.kernel(s.first), plan.kernel(s.last)
-                found += [Lives(name, memory.memory(part), "", s, *ends) for name, _ in shared]
+                life = plan.life(s.first, s.last)
+                found += [Lives(name, memory.memory(part), "", s, life) for name, _ in shared]
         found += [Lives(s.name, "", s.why) for s in plan.counted if (s.name, s.span) in members]
     return tuple(found)
