@@ -7,7 +7,7 @@ function of its own (`emit`), in which the same pattern is found again, and beco
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -17,13 +17,13 @@ from types import ModuleType
 from typing import assert_never
 
 from inlay.accel.accelerator import Accelerator, Architecture, Description, class_of, describe, where
-from inlay.accel.choices import choose, scratch_of
 from inlay.accel.declare import Absent, Access, Address, CCall, Driver, Library, Mock
 from inlay.accel.hooks import digest_of, running_hook
 from inlay.accel.launch import launching
 from inlay.accel.match import Block, Command, Found, Mismatch, Patterns, blocks, fault_of
 from inlay.accel.mock import mock_of
 from inlay.accel.pattern import Applied
+from inlay.accel.steps import Room, chosen_for, room_of
 from inlay.accel.stream_rules import checked
 from inlay.accel.tiled import TiledCommand
 from inlay.analysis.candidates import Candidate, Miss
@@ -134,7 +134,7 @@ class AcceleratorBackend(Backend):
             command = chosen_for(patterns.arch, command, kernel.name, partial(job.free, kernel.name, memory))
             dims = [d.sym for d in kernel.type.dims]
             calls[r.name] = call_of(patterns.arch, driver, device, command, params, dims)
-            needed = scratch_of(patterns.arch, command.instruction, command.sizes)
+            needed = room_of(patterns.arch, command).bytes
             if needed != 0:
                 needs[r.name] = Needs(tuple(dims), Workspace(needed))
         return DeviceCode("", functions=functions, calls=calls, needs=needs)
@@ -175,17 +175,21 @@ def _unwritten(arch: Architecture, command: Found) -> tuple[str, ...]:
     if isinstance(command, TiledCommand):
         return ()  # its words are a part of it
     try:
-        _encoded(arch, command)
+        for c in command.steps:
+            _encoded(arch, c)
     except Exception as failure:  # noqa: BLE001 (code of others: the operation runs elsewhere, with the reason)
         return (fault_of(failure),)
     return ()
 
 
 def _outside(patterns: Patterns, call: Call) -> str:
-    """Return that an operation of a pattern is not in its place there, or nothing."""
+    """Return that an operation is in no pattern, with those that there are; or not in its place in one."""
     assert isinstance(call.callee, OpRef), "operators are called"
     name = call.callee.op.name
     having = [p for p in patterns.patterns if name in p.operators and isinstance(p.mapped.result, Applied)]
+    if not having:
+        takes = "; ".join(f"{p.name} of {', '.join(sorted(p.operators))}" for p in patterns.patterns)
+        return f"{name} is in none" + (f" ({takes})" if takes else "")
     ends = [
         f"{p.name} takes {name} with {' or '.join(p.mapped.result.operators)} behind it"
         for p in having
@@ -232,22 +236,6 @@ def running(
     return opened(call_of(arch, driver, device, command, params, dims))
 
 
-def chosen_for(arch: Architecture, command: Command, kernel: str, free: Callable[[], int | None]) -> Command:
-    """Return a command whose choices fit into what is free where its kernel is called.
-
-    Raises:
-        CompileError: `accel.no-room`.
-    """
-    i = command.instruction
-    if scratch_of(arch, i, command.sizes) == 0:
-        return command
-    chosen, why = choose(arch, i, command.sizes, free())
-    if why:
-        listed = "; ".join(why)
-        raise error("accel.no-room", f"found no room for '{i.name}' where {kernel} is called: {listed}")
-    return replace(command, sizes={**command.sizes, **chosen})
-
-
 def call_of(
     arch: Architecture,
     driver: Driver,
@@ -270,20 +258,35 @@ def call_of(
         RunError: `run.device-absent` where nothing drives the device.
         CompileError: `accel.declaration` where the encoding is none.
     """
-    operands = _operands(arch, params, command)
-    places = {sym: i for i, sym in enumerate(dims)}
+    places, room = {sym: i for i, sym in enumerate(dims)}, room_of(arch, command)
+    made = [
+        _step(arch, driver, device, c, _operands(arch, params, c, room, temp, places), places)
+        for c, temp in zip(command.steps, room.temps, strict=True)
+    ]
     predicted = _number(_picoseconds(arch, command), places).value
+    return replace(made[-1], picoseconds=predicted, before=tuple(made[:-1]))
+
+
+def _step(
+    arch: Architecture,
+    driver: Driver,
+    device: str,
+    command: Command,
+    operands: Mapping[str, Tensor | bytes],
+    places: Mapping[Sym, int],
+) -> DriverCall:
+    """Return one command as a call of a driver, without those before it."""
     match driver:
         case Library(path=path):
             written = _encoded(arch, command)
             args = tuple(
                 operands[a.operand] if isinstance(a, Address) else _number(a, places) for a in written.args
             )
-            return DriverCall(device, LibraryFunction(path, written.function), args, predicted)
+            return DriverCall(device, LibraryFunction(path, written.function), args)
         case Mock():
             code, order, asked = mock_of(arch, command.instruction, command.sizes)
             numbers = [_number(to_int(d), places) for d in asked]
-            return DriverCall(device, code, (*(operands[n] for n in order), *numbers), predicted)
+            return DriverCall(device, code, (*(operands[n] for n in order), *numbers))
         case Absent(why=why):
             raise error("run.device-absent", f"'{device}' cannot be used: {why}")
         case _:
@@ -317,17 +320,29 @@ def _is_operation(value: Expr) -> bool:
     return isinstance(value, Call) and isinstance(value.callee, OpRef)
 
 
-def _operands(arch: Architecture, params: Sequence[Var], command: Command) -> dict[str, Tensor | bytes]:
-    """Return which tensor each operand is, results behind what is read; or the bytes of a constant."""
+def _operands(
+    arch: Architecture,
+    params: Sequence[Var],
+    command: Command,
+    room: Room,
+    temp: Int,
+    places: Mapping[Sym, int],
+) -> dict[str, Tensor | bytes]:
+    """Return which tensor each operand is, the result behind what is read, then scratch memory; or bytes."""
     read = [p for p in params if isinstance(p.type, TensorType)]
+    scratch = len(read) + 1
     found: dict[str, Tensor | bytes] = {}
     for name, value in command.operands.items():
         constant = command.constant(name, arch)
         position = next((i for i, p in enumerate(read) if p is value), len(read))
-        found[name] = Tensor(position) if constant is None else constant.tobytes()
-    scratch = (n for n, x in command.instruction.operands.items() if x.access is Access.SCRATCH)
-    found.update({n: Tensor(len(read) + 1) for n in scratch})
-    return found
+        if constant is not None:
+            found[name] = constant.tobytes()
+        elif value in room.values:
+            found[name] = Tensor(scratch, _number(room.values[value], places).value)
+        else:
+            found[name] = Tensor(position)
+    own = (n for n, x in command.instruction.operands.items() if x.access is Access.SCRATCH)
+    return {**found, **{n: Tensor(scratch, _number(temp, places).value) for n in own}}
 
 
 def _encoded(arch: Architecture, command: Command) -> CCall:

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from inlay.accel.backend import AcceleratorBackend, running
-from inlay.accel.choices import scratch_of
 from inlay.accel.declare import Absent, Driver, Mock
 from inlay.accel.engines import Stream
 from inlay.accel.kit_order import waits
@@ -24,6 +23,7 @@ from inlay.accel.launch import Launcher
 from inlay.accel.match import Command, Found, Mismatch, blocks, fault_of
 from inlay.accel.pattern import Pattern
 from inlay.accel.samples import Sample, samples
+from inlay.accel.steps import room_of
 from inlay.accel.tiled import TiledCommand
 from inlay.arith.expr import evaluate
 from inlay.base.diagnostics import InlayError
@@ -213,10 +213,7 @@ def _run(
     inside = around[GUARD : GUARD + count].reshape(shape)
     before = [x.copy() for x in sample.inputs]
     arrays = [*sample.inputs, inside]
-    if (
-        isinstance(command, Command)
-        and (scratch := scratch_of(arch, command.instruction, command.sizes)) != 0
-    ):
+    if isinstance(command, Command) and (scratch := room_of(arch, command).bytes) != 0:
         arrays.append(np.empty(evaluate(scratch, {}), np.uint8))
     runs = running(arch, driver, backend.name, command, params, ())
     runs(arrays, [])

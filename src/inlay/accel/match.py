@@ -241,6 +241,7 @@ class Command:
         sizes: of dims and immediates of the instruction.
         added: operands that are broadcast against the result.
         reasons: all that speaks against it; none where the device can do it.
+        before: commands that are given before, in order; their results are in scratch memory.
     """
 
     pattern: str
@@ -250,6 +251,12 @@ class Command:
     sizes: Mapping[Sym, Int]
     added: tuple[str, ...]
     reasons: tuple[str, ...]
+    before: tuple[Command, ...] = ()
+
+    @property
+    def steps(self) -> tuple[Command, ...]:
+        """All commands in order, itself the last."""
+        return (*self.before, self)
 
     def constant(self, name: str, arch: Architecture) -> np.ndarray | None:
         """Return the array of an operand that is a constant, as its instruction reads it."""
@@ -266,7 +273,8 @@ class Command:
 
     def cycles(self, arch: Architecture) -> Int:
         """Return how long it takes, over the dims of the program."""
-        return arch.number(self.instruction.cycles, self.sizes) + arch.number(type(arch.device).launch_cycles)
+        own = arch.number(self.instruction.cycles, self.sizes) + arch.number(type(arch.device).launch_cycles)
+        return sum((c.cycles(arch) for c in self.before), own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,13 +343,16 @@ def _command(arch: Architecture, p: Pattern, mapped: Mapped, found: Overlay) -> 
     except Exception as failure:  # noqa: BLE001 (code of others: the operation runs elsewhere, with the reason)
         reasons.append(fault_of(failure))
     else:
-        reasons += _shapes(arch, i, p.added, operands, sizes)
+        reasons += _shapes(arch, i, p.added_in(mapped), operands, sizes)
         reasons += _beyond(arch, sizes)
         if not reasons:
             chosen, why = choose(arch, i, sizes)
             reasons += why
             sizes |= chosen
-    return Command(p.name, tuple(reversed(found.calls)), i, operands, sizes, p.added, tuple(reasons))
+    calls, added = tuple(reversed(found.calls)), p.added_in(mapped)
+    before = tuple(_command(arch, p, x, found) for x in mapped.before)
+    reasons += [r for c in before for r in c.reasons if r not in reasons]
+    return Command(p.name, calls, i, operands, sizes, added, tuple(reasons), before)
 
 
 def fault_of(failure: Exception) -> str:

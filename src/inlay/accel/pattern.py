@@ -15,8 +15,8 @@ instruction are conditions without being said.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from inlay.accel.declare import Access, Format, Instruction, PatternDecl
@@ -84,12 +84,19 @@ class Mapped:
         instruction: that computes it.
         operands: nodes, by operand.
         numbers: of its immediates.
+        before: commands that are given before, in order; what they compute, later ones read.
     """
 
     result: Node
     instruction: Instruction
     operands: dict[str, Node]
     numbers: dict[str, Number]
+    before: tuple[Mapped, ...] = ()
+
+    @property
+    def steps(self) -> tuple[Mapped, ...]:
+        """All commands in order, itself the last."""
+        return (*self.before, self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,11 +131,13 @@ class Pattern:
 
     @property
     def added(self) -> tuple[str, ...]:
-        """Operands of the instruction that the pattern adds to something: they may be broadcast."""
-        if isinstance(self.mapped, Tiled):
-            return ()
+        """Operands of the last instruction that the pattern adds to something: they may be broadcast."""
+        return () if isinstance(self.mapped, Tiled) else self.added_in(self.mapped)
+
+    def added_in(self, mapped: Mapped) -> tuple[str, ...]:
+        """Return operands of one command that the pattern adds to something: they may be broadcast."""
         inside = {x for node in below(self.mapped.result) if "add" in node.operators for x in node.operands}
-        return tuple(n for n, x in self.mapped.operands.items() if isinstance(x, Input) and x in inside)
+        return tuple(n for n, x in mapped.operands.items() if isinstance(x, Input) and x in inside)
 
 
 def below(node: Node) -> Iterator[Applied]:
@@ -217,6 +226,22 @@ class Builder:
                 )
         return Mapped(result, instruction, nodes, numbers)
 
+    def calls(self, *commands: Mapped) -> Mapped:
+        """Say that several commands compute a value, one after the other; the last one computes it.
+
+        What one computes is an operand of later ones: it is in scratch memory meanwhile, and nothing else of
+        the program sees it.
+
+        Args:
+            commands: each a `p.call`.
+
+        Raises:
+            CompileError: `accel.declaration`.
+        """
+        if not commands:
+            raise error("accel.declaration", "found p.calls() without commands, needed one at least")
+        return replace(commands[-1], before=commands[:-1])
+
 
 def build(declared: PatternDecl, device: object) -> Pattern:
     """Return the pattern that a function builds.
@@ -232,4 +257,24 @@ def build(declared: PatternDecl, device: object) -> Pattern:
             f"found the pattern '{declared.name}' to return {type(mapped).__name__}, needed a p.call(...) "
             "or a p.map(...)",
         )
+    if isinstance(mapped, Mapped):
+        _check_order(mapped.steps)
     return Pattern(declared.name, mapped, tuple(builder.needs))
+
+
+def _check_order(commands: Sequence[Mapped]) -> None:
+    """Refuse operands inside of a pattern that no command computes before.
+
+    Raises:
+        CompileError: `accel.declaration`.
+    """
+    made: list[Node] = []
+    for c in commands:
+        for name, x in c.operands.items():
+            if isinstance(x, Applied) and x not in made:
+                raise error(
+                    "accel.declaration",
+                    f"found the operand '{name}' of '{c.instruction.name}' to be a result of "
+                    f"{' or '.join(x.operators)}, which no command computes before",
+                )
+        made.append(c.result)

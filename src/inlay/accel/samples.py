@@ -99,8 +99,12 @@ class _Drawn:
         return groups
 
     def _shapes(self) -> dict[Node, tuple[Int | int, ...]]:
-        operands = self.mapped.instruction.operands
-        return {node: operands[name].shape for name, node in self.mapped.operands.items()}
+        return {x: c.instruction.operands[n].shape for c in self.mapped.steps for n, x in c.operands.items()}
+
+    def _reader(self, node: Node) -> tuple[Mapped, str] | None:
+        """Return the first command that reads a value, and as which operand."""
+        found = ((c, n) for c in self.mapped.steps for n, x in c.operands.items() if x is node)
+        return next(found, None)
 
     def _value(self, node: Node, groups: int) -> str:
         if node not in self.names:
@@ -120,18 +124,17 @@ class _Drawn:
         return name
 
     def _dtype(self, node: Input) -> DType:
-        name = next((n for n, x in self.mapped.operands.items() if x is node), "")
-        if not name:
+        if (reader := self._reader(node)) is None:
             raise AgainError
-        return self.mapped.instruction.operands[name].dtype
+        command, name = reader
+        return command.instruction.operands[name].dtype
 
     def _extents(self, node: Input) -> tuple[int, ...]:
-        name = next((n for n, x in self.mapped.operands.items() if x is node), "")
-        i = self.mapped.instruction
-        if not name:
+        if (reader := self._reader(node)) is None:
             return ()
+        (command, name), i = reader, reader[0].instruction
         shape = i.operands[name].shape
-        if name in self.pattern.added and (result := i.operands[i.written].shape) != shape:
+        if name in self.pattern.added_in(command) and (result := i.operands[i.written].shape) != shape:
             positions = [next((a for a, e in enumerate(result) if e is x), -1) for x in shape]
             first = min(positions)
             whole = [shape[positions.index(a)] if a in positions else 1 for a in range(first, len(result))]

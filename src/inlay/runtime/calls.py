@@ -65,9 +65,15 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """The address of a tensor of the kernel, by position: what it reads before what it writes."""
+    """The address of a tensor of the kernel, by position: what it reads before what it writes.
+
+    Attributes:
+        position: of the tensor.
+        offset: bytes behind its first, over the integers of the kernel.
+    """
 
     position: int
+    offset: Formula = (0,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +96,14 @@ class DriverCall:
         driver: what is called.
         args: what it is given, in order.
         picoseconds: that the device is predicted to take, over the integers of the kernel.
+        before: calls that are made before, in order.
     """
 
     device: str
     driver: LibraryFunction | Code
     args: tuple[Argument, ...]
     picoseconds: Formula = (0,)
+    before: tuple[DriverCall, ...] = ()
 
 
 def opened(call: DriverCall) -> Callback:
@@ -105,6 +113,14 @@ def opened(call: DriverCall) -> Callback:
         RunError: `run.device-absent` where the library, or a function of it, is not there.
         CompileError: `container.target` for code that this processor cannot run.
     """
+    if call.before:
+        steps = [opened(x) for x in (*call.before, replace(call, before=()))]
+
+        def run(arrays: list[np.ndarray], ints: list[int]) -> None:
+            for step in steps:
+                step(arrays, ints)
+
+        return run
     match call.driver:
         case LibraryFunction():
             return _of_library(call, call.driver)
@@ -167,15 +183,19 @@ def _given(
     a: Tensor | Number | np.ndarray, arrays: Sequence[np.ndarray], ints: Sequence[int], call: DriverCall
 ) -> int:
     match a:
-        case Tensor(position=position):
-            return arrays[position].ctypes.data
+        case Tensor(position=position, offset=offset):
+            return arrays[position].ctypes.data + _number(offset, ints, call)
         case Number(value=value):
-            found = formula.evaluate(value, ints)
-            if found is None:
-                raise error("run.device-failed", f"a number in a command of '{call.device}' is not defined")
-            return found
+            return _number(value, ints, call)
         case np.ndarray():
             return a.ctypes.data
+
+
+def _number(value: Formula, ints: Sequence[int], call: DriverCall) -> int:
+    found = formula.evaluate(value, ints)
+    if found is None:
+        raise error("run.device-failed", f"a number in a command of '{call.device}' is not defined")
+    return found
 
 
 # ---------------------------------------------------------------------------- libraries
@@ -253,6 +273,7 @@ def _record(call: DriverCall, kept: Callable[[bytes], int]) -> dict[str, Any]:
         "driver": _driver_record(call.driver),
         "args": [_argument_record(a, kept) for a in call.args],
         "picoseconds": _formula_record(call.picoseconds),
+        "before": [_record(x, kept) for x in call.before],
     }
 
 
@@ -269,8 +290,8 @@ def _driver_record(driver: LibraryFunction | Code) -> dict[str, Any]:
 
 def _argument_record(a: Argument, kept: Callable[[bytes], int]) -> dict[str, Any]:
     match a:
-        case Tensor(position=position):
-            return {"tensor": position}
+        case Tensor(position=position, offset=offset):
+            return {"tensor": position, "offset": _formula_record(offset)}
         case Number(value=value):
             return {"number": _formula_record(value)}
         case bytes():
@@ -329,7 +350,15 @@ def calls_of(program: Callable[[], Program], properties: Mapping[str, str]) -> d
     try:
         said = cast("dict[str, Any]", json.loads(properties[CALLS]))
         return {kernels[name]: _read(call, kernels[name], whole) for name, call in said.items()}
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError) as fault:
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        IndexError,
+        OverflowError,
+        RecursionError,
+    ) as fault:
         raise error(
             "container.corrupt", f"found a property '{CALLS}' that does not say what drivers are called for"
         ) from fault
@@ -337,9 +366,9 @@ def calls_of(program: Callable[[], Program], properties: Mapping[str, str]) -> d
 
 def _read(said: Any, kernel: Kernel, program: Program) -> DriverCall:
     args = tuple(_argument(a, kernel, program.constants) for a in said["args"])
-    return DriverCall(
-        str(said["device"]), _driver(said["driver"]), args, _formula(said["picoseconds"], kernel)
-    )
+    predicted = _formula(said["picoseconds"], kernel)
+    before = tuple(_read(x, kernel, program) for x in said["before"])
+    return DriverCall(str(said["device"]), _driver(said["driver"]), args, predicted, before)
 
 
 def _driver(said: Any) -> LibraryFunction | Code:
@@ -352,10 +381,12 @@ def _driver(said: Any) -> LibraryFunction | Code:
 
 
 def _argument(said: Any, kernel: Kernel, constants: Sequence[Any]) -> Argument:
-    ((kind, value),) = said.items()
+    rest = dict(said)
+    offset = _formula(rest.pop("offset", [0]), kernel)
+    ((kind, value),) = rest.items()
     match kind:
         case "tensor" if 0 <= _whole(value) < len(kernel.ports):
-            return Tensor(value)
+            return Tensor(value, offset)
         case "number":
             return Number(_formula(value, kernel))
         case "constant" if 0 <= _whole(value) < len(constants):
