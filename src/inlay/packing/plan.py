@@ -22,8 +22,8 @@ from inlay.packing.buffer import Buffer, Plan, peak_of
 from inlay.packing.check import violations
 from inlay.packing.instance import MOST_BYTES, Instance, Watch, make_instance
 
-MAX_PAIRS = 100_000_000
-"""Looks at conflicting pairs beyond which greedy orders stop: some seconds."""
+MAX_PAIRS = 40_000_000
+"""Looks at conflicting pairs beyond which greedy orders stop: two seconds or three."""
 STEPS = 20_000
 """Default budget of the search, in placements of one buffer (about 1 us to 10 us each)."""
 
@@ -142,7 +142,7 @@ class _Run:
             if left < 0:
                 break
             self.take(name, goal=self.goal, steps=MOST_BYTES)
-        if self.instance.pairs < 10 * MAX_PAIRS:
+        if self.instance.pairs < 25 * MAX_PAIRS:
             self.take("linear_scan", goal=self.goal, steps=MOST_BYTES)
         if self.peak < 0:
             self.is_stopped = False  # there is a plan however soon somebody wants an end

@@ -14,6 +14,7 @@ typedef struct frame {
     int32_t end;
     int32_t next;
     int32_t first, last; /* sections */
+    int32_t depth;       /* choices below it */
     int64_t level;       /* CHOICE: of the candidates */
     size_t mark;         /* changes before it */
 } frame_t;
@@ -23,6 +24,8 @@ struct packing_exact {
     const int32_t *rank;
     packing_budget_t *budget;
     int32_t *twin; /* [count] an equal buffer that goes below it, or -1 */
+    packing_reason_t *whys; /* of each frame: why what was tried there failed */
+    packing_reason_t *why;  /* of what is tried now */
     frame_t *frames;
     int frame_count, frame_room;
     int32_t *list; /* what frames begin and end in */
@@ -35,15 +38,19 @@ static frame_t *push_frame(packing_exact_t *s, frame_kind_t kind, int32_t first,
     if (s->frame_count == s->frame_room) {
         int room = s->frame_room * 2 + 256;
         frame_t *bigger = realloc(s->frames, (size_t)room * sizeof *bigger);
-        if (!bigger) {
+        packing_reason_t *whys = realloc(s->whys, (size_t)room * (size_t)s->o.words * sizeof *whys);
+        if (bigger) s->frames = bigger;
+        if (whys) s->whys = whys;
+        if (!bigger || !whys) {
             s->o.is_out_of_memory = 1;
             return NULL;
         }
-        s->frames = bigger;
         s->frame_room = room;
     }
+    memset(packing_why(&s->o, s->whys, s->frame_count), 0, (size_t)s->o.words * sizeof *s->whys);
     f = &s->frames[s->frame_count++];
     memset(f, 0, sizeof *f);
+    if (s->frame_count > 1) f->depth = f[-1].depth + (f[-1].kind == CHOICE);
     f->kind = kind;
     f->first = first;
     f->last = last;
@@ -204,15 +211,44 @@ static int64_t next_level(packing_exact_t *s, int32_t section, int64_t level)
     return best;
 }
 
+/* Why the lowest buffer of a section cannot be below what `next_level` says: what is placed around it, and
+ * the least offsets of what is not. */
+static void explain_next(packing_exact_t *s, const frame_t *f)
+{
+    const packing_instance_t *g = s->o.g;
+    int32_t i, k, from = f->section, to = f->section + 1;
+    memset(s->why, 0, (size_t)s->o.words * sizeof *s->why);
+    packing_reason_add(&s->o, s->why, f->depth);
+    for (i = 0; i < s->o.live[f->section]; i++) {
+        int32_t b = s->o.members[f->section][i];
+        packing_reason_join(&s->o, s->why, packing_why(&s->o, s->o.offset_why, b));
+        if (s->o.offset[b] > f->level) continue;
+        if (g->first[b] < from) from = g->first[b];
+        if (g->last[b] > to) to = g->last[b];
+    }
+    for (k = from; k < to; k++) {
+        packing_reason_join(&s->o, s->why, packing_why(&s->o, s->o.floor_why, k));
+        packing_reason_join(&s->o, s->why, packing_why(&s->o, s->o.placed_why, k));
+        for (i = 0; i < s->o.live[k]; i++)
+            packing_reason_join(&s->o, s->why,
+                                packing_why(&s->o, s->o.offset_why, s->o.members[k][i]));
+    }
+}
+
 /* Take the next branch of a choice; whether it may lead to a plan. */
 static int try_branch(packing_exact_t *s, frame_t *f)
 {
     int32_t i = f->next++;
     if (i < f->end) {
-        if (!packing_outline_place(&s->o, s->list[i])) return 0;
+        if (!packing_outline_place(&s->o, s->list[i], f->depth)) return 0;
     } else {
         int64_t to = next_level(s, f->section, f->level);
-        if (to == INT64_MAX || !packing_outline_raise(&s->o, f->section, to, -1)) return 0;
+        explain_next(s, f);
+        if (to == INT64_MAX) {
+            memcpy(s->o.conflict, s->why, (size_t)s->o.words * sizeof *s->why);
+            return 0;
+        }
+        if (!packing_outline_raise(&s->o, f->section, to, -1, s->why)) return 0;
     }
     return packing_outline_propagate(&s->o);
 }
@@ -262,12 +298,27 @@ static int succeed(packing_exact_t *s)
     return 0;
 }
 
+/* After a contradiction go back to the last choice that is a reason of it: what was chosen since then
+ * has nothing to do with it. Where all that can be tried there failed, the reasons are those of all. */
 static void fail(packing_exact_t *s)
 {
-    do {
-        s->list_count = s->frames[--s->frame_count].begin;
-    } while (s->frame_count && s->frames[s->frame_count - 1].kind == PARTS);
-    if (s->frame_count) packing_outline_undo(&s->o, s->frames[s->frame_count - 1].mark);
+    packing_reason_t *conflict = s->o.conflict;
+    while (s->frame_count) {
+        frame_t *f = &s->frames[s->frame_count - 1];
+        packing_reason_t *own = packing_why(&s->o, s->whys, s->frame_count - 1);
+        if (f->kind == CHOICE && packing_reason_has(&s->o, conflict, f->depth)) {
+            int32_t bit = packing_bit(&s->o, f->depth);
+            packing_outline_undo(&s->o, f->mark);
+            s->list_count = f->end;
+            packing_reason_join(&s->o, own, conflict);
+            if (f->depth == bit)
+                own[bit / 64] &= ~((packing_reason_t)1 << (bit % 64));
+            if (f->next <= f->end) return;
+            memcpy(conflict, own, (size_t)s->o.words * sizeof *own);
+        }
+        s->list_count = f->begin;
+        s->frame_count--;
+    }
 }
 
 static packing_answer_t search(packing_exact_t *s)
@@ -276,15 +327,11 @@ static packing_answer_t search(packing_exact_t *s)
     if (!more) return PACKING_FOUND;
     while (more > 0 && s->frame_count) {
         frame_t *f = &s->frames[s->frame_count - 1];
-        if (f->next > f->end) {
-            fail(s);
-            continue;
-        }
         if (!packing_spend(s->budget, 1 + s->o.work / PACKING_STEP_WORK)) return PACKING_UNDECIDED;
         s->o.work = f->last - f->first;
         if (!try_branch(s, f)) {
             if (s->o.is_out_of_memory) return PACKING_NO_MEMORY;
-            packing_outline_undo(&s->o, f->mark);
+            fail(s);
             continue;
         }
         more = enter(s, f->first, f->last);
@@ -334,7 +381,8 @@ packing_exact_t *packing_exact_new(const packing_instance_t *g)
     packing_exact_t *s = calloc(1, sizeof *s);
     if (!s) return NULL;
     s->twin = malloc(((size_t)g->count + 1) * sizeof *s->twin);
-    if (!s->twin || !packing_outline_init(&s->o, g)) {
+    if (!s->twin || !packing_outline_init(&s->o, g) ||
+        !(s->why = malloc((size_t)s->o.words * sizeof *s->why))) {
         packing_exact_free(s);
         return NULL;
     }
@@ -347,6 +395,8 @@ void packing_exact_free(packing_exact_t *s)
     packing_outline_drop(&s->o);
     free(s->twin);
     free(s->frames);
+    free(s->whys);
+    free(s->why);
     free(s->list);
     free(s);
 }

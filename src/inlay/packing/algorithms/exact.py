@@ -15,6 +15,8 @@ two buffers conflict if they share one.
 * **Symmetry.** Of equal buffers the first in order is below, and so is it of two that have the same
   lifetime and touch.
 * **Parts.** What no remaining buffer connects is searched by itself, one part after the other.
+* **Reasons.** Every floor and offset knows the decisions that it follows from. After a contradiction the
+  search goes back to the last decision that has to do with it, over those that do not.
 * **Restarts.** Which buffers are tried first decides nearly everything. So the search starts again with
   other orders, which are drawn at random and prefer what was in sections that were too full.
 
@@ -23,7 +25,7 @@ What every branch of a search that found nothing was short of is a lower bound.
 Source: the search from below with floors by section is that of MiniMalloc (Moffitt, "MiniMalloc: A
 Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", 2023), which goes over all
 buffers in the order of offsets; branching by section, the bound by least offsets, the objective that
-orders equal solutions, and learning from failures are additions.
+orders equal solutions, conflict-directed backjumping, and learning from failures are additions.
 """
 
 from __future__ import annotations
