@@ -13,6 +13,8 @@ from inlay.ops.prepared_rounding import MOST_DISTANCE, MOST_OFFSET, Nudge, Prepa
 from inlay.ops.requantization import FARTHEST, RequantizeAttrs, Rounding
 
 _MOST_ZERO = 1 << 15
+_ANY_SHIFT = -8
+"""Of a multiplier that is 0, as channels have whose weights are: its product is 0 before and behind."""
 
 
 def prepared_rounding(call: Call) -> tuple[list[Const], PreparedAttrs] | None:
@@ -30,7 +32,7 @@ def prepared_rounding(call: Call) -> tuple[list[Const], PreparedAttrs] | None:
     multiplier, shift = arrays
     if multiplier is None or shift is None or not multiplier.size or np.any(multiplier < 0):
         return None
-    distance = _distance(attrs, shift)
+    distance = _distance(attrs, np.where(multiplier == 0, _ANY_SHIFT, shift))
     if distance is None or abs(attrs.zero) >= _MOST_ZERO:
         return None
     low, high = attrs.ends()

@@ -96,6 +96,16 @@ def test_what_has_another_form_stays(attrs: RequantizeAttrs, shift: int) -> None
     assert prepared_rounding(call(attrs, m, np.array([-9, -9, shift], np.int32))) is None
 
 
+@pytest.mark.parametrize("shift", [-31, -1, 0, 5])
+@pytest.mark.parametrize("rounding", [Rounding.TFLITE, Rounding.HALF_UP])
+def test_channels_whose_weights_are_0_do_not_matter(shift: int, rounding: Rounding) -> None:
+    attrs = RequantizeAttrs(I8, -3, -100, 90, rounding=rounding)
+    m, shifts = np.array([0, 2**30, 0], np.int32), np.array([shift, -9, shift], np.int32)
+    arrays, how = constants(prepared_rounding(call(attrs, m, shifts)))
+    points = near_steps([-(2**31), -1, 0, 77, 2**31 - 1], m, shifts)
+    np.testing.assert_array_equal(prepared(how, points, *arrays), requantized(attrs, points, m, shifts))
+
+
 def test_the_zero_point_is_in_the_offset_where_it_has_room() -> None:
     m = np.full(3, 2**30, np.int32)
     attrs = RequantizeAttrs(U8, 128, rounding=Rounding.TFLITE)
