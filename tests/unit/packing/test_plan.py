@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inlay.base.diagnostics import CompileError
 from inlay.packing import bounds
 from inlay.packing.algorithms.interface import Task
 from inlay.packing.bounds import critical_moment
@@ -141,3 +142,19 @@ def test_large_chains_are_quick_and_tight():
 def test_plans_do_not_change_between_runs():
     buffers = [Buffer(str(i), i % 7, i % 7 + 1 + i % 5, 13 * (i % 11) + 1) for i in range(60)]
     assert plan(buffers, steps=3000) == plan(list(buffers), steps=3000)
+
+
+def test_there_is_a_plan_however_soon_somebody_wants_an_end():
+    buffers = [Buffer(str(i), i % 50, i % 50 + 40, 1 + i % 13) for i in range(6_000)]
+    asked = []
+    found = plan(buffers, steps=10**9, watch=lambda steps: asked.append(steps) is None)
+    assert asked
+    assert violations(buffers, found.offsets) == []
+
+
+def test_sizes_that_offsets_cannot_hold_are_refused():
+    buffers = [Buffer("a", 0, 1, 1 << 61), Buffer("b", 0, 1, 1 << 61)]
+    with pytest.raises(CompileError) as failure:
+        plan(buffers)
+    assert failure.value.ids == ("packing.too-large",)
+    assert plan([Buffer("a", 0, 1, (1 << 62) - 2)]).proved
