@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 import inlay
+from inlay.ir.parser import parse_module
 from inlay.machine.board import Board
 from inlay.machine.board_file import find_board
+from inlay.ops.table import table
 from tests.data import model_case
 
 MODELS = ["mlperf_ic_int8", "mlperf_kws_int8", "micro_kws_qdq", "mlperf_ad_int8", "mlperf_vww_int8"]
@@ -18,7 +20,7 @@ MODELS = ["mlperf_ic_int8", "mlperf_kws_int8", "micro_kws_qdq", "mlperf_ad_int8"
 def fast(name: str, parameter: tuple[str, str]) -> Board:
     """A board whose device is so fast that plans take it wherever it can be."""
     board = find_board(name)
-    archs = (replace(a, parameters=(parameter,)) if a.name == name else a for a in board.archs)
+    archs = (a if a.name == "native" else replace(a, parameters=(parameter,)) for a in board.archs)
     return replace(board, archs=tuple(archs))
 
 
@@ -71,3 +73,39 @@ def test_models_on_strawberry(name: str) -> None:
         moving, hidden = zip(*((int(m[1]), int(m[1]) * int(m[2]) / 100) for m in said if m), strict=True)
         assert sum(hidden) >= sum(moving) / 2
     assert all("conv takes conv_integer with requantize behind it" in o.others["npu0"] for o in left)
+
+
+@pytest.mark.llvm
+@pytest.mark.data
+@pytest.mark.slow
+def test_a_model_on_several_accelerators() -> None:
+    case, board = model_case("mlperf_ic_int8"), fast("chocolate", ("clock", "100000000000"))
+    exe = inlay.compile(case.model, board=board, threads=1)
+    stored = case.runs()[0]
+    found = exe.run(stored.inputs)
+    for k, v in inlay.compile(case.model, threads=1).run(stored.inputs).items():
+        assert (found[k] == v).all()
+    plan = inlay.explain(case.model, board=board, threads=1)
+    used = {o.device: o.operator for o in plan.operations}
+    assert {"npu0", "vec0"} <= set(used)
+    assert used["vec0"].startswith("cast+add+mul+requantize")
+
+
+BRANCHES = """fn main(x: Tensor[1, 16, 24, 24, i8]) {{
+  let a = conv_integer{{strides=[1, 1], dilations=[1, 1]}}(x, {w});
+  let b = requantize{{rounding="tflite"}}(add(a, {b}), i32(1518500250), i32(-9));
+  let c = conv_integer{{strides=[1, 1], dilations=[1, 1]}}(x, {v});
+  let d = requantize{{rounding="tflite"}}(add(c, {b}), i32(1318500250), i32(-8));
+  (b, d) }}
+entry main;"""
+
+
+def test_branches_run_on_two_devices_of_one_kind() -> None:
+    board = fast("chocolate", ("clock", "20000000000"))
+    w, v = (
+        f"i8[16, 16, 3, 3]({', '.join(str((7 * i + k) % 100 - 50) for i in range(2304))})" for k in (1, 2)
+    )
+    text = BRANCHES.format(w=w, v=v, b=f"i32[16, 1, 1]({', '.join(map(str, range(16)))})")
+    plan = inlay.explain(parse_module(text, table()), board=board, threads=1)
+    assert {o.device for o in plan.operations if "conv_integer" in o.operator} == {"npu0", "npu1"}
+    assert plan.total_ns <= 0.9 * plan.first_fit_ns
