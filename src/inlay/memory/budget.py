@@ -65,6 +65,25 @@ class Keeping:
 
 
 @dataclass(frozen=True, slots=True)
+class Less:
+    """A program that makes values once more in place of keeping them.
+
+    Attributes:
+        planned: it.
+        adds_ns: predicted time that it takes longer.
+        take: called if that is the program.
+    """
+
+    planned: PlannedModule
+    adds_ns: float
+    take: Callable[[], None]
+
+
+Shrink: TypeAlias = Callable[[str, int], Less | None]
+"""Gives a program whose entry needs at most so many bytes of the first heap at once, where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Price:
     """A change that makes a program take less.
 
@@ -97,7 +116,11 @@ def around_of(module: Module, entry: str, options: MemoryOptions, sizes: DimSize
 
 
 def plan_within(
-    plan: Planner, options: MemoryOptions, sharing: Sharing, budget: Budget
+    plan: Planner,
+    options: MemoryOptions,
+    sharing: Sharing,
+    budget: Budget,
+    shrink: Shrink = lambda _entry, _room: None,
 ) -> tuple[PlannedModule, Keeping]:
     """Return a plan that keeps to a budget, and what it takes.
 
@@ -106,13 +129,14 @@ def plan_within(
         options: the memories, those of a fixed size with no more bytes than their budgets (`limited_by`).
         sharing: which values share bytes.
         budget: of memories.
+        shrink: what is tried where a heap has more than its budget.
 
     Raises:
         CompileError: `memory.over-budget`, `memory.no-bound`; `memory.no-room` where the memories
             themselves are too small.
     """
     whole = replace(options, pools=budget.pools or options.pools)
-    case = _Case(plan, whole, sharing, budget)
+    case = _Case(plan, whole, sharing, budget, shrink)
     try:
         found = plan(options, sharing)
     except CompileError as refusal:
@@ -121,7 +145,13 @@ def plan_within(
         # The board has room, or says itself that it has none: what does the program take there?
         case.refuse(plan(whole, sharing), must=True, reason=refusal.diagnostics[0].message)
         raise
-    return found, case.refuse(found) if budget.bytes else Keeping()
+    if not budget.bytes:
+        return found, Keeping()
+    less = case.less(found)
+    if less is not None and case.fits(less.planned):
+        less.take()
+        found = less.planned
+    return found, case.refuse(found)
 
 
 def limited_by(options: MemoryOptions, budget: Mapping[str, int]) -> MemoryOptions:
@@ -143,6 +173,49 @@ class _Case:
     options: MemoryOptions
     sharing: Sharing
     budget: Budget
+    shrink: Shrink
+
+    def fits(self, planned: PlannedModule) -> bool:
+        """Whether the first heap keeps to its budget in the only entry of a program."""
+        account = self._heap(planned)
+        return account is not None and account.total <= self.budget.bytes[account.memory]
+
+    def less(self, planned: PlannedModule) -> Less | None:
+        """Return a program that takes less of the first heap, where that has more than its budget.
+
+        The first one that fits, else the one that takes least.
+        """
+        account = self._heap(planned)
+        if account is None or self.fits(planned):
+            return None
+        entry = self._entry(planned)
+        beside = account.total - account.block
+        least, best = account.total, None
+        for room in _rooms(self.budget.bytes[account.memory] - beside, account.block):
+            found = self.shrink(entry, room)
+            after = None if found is None else self._heap(found.planned)
+            if found is None or after is None or after.total >= least:
+                continue
+            least, best = after.total, found
+            if self.fits(found.planned):
+                break
+        return best
+
+    def _entry(self, planned: PlannedModule) -> str:
+        module, _ = planned
+        return next(iter(module.entries), module.entry)
+
+    def _heap(self, planned: PlannedModule) -> Account | None:
+        """Return what the only entry of a program takes of the first heap; None where that has no budget."""
+        module, _ = planned
+        pools = self.options.pools
+        if not pools or pools[0].kind is not PoolKind.HEAP or pools[0].name not in self.budget.bytes:
+            return None
+        if len(module.entries) > 1:
+            return None
+        entry = self._entry(planned)
+        account = self.accounts(planned, entry, dim_sizes(module.functions[entry], {}))[0]
+        return None if account.unknown else account
 
     def refuse(self, planned: PlannedModule, *, must: bool = False, reason: str = "") -> Keeping:
         """Raise where a plan is beyond the budget; where it `must`, of the memory that is fullest."""
@@ -228,6 +301,11 @@ class _Case:
         if self.budget.threads > 1:
             one = self.accounts(planned, entry, sizes, threads=1)
             yield from self._price("--threads 1", account, one, None)
+        less = self.less(planned) if account.memory == self.options.pools[0].name else None
+        if less is not None:
+            others = self.accounts(less.planned, entry, sizes)
+            change = "making values again (done where it is enough)"
+            yield from self._price(change, account, others, round(less.adds_ns))
         yield from self._smaller_dims(account, planned, entry, sizes)
         yield from self._fewer_outputs(account, planned, entry)
 
@@ -275,6 +353,13 @@ class _Case:
             size, name = max(sized)
             change = f"--only, for other outputs than '{name}' (there are {', '.join(names)})"
             yield Price(change, size, None, account.total - size <= self.budget.bytes[account.memory])
+
+
+def _rooms(room: int, block: int) -> Iterator[int]:
+    """Yield bytes that a block is tried with: what fits, less for what packing loses, then what helps."""
+    if room > 0:
+        yield from dict.fromkeys(room - room // part if part else room for part in (0, 64, 32, 16, 8, 4))
+    yield from (block * eighth // 8 for eighth in range(1, 8) if block * eighth // 8 > room)
 
 
 def _why_unbounded(module: Module, entry: str) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inlay.arith.bounds import Range, bounds
-from inlay.arith.expr import Sym
+from inlay.arith.expr import Sym, symbols
 from inlay.base.diagnostics import error
 from inlay.base.span import NO_SPAN, Span
 from inlay.machine.memory import Pool, PoolKind
@@ -181,7 +181,8 @@ class Chooser:
         if not options:
             needed = str(storage.bytes if size is None else size)
             reasons = [f"{m}: {why}" for m, why in why_not.items()]
-            raise _no_room(f"'{storage.name}'", storage.span, needed, reasons)
+            unbounded = next((s.name for s in symbols(storage.bytes)), "") if size is None else ""
+            raise _no_room(f"'{storage.name}'", storage.span, needed, reasons, unbounded)
         end = activation.positions if storage.escapes == IN_RESULT else storage.end
         return Item(storage, size or 0, end, options)
 
@@ -271,11 +272,15 @@ def _full(part: Part, storage: Storage, end: int) -> str:
     )
 
 
-def _no_room(what: str, span: Span, needed: str, reasons: Sequence[str]) -> Exception:
+def _no_room(what: str, span: Span, needed: str, reasons: Sequence[str], unbounded: str = "") -> Exception:
+    hint = "allow another memory, give those of the board more bytes, or use smaller sizes"
+    if unbounded:
+        hint = f"bound the dim in the program: fn main<{unbounded} <= 512>(..); fix it: --fix-dim "
+        hint += f"{unbounded}=SIZE; or allow a memory of kind heap"
     return error(
         "memory.no-room",
         f"found no memory for {what}, needed {needed} bytes",
         span=span,
         notes=reasons,
-        hint="allow another memory, give those of the board more bytes, or use smaller sizes",
+        hint=hint,
     )

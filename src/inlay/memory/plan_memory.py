@@ -29,7 +29,7 @@ from inlay.ir.expr import Function, Var
 from inlay.ir.module import Module
 from inlay.ir.types import STORAGE, TensorType
 from inlay.machine.memory import PoolKind
-from inlay.memory.budget import Budget, Keeping, PlannedModule, plan_within
+from inlay.memory.budget import Budget, Keeping, Less, PlannedModule, plan_within
 from inlay.memory.choose_memories import Chooser, Chosen, Known, MemoryOptions
 from inlay.memory.constants import plan_constants
 from inlay.memory.dynamic import copies_of_results, counted_of, made_by_machine
@@ -48,6 +48,13 @@ Replan: TypeAlias = Callable[[], PlannedModule]
 """Plans a program, and returns it with its plans."""
 
 
+Again: TypeAlias = Callable[
+    [Module, str, MemoryOptions, int], tuple[Module, float, Callable[[], None]] | None
+]
+"""Gives a program whose function needs at most so many bytes of the first heap at once, since values are made
+once more; with the predicted nanoseconds that adds, and what to call if it is taken. Perhaps none."""
+
+
 @dataclass(frozen=True, slots=True)
 class BlockOptions:
     """Options of this pass, besides what memories there are (`MemoryOptions`).
@@ -58,6 +65,7 @@ class BlockOptions:
         budget: bytes of memories that the plan may take.
         keep: is told how the plan keeps to it.
         compare: is given what plans the program with the other sharing, for who asks how they differ.
+        again: makes values again where a budget asks for it.
     """
 
     sharing: Sharing = Sharing.SERIAL
@@ -65,6 +73,7 @@ class BlockOptions:
     budget: Budget = NO_BUDGET
     keep: Callable[[Keeping], None] | None = None
     compare: Callable[[Replan], None] | None = None
+    again: Again | None = None
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -75,7 +84,15 @@ def run(module: Module, context: PassContext) -> Module:
         return plan_module(module, memories, sharing=sharing)
 
     memories = context.options_for(MemoryOptions)
-    (planned, plans), keeping = plan_within(planner, memories, options.sharing, options.budget)
+
+    def less(entry: str, room: int) -> Less | None:
+        found = None if options.again is None else options.again(module, entry, memories, room)
+        if found is None:
+            return None
+        made, ns, take = found
+        return Less(plan_module(made, memories, sharing=options.sharing), ns, take)
+
+    (planned, plans), keeping = plan_within(planner, memories, options.sharing, options.budget, less)
     if options.keep is not None:
         options.keep(keeping)
     if options.watch is not None:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +48,7 @@ class Gap:
         made: the step that makes it.
         after: the last step that uses it before.
         before: the step that uses it next.
-        out_ns: of the copy out; needed once for all gaps of a value.
+        out_ns: of the copy out; needed once for all gaps of a value. Infinite where there is no way out.
         back_ns: of the copy in.
         again_ns: of making it once more instead; None where that cannot be.
         needs: the values in the near memory that making it once more reads.
@@ -193,6 +194,7 @@ def _fitted(pressure: Pressure, rule: _Rule) -> list[Spill] | None:
     while used.size and used.max() > pressure.room:
         step = int(used.argmax())
         here = [_possible(g, chosen) for g in free if g.after < step < g.before]
+        here = [g for g in here if g.again_ns is not None or isfinite(g.out_ns + g.back_ns)]
         if not here:
             return None
         best = min(here, key=lambda g: _ranked(rule, g, ends, is_out=g.value in out))

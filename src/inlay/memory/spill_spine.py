@@ -69,6 +69,7 @@ class Group:
         room: bytes that are left of them.
         alignment: of everything in them.
         out, back: the ways.
+        is_heap: whether it is a heap, where what outlives the function is elsewhere.
     """
 
     memories: tuple[str, ...]
@@ -76,6 +77,7 @@ class Group:
     alignment: int
     out: Way
     back: Way
+    is_heap: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -214,7 +216,7 @@ class Spine:
         stays: list[Stay] = []
         last = len(self.lets) - 1
         for storage in self.activation.storages:
-            if not self._is_near(storage, group):
+            if not self._is_near(storage, group) or (group.is_heap and storage.escapes):
                 continue
             size = self.size(storage, group.alignment)
             if size is None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from inlay.analysis.call_graph import call_graph, recursive_functions
 from inlay.analysis.local_functions import find_loops
@@ -29,11 +30,11 @@ from inlay.ir.expr import Function, GlobalVar
 from inlay.ir.kernel import Kernel
 from inlay.ir.module import Module
 from inlay.ir.types import TensorType
-from inlay.memory.choose_memories import Chooser, Known, MemoryOptions
+from inlay.memory.choose_memories import HOST, Chooser, Known, MemoryOptions
 from inlay.memory.constants import plan_constants
 from inlay.memory.lifetimes import Activation, find_lifetimes
 from inlay.memory.plan_memory import inputs_of, known_of
-from inlay.memory.size_classes import SEARCH_STEPS
+from inlay.memory.size_classes import ALIGNMENT, SEARCH_STEPS
 from inlay.memory.spill import Pressure, Spill, Timeline, decide, profile, timeline
 from inlay.memory.spill_spine import Group, Spine, Timer, Way
 from inlay.passes.contract import Pass, PassContext, Property, Remark
@@ -196,6 +197,42 @@ def spill_module(
     if not plans:
         return module, ()
     return module.with_functions(functions).with_kernels(copies.kernels), tuple(plans)
+
+
+def made_again(
+    module: Module, name: str, memories: MemoryOptions, options: SpillOptions, room: int
+) -> tuple[Module, SpillPlan] | None:
+    """Return a module whose function needs no more than so many bytes of the first heap at once.
+
+    Values are made once more in place of being kept, where that is cheap enough to be chosen (`spill`).
+
+    Args:
+        module: as `spill_module` has it.
+        name: of the function.
+        memories: that there are, the heap first.
+        options: for predictions.
+        room: bytes of a block.
+
+    Returns:
+        None where nothing is made again, or where that is not enough.
+    """
+    pools = memories.pools
+    first = pools[0].name if pools else HOST
+    recursive = recursive_functions(call_graph(module))
+    trial = _Trial(name, module, memories, Chooser(memories, SEARCH_STEPS), recursive)
+    activation, known = next(trial.activations(module.functions[name]))
+    if known.is_recursive:
+        return None
+    nowhere = Way(first, "", "", True, "", "", inf, inf)  # noqa: FBT003
+    group = Group((first,), room, ALIGNMENT, nowhere, nowhere, is_heap=True)
+    spine = Spine(activation, known, module.kernels, first)
+    pressure = spine.pressure(group, options.time)
+    spills = None if pressure is None else decide(pressure, hold=False)
+    if pressure is None or not spills:
+        return None
+    made = spine.written(spills, group, _Copies(module, options).of)
+    functions = {**module.functions, name: made}
+    return module.with_functions(functions), _plan(name, spine, pressure, spills, group)
 
 
 @dataclass(frozen=True, slots=True)

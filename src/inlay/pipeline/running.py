@@ -13,9 +13,10 @@ from inlay.ir.verify import check
 from inlay.machine.board import Board
 from inlay.machine.memory import Pool, PoolKind
 from inlay.memory.budget import Budget, Keeping
+from inlay.memory.choose_memories import MemoryOptions
 from inlay.memory.plan import FunctionPlan, Sharing
 from inlay.memory.plan_memory import BlockOptions, Replan
-from inlay.memory.spill_values import SpillPlan
+from inlay.memory.spill_values import SpillPlan, made_again
 from inlay.passes.contract import Pass, Remark
 from inlay.passes.manager import run_pipeline
 from inlay.pipeline.build_kernels import BuildOptions
@@ -178,12 +179,19 @@ def _once(
     planning = setting.context.options_for(PlanOptions)
     planning = replace(planning, machine=machine or planning.machine)
     moving = spill_options(setting.board, setting.operators, kernels[0], planning)
+
+    def again(
+        module: Module, entry: str, memories: MemoryOptions, room: int
+    ) -> tuple[Module, float, Callable[[], None]] | None:
+        found = made_again(module, entry, memories, moving, room)
+        return None if found is None else (found[0], found[1].added_ns, partial(spills.append, found[1]))
+
     context = setting.context.with_options(
         *kernels,
         replace(planning, watch=planned.append, asks=asks),
         replace(setting.context.options_for(FuseOptions), watch=fusions.append),
         replace(setting.context.options_for(QuantizationOptions), watch=numerics.append),
-        replace(blocks, watch=plans.extend, compare=others.append, keep=keeping.append),
+        replace(blocks, watch=plans.extend, compare=others.append, keep=keeping.append, again=again),
         replace(moving, watch=spills.extend),
     )
     made = run_pipeline(route(until, setting.hooks), module, context, verify=check if verify else None)

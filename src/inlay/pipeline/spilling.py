@@ -42,8 +42,6 @@ def spill_options(
         planning: what places were planned with, for predictions.
     """
     ways = ways_of(board)
-    if not ways:
-        return SpillOptions()
     measured = read_measured(planning.calibration)
     board = calibrated(board, measured)
     costs = Costs(planning.hooks or {}, measured, threads=planning.threads or {})
@@ -55,7 +53,7 @@ def spill_options(
     def time(kernel: Kernel, device: str) -> tuple[float, bool]:
         return _time(kernel, device or board.host.name, board, operators, costs, sizes)
 
-    return SpillOptions(ways_of(board), copied, time)
+    return SpillOptions(ways, copied, time)
 
 
 def ways_of(board: Board) -> dict[str, tuple[tuple[Way, Way], ...]]:

@@ -103,6 +103,37 @@ def test_a_serial_plan_is_a_price_and_is_what_it_says():
     compiled(IN_TURNS, budget={"host": serial})
 
 
+AGAIN = """
+fn main(x: Tensor[128, 128, f32], w: Tensor[128, 128, f32]) -> Tensor[1, 128, f32] {
+  let big = softmax{axis=1}(x);
+  let p = softmax{axis=1}(matmul(big, w));
+  let q = softmax{axis=1}(matmul(p, w));
+  let r = softmax{axis=1}(matmul(q, w));
+  matmul(reduce_sum{axes=[0], keepdims=true}(r), big)
+}
+entry main("x", "w") -> ("y");
+"""
+
+
+def test_what_is_cheap_is_made_again_where_a_budget_asks_for_it():
+    rng = np.random.default_rng(0)
+    inputs = {name: rng.standard_normal((128, 128)).astype(np.float32) for name in "xw"}
+    need, saved = takes(AGAIN), 128 * 128 * 4
+    expected = compiled(AGAIN).run(inputs)["y"].view(np.uint32)
+    made = compilation(io.StringIO(AGAIN), threads=1, budget={"host": need - saved})
+    (moved,) = made.run.spills
+    assert [(m.name, m.to) for m in moved.moved] == [("big", "")]
+    assert moved.added_ns > 0
+    exe = executable_of(made.program)
+    np.testing.assert_array_equal(exe.run(inputs)["y"].view(np.uint32), expected)
+    assert exe.usage().peak_bytes <= need - saved
+    seen = inlay.explain(io.StringIO(AGAIN), view="memory", threads=1, budget={"host": need - saved})
+    assert seen.accounts[0].total <= need - saved
+    failure = str(refused(AGAIN, budget={"host": need - saved - 1}))
+    assert f"making values again (done where it is enough): saves {saved:,} bytes, adds " in failure
+    assert compilation(io.StringIO(AGAIN), threads=1, budget={"host": need}).run.spills == ()
+
+
 def test_symbols_count_at_their_bounds():
     bounded = SIZED.replace("DIM", "n <= 512")
     need = takes(bounded)
@@ -113,6 +144,20 @@ def test_symbols_count_at_their_bounds():
     fixed = {"dims": (f"n={size}",), "budget": {"host": need // 2}}
     compiled(bounded, **fixed)
     assert refused(bounded, **{**fixed, "dims": (f"n={int(size) + 1}",)}).ids == ("memory.over-budget",)
+
+
+def test_bounded_sizes_stay_within_what_is_planned():
+    bounded = SIZED.replace("DIM", "n <= 512")
+    need = takes(bounded)
+    exe = compiled(bounded, budget={"host": need})
+    seen = []
+    for n in (1, 7, 64, 511, 512):
+        for _ in range(2):
+            exe.run({"x": np.ones((n, 64), np.float32)})
+        seen.append((exe.usage().peak_bytes, exe.usage().storages))
+    assert [peak for peak, _ in seen] == sorted(peak for peak, _ in seen)
+    assert seen[-1][0] <= need
+    assert len({storages for _, storages in seen}) == 1  # as many allocations for every size
 
 
 def test_what_has_no_bound_is_named():
