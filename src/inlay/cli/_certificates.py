@@ -31,25 +31,24 @@ def write_certificate(
     without: Sequence[str],
     read: Iterable[Path | str],
     output: Output,
-) -> None:
-    """Write certified plans, and say of which the bound is not shown.
+) -> list[str]:
+    """Write certified plans, and return what is to be said of them: of which the bound is not shown.
 
     Args:
         path: the file.
         plans: as `packing.certificate` makes them.
         without: what has no certificate, because a dim has no size.
         read: files that must not be written over.
-        output: where it is said.
+        output: what programs get.
     """
     write_text(path, certificate_text(plans), inputs=read)
     proved = sum(p["proved"] for p in plans)
-    output.say(
-        f"certificate of {counted(len(plans), 'plan')} in {path}; no less is possible: shown for {proved}"
-    )
+    number = counted(len(plans), "plan")
+    lines = [f"certificate of {number} in {path}; no less is possible: shown for {proved}"]
     for p in plans:
         if "unchecked" in p:
             found = f"{p['unchecked']:,} bytes, which a longer search found"
-            output.say(f"  for '{p['name']}' at least {p['bound']:,} bytes are shown, and not {found}")
-    for name in without:
-        output.say(f"  none for '{name}': a dim in it has no size")
+            lines.append(f"  for '{p['name']}' at least {p['bound']:,} bytes are shown, and not {found}")
+    lines += [f"  none for '{name}': a dim in it has no size" for name in without]
     output.record(certificate={"plans": len(plans), "proved": proved, "without": list(without)})
+    return lines

@@ -53,7 +53,8 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
             output.say(f"  {name:24}{ns / 1e6:10.1f} ms")
     if arguments.certificate is not None:
         made = certificates_of(memory_of(compiled.run))
-        write_certificate(arguments.certificate, made.plans, made.without, read, output)
+        for line in write_certificate(arguments.certificate, made.plans, made.without, read, output):
+            output.say(line)
     if owners := owners_of(compiled.program.properties):
         listed = ", ".join(dict.fromkeys(owners.values()))
         output.say(f"  runs only where `callbacks` are given: {counted(len(owners), 'kernel')} of {listed}")

@@ -103,7 +103,10 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.certificate is not None:
         assert isinstance(found, MemoryExplanation), "nothing else has a certificate"
         made = certificates_of(found)
-        write_certificate(arguments.certificate, made.plans, made.without, [str(arguments.model)], output)
+        for line in write_certificate(
+            arguments.certificate, made.plans, made.without, [str(arguments.model)], output
+        ):
+            output.say(line)
     output.record(**record)
     return 0
 

@@ -101,15 +101,19 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     begun = time.monotonic()
     found = list(_plans(arguments, listing, capacities, quiet=output.as_json))
     seconds = time.monotonic() - begun
+    # Files first: who reads what is said may have seen enough of it.
+    written: list[str] = []
+    if arguments.output is not None:
+        write_text(arguments.output, _written(arguments.output, listing, found), inputs=[str(arguments.file)])
+        written.append(f"written to {arguments.output}")
+    if arguments.certificate is not None:
+        plans = [certified(f.memory, f.buffers, f.plan, capacity=f.capacity) for f in found]
+        written += write_certificate(arguments.certificate, plans, (), [str(arguments.file)], output)
     for f in found:
         for line in _lines(f, is_named=len(found) > 1 or bool(f.memory)):
             output.say(line)
-    if arguments.output is not None:
-        write_text(arguments.output, _written(arguments.output, listing, found), inputs=[str(arguments.file)])
-        output.say(f"written to {arguments.output}")
-    if arguments.certificate is not None:
-        plans = [certified(f.memory, f.buffers, f.plan, capacity=f.capacity) for f in found]
-        write_certificate(arguments.certificate, plans, (), [str(arguments.file)], output)
+    for line in written:
+        output.say(line)
     output.record(**_record(found), seconds=seconds)
     answers = {f.within for f in found}
     return IMPOSSIBLE if False in answers else NOT_FOUND if None in answers else 0

@@ -16,10 +16,10 @@ from inlay.packing.buffer import Buffer, Plan
 from inlay.packing.check_certificate import FORM, MOST_WITNESSES, VERSION, Row, checksum, fits
 from inlay.packing.plan import plan
 
-WITNESS_STEPS = 20_000
+TRY_STEPS = 20_000
 """Steps of each search that asks whether fewer buffers do."""
-WITNESS_TRIES = 400
-"""Such searches for one bound."""
+WITNESS_STEPS = 1_000_000
+"""Steps of all of them for one bound: some seconds."""
 
 
 def certificate_text(plans: Sequence[dict[str, Any]]) -> str:
@@ -69,13 +69,14 @@ def _witness(buffers: Sequence[Buffer], bound: int) -> list[str]:
     Halves of them are left out, then quarters, as long as what remains does not fit.
     """
     left = [b for b in buffers if b.takes_space]
-    tries, part = WITNESS_TRIES, max(len(left) // 2, 1)
-    while left and tries > 0:
+    steps, part = WITNESS_STEPS, max(len(left) // 2, 1)
+    while left and steps > 0:
         before, at = len(left), 0
-        while at < len(left) and tries > 0:
+        while at < len(left) and steps > 0:
             fewer = left[:at] + left[at + part :]
-            tries -= 1
-            if plan(fewer, capacity=bound - 1, steps=WITNESS_STEPS).lower_bound >= bound:
+            found = plan(fewer, capacity=bound - 1, steps=TRY_STEPS)
+            steps -= max(found.steps, 1)
+            if found.lower_bound >= bound:
                 left = fewer
             else:
                 at += part
