@@ -186,10 +186,10 @@ class Overlay:
         attrs["pads"] = tuple(attrs["pads"]) or (0, 0, 0, 0)
         attrs.setdefault("outside", 0)
         call = self.block.calls.get(x) if isinstance(x, Var) else None
-        if call is None or not isinstance(call.callee, OpRef) or any(attrs["pads"]):
+        if call is None or not isinstance(x, Var) or not isinstance(call.callee, OpRef) or any(attrs["pads"]):
             return x
         pads = _constant_pad(call)
-        if pads is None or self.block.uses.get(x, 0) != 1:  # type: ignore[call-overload]
+        if pads is None or self.block.uses.get(x, 0) != 1:
             return x
         (attrs["pads"], attrs["outside"]) = pads
         self.calls.append(call)
@@ -221,10 +221,12 @@ def _constant_pad(call: Call) -> tuple[tuple[int, ...], int] | None:
     numbers = [e.value for e in pads.value] if isinstance(pads.value, tuple) else []
     if len(numbers) != 8 or None in numbers or any(numbers[i] for i in (0, 1, 4, 5)):
         return None
-    fill: Expr | None = call.args[2] if len(call.args) > 2 else None
-    if fill is not None and not (isinstance(fill, Const) and isinstance(fill.value, np.ndarray)):
-        return None
-    value = 0 if fill is None else int(fill.value)  # type: ignore[arg-type]
+    value = 0
+    if len(call.args) > 2:
+        fill = call.args[2]
+        if not isinstance(fill, Const) or not isinstance(fill.value, np.ndarray):
+            return None
+        value = int(fill.value.item())
     found = tuple(numbers[i] or 0 for i in (2, 3, 6, 7))
     return None if min(found) < 0 else (found, value)
 

@@ -5,25 +5,10 @@ back to bytes stays with the host. Weights are used where they are: there is no 
 Not there: dilation, floats.
 """
 
-from inlay.accel.api import (
-    Accelerator,
-    Dim,
-    Imm,
-    In,
-    Library,
-    MHz,
-    Out,
-    Param,
-    Queue,
-    Shared,
-    call,
-    encodes,
-    i8,
-    i32,
-    instruction,
-    nest,
-    pattern,
-)
+from inlay.accel.api import (  # isort: skip
+    Accelerator, Dim, Imm, In, Library, MHz, Out, Param, Queue, Shared,
+    call, encodes, i8, i32, instruction, nest, pattern,
+)  # fmt: skip
 
 
 class Vanilla(Accelerator):
@@ -34,8 +19,7 @@ class Vanilla(Accelerator):
     clock = Param(500 * MHz, "cycles in a second")
 
     # ---- memories, queues
-    ram = Shared("the memory of the host")
-    run = Queue()
+    ram, run = Shared("the memory of the host"), Queue()
 
     # ---- patterns
     @pattern
