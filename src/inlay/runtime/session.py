@@ -46,6 +46,7 @@ from inlay.runtime.extern import Extern, bind_externs
 from inlay.runtime.given import called, check_given, check_meant
 from inlay.runtime.host_cpu import check_target
 from inlay.runtime.native import Callback, Mode, NativeEngine, Settings, limited
+from inlay.runtime.pages import in_memory
 from inlay.runtime.promise import kept, promise_of
 from inlay.runtime.reference import ReferenceEngine
 from inlay.runtime.request import Request, Requests, Session, deadline_after
@@ -487,7 +488,7 @@ def load_executable(
         place: Path | mmap.mmap = Path(source)
     else:
         is_open = not isinstance(source, bytes | bytearray | memoryview)
-        place = _in_memory([source.read() if is_open else source])
+        place = in_memory([source.read() if is_open else source])
         # What was compiled in this process needs no checks; this comes from elsewhere, as files do.
         chosen = replace(chosen, checked=True if chosen.checked is None else chosen.checked)
     return Executable(
@@ -516,7 +517,7 @@ def executable_of(
     made_from: Sequence[str] = (),
 ) -> Executable:
     """Return a program as an executable, without a file; it is not saved over what it was made from."""
-    memory = _in_memory(list(chunks(program)))
+    memory = in_memory(list(chunks(program)))
     return Executable(
         memory,
         settings=chosen_settings(settings, threads, mode, seed),
@@ -528,14 +529,6 @@ def executable_of(
         externs=externs,
         made_from=made_from,
     )
-
-
-def _in_memory(pieces: Sequence[bytes | bytearray | memoryview]) -> mmap.mmap:
-    """Return memory that holds the pieces, one after the other; some, where there are none."""
-    memory = mmap.mmap(-1, max(1, sum(len(piece) for piece in pieces)))
-    for piece in pieces:
-        memory.write(piece)
-    return memory
 
 
 def _open(source: Path | mmap.mmap, *, verify: bool) -> Container:

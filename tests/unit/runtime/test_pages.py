@@ -1,0 +1,15 @@
+"""Pieces are in memory as they are, whatever pages they get."""
+
+from __future__ import annotations
+
+import pytest
+
+from inlay.runtime.pages import LARGE, in_memory
+
+
+@pytest.mark.parametrize("size", [0, 3, LARGE - 1, LARGE + 4097])
+def test_pieces_follow_one_another(size: int) -> None:
+    pieces = (b"head", bytes(range(251)) * (size // 251), b"end")
+    with in_memory(pieces) as memory:
+        assert memory[:] == b"".join(pieces)
+    assert len(in_memory([])) == 1
