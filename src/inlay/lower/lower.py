@@ -7,6 +7,7 @@
     partition_loops     full tiles apart from the last
     simplify            indices and conditions, by the ranges of loops
     compact_buffers     temporaries shrink to what is touched while they live
+    exact_floats        sums of a few small integers in floats, clamps after rounding
     place_buffers       registers, stack, workspaces
 
 The statements at the top of the result are its phases (see `loop.func`). A function that was written
@@ -24,6 +25,7 @@ from inlay.base.registry import unknown_name
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.stmt import Stmt
 from inlay.lower.compact_buffers import compact_buffers
+from inlay.lower.exact_floats import exact_floats
 from inlay.lower.flatten_blocks import flatten_blocks
 from inlay.lower.partition_loops import partition_loops
 from inlay.lower.place_buffers import place_buffers
@@ -71,6 +73,8 @@ def lower(f: LoopFunction, target: Target, hooks: Sequence[Hook] = ()) -> LoopFu
         body = run(body)
         for hook in hooks:
             body = hook.run(body, target) if hook.after == name else body
+    if f.stage is not Stage.LOWERED:
+        body = exact_floats(body, target)
     body, workspaces = place_buffers(body, target)
     workspaces = (*f.workspaces, *workspaces)
     return LoopFunction(f.name, f.params, f.n_reads, f.dims, body, Stage.LOWERED, workspaces)

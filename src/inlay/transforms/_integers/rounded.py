@@ -26,6 +26,8 @@ from inlay.transforms._rules.rule_match import attrs_of
 
 _ROOM = 30
 """Bits of sums of several scales: what requantize clamps floats to."""
+_FLOAT_ROOM = 24
+"""Bits of sums that floats of 32 bits hold: kernels add them up there, which is faster."""
 _FINE = 2.0**-6
 """Steps of the result by which sums of several scales may be off before they are rounded."""
 _BIAS = 2.0**-4
@@ -251,9 +253,11 @@ def _of_several(scene: Scene, total: Affine, target: Target) -> Expr:
     size = float(np.abs(constant).max(initial=0.0))
     for (x, _), ratio in zip(total.terms, ratios, strict=True):
         size += float(np.abs(ratio.values).max()) * x.reach()
-    bits = _ROOM - 1 - int(np.ceil(np.log2(max(size, 2.0**-20))))
-    # What a factor that is rounded to an integer is off by, times the greatest number that it multiplies.
-    exact = [x.reach() * 0.5 <= _FINE * 2.0**bits / (2 * len(ratios)) for x, _ in total.terms]
+    whole = int(np.ceil(np.log2(max(size, 2.0**-20))))
+    bits, exact = _FLOAT_ROOM - whole, _are_fine(total, _FLOAT_ROOM - whole)
+    rounding = 0.5 * sum(x.reach() + 1 for x, _ in total.terms)
+    if not all(exact) or size * 2.0**bits + rounding > 2.0**_FLOAT_ROOM:
+        bits, exact = _ROOM - 1 - whole, _are_fine(total, _ROOM - 1 - whole)
     if bits < 0 or 2.0**-bits > _FINE:
         raise StaysFloat(
             "range", f"a sum of {size:.0f} steps leaves no room for fractions", total.terms[0][0].atom
@@ -275,6 +279,15 @@ def _of_several(scene: Scene, total: Affine, target: Target) -> Expr:
     most = int(size * 2.0**bits) + len(parts)
     scene.keep(joined, -most, most)
     return _requantize(scene, joined, one(2.0**-bits), target)
+
+
+def _are_fine(total: Affine, bits: int) -> list[bool]:
+    """Return of which terms the factors may be rounded to integers, in steps of so many bits.
+
+    What a factor is off by is times the greatest number that it multiplies.
+    """
+    least = _FINE * 2.0**bits / (2 * len(total.terms))
+    return [x.reach() * 0.5 <= least for x, _ in total.terms]
 
 
 def _requantize(scene: Scene, atom: Expr, ratio: Factor, target: Target) -> Expr:
