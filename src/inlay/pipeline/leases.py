@@ -128,7 +128,7 @@ def _in_use(plan: FunctionPlan, kernel: str, memory: str, first: str, sizes: Dim
     A block is there for the whole call. So is the most that is beside it at once: where more than that is
     left at the call, it is of no use, for the block would be larger at that other moment, too.
     """
-    calls = [i for i, name in enumerate(plan.kernels, 1) if name == kernel]
+    calls = [i for k in plan.kernels if k.name == kernel for i in range(k.first, k.last + 1)]
     blocks = [m for p in plan.parts if (p.memory or first) == memory for m in p.members]
     beside = [c for c in (*plan.counted, *plan.machine) if (c.memory or first) == memory]
     inside = [(m.first, m.last, sizes.number(m.bytes)) for m in blocks]
@@ -137,7 +137,7 @@ def _in_use(plan: FunctionPlan, kernel: str, memory: str, first: str, sizes: Dim
         return None
     if not calls:
         return sum(align(size or 0, ALIGNMENT) for _, _, size in (*inside, *others))
-    return _most(inside, calls) + _most(others, range(len(plan.kernels) + 2))
+    return _most(inside, calls) + _most(others, range(plan.moments + 2))
 
 
 def _most(lives: Sequence[tuple[int, int, int | None]], moments: Iterable[int]) -> int:
