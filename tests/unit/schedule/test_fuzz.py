@@ -62,6 +62,7 @@ STEPS = [
     "cache_read",
     "inline",
     "inline",
+    "reuse_output",
     "merge_axes",
     "distribute",
 ]
@@ -100,6 +101,8 @@ def apply_one(s: Schedule, name: str, draw: Callable[[int], int]) -> None:
             args = (pick(blocks), "register")
         case "cache_read":
             args = (pick(blocks), pick(list(s._indexed().buffers)), number)
+        case "reuse_output":
+            args = (pick(temporaries), pick([b.name for b in s.outputs]))
         case "inline":
             args = (pick(blocks),)
         case "merge_axes":

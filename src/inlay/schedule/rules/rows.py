@@ -35,6 +35,7 @@ from inlay.schedule.primitives.decompose_reduction import decompose_reduction
 from inlay.schedule.primitives.merge import merge
 from inlay.schedule.primitives.merge_axes import merge_axes
 from inlay.schedule.primitives.reorder import reorder
+from inlay.schedule.primitives.reuse_output import reuse_output
 from inlay.schedule.primitives.rfactor import rfactor
 from inlay.schedule.primitives.set_scope import set_scope
 from inlay.schedule.primitives.split import split
@@ -96,6 +97,7 @@ def rows(s: Schedule, target: Target) -> None:
     if all(block.init is None for block in blocks_of(s.body)):
         raise illegal("class", "found no reduction, needed one along rows")
     merge_axes(s)
+    _in_outputs(s)
     nests = [_classified(block, target) for block in blocks_of(s.body)]
     shared = _shared(nests)
     outer: list[list[str]] = []
@@ -108,6 +110,23 @@ def rows(s: Schedule, target: Target) -> None:
             parallelize(s, group[0])
     if not shared:
         _parallelize_each(s)
+
+
+def _in_outputs(s: Schedule) -> None:
+    """Put temporaries where results will be: that memory is fetched while something is computed.
+
+    Not what reductions write, which they sum in registers.
+    """
+    for output in s.outputs:
+        for block in [x for x in blocks_of(s.body) if x.init is None]:
+            buffer = next(stores_of(block.body)).buffer
+            if buffer.scope == Scope.PARAM or (buffer.shape, buffer.dtype) != (output.shape, output.dtype):
+                continue
+            try:
+                reuse_output(s, buffer.name, output.name)
+            except Illegal:
+                continue
+            break
 
 
 def _classified(block: Block, target: Target) -> _Nest:
