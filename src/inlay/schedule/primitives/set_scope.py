@@ -8,7 +8,7 @@ from inlay.loop.deps import BlockAccess, covers, region
 from inlay.loop.inits import conjuncts, iter_symbols, predicate_without
 from inlay.loop.scalar import Binary, BinaryOp, Index
 from inlay.loop.stmt import Alloc, For, IterKind, LoopKind, Stmt
-from inlay.loop.walk import Rewrite, map_children
+from inlay.loop.walk import Rewrite, child_stmts, map_children
 from inlay.schedule.state import Schedule, illegal, primitive
 
 
@@ -58,7 +58,7 @@ def set_scope(s: Schedule, buffer: str, scope: str, at: str | None = None) -> st
         raise illegal("kind", f"found {buffer} not used inside {at}")
     others = [x for x in everything if loop not in x.loops]
     _require_self_contained(mine, loop, f"one iteration of {at}")
-    _require_self_contained(others, None, f"what is outside {at}")
+    _require_self_contained(others, _loop_around(s.body, old), f"what is outside {at}")
     new = Buffer(s.fresh_name(f"{buffer}_{at}"), old.shape, old.dtype, Scope(scope), old.strides)
     # The temporary may be allocated inside already; then it only changes its name and scope.
     body = Alloc(new, Rewrite(buffers={old: new}).stmt(_without_alloc(loop.body, old)))
@@ -117,6 +117,15 @@ def _starts_inside(x: BlockAccess, loop: For | None) -> bool:
 
 def _with_buffer(s: Stmt, old: Buffer, new: Buffer) -> Stmt:
     return Rewrite(buffers={old: new}).stmt(s)
+
+
+def _loop_around(s: Stmt, b: Buffer, loop: For | None = None) -> For | None:
+    """Return the innermost loop in which a buffer is allocated anew, if there is one."""
+    if isinstance(s, Alloc) and s.buffer is b:
+        return loop
+    inner = s if isinstance(s, For) else loop
+    found = (_loop_around(child, b, inner) for child in child_stmts(s))
+    return next((x for x in found if x is not None), None)
 
 
 def _without_alloc(s: Stmt, b: Buffer) -> Stmt:

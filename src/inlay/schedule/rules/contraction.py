@@ -44,7 +44,7 @@ from typing import TypeGuard
 
 from inlay.analysis.register_tiles import heights, most_rows, panel_width
 from inlay.arith.dtype import DType
-from inlay.arith.expr import FloorDiv, Int, Mod, Sym, coefficient, from_atom, symbols, to_int
+from inlay.arith.expr import FloorDiv, Int, Mod, Sym, coefficient, from_atom, lit, symbols, to_int
 from inlay.loop.buffer import Scope
 from inlay.loop.inits import conjuncts
 from inlay.loop.scalar import Binary, BinaryOp, Lit, Scalar, Select
@@ -161,8 +161,11 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
     _attempt(skip_zero_terms, s, block)
     if target.has_fma:
         _attempt(use_fma, s, block)
-    temporary = written(s.block(block))
+    temporary = written(s.block(block)).name
     outer = _merge_nests(s, (block, epilogue), plan)
+    if plan.block is not None:
+        # Tiles of a block are then seen to be all that uses it.
+        temporary = set_scope(s, temporary, Scope.WORKSPACE, at=outer)
     if packs is not None and plan.packing is not None:
         pack_inside(s, packs, block, plan.packing, plan.before)
     taken += widen_inside(s, block, outer, target)
@@ -173,10 +176,10 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
         row = _row_loop(s, block)
         edges = _clip(s, block, row) if guarded else (False, False)
         for tile, crosses in _edges(s, split_cascade(s, row, plan.tiles), edges):
-            _micro_kernel(s, tile, temporary.name, tile.names[block], crosses=crosses)
+            _micro_kernel(s, tile, temporary, tile.names[block], crosses=crosses)
     else:
         innermost = spatial_loops(s, block)[-2]
-        _finish(s, innermost, temporary.name, block)
+        _finish(s, innermost, temporary, block)
     parallelize(s, s.loops_of(block)[0])
     return taken
 
@@ -241,6 +244,7 @@ class _Plan:
         panel: columns in a panel.
         tiles: rows of the tiles.
         packing: of the factor with the columns, None where it is read as it is.
+        block: rows that a thread takes at once, None where threads share panels or other axes.
     """
 
     before: tuple[int, ...]
@@ -249,6 +253,7 @@ class _Plan:
     panel: int
     tiles: tuple[int, ...]
     packing: Packing | None
+    block: int | None
 
 
 def _plan(s: Schedule, block: str, target: Target) -> _Plan:
@@ -278,8 +283,22 @@ def _plan(s: Schedule, block: str, target: Target) -> _Plan:
     # The outermost loop is shared by threads: not one that is known to run once.
     before.sort(key=lambda i: spatial[i].extent == 1)
     registers = target.vector_registers if dtype.is_float else target.tile_registers(dot_kind(b, target))
-    tiles = row_tiles(target, dtype, panel, spatial[row].extent, registers) if row is not None else ()
-    return _Plan(tuple(before), tuple(free), row, panel, tiles, packs)
+    rows = None if row is None else spatial[row].extent
+    is_product = dtype.is_float and sum(i.kind is IterKind.REDUCE and i.extent != 1 for i in b.iters) == 1
+    is_alone = is_product and mixes and few and packs is None and not before and not has_lines
+    at_once = _block_of_rows(rows, panel // target.lanes(dtype.itemsize), registers) if is_alone else None
+    line = rows if at_once is None else lit(at_once)
+    tiles = () if line is None else row_tiles(target, dtype, panel, line, registers)
+    return _Plan(tuple(before), tuple(free), row, panel, tiles, packs, at_once)
+
+
+def _block_of_rows(rows: Int | None, vectors: int, registers: int) -> int | None:
+    """Return into how many rows at a time threads cut rows that pass few panels."""
+    count = None if rows is None else rows.value
+    tile = most_rows(max(vectors, 1), registers)
+    if count is None or count < 2 * MIN_PARALLEL_PANELS * tile:
+        return None
+    return max((d for d in range(2 * tile, count // MIN_PARALLEL_PANELS + 1) if count % d == 0), default=None)
 
 
 def _narrowed(panel: int, columns: int | None, one: int) -> int:
@@ -313,6 +332,9 @@ def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: _Plan) -> str:
         panel, inner = split(s, column, plan.panel)
         rows = [] if plan.row is None else [spatial[plan.row]]
         order = [*(spatial[i] for i in plan.before), *group]
+        if plan.block is not None and rows:
+            block, rows[0] = split(s, rows[0], plan.block)
+            order.append(block)
         order += [panel, *(spatial[i] for i in plan.after), *rows]
         reorder(s, [*order, *reducing, inner])
     first, second = s.loops_of(blocks[0]), s.loops_of(blocks[1])
