@@ -34,8 +34,8 @@ from inlay.packing.listing import Listing, listing_text, read_listing
 from inlay.packing.plan import check_size, plan
 from inlay.viz.packing_svg import Packed, packing_svg
 
-SECONDS = 8.0
-"""Time for search where nothing is said."""
+SECONDS, CAPACITY_SECONDS = 5.0, 30.0
+"""Time for search where nothing is said: for a plan as small as can be, and for one within a capacity."""
 IMPOSSIBLE, NOT_FOUND = 1, 124
 _SHOWN = 12
 """Buffers of the critical moment that are listed."""
@@ -75,8 +75,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds",
         type=number(86400.0),
-        default=SECONDS,
-        help=f"time for search, where the smallest plan is not found sooner; {SECONDS:g}",
+        help="time for search, which ends sooner where nothing is left to find; "
+        f"{SECONDS:g}, or {CAPACITY_SECONDS:g} with --capacity",
     )
     parser.add_argument(
         "--steps",
@@ -174,7 +174,10 @@ def _plans(
     """Plan each memory; what one leaves of the time is for the others."""
     for memory in listing.memories:
         check_size(listing.of(memory))
-    end, steps = time.monotonic() + arguments.seconds, arguments.steps
+    seconds: float | None = arguments.seconds
+    if seconds is None:
+        seconds = CAPACITY_SECONDS if capacities else SECONDS
+    end, steps = time.monotonic() + seconds, arguments.steps
     for index, memory in enumerate(listing.memories):
         now = time.monotonic()
         until = math.inf if steps is not None else now + max(end - now, 0.0) / (len(listing.memories) - index)
