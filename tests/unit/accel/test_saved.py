@@ -45,9 +45,7 @@ def own_board(folder: Path, driver: str) -> str:
     text = Path(vanilla.__file__).read_text(encoding="utf-8")
     assert f'Library("{MODEL}")' in text
     text = text.replace(f'Library("{MODEL}")', driver)
-    (folder / "own.py").write_text(
-        text.replace("    Library,\n", "    Library,\n    Mock,\n"), encoding="utf-8"
-    )
+    (folder / "own.py").write_text(text.replace("Library,", "Library, Mock,", 1), encoding="utf-8")
     board = board_text("vanilla").replace('loader = "vanilla"', 'loader = "own.py"')
     (folder / "own.toml").write_text(board.replace('"vanilla"', '"own"'), encoding="utf-8")
     return str(folder / "own.toml")

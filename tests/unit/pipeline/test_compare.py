@@ -46,7 +46,7 @@ def files(tmp_path, monkeypatch) -> Path:
     assert text.count(old) == 1
     text = text.replace(old, "            y[n, k] = b[k] + b[k] // 128\n")
     text = text.replace('Library("inlay.accelerators._vanilla_model")', "Mock()")
-    (tmp_path / "wrong.py").write_text(text.replace("    Library,\n", "    Mock,\n"), encoding="utf-8")
+    (tmp_path / "wrong.py").write_text(text.replace("Library,", "Mock,", 1), encoding="utf-8")
     board = board_text("vanilla").replace('loader = "vanilla"', 'loader = "wrong.py"')
     (tmp_path / "wrong.toml").write_text(board.replace('"vanilla"', '"wrong"'), encoding="utf-8")
     (tmp_path / "p.inl").write_text(PROGRAM, encoding="utf-8")
