@@ -38,7 +38,8 @@ from inlay.passes.contract import Pass, PassContext, Property, Remark
 COPIED = "copied"
 """The decision of the remarks."""
 
-_UPDATES = frozenset({SET_ROW, PUSH_ROW, EXTEND})
+UPDATES = frozenset({SET_ROW, PUSH_ROW, EXTEND})
+"""Operators that write into their first operand where nobody else has it."""
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -131,7 +132,7 @@ class _Mover:
         if not isinstance(call, Call):
             return None
         if isinstance(call.callee, OpRef):
-            if call.callee.op not in _UPDATES:
+            if call.callee.op not in UPDATES:
                 return None
             tensor = call.args[0]
         else:

@@ -17,7 +17,7 @@ from inlay.base.diagnostics import Collector, CompileError
 from inlay.base.instrument import SILENT
 from inlay.codegen.interface import Needs
 from inlay.ir.module import Module
-from inlay.memory import carry_buffers, explicit_alloc, plan_memory, read_first, spill_values
+from inlay.memory import carry_buffers, explicit_alloc, order_for_peak, plan_memory, read_first, spill_values
 from inlay.memory.budget import around_of
 from inlay.memory.choose_memories import MemoryOptions
 from inlay.memory.dim_sizes import DimSizes, dim_sizes
@@ -30,7 +30,14 @@ from inlay.passes.contract import PassContext, Property, Remarks
 from inlay.passes.manager import make_pipeline, run_pipeline
 from inlay.pipeline.generate import with_needs
 
-MEMORY = (read_first.PASS, explicit_alloc.PASS, carry_buffers.PASS, spill_values.PASS, plan_memory.PASS)
+MEMORY = (
+    read_first.PASS,
+    order_for_peak.PASS,
+    explicit_alloc.PASS,
+    carry_buffers.PASS,
+    spill_values.PASS,
+    plan_memory.PASS,
+)
 """The passes that plan memory, in order; the end of the route."""
 ROUNDS = 3
 """How often a device is asked with less."""
