@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import re
 from dataclasses import replace
 
@@ -132,6 +133,48 @@ def test_what_is_cheap_is_made_again_where_a_budget_asks_for_it():
     failure = str(refused(AGAIN, budget={"host": need - saved - 1}))
     assert f"making values again (done where it is enough): saves {saved:,} bytes, adds " in failure
     assert compilation(io.StringIO(AGAIN), threads=1, budget={"host": need}).run.spills == ()
+
+
+def kept_and_used(seed: int) -> str:
+    """Return a program that makes values early and uses them in a chain, some of them at the end again."""
+    rng = random.Random(seed)
+    makers = ["softmax{axis=1}(x)", "softmax{axis=1}(w)", "matmul(x, w)", "softmax{axis=0}(x)"]
+    names = [f"b{i}" for i in range(rng.randint(2, 4))]
+    lets = [f"let {name} = {rng.choice(makers)};" for name in names]
+    last = "x"
+    for i in range(rng.randint(5, 8)):
+        product = f"matmul({last}, {rng.choice([*names, 'w'])})"
+        lets.append(f"let c{i} = {rng.choice([product, f'softmax{{axis=1}}({product})'])};")
+        last = f"c{i}"
+    for i, name in enumerate(names):
+        lets.append(f"let e{i} = matmul({last}, {name});")
+        last = f"e{i}"
+    square = "Tensor[16, 16, f32]"
+    body = " ".join(lets)
+    return (
+        f'fn main(x: {square}, w: {square}) -> {square} {{ {body} {last} }}\nentry main("x", "w") -> ("y");'
+    )
+
+
+def test_drawn_programs_compute_the_same_within_budgets():
+    made_again = 0
+    for seed in range(5):
+        text = kept_and_used(seed)
+        x, w = np.random.default_rng(seed).standard_normal((2, 16, 16)).astype(np.float32)
+        whole = compiled(text)
+        expected = whole.run({"x": x, "w": w})["y"].view(np.uint32)
+        budget = takes(text) - 1024
+        try:
+            made = compilation(io.StringIO(text), threads=1, budget={"host": budget})
+        except CompileError as failure:
+            assert failure.ids == ("memory.over-budget",)  # noqa: PT017
+            continue
+        made_again += len(made.run.spills)
+        exe = executable_of(made.program)
+        found = exe.run({"x": x, "w": w})["y"].view(np.uint32)
+        np.testing.assert_array_equal(found, expected, err_msg=text)
+        assert exe.usage().peak_bytes <= budget, text
+    assert made_again
 
 
 def test_symbols_count_at_their_bounds():
