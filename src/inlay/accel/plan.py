@@ -281,6 +281,8 @@ def copies(
     x, copy = tensor.laid, copy_of(arch, tensor.copy)
     runs = _merged([_run(axis, begin, count) for axis in x.axes])
     inner = runs[-copy.dims :]
+    if x.outside is None and any(r.before or r.after for r in runs):
+        raise Untiled(f"a tile of {x.name} is larger than its tensor")
     if any(r.before or r.after for r in runs[: -copy.dims]):
         raise Untiled(f"{tensor.copy} puts nothing around more than {copy.dims} axes")
     while len(inner) < 2:

@@ -230,6 +230,8 @@ class Stages:
         e = self.found[node]
         type = _type(e)
         behind = at[len(at) - len(type.shape) :]
+        if not node.constant and type.shape != tuple(x.extent for x in self.loops):
+            raise Untiled(f"{node.name or 'an operand'} is broadcast")
         kept = [
             (x, extent)
             for x, extent in zip(behind, type.shape, strict=True)
@@ -257,11 +259,14 @@ class Stages:
         attrs = _requantize_attrs(self.attrs[node])
         x = self._element(node.operands[0], at)
         low, high = attrs.ends()
+        if x.dtype is not I32:
+            raise Untiled(f"a requantize of {x.dtype}: of i32")
         if self.form == FLOAT:
             (scale,) = self._factor(node, at, ((SCALE, F32),))
             return requantize_float(x, scale, attrs.zero, low, high).cast(attrs.dtype)
         mul, shift = self._factor(node, at, (("mul", I32), ("shift", I8)))
-        if attrs.dtype is I32 and attrs.low is None and attrs.high is None and attrs.zero == 0:
+        is_open = attrs.dtype is I32 and attrs.low is None and attrs.high is None and attrs.zero == 0
+        if is_open and self.form == Rounding.TFLITE:  # which gives an i32
             return rescale(x, mul, shift, rounding=self.form)
         return requantize(x, mul, shift, attrs.zero, low, high, rounding=self.form).cast(attrs.dtype)
 
@@ -317,6 +322,8 @@ class Stages:
     def _sum(
         self, node: Applied, at: tuple[Int, ...], reductions: tuple[Loop, ...], term: ScalarValue
     ) -> ScalarValue:
+        if _type(self.found[node]).dtype is not I32:
+            raise Untiled(f"sums of {_type(self.found[node]).dtype}: i32")
         sums = self._value("sums", _type(self.found[node]).shape, I32, None)
         before = te.Tensor(sums.buffer)[at]
         self.stages.append(Stage((*self.loops, *reductions), sums, at, (before + term).scalar, is_sum=True))

@@ -223,6 +223,26 @@ def test_limits_are_reasons() -> None:
     assert command(groups).reasons == ("groups 2 of 8 channels: one for all, or one for each",)
 
 
+def residual(x: str, z: str) -> str:
+    scaled = """let {n}w = cast{{dtype=i32}}({n});
+  let {n}0 = add({n}w, i32(3));
+  let {n}1 = mul({n}0, i32(1048576));
+  let {n}2 = requantize{{dtype=i32, rounding="tflite", axis=0}}({n}1, i32(1518500250), i32(-1));"""
+    return f"""fn main(x: Tensor[{x}, i8], z: Tensor[{z}, i8]) {{
+  {scaled.format(n="x")}
+  {scaled.format(n="z")}
+  let s = add(x2, z2);
+  let y = requantize{{zero=5, rounding="tflite", axis=0}}(s, i32(1318500250), i32(-18));
+  y }}
+entry main;"""
+
+
+def test_sums_of_two_tensors_of_one_shape() -> None:
+    assert run(residual("1, 9, 5, 20", "1, 9, 5, 20"), MODEL)[0]
+    assert command(residual("1, 9, 5, 20", "1, 1, 1, 20")).reasons == ("z is broadcast",)
+    assert command(residual("20", "3, 9, 5, 20")).reasons == ("x is broadcast",)
+
+
 def test_numbers_that_a_field_does_not_hold_are_a_reason(tmp_path) -> None:
     path = tmp_path / "narrow.py"
     path.write_text(SOURCE.replace("dram:32", "dram:7"), encoding="utf-8")
