@@ -16,7 +16,7 @@ from typing import assert_never
 
 import numpy as np
 
-from inlay.accel.accelerator import Architecture
+from inlay.accel.accelerator import Accelerator, Architecture
 from inlay.accel.declare import Absent, Access, Driver, Library, Mock
 from inlay.accel.encode import stream_of
 from inlay.accel.group import Tensor
@@ -24,6 +24,7 @@ from inlay.accel.layout import packed, unpacked
 from inlay.accel.stages import Value
 from inlay.accel.stream_mock import StreamMock
 from inlay.accel.tiled import TiledCommand, constants
+from inlay.arith.expr import evaluate
 from inlay.base.diagnostics import error
 from inlay.ir.expr import Const, Expr, Var
 from inlay.ir.types import TensorType
@@ -87,6 +88,25 @@ class Launcher:
                 target = result if index is None else result[index]
                 if result.size:
                     target[...] = unpacked(tensor.laid, self._units(region, tensor), target.shape)
+
+    def predicted_ns(self, arrays: Sequence[np.ndarray]) -> float:
+        """Return what a call is predicted to take: the cycles that placement was told, for these images."""
+        assert self.command.made is not None, "a command that is run has a stream"
+        scheduled = self.command.made.scheduled
+        images = arrays[-1].shape[0] if scheduled.group.launches else 1
+        launch = evaluate(self.arch.number(self._kind.launch_cycles), {})
+        return self._ns(images * (launch + scheduled.timing.total))
+
+    def clock_ns(self) -> float:
+        """Return what the last call took by the clock of the device, without what a launch adds."""
+        return self._ns(self.cycles)
+
+    @property
+    def _kind(self) -> type[Accelerator]:
+        return type(self.arch.device)
+
+    def _ns(self, cycles: int) -> float:
+        return cycles * 1e9 / evaluate(self.arch.number(self._kind.clock), {})
 
     def _tensor_of(self, value: Value) -> Tensor:
         assert self.command.made is not None, "a command that is run has a stream"

@@ -38,7 +38,8 @@ def run_compared(arguments: argparse.Namespace, output: Output) -> int:
                 output.say(f"{'':13} first at {list(d.first)}: {d.got}, and {d.want} on {names[0]}")
     wrong = sum(any(d.differing for d in x.results) for x in seen)
     output.say(
-        f"{counted(wrong, 'kernel run')} of {len(seen)} differ; times of devices are of their drivers here"
+        f"{counted(wrong, 'kernel run')} of {len(seen)} differ; measured: by the clock of the device where "
+        "it has one, else the time of its driver here"
     )
     output.record(model=str(arguments.model), reference=names[0], compared=_records(seen), differing=wrong)
     return 0
@@ -48,9 +49,10 @@ def _line(number: int, x: Compared, d: Difference, width: int) -> str:
     differing = f"{d.differing} of {d.elements}" if d.differing else "none"
     most = f"{d.most:g} {d.unit}" if d.differing else ""
     predicted = "" if x.predicted_ns is None else _micros(x.predicted_ns)
+    measured = x.device_ns if x.clock_ns is None else x.clock_ns
     return (
         f"{number:4} {x.device:8} {x.kernel:{width}} {differing:>20} {most:>14} "
-        f"{predicted:>13} {_micros(x.device_ns):>13} {_micros(x.host_ns):>13}"
+        f"{predicted:>13} {_micros(measured):>13} {_micros(x.host_ns):>13}"
     )
 
 

@@ -34,7 +34,7 @@ from inlay.pipeline.devices import device_of_kernel
 from inlay.pipeline.differences import Difference, difference
 from inlay.pipeline.options import CompileOptions
 from inlay.runtime.calls import DriverCall, calls_of, opened
-from inlay.runtime.native import Callback
+from inlay.runtime.native import Callback, Clocked
 from inlay.runtime.session import Executable, executable_of
 from inlay.vm.signature import positions_of
 
@@ -54,6 +54,7 @@ class Compared:
         results: how far each is from that of the host.
         predicted_ns: what the device was predicted to take; None where nothing says.
         device_ns, host_ns: what it took here, in nanoseconds.
+        clock_ns: what it took by the clock of the device, where it has one.
     """
 
     device: str
@@ -63,6 +64,7 @@ class Compared:
     predicted_ns: float | None
     device_ns: int
     host_ns: int
+    clock_ns: float | None
 
 
 def check_compared(names: Sequence[str], board: Board) -> None:
@@ -147,10 +149,15 @@ def _both(
         want, host_ns = _timed(lambda: reference(kernel, arrays[:reads], ints))
         _, device_ns = _timed(lambda: device(arrays, ints))
         results = tuple(difference(w, g) for w, g in zip(want, arrays[reads:], strict=True))
-        predicted = None if call is None else formula.evaluate(call.picoseconds, ints)
+        predicted: float | None = None
+        clock: float | None = None
+        if call is not None:
+            picoseconds = formula.evaluate(call.picoseconds, ints)
+            predicted = None if picoseconds is None else picoseconds / 1000
+        elif isinstance(device, Clocked):
+            predicted, clock = device.predicted_ns(arrays), device.clock_ns()
         name, origin = device_of_kernel(kernel), kernel.origin
-        ns = None if predicted is None else predicted / 1000
-        keep(Compared(name, kernel.name, origin, results, ns, device_ns, host_ns))
+        keep(Compared(name, kernel.name, origin, results, predicted, device_ns, host_ns, clock))
         for array, value in zip(arrays[reads:], want, strict=True):
             array[...] = value
 

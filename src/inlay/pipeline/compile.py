@@ -19,7 +19,7 @@ from inlay.machine.board import Board
 from inlay.machine.target import Target
 from inlay.passes.contract import PassContext
 from inlay.pipeline.build_kernels import BuildOptions, host_requests
-from inlay.pipeline.building import build_options
+from inlay.pipeline.building import build_options, explaining_options
 from inlay.pipeline.devices import DevicePart, copies_of, device_of_kernel, device_part, off_host
 from inlay.pipeline.externs import externs_of
 from inlay.pipeline.generate import GenerateOptions
@@ -94,7 +94,8 @@ def compile_module(
         return {**mine, **made[-1][1].needs}
 
     kernels = replace(building, check=check), GenerateOptions(make)
-    run = run_passes(module, setting, kernels, verify=options.verify)
+    dry = explaining_options(setting.operators, board, setting.targets, cache, setting.hooks)
+    run = run_passes(module, setting, kernels, verify=options.verify, dry=dry)
     check_hooks(setting.context.remarks, options.required)
     module, (artifact, part) = run.module, made[-1]
     cached = {name: code.cached for name, code in artifact.kernels.items()}

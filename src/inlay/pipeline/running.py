@@ -82,6 +82,7 @@ def run_passes(
     until: Pass | None = None,
     verify: bool = False,
     asks: bool = False,
+    dry: tuple[BuildOptions, GenerateOptions] | None = None,
 ) -> Run:
     """Run the passes of the route.
 
@@ -92,6 +93,8 @@ def run_passes(
         until: the last pass; all by default.
         verify: see `CompileOptions`.
         asks: whether somebody asks why the plan of places is as it is.
+        dry: as `kernels`, for who makes no code. Places that are refused for want of code are those of a
+            view, which memory has decided on.
 
     Places are planned with sums of bytes. Where what is behind that finds no room in a memory, for alignment,
     scratch memory or holes between values, places are planned again with less of the memories. Who asks for a
@@ -105,15 +108,32 @@ def run_passes(
     if board is None or not _may_repeat(setting, board):
         return once(until)
     if until is None or until in MEMORY:
-        return _repeated(setting, board, partial(once, until))[1]
+        try:
+            return _repeated(setting, board, partial(once, until))[1]
+        except CompileError as failure:
+            if dry is None or not _PLACED.issuperset(failure.ids):
+                raise
+            once = partial(_once, module, setting, dry, verify=verify, asks=asks)
+            machine = _found(setting, board, partial(once, None))
+            if machine is board:
+                raise
+        return _once(module, setting, kernels, until, machine, verify=verify, asks=asks)
+    return once(until, _found(setting, board, partial(once, None)))
+
+
+_PLACED = frozenset({"target.no-generator", "placement.fallback"})
+"""Refusals of places, whatever is behind them."""
+
+
+def _found(setting: Setting, board: Board, run: Callable[[Board], Run]) -> Board:
+    """Return the board that places are planned for; the board itself where no other helps."""
     try:
-        machine, _ = _repeated(setting, board, partial(once, None))
-    except CompileError:  # this view does not ask for it
-        machine = board
-    return once(until, machine)
+        return _repeated(setting, board, run)[0]
+    except CompileError:
+        return board
 
 
-_PARTS = (1.0, 0.875, 0.75, 0.5, 0.25, 0.0)
+_PARTS = (1.0, 0.875, 0.5, 0.0)
 """Parts of memories of a fixed size that places are planned with, one after the other."""
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -33,6 +33,20 @@ Callback: TypeAlias = Callable[[list[np.ndarray], list[int]], "Future[Any] | Non
 It may answer with a future. Then it ends when the future is done, which keeps the arrays alive and
 writes the outputs before; a call in parallel mode goes on meanwhile, with whatever does not need
 them. So a device that another thread, process or machine drives is a callback."""
+
+
+@runtime_checkable
+class Clocked(Protocol):
+    """A callback of a device that counts its own time, as models of devices do."""
+
+    def predicted_ns(self, arrays: Sequence[np.ndarray]) -> float:
+        """Return what a call with these arrays is predicted to take."""
+        ...
+
+    def clock_ns(self) -> float:
+        """Return what the last call took by the clock of the device."""
+        ...
+
 
 _BF16, _STRING = DTYPE_CODES["bf16"], DTYPE_CODES["string"]
 HAND_OFF_NS = 10_000
