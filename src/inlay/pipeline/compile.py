@@ -78,13 +78,7 @@ def compile_module(
     target, generator = _host(board, cache)
     externs = externs_of(module)
     operator_counts, constant_bytes = count_operators(module)
-    building = _building(setting, options)
     made: list[tuple[Artifact, DevicePart]] = []
-
-    def check(planned: Module) -> None:
-        assert building.check is not None, "who compiles asks whether there is code"
-        building.check(planned)
-        check_required(planned, board, options.required, setting.operators)
 
     def make(kernels: Module, context: PassContext) -> dict[str, Needs]:
         code = generator.compile(_counted(host_requests(kernels), instrument))
@@ -93,7 +87,7 @@ def compile_module(
         made.append((code, device_part(board, kernels, setting.targets, cache, leases)))
         return {**mine, **made[-1][1].needs}
 
-    kernels = replace(building, check=check), GenerateOptions(make)
+    kernels = _building(setting, options), GenerateOptions(make)
     dry = explaining_options(setting.operators, board, setting.targets, cache, setting.hooks)
     run = run_passes(module, setting, kernels, verify=options.verify, dry=dry)
     check_hooks(setting.context.remarks, options.required)
@@ -127,8 +121,8 @@ def compile_module(
 
 
 def _building(setting: Setting, options: CompileOptions) -> BuildOptions:
-    """Return what kernels are built with."""
-    return build_options(
+    """Return what kernels are built with, once places have code and are those that are required."""
+    building = build_options(
         setting.operators,
         setting.board,
         setting.targets,
@@ -136,6 +130,13 @@ def _building(setting: Setting, options: CompileOptions) -> BuildOptions:
         verify=options.verify,
         hooks=setting.hooks,
     )
+
+    def check(planned: Module) -> None:
+        assert building.check is not None, "who compiles asks whether there is code"
+        building.check(planned)
+        check_required(planned, setting.board, options.required, setting.operators)
+
+    return replace(building, check=check)
 
 
 def _owners(module: Module, part: DevicePart) -> dict[str, str]:
