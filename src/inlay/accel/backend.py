@@ -391,6 +391,9 @@ def backend_in(module: ModuleType) -> AcceleratorBackend:
 def backend_in_file(path: str) -> AcceleratorBackend:
     """Return the back end that the description in a file is; the file is run.
 
+    Not by `exec_module`: it may take bytecode that was kept of another text of equal length, written within
+    the same second.
+
     Raises:
         CompileError: `accel.declaration` where it fails, or does not describe a device.
     """
@@ -398,7 +401,7 @@ def backend_in_file(path: str) -> AcceleratorBackend:
     source = SourceFileLoader(file.stem, path)
     module = module_from_spec(ModuleSpec(file.stem, source, origin=path))
     try:
-        source.exec_module(module)
+        exec(source.source_to_code(source.get_data(path), path), module.__dict__)
     except InlayError:
         raise
     except Exception as failure:

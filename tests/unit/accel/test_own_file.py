@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib.metadata
+import os
 import sys
 import types
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import inlay
+from inlay.accel.backend import backend_in_file
 from inlay.codegen import backend_table
 from inlay.ir.parser import parse_module
 from inlay.machine.board_file import read_board
@@ -122,3 +124,16 @@ def test_a_second_file_changes_nothing_of_the_first() -> None:
         assert inlay.explain(module, board="vanilla", threads=1).to_json() == alone
     reasons = [o["others"]["npu0"] for o in alone["operations"] if o["device"] != "npu0"]
     assert all("doubler" not in r and "two0" not in r for r in reasons)
+
+
+def test_a_file_that_changed_within_a_second_is_read_again(tmp_path, monkeypatch):
+    """Python tells bytecode that it kept from another text by length and second alone."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    path = tmp_path / "again.py"
+    for number in (3, 4):
+        path.write_text(
+            f"from inlay.accel.api import Accelerator\nclass A(Accelerator):\n    clock = {number}\n"
+        )
+        os.utime(path, (1e9, 1e9))
+        architecture = backend_in_file(str(path)).patterns(()).arch
+        assert architecture.number(type(architecture.device).clock) == number
