@@ -32,16 +32,9 @@ def _arithmetic(node: Node, name: str, options: str) -> Expr:
 def _of_one_scale(node: Node, bits: int) -> tuple[Expr, Expr, float]:
     """Return two tensors of integers as i32 of one scale, scaled up by some bits, and that scale."""
     scales = [float(node.scale(node.input(i))) for i in (0, 1)]
-    most = 2 * max(scales)
-
-    def one(i: int) -> Expr:
-        if bits and 2 * scales[i] == most:  # half of an even number, and the other one is scaled to it
-            return node.op("mul", node.centered(i), np.asarray(1 << (bits - 1), np.int32))
-        return scaled(
-            node, node.op("mul", node.centered(i), np.asarray(1 << bits, np.int32)), scales[i] / most
-        )
-
-    return one(0), one(1), most
+    most, unit = 2 * max(scales), np.asarray(1 << bits, np.int32)
+    a, b = (scaled(node, node.op("mul", node.centered(i), unit), scales[i] / most) for i in (0, 1))
+    return a, b, most
 
 
 def _div(node: Node) -> Expr:
