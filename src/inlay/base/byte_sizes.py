@@ -28,3 +28,12 @@ def bytes_in(value: Any) -> int:
     if type(count) is not int or not 0 < count <= MOST_BYTES:
         raise ValueError('bytes, as a positive number or as in "64KiB" (B, kB, KiB, MB, MiB, GB, GiB)')
     return count
+
+
+def bytes_in_option(text: str) -> int:
+    """Return bytes, given in a command line: as `bytes_in`, and digits alone are a number.
+
+    Raises:
+        ValueError: says what was needed.
+    """
+    return bytes_in(int(text) if text.strip().isdecimal() and text.isascii() else text)

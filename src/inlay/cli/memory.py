@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from inlay.base.byte_sizes import bytes_in
+from inlay.base.byte_sizes import bytes_in_option
 from inlay.base.diagnostics import Collector, error
 from inlay.base.files import write_text
 from inlay.base.registry import suggestion
@@ -153,7 +153,7 @@ def _capacities(texts: list[str], listing: Listing) -> dict[str, int]:
             findings.error("name.unknown", f"found --capacity {text}: no buffer is in '{name}'", hint=hint)
             continue
         try:
-            count = bytes_in(int(size) if size.strip().isdecimal() and size.isascii() else size)
+            count = bytes_in_option(size)
         except ValueError as needed:
             findings.error("option.bad-value", f"found --capacity {text}, needed {needed}")
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from inlay.base.byte_sizes import bytes_in
+from inlay.base.byte_sizes import bytes_in_option
 from inlay.base.diagnostics import Collector
 from inlay.base.registry import suggestion
 from inlay.machine.board import Board
@@ -39,7 +39,7 @@ def budget_of(texts: Sequence[str], board: Board, threads: int) -> Budget:
             )
             continue
         try:
-            count = bytes_in(int(size) if size.strip().isdecimal() and size.isascii() else size)
+            count = bytes_in_option(size)
         except ValueError as needed:
             findings.error("option.bad-value", f"found --budget {text}, needed {needed}")
             continue
