@@ -11,7 +11,8 @@ Two things that a plan of memory can use, both proved from lowered loops:
   one reads must be apart. Of a loop, what one iteration writes and what another one reads must be apart
   (a later one, in a serial loop; any other, in a parallel one or a vector). A single store reads before
   it writes. Element-wise kernels are so, a residual that is added to a tile, and a convolution of single
-  pixels that first takes a line to registers or to scratch memory.
+  pixels that first takes a line to registers or to scratch memory. What a kernel reads back of the result
+  is what it wrote there, since nothing else writes: a row of softmax that keeps its powers in the result.
 
 Ranges are compared axis by axis where both tensors have one shape and elements of one size, else by
 distance from the first byte. What cannot be compared is not apart. Code may read earlier than the loops
@@ -77,7 +78,7 @@ def _overlays(function: LoopFunction) -> Iterator[tuple[int, int]]:
     loaded = {a.buffer for a in every if isinstance(a, Load)}
     counts = {b: sum(a.buffer is b for a in every) for b in function.params}
     for w, result in enumerate(function.params):
-        if result not in stored or result in loaded:
+        if result not in stored:
             continue
         for r, operand in enumerate(function.params):
             if operand not in loaded or operand in stored:

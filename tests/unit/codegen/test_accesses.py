@@ -53,6 +53,17 @@ def test_rows_that_are_read_before_they_are_written():
     assert overlays(lowered(f"for i in 0..4 parallel {{ {row} }}", "f32[4, 8]", "f32[4, 8]"))
 
 
+READ_BACK = (
+    "for i in 0..4 { for j in 0..16 { y[16*i + j] = x[16*i + j] * x[16*i + j] }\n"
+    "for j in 0..16 { y[16*i + j] = y[16*i + j] * y[16*i + (15 - j)] } }"
+)
+"""What a row wrote into the result is read back there."""
+
+
+def test_a_result_that_is_read_back():
+    assert overlays(lowered(READ_BACK))
+
+
 def test_a_result_that_stays_behind_its_operand():
     """Rows of 4 over rows of 8: what is written was read before, but other threads might not have."""
     body = "for j in 0..4 { y[i, j] = x[i, j] + x[i, j + 4] }"
@@ -69,7 +80,7 @@ def test_a_result_that_stays_behind_its_operand():
         "for i in 0..63 parallel { y[i] = x[i + 1] }",  # right in order, not at once
         "for i in 0..32 { y[i] = x[i] }\nfor i in 0..32 { y[i + 32] = x[i] }",  # read again
         "for i in 0..64 { y[0] = x[i] }",
-        "for i in 0..64 { y[i] = x[i] }\nfor i in 0..64 { y[i] = y[i] + 1.0:f32 }",  # read back
+        "for i in 0..64 { y[i] = x[i] }\nfor i in 0..64 { y[i] = y[i] + x[i] }",  # read again, and read back
     ],
 )
 def test_what_is_read_after_it_was_written(body):
@@ -147,6 +158,7 @@ def test_what_is_proved_holds(made):
     [
         "for i in 0..63 { y[i] = x[i + 1] }",
         "for i in 0..64 { y[i] = x[i] * x[i] }",
+        READ_BACK,
         "for i in 0..4 parallel { for j in 0..16 vector { y[16*i + j] = x[16*i + j] * 2.0:f32 } }",
     ],
 )
