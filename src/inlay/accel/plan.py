@@ -85,13 +85,18 @@ def room(group: Group, memory: str) -> int:
     return (size or 0) // (unit or 1)
 
 
-def plan(group: Group, tiling: Tiling) -> list[Planned]:
+def plan(group: Group, tiling: Tiling, at_end: str = "") -> list[Planned]:
     """Return the commands of a match.
+
+    Args:
+        group: its instructions.
+        tiling: its tiles.
+        at_end: a memory of the device whose last units are used in the place of its first.
 
     Raises:
         Untiled: a memory is too small, a copy cannot do what is asked of it, or commands are too many.
     """
-    return _Planning(group, tiling).run()
+    return _Planning(group, tiling, at_end).run()
 
 
 @dataclass(slots=True)
@@ -114,6 +119,7 @@ class _Room:
 class _Planning:
     group: Group
     tiling: Tiling
+    at_end: str = ""
     commands: list[Planned] = field(default_factory=list[Planned])
     rooms: dict[tuple[int, str], _Room] = field(default_factory=dict[tuple[int, str], _Room])
     now: int = 0
@@ -139,6 +145,11 @@ class _Planning:
                 raise Untiled(f"{b.laid.memory} is too small for a tile")
             made = _Room(b, [first + i * size for i in range(slots)], [None] * slots, [0] * slots)
             self.rooms.update(dict.fromkeys(b.users, made))
+        if self.at_end in top:
+            free = room(self.group, self.at_end) - top[self.at_end]
+            for x in {id(x): x for x in self.rooms.values()}.values():
+                if x.buffer.laid.memory == self.at_end:
+                    x.bases = [base + free for base in x.bases]
 
     def _slot(self, key: tuple[int, str], begin: Mapping[Sym, int]) -> tuple[int, bool]:
         """Return where a tile stands, and whether it was there; else its slot is the one used longest ago."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from inlay.accel.accelerator import Architecture
-from inlay.accel.commands import Ordered
+from inlay.accel.commands import Ordered, Planned
 from inlay.accel.group import Group, Tensor, command_cycles, copy_of
 from inlay.accel.order import Channel, Ordering
 from inlay.accel.plan import Buffer, Tiling, buffers, plan, room
@@ -89,9 +89,14 @@ def search(ways: Sequence[Group]) -> Scheduled:
 
 def schedule(group: Group, tiling: Tiling) -> Scheduled:
     """Return the stream for a tiling, and what it takes."""
+    return in_order(group, tiling, plan(group, tiling))
+
+
+def in_order(group: Group, tiling: Tiling, commands: Iterable[Planned]) -> Scheduled:
+    """Return the stream of some commands for a tiling, and what it takes."""
     found = channels(group.arch)
     ordering = Ordering(found)
-    for command in plan(group, tiling):
+    for command in commands:
         ordering.add(command)
     stream = tuple(ordering.ordered())
     return Scheduled(group, tiling, stream, simulate(stream, len(found)), 1)

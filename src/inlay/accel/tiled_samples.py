@@ -12,7 +12,7 @@ import numpy as np
 
 from inlay.accel.pattern import Applied, Input, Node, Tiled, below
 from inlay.arith.dtype import F32, I8, I32, DType
-from inlay.ops.requantization import quantized_multiplier
+from inlay.ops.requantization import Rounding, quantized_multiplier
 
 _SIZES = (1, 2, 3, 5, 7, 9, 14)
 _CHANNELS = (1, 3, 8, 15, 16, 17, 33, 40)
@@ -51,6 +51,8 @@ class TiledDrawn:
         mapped: what is to be in it.
         rng: what draws.
         inputs: values of the parameters, in order.
+        rounding: of multipliers and shifts.
+        has_ties: whether many sums are in the middle of two results, which roundings differ in.
     """
 
     mapped: Tiled
@@ -58,6 +60,8 @@ class TiledDrawn:
     lines: list[str] = field(default_factory=list[str])
     params: list[str] = field(default_factory=list[str])
     inputs: list[np.ndarray] = field(default_factory=list[np.ndarray])
+    rounding: str = ""
+    has_ties: bool = False
 
     def text(self) -> str:
         """Return the program.
@@ -67,6 +71,8 @@ class TiledDrawn:
         """
         kinds = {x for node in below(self.mapped.result) for x in node.operators}
         is_float = self.rng.random() < 0.4
+        self.has_ties = self.rng.random() < 0.5
+        self.rounding = str(self.rng.choice([*Rounding] if self.has_ties else [Rounding.TFLITE]))
         shape = self._shape(kinds)
         result = self._value(self.mapped.result, shape, is_float=is_float, is_last=True)
         body = "".join(f"  {line}\n" for line in self.lines)
@@ -118,7 +124,8 @@ class TiledDrawn:
             and ("conv_integer" in self.lines[-1] or "matmul" in self.lines[-1])
         ):
             wanted = (shape[1], 1, 1) if len(shape) == 4 else (shape[1],)
-            return constant(numbers(self.rng, dtype, wanted if self.rng.random() < 0.8 else ()))
+            drawn = numbers(self.rng, dtype, wanted if self.rng.random() < 0.8 else ())
+            return constant(drawn // 2**12 if self.has_ties else drawn)
         value = 1 << 20 if self.lines and "add(" in self.lines[-1] else self.rng.randrange(-128, 129)
         return constant(np.asarray(value, dtype.numpy))
 
@@ -136,13 +143,16 @@ class TiledDrawn:
         scale = np.exp2(rng.uniform(-14, -5, (shape[1],) if per_channel else ()))
         zero, low, high = r.randrange(-128, 128), r.randrange(-128, -100), r.randrange(100, 128)
         said = f"zero={zero}, low={low}, high={high}, axis={axis}" if is_last else f"dtype=i32, axis={axis}"
+        if self.has_ties:
+            scale = np.exp2(np.round(rng.uniform(-7, -2, scale.shape)))
         if is_float:
             return self._let(f"requantize{{{said}}}({x}, {constant(scale.astype(F32.numpy))})")
         if not is_last or not per_channel:  # a sum of two tensors, whose parts are 20 bits to the left
             scale = scale * (64 if not is_last else 1)
         mul, shift = quantized_multiplier(scale)
         mul, shift = np.asarray(mul, I32.numpy), np.asarray(shift, I32.numpy)
-        return self._let(f'requantize{{{said}, rounding="tflite"}}({x}, {constant(mul)}, {constant(shift)})')
+        said += f', rounding="{self.rounding}"'
+        return self._let(f"requantize{{{said}}}({x}, {constant(mul)}, {constant(shift)})")
 
     def _convolution(self, shape: tuple[int, ...]) -> str:
         r = self.rng

@@ -39,13 +39,13 @@ WRONG = [
     (
         "c.x, c.w, c.b, c.N, c.C",
         "c.x, c.w, c.b, c.C, c.C",
-        "encoding of multiply, or the driver",
+        "meaning or encoding of multiply, or the driver",
         "the driver ",
     ),
     (
         "c.N, c.C, c.K)",
         "c.N + 1, c.C, c.K)",
-        "encoding of multiply, or the driver",
+        "meaning or encoding of multiply, or the driver",
         "writes beside its result",
     ),
     (

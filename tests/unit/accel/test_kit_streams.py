@@ -43,6 +43,12 @@ WRONG = [
     ("strawberry_run", "strawberry_nothing", "drivers", "has no function 'strawberry_nothing'"),
     # cycles that are not its own
     ("latency=40)\n    ld_wgt", "latency=400)\n    ld_wgt", "cost", "cycles are predicted"),
+    ("        cycles=area + 12,\n", "        cycles=1,\n", "cost of gemm", "50 cycles are predicted of 50 of them"),
+    ("cycles=2 * area + 8", "cycles=area // 4", "cost of add", "cycles are predicted of 50 of them"),
+    # memories that are larger than those of the device, or than its words can say
+    ("inp = Memory(inp_kib * KiB", "inp = Memory(inp_kib * 64 * KiB", "memory inp", "its last unit is 131071"),
+    ("acc = Memory(acc_kib * KiB", "acc = Memory(acc_kib * KiB + block * 4", "memory acc", "its last unit is 2048, and what uses it fails: 'wrong' ended strawberry_run with the fault 2"),
+    ("par = Memory(4 * KiB", "par = Memory(8 * KiB", "memory par", "its last unit is 31, and no word says it"),
 ]  # fmt: skip
 
 
@@ -53,3 +59,16 @@ def test_what_is_wrong_is_found(tmp_path, old, new, section, message) -> None:
     found = failures(tmp_path, old, new)
     assert found
     assert any(section in c.section and message in c.failure for c in found), found
+
+
+@pytest.mark.llvm
+@pytest.mark.slow
+def test_a_rounding_that_is_not_that_of_the_device(tmp_path) -> None:
+    found = failures(
+        tmp_path,
+        't.shift[o], zero, low, high, rounding="tflite"',
+        't.shift[o], zero, low, high, rounding="half_up"',
+        trials=20,
+    )
+    assert {c.section for c in found} == {"meaning or encoding of mac and finish, or the driver"}
+    assert all("the driver gives something else" in c.failure for c in found)
