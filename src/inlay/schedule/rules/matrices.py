@@ -55,6 +55,7 @@ class MatrixPlan:
         unit: the instruction.
         blocks: how many matrices at once.
         outer: axes outside the lines of a block, in order, with `PANELS`.
+        units: axes of one element, which are inside, as threads share the outermost loop.
         line: axis of which a block takes several; None for none.
         row: axis of the rows.
         ahead: the buffer of second factors where they do not stay in the first cache, or empty.
@@ -63,6 +64,7 @@ class MatrixPlan:
     unit: MatrixProduct
     blocks: MatrixBlocks
     outer: tuple[int, ...]
+    units: tuple[int, ...]
     line: int | None
     row: int
     ahead: str
@@ -104,10 +106,11 @@ def matrix_plan(
     line = None if blocks.lines == 1 else line
     # A block of lines comes last, or what is inside it is inside each nest of the block.
     order = (*before, *([PANELS] if line not in before else []), *after)
-    order = tuple(i for i in order if i != line or line is None)
+    order = tuple(i for i in order if i != line and (i == PANELS or spatial[i].extent != 1))
+    units = tuple(i for i in (*before, *after) if spatial[i].extent == 1)
     second = groups * prod(kernel) * unit.width * unit.columns * blocks.across
     ahead = factors[1].name if 2 * second > target.l1_bytes else ""
-    return MatrixPlan(unit, blocks, order, line, row, ahead)
+    return MatrixPlan(unit, blocks, order, units, line, row, ahead)
 
 
 def _factors(b: Block) -> tuple[Buffer, Buffer] | None:
@@ -147,8 +150,8 @@ def _order(s: Schedule, name: str, plan: MatrixPlan) -> None:
     panel, inner = split(s, spatial[-1], plan.blocks.across * plan.unit.columns)
     outer = [panel if i == PANELS else spatial[i] for i in plan.outer]
     lines = [] if plan.line is None else [spatial[plan.line]]
-    panels = [] if panel in outer else [panel]
-    reorder(s, [*outer, *lines, *panels, spatial[plan.row], *reducing, inner])
+    inside = [*([] if panel in outer else [panel]), *(spatial[i] for i in plan.units)]
+    reorder(s, [*outer, *lines, *inside, spatial[plan.row], *reducing, inner])
 
 
 def _block(
@@ -209,6 +212,7 @@ def _tile_epilogue(s: Schedule, name: str, lines: list[str], plan: MatrixPlan) -
 
 
 def _inside(s: Schedule, name: str, lines: list[str], plan: MatrixPlan) -> tuple[list[str], str, str]:
-    """Return the loop over panels where it is inside the lines, and those over rows and columns."""
+    """Return the loops between the lines and the rows, and those over rows and columns."""
     *outer, row, column = (x for x in spatial_loops(s, name) if x not in lines)
-    return ([] if PANELS in plan.outer else outer[-1:]), row, column
+    between = len(plan.units) + (PANELS not in plan.outer)
+    return outer[len(outer) - between :], row, column
