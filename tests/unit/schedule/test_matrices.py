@@ -9,12 +9,15 @@ from inlay.analysis.matrix_tiles import MOST_SUMS, matrix_blocks
 from inlay.arith.dtype import F32, I8, I32, U8, DType
 from inlay.arith.expr import Int
 from inlay.codegen.llvm import emit_module
+from inlay.codegen.phases import flatten
 from inlay.interp import loop as interp
 from inlay.loop import te
 from inlay.loop.from_te import from_te
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
 from inlay.loop.scalar import UnaryOp
+from inlay.loop.stmt import For, LoopKind
+from inlay.loop.walk import stmts_below
 from inlay.lower.lower import lower
 from inlay.machine.matrix_units import MATRIX_PRODUCTS
 from inlay.machine.target import Target, host
@@ -153,6 +156,25 @@ def test_code_for_a_described_machine_has_its_instructions() -> None:
     module = emit_module(lower(decision.function, UNIT), UNIT).text
     assert "@llvm.x86.tdpbusd(i8" in module
     assert module.count("call void @llvm.x86.ldtilecfg") == 1, "the last lines have the shapes of the others"
+
+
+@pytest.mark.parametrize("images", [1, dim("n")])
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(((56, 56), (64, 64), 1), id="few panels"),
+        pytest.param(((28, 28), (128, 512), 1), id="lines first"),
+        pytest.param(((14, 14), (1024, 256), 1), id="lines that blocks do not divide"),
+        pytest.param(((7, 7), (512, 512), 1), id="few lines"),
+    ],
+)
+def test_threads_share_a_long_loop_whatever_the_number_of_images(case: tuple, images: Int | int) -> None:
+    function = decide(packed_conv(*case, images=images), UNIT).function
+    assert "@matrix" in print_function(function)
+    loops = [x for x in stmts_below(function.body) if isinstance(x, For)]
+    assert loops[0].kind is LoopKind.PARALLEL
+    assert (loops[0].extent.value or 0) >= 4
+    assert not any(isinstance(x, For) for x in flatten(function.body) if x is not loops[0])
 
 
 def test_far_second_factors_are_asked_for_ahead() -> None:

@@ -1,14 +1,18 @@
 """Contractions of narrow integers on a matrix unit.
 
-    for panel of columns, lines, tiles of a line          parallel
+    for blocks of lines, panel of columns                 in this order or the other; parallel
       sums[..] @matrix, out[..] @stack
       for each matrix: sums = 0
       for reduction: for each matrix: sums += A * B
       for each matrix: out = sums
       epilogue(out) -> C                                  with vectors
 
-`analysis/matrix_tiles.py` says how many matrices are computed at once. Lines and columns are shared by
-threads as in `contraction.py`, which asks for this where it pays.
+`analysis/matrix_tiles.py` says how many matrices are computed at once. The outermost loop, which threads
+share, is over blocks of lines or over panels. A thread reads all of the factor that is not shared, which
+another one may have made and has in its caches: so lines are shared where weights are the smaller factor,
+where there are few panels, and where `contraction.py` has them first. Panels are where blocks do not divide
+the lines, as blocks of the last size are a loop of their own. Loops of one iteration are inside, because
+threads could share nothing.
 """
 
 from __future__ import annotations
@@ -43,6 +47,8 @@ from inlay.schedule.state import Schedule
 AHEAD = 4096
 """Bytes that second factors are asked for ahead: about what 20 products take, and as long as the third cache
 takes (7 x 7 x 512, 3 x 3: 174 us for 275 without, 200 with 8192)."""
+LEAST_SHARED = 4
+"""With fewer panels, or blocks of lines, than this, threads share the others."""
 PANELS = -1
 """Stands for the loop over panels of columns, among axes."""
 
@@ -54,7 +60,8 @@ class MatrixPlan:
     Attributes:
         unit: the instruction.
         blocks: how many matrices at once.
-        outer: axes outside the lines of a block, in order, with `PANELS`.
+        outer: axes outside the lines of a block, in order, with `PANELS`; the axis of the lines stands for
+            their blocks, where these have as many lines each.
         units: axes of one element, which are inside, as threads share the outermost loop.
         line: axis of which a block takes several; None for none.
         row: axis of the rows.
@@ -104,13 +111,25 @@ def matrix_plan(
     if blocks is None:
         return None
     line = None if blocks.lines == 1 else line
-    # A block of lines comes last, or what is inside it is inside each nest of the block.
-    order = (*before, *([PANELS] if line not in before else []), *after)
-    order = tuple(i for i in order if i != line and (i == PANELS or spatial[i].extent != 1))
+    outer = [i for i in (*before, PANELS, *after) if i == PANELS or spatial[i].extent != 1]
+    if line is not None:
+        outer.remove(line)
+        few = columns < LEAST_SHARED * blocks.across * unit.columns
+        smaller = groups * prod(kernel) * unit.width * columns <= _known_bytes(factors[0])
+        is_even = lines % blocks.lines == 0 and lines >= LEAST_SHARED * blocks.lines
+        if is_even and (line in before or few or smaller):
+            outer.insert(0, line)
+        elif line in before:
+            outer.sort(key=lambda i: i != PANELS)
     units = tuple(i for i in (*before, *after) if spatial[i].extent == 1)
     second = groups * prod(kernel) * unit.width * unit.columns * blocks.across
     ahead = factors[1].name if 2 * second > target.l1_bytes else ""
-    return MatrixPlan(unit, blocks, order, units, line, row, ahead)
+    return MatrixPlan(unit, blocks, tuple(outer), units, line, row, ahead)
+
+
+def _known_bytes(b: Buffer) -> int:
+    """Return the bytes of one image, where there is an unknown number of them."""
+    return prod(e.value or 1 for e in b.shape) * b.dtype.itemsize
 
 
 def _factors(b: Block) -> tuple[Buffer, Buffer] | None:
@@ -136,22 +155,30 @@ def contract_matrices(s: Schedule, block: str, epilogue: str | None, plan: Matri
     if plan.line is None:
         _block(s, names, [[] for _ in names], plan, (sums, out))
         return
-    line = s.loops_of(block)[count - 1]
+    for line, parts in _parts(s, names, s.loops_of(block)[count - 1], plan):
+        lines = distribute(s, line)
+        _block(s, parts, [[x] for x in lines], plan, (sums, out))
+
+
+def _parts(s: Schedule, names: Sequence[str], line: str, plan: MatrixPlan) -> list[tuple[str, list[str]]]:
+    """Return the loops over the lines of a block, each with the blocks that are in it."""
+    if plan.line in plan.outer:
+        return [(line, list(names))]
     left = (s.loop(line).extent.value or 0) % plan.blocks.lines
     sizes = (plan.blocks.lines, left) if left else (plan.blocks.lines,)
-    for part in split_cascade(s, line, sizes):
-        lines = distribute(s, part.inner)
-        _block(s, [part.names[n] for n in names], [[x] for x in lines], plan, (sums, out))
+    return [(x.inner, [x.names[n] for n in names]) for x in split_cascade(s, line, sizes)]
 
 
 def _order(s: Schedule, name: str, plan: MatrixPlan) -> None:
     """Cut columns into panels, and put the loops of a nest into the order of the plan."""
     spatial, reducing = spatial_loops(s, name), reduce_loops(s, name)
     panel, inner = split(s, spatial[-1], plan.blocks.across * plan.unit.columns)
-    outer = [panel if i == PANELS else spatial[i] for i in plan.outer]
+    loops = {PANELS: panel, **dict(enumerate(spatial))}
     lines = [] if plan.line is None else [spatial[plan.line]]
-    inside = [*([] if panel in outer else [panel]), *(spatial[i] for i in plan.units)]
-    reorder(s, [*outer, *lines, *inside, spatial[plan.row], *reducing, inner])
+    if plan.line in plan.outer:
+        loops[plan.line], lines[0] = split(s, lines[0], plan.blocks.lines)
+    outer = [loops[i] for i in plan.outer]
+    reorder(s, [*outer, *lines, *(spatial[i] for i in plan.units), spatial[plan.row], *reducing, inner])
 
 
 def _block(
@@ -212,7 +239,6 @@ def _tile_epilogue(s: Schedule, name: str, lines: list[str], plan: MatrixPlan) -
 
 
 def _inside(s: Schedule, name: str, lines: list[str], plan: MatrixPlan) -> tuple[list[str], str, str]:
-    """Return the loops between the lines and the rows, and those over rows and columns."""
+    """Return the loops over axes of one element, and those over rows and columns."""
     *outer, row, column = (x for x in spatial_loops(s, name) if x not in lines)
-    between = len(plan.units) + (PANELS not in plan.outer)
-    return outer[len(outer) - between :], row, column
+    return outer[len(outer) - len(plan.units) :], row, column
