@@ -53,11 +53,13 @@ class Tensor:
         laid: as units.
         copy: who brings it; its name.
         at: bytes from the base of the region in the memory of the board.
+        is_between: whether one stream writes it and reads it again.
     """
 
     laid: Laid
     copy: str
     at: int
+    is_between: bool = False
 
     @property
     def bytes(self) -> int:

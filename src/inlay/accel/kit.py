@@ -222,7 +222,9 @@ def _instructions(command: Found) -> str:
     if isinstance(command, Command):
         return command.instruction.name
     assert command.made is not None, "a command that is taken has a stream"
-    return " and ".join(s.main.meaning.instruction.name for s in command.made.scheduled.group.steps)
+    return " and ".join(
+        s.main.meaning.instruction.name for p in command.made.scheduled.parts for s in p.group.steps
+    )
 
 
 def _run(

@@ -10,6 +10,7 @@ stream is changed in one respect at a time, and the driver runs it again:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from inlay.accel.commands import Planned
 from inlay.accel.encode import encoded
 from inlay.accel.plan import SHARED, plan, room
 from inlay.accel.stages import Untiled
-from inlay.accel.tile import in_order
+from inlay.accel.tile import of_part
 from inlay.accel.tiled import Made, TiledCommand
 from inlay.base.diagnostics import InlayError
 
@@ -42,9 +43,12 @@ def last_units(arch: Architecture, command: TiledCommand, want: np.ndarray, run:
     s = command.made.scheduled
     touched = (span.memory for x in s.stream for span in (*x.command.reads, *x.command.writes))
     for memory in dict.fromkeys(m for m in touched if m != SHARED):
-        last = f"its last unit is {room(s.group, memory) - 1}, and"
+        (part,) = s.parts
+        units = room(part.group, memory)
+        last = f"its last unit is {units - 1}, and"
+        at_end = replace(part, starts={memory: units - part.sizes()[memory]})
         try:
-            got, _ = run(_made(arch, command, plan(s.group, s.tiling, at_end=memory)))
+            got, _ = run(_made(arch, command, plan(at_end)))
         except Untiled as failure:
             return f"memory {memory}", f"{last} no word says it: {failure}"
         except InlayError as failure:
@@ -58,7 +62,7 @@ def own_cycles(arch: Architecture, command: TiledCommand, run: Run) -> tuple[str
     """Return which command takes another time than declared; empty texts where none does."""
     assert command.made is not None, "a command that is taken has a stream"
     s = command.made.scheduled
-    commands, (_, base) = plan(s.group, s.tiling), run(command.made)
+    commands, (_, base) = plan(s.parts[0]), run(command.made)
     if not base:  # a driver without a clock
         return "", ""
     for name in dict.fromkeys(x.name for x in commands):
@@ -77,5 +81,6 @@ def _made(arch: Architecture, command: TiledCommand, commands: Sequence[Planned]
     """Return a command with other commands in its stream."""
     assert command.made is not None, "a command that is taken has a stream"
     old = command.made
-    scheduled = in_order(old.scheduled.group, old.scheduled.tiling, commands)
+    (part,) = old.scheduled.parts
+    scheduled = of_part(part, commands)
     return Made(scheduled, encoded(arch, scheduled.stream), old.stages)

@@ -17,7 +17,7 @@ from typing import assert_never
 import numpy as np
 
 from inlay.accel.accelerator import Accelerator, Architecture
-from inlay.accel.declare import Absent, Access, Driver, Library, Mock
+from inlay.accel.declare import Absent, Driver, Library, Mock
 from inlay.accel.encode import stream_of
 from inlay.accel.group import Tensor
 from inlay.accel.layout import packed, unpacked
@@ -77,14 +77,14 @@ class Launcher:
         assert self.command.made is not None, "a command that is run has a stream"
         scheduled = self.command.made.scheduled
         result = arrays[-1]
-        launches = range(result.shape[0]) if scheduled.group.launches else (None,)
+        launches = range(result.shape[0]) if scheduled.launches else (None,)
         with self._lock:
             region = self._region(arrays)
             self.cycles = 0
             for index in launches:
                 self._fill(region, arrays, index)
                 self.cycles += self._run(region.bytes)
-                tensor = self._tensor_of(scheduled.group.result)
+                tensor = scheduled.result
                 target = result if index is None else result[index]
                 if result.size:
                     target[...] = unpacked(tensor.laid, self._units(region, tensor), target.shape)
@@ -93,7 +93,7 @@ class Launcher:
         """Return what a call is predicted to take: the cycles that placement was told, for these images."""
         assert self.command.made is not None, "a command that is run has a stream"
         scheduled = self.command.made.scheduled
-        images = arrays[-1].shape[0] if scheduled.group.launches else 1
+        images = arrays[-1].shape[0] if scheduled.launches else 1
         launch = evaluate(self.arch.number(self._kind.launch_cycles), {})
         return self._ns(images * (launch + scheduled.timing.total))
 
@@ -108,11 +108,6 @@ class Launcher:
     def _ns(self, cycles: int) -> float:
         return cycles * 1e9 / evaluate(self.arch.number(self._kind.clock), {})
 
-    def _tensor_of(self, value: Value) -> Tensor:
-        assert self.command.made is not None, "a command that is run has a stream"
-        tensors = self.command.made.scheduled.group.tensors.values()
-        return next(t for t in tensors if t.laid.access is not Access.READ and t.laid.whole is value)
-
     def _units(self, region: _Region, tensor: Tensor) -> np.ndarray:
         return region.bytes[tensor.at : tensor.at + tensor.bytes].reshape(-1, tensor.laid.unit)
 
@@ -125,9 +120,9 @@ class Launcher:
     def _fill(self, region: _Region, arrays: Sequence[np.ndarray], index: int | None) -> None:
         """Bring what changes from call to call into the region."""
         assert self.command.made is not None, "a command that is run has a stream"
-        for tensor in self.command.made.scheduled.group.tensors.values():
+        for tensor in self.command.made.scheduled.tensors:
             value = tensor.laid.whole
-            if tensor.laid.access is Access.READ and value is not None and _comes(value):
+            if value is not None and _comes(value):
                 source = self.command.values()[value].source
                 assert source is not None, "what comes is a value of the program"
                 whole = self._array(source, arrays)
@@ -138,10 +133,9 @@ class Launcher:
     def _region(self, arrays: Sequence[np.ndarray]) -> _Region:
         """Return the region with the constants of a call."""
         assert self.command.made is not None, "a command that is run has a stream"
-        assert self.command.stages is not None, "a command that is run has stages"
-        stages, group = self.command.stages, self.command.made.scheduled.group
+        stages, scheduled = self.command.stages, self.command.made.scheduled
         sources: dict[Expr, np.ndarray] = {}
-        for v in stages.values.values():
+        for v in (v for x in stages for v in x.values.values()):
             for e in v.factor.operands if v.factor is not None else (v.source,):
                 if e is not None and (v.is_constant or v.factor is not None):
                     sources[e] = self._array(e, arrays)
@@ -151,12 +145,12 @@ class Launcher:
                 return region
         own = constants(stages, sources)
         found = {theirs: own[mine] for theirs, mine in self.command.values().items() if mine in own}
-        made = np.zeros(group.bytes + _BASE_ALIGN, np.uint8)
+        made = np.zeros(scheduled.bytes + _BASE_ALIGN, np.uint8)
         start = -made.ctypes.data % _BASE_ALIGN
-        region = _Region([x.copy() for x in said], made[start : start + group.bytes])
-        for tensor in group.tensors.values():
+        region = _Region([x.copy() for x in said], made[start : start + scheduled.bytes])
+        for tensor in scheduled.tensors:
             value = tensor.laid.whole
-            if tensor.laid.access is Access.READ and (value is None or not _comes(value)):
+            if value is None or not _comes(value):
                 self._units(region, tensor)[...] = packed(tensor.laid, found)
         self._regions.append(region)
         return region

@@ -62,6 +62,31 @@ class Buffer:
     users: tuple[tuple[int, str], ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A match in a stream.
+
+    Attributes:
+        group: its instructions.
+        tiling: its tiles.
+        tensors: where operands stand that copies bring.
+        starts: of memories of the device whose first unit is not the first of its tiles, that unit.
+    """
+
+    group: Group
+    tiling: Tiling
+    tensors: Mapping[Laid, Tensor]
+    starts: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def sizes(self) -> dict[str, int]:
+        """Return how many units of each memory its tiles take."""
+        found: dict[str, int] = {}
+        for b, slots in zip(buffers(self.group), self.tiling.slots, strict=True):
+            taken = slots * _size(b.laid.tile(self.tiling.counts))
+            found[b.laid.memory] = found.get(b.laid.memory, 0) + taken
+        return found
+
+
 def buffers(group: Group) -> list[Buffer]:
     """Return the operands that need room in the device; sums are one for all who read them."""
     made: list[Buffer] = []
@@ -85,18 +110,13 @@ def room(group: Group, memory: str) -> int:
     return (size or 0) // (unit or 1)
 
 
-def plan(group: Group, tiling: Tiling, at_end: str = "") -> list[Planned]:
+def plan(part: Part) -> list[Planned]:
     """Return the commands of a match.
-
-    Args:
-        group: its instructions.
-        tiling: its tiles.
-        at_end: a memory of the device whose last units are used in the place of its first.
 
     Raises:
         Untiled: a memory is too small, a copy cannot do what is asked of it, or commands are too many.
     """
-    return _Planning(group, tiling, at_end).run()
+    return _Planning(part).run()
 
 
 @dataclass(slots=True)
@@ -117,12 +137,18 @@ class _Room:
 
 @dataclass(slots=True)
 class _Planning:
-    group: Group
-    tiling: Tiling
-    at_end: str = ""
+    part: Part
     commands: list[Planned] = field(default_factory=list[Planned])
     rooms: dict[tuple[int, str], _Room] = field(default_factory=dict[tuple[int, str], _Room])
     now: int = 0
+
+    @property
+    def group(self) -> Group:
+        return self.part.group
+
+    @property
+    def tiling(self) -> Tiling:
+        return self.part.tiling
 
     def run(self) -> list[Planned]:
         self._allocate()
@@ -136,7 +162,7 @@ class _Planning:
 
     def _allocate(self) -> None:
         """Give every slot an address; slots are there all the time, so one stands behind the other."""
-        top: dict[str, int] = {}
+        top = dict(self.part.starts)
         for b, slots in zip(buffers(self.group), self.tiling.slots, strict=True):
             size = _size(b.laid.tile(self.tiling.counts))
             first = top.get(b.laid.memory, 0)
@@ -145,11 +171,6 @@ class _Planning:
                 raise Untiled(f"{b.laid.memory} is too small for a tile")
             made = _Room(b, [first + i * size for i in range(slots)], [None] * slots, [0] * slots)
             self.rooms.update(dict.fromkeys(b.users, made))
-        if self.at_end in top:
-            free = room(self.group, self.at_end) - top[self.at_end]
-            for x in {id(x): x for x in self.rooms.values()}.values():
-                if x.buffer.laid.memory == self.at_end:
-                    x.bases = [base + free for base in x.bases]
 
     def _slot(self, key: tuple[int, str], begin: Mapping[Sym, int]) -> tuple[int, bool]:
         """Return where a tile stands, and whether it was there; else its slot is the one used longest ago."""
@@ -188,14 +209,13 @@ class _Planning:
         base, there = self._slot((at, name), begin)
         b = self.rooms[at, name].buffer
         if not there and b.tensor is not None and b.laid.access is Access.READ:
-            self.commands += copies(self.group.arch, b.tensor, base, begin, count)
+            self.commands += copies(self.group.arch, self.part.tensors[b.laid], base, begin, count)
         return base
 
     def _out(self, at: int, begin: Mapping[Sym, int], count: Mapping[Sym, int]) -> None:
         name = self.group.steps[at].main.meaning.instruction.written
         base, _ = self._slot((at, name), begin)
-        tensor = self.rooms[at, name].buffer.tensor
-        assert tensor is not None, "the result of a match is copied out"
+        tensor = self.part.tensors[self.rooms[at, name].buffer.laid]
         self.commands += copies(self.group.arch, tensor, base, begin, count)
 
     def _run(
@@ -351,7 +371,7 @@ def _moved(arch: Architecture, tensor: Tensor, chip: int, at: int, rows: _Run, c
     there = Span(x.memory, chip, chip + height * across)
     first = tensor.at + at * x.unit
     outside = Span(SHARED, first, first + ((y - 1) * columns.extent + width) * x.unit) if y else None
-    outer = () if outside is None else (outside,)
+    outer = () if outside is None or not tensor.is_between else (outside,)
     queue = _name_of(arch.description.queues, copy.queue)
     latency, rate = arch.number(copy.latency).value or 0, arch.number(copy.bytes_per_cycle).value or 1
     moving = -(-y * width * x.unit // rate)

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inlay.accel.accelerator import Architecture
 from inlay.accel.commands import Ordered, Planned
+from inlay.accel.declare import Access
 from inlay.accel.group import Group, Tensor, command_cycles, copy_of
 from inlay.accel.order import Channel, Ordering
-from inlay.accel.plan import Buffer, Tiling, buffers, plan, room
+from inlay.accel.plan import Buffer, Part, Tiling, buffers, plan, room
 from inlay.accel.simulate import Timing, simulate
-from inlay.accel.stages import Untiled
+from inlay.accel.stages import Loop, Untiled
 from inlay.arith.expr import Sym
 
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)
@@ -32,21 +33,30 @@ _MOST_FAILED = 200
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scheduled:
-    """A match as a stream.
+    """Matches as a stream.
 
     Attributes:
-        group: its instructions.
-        tiling: its tiles.
+        parts: the matches, in order; one, or several whose values stay in the region.
+        tensors: what the host brings: operands and constants.
+        result: what the host takes.
+        bytes: of the region.
         stream: its commands, with tokens.
         timing: what it takes for one launch, without what starting it takes.
         tried: candidates that were simulated.
     """
 
-    group: Group
-    tiling: Tiling
+    parts: tuple[Part, ...]
+    tensors: tuple[Tensor, ...]
+    result: Tensor
+    bytes: int
     stream: tuple[Ordered, ...]
     timing: Timing
-    tried: int
+    tried: int = 1
+
+    @property
+    def launches(self) -> tuple[Loop, ...]:
+        """Loops that are launches of their own, the one loop over images at most."""
+        return self.parts[0].group.launches
 
 
 def channels(arch: Architecture) -> tuple[Channel, ...]:
@@ -84,22 +94,37 @@ def search(ways: Sequence[Group]) -> Scheduled:
             best = found
     if best is None:
         raise Untiled("; ".join(reasons))
-    return Scheduled(best.group, best.tiling, best.stream, best.timing, tried)
+    return replace(best, tried=tried)
 
 
 def schedule(group: Group, tiling: Tiling) -> Scheduled:
     """Return the stream for a tiling, and what it takes."""
-    return in_order(group, tiling, plan(group, tiling))
+    part = Part(group, tiling, group.tensors)
+    return of_part(part, plan(part))
 
 
-def in_order(group: Group, tiling: Tiling, commands: Iterable[Planned]) -> Scheduled:
-    """Return the stream of some commands for a tiling, and what it takes."""
-    found = channels(group.arch)
+def of_part(part: Part, commands: Iterable[Planned]) -> Scheduled:
+    """Return the stream of some commands for a match by itself, and what it takes."""
+    group = part.group
+    stream, timing = in_order(group.arch, commands)
+    brought = tuple(t for t in group.tensors.values() if t.laid.access is Access.READ)
+    return Scheduled((part,), brought, result_of(group), group.bytes, stream, timing)
+
+
+def result_of(group: Group) -> Tensor:
+    """Return the result of a match, as it is copied out."""
+    step = group.steps[-1]
+    return group.tensors[step.operands[step.main.meaning.instruction.written]]
+
+
+def in_order(arch: Architecture, commands: Iterable[Planned]) -> tuple[tuple[Ordered, ...], Timing]:
+    """Return commands with tokens, and what they take."""
+    found = channels(arch)
     ordering = Ordering(found)
     for command in commands:
         ordering.add(command)
     stream = tuple(ordering.ordered())
-    return Scheduled(group, tiling, stream, simulate(stream, len(found)), 1)
+    return stream, simulate(stream, len(found))
 
 
 def _best_first(ways: Sequence[Group], *, windows: bool) -> list[tuple[int, int, Tiling, Group]]:

@@ -19,6 +19,7 @@ from inlay.accel.accelerator import Architecture
 from inlay.accel.encode import encoded
 from inlay.accel.group import groups
 from inlay.accel.pattern import Node
+from inlay.accel.plan import Part
 from inlay.accel.rounding import reach, terms
 from inlay.accel.stages import Stages, Untiled, Value, forms_of
 from inlay.accel.tile import Scheduled, search
@@ -36,12 +37,12 @@ class Made:
     Attributes:
         scheduled: the schedule.
         words: of its stream.
-        stages: of the match that it was made for; those of others have their values in the same order.
+        stages: of the matches that it was made for; those of others have their values in the same order.
     """
 
     scheduled: Scheduled
     words: bytes
-    stages: Stages
+    stages: tuple[Stages, ...]
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,14 @@ class TiledCommand:
     Attributes:
         pattern: that was found.
         calls: the operations that it does, the result last.
-        stages: what they are.
+        stages: what they are: of each match that is in it.
         made: the schedule, and the words of its stream; None where there are reasons.
         reasons: all that speaks against it.
     """
 
     pattern: str
     calls: tuple[Call, ...]
-    stages: Stages | None
+    stages: tuple[Stages, ...]
     made: Made | None
     reasons: tuple[str, ...]
 
@@ -66,7 +67,7 @@ class TiledCommand:
         """Return how long it takes, over the dims of the program."""
         assert self.made is not None, "it is offered without reasons"
         one = arch.number(type(arch.device).launch_cycles) + self.made.scheduled.timing.total
-        for loop in self.made.scheduled.group.launches:
+        for loop in self.made.scheduled.launches:
             one = one * loop.extent
         return one
 
@@ -75,23 +76,30 @@ class TiledCommand:
         """What explanations say of its schedule."""
         assert self.made is not None, "it is offered without reasons"
         s, t = self.made.scheduled, self.made.scheduled.timing
-        names = {x.sym: x.name for x in s.group.loops.values()}
-        tile = ", ".join(
-            f"{names[loop]} {n} of {s.group.blocks[loop]}"
-            for loop, n in s.tiling.counts.items()
-            if n < s.group.blocks[loop]
-        )
+        tiles = "; ".join(_tiles(p) for p in s.parts)
         hidden = f"{t.hidden * 100 // t.moving} %" if t.moving else "nothing"
         return (
-            f"a stream of {len(s.stream)} commands in {t.total} cycles, tiles of {tile or 'everything'}; "
+            f"a stream of {len(s.stream)} commands in {t.total} cycles, tiles of {tiles}; "
             f"{t.moving} cycles of copies, {hidden} of that while instructions run"
         )
 
     def values(self) -> dict[Value, Value]:
         """Return for each value of the schedule the one that it is here."""
         assert self.made is not None, "it is run without reasons"
-        assert self.stages is not None, "it is run without reasons"
-        return dict(zip(self.made.stages.values.values(), self.stages.values.values(), strict=True))
+        theirs = (v for x in self.made.stages for v in x.values.values())
+        return dict(zip(theirs, (v for x in self.stages for v in x.values.values()), strict=True))
+
+
+def _tiles(part: Part) -> str:
+    names = {x.sym: x.name for x in part.group.loops.values()}
+    return (
+        ", ".join(
+            f"{names[loop]} {n} of {part.group.blocks[loop]}"
+            for loop, n in part.tiling.counts.items()
+            if n < part.group.blocks[loop]
+        )
+        or "everything"
+    )
 
 
 class Tiler:
@@ -116,7 +124,7 @@ class Tiler:
     ) -> TiledCommand:
         """Return the command for a match; why it cannot be is in it."""
         if reasons:
-            return TiledCommand(pattern, calls, None, None, tuple(reasons))
+            return TiledCommand(pattern, calls, (), None, tuple(reasons))
         failures: dict[str, None] = {}
         for form in forms_of(attrs):
             try:
@@ -128,9 +136,9 @@ class Tiler:
             try:
                 _check_numbers(stages)
             except Untiled as failure:
-                return TiledCommand(pattern, calls, None, None, (str(failure),))
-            return TiledCommand(pattern, calls, stages, made, ())
-        return TiledCommand(pattern, calls, None, None, tuple(failures)[:1])
+                return TiledCommand(pattern, calls, (), None, (str(failure),))
+            return TiledCommand(pattern, calls, (stages,), made, ())
+        return TiledCommand(pattern, calls, (), None, tuple(failures)[:1])
 
     def _schedule(self, pattern: str, stages: Stages) -> Made:
         key = f"{pattern} {stages.key}"
@@ -143,7 +151,7 @@ class Tiler:
                     )
                 ]
                 found = search(ways)
-                self._made[key] = Made(found, encoded(self._arch, found.stream), stages)
+                self._made[key] = Made(found, encoded(self._arch, found.stream), (stages,))
             except Untiled as failure:
                 self._made[key] = str(failure)
         known = self._made[key]
@@ -152,16 +160,23 @@ class Tiler:
         return known
 
 
-def constants(stages: Stages, array_of: Mapping[Expr, np.ndarray]) -> dict[Value, np.ndarray]:
-    """Return the constants of a match as its instructions read them.
+def constants(parts: Sequence[Stages], array_of: Mapping[Expr, np.ndarray]) -> dict[Value, np.ndarray]:
+    """Return the constants of matches as their instructions read them.
 
     Args:
-        stages: of the match.
+        parts: the matches.
         array_of: arrays of the constants of the program.
 
     Raises:
         Untiled: a multiplier of the device cannot round as the program does.
     """
+    found: dict[Value, np.ndarray] = {}
+    for stages in parts:
+        found |= _constants_of(stages, array_of)
+    return found
+
+
+def _constants_of(stages: Stages, array_of: Mapping[Expr, np.ndarray]) -> dict[Value, np.ndarray]:
     found: dict[Value, np.ndarray] = {}
     for v in stages.values.values():
         if v.is_constant and v.source is not None:
@@ -183,4 +198,4 @@ def _check_numbers(stages: Stages) -> None:
         x: x.value for x in sources if isinstance(x, Const) and isinstance(x.value, np.ndarray)
     }
     if len(known) == len(set(sources)):
-        constants(stages, known)
+        _constants_of(stages, known)
